@@ -1,0 +1,2 @@
+//! The `sherwood` command.
+fn main() {}

@@ -1,0 +1,102 @@
+//! Time as a number.
+//!
+//! The standard library's instant can only be read off the machine's clock, so code that uses it can be neither
+//! simulated nor replayed. Ours is made from a number, and whoever drives the pure rooms says what time it is.
+
+use std::ops::{Add, AddAssign, Sub};
+use std::time::Duration;
+
+/// A moment: nanoseconds since an origin that the driver chooses, 0 to `u64::MAX` (584 years).
+///
+/// Arithmetic saturates at both ends, so a clock that stands still or steps back yields zero durations and never a
+/// panic.
+///
+/// ```
+/// use sherwood_model::Instant;
+/// use std::time::Duration;
+/// let start = Instant::from_millis(5);
+/// assert_eq!(start + Duration::from_millis(2), Instant::from_millis(7));
+/// assert_eq!(start - Instant::from_millis(9), Duration::ZERO);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Instant(u64);
+
+impl Instant {
+    /// The driver's origin.
+    pub const ZERO: Self = Self(0);
+    /// Later than everything; the time of what never happens.
+    pub const NEVER: Self = Self(u64::MAX);
+
+    /// The moment `nanos` nanoseconds after the origin.
+    #[must_use]
+    pub const fn from_nanos(nanos: u64) -> Self {
+        Self(nanos)
+    }
+
+    /// The moment `millis` milliseconds after the origin.
+    #[must_use]
+    pub const fn from_millis(millis: u64) -> Self {
+        Self(millis.saturating_mul(1_000_000))
+    }
+
+    /// The moment `secs` seconds after the origin.
+    #[must_use]
+    pub const fn from_secs(secs: u64) -> Self {
+        Self(secs.saturating_mul(1_000_000_000))
+    }
+
+    /// Nanoseconds since the origin.
+    #[must_use]
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// The time from `earlier` to this moment, zero when `earlier` is later.
+    #[must_use]
+    pub const fn since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Add<Duration> for Instant {
+    type Output = Self;
+
+    fn add(self, after: Duration) -> Self {
+        Self(self.0.saturating_add(u64::try_from(after.as_nanos()).unwrap_or(u64::MAX)))
+    }
+}
+
+impl AddAssign<Duration> for Instant {
+    fn add_assign(&mut self, after: Duration) {
+        *self = *self + after;
+    }
+}
+
+impl Sub<Duration> for Instant {
+    type Output = Self;
+
+    fn sub(self, before: Duration) -> Self {
+        Self(self.0.saturating_sub(u64::try_from(before.as_nanos()).unwrap_or(u64::MAX)))
+    }
+}
+
+impl Sub for Instant {
+    type Output = Duration;
+
+    fn sub(self, earlier: Self) -> Duration {
+        self.since(earlier)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arithmetic_saturates_instead_of_wrapping() {
+        assert_eq!(Instant::NEVER + Duration::from_secs(1), Instant::NEVER);
+        assert_eq!(Instant::ZERO - Duration::from_secs(1), Instant::ZERO);
+        assert_eq!(Instant::ZERO - Instant::from_secs(1), Duration::ZERO);
+        assert_eq!(Instant::ZERO + Duration::MAX, Instant::NEVER);
+    }
+}
