@@ -21,4 +21,4 @@ pub use request::{FinishedRequest, QueryEnd, RequestEnd};
 pub use sketch::{LatencySketch, LatencyWindow};
 pub use slo::{Slo, SloMonitor, SloStanding};
 pub use time::Instant;
-pub use window::{Band, RequestSnapshot, RequestWindow, WindowOptions};
+pub use window::{Band, RequestSelection, RequestSnapshot, RequestWindow, WindowOptions};

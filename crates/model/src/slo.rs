@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{Instant, RequestWindow};
+use crate::{Instant, RequestSnapshot};
 
 /// A service level objective: the `percentile` of request latency over the last `window` is at most `bound`, looked at every
 /// `observe`.
@@ -68,15 +68,20 @@ impl SloMonitor {
         self.due
     }
 
-    /// Observes the window if an observation is due, and says the percentile it saw. Observations that were missed are not
-    /// made up for: the next one is due a step from the schedule's last, or from now when that has passed.
-    pub fn observe(&mut self, now: Instant, window: &RequestWindow) -> Option<Duration> {
+    /// Observes if an observation is due, and says the percentile it saw; `requests` gives the requests of the window it is
+    /// asked for. Observations that were missed are not made up for: the next one is due a step from the schedule's last,
+    /// or from now when that has passed.
+    pub fn observe(
+        &mut self,
+        now: Instant,
+        requests: impl FnOnce(Duration) -> RequestSnapshot,
+    ) -> Option<Duration> {
         if now < self.due {
             return None;
         }
         let next = self.due + self.slo.observe;
         self.due = if next > now { next } else { now + self.slo.observe };
-        let seen = window.snapshot(now, self.slo.window).quantile(self.slo.percentile / 100.0)?;
+        let seen = requests(self.slo.window).quantile(self.slo.percentile / 100.0)?;
         let standing = &mut self.standing;
         standing.current = Some(seen);
         standing.max = standing.max.max(Some(seen));
@@ -100,7 +105,7 @@ impl SloMonitor {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{BackendId, FinishedRequest, WindowOptions};
+    use crate::{BackendId, FinishedRequest, RequestWindow, WindowOptions};
 
     const SLO: Slo = Slo {
         percentile: 99.0,
@@ -114,12 +119,19 @@ mod tests {
         let mut window = RequestWindow::new(WindowOptions::of(SLO.window));
         let mut monitor = SloMonitor::new(SLO, Instant::ZERO);
         let at = Instant::from_secs(5);
-        assert_eq!(monitor.observe(at, &window), None, "silence is no observation");
+        assert_eq!(monitor.observe(at, |last| window.snapshot(at, last)), None, "silence is no observation");
         let slow = FinishedRequest::new(Duration::from_millis(151), Some(BackendId(0)));
         window.record(at, at, slow);
-        assert_eq!(monitor.observe(at, &window), None, "not due yet");
-        assert_eq!(monitor.observe(Instant::from_secs(10), &window), Some(Duration::from_millis(151)));
-        assert_eq!(monitor.observe(Instant::from_secs(80), &window), None, "the request has left the window");
+        assert_eq!(monitor.observe(at, |last| window.snapshot(at, last)), None, "not due yet");
+        assert_eq!(
+            monitor.observe(Instant::from_secs(10), |last| window.snapshot(Instant::from_secs(10), last)),
+            Some(Duration::from_millis(151))
+        );
+        assert_eq!(
+            monitor.observe(Instant::from_secs(80), |last| window.snapshot(Instant::from_secs(80), last)),
+            None,
+            "the request has left the window"
+        );
         let SloStanding { observations, violations, .. } = monitor.standing();
         assert_eq!((observations, violations), (1, 1));
         assert!((monitor.standing().violation_ratio() - 1.0).abs() < f64::EPSILON);
@@ -131,7 +143,7 @@ mod tests {
         let mut monitor = SloMonitor::new(SLO, Instant::ZERO);
         let at = Instant::from_secs(5);
         window.record(at, at, FinishedRequest::new(SLO.bound, None));
-        assert!(monitor.observe(at, &window).is_some());
+        assert!(monitor.observe(at, |last| window.snapshot(at, last)).is_some());
         assert_eq!(monitor.standing().violations, 0);
     }
 
@@ -141,8 +153,8 @@ mod tests {
         let mut monitor = SloMonitor::new(SLO, Instant::ZERO);
         let late = Instant::from_secs(58);
         window.record(late, late, FinishedRequest::new(Duration::ZERO, None));
-        assert!(monitor.observe(late, &window).is_some());
-        assert_eq!(monitor.observe(late, &window), None);
+        assert!(monitor.observe(late, |last| window.snapshot(late, last)).is_some());
+        assert_eq!(monitor.observe(late, |last| window.snapshot(late, last)), None);
         assert_eq!(monitor.due(), Instant::from_secs(63));
     }
 }

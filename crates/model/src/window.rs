@@ -10,7 +10,7 @@ mod snapshot;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-pub use snapshot::{Band, RequestSnapshot};
+pub use snapshot::{Band, RequestSelection, RequestSnapshot};
 
 use crate::{BackendId, FinishedRequest, Instant};
 
@@ -39,7 +39,7 @@ impl WindowOptions {
 ///
 /// Exact up to `exact_max` requests (8 bytes each); a slot that would exceed it becomes a table of (latency bucket, blocking
 /// backend) counts with a relative latency error of at most 1/128, of at most 3,328 x (backends + 1) cells. Recording is
-/// amortised constant; [`snapshot`](Self::snapshot) copies what it selects.
+/// amortised constant; [`select`](Self::select) copies what it selects.
 #[derive(Debug)]
 pub struct RequestWindow {
     options: WindowOptions,
@@ -99,6 +99,12 @@ impl RequestWindow {
     /// What ended within `last` before `now`, at most the window's span.
     #[must_use]
     pub fn snapshot(&self, now: Instant, last: Duration) -> RequestSnapshot {
+        self.select(now, last).into()
+    }
+
+    /// The same in no order yet: a copy, quick enough to be made under a lock and sorted outside of it.
+    #[must_use]
+    pub fn select(&self, now: Instant, last: Duration) -> RequestSelection {
         let first = self.slot_number(now - last.min(self.options.span)).max(self.first_number(now));
         let mut cells = Vec::new();
         for slot in self.slots.iter().filter(|slot| slot.number >= first) {
@@ -111,18 +117,18 @@ impl RequestWindow {
                 }
             }
         }
-        RequestSnapshot::new(cells)
+        RequestSelection { cells }
     }
 
-    /// The snapshot of the last `last`, reaching further back (doubling, up to the window's span) while it holds fewer than
+    /// The selection of the last `last`, reaching further back (doubling, up to the window's span) while it holds fewer than
     /// `count` requests: a percentile band of a handful of requests is noise, and an older request says more than none.
     #[must_use]
-    pub fn snapshot_of_at_least(&self, now: Instant, last: Duration, count: u64) -> RequestSnapshot {
+    pub fn select_at_least(&self, now: Instant, last: Duration, count: u64) -> RequestSelection {
         let mut reach = last.max(self.options.slot);
         loop {
-            let snapshot = self.snapshot(now, reach);
-            if snapshot.count() >= count || reach >= self.options.span {
-                return snapshot;
+            let selection = self.select(now, reach);
+            if selection.count() >= count || reach >= self.options.span {
+                return selection;
             }
             reach = reach.saturating_mul(2);
         }

@@ -34,21 +34,40 @@ impl From<Band> for (f64, f64) {
     }
 }
 
+/// Finished requests in no order; turned into a [`RequestSnapshot`] it answers questions.
+#[derive(Clone, Debug, Default)]
+pub struct RequestSelection {
+    pub(super) cells: Vec<Cell>,
+}
+
+impl RequestSelection {
+    /// How many requests there are.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.cells.iter().map(|cell| cell.2).sum()
+    }
+}
+
+/// Latency in microseconds, blocking backend, how many.
+type Cell = (u32, Option<BackendId>, u64);
+
 /// Finished requests in order of latency.
 #[derive(Clone, Debug, Default)]
 pub struct RequestSnapshot {
-    /// (latency in microseconds, blocking backend, how many), by latency and backend.
-    cells: Vec<(u32, Option<BackendId>, u64)>,
+    cells: Vec<Cell>,
     count: u64,
 }
 
-impl RequestSnapshot {
-    pub(super) fn new(mut cells: Vec<(u32, Option<BackendId>, u64)>) -> Self {
+/// Sorts by latency and backend: O(n log n).
+impl From<RequestSelection> for RequestSnapshot {
+    fn from(selection: RequestSelection) -> Self {
+        let (count, mut cells) = (selection.count(), selection.cells);
         cells.sort_unstable();
-        let count = cells.iter().map(|cell| cell.2).sum();
         Self { cells, count }
     }
+}
 
+impl RequestSnapshot {
     /// How many requests there are.
     #[must_use]
     pub fn count(&self) -> u64 {
@@ -58,7 +77,7 @@ impl RequestSnapshot {
     /// Shortest and longest latency, none of nothing.
     #[must_use]
     pub fn range(&self) -> Option<(Duration, Duration)> {
-        let micros = |cell: &(u32, _, _)| Duration::from_micros(cell.0.into());
+        let micros = |cell: &Cell| Duration::from_micros(cell.0.into());
         Some((micros(self.cells.first()?), micros(self.cells.last()?)))
     }
 
@@ -100,7 +119,7 @@ impl RequestSnapshot {
 }
 
 /// Adds `taken` of the `size` requests in `equals` to `counts`, each backend in proportion.
-fn share(equals: &[(u32, Option<BackendId>, u64)], size: u64, taken: u64, counts: &mut [u64]) {
+fn share(equals: &[Cell], size: u64, taken: u64, counts: &mut [u64]) {
     let mut groups: Vec<(Option<BackendId>, u64)> = Vec::new();
     for &(_, backend, count) in equals {
         match groups.last_mut() {

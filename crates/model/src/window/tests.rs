@@ -79,8 +79,8 @@ fn a_thin_window_reaches_further_back() {
     }
     let now = Instant::from_secs(299);
     assert!(window.snapshot(now, 60 * SECOND).count() < 100);
-    assert!(window.snapshot_of_at_least(now, 60 * SECOND, 200).count() >= 200);
-    assert_eq!(window.snapshot_of_at_least(now, 60 * SECOND, 5000).count(), 300);
+    assert!(window.select_at_least(now, 60 * SECOND, 200).count() >= 200);
+    assert_eq!(window.select_at_least(now, 60 * SECOND, 5000).count(), 300);
 }
 
 proptest! {
