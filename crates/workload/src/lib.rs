@@ -5,6 +5,7 @@
 //! from a *named* generator ([`Rng`], xoshiro256++), because the ones a library calls "standard" change between its
 //! versions; logarithms and powers come from `libm`, because those of the platform differ in the last bit.
 //!
+//! - [`onerf`]: the request mix, the backends and the slowdown scenarios of a OneRF-like service.
 //! - [`KeyValue`]: single gets and sets over a Zipf-distributed key space.
 //! - [`Arrivals`], [`Popularity`], [`SplitMix64`], [`uniform`], [`normal_quantile`]: what those are made of.
 //!
@@ -13,6 +14,7 @@
 mod arrivals;
 mod draw;
 mod key_value;
+pub mod onerf;
 mod popularity;
 
 pub use arrivals::{Arrivals, ArrivalsError};
