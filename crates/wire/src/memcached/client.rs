@@ -1,0 +1,374 @@
+//! What a client writes and reads.
+//!
+//! Commands are appended to a buffer, as many as one likes, and the answers come back in the same order. A [`Key`] is
+//! checked once when it is made, so that no key can smuggle in a command.
+
+use thiserror::Error;
+
+use super::line::{Words, flags, unsigned, without_return};
+use super::reply::decimal;
+use super::{Delta, Exptime, KEY_BYTES_MAX, LINE_BYTES_MAX, StorageVerb};
+
+/// A key that can be sent: 1 to 250 bytes, none of them a space or a control character.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Key<'a>(&'a [u8]);
+
+/// Bytes that are not a [`Key`].
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum KeyError {
+    /// Empty, or too long: hash long keys before they are sent.
+    #[error("a memcached key of {0} bytes was to be sent; it has to have 1 to {KEY_BYTES_MAX}")]
+    Length(usize),
+    /// A byte that the protocol uses itself: encode such keys before they are sent.
+    #[error(
+        "a memcached key with byte {byte:#04x} at {at} was to be sent; spaces and control characters are not allowed"
+    )]
+    Byte {
+        /// Index of the byte.
+        at: usize,
+        /// The byte.
+        byte: u8,
+    },
+}
+
+impl<'a> Key<'a> {
+    /// Checks `bytes`.
+    ///
+    /// # Errors
+    /// When they are not 1 to 250 in number, or one is a space or a control character.
+    pub fn new(bytes: &'a [u8]) -> Result<Self, KeyError> {
+        if bytes.is_empty() || bytes.len() > KEY_BYTES_MAX {
+            return Err(KeyError::Length(bytes.len()));
+        }
+        match bytes.iter().position(|&byte| byte <= b' ' || byte == 0x7f) {
+            Some(at) => Err(KeyError::Byte { at, byte: bytes[at] }),
+            None => Ok(Self(bytes)),
+        }
+    }
+
+    /// The key's bytes.
+    #[must_use]
+    pub fn bytes(self) -> &'a [u8] {
+        self.0
+    }
+}
+
+/// Appends `get <key>*`, answered by a [`Reply::Value`] for each key that is found, in the order of the keys, then
+/// [`Reply::End`]. Without a key the server answers [`Reply::Error`].
+pub fn get<'a>(out: &mut Vec<u8>, keys: impl IntoIterator<Item = Key<'a>>) {
+    keys_after(out, b"get", keys);
+}
+
+/// Appends `gets <key>*`: like [`get`], and each value comes with its unique number.
+pub fn gets<'a>(out: &mut Vec<u8>, keys: impl IntoIterator<Item = Key<'a>>) {
+    keys_after(out, b"gets", keys);
+}
+
+/// Appends `gat <exptime> <key>*`: like [`get`], and what is found has a new expiry time.
+pub fn gat<'a>(out: &mut Vec<u8>, exptime: Exptime, keys: impl IntoIterator<Item = Key<'a>>) {
+    out.extend_from_slice(b"gat ");
+    seconds(out, exptime);
+    keys_after(out, b"", keys);
+}
+
+/// Appends `gats <exptime> <key>*`: like [`gat`], and each value comes with its unique number.
+pub fn gats<'a>(out: &mut Vec<u8>, exptime: Exptime, keys: impl IntoIterator<Item = Key<'a>>) {
+    out.extend_from_slice(b"gats ");
+    seconds(out, exptime);
+    keys_after(out, b"", keys);
+}
+
+fn keys_after<'a>(out: &mut Vec<u8>, name: &[u8], keys: impl IntoIterator<Item = Key<'a>>) {
+    out.extend_from_slice(name);
+    for key in keys {
+        out.push(b' ');
+        out.extend_from_slice(key.0);
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+/// A value to store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Item<'a> {
+    /// The value.
+    pub value: &'a [u8],
+    /// Kept with the value, of no meaning to the server.
+    pub flags: u32,
+    /// When it expires.
+    pub exptime: Exptime,
+}
+
+/// Whether the server is to answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// It answers.
+    Expected,
+    /// `noreply`: it answers neither success nor failure.
+    Unwanted,
+}
+
+/// Appends a storage command, answered by [`Reply::Stored`], [`Reply::NotStored`], [`Reply::Exists`],
+/// [`Reply::NotFound`] or an error.
+pub fn store(out: &mut Vec<u8>, verb: StorageVerb, key: Key<'_>, item: Item<'_>, answer: Answer) {
+    let (name, cas): (&[u8], _) = match verb {
+        StorageVerb::Set => (b"set ", None),
+        StorageVerb::Add => (b"add ", None),
+        StorageVerb::Replace => (b"replace ", None),
+        StorageVerb::Append => (b"append ", None),
+        StorageVerb::Prepend => (b"prepend ", None),
+        StorageVerb::Cas(cas) => (b"cas ", Some(cas)),
+    };
+    out.extend_from_slice(name);
+    out.extend_from_slice(key.0);
+    out.push(b' ');
+    decimal(out, u64::from(item.flags));
+    out.push(b' ');
+    seconds(out, item.exptime);
+    out.push(b' ');
+    decimal(out, item.value.len() as u64);
+    if let Some(cas) = cas {
+        out.push(b' ');
+        decimal(out, cas);
+    }
+    end(out, answer);
+    out.extend_from_slice(item.value);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Appends `incr` or `decr`, answered by [`Reply::Number`] or [`Reply::NotFound`].
+pub fn arithmetic(out: &mut Vec<u8>, key: Key<'_>, delta: Delta, answer: Answer) {
+    let (name, by): (&[u8], _) = match delta {
+        Delta::Increase(by) => (b"incr ", by),
+        Delta::Decrease(by) => (b"decr ", by),
+    };
+    out.extend_from_slice(name);
+    out.extend_from_slice(key.0);
+    out.push(b' ');
+    decimal(out, by);
+    end(out, answer);
+}
+
+/// Appends `touch`, answered by [`Reply::Touched`] or [`Reply::NotFound`].
+pub fn touch(out: &mut Vec<u8>, key: Key<'_>, exptime: Exptime, answer: Answer) {
+    out.extend_from_slice(b"touch ");
+    out.extend_from_slice(key.0);
+    out.push(b' ');
+    seconds(out, exptime);
+    end(out, answer);
+}
+
+/// Appends `delete`, answered by [`Reply::Deleted`] or [`Reply::NotFound`].
+pub fn delete(out: &mut Vec<u8>, key: Key<'_>, answer: Answer) {
+    out.extend_from_slice(b"delete ");
+    out.extend_from_slice(key.0);
+    end(out, answer);
+}
+
+/// Appends `flush_all <delay>`, answered by [`Reply::Ok`].
+pub fn flush_all(out: &mut Vec<u8>, delay: Exptime, answer: Answer) {
+    out.extend_from_slice(b"flush_all ");
+    seconds(out, delay);
+    end(out, answer);
+}
+
+/// Appends `stats`, answered by any number of [`Reply::Stat`] and [`Reply::End`].
+pub fn stats(out: &mut Vec<u8>) {
+    out.extend_from_slice(b"stats\r\n");
+}
+
+/// Appends `version`, answered by [`Reply::Version`].
+pub fn version(out: &mut Vec<u8>) {
+    out.extend_from_slice(b"version\r\n");
+}
+
+/// Appends `quit`, answered by the end of the connection.
+pub fn quit(out: &mut Vec<u8>) {
+    out.extend_from_slice(b"quit\r\n");
+}
+
+fn seconds(out: &mut Vec<u8>, exptime: Exptime) {
+    out.extend_from_slice(itoa::Buffer::new().format(exptime.0).as_bytes());
+}
+
+fn end(out: &mut Vec<u8>, answer: Answer) {
+    out.extend_from_slice(match answer {
+        Answer::Expected => b"\r\n",
+        Answer::Unwanted => b" noreply\r\n",
+    });
+}
+
+/// One line of an answer, with the value that follows it if one does. Borrows from the buffer it was parsed from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reply<'a> {
+    /// One found item.
+    Value {
+        /// Its key.
+        key: &'a [u8],
+        /// Its flags.
+        flags: u32,
+        /// Its unique number, after `gets` and `gats`.
+        cas: Option<u64>,
+        /// Its value.
+        value: &'a [u8],
+    },
+    /// End of the values or statistics.
+    End,
+    /// `STORED`
+    Stored,
+    /// `NOT_STORED`
+    NotStored,
+    /// `EXISTS`: the item was changed since its number was read.
+    Exists,
+    /// `NOT_FOUND`
+    NotFound,
+    /// `DELETED`
+    Deleted,
+    /// `TOUCHED`
+    Touched,
+    /// `OK`
+    Ok,
+    /// `RESET`
+    Reset,
+    /// What an `incr` or `decr` arrived at.
+    Number(u64),
+    /// One statistic: its name and its value.
+    Stat(&'a [u8], &'a [u8]),
+    /// The server's version.
+    Version(&'a [u8]),
+    /// `ERROR`, perhaps with a text: the server does not know the command, or refuses the connection.
+    Error(&'a [u8]),
+    /// `CLIENT_ERROR` and its text: what was sent is wrong.
+    ClientError(&'a [u8]),
+    /// `SERVER_ERROR` and its text: the server cannot do it.
+    ServerError(&'a [u8]),
+}
+
+/// What [`parse`] found at the start of a buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress<'a> {
+    /// Nothing whole yet: parse again once the buffer holds `need` bytes or more.
+    Incomplete {
+        /// Always more than there are.
+        need: usize,
+    },
+    /// One line of an answer.
+    Reply {
+        /// Bytes it takes at the start of the buffer. The reply borrows from them.
+        consumed: usize,
+        /// What it says.
+        reply: Reply<'a>,
+    },
+}
+
+/// Bytes that no memcached server sends: the connection is of no further use.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum ReplyError {
+    /// A line that does not end.
+    #[error(
+        "a memcached reply was read and has no line end in {LINE_BYTES_MAX} bytes; is the peer a memcached server?"
+    )]
+    LineTooLong,
+    /// A line that means nothing.
+    #[error("a memcached reply starts with {0:?}, which is none; is the peer a memcached server?")]
+    Unknown(String),
+    /// A value over the limit.
+    #[error(
+        "a memcached value of {bytes} bytes was announced; at most {bytes_max} are accepted: raise the limit"
+    )]
+    ValueTooLarge {
+        /// Its announced length.
+        bytes: u64,
+        /// The limit.
+        bytes_max: u32,
+    },
+    /// A value without a line end where its announced length says so.
+    #[error("a memcached value is longer or shorter than the {0} bytes announced")]
+    ValueEnd(u64),
+}
+
+/// Parses the first line at the start of `buf`, with its value if it has one; values are at most `value_bytes_max` long.
+///
+/// A buffer of `value_bytes_max` + 2,052 bytes is enough for any reply.
+///
+/// ```
+/// use sherwood_wire::memcached::client::{Progress, Reply, parse};
+/// let reply = parse(b"VALUE k 0 2\r\nab\r\nEND\r\n", 1024)?;
+/// let value = Reply::Value { key: b"k", flags: 0, cas: None, value: b"ab" };
+/// assert_eq!(reply, Progress::Reply { consumed: 17, reply: value });
+/// assert_eq!(parse(b"VALUE k 0 2\r\na", 1024)?, Progress::Incomplete { need: 17 });
+/// assert!(parse(b"HTTP/1.1 400 Bad Request\r\n", 1024).is_err());
+/// # Ok::<(), sherwood_wire::memcached::client::ReplyError>(())
+/// ```
+///
+/// # Errors
+/// When the bytes are no reply; where the next one begins is then unknown.
+pub fn parse(buf: &[u8], value_bytes_max: u32) -> Result<Progress<'_>, ReplyError> {
+    let window = &buf[..buf.len().min(LINE_BYTES_MAX + 1)];
+    let Some(at) = memchr::memchr(b'\n', window) else {
+        return match window.len() > LINE_BYTES_MAX {
+            true => Err(ReplyError::LineTooLong),
+            false => Ok(Progress::Incomplete { need: buf.len() + 1 }),
+        };
+    };
+    let line = without_return(&window[..at]);
+    if line.starts_with(b"VALUE ") {
+        return value(line, buf, at + 1, value_bytes_max);
+    }
+    let reply = one_line(line).ok_or_else(|| unknown(line))?;
+    Ok(Progress::Reply { consumed: at + 1, reply })
+}
+
+fn value<'a>(
+    line: &'a [u8],
+    buf: &'a [u8],
+    start: usize,
+    bytes_max: u32,
+) -> Result<Progress<'a>, ReplyError> {
+    let words = Words::of(line);
+    let cas = match words.count() {
+        4 => Some(None),
+        5 => unsigned(words.get(4)).map(Some),
+        _ => None,
+    };
+    let (Some(cas), Some(flags), Some(bytes)) = (cas, flags(words.get(2)), unsigned(words.get(3))) else {
+        return Err(unknown(line));
+    };
+    if bytes > u64::from(bytes_max) {
+        return Err(ReplyError::ValueTooLarge { bytes, bytes_max });
+    }
+    let consumed = start + bytes as usize + 2;
+    let Some(value) = buf.get(start..consumed) else { return Ok(Progress::Incomplete { need: consumed }) };
+    let value = value.strip_suffix(b"\r\n").ok_or(ReplyError::ValueEnd(bytes))?;
+    Ok(Progress::Reply { consumed, reply: Reply::Value { key: words.get(1), flags, cas, value } })
+}
+
+fn one_line(line: &[u8]) -> Option<Reply<'_>> {
+    let (name, text) = match memchr::memchr(b' ', line) {
+        Some(space) => (&line[..space], &line[space + 1..]),
+        None => (line, &line[line.len()..]),
+    };
+    Some(match name {
+        b"END" => Reply::End,
+        b"STORED" => Reply::Stored,
+        b"NOT_STORED" => Reply::NotStored,
+        b"EXISTS" => Reply::Exists,
+        b"NOT_FOUND" => Reply::NotFound,
+        b"DELETED" => Reply::Deleted,
+        b"TOUCHED" => Reply::Touched,
+        b"OK" => Reply::Ok,
+        b"RESET" => Reply::Reset,
+        b"VERSION" => Reply::Version(text),
+        b"ERROR" => Reply::Error(text),
+        b"CLIENT_ERROR" => Reply::ClientError(text),
+        b"SERVER_ERROR" => Reply::ServerError(text),
+        b"STAT" => {
+            let end = memchr::memchr(b' ', text).unwrap_or(text.len());
+            Reply::Stat(&text[..end], text.get(end + 1..).unwrap_or_default())
+        }
+        number => Reply::Number(unsigned(number)?),
+    })
+}
+
+fn unknown(line: &[u8]) -> ReplyError {
+    ReplyError::Unknown(String::from_utf8_lossy(&line[..line.len().min(64)]).into_owned())
+}

@@ -1,0 +1,122 @@
+//! A line and its words.
+
+/// Most words a command has besides a list of keys, `cas` with `noreply`, and one more to notice that there are too many.
+const WORDS_MAX: usize = 8;
+
+/// The words of a line, in order; from the ninth on they are counted as one and not kept.
+#[derive(Clone, Copy)]
+pub(super) struct Words<'a> {
+    words: [&'a [u8]; WORDS_MAX],
+    count: usize,
+}
+
+impl<'a> Words<'a> {
+    pub(super) fn of(line: &'a [u8]) -> Self {
+        let mut words = Self { words: [b""; WORDS_MAX], count: 0 };
+        let mut rest = line;
+        while let Some((word, after)) = split_word(rest) {
+            if words.count == WORDS_MAX {
+                words.count += 1;
+                break;
+            }
+            words.words[words.count] = word;
+            words.count += 1;
+            rest = after;
+        }
+        words
+    }
+
+    /// How many words there are, the command's name included; 9 when there are more than 8.
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// The word at `index`, empty when there is none.
+    pub(super) fn get(&self, index: usize) -> &'a [u8] {
+        self.words.get(index).copied().unwrap_or_default()
+    }
+
+    /// Whether the last word is `noreply`, and is not the command itself.
+    pub(super) fn noreply(&self) -> bool {
+        self.count > 1 && self.get(self.count - 1) == b"noreply"
+    }
+}
+
+/// The first word and what follows it, or nothing in an empty line. Only spaces separate.
+pub(super) fn split_word(line: &[u8]) -> Option<(&[u8], &[u8])> {
+    let start = line.iter().position(|&byte| byte != b' ')?;
+    let rest = &line[start..];
+    let end = memchr::memchr(b' ', rest).unwrap_or(rest.len());
+    Some(rest.split_at(end))
+}
+
+/// The line without its carriage return, if it has one.
+pub(super) fn without_return(line: &[u8]) -> &[u8] {
+    line.strip_suffix(b"\r").unwrap_or(line)
+}
+
+/// A number of decimal digits and nothing else, if it fits.
+pub(super) fn unsigned(word: &[u8]) -> Option<u64> {
+    if word.is_empty() {
+        return None;
+    }
+    word.iter().try_fold(0_u64, |value, &byte| {
+        let digit = byte.is_ascii_digit().then(|| u64::from(byte - b'0'))?;
+        value.checked_mul(10)?.checked_add(digit)
+    })
+}
+
+/// A number of decimal digits with an optional sign, if it fits.
+pub(super) fn signed(word: &[u8]) -> Option<i64> {
+    match word {
+        [b'-', digits @ ..] => 0_i64.checked_sub_unsigned(unsigned(digits)?),
+        [b'+', digits @ ..] | digits => unsigned(digits)?.try_into().ok(),
+    }
+}
+
+/// A number of 32 bits, if it is one.
+pub(super) fn flags(word: &[u8]) -> Option<u32> {
+    unsigned(word)?.try_into().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_separated_by_any_number_of_spaces() {
+        let words = Words::of(b"  set  a b ");
+        assert_eq!(
+            (words.count(), words.get(0), words.get(1), words.get(2)),
+            (3, &b"set"[..], &b"a"[..], &b"b"[..])
+        );
+        assert_eq!(words.get(3), b"");
+        assert_eq!(Words::of(b"").count(), 0);
+        assert_eq!(Words::of(b"1 2 3 4 5 6 7 8 9 10 11").count(), 9);
+    }
+
+    #[test]
+    fn noreply_is_the_last_word_only() {
+        assert!(Words::of(b"set a noreply").noreply());
+        assert!(!Words::of(b"set noreply a").noreply());
+        assert!(!Words::of(b"noreply").noreply());
+        assert!(!Words::of(b"1 2 3 4 5 6 7 8 noreply").noreply());
+    }
+
+    #[test]
+    fn numbers_are_refused_when_they_do_not_fit() {
+        assert_eq!(unsigned(b"18446744073709551615"), Some(u64::MAX));
+        assert_eq!(unsigned(b"18446744073709551616"), None);
+        assert_eq!(
+            (unsigned(b""), unsigned(b"-1"), unsigned(b"1x"), unsigned(b"+1")),
+            (None, None, None, None)
+        );
+        assert_eq!(signed(b"-9223372036854775808"), Some(i64::MIN));
+        assert_eq!(signed(b"9223372036854775807"), Some(i64::MAX));
+        assert_eq!((signed(b"9223372036854775808"), signed(b"-"), signed(b"--1")), (None, None, None));
+        assert_eq!(
+            (signed(b"+7"), flags(b"4294967295"), flags(b"4294967296")),
+            (Some(7), Some(u32::MAX), None)
+        );
+    }
+}

@@ -1,0 +1,34 @@
+//! The memcached text protocol: what a server reads and writes, and what a client writes and reads.
+//!
+//! | side | reads | writes |
+//! |---|---|---|
+//! | server | [`Parser`]: bytes to [`Command`]s | [`reply`] |
+//! | client | [`client::parse`]: bytes to [`client::Reply`] | [`client`]: one function per command |
+//!
+//! Nothing is copied: keys, values and messages borrow from the caller's buffer. Nothing grows without a bound either: a
+//! line is at most [`LINE_BYTES_MAX`] long, a list of keys of any length is handed on in pieces of at most
+//! [`KEYS_BYTES_MAX`], and a value over the limit is skipped as it arrives and never held.
+//!
+//! Texts and corner cases follow memcached 1.6. Where its versions differ, the newer one is followed: a storage command
+//! that is refused takes its data block with it, so that a value is never executed as a command. Not supported: the meta
+//! commands, the binary protocol, authentication, and `cache_memlimit`, `slabs`, `lru`, `watch` and `shutdown`, which are
+//! answered `ERROR`.
+
+pub mod client;
+mod command;
+mod exptime;
+mod line;
+mod parser;
+pub mod reply;
+
+pub use command::{Command, Delta, Keys, Refusal, Retrieval, Storage, StorageVerb};
+pub use exptime::{Expires, Exptime};
+pub use parser::{Event, Limits, Parsed, Parser};
+
+/// Longest key in bytes.
+pub const KEY_BYTES_MAX: usize = 250;
+/// Longest command line in bytes, line end not counted, unless it lists keys to get: memcached's own limit.
+pub const LINE_BYTES_MAX: usize = 2048;
+/// Longest piece of a list of keys that is handed on at once, in bytes: a key list of this length or less is one command.
+/// It is memcached's read buffer, and holds 65 keys of the greatest length.
+pub const KEYS_BYTES_MAX: usize = 16 * 1024;

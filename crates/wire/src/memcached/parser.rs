@@ -1,0 +1,443 @@
+//! From bytes to commands, a step at a time.
+//!
+//! A connection's bytes come in arbitrary pieces, so the parser is a state machine that is offered everything not yet
+//! used up and takes what it understands. It decides by the bytes alone and never by how they were cut: every limit looks
+//! at a fixed number of bytes from the start of a line.
+
+use super::command::{Command, Delta, Keys, Refusal, Retrieval, Storage, StorageVerb};
+use super::line::{Words, flags, signed, split_word, unsigned, without_return};
+use super::{Exptime, KEY_BYTES_MAX, KEYS_BYTES_MAX, LINE_BYTES_MAX};
+
+/// Bytes that end a value.
+const LINE_END: &[u8] = b"\r\n";
+/// Greatest length of a value that is understood as one, and skipped when it is over the limit: memcached's bound.
+const ANNOUNCED_BYTES_MAX: u64 = i32::MAX as u64 - 2;
+
+/// What a server is willing to buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Longest value in bytes.
+    pub value_bytes_max: u32,
+}
+
+impl Limits {
+    /// A buffer of this many bytes is enough to parse anything: the longest line with the longest value, or a piece of a
+    /// key list.
+    #[must_use]
+    pub const fn buffer_bytes_max(self) -> usize {
+        let storage = LINE_BYTES_MAX + LINE_END.len() + self.value_bytes_max as usize + LINE_END.len();
+        if storage > KEYS_BYTES_MAX { storage } else { KEYS_BYTES_MAX }
+    }
+}
+
+/// One step of a [`Parser`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parsed<'a> {
+    /// How many bytes at the start of the buffer are used up. `event` may borrow from them.
+    pub consumed: usize,
+    /// What they meant.
+    pub event: Event<'a>,
+}
+
+/// What a step of a [`Parser`] found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event<'a> {
+    /// Nothing yet: offer the rest of the buffer again once it holds `need` bytes or more. `need` is at most
+    /// [`Limits::buffer_bytes_max`].
+    Incomplete {
+        /// Bytes from the first one not used up; always more than there are.
+        need: usize,
+    },
+    /// A command to execute.
+    Command(Command<'a>),
+    /// Something that is none.
+    Refused {
+        /// Why.
+        refusal: Refusal,
+        /// Whether to stay silent.
+        noreply: bool,
+        /// Whether to close the connection after the answer.
+        close: bool,
+    },
+}
+
+/// Parses the commands of one connection.
+///
+/// Call [`parse`](Self::parse) with all bytes that are not used up, drop what it used up, and go on until it asks for
+/// more. It allocates nothing, looks at each byte of a line a small constant number of times, and at the bytes of a value
+/// not at all.
+///
+/// ```
+/// use sherwood_wire::memcached::{Command, Event, Limits, Parser};
+/// let mut parser = Parser::new(Limits { value_bytes_max: 1024 });
+/// let buffer = b"get a\r\nversi";
+/// let first = parser.parse(buffer);
+/// assert!(matches!(first.event, Event::Command(Command::Retrieval(get)) if get.keys.eq([b"a"])));
+/// let second = parser.parse(&buffer[first.consumed..]);
+/// assert_eq!((second.consumed, second.event), (0, Event::Incomplete { need: 6 }));
+/// ```
+#[derive(Clone, Debug)]
+pub struct Parser {
+    limits: Limits,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum State {
+    /// At the start of a command.
+    Line,
+    /// Amid a key list.
+    Keys { cas: bool, touch: Option<Exptime> },
+    /// Amid a value nobody wants.
+    Skip { bytes: u64 },
+    /// Amid a line nobody wants.
+    SkipLine,
+    /// After a line without an end.
+    Lost,
+}
+
+impl Parser {
+    /// A parser at the start of a connection.
+    #[must_use]
+    pub fn new(limits: Limits) -> Self {
+        Self { limits, state: State::Line }
+    }
+
+    /// Takes one step with `buf`, all bytes not used up so far.
+    pub fn parse<'a>(&mut self, buf: &'a [u8]) -> Parsed<'a> {
+        let skipped = self.skip(buf);
+        let rest = &buf[skipped..];
+        if rest.is_empty() {
+            return incomplete(skipped, 1);
+        }
+        let step = match self.state {
+            State::Line => self.line(rest),
+            State::Keys { cas, touch } => self.more_keys(rest, cas, touch),
+            State::Skip { .. } | State::SkipLine | State::Lost => incomplete(0, rest.len() + 1),
+        };
+        Parsed { consumed: skipped + step.consumed, event: step.event }
+    }
+
+    /// How many bytes of `buf` nobody wants.
+    fn skip(&mut self, buf: &[u8]) -> usize {
+        match self.state {
+            State::Line | State::Keys { .. } => 0,
+            State::Skip { bytes } => {
+                let skipped = usize::try_from(bytes).unwrap_or(usize::MAX).min(buf.len());
+                let left = bytes - skipped as u64;
+                self.state = if left == 0 { State::Line } else { State::Skip { bytes: left } };
+                skipped
+            }
+            State::SkipLine => match memchr::memchr(b'\n', buf) {
+                Some(end) => {
+                    self.state = State::Line;
+                    end + 1
+                }
+                None => buf.len(),
+            },
+            State::Lost => buf.len(),
+        }
+    }
+
+    fn line<'a>(&mut self, rest: &'a [u8]) -> Parsed<'a> {
+        let window = Window::of(rest);
+        match (Getter::of(window.text), window.end) {
+            (Some((getter, words)), Some(end)) => getter.whole(words, end),
+            (Some((getter, words)), None) if window.is_full() => {
+                self.first_keys(getter, words, window.text.len())
+            }
+            (Some(_), None) => incomplete(0, rest.len() + 1),
+            (None, Some(end)) if end <= LINE_BYTES_MAX + 1 => self.command(window.text, rest, end),
+            (None, None) if rest.len() <= LINE_BYTES_MAX => incomplete(0, rest.len() + 1),
+            (None, _) => self.lost(rest.len()),
+        }
+    }
+
+    /// Gives up on a connection whose line does not end.
+    fn lost<'a>(&mut self, consumed: usize) -> Parsed<'a> {
+        self.state = State::Lost;
+        Parsed {
+            consumed,
+            event: Event::Refused { refusal: Refusal::LineTooLong, noreply: false, close: true },
+        }
+    }
+
+    /// The start of a key list of more than one piece, `words` being what follows the name in `window` bytes.
+    fn first_keys<'a>(&mut self, getter: Getter, words: &'a [u8], window: usize) -> Parsed<'a> {
+        let (touch, keys) = if getter.touch {
+            match split_word(words) {
+                Some((exptime, keys)) if !keys.is_empty() => match signed(exptime) {
+                    Some(secs) => (Some(Exptime(secs)), keys),
+                    None => return self.refuse_line(window, Refusal::BadExptime),
+                },
+                _ => return self.lost(window),
+            }
+        } else {
+            (None, words)
+        };
+        self.piece(keys, window, getter.cas, touch)
+    }
+
+    fn more_keys<'a>(&mut self, rest: &'a [u8], cas: bool, touch: Option<Exptime>) -> Parsed<'a> {
+        let window = Window::of(rest);
+        match window.end {
+            Some(end) => {
+                self.state = State::Line;
+                retrieval(window.text, end, cas, touch, true)
+            }
+            None if window.is_full() => self.piece(window.text, window.text.len(), cas, touch),
+            None => incomplete(0, rest.len() + 1),
+        }
+    }
+
+    /// As many whole keys as end in `text`, which ends `window` bytes and goes on after them.
+    fn piece<'a>(&mut self, text: &'a [u8], window: usize, cas: bool, touch: Option<Exptime>) -> Parsed<'a> {
+        let (keys, cut) = text.split_at(memchr::memrchr(b' ', text).map_or(0, |space| space + 1));
+        // A longest key and a carriage return may still turn out well; more cannot.
+        if cut.len() > KEY_BYTES_MAX + 1 || !are_keys(keys) {
+            return self.refuse_line(window, Refusal::BadFormat);
+        }
+        self.state = State::Keys { cas, touch };
+        retrieval(keys, window - cut.len(), cas, touch, false)
+    }
+
+    /// Refuses a line whose end has not been seen yet.
+    fn refuse_line<'a>(&mut self, consumed: usize, refusal: Refusal) -> Parsed<'a> {
+        self.state = State::SkipLine;
+        refuse(consumed, refusal, false)
+    }
+
+    /// The command in the line `text`; what may belong to it starts at `end` of `rest`.
+    fn command<'a>(&mut self, text: &'a [u8], rest: &'a [u8], end: usize) -> Parsed<'a> {
+        let words = Words::of(text);
+        let verb = match words.get(0) {
+            b"set" => StorageVerb::Set,
+            b"add" => StorageVerb::Add,
+            b"replace" => StorageVerb::Replace,
+            b"append" => StorageVerb::Append,
+            b"prepend" => StorageVerb::Prepend,
+            b"cas" => StorageVerb::Cas(0),
+            _ => return one_line(&words, text, end),
+        };
+        self.storage(verb, &words, rest, end)
+    }
+
+    fn storage<'a>(
+        &mut self,
+        verb: StorageVerb,
+        words: &Words<'a>,
+        rest: &'a [u8],
+        end: usize,
+    ) -> Parsed<'a> {
+        let noreply = words.noreply();
+        let words_min = if matches!(verb, StorageVerb::Cas(_)) { 6 } else { 5 };
+        if !(words_min..=words_min + 1).contains(&words.count()) {
+            return refuse(end, Refusal::Unknown, noreply);
+        }
+        let Some(bytes) = unsigned(words.get(4)).filter(|&bytes| bytes <= ANNOUNCED_BYTES_MAX) else {
+            return refuse(end, Refusal::BadFormat, noreply);
+        };
+        let Some(header) = Header::of(verb, words) else {
+            self.state = State::Skip { bytes: bytes + LINE_END.len() as u64 };
+            return refuse(end, Refusal::BadFormat, noreply);
+        };
+        let Header { verb, key, flags, exptime } = header;
+        if bytes > u64::from(self.limits.value_bytes_max) {
+            self.state = State::Skip { bytes: bytes + LINE_END.len() as u64 };
+            return found(end, Command::TooLarge { verb, key, noreply });
+        }
+        let value_end = end + bytes as usize;
+        let Some(value) = rest.get(end..value_end + LINE_END.len()) else {
+            return incomplete(0, value_end + LINE_END.len());
+        };
+        match value.strip_suffix(LINE_END) {
+            Some(value) => {
+                let storage = Storage { verb, key, flags, exptime, value, noreply };
+                found(value_end + LINE_END.len(), Command::Storage(storage))
+            }
+            None => refuse(value_end + LINE_END.len(), Refusal::BadChunk, noreply),
+        }
+    }
+}
+
+/// The start of a buffer, up to the end of the first line or [`KEYS_BYTES_MAX`].
+struct Window<'a> {
+    /// Without the line end.
+    text: &'a [u8],
+    /// Where the next line begins.
+    end: Option<usize>,
+}
+
+impl<'a> Window<'a> {
+    fn of(buf: &'a [u8]) -> Self {
+        let window = &buf[..buf.len().min(KEYS_BYTES_MAX)];
+        match memchr::memchr(b'\n', window) {
+            Some(at) => Self { text: without_return(&window[..at]), end: Some(at + 1) },
+            None => Self { text: window, end: None },
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.text.len() == KEYS_BYTES_MAX
+    }
+}
+
+/// A command with a key list.
+#[derive(Clone, Copy)]
+struct Getter {
+    cas: bool,
+    touch: bool,
+}
+
+impl Getter {
+    /// The command a line starts with and what follows its name, if it lists keys. The name has to end where any line may,
+    /// so that the answer does not depend on how much of the line has arrived.
+    fn of(text: &[u8]) -> Option<(Self, &[u8])> {
+        let head = &text[..text.len().min(LINE_BYTES_MAX)];
+        let (name, after) = split_word(head).filter(|(_, after)| !after.is_empty())?;
+        let getter = match name {
+            b"get" => Self { cas: false, touch: false },
+            b"gets" => Self { cas: true, touch: false },
+            b"gat" => Self { cas: false, touch: true },
+            b"gats" => Self { cas: true, touch: true },
+            _ => return None,
+        };
+        Some((getter, &text[head.len() - after.len()..]))
+    }
+
+    /// The command when its line ends before `end`.
+    fn whole(self, words: &[u8], end: usize) -> Parsed<'_> {
+        if !self.touch {
+            return self.some_keys(words, None, end);
+        }
+        match split_word(words) {
+            None => refuse(end, Refusal::Unknown, false),
+            Some((exptime, keys)) => match signed(exptime) {
+                Some(secs) => self.some_keys(keys, Some(Exptime(secs)), end),
+                None => refuse(end, Refusal::BadExptime, false),
+            },
+        }
+    }
+
+    fn some_keys(self, keys: &[u8], touch: Option<Exptime>, end: usize) -> Parsed<'_> {
+        match split_word(keys) {
+            None => refuse(end, Refusal::Unknown, false),
+            Some(_) => retrieval(keys, end, self.cas, touch, true),
+        }
+    }
+}
+
+fn retrieval(keys: &[u8], consumed: usize, cas: bool, touch: Option<Exptime>, last: bool) -> Parsed<'_> {
+    if are_keys(keys) {
+        found(consumed, Command::Retrieval(Retrieval { keys: Keys(keys), cas, touch, last }))
+    } else {
+        refuse(consumed, Refusal::BadFormat, false)
+    }
+}
+
+/// The words of a storage command before the length.
+struct Header<'a> {
+    verb: StorageVerb,
+    key: &'a [u8],
+    flags: u32,
+    exptime: Exptime,
+}
+
+impl<'a> Header<'a> {
+    fn of(verb: StorageVerb, words: &Words<'a>) -> Option<Self> {
+        let verb = match verb {
+            StorageVerb::Cas(_) => StorageVerb::Cas(unsigned(words.get(5))?),
+            other => other,
+        };
+        let exptime = Exptime(signed(words.get(3))?);
+        Some(Self { verb, key: key(words.get(1))?, flags: flags(words.get(2))?, exptime })
+    }
+}
+
+/// A command that is one line and lists no keys.
+fn one_line<'a>(words: &Words<'a>, text: &'a [u8], end: usize) -> Parsed<'a> {
+    let noreply = words.noreply();
+    let command = match (words.get(0), words.count()) {
+        (b"incr", 3..=4) => arithmetic(words, Delta::Increase),
+        (b"decr", 3..=4) => arithmetic(words, Delta::Decrease),
+        (b"touch", 3..=4) => touch(words),
+        (b"delete", 2..=4) => delete(words),
+        (b"flush_all", 1..=3) => flush_all(words),
+        (b"stats", _) => Ok(Command::Stats(split_word(text).map_or(b"", |(_, after)| after.trim_ascii()))),
+        (b"version", _) => Ok(Command::Version),
+        (b"verbosity", 2..=4) => match flags(words.get(1)) {
+            Some(_) => Ok(Command::Verbosity { noreply }),
+            None => Err(Refusal::BadFormat),
+        },
+        (b"quit", _) => Ok(Command::Quit),
+        // A browser that was made to post to us must not have its body executed.
+        (_, 3) if words.get(2).starts_with(b"HTTP/") => {
+            let event = Event::Refused { refusal: Refusal::Unknown, noreply: false, close: true };
+            return Parsed { consumed: end, event };
+        }
+        _ => return refuse(end, Refusal::Unknown, false),
+    };
+    match command {
+        Ok(command) => found(end, command),
+        Err(refusal) => refuse(end, refusal, noreply),
+    }
+}
+
+fn arithmetic<'a>(words: &Words<'a>, delta: impl Fn(u64) -> Delta) -> Result<Command<'a>, Refusal> {
+    let key = key(words.get(1)).ok_or(Refusal::BadFormat)?;
+    let by = unsigned(words.get(2)).ok_or(Refusal::BadDelta)?;
+    Ok(Command::Arithmetic { key, delta: delta(by), noreply: words.noreply() })
+}
+
+fn touch<'a>(words: &Words<'a>) -> Result<Command<'a>, Refusal> {
+    let key = key(words.get(1)).ok_or(Refusal::BadFormat)?;
+    let exptime = Exptime(signed(words.get(2)).ok_or(Refusal::BadExptime)?);
+    Ok(Command::Touch { key, exptime, noreply: words.noreply() })
+}
+
+fn delete<'a>(words: &Words<'a>) -> Result<Command<'a>, Refusal> {
+    let allowed = match words.count() {
+        2 => true,
+        3 => matches!(words.get(2), b"0" | b"noreply"),
+        _ => words.get(2) == b"0" && words.noreply(),
+    };
+    if !allowed {
+        return Err(Refusal::BadDelete);
+    }
+    let key = key(words.get(1)).ok_or(Refusal::BadFormat)?;
+    Ok(Command::Delete { key, noreply: words.count() > 2 && words.noreply() })
+}
+
+fn flush_all<'a>(words: &Words<'a>) -> Result<Command<'a>, Refusal> {
+    let noreply = words.noreply();
+    let delay = match words.get(1) {
+        b"" | b"noreply" => 0,
+        word => signed(word).ok_or(Refusal::BadExptime)?,
+    };
+    Ok(Command::FlushAll { delay: Exptime(delay), noreply })
+}
+
+/// The word as a key, if it can be one. Any byte but a space, a line feed and a zero byte may be in it.
+fn key(word: &[u8]) -> Option<&[u8]> {
+    (!word.is_empty() && are_keys(word)).then_some(word)
+}
+
+fn are_keys(keys: &[u8]) -> bool {
+    let short = keys.len() <= KEY_BYTES_MAX || Keys(keys).all(|key| key.len() <= KEY_BYTES_MAX);
+    short && memchr::memchr(0, keys).is_none()
+}
+
+fn found(consumed: usize, command: Command<'_>) -> Parsed<'_> {
+    Parsed { consumed, event: Event::Command(command) }
+}
+
+fn refuse<'a>(consumed: usize, refusal: Refusal, noreply: bool) -> Parsed<'a> {
+    Parsed { consumed, event: Event::Refused { refusal, noreply, close: false } }
+}
+
+fn incomplete<'a>(consumed: usize, need: usize) -> Parsed<'a> {
+    Parsed { consumed, event: Event::Incomplete { need } }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,105 @@
+//! What a server writes. Every function appends to `out` and does nothing else.
+
+/// The value was stored.
+pub const STORED: &[u8] = b"STORED\r\n";
+/// The condition of an `add`, `replace`, `append` or `prepend` was not met.
+pub const NOT_STORED: &[u8] = b"NOT_STORED\r\n";
+/// The item of a `cas` was changed since it was read.
+pub const EXISTS: &[u8] = b"EXISTS\r\n";
+/// There is no such item.
+pub const NOT_FOUND: &[u8] = b"NOT_FOUND\r\n";
+/// The item was removed.
+pub const DELETED: &[u8] = b"DELETED\r\n";
+/// The item has its new expiry time.
+pub const TOUCHED: &[u8] = b"TOUCHED\r\n";
+/// Done.
+pub const OK: &[u8] = b"OK\r\n";
+/// Statistics count from zero again.
+pub const RESET: &[u8] = b"RESET\r\n";
+/// End of a list of values or statistics.
+pub const END: &[u8] = b"END\r\n";
+/// No such command.
+pub const ERROR: &[u8] = b"ERROR\r\n";
+/// A value over the limit.
+pub const TOO_LARGE: &[u8] = b"SERVER_ERROR object too large for cache\r\n";
+/// A value that fits the limit and not the cache.
+pub const OUT_OF_MEMORY: &[u8] = b"SERVER_ERROR out of memory storing object\r\n";
+/// The item of an `incr` or `decr` is not a number.
+pub const NON_NUMERIC: &[u8] = b"CLIENT_ERROR cannot increment or decrement non-numeric value\r\n";
+/// There are more connections than allowed; the connection is closed after it.
+pub const TOO_MANY_CONNECTIONS: &[u8] = b"ERROR Too many open connections\r\n";
+
+/// `VALUE <key> <flags> <bytes> [<cas>]` and the value.
+pub fn value(out: &mut Vec<u8>, key: &[u8], flags: u32, cas: Option<u64>, value: &[u8]) {
+    out.reserve(VALUE_LINE_BYTES_MAX + value.len());
+    out.extend_from_slice(b"VALUE ");
+    out.extend_from_slice(key);
+    out.push(b' ');
+    decimal(out, u64::from(flags));
+    out.push(b' ');
+    decimal(out, value.len() as u64);
+    if let Some(cas) = cas {
+        out.push(b' ');
+        decimal(out, cas);
+    }
+    out.extend_from_slice(b"\r\n");
+    out.extend_from_slice(value);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Most bytes [`value`] appends besides the value itself: the words, a longest key, three numbers, two line ends.
+pub const VALUE_LINE_BYTES_MAX: usize = 6 + super::KEY_BYTES_MAX + 1 + 10 + 1 + 20 + 1 + 20 + 4;
+
+/// The number an `incr` or `decr` arrived at.
+pub fn number(out: &mut Vec<u8>, number: u64) {
+    decimal(out, number);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// `STAT <name> <value>`.
+pub fn stat(out: &mut Vec<u8>, name: &str, value: &str) {
+    out.extend_from_slice(b"STAT ");
+    out.extend_from_slice(name.as_bytes());
+    out.push(b' ');
+    out.extend_from_slice(value.as_bytes());
+    out.extend_from_slice(b"\r\n");
+}
+
+/// `VERSION <version>`.
+pub fn version(out: &mut Vec<u8>, version: &str) {
+    out.extend_from_slice(b"VERSION ");
+    out.extend_from_slice(version.as_bytes());
+    out.extend_from_slice(b"\r\n");
+}
+
+/// `SERVER_ERROR <text>`; the text is ours and has no line end in it.
+pub fn server_error(out: &mut Vec<u8>, text: &str) {
+    debug_assert!(!text.contains(['\r', '\n']), "an error's text is one line");
+    out.extend_from_slice(b"SERVER_ERROR ");
+    out.extend_from_slice(text.as_bytes());
+    out.extend_from_slice(b"\r\n");
+}
+
+pub(super) fn decimal(out: &mut Vec<u8>, number: u64) {
+    out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_tells_its_length_and_its_number_when_asked() {
+        let mut out = Vec::new();
+        value(&mut out, b"k", 7, None, b"ab");
+        value(&mut out, b"k", u32::MAX, Some(9), b"");
+        assert_eq!(out, b"VALUE k 7 2\r\nab\r\nVALUE k 4294967295 0 9\r\n\r\n");
+    }
+
+    #[test]
+    fn the_bound_on_a_value_line_is_exact() {
+        let mut out = Vec::new();
+        value(&mut out, &[b'k'; super::super::KEY_BYTES_MAX], u32::MAX, Some(u64::MAX), b"");
+        assert_eq!(out.len() + 19, VALUE_LINE_BYTES_MAX, "an empty value's length has one digit, not twenty");
+    }
+}
