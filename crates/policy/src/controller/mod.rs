@@ -216,3 +216,8 @@ impl Outcome {
         Self { budgets, kept: Some(kept), claims: None }
     }
 }
+
+#[cfg(test)]
+mod properties;
+#[cfg(test)]
+mod tests;
