@@ -46,20 +46,28 @@ fn partition() -> impl Strategy<Value = PartitionSeen> {
     )
 }
 
-fn band() -> impl Strategy<Value = Band> {
-    let known = [(98.5, 99.5), (99.0, 100.0), (99.0, 99.5), (f64::NAN, 1.0)];
-    prop::sample::select(known.to_vec()).prop_map(Band::from)
+/// The bands that policies read, most of the time, and one that makes no sense.
+fn blocking() -> impl Strategy<Value = Vec<BandCounts>> {
+    let bands = [(f64::NAN, 1.0), (98.5, 99.5), (99.0, 100.0), (99.0, 99.5)].map(Band::from);
+    let counts = || prop::collection::vec(prop_oneof![number(), 0..100_u64], 0..25);
+    let every = prop::collection::vec(counts(), bands.len()).prop_map(move |counts| {
+        bands.into_iter().zip(counts).map(|(band, counts)| BandCounts { band, counts }).collect()
+    });
+    prop_oneof![1 => Just(Vec::new()), 9 => every]
 }
 
-fn blocking() -> impl Strategy<Value = Vec<BandCounts>> {
-    let counts = (band(), prop::collection::vec(number(), 0..25));
-    prop::collection::vec(counts.prop_map(|(band, counts)| BandCounts { band, counts }), 0..4)
+/// Shortest before longest, but for one in ten.
+fn latency_range() -> impl Strategy<Value = Option<(Duration, Duration)>> {
+    let sorted = (0..1_000_u64, 1..1_000_000_u64)
+        .prop_map(|(least, more)| (Duration::from_micros(least), Duration::from_micros(least + more)));
+    let range = prop_oneof![9 => sorted, 1 => (duration(), duration())];
+    prop::option::weighted(0.95, range)
 }
 
 fn observation(partitions: usize) -> impl Strategy<Value = Observation> {
     let partitions = prop::collection::vec(partition(), partitions);
-    let range = prop::option::weighted(0.9, (duration(), duration()));
-    (number(), partitions, number(), range, blocking()).prop_map(
+    let requests = prop_oneof![1 => number(), 9 => 2..1_000_000_u64];
+    (number(), partitions, requests, latency_range(), blocking()).prop_map(
         |(total_bytes, partitions, requests, latency_range, blocking)| Observation {
             total_bytes,
             partitions,
@@ -70,10 +78,22 @@ fn observation(partitions: usize) -> impl Strategy<Value = Observation> {
     )
 }
 
-/// A few rounds over the same partitions.
-fn rounds() -> impl Strategy<Value = Vec<(u64, Observation)>> {
-    (1..=64_usize).prop_flat_map(|partitions| {
-        prop::collection::vec((prop_oneof![number(), 0..60_000_000_000_u64], observation(partitions)), 1..6)
+/// Rounds over the same partitions at rising times, but for one in ten; of the same total, but for one in four.
+fn rounds() -> impl Strategy<Value = Vec<(Instant, Observation)>> {
+    let rounds = |partitions| {
+        let round = (prop::bool::weighted(0.1), prop::bool::weighted(0.25), observation(partitions));
+        (number(), prop::collection::vec(round, 1..8))
+    };
+    (1..=64_usize).prop_flat_map(rounds).prop_map(|(total_bytes, rounds)| {
+        let mut now = Instant::ZERO;
+        let timed = |(stands_still, other_total, mut seen): (bool, bool, Observation)| {
+            now += Duration::from_secs(if stands_still { 0 } else { 5 });
+            if !other_total {
+                seen.total_bytes = total_bytes;
+            }
+            (now, seen)
+        };
+        rounds.into_iter().map(timed).collect()
     })
 }
 
@@ -127,11 +147,10 @@ proptest! {
     fn budgets_are_exact_and_bounded_whatever_is_observed(rounds in rounds()) {
         for policy in available() {
             let (mut controller, mut twin) = (controller(policy), controller(policy));
-            for (nanos, seen) in &rounds {
-                let now = Instant::from_nanos(*nanos);
-                let decision = controller.decide(now, seen);
+            for (now, seen) in &rounds {
+                let decision = controller.decide(*now, seen);
                 check(policy, seen, &decision)?;
-                prop_assert_eq!(&decision, &twin.decide(now, seen), "equal inputs, equal decisions");
+                prop_assert_eq!(&decision, &twin.decide(*now, seen), "equal inputs, equal decisions");
                 let moved = |m: &Move| {
                     let claim = matches!(m.reason, Reason::Claim { ratio, .. } if !(0.0..=1.0).contains(&ratio));
                     !claim && decision.plan.budget(m.partition).is_none_or(|after| after == m.after_bytes)
