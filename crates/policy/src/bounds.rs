@@ -87,6 +87,7 @@ pub(crate) fn sum(bytes: &[u64]) -> u128 {
     bytes.iter().map(|&bytes| u128::from(bytes)).sum()
 }
 
+/// Element by element.
 pub(crate) fn add(bytes: &[u64], more: &[u64]) -> Vec<u64> {
     bytes.iter().zip(more).map(|(bytes, more)| bytes + more).collect()
 }
@@ -95,7 +96,8 @@ fn subtract(bytes: &[u64], less: &[u64]) -> Vec<u64> {
     bytes.iter().zip(less).map(|(bytes, less)| bytes - less).collect()
 }
 
-fn as_weights(bytes: &[u64]) -> Vec<f64> {
+/// Bytes as relative claims.
+pub(crate) fn as_weights(bytes: &[u64]) -> Vec<f64> {
     bytes.iter().map(|&bytes| bytes as f64).collect()
 }
 

@@ -9,7 +9,7 @@ const REMAINDER_STEPS: u128 = 4_096;
 /// Divides `amount` in proportion to `weights`, no part above its cap, by largest remainder, ties to the lower index.
 ///
 /// What a cap cuts off is shared among the others. The parts sum to `amount`, or to the caps of those with a weight when
-/// that is less. Weights that are not positive finite numbers get nothing. O(n² log n) when every part meets its cap one
+/// that is less. Weights that are not positive finite numbers get nothing. O(n²) when every part meets its cap one
 /// after the other, O(n log n) otherwise.
 pub(crate) fn share(amount: u128, weights: &[f64], caps: &[u64]) -> Vec<u64> {
     debug_assert_eq!(weights.len(), caps.len(), "one cap per weight");

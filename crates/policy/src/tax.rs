@@ -7,7 +7,7 @@
 //! Tax is counted in whole pages, rounded down: a partition of fewer than 1 / tax pages pays nothing, which makes 100
 //! pages the size below which a tax of 1% takes nothing. Gifts are whole pages too, by largest remainder.
 
-use crate::bounds::{Bounds, add, sum};
+use crate::bounds::{Bounds, add, as_weights, sum};
 use crate::share::share;
 
 /// A share of 0 to 1 in millionths, so that the tax of a whole number of bytes is exact.
@@ -39,14 +39,16 @@ pub(crate) struct Tax {
 impl Tax {
     /// Budgets after one round. `budgets` need not sum to `total`: bytes that were lost or gained since the last round
     /// (the total changed, a pin moved) go to or come from the pool, and when the pool cannot cover them everybody
-    /// shrinks. A claim that meets its upper bound passes what is left over to the other claims, then to everyone.
+    /// shrinks. A claim that meets its upper bound passes what is left over to the other claims; what no claim may take
+    /// goes back to those who paid, and what is left then to everyone.
     pub(crate) fn round(&self, budgets: &[u64], total: u64, weights: &[f64], bounds: &Bounds) -> Vec<u64> {
         let taxed: Vec<u64> =
             budgets.iter().zip(&bounds.low).map(|(&bytes, &low)| bytes - self.due(bytes, low)).collect();
         let kept = bounds.clip(&taxed);
         let pool = u128::from(total).saturating_sub(sum(&kept));
         let given = self.give(pool, &kept, weights, bounds);
-        bounds.fit(&given)
+        let returned = refund(total, budgets, &given, bounds);
+        bounds.fit(&returned)
     }
 
     /// Bytes of tax a partition owes: whole pages that leave it at or above its lower bound.
@@ -67,6 +69,19 @@ impl Tax {
         let rest = pool - sum(&gifts);
         add(&given, &share(rest, weights, &bounds.room(&given)))
     }
+}
+
+/// `given` plus what of `total` is still in the pool, back to those who have less than their budget was.
+fn refund(total: u64, budgets: &[u64], given: &[u64], bounds: &Bounds) -> Vec<u64> {
+    let left = u128::from(total).saturating_sub(sum(given));
+    let room = bounds.room(given);
+    let paid: Vec<u64> = budgets
+        .iter()
+        .zip(given)
+        .zip(room)
+        .map(|((before, after), room)| before.saturating_sub(*after).min(room))
+        .collect();
+    add(given, &share(left, &as_weights(&paid), &paid))
 }
 
 #[cfg(test)]
@@ -126,5 +141,7 @@ mod tests {
         let bounds = Bounds::new(3_000 * MIB, 0, &partitions);
         let after = TAX.round(&[1_000 * MIB; 3], 3_000 * MIB, &[0.9, 0.1, 0.0], &bounds);
         assert_eq!(after, [1_000 * MIB, 1_010 * MIB, 990 * MIB]);
+        let alone = TAX.round(&[1_000 * MIB; 3], 3_000 * MIB, &[1.0, 0.0, 0.0], &bounds);
+        assert_eq!(alone, [1_000 * MIB; 3], "and the others get their tax back");
     }
 }

@@ -98,7 +98,7 @@ impl Controller {
         self.budgets = budgets;
     }
 
-    /// Decides at `now` from what was `seen`. O(n log n) for n partitions, O(n² log n) when many pins bind.
+    /// Decides at `now` from what was `seen`. O(n log n) for n partitions, O(n²) when many pins bind or many are unfilled.
     ///
     /// Budgets sum to the observed total exactly (under `static` at most to it; under `bubble_wrap` to the stage's total)
     /// and obey pins and floors. Where these contradict the total, floors give way first, then minimum pins, each in
@@ -216,3 +216,8 @@ impl Outcome {
         Self { budgets, kept: Some(kept), claims: None }
     }
 }
+
+#[cfg(test)]
+mod properties;
+#[cfg(test)]
+mod tests;

@@ -22,3 +22,6 @@ pub(crate) use request_rate::RequestRate;
 pub(crate) use timed::{BubbleWrapped, OfflineOpt};
 
 use fill::Fill;
+
+#[cfg(test)]
+mod tests;
