@@ -5,6 +5,8 @@
 //! oldest item, it publishes in atomics beside the lock, so that finding the oldest item of the whole cache takes no lock.
 
 mod arena;
+#[cfg(test)]
+mod check;
 mod entry;
 mod index;
 mod queue;
