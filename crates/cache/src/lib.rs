@@ -1,1 +1,83 @@
-//! cache
+//! The partitioned cache engine: one memory budget, divided among (tenant, backend) partitions by numbers that may
+//! change at any moment.
+//!
+//! Caches that give each tenant pages of its own resize slowly, because a page must be emptied before it changes hands.
+//! Here a partition owns no memory, only a number: its budget. Items of all partitions lie side by side; whoever
+//! inserts evicts, and which item goes depends on the numbers. So a change of plan costs nothing when it is made, moves
+//! nothing, flushes nothing, and what one partition frees is at once free for another.
+//!
+//! ```
+//! use sherwood_cache::{Access, Cache, NewItem, Options, Partition, Value};
+//! use sherwood_model::{BackendId, CachePlan, Instant, PartitionId, SeededState, TenantId};
+//!
+//! let partition = |backend| Partition { tenant: TenantId(0), backend: BackendId(backend), budget_bytes: 1 << 20 };
+//! let options = Options { total_bytes: 2 << 20, ..Options::default() };
+//! let cache = Cache::new(options, &[partition(0), partition(1)], SeededState::new(7))?;
+//!
+//! let (catalog, access) = (PartitionId(1), Access::at(Instant::from_secs(1)));
+//! cache.set(catalog, b"p:1", NewItem::bytes(b"chair"), &access)?;
+//! let found = cache.get(catalog, b"p:1", &access, |item| item.value == Value::Bytes(b"chair"));
+//! assert_eq!(found, Some(true));
+//!
+//! // Half a megabyte changes hands; the background makes room in small steps, or inserts do.
+//! cache.apply(&CachePlan::Budgets(vec![3 << 19, 1 << 19]))?;
+//! while cache.step(access.now, 100) {}
+//! assert!(cache.usage(catalog).used_bytes <= 1 << 19);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # What is evicted
+//!
+//! Every item is charged [`charge`]`(key, value)` bytes. A use (a `get` that hits, a store, a touch) makes it the most
+//! recent of all. With one thread the following is exact whatever the number of shards.
+//!
+//! A store into partition *p* of an item charged *c* runs in this order:
+//!
+//! 1. An older value of the same key is freed. If *c* exceeds the budget of *p* (the total, where all share), the store
+//!    is refused and nothing else happens.
+//! 2. The item is there, the most recent of all.
+//! 3. While *p* is over its budget and this store has freed less than 2*c* from it, the least recent item of *p* is
+//!    evicted. A partition that was within its budget before is within it again; one whose budget was lowered shrinks by
+//!    at least *c* with every store, and no store pays for the whole change.
+//! 4. While the total is exceeded, the least recent item of the partition that exceeds its budget by the most bytes (the
+//!    first of equals) is evicted.
+//!
+//! Under [`CachePlan::Shared`](sherwood_model::CachePlan::Shared) there are no budgets: step 3 does nothing and step 4
+//! evicts the least recent item of all.
+//!
+//! [`Cache::step`] evicts like step 4 as long as any partition is over its budget, takes dead items out, and gives back
+//! memory that metadata no longer needs. An item is dead from the moment it expires or a flush hits it: no operation
+//! finds it, but it is charged until it is met by an operation on its key, evicted, or reclaimed by `step`.
+//!
+//! # Threads
+//!
+//! A [`Cache`] may be shared. Items are spread over shards by the hash of (partition, key); an operation locks the one
+//! shard of its key, then, when it must evict, the shards of the victims, one at a time, never two. Other threads may
+//! see the total exceeded by the items whose stores have not returned yet; when all have returned it is not.
+//!
+//! # What is not here
+//!
+//! No persistence, no threads of its own, no clock: `now` comes with every access and background work is
+//! [`Cache::step`]. A key is looked up in its partition only.
+
+mod access;
+mod background;
+mod charge;
+mod engine;
+mod eviction;
+mod flush;
+mod item;
+mod ledger;
+mod options;
+mod shard;
+#[cfg(test)]
+mod tests;
+mod usage;
+
+pub use access::{Access, AccessFlags, DeadlineClass};
+pub use charge::{ITEM_OVERHEAD_BYTES, charge};
+pub use engine::Cache;
+pub use item::{Change, Item, NewItem, Refused, Value};
+pub use ledger::PlanError;
+pub use options::{Options, OptionsError, Partition};
+pub use usage::Usage;

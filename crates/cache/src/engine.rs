@@ -1,0 +1,382 @@
+//! The cache as its users see it.
+
+use std::sync::Mutex;
+use std::sync::atomic::{
+    AtomicU64,
+    Ordering::{Relaxed, Release},
+};
+
+use sherwood_model::{CachePlan, Instant, PartitionId, SeededState};
+
+use crate::access::Access;
+use crate::background::Background;
+use crate::charge;
+use crate::flush::Flushes;
+use crate::item::{Change, Item, NewItem, Refused};
+use crate::ledger::{Ledger, PlanError};
+use crate::options::{Options, OptionsError, Partition};
+use crate::shard::{Cause, Entry, Locked, Lookup, Payload, Shard, Slot};
+use crate::usage::Usage;
+
+/// A cache of any number of partitions in one memory budget. See the [crate] for what is evicted and when.
+///
+/// Operations take O(1) but for evictions, which a store pays for in proportion to the bytes it needs; finding a victim
+/// reads one number per shard and deadline class of a partition (of every partition, under `Shared`).
+///
+/// A closure passed to an operation runs while its key's shard is locked: it should be short, and calling the cache from
+/// it deadlocks.
+///
+/// # Panics
+/// Every method that takes a [`PartitionId`] panics when the cache has no such partition.
+#[derive(Debug)]
+pub struct Cache {
+    pub(crate) options: Options,
+    pub(crate) partitions: Box<[Partition]>,
+    hash: SeededState,
+    pub(crate) shards: Box<[Shard]>,
+    pub(crate) ledger: Ledger,
+    pub(crate) flushes: Flushes,
+    /// The next recency stamp or CAS. One counter orders all uses and stores of all shards.
+    pub(crate) ticks: AtomicU64,
+    /// No item dies before this many nanoseconds, as far as is known: when the background should next look.
+    pub(crate) next_death: AtomicU64,
+    pub(crate) background: Mutex<Background>,
+}
+
+impl Cache {
+    /// An empty cache. `hash` should be drawn from entropy by a driver that takes keys from strangers.
+    ///
+    /// # Errors
+    /// When an option is out of range, a partition is declared twice, or the budgets exceed the total.
+    pub fn new(options: Options, partitions: &[Partition], hash: SeededState) -> Result<Self, OptionsError> {
+        options.validate(partitions)?;
+        let budgets = partitions.iter().map(|partition| partition.budget_bytes).collect();
+        let shard = |_| Shard::new(partitions.len(), options.deadline_classes);
+        Ok(Self {
+            options,
+            partitions: partitions.into(),
+            hash,
+            shards: (0..options.shards).map(shard).collect(),
+            ledger: Ledger::new(options.total_bytes, budgets),
+            flushes: Flushes::new(partitions.len()),
+            ticks: AtomicU64::new(1),
+            next_death: AtomicU64::new(Instant::NEVER.as_nanos()),
+            background: Mutex::default(),
+        })
+    }
+
+    /// What the cache was built from.
+    #[must_use]
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// The partitions as they were declared, in the order of their ids. Budgets in force are in [`Self::plan`].
+    #[must_use]
+    pub fn partitions(&self) -> &[Partition] {
+        &self.partitions
+    }
+
+    /// Reads an item: `read` sees it and its result is returned. Counts a hit or a miss and refreshes the recency.
+    pub fn get<R>(
+        &self,
+        partition: PartitionId,
+        key: &[u8],
+        access: &Access,
+        read: impl FnOnce(Item<'_>) -> R,
+    ) -> Option<R> {
+        let lookup = self.lookup(partition, key);
+        let (index, mut shard) = self.lock(&lookup);
+        let counters = self.shards[index].counters(partition);
+        let Some(slot) = self.find_live(&mut shard, &lookup, access.now) else {
+            counters.misses.increment();
+            return None;
+        };
+        counters.hits.increment();
+        shard.refresh(slot, self.class(access), self.tick());
+        Some(read(shard.entry(slot).item()))
+    }
+
+    /// Reads an item as [`Self::get`] does, but counts nothing and leaves the recency as it is.
+    pub fn peek<R>(
+        &self,
+        partition: PartitionId,
+        key: &[u8],
+        access: &Access,
+        read: impl FnOnce(Item<'_>) -> R,
+    ) -> Option<R> {
+        let lookup = self.lookup(partition, key);
+        let (_, shard) = self.lock(&lookup);
+        let entry = shard.entry(shard.find(&lookup)?);
+        (!self.is_dead(entry, access.now)).then(|| read(entry.item()))
+    }
+
+    /// Stores an item, over an older one or not, and returns its CAS.
+    ///
+    /// # Errors
+    /// When the item is refused. The older one is gone then too, so that nobody reads what was to be replaced.
+    pub fn set(
+        &self,
+        partition: PartitionId,
+        key: &[u8],
+        item: NewItem<'_>,
+        access: &Access,
+    ) -> Result<u64, Refused> {
+        let charge = match self.admit(partition, key, item.value.len()) {
+            Ok(charge) => charge,
+            Err(refused) => {
+                self.remove(partition, key, access);
+                return Err(refused);
+            }
+        };
+        let payload = Payload::new(key, &item);
+        let lookup = self.lookup(partition, key);
+        let (_, mut shard) = self.lock(&lookup);
+        let found = shard.find(&lookup);
+        let (cas, old) = self.put(&mut shard, &lookup, found, payload, access);
+        drop(shard);
+        drop(old);
+        self.make_room(partition, charge, access.now);
+        Ok(cas)
+    }
+
+    /// Stores an item only if its key has none, as the fill after a miss does. Says whether it did; the item that was
+    /// there keeps its place.
+    ///
+    /// # Errors
+    /// When the item is refused. The cache is as it was.
+    pub fn add(
+        &self,
+        partition: PartitionId,
+        key: &[u8],
+        item: NewItem<'_>,
+        access: &Access,
+    ) -> Result<bool, Refused> {
+        let charge = self.admit(partition, key, item.value.len())?;
+        let payload = Payload::new(key, &item);
+        let lookup = self.lookup(partition, key);
+        let (_, mut shard) = self.lock(&lookup);
+        if self.find_live(&mut shard, &lookup, access.now).is_some() {
+            return Ok(false);
+        }
+        self.put(&mut shard, &lookup, None, payload, access);
+        drop(shard);
+        self.make_room(partition, charge, access.now);
+        Ok(true)
+    }
+
+    /// Reads an item and changes it in one step that no other operation on the key can come between. `decide` sees the
+    /// item, or none, and returns what to do and a result of its own. Counts no hit and no miss.
+    ///
+    /// # Errors
+    /// When `decide` wants to store what must be refused. The older item is gone then too.
+    pub fn update<'a, R>(
+        &self,
+        partition: PartitionId,
+        key: &[u8],
+        access: &Access,
+        decide: impl FnOnce(Option<Item<'_>>) -> (Change<'a>, R),
+    ) -> Result<R, Refused> {
+        let lookup = self.lookup(partition, key);
+        let (_, mut shard) = self.lock(&lookup);
+        let found = self.find_live(&mut shard, &lookup, access.now);
+        let (change, result) = decide(found.map(|slot| shard.entry(slot).item()));
+        let charge = self.change(&mut shard, &lookup, found, &change, access)?;
+        drop(shard);
+        self.make_room(partition, charge, access.now);
+        Ok(result)
+    }
+
+    /// Removes an item; says whether a live one was there.
+    pub fn remove(&self, partition: PartitionId, key: &[u8], access: &Access) -> bool {
+        let lookup = self.lookup(partition, key);
+        let (_, mut shard) = self.lock(&lookup);
+        let Some(slot) = self.find_live(&mut shard, &lookup, access.now) else { return false };
+        let removed = shard.remove(slot, Cause::Removed);
+        drop(shard);
+        drop(removed);
+        true
+    }
+
+    /// Kills, from the time `at` on, what one partition (all of them, for `None`) has stored before then: at once when
+    /// `at` is not after `now`, and what is stored afterwards lives. A flush still to come is replaced. O(partitions),
+    /// whatever they hold.
+    pub fn flush(&self, partition: Option<PartitionId>, at: Instant, now: Instant) {
+        match partition {
+            Some(partition) => self.flushes.set(partition, at, now, &self.ticks),
+            None => {
+                for index in 0..self.partitions.len() {
+                    self.flushes.set(PartitionId::from_index(index), at, now, &self.ticks);
+                }
+            }
+        }
+        self.note_death(at);
+    }
+
+    /// Puts a plan in force. O(partitions): only numbers change. Partitions that are over their new budget shrink to it
+    /// by [`Self::step`] and by later stores.
+    ///
+    /// # Errors
+    /// When the plan is for another number of partitions or its budgets exceed the total. The one in force stays.
+    pub fn apply(&self, plan: &CachePlan) -> Result<(), PlanError> {
+        self.ledger.apply(plan)
+    }
+
+    /// The plan in force.
+    #[must_use]
+    pub fn plan(&self) -> CachePlan {
+        self.ledger.plan()
+    }
+
+    /// What a partition holds and what happened in it. Takes no lock; O(shards).
+    #[must_use]
+    pub fn usage(&self, partition: PartitionId) -> Usage {
+        let mut usage = Usage {
+            budget_bytes: self.ledger.budget(partition),
+            used_bytes: self.ledger.used(partition),
+            ..Usage::default()
+        };
+        for shard in &self.shards {
+            shard.counters(partition).add_to(&mut usage);
+        }
+        usage
+    }
+
+    /// What all partitions hold together, against the total. Takes no lock; O(partitions × shards).
+    #[must_use]
+    pub fn total(&self) -> Usage {
+        let mut total = Usage {
+            budget_bytes: self.ledger.total_bytes(),
+            used_bytes: self.ledger.total_used(),
+            ..Usage::default()
+        };
+        for shard in &self.shards {
+            for index in 0..self.partitions.len() {
+                shard.counters(PartitionId::from_index(index)).add_to(&mut total);
+            }
+        }
+        total
+    }
+
+    /// Moves the time of the next look for dead items forward to `expires`, if it is later than that.
+    pub(crate) fn note_death(&self, expires: Instant) {
+        // Most items die later than the next one to die: look before writing a number all threads share.
+        if expires.as_nanos() < self.next_death.load(Relaxed) {
+            self.next_death.fetch_min(expires.as_nanos(), Release);
+        }
+    }
+
+    pub(crate) fn is_dead(&self, entry: &Entry, now: Instant) -> bool {
+        entry.is_dead(now, self.flushes.floor(entry.partition(), now, &self.ticks))
+    }
+
+    /// Checks sizes and budget; returns the charge.
+    fn admit(&self, partition: PartitionId, key: &[u8], value_bytes: usize) -> Result<u64, Refused> {
+        let Options { item_bytes_max, key_bytes_max, .. } = self.options;
+        if key.len() > usize::from(key_bytes_max) {
+            return Err(Refused::KeyTooLong { bytes: key.len(), max: key_bytes_max });
+        }
+        if value_bytes > item_bytes_max as usize {
+            return Err(Refused::ValueTooLarge { bytes: value_bytes, max: item_bytes_max });
+        }
+        let charge = charge(key.len(), value_bytes);
+        let budget_bytes = self.ledger.budget(partition);
+        if charge > budget_bytes {
+            return Err(Refused::OverBudget { charge, budget_bytes });
+        }
+        Ok(charge)
+    }
+
+    /// Carries out what an update decided; returns the charge of what it stored, or 0.
+    fn change(
+        &self,
+        shard: &mut Locked<'_>,
+        lookup: &Lookup<'_>,
+        found: Option<Slot>,
+        change: &Change<'_>,
+        access: &Access,
+    ) -> Result<u64, Refused> {
+        let item = match (change, found) {
+            (Change::Store(item), _) => *item,
+            (Change::StoreOwned { value, flags, expires }, _) => {
+                NewItem { flags: *flags, expires: *expires, ..NewItem::bytes(value) }
+            }
+            (Change::Touch(expires), Some(slot)) => {
+                self.touch(shard, slot, *expires, access);
+                return Ok(0);
+            }
+            (Change::Remove, Some(slot)) => {
+                shard.remove(slot, Cause::Removed);
+                return Ok(0);
+            }
+            (Change::Keep, _) | (Change::Touch(_) | Change::Remove, None) => return Ok(0),
+        };
+        let admitted = self.admit(lookup.partition, lookup.key, item.value.len());
+        match (admitted, found) {
+            (Ok(_), _) => {
+                self.put(shard, lookup, found, Payload::new(lookup.key, &item), access);
+            }
+            (Err(_), Some(slot)) => {
+                shard.remove(slot, Cause::Removed);
+            }
+            (Err(_), None) => {}
+        }
+        admitted
+    }
+
+    fn touch(&self, shard: &mut Locked<'_>, slot: Slot, expires: Option<Instant>, access: &Access) {
+        shard.entry_mut(slot).set_expires(expires);
+        self.note_death(shard.entry(slot).expires());
+        shard.refresh(slot, self.class(access), self.tick());
+    }
+
+    /// Stores over the entry `found`, or beside the others. Returns the CAS, and the old value to be freed after the
+    /// lock.
+    fn put(
+        &self,
+        shard: &mut Locked<'_>,
+        lookup: &Lookup<'_>,
+        found: Option<Slot>,
+        payload: Payload,
+        access: &Access,
+    ) -> (u64, Option<Payload>) {
+        let (class, tick) = (self.class(access), self.tick());
+        let (slot, old) = match found {
+            Some(slot) => (slot, Some(shard.overwrite(slot, payload, class, tick))),
+            None => (shard.insert(lookup, payload, class, tick), None),
+        };
+        // After the store, so that the background, when it has taken the time noted, finds the item.
+        self.note_death(shard.entry(slot).expires());
+        (tick, old)
+    }
+
+    /// The live entry of a key; a dead one is taken out.
+    fn find_live(&self, shard: &mut Locked<'_>, lookup: &Lookup<'_>, now: Instant) -> Option<Slot> {
+        let slot = shard.find(lookup)?;
+        if self.is_dead(shard.entry(slot), now) {
+            shard.remove(slot, Cause::Expired);
+            return None;
+        }
+        Some(slot)
+    }
+
+    fn lookup<'a>(&self, partition: PartitionId, key: &'a [u8]) -> Lookup<'a> {
+        // Equal keys of different partitions must not share a hash; the seed is secret, so a constant apart is enough.
+        let apart = (u64::from(partition.0) + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        Lookup { partition, key, hash: self.hash.hash_bytes(key) ^ apart }
+    }
+
+    fn lock(&self, lookup: &Lookup<'_>) -> (usize, Locked<'_>) {
+        let index = (lookup.hash >> 48) as usize & (self.shards.len() - 1);
+        (index, self.shards[index].lock(&self.ledger))
+    }
+
+    /// The next moment in the order of uses. Only drawn under a shard's lock, so that stamps grow along its queues.
+    fn tick(&self) -> u64 {
+        self.ticks.fetch_add(1, Relaxed)
+    }
+
+    fn class(&self, access: &Access) -> u8 {
+        access.class.0.min(self.options.deadline_classes - 1)
+    }
+}

@@ -1,0 +1,109 @@
+//! Killing everything at once without touching anything.
+//!
+//! CAS values grow with every store, so "everything stored until now" is one number per partition: items below it are
+//! dead. A flush at a later time waits as a pending moment and turns into that number on the first operation that
+//! comes with a time at or after it.
+
+use std::sync::atomic::{
+    AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
+use std::sync::{Mutex, PoisonError};
+
+use sherwood_model::{Instant, PartitionId};
+
+/// The flushes of all partitions.
+#[derive(Debug)]
+pub(crate) struct Flushes {
+    marks: Box<[Mark]>,
+    /// Held to move a mark; a flush is rare, reading a mark is not.
+    moving: Mutex<()>,
+}
+
+#[derive(Debug)]
+struct Mark {
+    /// Items with a smaller CAS are dead.
+    floor: AtomicU64,
+    /// When the next flush comes, in nanoseconds; `NEVER` for none.
+    pending: AtomicU64,
+}
+
+impl Flushes {
+    pub(crate) fn new(partitions: usize) -> Self {
+        let mark = |_| Mark { floor: AtomicU64::new(0), pending: AtomicU64::new(NEVER) };
+        Self { marks: (0..partitions).map(mark).collect(), moving: Mutex::new(()) }
+    }
+
+    /// The CAS below which items of `partition` are dead at `now`. `ticks` is the counter CAS values are drawn from.
+    pub(crate) fn floor(&self, partition: PartitionId, now: Instant, ticks: &AtomicU64) -> u64 {
+        let mark = &self.marks[partition.index()];
+        if mark.is_due(now) {
+            let _moving = self.moving.lock().unwrap_or_else(PoisonError::into_inner);
+            mark.settle(now, ticks);
+        }
+        mark.floor.load(Relaxed)
+    }
+
+    /// Kills what `partition` has stored by the time `at`; replaces a flush that is still to come.
+    pub(crate) fn set(&self, partition: PartitionId, at: Instant, now: Instant, ticks: &AtomicU64) {
+        let mark = &self.marks[partition.index()];
+        let _moving = self.moving.lock().unwrap_or_else(PoisonError::into_inner);
+        mark.settle(now, ticks);
+        mark.pending.store(at.as_nanos(), Relaxed);
+        mark.settle(now, ticks);
+    }
+
+    /// When the next flush of any partition comes after `now`, or `NEVER`.
+    pub(crate) fn next(&self, now: Instant, ticks: &AtomicU64) -> Instant {
+        let _moving = self.moving.lock().unwrap_or_else(PoisonError::into_inner);
+        self.marks.iter().for_each(|mark| mark.settle(now, ticks));
+        let pending = self.marks.iter().map(|mark| mark.pending.load(Relaxed)).min();
+        Instant::from_nanos(pending.unwrap_or(NEVER))
+    }
+}
+
+impl Mark {
+    fn is_due(&self, now: Instant) -> bool {
+        let pending = self.pending.load(Acquire);
+        pending != NEVER && pending <= now.as_nanos()
+    }
+
+    /// Turns a due flush into its number, and only then forgets that it was due.
+    fn settle(&self, now: Instant, ticks: &AtomicU64) {
+        if self.is_due(now) {
+            self.floor.store(ticks.load(Relaxed), Relaxed);
+            self.pending.store(NEVER, Release);
+        }
+    }
+}
+
+const NEVER: u64 = Instant::NEVER.as_nanos();
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_later_flush_takes_what_was_stored_until_then() {
+        let (flushes, ticks) = (Flushes::new(1), AtomicU64::new(5));
+        let at = |millis| flushes.floor(PartitionId(0), Instant::from_millis(millis), &ticks);
+        flushes.set(PartitionId(0), Instant::from_millis(10), Instant::ZERO, &ticks);
+        assert_eq!(at(9), 0);
+        ticks.store(7, Relaxed);
+        assert_eq!(at(10), 7);
+        ticks.store(9, Relaxed);
+        assert_eq!(at(20), 7);
+    }
+
+    #[test]
+    fn the_last_flush_replaces_a_pending_one() {
+        let (flushes, ticks) = (Flushes::new(2), AtomicU64::new(5));
+        flushes.set(PartitionId(1), Instant::from_millis(10), Instant::ZERO, &ticks);
+        assert_eq!(flushes.next(Instant::ZERO, &ticks), Instant::from_millis(10));
+        flushes.set(PartitionId(1), Instant::ZERO, Instant::ZERO, &ticks);
+        assert_eq!(flushes.next(Instant::ZERO, &ticks), Instant::NEVER);
+        ticks.store(9, Relaxed);
+        assert_eq!(flushes.floor(PartitionId(1), Instant::from_millis(50), &ticks), 5);
+        assert_eq!(flushes.floor(PartitionId(0), Instant::NEVER, &ticks), 0);
+    }
+}

@@ -1,0 +1,186 @@
+//! Who may hold how much, and who holds how much.
+//!
+//! A budget is a number and nothing else: changing it moves no item. Whoever inserts, and the background step, compare
+//! the two numbers of each partition and evict. A budget change is therefore as cheap as writing the numbers, and bytes
+//! freed in one partition are at once free for any other.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+
+use sherwood_model::{CachePlan, PartitionId};
+use thiserror::Error;
+
+/// Budgets and charges of all partitions.
+#[derive(Debug)]
+pub(crate) struct Ledger {
+    total_bytes: u64,
+    used: AtomicU64,
+    shared: AtomicBool,
+    accounts: Box<[Account]>,
+    /// The plan in force. Its lock also keeps two changes of plan from interleaving.
+    plan: Mutex<CachePlan>,
+}
+
+#[derive(Debug)]
+#[repr(align(64))]
+struct Account {
+    used: AtomicU64,
+    /// `u64::MAX` where all share: nobody is over it.
+    budget: AtomicU64,
+}
+
+impl Ledger {
+    pub(crate) fn new(total_bytes: u64, budgets: Vec<u64>) -> Self {
+        let account = |&budget| Account { used: AtomicU64::new(0), budget: AtomicU64::new(budget) };
+        Self {
+            total_bytes,
+            used: AtomicU64::new(0),
+            shared: AtomicBool::new(false),
+            accounts: budgets.iter().map(account).collect(),
+            plan: Mutex::new(CachePlan::Budgets(budgets)),
+        }
+    }
+
+    pub(crate) fn apply(&self, plan: &CachePlan) -> Result<(), PlanError> {
+        self.check(plan)?;
+        let mut in_force = self.plan.lock().unwrap_or_else(PoisonError::into_inner);
+        for (index, account) in self.accounts.iter().enumerate() {
+            let budget = plan.budget(PartitionId::from_index(index)).unwrap_or(u64::MAX);
+            account.budget.store(budget, Relaxed);
+        }
+        self.shared.store(*plan == CachePlan::Shared, Relaxed);
+        in_force.clone_from(plan);
+        Ok(())
+    }
+
+    fn check(&self, plan: &CachePlan) -> Result<(), PlanError> {
+        let CachePlan::Budgets(budgets) = plan else { return Ok(()) };
+        if budgets.len() != self.accounts.len() {
+            return Err(PlanError::Partitions { given: budgets.len(), partitions: self.accounts.len() });
+        }
+        let sum = budgets.iter().map(|&budget| u128::from(budget)).sum();
+        if sum > u128::from(self.total_bytes) {
+            return Err(PlanError::OverTotal { sum, total_bytes: self.total_bytes });
+        }
+        Ok(())
+    }
+
+    pub(crate) fn plan(&self) -> CachePlan {
+        self.plan.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn is_shared(&self) -> bool {
+        self.shared.load(Relaxed)
+    }
+
+    pub(crate) fn total_bytes(&self) -> u64 {
+        self.total_bytes
+    }
+
+    pub(crate) fn total_used(&self) -> u64 {
+        self.used.load(Relaxed)
+    }
+
+    /// What one item in `partition` may be charged at most: its budget, or the total where all share.
+    pub(crate) fn budget(&self, partition: PartitionId) -> u64 {
+        self.accounts[partition.index()].budget.load(Relaxed).min(self.total_bytes)
+    }
+
+    pub(crate) fn used(&self, partition: PartitionId) -> u64 {
+        self.accounts[partition.index()].used.load(Relaxed)
+    }
+
+    pub(crate) fn add(&self, partition: PartitionId, bytes: u64) {
+        self.accounts[partition.index()].used.fetch_add(bytes, Relaxed);
+        self.used.fetch_add(bytes, Relaxed);
+    }
+
+    pub(crate) fn release(&self, partition: PartitionId, bytes: u64) {
+        self.accounts[partition.index()].used.fetch_sub(bytes, Relaxed);
+        self.used.fetch_sub(bytes, Relaxed);
+    }
+
+    pub(crate) fn is_over(&self, partition: PartitionId) -> bool {
+        self.accounts[partition.index()].excess() > 0
+    }
+
+    pub(crate) fn is_total_over(&self) -> bool {
+        self.total_used() > self.total_bytes
+    }
+
+    /// The partition that exceeds its budget by the most bytes (or, when none does, comes nearest to it) among those
+    /// that hold anything; among equals the first. With it, by how much.
+    pub(crate) fn most_over(&self) -> Option<(PartitionId, i128)> {
+        let mut most = None;
+        for (index, account) in self.accounts.iter().enumerate() {
+            let excess = account.excess();
+            if account.used.load(Relaxed) > 0 && most.is_none_or(|(_, least)| excess > least) {
+                most = Some((PartitionId::from_index(index), excess));
+            }
+        }
+        most
+    }
+}
+
+impl Account {
+    fn excess(&self) -> i128 {
+        i128::from(self.used.load(Relaxed)) - i128::from(self.budget.load(Relaxed))
+    }
+}
+
+/// Why a plan was not applied. The one in force stays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum PlanError {
+    /// The plan is for another number of partitions.
+    #[error("the plan has {given} budgets for {partitions} partitions: give one for each")]
+    Partitions {
+        /// Budgets in the plan.
+        given: usize,
+        /// Partitions of the cache.
+        partitions: usize,
+    },
+    /// The budgets exceed the total.
+    #[error("the plan's budgets sum to {sum} bytes, more than the total of {total_bytes}")]
+    OverTotal {
+        /// Sum of the budgets.
+        sum: u128,
+        /// Bytes of the cache.
+        total_bytes: u64,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_that_does_not_fit_leaves_the_one_in_force() {
+        let ledger = Ledger::new(10, vec![4, 6]);
+        let too_many = ledger.apply(&CachePlan::Budgets(vec![1, 2, 3]));
+        assert_eq!(too_many, Err(PlanError::Partitions { given: 3, partitions: 2 }));
+        let too_much = ledger.apply(&CachePlan::Budgets(vec![u64::MAX, u64::MAX]));
+        assert_eq!(too_much, Err(PlanError::OverTotal { sum: 2 * u128::from(u64::MAX), total_bytes: 10 }));
+        assert_eq!(ledger.plan(), CachePlan::Budgets(vec![4, 6]));
+    }
+
+    #[test]
+    fn the_most_over_is_counted_in_bytes_and_ties_go_to_the_first() {
+        let ledger = Ledger::new(100, vec![10, 50, 0]);
+        assert_eq!(ledger.most_over(), None);
+        ledger.add(PartitionId(0), 30);
+        ledger.add(PartitionId(1), 70);
+        assert_eq!(ledger.most_over(), Some((PartitionId(0), 20)));
+        ledger.add(PartitionId(1), 1);
+        assert_eq!(ledger.most_over(), Some((PartitionId(1), 21)));
+    }
+
+    #[test]
+    fn nobody_is_over_where_all_share() {
+        let ledger = Ledger::new(100, vec![0, 0]);
+        ledger.add(PartitionId(0), 70);
+        assert!(ledger.is_over(PartitionId(0)));
+        ledger.apply(&CachePlan::Shared).unwrap();
+        assert!(ledger.is_shared() && !ledger.is_over(PartitionId(0)));
+        assert_eq!(ledger.budget(PartitionId(1)), 100);
+    }
+}

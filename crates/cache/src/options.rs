@@ -1,0 +1,190 @@
+//! What the engine is built from, checked before anything is allocated.
+
+use serde::Deserialize;
+use sherwood_model::{BackendId, TenantId};
+use thiserror::Error;
+
+/// Sizes and limits of a [`Cache`](crate::Cache).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Options {
+    /// Bytes that all items together may be charged; at least 1, default 64 MiB.
+    pub total_bytes: u64,
+    /// Largest value in bytes, 1 to 1 GiB, default 1 MiB.
+    pub item_bytes_max: u32,
+    /// Longest key in bytes, at least 1, default 250 as in memcached.
+    pub key_bytes_max: u16,
+    /// Independent parts with a lock each: a power of two up to 1,024, default 16, enough that a dozen threads rarely
+    /// meet. It changes speed and never what is evicted.
+    pub shards: u16,
+    /// Recency queues per partition, 1 to 16, default 1.
+    pub deadline_classes: u8,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            total_bytes: 64 << 20,
+            item_bytes_max: 1 << 20,
+            key_bytes_max: 250,
+            shards: 16,
+            deadline_classes: 1,
+        }
+    }
+}
+
+impl Options {
+    /// Checks every field, and that `partitions` fit.
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
+    pub fn validate(&self, partitions: &[Partition]) -> Result<(), OptionsError> {
+        let Self { total_bytes, item_bytes_max, key_bytes_max, shards, deadline_classes } = *self;
+        if total_bytes == 0 {
+            return Err(OptionsError::NoMemory);
+        }
+        if !(1..=ITEM_BYTES_LIMIT).contains(&item_bytes_max) {
+            return Err(OptionsError::ItemBytesMax { bytes: item_bytes_max });
+        }
+        if key_bytes_max == 0 {
+            return Err(OptionsError::KeyBytesMax);
+        }
+        if !shards.is_power_of_two() || shards > SHARDS_LIMIT {
+            return Err(OptionsError::Shards { shards });
+        }
+        if !(1..=DEADLINE_CLASSES_LIMIT).contains(&deadline_classes) {
+            return Err(OptionsError::DeadlineClasses { classes: deadline_classes });
+        }
+        validate_partitions(partitions, total_bytes)
+    }
+}
+
+fn validate_partitions(partitions: &[Partition], total_bytes: u64) -> Result<(), OptionsError> {
+    if !(1..=PARTITIONS_LIMIT).contains(&partitions.len()) {
+        return Err(OptionsError::Partitions { partitions: partitions.len() });
+    }
+    let sum = partitions.iter().map(|partition| u128::from(partition.budget_bytes)).sum::<u128>();
+    if sum > u128::from(total_bytes) {
+        return Err(OptionsError::OverTotal { sum, total_bytes });
+    }
+    let mut names: Vec<_> =
+        partitions.iter().map(|partition| (partition.tenant, partition.backend)).collect();
+    names.sort_unstable();
+    match names.windows(2).find(|pair| pair[0] == pair[1]) {
+        Some(pair) => Err(OptionsError::Twice { tenant: pair[0].0, backend: pair[0].1 }),
+        None => Ok(()),
+    }
+}
+
+/// A partition as it is declared: whose it is, and the bytes it starts with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Partition {
+    /// Who owns the space.
+    pub tenant: TenantId,
+    /// Whose answers it holds.
+    pub backend: BackendId,
+    /// Budget in bytes at the start; 0 is allowed and stores nothing.
+    pub budget_bytes: u64,
+}
+
+/// Why a cache could not be built.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum OptionsError {
+    /// `total_bytes` is 0.
+    #[error("cannot build a cache of 0 bytes: total_bytes must be at least 1")]
+    NoMemory,
+    /// `item_bytes_max` is out of range.
+    #[error("item_bytes_max is {bytes}: it must be 1 to {ITEM_BYTES_LIMIT}")]
+    ItemBytesMax {
+        /// As given.
+        bytes: u32,
+    },
+    /// `key_bytes_max` is 0.
+    #[error("key_bytes_max is 0: it must be 1 to 65535")]
+    KeyBytesMax,
+    /// `shards` is not a power of two in range.
+    #[error("shards is {shards}: it must be a power of two from 1 to {SHARDS_LIMIT}")]
+    Shards {
+        /// As given.
+        shards: u16,
+    },
+    /// `deadline_classes` is out of range.
+    #[error("deadline_classes is {classes}: it must be 1 to {DEADLINE_CLASSES_LIMIT}")]
+    DeadlineClasses {
+        /// As given.
+        classes: u8,
+    },
+    /// There is no partition, or more than ids can name.
+    #[error("the cache was given {partitions} partitions: it needs 1 to {PARTITIONS_LIMIT}")]
+    Partitions {
+        /// As given.
+        partitions: usize,
+    },
+    /// The budgets exceed the total.
+    #[error(
+        "the partitions' budgets sum to {sum} bytes, more than the total of {total_bytes}: lower them or raise it"
+    )]
+    OverTotal {
+        /// Sum of the budgets.
+        sum: u128,
+        /// As given.
+        total_bytes: u64,
+    },
+    /// Two partitions belong to the same tenant and backend.
+    #[error("tenant {} has two partitions for backend {}: declare it once", tenant.0, backend.0)]
+    Twice {
+        /// Whose.
+        tenant: TenantId,
+        /// For what.
+        backend: BackendId,
+    },
+}
+
+const ITEM_BYTES_LIMIT: u32 = 1 << 30;
+const SHARDS_LIMIT: u16 = 1024;
+const DEADLINE_CLASSES_LIMIT: u8 = 16;
+/// As many as a `PartitionId` can name.
+const PARTITIONS_LIMIT: usize = 1 << 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn partition(backend: u16, budget_bytes: u64) -> Partition {
+        Partition { tenant: TenantId(0), backend: BackendId(backend), budget_bytes }
+    }
+
+    #[test]
+    fn defaults_are_valid() {
+        assert_eq!(Options::default().validate(&[partition(0, 64 << 20)]), Ok(()));
+    }
+
+    #[test]
+    fn each_field_out_of_range_is_refused() {
+        let one = [partition(0, 1)];
+        let ok = Options::default();
+        let refused = |options: Options| options.validate(&one).unwrap_err();
+        assert_eq!(refused(Options { total_bytes: 0, ..ok }), OptionsError::NoMemory);
+        assert_eq!(refused(Options { item_bytes_max: 0, ..ok }), OptionsError::ItemBytesMax { bytes: 0 });
+        assert_eq!(refused(Options { key_bytes_max: 0, ..ok }), OptionsError::KeyBytesMax);
+        assert_eq!(refused(Options { shards: 3, ..ok }), OptionsError::Shards { shards: 3 });
+        assert_eq!(refused(Options { shards: 0, ..ok }), OptionsError::Shards { shards: 0 });
+        assert_eq!(
+            refused(Options { deadline_classes: 0, ..ok }),
+            OptionsError::DeadlineClasses { classes: 0 }
+        );
+        assert_eq!(ok.validate(&[]), Err(OptionsError::Partitions { partitions: 0 }));
+    }
+
+    #[test]
+    fn partitions_must_differ_and_fit() {
+        let ok = Options { total_bytes: 10, ..Options::default() };
+        let error = ok.validate(&[partition(0, 6), partition(1, 5)]).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "the partitions' budgets sum to 11 bytes, more than the total of 10: lower them or raise it"
+        );
+        let error = ok.validate(&[partition(0, 1), partition(1, 1), partition(0, 2)]).unwrap_err();
+        assert_eq!(error.to_string(), "tenant 0 has two partitions for backend 0: declare it once");
+    }
+}

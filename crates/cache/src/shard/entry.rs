@@ -1,0 +1,139 @@
+//! One item as it lies in memory: a cache line of metadata and one block for key and value.
+
+use sherwood_model::{Instant, PartitionId};
+
+use crate::charge;
+use crate::item::{Item, NewItem, Value};
+
+/// Number of an entry within its shard's arena.
+pub(crate) type Slot = u32;
+
+/// No entry: the end of a queue or of a free list.
+pub(crate) const NO_SLOT: Slot = Slot::MAX;
+
+/// An item, or a free place.
+#[derive(Debug)]
+#[repr(align(64))]
+pub(crate) struct Entry {
+    /// Key, value, sizes and the client's words.
+    pub(super) payload: Payload,
+    /// When it was last used: drawn from the cache's one counter, so stamps order all items of all shards.
+    pub(super) stamp: u64,
+    /// Drawn from the same counter when the value was stored.
+    pub(super) cas: u64,
+    /// The entry used just after this one. In a free entry, the next free one.
+    pub(super) newer: Slot,
+    /// The entry used just before this one.
+    pub(super) older: Slot,
+    /// The part of the key's hash the index needs.
+    pub(super) hash: u32,
+    pub(super) partition: PartitionId,
+    pub(super) class: u8,
+    pub(super) occupied: bool,
+}
+
+const _: () =
+    assert!(size_of::<Entry>() == 64, "an entry fills one cache line, and `charge` counts on 64 bytes");
+
+/// What a caller gives to be stored, built before the shard is locked.
+#[derive(Debug)]
+pub(crate) struct Payload {
+    /// The key, then the value; only the key of a declared value.
+    bytes: Box<[u8]>,
+    /// `NEVER` for none.
+    expires: Instant,
+    flags: u32,
+    /// Bit 31 tells a declared value. Below it, the value's size if declared, else the key's.
+    shape: u32,
+}
+
+const DECLARED: u32 = 1 << 31;
+
+impl Payload {
+    pub(crate) fn new(key: &[u8], item: &NewItem<'_>) -> Self {
+        let NewItem { value, flags, expires } = *item;
+        let (bytes, shape) = match value {
+            Value::Bytes(value) => (join(key, value), key.len() as u32),
+            Value::Declared(size) => (key.into(), size | DECLARED),
+        };
+        Self { bytes, expires: expires.unwrap_or(Instant::NEVER), flags, shape }
+    }
+
+    fn free() -> Self {
+        Self { bytes: Box::default(), expires: Instant::NEVER, flags: 0, shape: 0 }
+    }
+
+    fn key(&self) -> &[u8] {
+        if self.shape & DECLARED == 0 { &self.bytes[..self.shape as usize] } else { &self.bytes }
+    }
+
+    fn value(&self) -> Value<'_> {
+        if self.shape & DECLARED == 0 {
+            Value::Bytes(&self.bytes[self.shape as usize..])
+        } else {
+            Value::Declared(self.shape & !DECLARED)
+        }
+    }
+
+    pub(crate) fn charge(&self) -> u64 {
+        charge(self.key().len(), self.value().len())
+    }
+}
+
+/// Key and value in one block of exactly their size.
+fn join(key: &[u8], value: &[u8]) -> Box<[u8]> {
+    let mut bytes = Vec::with_capacity(key.len() + value.len());
+    bytes.extend_from_slice(key);
+    bytes.extend_from_slice(value);
+    bytes.into_boxed_slice()
+}
+
+impl Entry {
+    /// A free place, followed by `next` in its list.
+    pub(super) fn free(next: Slot) -> Self {
+        Self {
+            payload: Payload::free(),
+            stamp: 0,
+            cas: 0,
+            newer: next,
+            older: NO_SLOT,
+            hash: 0,
+            partition: PartitionId(0),
+            class: 0,
+            occupied: false,
+        }
+    }
+
+    pub(crate) fn key(&self) -> &[u8] {
+        self.payload.key()
+    }
+
+    pub(crate) fn charge(&self) -> u64 {
+        self.payload.charge()
+    }
+
+    pub(crate) fn partition(&self) -> PartitionId {
+        self.partition
+    }
+
+    /// When it dies; `NEVER` for never.
+    pub(crate) fn expires(&self) -> Instant {
+        self.payload.expires
+    }
+
+    pub(crate) fn set_expires(&mut self, expires: Option<Instant>) {
+        self.payload.expires = expires.unwrap_or(Instant::NEVER);
+    }
+
+    /// Whether its time has come by `now`, or its CAS is below the partition's flush.
+    pub(crate) fn is_dead(&self, now: Instant, flush_floor: u64) -> bool {
+        let expires = self.payload.expires;
+        self.cas < flush_floor || (expires != Instant::NEVER && expires <= now)
+    }
+
+    pub(crate) fn item(&self) -> Item<'_> {
+        let Payload { expires, flags, .. } = self.payload;
+        let expires = (expires != Instant::NEVER).then_some(expires);
+        Item { value: self.payload.value(), flags, cas: self.cas, expires }
+    }
+}

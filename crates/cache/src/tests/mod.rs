@@ -1,0 +1,46 @@
+//! Tests of the whole engine.
+
+use sherwood_model::{BackendId, CachePlan, Instant, PartitionId, SeededState, TenantId};
+
+use crate::{Access, Cache, NewItem, Options, Partition};
+
+mod behaviour;
+
+const A: PartitionId = PartitionId(0);
+const B: PartitionId = PartitionId(1);
+
+/// A cache with these budgets, which sum to its total, in `shards` shards.
+fn cache(budgets: &[u64], shards: u16) -> Cache {
+    cache_with(Options { total_bytes: budgets.iter().sum(), shards, ..Options::default() }, budgets)
+}
+
+fn cache_with(options: Options, budgets: &[u64]) -> Cache {
+    let partition = |(index, &budget_bytes)| Partition {
+        tenant: TenantId(0),
+        backend: BackendId::from_index(index),
+        budget_bytes,
+    };
+    let partitions: Vec<_> = budgets.iter().enumerate().map(partition).collect();
+    Cache::new(options, &partitions, SeededState::new(1)).expect("valid options")
+}
+
+fn at(millis: u64) -> Access {
+    Access::at(Instant::from_millis(millis))
+}
+
+/// Stores `key` with a declared size that makes its charge 1,000 bytes or close to it.
+fn put(cache: &Cache, partition: PartitionId, key: &str) {
+    cache.set(partition, key.as_bytes(), NewItem::declared(ITEM_VALUE), &at(0)).expect("stored");
+}
+
+fn has(cache: &Cache, partition: PartitionId, key: &str, access: &Access) -> bool {
+    cache.peek(partition, key.as_bytes(), access, |_| ()).is_some()
+}
+
+const ITEM_VALUE: u32 = 894;
+/// Charge of an item with a key of two bytes and a value of [`ITEM_VALUE`].
+const ITEM: u64 = crate::charge(2, ITEM_VALUE as usize);
+
+fn budgets(budgets: &[u64]) -> CachePlan {
+    CachePlan::Budgets(budgets.to_vec())
+}
