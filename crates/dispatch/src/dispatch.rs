@@ -40,8 +40,8 @@ use crate::{
 ///
 /// # Inputs, outputs, wake-ups
 /// - Inputs: [`handle_fetch`](Self::handle_fetch), [`handle_reply`](Self::handle_reply),
-///   [`handle_probe`](Self::handle_probe), [`handle_timeout`](Self::handle_timeout), [`invalidate`](Self::invalidate).
-///   They may come in any order. Replies and probes may be late, repeated or missing.
+///   [`handle_probe`](Self::handle_probe), [`handle_timeout`](Self::handle_timeout), [`invalidate`](Self::invalidate)
+///   and [`invalidate_all`](Self::invalidate_all). They may come in any order. Replies and probes may be late, repeated or missing.
 /// - Outputs: after every input, [`poll_action`](Self::poll_action) until it returns none. What is not polled
 ///   piles up: an input adds at most one action for each key it ends or is given, and one for each call and replica.
 /// - Wake-ups: call [`handle_timeout`](Self::handle_timeout) at [`next_timeout`](Self::next_timeout), which may change
@@ -222,6 +222,16 @@ impl<K: Clone + Eq + Hash, V, W, R: Route> Dispatch<K, V, W, R> {
     pub fn invalidate(&mut self, key: &K) {
         if let Some(key) = self.joinable.remove(key).and_then(|id| self.keys.get_mut(id)) {
             key.fresh = false;
+        }
+    }
+
+    /// Every key was deleted, as by a flush: as [`invalidate`](Self::invalidate) for all of them, linear in the keys in
+    /// flight.
+    pub fn invalidate_all(&mut self) {
+        for (_, id) in self.joinable.drain() {
+            if let Some(key) = self.keys.get_mut(id) {
+                key.fresh = false;
+            }
         }
     }
 

@@ -177,7 +177,13 @@ const BURST_MAX: u32 = 1_000_000;
 
 #[cfg(test)]
 mod tests {
+    use serde::de::value::{Error, MapDeserializer};
+
     use super::*;
+
+    fn read(option: &str, value: u32) -> Result<Options, Error> {
+        Options::deserialize(MapDeserializer::new([(option, value)].into_iter()))
+    }
 
     fn refused(change: impl FnOnce(&mut Options)) -> String {
         let mut options = Options::default();
@@ -188,6 +194,12 @@ mod tests {
     #[test]
     fn defaults_are_valid() {
         assert_eq!(Options::default().validate(), Ok(()));
+    }
+
+    #[test]
+    fn what_is_not_given_is_the_default_and_what_is_not_known_is_refused() {
+        assert_eq!(read("waiters_max", 5), Ok(Options { waiters_max: 5, ..Options::default() }));
+        assert!(read("waiter_max", 5).unwrap_err().to_string().contains("unknown field `waiter_max`"));
     }
 
     #[test]

@@ -140,6 +140,21 @@ fn an_invalidated_key_neither_fills_nor_is_joined() {
 }
 
 #[test]
+fn a_flush_invalidates_every_key_in_flight() {
+    let mut machine = machine(1, |_| ());
+    let (old, _) = call(&fetch(&mut machine, 0, &[("a", 1), ("b", 2)]));
+    machine.invalidate_all();
+    assert_eq!(machine.stats().joinable_keys, 0);
+    call(&fetch(&mut machine, 1, &[("a", 3)]));
+    let actions = reply(&mut machine, 2, old, Reply::Ok(vec![Some(7), Some(8)]));
+    assert_eq!(
+        deliveries(&actions),
+        [("a", Ok(Some(7)), false, vec![1]), ("b", Ok(Some(8)), false, vec![2])]
+    );
+    assert_eq!(machine.stats().joinable_keys, 1);
+}
+
+#[test]
 fn what_the_backend_does_not_have_is_an_answer_that_fills_nothing() {
     let mut machine = machine(1, |_| ());
     let (call, _) = call(&fetch(&mut machine, 0, &[("a", 1)]));
