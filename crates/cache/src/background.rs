@@ -12,11 +12,12 @@ use sherwood_model::Instant;
 use crate::engine::Cache;
 use crate::shard::{Cause, Slot};
 
-/// Places looked at, or entries moved, under one hold of a shard's lock: a few microseconds.
+/// Places looked at, or entries moved, under one hold of a shard's lock. Chosen: enough that locking is a small part of
+/// the work, few enough that a request hardly notices.
 const PER_LOCK: usize = 32;
 
 /// From the start of one pass over all entries to the next. Dead items are found by use and by eviction anyway; this
-/// bounds how long the others are charged, at 1% of a core for ten million items.
+/// bounds how long the others are charged. Chosen: seconds, because a pass reads every entry there is.
 const PASS_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Where the background is.
@@ -56,7 +57,10 @@ impl Cache {
         };
         if let Some(mut background) = background {
             self.reclaim(&mut background, now, &mut left);
-            self.compact(&mut background, now, &mut left);
+            // Reached only when the pass has ended, so it goes by no entry that moves.
+            if background.pass.is_none() {
+                self.compact(&mut background, &mut left);
+            }
         }
         left == 0
     }
@@ -107,9 +111,9 @@ impl Cache {
     }
 
     /// Empties chunks of shards that have many free places, going round the shards once.
-    fn compact(&self, background: &mut Background, now: Instant, left: &mut usize) {
+    fn compact(&self, background: &mut Background, left: &mut usize) {
         for _ in 0..self.shards.len() {
-            while *left > 0 && self.compact_shard(background.compact, now, left) {}
+            while *left > 0 && self.compact_shard(background.compact, left) {}
             if *left == 0 {
                 return;
             }
@@ -118,19 +122,14 @@ impl Cache {
     }
 
     /// Moves entries, or gives back memory, while it is worth it. Says whether it still is.
-    fn compact_shard(&self, shard: usize, now: Instant, left: &mut usize) -> bool {
+    fn compact_shard(&self, shard: usize, left: &mut usize) -> bool {
         let mut shard = self.shards[shard].lock(&self.ledger);
         for _ in 0..PER_LOCK.min(*left) {
             if !shard.has_slack() {
                 return false;
             }
             *left -= 1;
-            let Some(slot) = shard.evacuee() else { continue };
-            // A pass may have gone by the place the entry moves to: it is looked at here instead.
-            if self.is_dead(shard.entry(slot), now) {
-                shard.remove(slot, Cause::Expired);
-            } else {
-                self.note_death(shard.entry(slot).expires());
+            if let Some(slot) = shard.evacuee() {
                 shard.relocate(slot);
             }
         }
