@@ -22,6 +22,17 @@ pub fn missing_unreleased(changelog: &str) -> Option<String> {
     (!present).then(|| "CHANGELOG.md: no section `## [Unreleased]`".to_owned())
 }
 
+/// A sentence for every dependency from outside in the workspace's `manifest` without a row in the page `dependencies`.
+#[must_use]
+pub fn undocumented_dependencies(manifest: &str, dependencies: &str) -> Vec<String> {
+    let (_, after) = manifest.split_once("\n[workspace.dependencies]\n").unwrap_or_default();
+    let table = after.split("\n[").next().unwrap_or_default();
+    let names =
+        table.lines().filter(|line| !line.contains("path =")).filter_map(|line| line.split_once(" = "));
+    let unexplained = names.filter(|(name, _)| !dependencies.contains(&format!("\n| {name} |")));
+    unexplained.map(|(name, _)| format!("docs/dependencies.md: no row says why there is `{name}`")).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -42,5 +53,12 @@ mod tests {
     fn a_changelog_without_unreleased_is_found() {
         assert_eq!(missing_unreleased("# Changelog\n\n## [Unreleased]\n"), None);
         assert!(missing_unreleased("# Changelog\n\n## [0.1.0]\n").is_some());
+    }
+
+    #[test]
+    fn a_dependency_without_a_reason_is_found() {
+        let manifest = "a = 1\n[workspace.dependencies]\nours = { path = \"o\" }\nb = \"1\"\nbc = { version = \"1\" }\n\n[d]\ne = 1";
+        let found = undocumented_dependencies(manifest, "\n| bc | why |");
+        assert_eq!(found, ["docs/dependencies.md: no row says why there is `b`"]);
     }
 }

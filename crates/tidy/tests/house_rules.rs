@@ -91,3 +91,12 @@ fn links_between_pages_lead_somewhere() {
 fn the_changelog_has_room_for_what_is_next() {
     assert_none(documents::missing_unreleased(&tree().text("CHANGELOG.md")));
 }
+
+#[test]
+fn every_dependency_has_its_reason() {
+    let tree = tree();
+    assert_none(documents::undocumented_dependencies(
+        &tree.text("Cargo.toml"),
+        &tree.text("docs/dependencies.md"),
+    ));
+}
