@@ -549,6 +549,19 @@ mod example {
     }
 }
 
+#[test]
+fn every_example_is_valid() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    let files =
+        std::fs::read_dir(folder).expect("the folder is there").map(|file| file.expect("a file").path());
+    let configs: Vec<_> = files.filter(|path| path.extension().is_some_and(|end| end == "toml")).collect();
+    assert!(!configs.is_empty());
+    for path in configs {
+        let flags = Flags { config: Some(path), ..Flags::default() };
+        load(&flags, POLICIES).unwrap_or_else(|error| panic!("{error}"));
+    }
+}
+
 proptest! {
     #[test]
     fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
