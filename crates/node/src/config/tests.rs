@@ -491,6 +491,29 @@ mod refusals {
     }
 
     #[test]
+    fn nesting_has_a_bound() {
+        for opening in ["[", "{ a = "] {
+            let found = refusal(&format!("a = {}", opening.repeat(100_000)), &Flags::default());
+            assert!(found[0].contains("this is not TOML"), "{found:?}");
+        }
+        assert!(!refusal(&format!("{}a = 1", "a.".repeat(50_000)), &Flags::default()).is_empty());
+    }
+
+    #[test]
+    fn counts_have_bounds() {
+        let backends =
+            |count| (0..count).map(|index| format!("[[backend]]\nname = \"b{index}\"\n")).collect::<String>();
+        assert_eq!(config(&backends(1024)).partitions.len(), 1024);
+        let expected = "a.toml:2049:1: there are 1025 backends; at most 1024 are accepted: remove some";
+        assert_refused(&[(&backends(1025), expected)]);
+        let tenant = |index| format!("[[partition]]\ntenant = \"t{index}\"\nbackend = \"b0\"\n");
+        let tenants: String = (0..1024).map(tenant).collect();
+        let expected = "a.toml: there are 1025 partitions, counting one for each backend that lists none; at most 1024 \
+                        are accepted: merge backends or tenants";
+        assert_refused(&[(&format!("{}{tenants}", backends(2)), expected)]);
+    }
+
+    #[test]
     fn a_file_that_cannot_be_read_is_named() {
         let flags = Flags { config: Some("no/such/file.toml".into()), ..Flags::default() };
         let error = load(&flags, POLICIES).expect_err("there is no such file").to_string();

@@ -17,8 +17,8 @@ use crate::config::units::{Span, quoted};
 const TIMEOUT: Setting = Setting::new("[[backend]]", "timeout", "\"2s\"");
 const TTL: Setting = Setting::new("[[backend]]", "ttl", "\"60s\"");
 
-/// Most backends of a node: far more than anybody has, far below what an id can number.
-const BACKENDS_MAX: usize = 4096;
+/// Most backends of a node; each has a partition.
+const BACKENDS_MAX: usize = super::partitions::PARTITIONS_MAX;
 
 /// Longest name of a backend or a tenant, in characters.
 const NAME_CHARS_MAX: usize = 64;

@@ -18,8 +18,8 @@ const MIN: Setting = Setting::new("[[partition]]", "min", "\"1MiB\"");
 const MAX: Setting = Setting::new("[[partition]]", "max", "\"512MiB\"");
 const INITIAL: Setting = Setting::new("[[partition]]", "initial", "\"64MiB\"");
 
-/// Most partitions of a node.
-const PARTITIONS_MAX: usize = 8192;
+/// Most partitions of a node: as many as the policies have floors for, 30 of 32,768 pages each, and a few less.
+pub(super) const PARTITIONS_MAX: usize = 1024;
 
 const DEFAULT_TENANT: &str = "default";
 
@@ -55,13 +55,6 @@ pub(super) fn resolve(
 ) -> Division {
     let mut tenants = vec![DEFAULT_TENANT.to_owned()];
     let mut seen = BTreeMap::new();
-    if let Some(first) = file.get(PARTITIONS_MAX) {
-        let message = format!(
-            "there are {} partitions; at most {PARTITIONS_MAX} are accepted: remove some",
-            file.len()
-        );
-        problems.add(&bytes(first), message);
-    }
     let mut drafts: Vec<Draft> = Vec::new();
     for table in file.iter().take(PARTITIONS_MAX) {
         let Some(draft) = draft(table, backends, total_bytes, &mut tenants, problems) else { continue };
@@ -82,7 +75,9 @@ pub(super) fn resolve(
             drafts.push(unlisted(backend, total_bytes));
         }
     }
-    let starts = if refuse_sums_over(&drafts, total_bytes, problems) {
+    let starts = if refuse_too_many(drafts.len(), file.len(), problems)
+        || refuse_sums_over(&drafts, total_bytes, problems)
+    {
         vec![0; drafts.len()]
     } else {
         starts(&drafts, total_bytes, problems)
@@ -169,6 +164,20 @@ fn name(tenants: &[String], backends: &[Backend], tenant: TenantId, backend: Bac
         0 => backend.clone(),
         index => format!("{}:{backend}", tenants[index]),
     }
+}
+
+/// Every backend has a partition, listed or not. True when there are too many.
+fn refuse_too_many(partitions: usize, listed: usize, problems: &mut Problems<'_>) -> bool {
+    let count = partitions.max(listed);
+    let over = count > PARTITIONS_MAX;
+    if over {
+        let message = format!(
+            "there are {count} partitions, counting one for each backend that lists none; at most {PARTITIONS_MAX} are \
+             accepted: merge backends or tenants"
+        );
+        problems.add(&Origin::Absent, message);
+    }
+    over
 }
 
 /// Minima must fit into the total, and so must what the partitions start with; the first that does not is named. True when
