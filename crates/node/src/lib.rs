@@ -1,1 +1,8 @@
 //! node
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "a driver: it owns clocks, sockets and threads"
+)]
+
+pub mod listener;
