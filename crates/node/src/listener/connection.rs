@@ -77,6 +77,7 @@ async fn converse(mut requests: Requests<'_>, mut answers: Answers<'_>) -> Resul
             ControlFlow::Break(Farewell::Mutual) => return Ok(()),
             ControlFlow::Break(Farewell::OneSided) => return hang_up(requests, answers).await,
         }
+        answers.output.shrink_to(BUFFER_BYTES);
         match requests.receive().await? {
             0 => return Ok(()),
             // There is probably more where this came from: let other connections have their turn.
@@ -212,7 +213,7 @@ impl Answers<'_> {
 
     /// Answers a key list, portion by portion. Returns the time, which passes while the client reads or a backend answers.
     async fn retrieve(&mut self, mut moment: Moment, mut retrieval: Retrieval<'_>) -> Result<Moment, End> {
-        let Self { session, .. } = *self;
+        let session = self.session;
         let shared = session.shared;
         loop {
             let output_max = shared.options.output_bytes_max;
@@ -255,7 +256,6 @@ impl Answers<'_> {
         }
         self.session.counters.add(Count::BytesWritten, sent as u64);
         self.output.clear();
-        self.output.shrink_to(BUFFER_BYTES);
         Ok(())
     }
 }

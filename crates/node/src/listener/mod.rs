@@ -48,5 +48,6 @@ pub use routing::{Routing, RoutingError, Target};
 pub use server::{BindError, Bound, Running};
 pub use shared::Service;
 
-/// What `version` answers.
-const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// What `version` answers: the memcached whose behaviour we were compared with, then ourselves. Clients take this number for
+/// memcached's, and expect the manners of a very old one below 1.6.
+pub const VERSION: &str = concat!("1.6.18-sherwood-", env!("CARGO_PKG_VERSION"));

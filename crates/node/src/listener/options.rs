@@ -3,14 +3,14 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use sherwood_wire::memcached::{KEYS_BYTES_MAX, Limits, reply};
+use sherwood_wire::memcached::{Limits, reply};
 use thiserror::Error;
 
 /// How a memcached listener behaves. The defaults are memcached's where it has the option.
 ///
-/// Buffers of a connection: input grows as bytes arrive, up to the longest command
-/// ([`Limits::buffer_bytes_max`]); output up to `output_bytes_max` and one value more, and what is over 16 KiB of either is
-/// given back between commands. A listener that reads through also holds up to
+/// Buffers of a connection: input grows as bytes arrive, up to the longest command ([`Limits::buffer_bytes_max`]); output
+/// up to `output_bytes_max` and one value more, in a buffer that doubles when it grows. What is over 16 KiB of either is
+/// given back before the connection waits for more commands. A listener that reads through also holds up to
 /// [`FETCH_KEYS_MAX`](super::FETCH_KEYS_MAX) fetched values of a connection at a time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemcachedOptions {
@@ -107,7 +107,7 @@ impl MemcachedOptions {
     #[must_use]
     pub fn connection_bytes_max(&self) -> usize {
         let output = self.output_bytes_max + reply::VALUE_LINE_BYTES_MAX + self.item_size_max as usize;
-        self.limits().buffer_bytes_max().max(KEYS_BYTES_MAX) + output
+        self.limits().buffer_bytes_max() + 2 * output
     }
 
     pub(super) fn limits(&self) -> Limits {

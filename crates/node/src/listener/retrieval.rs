@@ -19,7 +19,7 @@ use super::routing::Target;
 use super::session::{Session, access};
 
 /// Most keys of a connection that are fetched from backends at a time. A longer key list is fetched in several rounds.
-pub const FETCH_KEYS_MAX: usize = 128;
+pub const FETCH_KEYS_MAX: usize = 64;
 
 /// How a portion ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
