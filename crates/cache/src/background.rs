@@ -10,13 +10,14 @@ use std::time::Duration;
 use sherwood_model::Instant;
 
 use crate::engine::Cache;
-use crate::shard::Cause;
+use crate::shard::{Cause, Slot};
 
-/// Places looked at, or entries moved, under one hold of a shard's lock: a few microseconds.
+/// Places looked at, or entries moved, under one hold of a shard's lock. Chosen: enough that locking is a small part of
+/// the work, few enough that a request hardly notices.
 const PER_LOCK: usize = 32;
 
 /// From the start of one pass over all entries to the next. Dead items are found by use and by eviction anyway; this
-/// bounds how long the others are charged, at 1% of a core for ten million items.
+/// bounds how long the others are charged. Chosen: seconds, because a pass reads every entry there is.
 const PASS_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Where the background is.
@@ -37,9 +38,10 @@ struct Place {
 }
 
 impl Cache {
-    /// Does background work on at most `items_max` items (evicted, looked at or moved) and says whether there is more
-    /// to do. A shard is locked for at most 32 of them at a time. Call it every few milliseconds and, while it returns
-    /// true, again as soon as there is leisure; budgets, when lowered, are reached as fast as it is called.
+    /// Does background work on at most `items_max` items (evicted, looked at or moved) and says whether it stopped for
+    /// that reason, so that there may be more to do. A shard is locked for at most 32 items at a time. Call it every few
+    /// milliseconds and, while it returns true, again as soon as there is leisure: budgets that were lowered are reached
+    /// as fast as it is called.
     ///
     /// Looking for dead items takes a pass over all entries. One begins only when something is known to have died, and
     /// at most every 10 seconds. Of several threads that call this at a time one does the looking.
@@ -48,14 +50,19 @@ impl Cache {
         while left > 0 && self.is_over() && self.evict_most_over(now) {
             left -= 1;
         }
-        let mut background = match self.background.try_lock() {
-            Ok(background) => background,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return self.is_over(),
+        let background = match self.background.try_lock() {
+            Ok(background) => Some(background),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
         };
-        self.reclaim(&mut background, now, &mut left);
-        let compacting = self.compact(&mut background, now, &mut left);
-        self.is_over() || background.pass.is_some() || compacting
+        if let Some(mut background) = background {
+            self.reclaim(&mut background, now, &mut left);
+            // Reached only when the pass has ended, so it goes by no entry that moves.
+            if background.pass.is_none() {
+                self.compact(&mut background, &mut left);
+            }
+        }
+        left == 0
     }
 
     /// Goes on with the pass for dead items, or begins one if it is time.
@@ -67,9 +74,7 @@ impl Cache {
         while let Some(place) = background.pass
             && *left > 0
         {
-            let looked_at = (*left).min(PER_LOCK);
-            *left -= looked_at;
-            background.pass = self.reclaim_from(place, looked_at, now);
+            background.pass = self.reclaim_from(place, now, left);
         }
     }
 
@@ -84,14 +89,17 @@ impl Cache {
         died
     }
 
-    /// Takes out the dead among `places` places of one shard; returns where to go on, or none at the end.
-    fn reclaim_from(&self, from: Place, places: usize, now: Instant) -> Option<Place> {
+    /// Takes out the dead among the next places of one shard; returns where to go on, or none at the end.
+    fn reclaim_from(&self, from: Place, now: Instant, left: &mut usize) -> Option<Place> {
         let mut shard = self.shards[from.shard].lock(&self.ledger);
-        let end = (from.slot + places).min(shard.places());
-        for slot in from.slot..end {
+        // Memory given back may have ended the shard before the place the pass had come to.
+        let start = from.slot.min(shard.places());
+        let end = (start + PER_LOCK.min(*left)).min(shard.places());
+        *left -= end - start;
+        for slot in start..end {
             let Some(entry) = shard.occupied(slot) else { continue };
             if self.is_dead(entry, now) {
-                shard.remove(slot as u32, Cause::Expired);
+                shard.remove(slot as Slot, Cause::Expired);
             } else {
                 self.note_death(entry.expires());
             }
@@ -102,35 +110,26 @@ impl Cache {
         (from.shard + 1 < self.shards.len()).then_some(Place { shard: from.shard + 1, slot: 0 })
     }
 
-    /// Empties chunks of one shard, another one each time, if it has many free places. Says whether there is more to do
-    /// in that shard.
-    fn compact(&self, background: &mut Background, now: Instant, left: &mut usize) -> bool {
-        let shard = background.compact;
-        let mut more = self.shards[shard].lock(&self.ledger).has_slack();
-        while more && *left > 0 {
-            let moved = (*left).min(PER_LOCK);
-            *left -= moved;
-            more = self.compact_shard(shard, moved, now);
+    /// Empties chunks of shards that have many free places, going round the shards once.
+    fn compact(&self, background: &mut Background, left: &mut usize) {
+        for _ in 0..self.shards.len() {
+            while *left > 0 && self.compact_shard(background.compact, left) {}
+            if *left == 0 {
+                return;
+            }
+            background.compact = (background.compact + 1) % self.shards.len();
         }
-        if !more {
-            background.compact = (shard + 1) % self.shards.len();
-        }
-        more
     }
 
-    /// Moves `entries` entries, or gives back memory, while it is worth it. Says whether it still is.
-    fn compact_shard(&self, shard: usize, entries: usize, now: Instant) -> bool {
+    /// Moves entries, or gives back memory, while it is worth it. Says whether it still is.
+    fn compact_shard(&self, shard: usize, left: &mut usize) -> bool {
         let mut shard = self.shards[shard].lock(&self.ledger);
-        for _ in 0..entries {
+        for _ in 0..PER_LOCK.min(*left) {
             if !shard.has_slack() {
-                break;
+                return false;
             }
-            let Some(slot) = shard.evacuee() else { continue };
-            // A pass may have gone by the place the entry moves to: it is looked at here instead.
-            if self.is_dead(shard.entry(slot), now) {
-                shard.remove(slot, Cause::Expired);
-            } else {
-                self.note_death(shard.entry(slot).expires());
+            *left -= 1;
+            if let Some(slot) = shard.evacuee() {
                 shard.relocate(slot);
             }
         }

@@ -340,6 +340,8 @@ impl Cache {
         payload: Payload,
         access: &Access,
     ) -> (u64, Option<Payload>) {
+        // A flush whose time has come is for what was stored before, not for this.
+        self.flushes.settle(lookup.partition, access.now, &self.ticks);
         let (class, tick) = (self.class(access), self.tick());
         let (slot, old) = match found {
             Some(slot) => (slot, Some(shard.overwrite(slot, payload, class, tick))),

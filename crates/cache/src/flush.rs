@@ -36,12 +36,17 @@ impl Flushes {
 
     /// The CAS below which items of `partition` are dead at `now`. `ticks` is the counter CAS values are drawn from.
     pub(crate) fn floor(&self, partition: PartitionId, now: Instant, ticks: &AtomicU64) -> u64 {
+        self.settle(partition, now, ticks);
+        self.marks[partition.index()].floor.load(Relaxed)
+    }
+
+    /// Carries out the flush of `partition` if its time has come.
+    pub(crate) fn settle(&self, partition: PartitionId, now: Instant, ticks: &AtomicU64) {
         let mark = &self.marks[partition.index()];
         if mark.is_due(now) {
             let _moving = self.moving.lock().unwrap_or_else(PoisonError::into_inner);
             mark.settle(now, ticks);
         }
-        mark.floor.load(Relaxed)
     }
 
     /// Kills what `partition` has stored by the time `at`; replaces a flush that is still to come.

@@ -9,10 +9,16 @@ mod hash;
 mod ids;
 mod plan;
 mod request;
+mod sketch;
+mod slo;
 mod time;
+mod window;
 
 pub use hash::SeededState;
 pub use ids::{BackendId, PartitionId, ReplicaId, TenantId};
 pub use plan::CachePlan;
 pub use request::{FinishedRequest, QueryEnd, RequestEnd};
+pub use sketch::{LatencySketch, LatencyWindow};
+pub use slo::{Slo, SloMonitor, SloStanding};
 pub use time::Instant;
+pub use window::{Band, RequestSelection, RequestSnapshot, RequestWindow, WindowOptions};

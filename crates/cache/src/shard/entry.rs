@@ -112,6 +112,11 @@ impl Entry {
         self.payload.charge()
     }
 
+    #[cfg(test)]
+    pub(crate) fn stamp(&self) -> u64 {
+        self.stamp
+    }
+
     pub(crate) fn partition(&self) -> PartitionId {
         self.partition
     }

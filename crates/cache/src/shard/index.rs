@@ -8,8 +8,8 @@ use hashbrown::HashTable;
 use super::arena::Arena;
 use super::entry::Slot;
 
-/// Segments per shard, so that a doubling moves a 64th of the shard: below a millisecond up to ten million items in 16
-/// shards.
+/// Segments per shard, so that a doubling moves a 64th of the shard: ten thousand entries in a cache of ten million items
+/// in 16 shards.
 const SEGMENTS: usize = 64;
 
 /// Slots of a shard's entries by the hash of their keys.

@@ -5,6 +5,8 @@
 //! oldest item, it publishes in atomics beside the lock, so that finding the oldest item of the whole cache takes no lock.
 
 mod arena;
+#[cfg(test)]
+mod check;
 mod entry;
 mod index;
 mod queue;
@@ -227,8 +229,8 @@ impl Locked<'_> {
         self.store.arena.has_slack()
     }
 
-    /// An entry to pass to [`Self::relocate`], or to remove, so that a chunk of memory can be given back. None when one
-    /// was given back just now. Only to be called while there is slack.
+    /// An entry to pass to [`Self::relocate`], so that a chunk of memory can be given back. None when one was given back
+    /// just now. Only to be called while there is slack.
     pub(crate) fn evacuee(&mut self) -> Option<Slot> {
         let Store { arena, index, .. } = &mut *self.store;
         let evacuee = arena.evacuee();

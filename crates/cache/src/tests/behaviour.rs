@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use sherwood_model::{CachePlan, Instant, PartitionId};
 
+use super::model::contents;
 use super::{A, B, ITEM, ITEM_VALUE, at, budgets, cache, cache_with, has, put};
 use crate::{Access, Cache, Change, DeadlineClass, NewItem, Options, Refused, Value};
 
@@ -294,17 +295,49 @@ fn deadline_classes_have_queues_of_their_own() {
 }
 
 #[test]
-fn memory_of_entries_no_longer_there_is_given_back() {
+fn memory_of_entries_no_longer_there_is_given_back_and_the_order_of_use_kept() {
     let cache = cache(&[64 << 20], 1);
+    let places = || cache.shards[0].lock(&cache.ledger).places();
     for key in 0..20_000u32 {
         cache.set(A, &key.to_le_bytes(), NewItem::declared(1), &at(0)).unwrap();
     }
+    let full = places();
     for key in (0..20_000u32).filter(|key| key % 50 != 0) {
         cache.remove(A, &key.to_le_bytes(), &at(0));
     }
-    while cache.step(Instant::ZERO, 100) {}
-    assert!(cache.shards[0].lock(&cache.ledger).places() < 1200);
-    for key in 0..20_000u32 {
-        assert_eq!(cache.peek(A, &key.to_le_bytes(), &at(0), |_| ()).is_some(), key % 50 == 0);
+    for key in (0..20_000u32).step_by(150) {
+        cache.get(A, &key.to_le_bytes(), &at(0), |_| ());
     }
+    let before = contents(&cache, Instant::ZERO);
+    // Stores come between the steps and take places that entries are being moved to and from.
+    let mut stored = 1_000_000u32;
+    while cache.step(Instant::ZERO, 100) {
+        cache.set(A, &stored.to_le_bytes(), NewItem::declared(1), &at(0)).unwrap();
+        stored += 1;
+    }
+    assert!(places() < full / 10, "{} places of {full}", places());
+    assert_eq!(contents(&cache, Instant::ZERO)[..before.len()], before);
+}
+
+#[test]
+fn the_dead_are_found_though_memory_is_given_back_at_the_same_time() {
+    let cache = cache(&[64 << 20], 2);
+    for key in 0..10_000u32 {
+        let expires = (key % 3 == 0).then(|| Instant::from_millis(1 + u64::from(key)));
+        cache.set(A, &key.to_le_bytes(), NewItem { expires, ..NewItem::declared(1) }, &at(0)).unwrap();
+    }
+    let mut now = Instant::ZERO;
+    for round in 0..20u64 {
+        // Each round a pass begins, removals leave holes for it to be compacted over, and some items die meanwhile.
+        now += Duration::from_secs(10);
+        for key in (0..10_000u32).filter(|key| u64::from(*key) % 20 == round && key % 10 != 3) {
+            cache.remove(A, &key.to_le_bytes(), &Access::at(now));
+        }
+        while cache.step(now, 50) {
+            now += Duration::from_millis(1);
+        }
+    }
+    let live = contents(&cache, now);
+    assert!(live.iter().all(|item| item.expires.is_none()), "a dead item was passed by");
+    assert_eq!(live.len(), (0..10_000).filter(|key| key % 10 == 3 && key % 3 != 0).count());
 }

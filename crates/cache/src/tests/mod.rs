@@ -4,7 +4,9 @@ use sherwood_model::{BackendId, CachePlan, Instant, PartitionId, SeededState, Te
 
 use crate::{Access, Cache, NewItem, Options, Partition};
 
+mod against_model;
 mod behaviour;
+mod model;
 
 const A: PartitionId = PartitionId(0);
 const B: PartitionId = PartitionId(1);

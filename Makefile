@@ -1,0 +1,56 @@
+# Everything a clone needs, by name. `make` alone prints this list.
+SHELL := /bin/bash
+# Right after rustup's installation its folder is not yet on the PATH of this shell.
+export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
+
+CARGO ?= cargo
+VENV := target/venv
+# Python with pymemcache, for the tests that speak to a listener with a real client.
+export SHERWOOD_PYTHON := $(CURDIR)/$(VENV)/bin/python
+
+.DEFAULT_GOAL := help
+.PHONY: help build demo test bench fmt lint docs clean need-build need-test
+
+help: ## this list
+	@awk -F':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: need-build ## target/release/sherwood
+	$(CARGO) build --release --locked -p sherwood
+
+demo: build ## build, then run `sherwood demo` (flags: make demo ARGS="--headless --seed 2")
+	target/release/sherwood demo $(ARGS)
+
+test: need-test $(VENV)/ready ## the whole suite: format, lints, documentation, tests
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
+	$(CARGO) test --workspace --locked
+
+bench: build ## the measurements of docs/benchmarks.md (one of them: make bench ARGS=demo)
+	scripts/bench.sh $(ARGS)
+
+fmt: need-build ## format every crate
+	$(CARGO) fmt --all
+
+lint: need-build ## clippy with warnings denied, and the house rules
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(CARGO) test --locked -p sherwood-tidy
+
+docs: need-build ## the book (docs/book) and the crates' documentation (target/doc)
+	scripts/need.sh docs
+	mdbook build docs
+	$(CARGO) doc --workspace --no-deps --locked
+
+clean: ## remove what was built, the Python environment included
+	$(CARGO) clean
+
+need-build:
+	@scripts/need.sh build
+
+need-test:
+	@scripts/need.sh test
+
+$(VENV)/ready: scripts/python-requirements.txt | need-test
+	python3 -m venv --clear $(VENV)
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	@touch $@

@@ -1,0 +1,398 @@
+//! Random operations on the engine and on the model of [`super::model`], which must agree after each.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+use sherwood_model::{CachePlan, Instant, PartitionId};
+
+use super::model::{Model, ModelItem, ModelValue, contents, list};
+use super::{budgets, cache_with};
+use crate::{Access, Cache, Change, DeadlineClass, Options};
+
+const PARTITIONS: usize = 3;
+const TOTAL: u64 = 12_000;
+const ITEM_MAX: u32 = 3000;
+
+/// One operation. Keys are few, so that operations meet.
+#[derive(Clone, Debug)]
+enum Op {
+    Get(Key),
+    Peek(Key),
+    Set(Key, New),
+    Add(Key, New),
+    Remove(Key),
+    Update(Key, Update),
+    Flush {
+        partition: Option<usize>,
+        delay_ms: u64,
+    },
+    /// Shares of the total by weight; all zero for `Shared`.
+    Plan([u8; PARTITIONS + 1]),
+    Step(usize),
+    /// The background gets all the time it needs.
+    Idle,
+    Wait {
+        ms: u64,
+    },
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Key {
+    partition: usize,
+    key: u8,
+}
+
+#[derive(Clone, Debug)]
+struct New {
+    bytes: u32,
+    declared: bool,
+    flags: u32,
+    ttl_ms: Option<u64>,
+}
+
+#[derive(Clone, Debug)]
+enum Update {
+    Keep,
+    Store(New),
+    /// Stores if the CAS is the one that the model remembers, or never.
+    Cas(New, bool),
+    /// Appends this many bytes to a stored value.
+    Append(u8),
+    Touch(Option<u64>),
+    Remove,
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let key = || (0..PARTITIONS, 0..8u8).prop_map(|(partition, key)| Key { partition, key });
+    let ttl = || prop::option::weighted(0.3, 0..30u64);
+    let new = move || {
+        let bytes = prop_oneof![8 => 0..1200u32, 1 => 1200..ITEM_MAX + 10];
+        (bytes, any::<bool>(), 0..3u32, ttl()).prop_map(|(bytes, declared, flags, ttl_ms)| New {
+            bytes,
+            declared,
+            flags,
+            ttl_ms,
+        })
+    };
+    let update = prop_oneof![
+        Just(Update::Keep),
+        new().prop_map(Update::Store),
+        (new(), any::<bool>()).prop_map(|(new, current)| Update::Cas(new, current)),
+        any::<u8>().prop_map(Update::Append),
+        ttl().prop_map(Update::Touch),
+        Just(Update::Remove),
+    ];
+    prop_oneof![
+        8 => key().prop_map(Op::Get),
+        1 => key().prop_map(Op::Peek),
+        8 => (key(), new()).prop_map(|(key, new)| Op::Set(key, new)),
+        4 => (key(), new()).prop_map(|(key, new)| Op::Add(key, new)),
+        1 => key().prop_map(Op::Remove),
+        4 => (key(), update).prop_map(|(key, update)| Op::Update(key, update)),
+        1 => (prop::option::of(0..PARTITIONS), prop_oneof![Just(0), 1..20u64])
+            .prop_map(|(partition, delay_ms)| Op::Flush { partition, delay_ms }),
+        2 => prop_oneof![2 => any::<[u8; PARTITIONS + 1]>(), 1 => Just([0; PARTITIONS + 1])].prop_map(Op::Plan),
+        2 => (1..40usize).prop_map(Op::Step),
+        1 => Just(Op::Idle),
+        4 => (0..10u64).prop_map(|ms| Op::Wait { ms }),
+    ]
+}
+
+/// Engine and model side by side.
+struct Pair {
+    cache: Cache,
+    model: Model,
+    now: Instant,
+    class: u8,
+    cas: u64,
+}
+
+impl Pair {
+    fn new(shards: u16, classes: u8) -> Self {
+        let options = Options {
+            total_bytes: TOTAL,
+            item_bytes_max: ITEM_MAX,
+            shards,
+            deadline_classes: classes,
+            ..Options::default()
+        };
+        let cache = cache_with(options, &[TOTAL / 3; PARTITIONS]);
+        Self { model: Model::new(&cache), cache, now: Instant::from_millis(1), class: 0, cas: 0 }
+    }
+
+    fn access(&self) -> Access {
+        Access { class: DeadlineClass(self.class), ..Access::at(self.now) }
+    }
+
+    fn apply(&mut self, op: &Op) -> Result<(), TestCaseError> {
+        // Any class will do: recency alone decides.
+        self.class = self.class.wrapping_add(1) % 3;
+        match op {
+            Op::Get(key) => self.get(*key)?,
+            Op::Peek(key) => self.peek(*key)?,
+            Op::Set(key, new) => self.set(*key, new)?,
+            Op::Add(key, new) => self.add(*key, new)?,
+            Op::Remove(key) => self.remove(*key)?,
+            Op::Update(key, update) => self.update(*key, update)?,
+            Op::Flush { partition, delay_ms } => {
+                let at = self.now + Duration::from_millis(*delay_ms);
+                self.cache.flush(partition.map(PartitionId::from_index), at, self.now);
+                self.model.flush(*partition, at, self.now);
+            }
+            Op::Plan(weights) => self.plan(weights),
+            Op::Step(items_max) => self.step(*items_max),
+            Op::Idle => self.idle()?,
+            Op::Wait { ms } => {
+                self.now += Duration::from_millis(*ms);
+                self.model.pass_time(self.now);
+            }
+        }
+        Ok(())
+    }
+
+    fn get(&mut self, key: Key) -> Result<(), TestCaseError> {
+        let seen = match self.model.find(key.partition, &key.name(), self.now) {
+            Some(position) => {
+                self.model.usages[key.partition].hits += 1;
+                Some(self.model.refresh(position).clone())
+            }
+            None => {
+                self.model.usages[key.partition].misses += 1;
+                None
+            }
+        };
+        let matches = self.cache.get(key.id(), &key.name(), &self.access(), |item| {
+            seen.as_ref().is_some_and(|seen| seen.matches(&item))
+        });
+        prop_assert_eq!(matches, seen.map(|_| true));
+        Ok(())
+    }
+
+    fn peek(&mut self, key: Key) -> Result<(), TestCaseError> {
+        let seen = self.model.peek(key.partition, &key.name(), self.now);
+        let matches = self
+            .cache
+            .peek(key.id(), &key.name(), &self.access(), |item| seen.is_some_and(|seen| seen.matches(&item)));
+        prop_assert_eq!(matches, seen.map(|_| true));
+        Ok(())
+    }
+
+    fn set(&mut self, key: Key, new: &New) -> Result<(), TestCaseError> {
+        let item = self.item(key, new);
+        let stored = self.cache.set(key.id(), &key.name(), item.new_item(), &self.access());
+        prop_assert_eq!(stored.is_err(), self.refuses(&item), "{:?}", stored);
+        match stored {
+            Ok(cas) => self.store(ModelItem { cas, ..item })?,
+            Err(_) => self.drop_refused(key),
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, key: Key, new: &New) -> Result<(), TestCaseError> {
+        let item = self.item(key, new);
+        let added = self.cache.add(key.id(), &key.name(), item.new_item(), &self.access());
+        if self.refuses(&item) {
+            prop_assert!(added.is_err());
+            return Ok(());
+        }
+        let absent = self.model.find(key.partition, &key.name(), self.now).is_none();
+        prop_assert_eq!(added, Ok(absent));
+        if absent {
+            let cas = self.cas_of(key);
+            self.store(ModelItem { cas, ..item })?;
+        }
+        Ok(())
+    }
+
+    fn remove(&mut self, key: Key) -> Result<(), TestCaseError> {
+        let found = self.model.find(key.partition, &key.name(), self.now);
+        if let Some(position) = found {
+            self.model.items.remove(position);
+        }
+        prop_assert_eq!(self.cache.remove(key.id(), &key.name(), &self.access()), found.is_some());
+        Ok(())
+    }
+
+    fn update(&mut self, key: Key, update: &Update) -> Result<(), TestCaseError> {
+        let found = self.model.find(key.partition, &key.name(), self.now);
+        let old = found.map(|position| self.model.items[position].clone());
+        let new = self.stored_by(key, update, old.as_ref());
+        let matches = self.cache.update(key.id(), &key.name(), &self.access(), |item| {
+            let matches = match (&item, &old) {
+                (Some(item), Some(old)) => old.matches(item),
+                (None, None) => true,
+                _ => false,
+            };
+            let change = match (update, &new) {
+                (Update::Append(_), Some(new)) => {
+                    let ModelValue::Bytes(value) = new.value.clone() else {
+                        unreachable!("appended to bytes")
+                    };
+                    Change::StoreOwned { value, flags: new.flags, expires: new.expires }
+                }
+                (_, Some(new)) => Change::Store(new.new_item()),
+                (Update::Touch(ttl), None) => {
+                    Change::Touch(ttl.map(|ms| self.now + Duration::from_millis(ms)))
+                }
+                (Update::Remove, None) => Change::Remove,
+                _ => Change::Keep,
+            };
+            (change, matches)
+        });
+        match (new, found, update) {
+            (Some(new), _, _) if self.refuses(&new) => {
+                prop_assert!(matches.is_err());
+                self.drop_refused(key);
+                return Ok(());
+            }
+            (Some(new), _, _) => {
+                let cas = self.cas_of(key);
+                self.store(ModelItem { cas, ..new })?;
+            }
+            (None, Some(position), Update::Touch(ttl)) => {
+                let expires = ttl.map(|ms| self.now + Duration::from_millis(ms));
+                self.model.refresh(position).expires = expires;
+            }
+            (None, Some(position), Update::Remove) => drop(self.model.items.remove(position)),
+            _ => {}
+        }
+        prop_assert_eq!(matches, Ok(true));
+        Ok(())
+    }
+
+    /// What an update stores, given the item it sees.
+    fn stored_by(&self, key: Key, update: &Update, old: Option<&ModelItem>) -> Option<ModelItem> {
+        match (update, old) {
+            (Update::Store(new), _) => Some(self.item(key, new)),
+            (Update::Cas(new, true), Some(_)) => Some(self.item(key, new)),
+            (Update::Append(bytes), Some(old)) => {
+                let ModelValue::Bytes(value) = &old.value else { return None };
+                let value = [value.as_slice(), &vec![b'+'; usize::from(*bytes)]].concat();
+                Some(ModelItem { value: ModelValue::Bytes(value), ..old.clone() })
+            }
+            _ => None,
+        }
+    }
+
+    fn plan(&mut self, weights: &[u8; PARTITIONS + 1]) {
+        // The last weight is of what nobody gets.
+        let sum: u64 = weights.iter().map(|&weight| u64::from(weight)).sum();
+        let share = |&weight: &u8| TOTAL * u64::from(weight) / sum;
+        let plan = match sum {
+            0 => CachePlan::Shared,
+            _ => budgets(&weights[..PARTITIONS].iter().map(share).collect::<Vec<_>>()),
+        };
+        self.cache.apply(&plan).expect("shares of the total fit");
+        self.model.apply(&plan);
+    }
+
+    /// Evictions are exact. Which of the dead a step comes to is its own business, that it takes nothing else is not.
+    fn step(&mut self, items_max: usize) {
+        self.cache.step(self.now, items_max);
+        self.model.step(items_max, self.now);
+        let left = contents(&self.cache, self.now);
+        self.model.expire_where(self.now, |item| !left.contains(item));
+    }
+
+    fn idle(&mut self) -> Result<(), TestCaseError> {
+        // Long enough for a pass to begin, after one that was under way.
+        self.now += Duration::from_secs(10);
+        self.model.pass_time(self.now);
+        self.model.step(usize::MAX, self.now);
+        for _ in 0..2 {
+            let steps = (0..10_000).take_while(|_| self.cache.step(self.now, 7)).count();
+            prop_assert!(steps < 10_000, "the background comes to an end");
+        }
+        self.model.expire_where(self.now, |_| true);
+        Ok(())
+    }
+
+    fn refuses(&self, item: &ModelItem) -> bool {
+        item.value.borrow().len() > ITEM_MAX as usize || self.model.refuses(item)
+    }
+
+    fn drop_refused(&mut self, key: Key) {
+        if let Some(position) = self.model.find(key.partition, &key.name(), self.now) {
+            self.model.items.remove(position);
+        }
+    }
+
+    fn store(&mut self, item: ModelItem) -> Result<(), TestCaseError> {
+        prop_assert!(item.cas > self.cas, "cas {} after {}", item.cas, self.cas);
+        self.cas = item.cas;
+        self.model.store(item, self.now);
+        Ok(())
+    }
+
+    /// The CAS that the engine gave to what it stored last under `key`; one that was evicted at once or is dead already
+    /// cannot be asked for, so it is taken from the counter.
+    fn cas_of(&self, key: Key) -> u64 {
+        let last = self.cache.ticks.load(std::sync::atomic::Ordering::Relaxed) - 1;
+        self.cache.peek(key.id(), &key.name(), &self.access(), |item| item.cas).unwrap_or(last)
+    }
+
+    fn item(&self, key: Key, new: &New) -> ModelItem {
+        let value = match new.declared {
+            true => ModelValue::Declared(new.bytes),
+            false => ModelValue::Bytes(vec![b'0' + key.key; new.bytes as usize]),
+        };
+        let expires = new.ttl_ms.map(|ms| self.now + Duration::from_millis(ms));
+        ModelItem {
+            partition: key.partition,
+            key: key.name(),
+            value,
+            flags: new.flags,
+            expires,
+            cas: 0,
+            flushed: false,
+        }
+    }
+
+    /// Both hold the same items in the same order, the same bytes and counts, and no more than the total.
+    fn check(&self, number: usize, op: &Op) -> Result<(), TestCaseError> {
+        let engine = contents(&self.cache, self.now);
+        let state = || {
+            let (model, engine) = (list(&self.model.items), list(&engine));
+            format!("after operation {number}, {op:?}\nmodel, oldest first:\n{model}engine:\n{engine}")
+        };
+        prop_assert!(engine == self.model.items, "items differ {}", state());
+        for partition in 0..PARTITIONS {
+            let usage = self.cache.usage(PartitionId::from_index(partition));
+            prop_assert_eq!(usage, self.model.usage(partition), "partition {} {}", partition, state());
+        }
+        let total = self.cache.total();
+        prop_assert!(total.used_bytes <= TOTAL, "{} bytes used {}", total.used_bytes, state());
+        let idle_within = |partition| {
+            let usage = self.cache.usage(PartitionId::from_index(partition));
+            usage.used_bytes <= usage.budget_bytes
+        };
+        prop_assert!(!matches!(op, Op::Idle) || (0..PARTITIONS).all(idle_within), "over budget {}", state());
+        Ok(())
+    }
+}
+
+impl Key {
+    fn id(self) -> PartitionId {
+        PartitionId::from_index(self.partition)
+    }
+
+    /// Keys of different lengths, one of them empty.
+    fn name(self) -> Vec<u8> {
+        vec![b'a' + self.key; usize::from(self.key) * 3]
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(192))]
+
+    #[test]
+    fn the_engine_does_what_the_model_does(
+        ops in prop::collection::vec(op(), 1..160), shards in 0..5u32, classes in 1..4u8,
+    ) {
+        let mut pair = Pair::new(1 << shards, classes);
+        for (number, op) in ops.iter().enumerate() {
+            pair.apply(op)?;
+            pair.check(number, op)?;
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Several threads at once: nothing is lost or counted twice, and when all have returned the bytes fit.
+
+use std::time::Duration;
+
+use sherwood_cache::{Access, Cache, Change, NewItem, Options, Partition, Value, charge};
+use sherwood_model::{BackendId, CachePlan, Instant, PartitionId, SeededState, TenantId};
+
+const PARTITIONS: u16 = 3;
+const KEYS: u64 = 400;
+const TOTAL: u64 = 256 << 10;
+const THREADS: u64 = 4;
+const OPERATIONS: u64 = 15_000;
+
+fn cache(shards: u16) -> Cache {
+    let partition = |backend| Partition {
+        tenant: TenantId(0),
+        backend: BackendId(backend),
+        budget_bytes: TOTAL / u64::from(PARTITIONS),
+    };
+    let partitions: Vec<_> = (0..PARTITIONS).map(partition).collect();
+    let options = Options { total_bytes: TOTAL, shards, ..Options::default() };
+    Cache::new(options, &partitions, SeededState::new(5)).expect("valid options")
+}
+
+/// Numbers that look random, the same in every run (a 64-bit linear congruence, its upper half).
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % bound
+    }
+}
+
+/// A value tells its key and its length, so that a reader sees if it is somebody else's.
+fn value(key: u64, bytes: u64) -> Vec<u8> {
+    vec![(key % 251) as u8; bytes as usize]
+}
+
+fn is_whole(key: u64, item: Value<'_>) -> bool {
+    let Value::Bytes(bytes) = item else { return false };
+    bytes.iter().all(|&byte| byte == (key % 251) as u8)
+}
+
+fn work(cache: &Cache, thread: u64) {
+    let mut numbers = Numbers(thread);
+    for operation in 0..OPERATIONS {
+        let now = Instant::from_millis(operation);
+        let access = Access::at(now);
+        let partition = PartitionId(numbers.below(u64::from(PARTITIONS)) as u16);
+        let key = numbers.below(KEYS);
+        let name = key.to_be_bytes();
+        let bytes = value(key, numbers.below(3000));
+        let expires = (numbers.below(10) == 0).then(|| now + Duration::from_millis(numbers.below(500)));
+        let item = NewItem { expires, ..NewItem::bytes(&bytes) };
+        match numbers.below(20) {
+            0..8 => {
+                let whole = cache.get(partition, &name, &access, |item| is_whole(key, item.value));
+                assert_ne!(whole, Some(false), "key {key}");
+            }
+            8..13 => drop(cache.set(partition, &name, item, &access)),
+            13..16 => drop(cache.add(partition, &name, item, &access)),
+            16 => drop(cache.update(partition, &name, &access, |_| (Change::Store(item), ()))),
+            17 => drop(cache.remove(partition, &name, &access)),
+            18 => drop(cache.step(now, 20)),
+            _ => change_plan(cache, &mut numbers, now),
+        }
+    }
+}
+
+/// Moves a random share to a random partition, now and then shares or flushes.
+fn change_plan(cache: &Cache, numbers: &mut Numbers, now: Instant) {
+    let share = numbers.below(TOTAL);
+    let mut budgets = vec![(TOTAL - share) / u64::from(PARTITIONS - 1); usize::from(PARTITIONS)];
+    budgets[numbers.below(u64::from(PARTITIONS)) as usize] = share;
+    let plan = if numbers.below(4) == 0 { CachePlan::Shared } else { CachePlan::Budgets(budgets) };
+    cache.apply(&plan).expect("the budgets sum to the total at most");
+    if numbers.below(50) == 0 {
+        cache.flush(None, now, now);
+    }
+}
+
+#[test]
+fn bytes_are_conserved_and_fit_when_all_have_returned() {
+    for shards in [1, 8] {
+        let cache = cache(shards);
+        std::thread::scope(|scope| {
+            for thread in 0..THREADS {
+                let cache = &cache;
+                scope.spawn(move || work(cache, thread));
+            }
+        });
+        // A pass that was under way ends, another one takes all that are dead.
+        let end = Instant::from_secs(1000);
+        for _ in 0..2 {
+            while cache.step(end, 1000) {}
+        }
+        let (mut used, mut items) = (0, 0);
+        for partition in (0..PARTITIONS).map(PartitionId) {
+            let usage = cache.usage(partition);
+            assert!(usage.used_bytes <= usage.budget_bytes, "{usage:?}");
+            for key in 0..KEYS {
+                let name = key.to_be_bytes();
+                let bytes = cache.peek(partition, &name, &Access::at(end), |item| item.value.len());
+                used += bytes.map_or(0, |bytes| charge(name.len(), bytes));
+                items += u64::from(bytes.is_some());
+            }
+        }
+        let total = cache.total();
+        assert_eq!((total.used_bytes, total.items), (used, items));
+        assert!(total.used_bytes <= TOTAL && total.items > 0, "{total:?}");
+        assert!(
+            total.hits > 0 && total.evictions > 0 && total.expired > 0,
+            "the test met all cases: {total:?}"
+        );
+    }
+}
+
+#[test]
+fn updates_of_one_key_are_never_lost() {
+    const INCREMENTS: u64 = 5000;
+    let cache = cache(4);
+    let access = Access::at(Instant::ZERO);
+    let increment = |old: Option<Value<'_>>| match old {
+        Some(Value::Bytes(bytes)) => 1 + u64::from_le_bytes(bytes.try_into().expect("eight bytes")),
+        _ => 1,
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                for _ in 0..INCREMENTS {
+                    let stored = cache.update(PartitionId(0), b"counter", &access, |item| {
+                        let value = increment(item.map(|item| item.value)).to_le_bytes().to_vec();
+                        (Change::StoreOwned { value, flags: 0, expires: None }, ())
+                    });
+                    stored.expect("eight bytes fit");
+                }
+            });
+        }
+    });
+    let next = cache.get(PartitionId(0), b"counter", &access, |item| increment(Some(item.value)));
+    assert_eq!(next, Some(1 + THREADS * INCREMENTS));
+}

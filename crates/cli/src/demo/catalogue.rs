@@ -1,0 +1,541 @@
+//! The values of the demo's twenty backends, loaded once and kept.
+//!
+//! A demo that reads made-up bytes out of memory would show nothing about a cache in front of real backends, so the
+//! workload's `io` backends are SQLite files, its `kv` backends LSM trees and its `cpu` backends matrix products. How
+//! many objects each has and how large they are is the workload's formula; the bytes are pseudo-random and follow from
+//! (backend, object), so nothing has to be shipped and every run reads the same.
+//!
+//! Loading takes a while, so it is done once per cache directory. A backend is complete when the marker beside its files
+//! names the very parameters it was loaded with; the marker is written after the files are on disk. Whatever has none,
+//! or another, is deleted and loaded again: an interrupted load costs the backends that were under way, no more.
+//!
+//! The workload also asks for objects nobody asked for before, with ids from the catalogue size N on. There is no end to
+//! those, so they read the row `id mod N`; the node caches them under their own key all the same.
+
+use std::fs::{self, File, TryLockError};
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use indicatif::{ProgressBar, ProgressStyle};
+use sherwood_store::{
+    BoxFuture, ComputeOptions, Kind, KvOptions, Limit, LimitError, Limits, Loader, OpenError, SqliteOptions,
+    Store, StoreError, StoreOptions, ValueBytes,
+};
+use sherwood_workload::SplitMix64;
+use sherwood_workload::onerf::{self, Model};
+use thiserror::Error;
+
+/// The backends of one profile and the directory that keeps their files.
+pub(crate) struct Catalogue {
+    directory: PathBuf,
+    shelves: Vec<Shelf>,
+}
+
+/// One backend's objects.
+#[derive(Clone, Debug)]
+struct Shelf {
+    backend: Arc<onerf::Backend>,
+    /// Catalogue size N, at least 1.
+    objects: u64,
+    /// Calls the backend works on at once.
+    workers: u32,
+}
+
+/// Why the values of the demo are not there.
+#[derive(Debug, Error)]
+pub(crate) enum CatalogueError {
+    /// There is no place for them.
+    #[error(
+        "could not choose a cache directory: neither XDG_CACHE_HOME nor HOME is an absolute path; set one, or name a \
+         directory"
+    )]
+    NoDirectory,
+    /// Another process is loading.
+    #[error("could not load {}: another process is loading it; wait for it, or name another directory", .directory.display())]
+    Locked {
+        /// The cache directory.
+        directory: PathBuf,
+    },
+    /// The disk is too full.
+    #[error(
+        "could not load {}: {} MB are needed and {} MB are free; make room, or name a directory on another disk",
+        .directory.display(), needed_bytes.div_ceil(1_000_000), free_bytes / 1_000_000
+    )]
+    DiskFull {
+        /// The cache directory.
+        directory: PathBuf,
+        /// Bytes the missing values need.
+        needed_bytes: u64,
+        /// Bytes free to this user.
+        free_bytes: u64,
+    },
+    /// The cache directory cannot be used.
+    #[error("could not use {}: {source}; make it writable for this user, or name another directory", .path.display())]
+    Io {
+        /// The file or directory.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// A store could not be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// A store did not take a value.
+    #[error("{0}; delete the demo's cache directory and start again")]
+    Put(#[from] StoreError),
+}
+
+impl Catalogue {
+    /// The backends of `model` at the scale of `profile`, which is one of its profiles.
+    pub(crate) fn new(model: &Model, profile: &str, directory: PathBuf) -> Self {
+        let shelf = |backend: &onerf::Backend| Shelf {
+            backend: Arc::new(backend.clone()),
+            objects: backend.objects[profile],
+            workers: backend.service.workers[profile],
+        };
+        Self { directory, shelves: model.backends().iter().map(shelf).collect() }
+    }
+
+    /// Where the values are kept when nothing else is said: `sherwood/demo-v1` in the user's cache directory.
+    ///
+    /// # Errors
+    /// When the environment names no home.
+    pub(crate) fn default_directory() -> Result<PathBuf, CatalogueError> {
+        let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        let cache = absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")));
+        Ok(cache.ok_or(CatalogueError::NoDirectory)?.join("sherwood").join("demo-v1"))
+    }
+
+    /// Loads whatever is missing, with progress on stderr. Blocks: about a minute the first time, nothing after.
+    ///
+    /// # Errors
+    /// See [`CatalogueError`]; what was complete stays so.
+    pub(crate) fn load(&self) -> Result<(), CatalogueError> {
+        let directory = &self.directory;
+        fs::create_dir_all(directory).map_err(|source| io_error(directory, source))?;
+        let _lock = lock(directory)?;
+        let mut missing: Vec<&Shelf> =
+            self.shelves.iter().filter(|shelf| !shelf.is_complete(directory)).collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        for shelf in &missing {
+            shelf.clear(directory)?;
+        }
+        let bytes = missing.iter().map(|shelf| shelf.value_bytes()).sum();
+        check_free(directory, bytes)?;
+        // The largest first, so that the threads end at about the same time.
+        missing.sort_by_key(|shelf| std::cmp::Reverse(shelf.value_bytes()));
+        let progress = Progress::new(directory, bytes);
+        load_all(&missing, directory, &progress)?;
+        progress.finish();
+        Ok(())
+    }
+
+    /// Opens the stores, in the order of the workload's backends. They must have been loaded. Blocks.
+    ///
+    /// # Errors
+    /// [`OpenError`] of the first that does not open.
+    pub(crate) fn open(&self) -> Result<Vec<Arc<dyn Store>>, OpenError> {
+        self.shelves.iter().map(|shelf| shelf.open(&self.directory)).collect()
+    }
+
+    /// Memory in bytes that all stores together keep for what they have read.
+    pub(crate) fn cache_bytes(&self) -> u64 {
+        self.shelves.iter().map(|shelf| shelf.options(&self.directory).cache_bytes()).sum()
+    }
+}
+
+/// Loads `missing` with two threads: one store is written by one, and the disk is busy with two.
+fn load_all(missing: &[&Shelf], directory: &Path, progress: &Progress) -> Result<(), CatalogueError> {
+    let next = AtomicUsize::new(0);
+    let work = || {
+        while let Some(shelf) = missing.get(next.fetch_add(1, Ordering::Relaxed)) {
+            shelf.load(directory, progress)?;
+        }
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        let other = scope.spawn(work);
+        let here = work();
+        let there = other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        here.and(there)
+    })
+}
+
+impl Shelf {
+    fn name(&self) -> &str {
+        &self.backend.name
+    }
+
+    /// What the workload calls a resource is done by an engine that wears it out.
+    fn kind(&self) -> Kind {
+        match self.backend.kind {
+            onerf::Kind::Cpu => Kind::Compute,
+            onerf::Kind::Io => Kind::Sqlite,
+            onerf::Kind::Kv => Kind::Kv,
+        }
+    }
+
+    fn options(&self, directory: &Path) -> StoreOptions {
+        let path = self.path(directory);
+        // More than two calls at once would only take turns on a small machine; the workload's worker slots are kept by
+        // `Paced`, not by threads.
+        let threads = self.workers.clamp(1, 2) as u16;
+        match self.kind() {
+            Kind::Kv => StoreOptions::Kv(KvOptions { threads, ..KvOptions::new(path) }),
+            Kind::Sqlite => StoreOptions::Sqlite(SqliteOptions { threads, ..SqliteOptions::new(path) }),
+            _ => StoreOptions::Compute(self.compute_options()),
+        }
+    }
+
+    fn compute_options(&self) -> ComputeOptions {
+        ComputeOptions { n: MATRIX_N, threads: self.workers.clamp(1, 2) as u16, ..ComputeOptions::default() }
+    }
+
+    /// The store's directory or file.
+    fn path(&self, directory: &Path) -> PathBuf {
+        match self.kind() {
+            Kind::Sqlite => directory.join(self.name()).join("items.db"),
+            _ => directory.join(self.name()),
+        }
+    }
+
+    fn marker(&self, directory: &Path) -> PathBuf {
+        directory.join(format!("{}.complete", self.name()))
+    }
+
+    /// What the marker says: everything the loaded values depend on.
+    fn parameters(&self) -> String {
+        let onerf::SizeLaw { dist, ln_mu, ln_sigma, min, max, mean_bytes: _ } = &self.backend.size;
+        let parameters = serde_json::json!({
+            "format": FORMAT,
+            "kind": self.kind().to_string(),
+            "backend": self.backend.id,
+            "objects": self.objects,
+            "size": {"dist": dist, "ln_mu": ln_mu, "ln_sigma": ln_sigma, "min": min, "max": max},
+        });
+        format!("{parameters}\n")
+    }
+
+    fn is_complete(&self, directory: &Path) -> bool {
+        self.kind() == Kind::Compute
+            || (self.path(directory).exists()
+                && fs::read_to_string(self.marker(directory)).is_ok_and(|found| found == self.parameters()))
+    }
+
+    /// Removes what an interrupted or an outdated load left. The marker goes first.
+    fn clear(&self, directory: &Path) -> Result<(), CatalogueError> {
+        let files = directory.join(self.name());
+        absent_is_fine(fs::remove_file(self.marker(directory))).map_err(|source| io_error(&files, source))?;
+        absent_is_fine(fs::remove_dir_all(&files)).map_err(|source| io_error(&files, source))
+    }
+
+    /// Bytes of all values together.
+    fn value_bytes(&self) -> u64 {
+        (0..self.objects).map(|object| u64::from(self.backend.object_bytes(object))).sum()
+    }
+
+    fn load(&self, directory: &Path, progress: &Progress) -> Result<(), CatalogueError> {
+        let mut loader = Loader::open(self.name(), &self.options(directory))?;
+        let mut value = Vec::new();
+        for object in 0..self.objects {
+            self.write_value(object, &mut value);
+            loader.put(&key(object), &value)?;
+            progress.add(value.len());
+        }
+        loader.finish()?;
+        let marker = self.marker(directory);
+        write_whole(&marker, &self.parameters()).map_err(|source| io_error(&marker, source))
+    }
+
+    /// The value of a row: pseudo-random bytes that follow from backend and object.
+    fn write_value(&self, object: u64, value: &mut Vec<u8>) {
+        let bytes = self.backend.object_bytes(object) as usize;
+        let mut draws = SplitMix64::new(!((u64::from(self.backend.id) << 40).wrapping_add(object)));
+        value.clear();
+        value.reserve(bytes + 8);
+        while value.len() < bytes {
+            value.extend_from_slice(&draws.next_u64().to_le_bytes());
+        }
+        value.truncate(bytes);
+    }
+
+    fn open(&self, directory: &Path) -> Result<Arc<dyn Store>, OpenError> {
+        let inner = match self.kind() {
+            Kind::Compute => {
+                let backend = Arc::clone(&self.backend);
+                let bytes = move |key: &[u8]| object(key).map(|object| backend.object_bytes(object));
+                sherwood_store::open_compute(
+                    self.name(),
+                    &self.compute_options(),
+                    ValueBytes::ByKey(Arc::new(bytes)),
+                )?
+            }
+            _ => sherwood_store::open(self.name(), &self.options(directory))?,
+        };
+        Ok(Arc::new(Rows { inner, objects: self.objects }))
+    }
+}
+
+/// The key of an object: `o` and its id in decimal.
+pub(crate) fn key(object: u64) -> Bytes {
+    format!("o{object}").into()
+}
+
+/// The object a key names.
+fn object(key: &[u8]) -> Option<u64> {
+    std::str::from_utf8(key.strip_prefix(b"o")?).ok()?.parse().ok()
+}
+
+/// A store in which every object has a row: ids from `objects` on read the row `id mod objects`.
+struct Rows {
+    inner: Arc<dyn Store>,
+    objects: u64,
+}
+
+impl Rows {
+    /// The key of the row that `key` reads; a key that names no object is left for the store not to find.
+    fn row(&self, key: Bytes) -> Bytes {
+        match object(&key) {
+            Some(object) if object >= self.objects => self::key(object % self.objects),
+            _ => key,
+        }
+    }
+}
+
+impl Store for Rows {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn kind(&self) -> Kind {
+        self.inner.kind()
+    }
+
+    fn get_many(&self, keys: Vec<Bytes>) -> BoxFuture<'_, Result<Vec<Option<Bytes>>, StoreError>> {
+        self.inner.get_many(keys.into_iter().map(|key| self.row(key)).collect())
+    }
+
+    fn put(&self, key: Bytes, value: Bytes) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.inner.put(self.row(key), value)
+    }
+
+    fn delete(&self, key: Bytes) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.inner.delete(self.row(key))
+    }
+
+    fn limits(&self) -> Limits {
+        self.inner.limits()
+    }
+
+    fn set_limit(&self, limit: Limit) -> Result<(), LimitError> {
+        self.inner.set_limit(limit)
+    }
+}
+
+/// How far a load is, for whoever waits: a bar on a terminal, a log line every few seconds elsewhere.
+struct Progress {
+    bar: ProgressBar,
+    log: Option<Mutex<Instant>>,
+    bytes: u64,
+    done_bytes: AtomicU64,
+}
+
+impl Progress {
+    fn new(directory: &Path, bytes: u64) -> Self {
+        let megabytes = bytes.div_ceil(1_000_000);
+        tracing::info!(directory = %directory.display(), megabytes, "loading the demo's values, once");
+        let terminal = io::stderr().is_terminal();
+        let bar = if terminal { ProgressBar::new(bytes) } else { ProgressBar::hidden() };
+        let style =
+            "loading the demo's values, once: {wide_bar} {decimal_bytes}/{decimal_total_bytes}, {eta} left";
+        bar.set_style(ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar()));
+        let log = (!terminal).then(|| Mutex::new(Instant::now()));
+        Self { bar, log, bytes, done_bytes: AtomicU64::new(0) }
+    }
+
+    fn add(&self, bytes: usize) {
+        let done_bytes = self.done_bytes.fetch_add(bytes as u64, Ordering::Relaxed) + bytes as u64;
+        self.bar.set_position(done_bytes);
+        if let Some(logged) = &self.log {
+            let mut logged = logged.lock().unwrap_or_else(PoisonError::into_inner);
+            if logged.elapsed() >= LOG_EVERY {
+                *logged = Instant::now();
+                tracing::info!(percent = 100 * done_bytes / self.bytes.max(1), "loading the demo's values");
+            }
+        }
+    }
+
+    fn finish(self) {
+        self.bar.finish_and_clear();
+        tracing::info!("the demo's values are loaded");
+    }
+}
+
+/// Keeps two processes from loading into one directory; the system lets go of it when the process ends.
+fn lock(directory: &Path) -> Result<File, CatalogueError> {
+    let path = directory.join("load.lock");
+    let file = File::create(&path).map_err(|source| io_error(&path, source))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(CatalogueError::Locked { directory: directory.to_owned() }),
+        Err(TryLockError::Error(source)) => Err(io_error(&path, source)),
+    }
+}
+
+/// Refuses to begin what the disk cannot hold.
+fn check_free(directory: &Path, value_bytes: u64) -> Result<(), CatalogueError> {
+    let needed_bytes = value_bytes + value_bytes / 100 * DISK_OVERHEAD_PERCENT + DISK_FIXED_BYTES;
+    let free_bytes = free_bytes(directory).map_err(|source| io_error(directory, source))?;
+    if free_bytes < needed_bytes {
+        return Err(CatalogueError::DiskFull { directory: directory.to_owned(), needed_bytes, free_bytes });
+    }
+    Ok(())
+}
+
+/// Bytes this user may still write to the disk of `directory`.
+fn free_bytes(directory: &Path) -> io::Result<u64> {
+    use std::os::unix::ffi::OsStrExt;
+    let path = std::ffi::CString::new(directory.as_os_str().as_bytes())?;
+    let mut found = std::mem::MaybeUninit::<libc::statvfs>::uninit();
+    // SAFETY: `path` ends in a nul byte and `found` is writable and of the size the call fills; both outlive it.
+    if unsafe { libc::statvfs(path.as_ptr(), found.as_mut_ptr()) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the call succeeded, so it filled the structure.
+    let found = unsafe { found.assume_init() };
+    Ok(found.f_bavail.saturating_mul(found.f_frsize))
+}
+
+/// Writes a file that is either absent or whole, whatever happens meanwhile.
+fn write_whole(path: &Path, text: &str) -> io::Result<()> {
+    let draft = path.with_extension("draft");
+    let mut file = File::create(&draft)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    fs::rename(&draft, path)
+}
+
+fn absent_is_fine(result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}
+
+fn io_error(path: &Path, source: io::Error) -> CatalogueError {
+    CatalogueError::Io { path: path.to_owned(), source }
+}
+
+/// Changes when equal parameters would be loaded into different files.
+const FORMAT: u32 = 1;
+/// Rows and columns of the matrices of `cpu` backends.
+const MATRIX_N: u16 = 32;
+/// What engines add to the values on disk: page remainders, indexes.
+const DISK_OVERHEAD_PERCENT: u64 = 20;
+/// What engines need on disk however little is stored: journals.
+const DISK_FIXED_BYTES: u64 = 64 << 20;
+/// Often enough to see that it lives, seldom enough for a log.
+const LOG_EVERY: Duration = Duration::from_secs(3);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every backend of the workload, with a few objects each.
+    fn small(directory: &Path) -> Catalogue {
+        let mut catalogue = Catalogue::new(&Model::onerf(), "demo", directory.to_owned());
+        for shelf in &mut catalogue.shelves {
+            shelf.objects = shelf.objects.min(5);
+        }
+        catalogue
+    }
+
+    fn get(store: &Arc<dyn Store>, keys: &[&'static str]) -> Vec<Option<Bytes>> {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(store.get_many(keys.iter().map(|key| Bytes::from(*key)).collect())).unwrap()
+    }
+
+    #[test]
+    fn every_backend_serves_values_of_the_sizes_of_the_workload() {
+        let directory = tempfile::tempdir().unwrap();
+        let catalogue = small(directory.path());
+        catalogue.load().unwrap();
+        let stores = catalogue.open().unwrap();
+        assert_eq!(stores.len(), 20);
+        for (store, shelf) in stores.iter().zip(&catalogue.shelves) {
+            let values = get(store, &["o0", "o1", "missing"]);
+            let found: Vec<_> =
+                values.iter().map(|value| value.as_ref().map(|value| value.len() as u32)).collect();
+            let bytes = |object| Some(shelf.backend.object_bytes(object));
+            assert_eq!(found, [bytes(0), bytes(1), None], "{}", shelf.name());
+        }
+    }
+
+    #[test]
+    fn objects_beyond_the_catalogue_read_the_row_of_the_remainder() {
+        let directory = tempfile::tempdir().unwrap();
+        let catalogue = small(directory.path());
+        catalogue.load().unwrap();
+        for (store, shelf) in catalogue.open().unwrap().iter().zip(&catalogue.shelves) {
+            let beyond = shelf.objects * 1_000_000 + 1;
+            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+            let values = runtime.block_on(store.get_many(vec![key(1), key(beyond)])).unwrap();
+            assert!(values[0].is_some() && values[0] == values[1], "{}", shelf.name());
+        }
+    }
+
+    #[test]
+    fn what_is_complete_is_reused_and_what_is_not_is_loaded_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let catalogue = small(directory.path());
+        catalogue.load().unwrap();
+        let modified = |name: &str| fs::metadata(directory.path().join(name)).unwrap().modified().unwrap();
+        let (kept, redone) = (modified("b03.complete"), directory.path().join("b05.complete"));
+        fs::remove_file(&redone).unwrap();
+        fs::write(directory.path().join("b05/items.db"), "half a file").unwrap();
+        catalogue.load().unwrap();
+        assert_eq!(modified("b03.complete"), kept);
+        assert!(redone.exists());
+        assert!(get(&catalogue.open().unwrap()[4], &["o4"])[0].is_some());
+    }
+
+    #[test]
+    fn other_parameters_are_loaded_afresh() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut catalogue = small(directory.path());
+        catalogue.load().unwrap();
+        catalogue.shelves[2].objects = 7;
+        assert!(!catalogue.shelves[2].is_complete(directory.path()));
+        catalogue.load().unwrap();
+        assert!(catalogue.shelves[2].is_complete(directory.path()));
+    }
+
+    #[test]
+    fn two_processes_do_not_load_into_one_directory() {
+        let directory = tempfile::tempdir().unwrap();
+        let _held = lock(directory.path()).unwrap();
+        let refused = small(directory.path()).load().unwrap_err();
+        assert!(matches!(refused, CatalogueError::Locked { .. }), "{refused}");
+    }
+
+    #[test]
+    fn a_disk_too_small_is_said_before_anything_is_written() {
+        let directory = tempfile::tempdir().unwrap();
+        let refused = check_free(directory.path(), 1 << 60).unwrap_err();
+        assert!(refused.to_string().contains("MB are needed and"), "{refused}");
+        check_free(directory.path(), 0).unwrap();
+    }
+
+    #[test]
+    fn keys_name_objects() {
+        assert_eq!(key(17), "o17");
+        assert_eq!(object(b"o17"), Some(17));
+        assert_eq!([object(b"17"), object(b"o"), object(b"o-1"), object(b"\xff")], [None; 4]);
+    }
+}

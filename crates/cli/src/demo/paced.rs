@@ -1,0 +1,208 @@
+//! The capacity of a remote server, held by a local store.
+//!
+//! In production each backend is a service on machines of its own; in the demo all twenty share one laptop with the node
+//! and the load, so the time their answers take cannot be the time the laptop needs for them. [`Paced`] stands for the
+//! remote server's *capacity*: a number of workers, each of which an operation keeps busy for as long as the workload's
+//! model says, divided by the limit in force. A call
+//!
+//! 1. waits, first come first served, for one of the workers;
+//! 2. reads the limit as it is at that moment;
+//! 3. does its real operation on the store inside (a look-up on disk, a join, a product);
+//! 4. keeps its worker until the model's service time has passed since it got it, and is answered then.
+//!
+//! So the queue is real: latency under a limit is not added by a formula, it is the time spent behind other calls, and
+//! it grows without bound when more is asked than the workers can do. What is *not* real is the service time itself: it
+//! is drawn from the model, unless the real operation takes longer, and then that is what counts.
+//!
+//! A caller that gives up while it waits leaves the queue; one that gives up later does not free the worker, as a remote
+//! server would not notice either.
+//!
+//! # Precision
+//!
+//! Service times begin at 0.6 ms, and the runtime's timer rounds up to the next millisecond: capacities would be off by
+//! half. A timer thread of our own ([`Timer`]) sleeps on the system's clock instead (some 60 µs late, measured). What is
+//! left is taken out of the average: a call that waited for its worker counts from the moment the worker was *due* to
+//! be free, up to [`CREDIT_MAX`] ago, not from the moment the system got round to it. The model's capacity is therefore
+//! met exactly as long as no thread is held up for longer than that.
+
+mod timer;
+mod workers;
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use sherwood_store::{Attempt, BoxFuture, Cause, Kind, Limit, LimitError, Limits, Store, StoreError};
+use sherwood_workload::onerf::Backend;
+use sherwood_workload::{Rng, SplitMix64, rng_from_seed, standard_normal};
+
+pub(crate) use timer::Timer;
+use workers::{Worker, Workers};
+
+/// A store behind the workers of a remote server.
+pub(crate) struct Paced {
+    inner: Arc<dyn Store>,
+    backend: Backend,
+    workers: Arc<Workers>,
+    timer: Timer,
+    /// The share of its capacity the server has left, in (0, 1]; the bits of an `f64`.
+    limit: AtomicU64,
+    waiting: AtomicU32,
+    rng: Mutex<Rng>,
+}
+
+impl Paced {
+    /// Puts `inner` behind the workers that `backend` has at the scale of `profile`, one of the model's. Service times
+    /// follow from `seed` and the backend's number, in the order in which calls get a worker.
+    pub(crate) fn new(
+        inner: Arc<dyn Store>,
+        backend: &Backend,
+        profile: &str,
+        seed: u64,
+        timer: &Timer,
+    ) -> Self {
+        let stream = SplitMix64::new(seed ^ (u64::from(backend.id) << 48)).next_u64();
+        Self {
+            inner,
+            backend: backend.clone(),
+            workers: Workers::new(backend.service.workers[profile]),
+            timer: timer.clone(),
+            limit: AtomicU64::new(1.0_f64.to_bits()),
+            waiting: AtomicU32::new(0),
+            rng: Mutex::new(rng_from_seed(stream)),
+        }
+    }
+
+    /// Leaves the server this share of its capacity, in (0, 1], for calls that get a worker from now on.
+    ///
+    /// # Panics
+    /// When `limit` is out of range: scenarios are validated when they are read.
+    pub(crate) fn set_capacity_ratio(&self, limit: f64) {
+        assert!(limit > 0.0 && limit <= 1.0, "a capacity ratio is in (0, 1], not {limit}");
+        self.limit.store(limit.to_bits(), Ordering::Relaxed);
+    }
+
+    /// Calls that wait for a worker.
+    pub(crate) fn waiting(&self) -> u32 {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
+    /// Runs `work` for `keys` keys on one of the workers.
+    async fn on_a_worker<T>(
+        &self,
+        attempt: Attempt,
+        keys: usize,
+        work: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        let worker = self.worker(attempt).await?;
+        let due = worker.began() + self.service_time(keys);
+        let busy = Busy { worker: Some(worker), due, timer: &self.timer };
+        let result = work.await;
+        busy.end().await;
+        result
+    }
+
+    /// Waits for a worker, if there is room to wait.
+    async fn worker(&self, attempt: Attempt) -> Result<Worker, StoreError> {
+        let arrived = Instant::now();
+        if let Some(worker) = self.workers.try_get(arrived) {
+            return Ok(worker);
+        }
+        let Some(_waiting) = Waiting::enter(&self.waiting) else {
+            let cause = Cause::Overloaded { queued_calls_max: WAITING_CALLS_MAX as usize };
+            return Err(StoreError::new(self.name(), attempt, cause));
+        };
+        Ok(self.workers.get(arrived).await)
+    }
+
+    fn service_time(&self, keys: usize) -> Duration {
+        let z = standard_normal(&mut *self.rng.lock().unwrap_or_else(PoisonError::into_inner));
+        let limit = f64::from_bits(self.limit.load(Ordering::Relaxed));
+        self.backend.service_time(u32::try_from(keys).unwrap_or(u32::MAX), limit, z)
+    }
+}
+
+impl Store for Paced {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn kind(&self) -> Kind {
+        self.inner.kind()
+    }
+
+    fn get_many(&self, keys: Vec<Bytes>) -> BoxFuture<'_, Result<Vec<Option<Bytes>>, StoreError>> {
+        let count = keys.len();
+        Box::pin(async move {
+            self.on_a_worker(Attempt::Get { keys: count }, count, self.inner.get_many(keys)).await
+        })
+    }
+
+    fn put(&self, key: Bytes, value: Bytes) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(self.on_a_worker(Attempt::Put, 1, self.inner.put(key, value)))
+    }
+
+    fn delete(&self, key: Bytes) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(self.on_a_worker(Attempt::Delete, 1, self.inner.delete(key)))
+    }
+
+    /// The limits of the engine inside; the server's capacity is [`Paced::set_capacity_ratio`].
+    fn limits(&self) -> Limits {
+        self.inner.limits()
+    }
+
+    fn set_limit(&self, limit: Limit) -> Result<(), LimitError> {
+        self.inner.set_limit(limit)
+    }
+}
+
+/// A worker kept until it is due, also when the caller gives up.
+struct Busy<'a> {
+    worker: Option<Worker>,
+    due: Instant,
+    timer: &'a Timer,
+}
+
+impl Busy<'_> {
+    /// Waits until the worker is free again.
+    async fn end(mut self) {
+        if let Some(worker) = self.worker.take()
+            && let Some(freed) = self.timer.free_at(self.due, worker)
+        {
+            // The timer ends with the demo; nobody waits for answers then.
+            let _ = freed.await;
+        }
+    }
+}
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        if let Some(worker) = self.worker.take() {
+            drop(self.timer.free_at(self.due, worker));
+        }
+    }
+}
+
+/// A place among the calls that wait.
+struct Waiting<'a>(&'a AtomicU32);
+
+impl<'a> Waiting<'a> {
+    fn enter(waiting: &'a AtomicU32) -> Option<Self> {
+        let entered = waiting.fetch_add(1, Ordering::Relaxed) < WAITING_CALLS_MAX;
+        let place = Self(waiting);
+        entered.then_some(place)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Calls that may wait for a worker: the demo's whole load for seconds, more than any timeout leaves.
+const WAITING_CALLS_MAX: u32 = 4096;
+
+#[cfg(test)]
+mod tests;

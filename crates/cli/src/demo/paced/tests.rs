@@ -1,0 +1,121 @@
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use sherwood_store::{ComputeOptions, StoreOptions, open};
+use sherwood_workload::onerf::Model;
+
+use super::*;
+
+const PROFILE: &str = "demo";
+
+/// The second backend of the workload, which has one worker, in front of a small product. `stretch` multiplies its
+/// service times of less than a millisecond.
+fn paced(stretch: f64, timer: &Timer) -> Paced {
+    let model = Model::onerf();
+    let mut backend = model.backends()[1].clone();
+    backend.service.base_ms *= stretch;
+    backend.service.per_item_ms *= stretch;
+    assert_eq!(backend.service.workers[PROFILE], 1);
+    let inner = open("b02", &StoreOptions::Compute(ComputeOptions { n: 2, ..Default::default() })).unwrap();
+    Paced::new(inner, &backend, PROFILE, 1, timer)
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().build().unwrap()
+}
+
+fn keys(count: u64) -> Vec<Bytes> {
+    (0..count).map(crate::demo::catalogue::key).collect()
+}
+
+/// Polls once: pending futures are then in the queue.
+fn begin<T>(future: std::pin::Pin<&mut (impl Future<Output = T> + ?Sized)>) -> Poll<T> {
+    future.poll(&mut Context::from_waker(Waker::noop()))
+}
+
+#[test]
+fn answers_are_those_of_the_store_inside_after_the_service_time() {
+    let timer = Timer::start().unwrap();
+    let paced = paced(10.0, &timer);
+    let expected = runtime().block_on(paced.inner.get_many(keys(3))).unwrap();
+    // The same seed draws the same service time; a call may take longer, never less.
+    let service_time = self::paced(10.0, &timer).service_time(3);
+    let began = Instant::now();
+    assert_eq!(runtime().block_on(paced.get_many(keys(3))).unwrap(), expected);
+    assert!(began.elapsed() >= service_time);
+}
+
+#[test]
+fn a_caller_that_gives_up_does_not_free_the_worker() {
+    let timer = Timer::start().unwrap();
+    // Service times of hours: nobody gets the worker after the first call.
+    let paced = paced(1e8, &timer);
+    {
+        let mut first = pin!(paced.get_many(keys(1)));
+        assert!(begin(first.as_mut()).is_pending());
+        let mut second = pin!(paced.get_many(keys(1)));
+        assert!(begin(second.as_mut()).is_pending());
+        assert_eq!(paced.waiting(), 1);
+    }
+    assert_eq!(paced.waiting(), 0, "the second gave up while it waited");
+    let mut third = pin!(paced.get_many(keys(1)));
+    assert!(begin(third.as_mut()).is_pending());
+    assert_eq!(paced.waiting(), 1, "the first gave up and still has the worker");
+}
+
+#[test]
+fn calls_get_the_worker_in_the_order_they_came() {
+    let timer = Timer::start().unwrap();
+    let paced = Arc::new(paced(1.0, &timer));
+    let order = Arc::new(Mutex::new(Vec::new()));
+    runtime().block_on(async {
+        let calls: Vec<_> = (0..20)
+            .map(|i| {
+                let (paced, order) = (Arc::clone(&paced), Arc::clone(&order));
+                tokio::spawn(async move {
+                    paced.get_many(keys(1)).await.unwrap();
+                    order.lock().unwrap().push(i);
+                })
+            })
+            .collect();
+        for call in calls {
+            call.await.unwrap();
+        }
+    });
+    assert_eq!(*order.lock().unwrap(), (0..20).collect::<Vec<_>>());
+}
+
+#[test]
+fn one_call_too_many_is_refused() {
+    let timer = Timer::start().unwrap();
+    let paced = paced(1e8, &timer);
+    let mut calls: Vec<_> = (0..=WAITING_CALLS_MAX).map(|_| paced.get_many(keys(1))).collect();
+    assert!(calls.iter_mut().all(|call| begin(call.as_mut()).is_pending()));
+    let refused = runtime().block_on(paced.get_many(keys(1))).unwrap_err();
+    assert!(refused.is_overload(), "{refused}");
+    assert_eq!(paced.waiting(), WAITING_CALLS_MAX);
+}
+
+#[test]
+fn service_times_have_the_mean_of_the_model_and_stretch_with_the_limit() {
+    let timer = Timer::start().unwrap();
+    let paced = paced(1.0, &timer);
+    let mean_ms =
+        |paced: &Paced| (0..20_000).map(|_| paced.service_time(4).as_secs_f64()).sum::<f64>() / 20.0;
+    let expected_ms = 0.596 + 4.0 * 0.164;
+    assert!((mean_ms(&paced) / expected_ms - 1.0).abs() < 0.03);
+    paced.set_capacity_ratio(0.25);
+    assert!((mean_ms(&paced) / expected_ms - 4.0).abs() < 0.12);
+}
+
+#[test]
+fn the_timer_frees_what_is_left_when_it_ends() {
+    let timer = Timer::start().unwrap();
+    let workers = Workers::new(1);
+    let worker = workers.try_get(Instant::now()).unwrap();
+    let freed = timer.free_at(Instant::now() + Duration::from_secs(3600), worker).unwrap();
+    assert!(workers.try_get(Instant::now()).is_none());
+    drop(timer);
+    assert!(workers.try_get(Instant::now()).is_some());
+    assert!(freed.blocking_recv().is_err());
+}

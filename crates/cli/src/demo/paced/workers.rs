@@ -1,0 +1,135 @@
+//! A server's workers: who is free, since when, and who gets one next.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// How far back the start of a call may be dated because its worker was freed late. More than a timer's imprecision
+/// and a busy scheduler's slice; a longer stall is a stall of the whole machine, and is not made up for.
+pub(super) const CREDIT_MAX: Duration = Duration::from_millis(2);
+
+/// The workers of one server. Calls get them in the order in which they asked.
+pub(super) struct Workers {
+    permits: Arc<Semaphore>,
+    /// One entry per free worker: when it was due to be free.
+    free: Mutex<Vec<Instant>>,
+}
+
+/// A worker in use; dropping it frees it.
+pub(super) struct Worker {
+    workers: Arc<Workers>,
+    /// When its call began.
+    began: Instant,
+    /// When it is due to be free again.
+    due: Instant,
+    /// Given back only after the entry in `free` is written; `None` once it is.
+    permit: Option<OwnedSemaphorePermit>,
+}
+
+impl Workers {
+    pub(super) fn new(workers: u32) -> Arc<Self> {
+        let now = Instant::now();
+        Arc::new(Self {
+            permits: Arc::new(Semaphore::new(workers as usize)),
+            free: Mutex::new(vec![now; workers as usize]),
+        })
+    }
+
+    /// A worker for a call that arrives at `arrived`, if one is free and nobody waits.
+    pub(super) fn try_get(self: &Arc<Self>, arrived: Instant) -> Option<Worker> {
+        let permit = Arc::clone(&self.permits).try_acquire_owned().ok()?;
+        Some(self.take(permit, arrived))
+    }
+
+    /// Waits for a worker for a call that arrived at `arrived`.
+    pub(super) async fn get(self: &Arc<Self>, arrived: Instant) -> Worker {
+        let permit = Arc::clone(&self.permits).acquire_owned().await.expect("the semaphore is never closed");
+        self.take(permit, arrived)
+    }
+
+    fn take(self: &Arc<Self>, permit: OwnedSemaphorePermit, arrived: Instant) -> Worker {
+        let freed =
+            self.free.lock().unwrap_or_else(PoisonError::into_inner).pop().expect("one entry per permit");
+        // An idle worker was free before the call came; a busy one became free while it waited.
+        let began = freed.max(arrived);
+        Worker { workers: Arc::clone(self), began, due: began, permit: Some(permit) }
+    }
+}
+
+impl Worker {
+    /// When the call that has this worker began, for the reckoning of its service time.
+    pub(super) fn began(&self) -> Instant {
+        self.began
+    }
+
+    /// Says when the worker is due to be free, before it is dropped at about that time.
+    pub(super) fn set_due(&mut self, due: Instant) {
+        self.due = due;
+    }
+
+    /// Frees the worker, the time being `now`; once.
+    fn free(&mut self, now: Instant) {
+        let Some(permit) = self.permit.take() else { return };
+        let freed = self.due.max(now.checked_sub(CREDIT_MAX).unwrap_or(now)).min(now);
+        self.workers.free.lock().unwrap_or_else(PoisonError::into_inner).push(freed);
+        drop(permit);
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.free(Instant::now());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    /// Serves calls one after the other on one worker; each takes `service`, and each is freed `late` after its due
+    /// time. The time from the first start to the last due time.
+    fn serve(calls: u32, service: Duration, late: Duration) -> Duration {
+        let workers = Workers::new(1);
+        let start = Instant::now() + MS;
+        let mut end = start;
+        for _ in 0..calls {
+            let mut worker = workers.try_get(start).unwrap();
+            end = worker.began() + service;
+            worker.set_due(end);
+            worker.free(end + late);
+        }
+        end - start
+    }
+
+    #[test]
+    fn lateness_within_the_credit_costs_no_capacity() {
+        assert_eq!(serve(1000, 6 * MS / 10, 4 * MS / 10), 600 * MS);
+        assert_eq!(serve(1000, 6 * MS / 10, CREDIT_MAX), 600 * MS);
+    }
+
+    #[test]
+    fn lateness_beyond_the_credit_is_not_made_up_for() {
+        assert_eq!(serve(101, MS, CREDIT_MAX + MS), 101 * MS + 100 * MS);
+    }
+
+    #[test]
+    fn an_idle_worker_gives_no_credit() {
+        let workers = Workers::new(2);
+        let arrived = Instant::now() + 1000 * MS;
+        assert_eq!(workers.try_get(arrived).unwrap().began(), arrived);
+    }
+
+    #[test]
+    fn there_are_as_many_as_there_are() {
+        let workers = Workers::new(2);
+        let now = Instant::now();
+        let first = workers.try_get(now).unwrap();
+        let _second = workers.try_get(now).unwrap();
+        assert!(workers.try_get(now).is_none());
+        drop(first);
+        assert!(workers.try_get(now).is_some());
+    }
+}

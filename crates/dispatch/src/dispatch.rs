@@ -1,0 +1,328 @@
+//! The state machine: its inputs and outputs, and the keys it holds. What happens to calls is in `calls`.
+
+mod calls;
+
+use std::collections::{BTreeSet, VecDeque};
+use std::hash::Hash;
+use std::mem;
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+use sherwood_model::{Instant, ReplicaId, SeededState};
+
+use crate::budget::RetryBudget;
+use crate::draws::Draws;
+use crate::replica::Replica;
+use crate::slab::{Id, Slab};
+use crate::{
+    Action, Bound, CallId, Counters, Failure, FailureKind, FetchError, Options, OptionsError, PowerOfTwo,
+    ReplicaLoad, Reply, Route, Stats,
+};
+
+/// Everything between the misses of one backend and its replicas.
+///
+/// # Life of a key
+/// ```text
+///  fetch ──▶ a bound is reached, the route refuses, all replicas are down ─▶ Deliver(Err)
+///    │
+///    ├──▶ in flight already: one more waiter ─┐
+///    │                                        ▼
+///    └──▶ queued ──(replica has room)──▶ in flight ──(Ok)──────────────────▶ Deliver(Ok), fill
+///          │  ▲                           │  │  │
+///          │  ├─(its replica went down:   │  │  └─(Failed)────────────────▶ Deliver(Err)
+///          │  │  to another one)          │  └────(Failed, safe, affordable)─┐
+///          │  └───────────────────────────│──────────────────────────────────┘
+///          └─(deadline)─▶ Deliver(Err)    └────(deadline)─▶ Cancel, Deliver(Err)
+/// ```
+/// Each waiter is in exactly one [`Action::Deliver`], no later than the time-out after its key was first asked for, so
+/// a waiter that joins shares the key's fate and its deadline. A key that is invalidated keeps its waiters and
+/// its call, but its answer no longer fills, and who asks for it from then on starts another call.
+///
+/// # Inputs, outputs, wake-ups
+/// - Inputs: [`handle_fetch`](Self::handle_fetch), [`handle_reply`](Self::handle_reply),
+///   [`handle_probe`](Self::handle_probe), [`handle_timeout`](Self::handle_timeout), [`invalidate`](Self::invalidate)
+///   and [`invalidate_all`](Self::invalidate_all). They may come in any order. Replies and probes may be late, repeated or missing.
+/// - Outputs: after every input, [`poll_action`](Self::poll_action) until it returns none. What is not polled
+///   piles up: an input adds at most one action for each key it ends or is given, and one for each call and replica.
+/// - Wake-ups: call [`handle_timeout`](Self::handle_timeout) at [`next_timeout`](Self::next_timeout), which may change
+///   with every input. Earlier does nothing; later makes time-outs and probes late and nothing else.
+///
+/// `now` should not step back; where it does, time-outs come later by as much. A driver that shares the machine among
+/// threads must poll and fill the cache before it lets go of the lock that `invalidate` is called under, or a
+/// value could fill after its key was written.
+///
+/// # Complexity and memory
+/// A key costs a constant number of hash operations, a call one operation on an ordered set of the calls held, and every
+/// input a pass over the replicas. Memory is proportional to the most waiters ever held at once, at most
+/// [`Options::waiters_max`].
+///
+/// ```
+/// use sherwood_dispatch::{Action, Dispatch, Options, Reply};
+/// use sherwood_model::{Instant, SeededState};
+///
+/// let mut dispatch = Dispatch::new(Options::default(), 1, SeededState::new(7))?;
+/// let now = Instant::from_millis(3);
+/// dispatch.handle_fetch(now, [("a", 1), ("b", 2)], 0x5eed);
+/// dispatch.handle_fetch(now, [("a", 3)], 0x5eed);
+/// let Some(Action::Call { call, keys, .. }) = dispatch.poll_action() else { panic!("one call") };
+/// assert_eq!(keys, ["a", "b"]);
+/// assert_eq!(dispatch.poll_action(), None);
+///
+/// dispatch.handle_reply(now, call, Reply::Ok(vec![Some(10), None]));
+/// let a = Action::Deliver { key: "a", result: Ok(Some(10)), fill: true, waiters: vec![1, 3] };
+/// let b = Action::Deliver { key: "b", result: Ok(None), fill: false, waiters: vec![2] };
+/// assert_eq!((dispatch.poll_action(), dispatch.poll_action()), (Some(a), Some(b)));
+/// assert_eq!(dispatch.next_timeout(), None);
+/// # Ok::<(), sherwood_dispatch::OptionsError>(())
+/// ```
+#[derive(Debug)]
+pub struct Dispatch<K, V, W, R = PowerOfTwo> {
+    options: Options,
+    route: R,
+    replicas: Vec<Replica>,
+    /// The keys a fetch joins; each is in `keys` and fresh.
+    joinable: HashMap<K, Id, SeededState>,
+    keys: Slab<Key<K, W>>,
+    calls: Slab<Call>,
+    /// Every call of `calls`, soonest deadline first.
+    deadlines: BTreeSet<(Instant, Id)>,
+    /// Sum of the waiters of `keys`.
+    waiters: u32,
+    budget: RetryBudget,
+    draws: Draws,
+    /// The failure that took a replica down last.
+    last_down: Arc<str>,
+    actions: VecDeque<Action<K, V, W>>,
+    counters: Counters,
+    /// Scratch space of `choose`.
+    usable: Vec<ReplicaLoad>,
+}
+
+/// A key somebody waits for; it belongs to exactly one call, or to the batch being built.
+#[derive(Debug)]
+struct Key<K, W> {
+    key: K,
+    waiters: Vec<W>,
+    /// Not invalidated since it was asked for: it may be joined and may fill.
+    fresh: bool,
+}
+
+/// Keys that travel together.
+#[derive(Debug)]
+struct Call {
+    keys: Vec<Id>,
+    deadline: Instant,
+    /// Calls made for these keys, this one included.
+    attempt: u32,
+    /// Whose queue it is in or who works on it.
+    replica: ReplicaId,
+    /// When it left the queue.
+    sent: Option<Instant>,
+}
+
+impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
+    /// A dispatcher for a backend of `replicas` replicas, all taken to be up, that chooses by [`PowerOfTwo`].
+    ///
+    /// # Errors
+    /// When the options or the number of replicas cannot work.
+    pub fn new(options: Options, replicas: usize, hash: SeededState) -> Result<Self, OptionsError> {
+        Self::with_route(options, replicas, hash, PowerOfTwo)
+    }
+}
+
+impl<K: Clone + Eq + Hash, V, W, R: Route> Dispatch<K, V, W, R> {
+    /// A dispatcher for a backend of `replicas` replicas, all taken to be up, that chooses by `route`.
+    ///
+    /// # Errors
+    /// When the options or the number of replicas cannot work.
+    pub fn with_route(
+        options: Options,
+        replicas: usize,
+        hash: SeededState,
+        route: R,
+    ) -> Result<Self, OptionsError> {
+        options.validate()?;
+        if !(1..=usize::from(u16::MAX)).contains(&replicas) {
+            return Err(OptionsError::Replicas { replicas });
+        }
+        Ok(Self {
+            options,
+            route,
+            replicas: (0..replicas).map(|index| Replica::new(ReplicaId::from_index(index))).collect(),
+            joinable: HashMap::with_hasher(hash),
+            keys: Slab::new(),
+            calls: Slab::new(),
+            deadlines: BTreeSet::new(),
+            waiters: 0,
+            budget: RetryBudget::new(&options.retry),
+            draws: Draws::default(),
+            last_down: Arc::from("none"),
+            actions: VecDeque::new(),
+            counters: Counters::default(),
+            usable: Vec::new(),
+        })
+    }
+
+    /// One request's misses at this backend: joins the keys that are in flight and sends the others as calls of at most
+    /// [`Options::batch_keys_max`] keys. `entropy` is 64 fresh random bits, from which the draws of replicas and
+    /// probe times follow.
+    pub fn handle_fetch(&mut self, now: Instant, keys: impl IntoIterator<Item = (K, W)>, entropy: u64) {
+        self.draws.stir(entropy);
+        self.advance(now);
+        let mut batch = Vec::new();
+        for (key, waiter) in keys {
+            batch.extend(self.admit(key, waiter));
+            if batch.len() == self.options.batch_keys_max as usize {
+                self.submit(now, mem::take(&mut batch));
+            }
+        }
+        if !batch.is_empty() {
+            self.submit(now, batch);
+        }
+    }
+
+    /// A call ended. A reply at or after the call's deadline, to a call that has ended or that never was, is counted
+    /// and ignored.
+    pub fn handle_reply(&mut self, now: Instant, call: CallId, reply: Reply<V>) {
+        self.advance(now);
+        let Some(call) = self.take_in_flight(call.0) else {
+            self.counters.late_replies += 1;
+            return;
+        };
+        match reply {
+            Reply::Ok(values) if values.len() == call.keys.len() => {
+                self.replicas[call.replica.index()].health.note_success();
+                for (key, value) in call.keys.into_iter().zip(values) {
+                    self.deliver(key, Ok(value));
+                }
+            }
+            Reply::Ok(values) => {
+                let reason = format!("{} values for {} keys", values.len(), call.keys.len());
+                self.fail(now, call, Failure::new(FailureKind::Malformed, reason));
+            }
+            Reply::Failed(failure) => self.fail(now, call, failure),
+        }
+        self.settle(now);
+    }
+
+    /// A probe ended. Ignored when none is awaited from that replica.
+    pub fn handle_probe(&mut self, now: Instant, replica: ReplicaId, ok: bool) {
+        self.advance(now);
+        if let Some(replica) = self.replicas.get_mut(replica.index()) {
+            replica.health.note_probe(now, ok, &self.options.probe, &mut self.draws);
+        }
+    }
+
+    /// Ends what is due: calls at their deadline, probes to be sent or given up.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.advance(now);
+    }
+
+    /// The key was written or deleted: an answer under way no longer fills, and no fetch joins it any more.
+    pub fn invalidate(&mut self, key: &K) {
+        if let Some(key) = self.joinable.remove(key).and_then(|id| self.keys.get_mut(id)) {
+            key.fresh = false;
+        }
+    }
+
+    /// Every key was deleted, as by a flush: as [`invalidate`](Self::invalidate) for all of them, linear in the keys in
+    /// flight.
+    pub fn invalidate_all(&mut self) {
+        for (_, id) in self.joinable.drain() {
+            if let Some(key) = self.keys.get_mut(id) {
+                key.fresh = false;
+            }
+        }
+    }
+
+    /// The next thing for the driver to do, or none until the next input.
+    pub fn poll_action(&mut self) -> Option<Action<K, V, W>> {
+        self.actions.pop_front()
+    }
+
+    /// When to call [`handle_timeout`](Self::handle_timeout); none while nothing is waited for.
+    #[must_use]
+    pub fn next_timeout(&self) -> Option<Instant> {
+        let deadline = self.deadlines.first().map(|(deadline, _)| *deadline);
+        let probes = self.replicas.iter().filter_map(|replica| replica.health.next_timeout());
+        probes.chain(deadline).min()
+    }
+
+    /// What it did and holds.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        Stats {
+            counters: self.counters,
+            waiters: self.waiters,
+            keys: self.keys.len(),
+            joinable_keys: self.joinable.len(),
+            calls: self.calls.len(),
+            replicas: self.replicas.iter().map(Replica::stats).collect(),
+        }
+    }
+
+    /// Takes a waiter in, if there is room; returns the key when it needs a call.
+    fn admit(&mut self, key: K, waiter: W) -> Option<Id> {
+        self.counters.asked += 1;
+        let limit = self.options.waiters_max;
+        if self.waiters == limit {
+            self.counters.refused += 1;
+            let result = Err(FetchError::Overloaded { bound: Bound::Waiters, limit });
+            self.actions.push_back(Action::Deliver { key, result, fill: false, waiters: vec![waiter] });
+            return None;
+        }
+        self.waiters += 1;
+        if let Some(open) = self.joinable.get(&key).and_then(|id| self.keys.get_mut(*id)) {
+            self.counters.joined += 1;
+            open.waiters.push(waiter);
+            return None;
+        }
+        let id = self.keys.insert(Key { key: key.clone(), waiters: vec![waiter], fresh: true });
+        self.joinable.insert(key, id);
+        Some(id)
+    }
+
+    fn deliver(&mut self, id: Id, result: Result<Option<V>, FetchError>) {
+        let Key { key, waiters, fresh } = self.keys.remove(id).expect("a key is stored until its call ends");
+        if fresh {
+            self.joinable.remove(&key);
+        }
+        self.waiters -= waiters.len() as u32;
+        let ended = match &result {
+            Ok(_) => &mut self.counters.answered,
+            Err(FetchError::Timeout { .. }) => &mut self.counters.timed_out,
+            Err(FetchError::Failed { .. }) => &mut self.counters.failed,
+            Err(error) => {
+                debug_assert!(error.is_refusal());
+                &mut self.counters.refused
+            }
+        };
+        *ended += waiters.len() as u64;
+        let fill = fresh && matches!(result, Ok(Some(_)));
+        self.actions.push_back(Action::Deliver { key, result, fill, waiters });
+    }
+
+    /// Does what time alone brings, before an input is looked at.
+    fn advance(&mut self, now: Instant) {
+        let Options { timeout, probe, .. } = self.options;
+        let mut expired = false;
+        while let Some(&(deadline, id)) = self.deadlines.first()
+            && deadline <= now
+        {
+            self.expire(now, id);
+            expired = true;
+        }
+        for replica in &mut self.replicas {
+            if replica.health.wake(now, timeout, &probe, &mut self.draws) {
+                self.counters.probes += 1;
+                self.actions.push_back(Action::Probe { replica: replica.id, timeout });
+            }
+        }
+        if expired {
+            self.settle(now);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

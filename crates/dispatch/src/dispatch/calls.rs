@@ -1,0 +1,185 @@
+//! What happens to a call: chosen a replica, queued, sent, tried again, ended.
+
+use std::hash::Hash;
+use std::mem;
+use std::sync::Arc;
+
+use sherwood_model::{Instant, ReplicaId};
+
+use super::{Call, Dispatch};
+use crate::replica::Replica;
+use crate::slab::Id;
+use crate::{
+    Action, Bound, CallId, CallShape, Failure, FailureKind, FetchError, Options, ReplicaLoad, Route,
+};
+
+impl<K: Clone + Eq + Hash, V, W, R: Route> Dispatch<K, V, W, R> {
+    /// A new call for keys that were just admitted.
+    pub(super) fn submit(&mut self, now: Instant, keys: Vec<Id>) {
+        let deadline = now + self.options.timeout;
+        let call = Call { keys, deadline, attempt: 1, replica: ReplicaId(0), sent: None };
+        self.place_or_end(now, call);
+    }
+
+    fn place_or_end(&mut self, now: Instant, call: Call) {
+        match self.choose(now, &call, None) {
+            Ok(replica) => self.place(now, Call { replica, ..call }),
+            Err(error) => self.end(call, &error),
+        }
+    }
+
+    /// A replica for this call, other than `except`, or why there is none.
+    fn choose(
+        &mut self,
+        now: Instant,
+        call: &Call,
+        except: Option<ReplicaId>,
+    ) -> Result<ReplicaId, FetchError> {
+        let Options { in_flight_calls_max, queued_calls_max, .. } = self.options;
+        let has_room = |load: &ReplicaLoad| {
+            load.in_flight_calls < in_flight_calls_max || load.queued_calls < queued_calls_max
+        };
+        let up = self.replicas.iter().filter(|replica| replica.health.is_up() && Some(replica.id) != except);
+        self.usable.clear();
+        self.usable.extend(up.map(Replica::load).filter(has_room));
+        if self.usable.is_empty() {
+            return Err(self.why_unusable());
+        }
+        let shape =
+            CallShape { keys: call.keys.len(), attempt: call.attempt, remaining: call.deadline - now };
+        let chosen = self.route.choose(&shape, &self.usable, self.draws.next());
+        let offered = |chosen: &ReplicaId| self.usable.iter().any(|load| load.replica == *chosen);
+        chosen.filter(offered).ok_or(FetchError::NotAdmitted { replicas: self.usable.len() })
+    }
+
+    fn why_unusable(&self) -> FetchError {
+        if self.replicas.iter().any(|replica| replica.health.is_up()) {
+            FetchError::Overloaded { bound: Bound::QueuedCalls, limit: self.options.queued_calls_max }
+        } else {
+            FetchError::Unavailable { replicas: self.replicas.len(), reason: self.last_down.clone() }
+        }
+    }
+
+    /// Queues a call at its replica, which has room, and sends it at once if nothing is before it.
+    fn place(&mut self, now: Instant, call: Call) {
+        let (deadline, replica) = (call.deadline, call.replica);
+        let id = self.calls.insert(call);
+        self.deadlines.insert((deadline, id));
+        self.replicas[replica.index()].queue.push_back(id);
+        self.pump(now, replica);
+    }
+
+    /// Sends queued calls of a replica while it has room.
+    fn pump(&mut self, now: Instant, replica: ReplicaId) {
+        let replica = &mut self.replicas[replica.index()];
+        while replica.in_flight_calls < self.options.in_flight_calls_max
+            && let Some(id) = replica.queue.pop_front()
+        {
+            let call = self.calls.get_mut(id).expect("a queued call is stored until it leaves the queue");
+            call.sent = Some(now);
+            replica.in_flight_calls += 1;
+            self.counters.calls += 1;
+            if call.attempt == 1 {
+                self.budget.pay();
+            }
+            let keys = call.keys.iter().filter_map(|key| self.keys.get(*key)).map(|key| key.key.clone());
+            self.actions.push_back(Action::Call {
+                call: CallId(id),
+                replica: replica.id,
+                keys: keys.collect(),
+                timeout: call.deadline - now,
+            });
+        }
+    }
+
+    /// Takes out a call that a replica works on; none if there is no such call.
+    pub(super) fn take_in_flight(&mut self, id: Id) -> Option<Call> {
+        self.calls.get(id)?.sent?;
+        let call = self.calls.remove(id)?;
+        self.deadlines.remove(&(call.deadline, id));
+        self.replicas[call.replica.index()].in_flight_calls -= 1;
+        Some(call)
+    }
+
+    /// Takes out a call that waits in its replica's queue.
+    fn take_queued(&mut self, id: Id) -> Option<Call> {
+        let call = self.calls.remove(id)?;
+        self.deadlines.remove(&(call.deadline, id));
+        self.replicas[call.replica.index()].unqueue(id);
+        Some(call)
+    }
+
+    /// A call that is no longer in flight failed: tries another replica where that is safe, affordable and possible.
+    pub(super) fn fail(&mut self, now: Instant, mut call: Call, failure: Failure) {
+        let Failure { kind, reason } = failure;
+        match kind {
+            FailureKind::Unreachable | FailureKind::Reset | FailureKind::Malformed => {
+                self.blame(now, call.replica, &reason);
+            }
+            FailureKind::Rejected => self.replicas[call.replica.index()].health.note_success(),
+            FailureKind::Overloaded => {}
+        }
+        let attempts = call.attempt;
+        call.attempt += 1;
+        call.sent = None;
+        if kind.is_safe_to_retry()
+            && attempts <= self.options.retry.per_call_max
+            && self.budget.can_take()
+            && let Ok(replica) = self.choose(now, &call, Some(call.replica))
+        {
+            self.budget.take();
+            self.counters.retries += 1;
+            return self.place(now, Call { replica, ..call });
+        }
+        self.end(call, &FetchError::Failed { kind, reason, attempts });
+    }
+
+    /// A failure was the replica's fault.
+    fn blame(&mut self, now: Instant, replica: ReplicaId, reason: &Arc<str>) {
+        let replica = &mut self.replicas[replica.index()];
+        if replica.health.note_failure(now, &self.options.probe, &mut self.draws) {
+            replica.downs += 1;
+            self.last_down = Arc::clone(reason);
+        }
+    }
+
+    /// Ends every key of a call that is no longer stored.
+    fn end(&mut self, call: Call, error: &FetchError) {
+        for key in call.keys {
+            self.deliver(key, Err(error.clone()));
+        }
+    }
+
+    /// Ends a call at its deadline. A replica is blamed only if it had at least half of the time-out: a call that spent
+    /// its time in our queue says nothing about the replica.
+    pub(super) fn expire(&mut self, now: Instant, id: Id) {
+        let timeout = self.options.timeout;
+        let error = FetchError::Timeout { timeout };
+        if let Some(call) = self.take_in_flight(id) {
+            self.counters.cancelled_calls += 1;
+            self.actions.push_back(Action::Cancel { call: CallId(id), replica: call.replica });
+            if call.sent.is_some_and(|sent| call.deadline - sent >= timeout / 2) {
+                self.blame(now, call.replica, &Arc::from("no answer in time"));
+            }
+            self.end(call, &error);
+        } else if let Some(call) = self.take_queued(id) {
+            self.end(call, &error);
+        }
+    }
+
+    /// Restores what holds between inputs: no call waits for a replica that is down, nor for one that has room.
+    pub(super) fn settle(&mut self, now: Instant) {
+        for index in 0..self.replicas.len() {
+            if !self.replicas[index].health.is_up() {
+                for id in mem::take(&mut self.replicas[index].queue) {
+                    let call =
+                        self.take_queued(id).expect("a queued call is stored until it leaves the queue");
+                    self.place_or_end(now, call);
+                }
+            }
+        }
+        for index in 0..self.replicas.len() {
+            self.pump(now, ReplicaId::from_index(index));
+        }
+    }
+}

@@ -1,0 +1,447 @@
+//! Each test drives one dispatcher by hand. Keys are letters, values are numbers, waiters are numbers.
+
+use std::time::Duration;
+
+use super::*;
+use crate::{CallShape, ProbeOptions, RetryOptions};
+
+type Machine = Dispatch<&'static str, u32, u32>;
+type Act = Action<&'static str, u32, u32>;
+
+const TIMEOUT: Duration = Duration::from_millis(100);
+
+fn options() -> Options {
+    Options {
+        batch_keys_max: 3,
+        in_flight_calls_max: 2,
+        queued_calls_max: 1,
+        waiters_max: 10,
+        timeout: TIMEOUT,
+        retry: RetryOptions { per_call_max: 1, ratio: 0.0, burst: 2 },
+        probe: ProbeOptions {
+            failures_max: 2,
+            interval_min: Duration::from_millis(10),
+            interval_max: Duration::from_millis(40),
+        },
+    }
+}
+
+fn machine(replicas: usize, change: impl FnOnce(&mut Options)) -> Machine {
+    let mut options = options();
+    change(&mut options);
+    Dispatch::new(options, replicas, SeededState::new(1)).unwrap()
+}
+
+fn at(ms: u64) -> Instant {
+    Instant::from_millis(ms)
+}
+
+fn fetch(machine: &mut Machine, ms: u64, keys: &[(&'static str, u32)]) -> Vec<Act> {
+    machine.handle_fetch(at(ms), keys.iter().copied(), 0x9E37);
+    drain(machine)
+}
+
+fn reply(machine: &mut Machine, ms: u64, call: CallId, reply: Reply<u32>) -> Vec<Act> {
+    machine.handle_reply(at(ms), call, reply);
+    drain(machine)
+}
+
+fn wake(machine: &mut Machine, ms: u64) -> Vec<Act> {
+    machine.handle_timeout(at(ms));
+    drain(machine)
+}
+
+fn drain(machine: &mut Machine) -> Vec<Act> {
+    std::iter::from_fn(|| machine.poll_action()).collect()
+}
+
+fn failed(kind: FailureKind) -> Reply<u32> {
+    Reply::Failed(Failure::new(kind, "as told"))
+}
+
+/// The calls among some actions: id, replica, keys.
+fn calls(actions: &[Act]) -> Vec<(CallId, ReplicaId, Vec<&'static str>)> {
+    let call = |action: &Act| match action {
+        Action::Call { call, replica, keys, .. } => Some((*call, *replica, keys.clone())),
+        _ => None,
+    };
+    actions.iter().filter_map(call).collect()
+}
+
+/// The only call among some actions.
+fn call(actions: &[Act]) -> (CallId, ReplicaId) {
+    match calls(actions)[..] {
+        [(call, replica, _)] => (call, replica),
+        ref calls => panic!("expected one call, got {calls:?}"),
+    }
+}
+
+/// The deliveries among some actions: key, result, fill, waiters.
+#[allow(clippy::type_complexity, reason = "a tuple of everything reads best in assertions")]
+fn deliveries(actions: &[Act]) -> Vec<(&'static str, Result<Option<u32>, FetchError>, bool, Vec<u32>)> {
+    let delivery = |action: &Act| match action {
+        Action::Deliver { key, result, fill, waiters } => {
+            Some((*key, result.clone(), *fill, waiters.clone()))
+        }
+        _ => None,
+    };
+    actions.iter().filter_map(delivery).collect()
+}
+
+/// How the single delivered key failed.
+fn error(actions: &[Act]) -> FetchError {
+    match &deliveries(actions)[..] {
+        [(_, Err(error), false, _)] => error.clone(),
+        other => panic!("expected one failed key, got {other:?}"),
+    }
+}
+
+fn assert_empty(machine: &Machine) {
+    let stats = machine.stats();
+    assert_eq!((stats.waiters, stats.keys, stats.joinable_keys, stats.calls), (0, 0, 0, 0));
+}
+
+#[test]
+fn a_fetch_is_cut_into_calls_of_bounded_size() {
+    let mut machine = machine(1, |o| o.in_flight_calls_max = 9);
+    let actions = fetch(&mut machine, 0, &[("a", 1), ("b", 2), ("c", 3), ("d", 4)]);
+    let keys: Vec<_> = calls(&actions).into_iter().map(|(_, _, keys)| keys).collect();
+    assert_eq!(keys, [vec!["a", "b", "c"], vec!["d"]]);
+}
+
+#[test]
+fn keys_in_flight_are_joined_and_delivered_once_to_all() {
+    let mut machine = machine(1, |_| ());
+    let (first, _) = call(&fetch(&mut machine, 0, &[("a", 1), ("b", 2), ("a", 3)]));
+    let second = fetch(&mut machine, 1, &[("b", 4), ("c", 5)]);
+    assert_eq!(calls(&second)[0].2, ["c"]);
+    let actions = reply(&mut machine, 2, first, Reply::Ok(vec![Some(7), Some(8)]));
+    assert_eq!(
+        deliveries(&actions),
+        [("a", Ok(Some(7)), true, vec![1, 3]), ("b", Ok(Some(8)), true, vec![2, 4])]
+    );
+    let counters = machine.stats().counters;
+    assert_eq!((counters.asked, counters.joined, counters.calls), (5, 2, 2));
+}
+
+#[test]
+fn an_invalidated_key_neither_fills_nor_is_joined() {
+    let mut machine = machine(1, |_| ());
+    let (old, _) = call(&fetch(&mut machine, 0, &[("a", 1)]));
+    machine.invalidate(&"a");
+    machine.invalidate(&"never asked for");
+    let (new, _) = call(&fetch(&mut machine, 1, &[("a", 2)]));
+    let actions = reply(&mut machine, 2, old, Reply::Ok(vec![Some(7)]));
+    assert_eq!(deliveries(&actions), [("a", Ok(Some(7)), false, vec![1])]);
+    assert!(calls(&fetch(&mut machine, 3, &[("a", 3)])).is_empty(), "the new call is still joined");
+    let actions = reply(&mut machine, 4, new, Reply::Ok(vec![Some(8)]));
+    assert_eq!(deliveries(&actions), [("a", Ok(Some(8)), true, vec![2, 3])]);
+    assert_empty(&machine);
+}
+
+#[test]
+fn a_flush_invalidates_every_key_in_flight() {
+    let mut machine = machine(1, |_| ());
+    let (old, _) = call(&fetch(&mut machine, 0, &[("a", 1), ("b", 2)]));
+    machine.invalidate_all();
+    assert_eq!(machine.stats().joinable_keys, 0);
+    call(&fetch(&mut machine, 1, &[("a", 3)]));
+    let actions = reply(&mut machine, 2, old, Reply::Ok(vec![Some(7), Some(8)]));
+    assert_eq!(
+        deliveries(&actions),
+        [("a", Ok(Some(7)), false, vec![1]), ("b", Ok(Some(8)), false, vec![2])]
+    );
+    assert_eq!(machine.stats().joinable_keys, 1);
+}
+
+#[test]
+fn what_the_backend_does_not_have_is_an_answer_that_fills_nothing() {
+    let mut machine = machine(1, |_| ());
+    let (call, _) = call(&fetch(&mut machine, 0, &[("a", 1)]));
+    assert_eq!(
+        deliveries(&reply(&mut machine, 1, call, Reply::Ok(vec![None]))),
+        [("a", Ok(None), false, vec![1])]
+    );
+}
+
+#[test]
+fn the_deadline_cancels_the_call_and_late_replies_are_ignored() {
+    let mut machine = machine(1, |_| ());
+    let (first, replica) = call(&fetch(&mut machine, 0, &[("a", 1)]));
+    fetch(&mut machine, 60, &[("a", 2)]);
+    assert_eq!(machine.next_timeout(), Some(at(100)));
+    assert_eq!(wake(&mut machine, 99), []);
+    let actions = wake(&mut machine, 100);
+    assert_eq!(actions[0], Action::Cancel { call: first, replica });
+    assert_eq!(
+        deliveries(&actions),
+        [("a", Err(FetchError::Timeout { timeout: TIMEOUT }), false, vec![1, 2])]
+    );
+    assert_eq!(machine.next_timeout(), None);
+    assert_eq!(reply(&mut machine, 101, first, Reply::Ok(vec![Some(7)])), []);
+    assert_eq!(machine.stats().counters.late_replies, 1);
+    assert_empty(&machine);
+}
+
+#[test]
+fn a_stale_id_does_not_answer_the_call_that_reuses_its_storage() {
+    let mut machine = machine(1, |_| ());
+    let (old, _) = call(&fetch(&mut machine, 0, &[("a", 1)]));
+    reply(&mut machine, 1, old, Reply::Ok(vec![Some(7)]));
+    let (new, _) = call(&fetch(&mut machine, 2, &[("b", 2)]));
+    assert_eq!(reply(&mut machine, 3, old, Reply::Ok(vec![Some(9)])), []);
+    assert_eq!(
+        deliveries(&reply(&mut machine, 4, new, Reply::Ok(vec![Some(8)]))),
+        [("b", Ok(Some(8)), true, vec![2])]
+    );
+}
+
+#[test]
+fn waiters_over_the_bound_are_refused_by_name_and_the_others_kept() {
+    let mut machine = machine(1, |o| o.waiters_max = 2);
+    let actions = fetch(&mut machine, 0, &[("a", 1), ("a", 2), ("a", 3)]);
+    assert_eq!(error(&actions), FetchError::Overloaded { bound: Bound::Waiters, limit: 2 });
+    assert!(error(&actions).to_string().contains("`waiters_max`"));
+    let (call, _) = call(&actions);
+    assert_eq!(
+        deliveries(&reply(&mut machine, 1, call, Reply::Ok(vec![Some(7)]))),
+        [("a", Ok(Some(7)), true, vec![1, 2])]
+    );
+}
+
+#[test]
+fn calls_queue_up_to_the_bound_then_are_refused_and_leave_in_order() {
+    let mut machine = machine(1, |o| {
+        o.in_flight_calls_max = 1;
+        o.queued_calls_max = 2;
+    });
+    let (a, _) = call(&fetch(&mut machine, 0, &[("a", 1)]));
+    assert_eq!(fetch(&mut machine, 1, &[("b", 2)]), []);
+    assert_eq!(fetch(&mut machine, 2, &[("c", 3)]), []);
+    let refused = fetch(&mut machine, 3, &[("d", 4)]);
+    assert_eq!(error(&refused), FetchError::Overloaded { bound: Bound::QueuedCalls, limit: 2 });
+    let actions = reply(&mut machine, 4, a, Reply::Ok(vec![None]));
+    assert_eq!(calls(&actions)[0].2, ["b"]);
+    let actions = reply(&mut machine, 5, call(&actions).0, Reply::Ok(vec![None]));
+    assert_eq!(calls(&actions)[0].2, ["c"]);
+}
+
+#[test]
+fn a_queued_call_times_out_without_blame_and_leaves_its_place() {
+    let mut machine = machine(1, |o| {
+        o.in_flight_calls_max = 1;
+        o.probe.failures_max = 1;
+    });
+    let (a, _) = call(&fetch(&mut machine, 0, &[("a", 1)]));
+    fetch(&mut machine, 10, &[("b", 2)]);
+    // a is answered late enough that b, sent then, has less than half of the time-out left.
+    let (_, replica) = call(&reply(&mut machine, 70, a, Reply::Ok(vec![None])));
+    assert_eq!(fetch(&mut machine, 71, &[("c", 3)]), []);
+    let actions = wake(&mut machine, 110);
+    assert_eq!(deliveries(&actions)[0].0, "b");
+    assert_eq!(calls(&actions)[0].2, ["c"]);
+    assert!(machine.stats().replicas[replica.index()].up);
+}
+
+#[test]
+fn a_safe_failure_is_retried_once_on_another_replica_within_its_first_deadline() {
+    let mut machine = machine(2, |_| ());
+    let (first, replica) = call(&fetch(&mut machine, 0, &[("a", 1)]));
+    let actions = reply(&mut machine, 30, first, failed(FailureKind::Reset));
+    let Action::Call { call: second, replica: other, timeout, .. } = actions[0] else {
+        panic!("{actions:?}")
+    };
+    assert_ne!(replica, other);
+    assert_eq!(timeout, Duration::from_millis(70));
+    assert_eq!(reply(&mut machine, 31, first, Reply::Ok(vec![Some(1)])), [], "the first attempt is over");
+    let actions = reply(&mut machine, 40, second, failed(FailureKind::Reset));
+    assert_eq!(
+        error(&actions),
+        FetchError::Failed { kind: FailureKind::Reset, reason: Arc::from("as told"), attempts: 2 }
+    );
+    assert_eq!(machine.stats().counters.retries, 1);
+    assert_empty(&machine);
+}
+
+#[test]
+fn what_every_replica_would_say_is_not_retried() {
+    for kind in [FailureKind::Rejected, FailureKind::Malformed] {
+        let mut machine = machine(2, |_| ());
+        let (call, _) = call(&fetch(&mut machine, 0, &[("a", 1)]));
+        assert!(matches!(
+            error(&reply(&mut machine, 1, call, failed(kind))),
+            FetchError::Failed { attempts: 1, .. }
+        ));
+    }
+}
+
+#[test]
+fn a_wrong_number_of_values_is_malformed() {
+    let mut machine = machine(1, |_| ());
+    let (call, _) = call(&fetch(&mut machine, 0, &[("a", 1)]));
+    let error = error(&reply(&mut machine, 1, call, Reply::Ok(vec![Some(1), Some(2)])));
+    assert!(error.to_string().contains("malformed answer: 2 values for 1 keys"), "{error}");
+}
+
+#[test]
+fn retries_stop_when_the_budget_is_spent() {
+    let mut machine = machine(2, |o| {
+        o.probe.failures_max = 100;
+        o.retry.burst = 2;
+    });
+    for round in 0..5 {
+        let (first, _) = call(&fetch(&mut machine, 0, &[("a", 1)]));
+        let actions = reply(&mut machine, 0, first, failed(FailureKind::Overloaded));
+        if round < 2 {
+            reply(&mut machine, 0, call(&actions).0, failed(FailureKind::Overloaded));
+        } else {
+            assert!(matches!(error(&actions), FetchError::Failed { attempts: 1, .. }), "round {round}");
+        }
+    }
+    assert_eq!(machine.stats().counters.retries, 2);
+}
+
+/// Fails calls of a single-replica machine until the replica is down.
+fn take_down(machine: &mut Machine, ms: u64) {
+    for _ in 0..2 {
+        let (call, _) = call(&fetch(machine, ms, &[("a", 1)]));
+        reply(machine, ms, call, failed(FailureKind::Unreachable));
+    }
+    assert!(!machine.stats().replicas[0].up);
+}
+
+#[test]
+fn all_replicas_down_fails_fast_with_the_reason() {
+    let mut machine = machine(1, |_| ());
+    take_down(&mut machine, 0);
+    let error = error(&fetch(&mut machine, 1, &[("a", 1)]));
+    assert_eq!(error, FetchError::Unavailable { replicas: 1, reason: Arc::from("as told") });
+    assert!(error.is_refusal());
+    assert_empty(&machine);
+}
+
+#[test]
+fn a_down_replica_is_probed_with_growing_waits_and_used_again_after_a_success() {
+    let mut machine = machine(1, |_| ());
+    take_down(&mut machine, 0);
+    let probe = Action::Probe { replica: ReplicaId(0), timeout: TIMEOUT };
+    let mut now = at(0);
+    for interval_ms in [10, 20, 40, 40] {
+        let due = machine.next_timeout().unwrap();
+        let interval = Duration::from_millis(interval_ms);
+        assert!(
+            interval <= due - now && due - now < interval + interval / 4,
+            "{interval:?}: {:?}",
+            due - now
+        );
+        machine.handle_timeout(due);
+        assert_eq!(drain(&mut machine), std::slice::from_ref(&probe));
+        // The probe gets no answer and is given up.
+        now = due + TIMEOUT;
+        assert_eq!(machine.next_timeout(), Some(now));
+        machine.handle_timeout(now);
+        assert_eq!(drain(&mut machine), []);
+    }
+    machine.handle_probe(now, ReplicaId(0), true);
+    assert!(!machine.stats().replicas[0].up, "an answer after the probe was given up is too late");
+    let due = machine.next_timeout().unwrap();
+    machine.handle_timeout(due);
+    machine.handle_probe(due, ReplicaId(0), true);
+    machine.handle_probe(due, ReplicaId(9), true);
+    assert_eq!(drain(&mut machine), [probe]);
+    assert_eq!(machine.next_timeout(), None);
+    machine.handle_fetch(due, [("a", 1)], 0);
+    assert_eq!(calls(&drain(&mut machine)).len(), 1);
+}
+
+#[test]
+fn replicas_that_are_down_get_no_calls_and_their_queue_moves() {
+    let mut machine = machine(2, |o| {
+        o.in_flight_calls_max = 1;
+        o.queued_calls_max = 4;
+        o.probe.failures_max = 1;
+        o.retry.per_call_max = 0;
+    });
+    let first = calls(&fetch(&mut machine, 0, &[("a", 1)]))[0].clone();
+    let second = calls(&fetch(&mut machine, 0, &[("b", 2)]))[0].clone();
+    assert_ne!(first.1, second.1, "the idle replica is preferred");
+    for (key, waiter) in [("c", 3), ("d", 4)] {
+        fetch(&mut machine, 1, &[(key, waiter)]);
+    }
+    let queued: Vec<_> = machine.stats().replicas.iter().map(|replica| replica.queued_calls).collect();
+    assert_eq!(queued, [1, 1]);
+    reply(&mut machine, 2, first.0, failed(FailureKind::Unreachable));
+    let replicas = machine.stats().replicas;
+    assert_eq!(replicas[first.1.index()].queued_calls, 0);
+    assert_eq!(replicas[second.1.index()].queued_calls, 2);
+    for _ in 0..2 {
+        assert!(calls(&fetch(&mut machine, 3, &[("e", 5)])).is_empty(), "the other replica is busy");
+    }
+    assert_eq!(machine.stats().replicas[first.1.index()].in_flight_calls, 0);
+}
+
+#[test]
+fn the_last_replica_going_down_ends_what_is_queued() {
+    let mut machine = machine(1, |o| {
+        o.in_flight_calls_max = 1;
+        o.probe.failures_max = 1;
+    });
+    let (call, _) = call(&fetch(&mut machine, 0, &[("a", 1)]));
+    fetch(&mut machine, 0, &[("b", 2)]);
+    let actions = reply(&mut machine, 1, call, failed(FailureKind::Unreachable));
+    let ended = deliveries(&actions);
+    assert!(matches!(ended[0].1, Err(FetchError::Failed { .. })));
+    assert!(matches!(ended[1].1, Err(FetchError::Unavailable { .. })));
+    assert_empty(&machine);
+}
+
+#[test]
+fn time_outs_in_flight_take_a_replica_down() {
+    let mut machine = machine(1, |_| ());
+    fetch(&mut machine, 0, &[("a", 1)]);
+    fetch(&mut machine, 0, &[("b", 1)]);
+    wake(&mut machine, 100);
+    assert!(matches!(error(&fetch(&mut machine, 101, &[("a", 1)])), FetchError::Unavailable { .. }));
+}
+
+#[test]
+fn a_route_that_refuses_or_names_a_stranger_refuses_the_call() {
+    struct Stubborn(Option<ReplicaId>);
+    impl Route for Stubborn {
+        fn choose(&mut self, _: &CallShape, _: &[ReplicaLoad], _: u64) -> Option<ReplicaId> {
+            self.0
+        }
+    }
+    for answer in [None, Some(ReplicaId(7))] {
+        let mut machine: Dispatch<&str, u32, u32, _> =
+            Dispatch::with_route(options(), 2, SeededState::new(1), Stubborn(answer)).unwrap();
+        machine.handle_fetch(at(0), [("a", 1)], 0);
+        let result = Err(FetchError::NotAdmitted { replicas: 2 });
+        let delivered = Action::Deliver { key: "a", result, fill: false, waiters: vec![1] };
+        assert_eq!(machine.poll_action(), Some(delivered));
+    }
+}
+
+#[test]
+fn an_empty_fetch_does_nothing_and_bad_options_are_refused() {
+    let mut machine = machine(1, |_| ());
+    assert_eq!(fetch(&mut machine, 0, &[]), []);
+    let refused = |replicas| Machine::new(options(), replicas, SeededState::new(1)).err();
+    assert_eq!(refused(0), Some(OptionsError::Replicas { replicas: 0 }));
+    assert_eq!(refused(70_000), Some(OptionsError::Replicas { replicas: 70_000 }));
+}
+
+#[test]
+fn every_error_says_what_and_what_to_do() {
+    let errors = [
+        FetchError::Timeout { timeout: TIMEOUT },
+        FetchError::Overloaded { bound: Bound::QueuedCalls, limit: 3 },
+        FetchError::NotAdmitted { replicas: 2 },
+        FetchError::Unavailable { replicas: 2, reason: Arc::from("refused") },
+        FetchError::Failed { kind: FailureKind::Unreachable, reason: Arc::from("refused"), attempts: 2 },
+    ];
+    for error in errors {
+        let text = error.to_string();
+        assert!(text.starts_with("fetching the key ") && text.len() > 40, "{text}");
+    }
+}

@@ -1,0 +1,90 @@
+//! Why a key has no answer.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use thiserror::Error;
+
+use crate::FailureKind;
+
+/// Why a key could not be fetched. Cheap to clone: every waiter of the key may keep one.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum FetchError {
+    /// No answer in time. The backend's fault, or the time-out's; asking again later can help.
+    #[error(
+        "fetching the key was given up after {timeout:?}, the backend's time-out; is the backend overloaded or unreachable?"
+    )]
+    Timeout {
+        /// The backend's time-out.
+        timeout: Duration,
+    },
+    /// Refused before anything was sent, because a bound was reached. Asking again later can help.
+    #[error(
+        "fetching the key was refused: {bound} reached their limit of {limit}; slow down or raise the limit"
+    )]
+    Overloaded {
+        /// Which bound.
+        bound: Bound,
+        /// Its value.
+        limit: u32,
+    },
+    /// Refused before anything was sent, because the [`Route`](crate::Route) wanted none of the replicas.
+    #[error(
+        "fetching the key was refused: the route admits no call to any of {replicas} usable replicas; slow down"
+    )]
+    NotAdmitted {
+        /// Replicas the route could have chosen.
+        replicas: usize,
+    },
+    /// Refused before anything was sent, because every replica is down. They are probed and used again by themselves.
+    #[error(
+        "fetching the key was refused: all {replicas} replicas of the backend are down (last failure: {reason}); \
+         they are probed until one answers"
+    )]
+    Unavailable {
+        /// How many replicas the backend has.
+        replicas: usize,
+        /// The latest failure that took a replica down.
+        reason: Arc<str>,
+    },
+    /// The call failed, after retries where they were safe and affordable.
+    #[error("fetching the key failed after {attempts} attempts: {kind}: {reason}")]
+    Failed {
+        /// What kind of failure the last attempt met.
+        kind: FailureKind,
+        /// What the connector said.
+        reason: Arc<str>,
+        /// Calls made, the first included.
+        attempts: u32,
+    },
+}
+
+impl FetchError {
+    /// Whether the key was refused before any call was made for it, so that the backend never felt it.
+    #[must_use]
+    pub fn is_refusal(&self) -> bool {
+        match self {
+            Self::Overloaded { .. } | Self::NotAdmitted { .. } | Self::Unavailable { .. } => true,
+            Self::Timeout { .. } | Self::Failed { .. } => false,
+        }
+    }
+}
+
+/// A bound that can refuse a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bound {
+    /// [`Options::waiters_max`](crate::Options::waiters_max).
+    Waiters,
+    /// [`Options::queued_calls_max`](crate::Options::queued_calls_max), on every replica that is up.
+    QueuedCalls,
+}
+
+impl fmt::Display for Bound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Waiters => "waiters of the backend (`waiters_max`)",
+            Self::QueuedCalls => "queued calls of every usable replica (`queued_calls_max`)",
+        })
+    }
+}

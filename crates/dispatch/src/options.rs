@@ -1,0 +1,218 @@
+//! What a backend's dispatcher may hold, how long it waits, and how it treats replicas that fail.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+use thiserror::Error;
+
+/// Bounds and times of one backend's [`Dispatch`](crate::Dispatch).
+///
+/// Memory: at most `waiters_max` waiters and as many keys are held, in at most
+/// `replicas × (in_flight_calls_max + queued_calls_max)` calls.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Options {
+    /// Keys in one call, at least 1. More travel as several calls.
+    pub batch_keys_max: u32,
+    /// Calls one replica works on at a time, at least 1. The default is near the fifteen connections per backend of
+    /// RobinHood's example configuration.
+    pub in_flight_calls_max: u32,
+    /// Calls that wait for one replica beyond those; 0 refuses instead of waiting.
+    pub queued_calls_max: u32,
+    /// Waiters held in all, at least 1: those of queued and in-flight keys together.
+    pub waiters_max: u32,
+    /// Longest time from the moment a key is first asked for until its waiters hear of it, above 0.
+    pub timeout: Duration,
+    /// When a failed call is tried again.
+    pub retry: RetryOptions,
+    /// When a replica counts as down and how it is found to be back.
+    pub probe: ProbeOptions,
+}
+
+/// How often failed calls may be tried again.
+///
+/// Retries are limited twice: per call by `per_call_max`, and over all calls by a budget. Every first attempt pays
+/// `ratio` of a token into the budget, which holds `burst` tokens at most and starts full; every retry takes one
+/// token out. So after `n` calls there were at most `burst + ratio × n` retries, however many replicas fail.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RetryOptions {
+    /// Retries of one call, each on another replica than the one that just failed; 0 never retries.
+    pub per_call_max: u32,
+    /// Retries per call in the long run, 0 to 1, kept to a thousandth.
+    pub ratio: f64,
+    /// Retries that may come at once, at most 1,000,000.
+    pub burst: u32,
+}
+
+/// When a replica counts as down, and when it is asked whether it is back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ProbeOptions {
+    /// Failures in a row after which a replica is down, at least 1.
+    pub failures_max: u32,
+    /// Time from going down to the first probe, above 0. Each failed probe doubles it; every wait is drawn up to a
+    /// quarter longer, so that probes from many nodes do not meet.
+    pub interval_min: Duration,
+    /// What that doubling stops at, at least `interval_min`.
+    pub interval_max: Duration,
+}
+
+/// Why options were refused. All are the configuration's fault.
+#[derive(Clone, Debug, PartialEq, Error)]
+pub enum OptionsError {
+    /// A bound that must let something through is 0.
+    #[error(
+        "setting up dispatch: `{option}` is 0, must be at least 1; raise it or leave it out for the default"
+    )]
+    Zero {
+        /// Name of the option.
+        option: &'static str,
+    },
+    /// A backend without replicas, or with more than ids can name.
+    #[error(
+        "setting up dispatch: the backend has {replicas} replicas, must be 1 to 65535; list its replicas"
+    )]
+    Replicas {
+        /// How many there were.
+        replicas: usize,
+    },
+    /// A retry ratio that is not a ratio.
+    #[error(
+        "setting up dispatch: `retry.ratio` is {ratio}, must be 0 to 1; 0.1 allows one retry in ten calls"
+    )]
+    RetryRatio {
+        /// What was given.
+        ratio: f64,
+    },
+    /// A burst of retries that would be no bound.
+    #[error("setting up dispatch: `retry.burst` is {burst}, must be at most {BURST_MAX}; lower it")]
+    RetryBurst {
+        /// What was given.
+        burst: u32,
+    },
+    /// Probe intervals in the wrong order.
+    #[error(
+        "setting up dispatch: `probe.interval_max` is {max:?}, must be at least `probe.interval_min` ({min:?}); swap them"
+    )]
+    ProbeIntervals {
+        /// `probe.interval_min`.
+        min: Duration,
+        /// `probe.interval_max`.
+        max: Duration,
+    },
+}
+
+impl Options {
+    /// Whether these options describe a dispatcher that can work.
+    ///
+    /// # Errors
+    /// Names the first option out of its range.
+    pub fn validate(&self) -> Result<(), OptionsError> {
+        let Self {
+            batch_keys_max,
+            in_flight_calls_max,
+            queued_calls_max: _,
+            waiters_max,
+            timeout,
+            retry: RetryOptions { per_call_max: _, ratio, burst },
+            probe: ProbeOptions { failures_max, interval_min, interval_max },
+        } = *self;
+        let zeros = [
+            ("batch_keys_max", batch_keys_max == 0),
+            ("in_flight_calls_max", in_flight_calls_max == 0),
+            ("waiters_max", waiters_max == 0),
+            ("timeout", timeout.is_zero()),
+            ("probe.failures_max", failures_max == 0),
+            ("probe.interval_min", interval_min.is_zero()),
+        ];
+        if let Some((option, _)) = zeros.into_iter().find(|(_, zero)| *zero) {
+            return Err(OptionsError::Zero { option });
+        }
+        if !(0.0..=1.0).contains(&ratio) {
+            return Err(OptionsError::RetryRatio { ratio });
+        }
+        if burst > BURST_MAX {
+            return Err(OptionsError::RetryBurst { burst });
+        }
+        if interval_max < interval_min {
+            return Err(OptionsError::ProbeIntervals { min: interval_min, max: interval_max });
+        }
+        Ok(())
+    }
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            batch_keys_max: 100,
+            in_flight_calls_max: 16,
+            queued_calls_max: 256,
+            waiters_max: 100_000,
+            timeout: Duration::from_secs(2),
+            retry: RetryOptions::default(),
+            probe: ProbeOptions::default(),
+        }
+    }
+}
+
+impl Default for RetryOptions {
+    fn default() -> Self {
+        Self { per_call_max: 1, ratio: 0.1, burst: 10 }
+    }
+}
+
+impl Default for ProbeOptions {
+    fn default() -> Self {
+        Self {
+            failures_max: 5,
+            interval_min: Duration::from_millis(100),
+            interval_max: Duration::from_secs(10),
+        }
+    }
+}
+
+/// Far above what any backend survives, and small enough that a budget in thousandths of a token fits 32 bits.
+const BURST_MAX: u32 = 1_000_000;
+
+#[cfg(test)]
+mod tests {
+    use serde::de::value::{Error, MapDeserializer};
+
+    use super::*;
+
+    fn read(option: &str, value: u32) -> Result<Options, Error> {
+        Options::deserialize(MapDeserializer::new([(option, value)].into_iter()))
+    }
+
+    fn refused(change: impl FnOnce(&mut Options)) -> String {
+        let mut options = Options::default();
+        change(&mut options);
+        options.validate().expect_err("these options cannot work").to_string()
+    }
+
+    #[test]
+    fn defaults_are_valid() {
+        assert_eq!(Options::default().validate(), Ok(()));
+    }
+
+    #[test]
+    fn what_is_not_given_is_the_default_and_what_is_not_known_is_refused() {
+        assert_eq!(read("waiters_max", 5), Ok(Options { waiters_max: 5, ..Options::default() }));
+        assert!(read("waiter_max", 5).unwrap_err().to_string().contains("unknown field `waiter_max`"));
+    }
+
+    #[test]
+    fn each_bad_option_is_named() {
+        assert!(refused(|o| o.batch_keys_max = 0).contains("`batch_keys_max` is 0"));
+        assert!(refused(|o| o.in_flight_calls_max = 0).contains("`in_flight_calls_max`"));
+        assert!(refused(|o| o.waiters_max = 0).contains("`waiters_max`"));
+        assert!(refused(|o| o.timeout = Duration::ZERO).contains("`timeout`"));
+        assert!(refused(|o| o.probe.failures_max = 0).contains("`probe.failures_max`"));
+        assert!(refused(|o| o.probe.interval_min = Duration::ZERO).contains("`probe.interval_min`"));
+        assert!(refused(|o| o.probe.interval_max = Duration::from_nanos(1)).contains("`probe.interval_max`"));
+        assert!(refused(|o| o.retry.ratio = f64::NAN).contains("`retry.ratio` is NaN"));
+        assert!(refused(|o| o.retry.ratio = 1.5).contains("`retry.ratio` is 1.5"));
+        assert!(refused(|o| o.retry.burst = u32::MAX).contains("`retry.burst`"));
+    }
+}

@@ -1,0 +1,96 @@
+//! Storage with ids that go stale.
+
+/// Names one stored value. Once that is removed the id names nothing, even when its storage serves another value: it
+/// carries a generation, which comes round after 2^32 uses of one entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Id {
+    index: u32,
+    generation: u32,
+}
+
+/// A vector of entries that are reused; never shrinks, so it holds as many as were ever needed at once.
+#[derive(Clone, Debug)]
+pub(crate) struct Slab<T> {
+    entries: Vec<Entry<T>>,
+    vacant: Vec<u32>,
+}
+
+#[derive(Clone, Debug)]
+struct Entry<T> {
+    /// Incremented at each removal.
+    generation: u32,
+    value: Option<T>,
+}
+
+impl<T> Slab<T> {
+    /// Nothing.
+    pub(crate) const fn new() -> Self {
+        Self { entries: Vec::new(), vacant: Vec::new() }
+    }
+
+    /// Values stored.
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len() - self.vacant.len()
+    }
+
+    /// Stores a value. The caller's own bounds keep the number of values below 2^32.
+    pub(crate) fn insert(&mut self, value: T) -> Id {
+        if let Some(index) = self.vacant.pop() {
+            let entry = &mut self.entries[index as usize];
+            entry.value = Some(value);
+            return Id { index, generation: entry.generation };
+        }
+        let index =
+            u32::try_from(self.entries.len()).expect("fewer than 2^32 values are held, by `waiters_max`");
+        self.entries.push(Entry { generation: 0, value: Some(value) });
+        Id { index, generation: 0 }
+    }
+
+    /// The value `id` names, unless it went stale.
+    pub(crate) fn get(&self, id: Id) -> Option<&T> {
+        let entry = self.entries.get(id.index as usize)?;
+        if entry.generation == id.generation { entry.value.as_ref() } else { None }
+    }
+
+    /// The value `id` names, unless it went stale.
+    pub(crate) fn get_mut(&mut self, id: Id) -> Option<&mut T> {
+        let entry = self.entries.get_mut(id.index as usize)?;
+        if entry.generation == id.generation { entry.value.as_mut() } else { None }
+    }
+
+    /// Takes the value `id` names, unless it went stale; `id` is stale from now on.
+    pub(crate) fn remove(&mut self, id: Id) -> Option<T> {
+        let entry = self.entries.get_mut(id.index as usize)?;
+        if entry.generation != id.generation {
+            return None;
+        }
+        let value = entry.value.take()?;
+        entry.generation = entry.generation.wrapping_add(1);
+        self.vacant.push(id.index);
+        Some(value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stale_id_names_nothing_after_reuse() {
+        let mut slab = Slab::new();
+        let first = slab.insert('a');
+        assert_eq!(slab.remove(first), Some('a'));
+        let second = slab.insert('b');
+        assert_eq!(first.index, second.index);
+        assert_eq!(slab.remove(first), None);
+        assert_eq!(slab.get(first), None);
+        assert_eq!(slab.get_mut(first), None);
+        assert_eq!((slab.get(second), slab.len()), (Some(&'b'), 1));
+    }
+
+    #[test]
+    fn an_id_of_another_slab_is_harmless() {
+        let mut slab = Slab::<()>::new();
+        assert_eq!(slab.remove(Id { index: 7, generation: 0 }), None);
+    }
+}

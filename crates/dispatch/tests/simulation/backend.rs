@@ -1,0 +1,315 @@
+//! One backend: its dispatcher, its replicas and their data, and what must hold after every input.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use sherwood_dispatch::{
+    Action, CallId, Dispatch, Failure, FailureKind, FetchError, Options, ProbeOptions, Reply, RetryOptions,
+};
+use sherwood_model::{Instant, ReplicaId, SeededState};
+
+use crate::draws::Draws;
+
+pub(crate) type Key = u64;
+
+/// A key's value names the key and the version that was read.
+pub(crate) type Value = (Key, u64);
+
+pub(crate) type Waiter = u64;
+
+pub(crate) const KEYS: u64 = 12;
+
+/// What a backend does to calls, in percent where not said otherwise.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Faults {
+    lost: u64,
+    repeated: u64,
+    failed: u64,
+    delay_max: Duration,
+}
+
+/// What becomes of a call or a probe, and how long after it was made.
+#[derive(Debug)]
+pub(crate) enum Echo {
+    Reply { call: CallId, reply: Reply<Value> },
+    Probe { replica: ReplicaId, ok: bool },
+}
+
+#[derive(Debug)]
+pub(crate) struct Backend {
+    pub(crate) dispatch: Dispatch<Key, Value, Waiter>,
+    pub(crate) options: Options,
+    pub(crate) faults: Faults,
+    /// Its waiters are always answered.
+    pub(crate) healthy: bool,
+    pub(crate) alive: Vec<bool>,
+    /// Calls made and neither answered nor cancelled.
+    active: BTreeMap<CallId, ReplicaId>,
+    waiting: BTreeMap<Waiter, (Key, Instant)>,
+    versions: Vec<u64>,
+    calls_by_replica: Vec<u64>,
+    next_waiter: Waiter,
+}
+
+impl Backend {
+    /// A backend that fails in all ways.
+    pub(crate) fn faulty(draws: &mut Draws) -> Self {
+        let timeout = Duration::from_millis(draws.within(20..=200));
+        let interval_min = Duration::from_millis(draws.within(1..=20));
+        let options = Options {
+            batch_keys_max: draws.within(1..=5) as u32,
+            in_flight_calls_max: draws.within(1..=6) as u32,
+            queued_calls_max: draws.within(0..=5) as u32,
+            waiters_max: draws.within(1..=120) as u32,
+            timeout,
+            retry: RetryOptions {
+                per_call_max: draws.within(0..=3) as u32,
+                ratio: draws.within(0..=100) as f64 / 100.0,
+                burst: draws.within(0..=5) as u32,
+            },
+            probe: ProbeOptions {
+                failures_max: draws.within(1..=8) as u32,
+                interval_min,
+                interval_max: interval_min * draws.within(1..=8) as u32,
+            },
+        };
+        let faults = Faults {
+            lost: draws.within(0..=10),
+            repeated: draws.within(0..=20),
+            failed: draws.within(0..=40),
+            delay_max: timeout * draws.within(1..=6) as u32 / 5,
+        };
+        Self::new(options, faults, draws.within(1..=4) as usize, draws.next())
+    }
+
+    /// A backend whose time-out, bounds and replicas are beyond all the others' troubles.
+    pub(crate) fn healthy(draws: &mut Draws) -> Self {
+        let options =
+            Options { timeout: Duration::from_secs(60), in_flight_calls_max: 50, ..Options::default() };
+        let faults = Faults { delay_max: Duration::from_millis(10), ..Faults::default() };
+        Self { healthy: true, ..Self::new(options, faults, 2, draws.next()) }
+    }
+
+    fn new(options: Options, faults: Faults, replicas: usize, seed: u64) -> Self {
+        Self {
+            dispatch: Dispatch::new(options, replicas, SeededState::new(seed)).unwrap(),
+            options,
+            faults,
+            healthy: false,
+            alive: vec![true; replicas],
+            active: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+            versions: vec![0; KEYS as usize],
+            calls_by_replica: vec![0; replicas],
+            next_waiter: 0,
+        }
+    }
+
+    pub(crate) fn heal(&mut self) {
+        self.faults = Faults { delay_max: self.options.timeout / 4, ..Faults::default() };
+        self.alive.fill(true);
+    }
+
+    pub(crate) fn fetch(&mut self, now: Instant, keys: Vec<Key>, draws: &mut Draws) -> Vec<(Duration, Echo)> {
+        let waiters = self.next_waiter..;
+        let asked: Vec<(Key, Waiter)> = keys.into_iter().zip(waiters).collect();
+        self.next_waiter += asked.len() as u64;
+        self.waiting.extend(asked.iter().map(|&(key, waiter)| (waiter, (key, now))));
+        self.input(now, draws, |dispatch, draws| dispatch.handle_fetch(now, asked, draws.next()))
+    }
+
+    pub(crate) fn write(&mut self, key: Key) {
+        self.versions[key as usize] += 1;
+        self.dispatch.invalidate(&key);
+    }
+
+    pub(crate) fn wake(&mut self, now: Instant, draws: &mut Draws) -> Vec<(Duration, Echo)> {
+        self.input(now, draws, |dispatch, _| dispatch.handle_timeout(now))
+    }
+
+    pub(crate) fn echo(&mut self, now: Instant, echo: Echo, draws: &mut Draws) -> Vec<(Duration, Echo)> {
+        match echo {
+            Echo::Probe { replica, ok } => {
+                self.input(now, draws, |dispatch, _| dispatch.handle_probe(now, replica, ok))
+            }
+            Echo::Reply { call, reply } => {
+                let late_before = self.dispatch.stats().counters.late_replies;
+                self.dispatch.handle_reply(now, call, reply);
+                let late = self.dispatch.stats().counters.late_replies - late_before;
+                if late == 0 {
+                    assert!(
+                        self.active.remove(&call).is_some(),
+                        "a reply was accepted that nobody waited for"
+                    );
+                }
+                self.input(now, draws, |_, _| ())
+            }
+        }
+    }
+
+    /// Gives an input, carries out what follows, checks what must hold.
+    fn input(
+        &mut self,
+        now: Instant,
+        draws: &mut Draws,
+        give: impl FnOnce(&mut Dispatch<Key, Value, Waiter>, &mut Draws),
+    ) -> Vec<(Duration, Echo)> {
+        let down_before: Vec<bool> =
+            self.dispatch.stats().replicas.iter().map(|replica| !replica.up).collect();
+        give(&mut self.dispatch, draws);
+        let stats = self.dispatch.stats();
+        let mut echoes = Vec::new();
+        while let Some(action) = self.dispatch.poll_action() {
+            if let Action::Call { replica, .. } = &action {
+                let stayed_down = down_before[replica.index()] && !stats.replicas[replica.index()].up;
+                assert!(!stayed_down, "a replica that is down got a call");
+            }
+            echoes.extend(self.carry_out(action, draws));
+        }
+        self.check(now);
+        echoes
+    }
+
+    fn carry_out(&mut self, action: Action<Key, Value, Waiter>, draws: &mut Draws) -> Vec<(Duration, Echo)> {
+        match action {
+            Action::Call { call, replica, keys, timeout } => {
+                assert!((1..=self.options.batch_keys_max as usize).contains(&keys.len()));
+                assert_eq!(keys.iter().collect::<BTreeSet<_>>().len(), keys.len(), "a key twice in {keys:?}");
+                assert!(timeout > Duration::ZERO && timeout <= self.options.timeout);
+                assert_eq!(self.active.insert(call, replica), None);
+                self.calls_by_replica[replica.index()] += 1;
+                self.serve(call, replica, &keys, draws)
+            }
+            Action::Cancel { call, replica } => {
+                assert_eq!(self.active.remove(&call), Some(replica));
+                Vec::new()
+            }
+            Action::Deliver { key, result, fill, waiters } => {
+                self.take_delivery(key, &result, fill, &waiters);
+                Vec::new()
+            }
+            Action::Probe { replica, .. } => self.serve_probe(replica, draws),
+        }
+    }
+
+    fn serve(
+        &self,
+        call: CallId,
+        replica: ReplicaId,
+        keys: &[Key],
+        draws: &mut Draws,
+    ) -> Vec<(Duration, Echo)> {
+        if draws.chance(self.faults.lost) {
+            return Vec::new();
+        }
+        let reply = if !self.alive[replica.index()] {
+            Reply::Failed(Failure::new(FailureKind::Unreachable, "connection refused"))
+        } else if draws.chance(self.faults.failed) {
+            self.failure(draws)
+        } else {
+            Reply::Ok(keys.iter().map(|&key| self.read(key)).collect())
+        };
+        let echoes = if draws.chance(self.faults.repeated) { 2 } else { 1 };
+        let echo = |_| (draws.up_to(self.faults.delay_max), Echo::Reply { call, reply: reply.clone() });
+        (0..echoes).map(echo).collect()
+    }
+
+    /// Key 0 does not exist.
+    fn read(&self, key: Key) -> Option<Value> {
+        (key != 0).then(|| (key, self.versions[key as usize]))
+    }
+
+    fn failure(&self, draws: &mut Draws) -> Reply<Value> {
+        let kinds = [
+            FailureKind::Reset,
+            FailureKind::Unreachable,
+            FailureKind::Overloaded,
+            FailureKind::Rejected,
+            FailureKind::Malformed,
+        ];
+        match kinds[draws.within(0..=4) as usize] {
+            FailureKind::Malformed => Reply::Ok(vec![None; 99]),
+            kind => Reply::Failed(Failure::new(kind, "as drawn")),
+        }
+    }
+
+    fn serve_probe(&self, replica: ReplicaId, draws: &mut Draws) -> Vec<(Duration, Echo)> {
+        if draws.chance(self.faults.lost) {
+            return Vec::new();
+        }
+        let echo = Echo::Probe { replica, ok: self.alive[replica.index()] };
+        vec![(draws.up_to(self.faults.delay_max), echo)]
+    }
+
+    fn take_delivery(
+        &mut self,
+        key: Key,
+        result: &Result<Option<Value>, FetchError>,
+        fill: bool,
+        waiters: &[Waiter],
+    ) {
+        assert!(!waiters.is_empty());
+        for waiter in waiters {
+            let asked = self.waiting.remove(waiter).map(|(asked, _)| asked);
+            assert_eq!(asked, Some(key), "waiter {waiter} was told twice, or of a key it did not ask for");
+        }
+        match result {
+            Ok(None) => assert!(key == 0 && !fill),
+            Ok(Some((read, version))) => {
+                assert_eq!(*read, key);
+                let current = *version == self.versions[key as usize];
+                assert!(current || !fill, "a value from before its key was written may fill");
+            }
+            Err(error) => assert!(!fill && !self.healthy, "{error}"),
+        }
+    }
+
+    fn check(&self, now: Instant) {
+        let stats = self.dispatch.stats();
+        let counters = stats.counters;
+        let Options { in_flight_calls_max, queued_calls_max, waiters_max, timeout, retry, .. } = self.options;
+        assert!(stats.waiters <= waiters_max);
+        assert_eq!(stats.waiters as usize, self.waiting.len());
+        assert!(stats.joinable_keys <= stats.keys && stats.keys <= stats.waiters as usize);
+        assert!(stats.calls <= stats.keys);
+        for replica in &stats.replicas {
+            assert!(replica.in_flight_calls <= in_flight_calls_max);
+            assert!(replica.queued_calls <= queued_calls_max);
+            assert!(replica.queued_calls == 0 || replica.in_flight_calls == in_flight_calls_max);
+            assert!(replica.queued_calls == 0 || replica.up);
+            let active = self.active.values().filter(|at| **at == replica.replica).count();
+            assert_eq!(replica.in_flight_calls as usize, active);
+        }
+        let ended = counters.answered + counters.timed_out + counters.failed + counters.refused;
+        assert_eq!(counters.asked, ended + u64::from(stats.waiters));
+        assert!(counters.retries as f64 <= f64::from(retry.burst) + retry.ratio * counters.calls as f64);
+        let overdue = self.waiting.values().find(|(_, asked)| *asked + timeout <= now);
+        assert_eq!(overdue, None, "waiters are told by their deadline");
+        assert!(
+            self.dispatch.next_timeout().is_none_or(|due| due > now),
+            "a wake-up is due but was not served"
+        );
+    }
+
+    pub(crate) fn assert_at_rest(&self) {
+        let stats = self.dispatch.stats();
+        assert_eq!((stats.waiters, stats.keys, stats.joinable_keys, stats.calls), (0, 0, 0, 0));
+        assert!(stats.replicas.iter().all(|replica| replica.up && replica.in_flight_calls == 0));
+        assert_eq!(self.dispatch.next_timeout(), None);
+    }
+
+    /// As many calls as all replicas together can take reach all of them.
+    pub(crate) fn assert_every_replica_is_used(&mut self, now: Instant, draws: &mut Draws) {
+        self.calls_by_replica.fill(0);
+        let Options { in_flight_calls_max, queued_calls_max, waiters_max, .. } = self.options;
+        let room = (in_flight_calls_max + queued_calls_max) * self.alive.len() as u32;
+        for call in 0..room.min(waiters_max) {
+            // Invalidating first makes every fetch a call of its own.
+            let key = Key::from(call) % KEYS;
+            self.write(key);
+            drop(self.fetch(now, vec![key], draws));
+        }
+        let all_used = self.calls_by_replica.iter().all(|calls| *calls > 0);
+        assert!(all_used || waiters_max < room, "calls by replica: {:?}", self.calls_by_replica);
+    }
+}

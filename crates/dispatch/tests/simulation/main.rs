@@ -1,0 +1,60 @@
+//! Dispatchers in a world of their own: several backends, replicas that die and return, answers that are lost, late,
+//! repeated, reordered or wrong, a clock that stands still and jumps. Everything follows from one seed; a failure prints
+//! it. First the faults, then all is healed and the machines must come to rest and use every replica again.
+
+mod backend;
+mod draws;
+mod world;
+
+use proptest::prelude::*;
+
+use draws::Draws;
+use world::World;
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    #[test]
+    fn each_key_ends_once_and_nothing_outlives_its_bound(seed: u64) {
+        let mut world = World::new(&mut Draws::new(seed), 3);
+        world.run();
+        world.heal();
+        world.run();
+        world.assert_at_rest();
+        world.assert_every_replica_is_used();
+    }
+}
+
+/// The faults must really occur, or the property above says nothing.
+#[test]
+fn the_world_shows_every_fault() {
+    let mut sum = sherwood_dispatch::Counters::default();
+    let mut downs = 0;
+    for seed in 0..40 {
+        let mut world = World::new(&mut Draws::new(seed), 3);
+        world.run();
+        for stats in world.stats() {
+            sum.joined += stats.counters.joined;
+            sum.answered += stats.counters.answered;
+            sum.timed_out += stats.counters.timed_out;
+            sum.failed += stats.counters.failed;
+            sum.refused += stats.counters.refused;
+            sum.retries += stats.counters.retries;
+            sum.late_replies += stats.counters.late_replies;
+            sum.probes += stats.counters.probes;
+            downs += stats.replicas.iter().map(|replica| replica.downs).sum::<u64>();
+        }
+    }
+    let seen = [
+        sum.joined,
+        sum.answered,
+        sum.timed_out,
+        sum.failed,
+        sum.refused,
+        sum.retries,
+        sum.late_replies,
+        sum.probes,
+        downs,
+    ];
+    assert!(seen.iter().all(|count| *count > 100), "{sum:?}, downs: {downs}");
+}

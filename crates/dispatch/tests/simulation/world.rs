@@ -1,0 +1,167 @@
+//! The clock, what is going to happen, and the order it happens in.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use sherwood_dispatch::Stats;
+use sherwood_model::Instant;
+
+use crate::backend::{Backend, Echo, KEYS};
+use crate::draws::Draws;
+
+const FETCHES: u64 = 50;
+const WRITES: u64 = 20;
+const FLIPS: u64 = 6;
+const LENGTH: Duration = Duration::from_millis(1_200);
+const JUMP_MAX: Duration = Duration::from_millis(300);
+const STEPS_MAX: usize = 20_000;
+
+#[derive(Debug)]
+enum Event {
+    Fetch(Vec<u64>),
+    Write(u64),
+    /// A replica dies or returns.
+    Flip(usize),
+    Echo(Echo),
+}
+
+#[derive(Debug)]
+pub(crate) struct World {
+    now: Instant,
+    draws: Draws,
+    /// Backend 0 is healthy.
+    backends: Vec<Backend>,
+    /// By time, then by when they were planned.
+    events: BTreeMap<(Instant, u64), (usize, Event)>,
+    planned: u64,
+}
+
+impl World {
+    pub(crate) fn new(draws: &mut Draws, faulty: usize) -> Self {
+        let mut backends = vec![Backend::healthy(draws)];
+        backends.extend((0..faulty).map(|_| Backend::faulty(draws)));
+        let now = Instant::from_secs(1);
+        let mut world = Self { now, draws: draws.clone(), backends, events: BTreeMap::new(), planned: 0 };
+        for index in 0..world.backends.len() {
+            world.plan_inputs(index);
+        }
+        world
+    }
+
+    pub(crate) fn stats(&self) -> impl Iterator<Item = Stats> {
+        self.backends.iter().map(|backend| backend.dispatch.stats())
+    }
+
+    pub(crate) fn heal(&mut self) {
+        self.backends.iter_mut().for_each(Backend::heal);
+    }
+
+    /// Lets everything happen that is going to, except probes of replicas that stay dead.
+    pub(crate) fn run(&mut self) {
+        for _ in 0..STEPS_MAX {
+            if !self.step() {
+                return;
+            }
+        }
+        panic!("the world does not come to rest");
+    }
+
+    pub(crate) fn assert_at_rest(&self) {
+        self.backends.iter().for_each(Backend::assert_at_rest);
+    }
+
+    pub(crate) fn assert_every_replica_is_used(&mut self) {
+        for backend in &mut self.backends {
+            backend.assert_every_replica_is_used(self.now, &mut self.draws);
+        }
+    }
+
+    fn plan_inputs(&mut self, backend: usize) {
+        for _ in 0..FETCHES {
+            let keys = self.draws.within(0..=8);
+            let keys = (0..keys).map(|_| self.draws.within(0..=KEYS - 1)).collect();
+            self.plan_sometime(backend, Event::Fetch(keys));
+        }
+        for _ in 0..WRITES {
+            let key = self.draws.within(0..=KEYS - 1);
+            self.plan_sometime(backend, Event::Write(key));
+        }
+        if !self.backends[backend].healthy {
+            for _ in 0..FLIPS {
+                let replica = self.draws.within(0..=self.backends[backend].alive.len() as u64 - 1);
+                self.plan_sometime(backend, Event::Flip(replica as usize));
+            }
+        }
+    }
+
+    fn plan_sometime(&mut self, backend: usize, event: Event) {
+        // On a coarse grid, so that the clock often stands still.
+        let grid = Duration::from_millis(20);
+        let after = grid * (self.draws.up_to(LENGTH).as_millis() / grid.as_millis()) as u32;
+        self.plan(after, backend, event);
+    }
+
+    fn plan(&mut self, after: Duration, backend: usize, event: Event) {
+        self.planned += 1;
+        self.events.insert((self.now + after, self.planned), (backend, event));
+    }
+
+    /// Goes to the next event or wake-up; false when there is none left worth waiting for.
+    fn step(&mut self) -> bool {
+        let event = self.events.first_key_value().map(|((at, _), _)| *at);
+        let wake = self.backends.iter().filter_map(|backend| backend.dispatch.next_timeout()).min();
+        if event.is_none() && self.only_probes_of_the_dead_remain() {
+            return false;
+        }
+        let Some(next) = event.into_iter().chain(wake).min() else { return false };
+        self.now = self.now.max(next);
+        if self.draws.chance(2) {
+            self.now += self.draws.up_to(JUMP_MAX);
+        }
+        // A driver may look at its sockets or at its timers first.
+        if event.is_some_and(|at| at <= self.now)
+            && (wake.is_none_or(|at| at > self.now) || self.draws.chance(50))
+        {
+            let (_, (backend, event)) = self.events.pop_first().expect("an event is due");
+            self.happen(backend, event);
+        } else {
+            for index in 0..self.backends.len() {
+                if self.backends[index].dispatch.next_timeout().is_some_and(|at| at <= self.now) {
+                    let echoes = self.backends[index].wake(self.now, &mut self.draws);
+                    self.plan_all(index, echoes);
+                }
+            }
+        }
+        true
+    }
+
+    fn only_probes_of_the_dead_remain(&self) -> bool {
+        self.backends.iter().all(|backend| {
+            let stats = backend.dispatch.stats();
+            stats.calls == 0 && stats.replicas.iter().all(|r| r.up || !backend.alive[r.replica.index()])
+        })
+    }
+
+    fn happen(&mut self, index: usize, event: Event) {
+        let backend = &mut self.backends[index];
+        let echoes = match event {
+            Event::Fetch(keys) => backend.fetch(self.now, keys, &mut self.draws),
+            Event::Echo(echo) => backend.echo(self.now, echo, &mut self.draws),
+            Event::Write(key) => {
+                backend.write(key);
+                Vec::new()
+            }
+            Event::Flip(replica) => {
+                backend.alive[replica] = !backend.alive[replica];
+                Vec::new()
+            }
+        };
+        self.plan_all(index, echoes);
+    }
+
+    fn plan_all(&mut self, backend: usize, echoes: Vec<(Duration, Echo)>) {
+        for (after, echo) in echoes {
+            self.plan(after, backend, Event::Echo(echo));
+        }
+    }
+}

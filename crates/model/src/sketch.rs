@@ -1,0 +1,197 @@
+//! Latency distributions in fixed memory.
+//!
+//! A percentile needs every value, and a node sees millions a minute. A sketch counts values in buckets whose width grows
+//! with the value, so that memory is fixed, merging is addition, and the error is relative and stated.
+
+use std::time::Duration;
+
+use histogram::Histogram;
+
+use crate::Instant;
+
+/// Each power of two is divided into 2^7 buckets: relative error at most 1/128.
+const GROUPING_POWER: u8 = 7;
+/// Values up to 2^40 ns (18 minutes); longer ones are counted as that.
+const MAX_VALUE_POWER: u8 = 40;
+
+/// A mergeable distribution of durations: 4,352 counters of 8 bytes, relative error at most 0.8% (1/128), range 0 to
+/// 18 minutes, longer values counted as 18 minutes.
+///
+/// ```
+/// use sherwood_model::LatencySketch;
+/// use std::time::Duration;
+/// let mut sketch = LatencySketch::default();
+/// for ms in 1..=1000 {
+///     sketch.record(Duration::from_millis(ms));
+/// }
+/// let p99 = sketch.quantile(0.99).unwrap().as_secs_f64() * 1e3;
+/// assert!((p99 / 991.0 - 1.0).abs() < 1.0 / 128.0, "{p99}");
+/// assert_eq!(LatencySketch::default().quantile(0.99), None);
+/// ```
+#[derive(Clone, Debug)]
+pub struct LatencySketch {
+    buckets: Histogram,
+    count: u64,
+}
+
+impl LatencySketch {
+    /// Largest relative error of a quantile.
+    pub const ERROR: f64 = 1.0 / (1 << GROUPING_POWER) as f64;
+
+    /// Counts one value.
+    pub fn record(&mut self, latency: Duration) {
+        self.record_times(latency, 1);
+    }
+
+    /// Counts one value `times` times.
+    pub fn record_times(&mut self, latency: Duration, times: u64) {
+        let nanos = u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX).min((1 << MAX_VALUE_POWER) - 1);
+        self.buckets.add(nanos, times).expect("clamped into the range above");
+        self.count += times;
+    }
+
+    /// Adds everything `other` has counted.
+    pub fn merge(&mut self, other: &Self) {
+        for (mine, theirs) in self.buckets.as_mut_slice().iter_mut().zip(other.buckets.as_slice()) {
+            *mine += theirs;
+        }
+        self.count += other.count;
+    }
+
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        self.buckets.reset();
+        self.count = 0;
+    }
+
+    /// How many values were counted.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// The value at `quantile` (0 to 1): the middle of the bucket that holds element floor(quantile x count) of the
+    /// sorted values, none when nothing was counted. Takes time proportional to the number of buckets.
+    #[must_use]
+    pub fn quantile(&self, quantile: f64) -> Option<Duration> {
+        let rank = rank(quantile, self.count)?;
+        let mut below = 0;
+        self.buckets.iter().find_map(|bucket| {
+            below += bucket.count();
+            (below > rank).then(|| Duration::from_nanos(bucket.start().midpoint(bucket.end())))
+        })
+    }
+}
+
+impl Default for LatencySketch {
+    fn default() -> Self {
+        let buckets =
+            Histogram::new(GROUPING_POWER, MAX_VALUE_POWER).expect("constants within the library's range");
+        Self { buckets, count: 0 }
+    }
+}
+
+/// The latencies of the last `span`, in a ring of six sketches (210 KB): what is older than the span is forgotten a sixth of it
+/// at a time, so a quantile reaches back between five sixths of the span and the whole of it.
+#[derive(Clone, Debug)]
+pub struct LatencyWindow {
+    slot_nanos: u64,
+    slots: [(u64, LatencySketch); Self::SLOTS],
+}
+
+impl LatencyWindow {
+    const SLOTS: usize = 6;
+
+    /// An empty window that reaches back `span`.
+    #[must_use]
+    pub fn new(span: Duration) -> Self {
+        let slot_nanos = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX) / Self::SLOTS as u64;
+        Self { slot_nanos: slot_nanos.max(1), slots: Default::default() }
+    }
+
+    /// Counts `latency`, seen at `now`, `times` times.
+    pub fn record_times(&mut self, now: Instant, latency: Duration, times: u64) {
+        let number = now.as_nanos() / self.slot_nanos;
+        let slot = &mut self.slots[(number % Self::SLOTS as u64) as usize];
+        if slot.0 != number {
+            slot.0 = number;
+            slot.1.clear();
+        }
+        slot.1.record_times(latency, times);
+    }
+
+    /// Everything within the span before `now`.
+    #[must_use]
+    pub fn sketch(&self, now: Instant) -> LatencySketch {
+        let newest = now.as_nanos() / self.slot_nanos;
+        let mut merged = LatencySketch::default();
+        for (number, sketch) in &self.slots {
+            if *number <= newest && newest - number < Self::SLOTS as u64 {
+                merged.merge(sketch);
+            }
+        }
+        merged
+    }
+}
+
+/// Index of the `quantile` of `count` sorted values: floor(quantile x count), at most the last; none of nothing.
+pub(crate) fn rank(quantile: f64, count: u64) -> Option<u64> {
+    let last = count.checked_sub(1)?;
+    Some(edge(quantile, count).min(last))
+}
+
+/// floor(quantile x count), forgiving the rounding of decimal fractions such as 0.985.
+pub(crate) fn edge(quantile: f64, count: u64) -> u64 {
+    (quantile.clamp(0.0, 1.0) * count as f64 + 1e-6) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn quantiles_are_within_the_stated_error(mut nanos in prop::collection::vec(0u64..1 << 40, 1..200), quantile in 0.0..1.0) {
+            let mut sketch = LatencySketch::default();
+            nanos.iter().for_each(|&n| sketch.record(Duration::from_nanos(n)));
+            nanos.sort_unstable();
+            let exact = nanos[rank(quantile, nanos.len() as u64).unwrap() as usize] as f64;
+            let got = sketch.quantile(quantile).unwrap().as_nanos() as f64;
+            prop_assert!((got - exact).abs() <= exact * LatencySketch::ERROR, "{} for {}", got, exact);
+        }
+
+        #[test]
+        fn merging_equals_counting_together(a in prop::collection::vec(0u64..1 << 40, 0..50), b in prop::collection::vec(0u64..1 << 40, 1..50)) {
+            let sketch_of = |values: &[u64]| {
+                let mut sketch = LatencySketch::default();
+                values.iter().for_each(|&n| sketch.record(Duration::from_nanos(n)));
+                sketch
+            };
+            let mut merged = sketch_of(&a);
+            merged.merge(&sketch_of(&b));
+            let together = sketch_of(&[a, b].concat());
+            prop_assert_eq!(merged.count(), together.count());
+            prop_assert_eq!(merged.quantile(0.9), together.quantile(0.9));
+        }
+    }
+
+    #[test]
+    fn a_window_forgets_what_is_older_than_its_span() {
+        let mut window = LatencyWindow::new(Duration::from_secs(60));
+        window.record_times(Instant::from_secs(5), Duration::from_millis(9), 3);
+        window.record_times(Instant::from_secs(40), Duration::from_millis(1), 1);
+        assert_eq!(window.sketch(Instant::from_secs(59)).count(), 4);
+        assert_eq!(window.sketch(Instant::from_secs(60)).count(), 1);
+        window.record_times(Instant::from_secs(65), Duration::from_millis(1), 1);
+        assert_eq!(window.sketch(Instant::from_secs(65)).count(), 2);
+        assert_eq!(window.sketch(Instant::from_secs(1000)).count(), 0);
+    }
+
+    #[test]
+    fn values_beyond_the_range_count_as_the_largest() {
+        let mut sketch = LatencySketch::default();
+        sketch.record(Duration::MAX);
+        assert!(sketch.quantile(0.5).unwrap() > Duration::from_secs(1090));
+    }
+}

@@ -1,0 +1,111 @@
+use super::*;
+use proptest::prelude::*;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn request(latency_us: u32, backend: u16) -> FinishedRequest {
+    FinishedRequest { latency_us, blocking: Some(BackendId(backend)) }
+}
+
+fn window_of(requests: impl IntoIterator<Item = FinishedRequest>, exact_max: usize) -> RequestWindow {
+    let mut window = RequestWindow::new(WindowOptions { exact_max, ..WindowOptions::of(60 * SECOND) });
+    let now = Instant::from_secs(100);
+    requests.into_iter().for_each(|request| assert!(window.record(now, now, request)));
+    window
+}
+
+fn now() -> Instant {
+    Instant::from_secs(100)
+}
+
+#[test]
+fn a_request_takes_eight_bytes() {
+    assert_eq!(size_of::<FinishedRequest>(), 8);
+}
+
+#[test]
+fn bands_count_blocking_backends_as_the_paper_does() {
+    let snapshot = window_of((1..=1000).map(|ms| request(ms * 1000, (ms % 2 == 0).into())), 1_000_000)
+        .snapshot(now(), 60 * SECOND);
+    let counts = |low, high| snapshot.blocking_counts(Band { low, high }, 2);
+    assert_eq!(counts(98.5, 99.5), [5, 5]);
+    assert_eq!(counts(99.0, 100.0), [5, 5]);
+    assert_eq!(counts(99.0, 99.5), [3, 2]);
+    assert_eq!(snapshot.quantile(0.99), Some(Duration::from_millis(991)));
+}
+
+#[test]
+fn nothing_and_one_request_are_answered() {
+    let empty = window_of([], 10).snapshot(now(), SECOND);
+    assert_eq!((empty.count(), empty.quantile(0.99), empty.range()), (0, None, None));
+    assert_eq!(empty.blocking_counts(Band::TAIL, 3), [0, 0, 0]);
+    let one = window_of([request(7, 2)], 10).snapshot(now(), SECOND);
+    assert_eq!(one.quantile(0.99), Some(Duration::from_micros(7)));
+    assert_eq!(one.blocking_counts(Band::TAIL, 3), [0, 0, 0]);
+}
+
+#[test]
+fn equal_latencies_share_the_band_in_proportion() {
+    let snapshot =
+        window_of((0..1000).map(|i| request(5, u16::from(i % 4 == 0))), 2000).snapshot(now(), SECOND);
+    assert_eq!(snapshot.blocking_counts(Band { low: 98.0, high: 100.0 }, 2), [15, 5]);
+}
+
+#[test]
+fn requests_that_blame_nobody_shift_ranks_only() {
+    let none = FinishedRequest { latency_us: 1, blocking: None };
+    let snapshot = window_of([none, request(9, 0)], 10).snapshot(now(), SECOND);
+    assert_eq!(snapshot.blocking_counts(Band { low: 0.0, high: 100.0 }, 1), [1]);
+    assert_eq!(snapshot.count(), 2);
+}
+
+#[test]
+fn requests_expire_and_late_ones_are_counted_as_dropped() {
+    let mut window = window_of([request(1, 0)], 10);
+    let later = Instant::from_secs(162);
+    assert_eq!(window.snapshot(later, 60 * SECOND).count(), 0);
+    assert!(!window.record(later, now(), request(1, 0)));
+    assert_eq!(window.dropped(), 1);
+    assert!(window.record(later, Instant::NEVER, request(2, 0)), "the future counts as now");
+    assert_eq!(window.snapshot(later, SECOND).count(), 1);
+}
+
+#[test]
+fn a_thin_window_reaches_further_back() {
+    let mut window = RequestWindow::new(WindowOptions::of(600 * SECOND));
+    for second in 0..300 {
+        let at = Instant::from_secs(second);
+        window.record(at, at, request(1, 0));
+    }
+    let now = Instant::from_secs(299);
+    assert!(window.snapshot(now, 60 * SECOND).count() < 100);
+    assert!(window.select_at_least(now, 60 * SECOND, 200).count() >= 200);
+    assert_eq!(window.select_at_least(now, 60 * SECOND, 5000).count(), 300);
+}
+
+proptest! {
+    /// Above its exact requests a window still answers, within the stated error, in bounded memory.
+    #[test]
+    fn bucketed_slots_keep_counts_and_latency_within_the_stated_error(
+        latencies in prop::collection::vec((0u32..u32::MAX, 0u16..4), 1..300), exact_max in 1usize..100, quantile in 0.0..1.0
+    ) {
+        let window = window_of(latencies.iter().map(|&(l, b)| request(l, b)), exact_max);
+        prop_assert!(window.exact <= exact_max);
+        let (exact, got) = (window_of(latencies.iter().map(|&(l, b)| request(l, b)), 1000), window);
+        let (exact, got) = (exact.snapshot(now(), SECOND), got.snapshot(now(), SECOND));
+        prop_assert_eq!(exact.count(), got.count());
+        let (x, y) = (exact.quantile(quantile).unwrap().as_secs_f64(), got.quantile(quantile).unwrap().as_secs_f64());
+        prop_assert!((x - y).abs() <= x / 128.0 + 1e-9, "{} {}", x, y);
+        let everything = Band { low: 0.0, high: 100.0 };
+        prop_assert_eq!(exact.blocking_counts(everything, 4), got.blocking_counts(everything, 4));
+    }
+
+    /// The counts of a band sum to the number of its ranks when every request blames somebody.
+    #[test]
+    fn a_band_holds_as_many_requests_as_ranks(latencies in prop::collection::vec((0u32..50, 0u16..4), 1..400), low in 0.0..100.0, width in 0.0..50.0) {
+        let snapshot = window_of(latencies.iter().map(|&(l, b)| request(l, b)), 1000).snapshot(now(), SECOND);
+        let band = Band { low, high: f64::min(low + width, 100.0) };
+        let ranks = crate::sketch::edge(band.high / 100.0, snapshot.count()) - crate::sketch::edge(low / 100.0, snapshot.count());
+        prop_assert_eq!(snapshot.blocking_counts(band, 4).iter().sum::<u64>(), ranks);
+    }
+}

@@ -1,0 +1,26 @@
+//! What the command line says about a node, as text; its meaning is worked out with the file's.
+
+use std::path::PathBuf;
+
+/// Flags of `sherwood serve`, each absent unless given; they override the file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Flags {
+    /// `--config FILE`.
+    pub config: Option<PathBuf>,
+    /// `--memory SIZE`.
+    pub memory: Option<String>,
+    /// `--memcached ADDR:PORT`.
+    pub memcached: Option<String>,
+    /// `--admin ADDR:PORT|off`.
+    pub admin: Option<String>,
+    /// `--threads N`.
+    pub threads: Option<u64>,
+    /// `--max-connections N`.
+    pub max_connections: Option<u64>,
+    /// `--max-item-size SIZE`.
+    pub max_item_size: Option<String>,
+    /// `--eviction NAME`.
+    pub eviction: Option<String>,
+    /// `--policy NAME`.
+    pub policy: Option<String>,
+}

@@ -1,0 +1,171 @@
+//! What a configuration means: every value in range, every name resolved to an id.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use sherwood_model::{BackendId, Slo, TenantId};
+use sherwood_store::StoreOptions;
+
+use super::units::ByteSize;
+
+/// A whole configuration that is valid. It says nothing about the machine: whether a port is free or a file can be
+/// opened shows when the node starts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// The cache's memory.
+    pub memory: Memory,
+    /// Threads and connections.
+    pub server: Server,
+    /// What is listened on, at most one per address.
+    pub listeners: Vec<Listener>,
+    /// In the order of their [`BackendId`]; at least one.
+    pub backends: Vec<Backend>,
+    /// Names in the order of their [`TenantId`]; the first is `default`.
+    pub tenants: Vec<String>,
+    /// In the order of their `PartitionId`; every backend has at least one. Their initial bytes sum to at most the total.
+    pub partitions: Vec<Partition>,
+    /// `[slo]`: by default P99 over 60 s is at most 150 ms, observed every 5 s.
+    pub slo: Slo,
+    /// How it is kept.
+    pub control: Control,
+    /// Where the admin API and the gateway are bound, or none when they are off.
+    pub admin: Option<SocketAddr>,
+}
+
+/// `[memory]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Memory {
+    /// Bytes for keys, values, index and metadata, 1 MiB to 64 TiB; 64 MiB by default.
+    pub total_bytes: u64,
+    /// Largest value in bytes, 1 KiB to 128 MiB and at most the total; 1 MiB by default.
+    pub item_bytes_max: u32,
+}
+
+/// `[server]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Server {
+    /// Threads that serve listeners, 1 to 256; none means one per core.
+    pub threads: Option<u16>,
+    /// Connections open at a time over all listeners, 1 to 65,536; 1,024 by default.
+    pub connections_max: u32,
+}
+
+/// `[[listener]]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Listener {
+    /// What is spoken.
+    pub protocol: Protocol,
+    /// A loopback address.
+    pub bind: SocketAddr,
+    /// Whose keys arrive here.
+    pub route: Route,
+    /// What a miss is.
+    pub mode: Mode,
+}
+
+/// What a listener speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// The memcached text protocol.
+    Memcached,
+}
+
+/// How a listener finds the backend a key belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Route {
+    /// By the prefix of the key. A key without a known prefix belongs to the backend with the empty prefix, or to none.
+    Prefix,
+    /// Every key belongs to one backend.
+    Backend(BackendId),
+}
+
+/// What a listener does about a miss.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// A miss is a miss; the client asks the backend itself.
+    LookAside,
+    /// A miss is fetched from the backend's store.
+    ReadThrough,
+}
+
+/// `[[backend]]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Backend {
+    /// 1 to 64 letters, digits, `.`, `_` and `-`; unique.
+    pub name: String,
+    /// Prefix of its keys, of which none is the prefix of another but the empty one; none when it is not routed to by
+    /// prefix.
+    pub prefix: Option<String>,
+    /// A query not answered by then fails; 1 ms to 10 min, 2 s by default.
+    pub timeout: Duration,
+    /// How long a fetched value is kept, 1 ms to 365 days; none means until it is evicted.
+    pub ttl: Option<Duration>,
+    /// One store per replica, in the order of their ids; empty for a plain cache, at most 64.
+    pub replicas: Vec<StoreOptions>,
+}
+
+/// `[[partition]]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Partition {
+    /// The backend's name for the default tenant, `tenant:backend` for others.
+    pub name: String,
+    /// Who it is owed to.
+    pub tenant: TenantId,
+    /// Whose values it holds.
+    pub backend: BackendId,
+    /// Its budget never falls below; 0 by default.
+    pub bytes_min: u64,
+    /// Its budget never rises above; the total by default.
+    pub bytes_max: u64,
+    /// Its budget at the start, as [`sherwood_policy::Options::start_budgets`] works it out.
+    pub initial_bytes: u64,
+}
+
+/// `[control]`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Control {
+    /// Name of the allocation policy; `robinhood` by default.
+    pub policy: String,
+    /// Time from one decision to the next; 5 s by default.
+    pub delta: Duration,
+    /// Age of the oldest request whose blocking backend is counted; 60 s by default.
+    pub rbc_window: Duration,
+    /// Percentiles, in percent, between which blocking backends are counted; 98.5 and 99.5 by default.
+    pub band: (f64, f64),
+    /// Share of every partition that each decision collects and gives out anew, 0 to 0.5; 0.01 by default.
+    pub tax_ratio: f64,
+    /// Decide and say so, but move nothing.
+    pub dry_run: bool,
+}
+
+impl Config {
+    /// Id of the backend with this name.
+    #[must_use]
+    pub fn backend(&self, name: &str) -> Option<BackendId> {
+        self.backends.iter().position(|backend| backend.name == name).map(BackendId::from_index)
+    }
+
+    /// Bytes the embedded stores keep in memory, all replicas together; outside [`Memory::total_bytes`].
+    #[must_use]
+    pub fn stores_bytes(&self) -> u64 {
+        let stores = self.backends.iter().flat_map(|backend| &backend.replicas);
+        stores.fold(0, |sum, store| sum.saturating_add(store.cache_bytes()))
+    }
+
+    /// What the node's memory adds up to, as it is said at start-up:
+    /// `memory: 1GiB for the cache + 8MiB for 2 embedded stores = 1032MiB`.
+    #[must_use]
+    pub fn memory_line(&self) -> String {
+        let total = self.memory.total_bytes;
+        let stores: usize = self.backends.iter().map(|backend| backend.replicas.len()).sum();
+        let plural = if stores == 1 { "" } else { "s" };
+        let (cache, embedded) = (ByteSize(total), ByteSize(self.stores_bytes()));
+        let sum = ByteSize(total.saturating_add(embedded.0));
+        match stores {
+            0 => format!("memory: {cache} for the cache"),
+            _ => format!(
+                "memory: {cache} for the cache + {embedded} for {stores} embedded store{plural} = {sum}"
+            ),
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! The configuration: from a file and flags to a [`Config`] in which nothing is left to doubt.
+//!
+//! A wrong configuration must be refused before anything binds: a node that starts with half of what was meant fails at
+//! night. So there are two steps. *What was typed* (`raw`, `read`) keeps every value with its place in the file; *what it
+//! means* (`resolve`) checks ranges and cross-references, turns names into ids, and lets flags override the file. All
+//! that is wrong in a step is reported at once, one line each ([`ConfigError`]):
+//!
+//! ```text
+//! sherwood.toml:2:9: [memory] total is 0 bytes; it must be at least 1MiB: set total = "1GiB"
+//! ```
+//!
+//! Everything but [`load`] is pure. Keys, units and defaults are listed in `sherwood.example.toml`.
+
+mod flags;
+mod meaning;
+mod problem;
+mod raw;
+mod read;
+mod resolve;
+mod scope;
+#[cfg(test)]
+mod tests;
+mod units;
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+pub use flags::Flags;
+pub use meaning::{Backend, Config, Control, Listener, Memory, Mode, Partition, Protocol, Route, Server};
+pub use problem::{ConfigError, PROBLEMS_MAX, Place, Problem};
+pub use sherwood_model::Slo;
+pub use sherwood_store::{ComputeOptions, KvOptions, SqliteOptions, StoreOptions};
+pub use units::{ByteSize, Span, UnitError};
+
+use problem::Problems;
+use raw::RawFile;
+
+/// Reads the file that `flags` name, if any, and works out the configuration of a node.
+///
+/// `policies` are the names of the allocation policies there are.
+///
+/// # Errors
+/// All that is wrong, when the file cannot be read, is not UTF-8, is larger than 4 MiB, or means nothing valid.
+pub fn load(flags: &Flags, policies: &[&str]) -> Result<Config, ConfigError> {
+    let Some(path) = &flags.config else { return resolve_all(None, flags, policies) };
+    let name = path.display().to_string();
+    match read_file(path) {
+        Ok(text) => parse(&name, &text, flags, policies),
+        Err(error) => {
+            let message = format!("cannot read the configuration: {error}");
+            Err(ConfigError { problems: vec![Problem { place: Place::File(name), message }], unlisted: 0 })
+        }
+    }
+}
+
+/// Works out the configuration of a node from the `text` of a file called `name`, with `flags` overriding it.
+///
+/// # Errors
+/// All that is wrong.
+pub fn parse(name: &str, text: &str, flags: &Flags, policies: &[&str]) -> Result<Config, ConfigError> {
+    resolve_all(Some((name, text)), flags, policies)
+}
+
+fn resolve_all(file: Option<(&str, &str)>, flags: &Flags, policies: &[&str]) -> Result<Config, ConfigError> {
+    let mut problems = Problems::new(file);
+    let raw = match file {
+        Some((_, text)) => read::read(text, &mut problems),
+        None => Some(RawFile::default()),
+    };
+    let config = raw.map(|raw| resolve::resolve(&raw, flags, policies, &mut problems));
+    problems.finish()?;
+    Ok(config.expect("a file that could not be read has problems"))
+}
+
+fn read_file(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    File::open(path)?.take(read::FILE_BYTES_MAX as u64 + 1).read_to_string(&mut text)?;
+    if text.len() > read::FILE_BYTES_MAX {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it is larger than 4 MiB: split it"));
+    }
+    Ok(text)
+}

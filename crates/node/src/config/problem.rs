@@ -1,0 +1,172 @@
+//! What is wrong with a configuration, and where.
+//!
+//! Whoever mends a configuration wants all that is wrong with it at once, each with the place to put the cursor and the
+//! thing to type. Problems are collected, up to a bound, and rendered one line each as compilers do.
+
+use std::fmt;
+use std::ops::Range;
+
+/// Most problems reported of one configuration; the rest is only counted.
+pub const PROBLEMS_MAX: usize = 20;
+
+/// Why a configuration is refused: one line per problem, `place: what, accepted range: remedy`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}{}", lines(.problems), rest(*.unlisted))]
+pub struct ConfigError {
+    /// At least one and at most [`PROBLEMS_MAX`] problems, those of the file in the order of their places.
+    pub problems: Vec<Problem>,
+    /// Problems beyond those listed.
+    pub unlisted: usize,
+}
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// Where to look.
+    pub place: Place,
+    /// What is wrong, what is accepted, and what to do.
+    pub message: String,
+}
+
+/// Where a problem is.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Place {
+    /// On the command line; the message names the flag.
+    CommandLine,
+    /// In a file as a whole: something is absent, or it cannot be read.
+    File(String),
+    /// At a line and a column of a file, both counted from 1, columns in characters.
+    Line {
+        /// The file's name as it was given.
+        file: String,
+        /// Line, from 1.
+        line: usize,
+        /// Column in characters, from 1.
+        column: usize,
+    },
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { place, message } = self;
+        match place {
+            Place::CommandLine => f.write_str(message),
+            Place::File(file) => write!(f, "{file}: {message}"),
+            Place::Line { file, line, column } => write!(f, "{file}:{line}:{column}: {message}"),
+        }
+    }
+}
+
+/// Where a value came from, before it is turned into a [`Place`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// A flag, named for people.
+    Flag(&'static str),
+    /// Bytes of the file.
+    Bytes(Range<usize>),
+    /// Nobody wrote it.
+    Absent,
+}
+
+/// Collects problems and knows the file they are about.
+#[derive(Debug)]
+pub(super) struct Problems<'a> {
+    file: Option<(&'a str, &'a str)>,
+    found: Vec<Problem>,
+    unlisted: usize,
+}
+
+impl<'a> Problems<'a> {
+    /// None so far; `file` is the configuration file's name and text.
+    pub(super) fn new(file: Option<(&'a str, &'a str)>) -> Self {
+        Self { file, found: Vec::new(), unlisted: 0 }
+    }
+
+    /// Takes note of one more.
+    pub(super) fn add(&mut self, origin: &Origin, message: impl Into<String>) {
+        if self.found.len() == PROBLEMS_MAX {
+            self.unlisted += 1;
+            return;
+        }
+        let place = self.place(origin);
+        self.found.push(Problem { place, message: message.into() });
+    }
+
+    /// Whether no more are listed.
+    pub(super) fn is_full(&self) -> bool {
+        self.found.len() == PROBLEMS_MAX
+    }
+
+    /// How a message about another place refers to `origin`: "line 12", a flag, or "by default".
+    pub(super) fn reference(&self, origin: &Origin) -> String {
+        match (origin, self.place(origin)) {
+            (Origin::Flag(flag), _) => (*flag).to_owned(),
+            (_, Place::Line { line, .. }) => format!("line {line}"),
+            _ => "by default".to_owned(),
+        }
+    }
+
+    /// The error to return, or none.
+    pub(super) fn finish(self) -> Result<(), ConfigError> {
+        let Self { file: _, mut found, unlisted } = self;
+        if found.is_empty() {
+            return Ok(());
+        }
+        found.sort_by(|a, b| a.place.cmp(&b.place));
+        Err(ConfigError { problems: found, unlisted })
+    }
+
+    fn place(&self, origin: &Origin) -> Place {
+        match (origin, self.file) {
+            (Origin::Flag(_), _) | (_, None) => Place::CommandLine,
+            (Origin::Absent, Some((file, _))) => Place::File(file.to_owned()),
+            (Origin::Bytes(bytes), Some((file, text))) => {
+                let (line, column) = position(text, bytes.start);
+                Place::Line { file: file.to_owned(), line, column }
+            }
+        }
+    }
+}
+
+/// Line and column of the byte at `offset`, both from 1; offsets beyond the end mean the end.
+fn position(text: &str, offset: usize) -> (usize, usize) {
+    let before = &text.as_bytes()[..offset.min(text.len())];
+    let line_start = before.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
+    let line = before.iter().filter(|&&byte| byte == b'\n').count() + 1;
+    (line, String::from_utf8_lossy(&before[line_start..]).chars().count() + 1)
+}
+
+fn lines(problems: &[Problem]) -> String {
+    problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+}
+
+fn rest(unlisted: usize) -> String {
+    if unlisted == 0 { String::new() } else { format!("\nand {unlisted} more") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_count_lines_and_characters_from_one() {
+        let text = "a = 1\nbé = 2\n";
+        let at = |needle: &str| position(text, text.find(needle).expect("is there"));
+        assert_eq!((at("a"), at("b"), at("2")), ((1, 1), (2, 1), (2, 6)));
+        assert_eq!(position(text, 1000), (3, 1));
+        assert_eq!(position(text, text.find('é').expect("is there") + 1), (2, 3));
+    }
+
+    #[test]
+    fn problems_come_in_the_order_of_their_places_and_are_bounded() {
+        let text = "\n".repeat(100);
+        let mut problems = Problems::new(Some(("a.toml", &text)));
+        for line in (0..50).rev() {
+            problems.add(&Origin::Bytes(line..line), format!("wrong {line}"));
+        }
+        let error = problems.finish().expect_err("there are problems");
+        assert_eq!((error.problems.len(), error.unlisted), (PROBLEMS_MAX, 30));
+        assert_eq!(error.problems[0].to_string(), "a.toml:31:1: wrong 30");
+        assert!(error.to_string().ends_with("a.toml:50:1: wrong 49\nand 30 more"));
+    }
+}

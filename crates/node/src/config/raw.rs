@@ -1,0 +1,110 @@
+//! What was typed: the configuration file's tables and keys, each value with its place, nothing judged yet.
+//!
+//! These structs are the one list of keys: the reader refuses what is not here, and `sherwood.example.toml` is tested
+//! against them.
+
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::units::{ByteSize, Span};
+
+/// A value that may be absent, with its place.
+pub(super) type Key<T> = Option<Spanned<T>>;
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct RawFile {
+    pub(super) memory: RawMemory,
+    pub(super) server: RawServer,
+    pub(super) listener: Vec<Spanned<RawListener>>,
+    pub(super) backend: Vec<Spanned<RawBackend>>,
+    pub(super) partition: Vec<Spanned<RawPartition>>,
+    pub(super) slo: RawSlo,
+    pub(super) control: RawControl,
+    pub(super) admin: RawAdmin,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct RawMemory {
+    pub(super) total: Key<ByteSize>,
+    pub(super) max_item_size: Key<ByteSize>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct RawServer {
+    pub(super) threads: Key<u64>,
+    pub(super) max_connections: Key<u64>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct RawListener {
+    pub(super) protocol: Key<String>,
+    pub(super) bind: Key<String>,
+    pub(super) route: Key<String>,
+    pub(super) backend: Key<String>,
+    pub(super) mode: Key<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct RawBackend {
+    pub(super) name: Key<String>,
+    pub(super) prefix: Key<String>,
+    pub(super) timeout: Key<Span>,
+    pub(super) ttl: Key<Span>,
+    pub(super) store: Key<RawStore>,
+    pub(super) replicas: Key<Vec<Spanned<RawStore>>>,
+}
+
+/// The keys of every kind of store; which of them a kind has is judged later, so that the refusal can name the kind.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct RawStore {
+    pub(super) kind: Key<String>,
+    pub(super) path: Key<String>,
+    pub(super) query: Key<String>,
+    pub(super) cache_bytes: Key<ByteSize>,
+    pub(super) n: Key<u64>,
+    pub(super) bytes: Key<ByteSize>,
+    pub(super) threads: Key<u64>,
+    pub(super) queued_calls_max: Key<u64>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct RawPartition {
+    pub(super) tenant: Key<String>,
+    pub(super) backend: Key<String>,
+    pub(super) min: Key<ByteSize>,
+    pub(super) max: Key<ByteSize>,
+    pub(super) initial: Key<ByteSize>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct RawSlo {
+    pub(super) percentile: Key<f64>,
+    pub(super) bound: Key<Span>,
+    pub(super) window: Key<Span>,
+    pub(super) observe: Key<Span>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct RawControl {
+    pub(super) policy: Key<String>,
+    pub(super) delta: Key<Span>,
+    pub(super) rbc_window: Key<Span>,
+    pub(super) band: Key<Vec<f64>>,
+    pub(super) tax: Key<f64>,
+    pub(super) dry_run: Key<bool>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct RawAdmin {
+    pub(super) bind: Key<String>,
+}

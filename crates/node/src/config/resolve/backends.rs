@@ -1,0 +1,152 @@
+//! `[[backend]]`: names and prefixes that cannot be mistaken for each other.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use sherwood_store::StoreOptions;
+use toml::Spanned;
+
+use super::stores;
+use crate::config::meaning::Backend;
+use crate::config::problem::{Origin, Problems};
+use crate::config::raw::RawBackend;
+use crate::config::scope::{Given, Setting, bytes, given, in_range};
+use crate::config::units::{Span, quoted};
+
+const TIMEOUT: Setting = Setting::new("[[backend]]", "timeout", "\"2s\"");
+const TTL: Setting = Setting::new("[[backend]]", "ttl", "\"60s\"");
+
+/// Most backends of a node: far more than anybody has, far below what an id can number.
+const BACKENDS_MAX: usize = 4096;
+
+/// Longest name of a backend or a tenant, in characters.
+const NAME_CHARS_MAX: usize = 64;
+
+/// Longest prefix in bytes; memcached's keys have at most 250.
+const PREFIX_BYTES_MAX: usize = 200;
+
+/// The backends in the order of the file; the one of a plain cache where the file has none.
+pub(super) fn resolve(file: &[Spanned<RawBackend>], problems: &mut Problems<'_>) -> Vec<Backend> {
+    if file.is_empty() {
+        return vec![plain()];
+    }
+    if let Some(first) = file.get(BACKENDS_MAX) {
+        let message =
+            format!("there are {} backends; at most {BACKENDS_MAX} are accepted: remove some", file.len());
+        problems.add(&bytes(first), message);
+    }
+    let mut seen = Seen::default();
+    file.iter().take(BACKENDS_MAX).map(|raw| backend(raw, &mut seen, problems)).collect()
+}
+
+/// Whether `name` may name a backend or a tenant: it appears in paths and metric labels.
+pub(super) fn is_name(name: &str) -> bool {
+    let accepted = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    !name.is_empty() && name.len() <= NAME_CHARS_MAX && name.chars().all(accepted)
+}
+
+/// What [`is_name`] accepts, in words.
+pub(super) const NAMES: &str = "1 to 64 letters, digits, '.', '_' or '-'";
+
+/// What earlier backends have taken, and where.
+#[derive(Default)]
+struct Seen {
+    names: BTreeMap<String, Origin>,
+    prefixes: BTreeMap<String, Origin>,
+    directories: BTreeMap<PathBuf, Origin>,
+}
+
+fn plain() -> Backend {
+    Backend {
+        name: "default".to_owned(),
+        prefix: None,
+        timeout: TIMEOUT_DEFAULT.0,
+        ttl: None,
+        replicas: Vec::new(),
+    }
+}
+
+const TIMEOUT_DEFAULT: Span = Span(Duration::from_secs(2));
+
+fn backend(table: &Spanned<RawBackend>, seen: &mut Seen, problems: &mut Problems<'_>) -> Backend {
+    let raw = table.get_ref();
+    let millisecond = Span(Duration::from_millis(1));
+    let timeouts = millisecond..=Span(Duration::from_secs(600));
+    let ttls = millisecond..=Span(Duration::from_secs(365 * 86_400));
+    let stores = stores::resolve(raw, problems);
+    for store in &stores {
+        refuse_shared_directory(store, seen, problems);
+    }
+    Backend {
+        name: name(table, seen, problems),
+        prefix: prefix(raw, seen, problems),
+        timeout: in_range(problems, TIMEOUT, given(&raw.timeout), TIMEOUT_DEFAULT, timeouts).0,
+        ttl: given(&raw.ttl).map(|ttl| in_range(problems, TTL, Some(ttl), millisecond, ttls).0),
+        replicas: stores.into_iter().map(|store| store.value).collect(),
+    }
+}
+
+fn name(table: &Spanned<RawBackend>, seen: &mut Seen, problems: &mut Problems<'_>) -> String {
+    let Some(Given { value, origin }) = given(&table.get_ref().name) else {
+        problems.add(&bytes(table), "[[backend]] has no name; it must have one: set name = \"catalog\"");
+        return String::new();
+    };
+    let shown = quoted(&value);
+    if !is_name(&value) {
+        problems.add(
+            &origin,
+            format!("[[backend]] name is \"{shown}\"; it must be {NAMES}: set name = \"catalog\""),
+        );
+    } else if let Some(first) = seen.names.get(&value) {
+        let first = problems.reference(first);
+        let message =
+            format!("[[backend]] name is \"{shown}\" as on {first}; names must be unique: rename one");
+        problems.add(&origin, message);
+    } else {
+        seen.names.insert(value.clone(), origin);
+    }
+    value
+}
+
+fn prefix(raw: &RawBackend, seen: &mut Seen, problems: &mut Problems<'_>) -> Option<String> {
+    let Given { value, origin } = given(&raw.prefix)?;
+    let shown = quoted(&value);
+    if value.len() > PREFIX_BYTES_MAX || value.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
+        let accepted = format!("at most {PREFIX_BYTES_MAX} bytes without blanks or control characters");
+        problems.add(
+            &origin,
+            format!("[[backend]] prefix is \"{shown}\"; it must be {accepted}: set prefix = \"catalog/\""),
+        );
+    } else if let Some((other, first)) = seen.prefixes.iter().find(|(other, _)| overlap(other, &value)) {
+        let first = problems.reference(first);
+        let message = format!(
+            "[[backend]] prefix is \"{shown}\" while {first} has \"{}\"; none may start with another, or a key would \
+             belong to two backends: change one",
+            quoted(other)
+        );
+        problems.add(&origin, message);
+    } else {
+        seen.prefixes.insert(value.clone(), origin);
+    }
+    Some(value)
+}
+
+/// Whether a key can start with both. The empty prefix takes what no other takes, so it only overlaps itself.
+fn overlap(a: &str, b: &str) -> bool {
+    if a.is_empty() || b.is_empty() { a == b } else { a.starts_with(b) || b.starts_with(a) }
+}
+
+/// A key-value store locks its directory; a second one there could never open.
+fn refuse_shared_directory(store: &Given<StoreOptions>, seen: &mut Seen, problems: &mut Problems<'_>) {
+    let StoreOptions::Kv(kv) = &store.value else { return };
+    if let Some(first) = seen.directories.get(&kv.path) {
+        let (shown, first) = (quoted(&kv.path.to_string_lossy()), problems.reference(first));
+        let message = format!(
+            "[[backend]] store.path is \"{shown}\" as on {first}; each kv store needs its own: change one"
+        );
+        problems.add(&store.origin, message);
+    } else {
+        seen.directories.insert(kv.path.clone(), store.origin.clone());
+    }
+}

@@ -1,0 +1,243 @@
+//! `[[listener]]` and `[admin]`: what the node can be reached on.
+
+use std::net::SocketAddr;
+
+use sherwood_model::BackendId;
+use toml::Spanned;
+
+use crate::config::flags::Flags;
+use crate::config::meaning::{Backend, Listener, Mode, Protocol, Route};
+use crate::config::problem::{Origin, Problems};
+use crate::config::raw::{RawFile, RawListener};
+use crate::config::scope::{Given, Setting, bytes, flag_or, given, one_of, unknown};
+use crate::config::units::quoted;
+
+const PROTOCOL: Setting = Setting::new("[[listener]]", "protocol", "\"memcached\"");
+const BIND: Setting = Setting::new("[[listener]]", "bind", "\"127.0.0.1:11211\"");
+const ROUTE: Setting = Setting::new("[[listener]]", "route", "\"prefix\"");
+const BACKEND: Setting = Setting::new("[[listener]]", "backend", "\"catalog\"");
+const MODE: Setting = Setting::new("[[listener]]", "mode", "\"look-aside\"");
+const ADMIN: Setting = Setting::new("[admin]", "bind", "\"127.0.0.1:8080\"");
+
+/// Most listeners of a node: one per backend and a few.
+const LISTENERS_MAX: usize = 4096;
+
+const ADMIN_DEFAULT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8080);
+
+/// What is to be bound.
+pub(super) struct Binds {
+    pub(super) listeners: Vec<Listener>,
+    pub(super) admin: Option<SocketAddr>,
+}
+
+/// An address with where it was written.
+type Bind = Given<SocketAddr>;
+
+pub(super) fn resolve(
+    file: &RawFile,
+    flags: &Flags,
+    backends: &[Backend],
+    problems: &mut Problems<'_>,
+) -> Binds {
+    let admin = admin(file, flags, problems);
+    let listeners = listeners(&file.listener, flags, backends, problems);
+    refuse_shared_addresses(admin.as_ref(), &listeners, problems);
+    if admin.is_none() && listeners.is_empty() {
+        let message = "there is nothing to listen on; a node needs a listener or the admin API: add a [[listener]], give \
+                       --memcached 127.0.0.1:11211, or leave the admin API on";
+        problems.add(&Origin::Absent, message);
+    }
+    Binds {
+        listeners: listeners.into_iter().map(|(_, listener)| listener).collect(),
+        admin: admin.map(|admin| admin.value),
+    }
+}
+
+fn admin(file: &RawFile, flags: &Flags, problems: &mut Problems<'_>) -> Option<Bind> {
+    match flag_or("--admin", flags.admin.clone(), &file.admin.bind) {
+        Some(bind) if bind.value == "off" => None,
+        Some(bind) => {
+            let value = address(ADMIN, &bind, problems).unwrap_or(ADMIN_DEFAULT);
+            Some(Given { value, origin: bind.origin })
+        }
+        None => Some(Given { value: ADMIN_DEFAULT, origin: Origin::Absent }),
+    }
+}
+
+fn listeners(
+    file: &[Spanned<RawListener>],
+    flags: &Flags,
+    backends: &[Backend],
+    problems: &mut Problems<'_>,
+) -> Vec<(Origin, Listener)> {
+    if let Some(first) = file.get(LISTENERS_MAX) {
+        let message =
+            format!("there are {} listeners; at most {LISTENERS_MAX} are accepted: remove some", file.len());
+        problems.add(&bytes(first), message);
+    }
+    let flag = flags.memcached.clone().map(|value| Given { value, origin: Origin::Flag("--memcached") });
+    match (file, flag) {
+        ([], None) => Vec::new(),
+        ([], Some(flag)) => listener(&Spanned::new(0..0, RawListener::default()), &flag, backends, problems)
+            .into_iter()
+            .collect(),
+        ([only], Some(flag)) => listener(only, &flag, backends, problems).into_iter().collect(),
+        (several, Some(flag)) => {
+            let count = several.len();
+            let message = format!(
+                "--memcached cannot say which of {count} listeners it moves; it must be one: change bind in the file"
+            );
+            problems.add(&flag.origin, message);
+            Vec::new()
+        }
+        (several, None) => {
+            let bound = several.iter().take(LISTENERS_MAX).filter_map(|table| {
+                let Some(bind) = given(&table.get_ref().bind) else {
+                    let message = "[[listener]] has no bind; it must name an address and a port: set bind = \
+                                   \"127.0.0.1:11211\"";
+                    problems.add(&bytes(table), message);
+                    return None;
+                };
+                listener(table, &bind, backends, problems)
+            });
+            bound.collect()
+        }
+    }
+}
+
+fn listener(
+    table: &Spanned<RawListener>,
+    bind: &Given<String>,
+    backends: &[Backend],
+    problems: &mut Problems<'_>,
+) -> Option<(Origin, Listener)> {
+    let raw = table.get_ref();
+    let protocol = one_of(problems, PROTOCOL, given(&raw.protocol), &[("memcached", Protocol::Memcached)]);
+    let modes = [("look-aside", Mode::LookAside), ("read-through", Mode::ReadThrough)];
+    let mode = one_of(problems, MODE, given(&raw.mode), &modes);
+    let address = address(BIND, bind, problems);
+    let route = route(table, bind, backends, problems);
+    if let (Some(route), Mode::ReadThrough) = (route, mode) {
+        refuse_read_through_without_store(raw, route, backends, problems);
+    }
+    Some((bind.origin.clone(), Listener { protocol, bind: address?, route: route?, mode }))
+}
+
+fn route(
+    table: &Spanned<RawListener>,
+    bind: &Given<String>,
+    backends: &[Backend],
+    problems: &mut Problems<'_>,
+) -> Option<Route> {
+    let raw = table.get_ref();
+    let by_prefix = backends.iter().any(|backend| backend.prefix.is_some());
+    match (given(&raw.route), given(&raw.backend)) {
+        (Some(route), Some(_)) => {
+            let message = "[[listener]] has both route and backend; it must have one of them: remove one";
+            problems.add(&route.origin, message);
+            None
+        }
+        (Some(route), None) if route.value != "prefix" => {
+            unknown(problems, ROUTE, &route, &["prefix"]);
+            None
+        }
+        (Some(route), None) if !by_prefix => {
+            let message = "[[listener]] route is \"prefix\", but no backend has a prefix; at least one must: set prefix = \
+                           \"catalog/\" there, or backend instead of route here";
+            problems.add(&route.origin, message);
+            None
+        }
+        (None, Some(backend)) => named(&backend, backends, problems),
+        (None, None) if backends.len() == 1 && !by_prefix => Some(Route::Backend(BackendId(0))),
+        (None, None) if !by_prefix => {
+            let origin =
+                if matches!(bind.origin, Origin::Flag(_)) { bind.origin.clone() } else { bytes(table) };
+            let message = format!(
+                "a listener has neither route nor backend, and there are {} backends; it must have one of them: set route \
+                 = \"prefix\" or backend = \"{}\"",
+                backends.len(),
+                backends[0].name
+            );
+            problems.add(&origin, message);
+            None
+        }
+        _ => Some(Route::Prefix),
+    }
+}
+
+fn named(name: &Given<String>, backends: &[Backend], problems: &mut Problems<'_>) -> Option<Route> {
+    let index = backends.iter().position(|backend| backend.name == name.value);
+    if index.is_none() {
+        let names: Vec<&str> = backends.iter().map(|backend| backend.name.as_str()).collect();
+        unknown(problems, BACKEND, name, &names);
+    }
+    index.map(|index| Route::Backend(BackendId::from_index(index)))
+}
+
+/// Reading through needs something to read from.
+fn refuse_read_through_without_store(
+    raw: &RawListener,
+    route: Route,
+    backends: &[Backend],
+    problems: &mut Problems<'_>,
+) {
+    let reached = |(index, backend): &(usize, &Backend)| match route {
+        Route::Prefix => backend.prefix.is_some(),
+        Route::Backend(id) => id.index() == *index,
+    };
+    let without =
+        backends.iter().enumerate().filter(reached).find(|(_, backend)| backend.replicas.is_empty());
+    if let (Some((_, backend)), Some(mode)) = (without, given(&raw.mode)) {
+        let name = &backend.name;
+        let message = format!(
+            "[[listener]] mode is \"read-through\", but backend \"{name}\" has no store to read from: give it a store, or \
+             set mode = \"look-aside\""
+        );
+        problems.add(&mode.origin, message);
+    }
+}
+
+fn address(setting: Setting, given: &Given<String>, problems: &mut Problems<'_>) -> Option<SocketAddr> {
+    let Given { value, origin } = given;
+    let (name, remedy, shown) = (setting.name(origin), setting.remedy(origin), quoted(value));
+    let Ok(address) = value.parse::<SocketAddr>() else {
+        problems.add(origin, format!("{name} is \"{shown}\"; it must be an IP address and a port: {remedy}"));
+        return None;
+    };
+    if !address.ip().is_loopback() {
+        let message = format!(
+            "{name} is {shown}, which other machines may reach; only loopback addresses are accepted until listeners ask \
+             who is there: {remedy}"
+        );
+        problems.add(origin, message);
+        return None;
+    }
+    Some(address)
+}
+
+/// Two sockets cannot have one address; port 0 is a free port each time.
+fn refuse_shared_addresses(
+    admin: Option<&Bind>,
+    listeners: &[(Origin, Listener)],
+    problems: &mut Problems<'_>,
+) {
+    let admin = admin.map(|admin| (&admin.origin, admin.value, "[admin]"));
+    let listeners = listeners.iter().map(|(origin, listener)| (origin, listener.bind, "[[listener]]"));
+    let mut taken: Vec<(&Origin, SocketAddr, &str)> = Vec::new();
+    for (origin, address, table) in
+        admin.into_iter().chain(listeners).filter(|(_, address, _)| address.port() != 0)
+    {
+        match taken.iter().find(|(_, other, _)| *other == address) {
+            None => taken.push((origin, address, table)),
+            Some((first, _, other)) => {
+                let name = BIND.name(origin);
+                let first = problems.reference(first);
+                let message = format!(
+                    "{name} is {address}, which {other} bind ({first}) has already; each needs its own: change the port of \
+                     one"
+                );
+                problems.add(origin, message);
+            }
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! From what was typed to what it means: one file per table, all problems collected.
+//!
+//! A value that is refused counts as its default from there on, so that one mistake is reported once and the checks that
+//! build on it still run.
+
+mod backends;
+mod binds;
+mod control;
+mod partitions;
+mod stores;
+
+use super::flags::Flags;
+use super::meaning::{Config, Memory, Server};
+use super::problem::Problems;
+use super::raw::{RawFile, RawMemory, RawServer};
+use super::scope::{Given, Setting, flag_or, in_range, one_of, parsed_flag_or};
+use super::units::ByteSize;
+
+const TOTAL: Setting = Setting::new("[memory]", "total", "\"1GiB\"");
+const ITEM: Setting = Setting::new("[memory]", "max_item_size", "\"1MiB\"");
+const THREADS: Setting = Setting::new("[server]", "threads", "2");
+const CONNECTIONS: Setting = Setting::new("[server]", "max_connections", "1024");
+const EVICTION: Setting = Setting::new("[memory]", "eviction", "\"lru\"");
+
+const MIB: u64 = 1 << 20;
+
+/// The configuration that `file` and `flags` mean together. It is only of use when no problem was added.
+pub(super) fn resolve(
+    file: &RawFile,
+    flags: &Flags,
+    policies: &[&str],
+    problems: &mut Problems<'_>,
+) -> Config {
+    let memory = memory(&file.memory, flags, problems);
+    let server = server(&file.server, flags, problems);
+    let backends = backends::resolve(&file.backend, problems);
+    let partitions::Division { tenants, partitions } =
+        partitions::resolve(&file.partition, &backends, memory.total_bytes, problems);
+    let binds::Binds { listeners, admin } = binds::resolve(file, flags, &backends, problems);
+    let slo = control::slo(&file.slo, problems);
+    let control = control::control(&file.control, flags, policies, problems);
+    Config { memory, server, listeners, backends, tenants, partitions, slo, control, admin }
+}
+
+fn memory(file: &RawMemory, flags: &Flags, problems: &mut Problems<'_>) -> Memory {
+    let total = parsed_flag_or(problems, "--memory", flags.memory.as_deref(), &file.total);
+    let total = in_range(problems, TOTAL, total, ByteSize(64 * MIB), ByteSize(MIB)..=ByteSize(64 << 40));
+    let item =
+        parsed_flag_or(problems, "--max-item-size", flags.max_item_size.as_deref(), &file.max_item_size);
+    let item_max = ByteSize(total.0.min(128 * MIB));
+    let item = in_range(problems, ITEM, item, ByteSize(MIB), ByteSize(1 << 10)..=item_max);
+    // There is one way to evict so far; what is not built yet is refused, not ignored.
+    let eviction = flags
+        .eviction
+        .clone()
+        .map(|value| Given { value, origin: super::problem::Origin::Flag("--eviction") });
+    one_of(problems, EVICTION, eviction, &[("lru", ())]);
+    Memory { total_bytes: total.0, item_bytes_max: u32::try_from(item.0).unwrap_or(u32::MAX) }
+}
+
+fn server(file: &RawServer, flags: &Flags, problems: &mut Problems<'_>) -> Server {
+    let threads = flag_or("--threads", flags.threads, &file.threads);
+    let threads = threads.map(|given| in_range(problems, THREADS, Some(given), 1, 1..=256));
+    let connections = flag_or("--max-connections", flags.max_connections, &file.max_connections);
+    let connections = in_range(problems, CONNECTIONS, connections, 1024, 1..=65_536);
+    Server { threads: threads.map(|threads| threads as u16), connections_max: connections as u32 }
+}

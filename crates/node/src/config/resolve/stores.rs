@@ -1,0 +1,144 @@
+//! `store = { … }` and `replicas = [ … ]`.
+
+use std::path::PathBuf;
+
+use sherwood_store::{ComputeOptions, KvOptions, SqliteOptions, StoreOptions};
+use toml::Spanned;
+
+use crate::config::problem::{Origin, Problems};
+use crate::config::raw::{RawBackend, RawStore};
+use crate::config::scope::{Given, Setting, bytes, given, in_range, unknown};
+use crate::config::units::ByteSize;
+
+const KIND: Setting = Setting::new("[[backend]]", "store.kind", "\"kv\"");
+const CACHE: Setting = Setting::new("[[backend]]", "store.cache_bytes", "\"4MiB\"");
+const N: Setting = Setting::new("[[backend]]", "store.n", "32");
+const BYTES: Setting = Setting::new("[[backend]]", "store.bytes", "\"4KiB\"");
+const THREADS: Setting = Setting::new("[[backend]]", "store.threads", "2");
+const QUEUED: Setting = Setting::new("[[backend]]", "store.queued_calls_max", "1024");
+
+const KIB: u64 = 1 << 10;
+
+/// Most replicas of one backend.
+const REPLICAS_MAX: usize = 64;
+
+/// Stores of one backend, one per replica; a store that is refused is left out.
+pub(super) fn resolve(backend: &RawBackend, problems: &mut Problems<'_>) -> Vec<Given<StoreOptions>> {
+    let listed = backend.replicas.as_ref();
+    if let (Some(_), Some(replicas)) = (&backend.store, listed) {
+        let message = "[[backend]] has both store and replicas; it must have one of them: make the store one of the replicas";
+        problems.add(&bytes(replicas), message);
+    }
+    let replicas = listed.map_or(&[][..], |replicas| replicas.get_ref());
+    if let (Some(list), true) = (listed, replicas.is_empty() || replicas.len() > REPLICAS_MAX) {
+        let count = replicas.len();
+        let message = format!(
+            "[[backend]] replicas has {count} stores; it must have 1 to {REPLICAS_MAX}: list each once"
+        );
+        problems.add(&bytes(list), message);
+    }
+    let stores = backend.store.iter().chain(replicas.iter().take(REPLICAS_MAX));
+    stores.filter_map(|store| Some(Given { value: one(store, problems)?, origin: bytes(store) })).collect()
+}
+
+fn one(store: &Spanned<RawStore>, problems: &mut Problems<'_>) -> Option<StoreOptions> {
+    let origin = bytes(store);
+    let raw = store.get_ref();
+    let Some(kind) = given(&raw.kind) else {
+        let message =
+            "[[backend]] store has no kind; it must be \"kv\", \"sqlite\" or \"compute\": set kind = \"kv\"";
+        problems.add(&origin, message);
+        return None;
+    };
+    refuse_foreign_keys(raw, &kind.value, problems);
+    match kind.value.as_str() {
+        "kv" => kv(raw, &origin, problems).map(StoreOptions::Kv),
+        "sqlite" => sqlite(raw, &origin, problems).map(StoreOptions::Sqlite),
+        "compute" => Some(StoreOptions::Compute(compute(raw, problems))),
+        _ => {
+            unknown(problems, KIND, &kind, &["kv", "sqlite", "compute"]);
+            None
+        }
+    }
+}
+
+fn kv(raw: &RawStore, origin: &Origin, problems: &mut Problems<'_>) -> Option<KvOptions> {
+    Some(KvOptions {
+        path: path(raw, origin, problems)?,
+        cache_bytes: cache_bytes(raw, problems),
+        threads: threads(raw, problems),
+        queued_calls_max: queued_calls_max(raw, problems),
+    })
+}
+
+fn sqlite(raw: &RawStore, origin: &Origin, problems: &mut Problems<'_>) -> Option<SqliteOptions> {
+    let query = given(&raw.query);
+    if let Some(Given { origin, .. }) = query.as_ref().filter(|query| query.value.trim().is_empty()) {
+        let message = "[[backend]] store.query is empty; it must be a statement with the parameter ?1: leave it out to \
+                       use the store's own tables";
+        problems.add(origin, message);
+    }
+    Some(SqliteOptions {
+        path: path(raw, origin, problems)?,
+        query: query.map(|query| query.value),
+        cache_bytes: cache_bytes(raw, problems),
+        threads: threads(raw, problems),
+        queued_calls_max: queued_calls_max(raw, problems),
+    })
+}
+
+fn compute(raw: &RawStore, problems: &mut Problems<'_>) -> ComputeOptions {
+    let bytes = ByteSize(4 * KIB);
+    ComputeOptions {
+        n: in_range(problems, N, given(&raw.n), 32, 1..=1024) as u16,
+        bytes: in_range(problems, BYTES, given(&raw.bytes), bytes, ByteSize(1)..=ByteSize(64 << 20)).0 as u32,
+        threads: threads(raw, problems),
+        queued_calls_max: queued_calls_max(raw, problems),
+    }
+}
+
+fn path(raw: &RawStore, origin: &Origin, problems: &mut Problems<'_>) -> Option<PathBuf> {
+    let path = given(&raw.path).filter(|path| !path.value.is_empty());
+    if path.is_none() {
+        let message =
+            "[[backend]] store has no path; it must name where its data is kept: set path = \"data/catalog\"";
+        problems.add(origin, message);
+    }
+    path.map(|path| PathBuf::from(path.value))
+}
+
+fn cache_bytes(raw: &RawStore, problems: &mut Problems<'_>) -> u64 {
+    let accepted = ByteSize(64 * KIB)..=ByteSize(1 << 40);
+    in_range(problems, CACHE, given(&raw.cache_bytes), ByteSize(4 << 20), accepted).0
+}
+
+fn threads(raw: &RawStore, problems: &mut Problems<'_>) -> u16 {
+    in_range(problems, THREADS, given(&raw.threads), 2, 1..=64) as u16
+}
+
+fn queued_calls_max(raw: &RawStore, problems: &mut Problems<'_>) -> u32 {
+    in_range(problems, QUEUED, given(&raw.queued_calls_max), 1024, 1..=1_000_000) as u32
+}
+
+/// Keys that another kind of store has would be ignored here, so they are refused.
+fn refuse_foreign_keys(raw: &RawStore, kind: &str, problems: &mut Problems<'_>) {
+    let RawStore { kind: _, path, query, cache_bytes, n, bytes: size, threads: _, queued_calls_max: _ } = raw;
+    let (disk, joins, computes) = (&["kv", "sqlite"][..], &["sqlite"][..], &["compute"][..]);
+    let keys = [
+        ("path", path.as_ref().map(bytes), disk),
+        ("query", query.as_ref().map(bytes), joins),
+        ("cache_bytes", cache_bytes.as_ref().map(bytes), disk),
+        ("n", n.as_ref().map(bytes), computes),
+        ("bytes", size.as_ref().map(bytes), computes),
+    ];
+    for (key, origin, kinds) in keys {
+        let known = ["kv", "sqlite", "compute"].contains(&kind);
+        if let Some(origin) = origin.filter(|_| known && !kinds.contains(&kind)) {
+            let has = kinds.join(" and ");
+            problems.add(
+                &origin,
+                format!("[[backend]] store.{key} is a key of {has} stores, not of {kind}: remove it"),
+            );
+        }
+    }
+}

@@ -1,0 +1,590 @@
+//! Whole configurations: what they mean, and how wrong ones are refused.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use serde::de::DeserializeOwned;
+use sherwood_model::BackendId;
+
+use super::raw::{
+    RawAdmin, RawBackend, RawControl, RawFile, RawListener, RawMemory, RawPartition, RawServer, RawSlo,
+    RawStore,
+};
+use super::*;
+
+const EXAMPLE: &str = include_str!("../../../../sherwood.example.toml");
+const POLICIES: &[&str] = &["robinhood", "shared-lru", "static"];
+
+fn config(text: &str) -> Config {
+    parse("a.toml", text, &Flags::default(), POLICIES).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn refusal(text: &str, flags: &Flags) -> Vec<String> {
+    let error = parse("a.toml", text, flags, POLICIES).expect_err("it is wrong");
+    error.problems.iter().map(ToString::to_string).collect()
+}
+
+/// One refusal per line of the table: what was typed, and what was answered.
+fn assert_refused(cases: &[(&str, &str)]) {
+    for (text, expected) in cases {
+        assert_eq!(refusal(text, &Flags::default()), [*expected], "for\n{text}");
+    }
+}
+
+mod meaning {
+    use super::*;
+
+    #[test]
+    fn nothing_given_is_a_plain_cache_with_an_admin_api() {
+        let config = load(&Flags::default(), POLICIES).expect("valid");
+        assert_eq!(config, super::config(""));
+        assert_eq!((config.memory.total_bytes, config.memory.item_bytes_max), (64 << 20, 1 << 20));
+        assert_eq!(config.server, Server { threads: None, connections_max: 1024 });
+        assert_eq!(config.admin.map(|admin| admin.to_string()).as_deref(), Some("127.0.0.1:8080"));
+        assert!(config.listeners.is_empty());
+        let names: Vec<&str> = config.partitions.iter().map(|partition| partition.name.as_str()).collect();
+        assert_eq!((names, config.partitions[0].initial_bytes), (vec!["default"], 64 << 20));
+        assert_eq!(config.control.policy, "robinhood");
+        assert_eq!(config.memory_line(), "memory: 64MiB for the cache");
+    }
+
+    #[test]
+    fn flags_alone_are_enough() {
+        let text = |text: &str| Some(text.to_owned());
+        let flags = Flags {
+            config: None,
+            memory: text("1GiB"),
+            memcached: text("127.0.0.1:11211"),
+            admin: text("off"),
+            threads: Some(2),
+            max_connections: Some(10),
+            max_item_size: text("2MiB"),
+            eviction: text("lru"),
+            policy: text("static"),
+        };
+        let config = load(&flags, POLICIES).expect("valid");
+        assert_eq!((config.memory.total_bytes, config.memory.item_bytes_max), (1 << 30, 2 << 20));
+        assert_eq!(config.server, Server { threads: Some(2), connections_max: 10 });
+        let bind = "127.0.0.1:11211".parse().expect("an address");
+        let listener = Listener {
+            protocol: Protocol::Memcached,
+            bind,
+            route: Route::Backend(BackendId(0)),
+            mode: Mode::LookAside,
+        };
+        assert_eq!(config.listeners, [listener]);
+        assert_eq!((config.admin, config.control.policy.as_str()), (None, "static"));
+    }
+
+    #[test]
+    fn flags_override_the_file() {
+        let file = "[memory]\ntotal = 0\n[[listener]]\nbind = \"0.0.0.0:1\"\nmode = \"look-aside\"\n\
+                    [admin]\nbind = \"off\"\n[control]\npolicy = \"none\"";
+        let flags = Flags {
+            memory: Some("2MiB".to_owned()),
+            memcached: Some("127.0.0.1:11211".to_owned()),
+            admin: Some("127.0.0.1:9000".to_owned()),
+            policy: Some("static".to_owned()),
+            ..Flags::default()
+        };
+        let config = parse("a.toml", file, &flags, POLICIES).expect("what is wrong is overridden");
+        assert_eq!(config.memory.total_bytes, 2 << 20);
+        assert_eq!(config.listeners[0].bind.port(), 11211);
+        assert_eq!(config.admin.map(|admin| admin.port()), Some(9000));
+    }
+
+    #[test]
+    fn the_example_means_what_it_says() {
+        let config = config(EXAMPLE);
+        let names: Vec<&str> = config.backends.iter().map(|backend| backend.name.as_str()).collect();
+        assert_eq!(names, ["catalog", "prices", "similar"]);
+        assert_eq!(config.backend("prices"), Some(BackendId(1)));
+        let [catalog, prices, similar] = &config.backends[..] else { panic!("three backends") };
+        assert_eq!(catalog.ttl, Some(Duration::from_secs(60)));
+        assert_eq!((catalog.replicas.len(), prices.replicas.len(), similar.replicas.len()), (1, 2, 1));
+        let routes: Vec<(Route, Mode)> =
+            config.listeners.iter().map(|listener| (listener.route, listener.mode)).collect();
+        assert_eq!(
+            routes,
+            [(Route::Prefix, Mode::ReadThrough), (Route::Backend(BackendId(0)), Mode::LookAside)]
+        );
+        assert_eq!(
+            config.memory_line(),
+            "memory: 1GiB for the cache + 12MiB for 4 embedded stores = 1036MiB"
+        );
+        let initial: Vec<u64> = config.partitions.iter().map(|partition| partition.initial_bytes).collect();
+        assert_eq!(initial, [64 << 20, 480 << 20, 480 << 20]);
+    }
+
+    #[test]
+    fn the_examples_defaults_are_the_defaults() {
+        let (example, default) = (config(EXAMPLE), config(""));
+        assert_eq!(example.slo, default.slo);
+        assert_eq!(example.control, default.control);
+        assert_eq!(example.admin, default.admin);
+        assert_eq!(example.memory.item_bytes_max, default.memory.item_bytes_max);
+        assert_eq!(example.server.connections_max, default.server.connections_max);
+        let store = |kind: &str| config(&format!("[[backend]]\nname = \"a\"\nstore = {{ kind = {kind} }}"));
+        let replica = |config: &Config, at: usize| config.backends[at].replicas[0].clone();
+        assert_eq!(replica(&example, 0), replica(&store("\"kv\", path = \"data/catalog\""), 0));
+        assert_eq!(replica(&example, 2), replica(&store("\"compute\""), 0));
+        assert_eq!(example.backends[0].timeout, config("").backends[0].timeout);
+    }
+
+    #[test]
+    fn partitions_of_tenants_carry_their_names() {
+        let config = config(
+            "[[backend]]\nname = \"a\"\n[[backend]]\nname = \"b\"\n[[partition]]\nbackend = \"b\"\ntenant = \"t\"\n\
+             [[partition]]\nbackend = \"b\"\n",
+        );
+        assert_eq!(config.tenants, ["default", "t"]);
+        let names: Vec<&str> = config.partitions.iter().map(|partition| partition.name.as_str()).collect();
+        assert_eq!(names, ["t:b", "b", "a"]);
+    }
+
+    #[test]
+    fn a_listener_goes_by_prefix_where_there_is_one() {
+        let listeners =
+            |backends: &str| config(&format!("[[listener]]\nbind = \"127.0.0.1:1\"\n{backends}")).listeners;
+        assert_eq!(listeners("[[backend]]\nname = \"a\"\nprefix = \"a/\"")[0].route, Route::Prefix);
+        assert_eq!(listeners("[[backend]]\nname = \"a\"")[0].route, Route::Backend(BackendId(0)));
+    }
+
+    #[test]
+    fn the_empty_prefix_may_stand_beside_others() {
+        let config =
+            config("[[backend]]\nname = \"a\"\nprefix = \"a/\"\n[[backend]]\nname = \"b\"\nprefix = \"\"");
+        assert_eq!(config.backends[1].prefix.as_deref(), Some(""));
+    }
+}
+
+mod refusals {
+    use super::*;
+
+    #[test]
+    fn sizes_out_of_range() {
+        assert_refused(&[
+            (
+                "[memory]\n    total = 0",
+                "a.toml:2:13: [memory] total is 0 bytes; it must be at least 1MiB: set total = \"1GiB\"",
+            ),
+            (
+                "[memory]\ntotal = \"2MiB\"\nmax_item_size = \"3MiB\"",
+                "a.toml:3:17: [memory] max_item_size is 3MiB; it must be 1KiB to 2MiB: set max_item_size = \"1MiB\"",
+            ),
+            (
+                "[server]\nthreads = 0",
+                "a.toml:2:11: [server] threads is 0; it must be at least 1: set threads = 2",
+            ),
+            (
+                "[server]\nmax_connections = 70000",
+                "a.toml:2:19: [server] max_connections is 70000; it must be 1 to 65536: set max_connections = 1024",
+            ),
+        ]);
+    }
+
+    #[test]
+    fn the_loops_numbers_out_of_range() {
+        assert_refused(&[
+            (
+                "[slo]\npercentile = 100",
+                "a.toml:2:14: [slo] percentile is 100; it must be 1 to 99.99: set percentile = 99.0",
+            ),
+            (
+                "[slo]\npercentile = nan",
+                "a.toml:2:14: [slo] percentile is NaN; it must be 1 to 99.99: set percentile = 99.0",
+            ),
+            (
+                "[slo]\nbound = \"0s\"",
+                "a.toml:2:9: [slo] bound is 0s; it must be at least 1ms: set bound = \"150ms\"",
+            ),
+            (
+                "[slo]\nwindow = \"3s\"\nobserve = \"4s\"",
+                "a.toml:3:11: [slo] observe is 4s; it must be 1ms to 3s: set observe = \"5s\"",
+            ),
+            (
+                "[control]\ntax = -0.1",
+                "a.toml:2:7: [control] tax is -0.1; it must be at least 0: set tax = 0.01",
+            ),
+            (
+                "[control]\nband = [99.5, 98.5]",
+                "a.toml:2:8: [control] band is [99.5, 98.5]; it must be two percentiles from 0 to 100, the lower first: \
+                 set band = [98.5, 99.5]",
+            ),
+            (
+                "[control]\nband = []",
+                "a.toml:2:8: [control] band is []; it must be two percentiles from 0 to 100, the lower first: set band = \
+                 [98.5, 99.5]",
+            ),
+            (
+                "[control]\npolicy = \"robinhod\"",
+                "a.toml:2:10: [control] policy is \"robinhod\"; it must be one of \"robinhood\", \"shared-lru\", \
+                 \"static\": did you mean \"robinhood\"?",
+            ),
+        ]);
+    }
+
+    #[test]
+    fn addresses_that_cannot_be_bound() {
+        assert_refused(&[
+            (
+                "[admin]\nbind = \"0.0.0.0:8080\"",
+                "a.toml:2:8: [admin] bind is 0.0.0.0:8080, which other machines may reach; only loopback addresses are \
+                 accepted until listeners ask who is there: set bind = \"127.0.0.1:8080\"",
+            ),
+            (
+                "[admin]\nbind = \"localhost\"",
+                "a.toml:2:8: [admin] bind is \"localhost\"; it must be an IP address and a port: set bind = \
+                 \"127.0.0.1:8080\"",
+            ),
+            (
+                "[[listener]]\nbind = \"127.0.0.1:1\"\n[[listener]]\nbind = \"127.0.0.1:1\"",
+                "a.toml:4:8: [[listener]] bind is 127.0.0.1:1, which [[listener]] bind (line 2) has already; each needs \
+                 its own: change the port of one",
+            ),
+            (
+                "[[listener]]\nbind = \"127.0.0.1:8080\"",
+                "a.toml:2:8: [[listener]] bind is 127.0.0.1:8080, which [admin] bind (by default) has already; each needs \
+                 its own: change the port of one",
+            ),
+            (
+                "[[listener]]\nbackend = \"default\"",
+                "a.toml:1:1: [[listener]] has no bind; it must name an address and a port: set bind = \"127.0.0.1:11211\"",
+            ),
+            (
+                "[admin]\nbind = \"off\"",
+                "a.toml: there is nothing to listen on; a node needs a listener or the admin API: add a [[listener]], \
+                 give --memcached 127.0.0.1:11211, or leave the admin API on",
+            ),
+        ]);
+    }
+
+    #[test]
+    fn listeners_that_lead_nowhere() {
+        let listener = "[[listener]]\nbind = \"127.0.0.1:1\"\n";
+        let backends = "[[backend]]\nname = \"a\"\n[[backend]]\nname = \"b\"\n";
+        let cases = [
+            (
+                "backend = \"c\"\n",
+                "a.toml:3:11: [[listener]] backend is \"c\"; it must be \"a\" or \"b\": did you mean \"a\"?",
+            ),
+            (
+                "route = \"prefix\"\n",
+                "a.toml:3:9: [[listener]] route is \"prefix\", but no backend has a prefix; at least one must: set prefix \
+                 = \"catalog/\" there, or backend instead of route here",
+            ),
+            (
+                "route = \"p\"\n",
+                "a.toml:3:9: [[listener]] route is \"p\"; it must be \"prefix\": set route = \"prefix\"",
+            ),
+            (
+                "route = \"prefix\"\nbackend = \"a\"\n",
+                "a.toml:3:9: [[listener]] has both route and backend; it must have one of them: remove one",
+            ),
+            (
+                "",
+                "a.toml:1:1: a listener has neither route nor backend, and there are 2 backends; it must have one of them: \
+                 set route = \"prefix\" or backend = \"a\"",
+            ),
+            (
+                "backend = \"a\"\nprotocol = \"redis\"\n",
+                "a.toml:4:12: [[listener]] protocol is \"redis\"; it must be \"memcached\": set protocol = \"memcached\"",
+            ),
+            (
+                "backend = \"a\"\nmode = \"read-through\"\n",
+                "a.toml:4:8: [[listener]] mode is \"read-through\", but backend \"a\" has no store to read from: give it \
+                 a store, or set mode = \"look-aside\"",
+            ),
+        ];
+        for (keys, expected) in cases {
+            assert_refused(&[(&format!("{listener}{keys}{backends}"), expected)]);
+        }
+    }
+
+    #[test]
+    fn backends_that_could_be_mistaken_for_each_other() {
+        assert_refused(&[
+            ("[[backend]]", "a.toml:1:1: [[backend]] has no name; it must have one: set name = \"catalog\""),
+            (
+                "[[backend]]\nname = \"a b\"",
+                "a.toml:2:8: [[backend]] name is \"a b\"; it must be 1 to 64 letters, digits, '.', '_' or '-': set name = \
+                 \"catalog\"",
+            ),
+            (
+                "[[backend]]\nname = \"a\"\n[[backend]]\nname = \"a\"",
+                "a.toml:4:8: [[backend]] name is \"a\" as on line 2; names must be unique: rename one",
+            ),
+            (
+                "[[backend]]\nname = \"a\"\nprefix = \"p/\"\n[[backend]]\nname = \"b\"\nprefix = \"p/q/\"",
+                "a.toml:6:10: [[backend]] prefix is \"p/q/\" while line 3 has \"p/\"; none may start with another, or a \
+                 key would belong to two backends: change one",
+            ),
+            (
+                "[[backend]]\nname = \"a\"\nprefix = \"\"\n[[backend]]\nname = \"b\"\nprefix = \"\"",
+                "a.toml:6:10: [[backend]] prefix is \"\" while line 3 has \"\"; none may start with another, or a key \
+                 would belong to two backends: change one",
+            ),
+            (
+                "[[backend]]\nname = \"a\"\nprefix = \"p q\"",
+                "a.toml:3:10: [[backend]] prefix is \"p q\"; it must be at most 200 bytes without blanks or control \
+                 characters: set prefix = \"catalog/\"",
+            ),
+            (
+                "[[backend]]\nname = \"a\"\ntimeout = \"0s\"",
+                "a.toml:3:11: [[backend]] timeout is 0s; it must be at least 1ms: set timeout = \"2s\"",
+            ),
+            (
+                "[[backend]]\nname = \"a\"\nttl = \"0s\"",
+                "a.toml:3:7: [[backend]] ttl is 0s; it must be at least 1ms: set ttl = \"60s\"",
+            ),
+        ]);
+    }
+
+    #[test]
+    fn stores_that_cannot_be_opened() {
+        let backend = "[[backend]]\nname = \"a\"\n";
+        let cases = [
+            (
+                "store = { path = \"p\" }",
+                "a.toml:3:9: [[backend]] store has no kind; it must be \"kv\", \"sqlite\" or \"compute\": set kind = \"kv\"",
+            ),
+            (
+                "store = { kind = \"sqlte\" }",
+                "a.toml:3:18: [[backend]] store.kind is \"sqlte\"; it must be one of \"kv\", \"sqlite\", \"compute\": did \
+                 you mean \"sqlite\"?",
+            ),
+            (
+                "store = { kind = \"kv\" }",
+                "a.toml:3:9: [[backend]] store has no path; it must name where its data is kept: set path = \"data/catalog\"",
+            ),
+            (
+                "store = { kind = \"compute\", path = \"p\" }",
+                "a.toml:3:36: [[backend]] store.path is a key of kv and sqlite stores, not of compute: remove it",
+            ),
+            (
+                "store = { kind = \"compute\", n = 2000 }",
+                "a.toml:3:33: [[backend]] store.n is 2000; it must be 1 to 1024: set store.n = 32",
+            ),
+            (
+                "store = { kind = \"kv\", path = \"p\", cache_bytes = 1 }",
+                "a.toml:3:50: [[backend]] store.cache_bytes is 1B; it must be at least 64KiB: set store.cache_bytes = \
+                 \"4MiB\"",
+            ),
+            (
+                "replicas = []",
+                "a.toml:3:12: [[backend]] replicas has 0 stores; it must have 1 to 64: list each once",
+            ),
+            (
+                "store = { kind = \"compute\" }\nreplicas = [ { kind = \"compute\" } ]",
+                "a.toml:4:12: [[backend]] has both store and replicas; it must have one of them: make the store one of \
+                 the replicas",
+            ),
+            (
+                "replicas = [ { kind = \"kv\", path = \"p\" }, { kind = \"kv\", path = \"p\" } ]",
+                "a.toml:3:43: [[backend]] store.path is \"p\" as on line 3; each kv store needs its own: change one",
+            ),
+        ];
+        for (keys, expected) in cases {
+            assert_refused(&[(&format!("{backend}{keys}"), expected)]);
+        }
+    }
+
+    #[test]
+    fn partitions_that_do_not_fit() {
+        let backends = "[memory]\ntotal = \"10MiB\"\n[[backend]]\nname = \"a\"\n[[backend]]\nname = \"b\"\n";
+        let cases = [
+            (
+                "[[partition]]\nbackend = \"a\"\nmin = \"6MiB\"\n[[partition]]\nbackend = \"b\"\nmin = \"5MiB\"",
+                "a.toml:12:7: [[partition]] min of all partitions is 11MiB in sum; it must be at most the total of \
+                 10MiB: lower this min or raise [memory] total",
+            ),
+            (
+                "[[partition]]\nbackend = \"a\"\nmin = \"6MiB\"\n[[partition]]\nbackend = \"b\"\ninitial = \"5MiB\"",
+                "a.toml:12:11: [[partition]] initial of all partitions is 11MiB in sum, counting min where there is no \
+                 initial; it must be at most the total of 10MiB: lower this initial or raise [memory] total",
+            ),
+            (
+                "[[partition]]\nbackend = \"a\"\nmin = \"11MiB\"",
+                "a.toml:9:7: [[partition]] min is 11MiB; it must be 0 bytes to 10MiB: set min = \"1MiB\"",
+            ),
+            (
+                "[[partition]]\nbackend = \"a\"\nmin = \"3MiB\"\nmax = \"2MiB\"",
+                "a.toml:10:7: [[partition]] max is 2MiB; it must be at least 3MiB: set max = \"512MiB\"",
+            ),
+            (
+                "[[partition]]\nbackend = \"a\"\nmax = \"2MiB\"\ninitial = \"3MiB\"",
+                "a.toml:10:11: [[partition]] initial is 3MiB; it must be 0 bytes to 2MiB: set initial = \"64MiB\"",
+            ),
+            (
+                "[[partition]]\nbackend = \"a\"\nmax = \"4MiB\"\n[[partition]]\nbackend = \"b\"\nmax = \"5MiB\"",
+                "a.toml:12:7: [[partition]] max of all partitions is 9MiB in sum; it must be at least the total of 10MiB: \
+                 raise a max or lower [memory] total",
+            ),
+            (
+                "[[partition]]\nbackend = \"a\"\n[[partition]]\nbackend = \"a\"",
+                "a.toml:9:1: [[partition]] a is there on line 7 already; list each once: remove one",
+            ),
+            (
+                "[[partition]]\nbackend = \"aa\"",
+                "a.toml:8:11: [[partition]] backend is \"aa\"; it must be \"a\" or \"b\": did you mean \"a\"?",
+            ),
+            (
+                "[[partition]]",
+                "a.toml:7:1: [[partition]] has no backend; it must name one: set backend = \"catalog\"",
+            ),
+        ];
+        for (tables, expected) in cases {
+            assert_refused(&[(&format!("{backends}{tables}"), expected)]);
+        }
+    }
+
+    #[test]
+    fn flags_are_refused_by_their_names() {
+        let text = |text: &str| Some(text.to_owned());
+        let flags = Flags {
+            memory: text("0"),
+            memcached: text("192.0.2.1:11211"),
+            admin: text("127.0.0.1"),
+            threads: Some(1000),
+            max_item_size: text("1MB"),
+            eviction: text("s3-fifo"),
+            policy: text("tao"),
+            ..Flags::default()
+        };
+        let error = load(&flags, POLICIES).expect_err("all of it is wrong");
+        assert_eq!(
+            error.to_string(),
+            "--memory is 0 bytes; it must be at least 1MiB: give --memory 1GiB\n\
+             --max-item-size: \"1MB\" is no size; write a whole number of B, KiB, MiB, GiB or TiB, such as \"64MiB\"\n\
+             --eviction is \"s3-fifo\"; it must be \"lru\": give --eviction lru\n\
+             --threads is 1000; it must be 1 to 256: give --threads 2\n\
+             --admin is \"127.0.0.1\"; it must be an IP address and a port: give --admin 127.0.0.1:8080\n\
+             --memcached is 192.0.2.1:11211, which other machines may reach; only loopback addresses are accepted until \
+             listeners ask who is there: give --memcached 127.0.0.1:11211\n\
+             --policy is \"tao\"; it must be one of \"robinhood\", \"shared-lru\", \"static\": give --policy robinhood"
+        );
+    }
+
+    #[test]
+    fn a_flag_for_one_listener_cannot_move_several() {
+        let file = "[[listener]]\nbind = \"127.0.0.1:1\"\n[[listener]]\nbind = \"127.0.0.1:2\"\n";
+        let flags = Flags { memcached: Some("127.0.0.1:3".to_owned()), ..Flags::default() };
+        let expected =
+            "--memcached cannot say which of 2 listeners it moves; it must be one: change bind in the file";
+        assert_eq!(refusal(file, &flags), [expected]);
+    }
+
+    #[test]
+    fn all_that_is_wrong_is_said_at_once() {
+        let found = refusal(
+            "[memory]\ntotal = 1\n[[listener]]\nbind = \"127.0.0.1:8080\"\n[slo]\nbound = \"2h\"\n[control]\ntax = 1",
+            &Flags::default(),
+        );
+        let places: Vec<&str> = found.iter().filter_map(|problem| problem.split(": ").next()).collect();
+        assert_eq!(places, ["a.toml:2:9", "a.toml:4:8", "a.toml:6:9", "a.toml:8:7"]);
+    }
+
+    #[test]
+    fn an_integer_is_a_number_where_a_fraction_may_stand() {
+        assert_eq!(config("[control]\nband = [98, 99]").control.band, (98.0, 99.0));
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_is_named() {
+        let flags = Flags { config: Some("no/such/file.toml".into()), ..Flags::default() };
+        let error = load(&flags, POLICIES).expect_err("there is no such file").to_string();
+        assert!(error.starts_with("no/such/file.toml: cannot read the configuration: "), "{error}");
+    }
+
+    #[test]
+    fn a_file_that_is_too_large_or_no_text_is_named() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("a.toml");
+        let refused = |bytes: &[u8]| {
+            std::fs::write(&path, bytes).expect("written");
+            let flags = Flags { config: Some(path.clone()), ..Flags::default() };
+            load(&flags, POLICIES).expect_err("it is wrong").to_string()
+        };
+        assert!(refused(&vec![b'#'; read::FILE_BYTES_MAX + 1]).contains("it is larger than 4 MiB"));
+        assert!(refused(&[0xff, 0xfe]).contains("cannot read the configuration"));
+    }
+}
+
+mod example {
+    use super::*;
+
+    /// The keys of a raw table, from its refusal of a key it does not have.
+    fn keys<T: DeserializeOwned>() -> BTreeSet<String> {
+        let Err(error) = toml::from_str::<T>("no_such_key = 0") else { panic!("unknown keys are refused") };
+        let (_, known) = read::unknown_field(error.message()).expect("the message lists the keys");
+        known.into_iter().map(str::to_owned).collect()
+    }
+
+    fn present<'a>(tables: impl IntoIterator<Item = &'a toml::Value>) -> BTreeSet<String> {
+        tables.into_iter().filter_map(toml::Value::as_table).flat_map(|table| table.keys().cloned()).collect()
+    }
+
+    #[test]
+    fn every_key_is_in_the_example() {
+        let example: toml::Table = toml::from_str(EXAMPLE).expect("the example is TOML");
+        let all = |name: &str| match &example[name] {
+            toml::Value::Array(tables) => tables.clone(),
+            table => vec![table.clone()],
+        };
+        let whole = toml::Value::Table(example.clone());
+        assert_eq!(present([&whole]), keys::<RawFile>());
+        assert_eq!(present(&all("memory")), keys::<RawMemory>());
+        assert_eq!(present(&all("server")), keys::<RawServer>());
+        assert_eq!(present(&all("listener")), keys::<RawListener>());
+        assert_eq!(present(&all("backend")), keys::<RawBackend>());
+        assert_eq!(present(&all("partition")), keys::<RawPartition>());
+        assert_eq!(present(&all("slo")), keys::<RawSlo>());
+        assert_eq!(present(&all("control")), keys::<RawControl>());
+        assert_eq!(present(&all("admin")), keys::<RawAdmin>());
+        let backends = all("backend");
+        let stores = backends.iter().filter_map(|backend| backend.get("store"));
+        let replicas = backends.iter().filter_map(|backend| backend.get("replicas")?.as_array()).flatten();
+        assert_eq!(present(stores.chain(replicas)), keys::<RawStore>());
+    }
+}
+
+proptest! {
+    #[test]
+    fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+        let _ = parse("a.toml", &String::from_utf8_lossy(&bytes), &Flags::default(), POLICIES);
+    }
+
+    #[test]
+    fn a_damaged_example_never_panics(at in 0..EXAMPLE.len(), length in 0_usize..200, with in "\\PC{0,8}") {
+        let mut bytes = EXAMPLE.as_bytes().to_vec();
+        bytes.splice(at..(at + length).min(EXAMPLE.len()), with.into_bytes());
+        if let Err(error) = parse("a.toml", &String::from_utf8_lossy(&bytes), &Flags::default(), POLICIES) {
+            prop_assert!((1..=PROBLEMS_MAX).contains(&error.problems.len()));
+        }
+    }
+
+    #[test]
+    fn what_is_accepted_fits_into_the_total(
+        total_mib in 1_u64..64,
+        sizes in prop::collection::vec((0_u64..8, 0_u64..64, prop::option::of(0_u64..16)), 1..8),
+    ) {
+        let mut text = format!("[memory]\ntotal = \"{total_mib}MiB\"\nmax_item_size = \"1KiB\"\n");
+        for (index, (min, more, initial)) in sizes.iter().enumerate() {
+            let initial = initial.map_or(String::new(), |initial| format!("initial = \"{initial}MiB\"\n"));
+            text += &format!(
+                "[[backend]]\nname = \"b{index}\"\n[[partition]]\nbackend = \"b{index}\"\nmin = \"{min}MiB\"\nmax = \
+                 \"{}MiB\"\n{initial}",
+                min + more
+            );
+        }
+        if let Ok(config) = parse("a.toml", &text, &Flags::default(), POLICIES) {
+            let sum: u64 = config.partitions.iter().map(|partition| partition.initial_bytes).sum();
+            prop_assert!(sum <= config.memory.total_bytes);
+            for partition in &config.partitions {
+                prop_assert!(partition.bytes_min <= partition.initial_bytes);
+                prop_assert!(partition.initial_bytes <= partition.bytes_max);
+            }
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! Sizes and durations as people write them.
+//!
+//! A bare number leaves the unit to memory, and a wrong guess is off by a thousand; so durations always name theirs, and
+//! sizes do unless they are plain bytes. Binary units only: "GB" means two different numbers to two different people.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::de::{Deserialize, Deserializer, Error, Visitor};
+
+/// A number of bytes, 0 to `u64::MAX`, written like `"64MiB"` or as plain bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ByteSize(pub u64);
+
+/// A duration of whole microseconds, written like `"150ms"`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Span(pub Duration);
+
+/// Why a text is no size or no duration.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UnitError {
+    /// Not a whole number with one of the units of a size, or above 2⁶⁴ - 1 bytes.
+    #[error("\"{0}\" is no size; write a whole number of B, KiB, MiB, GiB or TiB, such as \"64MiB\"")]
+    Size(String),
+    /// Not a whole number with one of the units of a duration, or above 2⁶⁴ - 1 microseconds.
+    #[error("\"{0}\" is no duration; write a whole number of us, ms, s, m, h or d, such as \"5s\"")]
+    Duration(String),
+}
+
+/// Longest text quoted in an error, in characters.
+const QUOTED_CHARS_MAX: usize = 40;
+
+const SIZES: [(&str, u64); 6] =
+    [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1), ("", 1)];
+
+const DURATIONS_US: [(&str, u64); 6] = [
+    ("d", 86_400_000_000),
+    ("h", 3_600_000_000),
+    ("m", 60_000_000),
+    ("s", 1_000_000),
+    ("ms", 1_000),
+    ("us", 1),
+];
+
+impl FromStr for ByteSize {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        parse(text, &SIZES).map(Self).ok_or_else(|| UnitError::Size(quoted(text)))
+    }
+}
+
+impl FromStr for Span {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        let micros = parse(text, &DURATIONS_US).ok_or_else(|| UnitError::Duration(quoted(text)))?;
+        Ok(Self(Duration::from_micros(micros)))
+    }
+}
+
+/// The value in the largest unit that divides it, so that what is printed can be typed and means the same.
+impl fmt::Display for ByteSize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0 == 0 { f.write_str("0 bytes") } else { write_largest(f, self.0, &SIZES) }
+    }
+}
+
+/// As for [`ByteSize`]; fractions of a microsecond are not shown.
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let micros = u64::try_from(self.0.as_micros()).unwrap_or(u64::MAX);
+        if micros == 0 { f.write_str("0s") } else { write_largest(f, micros, &DURATIONS_US) }
+    }
+}
+
+impl<'de> Deserialize<'de> for ByteSize {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(SizeVisitor)
+    }
+}
+
+impl<'de> Deserialize<'de> for Span {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(SpanVisitor)
+    }
+}
+
+struct SizeVisitor;
+
+impl Visitor<'_> for SizeVisitor {
+    type Value = ByteSize;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a size such as \"64MiB\" or a number of bytes")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<ByteSize, E> {
+        text.parse().map_err(E::custom)
+    }
+
+    fn visit_u64<E: Error>(self, bytes: u64) -> Result<ByteSize, E> {
+        Ok(ByteSize(bytes))
+    }
+
+    fn visit_i64<E: Error>(self, bytes: i64) -> Result<ByteSize, E> {
+        u64::try_from(bytes).map(ByteSize).map_err(|_| E::custom(UnitError::Size(bytes.to_string())))
+    }
+}
+
+struct SpanVisitor;
+
+impl Visitor<'_> for SpanVisitor {
+    type Value = Span;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a duration with its unit, such as \"5s\"")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Span, E> {
+        text.parse().map_err(E::custom)
+    }
+}
+
+/// The start of `text`, short enough for one line of an error.
+pub(super) fn quoted(text: &str) -> String {
+    let mut start: String = text.chars().take(QUOTED_CHARS_MAX).flat_map(char::escape_debug).collect();
+    if text.chars().nth(QUOTED_CHARS_MAX).is_some() {
+        start.push('…');
+    }
+    start
+}
+
+fn parse(text: &str, units: &[(&str, u64)]) -> Option<u64> {
+    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let (number, unit) = text.split_at(digits);
+    let (_, scale) = units.iter().find(|(name, _)| *name == unit)?;
+    number.parse::<u64>().ok()?.checked_mul(*scale)
+}
+
+fn write_largest(f: &mut fmt::Formatter<'_>, value: u64, units: &[(&str, u64)]) -> fmt::Result {
+    let divides = units.iter().find(|(_, scale)| value.is_multiple_of(*scale));
+    let (unit, scale) = divides.copied().unwrap_or(("", 1));
+    write!(f, "{}{unit}", value / scale)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn sizes_are_whole_numbers_of_binary_units() {
+        let size = |text: &str| text.parse::<ByteSize>().map(|size| size.0);
+        assert_eq!(size("1GiB"), Ok(1 << 30));
+        assert_eq!(size("512KiB"), Ok(1 << 19));
+        assert_eq!(size("7B"), Ok(7));
+        assert_eq!(size("7"), Ok(7));
+        for wrong in
+            ["", "GiB", "1GB", "1.5GiB", "-1", "1 GiB", "1gib", "99999999999TiB", "18446744073709551616"]
+        {
+            assert_eq!(size(wrong), Err(UnitError::Size(wrong.to_owned())));
+        }
+    }
+
+    #[test]
+    fn durations_name_their_unit() {
+        let span = |text: &str| text.parse::<Span>().map(|span| span.0);
+        assert_eq!(span("5s"), Ok(Duration::from_secs(5)));
+        assert_eq!(span("150ms"), Ok(Duration::from_millis(150)));
+        assert_eq!(span("2m"), Ok(Duration::from_secs(120)));
+        for wrong in ["5", "", "s", "1.5s", "5 s", "-5s", "5min", "999999999999999d"] {
+            assert_eq!(span(wrong), Err(UnitError::Duration(wrong.to_owned())));
+        }
+    }
+
+    #[test]
+    fn long_nonsense_is_quoted_in_part() {
+        let error = "x".repeat(100).parse::<ByteSize>().expect_err("no size");
+        assert!(error.to_string().contains(&format!("\"{}…\"", "x".repeat(40))), "{error}");
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_printed_means_the_same_when_typed(bytes in 1_u64.., micros in 1_u64..) {
+            prop_assert_eq!(ByteSize(bytes).to_string().parse(), Ok(ByteSize(bytes)));
+            let span = Span(Duration::from_micros(micros));
+            prop_assert_eq!(span.to_string().parse(), Ok(span));
+        }
+
+        #[test]
+        fn arbitrary_text_never_panics(text in "\\PC*") {
+            let _ = text.parse::<ByteSize>();
+            let _ = text.parse::<Span>();
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! What a request asks, and what of it has to be fetched.
+
+use std::time::Duration;
+
+use sherwood_model::{BackendId, PartitionId};
+
+/// The keys a request wants from one backend.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Query<K> {
+    /// Who is asked for what misses.
+    pub backend: BackendId,
+    /// Where it is looked up first.
+    pub partition: PartitionId,
+    /// Any number of keys, repeated or not; each gets an answer of its own.
+    pub keys: Vec<K>,
+    /// Whether the request is as good without it: failures of a best-effort query do not count against the request.
+    pub best_effort: bool,
+    /// The backend's time-out, which a query that failed counts as.
+    pub timeout: Duration,
+}
+
+/// The misses of one query, for its backend's dispatcher.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fetch<K> {
+    /// The query's position in the request.
+    pub query: usize,
+    /// Whom to ask.
+    pub backend: BackendId,
+    /// Where the values belong.
+    pub partition: PartitionId,
+    /// At least one key, no key twice, each with where its result goes. Ordered by key.
+    pub keys: Vec<(K, Slot)>,
+}
+
+/// A key's place in its request, to be handed back with its result: its position among the keys of all queries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Slot(pub(crate) u32);

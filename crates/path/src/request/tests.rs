@@ -1,0 +1,216 @@
+//! Each test drives one request by hand against a small cache. Values are bytes, copied out of the cache.
+
+use std::time::Duration;
+
+use sherwood_cache::{NewItem, Options, Partition, Value};
+use sherwood_dispatch::{Bound, FetchError};
+use sherwood_model::{PartitionId, SeededState, TenantId};
+
+use super::*;
+use crate::{Status, fill};
+
+type Asked = Request<&'static str, Vec<u8>>;
+
+const TIMEOUT: Duration = Duration::from_millis(500);
+
+/// Two partitions: 0 for backend 0, 1 for backend 1. Partition 0 has `a` and `b`.
+fn cache() -> Cache {
+    let partition =
+        |backend| Partition { tenant: TenantId(0), backend: BackendId(backend), budget_bytes: 1 << 20 };
+    let options = Options { total_bytes: 2 << 20, shards: 1, ..Options::default() };
+    let cache = Cache::new(options, &[partition(0), partition(1)], SeededState::new(1)).unwrap();
+    for key in ["a", "b"] {
+        cache.set(PartitionId(0), key.as_bytes(), NewItem::bytes(key.as_bytes()), &access(0)).unwrap();
+    }
+    cache
+}
+
+fn at(ms: u64) -> Instant {
+    Instant::from_millis(ms)
+}
+
+fn access(ms: u64) -> Access {
+    Access::at(at(ms))
+}
+
+fn query(backend: u16, keys: &[&'static str]) -> Query<&'static str> {
+    Query {
+        backend: BackendId(backend),
+        partition: PartitionId(backend),
+        keys: keys.to_vec(),
+        best_effort: false,
+        timeout: TIMEOUT,
+    }
+}
+
+fn bytes(item: Item<'_>) -> Vec<u8> {
+    match item.value {
+        Value::Bytes(bytes) => bytes.to_vec(),
+        Value::Declared(_) => panic!("these tests store bytes"),
+    }
+}
+
+/// A request that arrived at 10 ms and was looked up at 11 ms.
+fn start(queries: Vec<Query<&'static str>>) -> (Asked, Vec<Fetch<&'static str>>) {
+    let mut request = Asked::start(at(10), queries);
+    let fetches = request.look_up(&cache(), &access(11), bytes);
+    (request, fetches)
+}
+
+fn value(text: &str) -> Result<Option<Vec<u8>>, FetchError> {
+    Ok(Some(text.as_bytes().to_vec()))
+}
+
+fn finished(latency_ms: u64, backend: Option<u16>) -> Option<FinishedRequest> {
+    Some(FinishedRequest::new(Duration::from_millis(latency_ms), backend.map(BackendId)))
+}
+
+fn statuses(request: &Asked) -> Vec<(u16, &'static str, Status)> {
+    request.answers().map(|(backend, key, answer)| (backend.0, *key, answer.status)).collect()
+}
+
+#[test]
+fn hits_end_at_the_look_up_and_still_name_a_blocking_backend() {
+    let (request, fetches) = start(vec![query(0, &["a", "b", "a"])]);
+    assert_eq!(fetches, []);
+    assert_eq!(request.finished(), finished(1, Some(0)));
+    let answers: Vec<_> = request.answers().map(|(_, key, answer)| (*key, answer.clone())).collect();
+    let hit = |key: &'static str| (key, Answer::hit(key.as_bytes().to_vec(), Duration::from_millis(1)));
+    assert_eq!(answers, [hit("a"), hit("b"), hit("a")]);
+}
+
+#[test]
+fn without_queries_it_has_finished_and_blames_nobody() {
+    let (request, fetches) = start(vec![]);
+    assert_eq!((fetches.len(), request.finished(), request.answers().count()), (0, finished(0, None), 0));
+}
+
+#[test]
+fn queries_without_keys_blame_nobody() {
+    let (request, fetches) = start(vec![query(0, &[]), query(1, &[])]);
+    assert_eq!((fetches.len(), request.finished()), (0, finished(0, None)));
+    let (request, _) = start(vec![query(1, &[]), query(0, &["a"]), query(1, &[])]);
+    assert_eq!(request.finished(), finished(1, Some(0)));
+}
+
+#[test]
+fn it_ends_with_the_last_key_of_its_slowest_query() {
+    let (mut request, fetches) = start(vec![query(0, &["a", "x"]), query(1, &["y", "z"])]);
+    assert_eq!(
+        (fetches[0].query, fetches[0].backend, fetches[0].partition),
+        (0, BackendId(0), PartitionId(0))
+    );
+    assert_eq!(
+        (fetches[1].query, fetches[1].backend, fetches[1].partition),
+        (1, BackendId(1), PartitionId(1))
+    );
+    let slot = |fetch: usize, key: usize| fetches[fetch].keys[key].1;
+    request.handle_result(at(20), slot(1, 1), value("z"));
+    request.handle_result(at(30), slot(0, 0), value("x"));
+    assert_eq!(request.finished(), None);
+    request.handle_result(at(40), slot(1, 0), Ok(None));
+    assert_eq!(request.finished(), finished(30, Some(1)));
+    let expected =
+        [(0, "a", Status::Hit), (0, "x", Status::Miss), (1, "y", Status::NotFound), (1, "z", Status::Miss)];
+    assert_eq!(statuses(&request), expected);
+    let latencies: Vec<_> = request.answers().map(|(_, _, answer)| answer.latency.as_millis()).collect();
+    assert_eq!(latencies, [1, 20, 30, 10]);
+}
+
+#[test]
+fn of_equally_slow_queries_the_first_to_end_blocks() {
+    let (mut request, fetches) = start(vec![query(0, &["x"]), query(1, &["y"])]);
+    request.handle_result(at(20), fetches[1].keys[0].1, value("y"));
+    request.handle_result(at(20), fetches[0].keys[0].1, value("x"));
+    assert_eq!(request.finished(), finished(10, Some(1)));
+}
+
+#[test]
+fn a_repeated_key_is_fetched_once_and_answered_each_time() {
+    let (mut request, fetches) = start(vec![query(1, &["y", "x", "y", "y"])]);
+    let keys: Vec<_> = fetches[0].keys.iter().map(|(key, _)| *key).collect();
+    assert_eq!(keys, ["x", "y"]);
+    request.handle_result(at(20), fetches[0].keys[1].1, value("why"));
+    assert_eq!(request.finished(), None);
+    request.handle_result(at(25), fetches[0].keys[0].1, value("ex"));
+    assert_eq!(request.finished(), finished(15, Some(1)));
+    let values: Vec<_> = request.answers().map(|(_, _, answer)| answer.value.clone().unwrap()).collect();
+    assert_eq!(values, [b"why".to_vec(), b"ex".to_vec(), b"why".to_vec(), b"why".to_vec()]);
+}
+
+#[test]
+fn two_queries_of_one_backend_are_fetched_apart() {
+    let (mut request, fetches) = start(vec![query(1, &["y"]), query(1, &["y"])]);
+    assert_eq!(fetches.len(), 2);
+    for fetch in &fetches {
+        request.handle_result(at(20), fetch.keys[0].1, value("y"));
+    }
+    assert_eq!(request.finished(), finished(10, Some(1)));
+}
+
+#[test]
+fn a_failure_counts_at_the_time_out_and_spares_the_other_keys() {
+    let (mut request, fetches) = start(vec![query(0, &["a", "x"]), query(1, &["y"])]);
+    let refused = FetchError::Overloaded { bound: Bound::Waiters, limit: 3 };
+    request.handle_result(at(12), fetches[0].keys[0].1, Err(refused.clone()));
+    request.handle_result(at(110), fetches[1].keys[0].1, value("y"));
+    assert_eq!(request.finished(), finished(500, Some(0)));
+    let expected = [(0, "a", Status::Hit), (0, "x", Status::Rejected), (1, "y", Status::Miss)];
+    assert_eq!(statuses(&request), expected);
+    assert_eq!(request.answers().nth(1).unwrap().2.error, Some(refused));
+}
+
+#[test]
+fn a_failure_later_than_the_time_out_counts_as_it_was() {
+    let (mut request, fetches) = start(vec![query(1, &["y"])]);
+    request.handle_result(at(710), fetches[0].keys[0].1, Err(FetchError::Timeout { timeout: TIMEOUT }));
+    assert_eq!(request.finished(), finished(700, Some(1)));
+}
+
+#[test]
+fn a_best_effort_failure_does_not_count() {
+    let (mut request, fetches) =
+        start(vec![Query { best_effort: true, ..query(0, &["x"]) }, query(1, &["y"])]);
+    request.handle_result(at(12), fetches[0].keys[0].1, Err(FetchError::Timeout { timeout: TIMEOUT }));
+    request.handle_result(at(30), fetches[1].keys[0].1, value("y"));
+    assert_eq!(request.finished(), finished(20, Some(1)));
+}
+
+#[test]
+fn what_nobody_waits_for_is_ignored() {
+    let mut request = Asked::start(at(10), vec![query(1, &["y"]), query(0, &["a"])]);
+    request.handle_result(at(10), Slot(0), value("early"));
+    let cache = cache();
+    let fetches = request.look_up(&cache, &access(11), bytes);
+    assert_eq!(request.look_up(&cache, &access(12), bytes), [], "the second look-up does nothing");
+    request.handle_result(at(20), Slot(1), value("of a hit"));
+    request.handle_result(at(20), Slot(99), value("of another request"));
+    assert_eq!(request.finished(), None);
+    request.handle_result(at(30), fetches[0].keys[0].1, value("y"));
+    request.handle_result(at(40), fetches[0].keys[0].1, Ok(None));
+    assert_eq!(request.finished(), finished(20, Some(1)));
+    assert_eq!(statuses(&request), [(1, "y", Status::Miss), (0, "a", Status::Hit)]);
+}
+
+#[test]
+fn a_clock_that_steps_back_gives_zero_latencies() {
+    let (mut request, fetches) = start(vec![query(1, &["y"])]);
+    request.handle_result(at(3), fetches[0].keys[0].1, value("y"));
+    assert_eq!(request.finished(), finished(0, Some(1)));
+}
+
+#[test]
+fn a_fill_lives_for_its_ttl_and_never_replaces() {
+    let cache = cache();
+    let found = |ms, key: &str| cache.peek(PartitionId(0), key.as_bytes(), &access(ms), bytes);
+    let fill = |key: &str, ttl| {
+        let value = Value::Bytes(b"filled");
+        fill(&cache, PartitionId(0), key.as_bytes(), value, ttl, &access(100))
+    };
+    assert_eq!(fill("a", None), Ok(false));
+    assert_eq!(found(100, "a"), Some(b"a".to_vec()));
+    assert_eq!(fill("x", Some(Duration::from_millis(5))), Ok(true));
+    assert_eq!((found(104, "x"), found(105, "x")), (Some(b"filled".to_vec()), None));
+    assert_eq!(fill("y", None), Ok(true));
+    assert_eq!(found(1_000_000, "y"), Some(b"filled".to_vec()));
+}

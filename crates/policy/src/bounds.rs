@@ -1,0 +1,160 @@
+//! How small and how large each partition may be, and budgets that obey.
+
+use crate::PartitionSeen;
+use crate::share::{share, share_equally};
+
+/// Lower and upper bound of every partition in bytes, made so that budgets which sum to the total exist.
+///
+/// A partition's lower bound is its minimum pin or the floor, whichever is larger; its upper bound is its maximum pin. An
+/// upper bound below the floor is the operator's word and wins over the floor; a maximum below the minimum counts as the
+/// minimum. Bounds that contradict the total give way in this order:
+/// 1. floors shrink in proportion until they fit beside the minimum pins,
+/// 2. minimum pins shrink in proportion when they alone exceed the total,
+/// 3. maximum pins are all raised by the same number of bytes when together they leave some of the total unused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Bounds {
+    pub(crate) low: Vec<u64>,
+    pub(crate) high: Vec<u64>,
+    total: u64,
+}
+
+impl Bounds {
+    pub(crate) fn new(total: u64, floor: u64, partitions: &[PartitionSeen]) -> Self {
+        let min: Vec<u64> = partitions.iter().map(|seen| seen.min_bytes).collect();
+        let high: Vec<u64> =
+            partitions.iter().map(|seen| seen.max_bytes.unwrap_or(u64::MAX).max(seen.min_bytes)).collect();
+        let low = lower(total, floor, &min, &high);
+        let missing = u128::from(total).saturating_sub(sum(&high));
+        let room: Vec<u64> = high.iter().map(|&high| u64::MAX - high).collect();
+        let high = add(&high, &share_equally(missing, &room));
+        Self { low, high, total }
+    }
+
+    /// `desired` brought within the bounds and to exactly the total (to nothing where there is no partition): what is
+    /// missing is added in proportion to `desired`, what is too much is taken in proportion to the bytes above the lower
+    /// bounds.
+    pub(crate) fn fit(&self, desired: &[u64]) -> Vec<u64> {
+        let clipped = self.clip(desired);
+        let (total, sum) = (u128::from(self.total), sum(&clipped));
+        if sum > total { self.take(&clipped, sum - total) } else { self.give(&clipped, total - sum) }
+    }
+
+    /// `desired` brought within the bounds and to at most the total.
+    pub(crate) fn fit_under(&self, desired: &[u64]) -> Vec<u64> {
+        let clipped = self.clip(desired);
+        let excess = sum(&clipped).saturating_sub(self.total.into());
+        self.take(&clipped, excess)
+    }
+
+    /// Each of `desired` within its own bounds, whatever the sum.
+    pub(crate) fn clip(&self, desired: &[u64]) -> Vec<u64> {
+        desired
+            .iter()
+            .zip(self.low.iter().zip(&self.high))
+            .map(|(&bytes, (&low, &high))| bytes.clamp(low, high))
+            .collect()
+    }
+
+    /// Bytes each of `budgets` may still grow by.
+    pub(crate) fn room(&self, budgets: &[u64]) -> Vec<u64> {
+        self.high.iter().zip(budgets).map(|(high, bytes)| high.saturating_sub(*bytes)).collect()
+    }
+
+    fn take(&self, budgets: &[u64], excess: u128) -> Vec<u64> {
+        let spare: Vec<u64> = budgets.iter().zip(&self.low).map(|(bytes, low)| bytes - low).collect();
+        subtract(budgets, &share(excess, &as_weights(&spare), &spare))
+    }
+
+    fn give(&self, budgets: &[u64], missing: u128) -> Vec<u64> {
+        let grown = add(budgets, &share(missing, &as_weights(budgets), &self.room(budgets)));
+        // Partitions of no byte have no weight; they get what the others could not take.
+        let left = u128::from(self.total).saturating_sub(sum(&grown));
+        add(&grown, &share_equally(left, &self.room(&grown)))
+    }
+}
+
+/// Lower bounds that sum to at most the total: pins first, then floors.
+fn lower(total: u64, floor: u64, min: &[u64], high: &[u64]) -> Vec<u64> {
+    let pinned = share(total.into(), &as_weights(min), min);
+    let up_to_floor: Vec<u64> =
+        min.iter().zip(high).map(|(&min, &high)| floor.min(high).saturating_sub(min)).collect();
+    let left = u128::from(total) - sum(&pinned);
+    add(&pinned, &share(left, &as_weights(&up_to_floor), &up_to_floor))
+}
+
+/// Sum without overflow.
+pub(crate) fn sum(bytes: &[u64]) -> u128 {
+    bytes.iter().map(|&bytes| u128::from(bytes)).sum()
+}
+
+/// Element by element.
+pub(crate) fn add(bytes: &[u64], more: &[u64]) -> Vec<u64> {
+    bytes.iter().zip(more).map(|(bytes, more)| bytes + more).collect()
+}
+
+fn subtract(bytes: &[u64], less: &[u64]) -> Vec<u64> {
+    bytes.iter().zip(less).map(|(bytes, less)| bytes - less).collect()
+}
+
+/// Bytes as relative claims.
+pub(crate) fn as_weights(bytes: &[u64]) -> Vec<f64> {
+    bytes.iter().map(|&bytes| bytes as f64).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sherwood_model::{BackendId, TenantId};
+
+    fn pinned(min_bytes: u64, max_bytes: Option<u64>) -> PartitionSeen {
+        PartitionSeen { min_bytes, max_bytes, ..PartitionSeen::new(TenantId(0), BackendId(0)) }
+    }
+
+    fn bounds(total: u64, floor: u64, pins: &[(u64, Option<u64>)]) -> Bounds {
+        let partitions: Vec<_> = pins.iter().map(|&(min, max)| pinned(min, max)).collect();
+        Bounds::new(total, floor, &partitions)
+    }
+
+    #[test]
+    fn pins_clip_and_the_rest_is_shared_in_proportion() {
+        let bounds = bounds(1_000, 30, &[(0, Some(100)), (0, None), (0, None)]);
+        assert_eq!(bounds.fit(&[400, 400, 200]), [100, 600, 300]);
+        assert_eq!(bounds.fit(&[100, 600, 300]), [100, 600, 300], "what fits is left alone");
+    }
+
+    #[test]
+    fn too_much_is_taken_above_the_lower_bounds() {
+        let bounds = bounds(100, 30, &[(50, None), (0, None), (0, None)]);
+        assert_eq!(bounds.low, [50, 25, 25], "floors give way to a minimum");
+        assert_eq!(bounds.fit(&[500, 500, 500]), [50, 25, 25]);
+    }
+
+    #[test]
+    fn minimums_above_the_total_shrink_in_proportion() {
+        assert_eq!(bounds(100, 30, &[(300, None), (100, None)]).low, [75, 25]);
+    }
+
+    #[test]
+    fn maximums_below_the_total_are_raised_alike() {
+        assert_eq!(bounds(100, 0, &[(0, Some(10)), (0, Some(30))]).high, [40, 60]);
+    }
+
+    #[test]
+    fn a_maximum_wins_over_the_floor_and_a_minimum_over_a_maximum() {
+        let bounds = bounds(1_000, 30, &[(0, Some(10)), (50, Some(20)), (0, None)]);
+        assert_eq!(bounds.low, [10, 50, 30]);
+        assert_eq!(bounds.high[..2], [10, 50]);
+    }
+
+    #[test]
+    fn partitions_of_no_byte_grow_when_nobody_else_can() {
+        assert_eq!(bounds(100, 0, &[(0, None), (0, None)]).fit(&[0, 0]), [50, 50]);
+    }
+
+    #[test]
+    fn bytes_set_by_hand_may_leave_some_free() {
+        let bounds = bounds(100, 10, &[(0, None), (0, None)]);
+        assert_eq!(bounds.fit_under(&[5, 40]), [10, 40]);
+        assert_eq!(bounds.fit_under(&[100, 100]), [50, 50]);
+    }
+}

@@ -1,0 +1,175 @@
+//! What a decision says.
+
+use std::fmt;
+
+use sherwood_model::{CachePlan, PartitionId};
+
+use crate::bounds::Bounds;
+use crate::{Claims, Signal, View};
+
+/// A plan and its reasons.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decision {
+    /// The policy that decided.
+    pub policy: &'static str,
+    /// The whole division of the cache from now on.
+    pub plan: CachePlan,
+    /// Whether to apply the plan; false in a dry run.
+    pub apply: bool,
+    /// Why the policy moved nothing; none when it did. Budgets may change all the same when the total or a pin has.
+    pub kept: Option<Kept>,
+    /// Partitions whose budget changes, and those that would have changed but for a rule; in the order of their ids.
+    pub moves: Vec<Move>,
+    /// Bytes that earlier plans took from partitions and that these still use.
+    pub pending_bytes: u64,
+    /// All of this as one line of words, at most 2,000 bytes.
+    pub line: String,
+}
+
+/// One partition's part in a decision.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Move {
+    /// Which partition.
+    pub partition: PartitionId,
+    /// Budget of the last plan in bytes.
+    pub before_bytes: u64,
+    /// Budget of this plan in bytes; equal to the former when a rule held it.
+    pub after_bytes: u64,
+    /// Why.
+    pub reason: Reason,
+}
+
+/// Why a partition's budget changes or is held. In words by `Display`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Reason {
+    /// Its claim to the pool outweighs its tax, or does not.
+    Claim {
+        /// Its part of all claims, 0 to 1.
+        ratio: f64,
+        /// What the claim measures.
+        signal: Signal,
+    },
+    /// It paid its tax and has no claim.
+    Taxed,
+    /// The policy named its budget.
+    Planned,
+    /// The total, a floor or a pin required it.
+    Fitted,
+    /// Held: it is as small as it may get.
+    AtFloor,
+    /// Held: it is as large as it may get, and had a claim.
+    AtMaximum,
+    /// Held or taxed: it had a claim, but has not filled what it has.
+    Unfilled,
+}
+
+/// Why nothing was moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kept {
+    /// No request finished in the window.
+    NoRequests,
+    /// One request tells nothing of a percentile.
+    OneRequest,
+    /// All requests took equally long, so none is slow.
+    EqualLatencies,
+    /// The clock stood still since the last decision.
+    NoTimePassed,
+    /// No partition has a claim: nothing blocked, or nothing was measured.
+    NoClaim,
+    /// Only partitions with room left to fill have a claim.
+    Unfilled,
+    /// The policy decided, and the outcome is what is.
+    NothingToMove,
+    /// The policy leaves the budgets as they were set.
+    AsSet,
+    /// The partitions share one LRU; the budgets wait.
+    Shared,
+}
+
+impl fmt::Display for Kept {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoRequests => "no request finished in the window",
+            Self::OneRequest => "only one request finished in the window",
+            Self::EqualLatencies => "all requests took equally long",
+            Self::NoTimePassed => "no time has passed since the last decision",
+            Self::NoClaim => "no partition has a claim to more",
+            Self::Unfilled => "those with a claim have room left to fill",
+            Self::NothingToMove => "they are as they should be",
+            Self::AsSet => "they stay as they were set",
+            Self::Shared => "all partitions share one LRU",
+        })
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Claim { ratio, signal: Signal { before, after } } => {
+                write!(f, "{before}{:.0}%{after}", ratio * 100.0)
+            }
+            Self::Taxed => f.write_str("paid its part to the pool"),
+            Self::Planned => f.write_str("as planned"),
+            Self::Fitted => f.write_str("to fit the total, the floors and the pins"),
+            Self::AtFloor => f.write_str("kept at its floor"),
+            Self::AtMaximum => f.write_str("kept at its maximum"),
+            Self::Unfilled => f.write_str("has room left to fill"),
+        }
+    }
+}
+
+/// What happens to each partition, leaving out those to which nothing worth a word does.
+///
+/// `otherwise` is the reason of a change that no claim explains.
+pub(super) fn moves(
+    view: &View<'_>,
+    after: &[u64],
+    bounds: &Bounds,
+    claims: Option<&Claims>,
+    otherwise: Reason,
+) -> Vec<Move> {
+    let ratios = claims.map(ratios);
+    let explain = |(index, (&before_bytes, &after_bytes)): (usize, (&u64, &u64))| {
+        let partition = PartitionId::from_index(index);
+        let reason = match (claims, &ratios) {
+            (Some(claims), Some(ratios)) => {
+                let bounds = (bounds.low[index], bounds.high[index]);
+                round_reason(claims, partition, ratios[index], (before_bytes, after_bytes), bounds)?
+            }
+            _ if before_bytes == after_bytes => return None,
+            _ => otherwise,
+        };
+        Some(Move { partition, before_bytes, after_bytes, reason })
+    };
+    view.budgets.iter().zip(after).enumerate().filter_map(explain).collect()
+}
+
+/// Each weight's part of their sum.
+fn ratios(claims: &Claims) -> Vec<f64> {
+    let claim = |weight: f64| if weight.is_finite() && weight > 0.0 { weight } else { 0.0 };
+    let max = claims.weights.iter().copied().map(claim).fold(f64::MIN_POSITIVE, f64::max);
+    // Scaled before they are summed: the sum of two large weights may be beyond all numbers.
+    let scaled: Vec<f64> = claims.weights.iter().map(|&weight| claim(weight) / max).collect();
+    let sum = scaled.iter().sum::<f64>().max(f64::MIN_POSITIVE);
+    scaled.into_iter().map(|weight| weight / sum).collect()
+}
+
+/// Why a tax round left a partition where it is; none when there is nothing to say.
+fn round_reason(
+    claims: &Claims,
+    partition: PartitionId,
+    ratio: f64,
+    (before, after): (u64, u64),
+    (low, high): (u64, u64),
+) -> Option<Reason> {
+    let claim = ratio > 0.0;
+    Some(match after.cmp(&before) {
+        _ if claims.unfilled.contains(&partition) => Reason::Unfilled,
+        std::cmp::Ordering::Equal if claim && after == high => Reason::AtMaximum,
+        std::cmp::Ordering::Equal if after == low => Reason::AtFloor,
+        std::cmp::Ordering::Equal => return None,
+        _ if claim => Reason::Claim { ratio, signal: claims.signal },
+        std::cmp::Ordering::Less => Reason::Taxed,
+        std::cmp::Ordering::Greater => Reason::Fitted,
+    })
+}

@@ -1,0 +1,190 @@
+//! What holds whatever is observed: budgets sum to the total, floors and pins are kept, and equal inputs give equal
+//! decisions.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+use sherwood_model::{BackendId, Band, TenantId};
+
+use super::*;
+use crate::{BandCounts, BubbleWrap, PartitionSeen, SizeStage, TotalStage, available, by_name};
+
+/// Numbers of every size, the extremes often.
+fn number() -> impl Strategy<Value = u64> {
+    prop_oneof![
+        Just(0),
+        Just(1),
+        Just(u64::MAX),
+        0..1_000_u64,
+        any::<u64>(),
+        (0..64_u32).prop_map(|bit| 1 << bit)
+    ]
+}
+
+fn duration() -> impl Strategy<Value = Duration> {
+    prop_oneof![Just(Duration::MAX), number().prop_map(Duration::from_micros)]
+}
+
+fn partition() -> impl Strategy<Value = PartitionSeen> {
+    let pins = (prop_oneof![3 => Just(0), 1 => number()], prop::option::weighted(0.2, number()));
+    let slope = prop::option::of(any::<f64>());
+    let ids = (0..3_u16, prop_oneof![0..20_u16, any::<u16>()]);
+    (ids, pins, slope, prop::option::of(duration()), prop::array::uniform5(number())).prop_map(
+        |((tenant, backend), (min_bytes, max_bytes), hit_ratio_slope, query_p99, counts)| PartitionSeen {
+            tenant: TenantId(tenant),
+            backend: BackendId(backend),
+            allocated_bytes: counts[0],
+            used_bytes: counts[1],
+            min_bytes,
+            max_bytes,
+            hits: counts[2],
+            misses: counts[3],
+            queries: counts[4],
+            query_p99,
+            hit_ratio_slope,
+        },
+    )
+}
+
+/// The bands that policies read, most of the time, and one that makes no sense.
+fn blocking() -> impl Strategy<Value = Vec<BandCounts>> {
+    let bands = [(f64::NAN, 1.0), (98.5, 99.5), (99.0, 100.0), (99.0, 99.5)].map(Band::from);
+    let counts = || prop::collection::vec(prop_oneof![number(), 0..100_u64], 0..25);
+    let every = prop::collection::vec(counts(), bands.len()).prop_map(move |counts| {
+        bands.into_iter().zip(counts).map(|(band, counts)| BandCounts { band, counts }).collect()
+    });
+    prop_oneof![1 => Just(Vec::new()), 9 => every]
+}
+
+/// Shortest before longest, but for one in ten.
+fn latency_range() -> impl Strategy<Value = Option<(Duration, Duration)>> {
+    let sorted = (0..1_000_u64, 1..1_000_000_u64)
+        .prop_map(|(least, more)| (Duration::from_micros(least), Duration::from_micros(least + more)));
+    let range = prop_oneof![9 => sorted, 1 => (duration(), duration())];
+    prop::option::weighted(0.95, range)
+}
+
+fn observation(partitions: usize) -> impl Strategy<Value = Observation> {
+    let partitions = prop::collection::vec(partition(), partitions);
+    let requests = prop_oneof![1 => number(), 9 => 2..1_000_000_u64];
+    (number(), partitions, requests, latency_range(), blocking()).prop_map(
+        |(total_bytes, partitions, requests, latency_range, blocking)| Observation {
+            total_bytes,
+            partitions,
+            requests,
+            latency_range,
+            blocking,
+        },
+    )
+}
+
+/// Rounds over the same partitions at rising times, but for one in ten; of the same total, but for one in four.
+fn rounds() -> impl Strategy<Value = Vec<(Instant, Observation)>> {
+    let rounds = |partitions| {
+        let round = (prop::bool::weighted(0.1), prop::bool::weighted(0.25), observation(partitions));
+        (number(), prop::collection::vec(round, 1..8))
+    };
+    (1..=64_usize).prop_flat_map(rounds).prop_map(|(total_bytes, rounds)| {
+        let mut now = Instant::ZERO;
+        let timed = |(stands_still, other_total, mut seen): (bool, bool, Observation)| {
+            now += Duration::from_secs(if stands_still { 0 } else { 5 });
+            if !other_total {
+                seen.total_bytes = total_bytes;
+            }
+            (now, seen)
+        };
+        rounds.into_iter().map(timed).collect()
+    })
+}
+
+fn options(inner: &str) -> Options {
+    let stage = |until_s, bytes| SizeStage { until_s, budgets_bytes: vec![bytes; 5] };
+    let total = |until_s, total_bytes| TotalStage { until_s, total_bytes };
+    let stages = vec![total(10.0, u64::MAX), total(20.0, 1_000), total(1e9, 1 << 40)];
+    Options {
+        offline_opt: vec![stage(10.0, u64::MAX), stage(1e300, 0)],
+        bubble_wrap: Some(BubbleWrap { policy: inner.to_owned(), stages }),
+        ..Options::default()
+    }
+}
+
+fn controller(policy: &str) -> Controller {
+    let options = options("robinhood");
+    Controller::new(by_name(policy, &options).expect("known"), &options, Vec::new(), Vec::new())
+}
+
+/// Checks a plan against the bounds stated in the documentation of [`Controller::decide`].
+fn check(policy: &str, seen: &Observation, decision: &Decision) -> Result<(), TestCaseError> {
+    prop_assert!(decision.line.len() <= 2_000);
+    let CachePlan::Budgets(budgets) = &decision.plan else {
+        prop_assert_eq!(policy, "shared-lru");
+        return Ok(());
+    };
+    prop_assert_eq!(budgets.len(), seen.partitions.len());
+    let (total, given) = (u128::from(seen.total_bytes), sum(budgets));
+    match policy {
+        "static" | "bubble_wrap" => prop_assert!(given <= total),
+        _ => prop_assert_eq!(given, total),
+    }
+    let floor = Options::default().floor_bytes(seen.total_bytes);
+    let high: Vec<u64> =
+        seen.partitions.iter().map(|seen| seen.max_bytes.unwrap_or(u64::MAX).max(seen.min_bytes)).collect();
+    let low: Vec<u64> =
+        seen.partitions.iter().zip(&high).map(|(seen, &high)| seen.min_bytes.max(floor.min(high))).collect();
+    if sum(&low) <= given && policy != "bubble_wrap" {
+        prop_assert!(budgets.iter().zip(&low).all(|(bytes, low)| bytes >= low), "floors and minimums fit");
+    }
+    if sum(&high) >= given && policy != "bubble_wrap" {
+        prop_assert!(budgets.iter().zip(&high).all(|(bytes, high)| bytes <= high), "maximums are possible");
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn budgets_are_exact_and_bounded_whatever_is_observed(rounds in rounds()) {
+        for policy in available() {
+            let (mut controller, mut twin) = (controller(policy), controller(policy));
+            for (now, seen) in &rounds {
+                let decision = controller.decide(*now, seen);
+                check(policy, seen, &decision)?;
+                prop_assert_eq!(&decision, &twin.decide(*now, seen), "equal inputs, equal decisions");
+                let moved = |m: &Move| {
+                    let claim = matches!(m.reason, Reason::Claim { ratio, .. } if !(0.0..=1.0).contains(&ratio));
+                    !claim && decision.plan.budget(m.partition).is_none_or(|after| after == m.after_bytes)
+                };
+                prop_assert!(decision.moves.iter().all(moved));
+            }
+        }
+    }
+
+    #[test]
+    fn without_samples_the_allocation_is_kept(mut rounds in rounds()) {
+        for policy in ["robinhood", "crit_smooth", "latency", "prototype"] {
+            let mut controller = controller(policy);
+            let (_, first) = &rounds[0];
+            let mut kept = controller.decide(Instant::ZERO, first).plan;
+            let seen = first.clone();
+            for (second, (_, silent)) in rounds.iter_mut().enumerate() {
+                silent.clone_from(&seen);
+                silent.requests = second as u64 % 2;
+                let decision = controller.decide(Instant::from_secs(1 + second as u64), silent);
+                prop_assert_eq!(&decision.plan, &kept);
+                kept = decision.plan;
+            }
+        }
+    }
+
+    #[test]
+    fn sharing_in_between_moves_nothing(seen in (1..=64_usize).prop_flat_map(observation)) {
+        let mut controller = controller("equal");
+        let before = controller.decide(Instant::from_secs(1), &seen).plan;
+        controller.set_policy(by_name("shared-lru", &options("robinhood")).expect("known"));
+        prop_assert_eq!(controller.decide(Instant::from_secs(2), &seen).plan, CachePlan::Shared);
+        controller.set_policy(by_name("robinhood", &options("robinhood")).expect("known"));
+        let silent = Observation { requests: 0, ..seen };
+        prop_assert_eq!(controller.decide(Instant::from_secs(3), &silent).plan, before);
+    }
+}

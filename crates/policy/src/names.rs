@@ -1,0 +1,159 @@
+//! Policies by name.
+
+use thiserror::Error;
+
+use crate::policies::{
+    BubbleWrapped, Critical, CriticalSlope, CriticalSmooth, Equal, HitRatio, Latency, OfflineOpt, Prototype,
+    RequestRate, Shared, Static,
+};
+use crate::{Options, OptionsError, Policy};
+
+/// Names that can be chosen, in the order in which they are shown.
+const AVAILABLE: [&str; 15] = [
+    "robinhood",
+    "shared-lru",
+    "static",
+    "equal",
+    "crit_path",
+    "crit_path_window",
+    "crit_path_small_window",
+    "crit_smooth",
+    "crit_path_w_delta",
+    "latency",
+    "hit_ratio",
+    "req_rate",
+    "prototype",
+    "offline_opt",
+    "bubble_wrap",
+];
+
+/// Names the interface promises for later.
+const PLANNED: [&str; 9] =
+    ["tao", "cliffhanger", "fair", "lama", "baseline", "drf", "hare", "memshare", "non-partitioned"];
+
+/// Why no policy was made.
+#[derive(Clone, Debug, PartialEq, Error)]
+pub enum PolicyError {
+    /// No policy has that name.
+    #[error("cannot use policy {name:?}: it is not known; choose one of {}", AVAILABLE.join(", "))]
+    Unknown {
+        /// The name given.
+        name: String,
+    },
+    /// The name is reserved for a policy that does not exist yet.
+    #[error("cannot use policy {name:?}: it is not built yet; choose one of {}", AVAILABLE.join(", "))]
+    NotBuilt {
+        /// The name given.
+        name: &'static str,
+    },
+    /// The policy's own options are missing.
+    #[error("cannot use policy {policy:?}: option {policy} is missing")]
+    Missing {
+        /// The name of both.
+        policy: &'static str,
+    },
+    /// `bubble_wrap` was asked to wrap itself.
+    #[error("cannot use bubble_wrap inside of bubble_wrap: name the policy that divides the total")]
+    Nested,
+    /// The policy's own options make no sense.
+    #[error(transparent)]
+    Options(#[from] OptionsError),
+}
+
+/// The names [`by_name`] knows.
+#[must_use]
+pub fn available() -> &'static [&'static str] {
+    &AVAILABLE
+}
+
+/// The policy called `name`, with nothing learnt yet. `options` are taken as valid ([`Options::validate`]).
+///
+/// ```
+/// use sherwood_policy::{Options, PolicyError, by_name};
+/// assert_eq!(by_name("robinhood", &Options::default())?.name(), "robinhood");
+/// assert!(matches!(by_name("lama", &Options::default()), Err(PolicyError::NotBuilt { .. })));
+/// # Ok::<(), PolicyError>(())
+/// ```
+///
+/// # Errors
+/// Names that are unknown or not built yet, naming those that are; options that the policy needs and does not find.
+pub fn by_name(name: &str, options: &Options) -> Result<Box<dyn Policy>, PolicyError> {
+    Ok(match name {
+        "robinhood" => Box::new(Critical::robinhood(options)),
+        "shared-lru" => Box::new(Shared),
+        "static" => Box::new(Static),
+        "equal" => Box::new(Equal),
+        "crit_path" => Box::new(Critical::path(options)),
+        "crit_path_window" => Box::new(Critical::window(options)),
+        "crit_path_small_window" => Box::new(Critical::small_window(options)),
+        "crit_smooth" => Box::new(CriticalSmooth::new(options)),
+        "crit_path_w_delta" => Box::new(CriticalSlope::new(options)),
+        "latency" => Box::new(Latency::new(options)),
+        "hit_ratio" => Box::new(HitRatio::new(options)),
+        "req_rate" => Box::new(RequestRate::new(options)),
+        "prototype" => Box::new(Prototype),
+        "offline_opt" => Box::new(OfflineOpt::new(options)?),
+        "bubble_wrap" => Box::new(bubble_wrapped(options)?),
+        _ => return Err(refused(name)),
+    })
+}
+
+fn bubble_wrapped(options: &Options) -> Result<BubbleWrapped, PolicyError> {
+    let Some(wrap) = &options.bubble_wrap else {
+        return Err(PolicyError::Missing { policy: "bubble_wrap" });
+    };
+    // Checked before the call, so that the depth of this recursion is one.
+    if wrap.policy == "bubble_wrap" {
+        return Err(PolicyError::Nested);
+    }
+    Ok(BubbleWrapped::new(by_name(&wrap.policy, options)?, wrap.stages.clone())?)
+}
+
+fn refused(name: &str) -> PolicyError {
+    match PLANNED.iter().find(|&&planned| planned == name) {
+        Some(name) => PolicyError::NotBuilt { name },
+        None => PolicyError::Unknown { name: name.to_owned() },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{BubbleWrap, SizeStage, TotalStage};
+
+    fn options() -> Options {
+        let stage = SizeStage { until_s: 1.0, budgets_bytes: vec![1] };
+        let stages = vec![TotalStage { until_s: 1.0, total_bytes: 1 }];
+        let bubble_wrap = Some(BubbleWrap { policy: "robinhood".to_owned(), stages });
+        Options { offline_opt: vec![stage], bubble_wrap, ..Options::default() }
+    }
+
+    #[test]
+    fn every_available_name_makes_the_policy_of_that_name() {
+        for &name in available() {
+            assert_eq!(by_name(name, &options()).expect(name).name(), name);
+        }
+    }
+
+    #[test]
+    fn names_that_are_not_built_are_refused_naming_those_that_are() {
+        let refusal = |name| by_name(name, &options()).err().expect("refused").to_string();
+        for name in PLANNED {
+            assert!(refusal(name).contains("not built yet; choose one of robinhood, shared-lru"));
+        }
+        assert!(refusal("robin hood").starts_with("cannot use policy \"robin hood\": it is not known"));
+    }
+
+    #[test]
+    fn timed_policies_need_their_lists() {
+        let error = |name, options: &Options| by_name(name, options).err().expect("refused");
+        assert_eq!(error("offline_opt", &Options::default()), PolicyError::Missing { policy: "offline_opt" });
+        assert_eq!(error("bubble_wrap", &Options::default()), PolicyError::Missing { policy: "bubble_wrap" });
+        let mut nested = options();
+        nested.bubble_wrap.as_mut().expect("set above").policy = "bubble_wrap".to_owned();
+        assert_eq!(error("bubble_wrap", &nested), PolicyError::Nested);
+        let mut unordered = options();
+        unordered.offline_opt.push(SizeStage { until_s: 0.5, budgets_bytes: vec![1] });
+        assert!(error("offline_opt", &unordered).to_string().contains("stage 1 does not"));
+    }
+}

@@ -1,0 +1,119 @@
+//! What was seen, as plain data: the node fills it from its counters, the simulator from its world.
+
+use std::time::Duration;
+
+use sherwood_model::{BackendId, Band, RequestSnapshot, TenantId};
+
+use crate::Needs;
+
+/// Everything a policy may look at, at one moment. Fields a policy does not need (see [`Needs`]) may stay at their
+/// default; build it with `..Observation::default()`, so that a field added later stays empty where nobody fills it.
+///
+/// No value in it is trusted: not-a-number, negative or contradictory figures lose their claim and never break a plan.
+#[derive(Clone, Debug, Default)]
+pub struct Observation {
+    /// Bytes the budgets of all partitions are to sum to.
+    pub total_bytes: u64,
+    /// One element per partition, in the order of their ids.
+    pub partitions: Vec<PartitionSeen>,
+    /// Requests that finished in the RBC window.
+    pub requests: u64,
+    /// Shortest and longest latency of those requests; none when there were none.
+    pub latency_range: Option<(Duration, Duration)>,
+    /// Request blocking counts of the RBC window, one element per band asked for.
+    pub blocking: Vec<BandCounts>,
+}
+
+/// What was seen of one partition. Counts cover the RBC window.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PartitionSeen {
+    /// Who the partition is owed to.
+    pub tenant: TenantId,
+    /// Whose answers it caches.
+    pub backend: BackendId,
+    /// The budget the cache has in force, in bytes. Where resizing takes time this trails the last plan.
+    pub allocated_bytes: u64,
+    /// Charged bytes of the items it holds; above `allocated_bytes` while it shrinks.
+    pub used_bytes: u64,
+    /// Pin: least bytes it may be given, 0 for none.
+    pub min_bytes: u64,
+    /// Pin: most bytes it may be given, none for no limit. Below `min_bytes` it counts as `min_bytes`.
+    pub max_bytes: Option<u64>,
+    /// Look-ups that ended in the cache.
+    pub hits: u64,
+    /// Look-ups that went to the backend; errors count here, never as hits.
+    pub misses: u64,
+    /// Queries, hits and misses alike; the size of the partition's part in its backend's blocking count.
+    pub queries: u64,
+    /// 99th percentile of query latency, hits and misses alike; none without queries.
+    pub query_p99: Option<Duration>,
+    /// Hit ratio gained per byte added at the present size, see [`hit_ratio_slope`]; none where not measured.
+    pub hit_ratio_slope: Option<f64>,
+}
+
+impl PartitionSeen {
+    /// A partition of which nothing has been seen yet.
+    #[must_use]
+    pub fn new(tenant: TenantId, backend: BackendId) -> Self {
+        Self {
+            tenant,
+            backend,
+            allocated_bytes: 0,
+            used_bytes: 0,
+            min_bytes: 0,
+            max_bytes: None,
+            hits: 0,
+            misses: 0,
+            queries: 0,
+            query_p99: None,
+            hit_ratio_slope: None,
+        }
+    }
+
+    /// Share of the look-ups that were hits, 0 to 1; none without look-ups.
+    #[must_use]
+    pub fn hit_ratio(&self) -> Option<f64> {
+        let look_ups = self.hits as f64 + self.misses as f64;
+        (look_ups > 0.0).then(|| self.hits as f64 / look_ups)
+    }
+}
+
+/// How often each backend blocked the requests of one band.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BandCounts {
+    /// The band.
+    pub band: Band,
+    /// Requests blocked, in the order of the backends' ids; backends beyond its end blocked none.
+    pub counts: Vec<u64>,
+}
+
+impl Observation {
+    /// Fills in what the window of finished requests tells: how many, their range, and the counts of every band that
+    /// `needs` names, for `backends` backends.
+    pub fn see_requests(&mut self, window: &RequestSnapshot, needs: &Needs, backends: usize) {
+        self.requests = window.count();
+        self.latency_range = window.range();
+        let count = |&band| BandCounts { band, counts: window.blocking_counts(band, backends) };
+        self.blocking = needs.bands.iter().map(count).collect();
+    }
+
+    /// Blocking counts of `band`; empty when the band was not counted.
+    #[must_use]
+    pub fn blocking(&self, band: Band) -> &[u64] {
+        self.blocking.iter().find(|counted| counted.band == band).map_or(&[], |counted| &counted.counts)
+    }
+}
+
+/// Hit ratio gained per byte between two simulated sizes, each (bytes, hit ratio); 0 where more bytes bring nothing.
+///
+/// ```
+/// let mib = 1 << 20;
+/// let slope = sherwood_policy::hit_ratio_slope((1_600 * mib, 0.60), (1_920 * mib, 0.62));
+/// assert!((slope - 5.96e-11).abs() < 1e-13);
+/// assert_eq!(sherwood_policy::hit_ratio_slope((5, 0.6), (5, 0.7)), 0.0);
+/// ```
+#[must_use]
+pub fn hit_ratio_slope(smaller: (u64, f64), larger: (u64, f64)) -> f64 {
+    let (bytes, gain) = (larger.0.saturating_sub(smaller.0), larger.1 - smaller.1);
+    if bytes > 0 && gain > 0.0 && gain.is_finite() { gain / bytes as f64 } else { 0.0 }
+}

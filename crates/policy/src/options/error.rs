@@ -1,0 +1,105 @@
+//! What is wrong with options, in words that say what to change.
+
+use thiserror::Error;
+
+/// Why options are refused.
+#[derive(Clone, Debug, PartialEq, Error)]
+pub enum OptionsError {
+    /// An interval is outside of what makes sense.
+    #[error("cannot use {key} = {seconds} s: the accepted range is 0.001 to 3600 s")]
+    Interval {
+        /// `delta` or `rbc_window`.
+        key: &'static str,
+        /// What was given, in seconds.
+        seconds: f64,
+    },
+    /// The band is empty or outside of 0 to 100.
+    #[error("cannot use band = [{low}, {high}]: two percentiles with 0 <= low < high <= 100 are needed")]
+    Band {
+        /// Its first percentile.
+        low: f64,
+        /// The percentile it ends before.
+        high: f64,
+    },
+    /// The tax is no share, or takes too much at once.
+    #[error("cannot use tax = {0}: the accepted range is 0 to 0.5 of a partition per round")]
+    Tax(f64),
+    /// The limit of unfilled bytes is negative or no number.
+    #[error("cannot use unfilled_ratio_max = {0}: it must be 0 or more (inf switches the rule off)")]
+    Unfilled(f64),
+    /// The page is no unit of the total.
+    #[error(
+        "cannot use page_bytes = {page_bytes}: the accepted range is 1 to the total of {total_bytes} bytes"
+    )]
+    Page {
+        /// What was given.
+        page_bytes: u64,
+        /// Bytes to divide.
+        total_bytes: u64,
+    },
+    /// The floors of all partitions exceed the total.
+    #[error(
+        "cannot keep a floor of {floor_bytes} bytes for each of {partitions} partitions in {total_bytes} bytes: lower \
+         floor_pages or page_bytes, merge partitions or give the cache more memory"
+    )]
+    Floor {
+        /// Least bytes of one partition.
+        floor_bytes: u64,
+        /// How many there are.
+        partitions: usize,
+        /// Bytes to divide.
+        total_bytes: u64,
+    },
+    /// Minimum pins of all partitions, with the floor for those without, exceed the total.
+    #[error(
+        "cannot keep minimums of {min_bytes} bytes in {total_bytes} bytes: lower some or give the cache more memory"
+    )]
+    Minimums {
+        /// Their sum.
+        min_bytes: u128,
+        /// Bytes to divide.
+        total_bytes: u64,
+    },
+    /// A partition's maximum is below its minimum.
+    #[error(
+        "cannot pin partition {partition} between {min_bytes} and {max_bytes} bytes: its minimum exceeds its maximum"
+    )]
+    Pins {
+        /// Its place in the order of the configuration, from 0.
+        partition: usize,
+        /// Its minimum.
+        min_bytes: u64,
+        /// Its maximum.
+        max_bytes: u64,
+    },
+    /// Initial sizes exceed the total.
+    #[error(
+        "cannot start with {initial_bytes} bytes in {total_bytes} bytes: lower an initial size or give the cache more memory"
+    )]
+    Initial {
+        /// Their sum.
+        initial_bytes: u128,
+        /// Bytes to divide.
+        total_bytes: u64,
+    },
+    /// A timed list is empty or its times do not rise.
+    #[error(
+        "cannot follow {key}: it needs at least one stage, each ending later than the one before (stage {stage} does not)"
+    )]
+    Stages {
+        /// `offline_opt` or `bubble_wrap`.
+        key: &'static str,
+        /// The first stage that is wrong, from 0.
+        stage: usize,
+    },
+    /// A stage does not name one size per partition.
+    #[error("cannot follow offline_opt: stage {stage} names {sizes} sizes for {partitions} partitions")]
+    Sizes {
+        /// Which stage, from 0.
+        stage: usize,
+        /// Sizes it names.
+        sizes: usize,
+        /// Partitions there are.
+        partitions: usize,
+    },
+}

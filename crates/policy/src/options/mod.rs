@@ -1,0 +1,301 @@
+//! What may be chosen about the control loop, and the check that the choice makes sense.
+
+mod error;
+
+use std::time::Duration;
+
+use serde::Deserialize;
+use sherwood_model::Band;
+
+use crate::PartitionSeen;
+use crate::bounds::Bounds;
+use crate::tax::{Millionths, Tax};
+
+pub use error::OptionsError;
+
+/// Pages a cache has: 1 MiB each at 32 GiB, as in RobinHood, and as fine for a small cache.
+const PAGES: u64 = 32_768;
+
+/// Range of the control interval and of the window.
+const INTERVAL: std::ops::RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(3_600);
+
+/// Options of the control loop and of the policies. The defaults are RobinHood's (OSDI'18), scaled to the cache's size.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Options {
+    /// Time between two decisions, in seconds when read; 1 ms to 1 h. The driver keeps it.
+    #[serde(deserialize_with = "seconds")]
+    pub delta: Duration,
+    /// How far back the observation's counts reach, in seconds when read; 1 ms to 1 h. The driver keeps it.
+    #[serde(deserialize_with = "seconds")]
+    pub rbc_window: Duration,
+    /// Band of request latency that counts as slow, in percent.
+    pub band: Band,
+    /// Part of every partition that goes to the pool each round, 0 to 0.5.
+    pub tax: f64,
+    /// Least pages of a partition without a pin.
+    pub floor_pages: u64,
+    /// The unit of tax and gifts; none for a 32,768th of the total, at least one byte.
+    pub page_bytes: Option<u64>,
+    /// A partition gets no gift while it holds more than this share of its used bytes unfilled; 0 or more, infinity for
+    /// never.
+    pub unfilled_ratio_max: f64,
+    /// Decide and report, but ask that nothing be applied.
+    pub dry_run: bool,
+    /// The sizes of policy `offline_opt`, by time.
+    pub offline_opt: Vec<SizeStage>,
+    /// The policy inside `bubble_wrap` and its totals, by time.
+    pub bubble_wrap: Option<BubbleWrap>,
+}
+
+/// Absolute sizes for a while.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SizeStage {
+    /// When the stage ends, in seconds since the policy was chosen; the last stage stays.
+    pub until_s: f64,
+    /// Budget of each partition in bytes, in the order of their ids.
+    pub budgets_bytes: Vec<u64>,
+}
+
+/// A policy in a cache whose total changes by the clock.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BubbleWrap {
+    /// Name of the policy that divides the total; not `bubble_wrap`.
+    pub policy: String,
+    /// The totals, in order.
+    pub stages: Vec<TotalStage>,
+}
+
+/// A total for a while.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TotalStage {
+    /// When the stage ends, in seconds since the policy was chosen; the last stage stays.
+    pub until_s: f64,
+    /// Bytes to divide; more than there are counts as all.
+    pub total_bytes: u64,
+}
+
+/// What a partition starts with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StartSize {
+    /// The budget asked for in bytes; none for an equal part of what the others leave.
+    pub initial_bytes: Option<u64>,
+    /// Pin: least bytes.
+    pub min_bytes: u64,
+    /// Pin: most bytes.
+    pub max_bytes: Option<u64>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            delta: Duration::from_secs(5),
+            rbc_window: Duration::from_secs(60),
+            band: Band::TAIL,
+            tax: 0.01,
+            floor_pages: 30,
+            page_bytes: None,
+            unfilled_ratio_max: 0.3,
+            dry_run: false,
+            offline_opt: Vec::new(),
+            bubble_wrap: None,
+        }
+    }
+}
+
+impl Options {
+    /// Checks every option by itself and against a cache of `total_bytes` for `partitions` partitions.
+    ///
+    /// # Errors
+    /// The first option that cannot be used, with the accepted range.
+    pub fn validate(&self, total_bytes: u64, partitions: usize) -> Result<(), OptionsError> {
+        for (key, interval) in [("delta", self.delta), ("rbc_window", self.rbc_window)] {
+            if !INTERVAL.contains(&interval) {
+                return Err(OptionsError::Interval { key, seconds: interval.as_secs_f64() });
+            }
+        }
+        let Band { low, high } = self.band;
+        if !(0.0 <= low && low < high && high <= 100.0) {
+            return Err(OptionsError::Band { low, high });
+        }
+        if !(0.0..=0.5).contains(&self.tax) {
+            return Err(OptionsError::Tax(self.tax));
+        }
+        if self.unfilled_ratio_max.is_nan() || self.unfilled_ratio_max < 0.0 {
+            return Err(OptionsError::Unfilled(self.unfilled_ratio_max));
+        }
+        self.validate_sizes(total_bytes, partitions)?;
+        self.validate_stages(partitions)
+    }
+
+    fn validate_sizes(&self, total_bytes: u64, partitions: usize) -> Result<(), OptionsError> {
+        let page_bytes = self.page_bytes(total_bytes);
+        if page_bytes == 0 || page_bytes > total_bytes {
+            return Err(OptionsError::Page { page_bytes, total_bytes });
+        }
+        let floor_bytes = self.floor_bytes(total_bytes);
+        if u128::from(floor_bytes) * partitions as u128 > u128::from(total_bytes) {
+            return Err(OptionsError::Floor { floor_bytes, partitions, total_bytes });
+        }
+        Ok(())
+    }
+
+    fn validate_stages(&self, partitions: usize) -> Result<(), OptionsError> {
+        for (stage, SizeStage { until_s: _, budgets_bytes }) in self.offline_opt.iter().enumerate() {
+            if budgets_bytes.len() != partitions {
+                return Err(OptionsError::Sizes { stage, sizes: budgets_bytes.len(), partitions });
+            }
+        }
+        Ok(())
+    }
+
+    /// The unit of tax and gifts in a cache of `total_bytes`: as set, else a 32,768th of the total to the nearest byte.
+    #[must_use]
+    pub fn page_bytes(&self, total_bytes: u64) -> u64 {
+        self.page_bytes.unwrap_or_else(|| (total_bytes / PAGES + total_bytes % PAGES / (PAGES / 2)).max(1))
+    }
+
+    /// Least bytes of a partition without a pin, in a cache of `total_bytes`.
+    #[must_use]
+    pub fn floor_bytes(&self, total_bytes: u64) -> u64 {
+        self.floor_pages.saturating_mul(self.page_bytes(total_bytes))
+    }
+
+    /// Budgets to start with: the initial sizes asked for, equal parts of what they leave for the others, all within floors
+    /// and pins. They sum to the total unless every partition asked for a size of its own and left some free.
+    ///
+    /// # Errors
+    /// Pins that contradict each other, initial sizes or minimums above the total.
+    pub fn start_budgets(&self, total_bytes: u64, sizes: &[StartSize]) -> Result<Vec<u64>, OptionsError> {
+        let floor = self.floor_bytes(total_bytes);
+        check_pins(total_bytes, floor, sizes)?;
+        let initial_bytes: u128 = sizes.iter().filter_map(|size| size.initial_bytes).map(u128::from).sum();
+        if initial_bytes > total_bytes.into() {
+            return Err(OptionsError::Initial { initial_bytes, total_bytes });
+        }
+        let bounds = Bounds::new(total_bytes, floor, &sizes.iter().map(StartSize::seen).collect::<Vec<_>>());
+        let open = sizes.iter().filter(|size| size.initial_bytes.is_none()).count();
+        let free = total_bytes - u64::try_from(initial_bytes).expect("at most the total");
+        let part = free.checked_div(open as u64).unwrap_or(0);
+        let wanted: Vec<u64> = sizes.iter().map(|size| size.initial_bytes.unwrap_or(part)).collect();
+        Ok(if open == 0 { bounds.fit_under(&wanted) } else { bounds.fit(&wanted) })
+    }
+
+    pub(crate) fn tax(&self, total_bytes: u64) -> Tax {
+        Tax { ratio: Millionths::from_ratio(self.tax), page_bytes: self.page_bytes(total_bytes) }
+    }
+}
+
+impl StartSize {
+    fn seen(&self) -> PartitionSeen {
+        let Self { initial_bytes: _, min_bytes, max_bytes } = *self;
+        let nobody = PartitionSeen::new(sherwood_model::TenantId(0), sherwood_model::BackendId(0));
+        PartitionSeen { min_bytes, max_bytes, ..nobody }
+    }
+}
+
+fn check_pins(total_bytes: u64, floor: u64, sizes: &[StartSize]) -> Result<(), OptionsError> {
+    let contradicts = |size: &StartSize| size.max_bytes.filter(|&max| max < size.min_bytes);
+    if let Some((partition, max_bytes)) =
+        sizes.iter().enumerate().find_map(|(i, size)| Some((i, contradicts(size)?)))
+    {
+        return Err(OptionsError::Pins { partition, min_bytes: sizes[partition].min_bytes, max_bytes });
+    }
+    let least = |size: &StartSize| size.min_bytes.max(floor.min(size.max_bytes.unwrap_or(u64::MAX)));
+    let min_bytes: u128 = sizes.iter().map(|size| u128::from(least(size))).sum();
+    if min_bytes > total_bytes.into() {
+        return Err(OptionsError::Minimums { min_bytes, total_bytes });
+    }
+    Ok(())
+}
+
+fn seconds<'de, D: serde::Deserializer<'de>>(input: D) -> Result<Duration, D::Error> {
+    let seconds = f64::deserialize(input)?;
+    Duration::try_from_secs_f64(seconds).map_err(|_| {
+        serde::de::Error::custom(format_args!("cannot wait {seconds} s: 0.001 to 3600 are accepted"))
+    })
+}
+
+/// Checks that a timed list has a stage and that its times rise.
+pub(crate) fn check_times(key: &'static str, until_s: &[f64]) -> Result<(), OptionsError> {
+    let rises = |i: usize| until_s[i] > if i == 0 { 0.0 } else { until_s[i - 1] };
+    if until_s.is_empty() {
+        return Err(OptionsError::Stages { key, stage: 0 });
+    }
+    (0..until_s.len()).find(|&i| !rises(i)).map_or(Ok(()), |stage| Err(OptionsError::Stages { key, stage }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GIB: u64 = 1 << 30;
+
+    #[test]
+    fn a_page_is_a_mebibyte_at_32_gib_and_a_byte_at_least() {
+        let options = Options::default();
+        assert_eq!(options.page_bytes(32 * GIB), 1 << 20);
+        assert_eq!(options.floor_bytes(32 * GIB), 30 << 20);
+        assert_eq!(
+            (options.page_bytes(0), options.page_bytes(49_151), options.page_bytes(49_152)),
+            (1, 1, 2)
+        );
+    }
+
+    #[test]
+    fn the_defaults_are_valid_for_a_thousand_partitions() {
+        assert_eq!(Options::default().validate(GIB, 1_000), Ok(()));
+        assert!(matches!(Options::default().validate(GIB, 1_100), Err(OptionsError::Floor { .. })));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        let check = |options: Options| options.validate(GIB, 20).unwrap_err();
+        let default = Options::default;
+        assert_eq!(check(Options { tax: 0.6, ..default() }), OptionsError::Tax(0.6));
+        assert!(matches!(check(Options { tax: f64::NAN, ..default() }), OptionsError::Tax(_)));
+        let error = check(Options { delta: Duration::ZERO, ..default() });
+        assert_eq!(error.to_string(), "cannot use delta = 0 s: the accepted range is 0.001 to 3600 s");
+        let upside_down = Band { low: 99.5, high: 98.5 };
+        assert!(matches!(check(Options { band: upside_down, ..default() }), OptionsError::Band { .. }));
+        assert!(matches!(check(Options { page_bytes: Some(0), ..default() }), OptionsError::Page { .. }));
+        assert!(matches!(
+            check(Options { unfilled_ratio_max: -1.0, ..default() }),
+            OptionsError::Unfilled(_)
+        ));
+        let stage = SizeStage { until_s: 1.0, budgets_bytes: vec![1; 19] };
+        assert!(matches!(
+            check(Options { offline_opt: vec![stage], ..default() }),
+            OptionsError::Sizes { .. }
+        ));
+    }
+
+    #[test]
+    fn options_are_read_with_seconds_and_without_unknown_keys() {
+        let read = |text| serde_json::from_str::<Options>(text);
+        let options = read(r#"{"delta": 0.125, "band": [99, 100], "tax": 0.02}"#).expect("valid");
+        assert_eq!(options.delta, Duration::from_millis(125));
+        assert_eq!(options.band, Band { low: 99.0, high: 100.0 });
+        assert!(read(r#"{"taxes": 0.02}"#).unwrap_err().to_string().contains("unknown field `taxes`"));
+        assert!(read(r#"{"delta": -1}"#).is_err());
+    }
+
+    #[test]
+    fn initial_sizes_are_kept_and_the_rest_is_equal() {
+        let options = Options { floor_pages: 0, ..Options::default() };
+        let asked = |bytes| StartSize { initial_bytes: Some(bytes), ..StartSize::default() };
+        let open = StartSize::default();
+        let start = |sizes: &[StartSize]| options.start_budgets(1_000, sizes);
+        assert_eq!(start(&[open, open, open]), Ok(vec![334, 333, 333]));
+        assert_eq!(start(&[asked(100), open, open]), Ok(vec![100, 450, 450]));
+        assert_eq!(start(&[asked(100), asked(200)]), Ok(vec![100, 200]), "what nobody asked for stays free");
+        assert!(matches!(start(&[asked(600), asked(600)]), Err(OptionsError::Initial { .. })));
+        let pinned = StartSize { min_bytes: 20, max_bytes: Some(10), ..open };
+        assert!(matches!(start(&[pinned]), Err(OptionsError::Pins { .. })));
+        let heavy = StartSize { min_bytes: 2_000, ..open };
+        assert!(matches!(start(&[heavy]), Err(OptionsError::Minimums { .. })));
+    }
+}

@@ -1,0 +1,45 @@
+//! Policies that learn nothing.
+
+use crate::share::share_equally;
+use crate::{Policy, Proposal, View};
+
+/// `shared-lru`: one LRU over all partitions.
+pub(crate) struct Shared;
+
+/// `static`: the budgets as configured or set by hand. The only policy that may leave bytes free, because only an operator
+/// can want that.
+pub(crate) struct Static;
+
+/// `equal`: the same for every partition.
+pub(crate) struct Equal;
+
+impl Policy for Shared {
+    fn name(&self) -> &'static str {
+        "shared-lru"
+    }
+
+    fn propose(&mut self, _: &View<'_>) -> Proposal {
+        Proposal::Shared
+    }
+}
+
+impl Policy for Static {
+    fn name(&self) -> &'static str {
+        "static"
+    }
+
+    fn propose(&mut self, _: &View<'_>) -> Proposal {
+        Proposal::AsSet
+    }
+}
+
+impl Policy for Equal {
+    fn name(&self) -> &'static str {
+        "equal"
+    }
+
+    fn propose(&mut self, view: &View<'_>) -> Proposal {
+        let caps = vec![u64::MAX; view.budgets.len()];
+        Proposal::Budgets(share_equally(view.total_bytes.into(), &caps))
+    }
+}

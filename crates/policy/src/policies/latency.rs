@@ -1,0 +1,45 @@
+//! `latency`: memory for the backends whose queries are slow.
+//!
+//! It looks at queries and not at requests, which is its weakness: a slow backend that hardly any request needs takes
+//! memory from those that requests wait for.
+
+use super::Fill;
+use crate::{Needs, Options, Policy, Proposal, Signal, View};
+
+/// Backends slower than this part of the mean are slow.
+const SLOW: f64 = 0.9;
+
+/// Weights are the 99th percentiles of query latency above 0.9 of their mean over the partitions that had queries.
+pub(crate) struct Latency {
+    fill: Fill,
+}
+
+impl Latency {
+    pub(crate) fn new(options: &Options) -> Self {
+        Self { fill: Fill::strict(options) }
+    }
+}
+
+impl Policy for Latency {
+    fn name(&self) -> &'static str {
+        "latency"
+    }
+
+    fn needs(&self) -> Needs {
+        Needs { requests: true, ..Needs::default() }
+    }
+
+    fn propose(&mut self, view: &View<'_>) -> Proposal {
+        let p99: Vec<Option<f64>> =
+            view.seen.partitions.iter().map(|seen| Some(seen.query_p99?.as_secs_f64())).collect();
+        let signal = Signal { before: "", after: " of the latency of slow queries" };
+        Proposal::Claims(self.fill.claims(view, weights(&p99), signal))
+    }
+}
+
+pub(super) fn weights(p99: &[Option<f64>]) -> Vec<f64> {
+    let known: Vec<f64> = p99.iter().flatten().copied().collect();
+    let mean = known.iter().sum::<f64>() / known.len() as f64;
+    let weight = |p99: &Option<f64>| p99.filter(|&p99| p99 > SLOW * mean).unwrap_or(0.0);
+    p99.iter().map(weight).collect()
+}

@@ -1,0 +1,187 @@
+//! Each weight against figures worked out by hand.
+
+use std::time::Duration;
+
+use sherwood_model::{
+    BackendId, Band, FinishedRequest, Instant, PartitionId, RequestWindow, TenantId, WindowOptions,
+};
+
+use super::fill::Fill;
+use super::*;
+use crate::{BandCounts, Observation, Options, PartitionSeen, Policy, Proposal, View};
+
+const MIB: u64 = 1 << 20;
+
+fn partition(backend: u16) -> PartitionSeen {
+    PartitionSeen::new(TenantId(0), BackendId(backend))
+}
+
+fn close(found: &[f64], expected: &[f64]) {
+    let sum: f64 = found.iter().sum();
+    let near = |(found, expected): (&f64, &f64)| (found / sum - expected).abs() < 1e-3;
+    assert!(found.len() == expected.len() && found.iter().zip(expected).all(near), "{found:?}");
+}
+
+fn view<'a>(seen: &'a Observation, budgets: &'a [u64]) -> View<'a> {
+    let (total_bytes, elapsed) = (budgets.iter().sum(), Duration::ZERO);
+    View { elapsed, seen, budgets, total_bytes, page_bytes: MIB, floor_bytes: 30 * MIB }
+}
+
+/// Weights that `policy` gives.
+fn weights(policy: &mut dyn Policy, seen: &Observation, budgets: &[u64]) -> Vec<f64> {
+    match policy.propose(&view(seen, budgets)) {
+        Proposal::Claims(claims) => claims.weights,
+        other => panic!("{} gave no claims but {other:?}", policy.name()),
+    }
+}
+
+fn counted(band: Band, counts: &[u64], partitions: Vec<PartitionSeen>) -> Observation {
+    let blocking = vec![BandCounts { band, counts: counts.to_vec() }];
+    Observation { partitions, blocking, ..Observation::default() }
+}
+
+#[test]
+fn two_backends_that_take_turns_block_their_bands_alike() {
+    let mut window = RequestWindow::new(WindowOptions::of(Duration::from_secs(60)));
+    let now = Instant::from_secs(1);
+    for ms in 1..=1_000 {
+        let blocking = BackendId(if ms % 2 == 1 { 0 } else { 1 });
+        window.record(now, now, FinishedRequest::new(Duration::from_millis(ms), Some(blocking)));
+    }
+    let snapshot = window.snapshot(now, Duration::from_secs(60));
+    let options = Options::default();
+    let blocked = |policy: &mut dyn Policy| {
+        let mut seen = Observation { partitions: vec![partition(0), partition(1)], ..Observation::default() };
+        seen.see_requests(&snapshot, &policy.needs(), 2);
+        assert_eq!((seen.requests, seen.latency_range.map(|range| range.1.as_secs())), (1_000, Some(1)));
+        weights(policy, &seen, &[0, 0])
+    };
+    assert_eq!(blocked(&mut Critical::robinhood(&options)), [5.0, 5.0]);
+    assert_eq!(blocked(&mut Critical::path(&options)), [5.0, 5.0]);
+    assert_eq!(blocked(&mut Critical::small_window(&options)), [3.0, 2.0]);
+}
+
+#[test]
+fn robinhood_passes_over_what_is_allocated_above_1_3_of_what_is_used() {
+    let options = Options::default();
+    let weight = |budget: u64, used: u64| {
+        let seen = counted(Band::TAIL, &[7], vec![PartitionSeen { used_bytes: used, ..partition(0) }]);
+        weights(&mut Critical::robinhood(&options), &seen, &[budget])[0]
+    };
+    assert_eq!(weight(1_300 * MIB, 1_000 * MIB), 7.0, "at the limit it still counts as filled");
+    assert_eq!(weight(1_300 * MIB + 1, 1_000 * MIB), 0.0);
+    assert_eq!(weight(1_600 * MIB, 0), 7.0, "nothing used yet says nothing");
+    assert_eq!(weight(1_600 * MIB, MIB), 0.0);
+}
+
+#[test]
+fn the_variants_ignore_two_pages_and_some_count_the_limit_itself_as_unfilled() {
+    let options = Options::default();
+    let filled = |fill: Fill, budget: u64, used: u64| {
+        fill.filled(&PartitionSeen { used_bytes: used * MIB, ..partition(0) }, budget * MIB, MIB)
+    };
+    assert!(filled(Fill::critical(&options), 1_300, 1_000));
+    assert!(!filled(Fill::strict(&options), 1_300, 1_000));
+    assert!(filled(Fill::critical(&options), 1_600, 1));
+    assert!(filled(Fill::strict(&options), 1_600, 1));
+    assert!(!filled(Fill::critical(&options), 1_600, 3));
+    let off = Options { unfilled_ratio_max: f64::INFINITY, ..Options::default() };
+    assert!(filled(Fill::robinhood(&off), u64::MAX / MIB, 1), "infinity switches the rule off");
+}
+
+#[test]
+fn partitions_that_lost_their_claim_are_named() {
+    let partitions = vec![PartitionSeen { used_bytes: 10, ..partition(0) }, partition(1), partition(2)];
+    let seen = counted(Band::TAIL, &[7, 7, 0], partitions);
+    let proposal = Critical::robinhood(&Options::default()).propose(&view(&seen, &[100, 100, 100]));
+    let Proposal::Claims(claims) = proposal else { panic!("no claims") };
+    assert_eq!((claims.weights, claims.unfilled), (vec![0.0, 7.0, 0.0], vec![PartitionId(0)]));
+}
+
+#[test]
+fn a_backends_count_is_shared_over_its_tenants_by_their_queries() {
+    let of = |tenant, backend, queries| PartitionSeen {
+        queries,
+        ..PartitionSeen::new(TenantId(tenant), BackendId(backend))
+    };
+    let partitions = vec![of(0, 0, 30), of(1, 0, 10), of(0, 1, 0), of(1, 1, 0), of(0, 2, 0)];
+    let seen = counted(Band::TAIL, &[8, 6, 5], partitions);
+    let shared = critical::blocking_weights(&seen, Band::TAIL);
+    assert_eq!(shared, [6.0, 2.0, 3.0, 3.0, 5.0]);
+}
+
+#[test]
+fn smoothing_keeps_seven_tenths_of_the_old_count() {
+    assert!((critical::smooth(10.0, 20.0) - 13.0).abs() < 1e-12);
+}
+
+#[test]
+fn smoothing_forgets_a_partition_while_it_is_not_filled() {
+    let mut policy = CriticalSmooth::new(&Options::default());
+    let using = |used_bytes, backend| PartitionSeen { used_bytes, ..partition(backend) };
+    let seen = |used| counted(Band::TAIL, &[10, 10], vec![using(used, 0), using(used, 1)]);
+    let budgets = [1_000 * MIB; 2];
+    assert!((weights(&mut policy, &seen(1_000 * MIB), &budgets)[0] - 3.0).abs() < 1e-12);
+    assert_eq!(weights(&mut policy, &seen(10 * MIB), &budgets), [0.0, 0.0]);
+    assert!((weights(&mut policy, &seen(1_000 * MIB), &budgets)[0] - 3.0).abs() < 1e-12, "it starts anew");
+}
+
+#[test]
+fn the_slope_weighs_the_blocking_count() {
+    let slope = |hit_ratio_slope, backend| PartitionSeen { hit_ratio_slope, ..partition(backend) };
+    let partitions =
+        vec![slope(Some(2e-11), 0), slope(Some(6e-11), 1), slope(None, 2), slope(Some(f64::NAN), 3)];
+    let mut policy = CriticalSlope::new(&Options::default());
+    let seen = counted(Band { low: 99.0, high: 100.0 }, &[3, 1, 9, 9], partitions);
+    let weights = weights(&mut policy, &seen, &[0; 4]);
+    assert!((weights[0] / weights[1] - 1.0).abs() < 1e-9 && weights[2] == 0.0);
+    assert!(policy.needs().hit_ratio_slope);
+}
+
+#[test]
+fn latency_counts_from_nine_tenths_of_the_mean() {
+    close(&latency::weights(&[Some(10.0), Some(50.0), Some(100.0)]), &[0.0, 0.333, 0.667]);
+    assert_eq!(latency::weights(&[None, Some(0.0)]), [0.0, 0.0]);
+}
+
+#[test]
+fn hit_ratio_counts_what_is_missing_to_the_mean() {
+    close(&hit_ratio::weights(&[Some(0.2), Some(0.4), Some(0.9)], &[true; 3]), &[0.667, 0.333, 0.0]);
+    let unfilled_as_zero = hit_ratio::weights(&[Some(0.2), Some(0.4), Some(0.9)], &[true, true, false]);
+    assert_eq!(unfilled_as_zero[1..], [0.0, 0.0], "the mean is 0.2 now");
+    assert_eq!(
+        hit_ratio::weights(&[Some(0.0), None, Some(0.5)], &[true; 3]),
+        [0.0; 3],
+        "never hit, never asked"
+    );
+}
+
+#[test]
+fn request_rate_counts_queries() {
+    let queries = |queries, backend| PartitionSeen { queries, ..partition(backend) };
+    let seen = Observation { partitions: vec![queries(3, 0), queries(1, 1)], ..Observation::default() };
+    assert_eq!(weights(&mut RequestRate::new(&Options::default()), &seen, &[0; 2]), [3.0, 1.0]);
+}
+
+#[test]
+fn the_prototype_ranks_by_latency() {
+    let ms = |ms: &[u64]| ms.iter().map(|&ms| Some(Duration::from_millis(ms))).collect::<Vec<_>>();
+    close(&prototype::weights(&ms(&[1, 2, 3, 4]), &[true; 4]), &[0.0, 0.25, 0.25, 0.5]);
+    let fastest_at_its_floor = prototype::weights(&ms(&[1, 2, 3, 4]), &[false, true, true, true]);
+    assert_eq!(fastest_at_its_floor, [1.0, 0.0, 1.0, 2.0]);
+    assert_eq!(prototype::weights(&ms(&[1, 2]), &[true, false]), [0.0; 2], "nobody to take from");
+    assert_eq!(prototype::weights(&[None, None], &[true; 2]), [0.0; 2]);
+}
+
+#[test]
+fn a_timed_list_holds_each_stage_until_its_time() {
+    let stage = |until_s, bytes| crate::SizeStage { until_s, budgets_bytes: vec![bytes] };
+    let options = Options { offline_opt: vec![stage(10.0, 1), stage(20.0, 2)], ..Options::default() };
+    let mut policy = OfflineOpt::new(&options).expect("a valid list");
+    let seen = Observation { partitions: vec![partition(0)], ..Observation::default() };
+    let mut at =
+        |seconds| policy.propose(&View { elapsed: Duration::from_secs(seconds), ..view(&seen, &[0]) });
+    assert_eq!(at(9), Proposal::Budgets(vec![1]));
+    assert_eq!(at(10), Proposal::Budgets(vec![2]));
+    assert_eq!(at(99), Proposal::Budgets(vec![2]), "the last stage stays");
+}

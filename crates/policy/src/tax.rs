@@ -1,0 +1,147 @@
+//! One round of tax and gifts, the template of RobinHood and of all its variants.
+//!
+//! Every partition gives the same small part of what it has, and the pool goes to those with a claim. So nobody's cache
+//! is emptied at a stroke, an old claim fades by itself, and what a partition holds is an exponential average of its
+//! claim over about 1 / tax rounds.
+//!
+//! Tax is counted in whole pages, rounded down: a partition of fewer than 1 / tax pages pays nothing, which makes 100
+//! pages the size below which a tax of 1% takes nothing. Gifts are whole pages too, by largest remainder.
+
+use crate::bounds::{Bounds, add, as_weights, sum};
+use crate::share::share;
+
+/// A share of 0 to 1 in millionths, so that the tax of a whole number of bytes is exact.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Millionths(u64);
+
+impl Millionths {
+    pub(crate) fn from_ratio(ratio: f64) -> Self {
+        Self((ratio * 1e6).round() as u64)
+    }
+
+    /// Whether `part` is more than this share of `whole`, exactly.
+    pub(crate) fn compare(self, part: u64, whole: u64) -> std::cmp::Ordering {
+        (u128::from(part) * 1_000_000).cmp(&(u128::from(whole) * u128::from(self.0)))
+    }
+
+    fn of(self, bytes: u64) -> u128 {
+        u128::from(bytes) * u128::from(self.0) / 1_000_000
+    }
+}
+
+/// The rules of a round.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tax {
+    pub(crate) ratio: Millionths,
+    pub(crate) page_bytes: u64,
+}
+
+impl Tax {
+    /// Budgets after one round. `budgets` need not sum to `total`: bytes that were lost or gained since the last round
+    /// (the total changed, a pin moved) go to or come from the pool, and when the pool cannot cover them everybody
+    /// shrinks. A claim that meets its upper bound passes what is left over to the other claims; what no claim may take
+    /// goes back to those who paid, and what is left then to everyone.
+    pub(crate) fn round(&self, budgets: &[u64], total: u64, weights: &[f64], bounds: &Bounds) -> Vec<u64> {
+        let taxed: Vec<u64> =
+            budgets.iter().zip(&bounds.low).map(|(&bytes, &low)| bytes - self.due(bytes, low)).collect();
+        let kept = bounds.clip(&taxed);
+        let pool = u128::from(total).saturating_sub(sum(&kept));
+        let given = self.give(pool, &kept, weights, bounds);
+        let returned = refund(total, budgets, &given, bounds);
+        bounds.fit(&returned)
+    }
+
+    /// Bytes of tax a partition owes: whole pages that leave it at or above its lower bound.
+    fn due(&self, bytes: u64, low: u64) -> u64 {
+        let page = u128::from(self.page_bytes.max(1));
+        let owed = self.ratio.of(bytes) / page;
+        let spare = u128::from(bytes.saturating_sub(low)) / page;
+        u64::try_from(owed.min(spare) * page).expect("tax is at most the budget")
+    }
+
+    /// Gives the pool out in whole pages, then what is left of it (under a page, or what had no room) in bytes.
+    fn give(&self, pool: u128, kept: &[u64], weights: &[f64], bounds: &Bounds) -> Vec<u64> {
+        let page = self.page_bytes.max(1);
+        let rooms: Vec<u64> = bounds.room(kept).iter().map(|room| room / page).collect();
+        let pages = share(pool / u128::from(page), weights, &rooms);
+        let gifts: Vec<u64> = pages.iter().map(|pages| pages * page).collect();
+        let given = add(kept, &gifts);
+        let rest = pool - sum(&gifts);
+        add(&given, &share(rest, weights, &bounds.room(&given)))
+    }
+}
+
+/// `given` plus what of `total` is still in the pool, back to those who have less than their budget was.
+fn refund(total: u64, budgets: &[u64], given: &[u64], bounds: &Bounds) -> Vec<u64> {
+    let left = u128::from(total).saturating_sub(sum(given));
+    let room = bounds.room(given);
+    let paid: Vec<u64> = budgets
+        .iter()
+        .zip(given)
+        .zip(room)
+        .map(|((before, after), room)| before.saturating_sub(*after).min(room))
+        .collect();
+    add(given, &share(left, &as_weights(&paid), &paid))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::PartitionSeen;
+    use sherwood_model::{BackendId, TenantId};
+
+    const MIB: u64 = 1 << 20;
+    const TAX: Tax = Tax { ratio: Millionths(10_000), page_bytes: MIB };
+
+    fn round(budgets: &[u64], weights: &[f64]) -> Vec<u64> {
+        let total: u64 = budgets.iter().sum();
+        let partitions = vec![PartitionSeen::new(TenantId(0), BackendId(0)); budgets.len()];
+        let bytes: Vec<u64> = budgets.iter().map(|mib| mib * MIB).collect();
+        let bounds = Bounds::new(total * MIB, 30 * MIB, &partitions);
+        TAX.round(&bytes, total * MIB, weights, &bounds).iter().map(|bytes| bytes / MIB).collect()
+    }
+
+    #[test]
+    fn twenty_equal_partitions_pay_sixteen_pages_each_and_three_share_the_pool() {
+        let mut weights = [0.0; 20];
+        weights[..3].copy_from_slice(&[0.5, 0.3, 0.2]);
+        let after = round(&[1_600; 20], &weights);
+        assert_eq!(after[..3], [1_744, 1_680, 1_648]);
+        assert!(after[3..].iter().all(|&mib| mib == 1_584));
+    }
+
+    #[test]
+    fn the_page_left_over_goes_to_the_largest_remainder_and_the_lower_id() {
+        assert_eq!(round(&[1_000; 3], &[0.55, 0.25, 0.20]), [1_007, 997, 996]);
+    }
+
+    #[test]
+    fn tax_is_whole_pages_and_stops_at_the_floor() {
+        let due = |mib: u64| TAX.due(mib * MIB, 30 * MIB) / MIB;
+        assert_eq!((due(150), due(99), due(30)), (1, 0, 0));
+        let half = Tax { ratio: Millionths(500_000), ..TAX };
+        assert_eq!(half.due(40 * MIB, 30 * MIB), 10 * MIB, "not below the floor");
+    }
+
+    #[test]
+    fn lost_and_gained_bytes_pass_through_the_pool() {
+        let partitions = vec![PartitionSeen::new(TenantId(0), BackendId(0)); 2];
+        let bounds = |total| Bounds::new(total, 0, &partitions);
+        let bytes = [1_000 * MIB, 1_000 * MIB];
+        let grown = TAX.round(&bytes, 2_100 * MIB, &[1.0, 0.0], &bounds(2_100 * MIB));
+        assert_eq!(grown, [1_110 * MIB, 990 * MIB], "a hundred gained, ten of tax from the other");
+        let shrunk = TAX.round(&bytes, 1_000 * MIB, &[1.0, 0.0], &bounds(1_000 * MIB));
+        assert_eq!(shrunk, [500 * MIB, 500 * MIB], "the pool cannot cover it: everybody shrinks");
+    }
+
+    #[test]
+    fn a_claim_at_its_maximum_passes_the_rest_on() {
+        let mut partitions = vec![PartitionSeen::new(TenantId(0), BackendId(0)); 3];
+        partitions[0].max_bytes = Some(1_000 * MIB);
+        let bounds = Bounds::new(3_000 * MIB, 0, &partitions);
+        let after = TAX.round(&[1_000 * MIB; 3], 3_000 * MIB, &[0.9, 0.1, 0.0], &bounds);
+        assert_eq!(after, [1_000 * MIB, 1_010 * MIB, 990 * MIB]);
+        let alone = TAX.round(&[1_000 * MIB; 3], 3_000 * MIB, &[1.0, 0.0, 0.0], &bounds);
+        assert_eq!(alone, [1_000 * MIB; 3], "and the others get their tax back");
+    }
+}

@@ -1,0 +1,184 @@
+//! A store that holds nothing: each value is the product of two matrices that follow from the key.
+//!
+//! It stands for backends whose cost is processor time (ranking, rendering). Equal keys give equal values, in every run:
+//! the factors are filled from a generator seeded with a hash of the key, and the sums are added in one fixed order. The
+//! value is the product's rows as little-endian 32-bit floats, repeated or cut to the length wanted.
+
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use sherwood_model::SeededState;
+
+use crate::session::Session;
+use crate::{Cause, ComputeOptions, OpenCause};
+
+/// How long the values of a compute store are.
+#[derive(Clone)]
+pub enum ValueBytes {
+    /// All as long, in bytes; every key has a value.
+    Fixed(u32),
+    /// As long as the function says for the key; `None` for a key that does not exist.
+    ByKey(Arc<BytesOfKey>),
+}
+
+/// Length in bytes of a key's value, or `None` for a key that does not exist.
+pub type BytesOfKey = dyn Fn(&[u8]) -> Option<u32> + Send + Sync;
+
+impl fmt::Debug for ValueBytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fixed(bytes) => f.debug_tuple("Fixed").field(bytes).finish(),
+            Self::ByKey(_) => f.write_str("ByKey(..)"),
+        }
+    }
+}
+
+/// One session per thread, each with matrices of its own.
+pub(crate) fn sessions(
+    options: &ComputeOptions,
+    bytes: &ValueBytes,
+) -> Result<Vec<Box<dyn Session>>, OpenCause> {
+    options.validate()?;
+    let session = || Box::new(ComputeSession::new(usize::from(options.n), bytes.clone())) as Box<dyn Session>;
+    Ok((0..options.threads).map(|_| session()).collect())
+}
+
+/// Room for two factors and their product: 12 n² bytes.
+struct ComputeSession {
+    n: usize,
+    bytes: ValueBytes,
+    hash: SeededState,
+    left: Vec<f32>,
+    right: Vec<f32>,
+    product: Vec<f32>,
+}
+
+impl ComputeSession {
+    fn new(n: usize, bytes: ValueBytes) -> Self {
+        let zeros = || vec![0.0; n * n];
+        // The seed is part of what a key's value is; any number would do.
+        Self { n, bytes, hash: SeededState::new(1), left: zeros(), right: zeros(), product: zeros() }
+    }
+
+    fn value(&mut self, key: &[u8]) -> Option<Bytes> {
+        let bytes = match &self.bytes {
+            ValueBytes::Fixed(bytes) => *bytes,
+            ValueBytes::ByKey(bytes) => bytes(key)?,
+        };
+        let mut state = self.hash.hash_bytes(key);
+        fill(&mut self.left, &mut state);
+        fill(&mut self.right, &mut state);
+        multiply(self.n, &self.left, &self.right, &mut self.product);
+        Some(repeat(&self.product, bytes as usize))
+    }
+}
+
+impl Session for ComputeSession {
+    fn get_many(&mut self, keys: &[Bytes], pause: &mut dyn FnMut()) -> Result<Vec<Option<Bytes>>, Cause> {
+        let mut values = Vec::with_capacity(keys.len());
+        for key in keys {
+            values.push(self.value(key));
+            pause();
+        }
+        Ok(values)
+    }
+
+    fn put(&mut self, _key: &[u8], _value: &[u8]) -> Result<(), Cause> {
+        Err(READ_ONLY)
+    }
+
+    fn delete(&mut self, _key: &[u8]) -> Result<(), Cause> {
+        Err(READ_ONLY)
+    }
+}
+
+const READ_ONLY: Cause = Cause::Unsupported {
+    reason: "a compute store holds nothing, its values follow from their keys; write to a kv or sqlite store",
+};
+
+/// Entries of a matrix, uniform in [0, 1), drawn with SplitMix64.
+fn fill(matrix: &mut [f32], state: &mut u64) {
+    for entry in matrix {
+        *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut bits = *state;
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        *entry = ((bits ^ (bits >> 31)) >> 40) as f32 / (1 << 24) as f32;
+    }
+}
+
+/// `product = left * right`, all `n` by `n`, row after row. The inner loop runs along a row of `right`, so that it reads
+/// memory in order and each sum keeps its order of additions when the compiler works on several columns at once.
+fn multiply(n: usize, left: &[f32], right: &[f32], product: &mut [f32]) {
+    product.fill(0.0);
+    for (left_row, sums) in left.chunks_exact(n).zip(product.chunks_exact_mut(n)) {
+        for (factor, right_row) in left_row.iter().zip(right.chunks_exact(n)) {
+            for (sum, entry) in sums.iter_mut().zip(right_row) {
+                *sum += factor * entry;
+            }
+        }
+    }
+}
+
+/// The matrix as bytes, as often as it takes to fill `bytes` of them.
+fn repeat(matrix: &[f32], bytes: usize) -> Bytes {
+    let mut value = BytesMut::with_capacity(bytes.next_multiple_of(4));
+    for entry in matrix.iter().take(bytes.div_ceil(4)) {
+        value.extend_from_slice(&entry.to_le_bytes());
+    }
+    value.truncate(bytes);
+    while value.len() < bytes {
+        let more = value.len().min(bytes - value.len());
+        value.extend_from_within(..more);
+    }
+    value.freeze()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_product_is_the_product() {
+        let mut product = [0.0; 4];
+        multiply(2, &[1.0, 2.0, 3.0, 4.0], &[5.0, 6.0, 7.0, 8.0], &mut product);
+        assert_eq!(product, [19.0, 22.0, 43.0, 50.0]);
+    }
+
+    #[test]
+    fn entries_are_uniform() {
+        let mut matrix = vec![0.0; 10_000];
+        fill(&mut matrix, &mut 7);
+        let mean = matrix.iter().sum::<f32>() / 10_000.0;
+        assert!((0.48..0.52).contains(&mean), "{mean}");
+        assert!(matrix.iter().all(|entry| (0.0..1.0).contains(entry)));
+    }
+
+    #[test]
+    fn bytes_are_the_product_repeated_or_cut() {
+        let matrix = [1.0_f32, 2.0];
+        let whole: Vec<u8> = matrix.iter().flat_map(|entry| entry.to_le_bytes()).collect();
+        assert_eq!(repeat(&matrix, 3), whole[..3]);
+        assert_eq!(repeat(&matrix, 8), whole[..]);
+        assert_eq!(repeat(&matrix, 21), [&whole[..], &whole[..], &whole[..5]].concat());
+        assert_eq!(repeat(&matrix, 0), Bytes::new());
+    }
+
+    #[test]
+    fn equal_keys_give_equal_values_and_other_keys_others() {
+        let mut session = ComputeSession::new(8, ValueBytes::Fixed(64));
+        let (a, b) = (session.value(b"a"), session.value(b"b"));
+        assert_ne!(a, b);
+        assert_eq!(session.value(b"a"), a);
+        assert_eq!(ComputeSession::new(8, ValueBytes::Fixed(64)).value(b"b"), b);
+    }
+
+    #[test]
+    fn a_rule_by_key_decides_length_and_existence() {
+        let rule = ValueBytes::ByKey(Arc::new(|key| (key != b"none").then_some(key.len() as u32)));
+        let mut session = ComputeSession::new(8, rule);
+        assert_eq!(session.value(b"none"), None);
+        assert_eq!(session.value(b"four").unwrap().len(), 4);
+    }
+}

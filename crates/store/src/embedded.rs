@@ -1,0 +1,162 @@
+//! The embedded kinds behind the [`Store`] trait: one pool each, different sessions.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::sync::oneshot;
+
+use crate::clock::{Clock, MachineClock};
+use crate::pool::{Job, Pool, Reply};
+use crate::session::Session;
+use crate::{
+    Attempt, BoxFuture, Cause, ComputeOptions, Kind, Limit, LimitError, Limits, OpenCause, OpenError, Store,
+    StoreError, StoreOptions, ValueBytes, compute, kv, sqlite,
+};
+
+/// Opens the embedded store that `options` describe, under the name of its backend.
+///
+/// It reads and writes files and starts threads, so it blocks: call it before the runtime serves requests. Dropping the
+/// last reference joins the threads, which takes as long as the calls they are in.
+///
+/// # Errors
+/// [`OpenError`] names store, path, cause and remedy.
+///
+/// # Examples
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// use sherwood_store::{ComputeOptions, StoreOptions, open};
+/// let store = open("prices", &StoreOptions::Compute(ComputeOptions { bytes: 100, ..Default::default() })).unwrap();
+/// let values = store.get_many(vec!["a".into(), "b".into()]).await.unwrap();
+/// assert_eq!(values[0].as_ref().unwrap().len(), 100);
+/// assert_ne!(values[0], values[1]);
+/// assert!(store.put("a".into(), "1".into()).await.is_err());
+/// # });
+/// ```
+pub fn open(name: &str, options: &StoreOptions) -> Result<Arc<dyn Store>, OpenError> {
+    let clock = Arc::new(MachineClock::new());
+    Ok(Arc::new(Embedded::open(name, options, clock)?))
+}
+
+/// Opens a compute store whose values have the lengths that `bytes` gives, instead of the fixed one in `options`.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_compute(
+    name: &str,
+    options: &ComputeOptions,
+    bytes: ValueBytes,
+) -> Result<Arc<dyn Store>, OpenError> {
+    let clock = Arc::new(MachineClock::new());
+    Ok(Arc::new(Embedded::open_compute(name, options, bytes, clock)?))
+}
+
+/// A store in this process.
+pub(crate) struct Embedded {
+    name: Arc<str>,
+    kind: Kind,
+    pool: Pool,
+}
+
+impl Embedded {
+    pub(crate) fn open(name: &str, options: &StoreOptions, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
+        match options {
+            StoreOptions::Kv(kv) => {
+                let failed = |cause| open_error(name, Some(&kv.path), cause);
+                let sessions = kv::sessions(kv).map_err(failed)?;
+                Self::start(name, Kind::Kv, sessions, kv.queued_calls_max, clock).map_err(failed)
+            }
+            StoreOptions::Sqlite(sqlite) => {
+                let failed = |cause| open_error(name, Some(&sqlite.path), cause);
+                let sessions = sqlite::sessions(sqlite).map_err(failed)?;
+                Self::start(name, Kind::Sqlite, sessions, sqlite.queued_calls_max, clock).map_err(failed)
+            }
+            StoreOptions::Compute(compute) => {
+                Self::open_compute(name, compute, ValueBytes::Fixed(compute.bytes), clock)
+            }
+        }
+    }
+
+    fn open_compute(
+        name: &str,
+        options: &ComputeOptions,
+        bytes: ValueBytes,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, OpenError> {
+        let failed = |cause| open_error(name, None, cause);
+        let sessions = compute::sessions(options, &bytes).map_err(failed)?;
+        Self::start(name, Kind::Compute, sessions, options.queued_calls_max, clock).map_err(failed)
+    }
+
+    fn start(
+        name: &str,
+        kind: Kind,
+        sessions: Vec<Box<dyn Session>>,
+        queued_calls_max: u32,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, OpenCause> {
+        let pool = Pool::start(name, sessions, queued_calls_max as usize, clock)
+            .map_err(|source| OpenCause::Threads { source })?;
+        Ok(Self { name: name.into(), kind, pool })
+    }
+
+    /// Queues the call that `job` makes of a reply channel, and waits for its answer.
+    async fn call<T>(&self, attempt: Attempt, job: impl FnOnce(Reply<T>) -> Job) -> Result<T, StoreError> {
+        let (reply, answer) = oneshot::channel();
+        let answered = match self.pool.submit(job(reply)) {
+            Ok(()) => answer.await.unwrap_or(Err(Cause::Closed)),
+            Err(cause) => Err(cause),
+        };
+        answered.map_err(|cause| StoreError::new(Arc::clone(&self.name), attempt, cause))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn pool(&self) -> &Pool {
+        &self.pool
+    }
+}
+
+impl Store for Embedded {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    fn get_many(&self, keys: Vec<Bytes>) -> BoxFuture<'_, Result<Vec<Option<Bytes>>, StoreError>> {
+        Box::pin(async move {
+            if keys.is_empty() {
+                return Ok(Vec::new());
+            }
+            let attempt = Attempt::Get { keys: keys.len() };
+            self.call(attempt, |reply| Job::Get { keys, reply }).await
+        })
+    }
+
+    fn put(&self, key: Bytes, value: Bytes) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(self.call(Attempt::Put, |reply| Job::Put { key, value, reply }))
+    }
+
+    fn delete(&self, key: Bytes) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(self.call(Attempt::Delete, |reply| Job::Delete { key, reply }))
+    }
+
+    fn limits(&self) -> Limits {
+        self.pool.limits()
+    }
+
+    fn set_limit(&self, limit: Limit) -> Result<(), LimitError> {
+        limit.validate()?;
+        self.pool.set_limit(limit);
+        Ok(())
+    }
+}
+
+pub(crate) fn open_error(name: &str, path: Option<&Path>, cause: OpenCause) -> OpenError {
+    OpenError { store: name.to_owned(), path: path.map(Path::to_owned), cause }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,227 @@
+//! What can go wrong, said so that the reader knows whose fault it is and what to do.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use thiserror::Error;
+
+/// A call to a store that failed: what was attempted, on which store, and why.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("could not {attempt} on store `{store}`: {cause}")]
+pub struct StoreError {
+    store: Arc<str>,
+    attempt: Attempt,
+    cause: Cause,
+}
+
+impl StoreError {
+    /// An error of `store` at `attempt`.
+    #[must_use]
+    pub fn new(store: impl Into<Arc<str>>, attempt: Attempt, cause: Cause) -> Self {
+        Self { store: store.into(), attempt, cause }
+    }
+
+    /// The store's name.
+    #[must_use]
+    pub fn store(&self) -> &str {
+        &self.store
+    }
+
+    /// What was attempted.
+    #[must_use]
+    pub fn attempt(&self) -> Attempt {
+        self.attempt
+    }
+
+    /// Why it failed.
+    #[must_use]
+    pub fn cause(&self) -> &Cause {
+        &self.cause
+    }
+
+    /// Whether the same call may be sent again: it was certainly not carried out, and a later attempt can succeed.
+    #[must_use]
+    pub fn safe_to_retry(&self) -> bool {
+        match self.cause {
+            Cause::Overloaded { .. } | Cause::Busy { .. } => true,
+            Cause::Closed | Cause::Unsupported { .. } | Cause::Refused { .. } | Cause::Engine { .. } => false,
+        }
+    }
+
+    /// Whether the store refused because it has too much to do, so that sending less helps and sending more does not.
+    #[must_use]
+    pub fn is_overload(&self) -> bool {
+        matches!(self.cause, Cause::Overloaded { .. })
+    }
+}
+
+/// What was attempted on a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Attempt {
+    /// A read of this many keys.
+    Get {
+        /// Keys in the call.
+        keys: usize,
+    },
+    /// A write of one key.
+    Put,
+    /// A removal of one key.
+    Delete,
+}
+
+impl fmt::Display for Attempt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Get { keys: 1 } => f.write_str("get 1 key"),
+            Self::Get { keys } => write!(f, "get {keys} keys"),
+            Self::Put => f.write_str("put a key"),
+            Self::Delete => f.write_str("delete a key"),
+        }
+    }
+}
+
+/// Why a call failed, each with its remedy.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum Cause {
+    /// The queue before the engine is full. Nothing was done; the same call can succeed later.
+    #[error(
+        "{queued_calls_max} calls wait already, the most it holds; send less at once, or raise its `queued_calls_max`"
+    )]
+    Overloaded {
+        /// The bound of the queue.
+        queued_calls_max: usize,
+    },
+    /// Another process holds the database. Nothing was done; the same call can succeed later.
+    #[error("the database is held by another process ({detail}); try again, or stop the other process")]
+    Busy {
+        /// The engine's own words.
+        detail: String,
+    },
+    /// The store is shutting down.
+    #[error("it is shutting down; send the call to another replica")]
+    Closed,
+    /// The kind of store cannot do this; trying again cannot help.
+    #[error("{reason}")]
+    Unsupported {
+        /// Why it cannot, and what can.
+        reason: &'static str,
+    },
+    /// The key or the value is out of range; trying again cannot help.
+    #[error("the {what} has {bytes} bytes, where {min} to {max} are accepted")]
+    Refused {
+        /// `key` or `value`.
+        what: &'static str,
+        /// Its length.
+        bytes: usize,
+        /// Shortest length accepted.
+        min: usize,
+        /// Longest length accepted.
+        max: usize,
+    },
+    /// The engine failed. A write that failed so may have happened in part of its log; after a restart it is either
+    /// there or not.
+    #[error("the engine failed ({detail}); look at the disk and the log, then restart the store")]
+    Engine {
+        /// The engine's own words.
+        detail: String,
+    },
+}
+
+/// A store that could not be opened: which, where, why and what to do.
+#[derive(Debug, Error)]
+#[error("could not open store `{store}`{}: {cause}", at(.path))]
+pub struct OpenError {
+    /// The store's name.
+    pub store: String,
+    /// The path it was to be opened at, where its kind has one.
+    pub path: Option<PathBuf>,
+    /// Why it could not.
+    pub cause: OpenCause,
+}
+
+fn at(path: &Option<PathBuf>) -> String {
+    path.as_ref().map(|path| format!(" at {}", path.display())).unwrap_or_default()
+}
+
+/// Why a store could not be opened, each with its remedy.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum OpenCause {
+    /// An option is out of range.
+    #[error("`{option}` is {value}, where {min} to {max} is accepted; change it in the store's options")]
+    Option {
+        /// The option's name.
+        option: &'static str,
+        /// Its value.
+        value: u64,
+        /// Least accepted.
+        min: u64,
+        /// Most accepted.
+        max: u64,
+    },
+    /// The directory or file cannot be made or reached.
+    #[error("{source}; make the directory writable for this user, or choose another `path`")]
+    Directory {
+        /// The system's answer.
+        source: std::io::Error,
+    },
+    /// Another process has it open.
+    #[error("another process has it open; stop that process, or choose another `path`")]
+    Locked,
+    /// The engine does not accept what it found.
+    #[error("{detail}; if this is not a {kind} store, choose another `path`, else restore it from a copy")]
+    Engine {
+        /// The kind of store expected there.
+        kind: crate::Kind,
+        /// The engine's own words.
+        detail: String,
+    },
+    /// The configured statement cannot be used.
+    #[error("`query` cannot be used ({detail}); {remedy}")]
+    Query {
+        /// What is wrong with it.
+        detail: String,
+        /// What it has to look like.
+        remedy: &'static str,
+    },
+    /// Values cannot be loaded into this kind of store.
+    #[error("a {kind} store has nothing to load: its values follow from their keys")]
+    NothingToLoad {
+        /// The kind of store.
+        kind: crate::Kind,
+    },
+    /// The system refused a thread.
+    #[error("the system refused a thread ({source}); lower `threads`, or raise the limit of processes")]
+    Threads {
+        /// The system's answer.
+        source: std::io::Error,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_names_the_attempt_the_store_and_the_remedy() {
+        let error =
+            StoreError::new("b03", Attempt::Get { keys: 7 }, Cause::Overloaded { queued_calls_max: 64 });
+        assert_eq!(
+            error.to_string(),
+            "could not get 7 keys on store `b03`: 64 calls wait already, the most it holds; send less at once, or \
+             raise its `queued_calls_max`"
+        );
+        assert!(error.safe_to_retry() && error.is_overload());
+    }
+
+    #[test]
+    fn what_cannot_help_is_not_safe_to_retry() {
+        let failed = |cause| StoreError::new("b03", Attempt::Put, cause);
+        assert!(!failed(Cause::Closed).safe_to_retry());
+        assert!(!failed(Cause::Engine { detail: "disk full".into() }).safe_to_retry());
+        let busy = failed(Cause::Busy { detail: "locked".into() });
+        assert!(busy.safe_to_retry() && !busy.is_overload());
+    }
+}

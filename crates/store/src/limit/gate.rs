@@ -1,0 +1,143 @@
+//! All limits of one store, asked together before a call begins.
+
+use std::time::Duration;
+
+use sherwood_model::Instant;
+
+use super::{Limit, Limits, Pace};
+
+/// Unused operations saved up for later: enough to forgive a thread that wakes late, too little to be felt as a burst.
+const OPS_BURST: Duration = Duration::from_millis(10);
+/// Unused processor time saved up for later: one slice of a scheduler.
+const CPU_BURST: Duration = Duration::from_millis(10);
+
+/// Decides when the call at the head of the queue may begin. Each call that began is told to end.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    limits: Limits,
+    running: u32,
+    ops: Pace,
+    cpu: Pace,
+}
+
+/// When the next call may begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Admission {
+    /// Now.
+    Now,
+    /// Not before this moment; ask again then.
+    At(Instant),
+    /// When a running call has ended.
+    AfterACall,
+}
+
+impl Gate {
+    pub(crate) fn new() -> Self {
+        Self {
+            limits: Limits::default(),
+            running: 0,
+            ops: Pace::unlimited(OPS_BURST),
+            cpu: Pace::unlimited(CPU_BURST),
+        }
+    }
+
+    pub(crate) fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// Changes one limit; the value has been validated.
+    pub(crate) fn set(&mut self, now: Instant, limit: Limit) {
+        match limit {
+            Limit::Slots(slots) => self.limits.slots = slots,
+            Limit::OpsPerS(ops_per_s) => {
+                self.limits.ops_per_s = ops_per_s;
+                self.ops.set_rate(now, ops_per_s);
+            }
+            Limit::CpuRatio(cpu_ratio) => {
+                self.limits.cpu_ratio = cpu_ratio;
+                self.cpu.set_rate(now, cpu_ratio);
+            }
+        }
+    }
+
+    /// When the next call may begin.
+    pub(crate) fn admission(&self, now: Instant) -> Admission {
+        if self.limits.slots.is_some_and(|slots| self.running >= slots) {
+            return Admission::AfterACall;
+        }
+        let ready_at = self.ops.ready_at().max(self.cpu.ready_at());
+        if ready_at <= now { Admission::Now } else { Admission::At(ready_at) }
+    }
+
+    /// A call of `ops` operations begins.
+    pub(crate) fn begin(&mut self, now: Instant, ops: usize) {
+        self.running += 1;
+        self.ops.charge(now, ops as f64);
+    }
+
+    /// A call ended.
+    pub(crate) fn end(&mut self) {
+        self.running = self.running.saturating_sub(1);
+    }
+
+    /// Threads of the store used `cpu` of processor time.
+    pub(crate) fn charge_cpu(&mut self, now: Instant, cpu: Duration) {
+        self.cpu.charge(now, cpu.as_secs_f64());
+    }
+
+    /// When a running call may use the processor again; in the past or now means at once.
+    pub(crate) fn cpu_ready_at(&self) -> Instant {
+        self.cpu.ready_at()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Instant = Instant::from_secs(1);
+
+    #[test]
+    fn slots_bound_the_calls_that_run_and_a_smaller_number_waits_for_ends() {
+        let mut gate = Gate::new();
+        gate.set(NOW, Limit::Slots(Some(2)));
+        gate.begin(NOW, 1);
+        assert_eq!(gate.admission(NOW), Admission::Now);
+        gate.begin(NOW, 1);
+        assert_eq!(gate.admission(NOW), Admission::AfterACall);
+
+        gate.set(NOW, Limit::Slots(Some(1)));
+        gate.end();
+        assert_eq!(gate.admission(NOW), Admission::AfterACall, "one still runs, one is allowed");
+        gate.end();
+        assert_eq!(gate.admission(NOW), Admission::Now);
+    }
+
+    #[test]
+    fn a_call_waits_for_the_operations_before_it() {
+        let mut gate = Gate::new();
+        gate.set(NOW, Limit::OpsPerS(Some(100.0)));
+        gate.begin(NOW, 50);
+        assert_eq!(gate.admission(NOW), Admission::At(NOW + Duration::from_millis(500)));
+        assert_eq!(gate.admission(NOW + Duration::from_millis(500)), Admission::Now);
+        gate.set(NOW, Limit::OpsPerS(None));
+        assert_eq!(gate.admission(NOW), Admission::Now);
+    }
+
+    #[test]
+    fn processor_time_over_a_driven_second_is_the_ratio() {
+        let mut gate = Gate::new();
+        gate.set(NOW, Limit::CpuRatio(Some(0.25)));
+        let (mut now, slice) = (NOW, Duration::from_millis(1));
+        let mut used = Duration::ZERO;
+        while now < NOW + Duration::from_secs(10) {
+            // A slice of work takes as long on the wall clock as on the processor, then the thread is parked.
+            now += slice;
+            used += slice;
+            gate.charge_cpu(now, slice);
+            now = now.max(gate.cpu_ready_at());
+        }
+        let ratio = used.as_secs_f64() / 10.0;
+        assert!((0.249..0.252).contains(&ratio), "{ratio}");
+    }
+}

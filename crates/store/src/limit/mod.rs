@@ -1,0 +1,115 @@
+//! Limits that make a store slower in the way a crowded machine does, each set while it runs.
+//!
+//! Three ways in which a backend loses capacity, each measured in its own unit: how many calls it can hold at once, how
+//! many operations its storage does in a second, how much of a processor it gets. Latency follows from them through the
+//! queue that forms; no limit aims at a latency, reads one or writes one, so what is measured downstream is a
+//! consequence and not a setting.
+//!
+//! [`Gate`] and [`Pace`] are state machines: the time is an argument. The pool asks them before each call and parks its
+//! threads until they say so.
+
+mod gate;
+mod pace;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+pub(crate) use gate::{Admission, Gate};
+pub(crate) use pace::Pace;
+
+/// The limits of one store; `None` means that this resource is not limited.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Limits {
+    /// Calls that run at once, 1 to 65,536. More than the store has threads changes nothing. A smaller number takes
+    /// effect as running calls end.
+    pub slots: Option<u32>,
+    /// Operations per second, 0.001 to 1e9: a key read, written or deleted is one. A call begins once all operations
+    /// before it are paid for.
+    pub ops_per_s: Option<f64>,
+    /// Processor time per wall-clock time, 0.001 to 1,024, over all threads of the store: 0.5 is half a core. A thread
+    /// is parked between keys while the store is over its share.
+    pub cpu_ratio: Option<f64>,
+}
+
+/// A change of one limit; `None` lifts it.
+///
+/// ```
+/// use sherwood_store::Limit;
+/// assert_eq!(serde_json::from_str::<Limit>(r#"{"slots": 4}"#).unwrap(), Limit::Slots(Some(4)));
+/// assert_eq!(serde_json::from_str::<Limit>(r#"{"cpu_ratio": null}"#).unwrap(), Limit::CpuRatio(None));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Limit {
+    /// Sets [`Limits::slots`].
+    Slots(Option<u32>),
+    /// Sets [`Limits::ops_per_s`].
+    OpsPerS(Option<f64>),
+    /// Sets [`Limits::cpu_ratio`].
+    CpuRatio(Option<f64>),
+}
+
+impl Limit {
+    /// Checks the value against its range.
+    ///
+    /// # Errors
+    /// [`LimitError::OutOfRange`], which names the range.
+    pub fn validate(self) -> Result<(), LimitError> {
+        let (limit, value, min, max) = match self {
+            Self::Slots(slots) => ("slots", slots.map(f64::from), 1.0, 65_536.0),
+            Self::OpsPerS(ops_per_s) => ("ops_per_s", ops_per_s, 0.001, 1e9),
+            Self::CpuRatio(cpu_ratio) => ("cpu_ratio", cpu_ratio, 0.001, 1024.0),
+        };
+        match value {
+            Some(value) if !(min..=max).contains(&value) => {
+                Err(LimitError::OutOfRange { limit, value, min, max })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A limit that was refused; the limits before it stay in force.
+#[derive(Clone, Debug, PartialEq, Error)]
+#[non_exhaustive]
+pub enum LimitError {
+    /// The value cannot be a limit.
+    #[error("could not set `{limit}` to {value}: {min} to {max} is accepted; null lifts the limit")]
+    OutOfRange {
+        /// The limit's name.
+        limit: &'static str,
+        /// The value refused.
+        value: f64,
+        /// Least accepted.
+        min: f64,
+        /// Most accepted.
+        max: f64,
+    },
+    /// The store cannot be limited in this way.
+    #[error("could not limit store `{store}`: {reason}")]
+    Unsupported {
+        /// The store's name.
+        store: String,
+        /// Why not, and what can be limited instead.
+        reason: &'static str,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_out_of_range_are_refused_and_not_a_number_too() {
+        assert!(Limit::Slots(Some(0)).validate().is_err());
+        assert!(Limit::OpsPerS(Some(0.0)).validate().is_err());
+        assert!(Limit::CpuRatio(Some(f64::NAN)).validate().is_err());
+        assert!(Limit::OpsPerS(Some(f64::INFINITY)).validate().is_err());
+        assert_eq!(Limit::OpsPerS(None).validate(), Ok(()));
+        assert_eq!(
+            Limit::Slots(Some(0)).validate().unwrap_err().to_string(),
+            "could not set `slots` to 0: 1 to 65536 is accepted; null lifts the limit"
+        );
+    }
+}

@@ -1,0 +1,97 @@
+//! Filling a store in bulk, before it is opened to serve.
+
+use std::fs::File;
+
+use rusqlite::Connection;
+
+use crate::embedded::open_error;
+use crate::kv::KvSession;
+use crate::{Attempt, Cause, Kind, OpenCause, OpenError, StoreError, StoreOptions, kv, sqlite};
+
+/// Writes many values into a kv or sqlite store without waiting for the disk in between.
+///
+/// Nothing is promised until [`Loader::finish`] returns: a load that was interrupted leaves files that must be deleted.
+/// It blocks, and needs the store to be closed.
+pub struct Loader {
+    name: String,
+    engine: Engine,
+}
+
+enum Engine {
+    Kv(KvSession),
+    Sqlite { connection: Connection, path: std::path::PathBuf },
+}
+
+impl Loader {
+    /// Opens the store's files for loading, making them when they are absent.
+    ///
+    /// # Errors
+    /// As [`crate::open`]; a compute store has nothing to load, and one with a `query` has tables of its own.
+    pub fn open(name: &str, options: &StoreOptions) -> Result<Self, OpenError> {
+        let engine = match options {
+            StoreOptions::Kv(kv) => {
+                kv::open(kv).map(Engine::Kv).map_err(|cause| open_error(name, Some(&kv.path), cause))?
+            }
+            StoreOptions::Sqlite(sqlite) => open_sqlite(sqlite)
+                .map(|connection| Engine::Sqlite { connection, path: sqlite.path.clone() })
+                .map_err(|cause| open_error(name, Some(&sqlite.path), cause))?,
+            StoreOptions::Compute(_) => {
+                return Err(open_error(name, None, OpenCause::NothingToLoad { kind: Kind::Compute }));
+            }
+        };
+        Ok(Self { name: name.to_owned(), engine })
+    }
+
+    /// Adds one value, replacing an earlier one of the same key.
+    ///
+    /// # Errors
+    /// When the engine refuses the key or cannot write.
+    pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
+        let put = match &self.engine {
+            Engine::Kv(session) => session.put_unsynced(key, value),
+            Engine::Sqlite { connection, .. } => {
+                sqlite::insert(connection, key, value).map_err(sqlite::cause)
+            }
+        };
+        put.map_err(|cause| StoreError::new(self.name.as_str(), Attempt::Put, cause))
+    }
+
+    /// Waits until everything added is on disk and closes the files.
+    ///
+    /// # Errors
+    /// When the engine or the disk fails; the files must then be deleted.
+    pub fn finish(self) -> Result<(), StoreError> {
+        let finished = match self.engine {
+            Engine::Kv(session) => session.sync(),
+            Engine::Sqlite { connection, path } => finish_sqlite(connection, &path),
+        };
+        finished.map_err(|cause| StoreError::new(self.name.as_str(), Attempt::Put, cause))
+    }
+}
+
+/// One transaction without journal: pages go straight to the file, once.
+fn open_sqlite(options: &crate::SqliteOptions) -> Result<Connection, OpenCause> {
+    options.validate()?;
+    if options.query.is_some() {
+        return Err(OpenCause::Query {
+            detail: "a store with its own `query` has tables of its own to load".to_owned(),
+            remedy: "load them with the database's tools, or leave `query` out",
+        });
+    }
+    let connection = sqlite::open_writer(options)?;
+    let prepare = || -> rusqlite::Result<()> {
+        connection.pragma_update(None, "journal_mode", "OFF")?;
+        connection.pragma_update(None, "synchronous", "OFF")?;
+        connection.execute_batch("BEGIN EXCLUSIVE")
+    };
+    prepare().map_err(sqlite::open_cause)?;
+    Ok(connection)
+}
+
+fn finish_sqlite(connection: Connection, path: &std::path::Path) -> Result<(), Cause> {
+    connection.execute_batch("COMMIT").map_err(sqlite::cause)?;
+    connection.pragma_update(None, "journal_mode", "WAL").map_err(sqlite::cause)?;
+    connection.close().map_err(|(_, error)| sqlite::cause(error))?;
+    let synced = File::open(path).and_then(|file| file.sync_all());
+    synced.map_err(|error| Cause::Engine { detail: error.to_string() })
+}

@@ -1,0 +1,233 @@
+//! What a store can be told, as it appears in a configuration file.
+
+use std::path::PathBuf;
+
+use serde::Deserialize;
+
+use crate::{Kind, OpenCause};
+
+/// Options of one embedded store; `kind` says which.
+///
+/// ```
+/// use sherwood_store::StoreOptions;
+/// let options: StoreOptions = serde_json::from_str(r#"{"kind": "kv", "path": "/var/lib/catalog"}"#).unwrap();
+/// let StoreOptions::Kv(kv) = options else { panic!() };
+/// assert_eq!(kv.cache_bytes, 4 << 20);
+/// assert!(serde_json::from_str::<StoreOptions>(r#"{"kind": "kv", "path": "/x", "cashe_bytes": 1}"#).is_err());
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum StoreOptions {
+    /// A key-value store on disk.
+    Kv(KvOptions),
+    /// An SQLite file.
+    Sqlite(SqliteOptions),
+    /// A matrix product.
+    Compute(ComputeOptions),
+}
+
+impl StoreOptions {
+    /// The kind of store these options open.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Kv(_) => Kind::Kv,
+            Self::Sqlite(_) => Kind::Sqlite,
+            Self::Compute(_) => Kind::Compute,
+        }
+    }
+
+    /// Bytes of memory the store keeps for data it has read. It is outside the memory budget of the node's cache.
+    #[must_use]
+    pub fn cache_bytes(&self) -> u64 {
+        match self {
+            Self::Kv(kv) => kv.cache_bytes,
+            Self::Sqlite(sqlite) => sqlite.cache_bytes,
+            Self::Compute(_) => 0,
+        }
+    }
+}
+
+/// Options of a key-value store on disk.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KvOptions {
+    /// Directory of the store, made when it is absent.
+    pub path: PathBuf,
+    /// Block cache in bytes, 64 KiB to 1 TiB; 4 MiB by default. Writes need up to three write buffers of 4 MiB besides.
+    #[serde(default = "default_cache_bytes")]
+    pub cache_bytes: u64,
+    /// Threads that read and write, 1 to 64; 2 by default.
+    #[serde(default = "default_threads")]
+    pub threads: u16,
+    /// Calls that may wait for a thread, 1 to 1,000,000; 1,024 by default. One more is refused.
+    #[serde(default = "default_queued_calls_max")]
+    pub queued_calls_max: u32,
+}
+
+impl KvOptions {
+    /// Defaults for a store at `path`.
+    #[must_use]
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self {
+            path: path.into(),
+            cache_bytes: default_cache_bytes(),
+            threads: default_threads(),
+            queued_calls_max: default_queued_calls_max(),
+        }
+    }
+
+    pub(crate) fn validate(&self) -> Result<(), OpenCause> {
+        let Self { path: _, cache_bytes, threads, queued_calls_max } = self;
+        check_cache_bytes(*cache_bytes)?;
+        check_calls(*threads, *queued_calls_max)
+    }
+}
+
+/// Options of an SQLite store.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SqliteOptions {
+    /// The database file. It is made, with the default tables, when it is absent and `query` is not given.
+    pub path: PathBuf,
+    /// The read statement, for tables of your own; without it the store makes and joins its own two tables.
+    ///
+    /// Two forms. With one parameter `?1`, the key: it runs once per key and returns one column, the value. With the
+    /// word `:keys` in an `IN (:keys)`: it runs once per up to 256 keys and returns two columns, key and value. Keys are
+    /// always bound, as text when they are valid UTF-8, never pasted into the statement. A store with a `query` is
+    /// read-only.
+    #[serde(default)]
+    pub query: Option<String>,
+    /// Page caches of all connections together, in bytes, 64 KiB to 1 TiB; 4 MiB by default.
+    #[serde(default = "default_cache_bytes")]
+    pub cache_bytes: u64,
+    /// Threads, each with a read connection of its own, 1 to 64; 2 by default. They share one more connection to write.
+    #[serde(default = "default_threads")]
+    pub threads: u16,
+    /// Calls that may wait for a thread, 1 to 1,000,000; 1,024 by default. One more is refused.
+    #[serde(default = "default_queued_calls_max")]
+    pub queued_calls_max: u32,
+}
+
+impl SqliteOptions {
+    /// Defaults for a store at `path`.
+    #[must_use]
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self {
+            path: path.into(),
+            query: None,
+            cache_bytes: default_cache_bytes(),
+            threads: default_threads(),
+            queued_calls_max: default_queued_calls_max(),
+        }
+    }
+
+    pub(crate) fn validate(&self) -> Result<(), OpenCause> {
+        let Self { path: _, query: _, cache_bytes, threads, queued_calls_max } = self;
+        check_cache_bytes(*cache_bytes)?;
+        check_calls(*threads, *queued_calls_max)
+    }
+}
+
+/// Options of a compute store.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ComputeOptions {
+    /// Rows and columns of the matrices, 1 to 1,024; 32 by default. A key costs `n`³ multiplications.
+    #[serde(default = "default_n")]
+    pub n: u16,
+    /// Length of every value in bytes, 1 to 64 MiB; 4 KiB by default.
+    #[serde(default = "default_bytes")]
+    pub bytes: u32,
+    /// Threads that multiply, 1 to 64; 2 by default.
+    #[serde(default = "default_threads")]
+    pub threads: u16,
+    /// Calls that may wait for a thread, 1 to 1,000,000; 1,024 by default. One more is refused.
+    #[serde(default = "default_queued_calls_max")]
+    pub queued_calls_max: u32,
+}
+
+impl Default for ComputeOptions {
+    fn default() -> Self {
+        Self {
+            n: default_n(),
+            bytes: default_bytes(),
+            threads: default_threads(),
+            queued_calls_max: default_queued_calls_max(),
+        }
+    }
+}
+
+impl ComputeOptions {
+    pub(crate) fn validate(&self) -> Result<(), OpenCause> {
+        let Self { n, bytes, threads, queued_calls_max } = self;
+        check("n", u64::from(*n), 1, 1024)?;
+        check("bytes", u64::from(*bytes), 1, 64 << 20)?;
+        check_calls(*threads, *queued_calls_max)
+    }
+}
+
+fn check_cache_bytes(cache_bytes: u64) -> Result<(), OpenCause> {
+    check("cache_bytes", cache_bytes, 64 << 10, 1 << 40)
+}
+
+fn check_calls(threads: u16, queued_calls_max: u32) -> Result<(), OpenCause> {
+    check("threads", u64::from(threads), 1, 64)?;
+    check("queued_calls_max", u64::from(queued_calls_max), 1, 1_000_000)
+}
+
+fn check(option: &'static str, value: u64, min: u64, max: u64) -> Result<(), OpenCause> {
+    if (min..=max).contains(&value) {
+        return Ok(());
+    }
+    Err(OpenCause::Option { option, value, min, max })
+}
+
+fn default_cache_bytes() -> u64 {
+    4 << 20
+}
+
+fn default_threads() -> u16 {
+    2
+}
+
+fn default_queued_calls_max() -> u32 {
+    1024
+}
+
+fn default_n() -> u16 {
+    32
+}
+
+fn default_bytes() -> u32 {
+    4096
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_reads_from_its_tag_with_defaults() {
+        let read = |text: &str| serde_json::from_str::<StoreOptions>(text).unwrap();
+        assert_eq!(read(r#"{"kind":"kv","path":"/x"}"#), StoreOptions::Kv(KvOptions::new("/x")));
+        assert_eq!(read(r#"{"kind":"sqlite","path":"/x"}"#), StoreOptions::Sqlite(SqliteOptions::new("/x")));
+        assert_eq!(read(r#"{"kind":"compute"}"#), StoreOptions::Compute(ComputeOptions::default()));
+    }
+
+    #[test]
+    fn unknown_kinds_and_keys_are_refused() {
+        let refused = |text: &str| serde_json::from_str::<StoreOptions>(text).unwrap_err().to_string();
+        assert!(refused(r#"{"kind":"redis"}"#).contains("unknown variant `redis`"));
+        assert!(refused(r#"{"kind":"compute","m":3}"#).contains("unknown field `m`"));
+    }
+
+    #[test]
+    fn an_option_out_of_range_names_the_range() {
+        let cause = ComputeOptions { n: 0, ..ComputeOptions::default() }.validate().unwrap_err();
+        assert_eq!(
+            cause.to_string(),
+            "`n` is 0, where 1 to 1024 is accepted; change it in the store's options"
+        );
+    }
+}

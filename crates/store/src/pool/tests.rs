@@ -1,0 +1,180 @@
+use std::sync::atomic::AtomicU64;
+use std::sync::mpsc;
+
+use super::*;
+
+/// A clock that moves only to the moment a thread waits for. Each reading of the processor clock finds one millisecond
+/// more used.
+#[derive(Default)]
+pub(crate) struct DrivenClock {
+    times: Mutex<Times>,
+    asked: Condvar,
+    cpu_ms: AtomicU64,
+}
+
+#[derive(Default)]
+struct Times {
+    now: Instant,
+    /// What a sleeping thread waits for.
+    asked: Option<Instant>,
+}
+
+impl DrivenClock {
+    /// Waits until a thread of `pool` sleeps until some moment, and lets time pass up to it, at most up to `end`;
+    /// whether `end` is still ahead.
+    pub(crate) fn step(&self, pool: &Pool, end: Instant) -> bool {
+        let mut times = self.times.lock().unwrap();
+        while times.asked.is_none() {
+            times = self.asked.wait(times).unwrap();
+        }
+        times.now = times.now.max(times.asked.take().unwrap()).min(end);
+        let more = times.now < end;
+        drop(times);
+        if more {
+            pool.wake();
+        }
+        more
+    }
+}
+
+impl Clock for DrivenClock {
+    fn now(&self) -> Instant {
+        self.times.lock().unwrap().now
+    }
+
+    fn thread_cpu(&self) -> Duration {
+        Duration::from_millis(self.cpu_ms.fetch_add(1, Ordering::SeqCst))
+    }
+
+    fn sleep(&self, _: Instant, until: Instant) -> Option<Duration> {
+        self.times.lock().unwrap().asked = Some(until);
+        self.asked.notify_all();
+        None
+    }
+}
+
+/// Says on one channel that a call has begun, and waits on another until it may end.
+struct Stepped {
+    begun: mpsc::Sender<Bytes>,
+    may_end: Arc<Mutex<mpsc::Receiver<()>>>,
+}
+
+impl Session for Stepped {
+    fn get_many(&mut self, keys: &[Bytes], _: &mut dyn FnMut()) -> Result<Vec<Option<Bytes>>, Cause> {
+        assert_ne!(keys[0], "panic", "asked to");
+        let _ = self.begun.send(keys[0].clone());
+        let _ = self.may_end.lock().unwrap().recv();
+        Ok(keys.iter().cloned().map(Some).collect())
+    }
+
+    fn put(&mut self, _: &[u8], _: &[u8]) -> Result<(), Cause> {
+        Ok(())
+    }
+
+    fn delete(&mut self, _: &[u8]) -> Result<(), Cause> {
+        Ok(())
+    }
+}
+
+/// A pool of stepped sessions and both ends of their channels.
+struct Stage {
+    pool: Pool,
+    begun: mpsc::Receiver<Bytes>,
+    may_end: mpsc::Sender<()>,
+}
+
+fn stage(threads: usize, queued_calls_max: usize) -> Stage {
+    let (begun_sender, begun) = mpsc::channel();
+    let (may_end, may_end_receiver) = mpsc::channel();
+    let may_end_receiver = Arc::new(Mutex::new(may_end_receiver));
+    let session = || -> Box<dyn Session> {
+        Box::new(Stepped { begun: begun_sender.clone(), may_end: Arc::clone(&may_end_receiver) })
+    };
+    let sessions = (0..threads).map(|_| session()).collect();
+    let pool = Pool::start("stage", sessions, queued_calls_max, Arc::new(DrivenClock::default())).unwrap();
+    Stage { pool, begun, may_end }
+}
+
+type Answer = oneshot::Receiver<Result<Vec<Option<Bytes>>, Cause>>;
+
+fn get(pool: &Pool, key: &'static str) -> Result<Answer, Cause> {
+    let (reply, answer) = oneshot::channel();
+    pool.submit(Job::Get { keys: vec![Bytes::from_static(key.as_bytes())], reply }).map(|()| answer)
+}
+
+#[test]
+fn slots_bound_the_calls_that_run() {
+    let stage = stage(3, 8);
+    stage.pool.set_limit(Limit::Slots(Some(2)));
+    let answers: Vec<Answer> = ["a", "b", "c", "d"].map(|key| get(&stage.pool, key).unwrap()).into();
+    stage.begun.recv().unwrap();
+    stage.begun.recv().unwrap();
+    // Two run, two threads' worth of slots are taken: the third begins only when one ends.
+    assert!(stage.begun.try_recv().is_err());
+    stage.may_end.send(()).unwrap();
+    stage.begun.recv().unwrap();
+    assert!(stage.begun.try_recv().is_err());
+    stage.pool.set_limit(Limit::Slots(None));
+    stage.begun.recv().unwrap();
+    for _ in 0..3 {
+        stage.may_end.send(()).unwrap();
+    }
+    for answer in answers {
+        assert!(answer.blocking_recv().unwrap().is_ok());
+    }
+}
+
+#[test]
+fn a_full_queue_refuses_and_abandoned_calls_make_room() {
+    let stage = stage(1, 2);
+    let running = get(&stage.pool, "running").unwrap();
+    stage.begun.recv().unwrap();
+    let (first, second) = (get(&stage.pool, "first").unwrap(), get(&stage.pool, "second").unwrap());
+    assert_eq!(get(&stage.pool, "third").unwrap_err(), Cause::Overloaded { queued_calls_max: 2 });
+
+    drop(first);
+    let third = get(&stage.pool, "third").unwrap();
+    for _ in 0..3 {
+        stage.may_end.send(()).unwrap();
+    }
+    assert!(running.blocking_recv().unwrap().is_ok());
+    assert!(second.blocking_recv().unwrap().is_ok());
+    assert!(third.blocking_recv().unwrap().is_ok());
+    // The abandoned call was never begun.
+    assert_eq!(stage.begun.try_iter().collect::<Vec<_>>(), ["second", "third"]);
+}
+
+#[test]
+fn dropping_answers_what_is_queued_and_lets_what_runs_end() {
+    let stage = stage(1, 8);
+    let running = get(&stage.pool, "running").unwrap();
+    stage.begun.recv().unwrap();
+    let queued = get(&stage.pool, "queued").unwrap();
+    stage.may_end.send(()).unwrap();
+    // The running call may end before the pool closes; what it answers is the same.
+    stage.may_end.send(()).unwrap();
+    drop(stage.pool);
+    assert!(running.blocking_recv().unwrap().is_ok());
+    assert!(matches!(queued.blocking_recv().unwrap(), Ok(_) | Err(Cause::Closed)));
+}
+
+#[test]
+fn dropping_interrupts_threads_that_wait_for_a_limit() {
+    let stage = stage(1, 8);
+    stage.pool.set_limit(Limit::OpsPerS(Some(0.001)));
+    stage.may_end.send(()).unwrap();
+    assert!(get(&stage.pool, "paid").unwrap().blocking_recv().unwrap().is_ok());
+    let waiting = get(&stage.pool, "waiting").unwrap();
+    drop(stage.pool);
+    assert_eq!(waiting.blocking_recv().unwrap(), Err(Cause::Closed));
+}
+
+#[test]
+fn a_panic_in_the_engine_is_an_error_of_that_call_only() {
+    let stage = stage(1, 8);
+    stage.pool.set_limit(Limit::Slots(Some(1)));
+    let answer = get(&stage.pool, "panic").unwrap().blocking_recv().unwrap();
+    assert!(matches!(answer, Err(Cause::Engine { detail }) if detail.contains("asked to")));
+    stage.may_end.send(()).unwrap();
+    assert!(get(&stage.pool, "next").unwrap().blocking_recv().unwrap().is_ok());
+}

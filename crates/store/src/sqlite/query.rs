@@ -1,0 +1,155 @@
+//! The read statement: once per key, or once per list of keys.
+//!
+//! Keys reach SQLite as bound parameters only. A statement with `:keys` gets as many parameters as there are keys, rounded
+//! up to a power of two by repeating the last one, so that a connection prepares nine statements at most and not one for
+//! every length.
+
+use std::collections::HashMap;
+
+use bytes::Bytes;
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, params_from_iter};
+
+use super::{bound, open_cause};
+use crate::OpenCause;
+
+/// Keys in one statement; SQLite accepts 32,766 parameters, beyond a few hundred there is nothing left to save.
+const KEYS_MAX: usize = 256;
+/// What stands for the list of keys.
+const KEYS: &str = ":keys";
+
+/// A validated read statement.
+pub(super) enum Query {
+    /// Runs once per key: one parameter, one column.
+    PerKey { sql: String },
+    /// Runs once per up to [`KEYS_MAX`] keys: `:keys` in it, two columns.
+    PerList { before: String, after: String },
+}
+
+impl Query {
+    /// Checks `sql` by preparing it on `connection`.
+    pub(super) fn new(sql: &str, connection: &Connection) -> Result<Self, OpenCause> {
+        let query = match sql.split_once(KEYS) {
+            None => Self::PerKey { sql: sql.to_owned() },
+            Some((before, after)) => Self::PerList { before: before.to_owned(), after: after.to_owned() },
+        };
+        query.check(connection)?;
+        Ok(query)
+    }
+
+    fn check(&self, connection: &Connection) -> Result<(), OpenCause> {
+        let refused = |detail: String| Err(OpenCause::Query { detail, remedy: REMEDY });
+        let statement = match connection.prepare(&self.sql(1)) {
+            Ok(statement) => statement,
+            Err(error @ (rusqlite::Error::SqliteFailure(..) | rusqlite::Error::SqlInputError { .. })) => {
+                return match open_cause(error) {
+                    OpenCause::Engine { detail, .. } => refused(detail),
+                    other => Err(other),
+                };
+            }
+            Err(error) => return refused(error.to_string()),
+        };
+        let columns = match self {
+            Self::PerKey { .. } => 1,
+            Self::PerList { .. } => 2,
+        };
+        if !statement.readonly() {
+            return refused("it writes".to_owned());
+        }
+        if statement.parameter_count() != 1 {
+            return refused(format!(
+                "it has {} parameters, where 1 is accepted",
+                statement.parameter_count()
+            ));
+        }
+        if statement.column_count() != columns {
+            return refused(format!(
+                "it returns {} columns, where {columns} is accepted",
+                statement.column_count()
+            ));
+        }
+        Ok(())
+    }
+
+    /// The statement for `keys` keys.
+    fn sql(&self, keys: usize) -> String {
+        match self {
+            Self::PerKey { sql } => sql.clone(),
+            Self::PerList { before, after } => {
+                let parameters: Vec<String> = (1..=keys).map(|i| format!("?{i}")).collect();
+                format!("{before}{}{after}", parameters.join(","))
+            }
+        }
+    }
+
+    /// Reads `keys` as of one moment, answering in their order.
+    pub(super) fn run(
+        &self,
+        connection: &mut Connection,
+        keys: &[Bytes],
+        pause: &mut dyn FnMut(),
+    ) -> rusqlite::Result<Vec<Option<Bytes>>> {
+        let snapshot = connection.transaction()?;
+        let values = match self {
+            Self::PerKey { sql } => per_key(&snapshot, sql, keys, pause)?,
+            Self::PerList { .. } => {
+                let mut values = Vec::with_capacity(keys.len());
+                for keys in keys.chunks(KEYS_MAX) {
+                    values.extend(self.per_list(&snapshot, keys)?);
+                    pause();
+                }
+                values
+            }
+        };
+        snapshot.finish()?;
+        Ok(values)
+    }
+
+    fn per_list(&self, connection: &Connection, keys: &[Bytes]) -> rusqlite::Result<Vec<Option<Bytes>>> {
+        let parameters = keys.len().next_power_of_two();
+        let last = keys.last().into_iter().cycle();
+        let padded = keys.iter().chain(last).take(parameters).map(|key| bound(key));
+        let mut statement = connection.prepare_cached(&self.sql(parameters))?;
+        let mut rows = statement.query(params_from_iter(padded))?;
+        let mut found: HashMap<Bytes, Option<Bytes>> = HashMap::with_capacity(keys.len());
+        while let Some(row) = rows.next()? {
+            if let Some(key) = bytes(row.get_ref(0)?) {
+                found.insert(key, bytes(row.get_ref(1)?));
+            }
+        }
+        Ok(keys.iter().map(|key| found.get(key).cloned().flatten()).collect())
+    }
+}
+
+fn per_key(
+    connection: &Connection,
+    sql: &str,
+    keys: &[Bytes],
+    pause: &mut dyn FnMut(),
+) -> rusqlite::Result<Vec<Option<Bytes>>> {
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut values = Vec::with_capacity(keys.len());
+    for key in keys {
+        let mut rows = statement.query([bound(key)])?;
+        values.push(match rows.next()? {
+            Some(row) => bytes(row.get_ref(0)?),
+            None => None,
+        });
+        drop(rows);
+        pause();
+    }
+    Ok(values)
+}
+
+/// A column as bytes: text and blobs as they are, numbers in decimal, null as nothing.
+fn bytes(column: ValueRef<'_>) -> Option<Bytes> {
+    match column {
+        ValueRef::Null => None,
+        ValueRef::Integer(number) => Some(number.to_string().into()),
+        ValueRef::Real(number) => Some(number.to_string().into()),
+        ValueRef::Text(bytes) | ValueRef::Blob(bytes) => Some(Bytes::copy_from_slice(bytes)),
+    }
+}
+
+const REMEDY: &str = "write a SELECT of one column with the one parameter ?1, or one of two columns, key and value, with \
+                      `IN (:keys)`";

@@ -1,0 +1,106 @@
+use tempfile::TempDir;
+
+use super::*;
+
+/// A database with a table of a user's, and options to read it with `query`.
+fn users_own(directory: &TempDir, query: &str) -> SqliteOptions {
+    let path = directory.path().join("shop.db");
+    if !path.exists() {
+        let connection = Connection::open(&path).unwrap();
+        connection
+            .execute_batch(
+                "CREATE TABLE price (product INTEGER PRIMARY KEY, cents INTEGER, note TEXT);
+                 INSERT INTO price VALUES (1, 100, 'one'), (2, 200, NULL), (3, 300, 'three');",
+            )
+            .unwrap();
+    }
+    SqliteOptions { query: Some(query.to_owned()), threads: 1, ..SqliteOptions::new(path) }
+}
+
+fn read(options: &SqliteOptions, keys: &[&'static str]) -> Vec<Option<Bytes>> {
+    let mut session = sessions(options).unwrap().remove(0);
+    let keys: Vec<Bytes> = keys.iter().map(|key| Bytes::from(*key)).collect();
+    session.get_many(&keys, &mut || ()).unwrap()
+}
+
+#[test]
+fn a_query_per_key_reads_tables_of_any_shape() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = users_own(&directory, "SELECT cents FROM price WHERE product = ?1");
+    assert_eq!(read(&options, &["3", "x", "1"]), [Some("300".into()), None, Some("100".into())]);
+    let options = users_own(&directory, "SELECT note FROM price WHERE product = ?1");
+    assert_eq!(read(&options, &["2", "3"]), [None, Some("three".into())]);
+}
+
+#[test]
+fn a_query_per_list_answers_in_key_order_with_repeats() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = users_own(&directory, "SELECT product, note FROM price WHERE product IN (:keys)");
+    let (one, three) = (Some(Bytes::from("one")), Some(Bytes::from("three")));
+    assert_eq!(read(&options, &["3", "9", "1", "3", "2"]), [three.clone(), None, one, three, None]);
+}
+
+#[test]
+fn lists_longer_than_a_statement_are_cut() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = users_own(&directory, "SELECT product, cents FROM price WHERE product IN (:keys)");
+    let mut keys = vec!["9"; 1000];
+    keys[999] = "2";
+    let values = read(&options, &keys);
+    assert_eq!((values.len(), values[999].clone()), (1000, Some("200".into())));
+}
+
+#[test]
+fn keys_are_bound_and_never_part_of_the_statement() {
+    let directory = tempfile::tempdir().unwrap();
+    for query in [
+        "SELECT cents FROM price WHERE product = ?1",
+        "SELECT product, cents FROM price WHERE product IN (:keys)",
+    ] {
+        let options = users_own(&directory, query);
+        assert_eq!(read(&options, &["1 OR 1=1", "'); DROP TABLE price; --", "2"])[2], Some("200".into()));
+    }
+}
+
+#[test]
+fn queries_that_cannot_work_are_refused_with_a_remedy() {
+    let directory = tempfile::tempdir().unwrap();
+    let refused = |query: &str| sessions(&users_own(&directory, query)).err().unwrap().to_string();
+    assert!(refused("DELETE FROM price WHERE product = ?1 RETURNING cents").contains("it writes"));
+    assert!(refused("SELECT cents FROM price").contains("it has 0 parameters, where 1 is accepted"));
+    assert!(refused("SELECT cents FROM price WHERE product IN (:keys)").contains("it returns 1 columns"));
+    assert!(refused("SELECT weight FROM price WHERE product = ?1").contains("no such column: weight"));
+    assert!(refused("SELEC").contains("write a SELECT of one column"));
+}
+
+#[test]
+fn a_store_with_a_query_is_read_only_and_needs_its_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = users_own(&directory, "SELECT cents FROM price WHERE product = ?1");
+    let mut session = sessions(&options).unwrap().remove(0);
+    assert!(matches!(session.put(b"1", b"2"), Err(Cause::Unsupported { .. })));
+
+    let absent = SqliteOptions { path: directory.path().join("absent.db"), ..options };
+    assert!(matches!(sessions(&absent).err().unwrap(), OpenCause::Directory { .. }));
+    assert!(!absent.path.exists());
+}
+
+#[test]
+fn the_default_read_uses_both_indexes() {
+    let directory = tempfile::tempdir().unwrap();
+    let connection = open_writer(&SqliteOptions::new(directory.path().join("plan.db"))).unwrap();
+    let plan: Vec<String> = connection
+        .prepare(&format!("EXPLAIN QUERY PLAN {DEFAULT_QUERY}"))
+        .unwrap()
+        .query_map(["key"], |row| row.get("detail"))
+        .unwrap()
+        .collect::<Result<_, _>>()
+        .unwrap();
+    assert_eq!(
+        plan,
+        [
+            "SEARCH item USING COVERING INDEX sqlite_autoindex_item_1 (key=?)",
+            "SEARCH content USING INTEGER PRIMARY KEY (rowid=?)"
+        ]
+    );
+}

@@ -1,0 +1,73 @@
+//! What every backend offers, embedded or remote.
+
+use std::fmt;
+use std::pin::Pin;
+
+use bytes::Bytes;
+
+use crate::{Limit, LimitError, Limits, StoreError};
+
+/// A future on the heap, so that stores of different kinds fit behind one trait object.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// A backend: answers reads of many keys, and takes writes where its kind allows them.
+///
+/// The futures do nothing until polled. Dropping one abandons the call: work not yet started is skipped, work under way
+/// ends and its answer is thrown away, so an abandoned write may or may not have happened.
+pub trait Store: Send + Sync + 'static {
+    /// The name of the backend this store answers for, as used in logs and errors.
+    fn name(&self) -> &str;
+
+    /// What does the work.
+    fn kind(&self) -> Kind;
+
+    /// Reads `keys` in one call. The answer has one entry per key, in the order of the keys; `None` means that the store
+    /// holds no such key.
+    ///
+    /// # Errors
+    /// The whole call fails or none of it: see [`StoreError`] for whether trying again can help.
+    fn get_many(&self, keys: Vec<Bytes>) -> BoxFuture<'_, Result<Vec<Option<Bytes>>, StoreError>>;
+
+    /// Stores `value` under `key`, replacing what was there. Once acknowledged it survives a crash.
+    ///
+    /// # Errors
+    /// When the kind cannot be written to, or the engine failed.
+    fn put(&self, key: Bytes, value: Bytes) -> BoxFuture<'_, Result<(), StoreError>>;
+
+    /// Removes `key`; removing an absent key succeeds.
+    ///
+    /// # Errors
+    /// When the kind cannot be written to, or the engine failed.
+    fn delete(&self, key: Bytes) -> BoxFuture<'_, Result<(), StoreError>>;
+
+    /// The limits in force.
+    fn limits(&self) -> Limits;
+
+    /// Changes one limit, from now on: calls already running are not interrupted, calls that wait see it at once.
+    ///
+    /// # Errors
+    /// When the value is out of range, or the store cannot be limited in this way.
+    fn set_limit(&self, limit: Limit) -> Result<(), LimitError>;
+}
+
+/// What does the work of a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Kind {
+    /// A log-structured merge tree on disk.
+    Kv,
+    /// An indexed join in an SQLite file.
+    Sqlite,
+    /// A matrix product.
+    Compute,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Kv => "kv",
+            Self::Sqlite => "sqlite",
+            Self::Compute => "compute",
+        })
+    }
+}

@@ -1,0 +1,46 @@
+//! What every crate and every release owes its reader.
+
+/// A sentence when the crate whose root is `source` does not start with a module doc.
+#[must_use]
+pub fn missing_crate_doc(path: &str, source: &str) -> Option<String> {
+    let documented = source.trim_start().starts_with("//! ");
+    (!documented).then(|| format!("{path}: a crate starts with `//!` and says what it is for"))
+}
+
+/// A sentence when the crate with this manifest switches the workspace's lints off by not inheriting them.
+#[must_use]
+pub fn missing_lints(path: &str, manifest: &str) -> Option<String> {
+    let lints =
+        manifest.split("\n[lints]\n").nth(1).is_some_and(|table| table.starts_with("workspace = true"));
+    (!lints).then(|| format!("{path}: no `[lints] workspace = true`, so nothing is denied here"))
+}
+
+/// A sentence when the changelog has no place for what is not released yet.
+#[must_use]
+pub fn missing_unreleased(changelog: &str) -> Option<String> {
+    let present = changelog.lines().any(|line| line == "## [Unreleased]");
+    (!present).then(|| "CHANGELOG.md: no section `## [Unreleased]`".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_crate_without_a_doc_is_found() {
+        assert_eq!(missing_crate_doc("lib.rs", "//! What it is for.\nmod a;"), None);
+        assert!(missing_crate_doc("lib.rs", "// A comment is no doc.\nmod a;").is_some());
+    }
+
+    #[test]
+    fn a_manifest_without_lints_is_found() {
+        assert_eq!(missing_lints("Cargo.toml", "[package]\n\n[lints]\nworkspace = true\n"), None);
+        assert!(missing_lints("Cargo.toml", "[package]\n").is_some());
+    }
+
+    #[test]
+    fn a_changelog_without_unreleased_is_found() {
+        assert_eq!(missing_unreleased("# Changelog\n\n## [Unreleased]\n"), None);
+        assert!(missing_unreleased("# Changelog\n\n## [0.1.0]\n").is_some());
+    }
+}

@@ -1,0 +1,90 @@
+//! Links between our own pages lead somewhere.
+//!
+//! Only relative links are followed: what lies on other machines is not this repository's to keep alive, and a test
+//! must not need a network.
+
+/// Where the relative links of a page lead: `(line, target)`, code left out.
+#[must_use]
+pub fn relative_links(page: &str) -> Vec<(usize, String)> {
+    prose_lines(page)
+        .flat_map(|(line, text)| targets(&text).into_iter().map(move |target| (line, target)))
+        .filter(|(_, target)| !target.contains("://") && !target.starts_with("mailto:"))
+        .collect()
+}
+
+/// The anchors that a page's headings have, as GitHub and mdBook derive them: lower case, blanks as hyphens, other
+/// punctuation left out.
+#[must_use]
+pub fn anchors(page: &str) -> Vec<String> {
+    let headings = prose_lines(page).filter_map(|(_, text)| {
+        let title = text.trim_start_matches('#');
+        (title.len() < text.len() && title.starts_with(' ')).then(|| title.trim().to_owned())
+    });
+    headings.map(|title| anchor(&title)).collect()
+}
+
+/// `target`, relative to the page `from`, as a path from the repository's root; none where it leaves the repository.
+#[must_use]
+pub fn resolve(from: &str, target: &str) -> Option<String> {
+    let mut parts: Vec<&str> = from.split('/').collect();
+    parts.pop();
+    for part in target.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => drop(parts.pop()?),
+            name => parts.push(name),
+        }
+    }
+    Some(parts.join("/"))
+}
+
+fn anchor(title: &str) -> String {
+    let kept = title.chars().filter(|&c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+    kept.flat_map(char::to_lowercase).map(|c| if c == ' ' { '-' } else { c }).collect()
+}
+
+/// The lines outside fenced code, numbered from 1; code spans lose their backticks when they hold no link.
+fn prose_lines(page: &str) -> impl Iterator<Item = (usize, String)> {
+    let mut fenced = false;
+    page.lines().enumerate().filter_map(move |(at, line)| {
+        let fence = line.trim_start().starts_with("```");
+        fenced ^= fence;
+        (!fence && !fenced).then(|| (at + 1, without_code_links(line)))
+    })
+}
+
+/// `line` with the brackets inside its code spans removed, so that code is never taken for a link while headings keep
+/// their words.
+fn without_code_links(line: &str) -> String {
+    let spans = line.split('`').enumerate();
+    spans.map(|(at, span)| if at % 2 == 1 { span.replace(['[', ']'], "") } else { span.to_owned() }).collect()
+}
+
+fn targets(text: &str) -> Vec<String> {
+    let after = text.split("](").skip(1);
+    after.filter_map(|rest| rest.split_once(')')).map(|(target, _)| target.trim().to_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_are_found_outside_code() {
+        let page = "see [a](b.md) and [c](https://d/e)\n```\n[f](g)\n```\n`[h](i)` [j](#k)";
+        assert_eq!(relative_links(page), [(1, "b.md".to_owned()), (5, "#k".to_owned())]);
+    }
+
+    #[test]
+    fn anchors_follow_the_headings() {
+        let page = "# A `b` page\n```\n# not one\n```\n## What's new, really?\n#hash";
+        assert_eq!(anchors(page), ["a-b-page", "whats-new-really"]);
+    }
+
+    #[test]
+    fn targets_are_resolved_from_their_page() {
+        assert_eq!(resolve("docs/src/a.md", "../b.md").as_deref(), Some("docs/b.md"));
+        assert_eq!(resolve("README.md", "./docs/").as_deref(), Some("docs"));
+        assert_eq!(resolve("README.md", "../a"), None);
+    }
+}

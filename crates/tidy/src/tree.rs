@@ -1,0 +1,94 @@
+//! The repository as the rules see it: the files git tracks or would track.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The working tree this crate was built from.
+#[derive(Debug)]
+pub struct Tree {
+    root: PathBuf,
+    /// Paths from the root with `/` between folders, in order; ignored files are not among them.
+    pub files: Vec<String>,
+}
+
+impl Tree {
+    /// Lists the working tree.
+    ///
+    /// # Errors
+    /// A sentence, when git is missing or this is no clone.
+    pub fn open() -> Result<Self, String> {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let listed = output(
+            Command::new("git")
+                // Whoever runs the tests need not be who cloned.
+                .args([
+                    "-c",
+                    "safe.directory=*",
+                    "ls-files",
+                    "-z",
+                    "--cached",
+                    "--others",
+                    "--exclude-standard",
+                ])
+                .current_dir(&root),
+        )?;
+        let mut files: Vec<String> = listed.split_terminator('\0').map(str::to_owned).collect();
+        files.retain(|file| root.join(file).is_file());
+        files.sort();
+        files.dedup();
+        Ok(Self { root, files })
+    }
+
+    /// The files below `folder` whose names end in `suffix`, with their text.
+    ///
+    /// # Panics
+    /// When a file of the repository cannot be read as UTF-8 text.
+    pub fn texts(&self, folder: &str, suffix: &str) -> impl Iterator<Item = (&str, String)> {
+        let chosen = self.files.iter().filter(move |file| file.starts_with(folder) && file.ends_with(suffix));
+        chosen.map(|file| (file.as_str(), self.text(file)))
+    }
+
+    /// The text of one file.
+    ///
+    /// # Panics
+    /// When it cannot be read as UTF-8 text.
+    #[must_use]
+    pub fn text(&self, file: &str) -> String {
+        std::fs::read_to_string(self.root.join(file))
+            .unwrap_or_else(|error| panic!("cannot read {file}: {error}"))
+    }
+
+    /// Size of one file in bytes.
+    ///
+    /// # Panics
+    /// When it has vanished since it was listed.
+    #[must_use]
+    pub fn bytes(&self, file: &str) -> u64 {
+        let metadata = self.root.join(file).metadata();
+        metadata.unwrap_or_else(|error| panic!("cannot look at {file}: {error}")).len()
+    }
+
+    /// Whether `path` is a file or folder of the working tree.
+    #[must_use]
+    pub fn exists(&self, path: &str) -> bool {
+        self.root.join(path).exists()
+    }
+
+    /// What `cargo metadata` says about the workspace's own packages.
+    ///
+    /// # Errors
+    /// A sentence, when cargo fails or prints something else than JSON.
+    pub fn metadata(&self) -> Result<serde_json::Value, String> {
+        let arguments = ["metadata", "--format-version", "1", "--no-deps", "--offline"];
+        let json = output(Command::new(env!("CARGO")).args(arguments).current_dir(&self.root))?;
+        serde_json::from_str(&json).map_err(|error| format!("cannot read cargo's metadata: {error}"))
+    }
+}
+
+fn output(command: &mut Command) -> Result<String, String> {
+    let result = command.output().map_err(|error| format!("cannot run {command:?}: {error}"))?;
+    if !result.status.success() {
+        return Err(format!("{command:?} failed: {}", String::from_utf8_lossy(&result.stderr).trim()));
+    }
+    String::from_utf8(result.stdout).map_err(|error| format!("{command:?} printed no UTF-8: {error}"))
+}

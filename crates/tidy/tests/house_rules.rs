@@ -1,0 +1,93 @@
+//! The house rules, applied to this repository.
+
+use sherwood_tidy::rooms::{self, Plan};
+use sherwood_tidy::tree::Tree;
+use sherwood_tidy::{attributes, documents, files, markdown, purity};
+
+/// Files above 1 MiB that belong in the repository, each with its reason.
+const LARGE_FILES: &[&str] = &[];
+
+fn tree() -> Tree {
+    Tree::open().expect("the tests run in a clone")
+}
+
+fn assert_none(violations: impl IntoIterator<Item = String>) {
+    let violations: Vec<String> = violations.into_iter().collect();
+    assert!(violations.is_empty(), "\n{}\n", violations.join("\n"));
+}
+
+#[test]
+fn arrows_between_rooms_point_one_way() {
+    let tree = tree();
+    let plan = Plan::read(&tree.text("ARCHITECTURE.md")).expect("the page lists the rooms");
+    let packages = rooms::packages(&tree.metadata().expect("cargo knows the workspace"));
+    assert_none(rooms::violations(&plan, &packages));
+}
+
+#[test]
+fn pure_rooms_name_nothing_impure() {
+    let tree = tree();
+    let plan = Plan::read(&tree.text("ARCHITECTURE.md")).expect("the page lists the rooms");
+    for room in &plan.pure {
+        let folder = format!("crates/{room}/src/");
+        let sources: Vec<(&str, String)> = tree.texts(&folder, ".rs").collect();
+        let tests: Vec<String> = sources.iter().flat_map(|(_, text)| purity::test_modules(text)).collect();
+        let is_test = |path: &str| {
+            let mut names = path.trim_end_matches(".rs").split('/');
+            names.any(|name| tests.iter().any(|test| test == name))
+        };
+        let product = sources.iter().filter(|(path, _)| !is_test(&path[folder.len()..]));
+        assert_none(product.flat_map(|(path, text)| purity::violations(path, text)));
+    }
+}
+
+#[test]
+fn every_allow_has_a_reason() {
+    let tree = tree();
+    assert_none(
+        tree.texts("", ".rs").flat_map(|(path, text)| attributes::allows_without_reason(path, &text)),
+    );
+}
+
+#[test]
+fn files_are_small() {
+    let tree = tree();
+    let large = tree.files.iter().filter_map(|file| files::oversized(file, tree.bytes(file), LARGE_FILES));
+    let long = tree.texts("", ".rs").filter_map(|(path, text)| files::overlong(path, &text));
+    assert_none(large.chain(long));
+}
+
+#[test]
+fn every_crate_says_what_it_is_for_and_keeps_the_lints() {
+    let tree = tree();
+    let root = |path: &str| path.ends_with("/src/lib.rs") || path.ends_with("/src/main.rs");
+    let roots = tree.texts("crates/", ".rs").filter(|(path, _)| root(path));
+    assert_none(roots.filter_map(|(path, text)| documents::missing_crate_doc(path, &text)));
+    let manifests = tree.texts("crates/", "/Cargo.toml");
+    assert_none(manifests.filter_map(|(path, text)| documents::missing_lints(path, &text)));
+}
+
+#[test]
+fn links_between_pages_lead_somewhere() {
+    let tree = tree();
+    for (page, text) in tree.texts("", ".md") {
+        assert_none(markdown::relative_links(&text).into_iter().filter_map(|(line, target)| {
+            let (path, anchor) = target.split_once('#').unwrap_or((&target, ""));
+            let file = if path.is_empty() { Some(page.to_owned()) } else { markdown::resolve(page, path) };
+            let dead = match file {
+                Some(file) if anchor.is_empty() || !file.ends_with(".md") => !tree.exists(&file),
+                Some(file) => {
+                    !tree.exists(&file)
+                        || !markdown::anchors(&tree.text(&file)).iter().any(|known| known == anchor)
+                }
+                None => true,
+            };
+            dead.then(|| format!("{page}:{line}: the link to {target} leads nowhere"))
+        }));
+    }
+}
+
+#[test]
+fn the_changelog_has_room_for_what_is_next() {
+    assert_none(documents::missing_unreleased(&tree().text("CHANGELOG.md")));
+}

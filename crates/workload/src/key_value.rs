@@ -1,0 +1,181 @@
+//! Single gets and sets over a key space: the plain cache workload.
+
+use thiserror::Error;
+
+use crate::draw::{Rng, rng_from_seed, uniform};
+use crate::popularity::Popularity;
+
+/// Shape of a key-value load. Defaults are those of `sherwood load`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KeyValueOptions {
+    /// Number of distinct keys, 1 to 2^40.
+    pub keys: u64,
+    /// Length of every key in bytes: at least the digits of the largest key and the leading `k`, at most 250.
+    pub key_bytes: usize,
+    /// Length of every value in bytes, up to 128 MiB.
+    pub value_bytes: usize,
+    /// Exponent of [`Popularity`], 0 (uniform) to 10.
+    pub zipf: f64,
+    /// Share of operations that read, 0 to 1; the others write.
+    pub get_ratio: f64,
+}
+
+impl Default for KeyValueOptions {
+    fn default() -> Self {
+        Self { keys: 100_000, key_bytes: 20, value_bytes: 100, zipf: 0.99, get_ratio: 0.9 }
+    }
+}
+
+/// Why a key-value load was refused.
+#[derive(Clone, Debug, PartialEq, Error)]
+pub enum KeyValueError {
+    /// No keys, or more than can be numbered.
+    #[error("{keys} keys are out of range: give 1 to 2^40")]
+    Keys {
+        /// What was given.
+        keys: u64,
+    },
+    /// Too short to tell the keys apart, or longer than memcached allows.
+    #[error("a key size of {key_bytes} bytes is out of range: {keys} keys need {least} to 250 bytes")]
+    KeySize {
+        /// What was given.
+        key_bytes: usize,
+        /// Number of keys to tell apart.
+        keys: u64,
+        /// The shortest key that tells them apart.
+        least: usize,
+    },
+    /// A value no cache would take.
+    #[error("a value size of {value_bytes} bytes is out of range: give 0 to 134217728 (128 MiB)")]
+    ValueSize {
+        /// What was given.
+        value_bytes: usize,
+    },
+    /// The popularity exponent is no usable number.
+    #[error("a zipf exponent of {zipf} is out of range: give 0 (uniform) to 10")]
+    Zipf {
+        /// What was given.
+        zipf: f64,
+    },
+    /// The share of gets is no share.
+    #[error("a get ratio of {get_ratio} is out of range: give 0 (only sets) to 1 (only gets)")]
+    GetRatio {
+        /// What was given.
+        get_ratio: f64,
+    },
+}
+
+/// What one operation does, and to which key (its rank of popularity, 0 the most popular).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// Read the key.
+    Get(u64),
+    /// Write the key.
+    Set(u64),
+}
+
+/// A deterministic stream of gets and sets: two draws each, the kind first.
+#[derive(Clone, Debug)]
+pub struct KeyValue {
+    options: KeyValueOptions,
+    popularity: Popularity,
+    rng: Rng,
+}
+
+impl KeyValue {
+    /// The stream of `options` and `seed`.
+    ///
+    /// # Errors
+    /// When an option is out of its range.
+    pub fn new(options: KeyValueOptions, seed: u64) -> Result<Self, KeyValueError> {
+        let KeyValueOptions { keys, key_bytes, value_bytes, zipf, get_ratio } = options;
+        if !(1..=1 << 40).contains(&keys) {
+            return Err(KeyValueError::Keys { keys });
+        }
+        let least = 1 + (keys - 1).max(1).ilog10() as usize + 1;
+        if !(least..=250).contains(&key_bytes) {
+            return Err(KeyValueError::KeySize { key_bytes, keys, least });
+        }
+        if value_bytes > 128 << 20 {
+            return Err(KeyValueError::ValueSize { value_bytes });
+        }
+        if !(0.0..=10.0).contains(&zipf) {
+            return Err(KeyValueError::Zipf { zipf });
+        }
+        if !(0.0..=1.0).contains(&get_ratio) {
+            return Err(KeyValueError::GetRatio { get_ratio });
+        }
+        Ok(Self { popularity: Popularity::new(keys, zipf), rng: rng_from_seed(seed), options })
+    }
+
+    /// The options the stream was made of.
+    #[must_use]
+    pub const fn options(&self) -> &KeyValueOptions {
+        &self.options
+    }
+
+    /// The next operation; the stream never ends.
+    pub fn next_operation(&mut self) -> Operation {
+        let get = uniform(&mut self.rng) < self.options.get_ratio;
+        let key = self.popularity.draw(&mut self.rng);
+        if get { Operation::Get(key) } else { Operation::Set(key) }
+    }
+
+    /// Appends the text of `key`: `k` and the rank in decimal, padded with zeros to the key size.
+    pub fn write_key(&self, key: u64, out: &mut Vec<u8>) {
+        use std::io::Write as _;
+        let width = self.options.key_bytes - 1;
+        write!(out, "k{key:0width$}").expect("a vector takes every write");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stream(options: KeyValueOptions) -> KeyValue {
+        KeyValue::new(options, 9).unwrap()
+    }
+
+    #[test]
+    fn equal_seeds_yield_equal_streams() {
+        let (mut one, mut two) = (stream(KeyValueOptions::default()), stream(KeyValueOptions::default()));
+        let mut other = KeyValue::new(KeyValueOptions::default(), 10).unwrap();
+        let draw = |stream: &mut KeyValue| (0..100).map(|_| stream.next_operation()).collect::<Vec<_>>();
+        let first = draw(&mut one);
+        assert_eq!(first, draw(&mut two));
+        assert_ne!(first, draw(&mut other));
+    }
+
+    #[test]
+    fn share_of_gets_is_the_ratio_asked_for() {
+        let mut stream = stream(KeyValueOptions { get_ratio: 0.75, ..KeyValueOptions::default() });
+        let gets = (0..100_000).filter(|_| matches!(stream.next_operation(), Operation::Get(_))).count();
+        assert!(gets.abs_diff(75_000) < 600, "{gets}");
+    }
+
+    #[test]
+    fn keys_have_the_size_asked_for() {
+        let stream = stream(KeyValueOptions { keys: 1_000, key_bytes: 8, ..KeyValueOptions::default() });
+        let mut text = Vec::new();
+        stream.write_key(42, &mut text);
+        assert_eq!(text, b"k0000042");
+    }
+
+    #[test]
+    fn options_out_of_range_are_refused() {
+        let sound = KeyValueOptions::default;
+        for wrong in [
+            KeyValueOptions { keys: 0, ..sound() },
+            KeyValueOptions { keys: 1_000, key_bytes: 3, ..sound() },
+            KeyValueOptions { key_bytes: 251, ..sound() },
+            KeyValueOptions { value_bytes: usize::MAX, ..sound() },
+            KeyValueOptions { zipf: f64::NAN, ..sound() },
+            KeyValueOptions { get_ratio: 1.1, ..sound() },
+        ] {
+            assert!(KeyValue::new(wrong.clone(), 1).is_err(), "{wrong:?}");
+        }
+        assert!(KeyValue::new(KeyValueOptions { keys: 1_000, key_bytes: 4, ..sound() }, 1).is_ok());
+        assert!(KeyValue::new(KeyValueOptions { keys: 1, key_bytes: 2, ..sound() }, 1).is_ok());
+    }
+}

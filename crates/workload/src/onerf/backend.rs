@@ -1,0 +1,136 @@
+//! One backend: how many objects, how popular, how large, how slow.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::Deserialize;
+use sherwood_model::BackendId;
+
+use crate::draw::{SplitMix64, normal_from_bits};
+
+/// A backend of the model.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Backend {
+    /// Number in the document, from 1 and in order; see [`Backend::backend_id`].
+    pub id: u16,
+    /// Name, such as `b01`.
+    pub name: String,
+    /// Which resource a limit acts on.
+    pub kind: Kind,
+    /// Catalogue size N by profile.
+    pub objects: BTreeMap<String, u64>,
+    /// Exponent of the catalogue's [`crate::Popularity`].
+    pub zipf_alpha: f64,
+    /// Probability that a query asks for a brand-new object that is never asked for again (ids N, N+1, …).
+    pub unique_fraction: f64,
+    /// Sizes of the objects.
+    pub size: SizeLaw,
+    /// Time a call takes.
+    pub service: ServiceLaw,
+    /// What a simulation of the model found.
+    pub expect: Option<Expectation>,
+    /// What was published about this backend, for checking.
+    pub table1: Option<PublishedRow>,
+}
+
+/// The resource that makes a backend slow when it is limited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// Processor time: a recommender that multiplies matrices.
+    Cpu,
+    /// Disk operations: a database with joins.
+    Io,
+    /// Look-ups: a key-value store.
+    Kv,
+}
+
+/// Log-normal object sizes, exp(mu + sigma z) clamped to a range, a fixed function of backend and object.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SizeLaw {
+    /// Always `lognormal`.
+    pub dist: String,
+    /// Mean after clamping, in bytes.
+    pub mean_bytes: f64,
+    /// Mean of the logarithm.
+    pub ln_mu: f64,
+    /// Standard deviation of the logarithm.
+    pub ln_sigma: f64,
+    /// Smallest object, in bytes; at least 1.
+    pub min: u32,
+    /// Largest object, in bytes.
+    pub max: u32,
+}
+
+/// Time one backend call occupies one worker.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ServiceLaw {
+    /// Milliseconds of a call, whatever it carries.
+    pub base_ms: f64,
+    /// Milliseconds for each object it carries.
+    pub per_item_ms: f64,
+    /// Coefficient of variation of the log-normal factor with mean 1.
+    pub cv: f64,
+    /// Workers by profile; they serve one first-in-first-out queue.
+    pub workers: BTreeMap<String, u32>,
+}
+
+/// What a simulation of the model found, at the profiles that are `verified`.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Expectation {
+    /// Hit ratio under one least-recently-used cache that all backends share.
+    pub hit_ratio_shared_lru: f64,
+    /// P99 latency of queries that miss, in milliseconds, while nothing is limited.
+    pub query_p99_ms_unlimited: f64,
+}
+
+/// A row of the published table 1.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PublishedRow {
+    /// Percent of all queries.
+    pub query_pct: f64,
+    /// Percent of all requests, those without queries included.
+    pub request_pct: f64,
+    /// Mean number of queries where at least one is asked.
+    pub mean_batch: f64,
+    /// Mean number of backends asked by a request that asks this one.
+    pub mean_fanout: f64,
+}
+
+impl Backend {
+    /// The backend's id in the program: its number less one.
+    #[must_use]
+    pub const fn backend_id(&self) -> BackendId {
+        BackendId(self.id - 1)
+    }
+
+    /// Size in bytes of `object`, an id below 2^40; independent of the profile and of popularity.
+    ///
+    /// The normal quantile is taken at (floor(h / 2^11) + 1/2) / 2^53, where h is SplitMix64's output for the state
+    /// id 2^40 + object. Sizes are rounded to whole bytes.
+    #[must_use]
+    pub fn object_bytes(&self, object: u64) -> u32 {
+        let bits = SplitMix64::new((u64::from(self.id) << 40).wrapping_add(object)).next_u64();
+        let SizeLaw { ln_mu, ln_sigma, min, max, .. } = self.size;
+        let bytes = libm::exp(ln_mu + ln_sigma * normal_from_bits(bits));
+        libm::round(bytes.clamp(f64::from(min), f64::from(max))) as u32
+    }
+
+    /// Time a call for `items` objects occupies a worker, at a resource `limit` in (0, 1] and a standard normal `z`.
+    ///
+    /// (base + per item × items) X / limit, with X = exp(sigma z - sigma²/2) and sigma² = ln(1 + cv²), which makes X
+    /// log-normal with mean 1. Saturates at `Duration::MAX` for a limit of 0.
+    #[must_use]
+    pub fn service_time(&self, items: u32, limit: f64, z: f64) -> Duration {
+        let ServiceLaw { base_ms, per_item_ms, cv, .. } = self.service;
+        let variance = libm::log(1.0 + cv * cv);
+        let factor = libm::exp(libm::sqrt(variance) * z - variance / 2.0);
+        let ms = (base_ms + per_item_ms * f64::from(items)) * factor / limit;
+        Duration::try_from_secs_f64(ms / 1e3).unwrap_or(Duration::MAX)
+    }
+}

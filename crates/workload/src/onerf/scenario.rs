@@ -1,0 +1,234 @@
+//! Which backends are slowed down, by how much, when.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use sherwood_model::BackendId;
+
+use crate::draw::SplitMix64;
+
+/// A schedule of resource limits: a warm-up without limits, then measured minutes. Minute 0 is the start of measurement.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(try_from = "Document")]
+pub struct Scenario {
+    /// Where the published experiment is described.
+    pub paper: Option<String>,
+    /// Minutes before measurement, without limits.
+    pub warmup_min: f64,
+    /// Measured minutes.
+    pub measure_min: f64,
+    /// How the limits move.
+    pub course: Course,
+}
+
+/// How limits move over the measured minutes. Backends are numbered as in the document, from 1.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Course {
+    /// `(minute, limit)` points by backend: linear between them, constant before the first and after the last.
+    PiecewiseLinear(BTreeMap<u16, Vec<(f64, f64)>>),
+    /// A random walk of each listed backend.
+    RandomWalk(RandomWalk),
+}
+
+/// Every step, each listed backend's level moves by one, up or down with probability 1/2, within 0 and `levels`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RandomWalk {
+    /// Seconds of a step.
+    pub step_s: f64,
+    /// Highest level, 1 to 35.
+    pub levels: u32,
+    /// Level before the first step.
+    pub start_level: u32,
+    /// Limit at level 0 and at the highest level, by backend; linear between.
+    pub range: BTreeMap<u16, (f64, f64)>,
+    /// SplitMix64 state the given walk was drawn from.
+    pub seed: u64,
+    /// The given walk by backend: one digit (0-9, a-z) for each step, the level after it.
+    pub walk: BTreeMap<u16, String>,
+}
+
+/// Which realisation of a random walk to use. Scenarios that are not random have only one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Walk {
+    /// The one written in the document.
+    Given,
+    /// One drawn from SplitMix64 in this state: one draw for each backend and step, in the order of backends; top bit
+    /// set means up.
+    Drawn {
+        /// State of the generator before the first draw.
+        seed: u64,
+    },
+}
+
+/// One realisation of a scenario: the limit of every backend at every minute, from 0 (nothing left) to 1 (unlimited).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Limits {
+    timelines: BTreeMap<BackendId, Timeline>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Timeline {
+    /// At least one point, minutes rising.
+    Linear(Vec<(f64, f64)>),
+    /// At least one step.
+    Steps { step_min: f64, limits: Vec<f64> },
+}
+
+impl Scenario {
+    /// The limits over time, with the realisation `walk` where they are random.
+    #[must_use]
+    pub fn limits(&self, walk: Walk) -> Limits {
+        let timelines = match &self.course {
+            Course::PiecewiseLinear(points) => {
+                let lines =
+                    points.iter().map(|(&id, points)| (BackendId(id - 1), Timeline::Linear(points.clone())));
+                lines.collect()
+            }
+            Course::RandomWalk(random) => {
+                let levels = match walk {
+                    Walk::Given => random.given_levels(),
+                    Walk::Drawn { seed } => random.drawn_levels(seed, self.steps(random)),
+                };
+                let steps =
+                    levels.into_iter().map(|(id, levels)| (BackendId(id - 1), random.timeline(id, &levels)));
+                steps.collect()
+            }
+        };
+        Limits { timelines }
+    }
+
+    /// Steps that cover the measured minutes.
+    fn steps(&self, random: &RandomWalk) -> usize {
+        libm::ceil(self.measure_min * 60.0 / random.step_s).max(1.0) as usize
+    }
+}
+
+impl RandomWalk {
+    fn given_levels(&self) -> BTreeMap<u16, Vec<u32>> {
+        let level = |digit: char| digit.to_digit(36).expect("a valid walk is made of digits");
+        self.walk.iter().map(|(&id, digits)| (id, digits.chars().map(level).collect())).collect()
+    }
+
+    fn drawn_levels(&self, seed: u64, steps: usize) -> BTreeMap<u16, Vec<u32>> {
+        let mut draws = SplitMix64::new(seed);
+        let mut walks: BTreeMap<u16, Vec<u32>> = self.range.keys().map(|&id| (id, Vec::new())).collect();
+        for _ in 0..steps {
+            for levels in walks.values_mut() {
+                let level = levels.last().copied().unwrap_or(self.start_level);
+                let up = draws.next_u64() >> 63 == 1;
+                levels.push(if up { (level + 1).min(self.levels) } else { level.saturating_sub(1) });
+            }
+        }
+        walks
+    }
+
+    fn timeline(&self, id: u16, levels: &[u32]) -> Timeline {
+        let (low, high) = self.range[&id];
+        let limit = |&level: &u32| low + (high - low) * f64::from(level) / f64::from(self.levels);
+        Timeline::Steps { step_min: self.step_s / 60.0, limits: levels.iter().map(limit).collect() }
+    }
+}
+
+impl Limits {
+    /// The share of its resource that `backend` has left at `minute` of the measurement, in (0, 1]; 1 before minute 0
+    /// and for backends the scenario does not name. After the last point or step the last limit stays.
+    #[must_use]
+    pub fn limit(&self, backend: BackendId, minute: f64) -> f64 {
+        if minute < 0.0 {
+            return 1.0;
+        }
+        self.timelines.get(&backend).map_or(1.0, |timeline| timeline.at(minute))
+    }
+
+    /// The backends that are limited at some time, in the order of their ids.
+    pub fn backends(&self) -> impl Iterator<Item = BackendId> {
+        self.timelines.keys().copied()
+    }
+}
+
+impl Timeline {
+    fn at(&self, minute: f64) -> f64 {
+        match self {
+            Self::Linear(points) => interpolate(points, minute),
+            Self::Steps { step_min, limits } => {
+                let step = (minute / step_min) as usize;
+                limits[step.min(limits.len() - 1)]
+            }
+        }
+    }
+}
+
+fn interpolate(points: &[(f64, f64)], minute: f64) -> f64 {
+    let next = points.partition_point(|&(at, _)| at <= minute);
+    match (next.checked_sub(1).map(|before| points[before]), points.get(next)) {
+        (Some((from, low)), Some(&(to, high))) => low + (high - low) * (minute - from) / (to - from),
+        (Some((_, only)), None) | (None, Some(&(_, only))) => only,
+        (None, None) => 1.0,
+    }
+}
+
+/// A scenario as written: fields of both kinds side by side.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Document {
+    paper: Option<String>,
+    warmup_min: f64,
+    measure_min: f64,
+    kind: DocumentKind,
+    limits: Option<BTreeMap<u16, Vec<(f64, f64)>>>,
+    step_s: Option<f64>,
+    levels: Option<u32>,
+    start_level: Option<u32>,
+    range: Option<BTreeMap<u16, (f64, f64)>>,
+    seed: Option<u64>,
+    walk: Option<BTreeMap<u16, String>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum DocumentKind {
+    PiecewiseLinear,
+    RandomWalk,
+}
+
+impl TryFrom<Document> for Scenario {
+    type Error = String;
+
+    fn try_from(document: Document) -> Result<Self, String> {
+        let Document {
+            paper,
+            warmup_min,
+            measure_min,
+            kind,
+            limits,
+            step_s,
+            levels,
+            start_level,
+            range,
+            seed,
+            walk,
+        } = document;
+        let course = match (kind, limits, (step_s, levels, start_level, range, seed, walk)) {
+            (DocumentKind::PiecewiseLinear, Some(limits), (None, None, None, None, None, None)) => {
+                Course::PiecewiseLinear(limits)
+            }
+            (
+                DocumentKind::RandomWalk,
+                None,
+                (Some(step_s), Some(levels), Some(start_level), Some(range), Some(seed), Some(walk)),
+            ) => Course::RandomWalk(RandomWalk { step_s, levels, start_level, range, seed, walk }),
+            (DocumentKind::PiecewiseLinear, ..) => {
+                return Err(
+                    "a piecewise_linear scenario has `limits` and no field of a random walk".to_owned()
+                );
+            }
+            (DocumentKind::RandomWalk, ..) => {
+                return Err(
+                    "a random_walk scenario has `step_s`, `levels`, `start_level`, `range`, `seed` and `walk`, and no `limits`"
+                        .to_owned(),
+                );
+            }
+        };
+        Ok(Self { paper, warmup_min, measure_min, course })
+    }
+}

@@ -1,0 +1,257 @@
+//! The model built in against the figures it was fitted to, and documents that must be refused.
+
+use sherwood_model::BackendId;
+
+use super::*;
+use crate::draw::{rng_from_seed, standard_normal};
+
+const DOCUMENT: &str = include_str!("../../data/onerf.json");
+
+/// What 100,000 requests ask, per backend.
+struct Census {
+    requests: Vec<f64>,
+    queries: Vec<f64>,
+    fanout: Vec<f64>,
+    all_queries: f64,
+    all_fanout: f64,
+}
+
+const DRAWN: u32 = 100_000;
+
+fn census() -> Census {
+    let model = Model::onerf();
+    let mut mix = model.mix("s100").unwrap();
+    let mut rng = rng_from_seed(42);
+    let zeros = vec![0.0; model.backends().len()];
+    let mut census = Census {
+        requests: zeros.clone(),
+        queries: zeros.clone(),
+        fanout: zeros,
+        all_queries: 0.0,
+        all_fanout: 0.0,
+    };
+    for _ in 0..DRAWN {
+        let request = mix.next_request(&mut rng);
+        census.all_fanout += request.len() as f64;
+        for batch in &request {
+            let index = batch.backend.index();
+            census.requests[index] += 1.0;
+            census.queries[index] += batch.objects.len() as f64;
+            census.fanout[index] += request.len() as f64;
+            census.all_queries += batch.objects.len() as f64;
+        }
+    }
+    census
+}
+
+fn assert_near(what: &str, found: f64, expected: f64, tolerance: f64) {
+    assert!((found - expected).abs() <= tolerance, "{what}: {found} is not {expected} +- {tolerance}");
+}
+
+#[test]
+fn requests_have_the_structure_the_model_was_fitted_to() {
+    // Query %, request % (of all requests, empty ones too), mean batch, mean fanout: the exact expectations of the fit.
+    let expected = [
+        (38.4, 15.0, 25.8, 5.60),
+        (16.2, 4.52, 36.1, 7.40),
+        (15.4, 4.54, 34.0, 7.40),
+        (13.2, 19.2, 6.9, 4.80),
+        (7.5, 19.2, 3.9, 4.90),
+        (4.3, 4.63, 9.4, 7.30),
+        (2.4, 10.8, 2.22, 5.30),
+        (1.6, 15.5, 1.04, 5.30),
+        (0.70, 3.40, 2.07, 7.50),
+        (0.20, 0.70, 2.85, 9.10),
+    ];
+    let census = census();
+    let total = f64::from(DRAWN);
+    let non_empty = 1.0 - Model::onerf().empty_request_fraction();
+    assert_near("queries of a request", census.all_queries / total, 48.5, 0.8);
+    assert_near("fanout of a request", census.all_fanout / total, 4.77, 0.03);
+    for (index, (query_pct, request_pct, mean_batch, mean_fanout)) in expected.into_iter().enumerate() {
+        let backend = index + 1;
+        let (requests, queries) = (census.requests[index], census.queries[index]);
+        let share = |what: &str| format!("backend {backend}: {what}");
+        assert_near(
+            &share("query %"),
+            queries / census.all_queries * 100.0,
+            query_pct,
+            0.03 * query_pct + 0.05,
+        );
+        assert_near(
+            &share("request %"),
+            requests / total * non_empty * 100.0,
+            request_pct,
+            0.01 * request_pct + 0.05,
+        );
+        assert_near(&share("mean batch"), queries / requests, mean_batch, 0.03 * mean_batch);
+        assert_near(&share("mean fanout"), census.fanout[index] / requests, mean_fanout, 0.1);
+    }
+}
+
+#[test]
+fn objects_of_a_batch_are_distinct_and_new_ones_are_numbered_on() {
+    let model = Model::onerf();
+    let mut mix = model.mix("s100").unwrap();
+    let mut rng = rng_from_seed(7);
+    let mut next_new: Vec<u64> = model.backends().iter().map(|backend| backend.objects["s100"]).collect();
+    let (mut new, mut all) = (0.0, 0.0);
+    for _ in 0..5_000 {
+        for Batch { backend, objects } in mix.next_request(&mut rng) {
+            let catalogue = model.backend(backend).objects["s100"];
+            assert!((1..=300).contains(&objects.len()));
+            let mut sorted = objects.clone();
+            sorted.sort_unstable();
+            sorted.dedup();
+            assert_eq!(sorted.len(), objects.len());
+            for object in objects.into_iter().filter(|&object| object >= catalogue) {
+                assert_eq!(object, next_new[backend.index()]);
+                next_new[backend.index()] += 1;
+                new += f64::from(u8::from(backend == BackendId(0)));
+            }
+            all += if backend == BackendId(0) { sorted.len() as f64 } else { 0.0 };
+        }
+    }
+    assert_near("unique fraction of backend 1", new / all, 0.015, 0.002);
+}
+
+#[test]
+fn equal_seeds_draw_equal_requests() {
+    let model = Model::onerf();
+    let draw = |seed| {
+        let (mut mix, mut rng) = (model.mix("demo").unwrap(), rng_from_seed(seed));
+        (0..20).map(|_| mix.next_request(&mut rng)).collect::<Vec<_>>()
+    };
+    assert_eq!(draw(1), draw(1));
+    assert_ne!(draw(1), draw(2));
+}
+
+#[test]
+fn sizes_follow_the_stated_law_and_mean() {
+    let model = Model::onerf();
+    let sum: f64 = model
+        .backends()
+        .iter()
+        .map(|backend| backend.objects["s10"] as f64 * mean_bytes(backend, 20_000))
+        .sum();
+    let objects: f64 = model.backends().iter().map(|backend| backend.objects["s10"] as f64).sum();
+    assert_near("mean object over the catalogue", sum / objects, 23_700.0, 500.0);
+    for backend in model.backends() {
+        let expected = backend.size.mean_bytes;
+        assert_near(&backend.name, mean_bytes(backend, 20_000), expected, 0.06 * expected);
+    }
+    // Computed independently of this crate, in double precision, from the document's definition.
+    let sizes: Vec<u32> = (0..4).map(|object| model.backend(BackendId(0)).object_bytes(object)).collect();
+    assert_eq!(sizes, SIZES_OF_BACKEND_1);
+}
+
+const SIZES_OF_BACKEND_1: [u32; 4] = [815, 2_875, 993, 3_887];
+
+fn mean_bytes(backend: &Backend, sample: u64) -> f64 {
+    (0..sample).map(|object| f64::from(backend.object_bytes(object))).sum::<f64>() / sample as f64
+}
+
+#[test]
+fn service_times_have_the_stated_mean_and_spread() {
+    let model = Model::onerf();
+    let backend = model.backend(BackendId(6));
+    let mut rng = rng_from_seed(11);
+    let mut ms = || backend.service_time(3, 0.5, standard_normal(&mut rng)).as_secs_f64() * 1e3;
+    let times: Vec<f64> = (0..100_000).map(|_| ms()).collect();
+    let mean = times.iter().sum::<f64>() / 1e5;
+    let variance = times.iter().map(|time| (time - mean) * (time - mean)).sum::<f64>() / 1e5;
+    // (5.89 + 3 x 4.13) / 0.5, and a coefficient of variation of 0.8.
+    assert_near("mean", mean, 36.56, 0.4);
+    assert_near("cv", variance.sqrt() / mean, 0.8, 0.03);
+    assert_eq!(backend.service_time(1, 0.0, 0.0), std::time::Duration::MAX);
+}
+
+#[test]
+fn piecewise_limits_are_exact_at_points_and_linear_between() {
+    let model = Model::onerf();
+    let limits = model.scenario("onerf-spikes").unwrap().limits(Walk::Given);
+    let of_6 = |minute| limits.limit(BackendId(5), minute);
+    assert_eq!((of_6(-1.0), of_6(0.0), of_6(15.0), of_6(51.0), of_6(500.0)), (1.0, 1.0, 0.41, 1.0, 1.0));
+    assert_near("between minutes 0 and 15", of_6(7.5), 0.705, 1e-12);
+    assert_near("between minutes 15 and 35", of_6(25.0), 0.405, 1e-12);
+    assert_eq!(limits.limit(BackendId(1), 25.0), 1.0, "backend 2 is never limited");
+    assert_eq!(limits.backends().collect::<Vec<_>>(), [0, 4, 5, 7].map(BackendId));
+    let ramp = model.scenario("ramp-1-slow").unwrap().limits(Walk::Given);
+    assert_eq!(
+        (ramp.limit(BackendId(0), -0.1), ramp.limit(BackendId(0), 0.0)),
+        (1.0, 0.8),
+        "no limit while warming up"
+    );
+    assert_eq!(ramp.limit(BackendId(0), 99.0), 0.265);
+}
+
+#[test]
+fn given_walk_is_the_one_its_seed_draws() {
+    let model = Model::onerf();
+    let scenario = model.scenario("onerf-random").unwrap();
+    let given = scenario.limits(Walk::Given);
+    assert_eq!(given, scenario.limits(Walk::Drawn { seed: 1_644 }));
+    assert_ne!(given, scenario.limits(Walk::Drawn { seed: 1_645 }));
+}
+
+#[test]
+fn walk_holds_each_step_and_stays_after_the_last() {
+    let model = Model::onerf();
+    let limits = model.scenario("onerf-random").unwrap().limits(Walk::Given);
+    let of_1 = |seconds: f64| limits.limit(BackendId(0), seconds / 60.0);
+    let level = |level: f64| 0.375 + 0.625 * level / 12.0;
+    // The walk begins 7, 6, 5, ... after a start level of 8, and its last step is at level 1.
+    assert_near("step 1", of_1(0.0), level(7.0), 1e-12);
+    assert_near("step 1, later", of_1(19.9), level(7.0), 1e-12);
+    assert_near("step 2", of_1(20.1), level(6.0), 1e-12);
+    assert_near("after the end", of_1(1e6), level(1.0), 1e-12);
+    assert_eq!(of_1(-1.0), 1.0);
+}
+
+#[test]
+fn names_that_do_not_exist_are_answered_with_those_that_do() {
+    let model = Model::onerf();
+    let error = model.mix("s1000").unwrap_err().to_string();
+    assert_eq!(error, "the workload model has no profile `s1000`; it has: demo, full, s10, s100");
+    assert!(model.scenario("spikes").unwrap_err().to_string().contains("onerf-spikes"));
+    assert_eq!(model.profile("demo").unwrap().request_rate, 400.0);
+}
+
+#[test]
+fn documents_with_a_fault_are_refused_with_its_place_and_range() {
+    let cases = [
+        (
+            r#""schema":"onerf-workload/1""#,
+            r#""schema":"onerf-workload/2""#,
+            "this version reads `onerf-workload/1`",
+        ),
+        (r#""timeout_ms":10000"#, r#""timeout_ms":-1"#, "timeout_ms is -1; it must be 0.001 to 3600000"),
+        (r#""timeout_ms":10000"#, r#""timeout":10000"#, "unknown field `timeout`"),
+        (r#""id":2,"#, r#""id":3,"#, "backends[1].id is 3; it must be 2"),
+        (r#""zipf_alpha":0.75"#, r#""zipf_alpha":-0.75"#, "backends[1].zipf_alpha is -0.75"),
+        (r#""s100":9257"#, r#""s100":0"#, "backends[0].objects.s100 is 0"),
+        (
+            r#""workers":{"full":20,"#,
+            r#""workers":{"ful":20,"#,
+            "backends[0].service.workers.full is missing",
+        ),
+        (
+            r#""limits":{"6":"#,
+            r#""limits":{"66":"#,
+            "scenarios.onerf-spikes backend is 66; it must be 1 to 20",
+        ),
+        ("[[0,1],[15,0.41]", "[[0,1],[0,0.41]", "each later than the one before"),
+        (r#""walk":{"1":"7"#, r#""walk":{"1":"z"#, "scenarios.onerf-random.walk.1"),
+        (r#""step_s":20,"#, "", "a random_walk scenario has `step_s`"),
+        ("[6.13e-06,[[1,", "[6.13e-06,[[1.5,", "neither [backend, objects] nor [backend, median, sigma]"),
+        ("[6.13e-06,", "[0.613,", "sum of the request types' probabilities"),
+        ("[6.13e-06,[[1,", "[6.13e-06,[[2,", "request_types[319] is asking backend 2 twice"),
+    ];
+    for (sound, faulty, expected) in cases {
+        assert!(DOCUMENT.contains(sound), "{sound}");
+        let error = Model::from_json(&DOCUMENT.replacen(sound, faulty, 1)).unwrap_err().to_string();
+        assert!(error.contains(expected), "{faulty}: {error}");
+    }
+    let cut = Model::from_json(&DOCUMENT[..DOCUMENT.len() / 2]).unwrap_err().to_string();
+    assert!(cut.contains("line"), "{cut}");
+}

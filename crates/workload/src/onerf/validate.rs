@@ -1,0 +1,252 @@
+//! Whether a document's values make sense together. Everything later relies on it and checks nothing again.
+
+use std::collections::BTreeMap;
+
+use thiserror::Error;
+
+use super::backend::Backend;
+use super::model::{Batching, Model, Profile, RequestType, Slo};
+use super::scenario::{Course, RandomWalk, Scenario};
+
+/// A value of a workload model that is out of its range.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("workload model: {at} is {found}; it must be {accepted}")]
+pub struct Invalid {
+    /// Where in the document, such as `backends[3].zipf_alpha`.
+    pub at: String,
+    /// What stands there.
+    pub found: String,
+    /// What may stand there.
+    pub accepted: String,
+}
+
+type Verdict = Result<(), Invalid>;
+
+pub(super) fn model(model: &Model) -> Verdict {
+    let Model {
+        _schema: _,
+        name: _,
+        slo,
+        timeout_ms,
+        hit_latency_ms,
+        max_batch,
+        empty_request_fraction,
+        profiles,
+        backends,
+        request_types,
+        scenarios,
+    } = model;
+    objective(slo)?;
+    number("timeout_ms", *timeout_ms, 0.001, 3.6e6)?;
+    number("hit_latency_ms", *hit_latency_ms, 0.0, 3.6e6)?;
+    number("max_batch", f64::from(*max_batch), 1.0, 65_535.0)?;
+    number("empty_request_fraction", *empty_request_fraction, 0.0, 1.0)?;
+    require(!profiles.is_empty(), || "profiles".into(), "empty", "at least one profile")?;
+    for (name, one) in profiles {
+        profile(&format!("profiles.{name}"), one)?;
+    }
+    let count = backends.len();
+    number("number of backends", count as f64, 1.0, 65_535.0)?;
+    for (index, one) in backends.iter().enumerate() {
+        backend(&format!("backends[{index}]"), index, one, profiles)?;
+    }
+    mix(request_types, count, *max_batch)?;
+    for (name, one) in scenarios {
+        scenario(&format!("scenarios.{name}"), one, count)?;
+    }
+    Ok(())
+}
+
+fn objective(slo: &Slo) -> Verdict {
+    let Slo { percentile, limit_ms, window_s, every_s } = *slo;
+    number("slo.percentile", percentile, 0.001, 99.9999)?;
+    number("slo.limit_ms", limit_ms, 0.001, 3.6e6)?;
+    number("slo.window_s", window_s, 0.001, 86_400.0)?;
+    number("slo.every_s", every_s, 0.001, 86_400.0)
+}
+
+fn profile(at: &str, profile: &Profile) -> Verdict {
+    let Profile {
+        app_servers,
+        request_rate,
+        cache_bytes_per_server,
+        alloc_granularity_bytes,
+        alloc_floor_bytes,
+        ..
+    } = *profile;
+    number(&format!("{at}.app_servers"), f64::from(app_servers), 1.0, 1e6)?;
+    number(&format!("{at}.request_rate"), request_rate, 0.001, 1e9)?;
+    number(&format!("{at}.cache_bytes_per_server"), cache_bytes_per_server as f64, 1.0, 1e18)?;
+    number(
+        &format!("{at}.alloc_granularity_bytes"),
+        alloc_granularity_bytes as f64,
+        1.0,
+        cache_bytes_per_server as f64,
+    )?;
+    number(&format!("{at}.alloc_floor_bytes"), alloc_floor_bytes as f64, 0.0, cache_bytes_per_server as f64)
+}
+
+fn backend(at: &str, index: usize, backend: &Backend, profiles: &BTreeMap<String, Profile>) -> Verdict {
+    let Backend { id, name, objects, zipf_alpha, unique_fraction, size, service, .. } = backend;
+    let expected = index + 1;
+    require(
+        usize::from(*id) == expected,
+        || format!("{at}.id"),
+        id,
+        format!("{expected}, its place in the list"),
+    )?;
+    let plain = !name.is_empty() && name.len() <= 64 && name.bytes().all(|byte| byte.is_ascii_graphic());
+    require(plain, || format!("{at}.name"), name, "1 to 64 printable ASCII characters without space")?;
+    number(&format!("{at}.zipf_alpha"), *zipf_alpha, 0.0, 10.0)?;
+    number(&format!("{at}.unique_fraction"), *unique_fraction, 0.0, 1.0)?;
+    require(size.dist == "lognormal", || format!("{at}.size.dist"), &size.dist, "lognormal")?;
+    number(&format!("{at}.size.ln_mu"), size.ln_mu, -10.0, 30.0)?;
+    number(&format!("{at}.size.ln_sigma"), size.ln_sigma, 0.0, 10.0)?;
+    number(&format!("{at}.size.min"), f64::from(size.min), 1.0, f64::from(size.max))?;
+    number(&format!("{at}.service.base_ms"), service.base_ms, 0.0, 3.6e6)?;
+    number(&format!("{at}.service.per_item_ms"), service.per_item_ms, 0.0, 3.6e6)?;
+    number(&format!("{at}.service.cv"), service.cv, 0.0, 100.0)?;
+    for profile in profiles.keys() {
+        each_profile(&format!("{at}.objects"), objects, profile, 1.0, (1u64 << 39) as f64, |objects| {
+            objects as f64
+        })?;
+        each_profile(&format!("{at}.service.workers"), &service.workers, profile, 1.0, 1e6, f64::from)?;
+    }
+    Ok(())
+}
+
+fn each_profile<T: Copy>(
+    at: &str,
+    by_profile: &BTreeMap<String, T>,
+    profile: &str,
+    least: f64,
+    most: f64,
+    as_number: impl Fn(T) -> f64,
+) -> Verdict {
+    let at = format!("{at}.{profile}");
+    match by_profile.get(profile) {
+        Some(&value) => number(&at, as_number(value), least, most),
+        None => require(false, || at, "missing", "given for every profile"),
+    }
+}
+
+fn mix(types: &[RequestType], backends: usize, max_batch: u32) -> Verdict {
+    for (index, RequestType(probability, batchings)) in types.iter().enumerate() {
+        let at = format!("request_types[{index}]");
+        number(&format!("{at} probability"), *probability, 0.0, 1.0)?;
+        require(
+            !batchings.is_empty(),
+            || at.clone(),
+            "without entries",
+            "a type that asks at least one backend",
+        )?;
+        let mut seen = vec![false; backends];
+        for batching in batchings {
+            let place = batching.backend().index();
+            require(
+                place < backends,
+                || at.clone(),
+                format!("asking backend {}", place + 1),
+                format!("asking backends 1 to {backends}"),
+            )?;
+            require(
+                !seen[place],
+                || at.clone(),
+                format!("asking backend {} twice", place + 1),
+                "asking a backend once",
+            )?;
+            seen[place] = true;
+            match *batching {
+                Batching::Fixed { objects, .. } => {
+                    number(&format!("{at} batch"), f64::from(objects), 1.0, f64::from(max_batch))?
+                }
+                Batching::LogNormal { median, sigma, .. } => {
+                    number(&format!("{at} median"), median, 1e-6, 1e6)?;
+                    number(&format!("{at} sigma"), sigma, 0.0, 10.0)?;
+                }
+            }
+        }
+    }
+    let sum: f64 = types.iter().map(|request_type| request_type.0).sum();
+    number("sum of the request types' probabilities", sum, 1.0 - 1e-7, 1.0 + 1e-7)
+}
+
+fn scenario(at: &str, scenario: &Scenario, backends: usize) -> Verdict {
+    number(&format!("{at}.warmup_min"), scenario.warmup_min, 0.0, 1e6)?;
+    number(&format!("{at}.measure_min"), scenario.measure_min, 1e-6, 1e6)?;
+    match &scenario.course {
+        Course::PiecewiseLinear(limits) => {
+            for (&id, points) in limits {
+                known_backend(at, id, backends)?;
+                line(&format!("{at}.limits.{id}"), points)?;
+            }
+            Ok(())
+        }
+        Course::RandomWalk(walk) => random_walk(at, walk, backends),
+    }
+}
+
+fn line(at: &str, points: &[(f64, f64)]) -> Verdict {
+    require(!points.is_empty(), || at.to_owned(), "empty", "at least one [minute, limit]")?;
+    for &(minute, limit) in points {
+        number(&format!("{at} minute"), minute, 0.0, 1e6)?;
+        number(&format!("{at} limit"), limit, LIMIT_LEAST, 1.0)?;
+    }
+    let rising = points.windows(2).all(|pair| pair[0].0 < pair[1].0);
+    require(rising, || format!("{at} minutes"), "not in order", "each later than the one before")
+}
+
+fn random_walk(at: &str, walk: &RandomWalk, backends: usize) -> Verdict {
+    let RandomWalk { step_s, levels, start_level, range, seed: _, walk } = walk;
+    number(&format!("{at}.step_s"), *step_s, 0.001, 86_400.0)?;
+    number(&format!("{at}.levels"), f64::from(*levels), 1.0, 35.0)?;
+    number(&format!("{at}.start_level"), f64::from(*start_level), 0.0, f64::from(*levels))?;
+    for (&id, &(low, high)) in range {
+        known_backend(at, id, backends)?;
+        number(&format!("{at}.range.{id}[0]"), low, LIMIT_LEAST, 1.0)?;
+        number(&format!("{at}.range.{id}[1]"), high, low, 1.0)?;
+    }
+    require(
+        walk.keys().eq(range.keys()),
+        || format!("{at}.walk"),
+        "of other backends",
+        "of the backends of `range`",
+    )?;
+    for (id, digits) in walk {
+        let valid = !digits.is_empty()
+            && digits.chars().all(|digit| digit.to_digit(36).is_some_and(|level| level <= *levels));
+        require(
+            valid,
+            || format!("{at}.walk.{id}"),
+            "no walk",
+            format!("one digit (0-9, a-z) of 0 to {levels} for each step"),
+        )?;
+    }
+    Ok(())
+}
+
+fn known_backend(at: &str, id: u16, backends: usize) -> Verdict {
+    let known = (1..=backends).contains(&usize::from(id));
+    require(known, || format!("{at} backend"), id, format!("1 to {backends}"))
+}
+
+/// A limit this low makes a call take a hundred thousand times as long; 0 would be for ever.
+const LIMIT_LEAST: f64 = 1e-5;
+
+fn number(at: &str, value: f64, least: f64, most: f64) -> Verdict {
+    let within = (least..=most).contains(&value);
+    require(within, || at.to_owned(), value, format!("{least} to {most}"))
+}
+
+fn require(
+    holds: bool,
+    at: impl FnOnce() -> String,
+    found: impl ToString,
+    accepted: impl ToString,
+) -> Verdict {
+    if holds {
+        Ok(())
+    } else {
+        Err(Invalid { at: at(), found: found.to_string(), accepted: accepted.to_string() })
+    }
+}

@@ -1,0 +1,115 @@
+//! Which object of a catalogue is asked for.
+
+use crate::draw::uniform;
+
+/// Zipf-like popularity of ranks 0 (most popular) to N-1, by the closed form of the bounded Pareto distribution.
+///
+/// With U uniform in [0, 1) and exponent a, the rank is floor((1 + U ((N+1)^(1-a) - 1))^(1/(1-a))) - 1. That form *is*
+/// the definition, in the workload model's file format too: samplers called "Zipf" differ in the head of the
+/// distribution, and with it in every hit ratio. a = 0 is uniform; at a = 1 the form has the limit (N+1)^U, which is
+/// used within 1e-6 of 1, where the powers would lose their digits. Constant time and memory, one draw per rank.
+///
+/// ```
+/// use sherwood_workload::Popularity;
+/// assert_eq!(Popularity::new(100, 0.9).rank(0.0), 0);
+/// assert_eq!(Popularity::new(4, 0.0).rank(0.5), 2);
+/// ```
+#[derive(Clone, Debug)]
+pub struct Popularity {
+    objects: u64,
+    shape: Shape,
+}
+
+#[derive(Clone, Debug)]
+enum Shape {
+    /// (N+1)^(1-a) - 1 and 1/(1-a).
+    Power { span: f64, inverse: f64 },
+    /// ln(N+1), for a = 1.
+    Exponential { span: f64 },
+}
+
+impl Popularity {
+    /// Popularity over `objects` ranks with exponent `alpha`, at least 0.
+    ///
+    /// # Panics
+    /// Without objects, with more than 2^52 of them, or with an exponent that is negative or not finite; the options
+    /// that lead here are validated.
+    #[must_use]
+    pub fn new(objects: u64, alpha: f64) -> Self {
+        assert!((1..=1 << 52).contains(&objects), "a popularity law needs 1 to 2^52 objects, not {objects}");
+        assert!(alpha >= 0.0 && alpha.is_finite(), "a popularity exponent is 0 or more, not {alpha}");
+        let ends = (objects + 1) as f64;
+        let shape = if (alpha - 1.0).abs() < 1e-6 {
+            Shape::Exponential { span: libm::log(ends) }
+        } else {
+            Shape::Power { span: libm::pow(ends, 1.0 - alpha) - 1.0, inverse: 1.0 / (1.0 - alpha) }
+        };
+        Self { objects, shape }
+    }
+
+    /// The number of ranks, N.
+    #[must_use]
+    pub const fn objects(&self) -> u64 {
+        self.objects
+    }
+
+    /// The rank that the uniform draw `u` in [0, 1) stands for, 0 to N-1.
+    #[must_use]
+    pub fn rank(&self, u: f64) -> u64 {
+        let position = match self.shape {
+            Shape::Power { span, inverse } => libm::pow(1.0 + u * span, inverse),
+            Shape::Exponential { span } => libm::exp(u * span),
+        };
+        // Rounding may carry a draw just below 1 to N+1.
+        ((position as u64).saturating_sub(1)).min(self.objects - 1)
+    }
+
+    /// A rank drawn with one output of `rng`.
+    #[must_use]
+    pub fn draw(&self, rng: &mut impl rand_core::Rng) -> u64 {
+        self.rank(uniform(rng))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn ranks_follow_the_closed_form() {
+        // N = 9, a = 1/2: the rank is floor((1 + U (sqrt(10) - 1))^2) - 1.
+        let popularity = Popularity::new(9, 0.5);
+        let root = 10f64.sqrt() - 1.0;
+        for rank in 0..9u32 {
+            let first = (f64::from(rank + 1).sqrt() - 1.0) / root;
+            assert_eq!(popularity.rank(first + 1e-9), u64::from(rank));
+        }
+    }
+
+    #[test]
+    fn exponent_one_is_the_limit_of_its_neighbours() {
+        let (at, near) = (Popularity::new(1_000, 1.0), Popularity::new(1_000, 1.000_01));
+        for step in 0..1_000 {
+            let u = f64::from(step) / 1_000.0;
+            assert!(at.rank(u).abs_diff(near.rank(u)) <= 1, "{u}");
+        }
+    }
+
+    #[test]
+    fn one_object_is_always_rank_zero() {
+        assert_eq!(Popularity::new(1, 0.99).rank(1.0 - f64::EPSILON / 2.0), 0);
+    }
+
+    proptest! {
+        #[test]
+        fn ranks_stay_within_the_catalogue_and_rise_with_the_draw(
+            objects in 1u64..1 << 40, alpha in 0.0f64..3.0, low in 0.0f64..1.0, high in 0.0f64..1.0
+        ) {
+            let popularity = Popularity::new(objects, alpha);
+            let (low, high) = if low < high { (low, high) } else { (high, low) };
+            prop_assert!(popularity.rank(low) <= popularity.rank(high));
+            prop_assert!(popularity.rank(high) < objects);
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! Object accesses as recorded for cache2k: one big-endian 32-bit word each, packed with xz or not.
+//!
+//! A word holds the object's type (bits 27-31), its id (bits 9-26) and an index within it (bits 0-8), such as the third
+//! price of a product. Types serve as partitions: about 30 of them in the ORM traces, the busiest with half of all
+//! accesses. The web traces number their pages from 0 and use one type. Id and index together make the object.
+//!
+//! An object's key is its partition, a slash and eight hexadecimal digits, such as `t07/0001a2b3`: fixed in width, so
+//! that a cache's charge depends on nothing but the value, and prefixed, so that one listener can route by partition.
+
+use std::io::{BufRead, Cursor, Write};
+
+use super::{Position, TraceError, fill};
+
+/// One access of a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Access(u32);
+
+impl Access {
+    /// Number of object types there can be.
+    pub const TYPES: usize = 32;
+    /// Length of every key in bytes.
+    pub const KEY_BYTES: usize = 12;
+
+    /// The access that `word` stands for; every word is valid.
+    #[must_use]
+    pub const fn from_word(word: u32) -> Self {
+        Self(word)
+    }
+
+    /// The object's type, 0 to 31.
+    #[must_use]
+    pub const fn object_type(self) -> u8 {
+        (self.0 >> 27) as u8
+    }
+
+    /// The object among those of its type: id and index, 27 bits.
+    #[must_use]
+    pub const fn object(self) -> u32 {
+        self.0 & 0x07FF_FFFF
+    }
+
+    /// Appends the object's key, such as `t07/0001a2b3`.
+    pub fn write_key(self, out: &mut Vec<u8>) {
+        write!(out, "t{:02}/{:08x}", self.object_type(), self.object()).expect("a vector takes every write");
+    }
+}
+
+/// Name of the partition of an object type, such as `t07`.
+#[must_use]
+pub fn partition_name(object_type: u8) -> String {
+    format!("t{object_type:02}")
+}
+
+/// An iterator over the accesses of a trace, in order; after an error it ends.
+#[derive(Debug)]
+pub struct Accesses<R> {
+    input: Source<R>,
+    offset: u64,
+    ended: bool,
+}
+
+#[derive(Debug)]
+enum Source<R> {
+    Plain(R),
+    Unpacked(Cursor<Vec<u8>>),
+}
+
+/// Unpacked traces are held in memory; the built-in ones take 20 MB. Larger ones can be given unpacked.
+const UNPACKED_BYTES_MAX: usize = 1 << 30;
+
+/// First bytes of every xz file.
+const XZ_MAGIC: &[u8] = b"\xFD7zXZ\0";
+
+/// Starts reading `input`, unpacking it first when it begins like an xz file (at most 1 GiB unpacked, in memory).
+///
+/// # Errors
+/// When reading fails, or the packed file is damaged, cut off or too large.
+pub fn read<R: BufRead>(mut input: R) -> Result<Accesses<R>, TraceError> {
+    let start = Position::Byte(0);
+    // One look suffices: no reader in use hands out less than six bytes of a longer file at first.
+    let packed =
+        input.fill_buf().map_err(|source| TraceError::Read { at: start, source })?.starts_with(XZ_MAGIC);
+    let input = if packed { Source::Unpacked(Cursor::new(unpack(input)?)) } else { Source::Plain(input) };
+    Ok(Accesses { input, offset: 0, ended: false })
+}
+
+fn unpack(mut input: impl BufRead) -> Result<Vec<u8>, TraceError> {
+    let mut output = Bounded { bytes: Vec::new(), exceeded: false };
+    let unpacked = lzma_rs::xz_decompress(&mut input, &mut output);
+    match unpacked {
+        _ if output.exceeded => Err(TraceError::TooLarge { limit_bytes: UNPACKED_BYTES_MAX }),
+        Ok(()) => Ok(output.bytes),
+        Err(error) => Err(TraceError::Unpack { detail: error.to_string() }),
+    }
+}
+
+/// A vector that refuses to grow past the bound.
+struct Bounded {
+    bytes: Vec<u8>,
+    exceeded: bool,
+}
+
+impl Write for Bounded {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        if self.bytes.len() + bytes.len() > UNPACKED_BYTES_MAX {
+            self.exceeded = true;
+            return Err(std::io::ErrorKind::FileTooLarge.into());
+        }
+        self.bytes.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<R: BufRead> Iterator for Accesses<R> {
+    type Item = Result<Access, TraceError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.ended {
+            return None;
+        }
+        let mut word = [0; 4];
+        let filled = match &mut self.input {
+            Source::Plain(input) => fill(input, &mut word),
+            Source::Unpacked(bytes) => fill(bytes, &mut word),
+        };
+        let at = Position::Byte(self.offset);
+        self.offset += 4;
+        self.ended = !matches!(filled, Ok(4));
+        match filled {
+            Ok(4) => Some(Ok(Access(u32::from_be_bytes(word)))),
+            Ok(0) => None,
+            Ok(_) => Some(Err(TraceError::Truncated { at, expected: "a 4-byte access" })),
+            Err(source) => Some(Err(TraceError::Read { at, source })),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::{built_in, built_in_names};
+
+    fn accesses(bytes: &[u8]) -> Vec<Access> {
+        read(bytes).unwrap().collect::<Result<_, _>>().unwrap()
+    }
+
+    #[test]
+    fn words_unpack_into_type_object_and_key() {
+        let word = 7 << 27 | 0x0001_A2B3;
+        let access = accesses(&u32::to_be_bytes(word))[0];
+        assert_eq!((access.object_type(), access.object()), (7, 0x0001_A2B3));
+        let mut key = Vec::new();
+        access.write_key(&mut key);
+        assert_eq!((key.as_slice(), key.len()), (b"t07/0001a2b3".as_slice(), Access::KEY_BYTES));
+        assert_eq!(partition_name(7), "t07");
+    }
+
+    #[test]
+    fn built_in_trace_has_its_published_length_and_shape() {
+        let accesses = accesses(built_in("orm-busy").unwrap());
+        let mut of_type = [0; Access::TYPES];
+        accesses.iter().for_each(|access| of_type[usize::from(access.object_type())] += 1);
+        assert_eq!((accesses.len(), of_type[17], of_type[20]), (5_000_000, 2_397_766, 437_612));
+        assert_eq!(of_type.iter().filter(|&&count| count > 0).count(), 30);
+        assert!(built_in("orm").is_none());
+        assert_eq!(built_in_names().collect::<Vec<_>>(), ["orm-busy", "orm-night"]);
+    }
+
+    #[test]
+    fn web_trace_numbers_its_pages_from_zero() {
+        let accesses = accesses(include_bytes!("../../data/cache2k/web07.trace.xz"));
+        assert_eq!(accesses.len(), 76_118);
+        assert_eq!(accesses.iter().map(|access| access.object()).max(), Some(20_483));
+        assert!(accesses.iter().all(|access| access.object_type() == 0));
+    }
+
+    #[test]
+    fn trace_cut_within_a_word_is_an_error_at_that_word_and_the_end() {
+        let mut read = read(&[0, 0, 0, 1, 0, 0][..]).unwrap();
+        assert!(read.next().unwrap().is_ok());
+        let error = read.next().unwrap().unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "the trace ends within a 4-byte access at byte 4: the file is truncated, or of another format"
+        );
+        assert!(read.next().is_none());
+    }
+
+    #[test]
+    fn packed_trace_that_is_cut_off_or_damaged_is_refused() {
+        let whole = include_bytes!("../../data/cache2k/web12.trace.xz");
+        assert!(matches!(read(&whole[..whole.len() / 2]), Err(TraceError::Unpack { .. })));
+        let mut damaged = whole.to_vec();
+        damaged[whole.len() / 2] ^= 0xFF;
+        assert!(matches!(read(&damaged[..]), Err(TraceError::Unpack { .. })));
+    }
+
+    #[test]
+    fn empty_trace_has_no_accesses() {
+        assert!(accesses(b"").is_empty());
+    }
+}

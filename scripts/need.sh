@@ -1,0 +1,107 @@
+#!/usr/bin/env bash
+# Says what a goal of the Makefile lacks on this machine, and the one command that brings it.
+#
+#   scripts/need.sh build   rustup (or a recent cargo) and a C compiler: all that `make build` and `make demo` need
+#   scripts/need.sh test    the same, and Debian's packages for the tests, which it installs where it may
+#   scripts/need.sh docs    mdBook
+#
+# Exit status: 0 when nothing is missing, 2 otherwise.
+set -euo pipefail
+
+rust_version_min=1.95.0
+missing=0
+
+# Names one missing thing and the command that brings it.
+lack() {
+  printf 'missing: %s\n    %s\n' "$1" "$2" >&2
+  missing=1
+}
+
+has_rust() {
+  command -v cargo >/dev/null || return 1
+  # rustup brings the version that rust-toolchain.toml names by itself; another cargo has to be recent enough.
+  command -v rustup >/dev/null && return 0
+  local version
+  version=$(cargo --version | cut -d' ' -f2)
+  [ "$(printf '%s\n' "$rust_version_min" "$version" | sort -V | head -n 1)" = "$rust_version_min" ]
+}
+
+# A compiler without the C library's headers is of no use to SQLite.
+has_c_compiler() {
+  command -v cc >/dev/null && printf '#include <stdio.h>\nint main(void) { return 0; }\n' |
+    cc -x c -o /dev/null - 2>/dev/null
+}
+
+has_python_venv() {
+  command -v python3 >/dev/null && python3 -c 'import ensurepip, venv' 2>/dev/null
+}
+
+# The Debian packages that the tests lack.
+debian_packages() {
+  has_c_compiler || printf 'gcc libc6-dev '
+  command -v git >/dev/null || printf 'git '
+  command -v memcached >/dev/null || printf 'memcached '
+  command -v memccapable >/dev/null || printf 'libmemcached-tools '
+  has_python_venv || printf 'python3 python3-venv '
+}
+
+# Runs a command as root, without ever asking for a password.
+as_root() {
+  if [ "$(id -u)" = 0 ]; then "$@"; else sudo -n "$@"; fi
+}
+
+may_be_root() {
+  [ "$(id -u)" = 0 ] || { command -v sudo >/dev/null && sudo -n true 2>/dev/null; }
+}
+
+# The one line that installs the given packages, as the user at hand has to type it.
+apt_line() {
+  local line="apt-get update && apt-get install -y --no-install-recommends $*"
+  if [ "$(id -u)" = 0 ]; then echo "$line"; else echo "sudo sh -c '$line'"; fi
+}
+
+install_debian_packages() {
+  local packages
+  packages=$(debian_packages)
+  [ -n "$packages" ] || return 0
+  if command -v apt-get >/dev/null && may_be_root; then
+    printf 'installing for the tests: %s\n' "${packages% }" >&2
+    as_root apt-get update -qq </dev/null >&2 || true
+    # shellcheck disable=SC2086 # a list of package names, one word each
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $packages \
+      </dev/null >&2 || true
+    packages=$(debian_packages)
+    [ -n "$packages" ] || return 0
+  fi
+  lack "${packages% } (Debian packages, for the tests)" "$(apt_line "${packages% }")"
+}
+
+need_rust() {
+  has_rust && return 0
+  local command="curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- -y"
+  command -v curl >/dev/null || command="$(apt_line curl ca-certificates) && $command"
+  lack "rustup, which brings Rust $rust_version_min" "$command"
+}
+
+need_c_compiler() {
+  has_c_compiler || lack "a C compiler" "$(apt_line gcc libc6-dev)"
+}
+
+case "${1:-}" in
+  build)
+    need_rust
+    need_c_compiler
+    ;;
+  test)
+    need_rust
+    install_debian_packages
+    ;;
+  docs)
+    command -v mdbook >/dev/null || lack "mdBook" "cargo install mdbook --locked"
+    ;;
+  *)
+    echo "usage: scripts/need.sh build|test|docs" >&2
+    exit 2
+    ;;
+esac
+[ "$missing" = 0 ] || exit 2
