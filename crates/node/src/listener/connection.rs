@@ -1,0 +1,287 @@
+//! One client: its buffers and our patience with it.
+//!
+//! The loop is: execute all commands that are here, send all answers, wait for more. Both buffers are bounded by never
+//! doing one step while another is due: nothing is executed while the output is over its bound, and nothing is read while
+//! a command is being executed, so a client that does not read is soon unable to write.
+
+use std::future::poll_fn;
+use std::io;
+use std::net::Shutdown;
+use std::ops::ControlFlow;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::BufMut;
+use sherwood_wire::memcached::{Event, Parser, Retrieval, reply};
+use socket2::SockRef;
+use tokio::io::AsyncReadExt;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::time::{Instant, Sleep, timeout};
+
+use super::clock::Moment;
+use super::counters::Count;
+use super::retrieval::{Misses, Portion};
+use super::session::{Next, Session};
+use super::shared::Shared;
+
+/// What a buffer keeps between commands, and the most that is read at once of short ones.
+const BUFFER_BYTES: usize = 16 * 1024;
+/// How long a client that is hung up on may go on sending, so that it gets to read why.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// Serves one connection on thread number `thread` until either side closes it.
+pub(super) async fn serve(
+    read: OwnedReadHalf,
+    write: Arc<OwnedWriteHalf>,
+    shared: Arc<Shared>,
+    thread: usize,
+) {
+    let session = Session { shared: &shared, counters: &shared.counters[thread] };
+    let requests = Requests {
+        session,
+        read,
+        parser: Parser::new(shared.options.limits()),
+        bytes: Vec::new(),
+        start: 0,
+        need: 1,
+        idle: shared.options.idle_timeout.map(IdleTimer::new),
+    };
+    let answers = Answers { session, write, output: Vec::new(), misses: Misses::default() };
+    match converse(requests, answers).await {
+        Ok(()) => {}
+        Err(End::Idle) => session.counters.increment(Count::IdleKicks),
+        Err(End::Slow) => session.counters.increment(Count::SlowKicks),
+        Err(End::Lost(error)) => tracing::debug!(%error, "memcached connection lost"),
+    }
+}
+
+/// Why a connection ended before its client closed it.
+#[derive(Debug)]
+enum End {
+    /// Nothing arrived for too long.
+    Idle,
+    /// The client took nothing for too long.
+    Slow,
+    /// It broke.
+    Lost(io::Error),
+}
+
+async fn converse(mut requests: Requests<'_>, mut answers: Answers<'_>) -> Result<(), End> {
+    loop {
+        let flow = execute(&mut requests, &mut answers).await?;
+        answers.send().await?;
+        match flow {
+            ControlFlow::Continue(()) => {}
+            ControlFlow::Break(Farewell::Mutual) => return Ok(()),
+            ControlFlow::Break(Farewell::OneSided) => return hang_up(requests, answers).await,
+        }
+        answers.output.shrink_to(BUFFER_BYTES);
+        match requests.receive().await? {
+            0 => return Ok(()),
+            // There is probably more where this came from: let other connections have their turn.
+            received if received >= BUFFER_BYTES => tokio::task::yield_now().await,
+            _ => {}
+        }
+    }
+}
+
+/// Who wants a connection to end.
+enum Farewell {
+    /// The client said so and sends nothing more.
+    Mutual,
+    /// We do.
+    OneSided,
+}
+
+/// Executes all commands that are here.
+async fn execute(
+    requests: &mut Requests<'_>,
+    answers: &mut Answers<'_>,
+) -> Result<ControlFlow<Farewell>, End> {
+    let clock = answers.session.shared.clock;
+    let mut moment = clock.now();
+    loop {
+        let parsed = requests.parser.parse(&requests.bytes[requests.start..]);
+        requests.start += parsed.consumed;
+        match parsed.event {
+            Event::Incomplete { need } => {
+                requests.need = need;
+                return Ok(ControlFlow::Continue(()));
+            }
+            Event::Refused { refusal, noreply, close } => {
+                answers.session.refuse(refusal, noreply, &mut answers.output);
+                if close {
+                    return Ok(ControlFlow::Break(Farewell::OneSided));
+                }
+            }
+            Event::Command(command) => match answers.session.execute(moment, command, &mut answers.output) {
+                Next::Continue => {}
+                Next::Retrieve(retrieval) => moment = answers.retrieve(moment, retrieval).await?,
+                Next::Close => return Ok(ControlFlow::Break(Farewell::Mutual)),
+            },
+        }
+        if answers.is_full() {
+            answers.send().await?;
+            tokio::task::yield_now().await;
+            moment = clock.now();
+        }
+    }
+}
+
+/// Says that nothing more will come, and lets the client finish its sentence: closing a socket with unread bytes in it
+/// would make the system throw away the answer that tells why.
+async fn hang_up(mut requests: Requests<'_>, answers: Answers<'_>) -> Result<(), End> {
+    SockRef::from(answers.write.as_ref().as_ref()).shutdown(Shutdown::Write).map_err(End::Lost)?;
+    let read = async {
+        loop {
+            requests.start = requests.bytes.len();
+            requests.need = 1;
+            if requests.receive().await? == 0 {
+                return Ok(());
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(FAREWELL, read).await.unwrap_or(Ok(()))
+}
+
+/// What a client sends.
+struct Requests<'a> {
+    session: Session<'a>,
+    read: OwnedReadHalf,
+    parser: Parser,
+    bytes: Vec<u8>,
+    /// How many of `bytes` are used up.
+    start: usize,
+    /// How many of those that are not used up the parser waits for.
+    need: usize,
+    idle: Option<IdleTimer>,
+}
+
+impl Requests<'_> {
+    /// Waits for bytes and returns how many came: 0 at the end.
+    async fn receive(&mut self) -> Result<usize, End> {
+        let room = self.make_room();
+        let mut space = (&mut self.bytes).limit(room);
+        let mut reading = pin!(self.read.read_buf(&mut space));
+        let idle = &mut self.idle;
+        let received = poll_fn(|cx| match reading.as_mut().poll(cx) {
+            Poll::Ready(received) => Poll::Ready(received.map_err(End::Lost)),
+            Poll::Pending => match idle.as_mut().map(|idle| idle.poll(cx)) {
+                Some(Poll::Ready(())) => Poll::Ready(Err(End::Idle)),
+                _ => Poll::Pending,
+            },
+        })
+        .await?;
+        if let Some(idle) = &mut self.idle {
+            idle.heard = true;
+        }
+        self.session.counters.add(Count::BytesRead, received as u64);
+        Ok(received)
+    }
+
+    /// Drops what is used up and returns how much is to be read now: what the parser waits for, but never much more than
+    /// has arrived already, so that announcing a large value costs nothing.
+    fn make_room(&mut self) -> usize {
+        self.bytes.drain(..self.start);
+        self.start = 0;
+        let held = self.bytes.len();
+        if held == 0 {
+            self.bytes.shrink_to(BUFFER_BYTES);
+        }
+        let wanted = self.need.max(BUFFER_BYTES) - held;
+        let room = wanted.min(held.max(BUFFER_BYTES));
+        self.bytes.reserve_exact(room);
+        room
+    }
+}
+
+/// What a client is sent.
+struct Answers<'a> {
+    session: Session<'a>,
+    write: Arc<OwnedWriteHalf>,
+    output: Vec<u8>,
+    misses: Misses,
+}
+
+impl Answers<'_> {
+    fn is_full(&self) -> bool {
+        self.output.len() >= self.session.shared.options.output_bytes_max
+    }
+
+    /// Answers a key list, portion by portion. Returns the time, which passes while the client reads or a backend answers.
+    async fn retrieve(&mut self, mut moment: Moment, mut retrieval: Retrieval<'_>) -> Result<Moment, End> {
+        let session = self.session;
+        let shared = session.shared;
+        loop {
+            let output_max = shared.options.output_bytes_max;
+            let portion =
+                session.retrieve(moment, &mut retrieval, &mut self.misses, &mut self.output, output_max);
+            if !self.misses.is_empty() {
+                let fetched = session.fetch(&self.misses).await;
+                moment = shared.clock.now();
+                session.insert(moment, &retrieval, &mut self.misses, fetched, &mut self.output);
+            }
+            if portion == Portion::Done {
+                break;
+            }
+            if self.is_full() {
+                self.send().await?;
+                tokio::task::yield_now().await;
+                moment = shared.clock.now();
+            }
+        }
+        if retrieval.last {
+            self.output.extend_from_slice(reply::END);
+        }
+        Ok(moment)
+    }
+
+    /// Sends the output, waiting for a slow client for as long as it takes something now and then.
+    async fn send(&mut self) -> Result<(), End> {
+        let mut sent = 0;
+        while sent < self.output.len() {
+            match self.write.try_write(&self.output[sent..]) {
+                Ok(0) => return Err(End::Lost(io::ErrorKind::WriteZero.into())),
+                Ok(bytes) => sent += bytes,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    let patience = self.session.shared.options.write_timeout;
+                    let writable = timeout(patience, self.write.writable()).await;
+                    writable.map_err(|_| End::Slow)?.map_err(End::Lost)?;
+                }
+                Err(error) => return Err(End::Lost(error)),
+            }
+        }
+        self.session.counters.add(Count::BytesWritten, sent as u64);
+        self.output.clear();
+        Ok(())
+    }
+}
+
+/// Notices that nothing arrives. It rings every `timeout` and is satisfied if something arrived since the last time: the end
+/// comes after one to two time-outs of silence, and a busy connection never has to set a timer.
+struct IdleTimer {
+    timeout: Duration,
+    sleep: Pin<Box<Sleep>>,
+    heard: bool,
+}
+
+impl IdleTimer {
+    fn new(timeout: Duration) -> Self {
+        Self { timeout, sleep: Box::pin(tokio::time::sleep(timeout)), heard: false }
+    }
+
+    /// Ready when nothing arrived for too long.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        while self.sleep.as_mut().poll(cx).is_ready() {
+            if !self.heard {
+                return Poll::Ready(());
+            }
+            self.heard = false;
+            self.sleep.as_mut().reset(Instant::now() + self.timeout);
+        }
+        Poll::Pending
+    }
+}

@@ -1,0 +1,166 @@
+//! What a listener counts.
+//!
+//! A counter that all threads add to is a cache line that travels between them with every command. So each thread has its
+//! own, and whoever asks adds them up.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Something a listener counts, by the name memcached gives it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Count {
+    /// Keys asked for by `get`, `gets`, `gat` and `gats`.
+    CmdGet,
+    /// Storage commands whose value arrived whole.
+    CmdSet,
+    /// `flush_all`s.
+    CmdFlush,
+    /// Keys of `touch`, `gat` and `gats`.
+    CmdTouch,
+    /// Keys asked for and found in the cache.
+    GetHits,
+    /// Keys asked for and not found in the cache, fetched afterwards or not.
+    GetMisses,
+    /// `delete`s that removed an item.
+    DeleteHits,
+    /// `delete`s of what is not there.
+    DeleteMisses,
+    /// `incr`s that found an item.
+    IncrHits,
+    /// `incr`s of what is not there.
+    IncrMisses,
+    /// `decr`s that found an item.
+    DecrHits,
+    /// `decr`s of what is not there.
+    DecrMisses,
+    /// `cas`es that stored.
+    CasHits,
+    /// `cas`es of what is not there.
+    CasMisses,
+    /// `cas`es of what was changed meanwhile.
+    CasBadval,
+    /// Keys touched.
+    TouchHits,
+    /// Keys to touch that are not there.
+    TouchMisses,
+    /// Values refused because they are over the limit.
+    StoreTooLarge,
+    /// Values refused because they do not fit their partition.
+    StoreNoMemory,
+    /// Values stored.
+    TotalItems,
+    /// Lines that were no command, or not a whole one.
+    ProtocolErrors,
+    /// Keys fetched from their backend after a miss.
+    Fetches,
+    /// Fetches that failed and were answered as misses.
+    FetchErrors,
+    /// Connections closed because nothing arrived for too long.
+    IdleKicks,
+    /// Connections closed because nothing was read for too long.
+    SlowKicks,
+    /// Bytes received.
+    BytesRead,
+    /// Bytes sent.
+    BytesWritten,
+}
+
+impl Count {
+    /// All of them with their names, in the order they are shown.
+    pub const ALL: [(Self, &'static str); COUNTS] = [
+        (Self::CmdGet, "cmd_get"),
+        (Self::CmdSet, "cmd_set"),
+        (Self::CmdFlush, "cmd_flush"),
+        (Self::CmdTouch, "cmd_touch"),
+        (Self::GetHits, "get_hits"),
+        (Self::GetMisses, "get_misses"),
+        (Self::DeleteHits, "delete_hits"),
+        (Self::DeleteMisses, "delete_misses"),
+        (Self::IncrHits, "incr_hits"),
+        (Self::IncrMisses, "incr_misses"),
+        (Self::DecrHits, "decr_hits"),
+        (Self::DecrMisses, "decr_misses"),
+        (Self::CasHits, "cas_hits"),
+        (Self::CasMisses, "cas_misses"),
+        (Self::CasBadval, "cas_badval"),
+        (Self::TouchHits, "touch_hits"),
+        (Self::TouchMisses, "touch_misses"),
+        (Self::StoreTooLarge, "store_too_large"),
+        (Self::StoreNoMemory, "store_no_memory"),
+        (Self::TotalItems, "total_items"),
+        (Self::ProtocolErrors, "protocol_errors"),
+        (Self::Fetches, "fetches"),
+        (Self::FetchErrors, "fetch_errors"),
+        (Self::IdleKicks, "idle_kicks"),
+        (Self::SlowKicks, "slow_kicks"),
+        (Self::BytesRead, "bytes_read"),
+        (Self::BytesWritten, "bytes_written"),
+    ];
+}
+
+const COUNTS: usize = Count::BytesWritten as usize + 1;
+
+/// The counts of one thread, on cache lines of their own.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(super) struct Counters([AtomicU64; COUNTS]);
+
+impl Counters {
+    /// Adds `n`. Only the thread the counters belong to may: it needs no atomic read-modify-write then.
+    pub(super) fn add(&self, count: Count, n: u64) {
+        let counter = &self.0[count as usize];
+        counter.store(counter.load(Relaxed).wrapping_add(n), Relaxed);
+    }
+
+    /// Adds 1; see [`add`](Self::add).
+    pub(super) fn increment(&self, count: Count) {
+        self.add(count, 1);
+    }
+}
+
+/// All counts of a listener at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts([u64; COUNTS]);
+
+impl Counts {
+    /// The sum over all threads.
+    pub(super) fn sum(threads: &[Counters]) -> Self {
+        let mut sum = Self::default();
+        for thread in threads {
+            for (total, counter) in sum.0.iter_mut().zip(&thread.0) {
+                *total = total.wrapping_add(counter.load(Relaxed));
+            }
+        }
+        sum
+    }
+
+    /// One of them.
+    #[must_use]
+    pub fn get(&self, count: Count) -> u64 {
+        self.0[count as usize]
+    }
+
+    /// What was counted since `earlier`.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self(std::array::from_fn(|at| self.0[at].wrapping_sub(earlier.0[at])))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_count_is_shown_once_and_threads_add_up() {
+        let threads = [Counters::default(), Counters::default()];
+        for (at, (count, _)) in Count::ALL.into_iter().enumerate() {
+            assert_eq!(count as usize, at);
+            threads[0].add(count, 5);
+            threads[1].increment(count);
+        }
+        let counts = Counts::sum(&threads);
+        assert!(Count::ALL.into_iter().all(|(count, _)| counts.get(count) == 6));
+        assert_eq!(counts.since(&counts), Counts::default());
+    }
+}

@@ -1,0 +1,53 @@
+//! The memcached listener: existing clients speak to the cache as if it were memcached.
+//!
+//! A cache is asked far more often than it is told, and each answer is small, so what costs is everything around it: system
+//! calls, wake-ups, locks. Hence one thread per socket and nothing handed over between threads: the system spreads new
+//! connections over the sockets, and a connection stays on its thread from its first byte to its last. All commands that
+//! arrived together are executed at one reading of the clock and answered by one write.
+//!
+//! ```text
+//! socket 0 ─▶ sherwood-mc-0: accept ─▶ connection: read ─▶ parse ─▶ session ─▶ write
+//! socket 1 ─▶ sherwood-mc-1: …                                       │  ▲
+//!                                                                    ▼  │ read-through only
+//!                                                        cache     Backends::fetch
+//! ```
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `options` | what can be set, and the bounds of a connection's buffers |
+//! | `routing` | from a key to a partition |
+//! | `session`, `retrieval` | what the commands do; no I/O, no clock |
+//! | `connection` | one client: its buffers, its patience |
+//! | `server` | sockets, threads, accepting, draining |
+//! | `backends` | what a listener asks of the rest of the node |
+//!
+//! A listener is *look-aside* (a miss is a miss, and the application fetches and stores) or, backend by backend,
+//! *read-through* (a miss of `get`, `gets`, `gat` or `gats` is fetched from the backend; a failed fetch is answered as a
+//! miss and counted, because the protocol has no error for one key among several).
+
+mod backends;
+mod clock;
+mod connection;
+mod counters;
+mod options;
+mod retrieval;
+mod routing;
+mod server;
+mod session;
+mod shared;
+mod stats;
+#[cfg(test)]
+mod tests;
+
+pub use backends::Backends;
+pub use clock::{Clock, Moment};
+pub use counters::{Count, Counts};
+pub use options::{MemcachedOptions, OptionsError};
+pub use retrieval::FETCH_KEYS_MAX;
+pub use routing::{Routing, RoutingError, Target};
+pub use server::{BindError, Bound, Running};
+pub use shared::Service;
+
+/// What `version` answers: the memcached whose behaviour we were compared with, then ourselves. Clients take this number for
+/// memcached's, and expect the manners of a very old one below 1.6.
+pub const VERSION: &str = concat!("1.6.18-sherwood-", env!("CARGO_PKG_VERSION"));

@@ -1,0 +1,139 @@
+//! What a memcached listener can be told.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use sherwood_wire::memcached::{Limits, reply};
+use thiserror::Error;
+
+/// How a memcached listener behaves. The defaults are memcached's where it has the option.
+///
+/// Buffers of a connection: input grows as bytes arrive, up to the longest command ([`Limits::buffer_bytes_max`]); output
+/// up to `output_bytes_max` and one value more, in a buffer that doubles when it grows. What is over 16 KiB of either is
+/// given back before the connection waits for more commands. A listener that reads through also holds up to
+/// [`FETCH_KEYS_MAX`](super::FETCH_KEYS_MAX) fetched values of a connection at a time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemcachedOptions {
+    /// Where to listen. Port 0 lets the system choose.
+    pub bind: SocketAddr,
+    /// Threads, each with its own socket and runtime; 1 to 1,024, default 4.
+    pub threads: usize,
+    /// Connections at a time, over all threads; at least 1, default 1,024. One more is told so and closed.
+    pub max_connections: usize,
+    /// Longest value in bytes, at least 1, default 1 MiB; not more than the cache's.
+    pub item_size_max: u32,
+    /// Output above which a connection executes nothing until the client has read, in bytes; at least 1, default 64 KiB.
+    pub output_bytes_max: usize,
+    /// A connection on which nothing arrives for so long is closed; default none: never.
+    pub idle_timeout: Option<Duration>,
+    /// A connection that does not take its output for so long is closed; default 30 s.
+    pub write_timeout: Duration,
+    /// How long connections may go on with what they had begun when the listener is told to stop; default 5 s.
+    pub drain_timeout: Duration,
+}
+
+impl Default for MemcachedOptions {
+    fn default() -> Self {
+        Self {
+            bind: SocketAddr::from((Ipv4Addr::LOCALHOST, 11211)),
+            threads: 4,
+            max_connections: 1024,
+            item_size_max: 1 << 20,
+            output_bytes_max: 64 * 1024,
+            idle_timeout: None,
+            write_timeout: Duration::from_secs(30),
+            drain_timeout: Duration::from_secs(5),
+        }
+    }
+}
+
+/// Why options are refused.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum OptionsError {
+    /// A number out of range.
+    #[error("a memcached listener on {bind} was to have {name} = {value}; it has to be {accepted}")]
+    Range {
+        /// The listener.
+        bind: SocketAddr,
+        /// The option.
+        name: &'static str,
+        /// As given.
+        value: String,
+        /// What would do.
+        accepted: &'static str,
+    },
+}
+
+impl MemcachedOptions {
+    /// Checks every option.
+    ///
+    /// # Errors
+    /// The first that is out of range.
+    pub fn validate(&self) -> Result<(), OptionsError> {
+        let Self {
+            bind,
+            threads,
+            max_connections,
+            item_size_max,
+            output_bytes_max,
+            idle_timeout,
+            write_timeout,
+            drain_timeout: _,
+        } = self;
+        let refuse =
+            |name, value: String, accepted| Err(OptionsError::Range { bind: *bind, name, value, accepted });
+        if !(1..=1024).contains(threads) {
+            return refuse("threads", threads.to_string(), "1 to 1024");
+        }
+        if *max_connections == 0 {
+            return refuse("max_connections", max_connections.to_string(), "at least 1");
+        }
+        if !(1..=1 << 30).contains(item_size_max) {
+            return refuse("item_size_max", item_size_max.to_string(), "1 byte to 1 GiB");
+        }
+        if *output_bytes_max == 0 {
+            return refuse("output_bytes_max", output_bytes_max.to_string(), "at least 1");
+        }
+        if *idle_timeout == Some(Duration::ZERO) {
+            return refuse("idle_timeout", "0".to_owned(), "longer than nothing, or not given");
+        }
+        if *write_timeout == Duration::ZERO {
+            return refuse("write_timeout", "0".to_owned(), "longer than nothing");
+        }
+        Ok(())
+    }
+
+    /// What a connection's buffers can hold at most, in bytes; a listener that reads through holds fetched values beside.
+    #[must_use]
+    pub fn connection_bytes_max(&self) -> usize {
+        let output = self.output_bytes_max + reply::VALUE_LINE_BYTES_MAX + self.item_size_max as usize;
+        self.limits().buffer_bytes_max() + 2 * output
+    }
+
+    pub(super) fn limits(&self) -> Limits {
+        Limits { value_bytes_max: self.item_size_max }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_are_valid_and_each_option_out_of_range_is_named() {
+        let ok = MemcachedOptions::default();
+        assert_eq!(ok.validate(), Ok(()));
+        let wrong = [
+            ("threads", MemcachedOptions { threads: 0, ..ok.clone() }),
+            ("max_connections", MemcachedOptions { max_connections: 0, ..ok.clone() }),
+            ("item_size_max", MemcachedOptions { item_size_max: 0, ..ok.clone() }),
+            ("output_bytes_max", MemcachedOptions { output_bytes_max: 0, ..ok.clone() }),
+            ("idle_timeout", MemcachedOptions { idle_timeout: Some(Duration::ZERO), ..ok.clone() }),
+            ("write_timeout", MemcachedOptions { write_timeout: Duration::ZERO, ..ok }),
+        ];
+        for (name, options) in wrong {
+            let error = options.validate().unwrap_err().to_string();
+            assert!(error.contains(name) && error.contains("127.0.0.1:11211"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! `stats`, by memcached's names.
+
+use std::fmt::Display;
+
+use sherwood_cache::Usage;
+use sherwood_wire::memcached::reply;
+
+use super::clock::Moment;
+use super::counters::Count;
+use super::shared::Shared;
+
+/// Answers `stats` with the words that follow it.
+pub(super) fn write(shared: &Shared, moment: Moment, words: &[u8], out: &mut Vec<u8>) {
+    match words.split(|&byte| byte == b' ').next().unwrap_or_default() {
+        b"" => general(shared, moment, out),
+        b"settings" => settings(shared, out),
+        b"reset" => {
+            shared.reset();
+            out.extend_from_slice(reply::RESET);
+            return;
+        }
+        // Groups of memcached's that tell about slabs and their queues; there are none.
+        b"items" | b"slabs" | b"sizes" | b"conns" => {}
+        _ => {
+            out.extend_from_slice(reply::ERROR);
+            return;
+        }
+    }
+    out.extend_from_slice(reply::END);
+}
+
+fn general(shared: &Shared, moment: Moment, out: &mut Vec<u8>) {
+    let Shared { options, service, connections, started, .. } = shared;
+    let usage = usage(shared);
+    let mut stat = |name: &str, value: &dyn Display| reply::stat(out, name, &value.to_string());
+    stat("pid", &std::process::id());
+    stat("uptime", &moment.now.since(started.now).as_secs());
+    stat("time", &moment.unix_secs);
+    stat("version", &super::VERSION);
+    stat("pointer_size", &usize::BITS);
+    stat("max_connections", &options.max_connections);
+    stat("curr_connections", &connections.now());
+    stat("total_connections", &connections.total());
+    stat("rejected_connections", &connections.rejected());
+    stat("accepting_conns", &1);
+    stat("threads", &options.threads);
+    let counts = shared.counts_since_reset();
+    for (count, name) in Count::ALL {
+        stat(name, &counts.get(count));
+    }
+    stat("limit_maxbytes", &service.cache.options().total_bytes);
+    stat("bytes", &usage.used_bytes);
+    stat("curr_items", &usage.items);
+    stat("evictions", &usage.evictions);
+    stat("reclaimed", &usage.expired);
+}
+
+fn settings(shared: &Shared, out: &mut Vec<u8>) {
+    let options = &shared.options;
+    let mut stat = |name: &str, value: &dyn Display| reply::stat(out, name, &value.to_string());
+    stat("maxbytes", &shared.service.cache.options().total_bytes);
+    stat("maxconns", &options.max_connections);
+    stat("tcpport", &options.bind.port());
+    stat("udpport", &0);
+    stat("inter", &options.bind.ip());
+    stat("evictions", &"on");
+    stat("num_threads", &options.threads);
+    stat("cas_enabled", &"yes");
+    stat("auth_enabled_sasl", &"no");
+    stat("binding_protocol", &"ascii");
+    stat("item_size_max", &options.item_size_max);
+    stat("idle_timeout", &options.idle_timeout.unwrap_or_default().as_secs());
+    stat("flush_enabled", &"yes");
+}
+
+/// What the partitions of this listener hold together.
+fn usage(shared: &Shared) -> Usage {
+    let service = &shared.service;
+    service.routing.partitions().into_iter().map(|partition| service.cache.usage(partition)).fold(
+        Usage::default(),
+        |sum, part| Usage {
+            used_bytes: sum.used_bytes + part.used_bytes,
+            items: sum.items + part.items,
+            evictions: sum.evictions + part.evictions,
+            expired: sum.expired + part.expired,
+            ..sum
+        },
+    )
+}

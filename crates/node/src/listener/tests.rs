@@ -1,0 +1,452 @@
+//! Sessions without sockets: what is sent, what is answered, on a clock the test drives.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use sherwood_cache::{Access, Cache, NewItem, Options, Partition};
+use sherwood_model::{BackendId, Instant, PartitionId, SeededState, TenantId};
+use sherwood_wire::memcached::{Event, Parser, reply};
+
+use super::backends::Backends;
+use super::clock::{Clock, Moment};
+use super::counters::Count;
+use super::options::MemcachedOptions;
+use super::retrieval::{FETCH_KEYS_MAX, Misses, Portion};
+use super::routing::{Routing, Target};
+use super::session::{Next, Session};
+use super::shared::{Service, Shared};
+
+const UNIX_SECS: u64 = 1_800_000_000;
+const ITEM_BYTES_MAX: u32 = 1000;
+
+/// A client whose listener has no socket.
+struct Client {
+    shared: Shared,
+    parser: Parser,
+    elapsed: Duration,
+}
+
+impl Client {
+    fn new(service: Service) -> Self {
+        let options =
+            MemcachedOptions { threads: 1, item_size_max: ITEM_BYTES_MAX, ..MemcachedOptions::default() };
+        let parser = Parser::new(options.limits());
+        Self {
+            shared: Shared::new(options, service, Clock::start()),
+            parser,
+            elapsed: Duration::from_secs(1),
+        }
+    }
+
+    fn plain() -> Self {
+        Self::new(Service { cache: cache(1), routing: Routing::single(target(0)), backends: None })
+    }
+
+    /// What is answered to `bytes`, up to the end or the closing of the connection.
+    fn send(&mut self, bytes: &[u8]) -> String {
+        let moment =
+            Moment { now: Instant::ZERO + self.elapsed, unix_secs: UNIX_SECS + self.elapsed.as_secs() };
+        let session = Session { shared: &self.shared, counters: &self.shared.counters[0] };
+        let mut out = Vec::new();
+        let mut rest = bytes;
+        loop {
+            let parsed = self.parser.parse(rest);
+            match parsed.event {
+                Event::Incomplete { .. } => break,
+                Event::Refused { refusal, noreply, .. } => session.refuse(refusal, noreply, &mut out),
+                Event::Command(command) => match session.execute(moment, command, &mut out) {
+                    Next::Continue => {}
+                    Next::Close => {
+                        out.extend_from_slice(b"(closed)");
+                        break;
+                    }
+                    Next::Retrieve(mut retrieval) => {
+                        let mut misses = Misses::default();
+                        loop {
+                            let portion =
+                                session.retrieve(moment, &mut retrieval, &mut misses, &mut out, usize::MAX);
+                            let fetched =
+                                session.fetch(&misses).now_or_never().expect("fakes answer at once");
+                            session.insert(moment, &retrieval, &mut misses, fetched, &mut out);
+                            if portion == Portion::Done {
+                                break;
+                            }
+                        }
+                        if retrieval.last {
+                            out.extend_from_slice(reply::END);
+                        }
+                    }
+                },
+            }
+            rest = &rest[parsed.consumed..];
+        }
+        String::from_utf8(out).unwrap()
+    }
+
+    fn pass(&mut self, time: Duration) {
+        self.elapsed += time;
+    }
+
+    fn count(&self, count: Count) -> u64 {
+        self.shared.counts().get(count)
+    }
+
+    #[track_caller]
+    fn check(&mut self, table: &[(&str, &str)]) {
+        for (sent, expected) in table {
+            assert_eq!(self.send(sent.as_bytes()), *expected, "after {sent:?}");
+        }
+    }
+}
+
+fn cache(partitions: u16) -> Arc<Cache> {
+    let partition =
+        |backend| Partition { tenant: TenantId(0), backend: BackendId(backend), budget_bytes: 1 << 20 };
+    let partitions: Vec<_> = (0..partitions).map(partition).collect();
+    let options = Options { total_bytes: 64 << 20, item_bytes_max: ITEM_BYTES_MAX, ..Options::default() };
+    Arc::new(Cache::new(options, &partitions, SeededState::new(1)).unwrap())
+}
+
+fn target(partition: u16) -> Target {
+    Target { partition: PartitionId(partition), tenant: TenantId(0), read_through: false }
+}
+
+fn seconds(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
+#[test]
+fn storage_commands() {
+    Client::plain().check(&[
+        ("get a\r\n", "END\r\n"),
+        ("set a 5 0 3\r\nabc\r\nget a\r\n", "STORED\r\nVALUE a 5 3\r\nabc\r\nEND\r\n"),
+        ("add a 0 0 1\r\nx\r\n", "NOT_STORED\r\n"),
+        ("add b 0 0 1\r\nx\r\n", "STORED\r\n"),
+        ("replace a 6 0 1\r\ny\r\nreplace c 0 0 1\r\ny\r\n", "STORED\r\nNOT_STORED\r\n"),
+        (
+            "append a 9 9 2\r\n++\r\nprepend a 9 9 1\r\n-\r\nget a\r\n",
+            "STORED\r\nSTORED\r\nVALUE a 6 4\r\n-y++\r\nEND\r\n",
+        ),
+        ("append c 0 0 1\r\nx\r\nprepend c 0 0 1\r\nx\r\n", "NOT_STORED\r\nNOT_STORED\r\n"),
+        ("set e 0 0 0\r\n\r\nget e\r\n", "STORED\r\nVALUE e 0 0\r\n\r\nEND\r\n"),
+        ("get a b c a\r\n", "VALUE a 6 4\r\n-y++\r\nVALUE b 0 1\r\nx\r\nVALUE a 6 4\r\n-y++\r\nEND\r\n"),
+        ("delete a\r\ndelete a 0\r\nget a\r\n", "DELETED\r\nNOT_FOUND\r\nEND\r\n"),
+    ]);
+}
+
+#[test]
+fn noreply_is_silent_whatever_happens() {
+    let mut client = Client::plain();
+    client.check(&[
+        ("set a 0 0 1 noreply\r\n5\r\nadd a 0 0 1 noreply\r\nx\r\nreplace z 0 0 1 noreply\r\nx\r\n", ""),
+        ("append a 0 0 1 noreply\r\n0\r\nprepend a 0 0 1 noreply\r\n1\r\ncas a 0 0 1 0 noreply\r\nx\r\n", ""),
+        ("incr a 1 noreply\r\ndecr a 3 noreply\r\nincr z 1 noreply\r\nincr a x noreply\r\n", ""),
+        ("touch a 0 noreply\r\ndelete z noreply\r\nverbosity 1 noreply\r\nset b x 0 1 noreply\r\nx\r\n", ""),
+        ("get a\r\n", "VALUE a 0 3\r\n148\r\nEND\r\n"),
+        ("flush_all noreply\r\nget a\r\n", "END\r\n"),
+    ]);
+    let large = "x".repeat(ITEM_BYTES_MAX as usize + 1);
+    assert_eq!(client.send(format!("set a 0 0 {} noreply\r\n{large}\r\n", large.len()).as_bytes()), "");
+}
+
+#[test]
+fn numbers() {
+    Client::plain().check(&[
+        ("incr n 1\r\ndecr n 1\r\n", "NOT_FOUND\r\nNOT_FOUND\r\n"),
+        ("set n 7 0 2\r\n10\r\nincr n 5\r\n", "STORED\r\n15\r\n"),
+        ("decr n 6\r\nget n\r\n", "9\r\nVALUE n 7 2\r\n9 \r\nEND\r\n"),
+        ("incr n 91\r\nget n\r\n", "100\r\nVALUE n 7 3\r\n100\r\nEND\r\n"),
+        ("decr n 200\r\nincr n 18446744073709551615\r\nincr n 2\r\n", "0\r\n18446744073709551615\r\n1\r\n"),
+        (
+            "set n 0 0 3\r\nabc\r\nincr n 1\r\n",
+            "STORED\r\nCLIENT_ERROR cannot increment or decrement non-numeric value\r\n",
+        ),
+        (
+            "set n 0 0 0\r\n\r\nincr n 1\r\n",
+            "STORED\r\nCLIENT_ERROR cannot increment or decrement non-numeric value\r\n",
+        ),
+        (
+            "set n 0 0 2\r\n-1\r\ndecr n 1\r\n",
+            "STORED\r\nCLIENT_ERROR cannot increment or decrement non-numeric value\r\n",
+        ),
+        ("set n 0 0 21\r\n000000000000000000001\r\nincr n 1\r\n", "STORED\r\n2\r\n"),
+    ]);
+}
+
+#[test]
+fn cas_stores_over_what_was_read_and_nothing_else() {
+    let mut client = Client::plain();
+    let unique = |reply: &str| reply.lines().next().unwrap().rsplit(' ').next().unwrap().to_owned();
+    client.send(b"set a 0 0 1\r\nx\r\n");
+    let first = unique(&client.send(b"gets a\r\n"));
+    assert_eq!(client.send(format!("cas a 3 0 1 {first}\r\ny\r\n").as_bytes()), "STORED\r\n");
+    assert_eq!(client.send(format!("cas a 0 0 1 {first}\r\nz\r\n").as_bytes()), "EXISTS\r\n");
+    assert_eq!(client.send(b"cas b 0 0 1 1\r\nz\r\n"), "NOT_FOUND\r\n");
+    let second = client.send(b"gets a\r\n");
+    assert_eq!(second, format!("VALUE a 3 1 {}\r\ny\r\nEND\r\n", unique(&second)));
+    assert_eq!(
+        client.send(b"touch a 0\r\ngets a\r\n"),
+        format!("TOUCHED\r\n{second}"),
+        "a touch changes no number"
+    );
+    client.send(b"set a 0 0 1\r\n1\r\n");
+    let before = unique(&client.send(b"gets a\r\n"));
+    client.send(b"incr a 1\r\n");
+    assert_ne!(unique(&client.send(b"gets a\r\n")), before);
+}
+
+#[test]
+fn expiry_times() {
+    let mut client = Client::plain();
+    let date = UNIX_SECS + 11;
+    client.check(&[
+        (
+            "set never 0 0 1\r\nx\r\nset gone 0 -1 1\r\nx\r\nset soon 0 10 1\r\nx\r\n",
+            "STORED\r\nSTORED\r\nSTORED\r\n",
+        ),
+        (
+            &format!("set date 0 {date} 1\r\nx\r\nset past 0 {} 1\r\nx\r\n", UNIX_SECS - 9),
+            "STORED\r\nSTORED\r\n",
+        ),
+        ("get gone past\r\nadd gone 0 1 1\r\ny\r\n", "END\r\nSTORED\r\n"),
+    ]);
+    client.pass(seconds(9));
+    client.check(&[
+        ("get gone soon date\r\n", "VALUE soon 0 1\r\nx\r\nVALUE date 0 1\r\nx\r\nEND\r\n"),
+        ("touch soon 5\r\ntouch gone 5\r\n", "TOUCHED\r\nNOT_FOUND\r\n"),
+    ]);
+    client.pass(seconds(2));
+    client.check(&[
+        ("get never soon date\r\n", "VALUE never 0 1\r\nx\r\nVALUE soon 0 1\r\nx\r\nEND\r\n"),
+        (
+            "gat 20 soon none\r\ngat -1 never\r\n",
+            "VALUE soon 0 1\r\nx\r\nEND\r\nVALUE never 0 1\r\nx\r\nEND\r\n",
+        ),
+    ]);
+    client.pass(seconds(10));
+    client.check(&[("get soon never\r\n", "VALUE soon 0 1\r\nx\r\nEND\r\n")]);
+    client.pass(seconds(10));
+    client.check(&[("get soon\r\n", "END\r\n")]);
+}
+
+#[test]
+fn flushes_now_and_later() {
+    let mut client = Client::plain();
+    client.check(&[
+        ("set a 0 0 1\r\nx\r\nflush_all\r\nget a\r\n", "STORED\r\nOK\r\nEND\r\n"),
+        ("set a 0 0 1\r\nx\r\nget a\r\n", "STORED\r\nVALUE a 0 1\r\nx\r\nEND\r\n"),
+        ("flush_all 10\r\nget a\r\n", "OK\r\nVALUE a 0 1\r\nx\r\nEND\r\n"),
+    ]);
+    client.pass(seconds(10));
+    client
+        .check(&[("get a\r\nset a 0 0 1\r\ny\r\nget a\r\n", "END\r\nSTORED\r\nVALUE a 0 1\r\ny\r\nEND\r\n")]);
+}
+
+#[test]
+fn values_over_the_limit() {
+    let mut client = Client::plain();
+    let value = |bytes: usize| "x".repeat(bytes);
+    let largest = ITEM_BYTES_MAX as usize;
+    let send = |client: &mut Client, verb: &str, bytes: usize| {
+        client.send(format!("{verb} a 0 0 {bytes}\r\n{}\r\n", value(bytes)).as_bytes())
+    };
+    assert_eq!(send(&mut client, "set", largest), "STORED\r\n");
+    assert_eq!(send(&mut client, "add", largest + 1), "SERVER_ERROR object too large for cache\r\n");
+    assert!(client.send(b"get a\r\n").starts_with("VALUE"), "an add that fails leaves what is there");
+    assert_eq!(send(&mut client, "append", 1), "NOT_STORED\r\n");
+    assert!(client.send(b"get a\r\n").starts_with("VALUE"));
+    assert_eq!(send(&mut client, "set", largest + 1), "SERVER_ERROR object too large for cache\r\n");
+    assert_eq!(client.send(b"get a\r\nversion\r\n"), format!("END\r\nVERSION {}\r\n", super::VERSION));
+    assert_eq!(client.count(Count::StoreTooLarge), 2);
+}
+
+#[test]
+fn a_value_that_does_not_fit_its_partition() {
+    let partition = Partition { tenant: TenantId(0), backend: BackendId(0), budget_bytes: 200 };
+    let options = Options { total_bytes: 1000, ..Options::default() };
+    let cache = Arc::new(Cache::new(options, &[partition], SeededState::new(1)).unwrap());
+    let mut client = Client::new(Service { cache, routing: Routing::single(target(0)), backends: None });
+    let set = format!("set a 0 0 500\r\n{}\r\n", "x".repeat(500));
+    client.check(&[(&set, "SERVER_ERROR out of memory storing object\r\n"), ("get a\r\n", "END\r\n")]);
+    assert_eq!(client.count(Count::StoreNoMemory), 1);
+}
+
+#[test]
+fn keys_by_prefix() {
+    let routing =
+        Routing::by_prefix([("catalog/".to_owned(), target(0)), ("user/".to_owned(), target(1))]).unwrap();
+    let cache = cache(2);
+    let mut client = Client::new(Service { cache: Arc::clone(&cache), routing, backends: None });
+    client.check(&[
+        ("set catalog/a 0 0 1\r\nx\r\nset user/a 0 0 1\r\ny\r\n", "STORED\r\nSTORED\r\n"),
+        ("get user/a catalog/a other/a\r\n", "VALUE user/a 0 1\r\ny\r\nVALUE catalog/a 0 1\r\nx\r\nEND\r\n"),
+        ("set other/a 0 0 1\r\nx\r\n", "SERVER_ERROR no backend for this key's prefix\r\n"),
+        ("set other/a 0 0 1 noreply\r\nx\r\n", ""),
+        (
+            "delete other/a\r\nincr other/a 1\r\ntouch other/a 1\r\n",
+            "NOT_FOUND\r\nNOT_FOUND\r\nNOT_FOUND\r\n",
+        ),
+    ]);
+    let access = Access::at(Instant::from_secs(1));
+    assert!(cache.peek(PartitionId(1), b"a", &access, |_| ()).is_some(), "the prefix is cut off");
+    cache.set(PartitionId(0), b"b", NewItem::bytes(b"z"), &access).unwrap();
+    client.check(&[
+        ("get catalog/b\r\n", "VALUE catalog/b 0 1\r\nz\r\nEND\r\n"),
+        ("flush_all\r\nget catalog/a user/a\r\n", "OK\r\nEND\r\n"),
+    ]);
+}
+
+#[test]
+fn statistics() {
+    let mut client = Client::plain();
+    client.send(b"set a 0 0 1\r\nx\r\nget a b\r\ndelete a\r\nset c 0 0 1\r\nx\r\nincr z 1\r\nfoo\r\n");
+    client.pass(seconds(5));
+    let stats = client.send(b"stats\r\n");
+    for line in [
+        "STAT pid ",
+        "STAT uptime ",
+        "STAT time 1800000006\r",
+        "STAT version ",
+        "STAT curr_connections 0\r",
+        "STAT total_connections 0\r",
+        "STAT cmd_get 2\r",
+        "STAT cmd_set 2\r",
+        "STAT get_hits 1\r",
+        "STAT get_misses 1\r",
+        "STAT delete_hits 1\r",
+        "STAT incr_misses 1\r",
+        "STAT total_items 2\r",
+        "STAT curr_items 1\r",
+        "STAT limit_maxbytes 67108864\r",
+        "STAT evictions 0\r",
+        "STAT threads 1\r",
+        "STAT protocol_errors 1\r",
+    ] {
+        assert!(stats.contains(line), "{line} in {stats}");
+    }
+    assert!(stats.ends_with("END\r\n"));
+    client.check(&[
+        ("stats reset\r\n", "RESET\r\n"),
+        ("stats items\r\nstats nonsense\r\n", "END\r\nERROR\r\n"),
+    ]);
+    let stats = client.send(b"stats\r\n");
+    assert!(stats.contains("STAT cmd_get 0\r") && stats.contains("STAT curr_items 1\r"), "{stats}");
+    assert_eq!(client.count(Count::CmdGet), 2, "what the node reports is not reset by a client");
+    let settings = client.send(b"stats settings\r\n");
+    assert!(settings.contains("STAT item_size_max 1000\r\n") && settings.ends_with("END\r\n"), "{settings}");
+}
+
+#[test]
+fn quitting_leaves_the_rest_unread() {
+    Client::plain().check(&[("verbosity 1\r\nquit\r\nset a 0 0 1\r\nx\r\n", "OK\r\n(closed)")]);
+}
+
+/// Backends that know every key but those that start with `no`, fail for those that start with `bad`, and write down what
+/// they are asked.
+#[derive(Default)]
+struct Fake {
+    log: Mutex<Vec<String>>,
+}
+
+impl Backends for Fake {
+    fn fetch(
+        &self,
+        partition: PartitionId,
+        keys: Vec<Bytes>,
+    ) -> BoxFuture<'static, Vec<Result<Option<Bytes>, String>>> {
+        let keys: Vec<String> = keys.iter().map(|key| String::from_utf8_lossy(key).into_owned()).collect();
+        self.log.lock().unwrap().push(format!("fetch {} {}", partition.0, keys.join(",")));
+        let answer = |key: String| match key.get(..2) {
+            Some("no") => Ok(None),
+            Some("ba") => Err("down".to_owned()),
+            _ => Ok(Some(Bytes::from(format!("<{key}>")))),
+        };
+        Box::pin(std::future::ready(keys.into_iter().map(answer).collect()))
+    }
+
+    fn write(&self, partition: PartitionId, key: &[u8], change: &mut dyn FnMut()) {
+        self.log.lock().unwrap().push(format!("write {} {}", partition.0, String::from_utf8_lossy(key)));
+        change();
+    }
+}
+
+impl Fake {
+    fn log(&self) -> Vec<String> {
+        std::mem::take(&mut self.log.lock().unwrap())
+    }
+}
+
+fn read_through() -> (Client, Arc<Fake>, Arc<Cache>) {
+    let through = |partition| Target { read_through: true, ..target(partition) };
+    let routes = [("a/", through(0)), ("b/", through(1)), ("aside/", target(2))];
+    let routing = Routing::by_prefix(routes.map(|(prefix, target)| (prefix.to_owned(), target))).unwrap();
+    let (fake, cache) = (Arc::new(Fake::default()), cache(3));
+    let backends: Option<Arc<dyn Backends>> = Some(Arc::clone(&fake) as _);
+    (Client::new(Service { cache: Arc::clone(&cache), routing, backends }), fake, cache)
+}
+
+#[test]
+fn fetched_values_stand_where_their_keys_stood() {
+    let (mut client, fake, _) = read_through();
+    client.send(b"set a/2 7 0 1\r\nx\r\nset aside/1 0 0 1\r\ny\r\n");
+    fake.log();
+    client.check(&[(
+        "get a/1 b/1 a/2 aside/1 aside/2 a/no b/bad a/3 zz\r\n",
+        "VALUE a/1 0 3\r\n<1>\r\nVALUE b/1 0 3\r\n<1>\r\nVALUE a/2 7 1\r\nx\r\nVALUE aside/1 0 1\r\ny\r\n\
+         VALUE a/3 0 3\r\n<3>\r\nEND\r\n",
+    )]);
+    assert_eq!(fake.log(), ["fetch 0 1,no,3", "fetch 1 1,bad"]);
+    assert_eq!((client.count(Count::Fetches), client.count(Count::FetchErrors)), (5, 1));
+    assert_eq!((client.count(Count::GetHits), client.count(Count::GetMisses)), (2, 7));
+}
+
+#[test]
+fn a_fetched_value_comes_with_the_number_of_the_item_it_became() {
+    let (mut client, _, cache) = read_through();
+    client.check(&[("gets a/1\r\n", "VALUE a/1 0 3 0\r\n<1>\r\nEND\r\n")]);
+    struct Filling(Arc<Cache>);
+    impl Backends for Filling {
+        fn fetch(
+            &self,
+            partition: PartitionId,
+            _: Vec<Bytes>,
+        ) -> BoxFuture<'static, Vec<Result<Option<Bytes>, String>>> {
+            self.0
+                .set(partition, b"1", NewItem::bytes(b"newer"), &Access::at(Instant::from_secs(1)))
+                .unwrap();
+            Box::pin(std::future::ready(vec![Ok(Some(Bytes::from_static(b"fetched")))]))
+        }
+        fn write(&self, _: PartitionId, _: &[u8], change: &mut dyn FnMut()) {
+            change();
+        }
+    }
+    client.shared.service.backends = Some(Arc::new(Filling(Arc::clone(&cache))));
+    let filled = client.send(b"gets a/1\r\n");
+    assert!(filled.ends_with("\r\nnewer\r\nEND\r\n"), "{filled}");
+    let unique =
+        cache.peek(PartitionId(0), b"1", &Access::at(Instant::from_secs(1)), |item| item.cas).unwrap();
+    assert!(filled.starts_with(&format!("VALUE a/1 0 5 {unique}\r\n")), "{filled}");
+}
+
+#[test]
+fn many_misses_are_fetched_in_rounds() {
+    let (mut client, fake, _) = read_through();
+    let keys: Vec<String> = (0..2 * FETCH_KEYS_MAX + 1).map(|key| format!("a/{key}")).collect();
+    let answer = client.send(format!("get {}\r\n", keys.join(" ")).as_bytes());
+    let answered: Vec<&str> =
+        answer.lines().filter_map(|line| line.strip_prefix("VALUE ")?.split(' ').next()).collect();
+    assert_eq!(answered, keys);
+    assert_eq!(fake.log().len(), 3);
+}
+
+#[test]
+fn every_change_to_the_cache_is_made_under_the_backends_eyes() {
+    let (mut client, fake, _) = read_through();
+    client.send(b"set a/1 0 0 1\r\n1\r\nincr a/1 1\r\nappend aside/1 0 0 1\r\nx\r\ndelete b/1\r\ntouch a/1 0\r\nget a/1\r\n");
+    assert_eq!(fake.log(), ["write 0 1", "write 0 1", "write 2 1", "write 1 1"]);
+    client.send(format!("set a/1 0 0 {}\r\n", ITEM_BYTES_MAX + 1).as_bytes());
+    assert_eq!(fake.log(), ["write 0 1"], "a value that is too large removes the old one");
+}

@@ -1,0 +1,11 @@
+//! The memcached listener on real sockets.
+
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "tests of a driver use sockets, threads, processes and the machine's clock"
+)]
+
+mod clients;
+mod server;
+mod support;

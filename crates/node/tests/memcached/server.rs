@@ -1,0 +1,253 @@
+//! The memcached listener on real sockets: what clients do wrong, slowly, or in large numbers.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::net::Shutdown;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use crate::support::{Server, eventually, options};
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use sherwood_model::PartitionId;
+use sherwood_node::listener::{Backends, BindError, Bound, Count, MemcachedOptions, VERSION};
+use tokio::sync::oneshot;
+
+#[test]
+fn a_port_in_use_is_named() {
+    let server = Server::start(options());
+    let taken = MemcachedOptions { bind: server.address(), ..options() };
+    let error = Bound::bind(taken).unwrap_err();
+    assert!(matches!(error, BindError::Bind { address, .. } if address == server.address()));
+    assert!(error.to_string().contains(&server.address().to_string()), "{error}");
+}
+
+#[test]
+fn every_thread_serves_the_same_cache() {
+    let server = Server::start(MemcachedOptions { threads: 4, ..options() });
+    let mut clients: Vec<_> = (0..32).map(|_| server.connect()).collect();
+    for (number, client) in clients.iter_mut().enumerate() {
+        client.check(&format!("set k{number} 0 0 1\r\nx\r\n"), "STORED\r\n");
+    }
+    for (number, client) in clients.iter_mut().enumerate() {
+        let other = 31 - number;
+        client.check(&format!("get k{other}\r\n"), &format!("VALUE k{other} 0 1\r\nx\r\nEND\r\n"));
+    }
+    assert_eq!((server.connections(), server.count(Count::GetHits)), (32, 32));
+    drop(clients);
+    eventually("no connection is left", || server.connections() == 0);
+}
+
+#[test]
+fn ten_thousand_commands_before_the_first_answer_is_read() {
+    let server = Server::start(options());
+    let mut client = server.connect();
+    let value = "x".repeat(2000);
+    client.check(&format!("set k 0 0 {}\r\n{value}\r\n", value.len()), "STORED\r\n");
+    let mut writer = client.0.try_clone().unwrap();
+    let sending =
+        std::thread::spawn(move || writer.write_all("get k\r\n".repeat(10_000).as_bytes()).unwrap());
+    // By now the answers, 20 MB, are far more than the sockets hold.
+    client.0.peek(&mut [0]).unwrap();
+    let answer = format!("VALUE k 0 {}\r\n{value}\r\nEND\r\n", value.len());
+    for _ in 0..10_000 {
+        client.expect(&answer);
+    }
+    sending.join().unwrap();
+    client.check("version\r\n", &format!("VERSION {VERSION}\r\n"));
+}
+
+#[test]
+fn a_client_that_reads_nothing_is_paused_and_then_closed() {
+    let server = Server::start(MemcachedOptions { write_timeout: Duration::from_millis(100), ..options() });
+    let mut client = server.connect();
+    let value = "x".repeat(1 << 20);
+    client.check(&format!("set k 0 0 {}\r\n{value}\r\n", value.len()), "STORED\r\n");
+    let commands = "get k\r\n".repeat(1000);
+    // The server stops reading when it cannot write, so this blocks until it closes.
+    let closed = (0..100_000).find_map(|_| client.0.write_all(commands.as_bytes()).err());
+    assert!(closed.is_some(), "700 MB of commands were accepted");
+    eventually("the slow client is counted", || server.count(Count::SlowKicks) == 1);
+    assert!(
+        server.count(Count::CmdGet) < 100,
+        "{} values of 1 MiB were prepared",
+        server.count(Count::CmdGet)
+    );
+    server.connect().check("get none\r\n", "END\r\n");
+}
+
+#[test]
+fn a_client_that_says_nothing_is_closed() {
+    let server =
+        Server::start(MemcachedOptions { idle_timeout: Some(Duration::from_millis(20)), ..options() });
+    for beginning in ["", "get a", "set a 0 0 1000\r\nxyz"] {
+        let mut client = server.connect();
+        client.send(beginning.as_bytes());
+        assert_eq!(client.rest(), "");
+    }
+    eventually("idle clients are counted", || server.count(Count::IdleKicks) == 3);
+}
+
+#[test]
+fn a_client_that_only_listens_gets_all_its_answers() {
+    let server = Server::start(options());
+    let mut client = server.connect();
+    client.send(b"set a 0 0 1\r\nx\r\nget a\r\nget a");
+    client.0.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(client.rest(), "STORED\r\nVALUE a 0 1\r\nx\r\nEND\r\n");
+}
+
+#[test]
+fn a_byte_at_a_time_is_as_good() {
+    let server = Server::start(options());
+    let mut client = server.connect();
+    for byte in b"set a 0 0 3\r\na\r\n\r\ngets a b c\r\nfoo\r\n" {
+        client.send(&[*byte]);
+    }
+    client.expect("STORED\r\nVALUE a 0 3 ");
+    client.0.shutdown(Shutdown::Write).unwrap();
+    assert!(client.rest().ends_with("\r\na\r\n\r\nEND\r\nERROR\r\n"));
+}
+
+#[test]
+fn connections_over_the_limit_are_told_so() {
+    let server = Server::start(MemcachedOptions { max_connections: 2, ..options() });
+    let mut first = server.connect();
+    first.check("get a\r\n", "END\r\n");
+    let mut second = server.connect();
+    second.check("get a\r\n", "END\r\n");
+    assert_eq!(server.connect().rest(), "ERROR Too many open connections\r\n");
+    second.check("get a\r\n", "END\r\n");
+    drop(first);
+    eventually("there is room again", || server.connections() == 1);
+    server.connect().check("get a\r\n", "END\r\n");
+}
+
+#[test]
+fn lines_that_make_no_sense_leave_the_connection_usable() {
+    let server = Server::start(options());
+    let mut client = server.connect();
+    let key = "k".repeat(251);
+    client.check("\r\nfoo\r\nget\r\n", "ERROR\r\nERROR\r\nERROR\r\n");
+    client.check(&format!("get {key}\r\n"), "CLIENT_ERROR bad command line format\r\n");
+    client.check(&format!("set {key} 0 0 1\r\nx\r\n"), "CLIENT_ERROR bad command line format\r\n");
+    client.check("set a 0 0 -1\r\n", "CLIENT_ERROR bad command line format\r\n");
+    client.check("set a 0 0 1\r\nxyz\r\n", "CLIENT_ERROR bad data chunk\r\nERROR\r\n");
+    client.check("get a\0b\r\n", "CLIENT_ERROR bad command line format\r\n");
+    client.check("get a\r\n", "END\r\n");
+    assert_eq!(server.count(Count::ProtocolErrors), 9);
+}
+
+#[test]
+fn a_line_without_an_end_is_answered_and_hung_up_on() {
+    let server = Server::start(options());
+    let mut client = server.connect();
+    // The server may close while this is being written.
+    let _ = client.0.write_all(&[b'x'; 100_000]);
+    let _ = client.0.shutdown(Shutdown::Write);
+    assert_eq!(client.rest(), "CLIENT_ERROR line too long\r\n");
+}
+
+#[test]
+fn large_values_and_too_large_ones() {
+    let server = Server::start(options());
+    let mut client = server.connect();
+    let largest = "x".repeat(1 << 20);
+    client.check(&format!("set a 0 0 {}\r\n{largest}\r\n", largest.len()), "STORED\r\n");
+    client.check("get a\r\n", &format!("VALUE a 0 {}\r\n{largest}\r\nEND\r\n", largest.len()));
+    client.check(
+        &format!("set a 0 0 {}\r\n{largest}{largest}\r\nget a\r\n", 2 * largest.len()),
+        "SERVER_ERROR object too large for cache\r\nEND\r\n",
+    );
+}
+
+#[test]
+fn thousands_of_keys_in_one_line() {
+    let server = Server::start(options());
+    let mut client = server.connect();
+    let keys: Vec<String> = (0..5000).map(|key| format!("some-longer-key-{key}")).collect();
+    let stores: String = keys.iter().map(|key| format!("set {key} 0 0 2 noreply\r\nxy\r\n")).collect();
+    client.check(&format!("{stores}version\r\n"), &format!("VERSION {VERSION}\r\n"));
+    let values: String = keys.iter().map(|key| format!("VALUE {key} 0 2\r\nxy\r\n")).collect();
+    client.check(&format!("get {}\r\n", keys.join(" ")), &format!("{values}END\r\n"));
+}
+
+#[test]
+fn stopping_answers_what_was_sent_and_closes() {
+    let mut server = Server::start(options());
+    let mut idle = server.connect();
+    idle.check("get a\r\n", "END\r\n");
+    let mut asking = server.connect();
+    asking.check("set a 0 0 1\r\nx\r\n", "STORED\r\n");
+    asking.send(b"get a\r\nget a\r\n");
+    let mut slow = server.connect();
+    let value = "x".repeat(1 << 20);
+    slow.check(&format!("set big 0 0 {}\r\n{value}\r\n", value.len()), "STORED\r\n");
+    slow.send("get big\r\n".repeat(20).as_bytes());
+    server.tell_to_stop();
+    assert_eq!(idle.rest(), "");
+    assert_eq!(asking.rest(), "VALUE a 0 1\r\nx\r\nEND\r\n".repeat(2));
+    assert_eq!(slow.rest(), format!("VALUE big 0 {}\r\n{value}\r\nEND\r\n", value.len()).repeat(20));
+    server.join();
+}
+
+/// Backends whose answers the test gives when it likes.
+#[derive(Default)]
+struct Slow {
+    waiting: Mutex<BTreeMap<String, oneshot::Sender<Fetched>>>,
+}
+
+type Fetched = Result<Option<Bytes>, String>;
+
+impl Backends for Slow {
+    fn fetch(&self, _: PartitionId, keys: Vec<Bytes>) -> BoxFuture<'static, Vec<Fetched>> {
+        let mut waiting = self.waiting.lock().unwrap();
+        let answers: Vec<_> = keys
+            .iter()
+            .map(|key| {
+                let (send, receive) = oneshot::channel();
+                waiting.insert(String::from_utf8_lossy(key).into_owned(), send);
+                receive
+            })
+            .collect();
+        Box::pin(async {
+            let mut results = Vec::new();
+            for answer in answers {
+                results.push(answer.await.unwrap_or_else(|_| Err("gone".to_owned())));
+            }
+            results
+        })
+    }
+
+    fn write(&self, _: PartitionId, _: &[u8], change: &mut dyn FnMut()) {
+        change();
+    }
+}
+
+impl Slow {
+    fn is_asked(&self, key: &str) -> bool {
+        self.waiting.lock().unwrap().contains_key(key)
+    }
+
+    fn answer(&self, key: &str, result: Fetched) {
+        self.waiting.lock().unwrap().remove(key).unwrap().send(result).unwrap();
+    }
+}
+
+#[test]
+fn who_waits_for_a_backend_holds_up_nobody_else() {
+    let slow = Arc::new(Slow::default());
+    let one_thread = MemcachedOptions { threads: 1, ..options() };
+    let server = Server::read_through(one_thread, Arc::clone(&slow) as Arc<dyn Backends>);
+    let (mut waiting, mut other) = (server.connect(), server.connect());
+    other.check("set hit 0 0 1\r\nx\r\n", "STORED\r\n");
+    waiting.send(b"get one hit two three\r\nversion\r\n");
+    eventually("the backend is asked", || slow.is_asked("three"));
+    other.check("get hit\r\n", "VALUE hit 0 1\r\nx\r\nEND\r\n");
+    slow.answer("three", Ok(Some(Bytes::from_static(b"3"))));
+    slow.answer("two", Err("down".to_owned()));
+    slow.answer("one", Ok(Some(Bytes::from_static(b"1"))));
+    waiting.expect("VALUE one 0 1\r\n1\r\nVALUE hit 0 1\r\nx\r\nVALUE three 0 1\r\n3\r\nEND\r\n");
+    waiting.expect(&format!("VERSION {VERSION}\r\n"));
+    assert_eq!((server.count(Count::Fetches), server.count(Count::FetchErrors)), (3, 1));
+}
