@@ -15,6 +15,7 @@
 //! ```
 //!
 //! - [`memcached::run`]: single gets and sets to a memcached-speaking target, open or closed loop.
+//! - [`http::run`]: requests to a gateway (`POST /v1/requests`), open or closed loop, with phases and an observer.
 //! - [`Control`] stops a run early and shows how far it is.
 #![allow(
     clippy::disallowed_methods,
@@ -23,6 +24,7 @@
 )]
 
 mod control;
+pub mod http;
 mod latencies;
 pub mod memcached;
 mod pace;
