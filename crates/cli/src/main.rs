@@ -1,2 +1,32 @@
 //! The `sherwood` command.
-fn main() {}
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "a driver: it owns clocks, sockets and threads"
+)]
+
+mod load;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Keeps the request tail latency of a multi-tier service inside its SLO.
+#[derive(Parser)]
+#[command(version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Sends load to a cache or a gateway and reports what it saw.
+    Load(Box<load::LoadArgs>),
+}
+
+fn main() -> ExitCode {
+    match Cli::parse().command {
+        Command::Load(args) => load::run(&args),
+    }
+}
