@@ -31,6 +31,9 @@ pub(super) struct Driver<'a> {
     spare: Vec<Operation>,
 }
 
+/// How long after the end operations that were due before it are still sent: a moment's lateness is no error.
+const CATCH_UP: Duration = Duration::from_secs(1);
+
 /// How long outstanding answers are waited for once nothing more is sent.
 const DRAIN: Duration = Duration::from_secs(10);
 
@@ -94,7 +97,7 @@ impl<'a> Driver<'a> {
             let intended_ns = self.schedule.next_start(now_ns);
             if intended_ns >= self.end_ns {
                 self.issuing = false;
-            } else if now_ns >= self.end_ns {
+            } else if now_ns >= self.end_ns.saturating_add(nanos(CATCH_UP)) {
                 self.count_unsent(now_ns);
             } else if intended_ns > now_ns {
                 break;
@@ -119,7 +122,7 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// The time is up with operations still due: they count as never sent. As many as the target fell behind.
+    /// The time to catch up is over too: what is still due counts as never sent. As many as the target fell behind.
     fn count_unsent(&mut self, now_ns: u64) {
         let intended_ns = self.schedule.next_start(now_ns);
         self.tally.never_sent(now_ns - intended_ns);

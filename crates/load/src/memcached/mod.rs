@@ -34,7 +34,8 @@ pub struct Options {
     pub connections: usize,
     /// Operations under way on each connection, 1 to 65,536.
     pub pipeline: usize,
-    /// Nothing starts after this long; without it, when the workload ends.
+    /// Nothing is meant to start after this long; without it, when the workload ends. What is then overdue has another
+    /// second to be sent, and counts as an error if it is not.
     pub duration: Option<Duration>,
     /// Whether a get that misses is followed by a set.
     pub look_aside: bool,
@@ -66,7 +67,8 @@ pub enum Workload {
     },
 }
 
-/// Runs the workload to its end, the duration, or [`Control::stop`]. Blocks; at most 10 s longer for outstanding answers.
+/// Runs the workload to its end, the duration, or [`Control::stop`]. Blocks; at most 11 s longer for what is overdue
+/// and for outstanding answers.
 ///
 /// # Errors
 /// When an option is out of range, the trace cannot be opened, or not all connections can be made. What goes wrong later
