@@ -55,6 +55,12 @@ pub(crate) struct LoadArgs {
     /// Share of gets; the others are sets [default: 0.9]
     #[arg(long, value_name = "RATIO")]
     get_ratio: Option<f64>,
+    /// Distinct keys of one get (a multi-get) or of one request to --backend [default: 1]
+    #[arg(long, value_name = "N")]
+    batch: Option<usize>,
+    /// Ask this backend for keys of the key space, --batch a request; gateway only
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["mix", "trace"])]
+    backend: Option<String>,
     /// Replay a trace once: a file, or orm-busy or orm-night, which are built in
     #[arg(long, value_name = "FILE|NAME", conflicts_with = "mix")]
     trace: Option<PathBuf>,
@@ -163,10 +169,12 @@ fn print(report: &Report, json: bool) -> ExitCode {
 fn plan(args: &LoadArgs) -> Result<Plan, String> {
     match &args.target {
         Target::Memcached(address) => {
-            refuse_given(
-                &[("--mix", args.mix.is_some()), ("--values", args.values)],
-                "an http:// target only",
-            )?;
+            let for_gateways = [
+                ("--mix", args.mix.is_some()),
+                ("--backend", args.backend.is_some()),
+                ("--values", args.values),
+            ];
+            refuse_given(&for_gateways, "an http:// target only")?;
             Ok(Plan::Memcached(memcached_options(args, address), memcached_workload(args)?))
         }
         Target::Http(address) => {
@@ -205,9 +213,16 @@ fn memcached_options(args: &LoadArgs, address: &str) -> memcached::Options {
 
 fn memcached_workload(args: &LoadArgs) -> Result<memcached::Workload, String> {
     let Some(trace) = &args.trace else {
-        return Ok(memcached::Workload::KeyValue { options: key_value_options(args), seed: args.seed });
+        let multi_get = args.batch.is_some_and(|batch| batch > 1);
+        refuse_given(&[("--look-aside", args.look_aside && multi_get)], "gets of one key: --batch 1")?;
+        return Ok(memcached::Workload::KeyValue {
+            options: key_value_options(args),
+            batch: args.batch.unwrap_or(1),
+            seed: args.seed,
+        });
     };
     refuse_given(&key_space_given(args), "a load without --trace only")?;
+    refuse_given(&[("--get-ratio", args.get_ratio.is_some())], "a load without --trace only")?;
     match format_of(trace, args.format)? {
         Format::Cache2k => {
             let value_bytes = args.value_size.unwrap_or(100);
@@ -249,8 +264,13 @@ fn http_options(args: &LoadArgs, address: &str) -> http::Options {
 }
 
 fn http_workload(args: &LoadArgs) -> Result<http::Workload, String> {
-    refuse_given(&key_space_given(args), "a memcached:// target only")?;
-    refuse_given(&[("--value-size", args.value_size.is_some())], "a memcached:// target only")?;
+    let writes = [("--value-size", args.value_size.is_some()), ("--get-ratio", args.get_ratio.is_some())];
+    refuse_given(&writes, "a memcached:// target only: a gateway is only read from")?;
+    if let Some(backend) = args.backend.clone() {
+        let (options, batch) = (key_value_options(args), args.batch.unwrap_or(1));
+        return Ok(http::Workload::KeySpace { backend, options, batch, seed: args.seed });
+    }
+    refuse_given(&key_space_given(args), "a memcached:// target, or an http:// target with --backend")?;
     match (&args.trace, args.mix) {
         (None, Some(Mix::Onerf)) => {
             let profile = args.profile.clone().unwrap_or_else(|| "demo".to_owned());
@@ -264,7 +284,8 @@ fn http_workload(args: &LoadArgs) -> Result<http::Workload, String> {
                     .to_owned())
             }
         },
-        _ => Err("an http:// target needs --mix onerf, or --trace FILE --format robinhood".to_owned()),
+        _ => Err("an http:// target needs --mix onerf, --backend NAME, or --trace FILE --format robinhood"
+            .to_owned()),
     }
 }
 
@@ -273,7 +294,7 @@ fn key_space_given(args: &LoadArgs) -> [(&'static str, bool); 4] {
         ("--keys", args.keys.is_some()),
         ("--key-size", args.key_size.is_some()),
         ("--zipf", args.zipf.is_some()),
-        ("--get-ratio", args.get_ratio.is_some()),
+        ("--batch", args.batch.is_some()),
     ]
 }
 
@@ -436,6 +457,19 @@ mod tests {
             ("--target http://localhost:1 --trace orm-busy", "single accesses"),
             ("--target http://localhost:1 --mix onerf --pipeline 2", "--pipeline applies to a memcached://"),
             ("--target http://localhost:1 --mix onerf --zipf 1", "--zipf applies to a memcached://"),
+            (
+                "--target http://localhost:1 --backend kv --get-ratio 1",
+                "--get-ratio applies to a memcached://",
+            ),
+            (
+                "--target memcached://localhost:1 --batch 2 --look-aside",
+                "--look-aside applies to gets of one key",
+            ),
+            ("--target memcached://localhost:1 --backend kv", "--backend applies to an http:// target only"),
+            (
+                "--target memcached://localhost:1 --trace orm-busy --batch 2",
+                "--batch applies to a load without",
+            ),
             ("--target memcached://localhost:1 --duration 10", "number with a unit"),
             ("--target memcached://localhost:1 --duration 0s", "above 0"),
         ] {

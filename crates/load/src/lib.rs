@@ -88,6 +88,9 @@ pub enum LoadError {
     Model(#[from] sherwood_workload::onerf::ModelError),
 }
 
+/// The most keys of one multi-get or request; with the longest keys they take a quarter of a megabyte.
+pub const BATCH_MAX: usize = 1_000;
+
 /// `value` if it is in `accepted`, an error naming `option` otherwise.
 fn within<T: PartialOrd + ToString>(
     option: &'static str,

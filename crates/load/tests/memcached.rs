@@ -71,7 +71,7 @@ impl Drop for Memcached {
 }
 
 fn key_value(options: KeyValueOptions) -> Workload {
-    Workload::KeyValue { options, seed: 3 }
+    Workload::KeyValue { options, batch: 1, seed: 3 }
 }
 
 #[test]
@@ -152,6 +152,19 @@ fn target_that_dies_ends_the_run_with_its_address() {
     });
     assert!(!report.complete && report.ops >= 100);
     assert!(report.incomplete_because.unwrap().contains(&options.address));
+}
+
+#[test]
+fn multi_get_counts_every_key_it_asks_for() {
+    let Some(memcached) = Memcached::start() else { return };
+    let half = KeyValueOptions { keys: 20, zipf: 0.0, get_ratio: 0.5, ..KeyValueOptions::default() };
+    let duration = Some(Duration::from_millis(200));
+    let pace = Pace::Open { rate_per_s: 5_000.0, gaps: Gaps::Fixed };
+    let options = Options { pace, duration, pipeline: 8, look_aside: false, ..memcached.options() };
+    let workload = Workload::KeyValue { options: half, batch: 10, seed: 3 };
+    let report = run(&options, workload, &Control::default()).unwrap();
+    assert_eq!(report.hits + report.misses, (report.ops - report.sets) * 10);
+    assert!(report.hits > 0 && report.errors == report.unsent, "{report}");
 }
 
 #[test]

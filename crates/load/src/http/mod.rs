@@ -22,6 +22,7 @@ use std::io::BufRead;
 use std::sync::Arc;
 use std::time::Duration;
 
+use sherwood_workload::KeyValueOptions;
 use sherwood_workload::onerf::Model;
 
 use crate::pace::Schedule;
@@ -76,6 +77,17 @@ pub enum Workload {
         /// Scale of the catalogues, one of the model's profiles.
         profile: String,
         /// Seed of the requests.
+        seed: u64,
+    },
+    /// Requests of one query each, without end: distinct keys of one backend, drawn from a key space.
+    KeySpace {
+        /// Name of the backend.
+        backend: String,
+        /// Number, size and popularity of the keys; the other options are of no consequence.
+        options: KeyValueOptions,
+        /// Keys of a request, 1 to 1,000.
+        batch: usize,
+        /// Seed of the stream.
         seed: u64,
     },
     /// One pass over a RobinHood trace. Its layers are asked together: a gateway's request has one.

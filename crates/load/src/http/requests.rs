@@ -6,7 +6,7 @@ use bytes::Bytes;
 use serde::Serialize;
 use sherwood_workload::onerf::{Batch, RequestMix};
 use sherwood_workload::trace::{TraceError, robinhood};
-use sherwood_workload::{Rng, rng_from_seed};
+use sherwood_workload::{KeyValue, Rng, rng_from_seed};
 
 use super::Workload;
 use crate::LoadError;
@@ -22,6 +22,10 @@ pub(super) fn from_workload(workload: Workload, values: bool) -> Result<Box<dyn 
         Workload::Mix { model, profile, seed } => {
             let names = model.backends().iter().map(|backend| backend.name.clone()).collect();
             Box::new(Mix { mix: model.mix(&profile)?, rng: rng_from_seed(seed), names, values })
+        }
+        Workload::KeySpace { backend, options, batch, seed } => {
+            crate::within("batch", batch, 1..=crate::BATCH_MAX, "1 to 1000 keys")?;
+            Box::new(KeySpace { backend, stream: KeyValue::new(options, seed)?, batch, values })
         }
         Workload::RobinHood { input } => Box::new(RobinHood { requests: robinhood::read(input), values }),
     })
@@ -64,6 +68,27 @@ impl Requests for Mix {
 /// Key of an object of the model, such as `o42`.
 fn object_key(object: u64) -> String {
     format!("o{object}")
+}
+
+struct KeySpace {
+    backend: String,
+    stream: KeyValue,
+    batch: usize,
+    values: bool,
+}
+
+impl Requests for KeySpace {
+    fn next(&mut self) -> Result<Option<Bytes>, TraceError> {
+        let mut drawn = Vec::with_capacity(self.batch);
+        self.stream.extend_batch(&mut drawn, self.batch);
+        let text = |key| {
+            let mut text = Vec::new();
+            self.stream.write_key(key, &mut text);
+            String::from_utf8(text).expect("keys are made of ASCII digits and a letter")
+        };
+        let query = Query { backend: &self.backend, keys: drawn.into_iter().map(text).collect() };
+        Ok(Some(encode(&Body { values: self.values, queries: vec![query] })))
+    }
 }
 
 struct RobinHood {

@@ -136,6 +136,21 @@ fn trace_of_requests_is_sent_once_and_closed_loops_end_with_it() {
 }
 
 #[test]
+fn key_space_asks_one_backend_for_distinct_keys() {
+    let (_runtime, address) = gateway(|body| {
+        let keys: std::collections::BTreeSet<_> =
+            body["queries"][0]["keys"].as_array().unwrap().iter().map(|key| key.as_str().unwrap()).collect();
+        assert!(keys.len() == 50 && keys.iter().all(|key| key.len() == 20 && key.starts_with('k')));
+        (StatusCode::OK, Json(answer_all(&body, |_| "hit")))
+    });
+    let key_space = KeyValueOptions::default();
+    let workload = Workload::KeySpace { backend: "kv".to_owned(), options: key_space, batch: 50, seed: 1 };
+    let report = run(&options(address), workload, &Control::default(), |_| {}).unwrap().report(0, true);
+    assert_eq!((report.ops, report.hits, report.errors), (199, 199 * 50, 0));
+    assert_eq!(report.by_partition["kv"].hits, 199 * 50);
+}
+
+#[test]
 fn stop_ends_the_run_and_is_named() {
     let (_runtime, address) = gateway(|body| (StatusCode::OK, Json(answer_all(&body, |_| "hit"))));
     let control = Control::default();

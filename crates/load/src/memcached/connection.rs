@@ -32,7 +32,10 @@ struct InFlight {
 
 #[derive(Clone, Copy)]
 enum Stage {
-    Getting { found: bool },
+    /// So many values have come.
+    Getting {
+        found: u32,
+    },
     Storing,
 }
 
@@ -97,8 +100,8 @@ impl Connection {
     pub(super) fn start(&mut self, operation: Operation, intended_ns: u64, values: &mut Values) {
         let stage = match operation.verb {
             Verb::Get => {
-                client::get(&mut self.out, [key(&operation)]);
-                Stage::Getting { found: false }
+                client::get(&mut self.out, keys(&operation));
+                Stage::Getting { found: 0 }
             }
             Verb::Set => {
                 self.append_set(&operation, values);
@@ -110,7 +113,7 @@ impl Connection {
 
     fn append_set(&mut self, operation: &Operation, values: &mut Values) {
         let item = Item { value: values.of(operation.value_bytes), flags: 0, exptime: Exptime(0) };
-        client::store(&mut self.out, StorageVerb::Set, key(operation), item, Answer::Expected);
+        client::store(&mut self.out, StorageVerb::Set, key(&operation.key), item, Answer::Expected);
     }
 
     /// Sends what the socket takes without waiting.
@@ -175,10 +178,13 @@ impl Connection {
             return Err(Lost::OutOfTurn(format!("{answer:?}")));
         };
         match (first.stage, answer) {
-            (Stage::Getting { .. }, Answered::Value) => first.stage = Stage::Getting { found: true },
+            (Stage::Getting { found }, Answered::Value) if found < first.operation.keys => {
+                first.stage = Stage::Getting { found: found + 1 };
+            }
             (Stage::Getting { found }, Answered::End) => {
-                ending.tally.looked_up(first.operation.partition, found);
-                if !found && ending.look_aside && first.operation.cacheable {
+                let missed = first.operation.keys - found;
+                ending.tally.looked_up(first.operation.partition, found, missed);
+                if missed > 0 && ending.look_aside && first.operation.cacheable {
                     self.fill(ending);
                 } else {
                     self.end_first(true, ending);
@@ -216,8 +222,12 @@ impl Connection {
     }
 }
 
-fn key(operation: &Operation) -> Key<'_> {
-    Key::new(&operation.key).expect("workloads yield keys that can be sent")
+fn keys(operation: &Operation) -> impl Iterator<Item = Key<'_>> {
+    operation.key.split(|&byte| byte == b' ').map(key)
+}
+
+fn key(bytes: &[u8]) -> Key<'_> {
+    Key::new(bytes).expect("workloads yield keys that can be sent")
 }
 
 /// What matters about a reply once it has been read.

@@ -6,7 +6,7 @@
 //! wait is part of its latency and of the lateness reported.
 //!
 //! With `look_aside`, a get that misses is followed by a set of the value on the same connection, in the same place; the
-//! operation ends with the set's answer. With one connection and a pipeline of 1 a trace is then replayed strictly in
+//! operation ends with the set's answer. A get of several keys (a multi-get) is one operation and fills nothing. With one connection and a pipeline of 1 a trace is then replayed strictly in
 //! order, and its hits can be compared with a simulation's, access by access.
 
 mod connection;
@@ -49,6 +49,8 @@ pub enum Workload {
     KeyValue {
         /// Keys, sizes, popularity, share of gets.
         options: KeyValueOptions,
+        /// Keys of one get, 1 to 1,000, distinct.
+        batch: usize,
         /// Seed of the stream.
         seed: u64,
     },

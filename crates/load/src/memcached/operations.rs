@@ -5,7 +5,7 @@ use std::io::BufRead;
 
 use sherwood_wire::memcached::client::{Key, KeyError};
 use sherwood_workload::trace::{TraceError, cache2k, robinhood};
-use sherwood_workload::{KeyValue, Operation as KeyValueOperation};
+use sherwood_workload::{KeyValue, KeyValueOptions, Operation as KeyValueOperation};
 use thiserror::Error;
 
 use super::Workload;
@@ -14,7 +14,10 @@ use crate::LoadError;
 /// One operation; reused, so that a run allocates no more keys than it has operations under way.
 #[derive(Debug, Default)]
 pub(super) struct Operation {
+    /// One key, or for a multi-get several with a space between each two.
     pub(super) key: Vec<u8>,
+    /// How many.
+    pub(super) keys: u32,
     pub(super) verb: Verb,
     /// Index of its partition.
     pub(super) partition: usize,
@@ -50,7 +53,7 @@ pub(super) trait Operations {
 
 pub(super) fn from_workload(workload: Workload) -> Result<Box<dyn Operations>, LoadError> {
     Ok(match workload {
-        Workload::KeyValue { options, seed } => Box::new(KeyValue::new(options, seed)?),
+        Workload::KeyValue { options, batch, seed } => Box::new(KeySpace::new(options, batch, seed)?),
         Workload::Cache2k { input, value_bytes } => {
             crate::within("value size", value_bytes, 0..=VALUE_BYTES_MAX, "0 to 134217728 (128 MiB)")?;
             Box::new(Cache2k { accesses: cache2k::read(input)?, value_bytes })
@@ -62,16 +65,41 @@ pub(super) fn from_workload(workload: Workload) -> Result<Box<dyn Operations>, L
 /// The largest value sent or accepted, 128 MiB.
 pub(super) const VALUE_BYTES_MAX: u32 = 128 << 20;
 
-impl Operations for KeyValue {
+struct KeySpace {
+    stream: KeyValue,
+    value_bytes: u32,
+    batch: usize,
+    /// Keys of the operation; reused.
+    keys: Vec<u64>,
+}
+
+impl KeySpace {
+    fn new(options: KeyValueOptions, batch: usize, seed: u64) -> Result<Self, LoadError> {
+        crate::within("batch", batch, 1..=crate::BATCH_MAX, "1 to 1000 keys")?;
+        let stream = KeyValue::new(options, seed)?;
+        let value_bytes =
+            u32::try_from(stream.options().value_bytes).expect("validated to be at most 128 MiB");
+        Ok(Self { stream, value_bytes, batch, keys: Vec::new() })
+    }
+}
+
+impl Operations for KeySpace {
     fn next(&mut self, next: &mut Operation) -> Result<bool, WorkloadError> {
-        let (verb, key) = match self.next_operation() {
-            KeyValueOperation::Get(key) => (Verb::Get, key),
-            KeyValueOperation::Set(key) => (Verb::Set, key),
+        let (verb, key, batch) = match self.stream.next_operation() {
+            KeyValueOperation::Get(key) => (Verb::Get, key, self.batch),
+            KeyValueOperation::Set(key) => (Verb::Set, key, 1),
         };
-        let value_bytes = u32::try_from(self.options().value_bytes).expect("validated to be at most 128 MiB");
+        self.keys.clear();
+        self.keys.push(key);
+        self.stream.extend_batch(&mut self.keys, batch);
         next.key.clear();
-        self.write_key(key, &mut next.key);
-        (next.verb, next.partition, next.value_bytes, next.cacheable) = (verb, 0, value_bytes, true);
+        for &key in &self.keys {
+            self.stream.write_key(key, &mut next.key);
+            next.key.push(b' ');
+        }
+        next.key.pop();
+        (next.verb, next.partition, next.value_bytes) = (verb, 0, self.value_bytes);
+        (next.keys, next.cacheable) = (self.keys.len() as u32, self.keys.len() == 1);
         Ok(true)
     }
 
@@ -92,7 +120,7 @@ impl Operations for Cache2k {
         };
         next.key.clear();
         access.write_key(&mut next.key);
-        (next.verb, next.partition) = (Verb::Get, usize::from(access.object_type()));
+        (next.verb, next.keys, next.partition) = (Verb::Get, 1, usize::from(access.object_type()));
         (next.value_bytes, next.cacheable) = (self.value_bytes, true);
         Ok(true)
     }
@@ -148,7 +176,7 @@ impl Operations for RobinHood {
             key: String::from_utf8_lossy(&next.key).into_owned(),
             source,
         })?;
-        (next.verb, next.partition) = (Verb::Get, partition);
+        (next.verb, next.keys, next.partition) = (Verb::Get, 1, partition);
         (next.value_bytes, next.cacheable) =
             (object.bytes, object.cacheable && object.bytes <= VALUE_BYTES_MAX);
         Ok(true)
@@ -189,6 +217,16 @@ mod tests {
         let input: Box<dyn BufRead> = Box::new(&[0x38, 1, 0xA2, 0xB3][..]);
         let accesses = drain(Workload::Cache2k { input, value_bytes: 100 });
         assert_eq!(accesses, [("t07".to_owned(), "t07/0001a2b3".to_owned(), 100, true)]);
+    }
+
+    #[test]
+    fn batch_is_one_operation_of_distinct_keys_that_fills_nothing() {
+        let options = KeyValueOptions { get_ratio: 1.0, ..KeyValueOptions::default() };
+        let mut operations = from_workload(Workload::KeyValue { options, batch: 50, seed: 1 }).unwrap();
+        let mut next = Operation::default();
+        operations.next(&mut next).unwrap();
+        let distinct: std::collections::BTreeSet<_> = next.key.split(|&byte| byte == b' ').collect();
+        assert_eq!((distinct.len(), next.keys, next.cacheable), (50, 50, false));
     }
 
     #[test]

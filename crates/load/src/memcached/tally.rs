@@ -21,11 +21,12 @@ impl Tally {
         self.lateness.record_ns(late_ns);
     }
 
-    pub(super) fn looked_up(&mut self, partition: usize, hit: bool) {
+    pub(super) fn looked_up(&mut self, partition: usize, hits: u32, misses: u32) {
         if self.by_partition.len() <= partition {
             self.by_partition.resize(partition + 1, HitsMisses::default());
         }
-        self.by_partition[partition].count(hit);
+        self.by_partition[partition].hits += u64::from(hits);
+        self.by_partition[partition].misses += u64::from(misses);
     }
 
     pub(super) fn ended(&mut self, latency_ns: u64, ok: bool) {
