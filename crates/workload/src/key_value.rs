@@ -121,6 +121,23 @@ impl KeyValue {
         if get { Operation::Get(key) } else { Operation::Set(key) }
     }
 
+    /// Draws keys to read together with those in `keys`, until there are `count` of them, all distinct, or as many as
+    /// the key space holds.
+    ///
+    /// Each is drawn by popularity; where a draw repeats one, the next less popular key not yet taken stands in for it.
+    /// Time is quadratic in `count`, the size of a request or a multi-get.
+    pub fn extend_batch(&mut self, keys: &mut Vec<u64>, count: usize) {
+        let all = self.options.keys;
+        let count = usize::try_from(all).map_or(count, |all| count.min(all));
+        while keys.len() < count {
+            let mut key = self.popularity.draw(&mut self.rng);
+            while keys.contains(&key) {
+                key = (key + 1) % all;
+            }
+            keys.push(key);
+        }
+    }
+
     /// Appends the text of `key`: `k` and the rank in decimal, padded with zeros to the key size.
     pub fn write_key(&self, key: u64, out: &mut Vec<u8>) {
         use std::io::Write as _;
@@ -160,6 +177,18 @@ mod tests {
         let mut text = Vec::new();
         stream.write_key(42, &mut text);
         assert_eq!(text, b"k0000042");
+    }
+
+    #[test]
+    fn keys_read_together_are_distinct_and_never_more_than_there_are() {
+        let mut stream = stream(KeyValueOptions { keys: 40, zipf: 2.0, ..KeyValueOptions::default() });
+        for (count, expected) in [(1, 1), (39, 39), (50, 40)] {
+            let mut keys = vec![7];
+            stream.extend_batch(&mut keys, count);
+            let distinct: std::collections::BTreeSet<_> = keys.iter().collect();
+            assert_eq!((keys.len(), distinct.len()), (expected, expected));
+            assert!(keys.iter().all(|&key| key < 40));
+        }
     }
 
     #[test]

@@ -1,0 +1,23 @@
+//! `sherwood check-config`.
+
+use std::path::PathBuf;
+
+use sherwood_node::config::{self, Flags};
+
+use crate::exit::Failure;
+
+/// Checks a configuration file and says what is wrong with it
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  sherwood check-config sherwood.toml\n\nExit status: 0 valid, 2 not.")]
+pub(crate) struct Args {
+    /// The file
+    file: PathBuf,
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let flags = Flags { config: Some(args.file.clone()), ..Flags::default() };
+    let config = config::load(&flags, sherwood_policy::available()).map_err(Failure::usage)?;
+    println!("{} is valid", args.file.display());
+    println!("{}", config.memory_line());
+    Ok(())
+}

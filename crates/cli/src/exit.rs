@@ -1,0 +1,35 @@
+//! How a command ends.
+
+use std::process::ExitCode;
+
+/// Why a command did not do what was asked.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// It ran and failed: exit status 1.
+    Failed(String),
+    /// It was asked for something that makes no sense: exit status 2.
+    Usage(String),
+}
+
+impl Failure {
+    pub(crate) fn failed(error: impl ToString) -> Self {
+        Self::Failed(error.to_string())
+    }
+
+    pub(crate) fn usage(error: impl ToString) -> Self {
+        Self::Usage(error.to_string())
+    }
+}
+
+/// Says what went wrong on standard error, and gives the exit status.
+pub(crate) fn report(outcome: Result<(), Failure>) -> ExitCode {
+    let (message, status) = match outcome {
+        Ok(()) => return ExitCode::SUCCESS,
+        Err(Failure::Failed(message)) => (message, 1),
+        Err(Failure::Usage(message)) => (message, 2),
+    };
+    for line in message.lines() {
+        eprintln!("sherwood: {line}");
+    }
+    ExitCode::from(status)
+}

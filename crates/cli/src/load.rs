@@ -1,0 +1,492 @@
+//! `sherwood load`: from what was typed to what it means, and from the outcome to a report and an exit status.
+//!
+//! Options that do not apply to the kind of target or workload are refused, never ignored: a measurement somebody
+//! believes to be another one is worse than none.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Cursor, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use clap::{Args, ValueEnum};
+use sherwood_load::{Control, Gaps, LoadError, Pace, Report, Target, http, memcached};
+use sherwood_workload::KeyValueOptions;
+use sherwood_workload::onerf::Model;
+use sherwood_workload::trace::{built_in, built_in_names};
+
+/// Options of `sherwood load`, as typed.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct LoadArgs {
+    /// What to send load to: memcached://host:port, or http://host:port (a gateway, POST /v1/requests)
+    #[arg(long)]
+    target: Target,
+    /// Operations (gateway: requests) per second, whatever the answers do; latency counts from the intended start
+    #[arg(long, value_name = "N", conflicts_with = "closed")]
+    rate: Option<f64>,
+    /// Start an operation whenever one ends [default without --rate]
+    #[arg(long)]
+    closed: bool,
+    /// How the starts of --rate are spread
+    #[arg(long, value_enum, value_name = "KIND", requires = "rate")]
+    gaps: Option<GapsArg>,
+    /// Connections [default: 1; 16 with --rate]; gateway: the most requests under way [default: 1; 4096 with --rate]
+    #[arg(long, value_name = "N")]
+    connections: Option<usize>,
+    /// Operations under way per connection [default: 1; 16 with --rate]
+    #[arg(long, value_name = "N")]
+    pipeline: Option<usize>,
+    /// Start nothing after this long, such as 500ms, 10s or 2m [default: 10s; with --trace, the trace's end]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    duration: Option<Duration>,
+    /// Distinct keys [default: 100000]
+    #[arg(long, value_name = "N")]
+    keys: Option<u64>,
+    /// Bytes of a key [default: 20]
+    #[arg(long, value_name = "BYTES")]
+    key_size: Option<usize>,
+    /// Bytes of a value [default: 100]; RobinHood traces bring their own sizes
+    #[arg(long, value_name = "BYTES")]
+    value_size: Option<u32>,
+    /// Exponent of the keys' popularity, 0 for uniform [default: 0.99]
+    #[arg(long, value_name = "THETA")]
+    zipf: Option<f64>,
+    /// Share of gets; the others are sets [default: 0.9]
+    #[arg(long, value_name = "RATIO")]
+    get_ratio: Option<f64>,
+    /// Distinct keys of one get (a multi-get) or of one request to --backend [default: 1]
+    #[arg(long, value_name = "N")]
+    batch: Option<usize>,
+    /// Ask this backend for keys of the key space, --batch a request; gateway only
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["mix", "trace"])]
+    backend: Option<String>,
+    /// Replay a trace once: a file, or orm-busy or orm-night, which are built in
+    #[arg(long, value_name = "FILE|NAME", conflicts_with = "mix")]
+    trace: Option<PathBuf>,
+    /// Format of the trace; the built-in ones are cache2k
+    #[arg(long, value_enum, requires = "trace")]
+    format: Option<Format>,
+    /// Draw requests from a workload model; gateway only
+    #[arg(long, value_enum)]
+    mix: Option<Mix>,
+    /// Scale of the mix: demo, s100, s10 or full [default: demo]
+    #[arg(long, requires = "mix")]
+    profile: Option<String>,
+    /// Ask the gateway for the values, not only for the outcome of each key
+    #[arg(long)]
+    values: bool,
+    /// Set the value after a get that misses
+    #[arg(long)]
+    look_aside: bool,
+    /// Seed of the keys, the requests and the arrivals
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Print the report as one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum GapsArg {
+    /// As of many independent users [default]
+    Poisson,
+    /// All equal
+    Fixed,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// Packed object accesses, xz or not
+    Cache2k,
+    /// Requests as JSON lines
+    Robinhood,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Mix {
+    /// The page-rendering service of 20 backends
+    Onerf,
+}
+
+/// What was meant: everything a run needs, checked as far as that is possible without the target.
+enum Plan {
+    Memcached(memcached::Options, memcached::Workload),
+    Http(http::Options, http::Workload),
+}
+
+/// Runs the load and prints its report. 0: done; 1: the target failed or the run ended early; 2: refused.
+pub(crate) fn run(args: &LoadArgs) -> ExitCode {
+    let plan = match plan(args) {
+        Ok(plan) => plan,
+        Err(reason) => return refuse(&reason),
+    };
+    let control = Arc::new(Control::default());
+    stop_on_signal(&control);
+    show_progress(&control);
+    match execute(plan, &control) {
+        Ok(report) => print(&report, args.json),
+        Err(error @ (LoadError::Connect { .. } | LoadError::Resolve { .. } | LoadError::System { .. })) => {
+            eprintln!("sherwood load: {error}");
+            ExitCode::from(1)
+        }
+        Err(error) => refuse(&error.to_string()),
+    }
+}
+
+fn refuse(reason: &str) -> ExitCode {
+    eprintln!("sherwood load: {reason}");
+    ExitCode::from(2)
+}
+
+fn execute(plan: Plan, control: &Control) -> Result<Report, LoadError> {
+    match plan {
+        Plan::Memcached(options, workload) => memcached::run(&options, workload, control),
+        Plan::Http(options, workload) => {
+            let open = options.pace != Pace::Closed;
+            let outcome = http::run(&options, workload, control, |_| {})?;
+            if let Some(error) = &outcome.first_error {
+                eprintln!("sherwood load: the first request that failed: {error}");
+            }
+            Ok(outcome.report(0, open))
+        }
+    }
+}
+
+fn print(report: &Report, json: bool) -> ExitCode {
+    let text = if json {
+        serde_json::to_string(report).expect("a report has string keys only") + "\n"
+    } else {
+        report.to_string()
+    };
+    let printed = std::io::stdout().write_all(text.as_bytes());
+    if let Some(reason) = &report.incomplete_because {
+        eprintln!("sherwood load: incomplete: {reason}");
+    }
+    ExitCode::from(u8::from(!report.complete || printed.is_err()))
+}
+
+fn plan(args: &LoadArgs) -> Result<Plan, String> {
+    match &args.target {
+        Target::Memcached(address) => {
+            let for_gateways = [
+                ("--mix", args.mix.is_some()),
+                ("--backend", args.backend.is_some()),
+                ("--values", args.values),
+            ];
+            refuse_given(&for_gateways, "an http:// target only")?;
+            Ok(Plan::Memcached(memcached_options(args, address), memcached_workload(args)?))
+        }
+        Target::Http(address) => {
+            let pipelined = [("--pipeline", args.pipeline.is_some()), ("--look-aside", args.look_aside)];
+            refuse_given(&pipelined, "a memcached:// target only: a gateway fills its cache itself")?;
+            Ok(Plan::Http(http_options(args, address), http_workload(args)?))
+        }
+    }
+}
+
+fn pace(args: &LoadArgs) -> Pace {
+    match (args.rate, args.gaps) {
+        (None, _) => Pace::Closed,
+        (Some(rate_per_s), Some(GapsArg::Fixed)) => Pace::Open { rate_per_s, gaps: Gaps::Fixed },
+        (Some(rate_per_s), _) => Pace::Open { rate_per_s, gaps: Gaps::Poisson },
+    }
+}
+
+/// A load without an end of its own gets one.
+fn duration(args: &LoadArgs) -> Option<Duration> {
+    args.duration.or(if args.trace.is_some() { None } else { Some(Duration::from_secs(10)) })
+}
+
+fn memcached_options(args: &LoadArgs, address: &str) -> memcached::Options {
+    let usual = if args.rate.is_some() { 16 } else { 1 };
+    memcached::Options {
+        address: address.to_owned(),
+        pace: pace(args),
+        connections: args.connections.unwrap_or(usual),
+        pipeline: args.pipeline.unwrap_or(usual),
+        duration: duration(args),
+        look_aside: args.look_aside,
+        seed: args.seed,
+    }
+}
+
+fn memcached_workload(args: &LoadArgs) -> Result<memcached::Workload, String> {
+    let Some(trace) = &args.trace else {
+        let multi_get = args.batch.is_some_and(|batch| batch > 1);
+        refuse_given(&[("--look-aside", args.look_aside && multi_get)], "gets of one key: --batch 1")?;
+        return Ok(memcached::Workload::KeyValue {
+            options: key_value_options(args),
+            batch: args.batch.unwrap_or(1),
+            seed: args.seed,
+        });
+    };
+    refuse_given(&key_space_given(args), "a load without --trace only")?;
+    refuse_given(&[("--get-ratio", args.get_ratio.is_some())], "a load without --trace only")?;
+    match format_of(trace, args.format)? {
+        Format::Cache2k => {
+            let value_bytes = args.value_size.unwrap_or(100);
+            Ok(memcached::Workload::Cache2k { input: open(trace)?, value_bytes })
+        }
+        Format::Robinhood => {
+            refuse_given(
+                &[("--value-size", args.value_size.is_some())],
+                "a cache2k trace: RobinHood's holds sizes",
+            )?;
+            Ok(memcached::Workload::RobinHood { input: open(trace)? })
+        }
+    }
+}
+
+fn key_value_options(args: &LoadArgs) -> KeyValueOptions {
+    let usual = KeyValueOptions::default();
+    KeyValueOptions {
+        keys: args.keys.unwrap_or(usual.keys),
+        key_bytes: args.key_size.unwrap_or(usual.key_bytes),
+        value_bytes: args.value_size.map_or(usual.value_bytes, |bytes| bytes as usize),
+        zipf: args.zipf.unwrap_or(usual.zipf),
+        get_ratio: args.get_ratio.unwrap_or(usual.get_ratio),
+    }
+}
+
+fn http_options(args: &LoadArgs, address: &str) -> http::Options {
+    let usual = http::Options::default();
+    let outstanding_max = if args.rate.is_some() { usual.outstanding_max } else { 1 };
+    http::Options {
+        address: address.to_owned(),
+        pace: pace(args),
+        phases: duration(args).into_iter().collect(),
+        outstanding_max: args.connections.unwrap_or(outstanding_max),
+        values: args.values,
+        seed: args.seed,
+        ..usual
+    }
+}
+
+fn http_workload(args: &LoadArgs) -> Result<http::Workload, String> {
+    let writes = [("--value-size", args.value_size.is_some()), ("--get-ratio", args.get_ratio.is_some())];
+    refuse_given(&writes, "a memcached:// target only: a gateway is only read from")?;
+    if let Some(backend) = args.backend.clone() {
+        let (options, batch) = (key_value_options(args), args.batch.unwrap_or(1));
+        return Ok(http::Workload::KeySpace { backend, options, batch, seed: args.seed });
+    }
+    refuse_given(&key_space_given(args), "a memcached:// target, or an http:// target with --backend")?;
+    match (&args.trace, args.mix) {
+        (None, Some(Mix::Onerf)) => {
+            let profile = args.profile.clone().unwrap_or_else(|| "demo".to_owned());
+            Ok(http::Workload::Mix { model: Arc::new(Model::onerf()), profile, seed: args.seed })
+        }
+        (Some(trace), None) => match format_of(trace, args.format)? {
+            Format::Robinhood => Ok(http::Workload::RobinHood { input: open(trace)? }),
+            Format::Cache2k => {
+                Err("a cache2k trace holds single accesses, not requests: replay it against a \
+                                    memcached:// target, or give a trace with --format robinhood"
+                    .to_owned())
+            }
+        },
+        _ => Err("an http:// target needs --mix onerf, --backend NAME, or --trace FILE --format robinhood"
+            .to_owned()),
+    }
+}
+
+fn key_space_given(args: &LoadArgs) -> [(&'static str, bool); 4] {
+    [
+        ("--keys", args.keys.is_some()),
+        ("--key-size", args.key_size.is_some()),
+        ("--zipf", args.zipf.is_some()),
+        ("--batch", args.batch.is_some()),
+    ]
+}
+
+/// Refuses the first option that was given.
+fn refuse_given(options: &[(&str, bool)], applies_to: &str) -> Result<(), String> {
+    match options.iter().find(|(_, given)| *given) {
+        Some((option, _)) => Err(format!("{option} applies to {applies_to}; leave it out")),
+        None => Ok(()),
+    }
+}
+
+/// The built-in trace that `trace` names, if it does; a file of that name can be given as `./orm-busy`.
+fn named(trace: &Path) -> Option<&'static [u8]> {
+    trace.to_str().and_then(built_in)
+}
+
+fn format_of(trace: &Path, format: Option<Format>) -> Result<Format, String> {
+    match (named(trace), format) {
+        (Some(_), None | Some(Format::Cache2k)) => Ok(Format::Cache2k),
+        (Some(_), Some(Format::Robinhood)) => {
+            Err(format!("the built-in trace {} is cache2k", trace.display()))
+        }
+        (None, Some(format)) => Ok(format),
+        (None, None) => Err(format!(
+            "which format is the trace {}? add --format cache2k or --format robinhood; built in are: {}",
+            trace.display(),
+            built_in_names().collect::<Vec<_>>().join(", ")
+        )),
+    }
+}
+
+fn open(trace: &Path) -> Result<Box<dyn BufRead + Send>, String> {
+    if let Some(bytes) = named(trace) {
+        return Ok(Box::new(Cursor::new(bytes)));
+    }
+    let file =
+        File::open(trace).map_err(|error| format!("opening the trace {}: {error}", trace.display()))?;
+    Ok(Box::new(BufReader::new(file)))
+}
+
+/// A number and a unit, such as `500ms`, `10s`, `1.5m` or `1h`; above 0 and up to a week.
+fn parse_duration(text: &str) -> Result<Duration, String> {
+    let digits = text.trim_end_matches(|unit: char| unit.is_ascii_alphabetic());
+    let unit_s = match &text[digits.len()..] {
+        "ms" => 1e-3,
+        "s" => 1.0,
+        "m" => 60.0,
+        "h" => 3_600.0,
+        _ => return Err("give a number with a unit: 500ms, 10s, 2m or 1h".to_owned()),
+    };
+    let seconds =
+        digits.parse::<f64>().map_err(|_| "give a number with a unit: 500ms, 10s, 2m or 1h")? * unit_s;
+    if seconds > 0.0 && seconds <= 604_800.0 {
+        Ok(Duration::from_secs_f64(seconds))
+    } else {
+        Err("give a time above 0 and up to 168h".to_owned())
+    }
+}
+
+/// The first Ctrl-C or SIGTERM ends the run, which then reports; the second ends the program.
+fn stop_on_signal(control: &Arc<Control>) {
+    let control = Arc::clone(control);
+    std::thread::spawn(move || {
+        let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_io().build() else { return };
+        runtime.block_on(async {
+            use tokio::signal::unix::{SignalKind, signal};
+            let (Ok(mut interrupt), Ok(mut terminate)) =
+                (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
+            else {
+                return;
+            };
+            for _ in 0..2 {
+                tokio::select! { _ = interrupt.recv() => {}, _ = terminate.recv() => {} }
+                if control.stopped() {
+                    std::process::exit(130);
+                }
+                control.stop();
+            }
+        });
+    });
+}
+
+/// One line on the terminal, renewed each second; nothing where standard error is no terminal.
+fn show_progress(control: &Arc<Control>) {
+    if !std::io::stderr().is_terminal() {
+        return;
+    }
+    let (control, begun) = (Arc::clone(control), Instant::now());
+    std::thread::spawn(move || {
+        loop {
+            std::thread::sleep(Duration::from_secs(1));
+            eprint!("\r{:>6.0} s  {} done ", begun.elapsed().as_secs_f64(), control.done());
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        load: LoadArgs,
+    }
+
+    fn planned(line: &str) -> Result<Plan, String> {
+        let words = std::iter::once("load").chain(line.split_whitespace());
+        plan(&Cli::try_parse_from(words).map_err(|error| error.to_string())?.load)
+    }
+
+    fn memcached_options_of(line: &str) -> memcached::Options {
+        match planned(line).unwrap() {
+            Plan::Memcached(options, _) => options,
+            Plan::Http(..) => panic!("{line} is for memcached"),
+        }
+    }
+
+    #[test]
+    fn trace_is_replayed_once_in_order_unless_told_otherwise() {
+        let options = memcached_options_of("--target memcached://localhost:1 --trace orm-busy --look-aside");
+        assert_eq!((options.pace, options.connections, options.pipeline), (Pace::Closed, 1, 1));
+        assert_eq!((options.duration, options.look_aside), (None, true));
+    }
+
+    #[test]
+    fn load_without_an_end_gets_one_and_a_rate_gets_room() {
+        let options = memcached_options_of("--target memcached://localhost:1 --rate 1000 --gaps fixed");
+        assert_eq!(options.pace, Pace::Open { rate_per_s: 1_000.0, gaps: Gaps::Fixed });
+        assert_eq!((options.connections, options.pipeline), (16, 16));
+        assert_eq!(options.duration, Some(Duration::from_secs(10)));
+    }
+
+    #[test]
+    fn mix_goes_to_a_gateway() {
+        let plan = planned("--target http://localhost:1 --mix onerf --rate 400 --duration 2m").unwrap();
+        let Plan::Http(options, http::Workload::Mix { profile, .. }) = plan else { panic!("not a mix") };
+        assert_eq!((profile.as_str(), options.phases), ("demo", vec![Duration::from_secs(120)]));
+        assert_eq!((options.outstanding_max, options.values), (4_096, false));
+    }
+
+    #[test]
+    fn what_does_not_apply_is_refused() {
+        for (line, part) in [
+            ("--target redis://localhost:1", "not built yet"),
+            ("--target memcached://localhost:1 --mix onerf", "--mix applies to an http:// target only"),
+            ("--target memcached://localhost:1 --values", "--values applies to"),
+            ("--target memcached://localhost:1 --rate 5 --closed", "cannot be used with"),
+            ("--target memcached://localhost:1 --gaps fixed", "--rate"),
+            (
+                "--target memcached://localhost:1 --trace orm-busy --keys 5",
+                "--keys applies to a load without --trace",
+            ),
+            ("--target memcached://localhost:1 --trace x", "add --format cache2k"),
+            ("--target memcached://localhost:1 --trace /none --format cache2k", "opening the trace /none"),
+            ("--target memcached://localhost:1 --trace orm-busy --format robinhood", "is cache2k"),
+            ("--target http://localhost:1", "needs --mix onerf"),
+            ("--target http://localhost:1 --trace orm-busy", "single accesses"),
+            ("--target http://localhost:1 --mix onerf --pipeline 2", "--pipeline applies to a memcached://"),
+            ("--target http://localhost:1 --mix onerf --zipf 1", "--zipf applies to a memcached://"),
+            (
+                "--target http://localhost:1 --backend kv --get-ratio 1",
+                "--get-ratio applies to a memcached://",
+            ),
+            (
+                "--target memcached://localhost:1 --batch 2 --look-aside",
+                "--look-aside applies to gets of one key",
+            ),
+            ("--target memcached://localhost:1 --backend kv", "--backend applies to an http:// target only"),
+            (
+                "--target memcached://localhost:1 --trace orm-busy --batch 2",
+                "--batch applies to a load without",
+            ),
+            ("--target memcached://localhost:1 --duration 10", "number with a unit"),
+            ("--target memcached://localhost:1 --duration 0s", "above 0"),
+        ] {
+            let error = planned(line).err().unwrap_or_default();
+            assert!(error.contains(part), "{line}: {error}");
+        }
+    }
+
+    #[test]
+    fn durations_have_a_unit() {
+        for (text, expected) in [("500ms", 500), ("10s", 10_000), ("1.5m", 90_000), ("1h", 3_600_000)] {
+            assert_eq!(parse_duration(text), Ok(Duration::from_millis(expected)), "{text}");
+        }
+        assert!(
+            parse_duration("s").is_err()
+                && parse_duration("nans").is_err()
+                && parse_duration("200h").is_err()
+        );
+    }
+}

@@ -1,0 +1,108 @@
+//! `sherwood serve`.
+
+use std::path::PathBuf;
+
+use sherwood_node::config::{self, Config, Flags};
+use sherwood_node::{Node, Setup};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::exit::Failure;
+use crate::logs;
+
+/// Runs a node: a cache, or a sidecar in front of backends
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  sherwood serve --memory 1GiB --memcached 127.0.0.1:11211       a plain cache
+  sherwood serve --config sherwood.toml                          backends, partitions, an SLO
+  sherwood serve --config sherwood.toml --policy static          the same, sized by hand
+
+Flags override the configuration file. SIGTERM and SIGINT drain and exit 0. SHERWOOD_LOG=debug logs more.")]
+pub(crate) struct Args {
+    /// Configuration file (TOML)
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Bytes for keys, values, index and metadata: 64MiB, 1GiB, …
+    #[arg(long, value_name = "SIZE")]
+    memory: Option<String>,
+    /// Listen here for the memcached text protocol
+    #[arg(long, value_name = "ADDR:PORT")]
+    memcached: Option<String>,
+    /// Admin API and gateway, or `off` [default: 127.0.0.1:8080]
+    #[arg(long, value_name = "ADDR:PORT|off")]
+    admin: Option<String>,
+    /// Threads that serve [default: one per core]
+    #[arg(long, value_name = "N")]
+    threads: Option<u64>,
+    /// Connections at once [default: 1024]
+    #[arg(long, value_name = "N")]
+    max_connections: Option<u64>,
+    /// Largest value [default: 1MiB]
+    #[arg(long, value_name = "SIZE")]
+    max_item_size: Option<String>,
+    /// Which item of a partition goes first
+    #[arg(long, value_name = "lru")]
+    eviction: Option<String>,
+    /// Which policy sizes the partitions [default: robinhood]
+    #[arg(long, value_name = "NAME")]
+    policy: Option<String>,
+    /// How log lines are written
+    #[arg(long, value_enum, default_value_t)]
+    log_format: logs::Format,
+}
+
+impl Args {
+    fn flags(&self) -> Flags {
+        Flags {
+            config: self.config.clone(),
+            memory: self.memory.clone(),
+            memcached: self.memcached.clone(),
+            admin: self.admin.clone(),
+            threads: self.threads,
+            max_connections: self.max_connections,
+            max_item_size: self.max_item_size.clone(),
+            eviction: self.eviction.clone(),
+            policy: self.policy.clone(),
+        }
+    }
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let config = config::load(&args.flags(), sherwood_policy::available()).map_err(Failure::usage)?;
+    logs::start(args.log_format, "info");
+    serve(&config)
+}
+
+fn serve(config: &Config) -> Result<(), Failure> {
+    let waiting =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::failed)?;
+    // Signals are caught before anything is open, so that none is lost.
+    let (mut terminate, mut interrupt) = waiting.block_on(async {
+        let catch = |kind| signal(kind).map_err(Failure::failed);
+        Ok::<_, Failure>((catch(SignalKind::terminate())?, catch(SignalKind::interrupt())?))
+    })?;
+    eprintln!("{}", config.memory_line());
+    let setup = Setup::from_config(config).map_err(Failure::failed)?;
+    let node = Node::start(setup).map_err(Failure::failed)?;
+    eprintln!("{}", ready(&node));
+    waiting.block_on(async {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    });
+    tracing::info!("draining");
+    node.stop();
+    Ok(())
+}
+
+/// The line that says that every listener accepts, and where.
+fn ready(node: &Node) -> String {
+    let mut line = "ready".to_owned();
+    for address in node.memcached() {
+        line.push_str(&format!(" memcached={address}"));
+    }
+    if let Some(address) = node.admin() {
+        line.push_str(&format!(" admin=http://{address}"));
+    }
+    line
+}

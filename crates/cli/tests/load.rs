@@ -1,0 +1,41 @@
+//! Exit statuses of `sherwood load`.
+
+use assert_cmd::Command;
+
+fn load(line: &str) -> assert_cmd::assert::Assert {
+    Command::cargo_bin("sherwood").unwrap().arg("load").args(line.split_whitespace()).assert()
+}
+
+fn stderr(assert: assert_cmd::assert::Assert) -> String {
+    String::from_utf8(assert.get_output().stderr.clone()).unwrap()
+}
+
+/// A loopback address where nothing listens.
+fn nobody() -> String {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
+}
+
+#[test]
+fn what_is_wrong_with_the_command_exits_2_and_says_so() {
+    for (line, part) in [
+        ("--target redis://localhost:6379", "redis"),
+        ("--target memcached://localhost:1 --zipf=11", "zipf exponent of 11 is out of range"),
+        ("--target memcached://localhost:1 --rate 0", "arrival rate 0"),
+        ("--target memcached://localhost:1 --connections 0", "connections of 0 is out of range"),
+        ("--target http://localhost:1 --mix onerf --profile s1000", "no profile `s1000`"),
+        ("--target http://localhost:1 --mix drf", "onerf"),
+    ] {
+        let stderr = stderr(load(line).code(2).stdout(""));
+        assert!(stderr.contains(part), "{line}: {stderr}");
+    }
+}
+
+#[test]
+fn target_that_is_not_there_exits_1_and_is_named() {
+    let address = nobody();
+    for line in [format!("--target memcached://{address}"), format!("--target http://{address} --mix onerf")]
+    {
+        let stderr = stderr(load(&line).code(1).stdout(""));
+        assert!(stderr.contains(&address), "{line}: {stderr}");
+    }
+}

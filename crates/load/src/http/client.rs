@@ -1,0 +1,156 @@
+//! Requests over kept-alive connections, and what their answers say.
+
+use std::borrow::Cow;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper::{Request, Response, StatusCode, body::Incoming, header};
+use hyper_util::rt::TokioIo;
+use serde::Deserialize;
+use thiserror::Error;
+use tokio::net::TcpStream;
+
+/// Connections to one gateway. Idle ones are used last in, first out, so that few are kept warm; as many are open as
+/// requests were ever under way at once.
+pub(super) struct Client {
+    address: String,
+    uri: String,
+    idle: Mutex<Vec<SendRequest<Full<Bytes>>>>,
+}
+
+/// Why a request has no answer.
+#[derive(Debug, Error)]
+pub(super) enum RequestError {
+    #[error("connecting: {0}")]
+    Connect(#[from] io::Error),
+    #[error("talking to the gateway: {0}")]
+    Http(#[from] hyper::Error),
+    #[error("reading the answer: {0}")]
+    Body(Box<dyn std::error::Error + Send + Sync>),
+    #[error("the gateway answered {status}: {body}")]
+    Status { status: StatusCode, body: String },
+    #[error("the answer is not what `POST /v1/requests` answers: {0}")]
+    Shape(#[from] serde_json::Error),
+}
+
+/// The largest answer that is read, in bytes: 300 values of 256 KiB.
+const ANSWER_BYTES_MAX: usize = 80 << 20;
+
+/// How much of a refusal's text is kept, in bytes.
+const REFUSAL_BYTES: usize = 200;
+
+impl Client {
+    /// A client with one connection made, so that a target that is not there is noticed at once.
+    pub(super) async fn connect(address: &str) -> io::Result<Arc<Self>> {
+        let client =
+            Self { address: address.to_owned(), uri: "/v1/requests".to_owned(), idle: Mutex::default() };
+        let first = client.open().await?;
+        client.put_back(first);
+        Ok(Arc::new(client))
+    }
+
+    /// Sends one request and reads its whole answer.
+    pub(super) async fn post(&self, body: Bytes) -> Result<Bytes, RequestError> {
+        let (response, sender) = self.send(body).await?;
+        let status = response.status();
+        let collected = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
+        let answer = collected.map_err(RequestError::Body)?.to_bytes();
+        self.put_back(sender);
+        if status == StatusCode::OK {
+            return Ok(answer);
+        }
+        let text = String::from_utf8_lossy(&answer[..answer.len().min(REFUSAL_BYTES)]).into_owned();
+        Err(RequestError::Status { status, body: text })
+    }
+
+    /// A kept-alive connection may have been closed meanwhile; a request that was not sent is sent once more, on a new one.
+    async fn send(
+        &self,
+        body: Bytes,
+    ) -> Result<(Response<Incoming>, SendRequest<Full<Bytes>>), RequestError> {
+        if let Some(mut kept) = self.take_idle() {
+            let sent = match kept.ready().await {
+                Ok(()) => kept.try_send_request(self.request(body.clone())).await.map_err(|mut error| {
+                    let unsent = error.take_message().is_some();
+                    (error.into_error(), unsent)
+                }),
+                Err(error) => Err((error, true)),
+            };
+            match sent {
+                Ok(response) => return Ok((response, kept)),
+                Err((error, false)) => return Err(error.into()),
+                Err((_, true)) => {}
+            }
+        }
+        let mut new = self.open().await?;
+        let response = new.send_request(self.request(body)).await?;
+        Ok((response, new))
+    }
+
+    fn request(&self, body: Bytes) -> Request<Full<Bytes>> {
+        Request::post(&self.uri)
+            .header(header::HOST, &self.address)
+            .header(header::CONTENT_TYPE, "application/json")
+            .body(Full::new(body))
+            .expect("the path and an address that was connected to are valid")
+    }
+
+    async fn open(&self) -> io::Result<SendRequest<Full<Bytes>>> {
+        let stream = TcpStream::connect(&self.address).await?;
+        stream.set_nodelay(true)?;
+        let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
+        // How the connection ends shows in the requests sent on it.
+        tokio::spawn(async move { drop(connection.await) });
+        Ok(sender)
+    }
+
+    fn take_idle(&self) -> Option<SendRequest<Full<Bytes>>> {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        while let Some(sender) = idle.pop() {
+            if !sender.is_closed() {
+                return Some(sender);
+            }
+        }
+        None
+    }
+
+    fn put_back(&self, sender: SendRequest<Full<Bytes>>) {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(sender);
+    }
+}
+
+/// An answer, as far as it is counted.
+#[derive(Deserialize)]
+pub(super) struct Answer<'a> {
+    #[serde(borrow)]
+    pub(super) results: Vec<KeyResult<'a>>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct KeyResult<'a> {
+    #[serde(borrow)]
+    pub(super) backend: Cow<'a, str>,
+    pub(super) status: Status,
+}
+
+/// How a key ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Status {
+    Hit,
+    Miss,
+    Stale,
+    Rejected,
+    Timeout,
+    Error,
+    NotFound,
+}
+
+impl<'a> Answer<'a> {
+    pub(super) fn parse(body: &'a [u8]) -> Result<Self, RequestError> {
+        Ok(serde_json::from_slice(body)?)
+    }
+}

@@ -1,0 +1,110 @@
+//! Workloads as a stream of request bodies.
+
+use std::io::BufRead;
+
+use bytes::Bytes;
+use serde::Serialize;
+use sherwood_workload::onerf::{Batch, RequestMix};
+use sherwood_workload::trace::{TraceError, robinhood};
+use sherwood_workload::{KeyValue, Rng, rng_from_seed};
+
+use super::Workload;
+use crate::LoadError;
+
+/// A stream of bodies of `POST /v1/requests`.
+pub(super) trait Requests: Send {
+    /// The next body; none at the end of the workload.
+    fn next(&mut self) -> Result<Option<Bytes>, TraceError>;
+}
+
+pub(super) fn from_workload(workload: Workload, values: bool) -> Result<Box<dyn Requests>, LoadError> {
+    Ok(match workload {
+        Workload::Mix { model, profile, seed } => {
+            let names = model.backends().iter().map(|backend| backend.name.clone()).collect();
+            Box::new(Mix { mix: model.mix(&profile)?, rng: rng_from_seed(seed), names, values })
+        }
+        Workload::KeySpace { backend, options, batch, seed } => {
+            crate::within("batch", batch, 1..=crate::BATCH_MAX, "1 to 1000 keys")?;
+            Box::new(KeySpace { backend, stream: KeyValue::new(options, seed)?, batch, values })
+        }
+        Workload::RobinHood { input } => Box::new(RobinHood { requests: robinhood::read(input), values }),
+    })
+}
+
+#[derive(Serialize)]
+struct Body<'a> {
+    values: bool,
+    queries: Vec<Query<'a>>,
+}
+
+#[derive(Serialize)]
+struct Query<'a> {
+    backend: &'a str,
+    keys: Vec<String>,
+}
+
+fn encode(body: &Body<'_>) -> Bytes {
+    serde_json::to_vec(body).expect("a body has string keys only and a vector takes every write").into()
+}
+
+struct Mix {
+    mix: RequestMix,
+    rng: Rng,
+    names: Vec<String>,
+    values: bool,
+}
+
+impl Requests for Mix {
+    fn next(&mut self) -> Result<Option<Bytes>, TraceError> {
+        let request = self.mix.next_request(&mut self.rng);
+        let queries = request.iter().map(|Batch { backend, objects }| Query {
+            backend: &self.names[backend.index()],
+            keys: objects.iter().map(|object| object_key(*object)).collect(),
+        });
+        Ok(Some(encode(&Body { values: self.values, queries: queries.collect() })))
+    }
+}
+
+/// Key of an object of the model, such as `o42`.
+fn object_key(object: u64) -> String {
+    format!("o{object}")
+}
+
+struct KeySpace {
+    backend: String,
+    stream: KeyValue,
+    batch: usize,
+    values: bool,
+}
+
+impl Requests for KeySpace {
+    fn next(&mut self) -> Result<Option<Bytes>, TraceError> {
+        let mut drawn = Vec::with_capacity(self.batch);
+        self.stream.extend_batch(&mut drawn, self.batch);
+        let text = |key| {
+            let mut text = Vec::new();
+            self.stream.write_key(key, &mut text);
+            String::from_utf8(text).expect("keys are made of ASCII digits and a letter")
+        };
+        let query = Query { backend: &self.backend, keys: drawn.into_iter().map(text).collect() };
+        Ok(Some(encode(&Body { values: self.values, queries: vec![query] })))
+    }
+}
+
+struct RobinHood {
+    requests: robinhood::Requests<Box<dyn BufRead + Send>>,
+    values: bool,
+}
+
+impl Requests for RobinHood {
+    fn next(&mut self) -> Result<Option<Bytes>, TraceError> {
+        let Some(request) = self.requests.next().transpose()? else {
+            return Ok(None);
+        };
+        let queries = request.layers.iter().flatten().map(|query| Query {
+            backend: &query.backend,
+            keys: query.objects.iter().map(|object| object.key.clone()).collect(),
+        });
+        Ok(Some(encode(&Body { values: self.values, queries: queries.collect() })))
+    }
+}

@@ -1,0 +1,168 @@
+//! Against a gateway of a few lines.
+
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Json;
+use axum::http::StatusCode;
+use axum::routing::post;
+use serde_json::{Value, json};
+use sherwood_workload::onerf::Model;
+
+use super::*;
+use crate::{Gaps, Pace};
+
+/// Serves `answer` on a free loopback port until the returned runtime is dropped.
+fn gateway<F>(answer: F) -> (tokio::runtime::Runtime, String)
+where
+    F: Fn(Value) -> (StatusCode, Json<Value>) + Clone + Send + Sync + 'static,
+{
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    listener.set_nonblocking(true).unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    runtime.spawn(async move {
+        let handler = move |Json(body): Json<Value>| {
+            let answer = answer(body);
+            async move { answer }
+        };
+        let service = axum::Router::new().route("/v1/requests", post(handler));
+        axum::serve(tokio::net::TcpListener::from_std(listener).unwrap(), service).await.unwrap();
+    });
+    (runtime, address)
+}
+
+/// Each key of each query with `status`.
+fn answer_all(body: &Value, status: impl Fn(&str) -> &'static str) -> Value {
+    let mut results = Vec::new();
+    for query in body["queries"].as_array().unwrap() {
+        for key in query["keys"].as_array().unwrap() {
+            let status = status(key.as_str().unwrap());
+            results.push(
+                json!({ "backend": query["backend"], "key": key, "status": status, "latency_ms": 0.1 }),
+            );
+        }
+    }
+    json!({ "latency_ms": 0.1, "blocking_backend": "b01", "results": results })
+}
+
+fn options(address: String) -> Options {
+    let pace = Pace::Open { rate_per_s: 2_000.0, gaps: Gaps::Fixed };
+    Options {
+        address,
+        pace,
+        phases: vec![Duration::from_millis(20), Duration::from_millis(80)],
+        ..Options::default()
+    }
+}
+
+fn mix(seed: u64) -> Workload {
+    Workload::Mix { model: Arc::new(Model::onerf()), profile: "demo".to_owned(), seed }
+}
+
+#[test]
+fn requests_fall_into_the_phase_they_were_meant_to_start_in_and_every_key_is_counted() {
+    let (_runtime, address) = gateway(|body| {
+        assert_eq!(body["values"], json!(false));
+        (StatusCode::OK, Json(answer_all(&body, |key| if key.len() % 2 == 0 { "hit" } else { "miss" })))
+    });
+    let mut seen = Vec::new();
+    let outcome =
+        run(&options(address), mix(5), &Control::default(), |finished| seen.push(*finished)).unwrap();
+    // At fixed gaps of 0.5 ms: starts at 0.5, 1.0, ... 19.5 and 20.0 ... 99.5 ms.
+    let counts: Vec<u64> = outcome.phases.iter().map(|phase| phase.requests).collect();
+    assert_eq!((counts.as_slice(), outcome.first_error), ([39, 160].as_slice(), None));
+    assert_eq!(seen.len(), 199);
+    let asked: usize = {
+        let (model, mut rng) = (Model::onerf(), sherwood_workload::rng_from_seed(5));
+        let mut mix = model.mix("demo").unwrap();
+        (0..199).flat_map(|_| mix.next_request(&mut rng)).map(|batch| batch.objects.len()).sum()
+    };
+    let answered: u64 = outcome.phases.iter().map(|phase| phase.queries).sum();
+    assert_eq!(answered, asked as u64);
+    let all = HitsMisses {
+        hits: seen.iter().map(|finished| u64::from(finished.hits)).sum(),
+        misses: seen.iter().map(|finished| u64::from(finished.misses)).sum(),
+    };
+    let report = Outcome { first_error: None, ..outcome }.report(0, true);
+    assert_eq!((report.hits, report.misses, report.ops, report.errors), (all.hits, all.misses, 199, 0));
+    assert!(report.complete);
+}
+
+#[test]
+fn failed_query_makes_its_request_slow_and_a_refused_request_is_an_error() {
+    let (_runtime, address) = gateway(|body| match body["queries"].as_array().unwrap().len() {
+        1 => (StatusCode::OK, Json(answer_all(&body, |_| "timeout"))),
+        _ => (StatusCode::UNPROCESSABLE_ENTITY, Json(json!({ "error": "no such backend" }))),
+    });
+    let mut seen = Vec::new();
+    let outcome =
+        run(&options(address), mix(5), &Control::default(), |finished| seen.push(*finished)).unwrap();
+    assert!(seen.iter().all(|finished| finished.latency >= Duration::from_secs(10)));
+    assert!(seen.iter().all(|finished| finished.failed != (finished.failed_keys > 0)));
+    assert!(seen.iter().any(|finished| finished.failed) && seen.iter().any(|finished| !finished.failed));
+    let errors: u64 = outcome.phases.iter().map(|phase| phase.errors).sum();
+    assert_eq!(errors, seen.iter().filter(|finished| finished.failed).count() as u64);
+}
+
+#[test]
+fn gateway_that_does_not_answer_costs_errors_and_never_a_wait() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let options = Options {
+        outstanding_max: 3,
+        timeout: Duration::from_millis(300),
+        ..options(silent.local_addr().unwrap().to_string())
+    };
+    let outcome = run(&options, mix(5), &Control::default(), |_| {}).unwrap();
+    let (requests, errors, overflow) =
+        outcome.phases.iter().fold((0, 0, 0), |(requests, errors, overflow), phase| {
+            (requests + phase.requests, errors + phase.errors, overflow + phase.overflow)
+        });
+    assert_eq!((requests, errors), (199, 199));
+    assert!(overflow >= 3, "places are only freed by time-outs: {overflow}");
+}
+
+#[test]
+fn trace_of_requests_is_sent_once_and_closed_loops_end_with_it() {
+    let (_runtime, address) = gateway(|body| (StatusCode::OK, Json(answer_all(&body, |_| "hit"))));
+    let line = r#"{"t":0,"d":[{"b1":{"S":[1,2],"U":["x","y"],"C":[1,1]}}]}"#;
+    let input = Box::new(std::io::Cursor::new(format!("{line}\n").repeat(50)));
+    let options = Options { pace: Pace::Closed, outstanding_max: 2, phases: Vec::new(), ..options(address) };
+    let outcome = run(&options, Workload::RobinHood { input }, &Control::default(), |_| {}).unwrap();
+    let report = outcome.report(0, false);
+    assert_eq!((report.ops, report.hits, report.errors, report.late_p99_us), (50, 100, 0, 0.0));
+    assert_eq!(report.by_partition["b1"], HitsMisses { hits: 100, misses: 0 });
+}
+
+#[test]
+fn key_space_asks_one_backend_for_distinct_keys() {
+    let (_runtime, address) = gateway(|body| {
+        let keys: std::collections::BTreeSet<_> =
+            body["queries"][0]["keys"].as_array().unwrap().iter().map(|key| key.as_str().unwrap()).collect();
+        assert!(keys.len() == 50 && keys.iter().all(|key| key.len() == 20 && key.starts_with('k')));
+        (StatusCode::OK, Json(answer_all(&body, |_| "hit")))
+    });
+    let key_space = KeyValueOptions::default();
+    let workload = Workload::KeySpace { backend: "kv".to_owned(), options: key_space, batch: 50, seed: 1 };
+    let report = run(&options(address), workload, &Control::default(), |_| {}).unwrap().report(0, true);
+    assert_eq!((report.ops, report.hits, report.errors), (199, 199 * 50, 0));
+    assert_eq!(report.by_partition["kv"].hits, 199 * 50);
+}
+
+#[test]
+fn stop_ends_the_run_and_is_named() {
+    let (_runtime, address) = gateway(|body| (StatusCode::OK, Json(answer_all(&body, |_| "hit"))));
+    let control = Control::default();
+    let options = Options { phases: vec![Duration::from_secs(600)], ..options(address) };
+    let outcome = run(&options, mix(5), &control, |_| control.stop()).unwrap();
+    assert_eq!(outcome.incomplete_because.as_deref(), Some("stopped before its end"));
+    assert!(!outcome.report(0, true).complete);
+}
+
+#[test]
+fn target_that_is_not_there_is_named() {
+    let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let error = run(&options(gone.clone()), mix(5), &Control::default(), |_| {}).unwrap_err().to_string();
+    assert!(error.contains(&gone), "{error}");
+}

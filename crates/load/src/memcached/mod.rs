@@ -1,0 +1,113 @@
+//! Gets and sets to a target that speaks the memcached text protocol.
+//!
+//! One thread drives all connections, with non-blocking sockets and `poll(2)`, whose time-out has nanoseconds: at tens
+//! of thousands of operations a second a timer of a millisecond would bunch them. Each connection pipelines up to a stated number of
+//! operations; an operation whose intended start has come waits for the first connection with a free place, and that
+//! wait is part of its latency and of the lateness reported.
+//!
+//! With `look_aside`, a get that misses is followed by a set of the value on the same connection, in the same place; the
+//! operation ends with the set's answer. A get of several keys (a multi-get) is one operation and fills nothing. With one connection and a pipeline of 1 a trace is then replayed strictly in
+//! order, and its hits can be compared with a simulation's, access by access.
+
+mod connection;
+mod driver;
+mod operations;
+mod tally;
+
+use std::io::BufRead;
+use std::net::{TcpStream, ToSocketAddrs};
+use std::time::Duration;
+
+use sherwood_workload::KeyValueOptions;
+
+use crate::pace::{Schedule, wake_on_time};
+use crate::{Control, LoadError, Pace, Report, within};
+
+/// How to drive the target.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Options {
+    /// `host:port`.
+    pub address: String,
+    /// Open or closed loop.
+    pub pace: Pace,
+    /// Connections, 1 to 1,024.
+    pub connections: usize,
+    /// Operations under way on each connection, 1 to 65,536.
+    pub pipeline: usize,
+    /// Nothing is meant to start after this long; without it, when the workload ends. What is then overdue has another
+    /// second to be sent, and counts as an error if it is not.
+    pub duration: Option<Duration>,
+    /// Whether a get that misses is followed by a set.
+    pub look_aside: bool,
+    /// Seed of the arrivals; the workload has its own.
+    pub seed: u64,
+}
+
+/// What to ask. Values are runs of one byte; their content is of no consequence.
+pub enum Workload {
+    /// Gets and sets over a key space, without end.
+    KeyValue {
+        /// Keys, sizes, popularity, share of gets.
+        options: KeyValueOptions,
+        /// Keys of one get, 1 to 1,000, distinct.
+        batch: usize,
+        /// Seed of the stream.
+        seed: u64,
+    },
+    /// One pass over a cache2k trace, all gets; partitions are object types, keys such as `t07/0001a2b3`.
+    Cache2k {
+        /// The trace, xz-packed or not.
+        input: Box<dyn BufRead>,
+        /// Size of every value.
+        value_bytes: u32,
+    },
+    /// One pass over a RobinHood trace, all gets, request by request; partitions are backends, keys `backend:key`, values
+    /// as large as recorded. Objects that must not be cached are asked for and never set.
+    RobinHood {
+        /// The trace.
+        input: Box<dyn BufRead>,
+    },
+}
+
+/// Runs the workload to its end, the duration, or [`Control::stop`]. Blocks; at most 11 s longer for what is overdue
+/// and for outstanding answers.
+///
+/// # Errors
+/// When an option is out of range, the trace cannot be opened, or not all connections can be made. What goes wrong later
+/// is counted and named in the report.
+pub fn run(options: &Options, workload: Workload, control: &Control) -> Result<Report, LoadError> {
+    within("connections", options.connections, 1..=1_024, "1 to 1024")?;
+    within("pipeline", options.pipeline, 1..=65_536, "1 to 65536")?;
+    let schedule = Schedule::new(options.pace, options.seed)?;
+    let operations = operations::from_workload(workload)?;
+    let streams = connect(&options.address, options.connections)?;
+    wake_on_time();
+    Ok(driver::Driver::new(options, schedule, operations, streams, control).run())
+}
+
+/// A connection must come about within this time.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+fn connect(address: &str, connections: usize) -> Result<Vec<TcpStream>, LoadError> {
+    let resolve = |source| LoadError::Resolve { address: address.to_owned(), source };
+    let candidates: Vec<_> = address.to_socket_addrs().map_err(resolve)?.collect();
+    (0..connections)
+        .map(|_| connect_first(&candidates))
+        .collect::<Result<_, _>>()
+        .map_err(|source| LoadError::Connect { address: address.to_owned(), source })
+}
+
+fn connect_first(candidates: &[std::net::SocketAddr]) -> std::io::Result<TcpStream> {
+    let mut last = std::io::Error::new(std::io::ErrorKind::AddrNotAvailable, "the name has no address");
+    for candidate in candidates {
+        match TcpStream::connect_timeout(candidate, CONNECT_TIMEOUT) {
+            Ok(stream) => {
+                stream.set_nodelay(true)?;
+                stream.set_nonblocking(true)?;
+                return Ok(stream);
+            }
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}

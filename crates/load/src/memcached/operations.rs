@@ -1,0 +1,239 @@
+//! Workloads as streams of gets and sets.
+
+use std::collections::BTreeMap;
+use std::io::BufRead;
+
+use sherwood_wire::memcached::client::{Key, KeyError};
+use sherwood_workload::trace::{TraceError, cache2k, robinhood};
+use sherwood_workload::{KeyValue, KeyValueOptions, Operation as KeyValueOperation};
+use thiserror::Error;
+
+use super::Workload;
+use crate::LoadError;
+
+/// One operation; reused, so that a run allocates no more keys than it has operations under way.
+#[derive(Debug, Default)]
+pub(super) struct Operation {
+    /// One key, or for a multi-get several with a space between each two.
+    pub(super) key: Vec<u8>,
+    /// How many.
+    pub(super) keys: u32,
+    pub(super) verb: Verb,
+    /// Index of its partition.
+    pub(super) partition: usize,
+    /// Size of the value to set.
+    pub(super) value_bytes: u32,
+    /// Whether the value may be set after a miss.
+    pub(super) cacheable: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Verb {
+    #[default]
+    Get,
+    Set,
+}
+
+/// Why a workload ended early.
+#[derive(Debug, Error)]
+pub(super) enum WorkloadError {
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    #[error("the trace's key `{key}` cannot be sent: {source}")]
+    Key { key: String, source: KeyError },
+}
+
+pub(super) trait Operations {
+    /// Writes the next operation into `next`; false when there is none.
+    fn next(&mut self, next: &mut Operation) -> Result<bool, WorkloadError>;
+
+    /// Name of the partition with that index.
+    fn partition_name(&self, partition: usize) -> String;
+}
+
+pub(super) fn from_workload(workload: Workload) -> Result<Box<dyn Operations>, LoadError> {
+    Ok(match workload {
+        Workload::KeyValue { options, batch, seed } => Box::new(KeySpace::new(options, batch, seed)?),
+        Workload::Cache2k { input, value_bytes } => {
+            crate::within("value size", value_bytes, 0..=VALUE_BYTES_MAX, "0 to 134217728 (128 MiB)")?;
+            Box::new(Cache2k { accesses: cache2k::read(input)?, value_bytes })
+        }
+        Workload::RobinHood { input } => Box::new(RobinHood::new(input)),
+    })
+}
+
+/// The largest value sent or accepted, 128 MiB.
+pub(super) const VALUE_BYTES_MAX: u32 = 128 << 20;
+
+struct KeySpace {
+    stream: KeyValue,
+    value_bytes: u32,
+    batch: usize,
+    /// Keys of the operation; reused.
+    keys: Vec<u64>,
+}
+
+impl KeySpace {
+    fn new(options: KeyValueOptions, batch: usize, seed: u64) -> Result<Self, LoadError> {
+        crate::within("batch", batch, 1..=crate::BATCH_MAX, "1 to 1000 keys")?;
+        let stream = KeyValue::new(options, seed)?;
+        let value_bytes =
+            u32::try_from(stream.options().value_bytes).expect("validated to be at most 128 MiB");
+        Ok(Self { stream, value_bytes, batch, keys: Vec::new() })
+    }
+}
+
+impl Operations for KeySpace {
+    fn next(&mut self, next: &mut Operation) -> Result<bool, WorkloadError> {
+        let (verb, key, batch) = match self.stream.next_operation() {
+            KeyValueOperation::Get(key) => (Verb::Get, key, self.batch),
+            KeyValueOperation::Set(key) => (Verb::Set, key, 1),
+        };
+        self.keys.clear();
+        self.keys.push(key);
+        self.stream.extend_batch(&mut self.keys, batch);
+        next.key.clear();
+        for &key in &self.keys {
+            self.stream.write_key(key, &mut next.key);
+            next.key.push(b' ');
+        }
+        next.key.pop();
+        (next.verb, next.partition, next.value_bytes) = (verb, 0, self.value_bytes);
+        (next.keys, next.cacheable) = (self.keys.len() as u32, self.keys.len() == 1);
+        Ok(true)
+    }
+
+    fn partition_name(&self, _: usize) -> String {
+        "all".to_owned()
+    }
+}
+
+struct Cache2k {
+    accesses: cache2k::Accesses<Box<dyn BufRead>>,
+    value_bytes: u32,
+}
+
+impl Operations for Cache2k {
+    fn next(&mut self, next: &mut Operation) -> Result<bool, WorkloadError> {
+        let Some(access) = self.accesses.next().transpose()? else {
+            return Ok(false);
+        };
+        next.key.clear();
+        access.write_key(&mut next.key);
+        (next.verb, next.keys, next.partition) = (Verb::Get, 1, usize::from(access.object_type()));
+        (next.value_bytes, next.cacheable) = (self.value_bytes, true);
+        Ok(true)
+    }
+
+    fn partition_name(&self, partition: usize) -> String {
+        cache2k::partition_name(u8::try_from(partition).expect("object types are below 32"))
+    }
+}
+
+/// Flattens requests into accesses; holds one request at a time, and the names of the backends seen.
+struct RobinHood {
+    requests: robinhood::Requests<Box<dyn BufRead>>,
+    pending: std::vec::IntoIter<(usize, robinhood::Object)>,
+    partitions: BTreeMap<String, usize>,
+    names: Vec<String>,
+}
+
+impl RobinHood {
+    fn new(input: Box<dyn BufRead>) -> Self {
+        let requests = robinhood::read(input);
+        Self { requests, pending: Vec::new().into_iter(), partitions: BTreeMap::new(), names: Vec::new() }
+    }
+
+    fn flatten(&mut self, request: robinhood::Request) -> Vec<(usize, robinhood::Object)> {
+        let mut accesses = Vec::new();
+        for query in request.layers.into_iter().flatten() {
+            let partition = *self.partitions.entry(query.backend).or_insert_with_key(|name| {
+                self.names.push(name.clone());
+                self.names.len() - 1
+            });
+            accesses.extend(query.objects.into_iter().map(|object| (partition, object)));
+        }
+        accesses
+    }
+}
+
+impl Operations for RobinHood {
+    fn next(&mut self, next: &mut Operation) -> Result<bool, WorkloadError> {
+        let (partition, object) = loop {
+            if let Some(access) = self.pending.next() {
+                break access;
+            }
+            let Some(request) = self.requests.next().transpose()? else {
+                return Ok(false);
+            };
+            self.pending = self.flatten(request).into_iter();
+        };
+        next.key.clear();
+        next.key.extend_from_slice(self.names[partition].as_bytes());
+        next.key.push(b':');
+        next.key.extend_from_slice(object.key.as_bytes());
+        Key::new(&next.key).map_err(|source| WorkloadError::Key {
+            key: String::from_utf8_lossy(&next.key).into_owned(),
+            source,
+        })?;
+        (next.verb, next.keys, next.partition) = (Verb::Get, 1, partition);
+        (next.value_bytes, next.cacheable) =
+            (object.bytes, object.cacheable && object.bytes <= VALUE_BYTES_MAX);
+        Ok(true)
+    }
+
+    fn partition_name(&self, partition: usize) -> String {
+        self.names[partition].clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn drain(workload: Workload) -> Vec<(String, String, u32, bool)> {
+        let mut operations = from_workload(workload).unwrap();
+        let (mut next, mut drained) = (Operation::default(), Vec::new());
+        while operations.next(&mut next).unwrap() {
+            let key = String::from_utf8(next.key.clone()).unwrap();
+            drained.push((operations.partition_name(next.partition), key, next.value_bytes, next.cacheable));
+        }
+        drained
+    }
+
+    #[test]
+    fn trace_of_requests_becomes_accesses_with_their_backend_before_the_key() {
+        let text =
+            r#"{"t":0,"d":[{"b2":{"S":[5,6],"U":["x","y"],"C":[1,0]},"b1":{"S":[7],"U":["x"],"C":[1]}}]}"#;
+        let accesses = drain(Workload::RobinHood { input: Box::new(text.as_bytes()) });
+        let expected = [("b1", "b1:x", 7, true), ("b2", "b2:x", 5, true), ("b2", "b2:y", 6, false)];
+        let expected =
+            expected.map(|(name, key, bytes, cacheable)| (name.to_owned(), key.to_owned(), bytes, cacheable));
+        assert_eq!(accesses, expected);
+    }
+
+    #[test]
+    fn trace_of_accesses_becomes_gets_of_fixed_width_keys() {
+        let input: Box<dyn BufRead> = Box::new(&[0x38, 1, 0xA2, 0xB3][..]);
+        let accesses = drain(Workload::Cache2k { input, value_bytes: 100 });
+        assert_eq!(accesses, [("t07".to_owned(), "t07/0001a2b3".to_owned(), 100, true)]);
+    }
+
+    #[test]
+    fn batch_is_one_operation_of_distinct_keys_that_fills_nothing() {
+        let options = KeyValueOptions { get_ratio: 1.0, ..KeyValueOptions::default() };
+        let mut operations = from_workload(Workload::KeyValue { options, batch: 50, seed: 1 }).unwrap();
+        let mut next = Operation::default();
+        operations.next(&mut next).unwrap();
+        let distinct: std::collections::BTreeSet<_> = next.key.split(|&byte| byte == b' ').collect();
+        assert_eq!((distinct.len(), next.keys, next.cacheable), (50, 50, false));
+    }
+
+    #[test]
+    fn key_that_the_protocol_cannot_carry_ends_the_workload_and_is_named() {
+        let text = r#"{"t":0,"d":[{"b":{"S":[5],"U":["x y"],"C":[1]}}]}"#;
+        let mut operations = from_workload(Workload::RobinHood { input: Box::new(text.as_bytes()) }).unwrap();
+        let error = operations.next(&mut Operation::default()).unwrap_err().to_string();
+        assert!(error.contains("`b:x y`"), "{error}");
+    }
+}

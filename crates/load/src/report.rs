@@ -1,0 +1,166 @@
+//! What a run found.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::Latencies;
+
+/// Result of a run, as `sherwood load --json` prints it. Ratios and latencies are 0 where nothing was measured.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Report {
+    /// Operations that ended, failed ones included. A get that misses and fills is one operation; to a gateway, an
+    /// operation is a request.
+    pub ops: u64,
+    /// Operations per second of the run.
+    pub ops_per_s: f64,
+    /// Operations that failed: refused, broken off, timed out, or never sent because the generator fell behind.
+    pub errors: u64,
+    /// Keys that were found.
+    pub hits: u64,
+    /// Keys that were not.
+    pub misses: u64,
+    /// Hits over hits and misses.
+    pub hit_ratio: f64,
+    /// Hits and misses by partition: object type of a trace, backend of a request, `all` of a key-value load.
+    pub by_partition: BTreeMap<String, HitsMisses>,
+    /// Latency from the intended start (with a rate) or from the sending (closed loop) to the end of the operation.
+    pub latency_us: LatencySummary,
+    /// 99th percentile of the time by which operations were sent after their intended start, in microseconds; 0 in a
+    /// closed loop.
+    pub late_p99_us: f64,
+    /// Values stored: sets, and fills after misses.
+    pub sets: u64,
+    /// Operations due before the end and never sent; contained in `errors`.
+    pub unsent: u64,
+    /// Length of the run in seconds, from the first intended start to the last answer.
+    pub duration_s: f64,
+    /// Whether the run went to its end.
+    pub complete: bool,
+    /// Why it did not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub incomplete_because: Option<String>,
+}
+
+/// Keys found and not found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct HitsMisses {
+    /// Found.
+    pub hits: u64,
+    /// Not found.
+    pub misses: u64,
+}
+
+/// Percentiles in microseconds, at most 1/128 too long and never too short; `max` is exact.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct LatencySummary {
+    /// Median.
+    pub p50: f64,
+    /// 90th percentile.
+    pub p90: f64,
+    /// 99th percentile.
+    pub p99: f64,
+    /// 99.9th percentile.
+    pub p99_9: f64,
+    /// Longest.
+    pub max: f64,
+}
+
+impl HitsMisses {
+    /// Counts one more key.
+    pub fn count(&mut self, hit: bool) {
+        if hit {
+            self.hits += 1;
+        } else {
+            self.misses += 1;
+        }
+    }
+
+    /// Hits over hits and misses, 0 where there is neither.
+    #[must_use]
+    pub fn hit_ratio(&self) -> f64 {
+        match self.hits + self.misses {
+            0 => 0.0,
+            all => self.hits as f64 / all as f64,
+        }
+    }
+}
+
+impl LatencySummary {
+    /// The summary of what was recorded.
+    #[must_use]
+    pub fn of(latencies: &Latencies) -> Self {
+        let percentile = |percentile| us(latencies.percentile(percentile));
+        let (p50, p90, p99, p99_9) = (percentile(50.0), percentile(90.0), percentile(99.0), percentile(99.9));
+        Self { p50, p90, p99, p99_9, max: us(latencies.max()) }
+    }
+}
+
+/// Microseconds, to the nanosecond.
+pub(crate) fn us(duration: Duration) -> f64 {
+    duration.as_nanos() as f64 / 1e3
+}
+
+/// For people: a handful of lines, partitions in a table.
+impl fmt::Display for Report {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let LatencySummary { p50, p90, p99, p99_9, max } = self.latency_us;
+        if let Some(reason) = &self.incomplete_because {
+            writeln!(formatter, "incomplete    {reason}")?;
+        }
+        writeln!(
+            formatter,
+            "operations    {} in {:.1} s, {:.0} per second",
+            self.ops, self.duration_s, self.ops_per_s
+        )?;
+        writeln!(formatter, "errors        {} (of these never sent: {})", self.errors, self.unsent)?;
+        let percent = self.hit_ratio * 100.0;
+        writeln!(
+            formatter,
+            "hits, misses  {}, {} ({percent:.2}% hits); {} stored",
+            self.hits, self.misses, self.sets
+        )?;
+        writeln!(
+            formatter,
+            "latency us    p50 {p50:.0}  p90 {p90:.0}  p99 {p99:.0}  p99.9 {p99_9:.0}  max {max:.0}"
+        )?;
+        writeln!(formatter, "late us       p99 {:.0}", self.late_p99_us)?;
+        if self.by_partition.len() > 1 {
+            writeln!(formatter, "{:<12} {:>10} {:>10} {:>8}", "partition", "hits", "misses", "hits %")?;
+            for (name, counts) in &self.by_partition {
+                let percent = counts.hit_ratio() * 100.0;
+                writeln!(formatter, "{name:<12} {:>10} {:>10} {percent:>8.2}", counts.hits, counts.misses)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_has_the_fields_that_checks_rely_on() {
+        let report = Report {
+            by_partition: BTreeMap::from([("t07".to_owned(), HitsMisses { hits: 1, misses: 2 })]),
+            ..Report::default()
+        };
+        let json = serde_json::to_value(&report).unwrap();
+        for field in ["ops", "ops_per_s", "errors", "hits", "misses", "hit_ratio", "late_p99_us"] {
+            assert!(json[field].is_number(), "{field}");
+        }
+        for field in ["p50", "p90", "p99", "p99_9", "max"] {
+            assert!(json["latency_us"][field].is_number(), "{field}");
+        }
+        assert_eq!(json["by_partition"]["t07"], serde_json::json!({ "hits": 1, "misses": 2 }));
+    }
+
+    #[test]
+    fn ratio_of_nothing_is_zero() {
+        assert_eq!(HitsMisses::default().hit_ratio(), 0.0);
+        assert_eq!(HitsMisses { hits: 1, misses: 3 }.hit_ratio(), 0.25);
+    }
+}

@@ -1,0 +1,95 @@
+//! What to send load to.
+
+use std::fmt;
+use std::str::FromStr;
+
+use thiserror::Error;
+
+/// A target, as `--target` names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// `memcached://host:port`: anything that speaks the memcached text protocol.
+    Memcached(String),
+    /// `http://host:port`: a gateway that answers `POST /v1/requests`.
+    Http(String),
+}
+
+/// Why a target was refused.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum TargetError {
+    /// A protocol that is not built yet.
+    #[error(
+        "target `{0}`: the redis protocol is not built yet; give memcached://host:port or http://host:port"
+    )]
+    NotBuilt(String),
+    /// Not a target at all.
+    #[error("target `{0}` is none: give memcached://host:port or http://host:port")]
+    Unknown(String),
+    /// The address lacks its port, or has more than an address.
+    #[error("target `{0}`: the address has to be host:port with a port from 1 to 65535 and nothing after it")]
+    Address(String),
+}
+
+impl Target {
+    /// `host:port`.
+    #[must_use]
+    pub fn address(&self) -> &str {
+        let (Self::Memcached(address) | Self::Http(address)) = self;
+        address
+    }
+}
+
+impl FromStr for Target {
+    type Err = TargetError;
+
+    fn from_str(text: &str) -> Result<Self, TargetError> {
+        let (scheme, rest) = text.split_once("://").ok_or_else(|| TargetError::Unknown(text.to_owned()))?;
+        let build = match scheme {
+            "memcached" => Self::Memcached,
+            "http" => Self::Http,
+            "redis" => return Err(TargetError::NotBuilt(text.to_owned())),
+            _ => return Err(TargetError::Unknown(text.to_owned())),
+        };
+        let address = rest.strip_suffix('/').unwrap_or(rest);
+        let valid = address.rsplit_once(':').is_some_and(|(host, port)| {
+            !host.is_empty() && !host.contains('/') && port.parse::<u16>().is_ok_and(|port| port > 0)
+        });
+        if valid { Ok(build(address.to_owned())) } else { Err(TargetError::Address(text.to_owned())) }
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = match self {
+            Self::Memcached(_) => "memcached",
+            Self::Http(_) => "http",
+        };
+        write!(formatter, "{scheme}://{}", self.address())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_are_scheme_host_and_port() {
+        assert_eq!("memcached://127.0.0.1:11211".parse(), Ok(Target::Memcached("127.0.0.1:11211".into())));
+        assert_eq!("http://[::1]:8080/".parse(), Ok(Target::Http("[::1]:8080".into())));
+    }
+
+    #[test]
+    fn anything_else_is_refused_with_what_would_do() {
+        for (text, part) in [
+            ("redis://localhost:6379", "not built yet"),
+            ("localhost:11211", "memcached://host:port"),
+            ("ftp://localhost:21", "memcached://host:port"),
+            ("memcached://localhost", "host:port with a port"),
+            ("http://localhost:80/v1", "nothing after it"),
+            ("http://localhost:0", "1 to 65535"),
+        ] {
+            let error = text.parse::<Target>().unwrap_err().to_string();
+            assert!(error.contains(part), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! Against Debian's memcached: what it counts and what we count must agree.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "starts a server and waits for it to listen"
+)]
+
+use std::collections::HashSet;
+use std::io::Cursor;
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use sherwood_load::memcached::{Options, Workload, run};
+use sherwood_load::{Control, Gaps, Pace};
+use sherwood_workload::KeyValueOptions;
+use sherwood_workload::trace::{built_in, cache2k};
+
+/// A memcached on a loopback port of its own; killed when dropped.
+struct Memcached {
+    process: Child,
+    address: String,
+}
+
+impl Memcached {
+    /// None, with a word on stderr, where memcached is not installed; in CI that is a failure.
+    fn start() -> Option<Self> {
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
+        let arguments = ["-l", "127.0.0.1", "-p", &port, "-U", "0", "-m", "64", "-t", "1", "-u", "nobody"];
+        let started =
+            Command::new("memcached").args(arguments).stdin(Stdio::null()).stderr(Stdio::null()).spawn();
+        let Ok(process) = started else {
+            assert!(std::env::var("CI").is_err(), "memcached is not installed: apt-get install -y memcached");
+            eprintln!("skipped: memcached is not installed (apt-get install -y memcached)");
+            return None;
+        };
+        let memcached = Self { process, address: format!("127.0.0.1:{port}") };
+        memcached.wait();
+        Some(memcached)
+    }
+
+    /// Until it accepts, at most 10 s.
+    fn wait(&self) {
+        for _ in 0..1_000 {
+            if TcpStream::connect(&self.address).is_ok() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        panic!("memcached does not accept on {}", self.address);
+    }
+
+    fn options(&self) -> Options {
+        Options {
+            address: self.address.clone(),
+            pace: Pace::Closed,
+            connections: 1,
+            pipeline: 1,
+            duration: None,
+            look_aside: true,
+            seed: 1,
+        }
+    }
+}
+
+impl Drop for Memcached {
+    fn drop(&mut self) {
+        drop(self.process.kill());
+        drop(self.process.wait());
+    }
+}
+
+fn key_value(options: KeyValueOptions) -> Workload {
+    Workload::KeyValue { options, batch: 1, seed: 3 }
+}
+
+#[test]
+fn replayed_trace_hits_whenever_a_key_was_seen_before_when_memory_is_ample() {
+    let Some(memcached) = Memcached::start() else { return };
+    let accesses = cache2k::read(built_in("orm-busy").unwrap()).unwrap().take(20_000).map(Result::unwrap);
+    let accesses: Vec<cache2k::Access> = accesses.collect();
+    let words = accesses
+        .iter()
+        .flat_map(|access| (u32::from(access.object_type()) << 27 | access.object()).to_be_bytes());
+    let input = Box::new(Cursor::new(words.collect::<Vec<u8>>()));
+    let workload = Workload::Cache2k { input, value_bytes: 100 };
+
+    let report = run(&memcached.options(), workload, &Control::default()).unwrap();
+
+    let distinct: HashSet<_> = accesses.iter().collect();
+    assert_eq!((report.ops, report.errors, report.complete), (20_000, 0, true));
+    assert_eq!((report.hits, report.misses), (20_000 - distinct.len() as u64, distinct.len() as u64));
+    assert_eq!(report.sets, report.misses);
+    for (name, counts) in &report.by_partition {
+        let of_type = |access: &&cache2k::Access| cache2k::partition_name(access.object_type()) == *name;
+        let distinct = distinct.iter().copied().filter(of_type).count() as u64;
+        let all = accesses.iter().filter(of_type).count() as u64;
+        assert_eq!((counts.misses, counts.hits), (distinct, all - distinct), "{name}");
+    }
+}
+
+#[test]
+fn pipelined_open_loop_sends_what_the_schedule_holds_and_every_operation_ends_once() {
+    let Some(memcached) = Memcached::start() else { return };
+    let pace = Pace::Open { rate_per_s: 5_000.0, gaps: Gaps::Fixed };
+    let duration = Some(Duration::from_millis(200));
+    let options = Options { pace, connections: 4, pipeline: 8, duration, ..memcached.options() };
+    let workload = key_value(KeyValueOptions { keys: 500, get_ratio: 0.8, ..KeyValueOptions::default() });
+    let report = run(&options, workload, &Control::default()).unwrap();
+    // At gaps of 0.2 ms: starts at 0.2, 0.4, ... 199.8 ms, sent or, on a machine that fell behind, counted as unsent.
+    assert_eq!(report.ops + report.unsent, 999);
+    assert_eq!(report.errors, report.unsent);
+    assert!(report.hits > 0 && report.misses > 0 && report.sets > report.misses);
+    assert_eq!(report.by_partition.keys().collect::<Vec<_>>(), ["all"]);
+}
+
+/// A trace of requests for one object each, of these sizes; the size is also the key.
+fn one_object_requests(sizes: &[u32]) -> Workload {
+    let line =
+        |size| format!("{{\"t\":0,\"d\":[{{\"b\":{{\"S\":[{size}],\"U\":[\"{size}\"],\"C\":[1]}}}}]}}\n");
+    Workload::RobinHood { input: Box::new(Cursor::new(sizes.iter().map(line).collect::<String>())) }
+}
+
+#[test]
+fn refused_value_is_an_error_and_the_connection_stays_in_step() {
+    let Some(memcached) = Memcached::start() else { return };
+    let workload = one_object_requests(&[2 << 20, 100, 2 << 20, 100]);
+    let report = run(&memcached.options(), workload, &Control::default()).unwrap();
+    assert_eq!((report.ops, report.errors, report.complete), (4, 2, true));
+    assert_eq!((report.hits, report.misses, report.sets), (1, 3, 1));
+}
+
+#[test]
+fn values_larger_than_the_read_buffer_are_read() {
+    let Some(memcached) = Memcached::start() else { return };
+    let report = run(&memcached.options(), one_object_requests(&[300_000; 5]), &Control::default()).unwrap();
+    assert_eq!((report.hits, report.misses, report.errors, report.complete), (4, 1, 0, true));
+}
+
+#[test]
+fn target_that_dies_ends_the_run_with_its_address() {
+    let Some(mut memcached) = Memcached::start() else { return };
+    let options = memcached.options();
+    let control = Control::default();
+    let report = std::thread::scope(|scope| {
+        let running = scope.spawn(|| run(&options, key_value(KeyValueOptions::default()), &control));
+        while control.done() < 100 && !running.is_finished() {
+            std::thread::yield_now();
+        }
+        memcached.process.kill().unwrap();
+        running.join().unwrap().unwrap()
+    });
+    assert!(!report.complete && report.ops >= 100);
+    assert!(report.incomplete_because.unwrap().contains(&options.address));
+}
+
+#[test]
+fn multi_get_counts_every_key_it_asks_for() {
+    let Some(memcached) = Memcached::start() else { return };
+    let half = KeyValueOptions { keys: 20, zipf: 0.0, get_ratio: 0.5, ..KeyValueOptions::default() };
+    let duration = Some(Duration::from_millis(200));
+    let pace = Pace::Open { rate_per_s: 5_000.0, gaps: Gaps::Fixed };
+    let options = Options { pace, duration, pipeline: 8, look_aside: false, ..memcached.options() };
+    let workload = Workload::KeyValue { options: half, batch: 10, seed: 3 };
+    let report = run(&options, workload, &Control::default()).unwrap();
+    assert_eq!(report.hits + report.misses, (report.ops - report.sets) * 10);
+    assert!(report.hits > 0 && report.errors == report.unsent, "{report}");
+}
+
+#[test]
+fn stop_ends_the_run_and_reports_what_was_done() {
+    let Some(memcached) = Memcached::start() else { return };
+    let control = Control::default();
+    control.stop();
+    let report = run(&memcached.options(), key_value(KeyValueOptions::default()), &control).unwrap();
+    assert_eq!((report.ops, report.complete), (0, false));
+}
+
+#[test]
+fn target_that_is_not_there_is_named() {
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let address = format!("127.0.0.1:{port}");
+    let options = Options {
+        address: address.clone(),
+        pace: Pace::Closed,
+        connections: 1,
+        pipeline: 1,
+        duration: None,
+        look_aside: false,
+        seed: 1,
+    };
+    let error =
+        run(&options, key_value(KeyValueOptions::default()), &Control::default()).unwrap_err().to_string();
+    assert!(error.contains(&address), "{error}");
+}
