@@ -1,9 +1,41 @@
-//! The daemon.
+//! The daemon: everything that touches the world, around the rooms that decide.
+//!
+//! ```text
+//!  memcached ──▶ listener ─┐                          ┌─▶ store replicas
+//!                          ├─▶ cache ─miss─▶ backend ─┤   (dispatcher under a short lock)
+//!  HTTP ───────▶ gateway ──┘     ▲                    └─▶ fill
+//!                  │             │ plan
+//!                  ▼             │
+//!              telemetry ──▶ control, every Δ ──▶ events, log, metrics
+//! ```
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
     reason = "a driver: it owns clocks, sockets and threads"
 )]
 
+mod admin;
+mod backend;
+mod classes;
+pub mod clock;
 pub mod config;
+mod control;
+mod core;
+mod entropy;
+mod events;
+mod gateway;
+mod http;
+mod listen;
 pub mod listener;
+mod metrics;
+mod names;
+mod setup;
+mod start;
+mod telemetry;
+mod threads;
+mod waiter;
+
+pub use control::Pin;
+pub use events::Event;
+pub use setup::{BackendSetup, MemcachedSetup, PartitionSetup, RouteSetup, Setup};
+pub use start::{BackendUsage, Node, StartError};

@@ -20,7 +20,7 @@ use tokio::io::AsyncReadExt;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::{Instant, Sleep, timeout};
 
-use super::clock::Moment;
+use crate::clock::Moment;
 use super::counters::Count;
 use super::retrieval::{Misses, Portion};
 use super::session::{Next, Session};
@@ -101,7 +101,7 @@ async fn execute(
     answers: &mut Answers<'_>,
 ) -> Result<ControlFlow<Farewell>, End> {
     let clock = answers.session.shared.clock;
-    let mut moment = clock.now();
+    let mut moment = clock.moment();
     loop {
         let parsed = requests.parser.parse(&requests.bytes[requests.start..]);
         requests.start += parsed.consumed;
@@ -125,7 +125,7 @@ async fn execute(
         if answers.is_full() {
             answers.send().await?;
             tokio::task::yield_now().await;
-            moment = clock.now();
+            moment = clock.moment();
         }
     }
 }
@@ -221,7 +221,7 @@ impl Answers<'_> {
                 session.retrieve(moment, &mut retrieval, &mut self.misses, &mut self.output, output_max);
             if !self.misses.is_empty() {
                 let fetched = session.fetch(&self.misses).await;
-                moment = shared.clock.now();
+                moment = shared.clock.moment();
                 session.insert(moment, &retrieval, &mut self.misses, fetched, &mut self.output);
             }
             if portion == Portion::Done {
@@ -230,7 +230,7 @@ impl Answers<'_> {
             if self.is_full() {
                 self.send().await?;
                 tokio::task::yield_now().await;
-                moment = shared.clock.now();
+                moment = shared.clock.moment();
             }
         }
         if retrieval.last {

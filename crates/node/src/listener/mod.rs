@@ -26,7 +26,6 @@
 //! miss and counted, because the protocol has no error for one key among several).
 
 mod backends;
-mod clock;
 mod connection;
 mod counters;
 mod options;
@@ -40,7 +39,6 @@ mod stats;
 mod tests;
 
 pub use backends::Backends;
-pub use clock::{Clock, Moment};
 pub use counters::{Count, Counts};
 pub use options::{MemcachedOptions, OptionsError};
 pub use retrieval::FETCH_KEYS_MAX;

@@ -13,7 +13,7 @@ use sherwood_cache::Value;
 use sherwood_model::PartitionId;
 use sherwood_wire::memcached::{Retrieval, reply};
 
-use super::clock::Moment;
+use crate::clock::Moment;
 use super::counters::Count;
 use super::routing::Target;
 use super::session::{Session, access};

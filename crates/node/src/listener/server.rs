@@ -17,7 +17,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 use tokio::task::{Id, JoinSet};
 
-use super::clock::Clock;
+use crate::clock::Clock;
 use super::connection;
 use super::counters::Counts;
 use super::options::{MemcachedOptions, OptionsError};

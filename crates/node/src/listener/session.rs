@@ -8,7 +8,7 @@ use sherwood_wire::memcached::{
     Command, Delta, Expires, Exptime, Refusal, Retrieval, Storage, StorageVerb, reply,
 };
 
-use super::clock::Moment;
+use crate::clock::Moment;
 use super::counters::{Count, Counters};
 use super::routing::Target;
 use super::shared::Shared;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use sherwood_cache::Cache;
 
 use super::backends::Backends;
-use super::clock::{Clock, Moment};
+use crate::clock::{Clock, Moment};
 use super::counters::{Counters, Counts};
 use super::options::MemcachedOptions;
 use super::routing::Routing;
@@ -38,7 +38,7 @@ pub(super) struct Shared {
 impl Shared {
     pub(super) fn new(options: MemcachedOptions, service: Service, clock: Clock) -> Self {
         Self {
-            started: clock.now(),
+            started: clock.moment(),
             counters: (0..options.threads).map(|_| Counters::default()).collect(),
             connections: Connections::default(),
             baseline: Mutex::default(),

@@ -5,7 +5,7 @@ use std::fmt::Display;
 use sherwood_cache::Usage;
 use sherwood_wire::memcached::reply;
 
-use super::clock::Moment;
+use crate::clock::Moment;
 use super::counters::Count;
 use super::shared::Shared;
 

@@ -11,7 +11,7 @@ use sherwood_model::{BackendId, Instant, PartitionId, SeededState, TenantId};
 use sherwood_wire::memcached::{Event, Parser, reply};
 
 use super::backends::Backends;
-use super::clock::{Clock, Moment};
+use crate::clock::{Clock, Moment};
 use super::counters::Count;
 use super::options::MemcachedOptions;
 use super::retrieval::{FETCH_KEYS_MAX, Misses, Portion};

@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 
 use sherwood_cache::{Cache, Options, Partition};
 use sherwood_model::{BackendId, PartitionId, SeededState, TenantId};
+use sherwood_node::clock::Clock;
 use sherwood_node::listener::{
-    Backends, Bound, Clock, Count, MemcachedOptions, Routing, Running, Service, Target,
+    Backends, Bound, Count, MemcachedOptions, Routing, Running, Service, Target,
 };
 use tokio::sync::watch;
 

@@ -1,0 +1,50 @@
+//! The admin API and the gateway: one HTTP port.
+
+mod backends;
+mod body;
+mod control;
+mod events;
+mod keys;
+mod partitions;
+mod reply;
+mod standing;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, State};
+use axum::http::{StatusCode, header};
+use axum::response::IntoResponse;
+use axum::routing::{delete, get, post, put};
+
+pub(crate) use reply::{Problem, listed};
+
+use crate::core::Core;
+use crate::gateway;
+use crate::metrics;
+
+/// Every route of the port.
+pub(crate) fn router(core: Arc<Core>) -> Router {
+    Router::new()
+        .route("/", get(standing::page))
+        .route("/healthz", get(async || "ok\n"))
+        .route("/readyz", get(async || "ok\n"))
+        .route("/metrics", get(exposition))
+        .route("/v1/requests", post(gateway::handle))
+        .route("/v1/reports", post(standing::reports))
+        .route("/v1/partitions", get(partitions::list))
+        .route("/v1/partitions/{name}", put(partitions::resize))
+        .route("/v1/rbc", get(standing::rbc))
+        .route("/v1/slo", get(standing::slo))
+        .route("/v1/control", get(control::show).put(control::change))
+        .route("/v1/backends/{name}/limit", put(backends::limit))
+        .route("/v1/keys/{backend}/{*key}", delete(keys::remove))
+        .route("/v1/events", get(events::stream))
+        .fallback(async || Problem::new(StatusCode::NOT_FOUND, "no such path; GET / lists what there is"))
+        .layer(DefaultBodyLimit::max(gateway::BODY_BYTES_MAX))
+        .with_state(core)
+}
+
+async fn exposition(State(core): State<Arc<Core>>) -> impl IntoResponse {
+    ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], metrics::exposition(&core))
+}

@@ -1,0 +1,101 @@
+//! `/v1/partitions`: who has how much, and setting it by hand.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use sherwood_model::{CachePlan, PartitionId};
+
+use super::body::JsonBody;
+use super::reply::Problem;
+use crate::core::Core;
+
+/// One partition as the API shows it.
+#[derive(Debug, Serialize)]
+pub(crate) struct PartitionView {
+    pub(crate) name: String,
+    pub(crate) backend: String,
+    pub(crate) tenant: String,
+    pub(crate) allocated_bytes: u64,
+    pub(crate) used_bytes: u64,
+    pub(crate) items: u64,
+    pub(crate) hits: u64,
+    pub(crate) misses: u64,
+    pub(crate) evictions: u64,
+}
+
+pub(crate) fn views(core: &Core) -> Vec<PartitionView> {
+    let view = |(index, partition): (usize, &crate::names::PartitionName)| {
+        let usage = core.cache.usage(PartitionId::from_index(index));
+        PartitionView {
+            name: partition.name.clone(),
+            backend: core.names.backend(partition.backend).to_owned(),
+            tenant: core.names.tenant(partition.tenant).to_owned(),
+            allocated_bytes: usage.budget_bytes,
+            used_bytes: usage.used_bytes,
+            items: usage.items,
+            hits: usage.hits,
+            misses: usage.misses,
+            evictions: usage.evictions,
+        }
+    };
+    core.names.partitions().iter().enumerate().map(view).collect()
+}
+
+pub(crate) async fn list(State(core): State<Arc<Core>>) -> Json<Vec<PartitionView>> {
+    Json(views(&core))
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Resize {
+    allocated_bytes: u64,
+}
+
+pub(crate) async fn resize(
+    State(core): State<Arc<Core>>,
+    Path(name): Path<String>,
+    JsonBody(asked): JsonBody<Resize>,
+) -> Result<Json<serde_json::Value>, Problem> {
+    let Some(partition) = core.names.partition_named(&name) else {
+        let known: Vec<_> = core.names.partitions().iter().map(|partition| partition.name.clone()).collect();
+        return Err(Problem::not_found("partition", &name, &known));
+    };
+    let mut control = core.control();
+    if control.policy() != "static" {
+        let error = format!(
+            "the policy `{}` sizes the partitions; switch to `static` first: PUT /v1/control {{\"policy\":\"static\"}}",
+            control.policy()
+        );
+        return Err(Problem::new(StatusCode::CONFLICT, error));
+    }
+    let before = core.cache.usage(partition).budget_bytes;
+    let free = free_bytes(&core, partition);
+    if asked.allocated_bytes > free {
+        let error = format!(
+            "{} bytes for `{name}` are more than the total allows: {free} bytes are free for it; shrink another first",
+            asked.allocated_bytes
+        );
+        return Err(Problem::unprocessable(error).with("free_bytes", free));
+    }
+    control.set_by_hand(&core, partition, asked.allocated_bytes).map_err(Problem::unprocessable)?;
+    drop(control);
+    let data = json!({"partition": name, "before_bytes": before, "after_bytes": asked.allocated_bytes});
+    core.say("resize", format!("{name} set by hand from {before} to {} bytes", asked.allocated_bytes), data);
+    Ok(Json(json!({"name": name, "allocated_bytes": asked.allocated_bytes})))
+}
+
+/// What `partition` may have at most: the total less what all others have.
+fn free_bytes(core: &Core, partition: PartitionId) -> u64 {
+    let total = core.cache.total().budget_bytes;
+    let others: u64 = match core.cache.plan() {
+        CachePlan::Budgets(budgets) => {
+            budgets.iter().enumerate().filter(|(i, _)| *i != partition.index()).map(|(_, bytes)| bytes).sum()
+        }
+        CachePlan::Shared => 0,
+    };
+    total.saturating_sub(others)
+}

@@ -1,0 +1,128 @@
+//! `/v1/rbc`, `/v1/slo`, `/v1/reports` and the text page: how requests fare.
+
+use std::fmt::Write;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::State;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use sherwood_model::{Band, FinishedRequest};
+
+use super::body::JsonBody;
+use super::partitions::views;
+use super::reply::{Problem, listed};
+use crate::core::Core;
+use crate::gateway::millis;
+
+/// Most reports in one body.
+const REPORTS_MAX: usize = 100_000;
+
+pub(crate) async fn rbc(State(core): State<Arc<Core>>) -> Json<Value> {
+    let band = core.control().band();
+    let counts = core.telemetry.rbc(core.clock.now(), band);
+    let counts: Map<_, _> =
+        core.names.backends().iter().zip(counts).map(|(name, count)| (name.clone(), count.into())).collect();
+    let Band { low, high } = band;
+    let window_s = core.telemetry.rbc_window().as_secs_f64();
+    Json(json!({"window_s": window_s, "band": [low / 100.0, high / 100.0], "counts": counts}))
+}
+
+pub(crate) async fn slo(State(core): State<Arc<Core>>) -> Json<Value> {
+    let (slo, standing) = core.telemetry.slo();
+    Json(json!({
+        "percentile": slo.percentile,
+        "bound_ms": millis(slo.bound),
+        "window_s": slo.window.as_secs_f64(),
+        "current_ms": standing.current.map(millis),
+        "max_ms": standing.max.map(millis),
+        "violation_ratio": standing.violation_ratio(),
+        "violations": standing.violations,
+        "observations": standing.observations,
+    }))
+}
+
+/// A finished request reported by an application that looks up its caches itself.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Report {
+    latency_us: u64,
+    /// Name of the backend of its slowest query; null when it asked none.
+    blocking: Option<String>,
+    /// When it ended, milliseconds since 1970; now where absent.
+    t: Option<u64>,
+}
+
+pub(crate) async fn reports(
+    State(core): State<Arc<Core>>,
+    JsonBody(reports): JsonBody<Vec<Report>>,
+) -> Result<Json<Value>, Problem> {
+    if reports.len() > REPORTS_MAX {
+        return Err(Problem::bad_request(format!(
+            "{} reports; a body has at most {REPORTS_MAX}",
+            reports.len()
+        )));
+    }
+    let mut finished = Vec::with_capacity(reports.len());
+    for (index, report) in reports.iter().enumerate() {
+        let blocking = match &report.blocking {
+            Some(name) => Some(core.names.backend_id(name).ok_or_else(|| {
+                let known = listed(core.names.backends());
+                let error = format!("report {index}: no backend is called {name:?}; known: {known}");
+                Problem::unprocessable(error).with("path", format!("[{index}].blocking"))
+            })?),
+            None => None,
+        };
+        finished.push((report.t, FinishedRequest::new(Duration::from_micros(report.latency_us), blocking)));
+    }
+    let now = core.clock.now();
+    let ended = |t: Option<u64>| t.map_or(now, |t| core.clock.at_unix(Duration::from_millis(t)));
+    let accepted =
+        finished.into_iter().filter(|&(t, request)| core.telemetry.request(now, ended(t), request)).count();
+    Ok(Json(json!({"accepted": accepted, "dropped": reports.len() - accepted})))
+}
+
+/// One page of text for whoever opens the port in a browser or with curl.
+pub(crate) async fn page(State(core): State<Arc<Core>>) -> String {
+    let (slo, standing) = core.telemetry.slo();
+    let mut text =
+        format!("Sherwood {}, up {} s\n\n", env!("CARGO_PKG_VERSION"), core.clock.uptime().as_secs());
+    let current = standing.current.map_or("no requests".to_owned(), |p| format!("{:.1} ms", millis(p)));
+    let _ = writeln!(
+        text,
+        "request P{}: {current}; bound {} ms; violated in {} of {} observations",
+        slo.percentile,
+        millis(slo.bound),
+        standing.violations,
+        standing.observations
+    );
+    let total = core.cache.total();
+    let _ = writeln!(text, "policy: {}", core.control().policy());
+    let _ = writeln!(
+        text,
+        "cache: {} of {} bytes, {} items\n",
+        total.used_bytes, total.budget_bytes, total.items
+    );
+    let _ =
+        writeln!(text, "{:<24}{:>16}{:>16}{:>12}{:>10}", "partition", "allocated", "used", "items", "hits");
+    for view in views(&core) {
+        let look_ups = view.hits + view.misses;
+        let ratio = if look_ups == 0 {
+            "-".to_owned()
+        } else {
+            format!("{:.1}%", 100.0 * view.hits as f64 / look_ups as f64)
+        };
+        let _ = writeln!(
+            text,
+            "{:<24}{:>16}{:>16}{:>12}{:>10}",
+            view.name, view.allocated_bytes, view.used_bytes, view.items, ratio
+        );
+    }
+    text.push_str("\nlately:\n");
+    for event in core.events.latest().iter().rev().take(20) {
+        let _ = writeln!(text, "  {}", event.message);
+    }
+    text.push_str("\n/v1/partitions /v1/slo /v1/rbc /v1/control /v1/events /metrics\n");
+    text
+}

@@ -1,0 +1,218 @@
+//! Drives one backend's dispatcher: carries its actions to the replicas and its answers to whoever waits.
+//!
+//! The dispatcher decides under a short lock, entered on misses only; calls, fills and deliveries happen outside it. A task
+//! per backend wakes the dispatcher up when a time-out or a probe is due.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use bytes::Bytes;
+use sherwood_cache::{Access, Cache, Value};
+use sherwood_dispatch::{
+    Action, CallId, Dispatch, Failure, FailureKind, Options, OptionsError, Reply, Stats,
+};
+use sherwood_model::{PartitionId, ReplicaId, SeededState};
+use sherwood_store::{Cause, Store, StoreError};
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
+
+use crate::clock::Clock;
+use crate::entropy::Entropy;
+use crate::waiter::Waiter;
+
+/// What is fetched: a key of a backend, for one tenant's partition. Tenants do not share fetches, as they do not share
+/// cache space.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct FetchKey {
+    pub(crate) partition: PartitionId,
+    pub(crate) key: Bytes,
+}
+
+impl AsRef<[u8]> for FetchKey {
+    fn as_ref(&self) -> &[u8] {
+        &self.key
+    }
+}
+
+type Machine = Dispatch<FetchKey, Bytes, Waiter>;
+
+/// One backend: its dispatcher, its replicas, and what its values live by.
+pub(crate) struct Backend {
+    pub(crate) name: String,
+    pub(crate) timeout: Duration,
+    pub(crate) ttl: Option<Duration>,
+    pub(crate) replicas: Vec<Arc<dyn Store>>,
+    machine: Mutex<Machine>,
+    calls: Mutex<HashMap<CallId, AbortHandle>>,
+    rearm: Notify,
+    cache: Arc<Cache>,
+    clock: Clock,
+    entropy: Arc<Entropy>,
+    runtime: Handle,
+}
+
+/// What a [`Backend`] is made of.
+pub(crate) struct BackendParts {
+    pub(crate) name: String,
+    pub(crate) options: Options,
+    pub(crate) ttl: Option<Duration>,
+    pub(crate) replicas: Vec<Arc<dyn Store>>,
+}
+
+impl Backend {
+    /// A backend whose calls run on `runtime`, with its wake-up task started there.
+    pub(crate) fn start(
+        parts: BackendParts,
+        cache: Arc<Cache>,
+        clock: Clock,
+        entropy: Arc<Entropy>,
+        runtime: Handle,
+    ) -> Result<Arc<Self>, OptionsError> {
+        let BackendParts { name, options, ttl, replicas } = parts;
+        let machine = Dispatch::new(options, replicas.len(), SeededState::new(entropy.draw()))?;
+        let backend = Arc::new(Self {
+            name,
+            timeout: options.timeout,
+            ttl,
+            replicas,
+            machine: Mutex::new(machine),
+            calls: Mutex::default(),
+            rearm: Notify::new(),
+            cache,
+            clock,
+            entropy,
+            runtime,
+        });
+        backend.runtime.spawn(Arc::clone(&backend).wake_up());
+        Ok(backend)
+    }
+
+    /// Asks for keys; each waiter hears of its key once, at the latest when the backend's time-out has passed.
+    pub(crate) fn fetch(self: &Arc<Self>, keys: impl Iterator<Item = (FetchKey, Waiter)>) {
+        let now = self.clock.now();
+        self.drive(|machine| machine.handle_fetch(now, keys, self.entropy.draw()));
+    }
+
+    /// Makes `change`, which stores or removes `key` in the cache, so that nothing fetched before fills the cache
+    /// afterwards: fetches under way lose the right to fill, under the lock that fills are made under.
+    pub(crate) fn write<R>(&self, partition: PartitionId, key: &[u8], change: impl FnOnce() -> R) -> R {
+        let key = FetchKey { partition, key: Bytes::copy_from_slice(key) };
+        let mut machine = lock(&self.machine);
+        machine.invalidate(&key);
+        change()
+    }
+
+    /// Counters and replica states.
+    pub(crate) fn stats(&self) -> Stats {
+        lock(&self.machine).stats()
+    }
+
+    /// Gives the dispatcher an input, then carries out what it asks for.
+    fn drive(self: &Arc<Self>, input: impl FnOnce(&mut Machine)) {
+        let mut actions = Vec::new();
+        {
+            let mut machine = lock(&self.machine);
+            let before = machine.next_timeout();
+            input(&mut machine);
+            while let Some(action) = machine.poll_action() {
+                // Filling under the lock that `invalidate` takes: a value can not fill after its key was written.
+                if let Action::Deliver { key, result: Ok(Some(value)), fill: true, .. } = &action {
+                    self.fill(key, value);
+                }
+                actions.push(action);
+            }
+            if machine.next_timeout() < before || before.is_none() {
+                self.rearm.notify_one();
+            }
+        }
+        for action in actions {
+            self.carry_out(action);
+        }
+    }
+
+    fn carry_out(self: &Arc<Self>, action: Action<FetchKey, Bytes, Waiter>) {
+        match action {
+            Action::Call { call, replica, keys, timeout: _ } => self.call(call, replica, keys),
+            Action::Cancel { call, .. } => {
+                if let Some(task) = lock(&self.calls).remove(&call) {
+                    task.abort();
+                }
+            }
+            Action::Deliver { result, waiters, .. } => {
+                waiters.into_iter().for_each(|waiter| waiter.tell(result.clone()));
+            }
+            Action::Probe { replica, timeout } => self.probe(replica, timeout),
+        }
+    }
+
+    fn call(self: &Arc<Self>, call: CallId, replica: ReplicaId, keys: Vec<FetchKey>) {
+        let (backend, store) = (Arc::clone(self), Arc::clone(&self.replicas[replica.index()]));
+        // The table is locked until the task is in it, so that a call that ends at once finds itself there to remove.
+        let mut calls = lock(&self.calls);
+        let task = self.runtime.spawn(async move {
+            let keys = keys.into_iter().map(|key| key.key).collect();
+            let reply = match store.get_many(keys).await {
+                Ok(values) => Reply::Ok(values),
+                Err(error) => Reply::Failed(failure(&error)),
+            };
+            lock(&backend.calls).remove(&call);
+            let now = backend.clock.now();
+            backend.drive(|machine| machine.handle_reply(now, call, reply));
+        });
+        calls.insert(call, task.abort_handle());
+    }
+
+    fn fill(&self, key: &FetchKey, value: &Bytes) {
+        let (value, access) = (Value::Bytes(value), Access::at(self.clock.now()));
+        if let Err(refused) =
+            sherwood_path::fill(&self.cache, key.partition, &key.key, value, self.ttl, &access)
+        {
+            tracing::debug!(backend = self.name, "an answer was not cached: {refused}");
+        }
+    }
+
+    fn probe(self: &Arc<Self>, replica: ReplicaId, timeout: Duration) {
+        let (backend, store) = (Arc::clone(self), Arc::clone(&self.replicas[replica.index()]));
+        self.runtime.spawn(async move {
+            // A call for no keys goes the whole way to the store and reads nothing.
+            let ok = matches!(tokio::time::timeout(timeout, store.get_many(Vec::new())).await, Ok(Ok(_)));
+            let now = backend.clock.now();
+            backend.drive(|machine| machine.handle_probe(now, replica, ok));
+        });
+    }
+
+    /// Sleeps until the dispatcher's next time-out and tells it, as long as the runtime lives.
+    async fn wake_up(self: Arc<Self>) {
+        loop {
+            let due = lock(&self.machine).next_timeout();
+            let Some(due) = due else {
+                self.rearm.notified().await;
+                continue;
+            };
+            tokio::select! {
+                () = tokio::time::sleep(due.since(self.clock.now())) => {
+                    let now = self.clock.now();
+                    self.drive(|machine| machine.handle_timeout(now));
+                }
+                () = self.rearm.notified() => {}
+            }
+        }
+    }
+}
+
+/// What a store's error means to the dispatcher.
+fn failure(error: &StoreError) -> Failure {
+    let kind = match error.cause() {
+        Cause::Overloaded { .. } | Cause::Busy { .. } => FailureKind::Overloaded,
+        Cause::Closed => FailureKind::Unreachable,
+        Cause::Unsupported { .. } | Cause::Refused { .. } => FailureKind::Rejected,
+        _ => FailureKind::Reset,
+    };
+    Failure::new(kind, error.to_string())
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().expect("no panics while held")
+}

@@ -1,0 +1,186 @@
+//! The control loop: every Δ, observe, decide, act.
+//!
+//! It adds no judgement of its own: what was observed is put into an `Observation`, the policy room decides, and the
+//! actuator is asked for the plan. When the loop is late or fails, the cache keeps its last plan.
+
+mod actuator;
+mod window;
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use sherwood_model::{Band, Instant, PartitionId};
+use sherwood_policy::{Controller, Decision, Observation, Options, PartitionSeen, PolicyError, by_name};
+
+use crate::core::Core;
+use crate::gateway::millis;
+use window::CounterWindow;
+
+pub(crate) use actuator::{Actuator, OwnCache};
+
+/// Least and most bytes of a partition, set by the configuration.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Pin {
+    /// Least bytes, 0 for none.
+    pub min_bytes: u64,
+    /// Most bytes, none for no limit.
+    pub max_bytes: Option<u64>,
+}
+
+/// The state of the loop.
+pub(crate) struct Control {
+    controller: Controller,
+    options: Options,
+    pins: Vec<Pin>,
+    actuator: Box<dyn Actuator>,
+    counters: CounterWindow,
+    decisions: u64,
+    latest: Option<Decision>,
+}
+
+impl Control {
+    /// A loop around `controller`, which starts from what `actuator` has.
+    pub(crate) fn new(
+        controller: Controller,
+        options: Options,
+        pins: Vec<Pin>,
+        actuator: Box<dyn Actuator>,
+    ) -> Self {
+        let counters = CounterWindow::new(options.rbc_window);
+        Self { controller, options, pins, actuator, counters, decisions: 0, latest: None }
+    }
+
+    /// Time between decisions.
+    pub(crate) fn delta(&self) -> Duration {
+        self.options.delta
+    }
+
+    /// Name of the policy in force.
+    pub(crate) fn policy(&self) -> &'static str {
+        self.controller.policy()
+    }
+
+    /// The band whose blocking counts are shown: the configured one.
+    pub(crate) fn band(&self) -> Band {
+        self.options.band
+    }
+
+    /// Decisions made since the start.
+    pub(crate) fn decisions(&self) -> u64 {
+        self.decisions
+    }
+
+    /// Chooses another policy from the next decision on.
+    pub(crate) fn switch(&mut self, core: &Core, name: &str) -> Result<(), PolicyError> {
+        self.controller.set_policy(by_name(name, &self.options)?);
+        self.decide(core, core.clock.now());
+        Ok(())
+    }
+
+    /// Switches between acting on decisions and only reporting them.
+    pub(crate) fn set_dry_run(&mut self, dry_run: bool) {
+        self.controller.set_dry_run(dry_run);
+    }
+
+    /// Sets one partition's budget by hand, at once.
+    pub(crate) fn set_by_hand(
+        &mut self,
+        core: &Core,
+        partition: PartitionId,
+        bytes: u64,
+    ) -> Result<(), sherwood_cache::PlanError> {
+        let mut budgets: Vec<u64> = self.actuator.observe().iter().map(|held| held.allocated_bytes).collect();
+        if matches!(core.cache.plan(), sherwood_model::CachePlan::Shared) {
+            budgets = self.controller.budgets().to_vec();
+        }
+        budgets[partition.index()] = bytes;
+        self.actuator.apply(&sherwood_model::CachePlan::Budgets(budgets.clone()))?;
+        self.controller.set_budgets(budgets);
+        Ok(())
+    }
+
+    /// One round: observes, decides, acts, and says what was decided.
+    pub(crate) fn decide(&mut self, core: &Core, now: Instant) {
+        let seen = self.observe(core, now);
+        let decision = self.controller.decide(now, &seen);
+        self.decisions += 1;
+        if decision.apply
+            && let Err(error) = self.actuator.apply(&decision.plan)
+        {
+            tracing::error!("the plan was not applied: {error}");
+            return;
+        }
+        if decision.kept.is_none() {
+            core.say("decision", decision.line.clone(), described(core, &decision));
+        } else {
+            tracing::debug!("{}", decision.line);
+        }
+        self.latest = Some(decision);
+    }
+
+    fn observe(&mut self, core: &Core, now: Instant) -> Observation {
+        let needs = self.controller.needs();
+        let held = self.actuator.observe();
+        let counts = self.counters.advance(now, &held);
+        let partitions = core.names.partitions().iter().zip(held.iter().zip(counts)).zip(&self.pins);
+        let partitions = partitions
+            .map(|((partition, (held, (hits, misses))), pin)| PartitionSeen {
+                allocated_bytes: held.allocated_bytes,
+                used_bytes: held.used_bytes,
+                min_bytes: pin.min_bytes,
+                max_bytes: pin.max_bytes,
+                hits,
+                misses,
+                queries: hits + misses,
+                query_p99: core.telemetry.query_sketch(now, partition.backend).quantile(0.99),
+                ..PartitionSeen::new(partition.tenant, partition.backend)
+            })
+            .collect();
+        let mut seen =
+            Observation { total_bytes: self.actuator.total_bytes(), partitions, ..Observation::default() };
+        if needs.requests {
+            seen.see_requests(&core.telemetry.snapshot(now), &needs, core.names.backends().len());
+        }
+        seen
+    }
+
+    /// The loop as the admin API shows it.
+    pub(crate) fn view(&self, core: &Core) -> Value {
+        let Options { delta, rbc_window, band, tax, .. } = &self.options;
+        json!({
+            "policy": self.policy(),
+            "available": sherwood_policy::available(),
+            "dry_run": self.controller.dry_run(),
+            "delta_ms": millis(*delta),
+            "rbc_window_ms": millis(*rbc_window),
+            "band": [band.low, band.high],
+            "tax_ratio": tax,
+            "decisions": self.decisions,
+            "latest": self.latest.as_ref().map(|decision| described(core, decision)),
+        })
+    }
+}
+
+/// A decision for programs.
+fn described(core: &Core, decision: &Decision) -> Value {
+    let moves: Vec<_> = decision
+        .moves
+        .iter()
+        .map(|step| {
+            json!({
+                "partition": core.names.partitions()[step.partition.index()].name,
+                "before_bytes": step.before_bytes,
+                "after_bytes": step.after_bytes,
+                "reason": step.reason.to_string(),
+            })
+        })
+        .collect();
+    json!({
+        "policy": decision.policy,
+        "applied": decision.apply,
+        "kept": decision.kept.map(|kept| kept.to_string()),
+        "pending_bytes": decision.pending_bytes,
+        "moves": moves,
+        "line": decision.line,
+    })
+}

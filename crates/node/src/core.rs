@@ -1,0 +1,64 @@
+//! What the daemon's parts share.
+
+use std::sync::{Arc, Mutex};
+
+use sherwood_cache::{Access, Cache};
+use sherwood_model::{BackendId, PartitionId, TenantId};
+
+use crate::backend::Backend;
+use crate::classes::Classes;
+use crate::clock::Clock;
+use crate::control::Control;
+use crate::events::{Event, Events};
+use crate::names::Names;
+use crate::telemetry::Telemetry;
+
+/// Everything a handler or thread of the daemon may reach.
+pub(crate) struct Core {
+    pub(crate) clock: Clock,
+    pub(crate) names: Names,
+    pub(crate) cache: Arc<Cache>,
+    /// One per backend; none for a backend without a store, which is only looked up in the cache.
+    pub(crate) backends: Vec<Option<Arc<Backend>>>,
+    pub(crate) telemetry: Telemetry,
+    pub(crate) events: Events,
+    pub(crate) classes: Classes,
+    pub(crate) control: Mutex<Control>,
+}
+
+impl Core {
+    /// The backend that fetches for `backend`, if it has a store.
+    pub(crate) fn backend(&self, backend: BackendId) -> Option<&Arc<Backend>> {
+        self.backends[backend.index()].as_ref()
+    }
+
+    /// The partition a key of `backend` is looked up in for `tenant`: the tenant's own, or the default tenant's.
+    pub(crate) fn partition(&self, tenant: TenantId, backend: BackendId) -> Option<PartitionId> {
+        self.names.partition_id(tenant, backend).or_else(|| self.names.partition_id(TenantId(0), backend))
+    }
+
+    /// Removes a key from the cache so that no fetch that is under way brings it back. True when it was there.
+    pub(crate) fn remove(&self, partition: PartitionId, key: &[u8]) -> bool {
+        let access = Access::at(self.clock.now());
+        self.write(partition, key, || self.cache.remove(partition, key, &access))
+    }
+
+    /// Makes `change`, which stores or removes `key` in the cache, so that nothing fetched before fills it afterwards.
+    pub(crate) fn write<R>(&self, partition: PartitionId, key: &[u8], change: impl FnOnce() -> R) -> R {
+        match self.backend(self.names.partitions()[partition.index()].backend) {
+            Some(backend) => backend.write(partition, key, change),
+            None => change(),
+        }
+    }
+
+    /// The control loop.
+    pub(crate) fn control(&self) -> std::sync::MutexGuard<'_, Control> {
+        self.control.lock().expect("no panics while held")
+    }
+
+    /// Says what happened, now.
+    pub(crate) fn say(&self, kind: &'static str, message: String, data: serde_json::Value) {
+        let unix_ms = self.clock.unix(self.clock.now()).as_millis();
+        self.events.emit(Event { unix_ms: u64::try_from(unix_ms).unwrap_or(u64::MAX), kind, message, data });
+    }
+}

@@ -1,0 +1,31 @@
+//! The daemon's randomness: one generator, seeded once.
+
+use std::sync::Mutex;
+
+use rand_core::{Rng, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+/// Random words for the pure rooms. Not for secrets.
+#[derive(Debug)]
+pub(crate) struct Entropy(Mutex<Xoshiro256PlusPlus>);
+
+impl Entropy {
+    /// The sequence that `seed` begins.
+    #[must_use]
+    pub(crate) fn seeded(seed: u64) -> Self {
+        Self(Mutex::new(Xoshiro256PlusPlus::seed_from_u64(seed)))
+    }
+
+    /// A sequence nobody can foresee, seeded by the operating system.
+    #[must_use]
+    pub(crate) fn from_system() -> Self {
+        use std::hash::{BuildHasher, RandomState};
+        Self::seeded(RandomState::new().hash_one("sherwood"))
+    }
+
+    /// The next word.
+    #[must_use]
+    pub(crate) fn draw(&self) -> u64 {
+        self.0.lock().expect("no panics while held").next_u64()
+    }
+}

@@ -1,0 +1,65 @@
+//! What happened, in words, for whoever is listening.
+
+use std::collections::VecDeque;
+use std::sync::Mutex;
+
+use serde::Serialize;
+use tokio::sync::broadcast;
+
+/// Subscribers that fall this many events behind are told that they missed some.
+const BACKLOG: usize = 256;
+/// Latest events kept for the status page and late subscribers.
+const KEPT: usize = 64;
+
+/// One thing that happened.
+#[derive(Clone, Debug, Serialize)]
+pub struct Event {
+    /// Wall time, milliseconds since 1970.
+    pub unix_ms: u64,
+    /// What kind of thing: `decision`, `resize`, `backend`, `policy`, `node`.
+    pub kind: &'static str,
+    /// One sentence for people.
+    pub message: String,
+    /// The same for programs.
+    pub data: serde_json::Value,
+}
+
+/// Hands events to everybody who listens, and remembers the latest few.
+#[derive(Debug)]
+pub(crate) struct Events {
+    sender: broadcast::Sender<Event>,
+    latest: Mutex<VecDeque<Event>>,
+}
+
+impl Default for Events {
+    fn default() -> Self {
+        Self { sender: broadcast::channel(BACKLOG).0, latest: Mutex::default() }
+    }
+}
+
+impl Events {
+    /// Logs the event in one line and tells the listeners.
+    pub(crate) fn emit(&self, event: Event) {
+        tracing::info!(kind = event.kind, "{}", event.message);
+        let mut latest = self.latest.lock().expect("no panics while held");
+        if latest.len() == KEPT {
+            latest.pop_front();
+        }
+        latest.push_back(event.clone());
+        drop(latest);
+        // Nobody listening is not an error.
+        let _ = self.sender.send(event);
+    }
+
+    /// Events from now on; a listener that falls 256 behind misses some and is told how many.
+    #[must_use]
+    pub(crate) fn subscribe(&self) -> broadcast::Receiver<Event> {
+        self.sender.subscribe()
+    }
+
+    /// The latest events, oldest first, at most 64.
+    #[must_use]
+    pub(crate) fn latest(&self) -> Vec<Event> {
+        self.latest.lock().expect("no panics while held").iter().cloned().collect()
+    }
+}

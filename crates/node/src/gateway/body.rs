@@ -1,0 +1,217 @@
+//! The bodies of `POST /v1/requests`: what may be asked, and how it is answered.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+/// Largest body of a request, bytes.
+pub(crate) const BODY_BYTES_MAX: usize = 4 << 20;
+/// Most queries in a request.
+pub(crate) const QUERIES_MAX: usize = 256;
+/// Most keys in a request, over all its queries.
+pub(crate) const KEYS_MAX: usize = 16_384;
+/// Longest key, bytes.
+pub(crate) const KEY_BYTES_MAX: usize = 250;
+/// Longest class name, bytes.
+pub(crate) const CLASS_BYTES_MAX: usize = 64;
+
+/// A request as it is asked.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AskedRequest<'a> {
+    /// A name for requests of this kind, counted in the metrics.
+    #[serde(borrow)]
+    pub(crate) class: Option<Cow<'a, str>>,
+    /// Whose partitions are looked up; the default tenant's where absent.
+    #[serde(borrow)]
+    pub(crate) tenant: Option<Cow<'a, str>>,
+    /// Not built yet, and so refused.
+    pub(crate) deadline_ms: Option<f64>,
+    /// Whether the answer carries the values; true where absent.
+    pub(crate) values: Option<bool>,
+    /// What to look up, all in parallel.
+    #[serde(borrow)]
+    pub(crate) queries: Vec<AskedQuery<'a>>,
+}
+
+/// One query of a request as it is asked.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AskedQuery<'a> {
+    /// Name of a configured backend.
+    #[serde(borrow)]
+    pub(crate) backend: Cow<'a, str>,
+    /// What to look up there.
+    #[serde(borrow)]
+    pub(crate) keys: Vec<Cow<'a, str>>,
+    /// Not built yet, and so refused.
+    pub(crate) deadline_ms: Option<f64>,
+    /// Not built yet, and so refused.
+    pub(crate) stale_ok_ms: Option<f64>,
+    /// A best-effort query's failure does not count against the request.
+    pub(crate) best_effort: Option<bool>,
+}
+
+/// The answer to a request.
+#[derive(Debug, Serialize)]
+pub(crate) struct RequestAnswer<'a> {
+    /// Arrival to the end of the last key.
+    pub(crate) latency_ms: f64,
+    /// Name of the backend of the slowest query.
+    pub(crate) blocking_backend: Option<&'a str>,
+    /// One for each key, in the order they were asked for.
+    pub(crate) results: Vec<KeyAnswer<'a>>,
+}
+
+/// The answer for one key.
+#[derive(Debug, Serialize)]
+pub(crate) struct KeyAnswer<'a> {
+    /// Name of the backend.
+    pub(crate) backend: &'a str,
+    /// The key as it was asked for.
+    pub(crate) key: &'a str,
+    /// `hit`, `miss` (fetched from the backend), `rejected`, `timeout`, `error` or `not_found`.
+    pub(crate) status: &'static str,
+    /// The value, unless the request said `"values": false`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) value: Option<String>,
+    /// How `value` is written: `utf8` or `base64`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) encoding: Option<&'static str>,
+    /// The request's arrival to the end of this key.
+    pub(crate) latency_ms: f64,
+    /// Why there is no value.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) error: Option<String>,
+}
+
+/// The text of a value and how it is written: as it is where it is UTF-8, else in base64.
+#[must_use]
+pub(crate) fn encode(value: &Bytes) -> (String, &'static str) {
+    match std::str::from_utf8(value) {
+        Ok(text) => (text.to_owned(), "utf8"),
+        Err(_) => (BASE64.encode(value), "base64"),
+    }
+}
+
+/// A duration as milliseconds, rounded to the microsecond.
+#[must_use]
+pub(crate) fn millis(duration: Duration) -> f64 {
+    duration.as_micros() as f64 / 1e3
+}
+
+/// Why a request was not run.
+#[derive(Debug, thiserror::Error, PartialEq)]
+pub(crate) enum Refusal {
+    /// The body is not what `POST /v1/requests` takes.
+    #[error("reading the request: {reason}, at {path}")]
+    Malformed {
+        /// JSON path of the offending value.
+        path: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A name that the configuration does not know.
+    #[error("{what} {name:?} is not known here; known: {known}")]
+    Unknown {
+        /// JSON path of the name.
+        path: String,
+        /// `backend` or `tenant`.
+        what: &'static str,
+        /// The name.
+        name: String,
+        /// Names that would do.
+        known: String,
+    },
+}
+
+impl AskedRequest<'_> {
+    /// Reads a request and checks what needs no configuration.
+    ///
+    /// # Errors
+    /// [`Refusal::Malformed`] with the JSON path of what is wrong.
+    pub(crate) fn parse(body: &[u8]) -> Result<AskedRequest<'_>, Refusal> {
+        let mut json = serde_json::Deserializer::from_slice(body);
+        let asked: AskedRequest<'_> = serde_path_to_error::deserialize(&mut json).map_err(|error| {
+            let path = error.path().to_string();
+            Refusal::Malformed { path, reason: error.into_inner().to_string() }
+        })?;
+        json.end().map_err(|error| malformed(".", error.to_string()))?;
+        asked.check()?;
+        Ok(asked)
+    }
+
+    fn check(&self) -> Result<(), Refusal> {
+        if self.deadline_ms.is_some() {
+            return Err(not_built("deadline_ms"));
+        }
+        if self.class.as_ref().is_some_and(|class| class.len() > CLASS_BYTES_MAX) {
+            return Err(malformed("class", format!("a class is at most {CLASS_BYTES_MAX} bytes")));
+        }
+        if self.queries.len() > QUERIES_MAX {
+            let reason = format!("{} queries; a request has at most {QUERIES_MAX}", self.queries.len());
+            return Err(malformed("queries", reason));
+        }
+        let keys: usize = self.queries.iter().map(|query| query.keys.len()).sum();
+        if keys > KEYS_MAX {
+            return Err(malformed("queries", format!("{keys} keys; a request has at most {KEYS_MAX}")));
+        }
+        self.queries.iter().enumerate().try_for_each(|(i, query)| query.check(i))
+    }
+}
+
+impl AskedQuery<'_> {
+    fn check(&self, i: usize) -> Result<(), Refusal> {
+        if self.deadline_ms.is_some() {
+            return Err(not_built(&format!("queries[{i}].deadline_ms")));
+        }
+        if self.stale_ok_ms.is_some() {
+            return Err(not_built(&format!("queries[{i}].stale_ok_ms")));
+        }
+        match self.keys.iter().position(|key| key.is_empty() || key.len() > KEY_BYTES_MAX) {
+            Some(j) => {
+                let reason = format!("a key of {} bytes; keys have 1 to {KEY_BYTES_MAX}", self.keys[j].len());
+                Err(malformed(&format!("queries[{i}].keys[{j}]"), reason))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+fn malformed(path: &str, reason: String) -> Refusal {
+    Refusal::Malformed { path: path.to_owned(), reason }
+}
+
+fn not_built(path: &str) -> Refusal {
+    malformed(path, "not supported by this version; leave the field out".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(body: &str) -> String {
+        AskedRequest::parse(body.as_bytes()).expect_err("refused").to_string()
+    }
+
+    #[test]
+    fn refusals_name_the_json_path() {
+        assert!(refusal(r#"{"queries":[{"backend":"a","keys":[1]}]}"#).contains("queries[0].keys[0]"));
+        assert!(refusal(r#"{"queries":[{"backend":"a"}]}"#).contains("missing field `keys`"));
+        assert!(refusal(r#"{"queries":[],"extra":1}"#).contains("unknown field `extra`"));
+        assert!(refusal(r#"{"queries":[],"deadline_ms":5}"#).contains("deadline_ms"));
+        assert!(refusal(r#"{"queries":[{"backend":"a","keys":["k",""]}]}"#).contains("queries[0].keys[1]"));
+        assert!(refusal(r#"{"queries":[]} trailing"#).contains("trailing"));
+        assert!(refusal("").contains("EOF"));
+    }
+
+    #[test]
+    fn values_that_are_no_text_are_base64() {
+        assert_eq!(encode(&Bytes::from_static(b"plain")), ("plain".to_owned(), "utf8"));
+        assert_eq!(encode(&Bytes::from_static(&[0xff, 0])), ("/wA=".to_owned(), "base64"));
+    }
+}

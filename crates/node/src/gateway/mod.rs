@@ -1,0 +1,189 @@
+//! `POST /v1/requests`: one request, its queries looked up in parallel, each key answered on its own.
+
+mod body;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Json;
+use axum::body::Bytes as Body;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use sherwood_cache::{Access, Item, Value};
+use sherwood_dispatch::FetchError;
+use sherwood_model::TenantId;
+use sherwood_path::{Fetch, Query, Request, Slot, Status};
+use tokio::sync::mpsc;
+
+use crate::admin::{Problem, listed};
+use crate::backend::FetchKey;
+use crate::core::Core;
+use crate::waiter::{Arrival, Waiter};
+
+use body::{AskedRequest, KeyAnswer, Refusal, RequestAnswer, encode};
+pub(crate) use body::{BODY_BYTES_MAX, millis};
+
+/// Answers `POST /v1/requests`.
+pub(crate) async fn handle(State(core): State<Arc<Core>>, body: Body) -> Result<Response, Problem> {
+    let arrival = core.clock.now();
+    let asked = AskedRequest::parse(&body).map_err(refused)?;
+    let queries = resolve(&core, &asked).map_err(refused)?;
+    if let Some(class) = &asked.class {
+        core.classes.count(class);
+    }
+    let running = Running { request: Request::start(arrival, queries), core: &core, slots: Vec::new() };
+    let request = running.run(asked.values.unwrap_or(true)).await;
+    Ok(Json(answer(&core, &request, asked.values.unwrap_or(true))).into_response())
+}
+
+fn refused(refusal: Refusal) -> Problem {
+    let error = refusal.to_string();
+    match refusal {
+        Refusal::Malformed { path, .. } => Problem::bad_request(error).with("path", path),
+        Refusal::Unknown { path, .. } => Problem::unprocessable(error).with("path", path),
+    }
+}
+
+/// A request under way. When its client goes away before the end, what is still open counts as failed: a client that gave
+/// up waited too long, and its request must not be missing from the tail.
+struct Running<'a> {
+    core: &'a Arc<Core>,
+    request: Request<Bytes, Bytes>,
+    /// What is fetched, by the position its waiter tells.
+    slots: Vec<Slot>,
+}
+
+impl Running<'_> {
+    /// Looks every key up, fetches what is missing, and waits for the last answer.
+    async fn run(mut self, values: bool) -> Request<Bytes, Bytes> {
+        let read = |item: Item<'_>| match item.value {
+            Value::Bytes(bytes) if values => Bytes::copy_from_slice(bytes),
+            _ => Bytes::new(),
+        };
+        let access = Access::at(self.core.clock.now());
+        let fetches = self.request.look_up(&self.core.cache, &access, read);
+        let (sender, mut arrivals) = mpsc::unbounded_channel();
+        for fetch in fetches {
+            self.fetch(fetch, &sender);
+        }
+        drop(sender);
+        while let Some((position, result)) = arrivals.recv().await {
+            self.request.handle_result(self.core.clock.now(), self.slots[position], result);
+        }
+        record(self.core, &self.request);
+        // An empty request is left in its place: it has nothing open that dropping would have to end.
+        std::mem::replace(&mut self.request, Request::start(access.now, Vec::new()))
+    }
+
+    /// Asks a query's backend for what missed. A backend without a store has nothing but what is cached.
+    fn fetch(&mut self, fetch: Fetch<Bytes>, sender: &mpsc::UnboundedSender<Arrival>) {
+        let Fetch { backend, partition, keys, .. } = fetch;
+        let Some(backend) = self.core.backend(backend) else {
+            let now = self.core.clock.now();
+            keys.into_iter().for_each(|(_, slot)| self.request.handle_result(now, slot, Ok(None)));
+            return;
+        };
+        let first = self.slots.len();
+        self.slots.extend(keys.iter().map(|(_, slot)| *slot));
+        let waiter = |(i, (key, _))| (FetchKey { partition, key }, Waiter::new(sender.clone(), first + i));
+        backend.fetch(keys.into_iter().enumerate().map(waiter));
+    }
+}
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        if self.request.finished().is_some() {
+            return;
+        }
+        let now = self.core.clock.now();
+        let timeout = now - self.request.started();
+        for &slot in &self.slots {
+            self.request.handle_result(now, slot, Err(FetchError::Timeout { timeout }));
+        }
+        record(self.core, &self.request);
+    }
+}
+
+/// Names to ids, or the first name that is not known.
+fn resolve(core: &Core, asked: &AskedRequest<'_>) -> Result<Vec<Query<Bytes>>, Refusal> {
+    let tenant = match &asked.tenant {
+        Some(name) => core.names.tenant_id(name).ok_or_else(|| Refusal::Unknown {
+            path: "tenant".to_owned(),
+            what: "tenant",
+            name: name.to_string(),
+            known: listed(core.names.tenants()),
+        })?,
+        None => TenantId(0),
+    };
+    let query = |(i, query): (usize, &body::AskedQuery<'_>)| {
+        let place = core.names.backend_id(&query.backend);
+        let place = place.and_then(|backend| Some((backend, core.partition(tenant, backend)?)));
+        let Some((backend, partition)) = place else {
+            return Err(Refusal::Unknown {
+                path: format!("queries[{i}].backend"),
+                what: "backend",
+                name: query.backend.to_string(),
+                known: listed(core.names.backends()),
+            });
+        };
+        Ok(Query {
+            backend,
+            partition,
+            keys: query.keys.iter().map(|key| Bytes::copy_from_slice(key.as_bytes())).collect(),
+            best_effort: query.best_effort.unwrap_or(false),
+            timeout: core.backend(backend).map_or(Duration::ZERO, |backend| backend.timeout),
+        })
+    };
+    asked.queries.iter().enumerate().map(query).collect()
+}
+
+/// Takes note of how the request and its queries ended.
+fn record(core: &Core, request: &Request<Bytes, Bytes>) {
+    let Some(finished) = request.finished() else { return };
+    let now = core.clock.now();
+    core.telemetry.request(now, now, finished);
+    for answers in request.answers().collect::<Vec<_>>().chunk_by(|a, b| a.0 == b.0) {
+        // Keys of a query end together, hits at the look-up and misses with their call: few different latencies.
+        for equal in answers.chunk_by(|a, b| a.2.latency == b.2.latency) {
+            core.telemetry.query(now, equal[0].0, equal[0].2.latency, equal.len() as u64);
+        }
+    }
+}
+
+fn answer<'a>(core: &'a Core, request: &'a Request<Bytes, Bytes>, values: bool) -> RequestAnswer<'a> {
+    let finished = request.finished();
+    let results = request.answers().map(|(backend, key, answer)| {
+        let (value, encoding) = match answer.value.as_ref().filter(|_| values).map(encode) {
+            Some((value, encoding)) => (Some(value), Some(encoding)),
+            None => (None, None),
+        };
+        KeyAnswer {
+            backend: core.names.backend(backend),
+            // Keys were text when they were asked for.
+            key: std::str::from_utf8(key).unwrap_or_default(),
+            status: status(answer.status),
+            value,
+            encoding,
+            latency_ms: millis(answer.latency),
+            error: answer.error.as_ref().map(ToString::to_string),
+        }
+    });
+    RequestAnswer {
+        latency_ms: finished.map_or(0.0, |finished| f64::from(finished.latency_us) / 1e3),
+        blocking_backend: finished
+            .and_then(|finished| finished.blocking)
+            .map(|backend| core.names.backend(backend)),
+        results: results.collect(),
+    }
+}
+
+fn status(status: Status) -> &'static str {
+    match status {
+        Status::Hit => "hit",
+        Status::Miss => "miss",
+        Status::NotFound => "not_found",
+        Status::Rejected => "rejected",
+        Status::Timeout => "timeout",
+        Status::Error => "error",
+    }
+}

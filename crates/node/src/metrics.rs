@@ -1,0 +1,203 @@
+//! Metrics for Prometheus, read off the counters when they are asked for.
+
+use std::fmt;
+use std::sync::Arc;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::Registry;
+use sherwood_model::{BackendId, PartitionId};
+
+use crate::core::Core;
+
+/// Media type of [`exposition`].
+pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Everything the node counts, in the OpenMetrics text format.
+pub(crate) fn exposition(core: &Arc<Core>) -> String {
+    let mut registry = Registry::with_prefix("sherwood");
+    registry.register_collector(Box::new(Reading(Arc::clone(core))));
+    let mut text = String::new();
+    prometheus_client::encoding::text::encode(&mut text, &registry).expect("strings take everything");
+    text
+}
+
+/// A label and its value on one sample.
+type Labels = Vec<(&'static str, String)>;
+
+struct Reading(Arc<Core>);
+
+impl fmt::Debug for Reading {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Reading")
+    }
+}
+
+impl Collector for Reading {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        self.requests(&mut encoder)?;
+        self.partitions(&mut encoder)?;
+        self.backends(&mut encoder)?;
+        let (policy, decisions) = {
+            let control = self.0.control();
+            (control.policy().to_owned(), control.decisions())
+        };
+        let decisions = vec![(vec![("policy", policy)], decisions)];
+        counters(
+            &mut encoder,
+            "decisions",
+            "Decisions of the control loop, by the policy in force",
+            decisions,
+        )
+    }
+}
+
+impl Reading {
+    fn requests(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let core = &self.0;
+        let (finished, keys, dropped) = core.telemetry.totals();
+        let (slo, standing) = core.telemetry.slo();
+        counters(encoder, "requests", "Requests finished or reported", one(finished))?;
+        counters(encoder, "keys", "Keys answered by the gateway", one(keys))?;
+        counters(encoder, "reports_dropped", "Reports older than the window", one(dropped))?;
+        let classes = core.classes.counts().into_iter().map(|(class, count)| (vec![("class", class)], count));
+        counters(encoder, "class_requests", "Requests by the class they named", classes.collect())?;
+        counters(encoder, "slo_observations", "Observations of the SLO", one(standing.observations))?;
+        counters(encoder, "slo_violations", "Observations above the bound", one(standing.violations))?;
+        gauges(encoder, "slo_bound_seconds", "The SLO's bound", one(slo.bound.as_secs_f64()))?;
+        let current = standing.current.map(|seen| (Vec::new(), seen.as_secs_f64())).into_iter().collect();
+        gauges(
+            encoder,
+            "request_latency_slo_seconds",
+            "The SLO's percentile at the last observation",
+            current,
+        )?;
+        let band = core.control().band();
+        let rbc = core.telemetry.rbc(core.clock.now(), band);
+        let rbc = rbc.into_iter().enumerate().map(|(i, count)| (self.backend_label(i), count as f64));
+        gauges(
+            encoder,
+            "request_blocking_count",
+            "Requests of the band that the backend blocked",
+            rbc.collect(),
+        )
+    }
+
+    fn partitions(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let core = &self.0;
+        let names = core.names.partitions();
+        let usages: Vec<_> = (0..names.len())
+            .map(|i| (names[i].name.clone(), core.cache.usage(PartitionId::from_index(i))))
+            .collect();
+        let each = |value: fn(&sherwood_cache::Usage) -> u64| -> Vec<(Labels, u64)> {
+            usages.iter().map(|(name, usage)| (vec![("partition", name.clone())], value(usage))).collect()
+        };
+        let level = |value| each(value).into_iter().map(|(labels, bytes)| (labels, bytes as f64)).collect();
+        gauges(encoder, "partition_allocated_bytes", "Budget of the partition", level(|u| u.budget_bytes))?;
+        gauges(encoder, "partition_used_bytes", "Charged bytes of its items", level(|u| u.used_bytes))?;
+        gauges(encoder, "partition_items", "Items it holds", level(|u| u.items))?;
+        counters(encoder, "partition_hits", "Look-ups that ended in the cache", each(|u| u.hits))?;
+        counters(encoder, "partition_misses", "Look-ups that did not", each(|u| u.misses))?;
+        counters(encoder, "partition_stores", "Values stored", each(|u| u.stores))?;
+        counters(
+            encoder,
+            "partition_evictions",
+            "Live items dropped for want of space",
+            each(|u| u.evictions),
+        )?;
+        counters(
+            encoder,
+            "partition_expired",
+            "Items dropped because their time had come",
+            each(|u| u.expired),
+        )
+    }
+
+    fn backends(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let core = &self.0;
+        let stats: Vec<_> =
+            core.backends.iter().flatten().map(|backend| (backend.name.clone(), backend.stats())).collect();
+        let each = |value: fn(&sherwood_dispatch::Counters) -> u64| -> Vec<(Labels, u64)> {
+            stats
+                .iter()
+                .map(|(name, stats)| (vec![("backend", name.clone())], value(&stats.counters)))
+                .collect()
+        };
+        counters(encoder, "backend_keys", "Keys asked for after a miss", each(|c| c.asked))?;
+        counters(encoder, "backend_joined_keys", "Keys that joined a fetch under way", each(|c| c.joined))?;
+        counters(encoder, "backend_calls", "Calls to replicas, retries included", each(|c| c.calls))?;
+        counters(encoder, "backend_retries", "Calls made again", each(|c| c.retries))?;
+        counters(encoder, "backend_timeouts", "Keys given up after the time-out", each(|c| c.timed_out))?;
+        counters(encoder, "backend_failures", "Keys whose call failed", each(|c| c.failed))?;
+        counters(
+            encoder,
+            "backend_refusals",
+            "Keys refused at a bound or with no replica up",
+            each(|c| c.refused),
+        )?;
+        let up = stats.iter().flat_map(|(name, stats)| {
+            stats.replicas.iter().map(move |replica| {
+                let labels = vec![("backend", name.clone()), ("replica", replica.replica.0.to_string())];
+                (labels, f64::from(u8::from(replica.up)))
+            })
+        });
+        gauges(encoder, "replica_up", "Whether the replica gets calls", up.collect())?;
+        let now = core.clock.now();
+        let p99 = (0..core.names.backends().len()).filter_map(|i| {
+            let p99 = core.telemetry.query_sketch(now, BackendId::from_index(i)).quantile(0.99)?;
+            Some((self.backend_label(i), p99.as_secs_f64()))
+        });
+        gauges(
+            encoder,
+            "query_p99_seconds",
+            "P99 of query latency, hits and misses, in the RBC window",
+            p99.collect(),
+        )
+    }
+
+    fn backend_label(&self, index: usize) -> Labels {
+        vec![("backend", self.0.names.backends()[index].clone())]
+    }
+}
+
+fn one<T>(value: T) -> Vec<(Labels, T)> {
+    vec![(Vec::new(), value)]
+}
+
+fn counters(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    samples: Vec<(Labels, u64)>,
+) -> fmt::Result {
+    family(encoder, name, help, samples.into_iter().map(|(labels, value)| (labels, ConstCounter::new(value))))
+}
+
+fn gauges(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    samples: Vec<(Labels, f64)>,
+) -> fmt::Result {
+    family(encoder, name, help, samples.into_iter().map(|(labels, value)| (labels, ConstGauge::new(value))))
+}
+
+fn family<M: EncodeMetric>(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    samples: impl Iterator<Item = (Labels, M)>,
+) -> fmt::Result {
+    let mut samples = samples.peekable();
+    let Some((_, first)) = samples.peek() else { return Ok(()) };
+    let mut metric = encoder.encode_descriptor(name, help, None, first.metric_type())?;
+    for (labels, value) in samples {
+        if labels.is_empty() {
+            return value.encode(metric);
+        }
+        value.encode(metric.encode_family(&labels)?)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,107 @@
+//! Names of the configuration and the ids they stand for.
+
+use std::collections::HashMap;
+
+use sherwood_model::{BackendId, PartitionId, TenantId};
+
+/// The default tenant's name.
+pub(crate) const DEFAULT_TENANT: &str = "default";
+
+/// Which partition belongs to whom.
+#[derive(Clone, Debug)]
+pub(crate) struct PartitionName {
+    /// `backend` for the default tenant, else `tenant:backend`.
+    pub(crate) name: String,
+    /// Whose it is.
+    pub(crate) tenant: TenantId,
+    /// Whose answers it holds.
+    pub(crate) backend: BackendId,
+}
+
+/// Both directions of every name.
+#[derive(Debug)]
+pub(crate) struct Names {
+    backends: Vec<String>,
+    tenants: Vec<String>,
+    partitions: Vec<PartitionName>,
+    backend_ids: HashMap<String, BackendId>,
+    partition_ids: HashMap<(TenantId, BackendId), PartitionId>,
+}
+
+impl Names {
+    /// Names in the order of their ids; `partitions` says whose each partition is.
+    #[must_use]
+    pub(crate) fn new(
+        backends: Vec<String>,
+        tenants: Vec<String>,
+        partitions: &[(TenantId, BackendId)],
+    ) -> Self {
+        let backend_ids =
+            backends.iter().enumerate().map(|(i, name)| (name.clone(), BackendId::from_index(i))).collect();
+        let partition_ids =
+            partitions.iter().enumerate().map(|(i, &pair)| (pair, PartitionId::from_index(i))).collect();
+        let partitions = partitions
+            .iter()
+            .map(|&(tenant, backend)| {
+                let (of, name) = (&tenants[tenant.index()], &backends[backend.index()]);
+                let name = if of == DEFAULT_TENANT { name.clone() } else { format!("{of}:{name}") };
+                PartitionName { name, tenant, backend }
+            })
+            .collect();
+        Self { backends, tenants, partitions, backend_ids, partition_ids }
+    }
+
+    /// The backend called `name`.
+    #[must_use]
+    pub(crate) fn backend_id(&self, name: &str) -> Option<BackendId> {
+        self.backend_ids.get(name).copied()
+    }
+
+    /// What `backend` is called.
+    #[must_use]
+    pub(crate) fn backend(&self, backend: BackendId) -> &str {
+        &self.backends[backend.index()]
+    }
+
+    /// All backends, in the order of their ids.
+    #[must_use]
+    pub(crate) fn backends(&self) -> &[String] {
+        &self.backends
+    }
+
+    /// The tenant called `name`.
+    #[must_use]
+    pub(crate) fn tenant_id(&self, name: &str) -> Option<TenantId> {
+        self.tenants.iter().position(|tenant| tenant == name).map(TenantId::from_index)
+    }
+
+    /// What `tenant` is called.
+    #[must_use]
+    pub(crate) fn tenant(&self, tenant: TenantId) -> &str {
+        &self.tenants[tenant.index()]
+    }
+
+    /// All tenants, in the order of their ids.
+    #[must_use]
+    pub(crate) fn tenants(&self) -> &[String] {
+        &self.tenants
+    }
+
+    /// The partition of `tenant` and `backend`.
+    #[must_use]
+    pub(crate) fn partition_id(&self, tenant: TenantId, backend: BackendId) -> Option<PartitionId> {
+        self.partition_ids.get(&(tenant, backend)).copied()
+    }
+
+    /// The partition called `name`.
+    #[must_use]
+    pub(crate) fn partition_named(&self, name: &str) -> Option<PartitionId> {
+        self.partitions.iter().position(|partition| partition.name == name).map(PartitionId::from_index)
+    }
+
+    /// All partitions, in the order of their ids.
+    #[must_use]
+    pub(crate) fn partitions(&self) -> &[PartitionName] {
+        &self.partitions
+    }
+}

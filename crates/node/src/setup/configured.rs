@@ -1,0 +1,127 @@
+//! From a configuration to a setup: opens what has to be opened.
+
+use std::num::NonZero;
+use std::sync::Arc;
+use std::thread;
+
+use sherwood_model::{Band, Slo};
+use sherwood_store::{OpenError, Store};
+
+use super::{BackendSetup, MemcachedSetup, PartitionSetup, RouteSetup, Setup};
+use crate::config::{self, Config, Mode, Route};
+use crate::control::Pin;
+
+/// HTTP connections at once; each may hold a body of a few MiB while it is read.
+const HTTP_CONNECTIONS_MAX: usize = 1_024;
+/// Shards of the cache for each thread that serves it, so that two threads rarely meet at a lock.
+const SHARDS_PER_THREAD: usize = 8;
+
+impl Setup {
+    /// The node that `config` describes, its stores opened.
+    ///
+    /// # Errors
+    /// When a store cannot be opened.
+    pub fn from_config(config: &Config) -> Result<Self, OpenError> {
+        let threads = config.server.threads.map_or_else(cores, usize::from);
+        let backends = config.backends.iter().map(backend).collect::<Result<_, _>>()?;
+        Ok(Self {
+            cache: sherwood_cache::Options {
+                total_bytes: config.memory.total_bytes,
+                item_bytes_max: config.memory.item_bytes_max,
+                shards: shards(threads),
+                ..sherwood_cache::Options::default()
+            },
+            tenants: config.tenants.clone(),
+            backends,
+            partitions: config
+                .partitions
+                .iter()
+                .map(|one| partition(one, config.memory.total_bytes))
+                .collect(),
+            slo: slo(&config.slo),
+            control: control(&config.control),
+            policy: config.control.policy.clone(),
+            memcached: config.listeners.iter().map(|one| listener(one, config, threads)).collect(),
+            admin: config.admin,
+            http_connections_max: HTTP_CONNECTIONS_MAX,
+            threads,
+            seed: None,
+        })
+    }
+}
+
+fn cores() -> usize {
+    thread::available_parallelism().map_or(1, NonZero::get)
+}
+
+/// Shards for a cache that `threads` threads serve: a power of two, at most what the engine takes.
+fn shards(threads: usize) -> u16 {
+    u16::try_from((threads * SHARDS_PER_THREAD).next_power_of_two()).unwrap_or(1_024).min(1_024)
+}
+
+fn backend(backend: &config::Backend) -> Result<BackendSetup, OpenError> {
+    let open = |(replica, options)| {
+        let name = if backend.replicas.len() == 1 {
+            backend.name.clone()
+        } else {
+            format!("{}/{replica}", backend.name)
+        };
+        sherwood_store::open(&name, options)
+    };
+    let stores: Vec<Arc<dyn Store>> =
+        backend.replicas.iter().enumerate().map(open).collect::<Result<_, _>>()?;
+    let dispatch =
+        sherwood_dispatch::Options { timeout: backend.timeout, ..sherwood_dispatch::Options::default() };
+    Ok(BackendSetup { name: backend.name.clone(), dispatch, ttl: backend.ttl, stores })
+}
+
+fn partition(partition: &config::Partition, total_bytes: u64) -> PartitionSetup {
+    let max_bytes = Some(partition.bytes_max).filter(|&max| max < total_bytes);
+    PartitionSetup {
+        tenant: partition.tenant,
+        backend: partition.backend,
+        initial_bytes: Some(partition.initial_bytes),
+        pin: Pin { min_bytes: partition.bytes_min, max_bytes },
+    }
+}
+
+fn slo(slo: &config::Slo) -> Slo {
+    let config::Slo { percentile, bound, window, observe } = *slo;
+    Slo { percentile, bound, window, observe }
+}
+
+fn control(control: &config::Control) -> sherwood_policy::Options {
+    let config::Control { policy: _, delta, rbc_window, band, tax_ratio, dry_run } = *control;
+    sherwood_policy::Options {
+        delta,
+        rbc_window,
+        band: Band::from(band),
+        tax: tax_ratio,
+        dry_run,
+        ..sherwood_policy::Options::default()
+    }
+}
+
+fn listener(listener: &config::Listener, config: &Config, threads: usize) -> MemcachedSetup {
+    let route = match listener.route {
+        Route::Backend(backend) => RouteSetup::Backend(backend),
+        Route::Prefix => {
+            let prefixes = config.backends.iter().enumerate();
+            RouteSetup::Prefix(
+                prefixes
+                    .filter_map(|(i, backend)| {
+                        Some((backend.prefix.clone()?, sherwood_model::BackendId::from_index(i)))
+                    })
+                    .collect(),
+            )
+        }
+    };
+    MemcachedSetup {
+        bind: listener.bind,
+        route,
+        read_through: listener.mode == Mode::ReadThrough,
+        threads,
+        connections_max: config.server.connections_max as usize,
+        idle_timeout: None,
+    }
+}

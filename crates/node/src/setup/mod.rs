@@ -1,0 +1,91 @@
+//! What a node is made of, with every name resolved: from a configuration, or put together by a program.
+
+mod configured;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sherwood_model::{BackendId, Slo, TenantId};
+use sherwood_store::Store;
+
+use crate::control::Pin;
+
+/// A node, before it is started.
+pub struct Setup {
+    /// The engine's options; `total_bytes` is the whole budget.
+    pub cache: sherwood_cache::Options,
+    /// Names of the tenants; the first is the default tenant's.
+    pub tenants: Vec<String>,
+    /// The backends, in the order of their ids.
+    pub backends: Vec<BackendSetup>,
+    /// The partitions, in the order of their ids.
+    pub partitions: Vec<PartitionSetup>,
+    /// The promise to keep.
+    pub slo: Slo,
+    /// Options of the policies and of the loop.
+    pub control: sherwood_policy::Options,
+    /// Name of the policy to start with.
+    pub policy: String,
+    /// Listeners that speak memcached.
+    pub memcached: Vec<MemcachedSetup>,
+    /// Where admin API and gateway listen; none opens no port.
+    pub admin: Option<SocketAddr>,
+    /// HTTP connections at once.
+    pub http_connections_max: usize,
+    /// Threads for the gateway, the dispatchers and the admin API.
+    pub threads: usize,
+    /// Seed of every random draw; the operating system's where none.
+    pub seed: Option<u64>,
+}
+
+/// One backend.
+pub struct BackendSetup {
+    /// What it is called.
+    pub name: String,
+    /// Bounds and times of its dispatcher.
+    pub dispatch: sherwood_dispatch::Options,
+    /// How long a fetched value lives; for ever where none.
+    pub ttl: Option<Duration>,
+    /// Its replicas; none for a backend that is only looked up in the cache.
+    pub stores: Vec<Arc<dyn Store>>,
+}
+
+/// One partition.
+#[derive(Clone, Copy, Debug)]
+pub struct PartitionSetup {
+    /// Whose it is.
+    pub tenant: TenantId,
+    /// Whose answers it holds.
+    pub backend: BackendId,
+    /// Bytes it starts with; an equal part of what is left where none.
+    pub initial_bytes: Option<u64>,
+    /// Least and most bytes.
+    pub pin: Pin,
+}
+
+/// One listener that speaks memcached.
+#[derive(Clone, Debug)]
+pub struct MemcachedSetup {
+    /// Where it listens.
+    pub bind: SocketAddr,
+    /// Which partition a key goes to.
+    pub route: RouteSetup,
+    /// Whether a miss is fetched from the backend.
+    pub read_through: bool,
+    /// Threads, each with a runtime and a socket of its own.
+    pub threads: usize,
+    /// Connections at once.
+    pub connections_max: usize,
+    /// A connection that is silent for this long is closed; never where none.
+    pub idle_timeout: Option<Duration>,
+}
+
+/// Which partition a key goes to.
+#[derive(Clone, Debug)]
+pub enum RouteSetup {
+    /// All keys to the default tenant's partition of this backend.
+    Backend(BackendId),
+    /// By the longest of these prefixes that the key begins with.
+    Prefix(Vec<(String, BackendId)>),
+}

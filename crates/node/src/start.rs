@@ -1,0 +1,286 @@
+//! From a [`Setup`] to a running node, and back.
+//!
+//! Everything that can be refused is refused, and every port is bound, before the first thread starts. Threads:
+//!
+//! ```text
+//! sherwood-http-*    gateway, dispatchers, admin API (a work-stealing pool)
+//! sherwood-mc-*      memcached listeners, each thread with its own runtime and socket
+//! sherwood-control   observe, decide, act every Δ; observes the SLO
+//! sherwood-keeper    evicts what is over budget, in small steps
+//! ```
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+use sherwood_cache::{Cache, Partition};
+use sherwood_model::{BackendId, CachePlan, SeededState, SloStanding};
+use sherwood_policy::{Controller, StartSize, by_name};
+use tokio::runtime::Runtime;
+use tokio::sync::watch;
+
+use crate::backend::{Backend, BackendParts};
+use crate::classes::Classes;
+use crate::clock::Clock;
+use crate::control::{Control, OwnCache};
+use crate::core::Core;
+use crate::entropy::Entropy;
+use crate::events::Events;
+use crate::listener::Running;
+use crate::names::Names;
+use crate::setup::Setup;
+use crate::telemetry::Telemetry;
+use crate::threads::{self, Worker};
+use crate::{admin, http, listen};
+
+/// Why a node did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// What was asked for cannot work.
+    #[error(transparent)]
+    Cache(#[from] sherwood_cache::OptionsError),
+    /// A backend's dispatcher cannot work.
+    #[error("backend `{backend}`: {error}")]
+    Dispatch {
+        /// The backend.
+        backend: String,
+        /// Why.
+        error: sherwood_dispatch::OptionsError,
+    },
+    /// The loop's options make no sense.
+    #[error(transparent)]
+    Control(#[from] sherwood_policy::OptionsError),
+    /// There is no such policy.
+    #[error(transparent)]
+    Policy(#[from] sherwood_policy::PolicyError),
+    /// A port could not be bound.
+    #[error("cannot listen on {address}: {error}; choose another port, or stop who uses it")]
+    Bind {
+        /// The address asked for.
+        address: SocketAddr,
+        /// The system's words.
+        error: io::Error,
+    },
+    /// A memcached listener could not be bound.
+    #[error(transparent)]
+    Memcached(#[from] crate::listener::BindError),
+    /// A thread could not be started.
+    #[error("cannot start a thread: {0}; raise the limit on processes (ulimit -u)")]
+    Thread(io::Error),
+}
+
+/// A running node. [`Node::stop`] ends it in good order; dropping it ends it at once.
+pub struct Node {
+    core: Arc<Core>,
+    admin: Option<SocketAddr>,
+    memcached: Vec<SocketAddr>,
+    stop: watch::Sender<bool>,
+    listeners: Vec<Running>,
+    workers: Vec<Worker>,
+    http: Option<tokio::task::JoinHandle<io::Result<()>>>,
+    runtime: Runtime,
+}
+
+impl Node {
+    /// Binds every port, then starts every thread.
+    ///
+    /// # Errors
+    /// See [`StartError`]; nothing is left behind.
+    pub fn start(setup: Setup) -> Result<Self, StartError> {
+        let clock = Clock::start();
+        let entropy = Arc::new(setup.seed.map_or_else(Entropy::from_system, Entropy::seeded));
+        let total_bytes = setup.cache.total_bytes;
+        setup.control.validate(total_bytes, setup.partitions.len())?;
+        let policy = by_name(&setup.policy, &setup.control)?;
+        let budgets = start_budgets(&setup)?;
+        let cache = Arc::new(cache(&setup, &budgets, &entropy)?);
+        if policy.name() == "shared-lru" {
+            // From the first item on, not from the first decision on.
+            cache.apply(&CachePlan::Shared).expect("always accepted");
+        }
+        let bound = setup.admin.map(|address| bound(address, http::bind(address))).transpose()?;
+        let admin = bound.as_ref().and_then(|listener| listener.local_addr().ok());
+        let listeners = listen::bind(&setup.memcached, setup.cache.item_bytes_max)?;
+        let names = names(&setup);
+        let runtime = runtime(setup.threads).map_err(StartError::Thread)?;
+        let backends = backends(&setup, &cache, clock, &entropy, &runtime)?;
+        let keeper = threads::housekeeper(Arc::clone(&cache), clock).map_err(StartError::Thread)?;
+        let partition_names = names.partitions().iter().map(|partition| partition.name.clone()).collect();
+        let controller = Controller::new(policy, &setup.control, partition_names, budgets);
+        let actuator = OwnCache::new(Arc::clone(&cache), setup.partitions.len(), keeper.thread());
+        let pins = setup.partitions.iter().map(|partition| partition.pin).collect();
+        let telemetry =
+            Telemetry::new(setup.backends.len(), setup.slo, setup.control.rbc_window, clock.now());
+        let control = Control::new(controller, setup.control.clone(), pins, Box::new(actuator));
+        let core = Arc::new(Core {
+            clock,
+            names,
+            cache,
+            backends,
+            telemetry,
+            events: Events::default(),
+            classes: Classes::default(),
+            control: Mutex::new(control),
+        });
+        let (stop, stopped) = watch::channel(false);
+        let listeners = listen::serve(&core, &setup.memcached, listeners, &stopped)?;
+        let memcached = listeners.iter().map(Running::address).collect();
+        let control = threads::control(Arc::clone(&core)).map_err(StartError::Thread)?;
+        let http = bound.map(|listener| {
+            let router = admin::router(Arc::clone(&core));
+            runtime.spawn(http::serve(listener, router, setup.http_connections_max, stopped))
+        });
+        Ok(Self { core, admin, memcached, stop, listeners, workers: vec![control, keeper], http, runtime })
+    }
+
+    /// Where the admin API and the gateway listen.
+    #[must_use]
+    pub fn admin(&self) -> Option<SocketAddr> {
+        self.admin
+    }
+
+    /// Where the memcached listeners listen, in the order of the setup.
+    #[must_use]
+    pub fn memcached(&self) -> &[SocketAddr] {
+        &self.memcached
+    }
+
+    /// How the SLO has fared.
+    #[must_use]
+    pub fn slo(&self) -> SloStanding {
+        self.core.telemetry.slo().1
+    }
+
+    /// Starts the SLO's counts anew, for a measurement that starts now.
+    pub fn restart_slo(&self) {
+        self.core.telemetry.restart_slo(self.core.clock.now());
+    }
+
+    /// What happened lately, oldest first.
+    #[must_use]
+    pub fn events(&self) -> Vec<crate::events::Event> {
+        self.core.events.latest()
+    }
+
+    /// What each backend's partitions hold together, in the order of the backends.
+    #[must_use]
+    pub fn backend_usage(&self) -> Vec<BackendUsage> {
+        let now = self.core.clock.now();
+        let usage = |(index, name): (usize, &String)| {
+            let backend = BackendId::from_index(index);
+            let mut usage = BackendUsage { name: name.clone(), ..BackendUsage::default() };
+            for (i, partition) in self.core.names.partitions().iter().enumerate() {
+                if partition.backend == backend {
+                    let held = self.core.cache.usage(sherwood_model::PartitionId::from_index(i));
+                    usage.allocated_bytes += held.budget_bytes;
+                    usage.used_bytes += held.used_bytes;
+                    usage.hits += held.hits;
+                    usage.misses += held.misses;
+                }
+            }
+            usage.query_p99 = self.core.telemetry.query_sketch(now, backend).quantile(0.99);
+            usage
+        };
+        self.core.names.backends().iter().enumerate().map(usage).collect()
+    }
+
+    /// Stops taking connections, lets what is under way end (at most five seconds), and ends every thread.
+    pub fn stop(self) {
+        let Self { core: _, admin: _, memcached: _, stop, listeners, workers, http, runtime } = self;
+        let _ = stop.send(true);
+        for listener in listeners {
+            if let Err(error) = listener.join() {
+                tracing::error!("a memcached listener ended badly: {error}");
+            }
+        }
+        if let Some(http) = http
+            && let Ok(Err(error)) = runtime.block_on(http)
+        {
+            tracing::error!("the HTTP port ended early: {error}");
+        }
+        workers.into_iter().for_each(Worker::stop);
+    }
+}
+
+/// What a backend's partitions hold together.
+#[derive(Clone, Debug, Default)]
+pub struct BackendUsage {
+    /// The backend's name.
+    pub name: String,
+    /// Budgets, bytes.
+    pub allocated_bytes: u64,
+    /// Charged bytes of items.
+    pub used_bytes: u64,
+    /// Look-ups that ended in the cache, since the start.
+    pub hits: u64,
+    /// Look-ups that did not, since the start.
+    pub misses: u64,
+    /// P99 of query latency in the RBC window.
+    pub query_p99: Option<std::time::Duration>,
+}
+
+fn start_budgets(setup: &Setup) -> Result<Vec<u64>, sherwood_policy::OptionsError> {
+    let sizes: Vec<_> = setup
+        .partitions
+        .iter()
+        .map(|partition| StartSize {
+            initial_bytes: partition.initial_bytes,
+            min_bytes: partition.pin.min_bytes,
+            max_bytes: partition.pin.max_bytes,
+        })
+        .collect();
+    setup.control.start_budgets(setup.cache.total_bytes, &sizes)
+}
+
+fn cache(setup: &Setup, budgets: &[u64], entropy: &Entropy) -> Result<Cache, sherwood_cache::OptionsError> {
+    let partition = |(partition, &budget_bytes): (&crate::setup::PartitionSetup, &u64)| Partition {
+        tenant: partition.tenant,
+        backend: partition.backend,
+        budget_bytes,
+    };
+    let partitions: Vec<_> = setup.partitions.iter().zip(budgets).map(partition).collect();
+    Cache::new(setup.cache, &partitions, SeededState::new(entropy.draw()))
+}
+
+fn names(setup: &Setup) -> Names {
+    let pairs: Vec<_> =
+        setup.partitions.iter().map(|partition| (partition.tenant, partition.backend)).collect();
+    let backends = setup.backends.iter().map(|backend| backend.name.clone()).collect();
+    Names::new(backends, setup.tenants.clone(), &pairs)
+}
+
+fn backends(
+    setup: &Setup,
+    cache: &Arc<Cache>,
+    clock: Clock,
+    entropy: &Arc<Entropy>,
+    runtime: &Runtime,
+) -> Result<Vec<Option<Arc<Backend>>>, StartError> {
+    let start = |backend: &crate::setup::BackendSetup| {
+        if backend.stores.is_empty() {
+            return Ok(None);
+        }
+        let parts = BackendParts {
+            name: backend.name.clone(),
+            options: backend.dispatch,
+            ttl: backend.ttl,
+            replicas: backend.stores.clone(),
+        };
+        Backend::start(parts, Arc::clone(cache), clock, Arc::clone(entropy), runtime.handle().clone())
+            .map(Some)
+            .map_err(|error| StartError::Dispatch { backend: backend.name.clone(), error })
+    };
+    setup.backends.iter().map(start).collect()
+}
+
+fn runtime(threads: usize) -> io::Result<Runtime> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(threads.max(1))
+        .thread_name("sherwood-http")
+        .enable_all()
+        .build()
+}
+
+fn bound<T>(address: SocketAddr, bound: io::Result<T>) -> Result<T, StartError> {
+    bound.map_err(|error| StartError::Bind { address, error })
+}

@@ -1,0 +1,123 @@
+//! What the node remembers of the requests and queries that passed: soft state, lost with a restart.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
+
+use sherwood_model::{
+    BackendId, Band, FinishedRequest, Instant, LatencySketch, LatencyWindow, RequestSnapshot, RequestWindow,
+    Slo, SloMonitor, SloStanding, WindowOptions,
+};
+
+/// With fewer requests in the window a percentile band holds fewer than two; the window then reaches further back.
+const BAND_REQUESTS_MIN: u64 = 200;
+/// How many times its length the RBC window may reach back for that.
+const REACH_MAX: u32 = 10;
+
+/// Windows over finished requests and over query latencies per backend.
+///
+/// Entered once per request (and once per query for its sketch), each time for less than a microsecond.
+#[derive(Debug)]
+pub(crate) struct Telemetry {
+    requests: Mutex<RequestWindow>,
+    slo: Mutex<SloMonitor>,
+    queries: Vec<Mutex<LatencyWindow>>,
+    rbc_window: Duration,
+    finished: AtomicU64,
+    keys: AtomicU64,
+}
+
+impl Telemetry {
+    /// Empty windows for `backends` backends.
+    #[must_use]
+    pub(crate) fn new(backends: usize, slo: Slo, rbc_window: Duration, now: Instant) -> Self {
+        let span = slo.window.max(rbc_window * REACH_MAX);
+        let slot = WindowOptions::of(slo.window.min(rbc_window)).slot;
+        let requests = RequestWindow::new(WindowOptions { slot, ..WindowOptions::of(span) });
+        Self {
+            requests: Mutex::new(requests),
+            slo: Mutex::new(SloMonitor::new(slo, now)),
+            queries: (0..backends).map(|_| Mutex::new(LatencyWindow::new(rbc_window))).collect(),
+            rbc_window,
+            finished: AtomicU64::new(0),
+            keys: AtomicU64::new(0),
+        }
+    }
+
+    /// Takes note of a request that ended at `at`; false when that is too long ago to count.
+    pub(crate) fn request(&self, now: Instant, at: Instant, request: FinishedRequest) -> bool {
+        self.finished.fetch_add(1, Relaxed);
+        self.window().record(now, at, request)
+    }
+
+    /// Takes note of `keys` keys that `backend`, or its cache partition, answered `latency` after they were asked for.
+    pub(crate) fn query(&self, now: Instant, backend: BackendId, latency: Duration, keys: u64) {
+        self.keys.fetch_add(keys, Relaxed);
+        if let Some(window) = self.queries.get(backend.index()) {
+            lock(window).record_times(now, latency, keys);
+        }
+    }
+
+    /// The requests that decisions look at: those of the RBC window, or more where it holds too few.
+    #[must_use]
+    pub(crate) fn snapshot(&self, now: Instant) -> RequestSnapshot {
+        let selection = self.window().select_at_least(now, self.rbc_window, BAND_REQUESTS_MIN);
+        selection.into()
+    }
+
+    /// The latencies of the queries to `backend` in the RBC window.
+    #[must_use]
+    pub(crate) fn query_sketch(&self, now: Instant, backend: BackendId) -> LatencySketch {
+        self.queries.get(backend.index()).map(|window| lock(window).sketch(now)).unwrap_or_default()
+    }
+
+    /// Blocking counts of the band per backend.
+    #[must_use]
+    pub(crate) fn rbc(&self, now: Instant, band: Band) -> Vec<u64> {
+        self.snapshot(now).blocking_counts(band, self.queries.len())
+    }
+
+    /// Observes the SLO if that is due, and says when it is due next.
+    pub(crate) fn observe_slo(&self, now: Instant) -> Instant {
+        let mut slo = lock(&self.slo);
+        if slo.due() <= now {
+            slo.observe(now, |last| {
+                let selection = self.window().select(now, last);
+                selection.into()
+            });
+        }
+        slo.due()
+    }
+
+    /// The SLO and how it has fared.
+    #[must_use]
+    pub(crate) fn slo(&self) -> (Slo, SloStanding) {
+        let slo = lock(&self.slo);
+        (slo.slo(), slo.standing())
+    }
+
+    /// Starts the SLO's counts anew.
+    pub(crate) fn restart_slo(&self, now: Instant) {
+        lock(&self.slo).restart(now);
+    }
+
+    /// How far back the RBC window reaches.
+    #[must_use]
+    pub(crate) fn rbc_window(&self) -> Duration {
+        self.rbc_window
+    }
+
+    /// Requests finished, keys answered and requests dropped as too old, since the start.
+    #[must_use]
+    pub(crate) fn totals(&self) -> (u64, u64, u64) {
+        (self.finished.load(Relaxed), self.keys.load(Relaxed), self.window().dropped())
+    }
+
+    fn window(&self) -> MutexGuard<'_, RequestWindow> {
+        lock(&self.requests)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().expect("no panics while held")
+}

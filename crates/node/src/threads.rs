@@ -1,0 +1,81 @@
+//! The daemon's own two threads: the control loop and the housekeeper.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread::{self, JoinHandle, Thread};
+use std::time::Duration;
+
+use sherwood_cache::Cache;
+
+use crate::clock::Clock;
+use crate::core::Core;
+
+/// Items the housekeeper looks at before it lets others have the processor.
+const STEP_ITEMS: usize = 256;
+/// How often the housekeeper looks for dead items when nobody wakes it.
+const REST: Duration = Duration::from_millis(50);
+
+/// A thread that runs until it is told to stop.
+pub(crate) struct Worker {
+    stop: Arc<AtomicBool>,
+    handle: JoinHandle<()>,
+}
+
+impl Worker {
+    /// Starts a thread that calls `round` again and again and sleeps for as long as it says, unless woken.
+    fn start(
+        name: &str,
+        mut round: impl FnMut() -> Option<Duration> + Send + 'static,
+    ) -> std::io::Result<Self> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let run = move || {
+            while !stopped.load(Relaxed) {
+                match round() {
+                    Some(rest) => thread::park_timeout(rest),
+                    None => thread::yield_now(),
+                }
+            }
+        };
+        let handle = thread::Builder::new().name(name.to_owned()).spawn(run)?;
+        Ok(Self { stop, handle })
+    }
+
+    /// What wakes the thread up.
+    pub(crate) fn thread(&self) -> Thread {
+        self.handle.thread().clone()
+    }
+
+    /// Lets the round under way end, and no further one begin.
+    pub(crate) fn stop(self) {
+        self.stop.store(true, Relaxed);
+        self.handle.thread().unpark();
+        if self.handle.join().is_err() {
+            tracing::error!("a thread of the node had panicked");
+        }
+    }
+}
+
+/// Evicts what is over its budget, in small steps, and reclaims dead items.
+pub(crate) fn housekeeper(cache: Arc<Cache>, clock: Clock) -> std::io::Result<Worker> {
+    Worker::start(
+        "sherwood-keeper",
+        move || if cache.step(clock.now(), STEP_ITEMS) { None } else { Some(REST) },
+    )
+}
+
+/// Observes the SLO and decides, each when it is due.
+pub(crate) fn control(core: Arc<Core>) -> std::io::Result<Worker> {
+    let mut due = core.clock.now() + core.control().delta();
+    Worker::start("sherwood-control", move || {
+        let now = core.clock.now();
+        let observe = core.telemetry.observe_slo(now);
+        if now >= due {
+            let mut control = core.control();
+            control.decide(&core, now);
+            // A late round delays the next ones rather than crowding them.
+            due = (due + control.delta()).max(now);
+        }
+        Some(observe.min(due).since(core.clock.now()))
+    })
+}

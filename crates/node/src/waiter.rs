@@ -1,0 +1,27 @@
+//! Who waits for a key that is being fetched.
+
+use bytes::Bytes;
+use sherwood_dispatch::FetchError;
+use tokio::sync::mpsc;
+
+/// What became of one key: the position the waiter gave it, and its value, its absence or why nobody knows.
+pub(crate) type Arrival = (usize, Result<Option<Bytes>, FetchError>);
+
+/// A place to tell what became of one key. Its channel needs no bound of its own: it carries one message for each key
+/// asked for, and requests bound their keys.
+#[derive(Clone, Debug)]
+pub(crate) struct Waiter {
+    sender: mpsc::UnboundedSender<Arrival>,
+    position: usize,
+}
+
+impl Waiter {
+    pub(crate) fn new(sender: mpsc::UnboundedSender<Arrival>, position: usize) -> Self {
+        Self { sender, position }
+    }
+
+    /// Tells the waiter, unless it has gone away.
+    pub(crate) fn tell(self, result: Result<Option<Bytes>, FetchError>) {
+        let _ = self.sender.send((self.position, result));
+    }
+}
