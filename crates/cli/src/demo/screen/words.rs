@@ -1,0 +1,137 @@
+//! Figures as people read them, and text in the width there is.
+
+use std::time::Duration;
+
+use ratatui::text::Span;
+
+/// What stands where there is no figure.
+pub(super) const NONE: &str = "–";
+
+/// Milliseconds with their unit; seconds from 10 s on.
+pub(super) fn duration(duration: Duration) -> String {
+    let milliseconds = duration.as_secs_f64() * 1e3;
+    match milliseconds {
+        ..9.95 => format!("{milliseconds:.1} ms"),
+        ..9_999.5 => format!("{milliseconds:.0} ms"),
+        _ => format!("{:.0} s", milliseconds / 1e3),
+    }
+}
+
+/// Milliseconds without a unit, in four columns up to 10 s and as seconds with theirs from there on.
+pub(super) fn short_duration(duration: Duration) -> String {
+    let milliseconds = duration.as_secs_f64() * 1e3;
+    match milliseconds {
+        ..9.95 => format!("{milliseconds:.1}"),
+        ..9_999.5 => format!("{milliseconds:.0}"),
+        _ => format!("{:.0}s", milliseconds / 1e3),
+    }
+}
+
+/// Time still to go.
+pub(super) fn left(left: Duration) -> String {
+    match (left.as_secs() / 60, left.as_secs() % 60) {
+        (0, seconds) => format!("{seconds} s left"),
+        (minutes, seconds) => format!("{minutes} min {seconds:02} s left"),
+    }
+}
+
+/// MiB without the unit, in four columns up to 10 GiB.
+pub(super) fn mebibytes(bytes: u64) -> String {
+    let mebibytes = bytes as f64 / f64::from(1 << 20);
+    if mebibytes < 99.95 { format!("{mebibytes:.1}") } else { format!("{mebibytes:.0}") }
+}
+
+/// A ratio as a whole number of percent.
+pub(super) fn percent(ratio: f64) -> String {
+    if ratio.is_finite() { format!("{:.0}%", ratio.clamp(0.0, 1.0) * 100.0) } else { NONE.to_owned() }
+}
+
+/// A count with its thousands apart.
+pub(super) fn count(count: u64) -> String {
+    let digits = count.to_string();
+    let groups: Vec<&str> = digits
+        .as_bytes()
+        .rchunks(3)
+        .rev()
+        .map(|group| std::str::from_utf8(group).unwrap_or_default())
+        .collect();
+    groups.join(",")
+}
+
+/// A count with its noun, for which an `s` makes the plural; none is said in words.
+pub(super) fn counted(number: u64, noun: &str) -> String {
+    match number {
+        0 => format!("no {noun}s"),
+        1 => format!("1 {noun}"),
+        _ => format!("{} {noun}s", count(number)),
+    }
+}
+
+/// Columns `text` takes.
+pub(super) fn width(text: &str) -> usize {
+    Span::raw(text).width()
+}
+
+/// `text` in at most `columns`, its end replaced by `…` where it is cut.
+pub(super) fn shortened(text: &str, columns: usize) -> String {
+    if width(text) <= columns {
+        return text.to_owned();
+    }
+    let mut used = 1;
+    let fits = |c: &char| {
+        used += width(c.encode_utf8(&mut [0; 4]));
+        used <= columns
+    };
+    let kept: String = text.chars().take_while(fits).collect();
+    if columns == 0 { String::new() } else { format!("{}…", kept.trim_end()) }
+}
+
+/// A bar of `ratio` of `columns`, to the eighth of a column; anything above nothing shows.
+pub(super) fn bar(ratio: f64, columns: usize) -> String {
+    const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
+    let ratio = if ratio.is_nan() { 0.0 } else { ratio.clamp(0.0, 1.0) };
+    let eighths = (ratio * columns as f64 * 8.0).round() as usize;
+    let eighths = if ratio > 0.0 { eighths.max(1) } else { 0 };
+    if columns == 0 { String::new() } else { "█".repeat(eighths / 8) + EIGHTHS[eighths % 8] }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_read_as_people_write_them() {
+        assert_eq!(duration(Duration::from_micros(9_940)), "9.9 ms");
+        assert_eq!(duration(Duration::from_micros(84_400)), "84 ms");
+        assert_eq!(duration(Duration::from_secs(12)), "12 s");
+        assert_eq!(left(Duration::from_secs(222)), "3 min 42 s left");
+        assert_eq!(left(Duration::from_secs(9)), "9 s left");
+        assert_eq!(mebibytes(17 << 20), "17.0");
+        assert_eq!(mebibytes(327 << 20), "327");
+        assert_eq!(percent(0.404), "40%");
+        assert_eq!(percent(f64::NAN), NONE);
+        assert_eq!([count(7), count(1_234), count(1_234_567)], ["7", "1,234", "1,234,567"]);
+        assert_eq!([counted(0, "error"), counted(1, "error")], ["no errors", "1 error"]);
+        assert_eq!(counted(1_200, "error"), "1,200 errors");
+    }
+
+    #[test]
+    fn cut_text_ends_in_an_ellipsis_and_fits() {
+        assert_eq!(shortened("moved 3 MiB", 11), "moved 3 MiB");
+        assert_eq!(shortened("moved 3 MiB", 10), "moved 3 M…");
+        assert_eq!(shortened("moved 3 MiB", 9), "moved 3…");
+        assert_eq!(shortened("moved", 0), "");
+        assert_eq!(shortened("倉庫係", 5), "倉庫…");
+        assert_eq!(shortened("倉庫係", 4), "倉…");
+    }
+
+    #[test]
+    fn bars_never_leave_their_columns() {
+        for (ratio, drawn) in
+            [(0.0, ""), (1e-9, "▏"), (0.5, "██"), (0.55, "██▎"), (1.0, "████"), (9.0, "████"), (f64::NAN, "")]
+        {
+            assert_eq!(bar(ratio, 4), drawn, "{ratio}");
+        }
+        assert_eq!(bar(1.0, 0), "");
+    }
+}
