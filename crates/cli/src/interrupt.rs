@@ -10,8 +10,9 @@ use tokio::signal::unix::{SignalKind, signal};
 pub(crate) fn on_interrupt(flag: &Arc<AtomicBool>) -> io::Result<()> {
     let flag = Arc::clone(flag);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let (mut interrupt, mut terminate) =
-        runtime.block_on(async { Ok::<_, io::Error>((signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?)) })?;
+    let (mut interrupt, mut terminate) = runtime.block_on(async {
+        Ok::<_, io::Error>((signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?))
+    })?;
     let wait = move || {
         for status in [None, Some(130)] {
             runtime.block_on(async {

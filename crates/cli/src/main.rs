@@ -1,34 +1,54 @@
 //! The `sherwood` command.
+//!
+//! Thin: each command has a file that turns flags into options, calls the room that does the work and prints what came of
+//! it. Exit status: 0 done, 1 ran and failed, 2 bad usage.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
     reason = "a driver: it owns clocks, sockets and threads"
 )]
 
-#[expect(dead_code, reason = "the command that uses these modules is wired next")]
+mod check_config;
 mod demo;
+mod exit;
+mod interrupt;
 mod load;
+mod logs;
+mod serve;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Keeps the request tail latency of a multi-tier service inside its SLO.
-#[derive(Parser)]
-#[command(version)]
+#[derive(Debug, Parser)]
+#[command(name = "sherwood", version, propagate_version = true, max_term_width = 110)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
 }
 
-#[derive(Subcommand)]
+#[derive(Debug, Subcommand)]
 enum Command {
-    /// Sends load to a cache or a gateway and reports what it saw.
+    /// Runs a node: a cache, or a sidecar in front of backends
+    Serve(serve::Args),
+    /// Shows a service of twenty backends hold its request P99 while backends slow down
+    Demo(demo::Args),
+    /// Sends load to a cache or a gateway and reports what it saw
     Load(Box<load::LoadArgs>),
+    /// Checks a configuration file and says what is wrong with it
+    CheckConfig(check_config::Args),
 }
 
 fn main() -> ExitCode {
-    match Cli::parse().command {
-        Command::Load(args) => load::run(&args),
-    }
+    let outcome = match Cli::parse().command {
+        Command::Serve(args) => serve::run(&args),
+        Command::Demo(args) => demo::run(&args),
+        Command::Load(args) => return load::run(&args),
+        Command::CheckConfig(args) => check_config::run(&args),
+    };
+    exit::report(outcome)
 }

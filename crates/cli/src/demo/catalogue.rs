@@ -144,11 +144,6 @@ impl Catalogue {
     pub(crate) fn open(&self) -> Result<Vec<Arc<dyn Store>>, OpenError> {
         self.shelves.iter().map(|shelf| shelf.open(&self.directory)).collect()
     }
-
-    /// Memory in bytes that all stores together keep for what they have read.
-    pub(crate) fn cache_bytes(&self) -> u64 {
-        self.shelves.iter().map(|shelf| shelf.options(&self.directory).cache_bytes()).sum()
-    }
 }
 
 /// Loads `missing` with two threads: one store is written by one, and the disk is busy with two.

@@ -1,0 +1,137 @@
+//! What is to be seen of a run at one moment.
+
+use std::time::Duration;
+
+use sherwood_node::Node;
+
+use super::judge::Judge;
+use super::time::Times;
+use super::world::Backends;
+
+/// A run at one moment, for the screen and the log.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Live {
+    /// Policy of this run.
+    pub(crate) policy: String,
+    /// Which run of how many, counted from 1.
+    pub(crate) run: (usize, usize),
+    /// Time since the run began.
+    pub(crate) elapsed: Duration,
+    /// Time before the measurement, and of the measurement.
+    pub(crate) length: (Duration, Duration),
+    /// Minute of the scenario; negative in the warm-up.
+    pub(crate) minute: f64,
+    /// The SLO's bound.
+    pub(crate) bound: Duration,
+    /// The SLO's percentile now.
+    pub(crate) current: Option<Duration>,
+    /// Observations so far: seconds since the run began, milliseconds.
+    pub(crate) curve: Vec<(f64, f64)>,
+    /// Share of the observations that violated the SLO.
+    pub(crate) violation_ratio: f64,
+    /// Requests ended and failed.
+    pub(crate) requests: (u64, u64),
+    /// The backends in their order.
+    pub(crate) backends: Vec<LiveBackend>,
+    /// Bytes of the whole cache.
+    pub(crate) total_bytes: u64,
+    /// What happened lately, oldest first.
+    pub(crate) events: Vec<String>,
+}
+
+/// One backend at one moment.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LiveBackend {
+    /// Its name.
+    pub(crate) name: String,
+    /// Budget of its partition; what it uses where all share.
+    pub(crate) bytes: u64,
+    /// Share of its capacity it has left, 1 when nothing slows it down.
+    pub(crate) limit: f64,
+    /// Calls that wait for one of its workers.
+    pub(crate) waiting: u32,
+    /// P99 of its queries in the window.
+    pub(crate) query_p99: Option<Duration>,
+    /// Share of its look-ups that hit, since the start.
+    pub(crate) hit_ratio: f64,
+}
+
+impl Live {
+    /// Reads everything off the running parts.
+    pub(crate) fn read(
+        run: &RunLabel,
+        node: &Node,
+        backends: &Backends,
+        judge: &Judge,
+        elapsed: Duration,
+    ) -> Self {
+        let minute = run.times.minute(elapsed);
+        let standing = judge.standing();
+        let shared = run.policy == "shared-lru";
+        let usages = node.backend_usage();
+        let total_bytes = usages.iter().map(|usage| usage.allocated_bytes).sum();
+        let parts = usages.into_iter().zip(backends.limits_at(minute)).zip(backends.waiting());
+        let backends = parts
+            .map(|((usage, limit), waiting)| LiveBackend {
+                name: usage.name,
+                bytes: if shared { usage.used_bytes } else { usage.allocated_bytes },
+                limit,
+                waiting,
+                query_p99: usage.query_p99,
+                hit_ratio: usage.hits as f64 / (usage.hits + usage.misses).max(1) as f64,
+            })
+            .collect();
+        Self {
+            policy: run.policy.clone(),
+            run: run.run,
+            elapsed,
+            length: (run.times.warm_up, run.times.measured),
+            minute,
+            bound: run.bound,
+            current: judge.current(elapsed),
+            curve: judge.curve().map(|(at, seen)| (at.as_secs_f64(), seen.as_secs_f64() * 1e3)).collect(),
+            violation_ratio: standing.violation_ratio(),
+            requests: judge.requests(),
+            backends,
+            total_bytes,
+            events: node.events().into_iter().map(|event| event.message).collect(),
+        }
+    }
+}
+
+/// What does not change during a run.
+#[derive(Clone, Debug)]
+pub(crate) struct RunLabel {
+    pub(crate) policy: String,
+    pub(crate) run: (usize, usize),
+    pub(crate) times: Times,
+    pub(crate) bound: Duration,
+}
+
+impl Live {
+    /// One line, for a log.
+    pub(crate) fn line(&self) -> String {
+        let percentile = self
+            .current
+            .map_or("no requests yet".to_owned(), |p| format!("P99 {:.0} ms", p.as_secs_f64() * 1e3));
+        let phase = if self.minute < 0.0 {
+            "warming up".to_owned()
+        } else {
+            format!("minute {:.0} of 180", self.minute)
+        };
+        let slowed: Vec<_> = self
+            .backends
+            .iter()
+            .filter(|backend| backend.limit < 0.995)
+            .map(|backend| format!("{} at {:.0}%", backend.name, backend.limit * 100.0))
+            .collect();
+        let slowed =
+            if slowed.is_empty() { String::new() } else { format!("; slowed down: {}", slowed.join(", ")) };
+        format!(
+            "{} {phase}: {percentile}, bound {:.0} ms broken {:.1}% of the time{slowed}",
+            self.policy,
+            self.bound.as_secs_f64() * 1e3,
+            self.violation_ratio * 100.0
+        )
+    }
+}

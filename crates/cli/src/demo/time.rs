@@ -1,0 +1,69 @@
+//! The scenario's three hours in the minutes one has.
+
+use std::time::Duration;
+
+use sherwood_model::Slo;
+use sherwood_workload::onerf;
+
+/// Length of the measured part of `onerf-spikes`.
+const MEASURED: Duration = Duration::from_secs(180 * 60);
+/// The scenario's warm-up, without limits.
+const WARM_UP: Duration = Duration::from_secs(60 * 60);
+/// The paper's control interval; also its SLO's observation step.
+const DELTA: Duration = Duration::from_secs(5);
+/// The window over which the SLO's percentile is taken, and requests are counted.
+const WINDOW: Duration = Duration::from_secs(60);
+
+/// Every time of the scenario divided by one factor. Service times, rates and the tax are not: they are the workload's.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Times {
+    /// What the scenario's times are divided by.
+    pub(crate) factor: f64,
+    /// Measured time of one policy.
+    pub(crate) measured: Duration,
+    /// Time before it, without limits.
+    pub(crate) warm_up: Duration,
+    /// Time between decisions, and between observations of the SLO.
+    pub(crate) delta: Duration,
+    /// Window of the SLO and of the RBC.
+    pub(crate) window: Duration,
+}
+
+impl Times {
+    /// The times of a run whose measured part takes `measured`.
+    pub(crate) fn of(measured: Duration) -> Self {
+        let factor = MEASURED.as_secs_f64() / measured.as_secs_f64();
+        let scaled = |time: Duration| time.div_f64(factor);
+        Self { factor, measured, warm_up: scaled(WARM_UP), delta: scaled(DELTA), window: scaled(WINDOW) }
+    }
+
+    /// Minutes of the scenario at `elapsed` since the start of the run; negative while it warms up.
+    pub(crate) fn minute(&self, elapsed: Duration) -> f64 {
+        (elapsed.as_secs_f64() - self.warm_up.as_secs_f64()) * self.factor / 60.0
+    }
+
+    /// The workload's SLO, watched over the compressed window.
+    pub(crate) fn slo(&self, slo: &onerf::Slo) -> Slo {
+        Slo { percentile: slo.percentile, bound: bound(slo), window: self.window, observe: self.delta }
+    }
+}
+
+/// Latency that the promise allows; like service times it is not compressed.
+pub(crate) fn bound(slo: &onerf::Slo) -> Duration {
+    Duration::from_secs_f64(slo.limit_ms / 1e3)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn five_minutes_are_three_hours_at_thirty_six() {
+        let times = Times::of(Duration::from_secs(300));
+        assert!((times.factor - 36.0).abs() < 1e-9);
+        assert_eq!(times.warm_up, Duration::from_secs(100));
+        assert_eq!(times.delta, Duration::from_secs(5).div_f64(36.0));
+        assert!((times.minute(Duration::from_secs(100))).abs() < 1e-9);
+        assert!((times.minute(Duration::from_secs(400)) - 180.0).abs() < 1e-9);
+    }
+}
