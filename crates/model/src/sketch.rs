@@ -91,12 +91,12 @@ impl Default for LatencySketch {
     }
 }
 
-/// The latencies of the last `span`, in a ring of six sketches (210 KB): what is older than the span is forgotten a sixth of it
+/// The latencies of the last `span`, in a ring of six sketches (35 KB each, made when first used): what is older than the span is forgotten a sixth of it
 /// at a time, so a quantile reaches back between five sixths of the span and the whole of it.
 #[derive(Clone, Debug)]
 pub struct LatencyWindow {
     slot_nanos: u64,
-    slots: [(u64, LatencySketch); Self::SLOTS],
+    slots: [Option<(u64, LatencySketch)>; Self::SLOTS],
 }
 
 impl LatencyWindow {
@@ -113,11 +113,12 @@ impl LatencyWindow {
     pub fn record_times(&mut self, now: Instant, latency: Duration, times: u64) {
         let number = now.as_nanos() / self.slot_nanos;
         let slot = &mut self.slots[(number % Self::SLOTS as u64) as usize];
-        if slot.0 != number {
-            slot.0 = number;
-            slot.1.clear();
+        let (slot_number, sketch) = slot.get_or_insert_with(|| (number, LatencySketch::default()));
+        if *slot_number != number {
+            *slot_number = number;
+            sketch.clear();
         }
-        slot.1.record_times(latency, times);
+        sketch.record_times(latency, times);
     }
 
     /// Everything within the span before `now`.
@@ -125,7 +126,7 @@ impl LatencyWindow {
     pub fn sketch(&self, now: Instant) -> LatencySketch {
         let newest = now.as_nanos() / self.slot_nanos;
         let mut merged = LatencySketch::default();
-        for (number, sketch) in &self.slots {
+        for (number, sketch) in self.slots.iter().flatten() {
             if *number <= newest && newest - number < Self::SLOTS as u64 {
                 merged.merge(sketch);
             }

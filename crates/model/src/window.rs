@@ -2,8 +2,8 @@
 //!
 //! RobinHood's whole input is "of the requests near the tail, which backend was last?" (Berger et al., OSDI 2018, section 4).
 //! The answer must come from single requests, because a sketch per backend no longer knows which request a latency belonged to.
-//! A finished request is eight bytes, so a million of them are kept exactly; a busier window falls back to counting, per slot
-//! of time, how many requests of each backend fell into which latency bucket.
+//! A finished request is eight bytes, so a million of them are kept exactly; a busier window counts, per slot of time, how many
+//! requests of each backend fell into which latency bucket.
 
 mod snapshot;
 
@@ -17,11 +17,13 @@ use crate::{BackendId, FinishedRequest, Instant};
 /// Shape of a [`RequestWindow`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WindowOptions {
-    /// How far back the window reaches.
+    /// How far back the window reaches when there is room.
     pub span: Duration,
+    /// How far back it reaches however busy it is, at most `span`.
+    pub keep: Duration,
     /// Time expires in slots of this length: one second for a window of a minute.
     pub slot: Duration,
-    /// Requests kept exactly, 8 bytes each; beyond it slots are kept as bucket tables.
+    /// Requests kept exactly, 8 bytes each.
     pub exact_max: usize,
 }
 
@@ -31,19 +33,24 @@ impl WindowOptions {
     #[must_use]
     pub fn of(span: Duration) -> Self {
         let slot = Duration::from_secs(1).min(span / 60).max(Duration::from_millis(1));
-        Self { span, slot, exact_max: 1_000_000 }
+        Self { span, keep: span, slot, exact_max: 1_000_000 }
     }
 }
 
 /// The finished requests of the last `span`, in a ring of time slots.
 ///
-/// Exact up to `exact_max` requests (8 bytes each); a slot that would exceed it becomes a table of (latency bucket, blocking
-/// backend) counts with a relative latency error of at most 1/128, of at most 3,328 x (backends + 1) cells. Recording is
-/// amortised constant; [`select`](Self::select) copies what it selects.
+/// Exact up to `exact_max` requests of 8 bytes (and what the vector of the newest slot has spare). When they are reached, what
+/// is older than `keep` is dropped; when that is not enough, further requests are counted in tables, one for each slot of
+/// `keep`, with a relative latency error of at most 1/128. A table has at most 16,384 cells of (latency bucket, blocking
+/// backend), and beyond them one for each further backend; a request that would need another cell counts in the nearest of
+/// its backend.
+///
+/// Recording takes amortised constant time while exact, and logarithmic time in the cells of a table;
+/// [`select`](Self::select) copies what it selects.
 #[derive(Debug)]
 pub struct RequestWindow {
     options: WindowOptions,
-    /// Slots in order of time, without gaps only where something ended.
+    /// In order of time; a slot in which nothing ended is not there.
     slots: VecDeque<Slot>,
     exact: usize,
     dropped: u64,
@@ -53,14 +60,15 @@ pub struct RequestWindow {
 struct Slot {
     /// Which multiple of the slot length since the origin.
     number: u64,
-    requests: Requests,
+    exact: Vec<FinishedRequest>,
+    table: Table,
 }
 
-#[derive(Debug)]
-enum Requests {
-    Exact(Vec<FinishedRequest>),
-    Bucketed(BTreeMap<(u32, Option<BackendId>), u64>),
-}
+/// Requests by blocking backend and latency bucket.
+type Table = BTreeMap<(Option<BackendId>, u32), u64>;
+
+/// Cells of a table: all that 20 backends use of 200 buckets, four times over; about half a megabyte.
+const CELLS_MAX: usize = 16_384;
 
 impl RequestWindow {
     /// An empty window.
@@ -82,16 +90,16 @@ impl RequestWindow {
             self.dropped += 1;
             return false;
         }
-        let position = self.position(number);
         if self.exact >= self.options.exact_max {
-            self.bucket(position);
+            self.expire_before(self.slot_number(now - self.options.keep));
         }
-        match &mut self.slots[position].requests {
-            Requests::Exact(requests) => {
-                requests.push(request);
-                self.exact += 1;
-            }
-            Requests::Bucketed(table) => count(table, request),
+        let full = self.exact >= self.options.exact_max;
+        let slot = self.slot(number);
+        if full {
+            count(&mut slot.table, request);
+        } else {
+            slot.exact.push(request);
+            self.exact += 1;
         }
         true
     }
@@ -108,14 +116,8 @@ impl RequestWindow {
         let first = self.slot_number(now - last.min(self.options.span)).max(self.first_number(now));
         let mut cells = Vec::new();
         for slot in self.slots.iter().filter(|slot| slot.number >= first) {
-            match &slot.requests {
-                Requests::Exact(requests) => {
-                    cells.extend(requests.iter().map(|r| (r.latency_us, r.blocking, 1)))
-                }
-                Requests::Bucketed(table) => {
-                    cells.extend(table.iter().map(|(&(low, backend), &n)| (low, backend, n)))
-                }
-            }
+            cells.extend(slot.exact.iter().map(|request| (request.latency_us, request.blocking, 1)));
+            cells.extend(slot.table.iter().map(|(&(backend, middle), &n)| (middle, backend, n)));
         }
         RequestSelection { cells }
     }
@@ -150,37 +152,46 @@ impl RequestWindow {
     }
 
     fn expire(&mut self, now: Instant) {
-        let first = self.first_number(now);
+        self.expire_before(self.first_number(now));
+    }
+
+    fn expire_before(&mut self, first: u64) {
         while self.slots.front().is_some_and(|slot| slot.number < first) {
-            if let Some(Slot { requests: Requests::Exact(requests), .. }) = self.slots.pop_front() {
-                self.exact -= requests.len();
-            }
+            self.exact -= self.slots.pop_front().map_or(0, |slot| slot.exact.len());
         }
     }
 
-    /// Where the slot `number` stands, made when there is none.
-    fn position(&mut self, number: u64) -> usize {
+    /// The slot `number`, made when there is none. A slot that is no longer the newest gives its spare room back.
+    fn slot(&mut self, number: u64) -> &mut Slot {
         let position = self.slots.partition_point(|slot| slot.number < number);
         if self.slots.get(position).is_none_or(|slot| slot.number != number) {
-            self.slots.insert(position, Slot { number, requests: Requests::Exact(Vec::new()) });
+            if let Some(newest) = self.slots.back_mut() {
+                newest.exact.shrink_to_fit();
+            }
+            self.slots.insert(position, Slot { number, exact: Vec::new(), table: Table::new() });
         }
-        position
-    }
-
-    /// Turns the slot at `position` into a bucket table, which frees its share of the exact requests.
-    fn bucket(&mut self, position: usize) {
-        let slot = &mut self.slots[position];
-        if let Requests::Exact(requests) = &mut slot.requests {
-            self.exact -= requests.len();
-            let mut table = BTreeMap::new();
-            requests.drain(..).for_each(|request| count(&mut table, request));
-            slot.requests = Requests::Bucketed(table);
-        }
+        &mut self.slots[position]
     }
 }
 
-fn count(table: &mut BTreeMap<(u32, Option<BackendId>), u64>, request: FinishedRequest) {
-    *table.entry((bucket_middle(request.latency_us), request.blocking)).or_default() += 1;
+fn count(table: &mut Table, request: FinishedRequest) {
+    let cell = (request.blocking, bucket_middle(request.latency_us));
+    if table.len() >= CELLS_MAX
+        && !table.contains_key(&cell)
+        && let Some(nearest) = nearest(table, cell)
+    {
+        *table.get_mut(&nearest).expect("it was found there") += 1;
+        return;
+    }
+    *table.entry(cell).or_default() += 1;
+}
+
+/// The cell of the same backend whose latency is nearest.
+fn nearest(table: &Table, cell: (Option<BackendId>, u32)) -> Option<(Option<BackendId>, u32)> {
+    let (backend, middle) = cell;
+    let below = table.range((backend, 0)..cell).next_back();
+    let above = table.range(cell..=(backend, u32::MAX)).next();
+    below.into_iter().chain(above).map(|(&cell, _)| cell).min_by_key(|cell| cell.1.abs_diff(middle))
 }
 
 /// The middle of the bucket a latency falls into: 2^6 buckets to a power of two, so no value is further than 1/128 of itself

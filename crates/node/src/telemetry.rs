@@ -16,7 +16,8 @@ const REACH_MAX: u32 = 10;
 
 /// Windows over finished requests and over query latencies per backend.
 ///
-/// Entered once per request (and once per query for its sketch), each time for less than a microsecond.
+/// Entered once per request (and once per query for its sketch), each time under a lock of its own; what takes longer, such as
+/// sorting, is done on copies outside of the locks.
 #[derive(Debug)]
 pub(crate) struct Telemetry {
     requests: Mutex<RequestWindow>,
@@ -33,7 +34,8 @@ impl Telemetry {
     pub(crate) fn new(backends: usize, slo: Slo, rbc_window: Duration, now: Instant) -> Self {
         let span = slo.window.max(rbc_window * REACH_MAX);
         let slot = WindowOptions::of(slo.window.min(rbc_window)).slot;
-        let requests = RequestWindow::new(WindowOptions { slot, ..WindowOptions::of(span) });
+        let keep = slo.window.max(rbc_window);
+        let requests = RequestWindow::new(WindowOptions { slot, keep, ..WindowOptions::of(span) });
         Self {
             requests: Mutex::new(requests),
             slo: Mutex::new(SloMonitor::new(slo, now)),

@@ -71,6 +71,32 @@ fn requests_expire_and_late_ones_are_counted_as_dropped() {
 }
 
 #[test]
+fn the_newest_requests_are_exact_while_older_ones_can_make_room() {
+    let keep = 60 * SECOND;
+    let options = WindowOptions { span: 600 * SECOND, keep, slot: SECOND, exact_max: 1_000 };
+    let mut window = RequestWindow::new(options);
+    for second in 0..600 {
+        let at = Instant::from_secs(second);
+        (0..10).for_each(|_| assert!(window.record(at, at, request(149_600, 0))));
+    }
+    let now = Instant::from_secs(599);
+    assert!(window.exact <= 1_000);
+    assert!(window.slots.iter().all(|slot| slot.table.is_empty()), "600 requests of the last minute fit");
+    let snapshot = RequestSnapshot::from(window.select(now, keep));
+    assert_eq!(snapshot.quantile(0.99), Some(Duration::from_micros(149_600)));
+}
+
+#[test]
+fn a_table_stays_bounded_whatever_is_recorded() {
+    let mut window = window_of([], 0);
+    for i in 0..200_000u32 {
+        window.record(now(), now(), request(i.wrapping_mul(0x9E37_79B9), (i % 50) as u16));
+    }
+    assert!(window.slots[0].table.len() <= CELLS_MAX + 50);
+    assert_eq!(window.snapshot(now(), SECOND).count(), 200_000);
+}
+
+#[test]
 fn a_thin_window_reaches_further_back() {
     let mut window = RequestWindow::new(WindowOptions::of(600 * SECOND));
     for second in 0..300 {
