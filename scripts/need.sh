@@ -9,12 +9,11 @@
 set -euo pipefail
 
 rust_version_min=1.95.0
-missing=0
+missing=
 
-# Names one missing thing and the command that brings it.
+# Notes one missing thing and the command that brings it; all are said at the end, after what apt has to say.
 lack() {
-  printf 'missing: %s\n    %s\n' "$1" "$2" >&2
-  missing=1
+  missing+="missing: $1"$'\n'"    $2"$'\n'
 }
 
 has_rust() {
@@ -66,10 +65,10 @@ install_debian_packages() {
   [ -n "$packages" ] || return 0
   if command -v apt-get >/dev/null && may_be_root; then
     printf 'installing for the tests: %s\n' "${packages% }" >&2
-    as_root apt-get update -qq </dev/null >&2 || true
+    as_root apt-get update -qq </dev/null >/dev/null || true
     # shellcheck disable=SC2086 # a list of package names, one word each
     as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $packages \
-      </dev/null >&2 || true
+      </dev/null >/dev/null || true
     packages=$(debian_packages)
     [ -n "$packages" ] || return 0
   fi
@@ -104,4 +103,7 @@ case "${1:-}" in
     exit 2
     ;;
 esac
-[ "$missing" = 0 ] || exit 2
+[ -z "$missing" ] || {
+  printf '%s' "$missing" >&2
+  exit 2
+}

@@ -51,18 +51,19 @@ pub(crate) enum CatalogueError {
     /// There is no place for them.
     #[error(
         "could not choose a cache directory: neither XDG_CACHE_HOME nor HOME is an absolute path; set one, or name a \
-         directory"
+         directory with --cache-dir"
     )]
     NoDirectory,
     /// Another process is loading.
-    #[error("could not load {}: another process is loading it; wait for it, or name another directory", .directory.display())]
+    #[error("could not load {}: another process is loading it; wait for it, or name another directory with --cache-dir", .directory.display())]
     Locked {
         /// The cache directory.
         directory: PathBuf,
     },
     /// The disk is too full.
     #[error(
-        "could not load {}: {} MB are needed and {} MB are free; make room, or name a directory on another disk",
+        "could not load {}: {} MB are needed and {} MB are free; make room, or name a directory on another disk with \
+         --cache-dir",
         .directory.display(), needed_bytes.div_ceil(1_000_000), free_bytes / 1_000_000
     )]
     DiskFull {
@@ -74,7 +75,7 @@ pub(crate) enum CatalogueError {
         free_bytes: u64,
     },
     /// The cache directory cannot be used.
-    #[error("could not use {}: {source}; make it writable for this user, or name another directory", .path.display())]
+    #[error("could not use {}: {source}; make it a directory this user may write to, or name another with --cache-dir", .path.display())]
     Io {
         /// The file or directory.
         path: PathBuf,
@@ -345,11 +346,10 @@ struct Progress {
 impl Progress {
     fn new(directory: &Path, bytes: u64) -> Self {
         let megabytes = bytes.div_ceil(1_000_000);
-        tracing::info!(directory = %directory.display(), megabytes, "loading the demo's values, once");
+        eprintln!("loading the demo's values, once: {megabytes} MB into {}", directory.display());
         let terminal = io::stderr().is_terminal();
         let bar = if terminal { ProgressBar::new(bytes) } else { ProgressBar::hidden() };
-        let style =
-            "loading the demo's values, once: {wide_bar} {decimal_bytes}/{decimal_total_bytes}, {eta} left";
+        let style = "{wide_bar} {decimal_bytes}/{decimal_total_bytes}, {eta} left";
         bar.set_style(ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar()));
         let log = (!terminal).then(|| Mutex::new(Instant::now()));
         Self { bar, log, bytes, done_bytes: AtomicU64::new(0) }
@@ -362,14 +362,14 @@ impl Progress {
             let mut logged = logged.lock().unwrap_or_else(PoisonError::into_inner);
             if logged.elapsed() >= LOG_EVERY {
                 *logged = Instant::now();
-                tracing::info!(percent = 100 * done_bytes / self.bytes.max(1), "loading the demo's values");
+                eprintln!("loading the demo's values: {}%", 100 * done_bytes / self.bytes.max(1));
             }
         }
     }
 
     fn finish(self) {
         self.bar.finish_and_clear();
-        tracing::info!("the demo's values are loaded");
+        eprintln!("the demo's values are loaded");
     }
 }
 

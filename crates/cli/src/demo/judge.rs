@@ -16,17 +16,20 @@ const CURVE_MAX: usize = 4_096;
 pub(crate) struct Judge {
     window: RequestWindow,
     monitor: SloMonitor,
+    /// When counting begins; none once it has.
+    warm_up: Option<Duration>,
     curve: VecDeque<(Duration, Duration)>,
     requests: u64,
     errors: u64,
 }
 
 impl Judge {
-    /// A judge of a run whose first observation counts after `warm_up`.
+    /// A judge of a run whose observations count from `warm_up` on; those before it are for the curve only.
     pub(crate) fn new(slo: Slo, warm_up: Duration) -> Self {
         Self {
             window: RequestWindow::new(WindowOptions::of(slo.window)),
-            monitor: SloMonitor::new(slo, at(warm_up)),
+            monitor: SloMonitor::new(slo, at(Duration::ZERO)),
+            warm_up: Some(warm_up),
             curve: VecDeque::new(),
             requests: 0,
             errors: 0,
@@ -44,6 +47,9 @@ impl Judge {
 
     /// Observes the SLO if that is due.
     pub(crate) fn observe(&mut self, elapsed: Duration) {
+        if let Some(warm_up) = self.warm_up.take_if(|warm_up| *warm_up <= elapsed) {
+            self.monitor.restart(at(warm_up));
+        }
         let (now, window) = (at(elapsed), &self.window);
         if let Some(seen) = self.monitor.observe(now, |last| window.snapshot(now, last)) {
             if self.curve.len() == CURVE_MAX {
@@ -61,7 +67,10 @@ impl Judge {
 
     /// How the SLO has fared since the warm-up.
     pub(crate) fn standing(&self) -> SloStanding {
-        self.monitor.standing()
+        match self.warm_up {
+            Some(_) => SloStanding::default(),
+            None => self.monitor.standing(),
+        }
     }
 
     /// The observations, oldest first: when, and the percentile seen.
@@ -78,4 +87,27 @@ impl Judge {
 fn at(elapsed: Duration) -> Instant {
     // An hour on, so that the first windows reach back to before the start.
     Instant::from_secs(3_600) + elapsed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_warm_up_is_shown_and_not_counted() {
+        let (ms, s) = (Duration::from_millis, Duration::from_secs);
+        let slo = Slo { percentile: 99.0, bound: ms(150), window: s(2), observe: s(1) };
+        let mut judge = Judge::new(slo, s(10));
+        (0..100).for_each(|i| judge.finished(ms(i * 100), ms(500), false));
+        assert_eq!(judge.standing(), SloStanding::default());
+        assert_eq!(judge.curve().count(), 9, "one a second, from the first second on");
+        (100..200).for_each(|i| judge.finished(ms(i * 100), ms(if i < 120 { 500 } else { 1 }), false));
+        let SloStanding { observations, violations, .. } = judge.standing();
+        assert_eq!(
+            (observations, violations),
+            (9, 3),
+            "two slow seconds, and one more in whose window they lie"
+        );
+        assert_eq!(judge.requests(), (200, 0));
+    }
 }

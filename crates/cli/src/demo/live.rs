@@ -114,10 +114,13 @@ impl Live {
         let percentile = self
             .current
             .map_or("no requests yet".to_owned(), |p| format!("P99 {:.0} ms", p.as_secs_f64() * 1e3));
-        let phase = if self.minute < 0.0 {
-            "warming up".to_owned()
+        let bound_ms = self.bound.as_secs_f64() * 1e3;
+        let (phase, bound) = if self.minute < 0.0 {
+            ("warming up".to_owned(), format!("bound {bound_ms:.0} ms"))
         } else {
-            format!("minute {:.0} of 180", self.minute)
+            let broken = self.violation_ratio * 100.0;
+            let bound = format!("bound {bound_ms:.0} ms, broken {broken:.1}% of the time so far");
+            (format!("minute {:.0} of 180", self.minute), bound)
         };
         let slowed: Vec<_> = self
             .backends
@@ -127,11 +130,6 @@ impl Live {
             .collect();
         let slowed =
             if slowed.is_empty() { String::new() } else { format!("; slowed down: {}", slowed.join(", ")) };
-        format!(
-            "{} {phase}: {percentile}, bound {:.0} ms broken {:.1}% of the time{slowed}",
-            self.policy,
-            self.bound.as_secs_f64() * 1e3,
-            self.violation_ratio * 100.0
-        )
+        format!("{} {phase}: {percentile}, {bound}{slowed}", self.policy)
     }
 }

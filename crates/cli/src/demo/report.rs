@@ -55,28 +55,23 @@ impl Report {
             duration_s: times.measured.as_secs_f64(),
             time_factor: times.factor,
             slo_bound_ms: ms(bound),
-            slo_window_s: times.window.as_secs_f64(),
-            delta_s: times.delta.as_secs_f64(),
+            slo_window_s: seconds(times.window),
+            delta_s: seconds(times.delta),
             runs: Vec::new(),
         }
     }
 
     /// What happened, in plain words.
     pub(crate) fn words(&self) -> String {
-        let mut text = String::new();
-        let _ = writeln!(
-            text,
-            "\nThree hours of a page-rendering service passed in {} seconds each. Four times, backends lost most of their\n\
-             capacity. The promise was: of all requests, 99% within {:.0} ms.\n",
+        let each = if self.runs.len() > 1 { " with each policy, under the same load" } else { "" };
+        let story = format!(
+            "Three hours of a page-rendering service passed in {} seconds{each}. Four times, some of its twenty backends \
+             slowed down. The promise was: of all requests, 99% within {:.0} ms.",
             self.duration_s, self.slo_bound_ms
         );
-        for run in &self.runs {
-            let _ = writeln!(text, "{}", run.words());
-        }
-        if let Some(comparison) = self.comparison() {
-            let _ = writeln!(text, "\n{comparison}");
-        }
-        text
+        let runs = self.runs.iter().map(Run::words);
+        let paragraphs = std::iter::once(story).chain(runs).chain(self.comparison());
+        paragraphs.map(|paragraph| format!("\n{}\n", wrapped(&paragraph))).collect()
     }
 
     /// The two most different runs beside each other.
@@ -108,9 +103,13 @@ impl Report {
 
 impl Run {
     fn words(&self) -> String {
+        if self.requests == 0 {
+            let reason = self.incomplete_because.as_deref().unwrap_or("no request ended");
+            return format!("{}: nothing was measured: {reason}.", self.policy);
+        }
         let mut text = format!(
-            "{}: the promise was broken in {:.1}% of the observations; P99 {:.0} ms over all, {:.0} ms at its worst \
-             ({} requests, {:.1}% of the keys from the cache, {} errors).",
+            "{}: the promise was broken in {:.1}% of the observations. P99 was {:.0} ms over the whole time and {:.0} ms \
+             in the worst window. {} requests, {:.1}% of the keys from the cache, {} errors.",
             self.policy,
             self.slo_violation_ratio * 100.0,
             self.p99_ms,
@@ -120,12 +119,13 @@ impl Run {
             self.errors
         );
         if let Some(reason) = &self.incomplete_because {
-            let _ = write!(text, "\n  This run is incomplete: {reason}.");
+            let _ = write!(text, " This run is incomplete: {reason}.");
         }
         if !self.valid {
             let _ = write!(
                 text,
-                "\n  This run does not count: the load was sent {:.0} ms late at P99; something else keeps the machine busy.",
+                " This run does not count: the load was sent {:.0} ms late at P99. Something else keeps this machine \
+                 busy; stop it and try again.",
                 self.late_p99_ms
             );
         }
@@ -133,7 +133,100 @@ impl Run {
     }
 }
 
+/// `text` in lines that fit a terminal.
+fn wrapped(text: &str) -> String {
+    let mut lines = String::new();
+    let mut columns = 0;
+    for word in text.split(' ') {
+        let width = word.chars().count();
+        if columns > 0 && columns + 1 + width > COLUMNS {
+            lines.push('\n');
+            columns = 0;
+        } else if columns > 0 {
+            lines.push(' ');
+            columns += 1;
+        }
+        lines.push_str(word);
+        columns += width;
+    }
+    lines
+}
+
+/// What fits on the narrowest terminal in use.
+const COLUMNS: usize = 80;
+
+/// A duration as seconds, rounded to the microsecond.
+fn seconds(duration: Duration) -> f64 {
+    (duration.as_secs_f64() * 1e6).round() / 1e6
+}
+
 /// A duration as milliseconds, rounded to the microsecond.
 pub(crate) fn ms(duration: Duration) -> f64 {
     duration.as_micros() as f64 / 1e3
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(policy: &str, slo_violation_ratio: f64) -> Run {
+        Run {
+            policy: policy.to_owned(),
+            requests: 60_000,
+            queries: 1_234_567,
+            slo_violation_ratio,
+            p50_ms: 12.345,
+            p99_ms: 98.7,
+            p99_max_ms: 321.0,
+            errors: 3,
+            cpu_ratio: 0.42,
+            late_p99_ms: 1.25,
+            valid: true,
+            hit_ratio: 0.875,
+            incomplete_because: None,
+        }
+    }
+
+    fn report(runs: Vec<Run>) -> Report {
+        let times = Times::of(Duration::from_secs(300));
+        Report { runs, ..Report::new(1, &times, Duration::from_millis(150)) }
+    }
+
+    fn interrupted(requests: u64) -> Run {
+        let incomplete_because = Some("stopped before its end".to_owned());
+        Run { requests, incomplete_because, ..run("robinhood", 0.0) }
+    }
+
+    #[test]
+    fn programs_read_the_promised_fields() {
+        let report = report(vec![run("shared-lru", 0.3), interrupted(10)]);
+        insta::assert_snapshot!(serde_json::to_string_pretty(&report).unwrap());
+    }
+
+    #[test]
+    fn one_run_in_words() {
+        insta::assert_snapshot!(report(vec![run("robinhood", 0.062)]).words());
+    }
+
+    #[test]
+    fn two_runs_in_words_end_with_the_difference() {
+        insta::assert_snapshot!(report(vec![run("shared-lru", 0.3), run("robinhood", 0.06)]).words());
+    }
+
+    #[test]
+    fn what_does_not_count_says_why_and_is_not_compared() {
+        let late = Run { late_p99_ms: 25.0, valid: false, ..run("shared-lru", 0.5) };
+        let runs = vec![run("equal", 0.2), late, interrupted(10), interrupted(0)];
+        insta::assert_snapshot!(report(runs).words());
+    }
+
+    #[test]
+    fn a_promise_always_kept_is_not_divided_by() {
+        let compared = |ratios: [f64; 2]| report(vec![run("a", ratios[0]), run("b", ratios[1])]).comparison();
+        assert_eq!(
+            compared([0.0, 0.25]).unwrap(),
+            "a always kept the promise; b broke it 25.0% of the time."
+        );
+        assert_eq!(compared([0.1, 0.1]).unwrap(), "a and b kept the promise equally often.");
+    }
 }

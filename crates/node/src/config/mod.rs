@@ -48,7 +48,7 @@ pub fn load(flags: &Flags, policies: &[&str]) -> Result<Config, ConfigError> {
     match read_file(path) {
         Ok(text) => parse(&name, &text, flags, policies),
         Err(error) => {
-            let message = format!("cannot read the configuration: {error}");
+            let message = format!("cannot read the configuration: {}", said(&error));
             Err(ConfigError { problems: vec![Problem { place: Place::File(name), message }], unlisted: 0 })
         }
     }
@@ -71,6 +71,17 @@ fn resolve_all(file: Option<(&str, &str)>, flags: &Flags, policies: &[&str]) -> 
     let config = raw.map(|raw| resolve::resolve(&raw, flags, policies, &mut problems));
     problems.finish()?;
     Ok(config.expect("a file that could not be read has problems"))
+}
+
+/// The system's words where they say enough, and what to do where they do not.
+fn said(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound => "there is no such file: check its path".to_owned(),
+        io::ErrorKind::IsADirectory => "it is a directory: name the TOML file".to_owned(),
+        io::ErrorKind::InvalidData => "it is not text in UTF-8: name the TOML file".to_owned(),
+        io::ErrorKind::PermissionDenied => "this user may not read it: change its permissions".to_owned(),
+        _ => error.to_string(),
+    }
 }
 
 fn read_file(path: &Path) -> io::Result<String> {

@@ -530,7 +530,9 @@ mod refusals {
             load(&flags, POLICIES).expect_err("it is wrong").to_string()
         };
         assert!(refused(&vec![b'#'; read::FILE_BYTES_MAX + 1]).contains("it is larger than 4 MiB"));
-        assert!(refused(&[0xff, 0xfe]).contains("cannot read the configuration"));
+        assert!(refused(&[0xff, 0xfe]).contains("cannot read the configuration: it is not text"));
+        let flags = Flags { config: Some(folder.path().to_owned()), ..Flags::default() };
+        assert!(load(&flags, POLICIES).expect_err("a directory").to_string().contains("it is a directory"));
     }
 }
 

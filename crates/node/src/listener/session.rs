@@ -8,11 +8,11 @@ use sherwood_wire::memcached::{
     Command, Delta, Expires, Exptime, Refusal, Retrieval, Storage, StorageVerb, reply,
 };
 
-use crate::clock::Moment;
 use super::counters::{Count, Counters};
 use super::routing::Target;
 use super::shared::Shared;
 use super::stats;
+use crate::clock::Moment;
 
 /// Executes the commands of one thread's connections.
 #[derive(Clone, Copy)]

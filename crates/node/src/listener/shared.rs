@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use sherwood_cache::Cache;
 
 use super::backends::Backends;
-use crate::clock::{Clock, Moment};
 use super::counters::{Counters, Counts};
 use super::options::MemcachedOptions;
 use super::routing::Routing;
+use crate::clock::{Clock, Moment};
 
 /// What a listener serves.
 #[derive(Clone)]

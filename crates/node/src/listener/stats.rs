@@ -5,9 +5,9 @@ use std::fmt::Display;
 use sherwood_cache::Usage;
 use sherwood_wire::memcached::reply;
 
-use crate::clock::Moment;
 use super::counters::Count;
 use super::shared::Shared;
+use crate::clock::Moment;
 
 /// Answers `stats` with the words that follow it.
 pub(super) fn write(shared: &Shared, moment: Moment, words: &[u8], out: &mut Vec<u8>) {

@@ -11,13 +11,13 @@ use sherwood_model::{BackendId, Instant, PartitionId, SeededState, TenantId};
 use sherwood_wire::memcached::{Event, Parser, reply};
 
 use super::backends::Backends;
-use crate::clock::{Clock, Moment};
 use super::counters::Count;
 use super::options::MemcachedOptions;
 use super::retrieval::{FETCH_KEYS_MAX, Misses, Portion};
 use super::routing::{Routing, Target};
 use super::session::{Next, Session};
 use super::shared::{Service, Shared};
+use crate::clock::{Clock, Moment};
 
 const UNIX_SECS: u64 = 1_800_000_000;
 const ITEM_BYTES_MAX: u32 = 1000;

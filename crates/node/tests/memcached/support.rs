@@ -8,9 +8,7 @@ use std::time::{Duration, Instant};
 use sherwood_cache::{Cache, Options, Partition};
 use sherwood_model::{BackendId, PartitionId, SeededState, TenantId};
 use sherwood_node::clock::Clock;
-use sherwood_node::listener::{
-    Backends, Bound, Count, MemcachedOptions, Routing, Running, Service, Target,
-};
+use sherwood_node::listener::{Backends, Bound, Count, MemcachedOptions, Routing, Running, Service, Target};
 use tokio::sync::watch;
 
 /// Longest wait for anything; reached only by a test that fails.

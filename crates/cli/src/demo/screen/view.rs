@@ -113,7 +113,7 @@ fn events(area: Rect, buf: &mut Buffer, events: &[String]) {
 fn footer(area: Rect, buf: &mut Buffer) {
     let left = Line::from(vec![Span::styled("q", BOLD), Span::raw(" quits")]);
     let wait = "wait: calls queued at the backend";
-    let hints = [format!("P99: 99 of 100 requests are faster; {wait}"), wait.to_owned()];
+    let hints = [format!("P99: 99 of 100 are faster, in ms; {wait}"), wait.to_owned()];
     ends(area, buf, left, hints.map(|hint| Line::styled(hint, DIM)));
 }
 
