@@ -17,6 +17,7 @@ pub mod code;
 pub mod documents;
 pub mod files;
 pub mod markdown;
+pub mod product;
 pub mod purity;
 pub mod rooms;
 pub mod tree;
