@@ -3,7 +3,7 @@
 use sherwood_tidy::product::product;
 use sherwood_tidy::rooms::{self, Plan};
 use sherwood_tidy::tree::Tree;
-use sherwood_tidy::{attributes, documents, files, markdown, purity};
+use sherwood_tidy::{attributes, dependencies, documents, files, markdown, purity};
 
 /// Files above 1 MiB that belong in the repository, each with its reason.
 const LARGE_FILES: &[&str] = &[];
@@ -92,4 +92,14 @@ fn every_dependency_has_its_reason() {
         &tree.text("Cargo.toml"),
         &tree.text("docs/dependencies.md"),
     ));
+}
+
+#[test]
+fn every_dependency_is_named_in_its_crate() {
+    let tree = tree();
+    let packages = dependencies::read(&tree.metadata().expect("cargo knows the workspace"));
+    assert_none(packages.iter().flat_map(|package| {
+        let sources: Vec<(&str, String)> = tree.texts(&format!("crates/{}/", package.room), ".rs").collect();
+        dependencies::unused(package, &sources)
+    }));
 }
