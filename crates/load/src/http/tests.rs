@@ -121,6 +121,9 @@ fn gateway_that_does_not_answer_costs_errors_and_never_a_wait() {
         });
     assert_eq!((requests, errors), (199, 199));
     assert!(overflow >= 3, "places are only freed by time-outs: {overflow}");
+    let report = outcome.report(0, true);
+    assert_eq!((report.ops, report.errors, report.unsent), (199, 199, overflow));
+    assert!(report.ops_per_s * report.duration_s < 199.0, "what was not sent is no throughput");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Counts of a run under way.
 
 use super::operations::Operations;
-use crate::report::us;
+use crate::report::{sent_per_s, us};
 use crate::{HitsMisses, Latencies, LatencySummary, Report};
 
 #[derive(Default)]
@@ -35,9 +35,10 @@ impl Tally {
         self.latency.record_ns(latency_ns);
     }
 
-    /// An operation that was due and never sent: nobody was answered, so it counts as an error and at least as slow as
-    /// the wait until now.
+    /// An operation that was due and never sent: nobody was answered, so it ends as an error, at least as slow as the
+    /// wait until now.
     pub(super) fn never_sent(&mut self, waited_ns: u64) {
+        self.ops += 1;
         self.unsent += 1;
         self.errors += 1;
         self.latency.record_ns(waited_ns);
@@ -53,7 +54,7 @@ impl Tally {
             self.by_partition.iter().enumerate().filter(|(_, counts)| counts.hits + counts.misses > 0);
         Report {
             ops: self.ops,
-            ops_per_s: if duration_s > 0.0 { self.ops as f64 / duration_s } else { 0.0 },
+            ops_per_s: sent_per_s(self.ops, self.unsent, duration_s),
             errors: self.errors,
             hits: total.hits,
             misses: total.misses,
@@ -67,5 +68,31 @@ impl Tally {
             complete: true,
             incomplete_because: None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sherwood_workload::KeyValueOptions;
+
+    use super::*;
+    use crate::memcached::Workload;
+    use crate::memcached::operations::from_workload;
+
+    fn report(tally: Tally) -> Report {
+        let workload = Workload::KeyValue { options: KeyValueOptions::default(), batch: 1, seed: 1 };
+        tally.report(from_workload(workload).expect("defaults are valid").as_ref(), 2.0, true)
+    }
+
+    #[test]
+    fn what_was_never_sent_is_among_the_operations_and_the_errors() {
+        let mut tally = Tally::default();
+        tally.ended(1_000, true);
+        tally.ended(1_000, false);
+        tally.never_sent(5_000);
+        tally.never_sent(5_000);
+        let report = report(tally);
+        assert_eq!((report.ops, report.errors, report.unsent), (4, 3, 2));
+        assert_eq!(report.ops_per_s, 1.0, "two were sent in two seconds");
     }
 }
