@@ -14,11 +14,25 @@ pub(super) struct Tally {
     by_partition: Vec<HitsMisses>,
     latency: Latencies,
     lateness: Latencies,
+    /// Intended starts of what is built and not handed to a socket yet; at most one pass of the driver.
+    built: Vec<u64>,
 }
 
 impl Tally {
-    pub(super) fn started(&mut self, late_ns: u64) {
-        self.lateness.record_ns(late_ns);
+    /// An operation meant to start then was built; how late it is shows when it is [`sent`](Self::sent).
+    pub(super) fn built(&mut self, intended_ns: u64) {
+        self.built.push(intended_ns);
+    }
+
+    pub(super) fn has_built(&self) -> bool {
+        !self.built.is_empty()
+    }
+
+    /// All that was built has been handed to its socket by now.
+    pub(super) fn sent(&mut self, now_ns: u64) {
+        for intended_ns in self.built.drain(..) {
+            self.lateness.record_ns(now_ns.saturating_sub(intended_ns));
+        }
     }
 
     pub(super) fn looked_up(&mut self, partition: usize, hits: u32, misses: u32) {
@@ -82,6 +96,18 @@ mod tests {
     fn report(tally: Tally) -> Report {
         let workload = Workload::KeyValue { options: KeyValueOptions::default(), batch: 1, seed: 1 };
         tally.report(from_workload(workload).expect("defaults are valid").as_ref(), 2.0, true)
+    }
+
+    #[test]
+    fn lateness_counts_until_the_batch_is_sent_and_not_until_it_is_begun() {
+        let mut tally = Tally::default();
+        tally.built(0);
+        tally.built(7_000_000);
+        assert!(tally.has_built());
+        tally.sent(8_000_000);
+        assert!(!tally.has_built());
+        let late_us = report(tally).late_p99_us;
+        assert!((8_000.0..=8_000.0 * (1.0 + 1.0 / 128.0)).contains(&late_us), "{late_us}");
     }
 
     #[test]
