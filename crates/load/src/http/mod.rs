@@ -177,10 +177,10 @@ pub fn run(
 }
 
 impl Outcome {
-    /// All phases from `first` on as one report; an operation is a request.
+    /// All phases as one report; an operation is a request. `open` says whether there was a schedule to be late for.
     #[must_use]
-    pub fn report(&self, first: usize, open: bool) -> Report {
-        let phases = self.phases.get(first..).unwrap_or_default();
+    pub fn report(&self, open: bool) -> Report {
+        let phases = &self.phases;
         let sum = |of: fn(&Phase) -> u64| phases.iter().map(of).sum::<u64>();
         let mut by_partition: BTreeMap<String, HitsMisses> = BTreeMap::new();
         for (name, counts) in phases.iter().flat_map(|phase| &phase.by_backend) {
