@@ -148,7 +148,7 @@ fn execute(plan: Plan, control: &Control) -> Result<Report, LoadError> {
             if let Some(error) = &outcome.first_error {
                 eprintln!("sherwood load: the first request that failed: {error}");
             }
-            Ok(outcome.report(0, open))
+            Ok(outcome.report(open))
         }
     }
 }

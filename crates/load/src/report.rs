@@ -11,12 +11,12 @@ use crate::Latencies;
 /// Result of a run, as `sherwood load --json` prints it. Ratios and latencies are 0 where nothing was measured.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Report {
-    /// Operations that ended, failed ones included. A get that misses and fills is one operation; to a gateway, an
-    /// operation is a request.
+    /// Operations that were due, whatever became of them: answered, failed or never sent. `latency_us` is over all of
+    /// them. A get that misses and fills is one operation; to a gateway, an operation is a request.
     pub ops: u64,
-    /// Operations per second of the run.
+    /// Operations per second of the run, without those never sent.
     pub ops_per_s: f64,
-    /// Operations that failed: refused, broken off, timed out, or never sent because the generator fell behind.
+    /// Operations that failed: refused, broken off, timed out, or never sent. Contained in `ops`.
     pub errors: u64,
     /// Keys that were found.
     pub hits: u64,
@@ -33,7 +33,9 @@ pub struct Report {
     pub late_p99_us: f64,
     /// Values stored: sets, and fills after misses.
     pub sets: u64,
-    /// Operations due before the end and never sent; contained in `errors`.
+    /// Operations that were due and never sent, because the target or the generator fell behind: to memcached what was
+    /// still waiting a second after the end, to a gateway what came due with as many under way as are allowed. Contained
+    /// in `errors`, and so in `ops`.
     pub unsent: u64,
     /// Length of the run in seconds, from the first intended start to the last answer.
     pub duration_s: f64,
@@ -101,6 +103,11 @@ impl LatencySummary {
 /// Microseconds, to the nanosecond.
 pub(crate) fn us(duration: Duration) -> f64 {
     duration.as_nanos() as f64 / 1e3
+}
+
+/// Operations sent per second of a run that took `duration_s`: `ops` were due, `unsent` of them never sent.
+pub(crate) fn sent_per_s(ops: u64, unsent: u64, duration_s: f64) -> f64 {
+    if duration_s > 0.0 { (ops - unsent) as f64 / duration_s } else { 0.0 }
 }
 
 /// For people: a handful of lines, partitions in a table.

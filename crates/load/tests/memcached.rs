@@ -108,7 +108,7 @@ fn pipelined_open_loop_sends_what_the_schedule_holds_and_every_operation_ends_on
     let workload = key_value(KeyValueOptions { keys: 500, get_ratio: 0.8, ..KeyValueOptions::default() });
     let report = run(&options, workload, &Control::default()).unwrap();
     // At gaps of 0.2 ms: starts at 0.2, 0.4, ... 199.8 ms, sent or, on a machine that fell behind, counted as unsent.
-    assert_eq!(report.ops + report.unsent, 999);
+    assert_eq!(report.ops, 999);
     assert_eq!(report.errors, report.unsent);
     assert!(report.hits > 0 && report.misses > 0 && report.sets > report.misses);
     assert_eq!(report.by_partition.keys().collect::<Vec<_>>(), ["all"]);
@@ -163,7 +163,7 @@ fn multi_get_counts_every_key_it_asks_for() {
     let options = Options { pace, duration, pipeline: 8, look_aside: false, ..memcached.options() };
     let workload = Workload::KeyValue { options: half, batch: 10, seed: 3 };
     let report = run(&options, workload, &Control::default()).unwrap();
-    assert_eq!(report.hits + report.misses, (report.ops - report.sets) * 10);
+    assert_eq!(report.hits + report.misses, (report.ops - report.unsent - report.sets) * 10);
     assert!(report.hits > 0 && report.errors == report.unsent, "{report}");
 }
 

@@ -9,7 +9,7 @@ use crate::BackendId;
 pub struct FinishedRequest {
     /// Microseconds from arrival to the end of the last query, saturating at `u32::MAX` (71 minutes).
     pub latency_us: u32,
-    /// Backend of the slowest query, or none for a request without queries, which shifts percentiles but blames nobody.
+    /// Backend of the slowest query as [`RequestEnd`] counts, or none for a request without queries, which shifts percentiles but blames nobody.
     pub blocking: Option<BackendId>,
 }
 
@@ -34,8 +34,9 @@ pub struct QueryEnd {
 
 /// Folds the ends of a request's queries, in the order they ended, into a [`FinishedRequest`].
 ///
-/// The blocking backend is that of the slowest query; among equals the first to end. A failed query counts at its
-/// backend's time-out or its real latency, whichever is larger, so that failures never make the tail look better.
+/// A failed query counts at its backend's time-out or its real latency, whichever is larger, so that failures never make
+/// the tail look better. The blocking backend is that of the slowest query so counted, failed or not; among equals the
+/// first to end. So a failure takes the blame only from queries that were quicker than its time-out.
 ///
 /// ```
 /// use sherwood_model::{BackendId, QueryEnd, RequestEnd};
@@ -69,5 +70,28 @@ impl RequestEnd {
             Some((slowest, backend)) => FinishedRequest::new(slowest.max(elapsed), Some(backend)),
             None => FinishedRequest::new(elapsed, None),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    /// What comes of a failure of backend 0, at once and with a time-out of 500 ms, beside an answer of backend 1.
+    fn beside_a_failure(answered: Duration) -> (u32, u16) {
+        let mut end = RequestEnd::default();
+        end.add(QueryEnd { backend: BackendId(0), latency: MS, failed: Some(500 * MS) });
+        end.add(QueryEnd { backend: BackendId(1), latency: answered, failed: None });
+        let FinishedRequest { latency_us, blocking } = end.finish(answered);
+        (latency_us, blocking.expect("there were queries").0)
+    }
+
+    #[test]
+    fn the_slowest_query_blocks_and_a_failed_one_is_as_slow_as_its_time_out() {
+        assert_eq!(beside_a_failure(300 * MS), (500_000, 0));
+        assert_eq!(beside_a_failure(500 * MS), (500_000, 0), "among equals the first to end");
+        assert_eq!(beside_a_failure(800 * MS), (800_000, 1));
     }
 }

@@ -1,5 +1,6 @@
 //! What a store can be told, as it appears in a configuration file.
 
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use serde::Deserialize;
@@ -27,6 +28,13 @@ pub enum StoreOptions {
 }
 
 impl StoreOptions {
+    /// Bytes that a store on disk may keep in memory.
+    pub const CACHE_BYTES: RangeInclusive<u64> = 64 << 10..=1 << 40;
+    /// Threads that a store may have.
+    pub const THREADS: RangeInclusive<u16> = 1..=64;
+    /// Calls that may be told to wait for one of them.
+    pub const QUEUED_CALLS_MAX: RangeInclusive<u32> = 1..=1_000_000;
+
     /// The kind of store these options open.
     #[must_use]
     pub fn kind(&self) -> Kind {
@@ -159,28 +167,37 @@ impl Default for ComputeOptions {
 }
 
 impl ComputeOptions {
+    /// Rows and columns that the matrices may have.
+    pub const N: RangeInclusive<u16> = 1..=1_024;
+    /// Bytes that every value may have.
+    pub const BYTES: RangeInclusive<u32> = 1..=64 << 20;
+
     pub(crate) fn validate(&self) -> Result<(), OpenCause> {
         let Self { n, bytes, threads, queued_calls_max } = self;
-        check("n", u64::from(*n), 1, 1024)?;
-        check("bytes", u64::from(*bytes), 1, 64 << 20)?;
+        check("n", *n, &Self::N)?;
+        check("bytes", *bytes, &Self::BYTES)?;
         check_calls(*threads, *queued_calls_max)
     }
 }
 
 fn check_cache_bytes(cache_bytes: u64) -> Result<(), OpenCause> {
-    check("cache_bytes", cache_bytes, 64 << 10, 1 << 40)
+    check("cache_bytes", cache_bytes, &StoreOptions::CACHE_BYTES)
 }
 
 fn check_calls(threads: u16, queued_calls_max: u32) -> Result<(), OpenCause> {
-    check("threads", u64::from(threads), 1, 64)?;
-    check("queued_calls_max", u64::from(queued_calls_max), 1, 1_000_000)
+    check("threads", threads, &StoreOptions::THREADS)?;
+    check("queued_calls_max", queued_calls_max, &StoreOptions::QUEUED_CALLS_MAX)
 }
 
-fn check(option: &'static str, value: u64, min: u64, max: u64) -> Result<(), OpenCause> {
-    if (min..=max).contains(&value) {
+fn check<T>(option: &'static str, value: T, accepted: &RangeInclusive<T>) -> Result<(), OpenCause>
+where
+    T: Copy + PartialOrd + Into<u64>,
+{
+    if accepted.contains(&value) {
         return Ok(());
     }
-    Err(OpenCause::Option { option, value, min, max })
+    let (min, max) = ((*accepted.start()).into(), (*accepted.end()).into());
+    Err(OpenCause::Option { option, value: value.into(), min, max })
 }
 
 fn default_cache_bytes() -> u64 {

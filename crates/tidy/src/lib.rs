@@ -14,9 +14,11 @@
 
 pub mod attributes;
 pub mod code;
+pub mod dependencies;
 pub mod documents;
 pub mod files;
 pub mod markdown;
+pub mod product;
 pub mod purity;
 pub mod rooms;
 pub mod tree;

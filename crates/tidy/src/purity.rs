@@ -1,76 +1,112 @@
 //! Pure rooms decide and do nothing else: their sources name no clock, socket, file, thread, environment or entropy.
 //!
 //! Clippy denies the calls it knows by path; this rule denies the words, so that a new function of the standard
-//! library is covered the day it appears. Test code is exempt: a test may well start threads to see two of them meet.
+//! library is covered the day it appears. Test code is exempt: see [`product`](crate::product).
 
 use crate::code;
 
 /// Words that pure code has no use for.
 const FORBIDDEN: &[&str] = &[
     "tokio",
+    "Instant::now",
+    "SystemTime",
+    "RandomState",
+    "getrandom",
+    // Paths below are what an import of `std::io` gives.
+    "io::stdin",
+    "io::stdout",
+    "io::stderr",
+    "print!",
+    "println!",
+    "eprint!",
+    "eprintln!",
+];
+
+/// Parts of the standard library that pure code has no use for; and ways to reach them under another name.
+const FORBIDDEN_PATHS: &[&str] = &[
     "std::net",
     "std::fs",
     "std::env",
     "std::thread",
     "std::process",
-    "Instant::now",
-    "SystemTime",
-    "RandomState",
-    "getrandom",
+    "std::os",
+    "std::io::stdin",
+    "std::io::stdout",
+    "std::io::stderr",
+    "std::io::*",
+    "std::self",
+    "std::*",
 ];
 
-/// One sentence for every forbidden word in the code of `source`, tests left out.
+/// Attributes that lift a lint.
+const LIFTS: &[&str] = &["allow", "expect"];
+
+/// One sentence for every forbidden word in `code`, which is the [`product`](crate::product)'s.
 #[must_use]
-pub fn violations(path: &str, source: &str) -> Vec<String> {
-    let code = code::without_prose(source);
-    let code = &code[..tests_start(&code)];
-    let words = FORBIDDEN.iter().flat_map(|&word| {
-        let grouped = word.strip_prefix("std::").map(|name| grouped_imports(code, name)).unwrap_or_default();
-        code::occurrences(code, word).into_iter().chain(grouped).map(move |at| (at, word))
-    });
-    let lifted = code::occurrences(code, "allow").into_iter().filter_map(|at| {
-        let open = at + "allow".len();
-        let lints = code[open..].starts_with('(').then(|| code::bracketed(code, open))?;
-        lints.contains("clippy::disallowed").then_some((at, "allow(clippy::disallowed…)"))
-    });
-    words
-        .chain(lifted)
+pub fn violations(path: &str, code: &str) -> Vec<String> {
+    let mut found: Vec<(usize, String)> = Vec::new();
+    for &word in FORBIDDEN {
+        let within_path = |at: usize| code[..at].ends_with("std::");
+        let places = code::occurrences(code, word).into_iter().filter(|&at| !within_path(at));
+        found.extend(places.map(|at| (at, word.to_owned())));
+    }
+    for at in code::occurrences(code, "std") {
+        let rest = &code[at + "std".len()..];
+        if rest.starts_with(" as ") {
+            found.push((at, "std as".to_owned()));
+        } else if rest.starts_with("::") {
+            let mut paths = Vec::new();
+            expand("std", rest, &mut paths);
+            let forbidden = FORBIDDEN_PATHS
+                .iter()
+                .filter(|&forbidden| paths.iter().any(|path| is_below(path, forbidden)));
+            found.extend(forbidden.map(|&forbidden| (at, forbidden.to_owned())));
+        }
+    }
+    for &lift in LIFTS {
+        let lifted =
+            code::occurrences(code, lift).into_iter().filter(|&at| lifts_the_ban(code, at + lift.len()));
+        found.extend(lifted.map(|at| (at, format!("{lift}(clippy::disallowed…)"))));
+    }
+    found.sort();
+    found
+        .into_iter()
         .map(|(at, word)| format!("{path}:{}: `{word}` in a pure room", code::line_of(code, at)))
         .collect()
 }
 
-/// Names of the modules that `source` declares as test code in a file of their own: `#[cfg(test)] mod name;`.
-#[must_use]
-pub fn test_modules(source: &str) -> Vec<String> {
-    let code = code::without_prose(source);
-    let in_file = test_declarations(&code).filter(|(_, _, delimiter)| *delimiter == ';');
-    in_file.map(|(_, name, _)| name.to_owned()).collect()
+/// Whether the bracket at `open`, if there is one, names a lint that forbids methods or types.
+fn lifts_the_ban(code: &str, open: usize) -> bool {
+    code[open..].starts_with('(') && code::bracketed(code, open).contains("clippy::disallowed")
 }
 
-/// Where the test module at the end of `code` starts; the end where there is none.
-fn tests_start(code: &str) -> usize {
-    test_declarations(code).find(|(_, _, delimiter)| *delimiter == '{').map_or(code.len(), |(at, _, _)| at)
+fn is_below(path: &str, folder: &str) -> bool {
+    path.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
 }
 
-/// Modules behind `#[cfg(test)]`: offset, name, and whether a body (`{`) or a file (`;`) follows.
-fn test_declarations(code: &str) -> impl Iterator<Item = (usize, &str, char)> {
-    code.match_indices(TEST_ONLY).filter_map(|(at, _)| {
-        let declaration = code[at + TEST_ONLY.len()..].trim_start().strip_prefix("mod ")?;
-        let name = declaration.split(|c| !code::is_word(c)).next()?;
-        let delimiter = declaration[name.len()..].trim_start().chars().next()?;
-        Some((at, name, delimiter))
-    })
-}
-
-const TEST_ONLY: &str = "#[cfg(test)]";
-
-/// Offsets of groups like `std::{fs, io}` that import `name`.
-fn grouped_imports(code: &str, name: &str) -> Vec<usize> {
-    let imports = |&at: &usize| {
-        let group = code::bracketed(code, at + "std::".len());
-        top_level(group).any(|item| item.split("::").next().is_some_and(|first| first.trim() == name))
+/// Adds every path that an import or expression stands for: `tree` follows `path`, such as `::{fs, io::{Read, stdin}}`.
+fn expand(path: &str, tree: &str, paths: &mut Vec<String>) {
+    let Some(next) = tree.trim_start().strip_prefix("::").map(str::trim_start) else {
+        paths.push(path.to_owned());
+        return;
     };
-    code.match_indices("std::{").map(|(at, _)| at).filter(imports).collect()
+    if next.starts_with('{') {
+        for item in top_level(code::bracketed(next, 0)) {
+            let item = item.trim();
+            expand(path, &format!("::{item}"), paths);
+        }
+        return;
+    }
+    let end = next.find(|c: char| !code::is_word(c) && c != '*').unwrap_or(next.len());
+    expand_word(path, next.split_at(end), paths);
+}
+
+fn expand_word(path: &str, (word, rest): (&str, &str), paths: &mut Vec<String>) {
+    if word.is_empty() {
+        paths.push(path.to_owned());
+    } else {
+        expand(&format!("{path}::{word}"), rest, paths);
+    }
 }
 
 /// The items of an import group, nested groups left whole.
@@ -89,46 +125,71 @@ fn top_level(group: &str) -> impl Iterator<Item = &str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::product::product;
+
+    fn found(source: &str) -> Vec<String> {
+        product(&[("a.rs", source.to_owned())])
+            .iter()
+            .flat_map(|(path, code)| violations(path, code))
+            .collect()
+    }
 
     #[test]
     fn a_forbidden_path_is_found_with_its_line() {
-        assert_eq!(violations("a.rs", "use std::fs;\n"), ["a.rs:1: `std::fs` in a pure room"]);
-        assert_eq!(
-            violations("a.rs", "\nlet t = Instant::now();"),
-            ["a.rs:2: `Instant::now` in a pure room"]
-        );
+        assert_eq!(found("use std::fs;\n"), ["a.rs:1: `std::fs` in a pure room"]);
+        assert_eq!(found("use std::os::fd::AsRawFd;\n"), ["a.rs:1: `std::os` in a pure room"]);
+        assert_eq!(found("\nlet t = Instant::now();"), ["a.rs:2: `Instant::now` in a pure room"]);
+        assert!(found("use std::environment; use std::ops::Add; let x = my_std::fs;").is_empty());
     }
 
     #[test]
     fn a_grouped_import_is_found() {
-        let found = violations("a.rs", "use std::{collections::{BTreeMap}, thread::{self}};");
-        assert_eq!(found, ["a.rs:1: `std::thread` in a pure room"]);
-        assert!(violations("a.rs", "use std::{io::{fs, Read}, fmt};").is_empty());
+        let source = "use std::{collections::{BTreeMap}, thread::{self}};";
+        assert_eq!(found(source), ["a.rs:1: `std::thread` in a pure room"]);
+        assert!(found("use std::{io::{fs, Read}, fmt, *const};").is_empty());
+    }
+
+    #[test]
+    fn the_standard_streams_are_found_however_they_are_named() {
+        for (source, word) in [
+            ("std::io::stdin().lines()", "std::io::stdin"),
+            ("use std::io; fn f() { io::stderr(); }", "io::stderr"),
+            ("use std::{io::{Read, stdout}};", "std::io::stdout"),
+            ("use std::io::*;", "std::io::*"),
+            ("println!(\"a\")", "println!"),
+            ("eprint!(\"a\")", "eprint!"),
+        ] {
+            assert_eq!(found(source), [format!("a.rs:1: `{word}` in a pure room")], "{source}");
+        }
+        assert!(found("use std::io::{BufRead, Read}; use std::io::prelude::*; fn stdin() {}").is_empty());
+    }
+
+    #[test]
+    fn another_name_for_the_standard_library_is_found() {
+        assert_eq!(found("use ::std as s;"), ["a.rs:1: `std as` in a pure room"]);
+        assert_eq!(found("extern crate std as s;"), ["a.rs:1: `std as` in a pure room"]);
+        assert_eq!(found("use std::{self as s};"), ["a.rs:1: `std::self` in a pure room"]);
+        assert_eq!(found("use std::*;"), ["a.rs:1: `std::*` in a pure room"]);
     }
 
     #[test]
     fn lifting_the_ban_is_found() {
-        let source = "#![allow(\n    clippy::disallowed_methods, reason = \"because\")]";
-        assert_eq!(violations("a.rs", source), ["a.rs:1: `allow(clippy::disallowed…)` in a pure room"]);
-        assert!(violations("a.rs", "fn allow(&self) {}").is_empty());
+        for lift in LIFTS {
+            let source = format!("#![{lift}(\n    clippy::disallowed_methods, reason = \"because\")]");
+            assert_eq!(found(&source), [format!("a.rs:1: `{lift}(clippy::disallowed…)` in a pure room")]);
+        }
+        assert!(found("fn allow(&self) { self.x.expect(\"clippy::disallowed\") }").is_empty());
     }
 
     #[test]
     fn prose_and_tests_are_exempt() {
         let source = "// no std::net here\nuse a::B; /// tokio drives us\n#[cfg(test)]\nmod tests { use std::thread; }";
-        assert!(violations("a.rs", source).is_empty());
+        assert!(found(source).is_empty());
     }
 
     #[test]
-    fn code_after_a_test_only_import_is_not_exempt() {
-        let source = "#[cfg(test)]\nuse a::B;\n#[cfg(test)]\nmod tests;\nuse std::env;";
-        assert_eq!(violations("a.rs", source), ["a.rs:5: `std::env` in a pure room"]);
-    }
-
-    #[test]
-    fn test_modules_in_files_are_named() {
-        assert_eq!(test_modules("mod a;\n#[cfg(test)]\nmod b_tests;\nmod c;"), ["b_tests"]);
-        assert!(test_modules("#[cfg(test)]\nmod tests { fn f() { g(); } }").is_empty());
-        assert!(test_modules("#[cfg(test)]\nuse a::B;\nmod c;").is_empty());
+    fn code_after_tests_is_not_exempt() {
+        let source = "#[cfg(test)]\nuse a::B;\n#[cfg(test)]\nmod tests { use std::fs; }\nuse std::env;";
+        assert_eq!(found(source), ["a.rs:5: `std::env` in a pure room"]);
     }
 }

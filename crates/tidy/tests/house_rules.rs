@@ -1,8 +1,9 @@
 //! The house rules, applied to this repository.
 
+use sherwood_tidy::product::product;
 use sherwood_tidy::rooms::{self, Plan};
 use sherwood_tidy::tree::Tree;
-use sherwood_tidy::{attributes, documents, files, markdown, purity};
+use sherwood_tidy::{attributes, dependencies, documents, files, markdown, purity};
 
 /// Files above 1 MiB that belong in the repository, each with its reason.
 const LARGE_FILES: &[&str] = &[];
@@ -31,22 +32,14 @@ fn pure_rooms_name_nothing_impure() {
     for room in &plan.pure {
         let folder = format!("crates/{room}/src/");
         let sources: Vec<(&str, String)> = tree.texts(&folder, ".rs").collect();
-        let tests: Vec<String> = sources.iter().flat_map(|(_, text)| purity::test_modules(text)).collect();
-        let is_test = |path: &str| {
-            let mut names = path.trim_end_matches(".rs").split('/');
-            names.any(|name| tests.iter().any(|test| test == name))
-        };
-        let product = sources.iter().filter(|(path, _)| !is_test(&path[folder.len()..]));
-        assert_none(product.flat_map(|(path, text)| purity::violations(path, text)));
+        assert_none(product(&sources).iter().flat_map(|(path, code)| purity::violations(path, code)));
     }
 }
 
 #[test]
-fn every_allow_has_a_reason() {
+fn every_lifted_lint_has_a_reason() {
     let tree = tree();
-    assert_none(
-        tree.texts("", ".rs").flat_map(|(path, text)| attributes::allows_without_reason(path, &text)),
-    );
+    assert_none(tree.texts("", ".rs").flat_map(|(path, text)| attributes::lifts_without_reason(path, &text)));
 }
 
 #[test]
@@ -99,4 +92,14 @@ fn every_dependency_has_its_reason() {
         &tree.text("Cargo.toml"),
         &tree.text("docs/dependencies.md"),
     ));
+}
+
+#[test]
+fn every_dependency_is_named_in_its_crate() {
+    let tree = tree();
+    let packages = dependencies::read(&tree.metadata().expect("cargo knows the workspace"));
+    assert_none(packages.iter().flat_map(|package| {
+        let sources: Vec<(&str, String)> = tree.texts(&format!("crates/{}/", package.room), ".rs").collect();
+        dependencies::unused(package, &sources)
+    }));
 }

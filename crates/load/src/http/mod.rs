@@ -26,7 +26,7 @@ use sherwood_workload::KeyValueOptions;
 use sherwood_workload::onerf::Model;
 
 use crate::pace::Schedule;
-use crate::report::us;
+use crate::report::{sent_per_s, us};
 use crate::{Control, HitsMisses, Latencies, LatencySummary, LoadError, Pace, Report, within};
 
 /// How to drive the gateway.
@@ -121,7 +121,7 @@ pub struct Finished {
 /// What one phase found.
 #[derive(Clone, Debug, Default)]
 pub struct Phase {
-    /// Requests that ended, failed ones included.
+    /// Requests that were due, failed ones and overflow included.
     pub requests: u64,
     /// Keys answered.
     pub queries: u64,
@@ -177,10 +177,10 @@ pub fn run(
 }
 
 impl Outcome {
-    /// All phases from `first` on as one report; an operation is a request.
+    /// All phases as one report; an operation is a request. `open` says whether there was a schedule to be late for.
     #[must_use]
-    pub fn report(&self, first: usize, open: bool) -> Report {
-        let phases = self.phases.get(first..).unwrap_or_default();
+    pub fn report(&self, open: bool) -> Report {
+        let phases = &self.phases;
         let sum = |of: fn(&Phase) -> u64| phases.iter().map(of).sum::<u64>();
         let mut by_partition: BTreeMap<String, HitsMisses> = BTreeMap::new();
         for (name, counts) in phases.iter().flat_map(|phase| &phase.by_backend) {
@@ -197,10 +197,11 @@ impl Outcome {
             hits: sum.hits + counts.hits,
             misses: sum.misses + counts.misses,
         });
-        let (ops, duration_s) = (sum(|phase| phase.requests), self.elapsed.as_secs_f64());
+        let (ops, unsent) = (sum(|phase| phase.requests), sum(|phase| phase.overflow));
+        let duration_s = self.elapsed.as_secs_f64();
         Report {
             ops,
-            ops_per_s: if duration_s > 0.0 { ops as f64 / duration_s } else { 0.0 },
+            ops_per_s: sent_per_s(ops, unsent, duration_s),
             errors: sum(|phase| phase.errors),
             hits: total.hits,
             misses: total.misses,
@@ -209,7 +210,7 @@ impl Outcome {
             latency_us: LatencySummary::of(&latency),
             late_p99_us: if open { us(lateness.percentile(99.0)) } else { 0.0 },
             sets: 0,
-            unsent: sum(|phase| phase.overflow),
+            unsent,
             duration_s,
             complete: self.incomplete_because.is_none(),
             incomplete_because: self.incomplete_because.clone(),

@@ -85,7 +85,7 @@ fn requests_fall_into_the_phase_they_were_meant_to_start_in_and_every_key_is_cou
         hits: seen.iter().map(|finished| u64::from(finished.hits)).sum(),
         misses: seen.iter().map(|finished| u64::from(finished.misses)).sum(),
     };
-    let report = Outcome { first_error: None, ..outcome }.report(0, true);
+    let report = Outcome { first_error: None, ..outcome }.report(true);
     assert_eq!((report.hits, report.misses, report.ops, report.errors), (all.hits, all.misses, 199, 0));
     assert!(report.complete);
 }
@@ -121,6 +121,9 @@ fn gateway_that_does_not_answer_costs_errors_and_never_a_wait() {
         });
     assert_eq!((requests, errors), (199, 199));
     assert!(overflow >= 3, "places are only freed by time-outs: {overflow}");
+    let report = outcome.report(true);
+    assert_eq!((report.ops, report.errors, report.unsent), (199, 199, overflow));
+    assert!(report.ops_per_s * report.duration_s < 199.0, "what was not sent is no throughput");
 }
 
 #[test]
@@ -130,7 +133,7 @@ fn trace_of_requests_is_sent_once_and_closed_loops_end_with_it() {
     let input = Box::new(std::io::Cursor::new(format!("{line}\n").repeat(50)));
     let options = Options { pace: Pace::Closed, outstanding_max: 2, phases: Vec::new(), ..options(address) };
     let outcome = run(&options, Workload::RobinHood { input }, &Control::default(), |_| {}).unwrap();
-    let report = outcome.report(0, false);
+    let report = outcome.report(false);
     assert_eq!((report.ops, report.hits, report.errors, report.late_p99_us), (50, 100, 0, 0.0));
     assert_eq!(report.by_partition["b1"], HitsMisses { hits: 100, misses: 0 });
 }
@@ -145,7 +148,7 @@ fn key_space_asks_one_backend_for_distinct_keys() {
     });
     let key_space = KeyValueOptions::default();
     let workload = Workload::KeySpace { backend: "kv".to_owned(), options: key_space, batch: 50, seed: 1 };
-    let report = run(&options(address), workload, &Control::default(), |_| {}).unwrap().report(0, true);
+    let report = run(&options(address), workload, &Control::default(), |_| {}).unwrap().report(true);
     assert_eq!((report.ops, report.hits, report.errors), (199, 199 * 50, 0));
     assert_eq!(report.by_partition["kv"].hits, 199 * 50);
 }
@@ -157,7 +160,7 @@ fn stop_ends_the_run_and_is_named() {
     let options = Options { phases: vec![Duration::from_secs(600)], ..options(address) };
     let outcome = run(&options, mix(5), &control, |_| control.stop()).unwrap();
     assert_eq!(outcome.incomplete_because.as_deref(), Some("stopped before its end"));
-    assert!(!outcome.report(0, true).complete);
+    assert!(!outcome.report(true).complete);
 }
 
 #[test]

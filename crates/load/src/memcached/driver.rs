@@ -37,6 +37,10 @@ const CATCH_UP: Duration = Duration::from_secs(1);
 /// How long outstanding answers are waited for once nothing more is sent.
 const DRAIN: Duration = Duration::from_secs(10);
 
+/// Operations built before they are sent. A longer backlog goes in pieces: its first does not wait for its last, and
+/// answers are read between them.
+const BATCH_MAX: usize = 256;
+
 /// The longest sleep: how soon a stop is noticed.
 const SLEEP_MAX_NS: u64 = 100_000_000;
 
@@ -88,12 +92,13 @@ impl<'a> Driver<'a> {
         nanos(self.origin.elapsed())
     }
 
-    /// Starts every operation that is due and has a free place.
+    /// Starts operations that are due and have a free place, at most a batch of them.
     fn issue(&mut self, now_ns: u64) {
         if self.issuing && self.control.stopped() {
             self.end_early("stopped before its end".to_owned());
         }
-        while self.issuing {
+        let mut started = 0;
+        while self.issuing && started < BATCH_MAX {
             let intended_ns = self.schedule.next_start(now_ns);
             if intended_ns >= self.end_ns {
                 self.issuing = false;
@@ -102,19 +107,20 @@ impl<'a> Driver<'a> {
             } else if intended_ns > now_ns {
                 break;
             } else if let Some(index) = self.free_connection() {
-                self.start_next(index, intended_ns, now_ns);
+                self.start_next(index, intended_ns);
+                started += 1;
             } else {
                 break;
             }
         }
     }
 
-    fn start_next(&mut self, index: usize, intended_ns: u64, now_ns: u64) {
+    fn start_next(&mut self, index: usize, intended_ns: u64) {
         let mut operation = self.spare.pop().unwrap_or_default();
         match self.operations.next(&mut operation) {
             Ok(true) => {
                 self.schedule.advance();
-                self.tally.started(now_ns - intended_ns);
+                self.tally.built(intended_ns);
                 self.connections[index].start(operation, intended_ns, &mut self.values);
             }
             Ok(false) => self.issuing = false,
@@ -151,6 +157,9 @@ impl<'a> Driver<'a> {
                 Err(lost) => self.drop_connection(index, &lost),
             }
         }
+        if self.tally.has_built() {
+            self.tally.sent(self.now_ns());
+        }
     }
 
     /// Sleeps until an answer comes, the socket takes more, or the next operation is due; then reads what has come.
@@ -183,7 +192,8 @@ impl<'a> Driver<'a> {
 
     fn sleep_ns(&self, now_ns: u64) -> u64 {
         let busy = self.connections.iter().all(|connection| connection.under_way() >= self.options.pipeline);
-        if self.issuing && self.schedule.is_open() && !busy {
+        // In a closed loop the next start is now: only a full batch leaves places free.
+        if self.issuing && !busy {
             self.schedule.next_start(now_ns).saturating_sub(now_ns).min(SLEEP_MAX_NS)
         } else {
             SLEEP_MAX_NS

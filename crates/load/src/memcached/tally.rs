@@ -1,7 +1,7 @@
 //! Counts of a run under way.
 
 use super::operations::Operations;
-use crate::report::us;
+use crate::report::{sent_per_s, us};
 use crate::{HitsMisses, Latencies, LatencySummary, Report};
 
 #[derive(Default)]
@@ -14,11 +14,25 @@ pub(super) struct Tally {
     by_partition: Vec<HitsMisses>,
     latency: Latencies,
     lateness: Latencies,
+    /// Intended starts of what is built and not handed to a socket yet; at most one pass of the driver.
+    built: Vec<u64>,
 }
 
 impl Tally {
-    pub(super) fn started(&mut self, late_ns: u64) {
-        self.lateness.record_ns(late_ns);
+    /// An operation meant to start then was built; how late it is shows when it is [`sent`](Self::sent).
+    pub(super) fn built(&mut self, intended_ns: u64) {
+        self.built.push(intended_ns);
+    }
+
+    pub(super) fn has_built(&self) -> bool {
+        !self.built.is_empty()
+    }
+
+    /// All that was built has been handed to its socket by now.
+    pub(super) fn sent(&mut self, now_ns: u64) {
+        for intended_ns in self.built.drain(..) {
+            self.lateness.record_ns(now_ns.saturating_sub(intended_ns));
+        }
     }
 
     pub(super) fn looked_up(&mut self, partition: usize, hits: u32, misses: u32) {
@@ -35,9 +49,10 @@ impl Tally {
         self.latency.record_ns(latency_ns);
     }
 
-    /// An operation that was due and never sent: nobody was answered, so it counts as an error and at least as slow as
-    /// the wait until now.
+    /// An operation that was due and never sent: nobody was answered, so it ends as an error, at least as slow as the
+    /// wait until now.
     pub(super) fn never_sent(&mut self, waited_ns: u64) {
+        self.ops += 1;
         self.unsent += 1;
         self.errors += 1;
         self.latency.record_ns(waited_ns);
@@ -53,7 +68,7 @@ impl Tally {
             self.by_partition.iter().enumerate().filter(|(_, counts)| counts.hits + counts.misses > 0);
         Report {
             ops: self.ops,
-            ops_per_s: if duration_s > 0.0 { self.ops as f64 / duration_s } else { 0.0 },
+            ops_per_s: sent_per_s(self.ops, self.unsent, duration_s),
             errors: self.errors,
             hits: total.hits,
             misses: total.misses,
@@ -67,5 +82,43 @@ impl Tally {
             complete: true,
             incomplete_because: None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sherwood_workload::KeyValueOptions;
+
+    use super::*;
+    use crate::memcached::Workload;
+    use crate::memcached::operations::from_workload;
+
+    fn report(tally: Tally) -> Report {
+        let workload = Workload::KeyValue { options: KeyValueOptions::default(), batch: 1, seed: 1 };
+        tally.report(from_workload(workload).expect("defaults are valid").as_ref(), 2.0, true)
+    }
+
+    #[test]
+    fn lateness_counts_until_the_batch_is_sent_and_not_until_it_is_begun() {
+        let mut tally = Tally::default();
+        tally.built(0);
+        tally.built(7_000_000);
+        assert!(tally.has_built());
+        tally.sent(8_000_000);
+        assert!(!tally.has_built());
+        let late_us = report(tally).late_p99_us;
+        assert!((8_000.0..=8_000.0 * (1.0 + 1.0 / 128.0)).contains(&late_us), "{late_us}");
+    }
+
+    #[test]
+    fn what_was_never_sent_is_among_the_operations_and_the_errors() {
+        let mut tally = Tally::default();
+        tally.ended(1_000, true);
+        tally.ended(1_000, false);
+        tally.never_sent(5_000);
+        tally.never_sent(5_000);
+        let report = report(tally);
+        assert_eq!((report.ops, report.errors, report.unsent), (4, 3, 2));
+        assert_eq!(report.ops_per_s, 1.0, "two were sent in two seconds");
     }
 }

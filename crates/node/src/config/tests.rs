@@ -133,6 +133,19 @@ mod meaning {
     }
 
     #[test]
+    fn a_store_accepts_what_its_crate_accepts_and_no_more() {
+        let text = |n: u64, threads: u64| {
+            format!("[[backend]]\nname = \"a\"\nstore = {{ kind = \"compute\", n = {n}, threads = {threads} }}")
+        };
+        let (n, threads) = (u64::from(*ComputeOptions::N.end()), u64::from(*StoreOptions::THREADS.end()));
+        let StoreOptions::Compute(options) = config(&text(n, threads)).backends[0].replicas[0].clone() else {
+            panic!("a compute store")
+        };
+        assert_eq!((u64::from(options.n), u64::from(options.threads)), (n, threads));
+        assert_eq!(refusal(&text(n + 1, threads + 1), &Flags::default()).len(), 2);
+    }
+
+    #[test]
     fn partitions_of_tenants_carry_their_names() {
         let config = config(
             "[[backend]]\nname = \"a\"\n[[backend]]\nname = \"b\"\n[[partition]]\nbackend = \"b\"\ntenant = \"t\"\n\

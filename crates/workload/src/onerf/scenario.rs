@@ -33,7 +33,7 @@ pub enum Course {
 /// Every step, each listed backend's level moves by one, up or down with probability 1/2, within 0 and `levels`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RandomWalk {
-    /// Seconds of a step.
+    /// Seconds of a step, long enough that all listed backends together take at most 1,000,000 steps.
     pub step_s: f64,
     /// Highest level, 1 to 35.
     pub levels: u32,
@@ -97,8 +97,8 @@ impl Scenario {
         Limits { timelines }
     }
 
-    /// Steps that cover the measured minutes.
-    fn steps(&self, random: &RandomWalk) -> usize {
+    /// Steps that cover the measured minutes, at least 1.
+    pub(super) fn steps(&self, random: &RandomWalk) -> usize {
         libm::ceil(self.measure_min * 60.0 / random.step_s).max(1.0) as usize
     }
 }

@@ -242,6 +242,11 @@ fn documents_with_a_fault_are_refused_with_its_place_and_range() {
         ),
         ("[[0,1],[15,0.41]", "[[0,1],[0,0.41]", "each later than the one before"),
         (r#""walk":{"1":"7"#, r#""walk":{"1":"z"#, "scenarios.onerf-random.walk.1"),
+        (
+            r#""step_s":20,"#,
+            r#""step_s":0.001,"#,
+            "step_s is 0.001, 10800000 steps of 4 backends over measure_min; it must be long enough for at most 1000000",
+        ),
         (r#""step_s":20,"#, "", "a random_walk scenario has `step_s`"),
         ("[6.13e-06,[[1,", "[6.13e-06,[[1.5,", "neither [backend, objects] nor [backend, median, sigma]"),
         ("[6.13e-06,", "[0.613,", "sum of the request types' probabilities"),

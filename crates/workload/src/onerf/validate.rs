@@ -182,7 +182,10 @@ fn scenario(at: &str, scenario: &Scenario, backends: usize) -> Verdict {
             }
             Ok(())
         }
-        Course::RandomWalk(walk) => random_walk(at, walk, backends),
+        Course::RandomWalk(walk) => {
+            random_walk(at, walk, backends)?;
+            steps(at, scenario.steps(walk), walk)
+        }
     }
 }
 
@@ -223,6 +226,19 @@ fn random_walk(at: &str, walk: &RandomWalk, backends: usize) -> Verdict {
         )?;
     }
     Ok(())
+}
+
+/// Steps of all backends together, drawn at once when a realisation is made: they take 12 bytes each.
+const STEPS_MAX: usize = 1_000_000;
+
+fn steps(at: &str, each: usize, walk: &RandomWalk) -> Verdict {
+    let (backends, step_s) = (walk.range.len(), walk.step_s);
+    require(
+        each.saturating_mul(backends) <= STEPS_MAX,
+        || format!("{at}.step_s"),
+        format!("{step_s}, {each} steps of {backends} backends over measure_min"),
+        format!("long enough for at most {STEPS_MAX} steps in all: make it longer, or measure_min shorter"),
+    )
 }
 
 fn known_backend(at: &str, id: u16, backends: usize) -> Verdict {

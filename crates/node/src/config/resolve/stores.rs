@@ -1,5 +1,6 @@
 //! `store = { … }` and `replicas = [ … ]`.
 
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use sherwood_store::{ComputeOptions, KvOptions, SqliteOptions, StoreOptions};
@@ -16,8 +17,6 @@ const N: Setting = Setting::new("[[backend]]", "store.n", "32");
 const BYTES: Setting = Setting::new("[[backend]]", "store.bytes", "\"4KiB\"");
 const THREADS: Setting = Setting::new("[[backend]]", "store.threads", "2");
 const QUEUED: Setting = Setting::new("[[backend]]", "store.queued_calls_max", "1024");
-
-const KIB: u64 = 1 << 10;
 
 /// Most replicas of one backend.
 const REPLICAS_MAX: usize = 64;
@@ -63,11 +62,13 @@ fn one(store: &Spanned<RawStore>, problems: &mut Problems<'_>) -> Option<StoreOp
 }
 
 fn kv(raw: &RawStore, origin: &Origin, problems: &mut Problems<'_>) -> Option<KvOptions> {
+    let KvOptions { path, cache_bytes, threads, queued_calls_max } =
+        KvOptions::new(self::path(raw, origin, problems)?);
     Some(KvOptions {
-        path: path(raw, origin, problems)?,
-        cache_bytes: cache_bytes(raw, problems),
-        threads: threads(raw, problems),
-        queued_calls_max: queued_calls_max(raw, problems),
+        path,
+        cache_bytes: self::cache_bytes(raw, cache_bytes, problems),
+        threads: self::threads(raw, threads, problems),
+        queued_calls_max: self::queued_calls_max(raw, queued_calls_max, problems),
     })
 }
 
@@ -78,22 +79,26 @@ fn sqlite(raw: &RawStore, origin: &Origin, problems: &mut Problems<'_>) -> Optio
                        use the store's own tables";
         problems.add(origin, message);
     }
+    let SqliteOptions { path, query: _, cache_bytes, threads, queued_calls_max } =
+        SqliteOptions::new(self::path(raw, origin, problems)?);
     Some(SqliteOptions {
-        path: path(raw, origin, problems)?,
+        path,
         query: query.map(|query| query.value),
-        cache_bytes: cache_bytes(raw, problems),
-        threads: threads(raw, problems),
-        queued_calls_max: queued_calls_max(raw, problems),
+        cache_bytes: self::cache_bytes(raw, cache_bytes, problems),
+        threads: self::threads(raw, threads, problems),
+        queued_calls_max: self::queued_calls_max(raw, queued_calls_max, problems),
     })
 }
 
 fn compute(raw: &RawStore, problems: &mut Problems<'_>) -> ComputeOptions {
-    let bytes = ByteSize(4 * KIB);
+    let ComputeOptions { n, bytes, threads, queued_calls_max } = ComputeOptions::default();
+    let size = given(&raw.bytes);
+    let size = in_range(problems, BYTES, size, ByteSize(bytes.into()), sizes(ComputeOptions::BYTES));
     ComputeOptions {
-        n: in_range(problems, N, given(&raw.n), 32, 1..=1024) as u16,
-        bytes: in_range(problems, BYTES, given(&raw.bytes), bytes, ByteSize(1)..=ByteSize(64 << 20)).0 as u32,
-        threads: threads(raw, problems),
-        queued_calls_max: queued_calls_max(raw, problems),
+        n: in_range(problems, N, given(&raw.n), n.into(), counts(ComputeOptions::N)) as u16,
+        bytes: size.0 as u32,
+        threads: self::threads(raw, threads, problems),
+        queued_calls_max: self::queued_calls_max(raw, queued_calls_max, problems),
     }
 }
 
@@ -107,17 +112,28 @@ fn path(raw: &RawStore, origin: &Origin, problems: &mut Problems<'_>) -> Option<
     path.map(|path| PathBuf::from(path.value))
 }
 
-fn cache_bytes(raw: &RawStore, problems: &mut Problems<'_>) -> u64 {
-    let accepted = ByteSize(64 * KIB)..=ByteSize(1 << 40);
-    in_range(problems, CACHE, given(&raw.cache_bytes), ByteSize(4 << 20), accepted).0
+fn cache_bytes(raw: &RawStore, default: u64, problems: &mut Problems<'_>) -> u64 {
+    let accepted = sizes(StoreOptions::CACHE_BYTES);
+    in_range(problems, CACHE, given(&raw.cache_bytes), ByteSize(default), accepted).0
 }
 
-fn threads(raw: &RawStore, problems: &mut Problems<'_>) -> u16 {
-    in_range(problems, THREADS, given(&raw.threads), 2, 1..=64) as u16
+fn threads(raw: &RawStore, default: u16, problems: &mut Problems<'_>) -> u16 {
+    in_range(problems, THREADS, given(&raw.threads), default.into(), counts(StoreOptions::THREADS)) as u16
 }
 
-fn queued_calls_max(raw: &RawStore, problems: &mut Problems<'_>) -> u32 {
-    in_range(problems, QUEUED, given(&raw.queued_calls_max), 1024, 1..=1_000_000) as u32
+fn queued_calls_max(raw: &RawStore, default: u32, problems: &mut Problems<'_>) -> u32 {
+    let accepted = counts(StoreOptions::QUEUED_CALLS_MAX);
+    in_range(problems, QUEUED, given(&raw.queued_calls_max), default.into(), accepted) as u32
+}
+
+/// What a store accepts, as wide as numbers in a file are.
+fn counts<T: Copy + Into<u64>>(accepted: RangeInclusive<T>) -> RangeInclusive<u64> {
+    (*accepted.start()).into()..=(*accepted.end()).into()
+}
+
+/// As [`counts`], for sizes.
+fn sizes<T: Copy + Into<u64>>(accepted: RangeInclusive<T>) -> RangeInclusive<ByteSize> {
+    ByteSize((*accepted.start()).into())..=ByteSize((*accepted.end()).into())
 }
 
 /// Keys that another kind of store has would be ignored here, so they are refused.
