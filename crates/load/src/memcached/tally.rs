@@ -1,11 +1,15 @@
 //! Counts of a run under way.
 
+use std::time::Duration;
+
+use super::Ended;
 use super::operations::Operations;
 use crate::report::us;
 use crate::{HitsMisses, Latencies, LatencySummary, Report};
 
-#[derive(Default)]
-pub(super) struct Tally {
+/// What has happened, and who is told of it.
+pub(super) struct Tally<'a> {
+    observe: &'a mut dyn FnMut(&Ended),
     pub(super) ops: u64,
     pub(super) errors: u64,
     pub(super) unsent: u64,
@@ -16,7 +20,20 @@ pub(super) struct Tally {
     lateness: Latencies,
 }
 
-impl Tally {
+impl<'a> Tally<'a> {
+    pub(super) fn new(observe: &'a mut dyn FnMut(&Ended)) -> Self {
+        Self {
+            observe,
+            ops: 0,
+            errors: 0,
+            unsent: 0,
+            sets: 0,
+            by_partition: Vec::new(),
+            latency: Latencies::default(),
+            lateness: Latencies::default(),
+        }
+    }
+
     pub(super) fn started(&mut self, late_ns: u64) {
         self.lateness.record_ns(late_ns);
     }
@@ -29,19 +46,21 @@ impl Tally {
         self.by_partition[partition].misses += u64::from(misses);
     }
 
-    pub(super) fn ended(&mut self, latency_ns: u64, ok: bool) {
+    pub(super) fn ended(&mut self, ended: &Ended) {
         self.ops += 1;
-        self.errors += u64::from(!ok);
-        self.latency.record_ns(latency_ns);
+        self.errors += u64::from(ended.failed);
+        self.latency.record(ended.latency);
+        (self.observe)(ended);
     }
 
     /// An operation that was due and never sent: nobody was answered, so it counts as an error and at least as slow as
     /// the wait until now.
-    pub(super) fn never_sent(&mut self, waited_ns: u64) {
+    pub(super) fn never_sent(&mut self, intended: Duration, waited: Duration) {
         self.unsent += 1;
         self.errors += 1;
-        self.latency.record_ns(waited_ns);
-        self.lateness.record_ns(waited_ns);
+        self.latency.record(waited);
+        self.lateness.record(waited);
+        (self.observe)(&Ended { intended, latency: waited, hits: 0, misses: 0, failed: true });
     }
 
     pub(super) fn report(self, operations: &dyn Operations, duration_s: f64, open: bool) -> Report {
