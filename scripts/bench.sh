@@ -1,47 +1,193 @@
 #!/usr/bin/env bash
-# The measurements of docs/benchmarks.md, each as JSON on stdout; run `make build` first.
+# The measurements of docs/benchmarks.md, each as JSON lines on stdout; run `make build` first.
 #
 #   scripts/bench.sh              every part
-#   scripts/bench.sh trace        hits on the orm-busy trace, static budgets and shared-lru
+#   scripts/bench.sh trace        hits on the orm-busy trace against an exact LRU's: static budgets and shared-lru
+#   scripts/bench.sh resize       time to reach a budget, and what hits feel of it
+#   scripts/bench.sh gateway      cost of a request of 50 keys, beside a multi-get to memcached; give the latest release
+#                                 as MEMCACHED=/path/to/memcached
 #   scripts/bench.sh demo         RobinHood against shared-lru through backend slowdowns, seeds 1 to 5 (about an hour)
+#
+# ROUNDS (5) is how often `resize` and `gateway` measure.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 sherwood=target/release/sherwood
 cache=127.0.0.1:22311
+admin=127.0.0.1:22380
+rounds=${ROUNDS:-5}
+scratch=$(mktemp -d)
 server=
 
 stop_server() {
   [ -z "$server" ] || { kill "$server" 2>/dev/null && wait "$server" 2>/dev/null || true; }
   server=
 }
-trap stop_server EXIT
+trap 'stop_server; rm -rf "$scratch"' EXIT
 
-# Starts a server with the given flags and waits, at most 10 s, until it says that it is ready.
-start_server() {
-  local log tries=100
-  log=$(mktemp)
-  "$sherwood" serve "$@" 2>"$log" &
-  server=$!
-  until grep -q '^ready' "$log"; do
+# Waits, at most 10 s, until a command succeeds; gives up at once when the server has ended.
+wait_for() {
+  local tries=100
+  until "$@" 2>/dev/null; do
     tries=$((tries - 1))
     if [ "$tries" = 0 ] || ! kill -0 "$server" 2>/dev/null; then
-      cat "$log" >&2
       return 1
     fi
     sleep 0.1
   done
-  rm -f "$log"
 }
 
+# Starts a server with the given flags and waits until it says that it is ready; PIN is a command to run it under.
+start_server() {
+  local log=$scratch/server.log
+  ${PIN:-} "$sherwood" serve "$@" 2>"$log" &
+  server=$!
+  wait_for grep -q '^ready' "$log" || {
+    cat "$log" >&2
+    return 1
+  }
+}
+
+# The value of a field of a JSON document on stdin, such as latency_us.p50.
+field() {
+  python3 -c 'import json, sys
+value = json.load(sys.stdin)
+for name in sys.argv[1].split("."):
+    value = value[name]
+print(value)' "$1"
+}
+
+# replay POLICY THREADS CONNECTIONS [OPTIONS OF THE REFERENCE]: one pass over the trace, compared with an exact LRU.
+replay() {
+  local policy=$1 threads=$2 connections=$3
+  shift 3
+  echo "trace: orm-busy, $policy, $threads threads, $connections connections" >&2
+  start_server --config examples/orm-busy.toml --memcached "$cache" --admin off --threads "$threads" --eviction lru \
+    --policy "$policy"
+  "$sherwood" load --target "memcached://$cache" --trace orm-busy --look-aside --connections "$connections" \
+    --pipeline 1 --value-size 100 --json >"$scratch/report.json"
+  stop_server
+  scripts/exact_lru.py crates/workload/data/cache2k/orm-busy.trace.xz --total-bytes $((4 << 20)) "$@" \
+    --check "$scratch/report.json" --label "$policy, $threads threads, $connections connections"
+}
+
+# With one connection hits are equal, key by key, whatever the threads. Two ask at the same time, so that a client may look
+# for a key that it is about to set; that costs any cache hits.
 trace() {
-  local policy
-  for policy in static shared-lru; do
-    echo "trace: orm-busy, $policy" >&2
-    start_server --config examples/orm-busy.toml --memcached "$cache" --admin off --threads 1 --eviction lru \
-      --policy "$policy"
-    "$sherwood" load --target "memcached://$cache" --trace orm-busy --look-aside --connections 1 --pipeline 1 \
-      --value-size 100 --json
+  replay static 1 1 --partitions 32
+  replay shared-lru 1 1
+  replay static 2 1 --partitions 32
+  replay shared-lru 2 1
+  replay static 2 2 --partitions 32 --points 0.5
+  replay shared-lru 2 2 --points 0.5
+}
+
+# A configuration of 20 backends on stdout.
+twenty_backends() {
+  local i
+  for i in $(seq -w 1 20); do
+    printf '[[backend]]\nname = "p%s"\nprefix = "p%s/"\n' "$i" "$i"
+  done
+  cat <<TOML
+[memory]
+total = "1GiB"
+[[listener]]
+bind = "$cache"
+route = "prefix"
+[control]
+policy = "static"
+[admin]
+bind = "$admin"
+TOML
+}
+
+resize() {
+  local round
+  cargo build --quiet --release --locked -p sherwood-load --example resize
+  twenty_backends >"$scratch/resize.toml"
+  for round in $(seq "$rounds"); do
+    echo "resize: round $round of $rounds" >&2
+    start_server --config "$scratch/resize.toml"
+    target/release/examples/resize "$cache" "$admin"
+    stop_server
+  done
+}
+
+# Keys of the gateway's measurement; all of them are cached.
+keys=20000
+
+# Sets every key, with near certainty: 30 times as many sets as keys.
+fill() {
+  "$sherwood" load --target "memcached://$cache" --keys "$keys" --key-size 20 --zipf 0 --value-size 1024 --get-ratio 0 \
+    --ops $((30 * keys)) --pipeline 256 --json >/dev/null
+}
+
+# Seconds of processor time the server has used.
+server_cpu_s() {
+  python3 -c 'import os, sys
+fields = open(f"/proc/{sys.argv[1]}/stat").read().rsplit(")", 1)[1].split()
+print((int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK"))' "$server"
+}
+
+# measure NAME COMMAND…: a closed loop for the cost of a request, then half of its rate for the latencies. The server has
+# core 0, the load core 1; requests per core are counted by the processor time that the server used, so that a load which cannot
+# fill its core does not count against it.
+measure() {
+  local name=$1 load cpu_s
+  shift
+  load=(taskset -c 1 "$@" --keys "$keys" --key-size 20 --batch 50 --duration 10s --json)
+  cpu_s=$(server_cpu_s)
+  "${load[@]}" --closed --connections 16 >"$scratch/closed.json"
+  cpu_s=$(python3 -c "print($(server_cpu_s) - $cpu_s)")
+  "${load[@]}" --rate "$(python3 -c "print(round($(field ops_per_s <"$scratch/closed.json") / 2))")" \
+    --connections 64 >"$scratch/open.json"
+  python3 - "$name" "$cpu_s" "$scratch" <<'PYTHON'
+import json, sys
+name, cpu_s, scratch = sys.argv[1:]
+closed, opened = (json.load(open(f"{scratch}/{part}.json", encoding="utf-8")) for part in ("closed", "open"))
+print(json.dumps({
+    "name": name,
+    "requests_per_core_s": round(closed["ops"] / float(cpu_s)),
+    "requests_per_s": round(closed["ops_per_s"]),
+    "core_ratio": round(float(cpu_s) / closed["duration_s"], 3),
+    "open_requests_per_s": round(opened["ops_per_s"]),
+    "p50_us": opened["latency_us"]["p50"],
+    "p99_us": opened["latency_us"]["p99"],
+    "late_p99_us": opened["late_p99_us"],
+    "hit_ratio": min(closed["hit_ratio"], opened["hit_ratio"]),
+    "errors": closed["errors"] + opened["errors"],
+}))
+PYTHON
+}
+
+gateway() {
+  local round memcached=${MEMCACHED:-memcached}
+  cat >"$scratch/gateway.toml" <<TOML
+backend = [{ name = "kv" }]
+[memory]
+total = "256MiB"
+[[listener]]
+bind = "$cache"
+backend = "kv"
+[control]
+policy = "static"
+[admin]
+bind = "$admin"
+TOML
+  for round in $(seq "$rounds"); do
+    echo "gateway: round $round of $rounds" >&2
+    PIN="taskset -c 0" start_server --config "$scratch/gateway.toml" --threads 1
+    fill
+    measure "gateway, with values" "$sherwood" load --target "http://$admin" --backend kv --values
+    measure "gateway, values:false" "$sherwood" load --target "http://$admin" --backend kv
+    measure "sherwood multi-get" "$sherwood" load --target "memcached://$cache" --get-ratio 1 --pipeline 1
+    stop_server
+    taskset -c 0 "$memcached" -l 127.0.0.1 -p "${cache#*:}" -U 0 -m 256 -t 1 -u nobody &
+    server=$!
+    wait_for bash -c "</dev/tcp/${cache/:/\/}"
+    fill
+    measure "memcached $("$memcached" -V | cut -d' ' -f2) multi-get" \
+      "$sherwood" load --target "memcached://$cache" --get-ratio 1 --pipeline 1
     stop_server
   done
 }
@@ -55,12 +201,12 @@ demo() {
 }
 
 parts=("$@")
-[ "${#parts[@]}" -gt 0 ] || parts=(trace demo)
+[ "${#parts[@]}" -gt 0 ] || parts=(trace resize gateway demo)
 for part in "${parts[@]}"; do
   case "$part" in
-    trace | demo) "$part" ;;
+    trace | resize | gateway | demo) "$part" ;;
     *)
-      echo "scripts/bench.sh: no part named $part; there are: trace, demo" >&2
+      echo "scripts/bench.sh: no part named $part; there are: trace, resize, gateway, demo" >&2
       exit 2
       ;;
   esac

@@ -37,9 +37,12 @@ pub(crate) struct LoadArgs {
     /// Operations under way per connection [default: 1; 16 with --rate]
     #[arg(long, value_name = "N")]
     pipeline: Option<usize>,
-    /// Start nothing after this long, such as 500ms, 10s or 2m [default: 10s; with --trace, the trace's end]
+    /// Start nothing after this long: 500ms, 10s, 2m [default: 10s; with --trace or --ops, their end]
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     duration: Option<Duration>,
+    /// End after so many operations (gateway: requests)
+    #[arg(long, value_name = "N")]
+    ops: Option<u64>,
     /// Distinct keys [default: 100000]
     #[arg(long, value_name = "N")]
     keys: Option<u64>,
@@ -58,6 +61,9 @@ pub(crate) struct LoadArgs {
     /// Distinct keys of one get (a multi-get) or of one request to --backend [default: 1]
     #[arg(long, value_name = "N")]
     batch: Option<usize>,
+    /// What keys begin with, in front of --key-size, each prefix a partition of its own: a/,b/; memcached only
+    #[arg(long, value_name = "PREFIX,…", value_delimiter = ',')]
+    prefixes: Vec<String>,
     /// Ask this backend for keys of the key space, --batch a request; gateway only
     #[arg(long, value_name = "NAME", conflicts_with_all = ["mix", "trace"])]
     backend: Option<String>,
@@ -141,7 +147,7 @@ fn refuse(reason: &str) -> ExitCode {
 
 fn execute(plan: Plan, control: &Control) -> Result<Report, LoadError> {
     match plan {
-        Plan::Memcached(options, workload) => memcached::run(&options, workload, control),
+        Plan::Memcached(options, workload) => memcached::run(&options, workload, control, |_| {}),
         Plan::Http(options, workload) => {
             let open = options.pace != Pace::Closed;
             let outcome = http::run(&options, workload, control, |_| {})?;
@@ -178,8 +184,12 @@ fn plan(args: &LoadArgs) -> Result<Plan, String> {
             Ok(Plan::Memcached(memcached_options(args, address), memcached_workload(args)?))
         }
         Target::Http(address) => {
-            let pipelined = [("--pipeline", args.pipeline.is_some()), ("--look-aside", args.look_aside)];
-            refuse_given(&pipelined, "a memcached:// target only: a gateway fills its cache itself")?;
+            let pipelined = [
+                ("--pipeline", args.pipeline.is_some()),
+                ("--look-aside", args.look_aside),
+                ("--prefixes", !args.prefixes.is_empty()),
+            ];
+            refuse_given(&pipelined, "a memcached:// target only")?;
             Ok(Plan::Http(http_options(args, address), http_workload(args)?))
         }
     }
@@ -195,7 +205,8 @@ fn pace(args: &LoadArgs) -> Pace {
 
 /// A load without an end of its own gets one.
 fn duration(args: &LoadArgs) -> Option<Duration> {
-    args.duration.or(if args.trace.is_some() { None } else { Some(Duration::from_secs(10)) })
+    let ends = args.trace.is_some() || args.ops.is_some();
+    args.duration.or((!ends).then_some(Duration::from_secs(10)))
 }
 
 fn memcached_options(args: &LoadArgs, address: &str) -> memcached::Options {
@@ -206,6 +217,7 @@ fn memcached_options(args: &LoadArgs, address: &str) -> memcached::Options {
         connections: args.connections.unwrap_or(usual),
         pipeline: args.pipeline.unwrap_or(usual),
         duration: duration(args),
+        operations_max: args.ops,
         look_aside: args.look_aside,
         seed: args.seed,
     }
@@ -218,6 +230,7 @@ fn memcached_workload(args: &LoadArgs) -> Result<memcached::Workload, String> {
         return Ok(memcached::Workload::KeyValue {
             options: key_value_options(args),
             batch: args.batch.unwrap_or(1),
+            prefixes: args.prefixes.clone(),
             seed: args.seed,
         });
     };
@@ -256,6 +269,7 @@ fn http_options(args: &LoadArgs, address: &str) -> http::Options {
         address: address.to_owned(),
         pace: pace(args),
         phases: duration(args).into_iter().collect(),
+        requests_max: args.ops,
         outstanding_max: args.connections.unwrap_or(outstanding_max),
         values: args.values,
         seed: args.seed,
@@ -289,12 +303,13 @@ fn http_workload(args: &LoadArgs) -> Result<http::Workload, String> {
     }
 }
 
-fn key_space_given(args: &LoadArgs) -> [(&'static str, bool); 4] {
+fn key_space_given(args: &LoadArgs) -> [(&'static str, bool); 5] {
     [
         ("--keys", args.keys.is_some()),
         ("--key-size", args.key_size.is_some()),
         ("--zipf", args.zipf.is_some()),
         ("--batch", args.batch.is_some()),
+        ("--prefixes", !args.prefixes.is_empty()),
     ]
 }
 
@@ -419,7 +434,7 @@ mod tests {
     fn trace_is_replayed_once_in_order_unless_told_otherwise() {
         let options = memcached_options_of("--target memcached://localhost:1 --trace orm-busy --look-aside");
         assert_eq!((options.pace, options.connections, options.pipeline), (Pace::Closed, 1, 1));
-        assert_eq!((options.duration, options.look_aside), (None, true));
+        assert_eq!((options.duration, options.look_aside, options.operations_max), (None, true, None));
     }
 
     #[test]
@@ -428,6 +443,8 @@ mod tests {
         assert_eq!(options.pace, Pace::Open { rate_per_s: 1_000.0, gaps: Gaps::Fixed });
         assert_eq!((options.connections, options.pipeline), (16, 16));
         assert_eq!(options.duration, Some(Duration::from_secs(10)));
+        let options = memcached_options_of("--target memcached://localhost:1 --ops 500");
+        assert_eq!((options.duration, options.operations_max), (None, Some(500)));
     }
 
     #[test]
@@ -469,6 +486,14 @@ mod tests {
             (
                 "--target memcached://localhost:1 --trace orm-busy --batch 2",
                 "--batch applies to a load without",
+            ),
+            (
+                "--target memcached://localhost:1 --trace orm-busy --prefixes a/",
+                "--prefixes applies to a load",
+            ),
+            (
+                "--target http://localhost:1 --backend kv --prefixes a/",
+                "--prefixes applies to a memcached://",
             ),
             ("--target memcached://localhost:1 --duration 10", "number with a unit"),
             ("--target memcached://localhost:1 --duration 0s", "above 0"),

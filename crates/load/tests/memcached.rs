@@ -11,7 +11,7 @@ use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use sherwood_load::memcached::{Options, Workload, run};
+use sherwood_load::memcached::{Ended, Options, Workload, run};
 use sherwood_load::{Control, Gaps, Pace};
 use sherwood_workload::KeyValueOptions;
 use sherwood_workload::trace::{built_in, cache2k};
@@ -57,6 +57,7 @@ impl Memcached {
             connections: 1,
             pipeline: 1,
             duration: None,
+            operations_max: None,
             look_aside: true,
             seed: 1,
         }
@@ -71,7 +72,7 @@ impl Drop for Memcached {
 }
 
 fn key_value(options: KeyValueOptions) -> Workload {
-    Workload::KeyValue { options, batch: 1, seed: 3 }
+    Workload::KeyValue { options, batch: 1, prefixes: Vec::new(), seed: 3 }
 }
 
 #[test]
@@ -85,7 +86,7 @@ fn replayed_trace_hits_whenever_a_key_was_seen_before_when_memory_is_ample() {
     let input = Box::new(Cursor::new(words.collect::<Vec<u8>>()));
     let workload = Workload::Cache2k { input, value_bytes: 100 };
 
-    let report = run(&memcached.options(), workload, &Control::default()).unwrap();
+    let report = run(&memcached.options(), workload, &Control::default(), |_| {}).unwrap();
 
     let distinct: HashSet<_> = accesses.iter().collect();
     assert_eq!((report.ops, report.errors, report.complete), (20_000, 0, true));
@@ -106,7 +107,7 @@ fn pipelined_open_loop_sends_what_the_schedule_holds_and_every_operation_ends_on
     let duration = Some(Duration::from_millis(200));
     let options = Options { pace, connections: 4, pipeline: 8, duration, ..memcached.options() };
     let workload = key_value(KeyValueOptions { keys: 500, get_ratio: 0.8, ..KeyValueOptions::default() });
-    let report = run(&options, workload, &Control::default()).unwrap();
+    let report = run(&options, workload, &Control::default(), |_| {}).unwrap();
     // At gaps of 0.2 ms: starts at 0.2, 0.4, ... 199.8 ms, sent or, on a machine that fell behind, counted as unsent.
     assert_eq!(report.ops, 999);
     assert_eq!(report.errors, report.unsent);
@@ -125,7 +126,7 @@ fn one_object_requests(sizes: &[u32]) -> Workload {
 fn refused_value_is_an_error_and_the_connection_stays_in_step() {
     let Some(memcached) = Memcached::start() else { return };
     let workload = one_object_requests(&[2 << 20, 100, 2 << 20, 100]);
-    let report = run(&memcached.options(), workload, &Control::default()).unwrap();
+    let report = run(&memcached.options(), workload, &Control::default(), |_| {}).unwrap();
     assert_eq!((report.ops, report.errors, report.complete), (4, 2, true));
     assert_eq!((report.hits, report.misses, report.sets), (1, 3, 1));
 }
@@ -133,7 +134,8 @@ fn refused_value_is_an_error_and_the_connection_stays_in_step() {
 #[test]
 fn values_larger_than_the_read_buffer_are_read() {
     let Some(memcached) = Memcached::start() else { return };
-    let report = run(&memcached.options(), one_object_requests(&[300_000; 5]), &Control::default()).unwrap();
+    let report =
+        run(&memcached.options(), one_object_requests(&[300_000; 5]), &Control::default(), |_| {}).unwrap();
     assert_eq!((report.hits, report.misses, report.errors, report.complete), (4, 1, 0, true));
 }
 
@@ -143,7 +145,7 @@ fn target_that_dies_ends_the_run_with_its_address() {
     let options = memcached.options();
     let control = Control::default();
     let report = std::thread::scope(|scope| {
-        let running = scope.spawn(|| run(&options, key_value(KeyValueOptions::default()), &control));
+        let running = scope.spawn(|| run(&options, key_value(KeyValueOptions::default()), &control, |_| {}));
         while control.done() < 100 && !running.is_finished() {
             std::thread::yield_now();
         }
@@ -155,14 +157,29 @@ fn target_that_dies_ends_the_run_with_its_address() {
 }
 
 #[test]
+fn observer_sees_every_operation_of_a_bounded_run() {
+    let Some(memcached) = Memcached::start() else { return };
+    let options = Options { operations_max: Some(500), ..memcached.options() };
+    let workload = key_value(KeyValueOptions { keys: 50, ..KeyValueOptions::default() });
+    let mut seen = Vec::new();
+    let report = run(&options, workload, &Control::default(), |ended| seen.push(*ended)).unwrap();
+    assert_eq!((report.ops, report.complete, seen.len()), (500, true, 500));
+    let keys = |of: fn(&Ended) -> u32| seen.iter().map(|ended| u64::from(of(ended))).sum::<u64>();
+    assert_eq!((keys(|ended| ended.hits), keys(|ended| ended.misses)), (report.hits, report.misses));
+    assert!(seen.is_sorted_by_key(|ended| ended.intended) && seen.iter().all(|ended| !ended.failed));
+    let longest = seen.iter().map(|ended| ended.latency).max().unwrap();
+    assert_eq!(longest.as_nanos() as f64 / 1e3, report.latency_us.max);
+}
+
+#[test]
 fn multi_get_counts_every_key_it_asks_for() {
     let Some(memcached) = Memcached::start() else { return };
     let half = KeyValueOptions { keys: 20, zipf: 0.0, get_ratio: 0.5, ..KeyValueOptions::default() };
     let duration = Some(Duration::from_millis(200));
     let pace = Pace::Open { rate_per_s: 5_000.0, gaps: Gaps::Fixed };
     let options = Options { pace, duration, pipeline: 8, look_aside: false, ..memcached.options() };
-    let workload = Workload::KeyValue { options: half, batch: 10, seed: 3 };
-    let report = run(&options, workload, &Control::default()).unwrap();
+    let workload = Workload::KeyValue { options: half, batch: 10, prefixes: Vec::new(), seed: 3 };
+    let report = run(&options, workload, &Control::default(), |_| {}).unwrap();
     assert_eq!(report.hits + report.misses, (report.ops - report.unsent - report.sets) * 10);
     assert!(report.hits > 0 && report.errors == report.unsent, "{report}");
 }
@@ -172,7 +189,7 @@ fn stop_ends_the_run_and_reports_what_was_done() {
     let Some(memcached) = Memcached::start() else { return };
     let control = Control::default();
     control.stop();
-    let report = run(&memcached.options(), key_value(KeyValueOptions::default()), &control).unwrap();
+    let report = run(&memcached.options(), key_value(KeyValueOptions::default()), &control, |_| {}).unwrap();
     assert_eq!((report.ops, report.complete), (0, false));
 }
 
@@ -186,10 +203,12 @@ fn target_that_is_not_there_is_named() {
         connections: 1,
         pipeline: 1,
         duration: None,
+        operations_max: None,
         look_aside: false,
         seed: 1,
     };
-    let error =
-        run(&options, key_value(KeyValueOptions::default()), &Control::default()).unwrap_err().to_string();
+    let error = run(&options, key_value(KeyValueOptions::default()), &Control::default(), |_| {})
+        .unwrap_err()
+        .to_string();
     assert!(error.contains(&address), "{error}");
 }

@@ -39,6 +39,8 @@ pub struct Options {
     /// Lengths of the phases, one after the other; the last ends the run. Without any, the run is one phase and ends with
     /// the workload. At most 64.
     pub phases: Vec<Duration>,
+    /// Requests at most; without it, as many as the workload has.
+    pub requests_max: Option<u64>,
     /// Requests (and so connections) under way at once, 1 to 16,384.
     pub outstanding_max: usize,
     /// A request not answered by then has failed; above 0.
@@ -59,6 +61,7 @@ impl Default for Options {
             address: "127.0.0.1:8080".to_owned(),
             pace: Pace::Open { rate_per_s: 400.0, gaps: crate::Gaps::Poisson },
             phases: Vec::new(),
+            requests_max: None,
             outstanding_max: 4_096,
             timeout: Duration::from_secs(15),
             failed_latency: Duration::from_secs(10),
@@ -172,7 +175,7 @@ pub fn run(
         return Err(LoadError::Option { option: "timeout", found, accepted: "above 0 s and up to 3600 s" });
     }
     let schedule = Schedule::new(options.pace, options.seed)?;
-    let requests = requests::from_workload(workload, options.values)?;
+    let requests = requests::from_workload(workload, options.values, options.requests_max)?;
     driver::run(options, schedule, requests, control, observe)
 }
 

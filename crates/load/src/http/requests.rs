@@ -17,7 +17,34 @@ pub(super) trait Requests: Send {
     fn next(&mut self) -> Result<Option<Bytes>, TraceError>;
 }
 
-pub(super) fn from_workload(workload: Workload, values: bool) -> Result<Box<dyn Requests>, LoadError> {
+/// The workload's requests, `max` at most, that ask for values or do not.
+pub(super) fn from_workload(
+    workload: Workload,
+    values: bool,
+    max: Option<u64>,
+) -> Result<Box<dyn Requests>, LoadError> {
+    let requests = all_of(workload, values)?;
+    Ok(match max {
+        Some(left) => Box::new(Bounded { requests, left }),
+        None => requests,
+    })
+}
+
+/// The first requests of a workload.
+struct Bounded {
+    requests: Box<dyn Requests>,
+    left: u64,
+}
+
+impl Requests for Bounded {
+    fn next(&mut self) -> Result<Option<Bytes>, TraceError> {
+        let Some(left) = self.left.checked_sub(1) else { return Ok(None) };
+        self.left = left;
+        self.requests.next()
+    }
+}
+
+fn all_of(workload: Workload, values: bool) -> Result<Box<dyn Requests>, LoadError> {
     Ok(match workload {
         Workload::Mix { model, profile, seed } => {
             let names = model.backends().iter().map(|backend| backend.name.clone()).collect();

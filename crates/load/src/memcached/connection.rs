@@ -3,11 +3,13 @@
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
+use std::time::Duration;
 
 use sherwood_wire::memcached::client::{self, Answer, Item, Key, Progress, Reply};
 use sherwood_wire::memcached::{Exptime, StorageVerb};
 use thiserror::Error;
 
+use super::Ended;
 use super::operations::{Operation, VALUE_BYTES_MAX, Verb};
 use super::tally::Tally;
 
@@ -28,14 +30,15 @@ struct InFlight {
     operation: Operation,
     intended_ns: u64,
     stage: Stage,
+    /// Values that have come.
+    found: u32,
+    /// Keys that had none, known once all answers to a get have come.
+    missed: u32,
 }
 
 #[derive(Clone, Copy)]
 enum Stage {
-    /// So many values have come.
-    Getting {
-        found: u32,
-    },
+    Getting,
     Storing,
 }
 
@@ -53,10 +56,10 @@ pub(super) enum Lost {
 }
 
 /// What answers lead to; borrowed for the time of one [`Connection::receive`].
-pub(super) struct Ending<'a> {
+pub(super) struct Ending<'a, 'o> {
     pub(super) now_ns: u64,
     pub(super) look_aside: bool,
-    pub(super) tally: &'a mut Tally,
+    pub(super) tally: &'a mut Tally<'o>,
     pub(super) values: &'a mut Values,
     /// Takes back the operations that ended.
     pub(super) spare: &'a mut Vec<Operation>,
@@ -101,14 +104,14 @@ impl Connection {
         let stage = match operation.verb {
             Verb::Get => {
                 client::get(&mut self.out, keys(&operation));
-                Stage::Getting { found: 0 }
+                Stage::Getting
             }
             Verb::Set => {
                 self.append_set(&operation, values);
                 Stage::Storing
             }
         };
-        self.in_flight.push_back(InFlight { operation, intended_ns, stage });
+        self.in_flight.push_back(InFlight { operation, intended_ns, stage, found: 0, missed: 0 });
     }
 
     fn append_set(&mut self, operation: &Operation, values: &mut Values) {
@@ -133,7 +136,7 @@ impl Connection {
     }
 
     /// Reads once, and ends or carries on the operations whose answers have come.
-    pub(super) fn receive(&mut self, ending: &mut Ending<'_>) -> Result<(), Lost> {
+    pub(super) fn receive(&mut self, ending: &mut Ending<'_, '_>) -> Result<(), Lost> {
         match self.stream.read(&mut self.input[self.end..]) {
             Ok(0) => return Err(Lost::Closed),
             Ok(read) => self.end += read,
@@ -173,18 +176,16 @@ impl Connection {
         self.start = 0;
     }
 
-    fn handle(&mut self, answer: Answered, ending: &mut Ending<'_>) -> Result<(), Lost> {
+    fn handle(&mut self, answer: Answered, ending: &mut Ending<'_, '_>) -> Result<(), Lost> {
         let Some(first) = self.in_flight.front_mut() else {
             return Err(Lost::OutOfTurn(format!("{answer:?}")));
         };
         match (first.stage, answer) {
-            (Stage::Getting { found }, Answered::Value) if found < first.operation.keys => {
-                first.stage = Stage::Getting { found: found + 1 };
-            }
-            (Stage::Getting { found }, Answered::End) => {
-                let missed = first.operation.keys - found;
-                ending.tally.looked_up(first.operation.partition, found, missed);
-                if missed > 0 && ending.look_aside && first.operation.cacheable {
+            (Stage::Getting, Answered::Value) if first.found < first.operation.keys => first.found += 1,
+            (Stage::Getting, Answered::End) => {
+                first.missed = first.operation.keys - first.found;
+                ending.tally.looked_up(first.operation.partition, first.found, first.missed);
+                if first.missed > 0 && ending.look_aside && first.operation.cacheable {
                     self.fill(ending);
                 } else {
                     self.end_first(true, ending);
@@ -201,21 +202,27 @@ impl Connection {
     }
 
     /// Sends the value of the first operation, a get that missed; its answer comes after those already asked for.
-    fn fill(&mut self, ending: &mut Ending<'_>) {
+    fn fill(&mut self, ending: &mut Ending<'_, '_>) {
         let Some(mut first) = self.in_flight.pop_front() else { return };
         first.stage = Stage::Storing;
         self.append_set(&first.operation, ending.values);
         self.in_flight.push_back(first);
     }
 
-    fn end_first(&mut self, ok: bool, ending: &mut Ending<'_>) {
-        let Some(InFlight { operation, intended_ns, .. }) = self.in_flight.pop_front() else { return };
-        ending.tally.ended(ending.now_ns.saturating_sub(intended_ns), ok);
-        ending.spare.push(operation);
+    fn end_first(&mut self, ok: bool, ending: &mut Ending<'_, '_>) {
+        let Some(first) = self.in_flight.pop_front() else { return };
+        ending.tally.ended(&Ended {
+            intended: Duration::from_nanos(first.intended_ns),
+            latency: Duration::from_nanos(ending.now_ns.saturating_sub(first.intended_ns)),
+            hits: first.found,
+            misses: first.missed,
+            failed: !ok,
+        });
+        ending.spare.push(first.operation);
     }
 
     /// Ends everything under way as failed: its answers will not come.
-    pub(super) fn give_up(&mut self, ending: &mut Ending<'_>) {
+    pub(super) fn give_up(&mut self, ending: &mut Ending<'_, '_>) {
         while !self.in_flight.is_empty() {
             self.end_first(false, ending);
         }

@@ -26,7 +26,7 @@ pub(super) struct Driver<'a> {
     /// Whether there is more to start.
     issuing: bool,
     incomplete_because: Option<String>,
-    tally: Tally,
+    tally: Tally<'a>,
     values: Values,
     spare: Vec<Operation>,
 }
@@ -51,6 +51,7 @@ impl<'a> Driver<'a> {
         operations: Box<dyn Operations>,
         streams: Vec<TcpStream>,
         control: &'a Control,
+        tally: Tally<'a>,
     ) -> Self {
         Self {
             options,
@@ -63,7 +64,7 @@ impl<'a> Driver<'a> {
             turn: 0,
             issuing: true,
             incomplete_because: None,
-            tally: Tally::default(),
+            tally,
             values: Values::default(),
             spare: Vec::new(),
         }
@@ -131,7 +132,8 @@ impl<'a> Driver<'a> {
     /// The time to catch up is over too: what is still due counts as never sent. As many as the target fell behind.
     fn count_unsent(&mut self, now_ns: u64) {
         let intended_ns = self.schedule.next_start(now_ns);
-        self.tally.never_sent(now_ns - intended_ns);
+        let waited = Duration::from_nanos(now_ns - intended_ns);
+        self.tally.never_sent(Duration::from_nanos(intended_ns), waited);
         self.schedule.advance();
     }
 

@@ -37,6 +37,8 @@ pub struct Options {
     /// Nothing is meant to start after this long; without it, when the workload ends. What is then overdue has another
     /// second to be sent, and counts as an error if it is not.
     pub duration: Option<Duration>,
+    /// Operations at most; without it, as many as the workload has.
+    pub operations_max: Option<u64>,
     /// Whether a get that misses is followed by a set.
     pub look_aside: bool,
     /// Seed of the arrivals; the workload has its own.
@@ -51,6 +53,9 @@ pub enum Workload {
         options: KeyValueOptions,
         /// Keys of one get, 1 to 1,000, distinct.
         batch: usize,
+        /// What keys begin with, in front of the key size: key `k` with the prefix at `k` modulo their number, which is
+        /// also its partition. Without any, all keys are in one. At most 1,024, and not with batches.
+        prefixes: Vec<String>,
         /// Seed of the stream.
         seed: u64,
     },
@@ -69,20 +74,41 @@ pub enum Workload {
     },
 }
 
-/// Runs the workload to its end, the duration, or [`Control::stop`]. Blocks; at most 11 s longer for what is overdue
-/// and for outstanding answers.
+/// One operation that ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// Intended start, from the start of the run; in a closed loop, when it was sent.
+    pub intended: Duration,
+    /// Time from the intended start to the end.
+    pub latency: Duration,
+    /// Keys found.
+    pub hits: u32,
+    /// Keys not found.
+    pub misses: u32,
+    /// Whether it was refused, broken off or never sent.
+    pub failed: bool,
+}
+
+/// Runs the workload to its end, its bounds, or [`Control::stop`]. Blocks; at most 11 s longer for what is overdue
+/// and for outstanding answers. `observe` sees every operation as it ends, on the calling thread, and must not block.
 ///
 /// # Errors
 /// When an option is out of range, the trace cannot be opened, or not all connections can be made. What goes wrong later
 /// is counted and named in the report.
-pub fn run(options: &Options, workload: Workload, control: &Control) -> Result<Report, LoadError> {
+pub fn run(
+    options: &Options,
+    workload: Workload,
+    control: &Control,
+    mut observe: impl FnMut(&Ended),
+) -> Result<Report, LoadError> {
     within("connections", options.connections, 1..=1_024, "1 to 1024")?;
     within("pipeline", options.pipeline, 1..=65_536, "1 to 65536")?;
     let schedule = Schedule::new(options.pace, options.seed)?;
-    let operations = operations::from_workload(workload)?;
+    let operations = operations::from_workload(workload, options.operations_max)?;
     let streams = connect(&options.address, options.connections)?;
     wake_on_time();
-    Ok(driver::Driver::new(options, schedule, operations, streams, control).run())
+    let tally = tally::Tally::new(&mut observe);
+    Ok(driver::Driver::new(options, schedule, operations, streams, control, tally).run())
 }
 
 /// A connection must come about within this time.

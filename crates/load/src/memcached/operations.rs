@@ -51,9 +51,38 @@ pub(super) trait Operations {
     fn partition_name(&self, partition: usize) -> String;
 }
 
-pub(super) fn from_workload(workload: Workload) -> Result<Box<dyn Operations>, LoadError> {
+/// The workload's operations, `max` at most.
+pub(super) fn from_workload(workload: Workload, max: Option<u64>) -> Result<Box<dyn Operations>, LoadError> {
+    let operations = all_of(workload)?;
+    Ok(match max {
+        Some(left) => Box::new(Bounded { operations, left }),
+        None => operations,
+    })
+}
+
+/// The first operations of a workload.
+struct Bounded {
+    operations: Box<dyn Operations>,
+    left: u64,
+}
+
+impl Operations for Bounded {
+    fn next(&mut self, next: &mut Operation) -> Result<bool, WorkloadError> {
+        let Some(left) = self.left.checked_sub(1) else { return Ok(false) };
+        self.left = left;
+        self.operations.next(next)
+    }
+
+    fn partition_name(&self, partition: usize) -> String {
+        self.operations.partition_name(partition)
+    }
+}
+
+fn all_of(workload: Workload) -> Result<Box<dyn Operations>, LoadError> {
     Ok(match workload {
-        Workload::KeyValue { options, batch, seed } => Box::new(KeySpace::new(options, batch, seed)?),
+        Workload::KeyValue { options, batch, prefixes, seed } => {
+            Box::new(KeySpace::new(options, batch, prefixes, seed)?)
+        }
         Workload::Cache2k { input, value_bytes } => {
             crate::within("value size", value_bytes, 0..=VALUE_BYTES_MAX, "0 to 134217728 (128 MiB)")?;
             Box::new(Cache2k { accesses: cache2k::read(input)?, value_bytes })
@@ -69,17 +98,37 @@ struct KeySpace {
     stream: KeyValue,
     value_bytes: u32,
     batch: usize,
+    prefixes: Vec<String>,
     /// Keys of the operation; reused.
     keys: Vec<u64>,
 }
 
 impl KeySpace {
-    fn new(options: KeyValueOptions, batch: usize, seed: u64) -> Result<Self, LoadError> {
+    fn new(
+        options: KeyValueOptions,
+        batch: usize,
+        prefixes: Vec<String>,
+        seed: u64,
+    ) -> Result<Self, LoadError> {
         crate::within("batch", batch, 1..=crate::BATCH_MAX, "1 to 1000 keys")?;
+        crate::within("number of prefixes", prefixes.len(), 0..=PREFIXES_MAX, "0 to 1024")?;
+        if !prefixes.is_empty() {
+            // A multi-get spans partitions, and is counted in one.
+            crate::within("batch", batch, 1..=1, "1 where keys have prefixes")?;
+        }
         let stream = KeyValue::new(options, seed)?;
+        for prefix in &prefixes {
+            check_prefix(prefix, stream.options().key_bytes)?;
+        }
         let value_bytes =
             u32::try_from(stream.options().value_bytes).expect("validated to be at most 128 MiB");
-        Ok(Self { stream, value_bytes, batch, keys: Vec::new() })
+        Ok(Self { stream, value_bytes, batch, prefixes, keys: Vec::new() })
+    }
+}
+
+impl KeySpace {
+    fn partition(&self, key: u64) -> Option<usize> {
+        (key as usize).checked_rem(self.prefixes.len())
     }
 }
 
@@ -94,18 +143,35 @@ impl Operations for KeySpace {
         self.stream.extend_batch(&mut self.keys, batch);
         next.key.clear();
         for &key in &self.keys {
+            if let Some(partition) = self.partition(key) {
+                next.key.extend_from_slice(self.prefixes[partition].as_bytes());
+            }
             self.stream.write_key(key, &mut next.key);
             next.key.push(b' ');
         }
         next.key.pop();
-        (next.verb, next.partition, next.value_bytes) = (verb, 0, self.value_bytes);
+        let partition = self.partition(key).unwrap_or(0);
+        (next.verb, next.partition, next.value_bytes) = (verb, partition, self.value_bytes);
         (next.keys, next.cacheable) = (self.keys.len() as u32, self.keys.len() == 1);
         Ok(true)
     }
 
-    fn partition_name(&self, _: usize) -> String {
-        "all".to_owned()
+    fn partition_name(&self, partition: usize) -> String {
+        self.prefixes.get(partition).map_or("all", String::as_str).to_owned()
     }
+}
+
+/// The most prefixes of a key space.
+const PREFIXES_MAX: usize = 1_024;
+
+/// A prefix has to leave room for the key, and to be text that a command can carry.
+fn check_prefix(prefix: &str, key_bytes: usize) -> Result<(), LoadError> {
+    let key = format!("{prefix}{}", "k".repeat(key_bytes));
+    Key::new(key.as_bytes()).map(drop).map_err(|_| LoadError::Option {
+        option: "prefix",
+        found: format!("{prefix:?}"),
+        accepted: "text without blanks that leaves room for the key in 250 bytes",
+    })
 }
 
 struct Cache2k {
@@ -192,7 +258,7 @@ mod tests {
     use super::*;
 
     fn drain(workload: Workload) -> Vec<(String, String, u32, bool)> {
-        let mut operations = from_workload(workload).unwrap();
+        let mut operations = from_workload(workload, None).unwrap();
         let (mut next, mut drained) = (Operation::default(), Vec::new());
         while operations.next(&mut next).unwrap() {
             let key = String::from_utf8(next.key.clone()).unwrap();
@@ -222,7 +288,8 @@ mod tests {
     #[test]
     fn batch_is_one_operation_of_distinct_keys_that_fills_nothing() {
         let options = KeyValueOptions { get_ratio: 1.0, ..KeyValueOptions::default() };
-        let mut operations = from_workload(Workload::KeyValue { options, batch: 50, seed: 1 }).unwrap();
+        let batches = Workload::KeyValue { options, batch: 50, prefixes: Vec::new(), seed: 1 };
+        let mut operations = from_workload(batches, None).unwrap();
         let mut next = Operation::default();
         operations.next(&mut next).unwrap();
         let distinct: std::collections::BTreeSet<_> = next.key.split(|&byte| byte == b' ').collect();
@@ -230,9 +297,39 @@ mod tests {
     }
 
     #[test]
+    fn prefixes_are_partitions_that_share_the_keys_among_them() {
+        let options = KeyValueOptions { keys: 10, key_bytes: 2, ..KeyValueOptions::default() };
+        let prefixes = vec!["a/".to_owned(), "b/".to_owned()];
+        let workload = Workload::KeyValue { options, batch: 1, prefixes, seed: 1 };
+        let mut operations = from_workload(workload, Some(100)).unwrap();
+        let (mut next, mut seen) = (Operation::default(), std::collections::BTreeSet::new());
+        let mut count = 0;
+        while operations.next(&mut next).unwrap() {
+            assert!(next.key.starts_with(operations.partition_name(next.partition).as_bytes()));
+            seen.insert(String::from_utf8(next.key.clone()).unwrap());
+            count += 1;
+        }
+        assert_eq!(count, 100);
+        assert!(seen.contains("a/k0") && seen.contains("b/k1") && !seen.contains("a/k1"), "{seen:?}");
+    }
+
+    #[test]
+    fn prefixes_that_cannot_be_sent_or_counted_are_refused() {
+        for (prefix, batch, part) in
+            [("a b/", 1, "prefix"), (&*"x".repeat(240), 1, "prefix"), ("a/", 2, "batch")]
+        {
+            let options = KeyValueOptions::default();
+            let workload = Workload::KeyValue { options, batch, prefixes: vec![prefix.to_owned()], seed: 1 };
+            let error = from_workload(workload, None).err().map(|error| error.to_string());
+            assert!(error.as_ref().is_some_and(|error| error.starts_with(part)), "{prefix}: {error:?}");
+        }
+    }
+
+    #[test]
     fn key_that_the_protocol_cannot_carry_ends_the_workload_and_is_named() {
         let text = r#"{"t":0,"d":[{"b":{"S":[5],"U":["x y"],"C":[1]}}]}"#;
-        let mut operations = from_workload(Workload::RobinHood { input: Box::new(text.as_bytes()) }).unwrap();
+        let mut operations =
+            from_workload(Workload::RobinHood { input: Box::new(text.as_bytes()) }, None).unwrap();
         let error = operations.next(&mut Operation::default()).unwrap_err().to_string();
         assert!(error.contains("`b:x y`"), "{error}");
     }

@@ -1,11 +1,15 @@
 //! Counts of a run under way.
 
+use std::time::Duration;
+
+use super::Ended;
 use super::operations::Operations;
 use crate::report::{sent_per_s, us};
 use crate::{HitsMisses, Latencies, LatencySummary, Report};
 
-#[derive(Default)]
-pub(super) struct Tally {
+/// What has happened, and who is told of it.
+pub(super) struct Tally<'a> {
+    observe: &'a mut dyn FnMut(&Ended),
     pub(super) ops: u64,
     pub(super) errors: u64,
     pub(super) unsent: u64,
@@ -18,7 +22,21 @@ pub(super) struct Tally {
     built: Vec<u64>,
 }
 
-impl Tally {
+impl<'a> Tally<'a> {
+    pub(super) fn new(observe: &'a mut dyn FnMut(&Ended)) -> Self {
+        Self {
+            observe,
+            ops: 0,
+            errors: 0,
+            unsent: 0,
+            sets: 0,
+            by_partition: Vec::new(),
+            latency: Latencies::default(),
+            lateness: Latencies::default(),
+            built: Vec::new(),
+        }
+    }
+
     /// An operation meant to start then was built; how late it is shows when it is [`sent`](Self::sent).
     pub(super) fn built(&mut self, intended_ns: u64) {
         self.built.push(intended_ns);
@@ -43,20 +61,22 @@ impl Tally {
         self.by_partition[partition].misses += u64::from(misses);
     }
 
-    pub(super) fn ended(&mut self, latency_ns: u64, ok: bool) {
+    pub(super) fn ended(&mut self, ended: &Ended) {
         self.ops += 1;
-        self.errors += u64::from(!ok);
-        self.latency.record_ns(latency_ns);
+        self.errors += u64::from(ended.failed);
+        self.latency.record(ended.latency);
+        (self.observe)(ended);
     }
 
     /// An operation that was due and never sent: nobody was answered, so it ends as an error, at least as slow as the
     /// wait until now.
-    pub(super) fn never_sent(&mut self, waited_ns: u64) {
+    pub(super) fn never_sent(&mut self, intended: Duration, waited: Duration) {
         self.ops += 1;
         self.unsent += 1;
         self.errors += 1;
-        self.latency.record_ns(waited_ns);
-        self.lateness.record_ns(waited_ns);
+        self.latency.record(waited);
+        self.lateness.record(waited);
+        (self.observe)(&Ended { intended, latency: waited, hits: 0, misses: 0, failed: true });
     }
 
     pub(super) fn report(self, operations: &dyn Operations, duration_s: f64, open: bool) -> Report {
@@ -93,14 +113,20 @@ mod tests {
     use crate::memcached::Workload;
     use crate::memcached::operations::from_workload;
 
-    fn report(tally: Tally) -> Report {
-        let workload = Workload::KeyValue { options: KeyValueOptions::default(), batch: 1, seed: 1 };
-        tally.report(from_workload(workload).expect("defaults are valid").as_ref(), 2.0, true)
+    fn report(tally: Tally<'_>) -> Report {
+        let workload = Workload::KeyValue {
+            options: KeyValueOptions::default(),
+            batch: 1,
+            prefixes: Vec::new(),
+            seed: 1,
+        };
+        tally.report(from_workload(workload, None).expect("defaults are valid").as_ref(), 2.0, true)
     }
 
     #[test]
     fn lateness_counts_until_the_batch_is_sent_and_not_until_it_is_begun() {
-        let mut tally = Tally::default();
+        let mut observe = |_: &Ended| {};
+        let mut tally = Tally::new(&mut observe);
         tally.built(0);
         tally.built(7_000_000);
         assert!(tally.has_built());
@@ -112,11 +138,14 @@ mod tests {
 
     #[test]
     fn what_was_never_sent_is_among_the_operations_and_the_errors() {
-        let mut tally = Tally::default();
-        tally.ended(1_000, true);
-        tally.ended(1_000, false);
-        tally.never_sent(5_000);
-        tally.never_sent(5_000);
+        let mut observe = |_: &Ended| {};
+        let mut tally = Tally::new(&mut observe);
+        let moment = Duration::from_micros(1);
+        let ended = |failed| Ended { intended: moment, latency: moment, hits: 0, misses: 0, failed };
+        tally.ended(&ended(false));
+        tally.ended(&ended(true));
+        tally.never_sent(moment, 5 * moment);
+        tally.never_sent(moment, 5 * moment);
         let report = report(tally);
         assert_eq!((report.ops, report.errors, report.unsent), (4, 3, 2));
         assert_eq!(report.ops_per_s, 1.0, "two were sent in two seconds");

@@ -1,13 +1,14 @@
 //! `POST /v1/requests`: one request, its queries looked up in parallel, each key answered on its own.
 
 mod body;
+mod json;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Json;
 use axum::body::Bytes as Body;
 use axum::extract::State;
+use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use sherwood_cache::{Access, Item, Value};
@@ -34,7 +35,8 @@ pub(crate) async fn handle(State(core): State<Arc<Core>>, body: Body) -> Result<
     }
     let running = Running { request: Request::start(arrival, queries), core: &core, slots: Vec::new() };
     let request = running.run(asked.values.unwrap_or(true)).await;
-    Ok(Json(answer(&core, &request, asked.values.unwrap_or(true))).into_response())
+    let answer = answer(&core, &request, asked.values.unwrap_or(true));
+    Ok(([(CONTENT_TYPE, "application/json")], json::encode(&answer)).into_response())
 }
 
 fn refused(refusal: Refusal) -> Problem {

@@ -1,0 +1,147 @@
+//! `sherwood serve` and `sherwood load` on a recorded trace: the hits are those of an independent exact LRU.
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "starts a server and talks to it")]
+
+#[path = "../../cache/tests/support/exact_lru.rs"]
+mod exact_lru;
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, ChildStderr, Command, Stdio};
+
+use exact_lru::ExactLru;
+use serde_json::Value;
+use sherwood_cache::charge;
+use sherwood_workload::trace::{built_in, cache2k};
+
+/// Of the 5,000,000 accesses; at depth 1 each costs two processes a turn.
+const ACCESSES: usize = 100_000;
+/// A quarter of the example's memory: about a third of the objects that so few accesses touch.
+const TOTAL_BYTES: u64 = 1 << 20;
+
+/// The node of `examples/orm-busy.toml` on ports of its own; killed when dropped.
+struct Node {
+    process: Child,
+    /// Kept open: a node that writes to a closed pipe would end.
+    _stderr: BufReader<ChildStderr>,
+    memcached: String,
+    admin: String,
+}
+
+impl Node {
+    fn start(policy: &str, threads: &str) -> Self {
+        let config = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/orm-busy.toml");
+        let mut process = Command::new(env!("CARGO_BIN_EXE_sherwood"))
+            .args(["serve", "--config", config, "--policy", policy, "--threads", threads])
+            .args(["--memory", &TOTAL_BYTES.to_string(), "--eviction", "lru"])
+            .args(["--memcached", "127.0.0.1:0", "--admin", "127.0.0.1:0"])
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut stderr = BufReader::new(process.stderr.take().unwrap());
+        let mut said = String::new();
+        let ready = loop {
+            let start = said.len();
+            assert!(stderr.read_line(&mut said).unwrap() > 0, "the node ended:\n{said}");
+            if said[start..].starts_with("ready") {
+                break said[start..].to_owned();
+            }
+        };
+        let after = |name: &str| {
+            let words = ready.split_whitespace();
+            words.filter_map(|word| word.strip_prefix(name)).next().unwrap().to_owned()
+        };
+        let (memcached, admin) = (after("memcached="), after("admin=http://"));
+        Self { process, _stderr: stderr, memcached, admin }
+    }
+
+    /// What `sherwood load --json` reports of the trace's first accesses, look-aside, strictly one after the other. (With
+    /// a second connection a client asks for keys that it is about to set: exact caches would differ then too.)
+    fn replay(&self) -> Value {
+        let target = format!("memcached://{}", self.memcached);
+        let output = Command::new(env!("CARGO_BIN_EXE_sherwood"))
+            .args(["load", "--target", &target, "--trace", "orm-busy", "--ops", &ACCESSES.to_string()])
+            .args(["--look-aside", "--value-size", "100", "--connections", "1", "--pipeline", "1"])
+            .arg("--json")
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    /// Charged bytes of every partition.
+    fn used_bytes(&self) -> BTreeMap<String, u64> {
+        let mut stream = TcpStream::connect(&self.admin).unwrap();
+        write!(stream, "GET /v1/partitions HTTP/1.1\r\nhost: node\r\nconnection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+        let partitions: Vec<Value> = serde_json::from_str(body).unwrap();
+        let used = |partition: &Value| {
+            (partition["name"].as_str().unwrap().to_owned(), partition["used_bytes"].as_u64().unwrap())
+        };
+        partitions.iter().map(used).collect()
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        drop(self.process.kill());
+        drop(self.process.wait());
+    }
+}
+
+/// Hits by partition of exact caches of `budget` bytes each, and the bytes they hold in the end; `cache_of` says which
+/// cache an object type belongs to.
+fn exact(budget: u64, cache_of: fn(u8) -> u8) -> (BTreeMap<String, u64>, BTreeMap<u8, u64>) {
+    let mut caches = BTreeMap::new();
+    let mut hits = BTreeMap::new();
+    for access in cache2k::read(built_in("orm-busy").unwrap()).unwrap().take(ACCESSES) {
+        let access = access.unwrap();
+        let mut key = Vec::new();
+        access.write_key(&mut key);
+        let cache = caches.entry(cache_of(access.object_type())).or_insert_with(|| ExactLru::new(budget));
+        let hit = cache.get(&key);
+        *hits.entry(cache2k::partition_name(access.object_type())).or_default() += u64::from(hit);
+        if !hit {
+            // The listener cuts the partition's name off: what is stored, and charged, is the rest.
+            let stored = key.len() - "t00/".len();
+            cache.set(key, charge(stored, 100));
+        }
+    }
+    (hits, caches.iter().map(|(&cache, lru)| (cache, lru.used())).collect())
+}
+
+fn hits(report: &Value) -> BTreeMap<String, u64> {
+    let partitions = report["by_partition"].as_object().unwrap();
+    partitions.iter().map(|(name, counts)| (name.clone(), counts["hits"].as_u64().unwrap())).collect()
+}
+
+#[test]
+fn static_budgets_hit_as_one_exact_lru_per_object_type() {
+    let node = Node::start("static", "1");
+    let report = node.replay();
+    let (expected, used) = exact(TOTAL_BYTES / 32, |object_type| object_type);
+    assert_eq!((report["ops"].as_u64(), report["errors"].as_u64()), (Some(ACCESSES as u64), Some(0)));
+    assert_eq!(hits(&report), expected);
+    let found = node.used_bytes();
+    for (object_type, bytes) in used {
+        assert_eq!(found[&cache2k::partition_name(object_type)], bytes, "bytes of type {object_type}");
+    }
+}
+
+#[test]
+fn sharing_hits_as_one_exact_lru_over_all() {
+    let node = Node::start("shared-lru", "1");
+    let report = node.replay();
+    let (expected, used) = exact(TOTAL_BYTES, |_| 0);
+    assert_eq!(hits(&report), expected);
+    assert_eq!(node.used_bytes().values().sum::<u64>(), used[&0]);
+}
+
+#[test]
+fn second_thread_changes_nothing_for_one_connection() {
+    let report = Node::start("shared-lru", "2").replay();
+    let (expected, _) = exact(TOTAL_BYTES, |_| 0);
+    assert_eq!(hits(&report), expected);
+}

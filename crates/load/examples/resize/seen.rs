@@ -1,0 +1,94 @@
+//! What was seen: moves, hits, and how the two meet.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use sherwood_load::{Latencies, Report};
+
+/// A hit: its intended start from the origin, and its latency.
+#[derive(Clone, Copy)]
+pub(crate) struct Span {
+    pub(crate) start: Duration,
+    pub(crate) length: Duration,
+}
+
+/// One change of the budget.
+pub(crate) struct Move {
+    pub(crate) shrinks: bool,
+    pub(crate) start: Duration,
+    /// From the start until the budget was kept; none: not before the next move.
+    pub(crate) reached: Option<Duration>,
+    /// When a refill that followed had ended.
+    pub(crate) settled: Duration,
+}
+
+pub(crate) struct Seen {
+    /// In the order of their starts.
+    pub(crate) moves: Vec<Move>,
+    pub(crate) hits: Vec<Span>,
+}
+
+#[derive(Clone, Copy)]
+enum When {
+    Inside,
+    After,
+    Refill,
+    Between,
+}
+
+/// How long after a move is told apart from the time between moves, where evictions might still be felt.
+const AFTER: Duration = Duration::from_millis(20);
+
+impl Seen {
+    pub(crate) fn all_reached(&self) -> bool {
+        self.moves.iter().all(|done| done.reached.is_some())
+    }
+
+    pub(crate) fn to_json(&self, load: &Report) -> Value {
+        let mut hits: [Latencies; 4] = Default::default();
+        for hit in &self.hits {
+            if let Some(when) = self.when(hit.start) {
+                hits[when as usize].record(hit.length);
+            }
+        }
+        let [inside, after, refill, between] = hits.each_ref().map(|latencies| {
+            let us = |percentile| latencies.percentile(percentile).as_secs_f64() * 1e6;
+            json!({ "hits": latencies.count(), "p50": us(50.0), "p99": us(99.0), "p99_9": us(99.9) })
+        });
+        let p99 = |when: When| hits[when as usize].percentile(99.0).as_secs_f64();
+        json!({
+            "moves": self.moves.len(),
+            "reached": self.moves.iter().filter(|done| done.reached.is_some()).count(),
+            "reach_ms": self.reach_ms(|_| true),
+            "shrink_reach_ms": self.reach_ms(|done| done.shrinks),
+            "hit_us": { "inside": inside, "after": after, "refill": refill, "between": between },
+            "hit_p99_ratio": p99(When::Inside) / p99(When::Between),
+            "load": { "ops": load.ops, "ops_per_s": load.ops_per_s, "errors": load.errors,
+                      "hit_ratio": load.hit_ratio, "late_p99_us": load.late_p99_us },
+        })
+    }
+
+    /// None before the first move.
+    fn when(&self, at: Duration) -> Option<When> {
+        let last = self.moves.partition_point(|done| done.start <= at).checked_sub(1)?;
+        let Move { shrinks, start, reached, settled } = &self.moves[last];
+        let reached = *start + reached.unwrap_or(Duration::MAX - *start);
+        Some(match at {
+            at if at <= reached => When::Inside,
+            at if !shrinks && at <= *settled => When::Refill,
+            at if at <= reached + AFTER => When::After,
+            _ => When::Between,
+        })
+    }
+
+    fn reach_ms(&self, which: impl Fn(&Move) -> bool) -> Value {
+        let mut times = Latencies::default();
+        self.moves
+            .iter()
+            .filter(|done| which(done))
+            .filter_map(|done| done.reached)
+            .for_each(|time| times.record(time));
+        let ms = |time: Duration| time.as_secs_f64() * 1e3;
+        json!({ "p50": ms(times.percentile(50.0)), "p99": ms(times.percentile(99.0)), "max": ms(times.max()) })
+    }
+}

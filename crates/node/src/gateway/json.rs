@@ -1,0 +1,168 @@
+//! The answer to a request, written as JSON.
+//!
+//! An answer repeats a short object for each key and holds each value once; a general serializer, which looks at every
+//! byte by itself and grows its buffer as it goes, costs as much as all the look-ups. Here one buffer of the right size is
+//! filled: texts, nearly always free of what JSON escapes, are checked many bytes at a time and copied.
+
+use super::body::{KeyAnswer, RequestAnswer};
+
+/// More bytes than a key's object takes beside its texts.
+const KEY_BYTES: usize = 144;
+
+/// The answer as JSON; what serde makes of it, byte for byte.
+pub(super) fn encode(answer: &RequestAnswer<'_>) -> Vec<u8> {
+    let RequestAnswer { latency_ms, blocking_backend, results } = answer;
+    let mut out = Vec::with_capacity(KEY_BYTES + results.iter().map(bytes_of).sum::<usize>());
+    out.extend_from_slice(b"{\"latency_ms\":");
+    other(&mut out, latency_ms);
+    out.extend_from_slice(b",\"blocking_backend\":");
+    match blocking_backend {
+        Some(name) => text(&mut out, name),
+        None => out.extend_from_slice(b"null"),
+    }
+    out.extend_from_slice(b",\"results\":[");
+    let mut latency = Latency::default();
+    for (position, key) in results.iter().enumerate() {
+        if position > 0 {
+            out.push(b',');
+        }
+        write_key(&mut out, key, &mut latency);
+    }
+    out.extend_from_slice(b"]}");
+    out
+}
+
+/// About what a key's object takes; it is more where texts have to be escaped.
+fn bytes_of(answer: &KeyAnswer<'_>) -> usize {
+    let value = answer.value.as_deref().map_or(0, str::len);
+    KEY_BYTES + answer.backend.len() + answer.key.len() + value
+}
+
+fn write_key(out: &mut Vec<u8>, answer: &KeyAnswer<'_>, latency: &mut Latency) {
+    let KeyAnswer { backend, key, status, value, encoding, latency_ms, error } = answer;
+    out.extend_from_slice(b"{\"backend\":");
+    text(out, backend);
+    out.extend_from_slice(b",\"key\":");
+    text(out, key);
+    out.extend_from_slice(b",\"status\":");
+    text(out, status);
+    if let Some(value) = value {
+        out.extend_from_slice(b",\"value\":");
+        text(out, value);
+    }
+    if let Some(encoding) = encoding {
+        out.extend_from_slice(b",\"encoding\":");
+        text(out, encoding);
+    }
+    out.extend_from_slice(b",\"latency_ms\":");
+    out.extend_from_slice(latency.text(*latency_ms));
+    if let Some(error) = error {
+        out.extend_from_slice(b",\"error\":");
+        text(out, error);
+    }
+    out.push(b'}');
+}
+
+/// The text of the latest latency: the keys that the cache has, mostly all, have one latency.
+#[derive(Default)]
+struct Latency {
+    ms: f64,
+    text: Vec<u8>,
+}
+
+impl Latency {
+    fn text(&mut self, ms: f64) -> &[u8] {
+        if self.text.is_empty() || ms != self.ms {
+            self.ms = ms;
+            self.text.clear();
+            other(&mut self.text, &ms);
+        }
+        &self.text
+    }
+}
+
+fn text(out: &mut Vec<u8>, text: &str) {
+    if is_plain(text.as_bytes()) {
+        out.push(b'"');
+        out.extend_from_slice(text.as_bytes());
+        out.push(b'"');
+    } else {
+        other(out, text);
+    }
+}
+
+/// Whether JSON shows the text as it is.
+fn is_plain(text: &[u8]) -> bool {
+    let is_escaped = |byte: u8| byte < b' ' || byte == b'"' || byte == b'\\';
+    // Without a way out inside a chunk, all of its bytes are compared at once.
+    text.chunks(64).all(|chunk| !chunk.iter().fold(false, |any, &byte| any | is_escaped(byte)))
+}
+
+fn other<T: serde::Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) {
+    serde_json::to_writer(out, value)
+        .expect("texts and numbers can be written, and a vector takes every write");
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    type Key = (String, Option<String>, Option<String>, u32);
+
+    fn answer(
+        latency_us: u32,
+        blocking_backend: Option<&str>,
+        keys: &[Key],
+        check: impl FnOnce(RequestAnswer<'_>),
+    ) {
+        let results = keys.iter().map(|(key, value, error, latency_us)| KeyAnswer {
+            backend: "catalog",
+            key,
+            status: "hit",
+            value: value.as_deref().map(Into::into),
+            encoding: value.as_ref().map(|_| "utf8"),
+            latency_ms: f64::from(*latency_us) / 1e3,
+            error: error.clone(),
+        });
+        let latency_ms = f64::from(latency_us) / 1e3;
+        check(RequestAnswer { latency_ms, blocking_backend, results: results.collect() });
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn what_is_written_is_what_serde_writes(
+            latency_us: u32,
+            blocking_backend in prop::option::of("[a-z\"]{1,5}"),
+            keys in prop::collection::vec((".{1,70}", prop::option::of(".{0,200}"), prop::option::of(".{0,9}"), 0..3u32), 0..5),
+        ) {
+            answer(latency_us, blocking_backend.as_deref(), &keys, |answer| {
+                assert_eq!(encode(&answer), serde_json::to_vec(&answer).expect("serializes"));
+            });
+        }
+    }
+
+    #[test]
+    fn every_byte_that_json_escapes_is_found_wherever_it_is() {
+        for byte in 0..0x80u8 {
+            for place in [0, 63, 64, 99] {
+                let mut text = vec![b'x'; 100];
+                text[place] = byte;
+                let escaped = byte < b' ' || byte == b'"' || byte == b'\\';
+                assert_eq!(is_plain(&text), !escaped, "{byte} at {place}");
+            }
+        }
+    }
+
+    #[test]
+    fn buffer_is_as_large_as_needed_from_the_start() {
+        let key = ("k".repeat(20), Some("v".repeat(1024)), None, 123_456_789);
+        answer(1, None, &vec![key; 50], |answer| {
+            let out = encode(&answer);
+            assert!(out.len() <= KEY_BYTES + answer.results.iter().map(bytes_of).sum::<usize>());
+        });
+    }
+}
