@@ -56,7 +56,13 @@ may_be_root() {
 # The one line that installs the given packages, as the user at hand has to type it.
 apt_line() {
   local line="apt-get update && apt-get install -y --no-install-recommends $*"
-  if [ "$(id -u)" = 0 ]; then echo "$line"; else echo "sudo sh -c '$line'"; fi
+  if [ "$(id -u)" = 0 ]; then
+    echo "$line"
+  elif command -v sudo >/dev/null; then
+    echo "sudo sh -c '$line'"
+  else
+    echo "su -c '$line'"
+  fi
 }
 
 install_debian_packages() {
