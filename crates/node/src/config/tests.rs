@@ -380,6 +380,21 @@ mod refusals {
     }
 
     #[test]
+    fn policies_that_need_options_no_key_can_give() {
+        for policy in ["offline_opt", "bubble_wrap"] {
+            let text = format!("[control]\npolicy = \"{policy}\"");
+            let policies = sherwood_policy::available_without_options();
+            let error = parse("a.toml", &text, &Flags::default(), policies).expect_err("it has no schedule");
+            let reason = format!(
+                "cannot use policy \"{policy}\" without a schedule, its option of that name; choose one of"
+            );
+            assert!(
+                error.to_string().starts_with(&format!("a.toml:2:10: [control] policy: {reason} robinhood"))
+            );
+        }
+    }
+
+    #[test]
     fn dispatchers_that_could_not_work() {
         let backend = "[[backend]]\nname = \"a\"\n";
         let cases = [
