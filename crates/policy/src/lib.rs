@@ -29,7 +29,7 @@ mod share;
 mod tax;
 
 pub use controller::{Controller, Decision, Kept, Move, Reason};
-pub use names::{PolicyError, available, by_name};
+pub use names::{PolicyError, available, available_without_options, by_name};
 pub use observation::{BandCounts, Observation, PartitionSeen, hit_ratio_slope};
 pub use options::{BubbleWrap, Options, OptionsError, SizeStage, StartSize, TotalStage};
 pub use policy::{Claims, Needs, Policy, Proposal, Signal, View};

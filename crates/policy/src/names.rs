@@ -27,6 +27,9 @@ const AVAILABLE: [&str; 15] = [
     "bubble_wrap",
 ];
 
+/// How many of [`AVAILABLE`], the last ones, need options of their own: schedules, for experiments.
+const WITH_OPTIONS: usize = 2;
+
 /// Names the interface promises for later.
 const PLANNED: [&str; 9] =
     ["tao", "cliffhanger", "fair", "lama", "baseline", "drf", "hare", "memshare", "non-partitioned"];
@@ -35,19 +38,22 @@ const PLANNED: [&str; 9] =
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum PolicyError {
     /// No policy has that name.
-    #[error("cannot use policy {name:?}: it is not known; choose one of {}", AVAILABLE.join(", "))]
+    #[error("cannot use policy {name:?}: it is not known; choose one of {}", choice())]
     Unknown {
         /// The name given.
         name: String,
     },
     /// The name is reserved for a policy that does not exist yet.
-    #[error("cannot use policy {name:?}: it is not built yet; choose one of {}", AVAILABLE.join(", "))]
+    #[error("cannot use policy {name:?}: it is not built yet; choose one of {}", choice())]
     NotBuilt {
         /// The name given.
         name: &'static str,
     },
     /// The policy's own options are missing.
-    #[error("cannot use policy {policy:?}: option {policy} is missing")]
+    #[error(
+        "cannot use policy {policy:?} without a schedule, its option of that name; choose one of {}",
+        choice()
+    )]
     Missing {
         /// The name of both.
         policy: &'static str,
@@ -64,6 +70,16 @@ pub enum PolicyError {
 #[must_use]
 pub fn available() -> &'static [&'static str] {
     &AVAILABLE
+}
+
+/// Those of [`available`] that need no options of their own: what can be chosen by name alone.
+#[must_use]
+pub fn available_without_options() -> &'static [&'static str] {
+    &AVAILABLE[..AVAILABLE.len() - WITH_OPTIONS]
+}
+
+fn choice() -> String {
+    available_without_options().join(", ")
 }
 
 /// The policy called `name`, with nothing learnt yet. `options` are taken as valid ([`Options::validate`]).
@@ -133,6 +149,18 @@ mod tests {
         for &name in available() {
             assert_eq!(by_name(name, &options()).expect(name).name(), name);
         }
+    }
+
+    #[test]
+    fn what_is_available_without_options_is_what_a_name_alone_makes() {
+        let by_name_alone = |name: &&&str| by_name(name, &Options::default()).is_ok();
+        let made: Vec<&str> = available().iter().filter(by_name_alone).copied().collect();
+        assert_eq!(made, available_without_options());
+        let refusal = by_name("offline_opt", &Options::default()).err().expect("refused").to_string();
+        assert!(
+            refusal.contains("without a schedule") && refusal.ends_with("req_rate, prototype"),
+            "{refusal}"
+        );
     }
 
     #[test]

@@ -89,15 +89,16 @@ pub enum Mode {
 }
 
 /// `[[backend]]`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Backend {
     /// 1 to 64 letters, digits, `.`, `_` and `-`; unique.
     pub name: String,
     /// Prefix of its keys, of which none is the prefix of another but the empty one; none when it is not routed to by
     /// prefix.
     pub prefix: Option<String>,
-    /// A query not answered by then fails; 1 ms to 10 min, 2 s by default.
-    pub timeout: Duration,
+    /// Bounds, retries and probes of what is fetched from it, with the time-out of its queries: 1 ms to 10 min, 2 s by
+    /// default.
+    pub dispatch: sherwood_dispatch::Options,
     /// How long a fetched value is kept, 1 ms to 365 days; none means until it is evicted.
     pub ttl: Option<Duration>,
     /// One store per replica, in the order of their ids; empty for a plain cache, at most 64.

@@ -38,7 +38,7 @@ use raw::RawFile;
 
 /// Reads the file that `flags` name, if any, and works out the configuration of a node.
 ///
-/// `policies` are the names of the allocation policies there are.
+/// `policies` are the names of the allocation policies that can be chosen: the file has no options of a policy's own.
 ///
 /// # Errors
 /// All that is wrong, when the file cannot be read, is not UTF-8, is larger than 4 MiB, or means nothing valid.

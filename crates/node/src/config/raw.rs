@@ -55,8 +55,36 @@ pub(super) struct RawBackend {
     pub(super) prefix: Key<String>,
     pub(super) timeout: Key<Span>,
     pub(super) ttl: Key<Span>,
+    pub(super) dispatch: RawDispatch,
     pub(super) store: Key<RawStore>,
     pub(super) replicas: Key<Vec<Spanned<RawStore>>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct RawDispatch {
+    pub(super) batch_keys_max: Key<u32>,
+    pub(super) in_flight_calls_max: Key<u32>,
+    pub(super) queued_calls_max: Key<u32>,
+    pub(super) waiters_max: Key<u32>,
+    pub(super) retry: RawRetry,
+    pub(super) probe: RawProbe,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct RawRetry {
+    pub(super) per_call_max: Key<u32>,
+    pub(super) ratio: Key<f64>,
+    pub(super) burst: Key<u32>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct RawProbe {
+    pub(super) failures_max: Key<u32>,
+    pub(super) interval_min: Key<Span>,
+    pub(super) interval_max: Key<Span>,
 }
 
 /// The keys of every kind of store; which of them a kind has is judged later, so that the refusal can name the kind.

@@ -8,8 +8,8 @@ use serde::de::DeserializeOwned;
 use sherwood_model::BackendId;
 
 use super::raw::{
-    RawAdmin, RawBackend, RawControl, RawFile, RawListener, RawMemory, RawPartition, RawServer, RawSlo,
-    RawStore,
+    RawAdmin, RawBackend, RawControl, RawDispatch, RawFile, RawListener, RawMemory, RawPartition, RawProbe,
+    RawRetry, RawServer, RawSlo, RawStore,
 };
 use super::*;
 
@@ -129,13 +129,15 @@ mod meaning {
         let replica = |config: &Config, at: usize| config.backends[at].replicas[0].clone();
         assert_eq!(replica(&example, 0), replica(&store("\"kv\", path = \"data/catalog\""), 0));
         assert_eq!(replica(&example, 2), replica(&store("\"compute\""), 0));
-        assert_eq!(example.backends[0].timeout, config("").backends[0].timeout);
+        assert_eq!(example.backends[0].dispatch, config("").backends[0].dispatch);
     }
 
     #[test]
     fn a_store_accepts_what_its_crate_accepts_and_no_more() {
         let text = |n: u64, threads: u64| {
-            format!("[[backend]]\nname = \"a\"\nstore = {{ kind = \"compute\", n = {n}, threads = {threads} }}")
+            format!(
+                "[[backend]]\nname = \"a\"\nstore = {{ kind = \"compute\", n = {n}, threads = {threads} }}"
+            )
         };
         let (n, threads) = (u64::from(*ComputeOptions::N.end()), u64::from(*StoreOptions::THREADS.end()));
         let StoreOptions::Compute(options) = config(&text(n, threads)).backends[0].replicas[0].clone() else {
@@ -143,6 +145,29 @@ mod meaning {
         };
         assert_eq!((u64::from(options.n), u64::from(options.threads)), (n, threads));
         assert_eq!(refusal(&text(n + 1, threads + 1), &Flags::default()).len(), 2);
+    }
+
+    #[test]
+    fn every_bound_of_a_dispatcher_can_be_set() {
+        let set = "batch_keys_max = 1, in_flight_calls_max = 2, queued_calls_max = 0, waiters_max = 4, \
+                   retry = { per_call_max = 5, ratio = 0, burst = 6 }, \
+                   probe = { failures_max = 7, interval_min = \"20s\", interval_max = \"30s\" }";
+        let text = format!("[[backend]]\nname = \"a\"\ntimeout = \"3s\"\ndispatch = {{ {set} }}");
+        let expected = sherwood_dispatch::Options {
+            batch_keys_max: 1,
+            in_flight_calls_max: 2,
+            queued_calls_max: 0,
+            waiters_max: 4,
+            timeout: Duration::from_secs(3),
+            retry: sherwood_dispatch::RetryOptions { per_call_max: 5, ratio: 0.0, burst: 6 },
+            probe: sherwood_dispatch::ProbeOptions {
+                failures_max: 7,
+                interval_min: Duration::from_secs(20),
+                interval_max: Duration::from_secs(30),
+            },
+        };
+        assert_eq!(config(&text).backends[0].dispatch, expected);
+        assert_eq!(config("").backends[0].dispatch, sherwood_dispatch::Options::default());
     }
 
     #[test]
@@ -352,6 +377,62 @@ mod refusals {
                 "a.toml:3:7: [[backend]] ttl is 0s; it must be at least 1ms: set ttl = \"60s\"",
             ),
         ]);
+    }
+
+    #[test]
+    fn policies_that_need_options_no_key_can_give() {
+        for policy in ["offline_opt", "bubble_wrap"] {
+            let text = format!("[control]\npolicy = \"{policy}\"");
+            let policies = sherwood_policy::available_without_options();
+            let error = parse("a.toml", &text, &Flags::default(), policies).expect_err("it has no schedule");
+            let reason = format!(
+                "cannot use policy \"{policy}\" without a schedule, its option of that name; choose one of"
+            );
+            assert!(
+                error.to_string().starts_with(&format!("a.toml:2:10: [control] policy: {reason} robinhood"))
+            );
+        }
+    }
+
+    #[test]
+    fn dispatchers_that_could_not_work() {
+        let backend = "[[backend]]\nname = \"a\"\n";
+        let cases = [
+            (
+                "dispatch = { waiters_max = 0 }",
+                "a.toml:3:28: [[backend]] setting up dispatch: `waiters_max` is 0, must be at least 1; raise it or leave it \
+                 out for the default",
+            ),
+            (
+                "dispatch.retry.ratio = 2",
+                "a.toml:3:24: [[backend]] setting up dispatch: `retry.ratio` is 2, must be 0 to 1; 0.1 allows one retry in \
+                 ten calls",
+            ),
+            (
+                "[backend.dispatch.probe]\ninterval_min = \"20s\"",
+                "a.toml:4:16: [[backend]] setting up dispatch: `probe.interval_max` is 10s, must be at least \
+                 `probe.interval_min` (20s); swap them",
+            ),
+            (
+                "dispatch = { probe = { interval_min = \"0s\" } }",
+                "a.toml:3:39: [[backend]] dispatch.probe.interval_min is 0s; it must be at least 1ms: set \
+                 dispatch.probe.interval_min = \"100ms\"",
+            ),
+            (
+                "dispatch = { batch_keys_max = -1 }",
+                "a.toml:3:31: [[backend]] dispatch.batch_keys_max: invalid value: integer `-1`, expected u32",
+            ),
+            (
+                "dispatch = { retry = { bursts = 1 } }",
+                "a.toml:3:24: [[backend]] dispatch.retry: unknown key `bursts`; the keys here are per_call_max, ratio, \
+                 burst: did you mean `burst`?",
+            ),
+        ];
+        for (keys, expected) in cases {
+            assert_refused(&[(&format!("{backend}{keys}"), expected)]);
+        }
+        let both = "dispatch = { waiters_max = 0, in_flight_calls_max = 0 }";
+        assert_eq!(refusal(&format!("{backend}{both}"), &Flags::default()).len(), 2);
     }
 
     #[test]
@@ -581,6 +662,13 @@ mod example {
         assert_eq!(present(&all("control")), keys::<RawControl>());
         assert_eq!(present(&all("admin")), keys::<RawAdmin>());
         let backends = all("backend");
+        let below = |tables: &[toml::Value], key: &str| -> Vec<toml::Value> {
+            tables.iter().filter_map(|table| table.get(key)).cloned().collect()
+        };
+        let dispatch = below(&backends, "dispatch");
+        assert_eq!(present(&dispatch), keys::<RawDispatch>());
+        assert_eq!(present(&below(&dispatch, "retry")), keys::<RawRetry>());
+        assert_eq!(present(&below(&dispatch, "probe")), keys::<RawProbe>());
         let stores = backends.iter().filter_map(|backend| backend.get("store"));
         let replicas = backends.iter().filter_map(|backend| backend.get("replicas")?.as_array()).flatten();
         assert_eq!(present(stores.chain(replicas)), keys::<RawStore>());

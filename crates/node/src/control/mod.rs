@@ -149,7 +149,7 @@ impl Control {
         let Options { delta, rbc_window, band, tax, .. } = &self.options;
         json!({
             "policy": self.policy(),
-            "available": sherwood_policy::available(),
+            "available": sherwood_policy::available_without_options(),
             "dry_run": self.controller.dry_run(),
             "delta_ms": millis(*delta),
             "rbc_window_ms": millis(*rbc_window),

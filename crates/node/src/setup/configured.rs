@@ -70,9 +70,7 @@ fn backend(backend: &config::Backend) -> Result<BackendSetup, OpenError> {
     };
     let stores: Vec<Arc<dyn Store>> =
         backend.replicas.iter().enumerate().map(open).collect::<Result<_, _>>()?;
-    let dispatch =
-        sherwood_dispatch::Options { timeout: backend.timeout, ..sherwood_dispatch::Options::default() };
-    Ok(BackendSetup { name: backend.name.clone(), dispatch, ttl: backend.ttl, stores })
+    Ok(BackendSetup { name: backend.name.clone(), dispatch: backend.dispatch, ttl: backend.ttl, stores })
 }
 
 fn partition(partition: &config::Partition, total_bytes: u64) -> PartitionSetup {
@@ -123,5 +121,27 @@ fn listener(listener: &config::Listener, config: &Config, threads: usize) -> Mem
         threads,
         connections_max: config.server.connections_max as usize,
         idle_timeout: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Flags;
+
+    #[test]
+    fn what_a_file_says_of_dispatch_is_what_the_backend_gets() {
+        let text = "[[backend]]\nname = \"a\"\ntimeout = \"1s\"\n\
+                    dispatch = { waiters_max = 7, retry = { per_call_max = 0 } }";
+        let config = config::parse("a.toml", text, &Flags::default(), &["robinhood"]).expect("valid");
+        let setup = Setup::from_config(&config).expect("nothing to open");
+        let default = sherwood_dispatch::Options::default();
+        let expected = sherwood_dispatch::Options {
+            timeout: std::time::Duration::from_secs(1),
+            waiters_max: 7,
+            retry: sherwood_dispatch::RetryOptions { per_call_max: 0, ..default.retry },
+            ..default
+        };
+        assert_eq!(setup.backends[0].dispatch, expected);
     }
 }

@@ -7,14 +7,13 @@ use std::time::Duration;
 use sherwood_store::StoreOptions;
 use toml::Spanned;
 
-use super::stores;
+use super::{dispatch, stores};
 use crate::config::meaning::Backend;
 use crate::config::problem::{Origin, Problems};
 use crate::config::raw::RawBackend;
 use crate::config::scope::{Given, Setting, bytes, given, in_range};
 use crate::config::units::{Span, quoted};
 
-const TIMEOUT: Setting = Setting::new("[[backend]]", "timeout", "\"2s\"");
 const TTL: Setting = Setting::new("[[backend]]", "ttl", "\"60s\"");
 
 /// Most backends of a node; each has a partition.
@@ -61,18 +60,15 @@ fn plain() -> Backend {
     Backend {
         name: "default".to_owned(),
         prefix: None,
-        timeout: TIMEOUT_DEFAULT.0,
+        dispatch: sherwood_dispatch::Options::default(),
         ttl: None,
         replicas: Vec::new(),
     }
 }
 
-const TIMEOUT_DEFAULT: Span = Span(Duration::from_secs(2));
-
 fn backend(table: &Spanned<RawBackend>, seen: &mut Seen, problems: &mut Problems<'_>) -> Backend {
     let raw = table.get_ref();
     let millisecond = Span(Duration::from_millis(1));
-    let timeouts = millisecond..=Span(Duration::from_secs(600));
     let ttls = millisecond..=Span(Duration::from_secs(365 * 86_400));
     let stores = stores::resolve(raw, problems);
     for store in &stores {
@@ -81,7 +77,7 @@ fn backend(table: &Spanned<RawBackend>, seen: &mut Seen, problems: &mut Problems
     Backend {
         name: name(table, seen, problems),
         prefix: prefix(raw, seen, problems),
-        timeout: in_range(problems, TIMEOUT, given(&raw.timeout), TIMEOUT_DEFAULT, timeouts).0,
+        dispatch: dispatch::resolve(raw, problems),
         ttl: given(&raw.ttl).map(|ttl| in_range(problems, TTL, Some(ttl), millisecond, ttls).0),
         replicas: stores.into_iter().map(|store| store.value).collect(),
     }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use sherwood_model::Slo;
+use sherwood_policy::{Options, PolicyError, by_name};
 
 use crate::config::flags::Flags;
 use crate::config::meaning::Control;
@@ -46,7 +47,7 @@ pub(super) fn control(
     let RawControl { policy, delta, rbc_window, band, tax, dry_run } = file;
     let policy = flag_or("--policy", flags.policy.clone(), policy);
     if let Some(policy) = policy.as_ref().filter(|policy| !policies.contains(&policy.value.as_str())) {
-        unknown(problems, POLICY, policy, policies);
+        refuse_policy(policy, policies, problems);
     }
     let delta = in_range(problems, DELTA, given(delta), millis(5_000), PERIOD_MIN..=PERIOD_MAX);
     let rbc_window =
@@ -58,6 +59,16 @@ pub(super) fn control(
         band: band_of(given(band), problems),
         tax_ratio: in_range(problems, TAX, given(tax), 0.01, 0.0..=0.5),
         dry_run: dry_run.as_ref().is_some_and(|dry_run| *dry_run.get_ref()),
+    }
+}
+
+/// A policy may exist and still be of no use here; then its own reason is worth more than the list.
+fn refuse_policy(policy: &Given<String>, policies: &[&str], problems: &mut Problems<'_>) {
+    match by_name(&policy.value, &Options::default()) {
+        Err(error @ PolicyError::Missing { .. }) => {
+            problems.add(&policy.origin, format!("{}: {error}", POLICY.name(&policy.origin)));
+        }
+        _ => unknown(problems, POLICY, policy, policies),
     }
 }
 

@@ -6,6 +6,7 @@
 mod backends;
 mod binds;
 mod control;
+mod dispatch;
 mod partitions;
 mod stores;
 

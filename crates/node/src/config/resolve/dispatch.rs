@@ -1,0 +1,88 @@
+//! `timeout` and `dispatch` of a `[[backend]]`: what it may hold, how long it waits, whom it asks again.
+//!
+//! What is accepted is the dispatcher's to say. Each key is put into options that are valid so far, and is the one to
+//! blame when they no longer are.
+
+use std::time::Duration;
+
+use sherwood_dispatch::Options;
+
+use crate::config::problem::{Origin, Problems};
+use crate::config::raw::{Key, RawBackend, RawDispatch, RawProbe, RawRetry};
+use crate::config::scope::{Setting, bytes, given, in_range};
+use crate::config::units::Span;
+
+const TIMEOUT: Setting = Setting::new("[[backend]]", "timeout", "\"2s\"");
+const INTERVAL_MIN: Setting = Setting::new("[[backend]]", "dispatch.probe.interval_min", "\"100ms\"");
+const INTERVAL_MAX: Setting = Setting::new("[[backend]]", "dispatch.probe.interval_max", "\"10s\"");
+
+const MILLISECOND: Span = Span(Duration::from_millis(1));
+const TIMEOUT_MAX: Span = Span(Duration::from_secs(600));
+
+/// Longest wait between two probes, before the quarter that chance adds.
+const INTERVAL_LONGEST: Span = Span(Duration::from_secs(3_600));
+
+/// The options of one backend's dispatcher; keys that are refused keep their defaults.
+pub(super) fn resolve(backend: &RawBackend, problems: &mut Problems<'_>) -> Options {
+    let RawDispatch { batch_keys_max, in_flight_calls_max, queued_calls_max, waiters_max, retry, probe } =
+        &backend.dispatch;
+    let RawRetry { per_call_max, ratio, burst } = retry;
+    let default = Options::default();
+    let timeout = in_range(
+        problems,
+        TIMEOUT,
+        given(&backend.timeout),
+        Span(default.timeout),
+        MILLISECOND..=TIMEOUT_MAX,
+    );
+    let mut draft = Draft { options: Options { timeout: timeout.0, ..default }, problems };
+    draft.count(batch_keys_max, |options, value| options.batch_keys_max = value);
+    draft.count(in_flight_calls_max, |options, value| options.in_flight_calls_max = value);
+    draft.count(queued_calls_max, |options, value| options.queued_calls_max = value);
+    draft.count(waiters_max, |options, value| options.waiters_max = value);
+    draft.count(per_call_max, |options, value| options.retry.per_call_max = value);
+    draft.count(burst, |options, value| options.retry.burst = value);
+    draft.count(&probe.failures_max, |options, value| options.probe.failures_max = value);
+    if let Some(ratio) = given(ratio) {
+        draft.change(&ratio.origin, |options| options.retry.ratio = ratio.value);
+    }
+    draft.intervals(probe);
+    draft.options
+}
+
+/// Options that are valid so far.
+struct Draft<'d, 'p> {
+    options: Options,
+    problems: &'d mut Problems<'p>,
+}
+
+impl Draft<'_, '_> {
+    fn count(&mut self, key: &Key<u32>, set: impl FnOnce(&mut Options, u32)) {
+        if let Some(given) = given(key) {
+            self.change(&given.origin, |options| set(options, given.value));
+        }
+    }
+
+    /// Both at once: whether one is right depends on the other.
+    fn intervals(&mut self, probe: &RawProbe) {
+        let RawProbe { failures_max: _, interval_min, interval_max } = probe;
+        let Some(origin) = interval_max.as_ref().or(interval_min.as_ref()).map(bytes) else { return };
+        let default = self.options.probe;
+        let mut interval = |setting, key, default| {
+            in_range(self.problems, setting, given(key), Span(default), MILLISECOND..=INTERVAL_LONGEST).0
+        };
+        let min = interval(INTERVAL_MIN, interval_min, default.interval_min);
+        let max = interval(INTERVAL_MAX, interval_max, default.interval_max);
+        self.change(&origin, |options| (options.probe.interval_min, options.probe.interval_max) = (min, max));
+    }
+
+    /// Makes the change, unless the options would then be refused; that is a problem at `origin`.
+    fn change(&mut self, origin: &Origin, change: impl FnOnce(&mut Options)) {
+        let mut changed = self.options;
+        change(&mut changed);
+        match changed.validate() {
+            Ok(()) => self.options = changed,
+            Err(error) => self.problems.add(origin, format!("[[backend]] {error}")),
+        }
+    }
+}
