@@ -49,7 +49,7 @@ pub trait Store: Send + Sync + 'static {
     /// Changes one limit, from now on: calls already running are not interrupted, calls that wait see it at once.
     ///
     /// # Errors
-    /// When the value is out of range, or the store cannot be limited in this way.
+    /// When the value is out of range.
     fn set_limit(&self, limit: Limit) -> Result<(), LimitError>;
 }
 
