@@ -118,6 +118,8 @@ struct Call {
     replica: ReplicaId,
     /// When it left the queue.
     sent: Option<Instant>,
+    /// How the attempt before this one failed, if there was one.
+    failure: Option<Failure>,
 }
 
 impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {

@@ -1,28 +1,31 @@
 //! Random numbers from the entropy that fetches bring along.
 
-use sherwood_model::Instant;
 use std::time::Duration;
 
-/// SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014), stirred with every
-/// fetch's entropy. Retries and probes follow fetches, so that they need no entropy of their own.
-#[derive(Clone, Copy, Debug, Default)]
+use sherwood_model::{Instant, SplitMix64};
+
+/// [`SplitMix64`], stirred with every fetch's entropy. Retries and probes follow fetches, so that they need no entropy of
+/// their own.
+#[derive(Clone, Debug)]
 pub(crate) struct Draws {
-    state: u64,
+    generator: SplitMix64,
+}
+
+impl Default for Draws {
+    fn default() -> Self {
+        Self { generator: SplitMix64::new(0) }
+    }
 }
 
 impl Draws {
     /// Mixes in what the driver drew.
     pub(crate) fn stir(&mut self, entropy: u64) {
-        self.state ^= entropy;
+        self.generator.stir(entropy);
     }
 
     /// The next 64 bits.
     pub(crate) fn next(&mut self) -> u64 {
-        self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.state;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
+        self.generator.next_u64()
     }
 
     /// A moment between `wait` and a quarter more after `now`.

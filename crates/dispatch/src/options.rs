@@ -2,15 +2,13 @@
 
 use std::time::Duration;
 
-use serde::Deserialize;
 use thiserror::Error;
 
 /// Bounds and times of one backend's [`Dispatch`](crate::Dispatch).
 ///
 /// Memory: at most `waiters_max` waiters and as many keys are held, in at most
 /// `replicas × (in_flight_calls_max + queued_calls_max)` calls.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Options {
     /// Keys in one call, at least 1. More travel as several calls.
     pub batch_keys_max: u32,
@@ -34,8 +32,7 @@ pub struct Options {
 /// Retries are limited twice: per call by `per_call_max`, and over all calls by a budget. Every first attempt pays
 /// `ratio` of a token into the budget, which holds `burst` tokens at most and starts full; every retry takes one
 /// token out. So after `n` calls there were at most `burst + ratio × n` retries, however many replicas fail.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RetryOptions {
     /// Retries of one call, each on another replica than the one that just failed; 0 never retries.
     pub per_call_max: u32,
@@ -46,8 +43,7 @@ pub struct RetryOptions {
 }
 
 /// When a replica counts as down, and when it is asked whether it is back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProbeOptions {
     /// Failures in a row after which a replica is down, at least 1.
     pub failures_max: u32,
@@ -177,13 +173,7 @@ const BURST_MAX: u32 = 1_000_000;
 
 #[cfg(test)]
 mod tests {
-    use serde::de::value::{Error, MapDeserializer};
-
     use super::*;
-
-    fn read(option: &str, value: u32) -> Result<Options, Error> {
-        Options::deserialize(MapDeserializer::new([(option, value)].into_iter()))
-    }
 
     fn refused(change: impl FnOnce(&mut Options)) -> String {
         let mut options = Options::default();
@@ -194,12 +184,6 @@ mod tests {
     #[test]
     fn defaults_are_valid() {
         assert_eq!(Options::default().validate(), Ok(()));
-    }
-
-    #[test]
-    fn what_is_not_given_is_the_default_and_what_is_not_known_is_refused() {
-        assert_eq!(read("waiters_max", 5), Ok(Options { waiters_max: 5, ..Options::default() }));
-        assert!(read("waiter_max", 5).unwrap_err().to_string().contains("unknown field `waiter_max`"));
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod plan;
 mod request;
 mod sketch;
 mod slo;
+mod split_mix;
 mod time;
 mod window;
 
@@ -20,5 +21,6 @@ pub use plan::CachePlan;
 pub use request::{FinishedRequest, QueryEnd, RequestEnd};
 pub use sketch::{LatencySketch, LatencyWindow};
 pub use slo::{Slo, SloMonitor, SloStanding};
+pub use split_mix::SplitMix64;
 pub use time::Instant;
 pub use window::{Band, RequestSelection, RequestSnapshot, RequestWindow, WindowOptions};

@@ -64,7 +64,8 @@ pub struct View<'a> {
 pub enum Proposal {
     /// No division: one LRU over all partitions.
     Shared,
-    /// The budgets as they were set at the start or by hand. They may leave bytes free.
+    /// The budgets as they were set at the start or by hand. They may leave bytes free and be below the floor; only pins
+    /// and the total change them.
     AsSet,
     /// The budgets of the last plan, and why nothing better is known.
     Keep(Kept),

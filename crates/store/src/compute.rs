@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use sherwood_model::SeededState;
+use sherwood_model::{SeededState, SplitMix64};
 
 use crate::session::Session;
 use crate::{Cause, ComputeOptions, OpenCause};
@@ -66,9 +66,9 @@ impl ComputeSession {
             ValueBytes::Fixed(bytes) => *bytes,
             ValueBytes::ByKey(bytes) => bytes(key)?,
         };
-        let mut state = self.hash.hash_bytes(key);
-        fill(&mut self.left, &mut state);
-        fill(&mut self.right, &mut state);
+        let mut draws = SplitMix64::new(self.hash.hash_bytes(key));
+        fill(&mut self.left, &mut draws);
+        fill(&mut self.right, &mut draws);
         multiply(self.n, &self.left, &self.right, &mut self.product);
         Some(repeat(&self.product, bytes as usize))
     }
@@ -97,14 +97,10 @@ const READ_ONLY: Cause = Cause::Unsupported {
     reason: "a compute store holds nothing, its values follow from their keys; write to a kv or sqlite store",
 };
 
-/// Entries of a matrix, uniform in [0, 1), drawn with SplitMix64.
-fn fill(matrix: &mut [f32], state: &mut u64) {
+/// Entries of a matrix, uniform in [0, 1): the upper 24 bits of one draw each.
+fn fill(matrix: &mut [f32], draws: &mut SplitMix64) {
     for entry in matrix {
-        *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut bits = *state;
-        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        *entry = ((bits ^ (bits >> 31)) >> 40) as f32 / (1 << 24) as f32;
+        *entry = (draws.next_u64() >> 40) as f32 / (1 << 24) as f32;
     }
 }
 
@@ -149,7 +145,7 @@ mod tests {
     #[test]
     fn entries_are_uniform() {
         let mut matrix = vec![0.0; 10_000];
-        fill(&mut matrix, &mut 7);
+        fill(&mut matrix, &mut SplitMix64::new(7));
         let mean = matrix.iter().sum::<f32>() / 10_000.0;
         assert!((0.48..0.52).contains(&mean), "{mean}");
         assert!(matrix.iter().all(|entry| (0.0..1.0).contains(entry)));

@@ -141,6 +141,40 @@ impl Drop for Pool {
     }
 }
 
+/// What a thread without a call does next.
+enum Next {
+    /// This call, which has been counted as begun.
+    Job(Job),
+    /// Look again at this moment.
+    At(Instant),
+    /// Look again when a call has come or ended or a limit has changed.
+    AfterAnEvent,
+    /// End.
+    Closed,
+}
+
+impl State {
+    fn next(&mut self, now: Instant) -> Next {
+        if self.closed {
+            return Next::Closed;
+        }
+        while self.queue.front().is_some_and(Job::is_abandoned) {
+            self.queue.pop_front();
+        }
+        let Some(job) = self.queue.pop_front() else { return Next::AfterAnEvent };
+        let wait = match self.gate.admission(now) {
+            Admission::Now => {
+                self.gate.begin(now, job.ops());
+                return Next::Job(job);
+            }
+            Admission::At(at) => Next::At(at),
+            Admission::AfterACall => Next::AfterAnEvent,
+        };
+        self.queue.push_front(job);
+        wait
+    }
+}
+
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
         // No engine runs under the lock, so a poisoned one still guards consistent data.
@@ -164,28 +198,18 @@ impl Shared {
     fn next_job(&self) -> Option<Job> {
         let mut state = self.lock();
         loop {
-            if state.closed {
-                return None;
-            }
-            while state.queue.front().is_some_and(Job::is_abandoned) {
-                state.queue.pop_front();
-            }
             let now = self.clock.now();
-            let until = match state.queue.front().map(Job::ops) {
-                None => None,
-                Some(ops) => match state.gate.admission(now) {
-                    Admission::Now => {
-                        state.gate.begin(now, ops);
-                        let job = state.queue.pop_front();
-                        if !state.queue.is_empty() {
-                            // The wake-up of the next call may have gone to this thread while it waited for this one.
-                            self.work.notify_one();
-                        }
-                        return job;
+            let until = match state.next(now) {
+                Next::Closed => return None,
+                Next::Job(job) => {
+                    if !state.queue.is_empty() {
+                        // The wake-up of the next call may have gone to this thread while it waited for this one.
+                        self.work.notify_one();
                     }
-                    Admission::At(at) => Some((now, at)),
-                    Admission::AfterACall => None,
-                },
+                    return Some(job);
+                }
+                Next::At(at) => Some((now, at)),
+                Next::AfterAnEvent => None,
             };
             state = self.sleep(state, &self.work, until);
         }

@@ -24,6 +24,9 @@ pub trait Store: Send + Sync + 'static {
     /// Reads `keys` in one call. The answer has one entry per key, in the order of the keys; `None` means that the store
     /// holds no such key.
     ///
+    /// A call for no keys reads nothing, but takes the way of any other call: through the queue, the limits and a thread
+    /// of the store. So it is how to ask whether the store still answers.
+    ///
     /// # Errors
     /// The whole call fails or none of it: see [`StoreError`] for whether trying again can help.
     fn get_many(&self, keys: Vec<Bytes>) -> BoxFuture<'_, Result<Vec<Option<Bytes>>, StoreError>>;
@@ -46,7 +49,7 @@ pub trait Store: Send + Sync + 'static {
     /// Changes one limit, from now on: calls already running are not interrupted, calls that wait see it at once.
     ///
     /// # Errors
-    /// When the value is out of range, or the store cannot be limited in this way.
+    /// When the value is out of range.
     fn set_limit(&self, limit: Limit) -> Result<(), LimitError>;
 }
 

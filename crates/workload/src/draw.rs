@@ -1,4 +1,4 @@
-//! Draws: a uniform, a normal, and the small generator whose outputs are part of file formats.
+//! Draws: a uniform, a normal, and the generator they come from.
 
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -29,37 +29,6 @@ pub fn standard_normal(rng: &mut impl rand_core::Rng) -> f64 {
 /// The standard normal quantile of (floor(bits / 2^11) + 1/2) / 2^53: finite for each of the 2^64 inputs.
 pub(crate) fn normal_from_bits(bits: u64) -> f64 {
     normal_quantile(((bits >> 11) as f64 + 0.5) * TWO_POW_MINUS_53)
-}
-
-/// SplitMix64 (Steele, Lea and Flood, *Fast Splittable Pseudorandom Number Generators*, OOPSLA 2014): 64 bits of state.
-///
-/// The workload model's file format is defined by it (object sizes, random walks), so it is ours and never changes;
-/// use [`Rng`] for everything else.
-///
-/// ```
-/// use sherwood_workload::SplitMix64;
-/// assert_eq!(SplitMix64::new(1_234_567).next_u64(), 6_457_827_717_110_365_317);
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SplitMix64 {
-    state: u64,
-}
-
-impl SplitMix64 {
-    /// The generator in `state`; every state is valid.
-    #[must_use]
-    pub const fn new(state: u64) -> Self {
-        Self { state }
-    }
-
-    /// The next output.
-    pub const fn next_u64(&mut self) -> u64 {
-        self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.state;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
-    }
 }
 
 /// The value below which a standard normal variable stays with probability `p`; relative error about 1e-15.
@@ -164,22 +133,6 @@ const FAR_DENOMINATOR: [f64; 8] = [
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn split_mix_yields_the_reference_sequence() {
-        let mut split_mix = SplitMix64::new(1_234_567);
-        let drawn: Vec<u64> = (0..5).map(|_| split_mix.next_u64()).collect();
-        assert_eq!(
-            drawn,
-            [
-                6_457_827_717_110_365_317,
-                3_203_168_211_198_807_973,
-                9_817_491_932_198_370_423,
-                4_593_380_528_125_082_431,
-                16_408_922_859_458_223_821
-            ]
-        );
-    }
 
     #[test]
     fn generator_of_a_seed_yields_the_same_draws_for_ever() {

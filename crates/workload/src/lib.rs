@@ -20,6 +20,7 @@ mod popularity;
 pub mod trace;
 
 pub use arrivals::{Arrivals, ArrivalsError};
-pub use draw::{Rng, SplitMix64, normal_quantile, rng_from_seed, standard_normal, uniform};
+pub use draw::{Rng, normal_quantile, rng_from_seed, standard_normal, uniform};
 pub use key_value::{KeyValue, KeyValueError, KeyValueOptions, Operation};
 pub use popularity::Popularity;
+pub use sherwood_model::SplitMix64;

@@ -17,14 +17,19 @@ impl<K: Clone + Eq + Hash, V, W, R: Route> Dispatch<K, V, W, R> {
     /// A new call for keys that were just admitted.
     pub(super) fn submit(&mut self, now: Instant, keys: Vec<Id>) {
         let deadline = now + self.options.timeout;
-        let call = Call { keys, deadline, attempt: 1, replica: ReplicaId(0), sent: None };
+        let call = Call { keys, deadline, attempt: 1, replica: ReplicaId(0), sent: None, failure: None };
         self.place_or_end(now, call);
     }
 
+    /// Gives a call to any replica. One that none takes was refused if it is the first for its keys; a retry ends as the
+    /// attempt before it did, which the backend felt.
     fn place_or_end(&mut self, now: Instant, call: Call) {
         match self.choose(now, &call, None) {
             Ok(replica) => self.place(now, Call { replica, ..call }),
-            Err(error) => self.end(call, &error),
+            Err(refusal) => {
+                let error = call.failed().unwrap_or(refusal);
+                self.end(call, &error);
+            }
         }
     }
 
@@ -111,10 +116,10 @@ impl<K: Clone + Eq + Hash, V, W, R: Route> Dispatch<K, V, W, R> {
 
     /// A call that is no longer in flight failed: tries another replica where that is safe, affordable and possible.
     pub(super) fn fail(&mut self, now: Instant, mut call: Call, failure: Failure) {
-        let Failure { kind, reason } = failure;
+        let kind = failure.kind;
         match kind {
             FailureKind::Unreachable | FailureKind::Reset | FailureKind::Malformed => {
-                self.blame(now, call.replica, &reason);
+                self.blame(now, call.replica, &failure.reason);
             }
             FailureKind::Rejected => self.replicas[call.replica.index()].health.note_success(),
             FailureKind::Overloaded => {}
@@ -122,6 +127,7 @@ impl<K: Clone + Eq + Hash, V, W, R: Route> Dispatch<K, V, W, R> {
         let attempts = call.attempt;
         call.attempt += 1;
         call.sent = None;
+        call.failure = Some(failure);
         if kind.is_safe_to_retry()
             && attempts <= self.options.retry.per_call_max
             && self.budget.can_take()
@@ -131,7 +137,8 @@ impl<K: Clone + Eq + Hash, V, W, R: Route> Dispatch<K, V, W, R> {
             self.counters.retries += 1;
             return self.place(now, Call { replica, ..call });
         }
-        self.end(call, &FetchError::Failed { kind, reason, attempts });
+        let error = call.failed().expect("it was just noted");
+        self.end(call, &error);
     }
 
     /// A failure was the replica's fault.
@@ -181,5 +188,13 @@ impl<K: Clone + Eq + Hash, V, W, R: Route> Dispatch<K, V, W, R> {
         for index in 0..self.replicas.len() {
             self.pump(now, ReplicaId::from_index(index));
         }
+    }
+}
+
+impl Call {
+    /// The error of a call that is not made because the attempts before it failed; none if there were no others.
+    fn failed(&self) -> Option<FetchError> {
+        let Failure { kind, reason } = self.failure.clone()?;
+        Some(FetchError::Failed { kind, reason, attempts: self.attempt - 1 })
     }
 }

@@ -396,6 +396,32 @@ fn the_last_replica_going_down_ends_what_is_queued() {
 }
 
 #[test]
+fn a_retry_that_finds_no_place_ends_as_its_first_attempt_did() {
+    for full in [true, false] {
+        let mut machine = machine(2, |o| {
+            o.in_flight_calls_max = 1;
+            o.probe.failures_max = 1;
+        });
+        let (a, _) = call(&fetch(&mut machine, 0, &[("a", 1)]));
+        let (b, _) = call(&fetch(&mut machine, 0, &[("b", 2)]));
+        let queued = reply(&mut machine, 1, a, failed(FailureKind::Overloaded));
+        assert_eq!(queued, [], "the retry waits behind b");
+        let (c, _) = call(&fetch(&mut machine, 2, &[("c", 3)]));
+        if full {
+            assert_eq!(fetch(&mut machine, 3, &[("d", 4)]), [], "d fills the queue behind c");
+        } else {
+            reply(&mut machine, 3, c, failed(FailureKind::Unreachable));
+        }
+        let actions = reply(&mut machine, 4, b, failed(FailureKind::Unreachable));
+        let error =
+            FetchError::Failed { kind: FailureKind::Overloaded, reason: Arc::from("as told"), attempts: 1 };
+        assert_eq!(deliveries(&actions)[1], ("a", Err(error), false, vec![1]), "full: {full}");
+        let counters = machine.stats().counters;
+        assert_eq!((counters.refused, counters.failed), (0, if full { 2 } else { 3 }));
+    }
+}
+
+#[test]
 fn time_outs_in_flight_take_a_replica_down() {
     let mut machine = machine(1, |_| ());
     fetch(&mut machine, 0, &[("a", 1)]);

@@ -1,21 +1,19 @@
-//! The world's random numbers: SplitMix64.
+//! The world's random numbers.
 
 use std::time::Duration;
 
+use sherwood_model::SplitMix64;
+
 #[derive(Clone, Debug)]
-pub(crate) struct Draws(u64);
+pub(crate) struct Draws(SplitMix64);
 
 impl Draws {
     pub(crate) fn new(seed: u64) -> Self {
-        Self(seed)
+        Self(SplitMix64::new(seed))
     }
 
     pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
+        self.0.next_u64()
     }
 
     pub(crate) fn within(&mut self, range: std::ops::RangeInclusive<u64>) -> u64 {

@@ -7,7 +7,7 @@ use sherwood_cache::{Access, Cache, Options as CacheOptions, Partition, Value};
 use sherwood_dispatch::{
     Action, CallId, Dispatch, Failure, FailureKind, Options, ProbeOptions, Reply, RetryOptions,
 };
-use sherwood_model::{BackendId, Instant, PartitionId, ReplicaId, SeededState, TenantId};
+use sherwood_model::{BackendId, Instant, PartitionId, ReplicaId, SeededState, SplitMix64, TenantId};
 use sherwood_path::{Query, Request, Slot, Status, fill};
 
 type Key = [u8; 1];
@@ -39,7 +39,7 @@ struct Running {
 
 pub(crate) struct World {
     now: Instant,
-    random: u64,
+    random: SplitMix64,
     faulty: bool,
     cache: Cache,
     dispatches: Vec<Dispatch<Key, Version, (RequestId, Slot)>>,
@@ -65,7 +65,7 @@ impl World {
         let options = CacheOptions { shards: 2, ..CacheOptions::default() };
         let mut world = Self {
             now: Instant::from_secs(1),
-            random: seed,
+            random: SplitMix64::new(seed),
             faulty: true,
             cache: Cache::new(options, &partitions, SeededState::new(seed)).unwrap(),
             dispatches: Vec::new(),
@@ -344,13 +344,9 @@ impl World {
         );
     }
 
-    /// A number below `bound`, by SplitMix64.
+    /// A number below `bound`.
     fn draw(&mut self, bound: u64) -> u64 {
-        self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.random;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (mixed ^ (mixed >> 31)) % bound
+        self.random.next_u64() % bound
     }
 }
 

@@ -101,7 +101,8 @@ impl Controller {
     /// Decides at `now` from what was `seen`. O(n log n) for n partitions, O(n²) when many pins bind or many are unfilled.
     ///
     /// Budgets sum to the observed total exactly (under `static` at most to it; under `bubble_wrap` to the stage's total)
-    /// and obey pins and floors. Where these contradict the total, floors give way first, then minimum pins, each in
+    /// and obey pins and floors (under `static` pins only: a floor keeps a policy from starving a partition, and is no word
+    /// against the operator's). Where these contradict the total, floors give way first, then minimum pins, each in
     /// proportion; maximum pins are raised alike when together they are below the total.
     pub fn decide(&mut self, now: Instant, seen: &Observation) -> Decision {
         let since = *self.since.get_or_insert(now);
@@ -149,7 +150,10 @@ impl Controller {
     fn settle(&self, proposal: Proposal, view: &View<'_>, bounds: &Bounds) -> Outcome {
         match proposal {
             Proposal::Shared => Outcome::kept(view.budgets.to_vec(), Kept::Shared),
-            Proposal::AsSet => Outcome::kept(bounds.fit_under(view.budgets), Kept::AsSet),
+            Proposal::AsSet => {
+                let pins = Bounds::new(view.total_bytes, 0, &view.seen.partitions);
+                Outcome::kept(pins.fit_under(view.budgets), Kept::AsSet)
+            }
             Proposal::Keep(kept) => Outcome::kept(bounds.fit(view.budgets), kept),
             Proposal::Budgets(mut wanted) => {
                 wanted.resize(view.budgets.len(), 0);

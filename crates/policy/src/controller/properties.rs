@@ -126,7 +126,7 @@ fn check(policy: &str, seen: &Observation, decision: &Decision) -> Result<(), Te
         "static" | "bubble_wrap" => prop_assert!(given <= total),
         _ => prop_assert_eq!(given, total),
     }
-    let floor = Options::default().floor_bytes(seen.total_bytes);
+    let floor = if policy == "static" { 0 } else { Options::default().floor_bytes(seen.total_bytes) };
     let high: Vec<u64> =
         seen.partitions.iter().map(|seen| seen.max_bytes.unwrap_or(u64::MAX).max(seen.min_bytes)).collect();
     let low: Vec<u64> =

@@ -188,6 +188,20 @@ fn static_budgets_may_leave_bytes_free_and_robinhood_gives_them_out() {
 }
 
 #[test]
+fn static_budgets_set_by_hand_may_be_below_the_floor_but_not_beyond_a_pin() {
+    let mut loop_ = controller("static", &options(), &[200, 200]);
+    let mut seen = observation(400, &[1, 0]);
+    loop_.set_budgets(vec![0, 400 * MIB]);
+    let decision = loop_.decide(at(5), &seen);
+    assert_eq!((decision.kept, mib(&decision)), (Some(Kept::AsSet), vec![0, 400]));
+    assert_eq!(decision.line, "kept the budgets: they stay as they were set");
+
+    seen.partitions[0].min_bytes = 10 * MIB;
+    seen.partitions[1].max_bytes = Some(300 * MIB);
+    assert_eq!(mib(&loop_.decide(at(10), &seen)), [10, 300]);
+}
+
+#[test]
 fn partitions_that_were_not_planned_for_start_equal() {
     let mut loop_ = controller("robinhood", &options(), &[400]);
     assert_eq!(mib(&loop_.decide(at(5), &observation(400, &[0, 0]))), [200, 200]);

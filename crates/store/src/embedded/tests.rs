@@ -1,5 +1,9 @@
 //! One suite over every embedded kind, with real files and a clock that only the test moves.
 
+use std::pin::pin;
+use std::sync::{Mutex, mpsc};
+use std::task::{Context, Waker};
+
 use sherwood_model::Instant;
 use tempfile::TempDir;
 
@@ -115,9 +119,32 @@ fn answers_come_in_key_order_and_absent_keys_are_none() {
                 "{}",
                 options.kind()
             );
-            assert_eq!(store.get_many(Vec::new()).await.unwrap(), Vec::<Option<Bytes>>::new());
+            assert_eq!(store.get_many(Vec::new()).await.unwrap(), []);
         });
     }
+}
+
+#[test]
+fn a_call_for_no_keys_is_answered_by_a_thread_that_works() {
+    let (begun, began) = mpsc::channel();
+    let (may_end, ended) = mpsc::channel::<()>();
+    let ended = Mutex::new(ended);
+    let stuck = ValueBytes::ByKey(Arc::new(move |_| {
+        begun.send(()).unwrap();
+        ended.lock().unwrap().recv().ok().map(|()| 1)
+    }));
+    let store = open_compute("stuck", &ComputeOptions { threads: 1, ..Default::default() }, stuck).unwrap();
+    let mut context = Context::from_waker(Waker::noop());
+
+    let mut working = pin!(store.get_many(vec!["a".into()]));
+    assert!(working.as_mut().poll(&mut context).is_pending());
+    began.recv().unwrap();
+    let mut probe = pin!(store.get_many(Vec::new()));
+    let unanswered = probe.as_mut().poll(&mut context).is_pending();
+    may_end.send(()).unwrap();
+    assert!(unanswered, "its only thread was stuck");
+    assert_eq!(wait(probe).unwrap(), []);
+    assert_eq!(wait(working).unwrap().len(), 1);
 }
 
 #[test]

@@ -86,14 +86,6 @@ pub enum LimitError {
         /// Most accepted.
         max: f64,
     },
-    /// The store cannot be limited in this way.
-    #[error("could not limit store `{store}`: {reason}")]
-    Unsupported {
-        /// The store's name.
-        store: String,
-        /// Why not, and what can be limited instead.
-        reason: &'static str,
-    },
 }
 
 #[cfg(test)]

@@ -102,20 +102,61 @@ fn get(pool: &Pool, key: &'static str) -> Result<Answer, Cause> {
     pool.submit(Job::Get { keys: vec![Bytes::from_static(key.as_bytes())], reply }).map(|()| answer)
 }
 
+/// A pool without threads, whose next call the test takes itself.
+fn unattended() -> Pool {
+    Pool::start("unattended", Vec::new(), 10_000, Arc::new(DrivenClock::default())).unwrap()
+}
+
 #[test]
 fn slots_bound_the_calls_that_run() {
+    let pool = unattended();
+    pool.set_limit(Limit::Slots(Some(2)));
+    let _answers = ["a", "b", "c", "d"].map(|key| get(&pool, key).unwrap());
+    let mut state = pool.shared.lock();
+    let mut begins = || matches!(state.next(Instant::ZERO), Next::Job(_));
+    assert_eq!([begins(), begins(), begins(), begins()], [true, true, false, false]);
+    state.gate.end();
+    let mut begins = || matches!(state.next(Instant::ZERO), Next::Job(_));
+    assert_eq!([begins(), begins()], [true, false], "one ended, one begins");
+}
+
+/// Calls that end in ten seconds on threads that take 10 ms of a driven time for each, with a queue that never runs dry.
+fn ended_in_ten_seconds(slots: Option<u32>, threads: usize) -> usize {
+    let pool = unattended();
+    pool.set_limit(Limit::Slots(slots));
+    let answers: Vec<Answer> = (0..10_000).map(|_| get(&pool, "key").unwrap()).collect();
+    let mut state = pool.shared.lock();
+    let mut ended = 0;
+    for tick in 0..1_000 {
+        let begin = |state: &mut State| matches!(state.next(Instant::from_millis(10 * tick)), Next::Job(_));
+        let running = (0..threads).filter(|_| begin(&mut state)).count();
+        (0..running).for_each(|_| state.gate.end());
+        ended += running;
+    }
+    drop(state);
+    drop(answers);
+    ended
+}
+
+#[test]
+fn slots_over_the_time_of_a_call_are_what_is_served_at_the_limit() {
+    assert_eq!(ended_in_ten_seconds(Some(1), 4), 1_000, "100 per second and slot");
+    assert_eq!(ended_in_ten_seconds(Some(3), 4), 3_000);
+    assert_eq!(ended_in_ten_seconds(Some(9), 4), 4_000, "more slots than threads change nothing");
+    assert_eq!(ended_in_ten_seconds(None, 4), 4_000);
+}
+
+#[test]
+fn a_freed_slot_and_a_lifted_limit_wake_a_thread() {
     let stage = stage(3, 8);
-    stage.pool.set_limit(Limit::Slots(Some(2)));
-    let answers: Vec<Answer> = ["a", "b", "c", "d"].map(|key| get(&stage.pool, key).unwrap()).into();
-    stage.begun.recv().unwrap();
-    stage.begun.recv().unwrap();
-    // Two run, two threads' worth of slots are taken: the third begins only when one ends.
-    assert!(stage.begun.try_recv().is_err());
+    stage.pool.set_limit(Limit::Slots(Some(1)));
+    let answers = ["a", "b", "c", "d"].map(|key| get(&stage.pool, key).unwrap());
+    assert_eq!(stage.begun.recv().unwrap(), "a");
     stage.may_end.send(()).unwrap();
-    stage.begun.recv().unwrap();
-    assert!(stage.begun.try_recv().is_err());
+    assert_eq!(stage.begun.recv().unwrap(), "b");
     stage.pool.set_limit(Limit::Slots(None));
-    stage.begun.recv().unwrap();
+    let rest = [stage.begun.recv().unwrap(), stage.begun.recv().unwrap()];
+    assert!(rest.contains(&"c".into()) && rest.contains(&"d".into()), "{rest:?}");
     for _ in 0..3 {
         stage.may_end.send(()).unwrap();
     }
@@ -150,12 +191,14 @@ fn dropping_answers_what_is_queued_and_lets_what_runs_end() {
     let running = get(&stage.pool, "running").unwrap();
     stage.begun.recv().unwrap();
     let queued = get(&stage.pool, "queued").unwrap();
-    stage.may_end.send(()).unwrap();
-    // The running call may end before the pool closes; what it answers is the same.
-    stage.may_end.send(()).unwrap();
-    drop(stage.pool);
+    let Stage { pool, begun, may_end } = stage;
+    let dropping = std::thread::spawn(move || drop(pool));
+    // The running call is stuck until it is told to end, which it is after the queued one was answered.
+    assert_eq!(queued.blocking_recv().unwrap(), Err(Cause::Closed));
+    may_end.send(()).unwrap();
     assert!(running.blocking_recv().unwrap().is_ok());
-    assert!(matches!(queued.blocking_recv().unwrap(), Ok(_) | Err(Cause::Closed)));
+    dropping.join().unwrap();
+    assert!(begun.try_recv().is_err(), "the threads have ended, and none began the queued call");
 }
 
 #[test]

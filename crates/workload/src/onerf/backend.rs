@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::Deserialize;
-use sherwood_model::BackendId;
+use sherwood_model::{BackendId, SplitMix64};
 
-use crate::draw::{SplitMix64, normal_from_bits};
+use crate::draw::normal_from_bits;
 
 /// A backend of the model.
 #[derive(Clone, Debug, PartialEq, Deserialize)]

@@ -3,9 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
-use sherwood_model::BackendId;
-
-use crate::draw::SplitMix64;
+use sherwood_model::{BackendId, SplitMix64};
 
 /// A schedule of resource limits: a warm-up without limits, then measured minutes. Minute 0 is the start of measurement.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
