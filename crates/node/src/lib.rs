@@ -35,7 +35,7 @@ mod telemetry;
 mod threads;
 mod waiter;
 
-pub use control::Pin;
+pub use control::{Pin, policies};
 pub use events::Event;
 pub use setup::{BackendSetup, MemcachedSetup, PartitionSetup, RouteSetup, Setup};
 pub use start::{BackendUsage, Node, StartError};

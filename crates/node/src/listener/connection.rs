@@ -20,11 +20,11 @@ use tokio::io::AsyncReadExt;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::{Instant, Sleep, timeout};
 
-use crate::clock::Moment;
 use super::counters::Count;
 use super::retrieval::{Misses, Portion};
 use super::session::{Next, Session};
 use super::shared::Shared;
+use crate::clock::Moment;
 
 /// What a buffer keeps between commands, and the most that is read at once of short ones.
 const BUFFER_BYTES: usize = 16 * 1024;

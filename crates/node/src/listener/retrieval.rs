@@ -13,10 +13,10 @@ use sherwood_cache::Value;
 use sherwood_model::PartitionId;
 use sherwood_wire::memcached::{Retrieval, reply};
 
-use crate::clock::Moment;
 use super::counters::Count;
 use super::routing::Target;
 use super::session::{Session, access};
+use crate::clock::Moment;
 
 /// Most keys of a connection that are fetched from backends at a time. A longer key list is fetched in several rounds.
 pub const FETCH_KEYS_MAX: usize = 64;

@@ -17,11 +17,11 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 use tokio::task::{Id, JoinSet};
 
-use crate::clock::Clock;
 use super::connection;
 use super::counters::Counts;
 use super::options::{MemcachedOptions, OptionsError};
 use super::shared::{Connections, Place, Service, Shared};
+use crate::clock::Clock;
 
 /// Connections the system keeps for us, per socket, until they are accepted: memcached's default.
 const BACKLOG: i32 = 1024;

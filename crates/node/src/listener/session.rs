@@ -8,11 +8,11 @@ use sherwood_wire::memcached::{
     Command, Delta, Expires, Exptime, Refusal, Retrieval, Storage, StorageVerb, reply,
 };
 
-use crate::clock::Moment;
 use super::counters::{Count, Counters};
 use super::routing::Target;
 use super::shared::Shared;
 use super::stats;
+use crate::clock::Moment;
 
 /// Executes the commands of one thread's connections.
 #[derive(Clone, Copy)]
@@ -218,7 +218,11 @@ impl Session<'_> {
             Expires::After(delay) => moment.now + delay,
         };
         for partition in self.shared.service.routing.partitions() {
-            self.shared.service.cache.flush(Some(partition), at, moment.now);
+            let mut flush = || self.shared.service.cache.flush(Some(partition), at, moment.now);
+            match &self.shared.service.backends {
+                Some(backends) => backends.flush(partition, at, &mut flush),
+                None => flush(),
+            }
         }
         reply::OK
     }
