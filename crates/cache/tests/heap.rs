@@ -35,13 +35,13 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// mimalloc 2: words up to 8, in pairs; then four classes to each doubling; above 64 KiB whole pages.
+/// mimalloc 2: words up to 8, in pairs; then four classes to each doubling; above 128 KiB whole slices of 64 KiB.
 fn mimalloc_block(bytes: u64) -> u64 {
     match bytes {
         0..=8 => 8,
         9..=64 => bytes.next_multiple_of(16),
-        65..=65_536 => bytes.next_multiple_of((bytes - 1).next_power_of_two().max(128) / 8),
-        _ => bytes.next_multiple_of(4096),
+        65..=131_072 => bytes.next_multiple_of((bytes - 1).next_power_of_two().max(128) / 8),
+        _ => bytes.next_multiple_of(65_536),
     }
 }
 

@@ -18,6 +18,6 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let flags = Flags { config: Some(args.file.clone()), ..Flags::default() };
     let config = config::load(&flags, sherwood_policy::available_without_options()).map_err(Failure::usage)?;
     println!("{} is valid", args.file.display());
-    println!("{}", config.memory_line());
+    println!("{}\n{}", config.memory_line(), config.buffers_line());
     Ok(())
 }

@@ -26,6 +26,12 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 /// Keeps the request tail latency of a multi-tier service inside its SLO.
 #[derive(Debug, Parser)]
 #[command(name = "sherwood", version, propagate_version = true, max_term_width = 110)]
+#[command(after_help = "Examples:
+  sherwood demo                                                the whole system, nothing to install
+  sherwood serve --memory 1GiB --memcached 127.0.0.1:11211     a plain cache
+  sherwood load --target memcached://127.0.0.1:11211           load for it
+
+`sherwood COMMAND --help` shows the flags of a command and more examples.")]
 struct Cli {
     #[command(subcommand)]
     command: Command,

@@ -33,7 +33,7 @@ pub(crate) struct Args {
     /// Threads that serve [default: one per core]
     #[arg(long, value_name = "N")]
     threads: Option<u64>,
-    /// Connections at once [default: 1024]
+    /// Memcached connections at once, over all listeners [default: 1024]
     #[arg(long, value_name = "N")]
     max_connections: Option<u64>,
     /// Largest value [default: 1MiB]
@@ -80,7 +80,7 @@ fn serve(config: &Config) -> Result<(), Failure> {
         let catch = |kind| signal(kind).map_err(Failure::failed);
         Ok::<_, Failure>((catch(SignalKind::terminate())?, catch(SignalKind::interrupt())?))
     })?;
-    eprintln!("{}", config.memory_line());
+    eprintln!("{}\n{}", config.memory_line(), config.buffers_line());
     let setup = Setup::from_config(config).map_err(Failure::failed)?;
     let node = Node::start(setup).map_err(Failure::failed)?;
     eprintln!("{}", ready(&node));

@@ -3,7 +3,7 @@
 //! The dispatcher decides under a short lock, entered on misses only; calls, fills and deliveries happen outside it. A task
 //! per backend wakes the dispatcher up when a time-out or a probe is due.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use sherwood_cache::{Access, Cache, Value};
 use sherwood_dispatch::{
     Action, CallId, Dispatch, Failure, FailureKind, Options, OptionsError, Reply, Stats,
 };
-use sherwood_model::{PartitionId, ReplicaId, SeededState};
+use sherwood_model::{Instant, PartitionId, ReplicaId, SeededState};
 use sherwood_store::{Cause, Store, StoreError};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
@@ -38,13 +38,31 @@ impl AsRef<[u8]> for FetchKey {
 
 type Machine = Dispatch<FetchKey, Bytes, Waiter>;
 
+/// What the backend's lock is for.
+struct State {
+    machine: Machine,
+    /// Flushes of the cache that are still to come; no more than there are partitions.
+    flushes: BTreeMap<PartitionId, Instant>,
+}
+
+impl State {
+    /// Carries out the flushes that are due by `now`: nothing that is in flight may fill any more.
+    fn settle(&mut self, now: Instant) {
+        let to_come = self.flushes.len();
+        self.flushes.retain(|_, at| *at > now);
+        if self.flushes.len() < to_come {
+            self.machine.invalidate_all();
+        }
+    }
+}
+
 /// One backend: its dispatcher, its replicas, and what its values live by.
 pub(crate) struct Backend {
     pub(crate) name: String,
     pub(crate) timeout: Duration,
     pub(crate) ttl: Option<Duration>,
     pub(crate) replicas: Vec<Arc<dyn Store>>,
-    machine: Mutex<Machine>,
+    state: Mutex<State>,
     calls: Mutex<HashMap<CallId, AbortHandle>>,
     rearm: Notify,
     cache: Arc<Cache>,
@@ -77,7 +95,7 @@ impl Backend {
             timeout: options.timeout,
             ttl,
             replicas,
-            machine: Mutex::new(machine),
+            state: Mutex::new(State { machine, flushes: BTreeMap::new() }),
             calls: Mutex::default(),
             rearm: Notify::new(),
             cache,
@@ -91,39 +109,56 @@ impl Backend {
 
     /// Asks for keys; each waiter hears of its key once, at the latest when the backend's time-out has passed.
     pub(crate) fn fetch(self: &Arc<Self>, keys: impl Iterator<Item = (FetchKey, Waiter)>) {
-        let now = self.clock.now();
-        self.drive(|machine| machine.handle_fetch(now, keys, self.entropy.draw()));
+        let entropy = self.entropy.draw();
+        self.drive(|machine, now| machine.handle_fetch(now, keys, entropy));
     }
 
     /// Makes `change`, which stores or removes `key` in the cache, so that nothing fetched before fills the cache
     /// afterwards: fetches under way lose the right to fill, under the lock that fills are made under.
     pub(crate) fn write<R>(&self, partition: PartitionId, key: &[u8], change: impl FnOnce() -> R) -> R {
         let key = FetchKey { partition, key: Bytes::copy_from_slice(key) };
-        let mut machine = lock(&self.machine);
-        machine.invalidate(&key);
+        let mut state = lock(&self.state);
+        state.machine.invalidate(&key);
+        change()
+    }
+
+    /// Makes `change`, which flushes `partition` of the cache from the time `at` on, so that nothing fetched before `at`
+    /// fills the cache afterwards. A flush replaces one that was still to come, as in the cache.
+    ///
+    /// Fetches for other tenants lose the right to fill, too: flushes are rare, and a value that was not kept is only
+    /// fetched again.
+    pub(crate) fn flush<R>(&self, partition: PartitionId, at: Instant, change: impl FnOnce() -> R) -> R {
+        let mut state = lock(&self.state);
+        state.flushes.insert(partition, at);
+        state.settle(self.clock.now());
         change()
     }
 
     /// Counters and replica states.
     pub(crate) fn stats(&self) -> Stats {
-        lock(&self.machine).stats()
+        lock(&self.state).machine.stats()
     }
 
     /// Gives the dispatcher an input, then carries out what it asks for.
-    fn drive(self: &Arc<Self>, input: impl FnOnce(&mut Machine)) {
+    fn drive(self: &Arc<Self>, input: impl FnOnce(&mut Machine, Instant)) {
         let mut actions = Vec::new();
         {
-            let mut machine = lock(&self.machine);
+            let mut state = lock(&self.state);
+            // Read under the lock: the dispatcher's time never steps back, and a fill is before a flush or after it.
+            let now = self.clock.now();
+            state.settle(now);
+            let machine = &mut state.machine;
             let before = machine.next_timeout();
-            input(&mut machine);
+            input(machine, now);
             while let Some(action) = machine.poll_action() {
                 // Filling under the lock that `invalidate` takes: a value can not fill after its key was written.
                 if let Action::Deliver { key, result: Ok(Some(value)), fill: true, .. } = &action {
-                    self.fill(key, value);
+                    self.fill(key, value, now);
                 }
                 actions.push(action);
             }
-            if machine.next_timeout() < before || before.is_none() {
+            let after = machine.next_timeout();
+            if after.is_some_and(|after| before.is_none_or(|before| after < before)) {
                 self.rearm.notify_one();
             }
         }
@@ -134,7 +169,7 @@ impl Backend {
 
     fn carry_out(self: &Arc<Self>, action: Action<FetchKey, Bytes, Waiter>) {
         match action {
-            Action::Call { call, replica, keys, timeout: _ } => self.call(call, replica, keys),
+            Action::Call { call, replica, keys, timeout } => self.call(call, replica, keys, timeout),
             Action::Cancel { call, .. } => {
                 if let Some(task) = lock(&self.calls).remove(&call) {
                     task.abort();
@@ -147,25 +182,28 @@ impl Backend {
         }
     }
 
-    fn call(self: &Arc<Self>, call: CallId, replica: ReplicaId, keys: Vec<FetchKey>) {
+    fn call(self: &Arc<Self>, call: CallId, replica: ReplicaId, keys: Vec<FetchKey>, timeout: Duration) {
         let (backend, store) = (Arc::clone(self), Arc::clone(&self.replicas[replica.index()]));
         // The table is locked until the task is in it, so that a call that ends at once finds itself there to remove.
         let mut calls = lock(&self.calls);
         let task = self.runtime.spawn(async move {
             let keys = keys.into_iter().map(|key| key.key).collect();
-            let reply = match store.get_many(keys).await {
-                Ok(values) => Reply::Ok(values),
-                Err(error) => Reply::Failed(failure(&error)),
-            };
+            let answer = tokio::time::timeout(timeout, store.get_many(keys)).await;
             lock(&backend.calls).remove(&call);
-            let now = backend.clock.now();
-            backend.drive(|machine| machine.handle_reply(now, call, reply));
+            let reply = match answer {
+                Ok(Ok(values)) => Reply::Ok(values),
+                Ok(Err(error)) => Reply::Failed(failure(&error)),
+                // The dispatcher has given the call up by itself. Its `Cancel` ends the task as a rule; but one that was
+                // carried out before the task was in the table has ended nothing.
+                Err(_) => return,
+            };
+            backend.drive(|machine, now| machine.handle_reply(now, call, reply));
         });
         calls.insert(call, task.abort_handle());
     }
 
-    fn fill(&self, key: &FetchKey, value: &Bytes) {
-        let (value, access) = (Value::Bytes(value), Access::at(self.clock.now()));
+    fn fill(&self, key: &FetchKey, value: &Bytes, now: Instant) {
+        let (value, access) = (Value::Bytes(value), Access::at(now));
         if let Err(refused) =
             sherwood_path::fill(&self.cache, key.partition, &key.key, value, self.ttl, &access)
         {
@@ -178,23 +216,21 @@ impl Backend {
         self.runtime.spawn(async move {
             // A call for no keys goes the whole way to the store and reads nothing.
             let ok = matches!(tokio::time::timeout(timeout, store.get_many(Vec::new())).await, Ok(Ok(_)));
-            let now = backend.clock.now();
-            backend.drive(|machine| machine.handle_probe(now, replica, ok));
+            backend.drive(|machine, now| machine.handle_probe(now, replica, ok));
         });
     }
 
     /// Sleeps until the dispatcher's next time-out and tells it, as long as the runtime lives.
     async fn wake_up(self: Arc<Self>) {
         loop {
-            let due = lock(&self.machine).next_timeout();
+            let due = lock(&self.state).machine.next_timeout();
             let Some(due) = due else {
                 self.rearm.notified().await;
                 continue;
             };
             tokio::select! {
                 () = tokio::time::sleep(due.since(self.clock.now())) => {
-                    let now = self.clock.now();
-                    self.drive(|machine| machine.handle_timeout(now));
+                    self.drive(|machine, now| machine.handle_timeout(now));
                 }
                 () = self.rearm.notified() => {}
             }

@@ -3,7 +3,8 @@
 use std::sync::{Arc, Mutex};
 
 use sherwood_cache::{Access, Cache};
-use sherwood_model::{BackendId, PartitionId, TenantId};
+use sherwood_model::{BackendId, Instant, PartitionId, TenantId};
+use tokio::sync::watch;
 
 use crate::backend::Backend;
 use crate::classes::Classes;
@@ -24,6 +25,8 @@ pub(crate) struct Core {
     pub(crate) events: Events,
     pub(crate) classes: Classes,
     pub(crate) control: Mutex<Control>,
+    /// True from the moment the node begins to drain.
+    pub(crate) stopping: watch::Receiver<bool>,
 }
 
 impl Core {
@@ -32,7 +35,9 @@ impl Core {
         self.backends[backend.index()].as_ref()
     }
 
-    /// The partition a key of `backend` is looked up in for `tenant`: the tenant's own, or the default tenant's.
+    /// The partition a key of `backend` is looked up in for `tenant`: the tenant's own, or else the default tenant's, which
+    /// is everybody's who has none. So a tenant without a partition of its own shares items and space with the default
+    /// tenant and all others without. None when the backend has neither.
     pub(crate) fn partition(&self, tenant: TenantId, backend: BackendId) -> Option<PartitionId> {
         self.names.partition_id(tenant, backend).or_else(|| self.names.partition_id(TenantId(0), backend))
     }
@@ -49,6 +54,20 @@ impl Core {
             Some(backend) => backend.write(partition, key, change),
             None => change(),
         }
+    }
+
+    /// Makes `change`, which flushes a partition of the cache from the time `at` on, so that nothing fetched before `at`
+    /// fills it afterwards.
+    pub(crate) fn flush<R>(&self, partition: PartitionId, at: Instant, change: impl FnOnce() -> R) -> R {
+        match self.backend(self.names.partitions()[partition.index()].backend) {
+            Some(backend) => backend.flush(partition, at, change),
+            None => change(),
+        }
+    }
+
+    /// Whether the node drains: it ends what was begun, and whoever asks for more should ask another.
+    pub(crate) fn is_stopping(&self) -> bool {
+        *self.stopping.borrow()
     }
 
     /// The control loop.

@@ -8,7 +8,7 @@ use tokio::sync::broadcast;
 
 /// Subscribers that fall this many events behind are told that they missed some.
 const BACKLOG: usize = 256;
-/// Latest events kept for the status page and late subscribers.
+/// Latest events kept for the status page.
 const KEPT: usize = 64;
 
 /// One thing that happened.
@@ -16,7 +16,7 @@ const KEPT: usize = 64;
 pub struct Event {
     /// Wall time, milliseconds since 1970.
     pub unix_ms: u64,
-    /// What kind of thing: `decision`, `resize`, `backend`, `policy`, `node`.
+    /// What kind of thing: `decision`, `resize`, `backend`, `policy` or `node`.
     pub kind: &'static str,
     /// One sentence for people.
     pub message: String,
@@ -38,10 +38,17 @@ impl Default for Events {
 }
 
 impl Events {
-    /// Logs the event in one line and tells the listeners.
+    /// Logs the event in one line and tells the listeners. One that says what the one before it said takes its place among
+    /// the latest, and is logged for those who look closely: a loop that decides the same every few seconds should not
+    /// hide everything else.
     pub(crate) fn emit(&self, event: Event) {
-        tracing::info!(kind = event.kind, "{}", event.message);
         let mut latest = self.latest.lock().expect("no panics while held");
+        if latest.back().is_some_and(|last| last.kind == event.kind && last.message == event.message) {
+            tracing::debug!(kind = event.kind, "{}", event.message);
+            latest.pop_back();
+        } else {
+            tracing::info!(kind = event.kind, "{}", event.message);
+        }
         if latest.len() == KEPT {
             latest.pop_front();
         }

@@ -1,8 +1,10 @@
 //! The HTTP port: accepts within its bounds, serves, and drains.
 //!
-//! Bounds: connections at once, time for a request's head, size of the head, and (in the router) size of the body. A
-//! connection beyond the bound waits in the kernel's backlog; it costs the node nothing.
+//! Bounds: connections at once, time for a request's head, size of the head, time for the client to take its answer, and
+//! (in the router) size of the body and time for it. A connection beyond the bound waits in the kernel's backlog; it
+//! costs the node nothing.
 
+use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,6 +15,7 @@ use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
+use socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 
@@ -20,6 +23,9 @@ use tokio::sync::{Semaphore, watch};
 const HEAD_TIMEOUT: Duration = Duration::from_secs(75);
 /// Largest head of a request, bytes; and the read buffer's bound.
 const HEAD_BYTES_MAX: usize = 64 << 10;
+/// Longest time in which a client may take nothing of what was sent to it, where the system can watch over that.
+#[cfg(target_os = "linux")]
+const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long requests under way may take to end when the node stops.
 const DRAIN: Duration = Duration::from_secs(5);
 
@@ -33,23 +39,52 @@ pub(crate) fn bind(address: SocketAddr) -> io::Result<std::net::TcpListener> {
     Ok(listener)
 }
 
-/// Serves `router` until `stop` turns true, then drains.
+/// Serves `router` until `stop` turns true, then drains: requests under way end, and as long as they do, who asks whether
+/// the node is ready is told that it is not.
 pub(crate) async fn serve(
     listener: std::net::TcpListener,
     router: Router,
     connections_max: usize,
     mut stop: watch::Receiver<bool>,
 ) -> io::Result<()> {
-    let listener = TcpListener::from_std(listener)?;
     let places = Arc::new(Semaphore::new(connections_max));
-    let graceful = GracefulShutdown::new();
-    loop {
-        let place = tokio::select! {
-            place = Arc::clone(&places).acquire_owned() => place.expect("never closed"),
-            () = stopped(&mut stop) => break,
-        };
-        let stream = tokio::select! {
-            accepted = listener.accept() => match accepted {
+    let port = Port { listener: TcpListener::from_std(listener)?, router, places };
+    let clients = GracefulShutdown::new();
+    tokio::select! {
+        never = port.serve(&clients) => match never {},
+        () = stopped(&mut stop) => {}
+    }
+    let latecomers = GracefulShutdown::new();
+    let drain = async {
+        tokio::select! {
+            never = port.serve(&latecomers) => match never {},
+            () = clients.shutdown() => {}
+        }
+        latecomers.shutdown().await;
+    };
+    if tokio::time::timeout(DRAIN, drain).await.is_err() {
+        tracing::warn!("requests under way did not end within {DRAIN:?} and were cut off");
+    }
+    Ok(())
+}
+
+/// Waits until the node is told to stop, or is gone.
+pub(crate) async fn stopped(stop: &mut watch::Receiver<bool>) {
+    let _ = stop.wait_for(|stop| *stop).await;
+}
+
+struct Port {
+    listener: TcpListener,
+    router: Router,
+    places: Arc<Semaphore>,
+}
+
+impl Port {
+    /// Accepts connections and serves each in a task of its own that `clients` can end.
+    async fn serve(&self, clients: &GracefulShutdown) -> Infallible {
+        loop {
+            let place = Arc::clone(&self.places).acquire_owned().await.expect("never closed");
+            let stream = match self.listener.accept().await {
                 Ok((stream, _)) => stream,
                 Err(error) => {
                     // Out of descriptors, mostly: trying again at once would only spin.
@@ -57,37 +92,36 @@ pub(crate) async fn serve(
                     tokio::time::sleep(Duration::from_millis(50)).await;
                     continue;
                 }
-            },
-            () = stopped(&mut stop) => break,
-        };
-        let connection = graceful.watch(connection(stream, router.clone()));
-        tokio::spawn(async move {
-            if let Err(error) = connection.await {
-                tracing::debug!("a connection ended: {error}");
-            }
-            drop(place);
-        });
+            };
+            let connection = clients.watch(connection(stream, self.router.clone()));
+            tokio::spawn(async move {
+                if let Err(error) = connection.await {
+                    tracing::debug!("a connection ended: {error}");
+                }
+                drop(place);
+            });
+        }
     }
-    if tokio::time::timeout(DRAIN, graceful.shutdown()).await.is_err() {
-        tracing::warn!("requests under way did not end within {DRAIN:?} and were cut off");
-    }
-    Ok(())
-}
-
-/// Waits until the node is told to stop, or is gone.
-async fn stopped(stop: &mut watch::Receiver<bool>) {
-    let _ = stop.wait_for(|stop| *stop).await;
 }
 
 fn connection(
     stream: TcpStream,
     router: Router,
 ) -> http1::Connection<TokioIo<TcpStream>, TowerToHyperService<Router>> {
-    // Answers are written whole, so there is nothing for the kernel to wait for.
-    let _ = stream.set_nodelay(true);
+    tend(&stream);
     http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
         .max_buf_size(HEAD_BYTES_MAX)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router))
+}
+
+/// Asks the system to look after a connection. All of it only makes things better; a connection without it works.
+fn tend(stream: &TcpStream) {
+    // Answers are written whole, so there is nothing for the kernel to wait for.
+    let _ = stream.set_nodelay(true);
+    let socket = SockRef::from(stream);
+    let _ = socket.set_keepalive(true);
+    #[cfg(target_os = "linux")]
+    let _ = socket.set_tcp_user_timeout(Some(WRITE_TIMEOUT));
 }

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use sherwood_model::{BackendId, PartitionId, TenantId};
+use sherwood_model::{BackendId, Instant, PartitionId, TenantId};
 use tokio::sync::{mpsc, watch};
 
 use crate::backend::FetchKey;
 use crate::core::Core;
-use crate::listener::{Backends, Bound, MemcachedOptions, Routing, Running, Service, Target};
+use crate::listener::{Backends, Bound, MemcachedOptions, Places, Routing, Running, Service, Target};
 use crate::setup::{MemcachedSetup, RouteSetup};
 use crate::start::StartError;
 use crate::waiter::Waiter;
@@ -21,7 +21,6 @@ pub(crate) fn bind(setups: &[MemcachedSetup], item_size_max: u32) -> Result<Vec<
         let options = MemcachedOptions {
             bind: setup.bind,
             threads: setup.threads,
-            max_connections: setup.connections_max,
             item_size_max,
             idle_timeout: setup.idle_timeout,
             ..MemcachedOptions::default()
@@ -36,12 +35,15 @@ pub(crate) fn serve(
     core: &Arc<Core>,
     setups: &[MemcachedSetup],
     bound: Vec<Bound>,
+    connections_max: usize,
     stop: &watch::Receiver<bool>,
 ) -> Result<Vec<Running>, StartError> {
+    let places = Arc::new(Places::new(connections_max));
     let serve = |(setup, bound): (&MemcachedSetup, Bound)| {
         let service = Service {
             cache: Arc::clone(&core.cache),
-            routing: routing(core, setup),
+            routing: routing(core, setup)?,
+            places: Arc::clone(&places),
             backends: Some(Arc::new(Behind(Arc::clone(core)))),
         };
         bound.serve(service, core.clock, stop.clone()).map_err(StartError::Thread)
@@ -49,17 +51,23 @@ pub(crate) fn serve(
     setups.iter().zip(bound).map(serve).collect()
 }
 
-fn routing(core: &Core, setup: &MemcachedSetup) -> Routing {
-    let target = |backend: BackendId| Target {
-        partition: core.partition(TenantId(0), backend).expect("every backend has a partition"),
-        tenant: TenantId(0),
-        read_through: setup.read_through && core.backend(backend).is_some(),
+fn routing(core: &Core, setup: &MemcachedSetup) -> Result<Routing, StartError> {
+    let target = |backend: BackendId| -> Result<Target, StartError> {
+        let partition = core.partition(TenantId(0), backend);
+        Ok(Target {
+            partition: partition.ok_or_else(|| StartError::no_partition(core.names.backend(backend)))?,
+            tenant: TenantId(0),
+            read_through: setup.read_through && core.backend(backend).is_some(),
+        })
     };
     match &setup.route {
-        RouteSetup::Backend(backend) => Routing::single(target(*backend)),
+        RouteSetup::Backend(backend) => Ok(Routing::single(target(*backend)?)),
         RouteSetup::Prefix(prefixes) => {
-            let prefixes = prefixes.iter().map(|(prefix, backend)| (prefix.clone(), target(*backend)));
-            Routing::by_prefix(prefixes).expect("a setup's prefixes differ")
+            let prefixes: Vec<_> = prefixes
+                .iter()
+                .map(|(prefix, backend)| Ok((prefix.clone(), target(*backend)?)))
+                .collect::<Result<_, StartError>>()?;
+            Ok(Routing::by_prefix(prefixes)?)
         }
     }
 }
@@ -91,5 +99,9 @@ impl Backends for Behind {
 
     fn write(&self, partition: PartitionId, key: &[u8], change: &mut dyn FnMut()) {
         self.0.write(partition, key, change);
+    }
+
+    fn flush(&self, partition: PartitionId, at: Instant, change: &mut dyn FnMut()) {
+        self.0.flush(partition, at, change);
     }
 }

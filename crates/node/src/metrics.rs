@@ -44,13 +44,8 @@ impl Collector for Reading {
             let control = self.0.control();
             (control.policy().to_owned(), control.decisions())
         };
-        let decisions = vec![(vec![("policy", policy)], decisions)];
-        counters(
-            &mut encoder,
-            "decisions",
-            "Decisions of the control loop, by the policy in force",
-            decisions,
-        )
+        counters(&mut encoder, "decisions", "Decisions of the control loop", one(decisions))?;
+        gauges(&mut encoder, "policy", "1 for the policy in force", vec![(vec![("policy", policy)], 1.0)])
     }
 }
 

@@ -4,9 +4,6 @@ use std::collections::HashMap;
 
 use sherwood_model::{BackendId, PartitionId, TenantId};
 
-/// The default tenant's name.
-pub(crate) const DEFAULT_TENANT: &str = "default";
-
 /// Which partition belongs to whom.
 #[derive(Clone, Debug)]
 pub(crate) struct PartitionName {
@@ -44,7 +41,7 @@ impl Names {
             .iter()
             .map(|&(tenant, backend)| {
                 let (of, name) = (&tenants[tenant.index()], &backends[backend.index()]);
-                let name = if of == DEFAULT_TENANT { name.clone() } else { format!("{of}:{name}") };
+                let name = if tenant == TenantId(0) { name.clone() } else { format!("{of}:{name}") };
                 PartitionName { name, tenant, backend }
             })
             .collect();

@@ -67,6 +67,21 @@ pub enum StartError {
     /// A thread could not be started.
     #[error("cannot start a thread: {0}; raise the limit on processes (ulimit -u)")]
     Thread(io::Error),
+    /// A listener's keys would have nowhere to go.
+    #[error("a listener leads to backend `{backend}`, which has no partition of the default tenant; add one")]
+    NoPartition {
+        /// The backend.
+        backend: String,
+    },
+    /// Keys cannot be told apart by their prefixes.
+    #[error(transparent)]
+    Routing(#[from] crate::listener::RoutingError),
+}
+
+impl StartError {
+    pub(crate) fn no_partition(backend: &str) -> Self {
+        Self::NoPartition { backend: backend.to_owned() }
+    }
 }
 
 /// A running node. [`Node::stop`] ends it in good order; dropping it ends it at once.
@@ -94,7 +109,7 @@ impl Node {
         let policy = by_name(&setup.policy, &setup.control)?;
         let budgets = start_budgets(&setup)?;
         let cache = Arc::new(cache(&setup, &budgets, &entropy)?);
-        if policy.name() == "shared-lru" {
+        if policy.name() == "shared-lru" && !setup.control.dry_run {
             // From the first item on, not from the first decision on.
             cache.apply(&CachePlan::Shared).expect("always accepted");
         }
@@ -112,6 +127,7 @@ impl Node {
         let telemetry =
             Telemetry::new(setup.backends.len(), setup.slo, setup.control.rbc_window, clock.now());
         let control = Control::new(controller, setup.control.clone(), pins, Box::new(actuator));
+        let (stop, stopping) = watch::channel(false);
         let core = Arc::new(Core {
             clock,
             names,
@@ -121,14 +137,15 @@ impl Node {
             events: Events::default(),
             classes: Classes::default(),
             control: Mutex::new(control),
+            stopping: stopping.clone(),
         });
-        let (stop, stopped) = watch::channel(false);
-        let listeners = listen::serve(&core, &setup.memcached, listeners, &stopped)?;
+        let places = setup.memcached_connections_max;
+        let listeners = listen::serve(&core, &setup.memcached, listeners, places, &stopping)?;
         let memcached = listeners.iter().map(Running::address).collect();
         let control = threads::control(Arc::clone(&core)).map_err(StartError::Thread)?;
         let http = bound.map(|listener| {
             let router = admin::router(Arc::clone(&core));
-            runtime.spawn(http::serve(listener, router, setup.http_connections_max, stopped))
+            runtime.spawn(http::serve(listener, router, setup.http_connections_max, stopping))
         });
         Ok(Self { core, admin, memcached, stop, listeners, workers: vec![control, keeper], http, runtime })
     }
@@ -186,8 +203,9 @@ impl Node {
 
     /// Stops taking connections, lets what is under way end (at most five seconds), and ends every thread.
     pub fn stop(self) {
-        let Self { core: _, admin: _, memcached: _, stop, listeners, workers, http, runtime } = self;
-        let _ = stop.send(true);
+        let Self { core, admin: _, memcached: _, stop, listeners, workers, http, runtime } = self;
+        core.say("node", "shutting down".to_owned(), serde_json::json!({ "draining": true }));
+        stop.send_replace(true);
         for listener in listeners {
             if let Err(error) = listener.join() {
                 tracing::error!("a memcached listener ended badly: {error}");

@@ -21,10 +21,11 @@ const PAUSE: Duration = Duration::from_micros(20);
 /// How often the housekeeper looks for dead items when nobody wakes it.
 const REST: Duration = Duration::from_millis(50);
 
-/// A thread that runs until it is told to stop.
+/// A thread that runs until it is told to stop, or its worker is dropped.
 pub(crate) struct Worker {
     stop: Arc<AtomicBool>,
-    handle: JoinHandle<()>,
+    handle: Option<JoinHandle<()>>,
+    thread: Thread,
 }
 
 impl Worker {
@@ -38,21 +39,31 @@ impl Worker {
             }
         };
         let handle = thread::Builder::new().name(name.to_owned()).spawn(run)?;
-        Ok(Self { stop, handle })
+        Ok(Self { stop, thread: handle.thread().clone(), handle: Some(handle) })
     }
 
     /// What wakes the thread up.
     pub(crate) fn thread(&self) -> Thread {
-        self.handle.thread().clone()
+        self.thread.clone()
     }
 
     /// Lets the round under way end, and no further one begin.
-    pub(crate) fn stop(self) {
-        self.stop.store(true, Relaxed);
-        self.handle.thread().unpark();
-        if self.handle.join().is_err() {
+    pub(crate) fn stop(mut self) {
+        self.tell_to_stop();
+        if self.handle.take().is_some_and(|handle| handle.join().is_err()) {
             tracing::error!("a thread of the node had panicked");
         }
+    }
+
+    fn tell_to_stop(&self) {
+        self.stop.store(true, Relaxed);
+        self.thread.unpark();
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.tell_to_stop();
     }
 }
 
@@ -82,8 +93,8 @@ pub(crate) fn control(core: Arc<Core>) -> std::io::Result<Worker> {
         if now >= due {
             let mut control = core.control();
             control.decide(&core, now);
-            // A late round delays the next ones rather than crowding them.
-            due = (due + control.delta()).max(now);
+            // A round that was missed is not made up for: decisions would crowd.
+            due = if due + control.delta() > now { due + control.delta() } else { now + control.delta() };
         }
         observe.min(due).since(core.clock.now())
     })

@@ -94,6 +94,7 @@ pub(crate) fn setup(model: &Model, backends: &Backends, policy: &str, times: &Ti
         },
         policy: policy.to_owned(),
         memcached: Vec::new(),
+        memcached_connections_max: 0,
         admin: Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))),
         http_connections_max: 8_192,
         threads: 2,

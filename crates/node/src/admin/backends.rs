@@ -4,27 +4,17 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::{Path, State};
-use serde::Deserialize;
 use serde_json::json;
-use sherwood_store::Limit;
+use sherwood_store::{Limit, Limits};
 
 use super::body::JsonBody;
 use super::reply::Problem;
 use crate::core::Core;
 
-/// One limit to set; `null` lifts it.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "snake_case")]
-pub(crate) enum Asked {
-    Slots(Option<u32>),
-    OpsPerS(Option<f64>),
-    CpuRatio(Option<f64>),
-}
-
 pub(crate) async fn limit(
     State(core): State<Arc<Core>>,
     Path(name): Path<String>,
-    JsonBody(asked): JsonBody<Asked>,
+    JsonBody(limit): JsonBody<Limit>,
 ) -> Result<Json<serde_json::Value>, Problem> {
     let Some(id) = core.names.backend_id(&name) else {
         return Err(Problem::not_found("backend", &name, core.names.backends()));
@@ -34,14 +24,23 @@ pub(crate) async fn limit(
             "backend `{name}` has no store to limit; give it one in the configuration"
         )));
     };
-    let limit = match asked {
-        Asked::Slots(slots) => Limit::Slots(slots),
-        Asked::OpsPerS(ops) => Limit::OpsPerS(ops),
-        Asked::CpuRatio(ratio) => Limit::CpuRatio(ratio),
-    };
     for replica in &backend.replicas {
         replica.set_limit(limit).map_err(Problem::unprocessable)?;
     }
-    core.say("backend", format!("{name} limited by hand: {limit:?}"), json!({ "backend": name }));
-    Ok(Json(json!({ "backend": name })))
+    // Replicas are limited alike, so the first speaks for all.
+    let Limits { slots, ops_per_s, cpu_ratio } = backend.replicas[0].limits();
+    let view = json!({ "backend": name, "slots": slots, "ops_per_s": ops_per_s, "cpu_ratio": cpu_ratio });
+    core.say("backend", format!("{name} limited by hand: {}", words(limit)), view.clone());
+    Ok(Json(view))
+}
+
+fn words(limit: Limit) -> String {
+    match limit {
+        Limit::Slots(Some(slots)) => format!("{slots} calls at a time"),
+        Limit::OpsPerS(Some(ops)) => format!("{ops} operations a second"),
+        Limit::CpuRatio(Some(ratio)) => format!("{:.0}% of a core", ratio * 100.0),
+        Limit::Slots(None) => "any number of calls at a time".to_owned(),
+        Limit::OpsPerS(None) => "any number of operations a second".to_owned(),
+        Limit::CpuRatio(None) => "all of a core".to_owned(),
+    }
 }

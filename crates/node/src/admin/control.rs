@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::body::JsonBody;
 use super::reply::Problem;
@@ -27,14 +27,6 @@ pub(crate) async fn change(
     JsonBody(change): JsonBody<Change>,
 ) -> Result<Json<Value>, Problem> {
     let mut control = core.control();
-    if let Some(policy) = &change.policy {
-        control.switch(&core, policy).map_err(Problem::unprocessable)?;
-        core.say("policy", format!("policy switched to {policy}"), json!({ "policy": policy }));
-    }
-    if let Some(dry_run) = change.dry_run {
-        control.set_dry_run(dry_run);
-        let state = if dry_run { "on: decisions are reported and not applied" } else { "off" };
-        core.say("policy", format!("dry run {state}"), json!({ "dry_run": dry_run }));
-    }
+    control.change(&core, change.policy.as_deref(), change.dry_run).map_err(Problem::unprocessable)?;
     Ok(Json(control.view(&core)))
 }

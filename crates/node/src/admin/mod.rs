@@ -17,6 +17,7 @@ use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use axum::routing::{delete, get, post, put};
 
+pub(crate) use body::WholeBody;
 pub(crate) use reply::{Problem, listed};
 
 use crate::core::Core;
@@ -28,7 +29,7 @@ pub(crate) fn router(core: Arc<Core>) -> Router {
     Router::new()
         .route("/", get(standing::page))
         .route("/healthz", get(async || "ok\n"))
-        .route("/readyz", get(async || "ok\n"))
+        .route("/readyz", get(ready))
         .route("/metrics", get(exposition))
         .route("/v1/requests", post(gateway::handle))
         .route("/v1/reports", post(standing::reports))
@@ -41,8 +42,23 @@ pub(crate) fn router(core: Arc<Core>) -> Router {
         .route("/v1/keys/{backend}/{*key}", delete(keys::remove))
         .route("/v1/events", get(events::stream))
         .fallback(async || Problem::new(StatusCode::NOT_FOUND, "no such path; GET / lists what there is"))
+        .method_not_allowed_fallback(async || {
+            Problem::new(
+                StatusCode::METHOD_NOT_ALLOWED,
+                "this path takes other methods; see the Allow header",
+            )
+        })
         .layer(DefaultBodyLimit::max(gateway::BODY_BYTES_MAX))
         .with_state(core)
+}
+
+/// Whether requests should be sent here: from the start on, since every listener accepts before this port is served, until
+/// the node drains.
+async fn ready(State(core): State<Arc<Core>>) -> Result<&'static str, Problem> {
+    if core.is_stopping() {
+        return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the node is shutting down; ask another"));
+    }
+    Ok("ok\n")
 }
 
 async fn exposition(State(core): State<Arc<Core>>) -> impl IntoResponse {

@@ -7,10 +7,11 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use sherwood_model::{CachePlan, PartitionId};
+use sherwood_model::PartitionId;
 
 use super::body::JsonBody;
 use super::reply::Problem;
+use crate::control::Room;
 use crate::core::Core;
 
 /// One partition as the API shows it.
@@ -73,14 +74,7 @@ pub(crate) async fn resize(
         return Err(Problem::new(StatusCode::CONFLICT, error));
     }
     let before = core.cache.usage(partition).budget_bytes;
-    let free = free_bytes(&core, partition);
-    if asked.allocated_bytes > free {
-        let error = format!(
-            "{} bytes for `{name}` are more than the total allows: {free} bytes are free for it; shrink another first",
-            asked.allocated_bytes
-        );
-        return Err(Problem::unprocessable(error).with("free_bytes", free));
-    }
+    check(&name, asked.allocated_bytes, control.room(&core, partition))?;
     control.set_by_hand(&core, partition, asked.allocated_bytes).map_err(Problem::unprocessable)?;
     drop(control);
     let data = json!({"partition": name, "before_bytes": before, "after_bytes": asked.allocated_bytes});
@@ -88,14 +82,26 @@ pub(crate) async fn resize(
     Ok(Json(json!({"name": name, "allocated_bytes": asked.allocated_bytes})))
 }
 
-/// What `partition` may have at most: the total less what all others have.
-fn free_bytes(core: &Core, partition: PartitionId) -> u64 {
-    let total = core.cache.total().budget_bytes;
-    let others: u64 = match core.cache.plan() {
-        CachePlan::Budgets(budgets) => {
-            budgets.iter().enumerate().filter(|(i, _)| *i != partition.index()).map(|(_, bytes)| bytes).sum()
-        }
-        CachePlan::Shared => 0,
-    };
-    total.saturating_sub(others)
+/// Whether a partition may be set to `bytes`: what the others leave, and within its bounds, to which the next decision would
+/// bring it back.
+fn check(name: &str, bytes: u64, room: Room) -> Result<(), Problem> {
+    let Room { min_bytes, max_bytes, free_bytes } = room;
+    if bytes > free_bytes {
+        let error = format!(
+            "{bytes} bytes for `{name}` are more than the total allows: {free_bytes} bytes are free for it; shrink another \
+             first"
+        );
+        return Err(Problem::unprocessable(error).with("free_bytes", free_bytes));
+    }
+    if !(min_bytes..=max_bytes).contains(&bytes) {
+        let error = format!(
+            "{bytes} bytes for `{name}` are out of its bounds of {min_bytes} to {max_bytes} bytes; stay within, or change \
+             min or max in the configuration"
+        );
+        return Err(Problem::unprocessable(error)
+            .with("min_bytes", min_bytes)
+            .with("max_bytes", max_bytes)
+            .with("free_bytes", free_bytes));
+    }
+    Ok(())
 }

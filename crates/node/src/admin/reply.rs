@@ -32,6 +32,11 @@ impl Problem {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, error)
     }
 
+    #[cfg(test)]
+    pub(super) fn status(&self) -> StatusCode {
+        self.status
+    }
+
     /// The same with another field in its body.
     pub(crate) fn with(mut self, field: &str, value: impl Into<serde_json::Value>) -> Self {
         self.body[field] = value.into();

@@ -7,6 +7,8 @@ use sherwood_model::{BackendId, Slo, TenantId};
 use sherwood_store::StoreOptions;
 
 use super::units::ByteSize;
+use crate::gateway;
+use crate::listener::MemcachedOptions;
 
 /// A whole configuration that is valid. It says nothing about the machine: whether a port is free or a file can be
 /// opened shows when the node starts.
@@ -22,7 +24,7 @@ pub struct Config {
     pub backends: Vec<Backend>,
     /// Names in the order of their [`TenantId`]; the first is `default`.
     pub tenants: Vec<String>,
-    /// In the order of their `PartitionId`; every backend has at least one. Their initial bytes sum to at most the total.
+    /// In the order of their `PartitionId`; every backend has one of the default tenant. Their initial bytes sum to at most the total.
     pub partitions: Vec<Partition>,
     /// `[slo]`: by default P99 over 60 s is at most 150 ms, observed every 5 s.
     pub slo: Slo,
@@ -41,12 +43,16 @@ pub struct Memory {
     pub item_bytes_max: u32,
 }
 
+/// HTTP connections open at a time; one more waits until another ends. They are few, since a gateway's clients keep theirs.
+pub const HTTP_CONNECTIONS_MAX: usize = 1_024;
+
 /// `[server]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Server {
     /// Threads that serve listeners, 1 to 256; none means one per core.
     pub threads: Option<u16>,
-    /// Connections open at a time over all listeners, 1 to 65,536; 1,024 by default.
+    /// Connections open at a time over all `[[listener]]`s, 1 to 65,536; 1,024 by default. HTTP has its own bound,
+    /// [`HTTP_CONNECTIONS_MAX`].
     pub connections_max: u32,
 }
 
@@ -153,6 +159,25 @@ impl Config {
         stores.fold(0, |sum, store| sum.saturating_add(store.cache_bytes()))
     }
 
+    /// What connections can add to that at most, as it is said at start-up: `buffers: at most 3.3MiB for each of 1024
+    /// memcached connections, 209MiB for each of 1024 HTTP connections`.
+    #[must_use]
+    pub fn buffers_line(&self) -> String {
+        let read_through = self.listeners.iter().any(|listener| listener.mode == Mode::ReadThrough);
+        let options =
+            MemcachedOptions { item_size_max: self.memory.item_bytes_max, ..MemcachedOptions::default() };
+        let memcached = mebibytes(options.connection_bytes_max(read_through));
+        let memcached = (!self.listeners.is_empty()).then(|| {
+            format!("{memcached} for each of {} memcached connections", self.server.connections_max)
+        });
+        let http = self.admin.map(|_| {
+            let bytes = mebibytes(gateway::CONNECTION_BYTES_MAX);
+            format!("{bytes} for each of {HTTP_CONNECTIONS_MAX} HTTP connections")
+        });
+        let parts: Vec<_> = memcached.into_iter().chain(http).collect();
+        format!("buffers: at most {}", parts.join(", "))
+    }
+
     /// What the node's memory adds up to, as it is said at start-up:
     /// `memory: 1GiB for the cache + 8MiB for 2 embedded stores = 1032MiB`.
     #[must_use]
@@ -169,4 +194,8 @@ impl Config {
             ),
         }
     }
+}
+
+fn mebibytes(bytes: usize) -> String {
+    format!("{:.1}MiB", bytes as f64 / f64::from(1 << 20))
 }

@@ -27,7 +27,10 @@ use std::io::{self, Read};
 use std::path::Path;
 
 pub use flags::Flags;
-pub use meaning::{Backend, Config, Control, Listener, Memory, Mode, Partition, Protocol, Route, Server};
+pub use meaning::{
+    Backend, Config, Control, HTTP_CONNECTIONS_MAX, Listener, Memory, Mode, Partition, Protocol, Route,
+    Server,
+};
 pub use problem::{ConfigError, PROBLEMS_MAX, Place, Problem};
 pub use sherwood_model::Slo;
 pub use sherwood_store::{ComputeOptions, KvOptions, SqliteOptions, StoreOptions};

@@ -182,6 +182,23 @@ mod meaning {
     }
 
     #[test]
+    fn every_backend_has_a_partition_of_the_default_tenant() {
+        let config = config("[[backend]]\nname = \"a\"\n[[partition]]\nbackend = \"a\"\ntenant = \"t\"");
+        let names: Vec<&str> = config.partitions.iter().map(|partition| partition.name.as_str()).collect();
+        assert_eq!(names, ["t:a", "a"]);
+    }
+
+    #[test]
+    fn the_buffers_of_connections_are_added_up() {
+        let listener = "[server]\nmax_connections = 7\n[[listener]]\nbind = \"127.0.0.1:1\"";
+        let line = config(listener).buffers_line();
+        assert!(line.contains("MiB for each of 7 memcached connections, "), "{line}");
+        assert!(line.contains("MiB for each of 1024 HTTP connections"), "{line}");
+        let off = format!("{listener}\n[admin]\nbind = \"off\"");
+        assert!(!config(&off).buffers_line().contains("HTTP"));
+    }
+
+    #[test]
     fn a_listener_goes_by_prefix_where_there_is_one() {
         let listeners =
             |backends: &str| config(&format!("[[listener]]\nbind = \"127.0.0.1:1\"\n{backends}")).listeners;
@@ -602,7 +619,7 @@ mod refusals {
         assert_refused(&[(&backends(1025), expected)]);
         let tenant = |index| format!("[[partition]]\ntenant = \"t{index}\"\nbackend = \"b0\"\n");
         let tenants: String = (0..1024).map(tenant).collect();
-        let expected = "a.toml: there are 1025 partitions, counting one for each backend that lists none; at most 1024 \
+        let expected = "a.toml: there are 1026 partitions, counting the default tenant's of every backend; at most 1024 \
                         are accepted: merge backends or tenants";
         assert_refused(&[(&format!("{}{tenants}", backends(2)), expected)]);
     }

@@ -9,14 +9,19 @@ mod window;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use sherwood_model::{Band, Instant, PartitionId};
-use sherwood_policy::{Controller, Decision, Observation, Options, PartitionSeen, PolicyError, by_name};
+use sherwood_model::{Band, CachePlan, Instant, PartitionId};
+use sherwood_policy::{
+    Controller, Decision, Observation, Options, PartitionSeen, Policy, PolicyError, by_name,
+};
 
 use crate::core::Core;
 use crate::gateway::millis;
 use window::CounterWindow;
 
 pub(crate) use actuator::{Actuator, OwnCache};
+
+/// Characters of a policy's name that a refusal repeats.
+const NAME_CHARS_MAX: usize = 64;
 
 /// Least and most bytes of a partition, set by the configuration.
 #[derive(Clone, Copy, Debug, Default)]
@@ -25,6 +30,17 @@ pub struct Pin {
     pub min_bytes: u64,
     /// Most bytes, none for no limit.
     pub max_bytes: Option<u64>,
+}
+
+/// What a partition may be set to, bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Room {
+    /// The configured minimum.
+    pub(crate) min_bytes: u64,
+    /// The configured maximum, or the total.
+    pub(crate) max_bytes: u64,
+    /// The total less what all others have.
+    pub(crate) free_bytes: u64,
 }
 
 /// The state of the loop.
@@ -70,16 +86,32 @@ impl Control {
         self.decisions
     }
 
-    /// Chooses another policy from the next decision on.
-    pub(crate) fn switch(&mut self, core: &Core, name: &str) -> Result<(), PolicyError> {
-        self.controller.set_policy(by_name(name, &self.options)?);
-        self.decide(core, core.clock.now());
+    /// Switches between acting on decisions and only reporting them, then to another policy, which decides at once.
+    pub(crate) fn change(
+        &mut self,
+        core: &Core,
+        policy: Option<&str>,
+        dry_run: Option<bool>,
+    ) -> Result<(), PolicyError> {
+        let policy = policy.map(|name| self.policy_called(name)).transpose()?;
+        if let Some(dry_run) = dry_run {
+            self.controller.set_dry_run(dry_run);
+            let state = if dry_run { "on: decisions are reported and not applied" } else { "off" };
+            core.say("policy", format!("dry run {state}"), json!({ "dry_run": dry_run }));
+        }
+        if let Some(policy) = policy {
+            let name = policy.name();
+            self.controller.set_policy(policy);
+            core.say("policy", format!("policy switched to {name}"), json!({ "policy": name }));
+            self.decide(core, core.clock.now());
+        }
         Ok(())
     }
 
-    /// Switches between acting on decisions and only reporting them.
-    pub(crate) fn set_dry_run(&mut self, dry_run: bool) {
-        self.controller.set_dry_run(dry_run);
+    /// A name that is too long to be one is refused by its beginning, so that a refusal stays readable.
+    fn policy_called(&self, name: &str) -> Result<Box<dyn Policy>, PolicyError> {
+        let name: String = name.chars().take(NAME_CHARS_MAX).collect();
+        by_name(&name, &self.options)
     }
 
     /// Sets one partition's budget by hand, at once.
@@ -89,14 +121,31 @@ impl Control {
         partition: PartitionId,
         bytes: u64,
     ) -> Result<(), sherwood_cache::PlanError> {
-        let mut budgets: Vec<u64> = self.actuator.observe().iter().map(|held| held.allocated_bytes).collect();
-        if matches!(core.cache.plan(), sherwood_model::CachePlan::Shared) {
-            budgets = self.controller.budgets().to_vec();
-        }
+        let mut budgets = self.budgets(core);
         budgets[partition.index()] = bytes;
-        self.actuator.apply(&sherwood_model::CachePlan::Budgets(budgets.clone()))?;
+        self.actuator.apply(&CachePlan::Budgets(budgets.clone()))?;
         self.controller.set_budgets(budgets);
         Ok(())
+    }
+
+    /// What `partition` may be set to by hand.
+    pub(crate) fn room(&self, core: &Core, partition: PartitionId) -> Room {
+        let total = self.actuator.total_bytes();
+        let pin = self.pins[partition.index()];
+        let others = self.budgets(core).into_iter().enumerate().filter(|(i, _)| *i != partition.index());
+        Room {
+            min_bytes: pin.min_bytes,
+            max_bytes: pin.max_bytes.unwrap_or(total),
+            free_bytes: total.saturating_sub(others.map(|(_, bytes)| bytes).sum()),
+        }
+    }
+
+    /// The budgets in force, or, where all share, those that wait.
+    fn budgets(&self, core: &Core) -> Vec<u64> {
+        match core.cache.plan() {
+            CachePlan::Budgets(budgets) => budgets,
+            CachePlan::Shared => self.controller.budgets().to_vec(),
+        }
     }
 
     /// One round: observes, decides, acts, and says what was decided.
@@ -110,11 +159,7 @@ impl Control {
             tracing::error!("the plan was not applied: {error}");
             return;
         }
-        if decision.kept.is_none() {
-            core.say("decision", decision.line.clone(), described(core, &decision));
-        } else {
-            tracing::debug!("{}", decision.line);
-        }
+        core.say("decision", decision.line.clone(), described(core, &decision));
         self.latest = Some(decision);
     }
 

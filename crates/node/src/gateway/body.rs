@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 /// Largest body of a request, bytes.
 pub(crate) const BODY_BYTES_MAX: usize = 4 << 20;
+/// Most bytes of values in one answer.
+pub(crate) const VALUES_BYTES_MAX: usize = 16 << 20;
 /// Most queries in a request.
 pub(crate) const QUERIES_MAX: usize = 256;
 /// Most keys in a request, over all its queries.
@@ -88,11 +89,12 @@ pub(crate) struct KeyAnswer<'a> {
     pub(crate) backend: &'a str,
     /// The key as it was asked for.
     pub(crate) key: &'a str,
-    /// `hit`, `miss` (fetched from the backend), `rejected`, `timeout`, `error` or `not_found`.
+    /// `hit`, `miss` (fetched from the backend), `rejected` (no room for it at the backend or in the answer), `timeout`,
+    /// `error` or `not_found`.
     pub(crate) status: &'static str,
     /// The value, unless the request said `"values": false`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) value: Option<String>,
+    pub(crate) value: Option<Cow<'a, str>>,
     /// How `value` is written: `utf8` or `base64`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) encoding: Option<&'static str>,
@@ -105,10 +107,10 @@ pub(crate) struct KeyAnswer<'a> {
 
 /// The text of a value and how it is written: as it is where it is UTF-8, else in base64.
 #[must_use]
-pub(crate) fn encode(value: &Bytes) -> (String, &'static str) {
+pub(crate) fn encode(value: &[u8]) -> (Cow<'_, str>, &'static str) {
     match std::str::from_utf8(value) {
-        Ok(text) => (text.to_owned(), "utf8"),
-        Err(_) => (BASE64.encode(value), "base64"),
+        Ok(text) => (Cow::Borrowed(text), "utf8"),
+        Err(_) => (Cow::Owned(BASE64.encode(value)), "base64"),
     }
 }
 
@@ -242,7 +244,7 @@ mod tests {
 
     #[test]
     fn values_that_are_no_text_are_base64() {
-        assert_eq!(encode(&Bytes::from_static(b"plain")), ("plain".to_owned(), "utf8"));
-        assert_eq!(encode(&Bytes::from_static(&[0xff, 0])), ("/wA=".to_owned(), "base64"));
+        assert_eq!(encode(b"plain"), ("plain".into(), "utf8"));
+        assert_eq!(encode(&[0xff, 0]), ("/wA=".into(), "base64"));
     }
 }

@@ -1,12 +1,12 @@
 //! `POST /v1/requests`: one request, its queries looked up in parallel, each key answered on its own.
 
 mod body;
+mod held;
 mod json;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::Bytes as Body;
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
@@ -17,25 +17,36 @@ use sherwood_model::TenantId;
 use sherwood_path::{Fetch, Query, Request, Slot, Status};
 use tokio::sync::mpsc;
 
-use crate::admin::{Problem, listed};
+use crate::admin::{Problem, WholeBody, listed};
 use crate::backend::FetchKey;
 use crate::core::Core;
 use crate::waiter::{Arrival, Waiter};
 
-use body::{AskedRequest, KeyAnswer, Refusal, RequestAnswer, encode};
+use body::{AskedRequest, KeyAnswer, Refusal, RequestAnswer, VALUES_BYTES_MAX, encode};
 pub(crate) use body::{BODY_BYTES_MAX, millis};
+use held::{Held, Room};
+
+/// What an HTTP connection may hold at most, bytes: a body and its keys once more, the values of an answer and its text,
+/// in which a byte takes up to six and which doubles as it grows.
+pub(crate) const CONNECTION_BYTES_MAX: usize =
+    2 * BODY_BYTES_MAX + VALUES_BYTES_MAX + 2 * 6 * VALUES_BYTES_MAX;
 
 /// Answers `POST /v1/requests`.
-pub(crate) async fn handle(State(core): State<Arc<Core>>, body: Body) -> Result<Response, Problem> {
+pub(crate) async fn handle(
+    State(core): State<Arc<Core>>,
+    WholeBody(body): WholeBody,
+) -> Result<Response, Problem> {
     let arrival = core.clock.now();
     let asked = AskedRequest::parse(&body).map_err(refused)?;
     let queries = resolve(&core, &asked).map_err(refused)?;
     if let Some(class) = &asked.class {
         core.classes.count(class);
     }
-    let running = Running { request: Request::start(arrival, queries), core: &core, slots: Vec::new() };
-    let request = running.run(asked.values.unwrap_or(true)).await;
-    let answer = answer(&core, &request, asked.values.unwrap_or(true));
+    let values = asked.values.unwrap_or(true);
+    let room = Room::new(if values { VALUES_BYTES_MAX } else { 0 });
+    let running = Running { request: Request::start(arrival, queries), core: &core, slots: Vec::new(), room };
+    let request = running.run().await;
+    let answer = answer(&core, &request, values);
     Ok(([(CONTENT_TYPE, "application/json")], json::encode(&answer)).into_response())
 }
 
@@ -51,17 +62,20 @@ fn refused(refusal: Refusal) -> Problem {
 /// up waited too long, and its request must not be missing from the tail.
 struct Running<'a> {
     core: &'a Arc<Core>,
-    request: Request<Bytes, Bytes>,
+    request: Request<Bytes, Held>,
     /// What is fetched, by the position its waiter tells.
     slots: Vec<Slot>,
+    /// For values.
+    room: Room,
 }
 
 impl Running<'_> {
     /// Looks every key up, fetches what is missing, and waits for the last answer.
-    async fn run(mut self, values: bool) -> Request<Bytes, Bytes> {
+    async fn run(mut self) -> Request<Bytes, Held> {
+        let room = &mut self.room;
         let read = |item: Item<'_>| match item.value {
-            Value::Bytes(bytes) if values => Bytes::copy_from_slice(bytes),
-            _ => Bytes::new(),
+            Value::Bytes(bytes) => room.hold(bytes.len(), || Bytes::copy_from_slice(bytes)),
+            Value::Declared(_) => Held::Withheld,
         };
         let access = Access::at(self.core.clock.now());
         let fetches = self.request.look_up(&self.core.cache, &access, read);
@@ -71,7 +85,9 @@ impl Running<'_> {
         }
         drop(sender);
         while let Some((position, result)) = arrivals.recv().await {
-            self.request.handle_result(self.core.clock.now(), self.slots[position], result);
+            let room = &mut self.room;
+            let held = result.map(|value| value.map(|bytes| room.hold(bytes.len(), || bytes)));
+            self.request.handle_result(self.core.clock.now(), self.slots[position], held);
         }
         record(self.core, &self.request);
         // An empty request is left in its place: it has nothing open that dropping would have to end.
@@ -92,6 +108,7 @@ impl Running<'_> {
         backend.fetch(keys.into_iter().enumerate().map(waiter));
     }
 }
+
 impl Drop for Running<'_> {
     fn drop(&mut self) {
         if self.request.finished().is_some() {
@@ -140,7 +157,7 @@ fn resolve(core: &Core, asked: &AskedRequest<'_>) -> Result<Vec<Query<Bytes>>, R
 }
 
 /// Takes note of how the request and its queries ended.
-fn record(core: &Core, request: &Request<Bytes, Bytes>) {
+fn record(core: &Core, request: &Request<Bytes, Held>) {
     let Some(finished) = request.finished() else { return };
     let now = core.clock.now();
     core.telemetry.request(now, now, finished);
@@ -152,32 +169,44 @@ fn record(core: &Core, request: &Request<Bytes, Bytes>) {
     }
 }
 
-fn answer<'a>(core: &'a Core, request: &'a Request<Bytes, Bytes>, values: bool) -> RequestAnswer<'a> {
+fn answer<'a>(core: &'a Core, request: &'a Request<Bytes, Held>, values: bool) -> RequestAnswer<'a> {
     let finished = request.finished();
+    // Keys that were asked for twice share what is held, but not what is written.
+    let mut room = Room::new(VALUES_BYTES_MAX);
     let results = request.answers().map(|(backend, key, answer)| {
-        let (value, encoding) = match answer.value.as_ref().filter(|_| values).map(encode) {
-            Some((value, encoding)) => (Some(value), Some(encoding)),
-            None => (None, None),
-        };
-        KeyAnswer {
+        let blank = KeyAnswer {
             backend: core.names.backend(backend),
             // Keys were text when they were asked for.
             key: std::str::from_utf8(key).unwrap_or_default(),
             status: status(answer.status),
-            value,
-            encoding,
+            value: None,
+            encoding: None,
             latency_ms: millis(answer.latency),
             error: answer.error.as_ref().map(ToString::to_string),
+        };
+        match &answer.value {
+            Some(Held::Bytes(value)) if values && room.take(value.len()) => {
+                let (value, encoding) = encode(value);
+                KeyAnswer { value: Some(value), encoding: Some(encoding), ..blank }
+            }
+            Some(_) if values => KeyAnswer { status: "rejected", error: Some(NO_ROOM.to_owned()), ..blank },
+            _ => blank,
         }
     });
+    // What was waited for, which is less than what a failure counts as.
+    let latency = request.answers().map(|(_, _, answer)| answer.latency).max().unwrap_or_default();
     RequestAnswer {
-        latency_ms: finished.map_or(0.0, |finished| f64::from(finished.latency_us) / 1e3),
+        latency_ms: millis(latency),
         blocking_backend: finished
             .and_then(|finished| finished.blocking)
             .map(|backend| core.names.backend(backend)),
         results: results.collect(),
     }
 }
+
+/// Why a value that is there is not in the answer.
+const NO_ROOM: &str =
+    "the values of one answer are at most 16 MiB together; ask for this key in another request";
 
 fn status(status: Status) -> &'static str {
     match status {

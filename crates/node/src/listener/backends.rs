@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use sherwood_model::PartitionId;
+use sherwood_model::{Instant, PartitionId};
 
 /// The way to the backends, for listeners that share the cache with it.
 pub trait Backends: Send + Sync {
@@ -24,4 +24,8 @@ pub trait Backends: Send + Sync {
     /// still fill. Whoever marks the fetches in flight and calls `change` under the lock that fills are made under, has
     /// done it. `change` locks one shard of the cache and nothing else.
     fn write(&self, partition: PartitionId, key: &[u8], change: &mut dyn FnMut());
+
+    /// The same for a `change` that flushes the whole partition from the time `at` on, which may be now or later: no value
+    /// fetched before `at` fills the partition after it.
+    fn flush(&self, partition: PartitionId, at: Instant, change: &mut dyn FnMut());
 }

@@ -44,7 +44,7 @@ pub use options::{MemcachedOptions, OptionsError};
 pub use retrieval::FETCH_KEYS_MAX;
 pub use routing::{Routing, RoutingError, Target};
 pub use server::{BindError, Bound, Running};
-pub use shared::Service;
+pub use shared::{Places, Service};
 
 /// What `version` answers: the memcached whose behaviour we were compared with, then ourselves. Clients take this number for
 /// memcached's, and expect the manners of a very old one below 1.6.

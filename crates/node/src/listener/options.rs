@@ -6,20 +6,20 @@ use std::time::Duration;
 use sherwood_wire::memcached::{Limits, reply};
 use thiserror::Error;
 
+use super::FETCH_KEYS_MAX;
+
 /// How a memcached listener behaves. The defaults are memcached's where it has the option.
 ///
 /// Buffers of a connection: input grows as bytes arrive, up to the longest command ([`Limits::buffer_bytes_max`]); output
 /// up to `output_bytes_max` and one value more, in a buffer that doubles when it grows. What is over 16 KiB of either is
 /// given back before the connection waits for more commands. A listener that reads through also holds up to
-/// [`FETCH_KEYS_MAX`](super::FETCH_KEYS_MAX) fetched values of a connection at a time.
+/// [`FETCH_KEYS_MAX`] fetched values of a connection at a time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemcachedOptions {
     /// Where to listen. Port 0 lets the system choose.
     pub bind: SocketAddr,
     /// Threads, each with its own socket and runtime; 1 to 1,024, default 4.
     pub threads: usize,
-    /// Connections at a time, over all threads; at least 1, default 1,024. One more is told so and closed.
-    pub max_connections: usize,
     /// Longest value in bytes, at least 1, default 1 MiB; not more than the cache's.
     pub item_size_max: u32,
     /// Output above which a connection executes nothing until the client has read, in bytes; at least 1, default 64 KiB.
@@ -37,7 +37,6 @@ impl Default for MemcachedOptions {
         Self {
             bind: SocketAddr::from((Ipv4Addr::LOCALHOST, 11211)),
             threads: 4,
-            max_connections: 1024,
             item_size_max: 1 << 20,
             output_bytes_max: 64 * 1024,
             idle_timeout: None,
@@ -73,7 +72,6 @@ impl MemcachedOptions {
         let Self {
             bind,
             threads,
-            max_connections,
             item_size_max,
             output_bytes_max,
             idle_timeout,
@@ -84,9 +82,6 @@ impl MemcachedOptions {
             |name, value: String, accepted| Err(OptionsError::Range { bind: *bind, name, value, accepted });
         if !(1..=1024).contains(threads) {
             return refuse("threads", threads.to_string(), "1 to 1024");
-        }
-        if *max_connections == 0 {
-            return refuse("max_connections", max_connections.to_string(), "at least 1");
         }
         if !(1..=1 << 30).contains(item_size_max) {
             return refuse("item_size_max", item_size_max.to_string(), "1 byte to 1 GiB");
@@ -103,11 +98,14 @@ impl MemcachedOptions {
         Ok(())
     }
 
-    /// What a connection's buffers can hold at most, in bytes; a listener that reads through holds fetched values beside.
+    /// What a connection's buffers can hold at most, in bytes. Reading through adds a round of fetched values, which are
+    /// held once as they came and once in the output.
     #[must_use]
-    pub fn connection_bytes_max(&self) -> usize {
-        let output = self.output_bytes_max + reply::VALUE_LINE_BYTES_MAX + self.item_size_max as usize;
-        self.limits().buffer_bytes_max() + 2 * output
+    pub fn connection_bytes_max(&self, read_through: bool) -> usize {
+        let value = reply::VALUE_LINE_BYTES_MAX + self.item_size_max as usize;
+        let fetched = if read_through { FETCH_KEYS_MAX * value } else { 0 };
+        let output = self.output_bytes_max + value + fetched;
+        self.limits().buffer_bytes_max() + 2 * output + fetched
     }
 
     pub(super) fn limits(&self) -> Limits {
@@ -125,7 +123,6 @@ mod tests {
         assert_eq!(ok.validate(), Ok(()));
         let wrong = [
             ("threads", MemcachedOptions { threads: 0, ..ok.clone() }),
-            ("max_connections", MemcachedOptions { max_connections: 0, ..ok.clone() }),
             ("item_size_max", MemcachedOptions { item_size_max: 0, ..ok.clone() }),
             ("output_bytes_max", MemcachedOptions { output_bytes_max: 0, ..ok.clone() }),
             ("idle_timeout", MemcachedOptions { idle_timeout: Some(Duration::ZERO), ..ok.clone() }),

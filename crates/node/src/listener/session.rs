@@ -218,7 +218,11 @@ impl Session<'_> {
             Expires::After(delay) => moment.now + delay,
         };
         for partition in self.shared.service.routing.partitions() {
-            self.shared.service.cache.flush(Some(partition), at, moment.now);
+            let mut flush = || self.shared.service.cache.flush(Some(partition), at, moment.now);
+            match &self.shared.service.backends {
+                Some(backends) => backends.flush(partition, at, &mut flush),
+                None => flush(),
+            }
         }
         reply::OK
     }

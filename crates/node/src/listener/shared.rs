@@ -20,6 +20,38 @@ pub struct Service {
     pub routing: Routing,
     /// The way to the backends, if there are any.
     pub backends: Option<Arc<dyn Backends>>,
+    /// Whom a connection needs a place of; listeners that share it share its bound.
+    pub places: Arc<Places>,
+}
+
+/// A bound on connections at a time.
+#[derive(Debug)]
+pub struct Places {
+    max: usize,
+    taken: AtomicUsize,
+}
+
+impl Places {
+    /// Room for `max` connections; with 0 every connection is turned away.
+    #[must_use]
+    pub fn new(max: usize) -> Self {
+        Self { max, taken: AtomicUsize::new(0) }
+    }
+
+    /// Most connections at a time.
+    #[must_use]
+    pub fn max(&self) -> usize {
+        self.max
+    }
+
+    fn take(&self) -> bool {
+        let one_more = |taken| (taken < self.max).then_some(taken + 1);
+        self.taken.fetch_update(Relaxed, Relaxed, one_more).is_ok()
+    }
+
+    fn give_back(&self) {
+        self.taken.fetch_sub(1, Relaxed);
+    }
 }
 
 /// The state of a listener.
@@ -63,7 +95,7 @@ impl Shared {
     }
 }
 
-/// How many connections there are and were, over all threads.
+/// How many connections the listener has and had, over all threads.
 #[derive(Debug, Default)]
 pub(super) struct Connections {
     open: AtomicUsize,
@@ -72,19 +104,16 @@ pub(super) struct Connections {
 }
 
 impl Connections {
-    /// Takes a place for a new connection if fewer than `max` are taken. It is given back by dropping it.
+    /// Takes a place for a new connection if there is one. It is given back by dropping it.
     pub(super) fn open(shared: &Arc<Shared>) -> Option<Place> {
         let connections = &shared.connections;
         connections.total.fetch_add(1, Relaxed);
-        let max = shared.options.max_connections;
-        let taken = connections.open.fetch_update(Relaxed, Relaxed, |open| (open < max).then_some(open + 1));
-        match taken {
-            Ok(_) => Some(Place(Arc::clone(shared))),
-            Err(_) => {
-                connections.rejected.fetch_add(1, Relaxed);
-                None
-            }
+        if !shared.service.places.take() {
+            connections.rejected.fetch_add(1, Relaxed);
+            return None;
         }
+        connections.open.fetch_add(1, Relaxed);
+        Some(Place(Arc::clone(shared)))
     }
 
     /// Connections that are open.
@@ -109,5 +138,6 @@ pub(super) struct Place(Arc<Shared>);
 impl Drop for Place {
     fn drop(&mut self) {
         self.0.connections.open.fetch_sub(1, Relaxed);
+        self.0.service.places.give_back();
     }
 }

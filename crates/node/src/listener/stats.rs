@@ -38,7 +38,7 @@ fn general(shared: &Shared, moment: Moment, out: &mut Vec<u8>) {
     stat("time", &moment.unix_secs);
     stat("version", &super::VERSION);
     stat("pointer_size", &usize::BITS);
-    stat("max_connections", &options.max_connections);
+    stat("max_connections", &service.places.max());
     stat("curr_connections", &connections.now());
     stat("total_connections", &connections.total());
     stat("rejected_connections", &connections.rejected());
@@ -59,7 +59,7 @@ fn settings(shared: &Shared, out: &mut Vec<u8>) {
     let options = &shared.options;
     let mut stat = |name: &str, value: &dyn Display| reply::stat(out, name, &value.to_string());
     stat("maxbytes", &shared.service.cache.options().total_bytes);
-    stat("maxconns", &options.max_connections);
+    stat("maxconns", &shared.service.places.max());
     stat("tcpport", &options.bind.port());
     stat("udpport", &0);
     stat("inter", &options.bind.ip());

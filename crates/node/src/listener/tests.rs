@@ -16,11 +16,15 @@ use super::options::MemcachedOptions;
 use super::retrieval::{FETCH_KEYS_MAX, Misses, Portion};
 use super::routing::{Routing, Target};
 use super::session::{Next, Session};
-use super::shared::{Service, Shared};
+use super::shared::{Places, Service, Shared};
 use crate::clock::{Clock, Moment};
 
 const UNIX_SECS: u64 = 1_800_000_000;
 const ITEM_BYTES_MAX: u32 = 1000;
+
+fn service(cache: Arc<Cache>, routing: Routing, backends: Option<Arc<dyn Backends>>) -> Service {
+    Service { cache, routing, backends, places: Arc::new(Places::new(1)) }
+}
 
 /// A client whose listener has no socket.
 struct Client {
@@ -42,7 +46,7 @@ impl Client {
     }
 
     fn plain() -> Self {
-        Self::new(Service { cache: cache(1), routing: Routing::single(target(0)), backends: None })
+        Self::new(service(cache(1), Routing::single(target(0)), None))
     }
 
     /// What is answered to `bytes`, up to the end or the closing of the connection.
@@ -268,7 +272,7 @@ fn a_value_that_does_not_fit_its_partition() {
     let partition = Partition { tenant: TenantId(0), backend: BackendId(0), budget_bytes: 200 };
     let options = Options { total_bytes: 1000, ..Options::default() };
     let cache = Arc::new(Cache::new(options, &[partition], SeededState::new(1)).unwrap());
-    let mut client = Client::new(Service { cache, routing: Routing::single(target(0)), backends: None });
+    let mut client = Client::new(service(cache, Routing::single(target(0)), None));
     let set = format!("set a 0 0 500\r\n{}\r\n", "x".repeat(500));
     client.check(&[(&set, "SERVER_ERROR out of memory storing object\r\n"), ("get a\r\n", "END\r\n")]);
     assert_eq!(client.count(Count::StoreNoMemory), 1);
@@ -279,7 +283,7 @@ fn keys_by_prefix() {
     let routing =
         Routing::by_prefix([("catalog/".to_owned(), target(0)), ("user/".to_owned(), target(1))]).unwrap();
     let cache = cache(2);
-    let mut client = Client::new(Service { cache: Arc::clone(&cache), routing, backends: None });
+    let mut client = Client::new(service(Arc::clone(&cache), routing, None));
     client.check(&[
         ("set catalog/a 0 0 1\r\nx\r\nset user/a 0 0 1\r\ny\r\n", "STORED\r\nSTORED\r\n"),
         ("get user/a catalog/a other/a\r\n", "VALUE user/a 0 1\r\ny\r\nVALUE catalog/a 0 1\r\nx\r\nEND\r\n"),
@@ -371,6 +375,15 @@ impl Backends for Fake {
         self.log.lock().unwrap().push(format!("write {} {}", partition.0, String::from_utf8_lossy(key)));
         change();
     }
+
+    fn flush(&self, partition: PartitionId, at: Instant, change: &mut dyn FnMut()) {
+        self.log.lock().unwrap().push(format!(
+            "flush {} at {} s",
+            partition.0,
+            at.as_nanos() / 1_000_000_000
+        ));
+        change();
+    }
 }
 
 impl Fake {
@@ -385,7 +398,7 @@ fn read_through() -> (Client, Arc<Fake>, Arc<Cache>) {
     let routing = Routing::by_prefix(routes.map(|(prefix, target)| (prefix.to_owned(), target))).unwrap();
     let (fake, cache) = (Arc::new(Fake::default()), cache(3));
     let backends: Option<Arc<dyn Backends>> = Some(Arc::clone(&fake) as _);
-    (Client::new(Service { cache: Arc::clone(&cache), routing, backends }), fake, cache)
+    (Client::new(service(Arc::clone(&cache), routing, backends)), fake, cache)
 }
 
 #[test]
@@ -422,6 +435,9 @@ fn a_fetched_value_comes_with_the_number_of_the_item_it_became() {
         fn write(&self, _: PartitionId, _: &[u8], change: &mut dyn FnMut()) {
             change();
         }
+        fn flush(&self, _: PartitionId, _: Instant, change: &mut dyn FnMut()) {
+            change();
+        }
     }
     client.shared.service.backends = Some(Arc::new(Filling(Arc::clone(&cache))));
     let filled = client.send(b"gets a/1\r\n");
@@ -429,6 +445,17 @@ fn a_fetched_value_comes_with_the_number_of_the_item_it_became() {
     let unique =
         cache.peek(PartitionId(0), b"1", &Access::at(Instant::from_secs(1)), |item| item.cas).unwrap();
     assert!(filled.starts_with(&format!("VALUE a/1 0 5 {unique}\r\n")), "{filled}");
+}
+
+#[test]
+fn flushes_go_by_the_backends() {
+    let (mut client, fake, _) = read_through();
+    client.check(&[("flush_all\r\nflush_all 10\r\n", "OK\r\nOK\r\n")]);
+    let log = fake.log();
+    let parts = client.shared.service.routing.partitions().len();
+    assert_eq!(log.len(), 2 * parts, "{log:?}");
+    assert!(log[..parts].iter().all(|line| line.ends_with(" at 1 s")), "{log:?}");
+    assert!(log[parts..].iter().all(|line| line.ends_with(" at 11 s")), "{log:?}");
 }
 
 #[test]

@@ -8,11 +8,9 @@ use sherwood_model::{Band, Slo};
 use sherwood_store::{OpenError, Store};
 
 use super::{BackendSetup, MemcachedSetup, PartitionSetup, RouteSetup, Setup};
-use crate::config::{self, Config, Mode, Route};
+use crate::config::{self, Config, HTTP_CONNECTIONS_MAX, Mode, Route};
 use crate::control::Pin;
 
-/// HTTP connections at once; each may hold a body of a few MiB while it is read.
-const HTTP_CONNECTIONS_MAX: usize = 1_024;
 /// Shards of the cache for each thread that serves it, so that two threads rarely meet at a lock.
 const SHARDS_PER_THREAD: usize = 8;
 
@@ -43,6 +41,7 @@ impl Setup {
             policy: config.control.policy.clone(),
             memcached: config.listeners.iter().map(|one| listener(one, config, threads)).collect(),
             admin: config.admin,
+            memcached_connections_max: config.server.connections_max as usize,
             http_connections_max: HTTP_CONNECTIONS_MAX,
             threads,
             seed: None,
@@ -119,7 +118,6 @@ fn listener(listener: &config::Listener, config: &Config, threads: usize) -> Mem
         route,
         read_through: listener.mode == Mode::ReadThrough,
         threads,
-        connections_max: config.server.connections_max as usize,
         idle_timeout: None,
     }
 }

@@ -29,9 +29,11 @@ pub struct Setup {
     pub policy: String,
     /// Listeners that speak memcached.
     pub memcached: Vec<MemcachedSetup>,
+    /// Connections at once, over all of these listeners.
+    pub memcached_connections_max: usize,
     /// Where admin API and gateway listen; none opens no port.
     pub admin: Option<SocketAddr>,
-    /// HTTP connections at once.
+    /// HTTP connections at once; one more waits until another ends.
     pub http_connections_max: usize,
     /// Threads for the gateway, the dispatchers and the admin API.
     pub threads: usize,
@@ -75,8 +77,6 @@ pub struct MemcachedSetup {
     pub read_through: bool,
     /// Threads, each with a runtime and a socket of its own.
     pub threads: usize,
-    /// Connections at once.
-    pub connections_max: usize,
     /// A connection that is silent for this long is closed; never where none.
     pub idle_timeout: Option<Duration>,
 }

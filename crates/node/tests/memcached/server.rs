@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::support::{Server, eventually, options};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use sherwood_model::PartitionId;
+use sherwood_model::{Instant, PartitionId};
 use sherwood_node::listener::{Backends, BindError, Bound, Count, MemcachedOptions, VERSION};
 use tokio::sync::oneshot;
 
@@ -111,7 +111,7 @@ fn a_byte_at_a_time_is_as_good() {
 
 #[test]
 fn connections_over_the_limit_are_told_so() {
-    let server = Server::start(MemcachedOptions { max_connections: 2, ..options() });
+    let server = Server::with_places(2);
     let mut first = server.connect();
     first.check("get a\r\n", "END\r\n");
     let mut second = server.connect();
@@ -220,6 +220,10 @@ impl Backends for Slow {
     }
 
     fn write(&self, _: PartitionId, _: &[u8], change: &mut dyn FnMut()) {
+        change();
+    }
+
+    fn flush(&self, _: PartitionId, _: Instant, change: &mut dyn FnMut()) {
         change();
     }
 }

@@ -8,11 +8,16 @@ use std::time::{Duration, Instant};
 use sherwood_cache::{Cache, Options, Partition};
 use sherwood_model::{BackendId, PartitionId, SeededState, TenantId};
 use sherwood_node::clock::Clock;
-use sherwood_node::listener::{Backends, Bound, Count, MemcachedOptions, Routing, Running, Service, Target};
+use sherwood_node::listener::{
+    Backends, Bound, Count, MemcachedOptions, Places, Routing, Running, Service, Target,
+};
 use tokio::sync::watch;
 
 /// Longest wait for anything; reached only by a test that fails.
 const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Connections at a time where a test is not about them.
+const PLACES: usize = 1024;
 
 /// A listener on a port of its own. It ends with the test.
 pub(crate) struct Server {
@@ -23,18 +28,29 @@ pub(crate) struct Server {
 impl Server {
     /// A listener with one look-aside partition of 64 MiB.
     pub(crate) fn start(options: MemcachedOptions) -> Self {
-        Self::serve(options, Routing::single(target(0, false)), None)
+        Self::serve(options, Routing::single(target(0, false)), None, PLACES)
+    }
+
+    /// The same with room for so many connections.
+    pub(crate) fn with_places(places: usize) -> Self {
+        Self::serve(options(), Routing::single(target(0, false)), None, places)
     }
 
     /// A listener with one partition whose misses are fetched from `backends`.
     pub(crate) fn read_through(options: MemcachedOptions, backends: Arc<dyn Backends>) -> Self {
-        Self::serve(options, Routing::single(target(0, true)), Some(backends))
+        Self::serve(options, Routing::single(target(0, true)), Some(backends), PLACES)
     }
 
-    fn serve(options: MemcachedOptions, routing: Routing, backends: Option<Arc<dyn Backends>>) -> Self {
+    fn serve(
+        options: MemcachedOptions,
+        routing: Routing,
+        backends: Option<Arc<dyn Backends>>,
+        places: usize,
+    ) -> Self {
         let partition = Partition { tenant: TenantId(0), backend: BackendId(0), budget_bytes: 64 << 20 };
         let cache = Cache::new(Options::default(), &[partition], SeededState::new(1)).unwrap();
-        let service = Service { cache: Arc::new(cache), routing, backends };
+        let places = Arc::new(Places::new(places));
+        let service = Service { cache: Arc::new(cache), routing, backends, places };
         let (stop, stopped) = watch::channel(false);
         let bound = Bound::bind(options).unwrap();
         let running = bound.serve(service, Clock::start(), stopped).unwrap();

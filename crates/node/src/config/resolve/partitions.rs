@@ -46,7 +46,8 @@ struct Origins {
     initial: Origin,
 }
 
-/// The listed partitions in the order of the file, then one of the default tenant for every backend without any.
+/// The listed partitions in the order of the file, then one of the default tenant for every backend that lists none for it:
+/// it is where everybody goes who has no partition of their own.
 pub(super) fn resolve(
     file: &[Spanned<RawPartition>],
     backends: &[Backend],
@@ -71,7 +72,7 @@ pub(super) fn resolve(
     }
     for index in 0..backends.len() {
         let backend = BackendId::from_index(index);
-        if drafts.iter().all(|draft| draft.backend != backend) {
+        if drafts.iter().all(|draft| (draft.tenant, draft.backend) != (TenantId(0), backend)) {
             drafts.push(unlisted(backend, total_bytes));
         }
     }
@@ -166,13 +167,13 @@ fn name(tenants: &[String], backends: &[Backend], tenant: TenantId, backend: Bac
     }
 }
 
-/// Every backend has a partition, listed or not. True when there are too many.
+/// Every backend has a partition of the default tenant, listed or not. True when there are too many.
 fn refuse_too_many(partitions: usize, listed: usize, problems: &mut Problems<'_>) -> bool {
     let count = partitions.max(listed);
     let over = count > PARTITIONS_MAX;
     if over {
         let message = format!(
-            "there are {count} partitions, counting one for each backend that lists none; at most {PARTITIONS_MAX} are \
+            "there are {count} partitions, counting the default tenant's of every backend; at most {PARTITIONS_MAX} are \
              accepted: merge backends or tenants"
         );
         problems.add(&Origin::Absent, message);

@@ -1,0 +1,21 @@
+//! The help of every command, kept as text: it is the first documentation anybody reads.
+
+use assert_cmd::Command;
+
+fn help(command: &[&str]) -> String {
+    let mut sherwood = Command::cargo_bin("sherwood").unwrap();
+    // Without a terminal the width is the environment's.
+    let output = sherwood.args(command).arg("--help").env("COLUMNS", "100").assert().success();
+    let help = String::from_utf8(output.get_output().stdout.clone()).unwrap();
+    assert!(help.contains("\nExamples:\n  sherwood "), "{command:?} shows no examples");
+    help
+}
+
+#[test]
+fn every_command_explains_itself() {
+    insta::assert_snapshot!("sherwood", help(&[]));
+    insta::assert_snapshot!("serve", help(&["serve"]));
+    insta::assert_snapshot!("demo", help(&["demo"]));
+    insta::assert_snapshot!("load", help(&["load"]));
+    insta::assert_snapshot!("check-config", help(&["check-config"]));
+}

@@ -1,0 +1,240 @@
+//! `sherwood serve` and `sherwood check-config` as processes: what they refuse, what they print, how they end.
+
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "tests of a driver use processes, sockets and the machine's clock"
+)]
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, ChildStderr, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use assert_cmd::Command;
+
+/// Longest wait for anything; reached only by a test that fails.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What a command that ends by itself says on standard error, and its exit status.
+fn refusal(args: &[&str]) -> (String, i32) {
+    let output = Command::cargo_bin("sherwood").unwrap().args(args).timeout(PATIENCE).output().unwrap();
+    assert_eq!(output.stdout, b"", "refusals go to standard error");
+    (String::from_utf8(output.stderr).unwrap(), output.status.code().expect("it ended by itself"))
+}
+
+/// A node in a process of its own, killed with the test.
+struct Server {
+    process: Child,
+    stderr: BufReader<ChildStderr>,
+    /// What it printed until it was ready.
+    said: Vec<String>,
+}
+
+impl Server {
+    fn start(args: &[&str]) -> Self {
+        let mut command = std::process::Command::new(assert_cmd::cargo::cargo_bin("sherwood"));
+        command.arg("serve").args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut process = command.spawn().unwrap();
+        let mut stderr = BufReader::new(process.stderr.take().unwrap());
+        let mut said = Vec::new();
+        while !said.last().is_some_and(|line: &String| line.starts_with("ready")) {
+            let mut line = String::new();
+            assert_ne!(stderr.read_line(&mut line).unwrap(), 0, "it ended before it was ready: {said:?}");
+            said.push(line.trim_end().to_owned());
+        }
+        Self { process, stderr, said }
+    }
+
+    /// The address that the line `ready` gives after `name`.
+    fn address(&self, name: &str) -> String {
+        let ready = self.said.last().unwrap();
+        let address = ready.split(' ').find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
+        address.unwrap_or_else(|| panic!("no {name} in {ready:?}")).trim_start_matches("http://").to_owned()
+    }
+
+    fn signal(&self, signal: libc::c_int) {
+        let pid = libc::pid_t::try_from(self.process.id()).unwrap();
+        // SAFETY: sends a signal to a child that has not been waited for, so that the id is still its own.
+        assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
+    }
+
+    /// Waits for its end; its status and what else it printed.
+    fn end(mut self) -> (ExitStatus, String) {
+        let start = Instant::now();
+        let status = loop {
+            if let Some(status) = self.process.try_wait().unwrap() {
+                break status;
+            }
+            assert!(start.elapsed() < PATIENCE, "it does not end");
+            std::thread::yield_now();
+        };
+        let mut rest = String::new();
+        self.stderr.read_to_string(&mut rest).unwrap();
+        (status, rest)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Sends something and reads as many bytes as are expected.
+#[track_caller]
+fn talk(address: &str, sent: &str, expected: &str) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.write_all(sent.as_bytes()).unwrap();
+    let mut answer = vec![0; expected.len()];
+    stream.read_exact(&mut answer).unwrap();
+    assert_eq!(String::from_utf8_lossy(&answer), expected);
+}
+
+fn file(directory: &Path, text: &str) -> String {
+    let path = directory.join("sherwood.toml");
+    fs::write(&path, text).unwrap();
+    path.display().to_string()
+}
+
+#[test]
+fn a_wrong_configuration_is_refused_with_line_and_remedy_before_anything_binds() {
+    let directory = tempfile::tempdir().unwrap();
+    // A port in use would be noticed if anything were bound.
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let bind = format!("bind = \"{}\"", taken.local_addr().unwrap());
+    let store = directory.path().join("kv");
+    let backend = format!("[[backend]]\nname = \"a\"\nstore = {{ kind = \"kv\", path = {store:?} }}");
+    let cases = [
+        ("[memory]\ntotal = 0", ":2:9: [memory] total is 0 bytes", "set total = \"1GiB\""),
+        ("[memory]\nsize = \"1GiB\"", ":2:1: ", "unknown"),
+        ("[control]\npolicy = \"robin\"", ":2:10: ", "robinhood"),
+        ("[control]\npolicy = \"offline_opt\"", ":2:10: ", "robinhood"),
+        ("[control]\npolicy = \"bubble_wrap\"", ":2:10: ", "robinhood"),
+        (
+            "[[listener]]\nbind = \"127.0.0.1:4\"\n[[listener]]\nbind = \"127.0.0.1:4\"",
+            ":4:8: ",
+            "change the port",
+        ),
+        ("[[listener]]\nprotocol = \"redis\"\nbind = \"127.0.0.1:4\"", ":2:12: ", "memcached"),
+        ("[admin]\nbind = \"0.0.0.0:8080\"", ":2:8: ", "loopback"),
+        (
+            "[memory]\ntotal = \"64MiB\"\n[[partition]]\nbackend = \"a\"\nmin = \"65MiB\"\n[[backend]]\nname = \"a\"",
+            ":5:7: ",
+            "64MiB",
+        ),
+    ];
+    for (text, place, part) in cases {
+        let text =
+            if text.contains("bind") { text.to_owned() } else { format!("{text}\n[[listener]]\n{bind}") };
+        let text = if text.contains("[[backend]]") { text } else { format!("{text}\n{backend}") };
+        let path = file(directory.path(), &text);
+        for command in [&["serve", "--config", &path][..], &["check-config", &path]] {
+            let (said, status) = refusal(command);
+            assert_eq!(status, 2, "{said}");
+            assert!(
+                said.contains(&format!("{path}{place}")) && said.contains(part),
+                "{place}{part} in {said}"
+            );
+        }
+    }
+    assert!(!store.exists(), "a store was opened for a configuration that is refused");
+}
+
+#[test]
+fn flags_that_make_no_sense_or_are_not_built_yet_are_refused() {
+    for (args, part) in [
+        (&["--eviction", "s3-fifo"][..], "--eviction"),
+        (&["--policy", "lama"], "--policy"),
+        (&["--policy", "offline_opt"], "--policy"),
+        (&["--memory", "1GB"], "--memory"),
+        (&["--memory", "0"], "--memory"),
+        (&["--redis", "127.0.0.1:6379"], "--redis"),
+        (&["--unix-socket", "/tmp/s"], "--unix-socket"),
+        (&["--memcached", "0.0.0.0:11211"], "loopback"),
+        (&["--admin", "off"], "nothing to listen on"),
+        (&["--threads", "0"], "--threads"),
+        (&["--max-connections", "0"], "--max-connections"),
+        (&["--config", "/nonexistent/sherwood.toml"], "/nonexistent/sherwood.toml"),
+    ] {
+        let (said, status) = refusal(&[&["serve"], args].concat());
+        assert!(status == 2 && said.contains(part), "{args:?}: {status} {said}");
+    }
+    let (said, status) = refusal(&["check-config"]);
+    assert!(status == 2 && said.contains("FILE"), "{said}");
+}
+
+#[test]
+fn a_valid_configuration_is_called_valid_and_its_memory_added_up() {
+    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../sherwood.example.toml");
+    let output = Command::cargo_bin("sherwood").unwrap().args(["check-config", example]).assert().success();
+    let said = String::from_utf8(output.get_output().stdout.clone()).unwrap();
+    let lines: Vec<_> = said.lines().collect();
+    assert_eq!(lines[0], format!("{example} is valid"));
+    assert_eq!(lines[1], "memory: 1GiB for the cache + 12MiB for 4 embedded stores = 1036MiB");
+    assert!(lines[2].starts_with("buffers: at most ") && lines.len() == 3, "{said}");
+}
+
+#[test]
+fn a_port_in_use_is_named_and_exits_1() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    for args in [
+        ["--admin", &address, "--memcached", "127.0.0.1:0"],
+        ["--admin", "127.0.0.1:0", "--memcached", &address],
+    ] {
+        let (said, status) = refusal(&[&["serve"][..], &args].concat());
+        assert_eq!(status, 1, "{said}");
+        assert!(said.contains(&address) && !said.contains("\nready"), "{said}");
+    }
+}
+
+#[test]
+fn ready_is_said_once_every_listener_accepts_and_sigterm_ends_with_0() {
+    let server = Server::start(&["--memcached", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--threads", "2"]);
+    assert!(server.said.iter().any(|line| line == "memory: 64MiB for the cache"), "{:?}", server.said);
+    let (memcached, admin) = (server.address("memcached"), server.address("admin"));
+    talk(&memcached, "set a 0 0 1\r\nx\r\nget a\r\n", "STORED\r\nVALUE a 0 1\r\nx\r\nEND\r\n");
+    talk(&admin, "GET /readyz HTTP/1.1\r\nhost: a\r\n\r\n", "HTTP/1.1 200 OK\r\n");
+    server.signal(libc::SIGTERM);
+    let (status, rest) = server.end();
+    assert_eq!(status.code(), Some(0), "{rest}");
+    assert!(!rest.contains("ready"), "{rest}");
+    for address in [memcached, admin] {
+        assert!(TcpStream::connect(&address).is_err(), "nobody listens on {address} any more");
+    }
+}
+
+#[test]
+fn sigint_ends_with_0_and_without_an_admin_api() {
+    let server = Server::start(&["--memcached", "127.0.0.1:0", "--admin", "off"]);
+    assert!(!server.said.last().unwrap().contains("admin"));
+    server.signal(libc::SIGINT);
+    assert_eq!(server.end().0.code(), Some(0));
+}
+
+#[test]
+fn a_node_that_was_killed_starts_clean_on_the_same_ports_and_files() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = |memcached: &str, admin: &str| {
+        let (kv, sqlite) = (directory.path().join("kv"), directory.path().join("values.db"));
+        let text = format!(
+            "[admin]\nbind = \"{admin}\"\n[[listener]]\nbind = \"{memcached}\"\nbackend = \"kv\"\n\
+             [[backend]]\nname = \"kv\"\nstore = {{ kind = \"kv\", path = {kv:?} }}\n\
+             [[backend]]\nname = \"sqlite\"\nstore = {{ kind = \"sqlite\", path = {sqlite:?} }}\n"
+        );
+        file(directory.path(), &text)
+    };
+    let server = Server::start(&["--config", &config("127.0.0.1:0", "127.0.0.1:0")]);
+    let (memcached, admin) = (server.address("memcached"), server.address("admin"));
+    talk(&memcached, "set a 0 0 1\r\nx\r\n", "STORED\r\n");
+    server.signal(libc::SIGKILL);
+    assert_eq!(server.end().0.code(), None, "it was killed");
+    let server = Server::start(&["--config", &config(&memcached, &admin)]);
+    assert_eq!((server.address("memcached"), server.address("admin")), (memcached.clone(), admin));
+    talk(&memcached, "get a\r\n", "END\r\n");
+}

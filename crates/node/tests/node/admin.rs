@@ -1,0 +1,261 @@
+//! Every endpoint of the admin API with the exact names of its fields.
+
+use std::io::{BufRead, BufReader};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde_json::{Value, json};
+use sherwood_node::Node;
+use sherwood_store::Store;
+
+use crate::support::{Fake, Http, eventually, setup};
+
+fn node() -> (Node, Arc<Fake>) {
+    let fake = Fake::new([("a/1", &b"1"[..])]);
+    let backends = vec![("catalog", vec![fake.clone() as Arc<dyn Store>]), ("plain", vec![])];
+    (Node::start(setup(backends)).unwrap(), fake)
+}
+
+/// Names of an object's fields and the kinds of their values.
+fn shape(value: &Value) -> String {
+    let kind = |value: &Value| match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    };
+    let fields = value.as_object().unwrap().iter().map(|(name, value)| format!("{name}: {}", kind(value)));
+    fields.collect::<Vec<_>>().join(", ")
+}
+
+#[test]
+fn partitions_are_listed() {
+    let (node, _) = node();
+    let http = Http::of(&node);
+    http.key("catalog", "a/1");
+    http.key("catalog", "a/1");
+    let expected = json!([
+        {"name": "catalog", "backend": "catalog", "tenant": "default", "allocated_bytes": 16 << 20, "used_bytes": 96,
+         "items": 1, "hits": 1, "misses": 1, "evictions": 0},
+        {"name": "plain", "backend": "plain", "tenant": "default", "allocated_bytes": 16 << 20, "used_bytes": 0,
+         "items": 0, "hits": 0, "misses": 0, "evictions": 0},
+    ]);
+    assert_eq!(http.get("/v1/partitions"), expected);
+}
+
+#[test]
+fn the_slo_and_who_blocks_are_shown() {
+    let (node, _) = node();
+    let http = Http::of(&node);
+    let slo = http.get("/v1/slo");
+    assert_eq!(
+        (&slo["percentile"], &slo["bound_ms"], &slo["window_s"]),
+        (&json!(99.0), &json!(150.0), &json!(60.0))
+    );
+    assert_eq!(slo["current_ms"], Value::Null, "no request, no percentile");
+    assert_eq!(
+        http.get("/v1/rbc"),
+        json!({"window_s": 60.0, "band": [0.985, 0.995], "counts": {"catalog": 0, "plain": 0}})
+    );
+    http.key("catalog", "a/1");
+    eventually("it is observed", || http.get("/v1/slo")["current_ms"].is_number());
+    let slo = http.get("/v1/slo");
+    assert_eq!(
+        shape(&slo),
+        "bound_ms: number, current_ms: number, max_ms: number, observations: number, percentile: number, \
+         violation_ratio: number, violations: number, window_s: number"
+    );
+    // Of 200 requests and the one above, those at ranks 198 to 200 are between the percentiles of the band.
+    let reports: Vec<_> =
+        (1..=200).map(|i| json!({"latency_us": i * 1_000_000, "blocking": "plain"})).collect();
+    assert_eq!(http.ask("POST", "/v1/reports", &json!(reports).to_string()).status, 200);
+    let counts = http.get("/v1/rbc")["counts"].clone();
+    assert!(counts["catalog"] == 0 && counts["plain"].as_u64().is_some_and(|count| count > 0), "{counts}");
+}
+
+#[test]
+fn the_control_loop_is_shown() {
+    let (node, _) = node();
+    let view = Http::of(&node).get("/v1/control");
+    assert_eq!(
+        shape(&view),
+        "available: array, band: array, decisions: number, delta_ms: number, dry_run: bool, latest: null, policy: string, \
+         rbc_window_ms: number, tax_ratio: number"
+    );
+    let answer = Http::of(&node).ask("PUT", "/v1/control", r#"{"policy":"equal"}"#);
+    assert_eq!(
+        shape(&answer.json()["latest"]),
+        "applied: bool, kept: string, line: string, moves: array, pending_bytes: number, policy: string"
+    );
+    assert!(Http::of(&node).ask("PUT", "/v1/control", r#"{"polcy":"equal"}"#).refusal(400).contains("polcy"));
+}
+
+#[test]
+fn stores_are_limited_while_they_run() {
+    let (node, fake) = node();
+    let http = Http::of(&node);
+    let put =
+        |name: &str, body: Value| http.ask("PUT", &format!("/v1/backends/{name}/limit"), &body.to_string());
+    let view = |slots: Value, ops: Value, cpu: Value| json!({"backend": "catalog", "slots": slots, "ops_per_s": ops, "cpu_ratio": cpu});
+    assert_eq!(put("catalog", json!({"slots": 4})).json(), view(json!(4), Value::Null, Value::Null));
+    assert_eq!(put("catalog", json!({"ops_per_s": 0.5})).json(), view(json!(4), json!(0.5), Value::Null));
+    assert_eq!(put("catalog", json!({"cpu_ratio": 0.25})).json(), view(json!(4), json!(0.5), json!(0.25)));
+    assert_eq!(fake.limits().slots, Some(4));
+    assert_eq!(put("catalog", json!({"slots": null})).json(), view(Value::Null, json!(0.5), json!(0.25)));
+    assert!(put("catalog", json!({"slots": 0})).refusal(422).contains("1 to 65536"));
+    assert_eq!(put("catalog", json!({"slots": 1, "cpu_ratio": 1})).status, 400);
+    assert_eq!(put("catalog", json!({"latency_ms": 1})).status, 400);
+    assert!(put("plain", json!({"slots": 1})).refusal(422).contains("no store"));
+    assert!(put("other", json!({"slots": 1})).refusal(404).contains("there are: catalog, plain"));
+    let said = node.events().into_iter().map(|event| event.message).collect::<Vec<_>>();
+    assert_eq!(said[0], "catalog limited by hand: 4 calls at a time");
+}
+
+#[test]
+fn a_key_is_taken_out_of_the_cache() {
+    let (node, fake) = node();
+    let http = Http::of(&node);
+    assert_eq!(http.key("catalog", "a/1")["status"], "miss");
+    for key in ["a/1", "a%2F1", "never-there"] {
+        assert_eq!(http.ask("DELETE", &format!("/v1/keys/catalog/{key}"), "").status, 204);
+        assert_eq!(http.key("catalog", "a/1")["status"], if key == "never-there" { "hit" } else { "miss" });
+    }
+    assert_eq!(fake.calls(), 3);
+    assert!(http.ask("DELETE", "/v1/keys/other/a", "").refusal(404).contains("catalog, plain"));
+}
+
+#[test]
+fn reports_enter_the_window_or_are_dropped_for_their_age() {
+    let (node, _) = node();
+    let http = Http::of(&node);
+    let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64;
+    let post = |body: Value| http.ask("POST", "/v1/reports", &body.to_string());
+    let answer = post(json!([
+        {"latency_us": 1_000, "blocking": "catalog"},
+        {"latency_us": 2_000, "blocking": "plain", "t": now_ms - 1_000},
+        {"latency_us": 3_000, "blocking": null, "t": now_ms + 100_000},
+        {"latency_us": 4_000, "blocking": "plain", "t": now_ms - 3_600_000},
+        {"latency_us": u64::MAX, "t": u64::MAX},
+    ]));
+    assert_eq!((answer.status, answer.json()), (200, json!({"accepted": 4, "dropped": 1})));
+    assert_eq!(http.metric("sherwood_reports_dropped_total"), 1.0);
+    let unknown =
+        post(json!([{"latency_us": 1, "blocking": "catalog"}, {"latency_us": 1, "blocking": "other"}]));
+    assert!(unknown.refusal(422).contains("known: catalog, plain"));
+    assert_eq!(unknown.json()["path"], "[1].blocking");
+    assert_eq!(http.metric("sherwood_requests_total"), 5.0, "one bad report, and none counts");
+    let malformed = post(json!([{"latency_us": -1}]));
+    assert!(malformed.refusal(400).contains("latency_us"));
+    assert_eq!(malformed.json()["path"], "[0].latency_us");
+    assert_eq!(post(json!([])).json(), json!({"accepted": 0, "dropped": 0}));
+}
+
+#[test]
+fn decisions_arrive_as_server_sent_events() {
+    let (node, _) = node();
+    let http = Http::of(&node);
+    let mut lines = BufReader::new(http.send("GET", "/v1/events", "")).lines().map(Result::unwrap);
+    // The head has arrived, so the stream has begun.
+    let head: Vec<_> = lines.by_ref().take_while(|line| !line.is_empty()).collect();
+    assert!(head.iter().any(|line| line == "content-type: text/event-stream"), "{head:?}");
+    http.ask("PUT", "/v1/control", r#"{"policy":"equal"}"#);
+    let mut event = |kind: &str| {
+        lines.find(|line| *line == format!("event: {kind}")).unwrap();
+        let data = lines.find_map(|line| Some(line.strip_prefix("data: ")?.to_owned())).unwrap();
+        serde_json::from_str::<Value>(&data).unwrap()
+    };
+    assert_eq!(event("policy")["message"], "policy switched to equal");
+    let decision = event("decision");
+    assert_eq!(shape(&decision), "data: object, kind: string, message: string, unix_ms: number");
+    assert_eq!((&decision["kind"], &decision["data"]["policy"]), (&json!("decision"), &json!("equal")));
+}
+
+#[test]
+fn the_page_and_wrong_paths_help() {
+    let (node, _) = node();
+    let http = Http::of(&node);
+    http.key("catalog", "a/1");
+    let page = http.ask("GET", "/", "").body;
+    for part in ["Sherwood ", "policy: static", "catalog", "/v1/partitions", "bound 150 ms"] {
+        assert!(page.contains(part), "{part:?} in\n{page}");
+    }
+    assert_eq!(http.ask("GET", "/healthz", "").body, "ok\n");
+    assert_eq!(http.ask("GET", "/readyz", "").body, "ok\n");
+    assert!(http.ask("GET", "/v1/partition", "").refusal(404).contains("GET /"));
+    let wrong = http.ask("POST", "/v1/partitions", "");
+    assert!(wrong.refusal(405).contains("Allow") && wrong.head.contains("allow: get"), "{wrong:?}");
+}
+
+#[test]
+fn metrics_are_openmetrics_and_their_names_are_kept() {
+    let (node, _) = node();
+    let http = Http::of(&node);
+    let body = json!({"class": "a \"b\"\n\\", "queries": [{"backend": "catalog", "keys": ["a/1"]}]});
+    http.request(&body);
+    eventually("it is observed", || http.get("/v1/slo")["current_ms"].is_number());
+    let answer = http.ask("GET", "/metrics", "");
+    assert!(answer.head.contains("application/openmetrics-text"), "{}", answer.head);
+    insta::assert_snapshot!("metrics", families(&answer.body));
+}
+
+/// Checks what OpenMetrics demands, and lists every family with its type, labels and help.
+fn families(text: &str) -> String {
+    let text = text.strip_suffix("# EOF\n").expect("the text says that it is whole");
+    let mut families: Vec<(String, String, String)> = Vec::new();
+    let mut listed = Vec::new();
+    for line in text.lines() {
+        if let Some(help) = line.strip_prefix("# HELP ") {
+            let (name, help) = help.split_once(' ').unwrap();
+            assert!(families.iter().all(|(other, ..)| other != name), "{name} is there once");
+            families.push((name.to_owned(), String::new(), help.to_owned()));
+        } else if let Some(kind) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = kind.split_once(' ').unwrap();
+            let family = families.last_mut().expect("help comes first");
+            assert_eq!(family.0, name);
+            family.1 = kind.to_owned();
+        } else {
+            let (name, kind, help) = families.last().unwrap();
+            let labels = sample_labels(line, name, kind);
+            let entry = format!("{name} {kind} {{{labels}}} {help}");
+            if listed.last() != Some(&entry) {
+                listed.push(entry);
+            }
+        }
+    }
+    listed.sort();
+    listed.dedup();
+    listed.join("\n")
+}
+
+/// The names of a sample's labels, after checking the rest of it.
+fn sample_labels(line: &str, family: &str, kind: &str) -> String {
+    let (sample, value) = line.rsplit_once(' ').unwrap();
+    assert!(value.parse::<f64>().is_ok_and(f64::is_finite), "{line}");
+    let suffix = if kind == "counter" { "_total" } else { "" };
+    let rest = sample.strip_prefix(&format!("{family}{suffix}")).unwrap_or_else(|| panic!("{line}"));
+    let Some(labels) = rest.strip_prefix('{') else {
+        assert_eq!(rest, "", "{line}");
+        return String::new();
+    };
+    let mut labels = labels.strip_suffix('}').unwrap();
+    let mut names = Vec::new();
+    while let Some((name, value)) = labels.split_once("=\"") {
+        names.push(name.trim_start_matches(',').to_owned());
+        let mut escaped = false;
+        let end = value.find(|c| match c {
+            _ if escaped => {
+                escaped = false;
+                false
+            }
+            '\\' => {
+                escaped = true;
+                false
+            }
+            c => c == '"',
+        });
+        labels = &value[end.expect("a label's value ends") + 1..];
+    }
+    names.join(", ")
+}

@@ -1,0 +1,210 @@
+//! `POST /v1/requests`.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+use sherwood_node::Node;
+use sherwood_store::{KvOptions, Store, StoreOptions, open};
+
+use crate::support::{Fake, Http, Mood, NEVER, eventually, partition, setup, without_latencies};
+
+fn node_with(values: &[(&str, &[u8])]) -> (Node, Arc<Fake>) {
+    let fake = Fake::new(values.iter().copied());
+    let node = Node::start(setup(vec![("catalog", vec![fake.clone() as Arc<dyn Store>])])).unwrap();
+    (node, fake)
+}
+
+fn queries(queries: Value) -> Value {
+    json!({ "queries": queries })
+}
+
+#[test]
+fn what_a_store_on_disk_had_is_in_the_cache_the_second_time() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open("catalog", &StoreOptions::Kv(KvOptions::new(directory.path().join("kv")))).unwrap();
+    let blocking = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    blocking.block_on(store.put(Bytes::from("chair"), Bytes::from("wood"))).unwrap();
+    let node = Node::start(setup(vec![("catalog", vec![store])])).unwrap();
+    let http = Http::of(&node);
+    let body = queries(json!([{"backend": "catalog", "keys": ["chair", "table"]}]));
+    let expected = |status| {
+        json!({"blocking_backend": "catalog", "results": [
+            {"backend": "catalog", "key": "chair", "status": status, "value": "wood", "encoding": "utf8"},
+            {"backend": "catalog", "key": "table", "status": "not_found"},
+        ]})
+    };
+    assert_eq!(without_latencies(http.request(&body)), expected("miss"));
+    assert_eq!(without_latencies(http.request(&body)), expected("hit"));
+    node.stop();
+}
+
+#[test]
+fn values_are_text_or_base64_or_left_out() {
+    let (node, _) = node_with(&[("text", b"caf\xc3\xa9 \"x\"\n"), ("bytes", &[0, 255]), ("empty", b"")]);
+    let http = Http::of(&node);
+    let body = queries(json!([{"backend": "catalog", "keys": ["text", "bytes", "empty"]}]));
+    let mut body = json!({"values": true, "queries": body["queries"]});
+    for status in ["miss", "hit"] {
+        let results = without_latencies(http.request(&body))["results"].clone();
+        let expected = json!([
+            {"backend": "catalog", "key": "text", "status": status, "value": "caf\u{e9} \"x\"\n", "encoding": "utf8"},
+            {"backend": "catalog", "key": "bytes", "status": status, "value": "AP8=", "encoding": "base64"},
+            {"backend": "catalog", "key": "empty", "status": status, "value": "", "encoding": "utf8"},
+        ]);
+        assert_eq!(results, expected);
+    }
+    body["values"] = json!(false);
+    let expected = json!([
+        {"backend": "catalog", "key": "text", "status": "hit"},
+        {"backend": "catalog", "key": "bytes", "status": "hit"},
+        {"backend": "catalog", "key": "empty", "status": "hit"},
+    ]);
+    assert_eq!(without_latencies(http.request(&body))["results"], expected);
+}
+
+#[test]
+fn values_left_out_are_cached_all_the_same() {
+    let (node, fake) = node_with(&[("a", b"1")]);
+    let http = Http::of(&node);
+    http.request(&json!({"values": false, "queries": [{"backend": "catalog", "keys": ["a"]}]}));
+    assert_eq!(http.key("catalog", "a")["value"], "1");
+    assert_eq!(fake.calls(), 1);
+}
+
+#[test]
+fn each_repetition_of_a_key_is_answered_and_the_backend_asked_once() {
+    let (node, fake) = node_with(&[("a", b"1")]);
+    let query = json!({"backend": "catalog", "keys": ["a", "b", "a"]});
+    let results = Http::of(&node).request(&queries(json!([query, query])))["results"].clone();
+    let statuses: Vec<_> =
+        results.as_array().unwrap().iter().map(|key| key["status"].as_str().unwrap()).collect();
+    assert_eq!(statuses, ["miss", "not_found", "miss", "miss", "not_found", "miss"]);
+    assert_eq!(fake.calls(), 1);
+}
+
+#[test]
+fn nothing_asked_is_nothing_answered() {
+    let (node, fake) = node_with(&[]);
+    let http = Http::of(&node);
+    for body in [json!({"queries": []}), queries(json!([{"backend": "catalog", "keys": []}]))] {
+        assert_eq!(without_latencies(http.request(&body)), json!({"blocking_backend": null, "results": []}));
+    }
+    assert_eq!(fake.calls(), 0);
+}
+
+#[test]
+fn a_backend_without_a_store_knows_what_is_cached_and_nothing_else() {
+    let node = Node::start(setup(vec![("plain", vec![])])).unwrap();
+    assert_eq!(Http::of(&node).key("plain", "a")["status"], "not_found");
+}
+
+#[test]
+fn bodies_that_make_no_sense_are_refused_with_the_place() {
+    let (node, fake) = node_with(&[]);
+    let http = Http::of(&node);
+    let long = format!(r#"{{"queries":[{{"backend":"catalog","keys":["{}"]}}]}}"#, "k".repeat(251));
+    let many = format!(r#"{{"queries":[{{"backend":"catalog","keys":[{}"k"]}}]}}"#, r#""k","#.repeat(16_384));
+    for (body, status, path, part) in [
+        (r#"{"queries":[{"backend":"catalog","keys":[1]}]}"#, 400, "queries[0].keys[0]", "string"),
+        (r#"{"queries":[{"backend":"catalog"}]}"#, 400, "queries[0]", "keys"),
+        (r#"{"queries":[],"quieres":[]}"#, 400, "quieres", "unknown field"),
+        (r#"{"queries":[],"deadline_ms":5}"#, 400, "deadline_ms", "not supported"),
+        (
+            r#"{"queries":[{"backend":"catalog","keys":[],"deadline_ms":5}]}"#,
+            400,
+            "queries[0].deadline_ms",
+            "not supported",
+        ),
+        (
+            r#"{"queries":[{"backend":"catalog","keys":[],"stale_ok_ms":5}]}"#,
+            400,
+            "queries[0].stale_ok_ms",
+            "not supported",
+        ),
+        (r#"{"queries":[{"backend":"catalog","keys":["a",""]}]}"#, 400, "queries[0].keys[1]", "0 bytes"),
+        (&long, 400, "queries[0].keys[0]", "251 bytes"),
+        (&many, 400, "queries", "16385 keys"),
+        (r#"{"queries":"#, 400, "queries", "EOF"),
+        ("", 400, ".", "EOF"),
+        (r#"{"queries":[{"backend":"catalogue","keys":[]}]}"#, 422, "queries[0].backend", "known: catalog"),
+        (r#"{"tenant":"gold","queries":[]}"#, 422, "tenant", "known: default"),
+    ] {
+        let answer = http.ask("POST", "/v1/requests", body);
+        let error = answer.refusal(status);
+        assert!(error.contains(part), "{part:?} in {error:?}");
+        assert_eq!(answer.json()["path"], path, "{error}");
+    }
+    assert_eq!(fake.calls(), 0);
+}
+
+#[test]
+fn a_body_that_is_too_large_is_refused() {
+    let (node, _) = node_with(&[]);
+    let answer = Http::of(&node).ask("POST", "/v1/requests", &" ".repeat((4 << 20) + 1));
+    assert!(answer.refusal(413).contains("4194304 bytes"));
+}
+
+#[test]
+fn an_answer_holds_so_many_bytes_and_says_what_it_left_out() {
+    let large = vec![b'x'; 1 << 20];
+    let (node, _) = node_with(&[("large", &large), ("small", b"s")]);
+    let http = Http::of(&node);
+    for _ in 0..2 {
+        let keys: Vec<_> = std::iter::repeat_n("large", 17).chain(["small"]).collect();
+        let answer = http.request(&queries(json!([{"backend": "catalog", "keys": keys}])));
+        let results = answer["results"].as_array().unwrap();
+        assert!(results[..16].iter().all(|key| key["value"].as_str().unwrap().len() == 1 << 20));
+        assert_eq!(results[16]["status"], "rejected");
+        assert!(results[16]["error"].as_str().unwrap().contains("16 MiB"));
+        assert_eq!(results[17]["value"].as_str().or(results[17]["status"].as_str()), Some("rejected"));
+    }
+}
+
+/// The worst latency in the SLO's window, once there is one.
+fn slowest_ms(http: Http) -> f64 {
+    let mut current = None;
+    eventually("a request is observed", || {
+        current = http.get("/v1/slo")["current_ms"].as_f64();
+        current.is_some()
+    });
+    current.unwrap()
+}
+
+#[test]
+fn a_failed_query_counts_as_its_time_out_and_a_best_effort_one_as_what_it_took() {
+    for (best_effort, counts_as_time_out) in [(false, true), (true, false)] {
+        let (node, fake) = node_with(&[]);
+        fake.be(Mood::Fail);
+        let http = Http::of(&node);
+        let query = json!({"backend": "catalog", "keys": ["a"], "best_effort": best_effort});
+        let answer = http.request(&queries(json!([query])));
+        assert_eq!(answer["results"][0]["status"], "error");
+        let error = answer["results"][0]["error"].as_str().unwrap();
+        assert!(error.contains("unplugged"), "{error}");
+        // What the client is told is what it waited.
+        assert_eq!(answer["latency_ms"], answer["results"][0]["latency_ms"]);
+        assert_eq!(slowest_ms(http) >= NEVER.as_secs_f64() * 1e3, counts_as_time_out);
+    }
+}
+
+#[test]
+fn a_tenant_has_its_own_partition_or_shares_the_default_tenants() {
+    let fake = Fake::new([("a", &b"1"[..])]);
+    let mut setup = setup(vec![("catalog", vec![fake.clone() as Arc<dyn Store>])]);
+    setup.tenants = ["default", "gold", "free"].map(str::to_owned).to_vec();
+    setup.partitions.push(partition(1, 0));
+    let node = Node::start(setup).unwrap();
+    let http = Http::of(&node);
+    let status = |tenant: &str| {
+        let body = json!({"tenant": tenant, "queries": [{"backend": "catalog", "keys": ["a"]}]});
+        http.request(&body)["results"][0]["status"].clone()
+    };
+    assert_eq!(
+        ["default", "gold", "free", "gold", "default"].map(status),
+        ["miss", "miss", "hit", "hit", "hit"]
+    );
+    let partitions = http.get("/v1/partitions");
+    assert_eq!((&partitions[0]["name"], &partitions[1]["name"]), (&json!("catalog"), &json!("gold:catalog")));
+    assert_eq!((&partitions[0]["hits"], &partitions[1]["hits"]), (&json!(2), &json!(1)));
+}

@@ -1,0 +1,145 @@
+//! Memcached listeners of a node: the same cache, the same backends, one bound on connections.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+
+use sherwood_node::Node;
+use sherwood_store::Store;
+
+use crate::support::{Fake, Http, Mood, PATIENCE, eventually, listener, setup};
+
+/// A client that reads line by line.
+struct Client(BufReader<TcpStream>);
+
+impl Client {
+    fn connect(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        Self(BufReader::new(stream))
+    }
+
+    fn send(&mut self, line: &str) {
+        self.0.get_mut().write_all(format!("{line}\r\n").as_bytes()).unwrap();
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.0.read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
+    }
+
+    /// What is answered to `get key`: the value, or nothing.
+    fn get(&mut self, key: &str) -> Option<String> {
+        self.send(&format!("get {key}"));
+        self.value()
+    }
+
+    fn value(&mut self) -> Option<String> {
+        if self.line() == "END" {
+            return None;
+        }
+        let value = self.line();
+        assert_eq!(self.line(), "END");
+        Some(value)
+    }
+}
+
+fn node() -> (Node, Arc<Fake>) {
+    let fake = Fake::new([("a", &b"old"[..])]);
+    let mut setup = setup(vec![("catalog", vec![fake.clone() as Arc<dyn Store>])]);
+    setup.memcached = vec![listener(0), listener(0)];
+    setup.memcached_connections_max = 3;
+    (Node::start(setup).unwrap(), fake)
+}
+
+#[test]
+fn a_listener_reads_through_into_the_cache_the_gateway_reads() {
+    let (node, fake) = node();
+    let mut client = Client::connect(node.memcached()[0]);
+    assert_eq!(client.get("a").as_deref(), Some("old"));
+    assert_eq!(client.get("b"), None);
+    assert_eq!(Http::of(&node).key("catalog", "a")["status"], "hit");
+    assert_eq!(fake.calls(), 2);
+}
+
+#[test]
+fn all_listeners_share_one_bound_on_connections() {
+    let (node, _) = node();
+    let [first, second] = node.memcached() else { panic!("two listeners") };
+    let mut clients: Vec<_> = [first, second, first].into_iter().map(|at| Client::connect(*at)).collect();
+    for client in &mut clients {
+        client.send("version");
+        assert!(client.line().starts_with("VERSION"));
+    }
+    assert_eq!(Client::connect(*second).line(), "ERROR Too many open connections");
+    clients.pop();
+    eventually("there is room again", || {
+        let mut client = Client::connect(*second);
+        client.send("version");
+        client.line().starts_with("VERSION")
+    });
+}
+
+/// Starts a fetch of `a`, lets `change` happen while the backend has read the old value, and says what is found afterwards.
+fn fetched_across(change: impl FnOnce(&Node, &mut Client)) -> String {
+    let (node, fake) = node();
+    fake.be(Mood::Hang);
+    let mut waiting = Client::connect(node.memcached()[0]);
+    waiting.send("get a");
+    eventually("the backend is asked", || fake.calls() == 1);
+    change(&node, &mut Client::connect(node.memcached()[1]));
+    fake.put("a", "new");
+    fake.be(Mood::Answer);
+    assert_eq!(waiting.value().as_deref(), Some("old"), "who asked before is answered");
+    Http::of(&node).key("catalog", "a")["value"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_fetch_fills_unless_the_key_was_changed_meanwhile() {
+    assert_eq!(fetched_across(|_, _| {}), "old");
+    let deleted = fetched_across(|_, client| {
+        client.send("delete a");
+        assert_eq!(client.line(), "NOT_FOUND");
+    });
+    assert_eq!(deleted, "new");
+    let written = fetched_across(|_, client| {
+        client.send("set a 0 0 4\r\nmine");
+        assert_eq!(client.line(), "STORED");
+    });
+    assert_eq!(written, "mine");
+    let taken_out = fetched_across(|node, _| {
+        assert_eq!(Http::of(node).ask("DELETE", "/v1/keys/catalog/a", "").status, 204);
+    });
+    assert_eq!(taken_out, "new");
+}
+
+#[test]
+fn a_flush_now_or_later_is_for_fetches_under_way_too() {
+    let now = fetched_across(|_, client| {
+        client.send("flush_all");
+        assert_eq!(client.line(), "OK");
+    });
+    assert_eq!(now, "new");
+    let later = fetched_across(|_, client| {
+        client.send("set witness 0 0 1\r\nx");
+        assert_eq!(client.line(), "STORED");
+        client.send("flush_all 1");
+        assert_eq!(client.line(), "OK");
+        eventually("the time of the flush has come", || {
+            // `gat` of what is there; a miss would be fetched, and the backend hangs.
+            client.send("touch witness 0");
+            client.line() == "NOT_FOUND"
+        });
+    });
+    assert_eq!(later, "new");
+}
+
+#[test]
+fn a_fetch_that_ends_before_a_later_flush_fills_until_then() {
+    let value = fetched_across(|_, client| {
+        client.send("flush_all 1000");
+        assert_eq!(client.line(), "OK");
+    });
+    assert_eq!(value, "old");
+}

@@ -1,0 +1,15 @@
+//! A whole node on real sockets: gateway, admin API, listeners and backends together.
+
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "tests of a driver use sockets, threads and the machine's clock"
+)]
+
+mod admin;
+mod faults;
+mod gateway;
+mod listeners;
+mod resizing;
+mod stopping;
+mod support;

@@ -1,0 +1,156 @@
+//! Budgets and policies, changed while the node runs.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use sherwood_node::{Node, Pin};
+use sherwood_store::{ComputeOptions, Store, StoreOptions, open};
+
+use crate::support::{Http, TOTAL, eventually, setup};
+
+const MIB: u64 = 1 << 20;
+
+fn compute() -> Arc<dyn Store> {
+    let options = ComputeOptions { n: 1, bytes: 1000, ..ComputeOptions::default() };
+    open("compute", &StoreOptions::Compute(options)).unwrap()
+}
+
+fn node() -> Node {
+    let mut setup = setup(vec![("a", vec![compute()]), ("b", vec![compute()])]);
+    setup.partitions[1].pin = Pin { min_bytes: MIB, max_bytes: Some(24 * MIB) };
+    Node::start(setup).unwrap()
+}
+
+fn allocated(http: Http) -> Vec<u64> {
+    let partitions = http.get("/v1/partitions");
+    partitions.as_array().unwrap().iter().map(|one| one["allocated_bytes"].as_u64().unwrap()).collect()
+}
+
+#[track_caller]
+fn policy(http: Http, body: Value) -> Value {
+    let answer = http.ask("PUT", "/v1/control", &body.to_string());
+    assert_eq!(answer.status, 200, "{answer:?}");
+    answer.json()
+}
+
+fn fill(http: Http, backend: &str, keys: std::ops::Range<u32>) {
+    let keys: Vec<_> = keys.map(|key| key.to_string()).collect();
+    http.request(&json!({"values": false, "queries": [{"backend": backend, "keys": keys}]}));
+}
+
+#[test]
+fn a_budget_set_by_hand_is_in_force_at_once() {
+    let node = node();
+    let http = Http::of(&node);
+    assert_eq!(allocated(http), [16 * MIB, 16 * MIB]);
+    let answer = http.ask("PUT", "/v1/partitions/a", &json!({"allocated_bytes": 4 * MIB}).to_string());
+    assert_eq!((answer.status, answer.json()), (200, json!({"name": "a", "allocated_bytes": 4 * MIB})));
+    assert_eq!(allocated(http), [4 * MIB, 16 * MIB]);
+    fill(http, "a", 0..8_000);
+    eventually("the partition keeps to its budget", || {
+        http.get("/v1/partitions")[0]["used_bytes"].as_u64().unwrap() <= 4 * MIB
+    });
+    assert!(http.get("/v1/partitions")[0]["evictions"].as_u64().unwrap() > 1_000);
+}
+
+#[test]
+fn a_budget_that_cannot_be_is_refused_with_what_can() {
+    let node = node();
+    let http = Http::of(&node);
+    let put = |name: &str, bytes: u64| {
+        http.ask("PUT", &format!("/v1/partitions/{name}"), &json!({"allocated_bytes": bytes}).to_string())
+    };
+    let over = put("a", 16 * MIB + 1);
+    assert!(over.refusal(422).contains("16777216 bytes are free"));
+    assert_eq!(over.json()["free_bytes"], 16 * MIB);
+    let small = put("b", MIB - 1);
+    assert!(small.refusal(422).contains("bounds"));
+    assert_eq!((&small.json()["min_bytes"], &small.json()["max_bytes"]), (&json!(MIB), &json!(24 * MIB)));
+    assert_eq!(put("a", 8 * MIB).status, 200);
+    assert!(put("b", 24 * MIB + 1).refusal(422).contains("free"));
+    assert_eq!(put("b", 24 * MIB).status, 200);
+    assert!(put("c", MIB).refusal(404).contains("there are: a, b"));
+    let bad = http.ask("PUT", "/v1/partitions/a", r#"{"allocated_bytes":-1}"#);
+    assert!(bad.refusal(400).contains("allocated_bytes"));
+    assert_eq!(bad.json()["path"], "allocated_bytes");
+    assert_eq!(http.ask("PUT", "/v1/partitions/a", "{}").status, 400);
+    assert_eq!(allocated(http), [8 * MIB, 24 * MIB]);
+    policy(http, json!({"policy": "robinhood"}));
+    assert!(put("a", MIB).refusal(409).contains("PUT /v1/control"));
+}
+
+#[test]
+fn switching_between_a_shared_lru_and_budgets_flushes_nothing() {
+    let node = node();
+    let http = Http::of(&node);
+    fill(http, "a", 0..1_000);
+    fill(http, "b", 0..1_000);
+    for name in ["shared-lru", "robinhood", "shared-lru", "equal", "static"] {
+        let view = policy(http, json!({"policy": name}));
+        assert_eq!((&view["policy"], &view["latest"]["policy"]), (&json!(name), &json!(name)));
+        let expected = if name == "shared-lru" { TOTAL } else { 16 * MIB };
+        assert_eq!(allocated(http), [expected, expected], "{name}");
+        fill(http, "a", 0..1_000);
+        fill(http, "b", 0..1_000);
+    }
+    for partition in http.get("/v1/partitions").as_array().unwrap() {
+        assert_eq!((&partition["hits"], &partition["misses"]), (&json!(5_000), &json!(1_000)));
+        assert_eq!((&partition["items"], &partition["evictions"]), (&json!(1_000), &json!(0)));
+    }
+}
+
+#[test]
+fn a_dry_run_reports_and_moves_nothing() {
+    let node = node();
+    let http = Http::of(&node);
+    http.ask("PUT", "/v1/partitions/a", &json!({"allocated_bytes": 8 * MIB}).to_string());
+    let view = policy(http, json!({"policy": "equal", "dry_run": true}));
+    assert_eq!((&view["dry_run"], &view["latest"]["applied"]), (&json!(true), &json!(false)));
+    assert_eq!(view["latest"]["moves"][0]["partition"], "a");
+    assert!(view["latest"]["line"].as_str().unwrap().starts_with("dry run, not applied: moved 8.0 MiB"));
+    assert_eq!(allocated(http), [8 * MIB, 16 * MIB]);
+    policy(http, json!({"dry_run": false, "policy": "equal"}));
+    assert_eq!(allocated(http), [16 * MIB, 16 * MIB]);
+}
+
+#[test]
+fn policies_that_cannot_be_switched_to_are_refused_with_those_that_can() {
+    let node = node();
+    let http = Http::of(&node);
+    for (name, part) in [
+        ("robin hood", "it is not known"),
+        ("lama", "it is not built yet"),
+        ("offline_opt", "it needs a schedule"),
+        ("bubble_wrap", "it needs a schedule"),
+    ] {
+        let answer = http.ask("PUT", "/v1/control", &json!({"policy": name, "dry_run": true}).to_string());
+        let error = answer.refusal(422);
+        assert!(error.contains(part) && error.contains("choose one of robinhood, shared-lru"), "{error}");
+        assert!(!error[error.find("choose").unwrap()..].contains("offline_opt"), "{error}");
+    }
+    let view = http.get("/v1/control");
+    assert_eq!((&view["policy"], &view["dry_run"]), (&json!("static"), &json!(false)), "nothing was changed");
+    let available = view["available"].as_array().unwrap();
+    assert!(available.contains(&json!("static")) && !available.contains(&json!("offline_opt")));
+}
+
+#[test]
+fn robinhood_moves_space_to_the_backend_that_blocks() {
+    let mut setup = setup(vec![("a", vec![]), ("b", vec![])]);
+    setup.policy = "robinhood".to_owned();
+    let node = Node::start(setup).unwrap();
+    let http = Http::of(&node);
+    // One request in a hundred is slow, and `b` is to blame.
+    let report = |i: u64| json!({"latency_us": 1_000 + i, "blocking": if i % 100 >= 97 { "b" } else { "a" }});
+    let reports: Vec<_> = (0..1_000).map(report).collect();
+    let mut reports = reports;
+    reports.sort_by_key(|report| (report["blocking"] == "b", report["latency_us"].as_u64()));
+    for (i, report) in reports.iter_mut().enumerate() {
+        report["latency_us"] = json!(1_000 + 10 * i);
+    }
+    assert_eq!(http.ask("POST", "/v1/reports", &json!(reports).to_string()).status, 200);
+    let view = policy(http, json!({"policy": "robinhood"}));
+    assert_eq!(view["latest"]["kept"], Value::Null, "{view}");
+    let [a, b] = allocated(http)[..] else { panic!("two partitions") };
+    assert!(b > 16 * MIB && a < 16 * MIB && a + b == TOTAL, "{a} {b}");
+}

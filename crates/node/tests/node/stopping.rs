@@ -1,0 +1,75 @@
+//! Stopping in good order.
+
+use std::io::{Read, Write};
+use std::sync::Arc;
+
+use sherwood_node::{Node, StartError};
+use sherwood_store::Store;
+
+use crate::support::{Fake, Http, Mood, answer, eventually, listener, setup};
+
+#[test]
+fn a_node_that_drains_says_so_and_ends_what_was_begun() {
+    let fake = Fake::new([("a", &b"1"[..])]);
+    let node = Node::start(setup(vec![("slow", vec![fake.clone() as Arc<dyn Store>])])).unwrap();
+    let http = Http::of(&node);
+    assert_eq!(http.ask("GET", "/readyz", "").status, 200);
+    fake.be(Mood::Hang);
+    let client = http.send("POST", "/v1/requests", r#"{"queries":[{"backend":"slow","keys":["a"]}]}"#);
+    eventually("the backend is asked", || fake.calls() == 1);
+    let mut events = http.send("GET", "/v1/events", "");
+    let mut head = [0; 15];
+    events.read_exact(&mut head).unwrap();
+    let stopping = std::thread::spawn(move || node.stop());
+    eventually("it is not ready", || http.ask("GET", "/readyz", "").status == 503);
+    assert_eq!(http.ask("GET", "/healthz", "").status, 200, "it is alive");
+    let mut rest = String::new();
+    events.read_to_string(&mut rest).expect("the stream of events ends");
+    fake.be(Mood::Answer);
+    let answer = answer(client);
+    assert_eq!((answer.status, &answer.json()["results"][0]["value"]), (200, &"1".into()));
+    stopping.join().unwrap();
+    assert!(std::net::TcpStream::connect(http.0).is_err(), "nobody listens any more");
+}
+
+#[test]
+fn a_node_that_is_dropped_is_gone() {
+    let mut setup = setup(vec![("plain", vec![])]);
+    setup.memcached = vec![listener(0)];
+    let node = Node::start(setup).unwrap();
+    let addresses = [node.admin().unwrap(), node.memcached()[0]];
+    drop(node);
+    for address in addresses {
+        eventually("the port is free", || std::net::TcpListener::bind(address).is_ok());
+    }
+}
+
+#[test]
+fn a_port_in_use_is_named_and_nothing_is_left_behind() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    let mut in_use = setup(vec![("plain", vec![])]);
+    in_use.admin = Some(address);
+    let error = Node::start(in_use).err().expect("refused");
+    assert!(matches!(error, StartError::Bind { .. }) && error.to_string().contains(&address.to_string()));
+    let mut in_use = setup(vec![("plain", vec![])]);
+    in_use.memcached = vec![sherwood_node::MemcachedSetup { bind: address, ..listener(0) }];
+    let error = Node::start(in_use).err().expect("refused");
+    assert!(matches!(error, StartError::Memcached(_)) && error.to_string().contains(&address.to_string()));
+}
+
+#[test]
+fn clients_that_send_half_a_head_or_nonsense_hold_up_nobody() {
+    let node = Node::start(setup(vec![("plain", vec![])])).unwrap();
+    let http = Http::of(&node);
+    let mut half = std::net::TcpStream::connect(http.0).unwrap();
+    half.write_all(b"GET /healthz HT").unwrap();
+    let mut nonsense = std::net::TcpStream::connect(http.0).unwrap();
+    nonsense.write_all(b"\x16\x03\x01\0\0\r\n\r\n").unwrap();
+    let mut said = Vec::new();
+    let _ = nonsense.read_to_end(&mut said);
+    assert!(said.starts_with(b"HTTP/1.1 400"), "{said:?}");
+    assert_eq!(http.ask("GET", "/healthz", "").body, "ok\n");
+    half.write_all(b"TP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").unwrap();
+    assert_eq!(answer(half).body, "ok\n");
+}

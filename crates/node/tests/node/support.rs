@@ -1,0 +1,284 @@
+//! A node of the test's own, backends that misbehave on command, and a client that waits with a bound.
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use serde_json::Value;
+use sherwood_dispatch::ProbeOptions;
+use sherwood_model::{BackendId, Slo, TenantId};
+use sherwood_node::{BackendSetup, MemcachedSetup, Node, PartitionSetup, Pin, RouteSetup, Setup};
+use sherwood_store::{Attempt, BoxFuture, Cause, Kind, Limit, LimitError, Limits, Store, StoreError};
+use tokio::sync::watch;
+
+/// Longest wait for anything; reached only by a test that fails.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+/// A time-out that no test waits for.
+pub(crate) const NEVER: Duration = Duration::from_secs(600);
+pub(crate) const TOTAL: u64 = 32 << 20;
+
+/// What a [`Fake`] does with a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mood {
+    Answer,
+    Fail,
+    /// Reads what is there, and answers when the mood changes.
+    Hang,
+}
+
+/// A store in memory that misbehaves on command.
+pub(crate) struct Fake {
+    values: Mutex<BTreeMap<Bytes, Bytes>>,
+    calls: Mutex<Vec<Vec<Bytes>>>,
+    limits: Mutex<Limits>,
+    mood: watch::Sender<Mood>,
+}
+
+impl Fake {
+    pub(crate) fn new<'a>(values: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Arc<Self> {
+        let value = |(key, value): (&str, &[u8])| {
+            (Bytes::copy_from_slice(key.as_bytes()), Bytes::copy_from_slice(value))
+        };
+        Arc::new(Self {
+            values: Mutex::new(values.into_iter().map(value).collect()),
+            calls: Mutex::default(),
+            limits: Mutex::default(),
+            mood: watch::channel(Mood::Answer).0,
+        })
+    }
+
+    pub(crate) fn be(&self, mood: Mood) {
+        self.mood.send_replace(mood);
+    }
+
+    pub(crate) fn put(&self, key: &'static str, value: &'static str) {
+        self.values.lock().unwrap().insert(Bytes::from(key), Bytes::from(value));
+    }
+
+    /// Calls for keys; probes ask for none.
+    pub(crate) fn calls(&self) -> usize {
+        self.calls.lock().unwrap().iter().filter(|keys| !keys.is_empty()).count()
+    }
+
+    fn error(attempt: Attempt) -> StoreError {
+        StoreError::new("fake", attempt, Cause::Engine { detail: "unplugged".to_owned() })
+    }
+}
+
+impl Store for Fake {
+    fn name(&self) -> &str {
+        "fake"
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Kv
+    }
+
+    fn get_many(&self, keys: Vec<Bytes>) -> BoxFuture<'_, Result<Vec<Option<Bytes>>, StoreError>> {
+        let mut mood = self.mood.subscribe();
+        Box::pin(async move {
+            let attempt = Attempt::Get { keys: keys.len() };
+            let found = {
+                let values = self.values.lock().unwrap();
+                keys.iter().map(|key| values.get(key).cloned()).collect()
+            };
+            self.calls.lock().unwrap().push(keys);
+            let mood = *mood.wait_for(|mood| *mood != Mood::Hang).await.expect("the store owns the sender");
+            if mood == Mood::Fail { Err(Self::error(attempt)) } else { Ok(found) }
+        })
+    }
+
+    fn put(&self, _: Bytes, _: Bytes) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(async { Err(Self::error(Attempt::Put)) })
+    }
+
+    fn delete(&self, _: Bytes) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(async { Err(Self::error(Attempt::Delete)) })
+    }
+
+    fn limits(&self) -> Limits {
+        *self.limits.lock().unwrap()
+    }
+
+    fn set_limit(&self, limit: Limit) -> Result<(), LimitError> {
+        limit.validate()?;
+        let mut limits = self.limits.lock().unwrap();
+        match limit {
+            Limit::Slots(slots) => limits.slots = slots,
+            Limit::OpsPerS(ops) => limits.ops_per_s = ops,
+            Limit::CpuRatio(ratio) => limits.cpu_ratio = ratio,
+        }
+        Ok(())
+    }
+}
+
+/// A node of these backends, each with a partition of the default tenant, that decides nothing by itself.
+pub(crate) fn setup(backends: Vec<(&str, Vec<Arc<dyn Store>>)>) -> Setup {
+    let partitions = (0..backends.len()).map(|index| partition(0, index)).collect();
+    Setup {
+        cache: sherwood_cache::Options { total_bytes: TOTAL, ..sherwood_cache::Options::default() },
+        tenants: vec!["default".to_owned()],
+        backends: backends.into_iter().map(|(name, stores)| backend(name, stores)).collect(),
+        partitions,
+        slo: Slo {
+            percentile: 99.0,
+            bound: Duration::from_millis(150),
+            window: Duration::from_secs(60),
+            observe: Duration::from_millis(10),
+        },
+        control: sherwood_policy::Options { delta: Duration::from_secs(3600), ..Default::default() },
+        policy: "static".to_owned(),
+        memcached: Vec::new(),
+        memcached_connections_max: 16,
+        admin: Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))),
+        http_connections_max: 64,
+        threads: 2,
+        seed: Some(1),
+    }
+}
+
+fn backend(name: &str, stores: Vec<Arc<dyn Store>>) -> BackendSetup {
+    let probe = ProbeOptions {
+        failures_max: 2,
+        interval_min: Duration::from_millis(5),
+        interval_max: Duration::from_millis(20),
+    };
+    let dispatch = sherwood_dispatch::Options { timeout: NEVER, probe, ..Default::default() };
+    BackendSetup { name: name.to_owned(), dispatch, ttl: None, stores }
+}
+
+pub(crate) fn partition(tenant: usize, backend: usize) -> PartitionSetup {
+    PartitionSetup {
+        tenant: TenantId::from_index(tenant),
+        backend: BackendId::from_index(backend),
+        initial_bytes: None,
+        pin: Pin::default(),
+    }
+}
+
+/// A read-through listener for one backend.
+pub(crate) fn listener(backend: usize) -> MemcachedSetup {
+    MemcachedSetup {
+        bind: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+        route: RouteSetup::Backend(BackendId::from_index(backend)),
+        read_through: true,
+        threads: 1,
+        idle_timeout: None,
+    }
+}
+
+/// What the port answered.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) body: String,
+}
+
+impl Answer {
+    #[track_caller]
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error} in {self:?}"))
+    }
+
+    /// The message of a refusal with this status.
+    #[track_caller]
+    pub(crate) fn refusal(&self, status: u16) -> String {
+        assert_eq!(self.status, status, "{self:?}");
+        self.json()["error"].as_str().expect("an error says what is wrong").to_owned()
+    }
+}
+
+/// A client of the HTTP port.
+#[derive(Clone, Copy)]
+pub(crate) struct Http(pub(crate) SocketAddr);
+
+impl Http {
+    pub(crate) fn of(node: &Node) -> Self {
+        Self(node.admin().expect("the test's node has an admin API"))
+    }
+
+    /// Sends a request and leaves its answer to be read.
+    pub(crate) fn send(self, method: &str, path: &str, body: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(self.0).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let length = body.len();
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nhost: node\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n"
+        );
+        stream.write_all(head.as_bytes()).unwrap();
+        // A body that is refused may not be read to its end.
+        let _ = stream.write_all(body.as_bytes());
+        stream
+    }
+
+    #[track_caller]
+    pub(crate) fn ask(self, method: &str, path: &str, body: &str) -> Answer {
+        answer(self.send(method, path, body))
+    }
+
+    #[track_caller]
+    pub(crate) fn get(self, path: &str) -> Value {
+        let answer = self.ask("GET", path, "");
+        assert_eq!(answer.status, 200, "{answer:?}");
+        answer.json()
+    }
+
+    /// Runs a request through the gateway.
+    #[track_caller]
+    pub(crate) fn request(self, body: &Value) -> Value {
+        let answer = self.ask("POST", "/v1/requests", &body.to_string());
+        assert_eq!(answer.status, 200, "{answer:?}");
+        answer.json()
+    }
+
+    /// Asks one backend for one key; its answer.
+    #[track_caller]
+    pub(crate) fn key(self, backend: &str, key: &str) -> Value {
+        let body = serde_json::json!({"queries": [{"backend": backend, "keys": [key]}]});
+        self.request(&body)["results"][0].clone()
+    }
+
+    /// A sample of the metrics.
+    #[track_caller]
+    pub(crate) fn metric(self, name: &str) -> f64 {
+        let text = self.ask("GET", "/metrics", "").body;
+        let sample = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        sample.unwrap_or_else(|| panic!("no {name} in\n{text}")).parse().unwrap()
+    }
+}
+
+/// Reads an answer to its end.
+#[track_caller]
+pub(crate) fn answer(mut stream: TcpStream) -> Answer {
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes).unwrap();
+    let text = String::from_utf8(bytes).unwrap();
+    let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no head in {text:?}"));
+    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+    Answer { status, head: head.to_ascii_lowercase(), body: body.to_owned() }
+}
+
+/// Waits until something is so.
+#[track_caller]
+pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < PATIENCE, "{what} never came true");
+        std::thread::yield_now();
+    }
+}
+
+/// The same without its latencies, which are checked to be there.
+pub(crate) fn without_latencies(mut answer: Value) -> Value {
+    let mut take = |value: &mut Value| {
+        let latency = value.as_object_mut().unwrap().remove("latency_ms");
+        assert!(latency.is_some_and(|latency| latency.as_f64().unwrap() >= 0.0));
+    };
+    answer["results"].as_array_mut().unwrap().iter_mut().for_each(&mut take);
+    take(&mut answer);
+    answer
+}
