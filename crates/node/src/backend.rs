@@ -20,6 +20,7 @@ use tokio::task::AbortHandle;
 
 use crate::clock::Clock;
 use crate::entropy::Entropy;
+use crate::shadow::Shadow;
 use crate::waiter::Waiter;
 
 /// What is fetched: a key of a backend, for one tenant's partition. Tenants do not share fetches, as they do not share
@@ -66,6 +67,7 @@ pub(crate) struct Backend {
     calls: Mutex<HashMap<CallId, AbortHandle>>,
     rearm: Notify,
     cache: Arc<Cache>,
+    shadow: Arc<Shadow>,
     clock: Clock,
     entropy: Arc<Entropy>,
     runtime: Handle,
@@ -84,6 +86,7 @@ impl Backend {
     pub(crate) fn start(
         parts: BackendParts,
         cache: Arc<Cache>,
+        shadow: Arc<Shadow>,
         clock: Clock,
         entropy: Arc<Entropy>,
         runtime: Handle,
@@ -99,6 +102,7 @@ impl Backend {
             calls: Mutex::default(),
             rearm: Notify::new(),
             cache,
+            shadow,
             clock,
             entropy,
             runtime,
@@ -203,6 +207,7 @@ impl Backend {
     }
 
     fn fill(&self, key: &FetchKey, value: &Bytes, now: Instant) {
+        self.shadow.access(now, key.partition, &key.key, value.len());
         let (value, access) = (Value::Bytes(value), Access::at(now));
         if let Err(refused) =
             sherwood_path::fill(&self.cache, key.partition, &key.key, value, self.ttl, &access)

@@ -12,6 +12,7 @@ use crate::clock::Clock;
 use crate::control::Control;
 use crate::events::{Event, Events};
 use crate::names::Names;
+use crate::shadow::Shadow;
 use crate::telemetry::Telemetry;
 
 /// Everything a handler or thread of the daemon may reach.
@@ -22,6 +23,7 @@ pub(crate) struct Core {
     /// One per backend; none for a backend without a store, which is only looked up in the cache.
     pub(crate) backends: Vec<Option<Arc<Backend>>>,
     pub(crate) telemetry: Telemetry,
+    pub(crate) shadow: Arc<Shadow>,
     pub(crate) events: Events,
     pub(crate) classes: Classes,
     pub(crate) control: Mutex<Control>,

@@ -30,6 +30,7 @@ pub mod listener;
 mod metrics;
 mod names;
 mod setup;
+mod shadow;
 mod start;
 mod telemetry;
 mod threads;

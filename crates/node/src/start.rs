@@ -29,6 +29,7 @@ use crate::events::Events;
 use crate::listener::Running;
 use crate::names::Names;
 use crate::setup::Setup;
+use crate::shadow::Shadow;
 use crate::telemetry::Telemetry;
 use crate::threads::{self, Worker};
 use crate::{admin, http, listen};
@@ -118,8 +119,11 @@ impl Node {
         let listeners = listen::bind(&setup.memcached, setup.cache.item_bytes_max)?;
         let names = names(&setup);
         let runtime = runtime(setup.threads).map_err(StartError::Thread)?;
-        let backends = backends(&setup, &cache, clock, &entropy, &runtime)?;
-        let keeper = threads::housekeeper(Arc::clone(&cache), clock).map_err(StartError::Thread)?;
+        let hash = SeededState::new(entropy.draw());
+        let shadow = Arc::new(Shadow::new(total_bytes, cache.partitions(), hash)?);
+        let backends = backends(&setup, &cache, &shadow, clock, &entropy, &runtime)?;
+        let keeper = threads::housekeeper(Arc::clone(&cache), Arc::clone(&shadow), clock)
+            .map_err(StartError::Thread)?;
         let partition_names = names.partitions().iter().map(|partition| partition.name.clone()).collect();
         let controller = Controller::new(policy, &setup.control, partition_names, budgets);
         let actuator = OwnCache::new(Arc::clone(&cache), setup.partitions.len(), keeper.thread());
@@ -134,6 +138,7 @@ impl Node {
             cache,
             backends,
             telemetry,
+            shadow,
             events: Events::default(),
             classes: Classes::default(),
             control: Mutex::new(control),
@@ -270,6 +275,7 @@ fn names(setup: &Setup) -> Names {
 fn backends(
     setup: &Setup,
     cache: &Arc<Cache>,
+    shadow: &Arc<Shadow>,
     clock: Clock,
     entropy: &Arc<Entropy>,
     runtime: &Runtime,
@@ -284,9 +290,16 @@ fn backends(
             ttl: backend.ttl,
             replicas: backend.stores.clone(),
         };
-        Backend::start(parts, Arc::clone(cache), clock, Arc::clone(entropy), runtime.handle().clone())
-            .map(Some)
-            .map_err(|error| StartError::Dispatch { backend: backend.name.clone(), error })
+        Backend::start(
+            parts,
+            Arc::clone(cache),
+            Arc::clone(shadow),
+            clock,
+            Arc::clone(entropy),
+            runtime.handle().clone(),
+        )
+        .map(Some)
+        .map_err(|error| StartError::Dispatch { backend: backend.name.clone(), error })
     };
     setup.backends.iter().map(start).collect()
 }

@@ -9,6 +9,7 @@ use sherwood_cache::Cache;
 
 use crate::clock::Clock;
 use crate::core::Core;
+use crate::shadow::Shadow;
 
 /// Items the housekeeper looks at between two looks at the clock.
 const STEP_ITEMS: usize = 32;
@@ -68,12 +69,12 @@ impl Drop for Worker {
 }
 
 /// Evicts what is over its budget, in short bursts, and reclaims dead items.
-pub(crate) fn housekeeper(cache: Arc<Cache>, clock: Clock) -> std::io::Result<Worker> {
+pub(crate) fn housekeeper(cache: Arc<Cache>, shadow: Arc<Shadow>, clock: Clock) -> std::io::Result<Worker> {
     Worker::start("sherwood-keeper", move || {
         let start = clock.now();
         let mut now = start;
         loop {
-            if !cache.step(now, STEP_ITEMS) {
+            if !cache.step(now, STEP_ITEMS) && !shadow.step(now, STEP_ITEMS) {
                 return REST;
             }
             now = clock.now();

@@ -22,7 +22,7 @@
 //! let arrived = Instant::from_millis(0);
 //! let query = Query { backend, partition, keys: vec!["p:1"], best_effort: false, timeout: options.timeout };
 //! let mut request: Request<&str, u32> = Request::start(arrived, vec![query]);
-//! for fetch in request.look_up(&cache, &Access::at(arrived), |item| item.value.len() as u32) {
+//! for fetch in request.look_up(&cache, &Access::at(arrived), |_, _, item| item.value.len() as u32) {
 //!     dispatch.handle_fetch(arrived, fetch.keys, 0x5eed);
 //! }
 //!

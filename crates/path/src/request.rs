@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sherwood_cache::{Access, Cache, Item};
 use sherwood_dispatch::FetchError;
-use sherwood_model::{BackendId, FinishedRequest, Instant, QueryEnd, RequestEnd};
+use sherwood_model::{BackendId, FinishedRequest, Instant, PartitionId, QueryEnd, RequestEnd};
 
 use crate::{Answer, Fetch, Query, Slot};
 
@@ -98,12 +98,13 @@ impl<K: AsRef<[u8]> + Clone, V: Clone> Request<K, V> {
     }
 
     /// Looks every key up at `access.now` and returns what has to be fetched, at most one fetch per query. `read`
-    /// copies what is needed out of an item, under the lock of the cache's shard. The second time it does nothing.
+    /// is given the partition, the key and the item of each hit, and copies what is needed, under the lock of the cache's
+    /// shard. The second time it does nothing.
     pub fn look_up(
         &mut self,
         cache: &Cache,
         access: &Access,
-        mut read: impl FnMut(Item<'_>) -> V,
+        mut read: impl FnMut(PartitionId, &K, Item<'_>) -> V,
     ) -> Vec<Fetch<K>> {
         if mem::replace(&mut self.looked_up, true) {
             return Vec::new();
@@ -160,14 +161,14 @@ impl<K: AsRef<[u8]> + Clone, V: Clone> Request<K, V> {
         query: usize,
         cache: &Cache,
         access: &Access,
-        read: &mut impl FnMut(Item<'_>) -> V,
+        read: &mut impl FnMut(PartitionId, &K, Item<'_>) -> V,
     ) -> Vec<u32> {
         let latency = access.now - self.started;
         let mut misses = Vec::new();
         for position in 0..self.queries[query].query.keys.len() {
             let state = &self.queries[query];
-            let key = state.query.keys[position].as_ref();
-            match cache.get(state.query.partition, key, access, &mut *read) {
+            let (partition, key) = (state.query.partition, &state.query.keys[position]);
+            match cache.get(partition, key.as_ref(), access, |item| read(partition, key, item)) {
                 Some(value) => {
                     self.end_key(access.now, query, state.first_key + position, Answer::hit(value, latency));
                 }

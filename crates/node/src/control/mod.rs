@@ -167,9 +167,16 @@ impl Control {
         let needs = self.controller.needs();
         let held = self.actuator.observe();
         let counts = self.counters.advance(now, &held);
-        let partitions = core.names.partitions().iter().zip(held.iter().zip(counts)).zip(&self.pins);
+        let slopes = if needs.hit_ratio_slope {
+            core.shadow.slopes(self.controller.budgets())
+        } else {
+            core.shadow.rest(now);
+            vec![None; held.len()]
+        };
+        let partitions =
+            core.names.partitions().iter().zip(held.iter().zip(counts)).zip(&self.pins).zip(slopes);
         let partitions = partitions
-            .map(|((partition, (held, (hits, misses))), pin)| PartitionSeen {
+            .map(|(((partition, (held, (hits, misses))), pin), hit_ratio_slope)| PartitionSeen {
                 allocated_bytes: held.allocated_bytes,
                 used_bytes: held.used_bytes,
                 min_bytes: pin.min_bytes,
@@ -177,6 +184,7 @@ impl Control {
                 hits,
                 misses,
                 queries: hits + misses,
+                hit_ratio_slope,
                 query_p99: core.telemetry.query_sketch(now, partition.backend).quantile(0.99),
                 ..PartitionSeen::new(partition.tenant, partition.backend)
             })

@@ -73,11 +73,14 @@ impl Running<'_> {
     /// Looks every key up, fetches what is missing, and waits for the last answer.
     async fn run(mut self) -> Request<Bytes, Held> {
         let room = &mut self.room;
-        let read = |item: Item<'_>| match item.value {
-            Value::Bytes(bytes) => room.hold(bytes.len(), || Bytes::copy_from_slice(bytes)),
-            Value::Declared(_) => Held::Withheld,
-        };
         let access = Access::at(self.core.clock.now());
+        let read = |partition, key: &Bytes, item: Item<'_>| {
+            self.core.shadow.access(access.now, partition, key, item.value.len());
+            match item.value {
+                Value::Bytes(bytes) => room.hold(bytes.len(), || Bytes::copy_from_slice(bytes)),
+                Value::Declared(_) => Held::Withheld,
+            }
+        };
         let fetches = self.request.look_up(&self.core.cache, &access, read);
         let (sender, mut arrivals) = mpsc::unbounded_channel();
         for fetch in fetches {

@@ -53,7 +53,7 @@ fn bytes(item: Item<'_>) -> Vec<u8> {
 /// A request that arrived at 10 ms and was looked up at 11 ms.
 fn start(queries: Vec<Query<&'static str>>) -> (Asked, Vec<Fetch<&'static str>>) {
     let mut request = Asked::start(at(10), queries);
-    let fetches = request.look_up(&cache(), &access(11), bytes);
+    let fetches = request.look_up(&cache(), &access(11), |_, _, item| bytes(item));
     (request, fetches)
 }
 
@@ -181,8 +181,12 @@ fn what_nobody_waits_for_is_ignored() {
     let mut request = Asked::start(at(10), vec![query(1, &["y"]), query(0, &["a"])]);
     request.handle_result(at(10), Slot(0), value("early"));
     let cache = cache();
-    let fetches = request.look_up(&cache, &access(11), bytes);
-    assert_eq!(request.look_up(&cache, &access(12), bytes), [], "the second look-up does nothing");
+    let fetches = request.look_up(&cache, &access(11), |_, _, item| bytes(item));
+    assert_eq!(
+        request.look_up(&cache, &access(12), |_, _, item| bytes(item)),
+        [],
+        "the second look-up does nothing"
+    );
     request.handle_result(at(20), Slot(1), value("of a hit"));
     request.handle_result(at(20), Slot(99), value("of another request"));
     assert_eq!(request.finished(), None);

@@ -195,7 +195,7 @@ impl World {
         let id = self.arrived;
         self.arrived += 1;
         let mut request = Request::start(self.now, queries.clone());
-        let fetches = request.look_up(&self.cache, &Access::at(self.now), |item| match item.value {
+        let fetches = request.look_up(&self.cache, &Access::at(self.now), |_, _, item| match item.value {
             Value::Bytes(bytes) => Version::from_le_bytes(bytes.try_into().unwrap()),
             Value::Declared(_) => panic!("nothing is declared here"),
         });

@@ -1,0 +1,169 @@
+//! How much hit ratio one more byte would bring, measured on two simulated caches.
+//!
+//! One policy (`crit_path_w_delta` of RobinHood's authors) weighs a backend's blocking count by the slope of its hit ratio. The
+//! slope is measured as they do: the accesses run through two LRUs that store no values, one of the present budgets and
+//! one in which every partition has a hundredth of the total more. They did so for all accesses; here a hash-sampled share
+//! of the keys does, with budgets scaled alike, so that memory stays small whatever the cache's size: the budgets of the
+//! smaller one are at most [`BYTES_MAX`], of which metadata is a part.
+//!
+//! It sees what passes the gateway and the dispatchers, and only while a policy asks for it.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use sherwood_cache::{Access, Cache, NewItem, Options, OptionsError, Partition};
+use sherwood_model::{CachePlan, Instant, PartitionId, SeededState};
+use sherwood_policy::hit_ratio_slope;
+
+/// Budget of the simulated cache of the present size, after sampling.
+const BYTES_MAX: u64 = 64 << 20;
+/// What the larger simulated cache has more, for each partition, as a share of the total.
+const STEP_RATIO: f64 = 0.01;
+/// With fewer sampled look-ups of a partition since the last round, its slope is left as it was.
+const LOOK_UPS_MIN: u64 = 200;
+/// Weight of what was known in the moving average of a slope.
+const OLD_RATIO: f64 = 0.8;
+
+/// Two simulated caches and the slopes between them.
+pub(crate) struct Shadow {
+    enabled: AtomicBool,
+    hash: SeededState,
+    /// One key in so many is simulated: a power of two.
+    one_in: u64,
+    step_bytes: u64,
+    present: Cache,
+    larger: Cache,
+    slopes: Mutex<Slopes>,
+}
+
+/// What was counted up to the last round, and the slopes it gave.
+struct Slopes {
+    counted: Vec<[(u64, u64); 2]>,
+    slopes: Vec<Option<f64>>,
+}
+
+impl Shadow {
+    /// A simulation of a cache of `total_bytes` with these partitions, idle until it is asked for slopes.
+    pub(crate) fn new(
+        total_bytes: u64,
+        partitions: &[Partition],
+        hash: SeededState,
+    ) -> Result<Self, OptionsError> {
+        let one_in = total_bytes.div_ceil(BYTES_MAX).next_power_of_two();
+        let step_bytes = (total_bytes as f64 * STEP_RATIO) as u64;
+        let more = step_bytes * partitions.len() as u64;
+        let simulated = |total: u64| {
+            let options = Options {
+                total_bytes: (total / one_in).max(1),
+                item_bytes_max: 1 << 30,
+                ..Options::default()
+            };
+            let empty: Vec<_> = partitions.iter().map(|one| Partition { budget_bytes: 0, ..*one }).collect();
+            Cache::new(options, &empty, hash)
+        };
+        let slopes =
+            Slopes { counted: vec![[(0, 0); 2]; partitions.len()], slopes: vec![None; partitions.len()] };
+        Ok(Self {
+            enabled: AtomicBool::new(false),
+            hash,
+            one_in,
+            step_bytes,
+            present: simulated(total_bytes)?,
+            larger: simulated(total_bytes.saturating_add(more))?,
+            slopes: Mutex::new(slopes),
+        })
+    }
+
+    /// Simulates an access to `key`, whose value has `bytes` bytes.
+    pub(crate) fn access(&self, now: Instant, partition: PartitionId, key: &[u8], bytes: usize) {
+        if !self.enabled.load(Relaxed) || self.hash.hash_bytes(key) & (self.one_in - 1) != 0 {
+            return;
+        }
+        let (access, bytes) = (Access::at(now), u32::try_from(bytes).unwrap_or(u32::MAX));
+        for cache in [&self.present, &self.larger] {
+            if cache.get(partition, key, &access, |_| ()).is_none() {
+                // Too large for its budget is an answer too: it will miss again.
+                let _ = cache.set(partition, key, NewItem::declared(bytes), &access);
+            }
+        }
+    }
+
+    /// The slope of every partition's hit ratio per byte at these budgets, none where too little was seen yet. Starts the
+    /// simulation when it was idle.
+    pub(crate) fn slopes(&self, budgets: &[u64]) -> Vec<Option<f64>> {
+        self.enabled.store(true, Relaxed);
+        let scaled = |more: u64| budgets.iter().map(|bytes| (bytes + more) / self.one_in).collect();
+        for (cache, more) in [(&self.present, 0), (&self.larger, self.step_bytes)] {
+            if let Err(error) = cache.apply(&CachePlan::Budgets(scaled(more))) {
+                tracing::warn!("the simulated caches keep their sizes: {error}");
+            }
+        }
+        let mut slopes = self.slopes.lock().expect("no panics while held");
+        for (index, &budget) in budgets.iter().enumerate() {
+            self.measure(&mut slopes, index, budget);
+        }
+        slopes.slopes.clone()
+    }
+
+    fn measure(&self, slopes: &mut Slopes, index: usize, budget: u64) {
+        let now = [&self.present, &self.larger].map(|cache| {
+            let usage = cache.usage(PartitionId::from_index(index));
+            (usage.hits, usage.hits + usage.misses)
+        });
+        let before = slopes.counted[index];
+        if now[0].1 - before[0].1 < LOOK_UPS_MIN {
+            return;
+        }
+        let ratio = |i: usize| (now[i].0 - before[i].0) as f64 / (now[i].1 - before[i].1).max(1) as f64;
+        let slope = hit_ratio_slope((budget, ratio(0)), (budget + self.step_bytes, ratio(1)));
+        slopes.counted[index] = now;
+        let old = slopes.slopes[index].unwrap_or(slope);
+        slopes.slopes[index] = Some(OLD_RATIO * old + (1.0 - OLD_RATIO) * slope);
+    }
+
+    /// Stops the simulation and frees what it holds.
+    pub(crate) fn rest(&self, now: Instant) {
+        if self.enabled.swap(false, Relaxed) {
+            self.present.flush(None, now, now);
+            self.larger.flush(None, now, now);
+        }
+    }
+
+    /// Reclaims what the simulated caches no longer need; true when there is more to do.
+    pub(crate) fn step(&self, now: Instant, items_max: usize) -> bool {
+        self.present.step(now, items_max) | self.larger.step(now, items_max)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sherwood_model::{BackendId, TenantId};
+
+    use super::*;
+
+    /// Partition 0 cycles over what only the larger simulated cache holds whole, partition 1 over what both do.
+    #[test]
+    fn the_partition_that_nearly_fits_has_the_steeper_slope() {
+        let partition = |id| Partition { tenant: TenantId(0), backend: BackendId(id), budget_bytes: 0 };
+        let shadow = Shadow::new(1 << 20, &[partition(0), partition(1)], SeededState::new(1)).unwrap();
+        let budgets = [1 << 19, 1 << 19];
+        assert_eq!(shadow.slopes(&budgets), [None, None], "nothing was seen yet");
+        let nearly = (budgets[0] + shadow.step_bytes / 2) / sherwood_cache::charge(8, 984);
+        for round in 0..40 {
+            let now = Instant::from_millis(round);
+            for i in 0..nearly {
+                shadow.access(now, PartitionId(0), &i.to_be_bytes(), 984);
+                shadow.access(now, PartitionId(1), &(i % 10).to_be_bytes(), 984);
+            }
+        }
+        let slopes = shadow.slopes(&budgets);
+        assert!(slopes[0].unwrap() > 0.9 / shadow.step_bytes as f64, "{slopes:?}");
+        assert_eq!(slopes[1], Some(0.0));
+        shadow.rest(Instant::from_secs(1));
+        shadow.access(Instant::from_secs(2), PartitionId(0), b"k", 10);
+        assert_eq!(
+            shadow.present.peek(PartitionId(0), b"k", &Access::at(Instant::from_secs(2)), |_| ()),
+            None
+        );
+    }
+}
