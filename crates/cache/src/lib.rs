@@ -53,7 +53,9 @@
 //!
 //! A [`Cache`] may be shared. Items are spread over shards by the hash of (partition, key); an operation locks the one
 //! shard of its key, then, when it must evict, the shards of the victims, one at a time, never two. Other threads may
-//! see the total exceeded by the items whose stores have not returned yet; when all have returned it is not.
+//! see the total exceeded by the items whose stores have not returned yet. When all have returned it is not, but in one
+//! rare case: a store whose victims other threads took first, 64 times in a row, gives up and leaves the rest to the next
+//! store or [`Cache::step`].
 //!
 //! # What is not here
 //!

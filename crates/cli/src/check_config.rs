@@ -16,7 +16,8 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let flags = Flags { config: Some(args.file.clone()), ..Flags::default() };
-    let config = config::load(&flags, sherwood_policy::available_without_options()).map_err(Failure::usage)?;
+    let config =
+        config::load(&flags, sherwood_policy::available_without_options()).map_err(Failure::usage)?;
     println!("{} is valid", args.file.display());
     println!("{}\n{}", config.memory_line(), config.buffers_line());
     Ok(())

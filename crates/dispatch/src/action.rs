@@ -88,8 +88,8 @@ impl Failure {
 pub enum FailureKind {
     /// The replica could not be reached; the call never started. Safe to retry, counts against the replica.
     Unreachable,
-    /// The connection broke while the call was under way. Safe to retry since calls only read, counts against the
-    /// replica.
+    /// The connection, or the replica itself, broke while the call was under way. Safe to retry since calls only read,
+    /// counts against the replica.
     Reset,
     /// The replica declined for want of room. Safe to retry; the replica is alive, so it is no step towards down,
     /// where all of its load would fall on the others.
@@ -116,7 +116,7 @@ impl fmt::Display for FailureKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Unreachable => "replica unreachable",
-            Self::Reset => "connection lost",
+            Self::Reset => "call broken off",
             Self::Overloaded => "replica overloaded",
             Self::Malformed => "malformed answer",
             Self::Rejected => "rejected by the replica",

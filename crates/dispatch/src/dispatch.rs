@@ -294,10 +294,11 @@ impl<K: Clone + Eq + Hash, V, W, R: Route> Dispatch<K, V, W, R> {
             Ok(_) => &mut self.counters.answered,
             Err(FetchError::Timeout { .. }) => &mut self.counters.timed_out,
             Err(FetchError::Failed { .. }) => &mut self.counters.failed,
-            Err(error) => {
-                debug_assert!(error.is_refusal());
-                &mut self.counters.refused
-            }
+            Err(
+                FetchError::Overloaded { .. }
+                | FetchError::NotAdmitted { .. }
+                | FetchError::Unavailable { .. },
+            ) => &mut self.counters.refused,
         };
         *ended += waiters.len() as u64;
         let fill = fresh && matches!(result, Ok(Some(_)));

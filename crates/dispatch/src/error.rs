@@ -60,17 +60,6 @@ pub enum FetchError {
     },
 }
 
-impl FetchError {
-    /// Whether the key was refused before any call was made for it, so that the backend never felt it.
-    #[must_use]
-    pub fn is_refusal(&self) -> bool {
-        match self {
-            Self::Overloaded { .. } | Self::NotAdmitted { .. } | Self::Unavailable { .. } => true,
-            Self::Timeout { .. } | Self::Failed { .. } => false,
-        }
-    }
-}
-
 /// A bound that can refuse a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {

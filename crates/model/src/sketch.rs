@@ -17,6 +17,9 @@ const MAX_VALUE_POWER: u8 = 40;
 /// A mergeable distribution of durations: 4,352 counters of 8 bytes, relative error at most 0.8% (1/128), range 0 to
 /// 18 minutes, longer values counted as 18 minutes.
 ///
+/// Quantiles err to both sides alike, at ranks that match the exact selection of a window's requests; the load generator's
+/// report keeps upper ends and an exact maximum instead (its `Latencies`), so as never to make a tail too short.
+///
 /// ```
 /// use sherwood_model::LatencySketch;
 /// use std::time::Duration;

@@ -13,7 +13,7 @@ use sherwood_dispatch::{
     Action, CallId, Dispatch, Failure, FailureKind, Options, OptionsError, Reply, Stats,
 };
 use sherwood_model::{Instant, PartitionId, ReplicaId, SeededState};
-use sherwood_store::{Cause, Store, StoreError};
+use sherwood_store::{Fault, Store, StoreError};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
@@ -243,13 +243,13 @@ impl Backend {
     }
 }
 
-/// What a store's error means to the dispatcher.
+/// What a store's error means to the dispatcher, whose calls only read.
 fn failure(error: &StoreError) -> Failure {
-    let kind = match error.cause() {
-        Cause::Overloaded { .. } | Cause::Busy { .. } => FailureKind::Overloaded,
-        Cause::Closed => FailureKind::Unreachable,
-        Cause::Unsupported { .. } | Cause::Refused { .. } => FailureKind::Rejected,
-        _ => FailureKind::Reset,
+    let kind = match error.fault() {
+        Fault::Unreachable => FailureKind::Unreachable,
+        Fault::Overloaded => FailureKind::Overloaded,
+        Fault::Rejected => FailureKind::Rejected,
+        Fault::Broken => FailureKind::Reset,
     };
     Failure::new(kind, error.to_string())
 }

@@ -22,38 +22,29 @@ impl StoreError {
         Self { store: store.into(), attempt, cause }
     }
 
-    /// The store's name.
+    /// What it says about the store.
     #[must_use]
-    pub fn store(&self) -> &str {
-        &self.store
-    }
-
-    /// What was attempted.
-    #[must_use]
-    pub fn attempt(&self) -> Attempt {
-        self.attempt
-    }
-
-    /// Why it failed.
-    #[must_use]
-    pub fn cause(&self) -> &Cause {
-        &self.cause
-    }
-
-    /// Whether the same call may be sent again: it was certainly not carried out, and a later attempt can succeed.
-    #[must_use]
-    pub fn safe_to_retry(&self) -> bool {
+    pub fn fault(&self) -> Fault {
         match self.cause {
-            Cause::Overloaded { .. } | Cause::Busy { .. } => true,
-            Cause::Closed | Cause::Unsupported { .. } | Cause::Refused { .. } | Cause::Engine { .. } => false,
+            Cause::Closed => Fault::Unreachable,
+            Cause::Overloaded { .. } | Cause::Busy { .. } => Fault::Overloaded,
+            Cause::Unsupported { .. } | Cause::Refused { .. } => Fault::Rejected,
+            Cause::Engine { .. } => Fault::Broken,
         }
     }
+}
 
-    /// Whether the store refused because it has too much to do, so that sending less helps and sending more does not.
-    #[must_use]
-    pub fn is_overload(&self) -> bool {
-        matches!(self.cause, Cause::Overloaded { .. })
-    }
+/// What a failed call says about the store, for whoever decides where the next call goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// It takes no calls; nothing was done. Another replica may do it.
+    Unreachable,
+    /// It works, but had no room for this call; nothing was done. A later attempt or another replica may succeed.
+    Overloaded,
+    /// It works, and declines this call whenever it is sent; so would every replica.
+    Rejected,
+    /// It failed amid the call. Another replica may do what only reads; a write may have been done or not.
+    Broken,
 }
 
 /// What was attempted on a store.
@@ -213,15 +204,17 @@ mod tests {
             "could not get 7 keys on store `b03`: 64 calls wait already, the most it holds; send less at once, or \
              raise its `queued_calls_max`"
         );
-        assert!(error.safe_to_retry() && error.is_overload());
     }
 
     #[test]
-    fn what_cannot_help_is_not_safe_to_retry() {
-        let failed = |cause| StoreError::new("b03", Attempt::Put, cause);
-        assert!(!failed(Cause::Closed).safe_to_retry());
-        assert!(!failed(Cause::Engine { detail: "disk full".into() }).safe_to_retry());
-        let busy = failed(Cause::Busy { detail: "locked".into() });
-        assert!(busy.safe_to_retry() && !busy.is_overload());
+    fn a_fault_tells_a_store_without_room_from_one_that_is_broken() {
+        let fault = |cause| StoreError::new("b03", Attempt::Put, cause).fault();
+        let detail = || String::from("as told");
+        assert_eq!(fault(Cause::Closed), Fault::Unreachable);
+        assert_eq!(fault(Cause::Overloaded { queued_calls_max: 64 }), Fault::Overloaded);
+        assert_eq!(fault(Cause::Busy { detail: detail() }), Fault::Overloaded);
+        assert_eq!(fault(Cause::Unsupported { reason: "no" }), Fault::Rejected);
+        assert_eq!(fault(Cause::Refused { what: "key", bytes: 0, min: 1, max: 9 }), Fault::Rejected);
+        assert_eq!(fault(Cause::Engine { detail: detail() }), Fault::Broken);
     }
 }

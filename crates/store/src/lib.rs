@@ -47,7 +47,7 @@ mod store;
 
 pub use compute::{BytesOfKey, ValueBytes};
 pub use embedded::{open, open_compute};
-pub use error::{Attempt, Cause, OpenCause, OpenError, StoreError};
+pub use error::{Attempt, Cause, Fault, OpenCause, OpenError, StoreError};
 pub use limit::{Limit, LimitError, Limits};
 pub use load::Loader;
 pub use options::{ComputeOptions, KvOptions, SqliteOptions, StoreOptions};

@@ -104,6 +104,11 @@ pub struct SqliteOptions {
     /// word `:keys` in an `IN (:keys)`: it runs once per up to 256 keys and returns two columns, key and value. Keys are
     /// always bound, as text when they are valid UTF-8, never pasted into the statement. A store with a `query` is
     /// read-only.
+    ///
+    /// With `:keys`, the key column says which key a row answers, byte for byte; integers are compared as SQLite writes
+    /// them in decimal. A key that SQLite matches to other bytes counts as absent: `03` in an INTEGER column, whose row
+    /// says `3`, or `ABC` in a NOCASE column, whose row says `abc`. Where one row may be asked for in several spellings,
+    /// take `?1`, whose first row is the answer whatever its key.
     #[serde(default)]
     pub query: Option<String>,
     /// Page caches of all connections together, in bytes, 64 KiB to 1 TiB; 4 MiB by default.

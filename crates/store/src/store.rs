@@ -28,7 +28,7 @@ pub trait Store: Send + Sync + 'static {
     /// of the store. So it is how to ask whether the store still answers.
     ///
     /// # Errors
-    /// The whole call fails or none of it: see [`StoreError`] for whether trying again can help.
+    /// The whole call fails or none of it: see [`StoreError::fault`] for whether trying again can help.
     fn get_many(&self, keys: Vec<Bytes>) -> BoxFuture<'_, Result<Vec<Option<Bytes>>, StoreError>>;
 
     /// Stores `value` under `key`, replacing what was there. Once acknowledged it survives a crash.

@@ -157,7 +157,7 @@ fn every_answer_of_one_line_is_understood() {
     reply::number(&mut bytes, u64::MAX);
     reply::stat(&mut bytes, "version", "1 beta");
     reply::version(&mut bytes, "1.2");
-    reply::server_error(&mut bytes, "no backend");
+    bytes.extend_from_slice(b"SERVER_ERROR no backend\r\n");
     let expected = [
         Reply::Stored,
         Reply::NotStored,

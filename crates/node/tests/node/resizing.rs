@@ -120,8 +120,8 @@ fn policies_that_cannot_be_switched_to_are_refused_with_those_that_can() {
     for (name, part) in [
         ("robin hood", "it is not known"),
         ("lama", "it is not built yet"),
-        ("offline_opt", "it needs a schedule"),
-        ("bubble_wrap", "it needs a schedule"),
+        ("offline_opt", "without a schedule"),
+        ("bubble_wrap", "without a schedule"),
     ] {
         let answer = http.ask("PUT", "/v1/control", &json!({"policy": name, "dry_run": true}).to_string());
         let error = answer.refusal(422);

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::pool::tests::DrivenClock;
-use crate::{KvOptions, Loader, SqliteOptions};
+use crate::{Fault, KvOptions, Loader, SqliteOptions};
 
 const VALUE: &[u8] = b"a value";
 
@@ -214,7 +214,7 @@ fn what_was_loaded_is_served() {
 fn a_compute_store_refuses_writes() {
     let store = open("prices", &StoreOptions::Compute(ComputeOptions::default())).unwrap();
     let error = wait(store.put("a".into(), VALUE.into())).unwrap_err();
-    assert!(!error.safe_to_retry());
+    assert_eq!(error.fault(), Fault::Rejected);
     assert_eq!(
         error.to_string(),
         "could not put a key on store `prices`: a compute store holds nothing, its values follow from their keys; \

@@ -41,6 +41,17 @@ fn a_query_per_list_answers_in_key_order_with_repeats() {
 }
 
 #[test]
+fn a_key_in_another_spelling_is_absent_from_a_list_and_found_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let list = users_own(&directory, "SELECT product, note FROM price WHERE product IN (:keys)");
+    assert_eq!(read(&list, &["03", "3"]), [None, Some("three".into())]);
+    let list = users_own(&directory, "SELECT note, cents FROM price WHERE note COLLATE NOCASE IN (:keys)");
+    assert_eq!(read(&list, &["ONE", "three"]), [None, Some("300".into())]);
+    let alone = users_own(&directory, "SELECT note FROM price WHERE product = ?1");
+    assert_eq!(read(&alone, &["03", "3"]), [Some("three".into()), Some("three".into())]);
+}
+
+#[test]
 fn lists_longer_than_a_statement_are_cut() {
     let directory = tempfile::tempdir().unwrap();
     let options = users_own(&directory, "SELECT product, cents FROM price WHERE product IN (:keys)");

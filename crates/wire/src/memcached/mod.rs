@@ -10,9 +10,10 @@
 //! [`KEYS_BYTES_MAX`], and a value over the limit is skipped as it arrives and never held.
 //!
 //! Texts and corner cases follow memcached 1.6. Where its versions differ, the newer one is followed: a storage command
-//! that is refused takes its data block with it, so that a value is never executed as a command. Not supported: the meta
-//! commands, the binary protocol, authentication, and `cache_memlimit`, `slabs`, `lru`, `watch` and `shutdown`, which are
-//! answered `ERROR`.
+//! that is refused takes its data block with it where the block's length is known, so that the value is not executed as
+//! commands. It is not known, and the next line is read as a command, when the number of words is wrong or the length is
+//! no number, negative or above 2 GiB. Not supported: the meta commands, the binary protocol, authentication, and
+//! `cache_memlimit`, `slabs`, `lru`, `watch` and `shutdown`, which are answered `ERROR`.
 
 pub mod client;
 mod command;

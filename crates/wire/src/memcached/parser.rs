@@ -64,8 +64,9 @@ pub enum Event<'a> {
 /// Parses the commands of one connection.
 ///
 /// Call [`parse`](Self::parse) with all bytes that are not used up, drop what it used up, and go on until it asks for
-/// more. It allocates nothing, looks at each byte of a line a small constant number of times, and at the bytes of a value
-/// not at all.
+/// more. It allocates nothing, and each call looks at the line at the start of the buffer a small constant number of times
+/// and at the bytes of a value not at all. A line that arrives in pieces is looked at again from its start with each, at
+/// most [`KEYS_BYTES_MAX`] of it.
 ///
 /// ```
 /// use sherwood_wire::memcached::{Command, Event, Limits, Parser};

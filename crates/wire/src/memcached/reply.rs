@@ -72,14 +72,6 @@ pub fn version(out: &mut Vec<u8>, version: &str) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// `SERVER_ERROR <text>`; the text is ours and has no line end in it.
-pub fn server_error(out: &mut Vec<u8>, text: &str) {
-    debug_assert!(!text.contains(['\r', '\n']), "an error's text is one line");
-    out.extend_from_slice(b"SERVER_ERROR ");
-    out.extend_from_slice(text.as_bytes());
-    out.extend_from_slice(b"\r\n");
-}
-
 pub(super) fn decimal(out: &mut Vec<u8>, number: u64) {
     out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }

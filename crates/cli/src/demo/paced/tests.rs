@@ -1,7 +1,7 @@
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
-use sherwood_store::{ComputeOptions, StoreOptions, open};
+use sherwood_store::{ComputeOptions, Fault, StoreOptions, open};
 use sherwood_workload::onerf::Model;
 
 use super::*;
@@ -92,7 +92,7 @@ fn one_call_too_many_is_refused() {
     let mut calls: Vec<_> = (0..=WAITING_CALLS_MAX).map(|_| paced.get_many(keys(1))).collect();
     assert!(calls.iter_mut().all(|call| begin(call.as_mut()).is_pending()));
     let refused = runtime().block_on(paced.get_many(keys(1))).unwrap_err();
-    assert!(refused.is_overload(), "{refused}");
+    assert_eq!(refused.fault(), Fault::Overloaded, "{refused}");
     assert_eq!(paced.waiting(), WAITING_CALLS_MAX);
 }
 
