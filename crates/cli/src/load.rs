@@ -18,6 +18,13 @@ use sherwood_workload::trace::{built_in, built_in_names};
 
 /// Options of `sherwood load`, as typed.
 #[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:
+  sherwood load --target memcached://127.0.0.1:11211                           as fast as one connection can
+  sherwood load --target memcached://127.0.0.1:11211 --rate 20000              latency from the intended start
+  sherwood load --target memcached://127.0.0.1:11211 --trace orm-busy --look-aside --json
+  sherwood load --target http://127.0.0.1:8080 --backend catalog --batch 50 --rate 500
+
+Exit status: 0 done, 1 failed, 2 bad usage.")]
 pub(crate) struct LoadArgs {
     /// What to send load to: memcached://host:port, or http://host:port (a gateway, POST /v1/requests)
     #[arg(long)]
