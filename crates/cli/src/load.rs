@@ -19,9 +19,10 @@ use sherwood_workload::trace::{built_in, built_in_names};
 /// Options of `sherwood load`, as typed.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:
-  sherwood load --target memcached://127.0.0.1:11211 --rate 20000 --connections 4
+  sherwood load --target memcached://127.0.0.1:11211                           as fast as one connection can
+  sherwood load --target memcached://127.0.0.1:11211 --rate 20000              latency from the intended start
   sherwood load --target memcached://127.0.0.1:11211 --trace orm-busy --look-aside --json
-  sherwood load --target http://127.0.0.1:8080 --backend catalog --batch 50 --rate 100
+  sherwood load --target http://127.0.0.1:8080 --backend catalog --batch 50 --rate 500
   sherwood load --target http://127.0.0.1:8080 --mix onerf --rate 100 --duration 5m
 
 Ctrl-C ends the load and reports what there is. Exit status: 0 done, 1 failed, 2 bad usage.")]
