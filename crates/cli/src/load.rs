@@ -96,7 +96,7 @@ pub(crate) struct LoadArgs {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum GapsArg {
-    /// As of many independent users [default]
+    /// As of many independent users (the default)
     Poisson,
     /// All equal
     Fixed,
