@@ -47,7 +47,7 @@ impl Cache {
     /// at most every 10 seconds. Of several threads that call this at a time one does the looking.
     pub fn step(&self, now: Instant, items_max: usize) -> bool {
         let mut left = items_max;
-        while left > 0 && self.is_over() && self.evict_most_over(now) {
+        while left > 0 && self.is_over() && self.evict_most_over(now).is_some() {
             left -= 1;
         }
         let background = match self.background.try_lock() {

@@ -228,6 +228,25 @@ impl Cache {
         self.ledger.plan()
     }
 
+    /// Lowers, for the time being, what all partitions may hold together to `bytes`, or raises it again up to the total.
+    /// Stores evict towards it as in step 5 of the [crate]'s documentation; the plan stays, and nothing happens to a
+    /// cache nothing is stored into. For a driver that sees the process take more memory than the items explain.
+    pub fn set_ceiling(&self, bytes: u64) {
+        self.ledger.set_ceiling(bytes);
+    }
+
+    /// What all partitions may hold together at the moment: the total, or less after [`Self::set_ceiling`].
+    #[must_use]
+    pub fn ceiling(&self) -> u64 {
+        self.ledger.ceiling()
+    }
+
+    /// Charges of all items. Takes no lock; O(1).
+    #[must_use]
+    pub fn used_bytes(&self) -> u64 {
+        self.ledger.total_used()
+    }
+
     /// What a partition holds and what happened in it. Takes no lock; O(shards).
     #[must_use]
     pub fn usage(&self, partition: PartitionId) -> Usage {

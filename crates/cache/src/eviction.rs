@@ -11,6 +11,10 @@ use crate::shard::{Cause, EMPTY};
 /// Each time, that thread has freed space; what is left to do is left to the next store or step.
 const TRIES: usize = 64;
 
+/// Bytes a store may evict towards a lowered ceiling for each byte it brings. Chosen: items of another size have taken the
+/// place of the old ones before they themselves are an eighth of the cache.
+const CEILING_PACE: u64 = 8;
+
 /// The items among which a victim is looked for.
 #[derive(Clone, Copy, Debug)]
 enum Pool {
@@ -19,7 +23,7 @@ enum Pool {
 }
 
 impl Cache {
-    /// Steps 3 and 4 of a store (see the crate's documentation) of an item charged `charge`.
+    /// Steps 3 to 5 of a store (see the crate's documentation) of an item charged `charge`.
     pub(crate) fn make_room(&self, partition: PartitionId, charge: u64, now: Instant) {
         let mut freed = 0;
         while freed < 2 * charge && self.ledger.is_over(partition) {
@@ -28,7 +32,14 @@ impl Cache {
                 None => break,
             }
         }
-        while self.ledger.is_total_over() && self.evict_most_over(now) {}
+        while self.ledger.is_total_over() && self.evict_most_over(now).is_some() {}
+        let mut freed = 0;
+        while freed < CEILING_PACE * charge && self.ledger.is_ceiling_over() {
+            match self.evict_most_over(now) {
+                Some(bytes) => freed += bytes,
+                None => break,
+            }
+        }
     }
 
     /// Whether a partition is over its budget or the total is exceeded.
@@ -36,15 +47,15 @@ impl Cache {
         self.ledger.is_total_over() || self.ledger.most_over().is_some_and(|(_, excess)| excess > 0)
     }
 
-    /// Evicts one item of the partition most over its budget, or the oldest of all where they share. False when there
-    /// is nothing to evict.
-    pub(crate) fn evict_most_over(&self, now: Instant) -> bool {
+    /// Evicts one item of the partition most over its budget (or nearest to it), or the oldest of all where they share;
+    /// returns what it was charged. None when there is nothing to evict.
+    pub(crate) fn evict_most_over(&self, now: Instant) -> Option<u64> {
         let pool = if self.ledger.is_shared() {
             Some(Pool::All)
         } else {
             self.ledger.most_over().map(|(partition, _)| Pool::Partition(partition))
         };
-        pool.is_some_and(|pool| self.evict(pool, now).is_some())
+        self.evict(pool?, now)
     }
 
     /// Takes the least recent item out of `pool`; returns what it was charged.

@@ -42,6 +42,9 @@
 //! 4. While the total is exceeded, the least recent item of the partition that exceeds its budget by the most bytes (the
 //!    first of equals) is evicted.
 //!
+//! 5. While all items together exceed the ceiling ([`Cache::set_ceiling`]; the total, if nobody has lowered it) and this
+//!    store has freed less than 8*c* for it, the same is evicted as in step 4.
+//!
 //! Under [`CachePlan::Shared`](sherwood_model::CachePlan::Shared) there are no budgets: step 3 does nothing and step 4
 //! evicts the least recent item of all.
 //!

@@ -209,9 +209,8 @@ impl Http {
         let head = format!(
             "{method} {path} HTTP/1.1\r\nhost: node\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n"
         );
-        stream.write_all(head.as_bytes()).unwrap();
-        // A body that is refused may not be read to its end.
-        let _ = stream.write_all(body.as_bytes());
+        // What is refused may not be read to its end; whether it was answered is seen by who reads.
+        let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body.as_bytes()));
         stream
     }
 
