@@ -28,6 +28,7 @@ use crate::entropy::Entropy;
 use crate::events::Events;
 use crate::listener::Running;
 use crate::names::Names;
+use crate::resident::Watch;
 use crate::setup::Setup;
 use crate::telemetry::Telemetry;
 use crate::threads::{self, Worker};
@@ -119,7 +120,8 @@ impl Node {
         let names = names(&setup);
         let runtime = runtime(setup.threads).map_err(StartError::Thread)?;
         let backends = backends(&setup, &cache, clock, &entropy, &runtime)?;
-        let keeper = threads::housekeeper(Arc::clone(&cache), clock).map_err(StartError::Thread)?;
+        let watch = setup.slack_bytes.and_then(|slack| Watch::start(total_bytes, slack));
+        let keeper = threads::housekeeper(Arc::clone(&cache), clock, watch).map_err(StartError::Thread)?;
         let partition_names = names.partitions().iter().map(|partition| partition.name.clone()).collect();
         let controller = Controller::new(policy, &setup.control, partition_names, budgets);
         let actuator = OwnCache::new(Arc::clone(&cache), setup.partitions.len(), keeper.thread());

@@ -9,6 +9,7 @@ use sherwood_cache::Cache;
 
 use crate::clock::Clock;
 use crate::core::Core;
+use crate::resident::Watch;
 
 /// Items the housekeeper looks at before it lets others have the processor.
 const STEP_ITEMS: usize = 256;
@@ -67,12 +68,17 @@ impl Drop for Worker {
     }
 }
 
-/// Evicts what is over its budget, in small steps, and reclaims dead items.
-pub(crate) fn housekeeper(cache: Arc<Cache>, clock: Clock) -> std::io::Result<Worker> {
-    Worker::start(
-        "sherwood-keeper",
-        move || if cache.step(clock.now(), STEP_ITEMS) { None } else { Some(REST) },
-    )
+/// Evicts what is over its budget, in small steps, reclaims dead items, and lets `watch` look at the process.
+pub(crate) fn housekeeper(
+    cache: Arc<Cache>,
+    clock: Clock,
+    mut watch: Option<Watch>,
+) -> std::io::Result<Worker> {
+    Worker::start("sherwood-keeper", move || {
+        let now = clock.now();
+        let until_look = watch.as_mut().map_or(REST, |watch| watch.look(&cache, now));
+        if cache.step(now, STEP_ITEMS) { None } else { Some(until_look.min(REST)) }
+    })
 }
 
 /// Observes the SLO and decides, each when it is due.
