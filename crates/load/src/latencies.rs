@@ -7,7 +7,7 @@ use histogram::Histogram;
 /// A histogram of durations: nanoseconds up to 2^40 (18 minutes; longer ones count as that), relative error below 1/128.
 ///
 /// Percentiles are the upper ends of their buckets and never above the exact maximum, so a tail is at most 0.8% too
-/// long and never too short. Memory: 34 KB, whatever is recorded. The node's [`LatencySketch`](sherwood_model::LatencySketch)
+/// long and never too short. Memory: 34 KB, whatever is recorded. The node's `LatencySketch`
 /// has buckets of the same shape but answers with their middles, which decisions want and a claim about a tail may not have.
 #[derive(Clone, Debug)]
 pub struct Latencies {

@@ -29,6 +29,7 @@ mod listen;
 pub mod listener;
 mod metrics;
 mod names;
+mod resident;
 mod setup;
 mod shadow;
 mod start;

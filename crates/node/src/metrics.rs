@@ -45,7 +45,14 @@ impl Collector for Reading {
             (control.policy().to_owned(), control.decisions())
         };
         counters(&mut encoder, "decisions", "Decisions of the control loop", one(decisions))?;
-        gauges(&mut encoder, "policy", "1 for the policy in force", vec![(vec![("policy", policy)], 1.0)])
+        gauges(&mut encoder, "policy", "1 for the policy in force", vec![(vec![("policy", policy)], 1.0)])?;
+        let ceiling = one(self.0.cache.ceiling() as f64);
+        gauges(
+            &mut encoder,
+            "cache_ceiling_bytes",
+            "What all partitions may hold together at the moment",
+            ceiling,
+        )
     }
 }
 

@@ -28,6 +28,7 @@ use crate::entropy::Entropy;
 use crate::events::Events;
 use crate::listener::Running;
 use crate::names::Names;
+use crate::resident::Watch;
 use crate::setup::Setup;
 use crate::shadow::Shadow;
 use crate::telemetry::Telemetry;
@@ -122,7 +123,8 @@ impl Node {
         let hash = SeededState::new(entropy.draw());
         let shadow = Arc::new(Shadow::new(total_bytes, cache.partitions(), hash)?);
         let backends = backends(&setup, &cache, &shadow, clock, &entropy, &runtime)?;
-        let keeper = threads::housekeeper(Arc::clone(&cache), Arc::clone(&shadow), clock)
+        let watch = setup.slack_bytes.and_then(|slack| Watch::start(total_bytes, slack));
+        let keeper = threads::housekeeper(Arc::clone(&cache), Arc::clone(&shadow), clock, watch)
             .map_err(StartError::Thread)?;
         let partition_names = names.partitions().iter().map(|partition| partition.name.clone()).collect();
         let controller = Controller::new(policy, &setup.control, partition_names, budgets);

@@ -9,6 +9,7 @@ use sherwood_cache::Cache;
 
 use crate::clock::Clock;
 use crate::core::Core;
+use crate::resident::Watch;
 use crate::shadow::Shadow;
 
 /// Items the housekeeper looks at before it lets others have the processor: 40 µs of evictions, which is as long as a
@@ -75,18 +76,24 @@ impl Drop for Worker {
     }
 }
 
-/// Evicts what is over its budget, in small steps, and reclaims dead items.
-pub(crate) fn housekeeper(cache: Arc<Cache>, shadow: Arc<Shadow>, clock: Clock) -> std::io::Result<Worker> {
+/// Evicts what is over its budget, in small steps, reclaims dead items, and lets `watch` look at the process.
+pub(crate) fn housekeeper(
+    cache: Arc<Cache>,
+    shadow: Arc<Shadow>,
+    clock: Clock,
+    mut watch: Option<Watch>,
+) -> std::io::Result<Worker> {
     let mut busy_since = None;
     Worker::start("sherwood-keeper", move || {
         let now = clock.now();
+        let until_look = watch.as_mut().map_or(REST, |watch| watch.look(&cache, now));
         let busy = now - *busy_since.get_or_insert(now);
         let items = if busy < GENTLE { STEP_ITEMS } else { STEP_ITEMS_LATE };
         if cache.step(now, items) || shadow.step(now, items) {
             return None;
         }
         busy_since = None;
-        Some(REST)
+        Some(until_look.min(REST))
     })
 }
 

@@ -43,6 +43,15 @@ pub struct Memory {
     pub item_bytes_max: u32,
 }
 
+impl Memory {
+    /// Bytes that the node may take beside the total, the embedded stores and the buffers of connections: 64 MiB, or 15% of
+    /// the total where that is more.
+    #[must_use]
+    pub fn slack_bytes(&self) -> u64 {
+        (self.total_bytes / 100 * 15).max(64 << 20)
+    }
+}
+
 /// HTTP connections open at a time; one more waits until another ends. They are few, since a gateway's clients keep theirs.
 pub const HTTP_CONNECTIONS_MAX: usize = 1_024;
 

@@ -1,0 +1,124 @@
+#!/usr/bin/env python3
+"""Holds a node to its memory rule: fills and churns a cache over the memcached protocol and watches its resident memory.
+
+    scripts/memory.py target/release/sherwood [--memory-mib 256]
+
+Resident memory may be at most that at start + the budget + max(64 MiB, 15% of it) + the buffers of connections, of which
+each may hold a value coming and a value going. Every profile runs in a node of its own; `shift` runs the others one after the
+other in one node, which is what fragments memory most. `held` is what the cache makes of its budget at the end. Exit
+status 0 when the rule holds for all, else 1. Takes a minute or two; needs nothing but Python.
+"""
+
+import argparse
+import random
+import re
+import socket
+import subprocess
+import sys
+
+MIB = 1 << 20
+# Value sizes of each profile, bytes.
+PROFILES = {
+    "100 B": lambda draw: 100,
+    "1 KiB": lambda draw: 1024,
+    "64-300 KiB": lambda draw: draw.randint(64 << 10, 300 << 10),
+    "0-2 KiB": lambda draw: draw.randint(0, 2048),
+}
+# How often the budget is written over, in bytes of keys and values.
+ROUNDS = 4
+# Bytes sent before the answer is waited for.
+BATCH_BYTES = 2 * MIB
+KEY_BYTES = 20
+CONNECTIONS = 8
+
+
+class Node:
+    """A node of one partition on a free port, with its memory at the start."""
+
+    def __init__(self, binary, memory_mib):
+        command = [binary, "serve", "--memory", f"{memory_mib}MiB", "--memcached", "127.0.0.1:0", "--admin", "off"]
+        command += ["--threads", "4"]
+        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        for line in self.process.stderr:
+            ready = re.search(r"^ready .*memcached=([\d.]+):(\d+)", line)
+            if ready:
+                break
+        else:
+            sys.exit("the node did not start")
+        address = (ready[1], int(ready[2]))
+        # Several, so that threads free what others allocated.
+        self.sockets = [socket.create_connection(address, timeout=60) for _ in range(CONNECTIONS)]
+        self.turn = 0
+        self.start_bytes = self.memory("VmRSS")
+
+    def memory(self, field):
+        with open(f"/proc/{self.process.pid}/status", encoding="ascii") as status:
+            return next(int(line.split()[1]) << 10 for line in status if line.startswith(field + ":"))
+
+    def send(self, commands):
+        """Sends commands that answer nothing, and waits until they are done."""
+        self.turn = (self.turn + 1) % CONNECTIONS
+        self.ask(commands + b"no_such_command\r\n", b"ERROR\r\n")
+
+    def ask(self, commands, end):
+        connection, answer = self.sockets[self.turn], b""
+        connection.sendall(commands)
+        while not answer.endswith(end):
+            answer += connection.recv(1 << 16)
+        return answer
+
+    def held(self):
+        stats = self.ask(b"stats\r\n", b"END\r\n").decode().split("\r\n")
+        return next(int(line.split()[2]) for line in stats if line.startswith("STAT bytes "))
+
+    def stop(self):
+        for connection in self.sockets:
+            connection.close()
+        self.process.terminate()
+        self.process.wait(timeout=30)
+
+
+def churn(node, sizes, budget_bytes, draw):
+    """Overwrites keys at random until the budget has been written ROUNDS times; the keys together need 1.5 budgets."""
+    mean = sum(sizes(draw) for _ in range(1000)) / 1000 + KEY_BYTES
+    keys = int(1.5 * budget_bytes / mean)
+    body = bytes(draw.getrandbits(8) for _ in range(300 << 10)) if mean > 4096 else bytes(2048)
+    left = ROUNDS * budget_bytes
+    while left > 0:
+        batch, size = [], 0
+        while size < BATCH_BYTES:
+            value = body[: sizes(draw)]
+            batch.append(b"set key:%016d 0 0 %d noreply\r\n%b\r\n" % (draw.randrange(keys), len(value), value))
+            size += len(value) + KEY_BYTES
+        node.send(b"".join(batch))
+        left -= size
+
+
+def measure(name, profiles, binary, memory_mib):
+    draw, budget = random.Random(1), memory_mib * MIB
+    node = Node(binary, memory_mib)
+    try:
+        for profile in profiles:
+            churn(node, PROFILES[profile], budget, draw)
+        held, now, most = node.held(), node.memory("VmRSS"), node.memory("VmHWM")
+    finally:
+        node.stop()
+    bound = node.start_bytes + budget + max(64 * MIB, budget * 15 // 100) + CONNECTIONS * 2 * (300 << 10)
+    shown = [f"{value / MIB:8.1f}" for value in (node.start_bytes, held, now, most, bound)]
+    print(f"{name:<12} {'  '.join(shown)}  {'ok' if most <= bound else 'OVER'}", flush=True)
+    return most <= bound
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("binary")
+    parser.add_argument("--memory-mib", type=int, default=256)
+    args = parser.parse_args()
+    print(f"{'MiB':<12} {'start':>8}  {'held':>8}  {'now':>8}  {'most':>8}  {'bound':>8}")
+    runs = {name: [name] for name in PROFILES} | {"shift": [*PROFILES, *reversed(PROFILES)]}
+    held = [measure(name, profiles, args.binary, args.memory_mib) for name, profiles in runs.items()]
+    return 0 if all(held) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
