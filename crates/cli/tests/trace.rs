@@ -15,8 +15,8 @@ use sherwood_cache::charge;
 use sherwood_workload::trace::{built_in, cache2k};
 
 /// Of the 5,000,000 accesses; at depth 1 each costs two processes a turn.
-const ACCESSES: usize = 100_000;
-/// A quarter of the example's memory: about a third of the objects that so few accesses touch.
+const ACCESSES: usize = 40_000;
+/// A quarter of the example's memory: about two thirds of the objects that so few accesses touch.
 const TOTAL_BYTES: u64 = 1 << 20;
 
 /// The node of `examples/orm-busy.toml` on ports of its own; killed when dropped.
