@@ -10,6 +10,7 @@
 
 mod check_config;
 mod demo;
+mod descriptors;
 mod exit;
 mod interrupt;
 mod load;

@@ -7,7 +7,7 @@ use sherwood_node::{Node, Setup};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::exit::Failure;
-use crate::logs;
+use crate::{descriptors, logs};
 
 /// Runs a node: a cache, or a sidecar in front of backends
 #[derive(Debug, clap::Args)]
@@ -82,6 +82,12 @@ fn serve(config: &Config) -> Result<(), Failure> {
         Ok::<_, Failure>((catch(SignalKind::terminate())?, catch(SignalKind::interrupt())?))
     })?;
     eprintln!("{}\n{}", config.memory_line(), config.buffers_line());
+    let (files, wanted) = (descriptors::raise_limit(), config.descriptors());
+    if files < wanted {
+        tracing::warn!(
+            "at most {files} open files are allowed, and full use of all connections takes {wanted}; raise ulimit -n"
+        );
+    }
     let setup = Setup::from_config(config).map_err(Failure::failed)?;
     let node = Node::start(setup).map_err(Failure::failed)?;
     eprintln!("{}", ready(&node));

@@ -18,6 +18,9 @@ pub enum Pace {
     },
 }
 
+/// Keeps the draws of arrivals apart from those of the requests, which are often given the same seed.
+const ARRIVALS: u64 = 0x4152_5249_5641_4C53;
+
 /// The highest rate, far above what one thread can send: it bounds what a run that falls behind has to count.
 pub const RATE_MAX: f64 = 1e7;
 
@@ -50,7 +53,7 @@ impl Schedule {
             Gaps::Poisson => Arrivals::poisson(rate_per_s)?,
             Gaps::Fixed => Arrivals::fixed(rate_per_s)?,
         };
-        let mut open = Self::Open { arrivals, rng: Box::new(rng_from_seed(seed)), due_ns: 0 };
+        let mut open = Self::Open { arrivals, rng: Box::new(rng_from_seed(seed ^ ARRIVALS)), due_ns: 0 };
         open.advance();
         Ok(open)
     }

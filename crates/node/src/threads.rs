@@ -89,7 +89,7 @@ pub(crate) fn housekeeper(
         let until_look = watch.as_mut().map_or(REST, |watch| watch.look(&cache, now));
         let busy = now - *busy_since.get_or_insert(now);
         let items = if busy < GENTLE { STEP_ITEMS } else { STEP_ITEMS_LATE };
-        if cache.step(now, items) || shadow.step(now, items) {
+        if cache.step(now, items) | shadow.step(now, items) {
             return None;
         }
         busy_since = None;

@@ -18,15 +18,18 @@ pub(crate) struct Judge {
     monitor: SloMonitor,
     /// When counting begins; none once it has.
     warm_up: Option<Duration>,
+    end: Duration,
     curve: VecDeque<(Duration, Duration)>,
     requests: u64,
     errors: u64,
 }
 
 impl Judge {
-    /// A judge of a run whose observations count from `warm_up` on; those before it are for the curve only.
-    pub(crate) fn new(slo: Slo, warm_up: Duration) -> Self {
+    /// A judge of a run whose observations count from `warm_up` on, for `measured`; those before are for the curve only,
+    /// and afterwards, while the last requests end, there are none.
+    pub(crate) fn new(slo: Slo, warm_up: Duration, measured: Duration) -> Self {
         Self {
+            end: warm_up + measured,
             window: RequestWindow::new(WindowOptions::of(slo.window)),
             monitor: SloMonitor::new(slo, at(Duration::ZERO)),
             warm_up: Some(warm_up),
@@ -47,6 +50,9 @@ impl Judge {
 
     /// Observes the SLO if that is due.
     pub(crate) fn observe(&mut self, elapsed: Duration) {
+        if elapsed > self.end {
+            return;
+        }
         if let Some(warm_up) = self.warm_up.take_if(|warm_up| *warm_up <= elapsed) {
             self.monitor.restart(at(warm_up));
         }
@@ -97,7 +103,7 @@ mod tests {
     fn the_warm_up_is_shown_and_not_counted() {
         let (ms, s) = (Duration::from_millis, Duration::from_secs);
         let slo = Slo { percentile: 99.0, bound: ms(150), window: s(2), observe: s(1) };
-        let mut judge = Judge::new(slo, s(10));
+        let mut judge = Judge::new(slo, s(10), s(3_600));
         (0..100).for_each(|i| judge.finished(ms(i * 100), ms(500), false));
         assert_eq!(judge.standing(), SloStanding::default());
         assert_eq!(judge.curve().count(), 9, "one a second, from the first second on");

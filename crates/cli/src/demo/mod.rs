@@ -34,10 +34,12 @@ use self::screen::Screen;
 use self::time::Times;
 use self::world::Backends;
 use crate::exit::Failure;
-use crate::{interrupt, logs};
+use crate::{descriptors, interrupt, logs};
 
 /// Later than this at P99, and the figures say more about the machine than about the policy.
 const LATE_MAX: Duration = Duration::from_millis(10);
+/// Open files of a run: both ends of the 4,096 connections that the load opens at most, and the stores' own.
+const FILES_MIN: u64 = 10_000;
 /// How often the screen is drawn and limits are set.
 const TICK: Duration = Duration::from_millis(50);
 /// Without a screen, how often a line says how things stand.
@@ -87,6 +89,13 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let policies = if args.compare.is_empty() { vec![args.policy.clone()] } else { args.compare.clone() };
     for policy in &policies {
         sherwood_policy::by_name(policy, &sherwood_policy::Options::default()).map_err(Failure::usage)?;
+    }
+    let files = descriptors::raise_limit();
+    if files < FILES_MIN {
+        return Err(Failure::failed(format!(
+            "the demo needs {FILES_MIN} open files, for both ends of each connection, and {files} are allowed; raise the hard \
+             limit (ulimit -Hn {FILES_MIN})"
+        )));
     }
     let model = Arc::new(Model::onerf());
     let directory = match &args.cache_dir {
@@ -143,13 +152,20 @@ impl Stage<'_> {
         let setup = world::setup(self.model, &backends, &self.run.policy, &self.run.times, self.seed);
         let node = Node::start(setup).map_err(Failure::failed)?;
         let address = node.admin().expect("the setup opens it");
-        let judge = Mutex::new(Judge::new(self.run.times.slo(&self.model.slo()), self.run.times.warm_up));
+        let Times { warm_up, measured, .. } = self.run.times;
+        let judge = Mutex::new(Judge::new(self.run.times.slo(&self.model.slo()), warm_up, measured));
         let (load, ended) = (Control::default(), AtomicBool::new(false));
         let began = Instant::now();
         let (outcome, cpu) = thread::scope(|scope| {
-            let watch = scope.spawn(|| self.watch(&node, &backends, &judge, &load, &ended, began));
+            let watch = scope.spawn(|| {
+                let watched = self.watch(&node, &backends, &judge, &ended, began);
+                // Whatever ended the watch, the load has no use without it.
+                load.stop();
+                watched
+            });
+            let ends = Ends(&ended);
             let outcome = self.load(&address.to_string(), &load, &judge, began);
-            ended.store(true, Relaxed);
+            drop(ends);
             (outcome, watch.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
         });
         let outcome = outcome.map_err(Failure::failed)?;
@@ -193,7 +209,6 @@ impl Stage<'_> {
         node: &Node,
         backends: &Backends,
         judge: &Mutex<Judge>,
-        load: &Control,
         ended: &AtomicBool,
         began: Instant,
     ) -> Result<Duration, Failure> {
@@ -207,7 +222,7 @@ impl Stage<'_> {
             }
             if self.stop.load(Relaxed) || view.quit_asked() {
                 self.stop.store(true, Relaxed);
-                load.stop();
+                break;
             }
             if elapsed >= next_view {
                 let live = {
@@ -240,10 +255,19 @@ impl Stage<'_> {
             errors: measured.errors + measured.failed_keys,
             cpu_ratio: cpu.as_secs_f64() / self.run.times.measured.as_secs_f64() / cores,
             late_p99_ms: ms(late),
-            valid: late <= LATE_MAX,
+            valid: late <= LATE_MAX && measured.requests > 0 && outcome.incomplete_because.is_none(),
             hit_ratio: hits as f64 / (hits + misses).max(1) as f64,
             incomplete_because: outcome.incomplete_because.clone(),
         }
+    }
+}
+
+/// Says that the load has ended when it is dropped, by a panic too.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
     }
 }
 

@@ -187,6 +187,12 @@ impl Config {
         format!("buffers: at most {}", parts.join(", "))
     }
 
+    /// Open files that the node has when every connection is in use: one for each, and a hundred for all else.
+    #[must_use]
+    pub fn descriptors(&self) -> u64 {
+        u64::from(self.server.connections_max) + HTTP_CONNECTIONS_MAX as u64 + 100
+    }
+
     /// What the node's memory adds up to, as it is said at start-up:
     /// `memory: 1GiB for the cache + 8MiB for 2 embedded stores = 1032MiB`.
     #[must_use]
