@@ -11,6 +11,8 @@ use sherwood_model::{
 
 /// With fewer requests in the window a percentile band holds fewer than two; the window then reaches further back.
 const BAND_REQUESTS_MIN: u64 = 200;
+/// Slots at most in the part of the window that is kept however busy it is.
+const SLOTS_MAX: u32 = 600;
 /// How many times its length the RBC window may reach back for that.
 const REACH_MAX: u32 = 10;
 
@@ -33,7 +35,9 @@ impl Telemetry {
     #[must_use]
     pub(crate) fn new(backends: usize, slo: Slo, rbc_window: Duration, now: Instant) -> Self {
         let span = slo.window.max(rbc_window * REACH_MAX);
-        let slot = WindowOptions::of(slo.window.min(rbc_window)).slot;
+        // Fine enough for the shorter window, and never so fine that the longer one has thousands of slots.
+        let fine = WindowOptions::of(slo.window.min(rbc_window)).slot;
+        let slot = fine.max(slo.window.max(rbc_window) / SLOTS_MAX);
         let keep = slo.window.max(rbc_window);
         let requests = RequestWindow::new(WindowOptions { slot, keep, ..WindowOptions::of(span) });
         Self {

@@ -23,6 +23,19 @@ const STEP_ITEMS_LATE: usize = 512;
 /// How often the housekeeper looks for dead items when nobody wakes it.
 const REST: Duration = Duration::from_millis(50);
 
+/// Ends the process when the thread that holds it panics: a node whose loop or housekeeper is gone would look healthy, keep an
+/// old plan and grow, where a restart mends all of it.
+struct Vital;
+
+impl Drop for Vital {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            tracing::error!("a thread that the node cannot do without has panicked; ending");
+            std::process::exit(1);
+        }
+    }
+}
+
 /// A thread that runs until it is told to stop, or its worker is dropped.
 pub(crate) struct Worker {
     stop: Arc<AtomicBool>,
@@ -40,6 +53,7 @@ impl Worker {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         let run = move || {
+            let _vital = Vital;
             while !stopped.load(Relaxed) {
                 match round() {
                     Some(rest) => thread::park_timeout(rest),

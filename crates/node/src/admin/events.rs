@@ -5,17 +5,29 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::State;
+use axum::http::StatusCode;
 use axum::response::sse::{Event as Sent, KeepAlive, Sse};
 use futures_util::{Stream, StreamExt};
+use tokio::sync::Semaphore;
 use tokio_stream::wrappers::BroadcastStream;
 use tokio_stream::wrappers::errors::BroadcastStreamRecvError;
 
+use super::reply::Problem;
 use crate::core::Core;
 use crate::http;
 
+/// Streams at a time: they never end, and must leave the port's connections to requests.
+const STREAMS_MAX: usize = 64;
+static STREAMS: Semaphore = Semaphore::const_new(STREAMS_MAX);
+
 pub(crate) async fn stream(
     State(core): State<Arc<Core>>,
-) -> Sse<impl Stream<Item = Result<Sent, Infallible>>> {
+) -> Result<Sse<impl Stream<Item = Result<Sent, Infallible>>>, Problem> {
+    let Ok(place) = STREAMS.try_acquire() else {
+        let error =
+            format!("{STREAMS_MAX} streams of events are read already, the most there may be; close one");
+        return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, error));
+    };
     let mut stopping = core.stopping.clone();
     let events = BroadcastStream::new(core.events.subscribe()).map(|event| {
         Ok(match event {
@@ -26,6 +38,9 @@ pub(crate) async fn stream(
         })
     });
     // A stream has no end of its own, and would hold up a node that drains.
-    let events = events.take_until(async move { http::stopped(&mut stopping).await });
-    Sse::new(events).keep_alive(KeepAlive::new().interval(Duration::from_secs(15)))
+    let events = events.take_until(async move {
+        let _place = place;
+        http::stopped(&mut stopping).await;
+    });
+    Ok(Sse::new(events).keep_alive(KeepAlive::new().interval(Duration::from_secs(15))))
 }

@@ -157,6 +157,7 @@ impl Control {
             && let Err(error) = self.actuator.apply(&decision.plan)
         {
             tracing::error!("the plan was not applied: {error}");
+            self.controller.set_budgets(self.budgets(core));
             return;
         }
         core.say("decision", decision.line.clone(), described(core, &decision));

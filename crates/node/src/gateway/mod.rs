@@ -162,6 +162,10 @@ fn resolve(core: &Core, asked: &AskedRequest<'_>) -> Result<Vec<Query<Bytes>>, R
 /// Takes note of how the request and its queries ended.
 fn record(core: &Core, request: &Request<Bytes, Held>) {
     let Some(finished) = request.finished() else { return };
+    if finished.blocking.is_none() {
+        // Nobody was asked for anything: a client that only tries the port would make the tail look better.
+        return;
+    }
     let now = core.clock.now();
     core.telemetry.request(now, now, finished);
     for answers in request.answers().collect::<Vec<_>>().chunk_by(|a, b| a.0 == b.0) {
