@@ -65,6 +65,8 @@ pub(crate) struct Backend {
     pub(crate) replicas: Vec<Arc<dyn Store>>,
     state: Mutex<State>,
     calls: Mutex<HashMap<CallId, AbortHandle>>,
+    /// The first key of each replica's last call, to probe it with.
+    asked_last: Vec<Mutex<Option<Bytes>>>,
     rearm: Notify,
     cache: Arc<Cache>,
     shadow: Arc<Shadow>,
@@ -97,6 +99,7 @@ impl Backend {
             name,
             timeout: options.timeout,
             ttl,
+            asked_last: replicas.iter().map(|_| Mutex::default()).collect(),
             replicas,
             state: Mutex::new(State { machine, flushes: BTreeMap::new() }),
             calls: Mutex::default(),
@@ -190,6 +193,7 @@ impl Backend {
         let (backend, store) = (Arc::clone(self), Arc::clone(&self.replicas[replica.index()]));
         // The table is locked until the task is in it, so that a call that ends at once finds itself there to remove.
         let mut calls = lock(&self.calls);
+        *lock(&self.asked_last[replica.index()]) = keys.first().map(|key| key.key.clone());
         let task = self.runtime.spawn(async move {
             let keys = keys.into_iter().map(|key| key.key).collect();
             let answer = tokio::time::timeout(timeout, store.get_many(keys)).await;
@@ -218,9 +222,10 @@ impl Backend {
 
     fn probe(self: &Arc<Self>, replica: ReplicaId, timeout: Duration) {
         let (backend, store) = (Arc::clone(self), Arc::clone(&self.replicas[replica.index()]));
+        // The key it was asked for last, which it did not answer: an engine can be up and still not read.
+        let keys = lock(&self.asked_last[replica.index()]).clone().into_iter().collect();
         self.runtime.spawn(async move {
-            // A call for no keys goes the whole way to the store and reads nothing.
-            let ok = matches!(tokio::time::timeout(timeout, store.get_many(Vec::new())).await, Ok(Ok(_)));
+            let ok = matches!(tokio::time::timeout(timeout, store.get_many(keys)).await, Ok(Ok(_)));
             backend.drive(|machine, now| machine.handle_probe(now, replica, ok));
         });
     }
