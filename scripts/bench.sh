@@ -200,13 +200,22 @@ demo() {
   done
 }
 
+# Sets the depth of the demo's limits: shared-lru alone, on seeds of its own. Not among the parts that run by default.
+depth() {
+  local seed
+  for seed in 101 102 103 104 105; do
+    echo "depth: seed $seed" >&2
+    "$sherwood" demo --headless --json --duration 300s --policy shared-lru --seed "$seed"
+  done
+}
+
 parts=("$@")
 [ "${#parts[@]}" -gt 0 ] || parts=(trace resize gateway demo)
 for part in "${parts[@]}"; do
   case "$part" in
-    trace | resize | gateway | demo) "$part" ;;
+    trace | resize | gateway | demo | depth) "$part" ;;
     *)
-      echo "scripts/bench.sh: no part named $part; there are: trace, resize, gateway, demo" >&2
+      echo "scripts/bench.sh: no part named $part; there are: trace, resize, gateway, demo, depth" >&2
       exit 2
       ;;
   esac

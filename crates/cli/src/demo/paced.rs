@@ -97,9 +97,11 @@ impl Paced {
         work: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
         let worker = self.worker(attempt).await?;
-        let due = worker.began() + self.service_time(keys);
-        let busy = Busy { worker: Some(worker), due, timer: &self.timer };
+        let (began, service_time, started) = (worker.began(), self.service_time(keys), Instant::now());
+        let mut busy = Busy { worker: Some(worker), due: began + service_time, timer: &self.timer };
         let result = work.await;
+        // An operation that outlasts the model's time keeps its worker for what it took.
+        busy.due = began + service_time.max(started.elapsed());
         busy.end().await;
         result
     }
