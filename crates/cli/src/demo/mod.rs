@@ -104,6 +104,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     };
     let catalogue = Catalogue::new(&model, world::PROFILE, directory);
     catalogue.load().map_err(Failure::failed)?;
+    catalogue.warm().map_err(Failure::failed)?;
     let times = Times::of(args.duration);
     let mut report = Report::new(args.seed, &times, time::bound(&model.slo()));
     let show = !args.headless && std::io::stderr().is_terminal() && std::io::stdout().is_terminal();
