@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use sherwood_cache::{Access, Cache};
 use sherwood_model::{BackendId, Instant, PartitionId, TenantId};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 use crate::backend::Backend;
 use crate::classes::Classes;
@@ -28,6 +28,8 @@ pub(crate) struct Core {
     pub(crate) classes: Classes,
     pub(crate) control: Mutex<Control>,
     /// True from the moment the node begins to drain.
+    /// Places for readers of the event stream.
+    pub(crate) event_streams: Arc<Semaphore>,
     pub(crate) stopping: watch::Receiver<bool>,
 }
 

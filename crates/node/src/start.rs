@@ -17,7 +17,7 @@ use sherwood_cache::{Cache, Partition};
 use sherwood_model::{BackendId, CachePlan, SeededState, SloStanding};
 use sherwood_policy::{Controller, StartSize, by_name};
 use tokio::runtime::Runtime;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 use crate::backend::{Backend, BackendParts};
 use crate::classes::Classes;
@@ -144,6 +144,7 @@ impl Node {
             events: Events::default(),
             classes: Classes::default(),
             control: Mutex::new(control),
+            event_streams: Arc::new(Semaphore::new(admin::STREAMS_MAX)),
             stopping: stopping.clone(),
         });
         let places = setup.memcached_connections_max;

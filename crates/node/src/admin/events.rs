@@ -8,7 +8,6 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::sse::{Event as Sent, KeepAlive, Sse};
 use futures_util::{Stream, StreamExt};
-use tokio::sync::Semaphore;
 use tokio_stream::wrappers::BroadcastStream;
 use tokio_stream::wrappers::errors::BroadcastStreamRecvError;
 
@@ -17,13 +16,12 @@ use crate::core::Core;
 use crate::http;
 
 /// Streams at a time: they never end, and must leave the port's connections to requests.
-const STREAMS_MAX: usize = 64;
-static STREAMS: Semaphore = Semaphore::const_new(STREAMS_MAX);
+pub(crate) const STREAMS_MAX: usize = 64;
 
 pub(crate) async fn stream(
     State(core): State<Arc<Core>>,
 ) -> Result<Sse<impl Stream<Item = Result<Sent, Infallible>>>, Problem> {
-    let Ok(place) = STREAMS.try_acquire() else {
+    let Ok(place) = Arc::clone(&core.event_streams).try_acquire_owned() else {
         let error =
             format!("{STREAMS_MAX} streams of events are read already, the most there may be; close one");
         return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, error));

@@ -18,6 +18,7 @@ use axum::response::IntoResponse;
 use axum::routing::{delete, get, post, put};
 
 pub(crate) use body::WholeBody;
+pub(crate) use events::STREAMS_MAX;
 pub(crate) use reply::{Problem, listed};
 
 use crate::core::Core;
