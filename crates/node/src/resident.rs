@@ -19,8 +19,9 @@ use sherwood_model::Instant;
 /// less than a fifth of the least slack meanwhile.
 const LOOK_NEAR: Duration = Duration::from_millis(10);
 const LOOK_FAR: Duration = Duration::from_millis(50);
-/// By how much the ceiling is lowered for a byte over the bound: above 1, since evicting half of a page frees nothing.
-const GAIN: u64 = 4;
+/// An excess of this part of the slack is answered by twice as much, and a larger one by more than in proportion: a little
+/// too much is best corrected a little, but evicting half of many pages frees nothing.
+const KNEE_DIVISOR: u64 = 16;
 /// The ceiling is never lower than the total divided by this.
 const FLOOR_DIVISOR: u64 = 8;
 /// In how many looks the ceiling rises from nothing to the total.
@@ -34,6 +35,8 @@ pub(crate) struct Watch {
     bytes_max: u64,
     /// Resident bytes above which a look is worth it more often.
     bytes_near: u64,
+    /// The excess that is answered by twice as much.
+    knee_bytes: u64,
     next_look: Instant,
 }
 
@@ -46,7 +49,9 @@ impl Watch {
 
     fn new(start_bytes: u64, total_bytes: u64, slack_bytes: u64) -> Self {
         let bytes_max = start_bytes.saturating_add(total_bytes).saturating_add(slack_bytes);
-        Self { total_bytes, bytes_max, bytes_near: bytes_max - slack_bytes, next_look: Instant::ZERO }
+        let knee_bytes = (slack_bytes / KNEE_DIVISOR).max(1);
+        let bytes_near = bytes_max.saturating_sub(slack_bytes);
+        Self { total_bytes, bytes_max, bytes_near, knee_bytes, next_look: Instant::ZERO }
     }
 
     /// Looks, if it is time, and returns how long it is until the next look.
@@ -69,7 +74,8 @@ impl Watch {
             // The stores have not got there yet; who knows what it will have brought.
             return ceiling;
         }
-        used.saturating_sub(excess.saturating_mul(GAIN)).max(self.total_bytes / FLOOR_DIVISOR)
+        let less = excess.saturating_add(excess.saturating_mul(excess) / self.knee_bytes);
+        used.saturating_sub(less).max(self.total_bytes / FLOOR_DIVISOR)
     }
 }
 
@@ -101,11 +107,15 @@ mod tests {
 
     #[test]
     fn over_the_bound_the_ceiling_falls_below_what_is_used_and_waits_for_the_stores() {
-        let lowered = watch().ceiling(92 * MIB, 60 * MIB, 64 * MIB);
-        assert_eq!(lowered, 52 * MIB);
-        assert_eq!(watch().ceiling(92 * MIB, 60 * MIB, lowered), lowered);
-        assert_eq!(watch().ceiling(92 * MIB, 52 * MIB, lowered), 44 * MIB);
-        assert_eq!(watch().ceiling(u64::MAX, 52 * MIB, lowered), 8 * MIB);
+        let lowered = watch().ceiling(91 * MIB, 60 * MIB, 64 * MIB);
+        assert_eq!(lowered, 58 * MIB, "twice the excess at the knee");
+        assert_eq!(watch().ceiling(91 * MIB, 60 * MIB, lowered), lowered);
+        assert_eq!(
+            watch().ceiling(94 * MIB, 58 * MIB, lowered),
+            38 * MIB,
+            "five times at four times the knee"
+        );
+        assert_eq!(watch().ceiling(u64::MAX, 58 * MIB, lowered), 8 * MIB);
     }
 
     #[test]

@@ -50,11 +50,11 @@ impl Setup {
     }
 }
 
-/// How far resident memory may exceed the total before the cache gives way: three quarters of what is promised, since the
+/// How far resident memory may exceed the total before the cache gives way: five eighths of what is promised, since the
 /// remedy takes a moment to work, and what the embedded stores keep.
 fn slack_bytes(config: &Config) -> u64 {
     let promised = config.memory.slack_bytes();
-    (promised - promised / 4).saturating_add(config.stores_bytes())
+    (promised / 8 * 5).saturating_add(config.stores_bytes())
 }
 
 fn cores() -> usize {
