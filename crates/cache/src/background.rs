@@ -10,11 +10,13 @@ use std::time::Duration;
 use sherwood_model::Instant;
 
 use crate::engine::Cache;
-use crate::shard::{Cause, Slot};
+use crate::eviction::Pool;
+use crate::options::Eviction;
+use crate::shard::{Cause, Cursor};
 
 /// Places looked at, or entries moved, under one hold of a shard's lock. Chosen: enough that locking is a small part of
 /// the work, few enough that a request hardly notices.
-const PER_LOCK: usize = 32;
+pub(crate) const PER_LOCK: usize = 32;
 
 /// From the start of one pass over all entries to the next. Dead items are found by use and by eviction anyway; this
 /// bounds how long the others are charged. Chosen: seconds, because a pass reads every entry there is.
@@ -34,7 +36,7 @@ pub(crate) struct Background {
 #[derive(Clone, Copy, Debug, Default)]
 struct Place {
     shard: usize,
-    slot: usize,
+    cursor: Cursor,
 }
 
 impl Cache {
@@ -47,8 +49,11 @@ impl Cache {
     /// at most every 10 seconds. Of several threads that call this at a time one does the looking.
     pub fn step(&self, now: Instant, items_max: usize) -> bool {
         let mut left = items_max;
-        while left > 0 && self.is_over() && self.evict_most_over(now).is_some() {
-            left -= 1;
+        while left > 0 && self.is_over() {
+            match self.shrink(now, left) {
+                0 => break,
+                items => left -= items,
+            }
         }
         let background = match self.background.try_lock() {
             Ok(background) => Some(background),
@@ -63,6 +68,22 @@ impl Cache {
             }
         }
         left == 0
+    }
+
+    /// Evicts at most `items_max` items of whoever is most over; returns how many. Under strict LRU the next is looked for
+    /// among all shards each time; else several go under one lock.
+    fn shrink(&self, now: Instant, items_max: usize) -> usize {
+        if self.options.eviction == Eviction::Lru {
+            return usize::from(self.evict_most_over(1, now).is_some());
+        }
+        let (pool, bytes) = match self.ledger.most_over() {
+            _ if self.ledger.is_shared() => (Pool::All, self.ledger.total_excess()),
+            Some((partition, _)) => (Pool::Partition(partition), self.ledger.excess(partition)),
+            None => return 0,
+        };
+        // Where only the total is over, by what is still being stored, one is enough.
+        let evicted = self.evict_some(pool, bytes.max(1), items_max.min(PER_LOCK), now);
+        evicted.map_or(0, |evicted| evicted.items)
     }
 
     /// Goes on with the pass for dead items, or begins one if it is time.
@@ -92,28 +113,40 @@ impl Cache {
     /// Takes out the dead among the next places of one shard; returns where to go on, or none at the end.
     fn reclaim_from(&self, from: Place, now: Instant, left: &mut usize) -> Option<Place> {
         let mut shard = self.shards[from.shard].lock(&self.ledger);
-        // Memory given back may have ended the shard before the place the pass had come to.
-        let start = from.slot.min(shard.places());
-        let end = (start + PER_LOCK.min(*left)).min(shard.places());
-        *left -= end - start;
-        for slot in start..end {
-            let Some(entry) = shard.occupied(slot) else { continue };
-            if self.is_dead(entry, now) {
-                shard.remove(slot as Slot, Cause::Expired);
+        let mut dead = Vec::new();
+        let mut next_death = Instant::NEVER;
+        let (seen, cursor) = shard.walk(from.cursor, PER_LOCK.min(*left), |at| {
+            let record = shard.record(at);
+            if self.is_dead(&record, now) {
+                dead.push(at);
             } else {
-                self.note_death(entry.expires());
+                next_death = next_death.min(record.expires());
             }
+        });
+        *left -= seen.clamp(1, *left);
+        self.note_death(next_death);
+        let removed: Vec<_> = dead.into_iter().map(|at| shard.remove(at, Cause::Expired)).collect();
+        drop(shard);
+        drop(removed);
+        match cursor {
+            Some(cursor) => Some(Place { cursor, ..from }),
+            None => (from.shard + 1 < self.shards.len())
+                .then_some(Place { shard: from.shard + 1, cursor: Cursor::default() }),
         }
-        if end < shard.places() {
-            return Some(Place { slot: end, ..from });
-        }
-        (from.shard + 1 < self.shards.len()).then_some(Place { shard: from.shard + 1, slot: 0 })
     }
 
-    /// Empties chunks of shards that have many free places, going round the shards once.
+    /// Empties pages of shards that have many free places, going round the shards once.
     fn compact(&self, background: &mut Background, left: &mut usize) {
         for _ in 0..self.shards.len() {
-            while *left > 0 && self.compact_shard(background.compact, left) {}
+            while *left > 0 {
+                let items = PER_LOCK.min(*left);
+                *left -= items;
+                if self.compact_shard(background.compact, items).is_done {
+                    // Nothing or little was moved here.
+                    *left += items;
+                    break;
+                }
+            }
             if *left == 0 {
                 return;
             }
@@ -121,18 +154,31 @@ impl Cache {
         }
     }
 
-    /// Moves entries, or gives back memory, while it is worth it. Says whether it still is.
-    fn compact_shard(&self, shard: usize, left: &mut usize) -> bool {
+    /// Moves at most `items_max` records of a shard while that has many free places.
+    pub(crate) fn compact_shard(&self, shard: usize, items_max: usize) -> Relief {
         let mut shard = self.shards[shard].lock(&self.ledger);
-        for _ in 0..PER_LOCK.min(*left) {
+        let mut next_death = Instant::NEVER;
+        let mut bytes = 0;
+        for _ in 0..items_max {
             if !shard.has_slack() {
-                return false;
+                break;
             }
-            *left -= 1;
-            if let Some(slot) = shard.evacuee() {
-                shard.relocate(slot);
+            if let Some(moved) = shard.relocate_one() {
+                next_death = next_death.min(moved.expires);
+                bytes += moved.bytes;
             }
         }
-        shard.has_slack()
+        // A look for the dead that is under way may have gone by the new place and not have come to the old one.
+        self.note_death(next_death);
+        Relief { bytes, is_done: !shard.has_slack() }
     }
+}
+
+/// What moving records has come to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Relief {
+    /// Bytes moved.
+    pub(crate) bytes: u64,
+    /// Whether the shard has few free places now.
+    pub(crate) is_done: bool,
 }

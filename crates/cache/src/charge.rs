@@ -1,73 +1,62 @@
 //! What an item costs.
 //!
 //! A budget in bytes means something to an operator only if it is memory, not payload: a million tiny items would
-//! otherwise take several times what was configured. So an item is charged for its entry, its share of the index and
-//! the block its key and value take from the allocator, and the charge is one public function of two sizes, so that a
-//! trace study or a simulator counts exactly as the engine does.
+//! otherwise take several times what was configured. So an item is charged for its place, its share of the index and what
+//! is remembered of dropped keys, and the charge is one public function of two sizes, so that a trace study or a
+//! simulator counts exactly as the engine does.
 
-/// Bytes charged for every item beside its key and value: an entry of 64 bytes (one cache line: links, recency, expiry,
-/// CAS, flags) and 16 for its share of the index (at most 11.4, just after a table has doubled) and of the slack in
-/// arena and allocator.
-pub const ITEM_OVERHEAD_BYTES: u64 = 80;
+use crate::shard::{HEADER_BYTES, PLACE_BYTES_MAX, RUN_STEP, place_bytes};
+
+/// Bytes charged for every item beside its key and value: a header of 24 bytes (links, CAS, lengths, partition, marks), and
+/// 12 for its share of the index (7.2 to 8) and for the memory of dropped keys (2 to 4).
+pub const ITEM_OVERHEAD_BYTES: u64 = HEADER_BYTES as u64 + TABLES_BYTES;
+
+/// Bytes of index and of remembered keys for each item.
+const TABLES_BYTES: u64 = 12;
 
 /// Bytes an item with a key of `key_bytes` and a value of `value_bytes` is charged against its partition's budget and
 /// against the total, whether the value is stored or only declared.
 ///
-/// [`ITEM_OVERHEAD_BYTES`] plus the block that holds key and value together, rounded as a size-class allocator does
-/// (mimalloc's classes): to 16 bytes up to 64, then to a quarter of the power of two below, above 128 KiB to the slices
-/// of 64 KiB that it hands out whole. Blocks in use stay within 15% of the charges on mimalloc and on glibc, whose
-/// header of 8 bytes fits in what remains; `tests/heap.rs` adds it up.
+/// 12, and the place that holds 24 bytes, key and value: rounded to 8 bytes up to 256, to a sixteenth of the power of two
+/// below up to 2,048, and up to 8,192 to the largest multiple of 8 of which as many fit into 64 KiB. Above that, 12 and a
+/// place of 32 bytes, and key and value rounded to 4,096. An expiry (8 bytes), flags other than 0 (4) and the stamps of
+/// strict LRU (8) are not charged: what they take is held within the reserve beside the total (see the crate's
+/// documentation).
 ///
 /// ```
 /// use sherwood_cache::charge;
-/// assert_eq!(charge(20, 100), 80 + 128);
-/// assert_eq!(charge(20, 1024), 80 + 1280);
-/// assert_eq!(charge(0, 0), 80);
+/// assert_eq!(charge(20, 100), 12 + 144);
+/// assert_eq!(charge(20, 1024), 12 + 1088);
+/// assert_eq!(charge(20, 10_000), 12 + 32 + 12_288);
+/// assert_eq!(charge(0, 0), 36);
 /// ```
 #[must_use]
 pub const fn charge(key_bytes: usize, value_bytes: usize) -> u64 {
-    ITEM_OVERHEAD_BYTES + block_bytes(key_bytes as u64 + value_bytes as u64)
-}
-
-/// The size of the allocator's block for a request of `bytes`.
-const fn block_bytes(bytes: u64) -> u64 {
-    let step = match bytes {
-        0..=64 => 16,
-        // The power of two below, by its exponent; a power of two itself belongs to the classes under it.
-        65..=LARGE_BYTES => 1 << ((bytes - 1).ilog2() - 2),
-        _ => SLICE_BYTES,
+    let body = key_bytes + value_bytes;
+    let place = match HEADER_BYTES + body {
+        bytes @ ..=PLACE_BYTES_MAX => place_bytes(bytes),
+        _ => RUN_PLACE_BYTES + body.next_multiple_of(RUN_STEP),
     };
-    bytes.next_multiple_of(step)
+    TABLES_BYTES + place as u64
 }
 
-/// Above this a block takes whole slices.
-const LARGE_BYTES: u64 = 128 * 1024;
-/// A slice of mimalloc's. What of the last one is not written to takes no memory at first, but slices are handed on with
-/// what was written to them before, so under churn it does.
-const SLICE_BYTES: u64 = 64 * 1024;
+/// The place of an item whose key and value lie in a run.
+const RUN_PLACE_BYTES: usize = HEADER_BYTES + 8;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn blocks_are_the_size_classes() {
-        for (bytes, block) in [
-            (0, 0),
-            (1, 16),
-            (64, 64),
-            (65, 80),
-            (128, 128),
-            (129, 160),
-            (1024, 1024),
-            (1025, 1280),
-            (131_072, 131_072),
-        ] {
-            assert_eq!(block_bytes(bytes), block, "{bytes} bytes");
+    fn places_are_the_size_classes() {
+        for (bytes, place) in [(0, 24), (1, 32), (232, 256), (233, 272), (488, 512), (489, 544), (2024, 2048)]
+        {
+            assert_eq!(charge(0, bytes), 12 + place, "{bytes} bytes");
         }
-        assert_eq!(block_bytes(1 << 20), 1 << 20);
-        assert_eq!(block_bytes(131_073), 196_608);
-        assert_eq!(block_bytes((1 << 20) + 1), (1 << 20) + 65_536);
+        // 31 and 15 of these fit into a page.
+        assert_eq!((charge(0, 2025), charge(20, 4096)), (12 + 2112, 12 + 4368));
+        assert_eq!((charge(0, 8168), charge(0, 8169)), (12 + 8192, 12 + 32 + 12_288 - 4096));
+        assert_eq!(charge(20, 1 << 20), 12 + 32 + (1 << 20) + 4096);
     }
 
     #[test]

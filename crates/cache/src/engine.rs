@@ -1,10 +1,10 @@
 //! The cache as its users see it.
 
-use std::sync::Mutex;
 use std::sync::atomic::{
-    AtomicU64,
+    AtomicU64, AtomicUsize,
     Ordering::{Relaxed, Release},
 };
+use std::sync::{Arc, Mutex};
 
 use sherwood_model::{CachePlan, Instant, PartitionId, SeededState};
 
@@ -14,8 +14,9 @@ use crate::charge;
 use crate::flush::Flushes;
 use crate::item::{Change, Item, NewItem, Refused};
 use crate::ledger::{Ledger, PlanError};
-use crate::options::{Options, OptionsError, Partition};
-use crate::shard::{Cause, Entry, Locked, Lookup, Payload, Shard, Slot};
+use crate::memory::{Heap, Memory, Supply};
+use crate::options::{Eviction, Options, OptionsError, Partition};
+use crate::shard::{self, Cause, Evicted, Handle, Locked, Lookup, NewRecord, Record, Removed, Shard};
 use crate::usage::Usage;
 
 /// A cache of any number of partitions in one memory budget. See the [crate] for what is evicted and when.
@@ -41,6 +42,29 @@ pub struct Cache {
     /// No item dies before this many nanoseconds, as far as is known: when the background should next look.
     pub(crate) next_death: AtomicU64,
     pub(crate) background: Mutex<Background>,
+    pub(crate) supply: Arc<Supply>,
+    /// Bytes that blocks and tables may take together.
+    pub(crate) held_max: u64,
+    /// The shard whose pages to empty next where they take too much.
+    pub(crate) next_relief: AtomicUsize,
+    /// The shard to look for a victim in first, where no key says which.
+    pub(crate) next_shard: AtomicUsize,
+}
+
+/// Blocks and tables may exceed the total by a tenth, or by 32 MiB where that is more: pages that are partly free, and what
+/// some items have that is not charged. Chosen: two thirds of what a process may take beside its budget.
+const RESERVE_DIVISOR: u64 = 10;
+const RESERVE_BYTES_MIN: u64 = 32 << 20;
+
+/// What a store leaves behind it.
+#[derive(Debug, Default)]
+struct Stored {
+    cas: u64,
+    charge: u64,
+    /// Freed for it under its own lock already.
+    freed: u64,
+    /// What was replaced and evicted, held so that its blocks are given back after the lock.
+    leftovers: (Option<Removed>, Evicted),
 }
 
 impl Cache {
@@ -49,19 +73,46 @@ impl Cache {
     /// # Errors
     /// When an option is out of range, a partition is declared twice, or the budgets exceed the total.
     pub fn new(options: Options, partitions: &[Partition], hash: SeededState) -> Result<Self, OptionsError> {
+        Self::with_memory(options, partitions, hash, Arc::new(Heap))
+    }
+
+    /// As [`Self::new`], with items in blocks of `memory`.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn with_memory(
+        options: Options,
+        partitions: &[Partition],
+        hash: SeededState,
+        memory: Arc<dyn Memory>,
+    ) -> Result<Self, OptionsError> {
         options.validate(partitions)?;
         let budgets = partitions.iter().map(|partition| partition.budget_bytes).collect();
-        let shard = |_| Shard::new(partitions.len(), options.deadline_classes);
+        let supply = Supply::new(memory);
+        let plan = shard::Plan {
+            partitions: partitions.len(),
+            classes: options.deadline_classes,
+            eviction: options.eviction,
+            hash,
+            bytes: options.total_bytes / u64::from(options.shards),
+            supply: Arc::clone(&supply),
+        };
         Ok(Self {
             options,
             partitions: partitions.into(),
             hash,
-            shards: (0..options.shards).map(shard).collect(),
+            shards: (0..options.shards).map(|_| Shard::new(&plan)).collect(),
             ledger: Ledger::new(options.total_bytes, budgets),
             flushes: Flushes::new(partitions.len()),
             ticks: AtomicU64::new(1),
             next_death: AtomicU64::new(Instant::NEVER.as_nanos()),
             background: Mutex::default(),
+            supply,
+            held_max: options
+                .total_bytes
+                .saturating_add((options.total_bytes / RESERVE_DIVISOR).max(RESERVE_BYTES_MIN)),
+            next_relief: AtomicUsize::new(0),
+            next_shard: AtomicUsize::new(0),
         })
     }
 
@@ -88,13 +139,13 @@ impl Cache {
         let lookup = self.lookup(partition, key);
         let (index, mut shard) = self.lock(&lookup);
         let counters = self.shards[index].counters(partition);
-        let Some(slot) = self.find_live(&mut shard, &lookup, access.now) else {
+        let Some(at) = self.find_live(&mut shard, &lookup, access.now) else {
             counters.misses.increment();
             return None;
         };
         counters.hits.increment();
-        shard.refresh(slot, self.class(access), self.tick());
-        Some(read(shard.entry(slot).item()))
+        shard.note_use(at, self.class(access), self.use_tick());
+        Some(read(shard.record(at).item()))
     }
 
     /// Reads an item as [`Self::get`] does, but counts nothing and leaves the recency as it is.
@@ -107,8 +158,8 @@ impl Cache {
     ) -> Option<R> {
         let lookup = self.lookup(partition, key);
         let (_, shard) = self.lock(&lookup);
-        let entry = shard.entry(shard.find(&lookup)?);
-        (!self.is_dead(entry, access.now)).then(|| read(entry.item()))
+        let record = shard.record(shard.find(&lookup)?);
+        (!self.is_dead(&record, access.now)).then(|| read(record.item()))
     }
 
     /// Stores an item, over an older one or not, and returns its CAS.
@@ -122,22 +173,17 @@ impl Cache {
         item: NewItem<'_>,
         access: &Access,
     ) -> Result<u64, Refused> {
-        let charge = match self.admit(partition, key, item.value.len()) {
-            Ok(charge) => charge,
-            Err(refused) => {
-                self.remove(partition, key, access);
-                return Err(refused);
-            }
-        };
-        let payload = Payload::new(key, &item);
+        if let Err(refused) = self.admit(partition, key, item.value.len()) {
+            self.remove(partition, key, access);
+            return Err(refused);
+        }
+        let new = self.new_record(key, item);
         let lookup = self.lookup(partition, key);
         let (_, mut shard) = self.lock(&lookup);
         let found = shard.find(&lookup);
-        let (cas, old) = self.put(&mut shard, &lookup, found, payload, access);
+        let stored = self.put(&mut shard, &lookup, found, new, access);
         drop(shard);
-        drop(old);
-        self.make_room(partition, charge, access.now);
-        Ok(cas)
+        Ok(self.settle(partition, stored, access))
     }
 
     /// Stores an item only if its key has none, as the fill after a miss does. Says whether it did; the item that was
@@ -152,16 +198,16 @@ impl Cache {
         item: NewItem<'_>,
         access: &Access,
     ) -> Result<bool, Refused> {
-        let charge = self.admit(partition, key, item.value.len())?;
-        let payload = Payload::new(key, &item);
+        self.admit(partition, key, item.value.len())?;
+        let new = self.new_record(key, item);
         let lookup = self.lookup(partition, key);
         let (_, mut shard) = self.lock(&lookup);
         if self.find_live(&mut shard, &lookup, access.now).is_some() {
             return Ok(false);
         }
-        self.put(&mut shard, &lookup, None, payload, access);
+        let stored = self.put(&mut shard, &lookup, None, new, access);
         drop(shard);
-        self.make_room(partition, charge, access.now);
+        self.settle(partition, stored, access);
         Ok(true)
     }
 
@@ -180,10 +226,10 @@ impl Cache {
         let lookup = self.lookup(partition, key);
         let (_, mut shard) = self.lock(&lookup);
         let found = self.find_live(&mut shard, &lookup, access.now);
-        let (change, result) = decide(found.map(|slot| shard.entry(slot).item()));
-        let charge = self.change(&mut shard, &lookup, found, &change, access)?;
+        let (change, result) = decide(found.map(|at| shard.record(at).item()));
+        let stored = self.change(&mut shard, &lookup, found, &change, access)?;
         drop(shard);
-        self.make_room(partition, charge, access.now);
+        self.settle(partition, stored, access);
         Ok(result)
     }
 
@@ -191,8 +237,8 @@ impl Cache {
     pub fn remove(&self, partition: PartitionId, key: &[u8], access: &Access) -> bool {
         let lookup = self.lookup(partition, key);
         let (_, mut shard) = self.lock(&lookup);
-        let Some(slot) = self.find_live(&mut shard, &lookup, access.now) else { return false };
-        let removed = shard.remove(slot, Cause::Removed);
+        let Some(at) = self.find_live(&mut shard, &lookup, access.now) else { return false };
+        let removed = shard.remove(at, Cause::Removed);
         drop(shard);
         drop(removed);
         true
@@ -285,12 +331,13 @@ impl Cache {
         }
     }
 
-    pub(crate) fn is_dead(&self, entry: &Entry, now: Instant) -> bool {
-        entry.is_dead(now, self.flushes.floor(entry.partition(), now, &self.ticks))
+    #[inline]
+    pub(crate) fn is_dead(&self, record: &Record<'_>, now: Instant) -> bool {
+        record.is_dead(now, self.flushes.floor(record.partition(), now, &self.ticks))
     }
 
-    /// Checks sizes and budget; returns the charge.
-    fn admit(&self, partition: PartitionId, key: &[u8], value_bytes: usize) -> Result<u64, Refused> {
+    /// Checks sizes and budget.
+    fn admit(&self, partition: PartitionId, key: &[u8], value_bytes: usize) -> Result<(), Refused> {
         let Options { item_bytes_max, key_bytes_max, .. } = self.options;
         if key.len() > usize::from(key_bytes_max) {
             return Err(Refused::KeyTooLong { bytes: key.len(), max: key_bytes_max });
@@ -303,90 +350,108 @@ impl Cache {
         if charge > budget_bytes {
             return Err(Refused::OverBudget { charge, budget_bytes });
         }
-        Ok(charge)
+        Ok(())
     }
 
-    /// Carries out what an update decided; returns the charge of what it stored, or 0.
+    /// Carries out what an update decided.
     fn change(
         &self,
         shard: &mut Locked<'_>,
         lookup: &Lookup<'_>,
-        found: Option<Slot>,
+        found: Option<Handle>,
         change: &Change<'_>,
         access: &Access,
-    ) -> Result<u64, Refused> {
+    ) -> Result<Stored, Refused> {
         let item = match (change, found) {
             (Change::Store(item), _) => *item,
             (Change::StoreOwned { value, flags, expires }, _) => {
                 NewItem { flags: *flags, expires: *expires, ..NewItem::bytes(value) }
             }
-            (Change::Touch(expires), Some(slot)) => {
-                self.touch(shard, slot, *expires, access);
-                return Ok(0);
+            (Change::Touch(expires), Some(at)) => {
+                self.touch(shard, at, *expires, access);
+                return Ok(Stored::default());
             }
-            (Change::Remove, Some(slot)) => {
-                shard.remove(slot, Cause::Removed);
-                return Ok(0);
+            (Change::Remove, Some(at)) => {
+                let removed = shard.remove(at, Cause::Removed);
+                return Ok(Stored { leftovers: (Some(removed), Evicted::default()), ..Stored::default() });
             }
-            (Change::Keep, _) | (Change::Touch(_) | Change::Remove, None) => return Ok(0),
+            (Change::Keep, _) | (Change::Touch(_) | Change::Remove, None) => return Ok(Stored::default()),
         };
-        let admitted = self.admit(lookup.partition, lookup.key, item.value.len());
-        match (admitted, found) {
-            (Ok(_), _) => {
-                self.put(shard, lookup, found, Payload::new(lookup.key, &item), access);
+        match self.admit(lookup.partition, lookup.key, item.value.len()) {
+            Ok(()) => Ok(self.put(shard, lookup, found, self.new_record(lookup.key, item), access)),
+            Err(refused) => {
+                drop(found.map(|at| shard.remove(at, Cause::Removed)));
+                Err(refused)
             }
-            (Err(_), Some(slot)) => {
-                shard.remove(slot, Cause::Removed);
-            }
-            (Err(_), None) => {}
         }
-        admitted
     }
 
-    fn touch(&self, shard: &mut Locked<'_>, slot: Slot, expires: Option<Instant>, access: &Access) {
-        shard.entry_mut(slot).set_expires(expires);
-        self.note_death(shard.entry(slot).expires());
-        shard.refresh(slot, self.class(access), self.tick());
+    fn touch(&self, shard: &mut Locked<'_>, at: Handle, expires: Option<Instant>, access: &Access) {
+        let at = shard.set_expires(at, expires);
+        self.note_death(expires.unwrap_or(Instant::NEVER));
+        shard.note_use(at, self.class(access), self.use_tick());
     }
 
-    /// Stores over the entry `found`, or beside the others. Returns the CAS, and the old value to be freed after the
-    /// lock.
+    /// Stores over the item `found`, or beside the others.
     fn put(
         &self,
         shard: &mut Locked<'_>,
         lookup: &Lookup<'_>,
-        found: Option<Slot>,
-        payload: Payload,
+        found: Option<Handle>,
+        new: NewRecord<'_>,
         access: &Access,
-    ) -> (u64, Option<Payload>) {
+    ) -> Stored {
         // A flush whose time has come is for what was stored before, not for this.
         self.flushes.settle(lookup.partition, access.now, &self.ticks);
-        let (class, tick) = (self.class(access), self.tick());
-        let (slot, old) = match found {
-            Some(slot) => (slot, Some(shard.overwrite(slot, payload, class, tick))),
-            None => (shard.insert(lookup, payload, class, tick), None),
+        let (charge, expires) = (new.charge(), new.expires());
+        let class = self.class(access);
+        let stored = match found {
+            Some(at) => {
+                let cas = self.tick();
+                let old = shard.overwrite(at, lookup, new, class, cas);
+                Stored { cas, charge, freed: 0, leftovers: (Some(old), Evicted::default()) }
+            }
+            None => {
+                let evicted = self.make_way(shard, lookup.partition, charge, access.now);
+                let cas = self.tick();
+                shard.insert(lookup, new, class, cas, evicted.own);
+                Stored { cas, charge, freed: evicted.bytes, leftovers: (None, evicted) }
+            }
         };
         // After the store, so that the background, when it has taken the time noted, finds the item.
-        self.note_death(shard.entry(slot).expires());
-        (tick, old)
+        self.note_death(expires);
+        stored
     }
 
-    /// The live entry of a key; a dead one is taken out.
-    fn find_live(&self, shard: &mut Locked<'_>, lookup: &Lookup<'_>, now: Instant) -> Option<Slot> {
-        let slot = shard.find(lookup)?;
-        if self.is_dead(shard.entry(slot), now) {
-            shard.remove(slot, Cause::Expired);
+    /// After the lock: gives back what a store has left and makes what room is still missing. Returns the CAS.
+    fn settle(&self, partition: PartitionId, stored: Stored, access: &Access) -> u64 {
+        let Stored { cas, charge, freed, leftovers } = stored;
+        drop(leftovers);
+        self.make_room(partition, charge, freed, access.now);
+        cas
+    }
+
+    /// The live record of a key; a dead one is taken out.
+    #[inline]
+    fn find_live(&self, shard: &mut Locked<'_>, lookup: &Lookup<'_>, now: Instant) -> Option<Handle> {
+        let at = shard.find(lookup)?;
+        if self.is_dead(&shard.record(at), now) {
+            drop(shard.remove(at, Cause::Expired));
             return None;
         }
-        Some(slot)
+        Some(at)
     }
 
+    fn new_record<'a>(&self, key: &'a [u8], item: NewItem<'a>) -> NewRecord<'a> {
+        NewRecord::new(key, item, self.options.eviction == Eviction::Lru, &self.supply)
+    }
+
+    #[inline]
     fn lookup<'a>(&self, partition: PartitionId, key: &'a [u8]) -> Lookup<'a> {
-        // Equal keys of different partitions must not share a hash; the seed is secret, so a constant apart is enough.
-        let apart = (u64::from(partition.0) + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        Lookup { partition, key, hash: self.hash.hash_bytes(key) ^ apart }
+        Lookup::new(&self.hash, partition, key)
     }
 
+    #[inline]
     fn lock(&self, lookup: &Lookup<'_>) -> (usize, Locked<'_>) {
         let index = (lookup.hash >> 48) as usize & (self.shards.len() - 1);
         (index, self.shards[index].lock(&self.ledger))
@@ -395,6 +460,12 @@ impl Cache {
     /// The next moment in the order of uses. Only drawn under a shard's lock, so that stamps grow along its queues.
     fn tick(&self) -> u64 {
         self.ticks.fetch_add(1, Relaxed)
+    }
+
+    /// The tick of a use. Only strict LRU orders uses, so only there the counter all threads share is written.
+    #[inline]
+    fn use_tick(&self) -> u64 {
+        if self.options.eviction == Eviction::Lru { self.tick() } else { 0 }
     }
 
     fn class(&self, access: &Access) -> u8 {

@@ -4,6 +4,7 @@
 //! the two numbers of each partition and evict. A budget change is therefore as cheap as writing the numbers, and bytes
 //! freed in one partition are at once free for any other.
 
+use std::cmp::Ordering;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
@@ -103,12 +104,40 @@ impl Ledger {
         self.used.fetch_sub(bytes, Relaxed);
     }
 
+    /// Puts `new` bytes in the place of `old` ones of a partition. Writes nothing when they are as many.
+    pub(crate) fn exchange(&self, partition: PartitionId, old: u64, new: u64) {
+        match new.cmp(&old) {
+            Ordering::Greater => self.add(partition, new - old),
+            Ordering::Less => self.release(partition, old - new),
+            Ordering::Equal => {}
+        }
+    }
+
+    /// Bytes by which `partition` (all items, where all share) would be over with `bytes` more.
+    pub(crate) fn excess_with(&self, partition: PartitionId, bytes: u64) -> u64 {
+        let (used, budget) = match self.is_shared() {
+            true => (self.total_used(), self.total_bytes),
+            false => (self.used(partition), self.accounts[partition.index()].budget.load(Relaxed)),
+        };
+        (used + bytes).saturating_sub(budget)
+    }
+
+    /// Bytes by which `partition` is over its budget.
+    pub(crate) fn excess(&self, partition: PartitionId) -> u64 {
+        u64::try_from(self.accounts[partition.index()].excess()).unwrap_or(0)
+    }
+
     pub(crate) fn is_over(&self, partition: PartitionId) -> bool {
         self.accounts[partition.index()].excess() > 0
     }
 
     pub(crate) fn is_total_over(&self) -> bool {
         self.total_used() > self.total_bytes
+    }
+
+    /// Bytes by which the total is exceeded.
+    pub(crate) fn total_excess(&self) -> u64 {
+        self.total_used().saturating_sub(self.total_bytes)
     }
 
     pub(crate) fn ceiling(&self) -> u64 {

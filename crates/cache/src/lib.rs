@@ -73,6 +73,7 @@ mod eviction;
 mod flush;
 mod item;
 mod ledger;
+mod memory;
 mod options;
 mod shard;
 #[cfg(test)]
@@ -84,5 +85,6 @@ pub use charge::{ITEM_OVERHEAD_BYTES, charge};
 pub use engine::Cache;
 pub use item::{Change, Item, NewItem, Refused, Value};
 pub use ledger::PlanError;
-pub use options::{Options, OptionsError, Partition};
+pub use memory::{Heap, Memory};
+pub use options::{Eviction, Options, OptionsError, Partition};
 pub use usage::Usage;

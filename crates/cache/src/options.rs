@@ -19,6 +19,22 @@ pub struct Options {
     pub shards: u16,
     /// Recency queues per partition, 1 to 16, default 1.
     pub deadline_classes: u8,
+    /// Who goes when space is needed.
+    pub eviction: Eviction,
+}
+
+/// Who goes when space is needed. Budgets, `Shared` and the dead mean the same with each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+pub enum Eviction {
+    /// S3-FIFO: a small queue for what is new, a main queue for what was used there, and a memory of what was dropped too
+    /// soon. Keeps more than LRU of skewed traffic and of scans, and a hit writes two bits at most. Each shard decides for
+    /// itself.
+    #[default]
+    #[serde(rename = "s3-fifo")]
+    S3Fifo,
+    /// The least recently used goes: strictly, over all shards. For comparisons with theory, such as miss ratio curves.
+    #[serde(rename = "lru")]
+    Lru,
 }
 
 impl Default for Options {
@@ -29,6 +45,7 @@ impl Default for Options {
             key_bytes_max: 250,
             shards: 16,
             deadline_classes: 1,
+            eviction: Eviction::default(),
         }
     }
 }
@@ -39,7 +56,8 @@ impl Options {
     /// # Errors
     /// The first thing that is wrong.
     pub fn validate(&self, partitions: &[Partition]) -> Result<(), OptionsError> {
-        let Self { total_bytes, item_bytes_max, key_bytes_max, shards, deadline_classes } = *self;
+        let Self { total_bytes, item_bytes_max, key_bytes_max, shards, deadline_classes, eviction: _ } =
+            *self;
         if total_bytes == 0 {
             return Err(OptionsError::NoMemory);
         }

@@ -3,7 +3,7 @@
 mod support;
 
 use proptest::prelude::*;
-use sherwood_cache::{Access, Cache, NewItem, Options, Partition, charge};
+use sherwood_cache::{Access, Cache, Eviction, NewItem, Options, Partition, charge};
 use sherwood_model::{BackendId, CachePlan, Instant, PartitionId, SeededState, TenantId};
 use support::exact_lru::ExactLru;
 
@@ -46,7 +46,8 @@ fn cache(budgets: &[u64], shards: u16) -> Cache {
             budget_bytes,
         })
         .collect();
-    let options = Options { total_bytes: budgets.iter().sum(), shards, ..Options::default() };
+    let options =
+        Options { total_bytes: budgets.iter().sum(), shards, eviction: Eviction::Lru, ..Options::default() };
     Cache::new(options, &partitions, SeededState::new(3)).expect("valid options")
 }
 

@@ -11,7 +11,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use sherwood_cache::{Access, Cache, NewItem, Options, OptionsError, Partition};
+use sherwood_cache::{Access, Cache, Eviction, NewItem, Options, OptionsError, Partition};
 use sherwood_model::{CachePlan, Instant, PartitionId, SeededState};
 use sherwood_policy::hit_ratio_slope;
 
@@ -56,6 +56,8 @@ impl Shadow {
             let options = Options {
                 total_bytes: (total / one_in).max(1),
                 item_bytes_max: 1 << 30,
+                // As they did; and the hit ratio of an LRU has no steps.
+                eviction: Eviction::Lru,
                 ..Options::default()
             };
             let empty: Vec<_> = partitions.iter().map(|one| Partition { budget_bytes: 0, ..*one }).collect();

@@ -2,43 +2,78 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::entry::NO_SLOT;
-use super::{Locked, Lookup, Shard};
+use super::pages::NO_HANDLE;
+use super::queue::Queue;
+use super::{Cursor, EMPTY, Handle, Locked, Lookup, Shard};
 use crate::ledger::Ledger;
+use crate::options::Eviction;
 
 impl Shard {
-    /// Walks every queue and compares it with index, arena, published stamps and counters.
+    /// Walks every queue and compares it with index, pages, published stamps and counters.
     ///
     /// # Panics
     /// When they differ.
     pub(crate) fn check(&self, ledger: &Ledger) {
         let shard = self.lock(ledger);
-        let queued: usize = (0..self.oldest().len()).map(|queue| shard.check_queue(queue)).sum();
-        let occupied = (0..shard.places()).filter(|&slot| shard.occupied(slot).is_some()).count();
+        let queued: usize = (0..shard.store.lanes.len()).map(|lane| shard.check_lane(lane)).sum();
+        let occupied = shard.handles().len();
         assert_eq!(queued, occupied, "each item is in one queue");
+        assert_eq!(shard.store.items, occupied);
         let counted: u64 = self.board.counters.iter().map(|counters| counters.items.get()).sum();
         assert_eq!(counted, occupied as u64, "each item is counted");
+        let runs = shard.handles().iter().filter(|&&at| shard.record(at).run_at().is_some()).count();
+        assert_eq!(shard.store.runs.blocks.iter().flatten().count(), runs, "each run has its record");
+        shard.store.pages.check();
     }
 }
 
 impl Locked<'_> {
-    fn check_queue(&self, queue: usize) -> usize {
-        let Self { store, board, .. } = self;
-        let arena = &store.arena;
-        let published = board.oldest[queue].load(Relaxed);
-        assert_eq!(published, store.queues[queue].oldest_stamp(arena), "the oldest stamp is published");
-        let (mut slot, mut older, mut stamp, mut items) =
-            (self.oldest(queue).unwrap_or(NO_SLOT), NO_SLOT, 0, 0);
-        while slot != NO_SLOT {
-            let entry = &arena[slot];
-            assert!(entry.stamp > stamp, "stamps grow along a queue");
-            assert_eq!(entry.older, older, "neighbours know each other");
-            assert_eq!(board.queue(entry.partition, entry.class), queue, "an item is in its own queue");
-            let lookup = Lookup { partition: entry.partition, key: entry.key(), hash: u64::from(entry.hash) };
-            assert_eq!(self.find(&lookup), Some(slot), "the index finds what is queued");
-            (older, stamp, slot) = (slot, entry.stamp, entry.newer);
+    /// Where all records lie.
+    pub(crate) fn handles(&self) -> Vec<Handle> {
+        let mut handles = Vec::new();
+        let (_, end) = self.walk(Cursor::default(), usize::MAX, |at| handles.push(at));
+        assert_eq!(end, None);
+        handles
+    }
+
+    /// Bytes of pages.
+    pub(crate) fn place_bytes(&self) -> u64 {
+        self.store.pages.all_place_bytes()
+    }
+
+    fn check_lane(&self, lane: usize) -> usize {
+        let queues = &self.store.lanes[lane];
+        if self.store.eviction == Eviction::Lru {
+            let published = self.board.oldest[lane].load(Relaxed);
+            let oldest = queues.small.oldest().map_or(EMPTY, |at| self.record(at).stamp());
+            assert_eq!(published, oldest, "the oldest stamp is published");
+        }
+        self.check_queue(lane, &queues.small, false) + self.check_queue(lane, &queues.main, true)
+    }
+
+    fn check_queue(&self, lane: usize, queue: &Queue, is_main: bool) -> usize {
+        let (mut at, mut older, mut stamp) = (queue.oldest().unwrap_or(NO_HANDLE), NO_HANDLE, 0);
+        let (mut items, mut bytes) = (0, 0);
+        while at != NO_HANDLE {
+            let record = self.record(at);
+            assert!(
+                self.store.eviction != Eviction::Lru || record.stamp() > stamp,
+                "stamps grow along a queue"
+            );
+            assert_eq!(record.older(), older, "neighbours know each other");
+            assert_eq!(record.is_main(), is_main);
+            assert_eq!(
+                self.board.lane(record.partition(), record.class()),
+                lane,
+                "an item is in its own lane"
+            );
+            let lookup = Lookup::new(&self.store.hash, record.partition(), record.key());
+            assert_eq!(self.find(&lookup), Some(at), "the index finds what is queued");
+            bytes += record.charge();
+            (older, stamp, at) = (at, record.stamp(), record.newer());
             items += 1;
         }
+        assert_eq!(queue.bytes, bytes, "a queue knows its bytes");
         items
     }
 }

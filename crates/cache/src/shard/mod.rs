@@ -1,28 +1,39 @@
 //! A part of the cache under one lock.
 //!
-//! A shard holds the items whose hash it owns, of every partition, in one recency queue per (partition, deadline
-//! class). It knows nothing of the other shards. What those who look for a victim need, the stamp of each queue's
-//! oldest item, it publishes in atomics beside the lock, so that finding the oldest item of the whole cache takes no lock.
+//! A shard holds the items whose hash it owns, of every partition: records in pages, an index of their handles, and one
+//! lane of queues per (partition, deadline class). It knows nothing of the other shards. What those who look for a victim
+//! need under strict LRU, the stamp of each lane's oldest item, it publishes in atomics beside the lock, so that finding
+//! the oldest item of the whole cache takes no lock.
 
-mod arena;
 #[cfg(test)]
 mod check;
-mod entry;
+mod ghost;
 mod index;
+mod pages;
 mod queue;
+mod record;
+mod s3fifo;
+mod sizes;
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use sherwood_model::PartitionId;
+use sherwood_model::{Instant, PartitionId, SeededState};
 
-pub(crate) use self::entry::{Entry, Payload, Slot};
-pub(crate) use self::queue::EMPTY;
+pub(crate) use self::pages::{Cursor, Handle};
+pub(crate) use self::record::{NewRecord, Record};
+pub(crate) use self::s3fifo::Evicted;
+pub(crate) use self::sizes::{HEADER_BYTES, PLACE_BYTES_MAX, RUN_STEP, place_bytes};
 
-use self::arena::Arena;
+use self::ghost::Ghost;
 use self::index::Index;
+use self::pages::Pages;
 use self::queue::Queue;
+use self::record::{RunAt, Standing, edit};
+use crate::item::{NewItem, Value};
 use crate::ledger::Ledger;
+use crate::memory::{Block, Supply};
+use crate::options::Eviction;
 use crate::usage::Counters;
 
 /// One part of the cache.
@@ -35,18 +46,55 @@ pub(crate) struct Shard {
 /// What can be read without the lock; written only by its holder.
 #[derive(Debug)]
 struct Board {
-    /// Stamp of each queue's oldest item, in the order of the queues.
+    /// Stamp of each lane's oldest item, in the order of the lanes; only under strict LRU.
     oldest: Box<[AtomicU64]>,
     /// By partition.
     counters: Box<[Counters]>,
+    classes: usize,
 }
 
 #[derive(Debug)]
 struct Store {
-    arena: Arena,
+    eviction: Eviction,
+    hash: SeededState,
+    supply: Arc<Supply>,
+    pages: Pages,
+    runs: Runs,
     index: Index,
     /// By partition, then by deadline class.
-    queues: Box<[Queue]>,
+    lanes: Box<[Lane]>,
+    ghost: Ghost,
+    /// How far the small and the main queue had turned that gave the last victim among several.
+    turned: [u64; 2],
+    items: usize,
+}
+
+/// The queues of a partition's deadline class. Under strict LRU all items are in `small`.
+#[derive(Clone, Debug)]
+struct Lane {
+    small: Queue,
+    main: Queue,
+    /// How far each queue has turned where one of several lanes gives the victim.
+    turns: [u64; 2],
+}
+
+/// Blocks of the items too large for a place, by their numbers.
+#[derive(Debug, Default)]
+struct Runs {
+    blocks: Vec<Option<Block>>,
+    vacant: Vec<u32>,
+}
+
+/// What a shard is built from.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) partitions: usize,
+    pub(crate) classes: u8,
+    pub(crate) eviction: Eviction,
+    pub(crate) hash: SeededState,
+    /// Bytes it will hold, about.
+    pub(crate) bytes: u64,
+    pub(crate) supply: Arc<Supply>,
 }
 
 /// A key with its partition and its hash, computed once per operation.
@@ -57,10 +105,12 @@ pub(crate) struct Lookup<'a> {
     pub(crate) hash: u64,
 }
 
-impl Lookup<'_> {
-    /// The half of the hash used inside a shard. The other half chooses the shard.
-    fn inner_hash(&self) -> u32 {
-        self.hash as u32
+impl<'a> Lookup<'a> {
+    #[inline]
+    pub(crate) fn new(hash: &SeededState, partition: PartitionId, key: &'a [u8]) -> Self {
+        // Equal keys of different partitions must not share a hash; the seed is secret, so a constant apart is enough.
+        let apart = (u64::from(partition.0) + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        Self { partition, key, hash: hash.hash_bytes(key) ^ apart }
     }
 }
 
@@ -75,23 +125,57 @@ pub(crate) enum Cause {
     Expired,
 }
 
+/// What is left of an item that was taken out: its charge, and a block to be given back after the lock.
+#[derive(Debug)]
+#[must_use]
+pub(crate) struct Removed {
+    pub(crate) partition: PartitionId,
+    pub(crate) charge: u64,
+    run: Option<Block>,
+}
+
+/// A record that was moved.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moved {
+    pub(crate) bytes: u64,
+    pub(crate) expires: Instant,
+}
+
+/// What an empty lane publishes in place of its oldest stamp.
+pub(crate) const EMPTY: u64 = u64::MAX;
+
+/// Bytes of items for a segment of the index: a thousand of the smallest that are worth a cache.
+const SEGMENT_SHARE: u64 = 64 << 10;
+/// Most segments, so that those of an empty cache are no burden.
+const SEGMENTS_MAX: u64 = 4096;
+
 impl Shard {
-    pub(crate) fn new(partitions: usize, classes: u8) -> Self {
-        let queues = partitions * usize::from(classes);
+    pub(crate) fn new(plan: &Plan) -> Self {
+        let lanes = plan.partitions * usize::from(plan.classes);
+        let segments = (plan.bytes / SEGMENT_SHARE).clamp(1, SEGMENTS_MAX).next_power_of_two();
+        let stamps = if plan.eviction == Eviction::Lru { lanes } else { 0 };
         Self {
             store: Mutex::new(Store {
-                arena: Arena::default(),
-                index: Index::new(),
-                queues: vec![Queue::new(); queues].into_boxed_slice(),
+                eviction: plan.eviction,
+                hash: plan.hash,
+                supply: Arc::clone(&plan.supply),
+                pages: Pages::new(Arc::clone(&plan.supply)),
+                runs: Runs::default(),
+                index: Index::new(segments as usize, Arc::clone(&plan.supply)),
+                lanes: vec![Lane { small: Queue::new(), main: Queue::new(), turns: [0; 2] }; lanes].into(),
+                ghost: Ghost::new(Arc::clone(&plan.supply)),
+                turned: [0; 2],
+                items: 0,
             }),
             board: Board {
-                oldest: (0..queues).map(|_| AtomicU64::new(EMPTY)).collect(),
-                counters: (0..partitions).map(|_| Counters::default()).collect(),
+                oldest: (0..stamps).map(|_| AtomicU64::new(EMPTY)).collect(),
+                counters: (0..plan.partitions).map(|_| Counters::default()).collect(),
+                classes: usize::from(plan.classes),
             },
         }
     }
 
-    /// Stamps of the oldest items of all queues, [`EMPTY`] for a queue without any.
+    /// Stamps of the oldest items of all lanes, [`EMPTY`] for a lane without any. Only under strict LRU.
     pub(crate) fn oldest(&self) -> &[AtomicU64] {
         &self.board.oldest
     }
@@ -102,6 +186,7 @@ impl Shard {
 
     /// Waits for the lock. A caller's closure that panicked under it did so before anything was changed, so a poisoned
     /// lock protects a sound store.
+    #[inline]
     pub(crate) fn lock<'a>(&'a self, ledger: &'a Ledger) -> Locked<'a> {
         let store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
         Locked { store, board: &self.board, ledger }
@@ -117,103 +202,211 @@ pub(crate) struct Locked<'a> {
 }
 
 impl Locked<'_> {
-    /// The entry of a key, dead or alive.
-    pub(crate) fn find(&self, lookup: &Lookup<'_>) -> Option<Slot> {
-        let arena = &self.store.arena;
-        self.store.index.find(lookup.inner_hash(), |slot| {
-            let entry = &arena[slot];
-            entry.partition == lookup.partition && entry.key() == lookup.key
+    /// The record of a key, dead or alive.
+    #[inline]
+    pub(crate) fn find(&self, lookup: &Lookup<'_>) -> Option<Handle> {
+        let store = &*self.store;
+        store.index.find(lookup.hash, |at| {
+            let record = store.record(at);
+            record.key() == lookup.key && record.partition() == lookup.partition
         })
     }
 
-    pub(crate) fn entry(&self, slot: Slot) -> &Entry {
-        &self.store.arena[slot]
+    #[inline]
+    pub(crate) fn record(&self, at: Handle) -> Record<'_> {
+        self.store.record(at)
     }
 
-    pub(crate) fn entry_mut(&mut self, slot: Slot) -> &mut Entry {
-        &mut self.store.arena[slot]
+    /// The oldest item of a lane under strict LRU.
+    pub(crate) fn oldest(&self, lane: usize) -> Option<Handle> {
+        self.store.lanes[lane].small.oldest()
     }
 
-    /// The oldest item of a queue.
-    pub(crate) fn oldest(&self, queue: usize) -> Option<Slot> {
-        self.store.queues[queue].oldest()
+    /// Goes by at most `places_max` places and calls `see` with the records there; see [`Pages::walk`].
+    pub(crate) fn walk(
+        &self,
+        from: Cursor,
+        places_max: usize,
+        see: impl FnMut(Handle),
+    ) -> (usize, Option<Cursor>) {
+        self.store.pages.walk(from, places_max, see)
     }
 
-    /// The item at `slot`, if that is a place with an item.
-    pub(crate) fn occupied(&self, slot: usize) -> Option<&Entry> {
-        let entry = (slot < self.store.arena.places()).then(|| &self.store.arena[slot as Slot])?;
-        entry.occupied.then_some(entry)
-    }
-
-    /// Slots are below this.
-    pub(crate) fn places(&self) -> usize {
-        self.store.arena.places()
-    }
-
-    /// Adds an item whose key is not there, as the newest of its queue.
-    pub(crate) fn insert(&mut self, lookup: &Lookup<'_>, payload: Payload, class: u8, tick: u64) -> Slot {
-        let hash = lookup.inner_hash();
-        let partition = lookup.partition;
-        self.ledger.add(partition, payload.charge());
-        let entry = Entry {
-            payload,
-            stamp: tick,
-            cas: tick,
-            hash,
-            partition,
-            class,
-            occupied: true,
-            ..Entry::free(0)
-        };
-        let Store { arena, index, queues } = &mut *self.store;
-        let slot = arena.insert(entry);
-        index.insert(hash, slot, arena);
-        let queue = self.board.queue(partition, class);
-        queues[queue].push(arena, slot);
-        self.board.publish(queue, &queues[queue], arena);
+    /// Adds an item whose key is not there. `freed` bytes of its partition were taken out by [`Self::make_way`] for it.
+    pub(crate) fn insert(
+        &mut self,
+        lookup: &Lookup<'_>,
+        mut new: NewRecord<'_>,
+        class: u8,
+        tick: u64,
+        freed: u64,
+    ) {
+        let (partition, charge) = (lookup.partition, new.charge());
+        self.ledger.exchange(partition, freed, charge);
+        let lane = self.board.lane(partition, class);
+        let store = &mut *self.store;
+        let is_main = store.eviction == Eviction::S3Fifo && store.ghost.recall(lookup.hash);
+        let standing = Standing { is_main, ..Standing::new(partition, class, tick) };
+        let at = store.pages.allocate(new.place_bytes());
+        let run = new.take_run().map(|block| store.runs.put(block));
+        new.write(store.pages.bytes_mut(at), &standing, run);
+        store.index.insert(lookup.hash, at);
+        store.lanes[lane].queue(is_main).push(&mut store.pages, at, charge);
+        store.items += 1;
+        self.board.publish(lane, store);
         let counters = &self.board.counters[partition.index()];
         counters.items.increment();
         counters.stores.increment();
-        slot
     }
 
-    /// Gives an item another value and makes it the newest of its queue. Returns the old value, to be freed after the
-    /// lock.
-    pub(crate) fn overwrite(&mut self, slot: Slot, payload: Payload, class: u8, tick: u64) -> Payload {
-        let entry = &mut self.store.arena[slot];
-        let partition = entry.partition;
-        entry.cas = tick;
-        let old = std::mem::replace(&mut entry.payload, payload);
-        let charge = entry.charge();
-        self.ledger.release(partition, old.charge());
-        self.ledger.add(partition, charge);
-        self.refresh(slot, class, tick);
+    /// Gives an item another value; that is a use. Returns what is left of the old value.
+    pub(crate) fn overwrite(
+        &mut self,
+        at: Handle,
+        lookup: &Lookup<'_>,
+        mut new: NewRecord<'_>,
+        class: u8,
+        tick: u64,
+    ) -> Removed {
+        let (partition, charge) = (lookup.partition, new.charge());
+        let store = &mut *self.store;
+        let old = store.record(at);
+        let (old_charge, run, mut standing) = (old.charge(), old.run_at(), old.standing());
+        standing.cas = tick;
+        self.ledger.exchange(partition, old_charge, charge);
+        let run = run.map(|run| store.runs.take(run.number));
+        let lane = self.board.lane(partition, standing.class);
+        let to = match sizes::place_bytes(new.place_bytes()) == store.pages.place_bytes(at) {
+            true => at,
+            false => store.pages.allocate(new.place_bytes()),
+        };
+        let new_run = new.take_run().map(|block| store.runs.put(block));
+        new.write(store.pages.bytes_mut(to), &standing, new_run);
+        let queue = store.lanes[lane].queue(standing.is_main);
+        queue.bytes = queue.bytes - old_charge + charge;
+        if to != at {
+            queue.relocate(&mut store.pages, to);
+            store.index.rename(lookup.hash, at, to);
+            store.pages.free(at);
+        }
+        self.note_use(to, class, tick);
         self.board.counters[partition.index()].stores.increment();
-        old
+        Removed { partition, charge: old_charge, run }
     }
 
-    /// Makes an item the newest of the queue of `class`.
-    pub(crate) fn refresh(&mut self, slot: Slot, class: u8, tick: u64) {
-        let Store { arena, queues, .. } = &mut *self.store;
-        let (partition, old_class) = (arena[slot].partition, arena[slot].class);
-        let (from, to) = (self.board.queue(partition, old_class), self.board.queue(partition, class));
-        queues[from].remove(arena, slot);
-        self.board.publish(from, &queues[from], arena);
-        (arena[slot].stamp, arena[slot].class) = (tick, class);
-        queues[to].push(arena, slot);
-        self.board.publish(to, &queues[to], arena);
+    /// Notes that an item was used at `tick` with `class`. Under strict LRU it becomes the newest of its lane; else one of
+    /// its few bits is set, and only if they are not all set already.
+    #[inline]
+    pub(crate) fn note_use(&mut self, at: Handle, class: u8, tick: u64) {
+        let store = &mut *self.store;
+        let record = store.record(at);
+        if store.eviction == Eviction::S3Fifo && record.class() == class {
+            let uses = record.uses();
+            if uses < s3fifo::USES_MAX {
+                edit::set_uses(store.pages.bytes_mut(at), uses + 1);
+            }
+            return;
+        }
+        self.move_to(at, class, tick);
     }
 
-    /// Takes an item out. Returns its entry, to be freed after the lock.
-    pub(crate) fn remove(&mut self, slot: Slot, cause: Cause) -> Entry {
-        let Store { arena, index, queues } = &mut *self.store;
-        let (partition, class, hash) = (arena[slot].partition, arena[slot].class, arena[slot].hash);
-        let queue = self.board.queue(partition, class);
-        index.remove(hash, slot);
-        queues[queue].remove(arena, slot);
-        self.board.publish(queue, &queues[queue], arena);
-        let entry = arena.remove(slot);
-        self.ledger.release(partition, entry.charge());
+    /// Makes an item the newest of the lane of `class`.
+    fn move_to(&mut self, at: Handle, class: u8, tick: u64) {
+        let store = &mut *self.store;
+        let record = store.record(at);
+        let (charge, is_main) = (record.charge(), record.is_main());
+        let from = self.board.lane(record.partition(), record.class());
+        let to = self.board.lane(record.partition(), class);
+        store.lanes[from].queue(is_main).remove(&mut store.pages, at, charge);
+        let place = store.pages.bytes_mut(at);
+        edit::set_class(place, class);
+        if store.eviction == Eviction::Lru {
+            edit::set_stamp(place, tick);
+        }
+        store.lanes[to].queue(is_main).push(&mut store.pages, at, charge);
+        if from != to {
+            self.board.publish(from, store);
+        }
+        self.board.publish(to, store);
+    }
+
+    /// Sets when an item dies. It may move for that.
+    pub(crate) fn set_expires(&mut self, at: Handle, expires: Option<Instant>) -> Handle {
+        let expires = expires.unwrap_or(Instant::NEVER);
+        let store = &mut *self.store;
+        let stamped = store.eviction == Eviction::Lru;
+        if edit::set_expires(store.pages.bytes_mut(at), stamped, expires) {
+            return at;
+        }
+        let used = store.record(at).bytes_used();
+        if used + 8 > PLACE_BYTES_MAX {
+            // There is no larger place: key and value go to a run, which leaves room in one of the same size.
+            return self.move_to_run(at, expires);
+        }
+        let to = store.pages.allocate(used + 8);
+        let (from, place) = store.pages.pair(at, to);
+        record::add_expiry(from, used, stamped, place, expires);
+        self.moved(at, to);
+        to
+    }
+
+    /// Rewrites an item as one with an expiry that has a run.
+    fn move_to_run(&mut self, at: Handle, expires: Instant) -> Handle {
+        let store = &mut *self.store;
+        let stamped = store.eviction == Eviction::Lru;
+        let record = store.record(at);
+        let (standing, key, item) = (record.standing(), record.key().to_vec(), record.item());
+        let mut bytes = Vec::new();
+        let value = match item.value {
+            Value::Bytes(value) => {
+                bytes.extend_from_slice(value);
+                Value::Bytes(&bytes)
+            }
+            Value::Declared(bytes) => Value::Declared(bytes),
+        };
+        let item = NewItem { value, flags: item.flags, expires: Some(expires) };
+        let mut new = NewRecord::new(&key, item, stamped, &store.supply);
+        let to = store.pages.allocate(new.place_bytes());
+        let run = new.take_run().map(|block| store.runs.put(block));
+        new.write(store.pages.bytes_mut(to), &standing, run);
+        self.moved(at, to);
+        to
+    }
+
+    /// Lets index and queue know that the record at `from` lies at `to`, and frees the old place.
+    fn moved(&mut self, from: Handle, to: Handle) {
+        let store = &mut *self.store;
+        let record = store.record(to);
+        let lane = self.board.lane(record.partition(), record.class());
+        let (hash, is_main) = (store.hash_of(&record), record.is_main());
+        store.index.rename(hash, from, to);
+        store.lanes[lane].queue(is_main).relocate(&mut store.pages, to);
+        store.pages.free(from);
+    }
+
+    /// Takes an item out.
+    pub(crate) fn remove(&mut self, at: Handle, cause: Cause) -> Removed {
+        let removed = self.take_out(at, cause);
+        self.ledger.release(removed.partition, removed.charge);
+        removed
+    }
+
+    /// Takes an item out, but for the ledger.
+    fn take_out(&mut self, at: Handle, cause: Cause) -> Removed {
+        let store = &mut *self.store;
+        let record = store.record(at);
+        let (partition, charge, is_main) = (record.partition(), record.charge(), record.is_main());
+        let lane = self.board.lane(partition, record.class());
+        let (hash, run) = (store.hash_of(&record), record.run_at());
+        store.index.remove(hash, at);
+        store.lanes[lane].queue(is_main).remove(&mut store.pages, at, charge);
+        if store.eviction == Eviction::S3Fifo && cause == Cause::Evicted && !is_main {
+            store.ghost.remember(hash, store.items);
+        }
+        store.pages.free(at);
+        store.items -= 1;
+        let run = run.map(|run| store.runs.take(run.number));
+        self.board.publish(lane, store);
         let counters = &self.board.counters[partition.index()];
         counters.items.decrement();
         match cause {
@@ -221,42 +414,93 @@ impl Locked<'_> {
             Cause::Evicted => counters.evictions.increment(),
             Cause::Expired => counters.expired.increment(),
         }
-        entry
+        Removed { partition, charge, run }
     }
 
-    /// Whether so many places are free that [`Self::evacuee`] should be called.
+    /// Whether so many places are free that [`Self::relocate_one`] should be called.
     pub(crate) fn has_slack(&self) -> bool {
-        self.store.arena.has_slack()
+        self.store.pages.has_slack()
     }
 
-    /// An entry to pass to [`Self::relocate`], so that a chunk of memory can be given back. None when one was given back
-    /// just now. Only to be called while there is slack.
-    pub(crate) fn evacuee(&mut self) -> Option<Slot> {
-        let Store { arena, index, .. } = &mut *self.store;
-        let evacuee = arena.evacuee();
-        if evacuee.is_none() {
-            index.shrink_one(arena);
+    /// Moves one record so that a page can be given back; only to be called while there is slack. None when a page was
+    /// given up instead.
+    pub(crate) fn relocate_one(&mut self) -> Option<Moved> {
+        let store = &mut *self.store;
+        let from = store.pages.evacuee()?;
+        let expires = store.record(from).expires();
+        let to = store.pages.place_for(from);
+        let (old, new) = store.pages.pair(from, to);
+        new.copy_from_slice(old);
+        let bytes = new.len() as u64;
+        self.moved(from, to);
+        Some(Moved { bytes, expires })
+    }
+}
+
+impl Store {
+    #[inline]
+    fn record(&self, at: Handle) -> Record<'_> {
+        let stamped = self.eviction == Eviction::Lru;
+        Record::new(self.pages.bytes(at), stamped, |run| self.runs.bytes(run))
+    }
+
+    fn hash_of(&self, record: &Record<'_>) -> u64 {
+        Lookup::new(&self.hash, record.partition(), record.key()).hash
+    }
+}
+
+impl Lane {
+    fn queue(&mut self, is_main: bool) -> &mut Queue {
+        if is_main { &mut self.main } else { &mut self.small }
+    }
+
+    fn turn(&self, is_main: bool) -> u64 {
+        self.turns[usize::from(is_main)]
+    }
+
+    fn turn_mut(&mut self, is_main: bool) -> &mut u64 {
+        &mut self.turns[usize::from(is_main)]
+    }
+}
+
+impl Runs {
+    fn put(&mut self, block: Block) -> u32 {
+        match self.vacant.pop() {
+            Some(number) => {
+                self.blocks[number as usize] = Some(block);
+                number
+            }
+            None => {
+                self.blocks.push(Some(block));
+                self.blocks.len() as u32 - 1
+            }
         }
-        evacuee
     }
 
-    /// Moves an entry to another free place.
-    pub(crate) fn relocate(&mut self, from: Slot) {
-        let Store { arena, index, queues } = &mut *self.store;
-        let to = arena.relocate(from);
-        let (hash, queue) = (arena[to].hash, self.board.queue(arena[to].partition, arena[to].class));
-        index.rename(hash, from, to);
-        queues[queue].relocate(arena, to);
+    fn take(&mut self, number: u32) -> Block {
+        self.vacant.push(number);
+        self.blocks[number as usize].take().expect("a record's run is there")
+    }
+
+    #[inline]
+    fn bytes(&self, at: RunAt) -> &[u8] {
+        let block = self.blocks[at.number as usize].as_ref().expect("a record's run is there");
+        &block[..at.bytes]
     }
 }
 
 impl Board {
-    fn queue(&self, partition: PartitionId, class: u8) -> usize {
-        let classes = self.oldest.len() / self.counters.len();
-        partition.index() * classes + usize::from(class)
+    #[inline]
+    fn lane(&self, partition: PartitionId, class: u8) -> usize {
+        partition.index() * self.classes + usize::from(class)
     }
 
-    fn publish(&self, queue: usize, items: &Queue, arena: &Arena) {
-        self.oldest[queue].store(items.oldest_stamp(arena), Relaxed);
+    /// Under strict LRU, publishes the stamp of a lane's oldest item.
+    #[inline]
+    fn publish(&self, lane: usize, store: &Store) {
+        if let Some(oldest) = self.oldest.get(lane) {
+            let stamp = store.lanes[lane].small.oldest().map_or(EMPTY, |at| store.record(at).stamp());
+            oldest.store(stamp, Relaxed);
+        }
     }
 }

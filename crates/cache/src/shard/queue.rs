@@ -1,65 +1,74 @@
-//! Items in the order of their last use, linked through their entries.
+//! Items in the order they came, linked through their records.
 
-use super::arena::Arena;
-use super::entry::{NO_SLOT, Slot};
+use super::pages::{Handle, NO_HANDLE, Pages};
+use super::record::{Record, edit};
 
-/// A recency queue: `oldest` is the next victim.
+/// A queue: `oldest` is the next to go. Under strict LRU a use makes an item the newest.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Queue {
-    newest: Slot,
-    oldest: Slot,
+    newest: Handle,
+    oldest: Handle,
+    /// Charges of what is in it.
+    pub(super) bytes: u64,
 }
-
-/// What a queue without items publishes in place of its oldest stamp.
-pub(crate) const EMPTY: u64 = u64::MAX;
 
 impl Queue {
     pub(super) const fn new() -> Self {
-        Self { newest: NO_SLOT, oldest: NO_SLOT }
+        Self { newest: NO_HANDLE, oldest: NO_HANDLE, bytes: 0 }
     }
 
-    pub(super) fn oldest(&self) -> Option<Slot> {
-        (self.oldest != NO_SLOT).then_some(self.oldest)
+    #[inline]
+    pub(super) fn oldest(&self) -> Option<Handle> {
+        (self.oldest != NO_HANDLE).then_some(self.oldest)
     }
 
-    /// Stamp of the oldest item, or [`EMPTY`].
-    pub(super) fn oldest_stamp(&self, arena: &Arena) -> u64 {
-        self.oldest().map_or(EMPTY, |slot| arena[slot].stamp)
-    }
-
-    /// Adds an entry that is in no queue as the newest.
-    pub(super) fn push(&mut self, arena: &mut Arena, slot: Slot) {
-        let entry = &mut arena[slot];
-        (entry.newer, entry.older) = (NO_SLOT, self.newest);
+    /// Adds a record that is in no queue as the newest; `bytes` is its charge.
+    pub(super) fn push(&mut self, pages: &mut Pages, at: Handle, bytes: u64) {
+        let place = pages.bytes_mut(at);
+        edit::set_newer(place, NO_HANDLE);
+        edit::set_older(place, self.newest);
         match self.newest {
-            NO_SLOT => self.oldest = slot,
-            newest => arena[newest].newer = slot,
+            NO_HANDLE => self.oldest = at,
+            newest => edit::set_newer(pages.bytes_mut(newest), at),
         }
-        self.newest = slot;
+        self.newest = at;
+        self.bytes += bytes;
     }
 
-    /// Takes an entry of this queue out of it.
-    pub(super) fn remove(&mut self, arena: &mut Arena, slot: Slot) {
-        let (newer, older) = (arena[slot].newer, arena[slot].older);
-        self.link(arena, newer, older);
+    /// Takes a record of this queue out of it.
+    pub(super) fn remove(&mut self, pages: &mut Pages, at: Handle, bytes: u64) {
+        let (newer, older) = neighbours(pages, at);
+        self.link(pages, newer, older);
+        self.bytes -= bytes;
     }
 
-    /// Lets the neighbours of an entry that has moved to `slot` (its own links moved with it) point there.
-    pub(super) fn relocate(&mut self, arena: &mut Arena, slot: Slot) {
-        let (newer, older) = (arena[slot].newer, arena[slot].older);
-        self.link(arena, newer, slot);
-        self.link(arena, slot, older);
-    }
-
-    /// Makes `newer` and `older` neighbours; `NO_SLOT` stands for the queue's end.
-    fn link(&mut self, arena: &mut Arena, newer: Slot, older: Slot) {
+    /// Lets the neighbours of a record that has moved to `at` (its own links moved with it) point there.
+    pub(super) fn relocate(&mut self, pages: &mut Pages, at: Handle) {
+        let (newer, older) = neighbours(pages, at);
         match newer {
-            NO_SLOT => self.newest = older,
-            newer => arena[newer].older = older,
+            NO_HANDLE => self.newest = at,
+            newer => edit::set_older(pages.bytes_mut(newer), at),
         }
         match older {
-            NO_SLOT => self.oldest = newer,
-            older => arena[older].newer = newer,
+            NO_HANDLE => self.oldest = at,
+            older => edit::set_newer(pages.bytes_mut(older), at),
         }
     }
+
+    /// Makes `newer` and `older` neighbours; `NO_HANDLE` stands for the queue's end.
+    fn link(&mut self, pages: &mut Pages, newer: Handle, older: Handle) {
+        match newer {
+            NO_HANDLE => self.newest = older,
+            newer => edit::set_older(pages.bytes_mut(newer), older),
+        }
+        match older {
+            NO_HANDLE => self.oldest = newer,
+            older => edit::set_newer(pages.bytes_mut(older), newer),
+        }
+    }
+}
+
+fn neighbours(pages: &Pages, at: Handle) -> (Handle, Handle) {
+    let record = Record::links(pages.bytes(at));
+    (record.newer(), record.older())
 }

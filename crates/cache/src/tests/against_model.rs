@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use sherwood_model::{CachePlan, Instant, PartitionId};
 
 use super::model::{Model, ModelItem, ModelValue, contents, list};
-use super::{budgets, cache_with};
+use super::{LRU, budgets, cache_with};
 use crate::{Access, Cache, Change, DeadlineClass, Options};
 
 const PARTITIONS: usize = 3;
@@ -114,7 +114,7 @@ impl Pair {
             item_bytes_max: ITEM_MAX,
             shards,
             deadline_classes: classes,
-            ..Options::default()
+            ..LRU
         };
         let cache = cache_with(options, &[TOTAL / 3; PARTITIONS]);
         Self { model: Model::new(&cache), cache, now: Instant::from_millis(1), class: 0, cas: 0 }

@@ -2,7 +2,7 @@
 
 use sherwood_model::{BackendId, CachePlan, Instant, PartitionId, SeededState, TenantId};
 
-use crate::{Access, Cache, NewItem, Options, Partition};
+use crate::{Access, Cache, Eviction, NewItem, Options, Partition};
 
 mod against_model;
 mod behaviour;
@@ -11,10 +11,19 @@ mod model;
 const A: PartitionId = PartitionId(0);
 const B: PartitionId = PartitionId(1);
 
-/// A cache with these budgets, which sum to its total, in `shards` shards.
+/// A cache with these budgets, which sum to its total, in `shards` shards; strict LRU, whose victims can be told.
 fn cache(budgets: &[u64], shards: u16) -> Cache {
-    cache_with(Options { total_bytes: budgets.iter().sum(), shards, ..Options::default() }, budgets)
+    cache_with(Options { total_bytes: budgets.iter().sum(), shards, ..LRU }, budgets)
 }
+
+const LRU: Options = Options {
+    total_bytes: 1,
+    item_bytes_max: 1 << 20,
+    key_bytes_max: 250,
+    shards: 1,
+    deadline_classes: 1,
+    eviction: Eviction::Lru,
+};
 
 fn cache_with(options: Options, budgets: &[u64]) -> Cache {
     let partition = |(index, &budget_bytes)| Partition {
@@ -39,7 +48,7 @@ fn has(cache: &Cache, partition: PartitionId, key: &str, access: &Access) -> boo
     cache.peek(partition, key.as_bytes(), access, |_| ()).is_some()
 }
 
-const ITEM_VALUE: u32 = 894;
+const ITEM_VALUE: u32 = 962;
 /// Charge of an item with a key of two bytes and a value of [`ITEM_VALUE`].
 const ITEM: u64 = crate::charge(2, ITEM_VALUE as usize);
 

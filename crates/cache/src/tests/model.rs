@@ -240,20 +240,20 @@ pub(super) fn contents(cache: &Cache, now: Instant) -> Vec<ModelItem> {
     for shard in &cache.shards {
         shard.check(&cache.ledger);
         let shard = shard.lock(&cache.ledger);
-        for entry in (0..shard.places()).filter_map(|slot| shard.occupied(slot)) {
-            let Item { value, flags, expires, cas, .. } = entry.item();
-            let partition = entry.partition().index();
+        for record in shard.handles().into_iter().map(|at| shard.record(at)) {
+            let Item { value, flags, expires, cas, .. } = record.item();
+            let partition = record.partition().index();
             let flushed = cas < cache.flushes.floor(PartitionId::from_index(partition), now, &cache.ticks);
             let item = ModelItem {
                 partition,
-                key: entry.key().to_vec(),
+                key: record.key().to_vec(),
                 value: value.into(),
                 flags,
                 expires,
                 cas,
                 flushed,
             };
-            items.push((entry.stamp(), item));
+            items.push((record.stamp(), item));
         }
     }
     items.sort_by_key(|(stamp, _)| *stamp);

@@ -1,0 +1,112 @@
+//! Keys that were here a while ago.
+//!
+//! S3-FIFO lets a new item prove itself in a small queue. One that comes back soon after it was dropped from there has
+//! proved itself late, and goes to the main queue at once; for that the shard remembers about as many dropped keys as it
+//! holds items. Only 16 bits of a key's hash are kept, in buckets that forget their oldest: one look-up in 8,000 is
+//! mistaken for a key of before, which costs nothing but a place in the wrong queue.
+
+use std::sync::Arc;
+
+use crate::memory::Supply;
+
+/// Keys a bucket remembers.
+const WAYS: usize = 8;
+
+/// A memory of keys, 2 to 4 bytes for each item of the shard.
+#[derive(Debug)]
+pub(super) struct Ghost {
+    /// From the newest to the oldest; 0 for none.
+    buckets: Vec<[u16; WAYS]>,
+    supply: Arc<Supply>,
+}
+
+impl Ghost {
+    pub(super) fn new(supply: Arc<Supply>) -> Self {
+        Self { buckets: Vec::new(), supply }
+    }
+
+    /// Remembers the key with this hash. `items` says how many the shard holds, which is about as many as are remembered.
+    pub(super) fn remember(&mut self, hash: u64, items: usize) {
+        self.fit(items);
+        let at = self.bucket(hash);
+        let bucket = &mut self.buckets[at];
+        bucket.copy_within(..WAYS - 1, 1);
+        bucket[0] = print(hash);
+    }
+
+    /// Whether the key with this hash is remembered; forgets it.
+    pub(super) fn recall(&mut self, hash: u64) -> bool {
+        if self.buckets.is_empty() {
+            return false;
+        }
+        let at = self.bucket(hash);
+        let bucket = &mut self.buckets[at];
+        let Some(way) = bucket.iter().position(|&known| known == print(hash)) else { return false };
+        bucket.copy_within(way + 1.., way);
+        bucket[WAYS - 1] = 0;
+        true
+    }
+
+    /// Doubles or halves with the number of items. Doubling copies each bucket: a key is then in the one of the two that
+    /// it belongs to, and the other forgets it in time.
+    fn fit(&mut self, items: usize) {
+        let before = self.buckets.capacity();
+        let buckets = self.buckets.len();
+        if buckets == 0 {
+            self.buckets = vec![[0; WAYS]; 1];
+        } else if items > buckets * WAYS * 5 / 4 {
+            let copy = self.buckets.clone();
+            self.buckets.reserve_exact(buckets);
+            self.buckets.extend(copy);
+        } else if buckets > 1 && items < buckets * WAYS / 4 {
+            self.buckets.truncate(buckets / 2);
+            self.buckets.shrink_to_fit();
+        }
+        if self.buckets.capacity() != before {
+            let bytes = size_of::<[u16; WAYS]>();
+            self.supply.resized(before * bytes, self.buckets.capacity() * bytes);
+        }
+    }
+
+    fn bucket(&self, hash: u64) -> usize {
+        (hash >> 16) as usize & (self.buckets.len() - 1)
+    }
+}
+
+/// The bits of a hash that are kept.
+fn print(hash: u64) -> u16 {
+    (hash as u16).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::Heap;
+
+    fn hash(number: u64) -> u64 {
+        number.wrapping_mul(0x9E37_79B9_7F4A_7C15)
+    }
+
+    #[test]
+    fn a_key_is_recalled_once_and_forgotten_after_enough_others() {
+        let mut ghost = Ghost::new(Supply::new(Arc::new(Heap)));
+        assert!(!ghost.recall(hash(1)));
+        ghost.remember(hash(1), 8);
+        assert!(ghost.recall(hash(1)) && !ghost.recall(hash(1)));
+        ghost.remember(hash(2), 8);
+        (0..WAYS as u64).for_each(|number| ghost.remember(hash(100 + number), 8));
+        assert!(!ghost.recall(hash(2)));
+    }
+
+    #[test]
+    fn it_grows_and_shrinks_with_the_items_and_keeps_what_it_knew() {
+        let supply = Supply::new(Arc::new(Heap));
+        let mut ghost = Ghost::new(Arc::clone(&supply));
+        (0..4000).for_each(|number| ghost.remember(hash(number), number as usize + 1));
+        let recalled = (3000..4000).filter(|&number| ghost.recall(hash(number))).count();
+        assert!(recalled > 900, "{recalled} of the last 1000");
+        assert!(supply.held() <= 4 * 4000, "{} bytes", supply.held());
+        (0..100).for_each(|number| ghost.remember(hash(number), 8));
+        assert!(supply.held() <= 64, "{} bytes", supply.held());
+    }
+}

@@ -1,0 +1,431 @@
+//! Where a shard's records lie.
+//!
+//! Pages of 64 KiB, each cut into places of one size. A record is known by its handle (page and offset) to the index and
+//! to its neighbours in a queue and to nobody else, so it can be moved; that is what makes memory follow the budget. When
+//! many places are free, the emptiest page of a class is emptied, a record at a time, into free places of other pages, and
+//! goes back to where it came from, for another class or another process to use.
+
+use std::sync::Arc;
+
+use super::record::{self, edit};
+use super::sizes::{CLASSES, Class, PAGE_BYTES, class_bytes, class_of};
+use crate::memory::{Block, Supply};
+
+/// Where a record lies: its page, and its offset in steps of 8 bytes.
+pub(crate) type Handle = u32;
+
+/// No record: the end of a queue.
+pub(crate) const NO_HANDLE: Handle = Handle::MAX;
+
+/// Bits of a handle that are the offset.
+const OFFSET_BITS: u32 = (PAGE_BYTES / 8).ilog2();
+/// Pages a shard can name: 32 GiB.
+const PAGES_MAX: usize = (1 << (32 - OFFSET_BITS)) - 1;
+/// No free place: the end of a page's list.
+const NO_PLACE: u16 = u16::MAX;
+/// Part of all places that may be free before pages are emptied. Chosen: a thirty-second costs no more than rounding to
+/// size classes does, and emptying a page then frees it at the price of moving 31 others' worth at most.
+const FREE_DIVISOR: u64 = 32;
+/// Open pages looked at to find an empty one.
+const LOOKS: usize = 64;
+
+/// A shard's pages.
+#[derive(Debug)]
+pub(crate) struct Pages {
+    supply: Arc<Supply>,
+    pages: Vec<Page>,
+    /// Numbers of pages without a block.
+    vacant: Vec<u32>,
+    classes: Box<[OfClass]>,
+    /// One block kept back, so that a class that breathes does not ask for one again and again.
+    spare: Option<Block>,
+    /// Bytes of free places, and of all.
+    free_bytes: u64,
+    place_bytes: u64,
+    evacuation: Option<Evacuation>,
+}
+
+#[derive(Debug)]
+struct Page {
+    block: Option<Block>,
+    place_bytes: u16,
+    class: Class,
+    /// Records in it.
+    live: u16,
+    /// Places ever used: those behind hold nothing and were not written to.
+    used: u16,
+    /// First free place below `used`.
+    free: u16,
+    /// Where it stands in its class's list of open pages, if it is there.
+    open_at: u32,
+}
+
+/// The pages of a class.
+#[derive(Clone, Debug, Default)]
+struct OfClass {
+    /// Pages with a free place, in no order. New records go to the last of them.
+    open: Vec<u32>,
+    /// Free places in open pages.
+    free: u32,
+    /// Where the next look for an empty page begins.
+    look: u32,
+}
+
+/// A page that is being emptied; it is in no list of open pages meanwhile.
+#[derive(Clone, Copy, Debug)]
+struct Evacuation {
+    page: u32,
+    /// Places below this are free.
+    place: u16,
+}
+
+/// A place on the way through all pages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Cursor {
+    page: u32,
+    place: u16,
+}
+
+impl Pages {
+    pub(super) fn new(supply: Arc<Supply>) -> Self {
+        Self {
+            supply,
+            pages: Vec::new(),
+            vacant: Vec::new(),
+            classes: vec![OfClass::default(); CLASSES].into(),
+            spare: None,
+            free_bytes: 0,
+            place_bytes: 0,
+            evacuation: None,
+        }
+    }
+
+    /// A free place for a record of `bytes`. O(1) but for a new page's block.
+    pub(super) fn allocate(&mut self, bytes: usize) -> Handle {
+        let class = class_of(bytes);
+        if self.classes[usize::from(class)].free == 0 {
+            self.open_page(class);
+        }
+        self.take(class)
+    }
+
+    /// A free place of `class`, which has one.
+    fn take(&mut self, class: Class) -> Handle {
+        let of_class = &mut self.classes[usize::from(class)];
+        let number = of_class.open[of_class.open.len() - 1];
+        let page = &mut self.pages[number as usize];
+        let place = page.take();
+        of_class.free -= 1;
+        self.free_bytes -= u64::from(page.place_bytes);
+        if page.live == page.places() {
+            of_class.open.pop();
+        }
+        handle(number, usize::from(place) * usize::from(page.place_bytes))
+    }
+
+    /// Frees a place. O(1) but for giving back a page that is now empty.
+    pub(super) fn free(&mut self, at: Handle) {
+        let number = page_of(at);
+        let page = &mut self.pages[number as usize];
+        let class = usize::from(page.class);
+        let was_full = page.live == page.places();
+        page.free(offset_of(at));
+        self.free_bytes += u64::from(page.place_bytes);
+        let is_evacuated = self.evacuation.is_some_and(|evacuation| evacuation.page == number);
+        if !is_evacuated {
+            self.classes[class].free += 1;
+            if was_full {
+                self.open(number);
+            }
+        }
+        if self.pages[number as usize].live == 0 {
+            self.close_page(number);
+        }
+    }
+
+    /// The bytes of a place.
+    #[inline]
+    pub(super) fn bytes(&self, at: Handle) -> &[u8] {
+        let page = &self.pages[page_of(at) as usize];
+        let start = offset_of(at);
+        &page.block()[start..start + usize::from(page.place_bytes)]
+    }
+
+    #[inline]
+    pub(super) fn bytes_mut(&mut self, at: Handle) -> &mut [u8] {
+        let page = &mut self.pages[page_of(at) as usize];
+        let start = offset_of(at);
+        let end = start + usize::from(page.place_bytes);
+        &mut page.block_mut()[start..end]
+    }
+
+    /// Bytes of two different places, the second to be written.
+    pub(super) fn pair(&mut self, from: Handle, to: Handle) -> (&[u8], &mut [u8]) {
+        let (from_page, to_page) = (page_of(from) as usize, page_of(to) as usize);
+        let (from, to) = (offset_of(from), offset_of(to));
+        if from_page == to_page {
+            let size = usize::from(self.pages[from_page].place_bytes);
+            let block = self.pages[from_page].block_mut();
+            let [from, to] =
+                block.get_disjoint_mut([from..from + size, to..to + size]).expect("places do not overlap");
+            return (from, to);
+        }
+        let [from_page, to_page] =
+            self.pages.get_disjoint_mut([from_page, to_page]).expect("two different pages");
+        let (from_size, to_size) = (usize::from(from_page.place_bytes), usize::from(to_page.place_bytes));
+        (&from_page.block()[from..from + from_size], &mut to_page.block_mut()[to..to + to_size])
+    }
+
+    /// Bytes of the place at `at`.
+    pub(super) fn place_bytes(&self, at: Handle) -> usize {
+        usize::from(self.pages[page_of(at) as usize].place_bytes)
+    }
+
+    /// Goes through at most `places_max` places from `from` on and calls `see` with the records in them. Returns how many
+    /// places it went by and where to go on, or none at the end.
+    pub(crate) fn walk(
+        &self,
+        from: Cursor,
+        places_max: usize,
+        mut see: impl FnMut(Handle),
+    ) -> (usize, Option<Cursor>) {
+        let mut seen = 0;
+        let mut cursor = from;
+        while let Some(page) = self.pages.get(cursor.page as usize) {
+            while cursor.place < page.used {
+                if seen == places_max {
+                    return (seen, Some(cursor));
+                }
+                let start = usize::from(cursor.place) * usize::from(page.place_bytes);
+                if record::is_occupied(&page.block()[start..start + usize::from(page.place_bytes)]) {
+                    see(handle(cursor.page, start));
+                }
+                seen += 1;
+                cursor.place += 1;
+            }
+            // A page counts as a place, so that many vacant ones are no long walk.
+            seen += 1;
+            cursor = Cursor { page: cursor.page + 1, place: 0 };
+            if seen >= places_max {
+                return (seen, Some(cursor));
+            }
+        }
+        (seen, None)
+    }
+
+    /// Whether so many places are free that a page is worth emptying, or one is being emptied.
+    pub(super) fn has_slack(&self) -> bool {
+        self.evacuation.is_some()
+            || (self.free_bytes > (2 * PAGE_BYTES) as u64 + self.place_bytes / FREE_DIVISOR
+                && self.slackest().is_some())
+    }
+
+    /// A record that should move to another place of its class, where there is one; only to be called while there is
+    /// slack. None when there was nothing to move.
+    pub(super) fn evacuee(&mut self) -> Option<Handle> {
+        let Evacuation { page: number, mut place } = match self.evacuation {
+            Some(evacuation) => evacuation,
+            None => self.begin_evacuation()?,
+        };
+        let page = &self.pages[number as usize];
+        if self.classes[usize::from(page.class)].free == 0 {
+            // Others have filled up meanwhile: the page stays.
+            self.evacuation = None;
+            self.classes[usize::from(page.class)].free += u32::from(page.places() - page.live);
+            if page.live < page.places() {
+                self.open(number);
+            }
+            return None;
+        }
+        let size = usize::from(page.place_bytes);
+        while place < page.used {
+            let start = usize::from(place) * size;
+            if record::is_occupied(&page.block()[start..start + size]) {
+                self.evacuation = Some(Evacuation { page: number, place });
+                return Some(handle(number, start));
+            }
+            place += 1;
+        }
+        unreachable!("an empty page is closed with its last record");
+    }
+
+    /// A free place for `evacuee`, of which the caller moves the bytes before it frees the old place.
+    pub(super) fn place_for(&mut self, evacuee: Handle) -> Handle {
+        self.take(self.pages[page_of(evacuee) as usize].class)
+    }
+
+    fn begin_evacuation(&mut self) -> Option<Evacuation> {
+        let class = self.slackest()?;
+        let of_class = &mut self.classes[class];
+        let first = of_class.look as usize;
+        of_class.look = of_class.look.wrapping_add(LOOKS as u32);
+        let open = &of_class.open;
+        let looked_at = (0..open.len().min(LOOKS)).map(|look| open[(first + look) % open.len()]);
+        let number = looked_at.min_by_key(|&number| self.pages[number as usize].live)?;
+        let page = &self.pages[number as usize];
+        of_class.free -= u32::from(page.places() - page.live);
+        self.unlist(number);
+        let evacuation = Evacuation { page: number, place: 0 };
+        self.evacuation = Some(evacuation);
+        Some(evacuation)
+    }
+
+    /// The class with most pages' worth of free places, if that is two at least: one to empty, and one for what does not
+    /// fit elsewhere.
+    fn slackest(&self) -> Option<usize> {
+        let pages =
+            |class: usize| self.classes[class].free as usize * class_bytes(class as Class) / PAGE_BYTES;
+        let class = (0..CLASSES).max_by_key(|&class| pages(class))?;
+        (pages(class) >= 2).then_some(class)
+    }
+
+    fn open_page(&mut self, class: Class) {
+        let block = match self.spare.take() {
+            Some(block) => block,
+            None => self.supply.block(PAGE_BYTES),
+        };
+        let page = Page::new(class, block);
+        self.classes[usize::from(class)].free += u32::from(page.places());
+        self.free_bytes += page.all_places_bytes();
+        self.place_bytes += page.all_places_bytes();
+        let number = match self.vacant.pop() {
+            Some(number) => {
+                self.pages[number as usize] = page;
+                number
+            }
+            None => {
+                assert!(self.pages.len() < PAGES_MAX, "a shard's small items take less than 32 GiB");
+                self.pages.push(page);
+                self.pages.len() as u32 - 1
+            }
+        };
+        self.open(number);
+    }
+
+    /// Gives back a page without records.
+    fn close_page(&mut self, number: u32) {
+        if self.evacuation.is_some_and(|evacuation| evacuation.page == number) {
+            self.evacuation = None;
+        } else {
+            let page = &self.pages[number as usize];
+            self.classes[usize::from(page.class)].free -= u32::from(page.places());
+            self.unlist(number);
+        }
+        let page = &mut self.pages[number as usize];
+        let bytes = page.all_places_bytes();
+        let block = page.block.take();
+        page.used = 0;
+        self.free_bytes -= bytes;
+        self.place_bytes -= bytes;
+        self.vacant.push(number);
+        // Where one is kept already, this one goes back.
+        if self.spare.is_none() {
+            self.spare = block;
+        }
+    }
+
+    fn open(&mut self, number: u32) {
+        let page = &mut self.pages[number as usize];
+        let open = &mut self.classes[usize::from(page.class)].open;
+        page.open_at = open.len() as u32;
+        open.push(number);
+    }
+
+    /// Takes a page out of its class's list.
+    fn unlist(&mut self, number: u32) {
+        let page = &self.pages[number as usize];
+        let (class, at) = (usize::from(page.class), page.open_at as usize);
+        let open = &mut self.classes[class].open;
+        open.swap_remove(at);
+        if let Some(&moved) = open.get(at) {
+            self.pages[moved as usize].open_at = at as u32;
+        }
+    }
+}
+
+#[cfg(test)]
+impl Pages {
+    /// That the sums are those of the pages.
+    pub(super) fn check(&self) {
+        let all = self.pages.iter().filter(|page| page.block.is_some());
+        let free = |page: &Page| u64::from(page.places() - page.live) * u64::from(page.place_bytes);
+        assert_eq!(self.place_bytes, all.clone().map(Page::all_places_bytes).sum::<u64>());
+        assert_eq!(self.free_bytes, all.clone().map(free).sum::<u64>());
+        for (class, of_class) in self.classes.iter().enumerate() {
+            let open = of_class.open.iter().map(|&number| &self.pages[number as usize]);
+            assert_eq!(of_class.free, open.map(|page| u32::from(page.places() - page.live)).sum::<u32>());
+            for (at, &number) in of_class.open.iter().enumerate() {
+                let page = &self.pages[number as usize];
+                assert_eq!((usize::from(page.class), page.open_at as usize), (class, at));
+            }
+        }
+    }
+
+    pub(super) fn all_place_bytes(&self) -> u64 {
+        self.place_bytes
+    }
+}
+
+impl Page {
+    fn new(class: Class, block: Block) -> Self {
+        let place_bytes = class_bytes(class) as u16;
+        Self { block: Some(block), place_bytes, class, live: 0, used: 0, free: NO_PLACE, open_at: 0 }
+    }
+
+    fn places(&self) -> u16 {
+        (PAGE_BYTES / usize::from(self.place_bytes)) as u16
+    }
+
+    fn all_places_bytes(&self) -> u64 {
+        u64::from(self.places()) * u64::from(self.place_bytes)
+    }
+
+    #[inline]
+    fn block(&self) -> &Block {
+        self.block.as_ref().expect("a page with records has a block")
+    }
+
+    #[inline]
+    fn block_mut(&mut self) -> &mut Block {
+        self.block.as_mut().expect("a page with records has a block")
+    }
+
+    /// Takes a free place, of which there is one.
+    fn take(&mut self) -> u16 {
+        self.live += 1;
+        if self.free == NO_PLACE {
+            self.used += 1;
+            return self.used - 1;
+        }
+        let place = self.free;
+        let start = usize::from(place) * usize::from(self.place_bytes);
+        let next = &self.block()[start..start + 2];
+        self.free = u16::from_le_bytes([next[0], next[1]]);
+        place
+    }
+
+    /// Frees the place at an offset; it links to the one freed before it.
+    fn free(&mut self, offset: usize) {
+        let (size, next) = (usize::from(self.place_bytes), self.free);
+        let place = &mut self.block_mut()[offset..offset + size];
+        edit::set_free(place);
+        place[..2].copy_from_slice(&next.to_le_bytes());
+        self.free = (offset / size) as u16;
+        self.live -= 1;
+    }
+}
+
+#[inline]
+fn handle(page: u32, offset: usize) -> Handle {
+    (page << OFFSET_BITS) | (offset / 8) as u32
+}
+
+#[inline]
+fn page_of(at: Handle) -> u32 {
+    at >> OFFSET_BITS
+}
+
+#[inline]
+fn offset_of(at: Handle) -> usize {
+    (at & ((1 << OFFSET_BITS) - 1)) as usize * 8
+}

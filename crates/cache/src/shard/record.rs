@@ -1,0 +1,423 @@
+//! One item as it lies in its place: 24 bytes, what only some items have, key and value.
+//!
+//! | bytes | what |
+//! |---|---|
+//! | 0–3, 4–7 | the next newer and the next older item of its queue |
+//! | 8–14 | CAS: 56 bits last 200 years at ten million stores a second |
+//! | 15 | marks: uses (2 bits), main queue, expiry, flags, declared, run |
+//! | 16–17, 18–19 | length of the key, partition |
+//! | 20–21, 22, 23 | length of a value that lies here, deadline class, 1 where there is an item |
+//!
+//! Then, each only where there is one: the stamp of the last use (8 bytes, under strict LRU), the expiry (8), the client's
+//! flags (4), the size of a declared value (4), number and length of a run (4 each). Then the key and the value, or, for
+//! items too large for a place, nothing: both lie in the run.
+
+use std::sync::Arc;
+
+use sherwood_model::{Instant, PartitionId};
+
+use super::pages::{Handle, NO_HANDLE};
+use super::sizes::{HEADER_BYTES, PLACE_BYTES_MAX, RUN_STEP};
+use crate::charge;
+use crate::item::{Item, NewItem, Value};
+use crate::memory::{Block, Supply};
+
+/// Bits of the mark byte.
+const USES: u8 = 0b11;
+const MAIN: u8 = 1 << 2;
+const EXPIRY: u8 = 1 << 3;
+const FLAGS: u8 = 1 << 4;
+const DECLARED: u8 = 1 << 5;
+const RUN: u8 = 1 << 6;
+
+const MARKS_AT: usize = 15;
+const OCCUPIED_AT: usize = 23;
+const CAS_MASK: u64 = (1 << 56) - 1;
+
+/// An item as it lies there.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Record<'a> {
+    /// The place.
+    bytes: &'a [u8],
+    /// The run, for a record that has one.
+    run: &'a [u8],
+    stamped: bool,
+}
+
+/// What a record needs beside its place.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RunAt {
+    pub(super) number: u32,
+    pub(super) bytes: usize,
+}
+
+impl<'a> Record<'a> {
+    /// The record in the place `bytes`; `stamped` where recency is kept by stamps. `run` finds the bytes of a run.
+    #[inline]
+    pub(super) fn new(bytes: &'a [u8], stamped: bool, run: impl FnOnce(RunAt) -> &'a [u8]) -> Self {
+        let record = Self { bytes, run: &[], stamped };
+        match record.run_at() {
+            Some(at) => Self { run: run(at), ..record },
+            None => record,
+        }
+    }
+
+    /// The record in the place `bytes`, of which only the links are asked for.
+    pub(super) fn links(bytes: &'a [u8]) -> Self {
+        Self { bytes, run: &[], stamped: false }
+    }
+
+    fn marks(&self) -> u8 {
+        self.bytes[MARKS_AT]
+    }
+
+    fn has(&self, mark: u8) -> bool {
+        self.marks() & mark != 0
+    }
+
+    /// Offsets of the optional fields: expiry, flags, declared size, run, and of what follows.
+    #[inline]
+    fn expiry_at(&self) -> usize {
+        HEADER_BYTES + 8 * usize::from(self.stamped)
+    }
+
+    fn flags_at(&self) -> usize {
+        self.expiry_at() + 8 * usize::from(self.has(EXPIRY))
+    }
+
+    fn declared_at(&self) -> usize {
+        self.flags_at() + 4 * usize::from(self.has(FLAGS))
+    }
+
+    fn run_field_at(&self) -> usize {
+        self.declared_at() + 4 * usize::from(self.has(DECLARED))
+    }
+
+    pub(super) fn run_at(&self) -> Option<RunAt> {
+        self.has(RUN).then(|| {
+            let at = self.run_field_at();
+            RunAt { number: read_u32(self.bytes, at), bytes: read_u32(self.bytes, at + 4) as usize }
+        })
+    }
+
+    /// Key and value; only the key of a declared value.
+    #[inline]
+    fn body(&self) -> &'a [u8] {
+        if self.has(RUN) {
+            return self.run;
+        }
+        let start = self.run_field_at();
+        let bytes = usize::from(read_u16(self.bytes, 16)) + usize::from(read_u16(self.bytes, 20));
+        &self.bytes[start..start + bytes]
+    }
+
+    #[inline]
+    pub(crate) fn key(&self) -> &'a [u8] {
+        &self.body()[..usize::from(read_u16(self.bytes, 16))]
+    }
+
+    #[inline]
+    fn value(&self) -> Value<'a> {
+        if self.has(DECLARED) {
+            return Value::Declared(read_u32(self.bytes, self.declared_at()));
+        }
+        Value::Bytes(&self.body()[usize::from(read_u16(self.bytes, 16))..])
+    }
+
+    pub(crate) fn charge(&self) -> u64 {
+        charge(usize::from(read_u16(self.bytes, 16)), self.value().len())
+    }
+
+    /// Bytes of the place that are in use.
+    pub(super) fn bytes_used(&self) -> usize {
+        let body = if self.has(RUN) { 8 } else { self.body().len() };
+        self.run_field_at() + body
+    }
+
+    pub(crate) fn partition(&self) -> PartitionId {
+        PartitionId(read_u16(self.bytes, 18))
+    }
+
+    pub(super) fn class(&self) -> u8 {
+        self.bytes[22]
+    }
+
+    pub(super) fn is_main(&self) -> bool {
+        self.has(MAIN)
+    }
+
+    /// How often it was used since it came to the queue, at most 3.
+    pub(super) fn uses(&self) -> u8 {
+        self.marks() & USES
+    }
+
+    pub(super) fn cas(&self) -> u64 {
+        read_u64(self.bytes, 8) & CAS_MASK
+    }
+
+    /// When it was last used, in the order of the cache's ticks; its CAS where no stamps are kept.
+    pub(crate) fn stamp(&self) -> u64 {
+        if self.stamped { read_u64(self.bytes, HEADER_BYTES) } else { self.cas() }
+    }
+
+    /// What index and queues know of it.
+    pub(super) fn standing(&self) -> Standing {
+        Standing {
+            partition: self.partition(),
+            class: self.class(),
+            is_main: self.is_main(),
+            uses: self.uses(),
+            cas: self.cas(),
+            stamp: self.stamp(),
+            newer: self.newer(),
+            older: self.older(),
+        }
+    }
+
+    pub(super) fn newer(&self) -> Handle {
+        read_u32(self.bytes, 0)
+    }
+
+    pub(super) fn older(&self) -> Handle {
+        read_u32(self.bytes, 4)
+    }
+
+    /// When it dies; `NEVER` for never.
+    pub(crate) fn expires(&self) -> Instant {
+        if self.has(EXPIRY) {
+            Instant::from_nanos(read_u64(self.bytes, self.expiry_at()))
+        } else {
+            Instant::NEVER
+        }
+    }
+
+    /// Whether its time has come by `now`, or its CAS is below the partition's flush.
+    #[inline]
+    pub(crate) fn is_dead(&self, now: Instant, flush_floor: u64) -> bool {
+        let expires = self.expires();
+        self.cas() < flush_floor || (expires != Instant::NEVER && expires <= now)
+    }
+
+    #[inline]
+    pub(crate) fn item(&self) -> Item<'a> {
+        let expires = self.expires();
+        Item {
+            value: self.value(),
+            flags: if self.has(FLAGS) { read_u32(self.bytes, self.flags_at()) } else { 0 },
+            cas: self.cas(),
+            expires: (expires != Instant::NEVER).then_some(expires),
+        }
+    }
+}
+
+/// A record about to be written: what a caller gives to be stored, prepared before the shard is locked.
+#[derive(Debug)]
+pub(crate) struct NewRecord<'a> {
+    key: &'a [u8],
+    item: NewItem<'a>,
+    stamped: bool,
+    /// Key and value of an item too large for a place, copied already.
+    run: Option<Block>,
+}
+
+/// What the index and the queues know of a record.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Standing {
+    pub(super) partition: PartitionId,
+    pub(super) class: u8,
+    pub(super) is_main: bool,
+    pub(super) uses: u8,
+    pub(super) cas: u64,
+    pub(super) stamp: u64,
+    pub(super) newer: Handle,
+    pub(super) older: Handle,
+}
+
+impl<'a> NewRecord<'a> {
+    pub(crate) fn new(key: &'a [u8], item: NewItem<'a>, stamped: bool, supply: &Arc<Supply>) -> Self {
+        let mut record = Self { key, item, stamped, run: None };
+        if record.bytes_beside_body() + record.body_bytes() > PLACE_BYTES_MAX {
+            let bytes = record.body_bytes();
+            // An empty body is never too large, so the run has at least one step.
+            let mut run = supply.block(bytes.next_multiple_of(RUN_STEP));
+            record.write_body(&mut run[..bytes]);
+            record.run = Some(run);
+        }
+        record
+    }
+
+    /// Bytes its place needs.
+    pub(super) fn place_bytes(&self) -> usize {
+        let body = if self.run.is_some() { 8 } else { self.body_bytes() };
+        self.bytes_beside_body() + body
+    }
+
+    pub(crate) fn charge(&self) -> u64 {
+        charge(self.key.len(), self.item.value.len())
+    }
+
+    pub(crate) fn expires(&self) -> Instant {
+        self.item.expires.unwrap_or(Instant::NEVER)
+    }
+
+    pub(super) fn take_run(&mut self) -> Option<Block> {
+        self.run.take()
+    }
+
+    /// Writes the record into its place; `run` is the number of its run, if it has one.
+    pub(super) fn write(&self, place: &mut [u8], standing: &Standing, run: Option<u32>) {
+        let Self { key, item, .. } = self;
+        let mark = |mark, is| if is { mark } else { 0 };
+        let declared = matches!(item.value, Value::Declared(_));
+        let marks = mark(EXPIRY, item.expires.is_some())
+            | mark(FLAGS, item.flags != 0)
+            | mark(DECLARED, declared)
+            | mark(RUN, run.is_some())
+            | mark(MAIN, standing.is_main)
+            | standing.uses;
+        let here = if declared || run.is_some() { 0 } else { item.value.len() };
+        place[0..4].copy_from_slice(&standing.newer.to_le_bytes());
+        place[4..8].copy_from_slice(&standing.older.to_le_bytes());
+        place[8..16].copy_from_slice(&((standing.cas & CAS_MASK) | (u64::from(marks) << 56)).to_le_bytes());
+        place[16..18].copy_from_slice(&(key.len() as u16).to_le_bytes());
+        place[18..20].copy_from_slice(&standing.partition.0.to_le_bytes());
+        place[20..22].copy_from_slice(&(here as u16).to_le_bytes());
+        place[22] = standing.class;
+        place[OCCUPIED_AT] = 1;
+        let mut rest = &mut place[HEADER_BYTES..];
+        if self.stamped {
+            rest = put(rest, &standing.stamp.to_le_bytes());
+        }
+        if let Some(expires) = item.expires {
+            rest = put(rest, &expires.as_nanos().to_le_bytes());
+        }
+        if item.flags != 0 {
+            rest = put(rest, &item.flags.to_le_bytes());
+        }
+        if let Value::Declared(bytes) = item.value {
+            rest = put(rest, &bytes.to_le_bytes());
+        }
+        match run {
+            Some(number) => {
+                rest = put(rest, &number.to_le_bytes());
+                put(rest, &(self.body_bytes() as u32).to_le_bytes());
+            }
+            None => self.write_body(&mut rest[..self.body_bytes()]),
+        }
+    }
+
+    fn write_body(&self, body: &mut [u8]) {
+        let (key, value) = body.split_at_mut(self.key.len());
+        key.copy_from_slice(self.key);
+        if let Value::Bytes(bytes) = self.item.value {
+            value.copy_from_slice(bytes);
+        }
+    }
+
+    fn body_bytes(&self) -> usize {
+        let value = if let Value::Bytes(bytes) = self.item.value { bytes.len() } else { 0 };
+        self.key.len() + value
+    }
+
+    fn bytes_beside_body(&self) -> usize {
+        let NewItem { value, flags, expires } = self.item;
+        let declared = matches!(value, Value::Declared(_));
+        let some = |is, bytes| if is { bytes } else { 0 };
+        HEADER_BYTES
+            + some(self.stamped, 8)
+            + some(expires.is_some(), 8)
+            + some(flags != 0, 4)
+            + some(declared, 4)
+    }
+}
+
+/// Changes in place of the record in `bytes`.
+pub(super) mod edit {
+    use super::{EXPIRY, HEADER_BYTES, Handle, Instant, MAIN, MARKS_AT, OCCUPIED_AT, USES};
+
+    pub(crate) fn set_newer(bytes: &mut [u8], newer: Handle) {
+        bytes[0..4].copy_from_slice(&newer.to_le_bytes());
+    }
+
+    pub(crate) fn set_older(bytes: &mut [u8], older: Handle) {
+        bytes[4..8].copy_from_slice(&older.to_le_bytes());
+    }
+
+    pub(crate) fn set_stamp(bytes: &mut [u8], stamp: u64) {
+        bytes[HEADER_BYTES..HEADER_BYTES + 8].copy_from_slice(&stamp.to_le_bytes());
+    }
+
+    pub(crate) fn set_class(bytes: &mut [u8], class: u8) {
+        bytes[22] = class;
+    }
+
+    pub(crate) fn set_uses(bytes: &mut [u8], uses: u8) {
+        bytes[MARKS_AT] = bytes[MARKS_AT] & !USES | uses;
+    }
+
+    pub(crate) fn set_main(bytes: &mut [u8]) {
+        bytes[MARKS_AT] |= MAIN;
+    }
+
+    pub(crate) fn set_free(bytes: &mut [u8]) {
+        bytes[OCCUPIED_AT] = 0;
+    }
+
+    /// Sets the expiry if the record has room for one; says whether it did.
+    pub(crate) fn set_expires(bytes: &mut [u8], stamped: bool, expires: Instant) -> bool {
+        let fits = bytes[MARKS_AT] & EXPIRY != 0;
+        if fits {
+            let at = HEADER_BYTES + 8 * usize::from(stamped);
+            bytes[at..at + 8].copy_from_slice(&expires.as_nanos().to_le_bytes());
+        }
+        fits || expires == Instant::NEVER
+    }
+}
+
+/// Makes of the record `from`, which has no expiry, one in `to` that has.
+pub(super) fn add_expiry(from: &[u8], used: usize, stamped: bool, to: &mut [u8], expires: Instant) {
+    let at = HEADER_BYTES + 8 * usize::from(stamped);
+    to[..at].copy_from_slice(&from[..at]);
+    to[MARKS_AT] |= EXPIRY;
+    to[at..at + 8].copy_from_slice(&expires.as_nanos().to_le_bytes());
+    to[at + 8..used + 8].copy_from_slice(&from[at..used]);
+}
+
+/// Whether the place `bytes` holds an item.
+pub(super) fn is_occupied(bytes: &[u8]) -> bool {
+    bytes[OCCUPIED_AT] == 1
+}
+
+impl Standing {
+    /// Of a record that is not in a queue yet.
+    pub(super) fn new(partition: PartitionId, class: u8, tick: u64) -> Self {
+        Self {
+            partition,
+            class,
+            is_main: false,
+            uses: 0,
+            cas: tick,
+            stamp: tick,
+            newer: NO_HANDLE,
+            older: NO_HANDLE,
+        }
+    }
+}
+
+fn put<'a>(to: &'a mut [u8], bytes: &[u8]) -> &'a mut [u8] {
+    let (here, rest) = to.split_at_mut(bytes.len());
+    here.copy_from_slice(bytes);
+    rest
+}
+
+fn read_u16(bytes: &[u8], at: usize) -> u16 {
+    u16::from_le_bytes(bytes[at..at + 2].try_into().expect("two bytes"))
+}
+
+fn read_u32(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
+}
+
+fn read_u64(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
+}

@@ -1,0 +1,168 @@
+//! Eviction that keeps more than LRU with less work: S3-FIFO.
+//!
+//! New items wait in a small queue, a tenth of the bytes. Most are never used again and go from there; those that were
+//! used go on to the main queue, whose oldest stay for another round for each use they had, at most three. A hit sets two
+//! bits of one item and moves nothing, so hits hardly write. Items that were dropped from the small queue and come back
+//! soon go to the main queue at once (see [`super::ghost`]).
+//!
+//! J. Yang, Y. Zhang, Z. Qiu, Y. Yue and K. V. Rashmi, "FIFO queues are all you need for cache eviction", SOSP 2023. Here
+//! sizes are bytes and not items; each shard decides for itself, since a hash has dealt the items evenly; and an eviction
+//! gives at most [`CHANCES`] items another round, so that it never holds the lock for longer.
+//!
+//! A partition's lanes (deadline classes), or under `Shared` all lanes, are one S3-FIFO: their small queues together are
+//! held to a tenth of their bytes, and of the small or the main queues that one gives the victim that has turned least. So
+//! all turn at the same speed, in parts of their length, and every item is passed as often as in a single queue, where
+//! a partition that is not used would be passed, and leave, too.
+
+use std::ops::Range;
+
+use super::record::edit;
+use super::{Block, Cause, Handle, Locked, PartitionId, Record};
+
+/// Uses that are counted.
+pub(super) const USES_MAX: u8 = 3;
+/// The small queues hold a tenth of the bytes, as in the paper.
+const SMALL_DIVISOR: u64 = 10;
+/// Items that one eviction lets stay for another round before it takes the next, used or not. Chosen: hardly ever met, and
+/// as long as half a page copy.
+const CHANCES: usize = 32;
+/// A whole turn of a queue.
+const TURN: u128 = 1 << 32;
+/// Turns from which on all of a shard start at 0 again.
+const TURNS_MAX: u64 = 1 << 62;
+
+/// What evictions have freed.
+#[derive(Debug, Default)]
+#[must_use]
+pub(crate) struct Evicted {
+    pub(crate) items: usize,
+    pub(crate) bytes: u64,
+    /// Of them, bytes of the partition they were for that the ledger does not know of yet.
+    pub(crate) own: u64,
+    /// Blocks to be given back after the lock.
+    blocks: Vec<Block>,
+}
+
+/// The queue that gives the next victim.
+#[derive(Clone, Copy, Debug)]
+struct Next {
+    lane: usize,
+    is_main: bool,
+}
+
+impl Locked<'_> {
+    /// Evicts from `lanes`, until `bytes` are free or `items_max` items are gone, or nothing is left.
+    pub(crate) fn evict(
+        &mut self,
+        lanes: Range<usize>,
+        bytes: u64,
+        items_max: usize,
+        is_dead: impl Fn(&Record<'_>) -> bool,
+    ) -> Evicted {
+        let mut evicted = Evicted::default();
+        while evicted.bytes < bytes && evicted.items < items_max {
+            let Some((at, cause)) = self.victim(lanes.clone(), &is_dead) else { break };
+            let removed = self.remove(at, cause);
+            evicted.items += 1;
+            evicted.bytes += removed.charge;
+            evicted.blocks.extend(removed.run);
+        }
+        evicted
+    }
+
+    /// Evicts from `lanes` for a store into `partition` that follows under the same lock: the ledger learns of both at once,
+    /// and in a cache whose items are of one size it has nothing to write.
+    pub(crate) fn make_way(
+        &mut self,
+        partition: PartitionId,
+        lanes: Range<usize>,
+        bytes: u64,
+        is_dead: impl Fn(&Record<'_>) -> bool,
+    ) -> Evicted {
+        let mut evicted = Evicted::default();
+        while evicted.bytes < bytes {
+            let Some((at, cause)) = self.victim(lanes.clone(), &is_dead) else { break };
+            let removed = self.take_out(at, cause);
+            if removed.partition == partition {
+                evicted.own += removed.charge;
+            } else {
+                self.ledger.release(removed.partition, removed.charge);
+            }
+            evicted.items += 1;
+            evicted.bytes += removed.charge;
+            evicted.blocks.extend(removed.run);
+        }
+        evicted
+    }
+
+    /// The next item to go, found after giving others another round.
+    fn victim(
+        &mut self,
+        lanes: Range<usize>,
+        is_dead: &impl Fn(&Record<'_>) -> bool,
+    ) -> Option<(Handle, Cause)> {
+        for chance in 0.. {
+            let Next { lane, is_main } = self.next(lanes.clone())?;
+            let at = self.store.lanes[lane].queue(is_main).oldest()?;
+            let record = self.store.record(at);
+            if is_dead(&record) {
+                return Some((at, Cause::Expired));
+            }
+            if record.uses() == 0 || chance >= CHANCES {
+                return Some((at, Cause::Evicted));
+            }
+            // From the small queue its uses are forgotten: they have bought the way out.
+            let uses = if is_main { record.uses() - 1 } else { 0 };
+            let charge = record.charge();
+            let store = &mut *self.store;
+            store.lanes[lane].queue(is_main).remove(&mut store.pages, at, charge);
+            let place = store.pages.bytes_mut(at);
+            edit::set_uses(place, uses);
+            edit::set_main(place);
+            store.lanes[lane].main.push(&mut store.pages, at, charge);
+        }
+        None
+    }
+
+    /// Which queue is next; it turns by its oldest item where there are several.
+    fn next(&mut self, lanes: Range<usize>) -> Option<Next> {
+        let lanes_of = &self.store.lanes[lanes.clone()];
+        let (small, main) = match lanes_of {
+            [lane] => (lane.small.bytes, lane.main.bytes),
+            lanes => lanes
+                .iter()
+                .fold((0, 0), |(small, main), lane| (small + lane.small.bytes, main + lane.main.bytes)),
+        };
+        let is_main = main > 0 && small < (small + main) / SMALL_DIVISOR;
+        if lanes_of.len() == 1 {
+            return (small + main > 0).then_some(Next { lane: lanes.start, is_main });
+        }
+        let lane = self.least_turned(lanes, is_main)?;
+        Some(Next { lane, is_main })
+    }
+
+    /// The lane whose queue has turned least among those that hold anything. It then turns on by its oldest item, and from
+    /// where the least turned before it had come to: one that was empty or spared has nothing to catch up.
+    fn least_turned(&mut self, lanes: Range<usize>, is_main: bool) -> Option<usize> {
+        let store = &mut *self.store;
+        let holds = |lane: &usize| {
+            let lane = &store.lanes[*lane];
+            if is_main { lane.main.bytes > 0 } else { lane.small.bytes > 0 }
+        };
+        let chosen = lanes.clone().filter(holds).min_by_key(|&lane| store.lanes[lane].turn(is_main))?;
+        let oldest = store.lanes[chosen].queue(is_main).oldest()?;
+        let charge = store.record(oldest).charge();
+        let bytes = store.lanes[chosen].queue(is_main).bytes;
+        let turn = store.lanes[chosen].turn(is_main).max(store.turned[usize::from(is_main)]);
+        store.turned[usize::from(is_main)] = turn;
+        let on = (u128::from(charge) * TURN / u128::from(bytes)) as u64;
+        *store.lanes[chosen].turn_mut(is_main) = turn + on;
+        if turn > TURNS_MAX {
+            store.turned[usize::from(is_main)] = 0;
+            store.lanes.iter_mut().for_each(|lane| {
+                *lane.turn_mut(is_main) = lane.turn(is_main).saturating_sub(turn);
+            });
+        }
+        Some(chosen)
+    }
+}

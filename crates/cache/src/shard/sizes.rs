@@ -1,0 +1,91 @@
+//! The sizes of places.
+//!
+//! A page is cut into places of one size, so that what one item leaves another fits. Steps are 8 bytes up to 256, a
+//! sixteenth of the power of two below up to 2 KiB, and above that what divides a page into whole numbers: rounding takes
+//! 3% on average and never more than a seventh. Items above [`PLACE_BYTES_MAX`] take a run of whole system pages instead.
+
+/// Bytes of a page of places. Chosen: items of a class that is hardly used waste one at most, and a page is worth a system
+/// call to give back.
+pub(crate) const PAGE_BYTES: usize = 64 << 10;
+/// The largest place, an eighth of a page.
+pub(crate) const PLACE_BYTES_MAX: usize = PAGE_BYTES / 8;
+/// Runs are multiples of this.
+pub(crate) const RUN_STEP: usize = 4096;
+/// Bytes of every record before its key, without what only some have.
+pub(crate) const HEADER_BYTES: usize = 24;
+
+/// Number of a size.
+pub(crate) type Class = u8;
+
+/// Bytes of the smallest place with room for `bytes`, which are at most [`PLACE_BYTES_MAX`].
+pub(crate) const fn place_bytes(bytes: usize) -> usize {
+    match bytes {
+        ..24 => HEADER_BYTES,
+        ..=256 => bytes.next_multiple_of(8),
+        ..=2048 => bytes.next_multiple_of(1 << ((bytes - 1).ilog2() - 4)),
+        _ => {
+            let places = PAGE_BYTES / bytes;
+            let place = PAGE_BYTES / places / 8 * 8;
+            // Rounded down to the step of 8 it may have become too small for the last few bytes.
+            if place >= bytes { place } else { PAGE_BYTES / (places - 1) / 8 * 8 }
+        }
+    }
+}
+
+/// The class of a record of `bytes`, at most [`PLACE_BYTES_MAX`].
+pub(super) fn class_of(bytes: usize) -> Class {
+    TABLES_AT_RUN_TIME.classes[bytes.div_ceil(8)]
+}
+
+/// Bytes of a place of `class`.
+pub(super) fn class_bytes(class: Class) -> usize {
+    usize::from(TABLES_AT_RUN_TIME.bytes[usize::from(class)])
+}
+
+/// How many classes there are.
+pub(super) const CLASSES: usize = TABLES.count;
+
+struct Tables {
+    /// By bytes in steps of 8.
+    classes: [Class; PLACE_BYTES_MAX / 8 + 1],
+    bytes: [u16; 256],
+    count: usize,
+}
+
+static TABLES_AT_RUN_TIME: Tables = TABLES;
+const TABLES: Tables = Tables::new();
+
+impl Tables {
+    const fn new() -> Self {
+        let mut tables = Self { classes: [0; PLACE_BYTES_MAX / 8 + 1], bytes: [0; 256], count: 0 };
+        let mut step = 0;
+        while step < tables.classes.len() {
+            let bytes = place_bytes(step * 8) as u16;
+            if tables.count == 0 || tables.bytes[tables.count - 1] != bytes {
+                tables.bytes[tables.count] = bytes;
+                tables.count += 1;
+            }
+            tables.classes[step] = (tables.count - 1) as Class;
+            step += 1;
+        }
+        tables
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_hold_what_they_are_for_and_waste_little() {
+        let mut last = 0;
+        for bytes in 1..=PLACE_BYTES_MAX {
+            let place = place_bytes(bytes);
+            assert_eq!(class_bytes(class_of(bytes)), place, "{bytes} bytes");
+            assert!(place >= bytes && place >= last && place.is_multiple_of(8), "{bytes} bytes in {place}");
+            assert!(bytes <= 128 || place <= bytes + bytes / 7 + 8, "{bytes} bytes in {place}");
+            last = place;
+        }
+        assert_eq!(last, PLACE_BYTES_MAX);
+    }
+}
