@@ -28,8 +28,11 @@
 //!
 //! # What is evicted
 //!
-//! Every item is charged [`charge`]`(key, value)` bytes. A use (a `get` that hits, a store, a touch) makes it the most
-//! recent of all. With one thread the following is exact whatever the number of shards.
+//! Every item is charged [`charge`]`(key, value)` bytes. A use is a `get` that hits, a store over an older value, or a touch.
+//! Which item of a partition goes first is the choice of [`Eviction`].
+//!
+//! Under **strict LRU** a use makes an item the most recent of all, and the least recent goes. With one thread the following is
+//! exact whatever the number of shards.
 //!
 //! A store into partition *p* of an item charged *c* runs in this order:
 //!
@@ -45,8 +48,23 @@
 //! 5. While all items together exceed the ceiling ([`Cache::set_ceiling`]; the total, if nobody has lowered it) and this
 //!    store has freed less than 8*c* for it, the same is evicted as in step 4.
 //!
+//! 6. While blocks and tables take more than the total and its reserve (a tenth, or 32 MiB where that is more), pages are
+//!    emptied, at most 8*c* bytes of records, and where there are none to empty, items of at most 8*c* evicted as in step 4.
+//!
 //! Under [`CachePlan::Shared`](sherwood_model::CachePlan::Shared) there are no budgets: step 3 does nothing and step 4
 //! evicts the least recent item of all.
+//!
+//! Under **S3-FIFO**, the default, the same steps hold with other victims: what was not used again goes, from a small queue of
+//! new items (a tenth of the bytes) or from a main queue of those that were used. Every shard decides for its own items, and
+//! the shard of the key that is stored is asked first, before the item is there. `Shared` makes one S3-FIFO of all
+//! partitions' queues: they turn at the same speed, in parts of their length, so that an item stays as long whichever
+//! partition it is of.
+//!
+//! # Where items lie
+//!
+//! In places of 64 KiB pages that are cut into places of one size, or, above 8 KiB, in runs of whole system pages. Index and
+//! queues know an item by a 32-bit handle, so it can be moved: when many places are free, [`Cache::step`] empties pages and
+//! gives them back to the [`Memory`] they came from.
 //!
 //! [`Cache::step`] evicts like step 4 as long as any partition is over its budget, takes dead items out, and gives back
 //! memory that metadata no longer needs. An item is dead from the moment it expires or a flush hits it: no operation

@@ -20,9 +20,9 @@ pub(crate) type Class = u8;
 /// Bytes of the smallest place with room for `bytes`, which are at most [`PLACE_BYTES_MAX`].
 pub(crate) const fn place_bytes(bytes: usize) -> usize {
     match bytes {
-        ..24 => HEADER_BYTES,
-        ..=256 => bytes.next_multiple_of(8),
-        ..=2048 => bytes.next_multiple_of(1 << ((bytes - 1).ilog2() - 4)),
+        0..=HEADER_BYTES => HEADER_BYTES,
+        25..=256 => bytes.next_multiple_of(8),
+        257..=2048 => bytes.next_multiple_of(1 << ((bytes - 1).ilog2() - 4)),
         _ => {
             let places = PAGE_BYTES / bytes;
             let place = PAGE_BYTES / places / 8 * 8;

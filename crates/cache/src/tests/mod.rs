@@ -4,6 +4,7 @@ use sherwood_model::{BackendId, CachePlan, Instant, PartitionId, SeededState, Te
 
 use crate::{Access, Cache, Eviction, NewItem, Options, Partition};
 
+mod against_map;
 mod against_model;
 mod behaviour;
 mod model;
