@@ -39,8 +39,8 @@ pub(crate) struct Args {
     /// Largest value [default: 1MiB]
     #[arg(long, value_name = "SIZE")]
     max_item_size: Option<String>,
-    /// Which item of a partition goes first
-    #[arg(long, value_name = "lru")]
+    /// Which item of a partition goes first, s3-fifo or lru [default: s3-fifo]
+    #[arg(long, value_name = "NAME")]
     eviction: Option<String>,
     /// Which policy sizes the partitions [default: robinhood]
     #[arg(long, value_name = "NAME")]

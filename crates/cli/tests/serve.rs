@@ -148,7 +148,7 @@ fn a_wrong_configuration_is_refused_with_line_and_remedy_before_anything_binds()
 #[test]
 fn flags_that_make_no_sense_or_are_not_built_yet_are_refused() {
     for (args, part) in [
-        (&["--eviction", "s3-fifo"][..], "--eviction"),
+        (&["--eviction", "sieve"][..], "--eviction"),
         (&["--policy", "lama"], "--policy"),
         (&["--policy", "offline_opt"], "--policy"),
         (&["--memory", "1GB"], "--memory"),

@@ -27,6 +27,7 @@ mod gateway;
 mod http;
 mod listen;
 pub mod listener;
+mod memory;
 mod metrics;
 mod names;
 mod resident;

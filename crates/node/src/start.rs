@@ -27,6 +27,7 @@ use crate::core::Core;
 use crate::entropy::Entropy;
 use crate::events::Events;
 use crate::listener::Running;
+use crate::memory::Mapped;
 use crate::names::Names;
 use crate::resident::Watch;
 use crate::setup::Setup;
@@ -265,7 +266,8 @@ fn cache(setup: &Setup, budgets: &[u64], entropy: &Entropy) -> Result<Cache, she
         budget_bytes,
     };
     let partitions: Vec<_> = setup.partitions.iter().zip(budgets).map(partition).collect();
-    Cache::new(setup.cache, &partitions, SeededState::new(entropy.draw()))
+    let hash = SeededState::new(entropy.draw());
+    Cache::with_memory(setup.cache, &partitions, hash, Arc::new(Mapped::default()))
 }
 
 fn names(setup: &Setup) -> Names {

@@ -81,6 +81,8 @@ pub(crate) fn setup(model: &Model, backends: &Backends, policy: &str, times: &Ti
     Setup {
         cache: sherwood_cache::Options {
             total_bytes: profile.cache_bytes_per_server,
+            // As the cache that RobinHood was measured on.
+            eviction: sherwood_cache::Eviction::Lru,
             ..sherwood_cache::Options::default()
         },
         tenants: vec!["default".to_owned()],

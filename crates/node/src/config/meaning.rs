@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use sherwood_cache::Eviction;
 use sherwood_model::{BackendId, Slo, TenantId};
 use sherwood_store::StoreOptions;
 
@@ -41,6 +42,8 @@ pub struct Memory {
     pub total_bytes: u64,
     /// Largest value in bytes, 1 KiB to 128 MiB and at most the total; 1 MiB by default.
     pub item_bytes_max: u32,
+    /// Which item of a partition goes first; S3-FIFO by default.
+    pub eviction: Eviction,
 }
 
 impl Memory {

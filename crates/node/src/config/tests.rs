@@ -65,6 +65,7 @@ mod meaning {
         };
         let config = load(&flags, POLICIES).expect("valid");
         assert_eq!((config.memory.total_bytes, config.memory.item_bytes_max), (1 << 30, 2 << 20));
+        assert_eq!(config.memory.eviction, sherwood_cache::Eviction::Lru);
         assert_eq!(config.server, Server { threads: Some(2), connections_max: 10 });
         let bind = "127.0.0.1:11211".parse().expect("an address");
         let listener = Listener {
@@ -124,6 +125,7 @@ mod meaning {
         assert_eq!(example.control, default.control);
         assert_eq!(example.admin, default.admin);
         assert_eq!(example.memory.item_bytes_max, default.memory.item_bytes_max);
+        assert_eq!(example.memory.eviction, default.memory.eviction);
         assert_eq!(example.server.connections_max, default.server.connections_max);
         let store = |kind: &str| config(&format!("[[backend]]\nname = \"a\"\nstore = {{ kind = {kind} }}"));
         let replica = |config: &Config, at: usize| config.backends[at].replicas[0].clone();
@@ -566,7 +568,7 @@ mod refusals {
             admin: text("127.0.0.1"),
             threads: Some(1000),
             max_item_size: text("1MB"),
-            eviction: text("s3-fifo"),
+            eviction: text("lru2"),
             policy: text("tao"),
             ..Flags::default()
         };
@@ -575,7 +577,7 @@ mod refusals {
             error.to_string(),
             "--memory is 0 bytes; it must be at least 1MiB: give --memory 1GiB\n\
              --max-item-size: \"1MB\" is no size; write a whole number of B, KiB, MiB, GiB or TiB, such as \"64MiB\"\n\
-             --eviction is \"s3-fifo\"; it must be \"lru\": give --eviction lru\n\
+             --eviction is \"lru2\"; it must be \"s3-fifo\" or \"lru\": did you mean \"lru\"?\n\
              --threads is 1000; it must be 1 to 256: give --threads 2\n\
              --admin is \"127.0.0.1\"; it must be an IP address and a port: give --admin 127.0.0.1:8080\n\
              --memcached is 192.0.2.1:11211, which other machines may reach; only loopback addresses are accepted until \

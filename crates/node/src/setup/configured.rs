@@ -26,6 +26,7 @@ impl Setup {
             cache: sherwood_cache::Options {
                 total_bytes: config.memory.total_bytes,
                 item_bytes_max: config.memory.item_bytes_max,
+                eviction: config.memory.eviction,
                 shards: shards(threads),
                 ..sherwood_cache::Options::default()
             },

@@ -37,7 +37,7 @@ fn partitions_are_listed() {
     http.key("catalog", "a/1");
     http.key("catalog", "a/1");
     let expected = json!([
-        {"name": "catalog", "backend": "catalog", "tenant": "default", "allocated_bytes": 16 << 20, "used_bytes": 96,
+        {"name": "catalog", "backend": "catalog", "tenant": "default", "allocated_bytes": 16 << 20, "used_bytes": 44,
          "items": 1, "hits": 1, "misses": 1, "evictions": 0},
         {"name": "plain", "backend": "plain", "tenant": "default", "allocated_bytes": 16 << 20, "used_bytes": 0,
          "items": 0, "hits": 0, "misses": 0, "evictions": 0},

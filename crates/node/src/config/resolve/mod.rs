@@ -10,18 +10,20 @@ mod dispatch;
 mod partitions;
 mod stores;
 
+use sherwood_cache::Eviction;
+
 use super::flags::Flags;
 use super::meaning::{Config, Memory, Server};
 use super::problem::Problems;
 use super::raw::{RawFile, RawMemory, RawServer};
-use super::scope::{Given, Setting, flag_or, in_range, one_of, parsed_flag_or};
+use super::scope::{Setting, flag_or, in_range, one_of, parsed_flag_or};
 use super::units::ByteSize;
 
 const TOTAL: Setting = Setting::new("[memory]", "total", "\"1GiB\"");
 const ITEM: Setting = Setting::new("[memory]", "max_item_size", "\"1MiB\"");
 const THREADS: Setting = Setting::new("[server]", "threads", "2");
 const CONNECTIONS: Setting = Setting::new("[server]", "max_connections", "1024");
-const EVICTION: Setting = Setting::new("[memory]", "eviction", "\"lru\"");
+const EVICTION: Setting = Setting::new("[memory]", "eviction", "\"s3-fifo\"");
 
 const MIB: u64 = 1 << 20;
 
@@ -50,13 +52,10 @@ fn memory(file: &RawMemory, flags: &Flags, problems: &mut Problems<'_>) -> Memor
         parsed_flag_or(problems, "--max-item-size", flags.max_item_size.as_deref(), &file.max_item_size);
     let item_max = ByteSize(total.0.min(128 * MIB));
     let item = in_range(problems, ITEM, item, ByteSize(MIB), ByteSize(1 << 10)..=item_max);
-    // There is one way to evict so far; what is not built yet is refused, not ignored.
-    let eviction = flags
-        .eviction
-        .clone()
-        .map(|value| Given { value, origin: super::problem::Origin::Flag("--eviction") });
-    one_of(problems, EVICTION, eviction, &[("lru", ())]);
-    Memory { total_bytes: total.0, item_bytes_max: u32::try_from(item.0).unwrap_or(u32::MAX) }
+    let eviction = flag_or("--eviction", flags.eviction.clone(), &file.eviction);
+    let eviction =
+        one_of(problems, EVICTION, eviction, &[("s3-fifo", Eviction::S3Fifo), ("lru", Eviction::Lru)]);
+    Memory { total_bytes: total.0, item_bytes_max: u32::try_from(item.0).unwrap_or(u32::MAX), eviction }
 }
 
 fn server(file: &RawServer, flags: &Flags, problems: &mut Problems<'_>) -> Server {

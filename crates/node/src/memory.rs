@@ -1,0 +1,153 @@
+//! The cache's memory, straight from the system.
+//!
+//! An allocator keeps what is freed for whoever comes next, which is right for a program and wrong for a budget that was
+//! lowered so that somebody else may have the memory. So the cache's blocks come from mappings of its own, and a block that
+//! is given back is the system's before the call returns. Addresses are kept: there are enough of them, and memory is only
+//! behind those that are in use.
+
+use std::alloc::{Layout, handle_alloc_error};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ptr;
+use std::slice;
+use std::sync::{Mutex, PoisonError};
+
+use sherwood_cache::Memory;
+
+/// Bytes of addresses asked for at a time. Chosen: a thousand pages, so that mappings are few.
+const SPAN_BYTES: usize = 64 << 20;
+
+/// Blocks from anonymous mappings.
+#[derive(Debug, Default)]
+pub(crate) struct Mapped {
+    free: Mutex<Free>,
+}
+
+/// Mapped addresses behind which there is nothing, in pieces that do not touch.
+#[derive(Debug, Default)]
+struct Free {
+    /// Bytes of each piece by its start.
+    pieces: BTreeMap<usize, usize>,
+    /// The same by bytes, then start: where the smallest that is large enough is found.
+    sizes: BTreeSet<(usize, usize)>,
+}
+
+// SAFETY: a block is a part of a mapping that is never unmapped; it is taken out of the free pieces when it is handed out
+// and put back when it is released, so nobody else refers to it in between.
+unsafe impl Memory for Mapped {
+    fn allocate(&self, bytes: usize) -> &'static mut [u8] {
+        let start = {
+            let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+            free.take(bytes).unwrap_or_else(|| {
+                let span = SPAN_BYTES.max(bytes);
+                let start = map(span);
+                if span > bytes {
+                    free.put(start + bytes, span - bytes);
+                }
+                start
+            })
+        };
+        // SAFETY: these bytes are mapped readable and writable and, by the above, nobody else's. The system gives zeros for
+        // what was never written to or was given back, so all are initialised.
+        unsafe { slice::from_raw_parts_mut(ptr::with_exposed_provenance_mut(start), bytes) }
+    }
+
+    unsafe fn release(&self, block: &'static mut [u8]) {
+        let (start, bytes) = (block.as_mut_ptr(), block.len());
+        // SAFETY: the range is part of a mapping and whole system pages, and by the caller's promise nobody refers to it any
+        // more. A failure leaves the memory where it was, which the next owner of the addresses may use as well.
+        unsafe { libc::madvise(start.cast(), bytes, libc::MADV_DONTNEED) };
+        self.free.lock().unwrap_or_else(PoisonError::into_inner).put(start.expose_provenance(), bytes);
+    }
+}
+
+/// Addresses for so many bytes.
+fn map(bytes: usize) -> usize {
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    // SAFETY: a new private mapping at an address the system chooses touches nothing that is there.
+    let start = unsafe { libc::mmap(ptr::null_mut(), bytes, protection, flags, -1, 0) };
+    if start == libc::MAP_FAILED {
+        handle_alloc_error(Layout::from_size_align(bytes, 4096).expect("a size that a block can have"));
+    }
+    start.expose_provenance()
+}
+
+impl Free {
+    /// Takes `bytes` out of the smallest piece that has them. O(log pieces).
+    fn take(&mut self, bytes: usize) -> Option<usize> {
+        let &(size, start) = self.sizes.range((bytes, 0)..).next()?;
+        self.sizes.remove(&(size, start));
+        self.pieces.remove(&start);
+        if size > bytes {
+            self.insert(start + bytes, size - bytes);
+        }
+        Some(start)
+    }
+
+    /// Adds a piece and joins it with those it touches. O(log pieces).
+    fn put(&mut self, start: usize, bytes: usize) {
+        let (mut start, mut bytes) = (start, bytes);
+        if let Some((&before, &size)) = self.pieces.range(..start).next_back()
+            && before + size == start
+        {
+            self.remove(before, size);
+            (start, bytes) = (before, size + bytes);
+        }
+        if let Some(&size) = self.pieces.get(&(start + bytes)) {
+            self.remove(start + bytes, size);
+            bytes += size;
+        }
+        self.insert(start, bytes);
+    }
+
+    fn insert(&mut self, start: usize, bytes: usize) {
+        self.pieces.insert(start, bytes);
+        self.sizes.insert((bytes, start));
+    }
+
+    fn remove(&mut self, start: usize, bytes: usize) {
+        self.pieces.remove(&start);
+        self.sizes.remove(&(bytes, start));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_that_touch_are_one_again() {
+        let mut free = Free::default();
+        free.put(0x1_0000, 0x4000);
+        let taken: Vec<usize> = (0..4).map(|_| free.take(0x1000).expect("four of them")).collect();
+        assert_eq!(free.take(0x1000), None);
+        for at in [2, 0, 3, 1] {
+            free.put(taken[at], 0x1000);
+        }
+        assert_eq!(free.pieces, BTreeMap::from([(0x1_0000, 0x4000)]));
+        assert_eq!(free.sizes, BTreeSet::from([(0x4000, 0x1_0000)]));
+    }
+
+    #[test]
+    fn blocks_are_apart_and_come_back_empty() {
+        let mapped = Mapped::default();
+        let (one, two) = (mapped.allocate(64 << 10), mapped.allocate(4096));
+        one.fill(1);
+        two.fill(2);
+        assert!(one.iter().all(|&byte| byte == 1));
+        let start = one.as_ptr();
+        // SAFETY: a whole block of this memory, not used afterwards.
+        unsafe { mapped.release(one) };
+        let again = mapped.allocate(64 << 10);
+        assert_eq!(again.as_ptr(), start);
+        assert_eq!((again[0], two[4095]), (0, 2));
+        let large = mapped.allocate(SPAN_BYTES + 4096);
+        large[SPAN_BYTES] = 3;
+        // SAFETY: as above.
+        unsafe {
+            mapped.release(again);
+            mapped.release(two);
+            mapped.release(large);
+        }
+    }
+}
