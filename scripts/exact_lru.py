@@ -26,12 +26,12 @@ VALUE_BYTES = 100
 
 
 def charge(key_bytes, value_bytes):
-    """80 bytes for the entry and its share of the index, and the block that holds key and value: rounded to 16 bytes up
-    to 64, then to a quarter of the power of two below."""
-    size = key_bytes + value_bytes
-    step = 16 if size <= 64 else (1 << ((size - 1).bit_length() - 1)) // 4
-    assert size <= 128 * 1024, "larger blocks are rounded to pages, which no value here needs"
-    return 80 + -(-size // step) * step
+    """12 bytes for index and remembered keys, and the place that holds 24 bytes, key and value: rounded to 8 bytes up to
+    256, then to a sixteenth of the power of two below."""
+    size = 24 + key_bytes + value_bytes
+    step = 8 if size <= 256 else (1 << ((size - 1).bit_length() - 1)) // 16
+    assert size <= 2048, "larger places divide a page, which no value here needs"
+    return 12 + -(-size // step) * step
 
 
 def accesses(path, limit):
