@@ -4,8 +4,8 @@
     scripts/memory.py target/release/sherwood [--memory-mib 256]
 
 Resident memory may be at most that at start + the budget + max(64 MiB, 15% of it) + the buffers of connections, of which
-each may hold a value coming and a value going. Every profile runs in a node of its own; `shift` runs the others one after the
-other in one node, which is what fragments memory most. `held` is what the cache makes of its budget at the end. Exit
+each may hold a value coming and a value going. Every profile runs in a node of its own; `shift` runs them one after the
+other in one node, and `swing` goes from the smallest values to the largest and back, which is what fragments memory most. `held` is what the cache makes of its budget at the end. Exit
 status 0 when the rule holds for all, else 1. Takes a minute or two; needs nothing but Python.
 """
 
@@ -17,13 +17,17 @@ import subprocess
 import sys
 
 MIB = 1 << 20
+VALUE_BYTES_MAX = 900 << 10
 # Value sizes of each profile, bytes.
 PROFILES = {
     "100 B": lambda draw: 100,
     "1 KiB": lambda draw: 1024,
     "64-300 KiB": lambda draw: draw.randint(64 << 10, 300 << 10),
     "0-2 KiB": lambda draw: draw.randint(0, 2048),
+    "16 B": lambda draw: 16,
+    "900 KiB": lambda draw: VALUE_BYTES_MAX,
 }
+SWING = ["16 B", "900 KiB", "16 B", "900 KiB", "16 B"]
 # How often the budget is written over, in bytes of keys and values.
 ROUNDS = 4
 # Bytes sent before the answer is waited for.
@@ -82,7 +86,7 @@ def churn(node, sizes, budget_bytes, draw):
     """Overwrites keys at random until the budget has been written ROUNDS times; the keys together need 1.5 budgets."""
     mean = sum(sizes(draw) for _ in range(1000)) / 1000 + KEY_BYTES
     keys = int(1.5 * budget_bytes / mean)
-    body = bytes(draw.getrandbits(8) for _ in range(300 << 10)) if mean > 4096 else bytes(2048)
+    body = bytes(draw.getrandbits(8) for _ in range(VALUE_BYTES_MAX)) if mean > 4096 else bytes(2048)
     left = ROUNDS * budget_bytes
     while left > 0:
         batch, size = [], 0
@@ -103,7 +107,7 @@ def measure(name, profiles, binary, memory_mib):
         held, now, most = node.held(), node.memory("VmRSS"), node.memory("VmHWM")
     finally:
         node.stop()
-    bound = node.start_bytes + budget + max(64 * MIB, budget * 15 // 100) + CONNECTIONS * 2 * (300 << 10)
+    bound = node.start_bytes + budget + max(64 * MIB, budget * 15 // 100) + CONNECTIONS * 2 * VALUE_BYTES_MAX
     shown = [f"{value / MIB:8.1f}" for value in (node.start_bytes, held, now, most, bound)]
     print(f"{name:<12} {'  '.join(shown)}  {'ok' if most <= bound else 'OVER'}", flush=True)
     return most <= bound
@@ -113,10 +117,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("binary")
     parser.add_argument("--memory-mib", type=int, default=256)
+    parser.add_argument("--only", metavar="PROFILE", help="one of them")
     args = parser.parse_args()
     print(f"{'MiB':<12} {'start':>8}  {'held':>8}  {'now':>8}  {'most':>8}  {'bound':>8}")
-    runs = {name: [name] for name in PROFILES} | {"shift": [*PROFILES, *reversed(PROFILES)]}
-    held = [measure(name, profiles, args.binary, args.memory_mib) for name, profiles in runs.items()]
+    runs = {name: [name] for name in PROFILES} | {"shift": [*PROFILES, *reversed(PROFILES)], "swing": SWING}
+    chosen = {name: profiles for name, profiles in runs.items() if args.only in (None, name)}
+    held = [measure(name, profiles, args.binary, args.memory_mib) for name, profiles in chosen.items()]
     return 0 if all(held) else 1
 
 
