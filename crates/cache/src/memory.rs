@@ -6,22 +6,24 @@
 
 use std::fmt::Debug;
 use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// A source of blocks: 64 KiB pages for small items, and runs of whole 4 KiB for large ones.
 ///
 /// # Safety
-/// [`Memory::allocate`] returns `bytes` bytes that nobody else refers to until they are passed to [`Memory::release`].
+/// [`Memory::allocate`] returns `bytes` initialised bytes that may be read and written, and that nobody else refers to, until they
+/// are passed to [`Memory::release`], from whichever thread.
 pub unsafe trait Memory: Debug + Send + Sync {
     /// A block of exactly `bytes` bytes, a multiple of 4,096, with any content.
-    fn allocate(&self, bytes: usize) -> &'static mut [u8];
+    fn allocate(&self, bytes: usize) -> NonNull<[u8]>;
 
     /// Takes a block back.
     ///
     /// # Safety
-    /// `block` is a whole block that [`Self::allocate`] of this same value returned.
-    unsafe fn release(&self, block: &'static mut [u8]);
+    /// `block` is a whole block that [`Self::allocate`] of this same value returned, and nobody refers to it any more.
+    unsafe fn release(&self, block: NonNull<[u8]>);
 }
 
 /// Blocks from the global allocator.
@@ -30,13 +32,13 @@ pub struct Heap;
 
 // SAFETY: each block is a boxed slice of its own, leaked until it comes back.
 unsafe impl Memory for Heap {
-    fn allocate(&self, bytes: usize) -> &'static mut [u8] {
-        Box::leak(vec![0; bytes].into_boxed_slice())
+    fn allocate(&self, bytes: usize) -> NonNull<[u8]> {
+        Box::leak(vec![0; bytes].into_boxed_slice()).into()
     }
 
-    unsafe fn release(&self, block: &'static mut [u8]) {
-        // SAFETY: by the caller's promise this is a boxed slice that `allocate` leaked, whole, and the only reference to it.
-        drop(unsafe { Box::from_raw(block) });
+    unsafe fn release(&self, block: NonNull<[u8]>) {
+        // SAFETY: by the caller's promise this is a boxed slice that `allocate` leaked, whole, and nobody refers to it.
+        drop(unsafe { Box::from_raw(block.as_ptr()) });
     }
 }
 
@@ -69,33 +71,43 @@ impl Supply {
     }
 }
 
-/// A block that goes back when it is dropped.
+/// A block that goes back when it is dropped. A pointer and not a reference, since memory must not be freed while a function
+/// still has a reference to it as its argument.
 #[derive(Debug)]
 pub(crate) struct Block {
-    bytes: &'static mut [u8],
+    bytes: NonNull<[u8]>,
     supply: Arc<Supply>,
 }
+
+// SAFETY: the bytes are this block's alone, as those of a boxed slice are, and may be released from any thread.
+unsafe impl Send for Block {}
+// SAFETY: shared references to the block only read the bytes.
+unsafe impl Sync for Block {}
 
 impl Deref for Block {
     type Target = [u8];
 
+    #[inline]
     fn deref(&self) -> &[u8] {
-        self.bytes
+        // SAFETY: the memory promises that the bytes are there and only this block's until they are released, which is when the
+        // block is dropped; the borrow of the block keeps it from that and from being written.
+        unsafe { self.bytes.as_ref() }
     }
 }
 
 impl DerefMut for Block {
+    #[inline]
     fn deref_mut(&mut self) -> &mut [u8] {
-        self.bytes
+        // SAFETY: as above, and the block is borrowed by nobody else.
+        unsafe { self.bytes.as_mut() }
     }
 }
 
 impl Drop for Block {
     fn drop(&mut self) {
-        let bytes = std::mem::take(&mut self.bytes);
-        self.supply.resized(bytes.len(), 0);
+        self.supply.resized(self.bytes.len(), 0);
         // SAFETY: the block came whole from this memory, and borrows of it through `self` have ended.
-        unsafe { self.supply.memory.release(bytes) };
+        unsafe { self.supply.memory.release(self.bytes) };
     }
 }
 

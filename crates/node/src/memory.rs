@@ -7,8 +7,7 @@
 
 use std::alloc::{Layout, handle_alloc_error};
 use std::collections::{BTreeMap, BTreeSet};
-use std::ptr;
-use std::slice;
+use std::ptr::{self, NonNull};
 use std::sync::{Mutex, PoisonError};
 
 use sherwood_cache::Memory;
@@ -34,7 +33,7 @@ struct Free {
 // SAFETY: a block is a part of a mapping that is never unmapped; it is taken out of the free pieces when it is handed out
 // and put back when it is released, so nobody else refers to it in between.
 unsafe impl Memory for Mapped {
-    fn allocate(&self, bytes: usize) -> &'static mut [u8] {
+    fn allocate(&self, bytes: usize) -> NonNull<[u8]> {
         let start = {
             let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
             free.take(bytes).unwrap_or_else(|| {
@@ -46,13 +45,13 @@ unsafe impl Memory for Mapped {
                 start
             })
         };
-        // SAFETY: these bytes are mapped readable and writable and, by the above, nobody else's. The system gives zeros for
-        // what was never written to or was given back, so all are initialised.
-        unsafe { slice::from_raw_parts_mut(ptr::with_exposed_provenance_mut(start), bytes) }
+        // Initialised too: the system gives zeros for what was never written to or was given back.
+        let start = NonNull::new(ptr::with_exposed_provenance_mut(start)).expect("nothing is mapped at 0");
+        NonNull::slice_from_raw_parts(start, bytes)
     }
 
-    unsafe fn release(&self, block: &'static mut [u8]) {
-        let (start, bytes) = (block.as_mut_ptr(), block.len());
+    unsafe fn release(&self, block: NonNull<[u8]>) {
+        let (start, bytes) = (block.cast::<u8>().as_ptr(), block.len());
         // SAFETY: the range is part of a mapping and whole system pages, and by the caller's promise nobody refers to it any
         // more. A failure leaves the memory where it was, which the next owner of the addresses may use as well.
         unsafe { libc::madvise(start.cast(), bytes, libc::MADV_DONTNEED) };
@@ -131,20 +130,18 @@ mod tests {
     #[test]
     fn blocks_are_apart_and_come_back_empty() {
         let mapped = Mapped::default();
-        let (one, two) = (mapped.allocate(64 << 10), mapped.allocate(4096));
-        one.fill(1);
-        two.fill(2);
-        assert!(one.iter().all(|&byte| byte == 1));
-        let start = one.as_ptr();
-        // SAFETY: a whole block of this memory, not used afterwards.
-        unsafe { mapped.release(one) };
-        let again = mapped.allocate(64 << 10);
-        assert_eq!(again.as_ptr(), start);
-        assert_eq!((again[0], two[4095]), (0, 2));
-        let large = mapped.allocate(SPAN_BYTES + 4096);
-        large[SPAN_BYTES] = 3;
-        // SAFETY: as above.
+        let (mut one, mut two) = (mapped.allocate(64 << 10), mapped.allocate(4096));
+        // SAFETY: blocks of this memory, each written through one reference at a time and not used after its release.
         unsafe {
+            one.as_mut().fill(1);
+            two.as_mut().fill(2);
+            assert!(one.as_ref().iter().all(|&byte| byte == 1));
+            mapped.release(one);
+            let again = mapped.allocate(64 << 10);
+            assert_eq!(again, one, "the smallest piece that fits");
+            assert_eq!((again.as_ref()[0], two.as_ref()[4095]), (0, 2));
+            let mut large = mapped.allocate(SPAN_BYTES + 4096);
+            large.as_mut()[SPAN_BYTES] = 3;
             mapped.release(again);
             mapped.release(two);
             mapped.release(large);

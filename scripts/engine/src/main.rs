@@ -8,6 +8,7 @@
 //! are of its processor, times of two are of the clock: those are worth something only where two cores are free.
 
 use std::hint::black_box;
+use std::ptr::NonNull;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant as Clock};
 
@@ -189,19 +190,18 @@ struct Mapped;
 
 // SAFETY: each block is a new mapping of its own until it is released.
 unsafe impl Memory for Mapped {
-    fn allocate(&self, bytes: usize) -> &'static mut [u8] {
+    fn allocate(&self, bytes: usize) -> NonNull<[u8]> {
         let (protection, flags) =
             (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
         // SAFETY: a new mapping at an address the system chooses touches nothing that is there.
         let start = unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, flags, -1, 0) };
         assert_ne!(start, libc::MAP_FAILED, "there is memory");
-        // SAFETY: the mapping is of so many bytes, zero and nobody else's.
-        unsafe { std::slice::from_raw_parts_mut(start.cast(), bytes) }
+        NonNull::slice_from_raw_parts(NonNull::new(start.cast()).expect("nothing is mapped at 0"), bytes)
     }
 
-    unsafe fn release(&self, block: &'static mut [u8]) {
+    unsafe fn release(&self, block: NonNull<[u8]>) {
         // SAFETY: by the caller's promise this is a whole mapping that nobody refers to any more.
-        unsafe { libc::munmap(block.as_mut_ptr().cast(), block.len()) };
+        unsafe { libc::munmap(block.as_ptr().cast(), block.len()) };
     }
 }
 

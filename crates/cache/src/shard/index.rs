@@ -1,7 +1,7 @@
 //! From a key's hash to its record.
 //!
 //! A table that doubles is half empty just after, and moves all it holds while somebody waits. Here a shard's index is cut
-//! into segments of about a thousand entries, and each is a sorted array with gaps: 16 bits of the hash, its tag, say both
+//! into segments of some hundred to some thousand entries, and each is a sorted array with gaps: 16 bits of the hash, its tag, say both
 //! where an entry belongs and how it compares, so a segment grows by an eighth at a time, in microseconds, without a
 //! look at any record, and stays three quarters full. An entry takes 7.2 to 8 bytes.
 //!
