@@ -5,6 +5,7 @@ use std::sync::atomic::{
     Ordering::{Relaxed, Release},
 };
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use sherwood_model::{CachePlan, Instant, PartitionId, SeededState};
 
@@ -12,11 +13,13 @@ use crate::access::Access;
 use crate::background::Background;
 use crate::charge;
 use crate::flush::Flushes;
-use crate::item::{Change, Item, NewItem, Refused};
+use crate::ghost::{Curve, Ghosts};
+use crate::item::{Change, Item, NewCas, NewItem, Refused, Use};
 use crate::ledger::{Ledger, PlanError};
 use crate::memory::{Heap, Memory, Supply};
 use crate::options::{Eviction, Options, OptionsError, Partition};
-use crate::shard::{self, Cause, Evicted, Handle, Locked, Lookup, NewRecord, Record, Removed, Shard};
+use crate::shard::{self, Cause, Evicted, Handle, Locked, Lookup, NewRecord, Noted, Record, Removed, Shard};
+use crate::timeline::Timeline;
 use crate::usage::Usage;
 
 /// A cache of any number of partitions in one memory budget. See the [crate] for what is evicted and when.
@@ -37,11 +40,13 @@ pub struct Cache {
     pub(crate) shards: Box<[Shard]>,
     pub(crate) ledger: Ledger,
     pub(crate) flushes: Flushes,
+    ghosts: Ghosts,
     /// The next recency stamp or CAS. One counter orders all uses and stores of all shards.
     pub(crate) ticks: AtomicU64,
     /// No item dies before this many nanoseconds, as far as is known: when the background should next look.
     pub(crate) next_death: AtomicU64,
     pub(crate) background: Mutex<Background>,
+    pub(crate) timeline: Timeline,
     pub(crate) supply: Arc<Supply>,
     /// Bytes that blocks and tables may take together.
     pub(crate) held_max: u64,
@@ -104,9 +109,11 @@ impl Cache {
             shards: (0..options.shards).map(|_| Shard::new(&plan)).collect(),
             ledger: Ledger::new(options.total_bytes, budgets),
             flushes: Flushes::new(partitions.len()),
+            ghosts: Ghosts::new(options.ghost_rate, options.total_bytes, partitions.len()),
             ticks: AtomicU64::new(1),
             next_death: AtomicU64::new(Instant::NEVER.as_nanos()),
             background: Mutex::default(),
+            timeline: Timeline::default(),
             supply,
             held_max: options
                 .total_bytes
@@ -137,6 +144,7 @@ impl Cache {
         read: impl FnOnce(Item<'_>) -> R,
     ) -> Option<R> {
         let lookup = self.lookup(partition, key);
+        self.ghosts.get(partition, lookup.hash, || self.gets(partition) + 1);
         let (index, mut shard) = self.lock(&lookup);
         let counters = self.shards[index].counters(partition);
         let Some(at) = self.find_live(&mut shard, &lookup, access.now) else {
@@ -144,8 +152,13 @@ impl Cache {
             return None;
         };
         counters.hits.increment();
+        if access.flags.keeps_recency() {
+            return Some(read(shard.record(at).item()));
+        }
+        let (marks, last_use) = (shard.record(at).marks(), shard.record(at).last_use());
+        shard.mark_used(at);
         shard.note_use(at, self.class(access), self.use_tick());
-        Some(read(shard.record(at).item()))
+        Some(read(Item { marks, last_use, ..shard.record(at).item() }))
     }
 
     /// Reads an item as [`Self::get`] does, but counts nothing and leaves the recency as it is.
@@ -173,12 +186,12 @@ impl Cache {
         item: NewItem<'_>,
         access: &Access,
     ) -> Result<u64, Refused> {
-        if let Err(refused) = self.admit(partition, key, item.value.len()) {
-            self.remove(partition, key, access);
+        let lookup = self.lookup(partition, key);
+        if let Err(refused) = self.admit(&lookup, item.value.len()) {
+            self.take_out(&lookup, access);
             return Err(refused);
         }
-        let new = self.new_record(key, item);
-        let lookup = self.lookup(partition, key);
+        let new = self.new_record(key, item, Noted::default());
         let (_, mut shard) = self.lock(&lookup);
         let found = shard.find(&lookup);
         let stored = self.put(&mut shard, &lookup, found, new, access);
@@ -198,9 +211,9 @@ impl Cache {
         item: NewItem<'_>,
         access: &Access,
     ) -> Result<bool, Refused> {
-        self.admit(partition, key, item.value.len())?;
-        let new = self.new_record(key, item);
         let lookup = self.lookup(partition, key);
+        self.admit(&lookup, item.value.len())?;
+        let new = self.new_record(key, item, Noted::default());
         let (_, mut shard) = self.lock(&lookup);
         if self.find_live(&mut shard, &lookup, access.now).is_some() {
             return Ok(false);
@@ -223,25 +236,43 @@ impl Cache {
         access: &Access,
         decide: impl FnOnce(Option<Item<'_>>) -> (Change<'a>, R),
     ) -> Result<R, Refused> {
+        self.update_with_cas(partition, key, access, decide).map(|(result, _)| result)
+    }
+
+    /// Does what [`Self::update`] does and also returns the CAS of the item it stored or amended; none where it did neither.
+    ///
+    /// # Errors
+    /// When `decide` wants to store what must be refused. The older item is gone then too.
+    pub fn update_with_cas<'a, R>(
+        &self,
+        partition: PartitionId,
+        key: &[u8],
+        access: &Access,
+        decide: impl FnOnce(Option<Item<'_>>) -> (Change<'a>, R),
+    ) -> Result<(R, Option<u64>), Refused> {
         let lookup = self.lookup(partition, key);
         let (_, mut shard) = self.lock(&lookup);
         let found = self.find_live(&mut shard, &lookup, access.now);
         let (change, result) = decide(found.map(|at| shard.record(at).item()));
-        let stored = self.change(&mut shard, &lookup, found, &change, access)?;
+        let (cas, stored) = self.change(&mut shard, &lookup, found, &change, access)?;
         drop(shard);
         self.settle(partition, stored, access);
-        Ok(result)
+        Ok((result, cas))
+    }
+
+    /// How long ago an item was last used, at `now`; under S3-FIFO, where a use leaves no time, how long ago it was stored.
+    /// A second too short at most for the last minutes and 3% for longer, provided that [`Self::step`] is called at least
+    /// every second. Takes no lock of a shard; O(log n) of at most 1,024 moments remembered.
+    #[must_use]
+    pub fn since(&self, last_use: Use, now: Instant) -> Duration {
+        self.timeline.since(last_use, now)
     }
 
     /// Removes an item; says whether a live one was there.
     pub fn remove(&self, partition: PartitionId, key: &[u8], access: &Access) -> bool {
         let lookup = self.lookup(partition, key);
-        let (_, mut shard) = self.lock(&lookup);
-        let Some(at) = self.find_live(&mut shard, &lookup, access.now) else { return false };
-        let removed = shard.remove(at, Cause::Removed);
-        drop(shard);
-        drop(removed);
-        true
+        self.ghosts.remove(partition, lookup.hash);
+        self.take_out(&lookup, access)
     }
 
     /// Kills, from the time `at` on, what one partition (all of them, for `None`) has stored before then: at once when
@@ -249,10 +280,10 @@ impl Cache {
     /// whatever they hold.
     pub fn flush(&self, partition: Option<PartitionId>, at: Instant, now: Instant) {
         match partition {
-            Some(partition) => self.flushes.set(partition, at, now, &self.ticks),
+            Some(partition) => self.flush_one(partition, at, now),
             None => {
                 for index in 0..self.partitions.len() {
-                    self.flushes.set(PartitionId::from_index(index), at, now, &self.ticks);
+                    self.flush_one(PartitionId::from_index(index), at, now);
                 }
             }
         }
@@ -323,6 +354,42 @@ impl Cache {
         total
     }
 
+    /// The miss ratio curve of a partition's gets as an LRU of any size up to twice the total would have served them,
+    /// whatever this cache evicts by; none unless [`Options::ghost_rate`] is above 0. See [`Ghost`](crate::Ghost). Locks the
+    /// partition's ghost for as long as it takes to read its buckets, a thousand or so.
+    #[must_use]
+    pub fn miss_ratio_curve(&self, partition: PartitionId) -> Option<Curve> {
+        self.ghosts.curve(partition, self.gets(partition))
+    }
+
+    /// Bytes that the ghosts of all partitions take, beside the total: at most a 32nd of it (but up to 4 MiB of any, and at
+    /// most 256 MiB), divided evenly among the partitions, of which each may take about 20 KiB however many there are.
+    /// O(partitions).
+    #[must_use]
+    pub fn ghost_bytes(&self) -> u64 {
+        self.ghosts.memory_bytes()
+    }
+
+    /// Shows the partition's ghost a store, or whatever else makes an item the most recent.
+    fn note_store(&self, lookup: &Lookup<'_>, charge: u64) {
+        self.ghosts.store(lookup.partition, lookup.hash, charge, || self.gets(lookup.partition));
+    }
+
+    /// Gets of a partition so far. O(shards).
+    fn gets(&self, partition: PartitionId) -> u64 {
+        let mut usage = Usage::default();
+        self.shards.iter().for_each(|shard| shard.counters(partition).add_to(&mut usage));
+        usage.hits + usage.misses
+    }
+
+    fn flush_one(&self, partition: PartitionId, at: Instant, now: Instant) {
+        self.flushes.set(partition, at, now, &self.ticks);
+        // A flush still to come is as expiry is: not followed.
+        if at <= now {
+            self.ghosts.clear(partition);
+        }
+    }
+
     /// Moves the time of the next look for dead items forward to `expires`, if it is later than that.
     pub(crate) fn note_death(&self, expires: Instant) {
         // Most items die later than the next one to die: look before writing a number all threads share.
@@ -336,24 +403,38 @@ impl Cache {
         record.is_dead(now, self.flushes.floor(record.partition(), now, &self.ticks))
     }
 
+    /// Takes a key's item out, if it has a live one; says whether it did.
+    fn take_out(&self, lookup: &Lookup<'_>, access: &Access) -> bool {
+        let (_, mut shard) = self.lock(lookup);
+        let Some(at) = self.find_live(&mut shard, lookup, access.now) else { return false };
+        let removed = shard.remove(at, Cause::Removed);
+        drop(shard);
+        drop(removed);
+        true
+    }
+
     /// Checks sizes and budget.
-    fn admit(&self, partition: PartitionId, key: &[u8], value_bytes: usize) -> Result<(), Refused> {
+    fn admit(&self, lookup: &Lookup<'_>, value_bytes: usize) -> Result<(), Refused> {
         let Options { item_bytes_max, key_bytes_max, .. } = self.options;
+        let &Lookup { partition, key, hash } = lookup;
         if key.len() > usize::from(key_bytes_max) {
             return Err(Refused::KeyTooLong { bytes: key.len(), max: key_bytes_max });
         }
         if value_bytes > item_bytes_max as usize {
+            self.ghosts.remove(partition, hash);
             return Err(Refused::ValueTooLarge { bytes: value_bytes, max: item_bytes_max });
         }
         let charge = charge(key.len(), value_bytes);
         let budget_bytes = self.ledger.budget(partition);
         if charge > budget_bytes {
+            // A larger budget would take it: what that would bring is for the curve to say.
+            self.note_store(lookup, charge);
             return Err(Refused::OverBudget { charge, budget_bytes });
         }
         Ok(())
     }
 
-    /// Carries out what an update decided.
+    /// Carries out what an update decided; also returns the CAS of what it stored or amended.
     fn change(
         &self,
         shard: &mut Locked<'_>,
@@ -361,24 +442,42 @@ impl Cache {
         found: Option<Handle>,
         change: &Change<'_>,
         access: &Access,
-    ) -> Result<Stored, Refused> {
-        let item = match (change, found) {
-            (Change::Store(item), _) => *item,
+    ) -> Result<(Option<u64>, Stored), Refused> {
+        let (item, noted) = match (change, found) {
+            (Change::Store(item), _) => (*item, Noted::default()),
             (Change::StoreOwned { value, flags, expires }, _) => {
-                NewItem { flags: *flags, expires: *expires, ..NewItem::bytes(value) }
+                let item = NewItem { flags: *flags, expires: *expires, ..NewItem::bytes(value) };
+                (item, Noted::default())
+            }
+            (Change::StoreMarked { value, flags, expires, marks, cas }, _) => {
+                let item = NewItem { flags: *flags, expires: *expires, ..NewItem::bytes(value) };
+                (item, Noted { marks: *marks, cas: *cas })
+            }
+            (Change::Amend { expires, marks, cas }, Some(at)) => {
+                let noted = Noted { marks: *marks, cas: self.number(*cas) };
+                let (cas, stored) = self.amend(shard, lookup, at, (*expires, noted), access);
+                return Ok((Some(cas), stored));
             }
             (Change::Touch(expires), Some(at)) => {
-                self.touch(shard, at, *expires, access);
-                return Ok(Stored::default());
+                self.touch(shard, lookup, at, *expires, access);
+                return Ok((None, Stored::default()));
             }
             (Change::Remove, Some(at)) => {
+                self.ghosts.remove(lookup.partition, lookup.hash);
                 let removed = shard.remove(at, Cause::Removed);
-                return Ok(Stored { leftovers: (Some(removed), Evicted::default()), ..Stored::default() });
+                let leftovers = (Some(removed), Evicted::default());
+                return Ok((None, Stored { leftovers, ..Stored::default() }));
             }
-            (Change::Keep, _) | (Change::Touch(_) | Change::Remove, None) => return Ok(Stored::default()),
+            (Change::Keep, _) | (Change::Amend { .. } | Change::Touch(_) | Change::Remove, None) => {
+                return Ok((None, Stored::default()));
+            }
         };
-        match self.admit(lookup.partition, lookup.key, item.value.len()) {
-            Ok(()) => Ok(self.put(shard, lookup, found, self.new_record(lookup.key, item), access)),
+        match self.admit(lookup, item.value.len()) {
+            Ok(()) => {
+                let new = self.new_record(lookup.key, item, noted);
+                let stored = self.put(shard, lookup, found, new, access);
+                Ok((Some(noted.cas.unwrap_or(stored.cas)), stored))
+            }
             Err(refused) => {
                 drop(found.map(|at| shard.remove(at, Cause::Removed)));
                 Err(refused)
@@ -386,7 +485,45 @@ impl Cache {
         }
     }
 
-    fn touch(&self, shard: &mut Locked<'_>, at: Handle, expires: Option<Instant>, access: &Access) {
+    /// The CAS that an item whose value stays is to get, if it is another.
+    fn number(&self, cas: NewCas) -> Option<u64> {
+        match cas {
+            NewCas::Keep => None,
+            NewCas::Next => Some(self.tick()),
+            NewCas::Given(cas) => Some(cas),
+        }
+    }
+
+    /// Changes everything about an item but its value and the client's bits; also returns its CAS.
+    fn amend(
+        &self,
+        shard: &mut Locked<'_>,
+        lookup: &Lookup<'_>,
+        at: Handle,
+        (expires, noted): (Option<Instant>, Noted),
+        access: &Access,
+    ) -> (u64, Stored) {
+        let at = shard.note(at, noted);
+        let at = shard.set_expires(at, expires);
+        self.note_death(expires.unwrap_or(Instant::NEVER));
+        let (charge, cas) = (shard.record(at).charge(), shard.record(at).item().cas);
+        if !access.flags.keeps_recency() {
+            self.note_store(lookup, charge);
+            shard.note_use(at, self.class(access), self.use_tick());
+        }
+        let charge = if noted.cas.is_some() { charge } else { 0 };
+        (cas, Stored { charge, ..Stored::default() })
+    }
+
+    fn touch(
+        &self,
+        shard: &mut Locked<'_>,
+        lookup: &Lookup<'_>,
+        at: Handle,
+        expires: Option<Instant>,
+        access: &Access,
+    ) {
+        self.note_store(lookup, shard.record(at).charge());
         let at = shard.set_expires(at, expires);
         self.note_death(expires.unwrap_or(Instant::NEVER));
         shard.note_use(at, self.class(access), self.use_tick());
@@ -404,6 +541,7 @@ impl Cache {
         // A flush whose time has come is for what was stored before, not for this.
         self.flushes.settle(lookup.partition, access.now, &self.ticks);
         let (charge, expires) = (new.charge(), new.expires());
+        self.note_store(lookup, charge);
         let class = self.class(access);
         let stored = match found {
             Some(at) => {
@@ -442,8 +580,8 @@ impl Cache {
         Some(at)
     }
 
-    fn new_record<'a>(&self, key: &'a [u8], item: NewItem<'a>) -> NewRecord<'a> {
-        NewRecord::new(key, item, self.options.eviction == Eviction::Lru, &self.supply)
+    fn new_record<'a>(&self, key: &'a [u8], item: NewItem<'a>, noted: Noted) -> NewRecord<'a> {
+        NewRecord::new(key, item, noted, self.options.eviction == Eviction::Lru, &self.supply)
     }
 
     #[inline]

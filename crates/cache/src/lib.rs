@@ -89,19 +89,23 @@ mod charge;
 mod engine;
 mod eviction;
 mod flush;
+mod ghost;
 mod item;
 mod ledger;
 mod memory;
 mod options;
+mod scan;
 mod shard;
 #[cfg(test)]
 mod tests;
+mod timeline;
 mod usage;
 
 pub use access::{Access, AccessFlags, DeadlineClass};
 pub use charge::{ITEM_OVERHEAD_BYTES, charge};
 pub use engine::Cache;
-pub use item::{Change, Item, NewItem, Refused, Value};
+pub use ghost::{Curve, Ghost, GhostOptions};
+pub use item::{Change, Item, Marks, NewCas, NewItem, Refused, Use, Value};
 pub use ledger::PlanError;
 pub use memory::{Heap, Memory};
 pub use options::{Eviction, Options, OptionsError, Partition};

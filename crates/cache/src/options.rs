@@ -5,7 +5,7 @@ use sherwood_model::{BackendId, TenantId};
 use thiserror::Error;
 
 /// Sizes and limits of a [`Cache`](crate::Cache).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Options {
     /// Bytes that all items together may be charged; at least 1, default 64 MiB.
@@ -21,6 +21,9 @@ pub struct Options {
     pub deadline_classes: u8,
     /// Who goes when space is needed.
     pub eviction: Eviction,
+    /// Share of the keys that each partition's miss ratio curve is drawn from, 0 to 1, default 0: no curves. What it costs
+    /// is in [`Ghost`](crate::Ghost); 1/32 is precise to about a point.
+    pub ghost_rate: f64,
 }
 
 /// Who goes when space is needed. Budgets, `Shared` and the dead mean the same with each.
@@ -28,7 +31,7 @@ pub struct Options {
 pub enum Eviction {
     /// S3-FIFO: a small queue for what is new, a main queue for what was used there, and a memory of what was dropped too
     /// soon. Keeps more than LRU of skewed traffic and of scans, and a hit writes two bits at most. Each shard decides for
-    /// itself.
+    /// itself. No item knows when it was last used, only whether.
     #[default]
     #[serde(rename = "s3-fifo")]
     S3Fifo,
@@ -46,6 +49,7 @@ impl Default for Options {
             shards: 16,
             deadline_classes: 1,
             eviction: Eviction::default(),
+            ghost_rate: 0.0,
         }
     }
 }
@@ -56,8 +60,15 @@ impl Options {
     /// # Errors
     /// The first thing that is wrong.
     pub fn validate(&self, partitions: &[Partition]) -> Result<(), OptionsError> {
-        let Self { total_bytes, item_bytes_max, key_bytes_max, shards, deadline_classes, eviction: _ } =
-            *self;
+        let Self {
+            total_bytes,
+            item_bytes_max,
+            key_bytes_max,
+            shards,
+            deadline_classes,
+            eviction: _,
+            ghost_rate,
+        } = *self;
         if total_bytes == 0 {
             return Err(OptionsError::NoMemory);
         }
@@ -72,6 +83,9 @@ impl Options {
         }
         if !(1..=DEADLINE_CLASSES_LIMIT).contains(&deadline_classes) {
             return Err(OptionsError::DeadlineClasses { classes: deadline_classes });
+        }
+        if !(0.0..=1.0).contains(&ghost_rate) {
+            return Err(OptionsError::GhostRate { rate: ghost_rate });
         }
         validate_partitions(partitions, total_bytes)
     }
@@ -106,7 +120,7 @@ pub struct Partition {
 }
 
 /// Why a cache could not be built.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Error)]
 pub enum OptionsError {
     /// `total_bytes` is 0.
     #[error("cannot build a cache of 0 bytes: total_bytes must be at least 1")]
@@ -131,6 +145,12 @@ pub enum OptionsError {
     DeadlineClasses {
         /// As given.
         classes: u8,
+    },
+    /// `ghost_rate` is no share.
+    #[error("ghost_rate is {rate}: it must be 0 (no curves) to 1 (every key)")]
+    GhostRate {
+        /// As given.
+        rate: f64,
     },
     /// There is no partition, or more than ids can name.
     #[error("the cache was given {partitions} partitions: it needs 1 to {PARTITIONS_LIMIT}")]
@@ -191,6 +211,7 @@ mod tests {
             refused(Options { deadline_classes: 0, ..ok }),
             OptionsError::DeadlineClasses { classes: 0 }
         );
+        assert_eq!(refused(Options { ghost_rate: 1.1, ..ok }), OptionsError::GhostRate { rate: 1.1 });
         assert_eq!(ok.validate(&[]), Err(OptionsError::Partitions { partitions: 0 }));
     }
 

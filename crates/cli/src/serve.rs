@@ -7,16 +7,17 @@ use sherwood_node::{Node, Setup};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::exit::Failure;
-use crate::{descriptors, logs};
+use crate::{descriptors, logs, out};
 
 /// Runs a node: a cache, or a sidecar in front of backends
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   sherwood serve --memory 1GiB --memcached 127.0.0.1:11211       a plain cache
+  sherwood serve --memory 1GiB --redis 127.0.0.1:6379            the same for clients of Redis
   sherwood serve --config sherwood.toml                          backends, partitions, an SLO
   sherwood serve --config sherwood.toml --policy static          the same, sized by hand
 
-Flags override the configuration file. SIGTERM and SIGINT drain and exit 0. SHERWOOD_LOG=debug logs more.")]
+Flags override the configuration file. SIGTERM and SIGINT drain and exit 0. SHERWOOD_LOG=debug logs more, warn less.")]
 pub(crate) struct Args {
     /// Configuration file (TOML)
     #[arg(long, value_name = "FILE")]
@@ -27,13 +28,22 @@ pub(crate) struct Args {
     /// Listen here for the memcached text protocol
     #[arg(long, value_name = "ADDR:PORT")]
     memcached: Option<String>,
+    /// Listen here too for the memcached text protocol; only this user may connect
+    #[arg(long, value_name = "PATH")]
+    unix_socket: Option<String>,
+    /// Listen here for the protocol of Redis
+    #[arg(long, value_name = "ADDR:PORT")]
+    redis: Option<String>,
     /// Admin API and gateway, or `off` [default: 127.0.0.1:8080]
     #[arg(long, value_name = "ADDR:PORT|off")]
     admin: Option<String>,
-    /// Threads that serve [default: one per core]
+    /// Threads of each listener, and as many for the HTTP port [default: one per core]
     #[arg(long, value_name = "N")]
     threads: Option<u64>,
-    /// Memcached connections at once, over all listeners [default: 1024]
+    /// Keep each thread of a listener to one core
+    #[arg(long)]
+    pin: bool,
+    /// Connections at once, over all memcached and Redis listeners [default: 1024]
     #[arg(long, value_name = "N")]
     max_connections: Option<u64>,
     /// Largest value [default: 1MiB]
@@ -56,8 +66,11 @@ impl Args {
             config: self.config.clone(),
             memory: self.memory.clone(),
             memcached: self.memcached.clone(),
+            unix_socket: self.unix_socket.clone(),
+            redis: self.redis.clone(),
             admin: self.admin.clone(),
             threads: self.threads,
+            pin: self.pin,
             max_connections: self.max_connections,
             max_item_size: self.max_item_size.clone(),
             eviction: self.eviction.clone(),
@@ -81,7 +94,8 @@ fn serve(config: &Config) -> Result<(), Failure> {
         let catch = |kind| signal(kind).map_err(Failure::failed);
         Ok::<_, Failure>((catch(SignalKind::terminate())?, catch(SignalKind::interrupt())?))
     })?;
-    eprintln!("{}\n{}", config.memory_line(), config.buffers_line());
+    out::say(config.memory_line());
+    out::say(config.buffers_line());
     let (files, wanted) = (descriptors::raise_limit(), config.descriptors());
     if files < wanted {
         tracing::warn!(
@@ -90,14 +104,13 @@ fn serve(config: &Config) -> Result<(), Failure> {
     }
     let setup = Setup::from_config(config).map_err(Failure::failed)?;
     let node = Node::start(setup).map_err(Failure::failed)?;
-    eprintln!("{}", ready(&node));
+    out::say(ready(&node));
     waiting.block_on(async {
         tokio::select! {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
         }
     });
-    tracing::info!("draining");
     node.stop();
     Ok(())
 }
@@ -107,6 +120,9 @@ fn ready(node: &Node) -> String {
     let mut line = "ready".to_owned();
     for address in node.memcached() {
         line.push_str(&format!(" memcached={address}"));
+    }
+    for address in node.redis() {
+        line.push_str(&format!(" redis={address}"));
     }
     if let Some(address) = node.admin() {
         line.push_str(&format!(" admin=http://{address}"));

@@ -16,6 +16,7 @@
 
 mod admin;
 mod backend;
+mod buffers;
 mod classes;
 pub mod clock;
 pub mod config;
@@ -38,6 +39,7 @@ mod telemetry;
 mod threads;
 mod waiter;
 
+pub use buffers::Buffers;
 pub use control::Pin;
 pub use events::Event;
 pub use setup::{BackendSetup, MemcachedSetup, PartitionSetup, RouteSetup, Setup};

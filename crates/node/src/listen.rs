@@ -1,4 +1,4 @@
-//! The memcached listeners of a setup, and their way to the backends.
+//! The listeners of a setup, and their way to the backends.
 
 use std::sync::Arc;
 
@@ -9,7 +9,10 @@ use sherwood_model::{BackendId, Instant, PartitionId, TenantId};
 use tokio::sync::{mpsc, watch};
 
 use crate::backend::FetchKey;
+use crate::buffers::{Buffers, FETCHED_COPIES};
+use crate::config::Protocol;
 use crate::core::Core;
+use crate::entropy::Entropy;
 use crate::listener::{Backends, Bound, MemcachedOptions, Places, Routing, Running, Service, Target};
 use crate::setup::{MemcachedSetup, RouteSetup};
 use crate::start::StartError;
@@ -19,10 +22,11 @@ use crate::waiter::Waiter;
 pub(crate) fn bind(setups: &[MemcachedSetup], item_size_max: u32) -> Result<Vec<Bound>, StartError> {
     let bind = |setup: &MemcachedSetup| {
         let options = MemcachedOptions {
-            bind: setup.bind,
+            bind: setup.bind.clone(),
             threads: setup.threads,
             item_size_max,
             idle_timeout: setup.idle_timeout,
+            pin_threads: setup.pin_threads,
             ..MemcachedOptions::default()
         };
         Ok(Bound::bind(options)?)
@@ -36,6 +40,7 @@ pub(crate) fn serve(
     setups: &[MemcachedSetup],
     bound: Vec<Bound>,
     connections_max: usize,
+    entropy: &Entropy,
     stop: &watch::Receiver<bool>,
 ) -> Result<Vec<Running>, StartError> {
     let places = Arc::new(Places::new(connections_max));
@@ -44,9 +49,14 @@ pub(crate) fn serve(
             cache: Arc::clone(&core.cache),
             routing: routing(core, setup)?,
             places: Arc::clone(&places),
+            buffers: Arc::clone(&core.buffers),
             backends: Some(Arc::new(Behind(Arc::clone(core)))),
         };
-        bound.serve(service, core.clock, stop.clone()).map_err(StartError::Thread)
+        let running = match setup.protocol {
+            Protocol::Memcached => bound.serve(service, core.clock, stop.clone()),
+            Protocol::Redis => bound.serve_redis(service, core.clock, entropy.draw(), stop.clone()),
+        };
+        running.map_err(StartError::Thread)
     };
     setups.iter().zip(bound).map(serve).collect()
 }
@@ -87,10 +97,15 @@ impl Backends for Behind {
             let waiter = |(i, key)| (FetchKey { partition, key }, Waiter::new(sender.clone(), i));
             backend.fetch(keys.into_iter().enumerate().map(waiter));
         }
+        let buffers = Arc::clone(&self.0.buffers);
         async move {
             drop(sender);
             while let Some((position, result)) = arrivals.recv().await {
-                results[position] = result.map_err(|error| error.to_string());
+                results[position] = match result {
+                    Ok(Some(value)) => held(&buffers, value).map(Some),
+                    Ok(None) => Ok(None),
+                    Err(error) => Err(error.to_string()),
+                };
             }
             results
         }
@@ -103,5 +118,15 @@ impl Backends for Behind {
 
     fn flush(&self, partition: PartitionId, at: Instant, change: &mut dyn FnMut()) {
         self.0.flush(partition, at, change);
+    }
+}
+
+/// The value, with its part of the budget: for itself, and for its copies in the output.
+fn held(buffers: &Arc<Buffers>, value: Bytes) -> Result<Bytes, String> {
+    let mut hold = buffers.hold();
+    if hold.take((1 + FETCHED_COPIES) * value.len()) {
+        Ok(hold.guard(value))
+    } else {
+        Err("no buffers left".to_owned())
     }
 }

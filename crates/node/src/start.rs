@@ -4,14 +4,14 @@
 //!
 //! ```text
 //! sherwood-http-*    gateway, dispatchers, admin API (a work-stealing pool)
-//! sherwood-mc-*      memcached listeners, each thread with its own runtime and socket
+//! sherwood-mc-*, -rd-* memcached and Redis listeners, each thread with its own socket and event queue
 //! sherwood-control   observe, decide, act every Δ; observes the SLO
 //! sherwood-keeper    evicts what is over budget, in small steps
 //! ```
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use sherwood_cache::{Cache, Partition};
 use sherwood_model::{BackendId, CachePlan, SeededState, SloStanding};
@@ -20,13 +20,15 @@ use tokio::runtime::Runtime;
 use tokio::sync::{Semaphore, watch};
 
 use crate::backend::{Backend, BackendParts};
+use crate::buffers::Buffers;
 use crate::classes::Classes;
 use crate::clock::Clock;
+use crate::config::Protocol;
 use crate::control::{Control, OwnCache};
 use crate::core::Core;
 use crate::entropy::Entropy;
 use crate::events::Events;
-use crate::listener::Running;
+use crate::listener::{Address, Running};
 use crate::memory::Mapped;
 use crate::names::Names;
 use crate::resident::Watch;
@@ -64,7 +66,7 @@ pub enum StartError {
         /// The system's words.
         error: io::Error,
     },
-    /// A memcached listener could not be bound.
+    /// A listener could not be bound.
     #[error(transparent)]
     Memcached(#[from] crate::listener::BindError),
     /// A thread could not be started.
@@ -91,7 +93,8 @@ impl StartError {
 pub struct Node {
     core: Arc<Core>,
     admin: Option<SocketAddr>,
-    memcached: Vec<SocketAddr>,
+    memcached: Vec<Address>,
+    redis: Vec<Address>,
     stop: watch::Sender<bool>,
     listeners: Vec<Running>,
     workers: Vec<Worker>,
@@ -124,9 +127,11 @@ impl Node {
         let hash = SeededState::new(entropy.draw());
         let shadow = Arc::new(Shadow::new(total_bytes, cache.partitions(), hash)?);
         let backends = backends(&setup, &cache, &shadow, clock, &entropy, &runtime)?;
+        let buffers = Buffers::new(setup.buffers_bytes_max);
         let watch = setup.slack_bytes.and_then(|slack| Watch::start(total_bytes, slack));
-        let keeper = threads::housekeeper(Arc::clone(&cache), Arc::clone(&shadow), clock, watch)
-            .map_err(StartError::Thread)?;
+        let keeper =
+            threads::housekeeper(Arc::clone(&cache), Arc::clone(&shadow), Arc::clone(&buffers), clock, watch)
+                .map_err(StartError::Thread)?;
         let partition_names = names.partitions().iter().map(|partition| partition.name.clone()).collect();
         let controller = Controller::new(policy, &setup.control, partition_names, budgets);
         let actuator = OwnCache::new(Arc::clone(&cache), setup.partitions.len(), keeper.thread());
@@ -144,19 +149,32 @@ impl Node {
             shadow,
             events: Events::default(),
             classes: Classes::default(),
+            buffers,
             control: Mutex::new(control),
             event_streams: Arc::new(Semaphore::new(admin::STREAMS_MAX)),
+            meters: OnceLock::new(),
+            aside: Arc::new(Semaphore::new(1)),
             stopping: stopping.clone(),
         });
         let places = setup.memcached_connections_max;
-        let listeners = listen::serve(&core, &setup.memcached, listeners, places, &stopping)?;
-        let memcached = listeners.iter().map(Running::address).collect();
+        let listeners = listen::serve(&core, &setup.memcached, listeners, places, &entropy, &stopping)?;
+        let meters =
+            listeners.iter().map(|listener| (listener.address().clone(), listener.meter())).collect();
+        core.meters.set(meters).unwrap_or_else(|_| unreachable!("the listeners start once"));
+        let speaking = |protocol| {
+            let all = setup.memcached.iter().zip(&listeners);
+            all.filter(|(setup, _)| setup.protocol == protocol)
+                .map(|(_, running)| running.address().clone())
+                .collect()
+        };
+        let (memcached, redis) = (speaking(Protocol::Memcached), speaking(Protocol::Redis));
         let control = threads::control(Arc::clone(&core)).map_err(StartError::Thread)?;
         let http = bound.map(|listener| {
             let router = admin::router(Arc::clone(&core));
             runtime.spawn(http::serve(listener, router, setup.http_connections_max, stopping))
         });
-        Ok(Self { core, admin, memcached, stop, listeners, workers: vec![control, keeper], http, runtime })
+        let workers = vec![control, keeper];
+        Ok(Self { core, admin, memcached, redis, stop, listeners, workers, http, runtime })
     }
 
     /// Where the admin API and the gateway listen.
@@ -167,8 +185,14 @@ impl Node {
 
     /// Where the memcached listeners listen, in the order of the setup.
     #[must_use]
-    pub fn memcached(&self) -> &[SocketAddr] {
+    pub fn memcached(&self) -> &[Address] {
         &self.memcached
+    }
+
+    /// Where the Redis listeners listen, in the order of the setup.
+    #[must_use]
+    pub fn redis(&self) -> &[Address] {
+        &self.redis
     }
 
     /// How the SLO has fared.
@@ -212,12 +236,12 @@ impl Node {
 
     /// Stops taking connections, lets what is under way end (at most five seconds), and ends every thread.
     pub fn stop(self) {
-        let Self { core, admin: _, memcached: _, stop, listeners, workers, http, runtime } = self;
+        let Self { core, admin: _, memcached: _, redis: _, stop, listeners, workers, http, runtime } = self;
         core.say("node", "shutting down".to_owned(), serde_json::json!({ "draining": true }));
         stop.send_replace(true);
         for listener in listeners {
             if let Err(error) = listener.join() {
-                tracing::error!("a memcached listener ended badly: {error}");
+                tracing::error!("a listener ended badly: {error}");
             }
         }
         if let Some(http) = http

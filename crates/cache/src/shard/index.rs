@@ -12,6 +12,10 @@ use std::sync::Arc;
 use super::pages::Handle;
 use crate::memory::Supply;
 
+/// All hashes with the same tag in a segment: the segment, then the tag.
+pub(crate) type Range = u32;
+
+const TAG_BITS: u32 = u16::BITS;
 /// What stands where no entry is; larger than every tag.
 const EMPTY: u16 = u16::MAX;
 /// Fullest a segment gets: 27 of 32. Beyond, an insertion shifts dozens of entries.
@@ -82,6 +86,43 @@ impl Index {
         segment.handles[at] = to;
     }
 
+    /// Goes by at most `places_max` entries and segments (but by all entries of a range), in the order of segments and tags
+    /// from `from` on, and calls `see` with the handles. Returns how many it went by and where to go on, or none at the end.
+    ///
+    /// An entry is in the same range for as long as it is there, however its segment grows and wherever its record moves.
+    pub(super) fn walk(
+        &self,
+        from: Range,
+        places_max: usize,
+        mut see: impl FnMut(Handle),
+    ) -> (usize, Option<Range>) {
+        let mut seen = 0;
+        let mut range = from;
+        while let Some(segment) = self.segments.get((range >> TAG_BITS) as usize) {
+            let mut last = None;
+            for (tag, handle) in segment.from(range as u16) {
+                range = range & !Range::from(u16::MAX) | Range::from(tag);
+                if seen >= places_max && last != Some(tag) {
+                    return (seen, Some(range));
+                }
+                see(handle);
+                (seen, last) = (seen + 1, Some(tag));
+            }
+            // A segment counts as a place, so that many empty ones are no long walk.
+            seen += 1;
+            range = ((range >> TAG_BITS) + 1) << TAG_BITS;
+            if seen >= places_max {
+                return (seen, (range < self.ranges()).then_some(range));
+            }
+        }
+        (seen, None)
+    }
+
+    /// How many ranges there are.
+    pub(super) fn ranges(&self) -> Range {
+        (self.segments.len() as Range) << TAG_BITS
+    }
+
     /// The bits above the tag's, below those that chose the shard.
     #[inline]
     fn segment(&self, hash: u64) -> usize {
@@ -114,6 +155,14 @@ impl Segment {
             }
         }
         None
+    }
+
+    /// Entries with this tag and larger ones, in order.
+    fn from(&self, tag: u16) -> impl Iterator<Item = (u16, Handle)> {
+        let home = self.home(tag).min(self.tags.len());
+        let entries = self.tags[home..].iter().zip(&self.handles[home..]);
+        // Between them lie gaps, and before them smaller ones that were pushed over.
+        entries.map(|(&tag, &handle)| (tag, handle)).filter(move |(other, _)| (tag..EMPTY).contains(other))
     }
 
     fn insert(&mut self, tag: u16, handle: Handle) {
@@ -214,11 +263,25 @@ mod tests {
                     prop_assert_eq!(index.find(hash, |other| other == handle), Some(handle));
                 }
             }
+            for places_max in [1, 7, usize::MAX] {
+                prop_assert_eq!(walked(&index, places_max), truth.keys().copied().collect::<Vec<_>>());
+            }
             let bytes: usize = index.segments.iter().map(Segment::bytes).sum();
             prop_assert_eq!(supply.held(), bytes as u64);
             let entries: usize = index.segments.iter().map(|segment| segment.entries).sum();
             prop_assert_eq!(entries, truth.len());
         }
+    }
+
+    /// All handles, in order, seen by so many places a walk.
+    fn walked(index: &Index, places_max: usize) -> Vec<Handle> {
+        let (mut handles, mut next) = (Vec::new(), Some(0));
+        while let Some(from) = next {
+            (_, next) = index.walk(from, places_max, |handle| handles.push(handle));
+            assert!(next.is_none_or(|next| next > from));
+        }
+        handles.sort_unstable();
+        handles
     }
 
     #[test]

@@ -20,8 +20,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sherwood_model::{Instant, PartitionId, SeededState};
 
+pub(crate) use self::index::Range;
 pub(crate) use self::pages::{Cursor, Handle};
-pub(crate) use self::record::{NewRecord, Record};
+pub(crate) use self::record::{NewRecord, Noted, Record};
 pub(crate) use self::s3fifo::Evicted;
 pub(crate) use self::sizes::{HEADER_BYTES, PLACE_BYTES_MAX, RUN_STEP, place_bytes};
 
@@ -29,8 +30,8 @@ use self::ghost::Ghost;
 use self::index::Index;
 use self::pages::Pages;
 use self::queue::Queue;
-use self::record::{RunAt, Standing, edit};
-use crate::item::{NewItem, Value};
+use self::record::{Field, RunAt, Standing, edit};
+use crate::item::{Marks, NewItem, Value};
 use crate::ledger::Ledger;
 use crate::memory::{Block, Supply};
 use crate::options::Eviction;
@@ -233,6 +234,22 @@ impl Locked<'_> {
         self.store.pages.walk(from, places_max, see)
     }
 
+    /// Goes by at most `places_max` places in the order of hashes, which moving an item does not change, and calls `see` with
+    /// the records there; see [`Index::walk`].
+    pub(crate) fn walk_by_hash(
+        &self,
+        from: Range,
+        places_max: usize,
+        see: impl FnMut(Handle),
+    ) -> (usize, Option<Range>) {
+        self.store.index.walk(from, places_max, see)
+    }
+
+    /// Ranges of hashes that can be told apart.
+    pub(crate) fn ranges(&self) -> Range {
+        self.store.index.ranges()
+    }
+
     /// Adds an item whose key is not there. `freed` bytes of its partition were taken out by [`Self::make_way`] for it.
     pub(crate) fn insert(
         &mut self,
@@ -331,32 +348,66 @@ impl Locked<'_> {
         self.board.publish(to, store);
     }
 
+    /// Notes that a `get` has found an item.
+    #[inline]
+    pub(crate) fn mark_used(&mut self, at: Handle) {
+        let marks = self.store.record(at).marks();
+        if !marks.contains(Marks::USED) {
+            edit::set_marks(self.store.pages.bytes_mut(at), marks.with(Marks::USED));
+        }
+    }
+
+    /// Sets the marks of an item and, if one is given, its CAS. It may move for that. Nothing is noted about a declared value.
+    pub(crate) fn note(&mut self, at: Handle, noted: Noted) -> Handle {
+        let Noted { marks, cas } = noted;
+        edit::set_marks(self.store.pages.bytes_mut(at), marks);
+        let record = self.store.record(at);
+        let Some(cas) = cas.filter(|_| matches!(record.item().value, Value::Bytes(_))) else { return at };
+        let (partition, before) = (record.partition(), record.charge());
+        let (lane, is_main) = (self.board.lane(partition, record.class()), record.is_main());
+        let at = self.set_field(at, Field::OwnCas(cas));
+        let after = self.store.record(at).charge();
+        let queue = self.store.lanes[lane].queue(is_main);
+        queue.bytes = queue.bytes - before + after;
+        self.ledger.exchange(partition, before, after);
+        at
+    }
+
     /// Sets when an item dies. It may move for that.
     pub(crate) fn set_expires(&mut self, at: Handle, expires: Option<Instant>) -> Handle {
         let expires = expires.unwrap_or(Instant::NEVER);
+        if expires == Instant::NEVER && self.store.record(at).expires() == Instant::NEVER {
+            return at;
+        }
+        self.set_field(at, Field::Expiry(expires))
+    }
+
+    /// Sets a field that an item may not have had. It may move for that.
+    fn set_field(&mut self, at: Handle, field: Field) -> Handle {
         let store = &mut *self.store;
         let stamped = store.eviction == Eviction::Lru;
-        if edit::set_expires(store.pages.bytes_mut(at), stamped, expires) {
+        if edit::set_field(store.pages.bytes_mut(at), stamped, field) {
             return at;
         }
         let used = store.record(at).bytes_used();
         if used + 8 > PLACE_BYTES_MAX {
             // There is no larger place: key and value go to a run, which leaves room in one of the same size.
-            return self.move_to_run(at, expires);
+            return self.move_to_run(at, field);
         }
         let to = store.pages.allocate(used + 8);
         let (from, place) = store.pages.pair(at, to);
-        record::add_expiry(from, used, stamped, place, expires);
+        field.add(from, used, stamped, place);
         self.moved(at, to);
         to
     }
 
-    /// Rewrites an item as one with an expiry that has a run.
-    fn move_to_run(&mut self, at: Handle, expires: Instant) -> Handle {
+    /// Rewrites an item as one with one more field, that has a run.
+    fn move_to_run(&mut self, at: Handle, field: Field) -> Handle {
         let store = &mut *self.store;
         let stamped = store.eviction == Eviction::Lru;
         let record = store.record(at);
         let (standing, key, item) = (record.standing(), record.key().to_vec(), record.item());
+        let (mut expires, mut noted) = (item.expires, record.noted());
         let mut bytes = Vec::new();
         let value = match item.value {
             Value::Bytes(value) => {
@@ -365,8 +416,9 @@ impl Locked<'_> {
             }
             Value::Declared(bytes) => Value::Declared(bytes),
         };
-        let item = NewItem { value, flags: item.flags, expires: Some(expires) };
-        let mut new = NewRecord::new(&key, item, stamped, &store.supply);
+        field.add_to(&mut expires, &mut noted);
+        let item = NewItem { value, flags: item.flags, expires };
+        let mut new = NewRecord::new(&key, item, noted, stamped, &store.supply);
         let to = store.pages.allocate(new.place_bytes());
         let run = new.take_run().map(|block| store.runs.put(block));
         new.write(store.pages.bytes_mut(to), &standing, run);

@@ -4,13 +4,15 @@
 //! |---|---|
 //! | 0–3, 4–7 | the next newer and the next older item of its queue |
 //! | 8–14 | CAS: 56 bits last 200 years at ten million stores a second |
-//! | 15 | marks: uses (2 bits), main queue, expiry, flags, declared, run |
+//! | 15 | shape: uses (2 bits), main queue, expiry, flags, declared, run, CAS of the caller's |
 //! | 16–17, 18–19 | length of the key, partition |
-//! | 20–21, 22, 23 | length of a value that lies here, deadline class, 1 where there is an item |
+//! | 20–21 | length of a value that lies here |
+//! | 22 | deadline class (4 bits), whether a `get` has found it (bit 7) |
+//! | 23 | whether there is an item (bit 0), the caller's marks (above) |
 //!
-//! Then, each only where there is one: the stamp of the last use (8 bytes, under strict LRU), the expiry (8), the client's
-//! flags (4), the size of a declared value (4), number and length of a run (4 each). Then the key and the value, or, for
-//! items too large for a place, nothing: both lie in the run.
+//! Then, each only where there is one: the stamp of the last use (8 bytes, under strict LRU), the expiry (8), a CAS of the
+//! caller's own (8), the client's flags (4), the size of a declared value (4), number and length of a run (4 each). Then the
+//! key and the value, or, for items too large for a place, nothing: both lie in the run.
 
 use std::sync::Arc;
 
@@ -19,20 +21,28 @@ use sherwood_model::{Instant, PartitionId};
 use super::pages::{Handle, NO_HANDLE};
 use super::sizes::{HEADER_BYTES, PLACE_BYTES_MAX, RUN_STEP};
 use crate::charge;
-use crate::item::{Item, NewItem, Value};
+use crate::item::{Item, Marks, NewItem, Use, Value};
 use crate::memory::{Block, Supply};
 
-/// Bits of the mark byte.
+/// Bits of the byte that tells the shape.
 const USES: u8 = 0b11;
 const MAIN: u8 = 1 << 2;
 const EXPIRY: u8 = 1 << 3;
 const FLAGS: u8 = 1 << 4;
 const DECLARED: u8 = 1 << 5;
 const RUN: u8 = 1 << 6;
+const OWN_CAS: u8 = 1 << 7;
 
-const MARKS_AT: usize = 15;
+const SHAPE_AT: usize = 15;
+/// Deadline class, and [`Marks::USED`] where the class leaves bits.
+const CLASS_AT: usize = 22;
+const CLASS: u8 = 0b1111;
+/// The caller's marks, moved up by one for the bit that tells an item from a free place.
 const OCCUPIED_AT: usize = 23;
+const OCCUPIED: u8 = 1;
 const CAS_MASK: u64 = (1 << 56) - 1;
+/// What a CAS of the caller's is charged for, as bytes of value.
+const OWN_CAS_BYTES: usize = size_of::<u64>();
 
 /// An item as it lies there.
 #[derive(Clone, Copy, Debug)]
@@ -67,22 +77,26 @@ impl<'a> Record<'a> {
         Self { bytes, run: &[], stamped: false }
     }
 
-    fn marks(&self) -> u8 {
-        self.bytes[MARKS_AT]
+    fn shape(&self) -> u8 {
+        self.bytes[SHAPE_AT]
     }
 
-    fn has(&self, mark: u8) -> bool {
-        self.marks() & mark != 0
+    fn has(&self, part: u8) -> bool {
+        self.shape() & part != 0
     }
 
-    /// Offsets of the optional fields: expiry, flags, declared size, run, and of what follows.
+    /// Offsets of the optional fields: expiry, CAS of the caller's, flags, declared size, run, and of what follows.
     #[inline]
     fn expiry_at(&self) -> usize {
         HEADER_BYTES + 8 * usize::from(self.stamped)
     }
 
-    fn flags_at(&self) -> usize {
+    fn own_cas_at(&self) -> usize {
         self.expiry_at() + 8 * usize::from(self.has(EXPIRY))
+    }
+
+    fn flags_at(&self) -> usize {
+        self.own_cas_at() + 8 * usize::from(self.has(OWN_CAS))
     }
 
     fn declared_at(&self) -> usize {
@@ -125,7 +139,8 @@ impl<'a> Record<'a> {
     }
 
     pub(crate) fn charge(&self) -> u64 {
-        charge(usize::from(read_u16(self.bytes, 16)), self.value().len())
+        let own_cas = if self.has(OWN_CAS) { OWN_CAS_BYTES } else { 0 };
+        charge(usize::from(read_u16(self.bytes, 16)), self.value().len() + own_cas)
     }
 
     /// Bytes of the place that are in use.
@@ -139,7 +154,7 @@ impl<'a> Record<'a> {
     }
 
     pub(super) fn class(&self) -> u8 {
-        self.bytes[22]
+        self.bytes[CLASS_AT] & CLASS
     }
 
     pub(super) fn is_main(&self) -> bool {
@@ -148,11 +163,33 @@ impl<'a> Record<'a> {
 
     /// How often it was used since it came to the queue, at most 3.
     pub(super) fn uses(&self) -> u8 {
-        self.marks() & USES
+        self.shape() & USES
     }
 
+    /// Drawn from the cache's ticks when the value was stored. Flushes go by it even where the caller has given a CAS.
     pub(super) fn cas(&self) -> u64 {
         read_u64(self.bytes, 8) & CAS_MASK
+    }
+
+    fn own_cas(&self) -> Option<u64> {
+        self.has(OWN_CAS).then(|| read_u64(self.bytes, self.own_cas_at()))
+    }
+
+    /// What is noted about it; nothing for a declared value.
+    pub(crate) fn marks(&self) -> Marks {
+        if self.has(DECLARED) {
+            return Marks::NONE;
+        }
+        Marks(self.bytes[OCCUPIED_AT] >> 1 | self.bytes[CLASS_AT] & Marks::USED.0)
+    }
+
+    /// When it was last used; when it was stored, where no stamps are kept.
+    pub(crate) fn last_use(&self) -> Use {
+        Use(self.stamp())
+    }
+
+    pub(super) fn noted(&self) -> Noted {
+        Noted { marks: self.marks(), cas: self.own_cas() }
     }
 
     /// When it was last used, in the order of the cache's ticks; its CAS where no stamps are kept.
@@ -204,8 +241,10 @@ impl<'a> Record<'a> {
         Item {
             value: self.value(),
             flags: if self.has(FLAGS) { read_u32(self.bytes, self.flags_at()) } else { 0 },
-            cas: self.cas(),
+            cas: self.own_cas().unwrap_or(self.cas()),
             expires: (expires != Instant::NEVER).then_some(expires),
+            marks: self.marks(),
+            last_use: self.last_use(),
         }
     }
 }
@@ -215,9 +254,18 @@ impl<'a> Record<'a> {
 pub(crate) struct NewRecord<'a> {
     key: &'a [u8],
     item: NewItem<'a>,
+    noted: Noted,
     stamped: bool,
     /// Key and value of an item too large for a place, copied already.
     run: Option<Block>,
+}
+
+/// What a caller notes about an item beside the client's bits.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Noted {
+    pub(crate) marks: Marks,
+    /// A CAS of its own.
+    pub(crate) cas: Option<u64>,
 }
 
 /// What the index and the queues know of a record.
@@ -234,8 +282,16 @@ pub(super) struct Standing {
 }
 
 impl<'a> NewRecord<'a> {
-    pub(crate) fn new(key: &'a [u8], item: NewItem<'a>, stamped: bool, supply: &Arc<Supply>) -> Self {
-        let mut record = Self { key, item, stamped, run: None };
+    /// Nothing is noted about a declared value.
+    pub(crate) fn new(
+        key: &'a [u8],
+        item: NewItem<'a>,
+        noted: Noted,
+        stamped: bool,
+        supply: &Arc<Supply>,
+    ) -> Self {
+        let noted = if matches!(item.value, Value::Declared(_)) { Noted::default() } else { noted };
+        let mut record = Self { key, item, noted, stamped, run: None };
         if record.bytes_beside_body() + record.body_bytes() > PLACE_BYTES_MAX {
             let bytes = record.body_bytes();
             // An empty body is never too large, so the run has at least one step.
@@ -253,7 +309,8 @@ impl<'a> NewRecord<'a> {
     }
 
     pub(crate) fn charge(&self) -> u64 {
-        charge(self.key.len(), self.item.value.len())
+        let own_cas = if self.noted.cas.is_some() { OWN_CAS_BYTES } else { 0 };
+        charge(self.key.len(), self.item.value.len() + own_cas)
     }
 
     pub(crate) fn expires(&self) -> Instant {
@@ -266,30 +323,35 @@ impl<'a> NewRecord<'a> {
 
     /// Writes the record into its place; `run` is the number of its run, if it has one.
     pub(super) fn write(&self, place: &mut [u8], standing: &Standing, run: Option<u32>) {
-        let Self { key, item, .. } = self;
-        let mark = |mark, is| if is { mark } else { 0 };
+        let Self { key, item, noted, .. } = self;
+        let part = |part, is| if is { part } else { 0 };
         let declared = matches!(item.value, Value::Declared(_));
-        let marks = mark(EXPIRY, item.expires.is_some())
-            | mark(FLAGS, item.flags != 0)
-            | mark(DECLARED, declared)
-            | mark(RUN, run.is_some())
-            | mark(MAIN, standing.is_main)
+        let shape = part(EXPIRY, item.expires.is_some())
+            | part(OWN_CAS, noted.cas.is_some())
+            | part(FLAGS, item.flags != 0)
+            | part(DECLARED, declared)
+            | part(RUN, run.is_some())
+            | part(MAIN, standing.is_main)
             | standing.uses;
         let here = if declared || run.is_some() { 0 } else { item.value.len() };
         place[0..4].copy_from_slice(&standing.newer.to_le_bytes());
         place[4..8].copy_from_slice(&standing.older.to_le_bytes());
-        place[8..16].copy_from_slice(&((standing.cas & CAS_MASK) | (u64::from(marks) << 56)).to_le_bytes());
+        place[8..16].copy_from_slice(&((standing.cas & CAS_MASK) | (u64::from(shape) << 56)).to_le_bytes());
         place[16..18].copy_from_slice(&(key.len() as u16).to_le_bytes());
         place[18..20].copy_from_slice(&standing.partition.0.to_le_bytes());
         place[20..22].copy_from_slice(&(here as u16).to_le_bytes());
-        place[22] = standing.class;
-        place[OCCUPIED_AT] = 1;
+        place[CLASS_AT] = standing.class;
+        place[OCCUPIED_AT] = OCCUPIED;
+        edit::set_marks(place, noted.marks);
         let mut rest = &mut place[HEADER_BYTES..];
         if self.stamped {
             rest = put(rest, &standing.stamp.to_le_bytes());
         }
         if let Some(expires) = item.expires {
             rest = put(rest, &expires.as_nanos().to_le_bytes());
+        }
+        if let Some(cas) = noted.cas {
+            rest = put(rest, &cas.to_le_bytes());
         }
         if item.flags != 0 {
             rest = put(rest, &item.flags.to_le_bytes());
@@ -326,6 +388,7 @@ impl<'a> NewRecord<'a> {
         HEADER_BYTES
             + some(self.stamped, 8)
             + some(expires.is_some(), 8)
+            + some(self.noted.cas.is_some(), OWN_CAS_BYTES)
             + some(flags != 0, 4)
             + some(declared, 4)
     }
@@ -333,7 +396,10 @@ impl<'a> NewRecord<'a> {
 
 /// Changes in place of the record in `bytes`.
 pub(super) mod edit {
-    use super::{EXPIRY, HEADER_BYTES, Handle, Instant, MAIN, MARKS_AT, OCCUPIED_AT, USES};
+    use super::{
+        CLASS, CLASS_AT, DECLARED, Field, HEADER_BYTES, Handle, MAIN, Marks, OCCUPIED, OCCUPIED_AT, SHAPE_AT,
+        USES,
+    };
 
     pub(crate) fn set_newer(bytes: &mut [u8], newer: Handle) {
         bytes[0..4].copy_from_slice(&newer.to_le_bytes());
@@ -348,44 +414,92 @@ pub(super) mod edit {
     }
 
     pub(crate) fn set_class(bytes: &mut [u8], class: u8) {
-        bytes[22] = class;
+        bytes[CLASS_AT] = bytes[CLASS_AT] & !CLASS | class;
+    }
+
+    /// Sets all marks; nothing is noted about a declared value.
+    pub(crate) fn set_marks(bytes: &mut [u8], marks: Marks) {
+        if bytes[SHAPE_AT] & DECLARED == 0 {
+            bytes[CLASS_AT] = bytes[CLASS_AT] & !Marks::USED.0 | marks.0 & Marks::USED.0;
+            bytes[OCCUPIED_AT] = OCCUPIED | marks.0 << 1;
+        }
     }
 
     pub(crate) fn set_uses(bytes: &mut [u8], uses: u8) {
-        bytes[MARKS_AT] = bytes[MARKS_AT] & !USES | uses;
+        bytes[SHAPE_AT] = bytes[SHAPE_AT] & !USES | uses;
     }
 
     pub(crate) fn set_main(bytes: &mut [u8]) {
-        bytes[MARKS_AT] |= MAIN;
+        bytes[SHAPE_AT] |= MAIN;
     }
 
     pub(crate) fn set_free(bytes: &mut [u8]) {
         bytes[OCCUPIED_AT] = 0;
     }
 
-    /// Sets the expiry if the record has room for one; says whether it did.
-    pub(crate) fn set_expires(bytes: &mut [u8], stamped: bool, expires: Instant) -> bool {
-        let fits = bytes[MARKS_AT] & EXPIRY != 0;
+    /// Sets a field if the record has room for it; says whether it has.
+    pub(crate) fn set_field(bytes: &mut [u8], stamped: bool, field: Field) -> bool {
+        let fits = bytes[SHAPE_AT] & field.part() != 0;
         if fits {
-            let at = HEADER_BYTES + 8 * usize::from(stamped);
-            bytes[at..at + 8].copy_from_slice(&expires.as_nanos().to_le_bytes());
+            let at = field.offset(bytes, stamped);
+            bytes[at..at + 8].copy_from_slice(&field.value().to_le_bytes());
         }
-        fits || expires == Instant::NEVER
+        fits
     }
 }
 
-/// Makes of the record `from`, which has no expiry, one in `to` that has.
-pub(super) fn add_expiry(from: &[u8], used: usize, stamped: bool, to: &mut [u8], expires: Instant) {
-    let at = HEADER_BYTES + 8 * usize::from(stamped);
-    to[..at].copy_from_slice(&from[..at]);
-    to[MARKS_AT] |= EXPIRY;
-    to[at..at + 8].copy_from_slice(&expires.as_nanos().to_le_bytes());
-    to[at + 8..used + 8].copy_from_slice(&from[at..used]);
+/// A field of 8 bytes that a record may get after it was stored.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Field {
+    Expiry(Instant),
+    OwnCas(u64),
+}
+
+impl Field {
+    fn part(self) -> u8 {
+        match self {
+            Self::Expiry(_) => EXPIRY,
+            Self::OwnCas(_) => OWN_CAS,
+        }
+    }
+
+    fn value(self) -> u64 {
+        match self {
+            Self::Expiry(expires) => expires.as_nanos(),
+            Self::OwnCas(cas) => cas,
+        }
+    }
+
+    /// Where it lies, or would lie, in a record.
+    fn offset(self, record: &[u8], stamped: bool) -> usize {
+        let expiry_at = HEADER_BYTES + 8 * usize::from(stamped);
+        match self {
+            Self::Expiry(_) => expiry_at,
+            Self::OwnCas(_) => expiry_at + 8 * usize::from(record[SHAPE_AT] & EXPIRY != 0),
+        }
+    }
+
+    /// Makes of the record `from`, of which `used` bytes are in use and which lacks the field, one in `to` that has it.
+    pub(super) fn add(self, from: &[u8], used: usize, stamped: bool, to: &mut [u8]) {
+        let at = self.offset(from, stamped);
+        to[..at].copy_from_slice(&from[..at]);
+        to[SHAPE_AT] |= self.part();
+        to[at..at + 8].copy_from_slice(&self.value().to_le_bytes());
+        to[at + 8..used + 8].copy_from_slice(&from[at..used]);
+    }
+
+    /// The parts of a record, copied to be written anew, with the field.
+    pub(super) fn add_to(self, expires: &mut Option<Instant>, noted: &mut Noted) {
+        match self {
+            Self::Expiry(at) => *expires = Some(at),
+            Self::OwnCas(cas) => noted.cas = Some(cas),
+        }
+    }
 }
 
 /// Whether the place `bytes` holds an item.
 pub(super) fn is_occupied(bytes: &[u8]) -> bool {
-    bytes[OCCUPIED_AT] == 1
+    bytes[OCCUPIED_AT] & OCCUPIED != 0
 }
 
 impl Standing {

@@ -7,6 +7,8 @@ use crate::{Access, Cache, Eviction, NewItem, Options, Partition};
 mod against_map;
 mod against_model;
 mod behaviour;
+mod ghosts;
+mod marks;
 mod model;
 
 const A: PartitionId = PartitionId(0);
@@ -24,6 +26,7 @@ const LRU: Options = Options {
     shards: 1,
     deadline_classes: 1,
     eviction: Eviction::Lru,
+    ghost_rate: 0.0,
 };
 
 fn cache_with(options: Options, budgets: &[u64]) -> Cache {

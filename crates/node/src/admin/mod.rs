@@ -1,10 +1,12 @@
 //! The admin API and the gateway: one HTTP port.
 
+mod aside;
 mod backends;
 mod body;
 mod control;
 mod events;
 mod keys;
+mod mrc;
 mod partitions;
 mod reply;
 mod standing;
@@ -36,6 +38,7 @@ pub(crate) fn router(core: Arc<Core>) -> Router {
         .route("/v1/reports", post(standing::reports))
         .route("/v1/partitions", get(partitions::list))
         .route("/v1/partitions/{name}", put(partitions::resize))
+        .route("/v1/mrc/{partition}", get(mrc::show))
         .route("/v1/rbc", get(standing::rbc))
         .route("/v1/slo", get(standing::slo))
         .route("/v1/control", get(control::show).put(control::change))
@@ -62,6 +65,7 @@ async fn ready(State(core): State<Arc<Core>>) -> Result<&'static str, Problem> {
     Ok("ok\n")
 }
 
-async fn exposition(State(core): State<Arc<Core>>) -> impl IntoResponse {
-    ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], metrics::exposition(&core))
+async fn exposition(State(core): State<Arc<Core>>) -> Result<impl IntoResponse, Problem> {
+    let text = aside::aside(core, metrics::exposition).await?;
+    Ok(([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text))
 }

@@ -11,10 +11,16 @@ pub struct Flags {
     pub memory: Option<String>,
     /// `--memcached ADDR:PORT`.
     pub memcached: Option<String>,
+    /// `--unix-socket PATH`.
+    pub unix_socket: Option<String>,
+    /// `--redis ADDR:PORT`.
+    pub redis: Option<String>,
     /// `--admin ADDR:PORT|off`.
     pub admin: Option<String>,
     /// `--threads N`.
     pub threads: Option<u64>,
+    /// `--pin`.
+    pub pin: bool,
     /// `--max-connections N`.
     pub max_connections: Option<u64>,
     /// `--max-item-size SIZE`.

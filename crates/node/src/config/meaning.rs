@@ -9,7 +9,7 @@ use sherwood_store::StoreOptions;
 
 use super::units::ByteSize;
 use crate::gateway;
-use crate::listener::MemcachedOptions;
+use crate::listener::{Address, MemcachedOptions, redis_connection_bytes_max};
 
 /// A whole configuration that is valid. It says nothing about the machine: whether a port is free or a file can be
 /// opened shows when the node starts.
@@ -36,7 +36,7 @@ pub struct Config {
 }
 
 /// `[memory]`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Memory {
     /// Bytes for keys, values, index and metadata, 1 MiB to 64 TiB; 64 MiB by default.
     pub total_bytes: u64,
@@ -44,6 +44,11 @@ pub struct Memory {
     pub item_bytes_max: u32,
     /// Which item of a partition goes first; S3-FIFO by default.
     pub eviction: Eviction,
+    /// Bytes that the answers of the gateway and the values fetched for listeners may take together, over all clients and
+    /// beside the total, 32 MiB to 64 TiB; 256 MiB by default.
+    pub buffers_bytes_max: u64,
+    /// Share of the keys that miss ratio curves are drawn from, 0 (no curves) to 1; 1/32 by default.
+    pub mrc_sample_ratio: f64,
 }
 
 impl Memory {
@@ -55,26 +60,33 @@ impl Memory {
     }
 }
 
+/// What `[memory] buffers` is by default, bytes.
+pub const BUFFERS_BYTES_MAX: u64 = 256 << 20;
+
 /// HTTP connections open at a time; one more waits until another ends. They are few, since a gateway's clients keep theirs.
 pub const HTTP_CONNECTIONS_MAX: usize = 1_024;
 
 /// `[server]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Server {
-    /// Threads that serve listeners, 1 to 256; none means one per core.
+    /// Threads of each listener, and as many for the HTTP port, 1 to 256; none means one per core.
     pub threads: Option<u16>,
     /// Connections open at a time over all `[[listener]]`s, 1 to 65,536; 1,024 by default. HTTP has its own bound,
     /// [`HTTP_CONNECTIONS_MAX`].
     pub connections_max: u32,
+    /// A connection to a listener on which nothing arrives for so long is closed, 1 s to 365 d; none by default: never.
+    pub idle_timeout: Option<Duration>,
+    /// Whether each thread of a listener keeps to one core; no by default.
+    pub pin_threads: bool,
 }
 
 /// `[[listener]]`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listener {
     /// What is spoken.
     pub protocol: Protocol,
-    /// A loopback address.
-    pub bind: SocketAddr,
+    /// A loopback address, or a UNIX socket.
+    pub bind: Address,
     /// Whose keys arrive here.
     pub route: Route,
     /// What a miss is.
@@ -86,6 +98,8 @@ pub struct Listener {
 pub enum Protocol {
     /// The memcached text protocol.
     Memcached,
+    /// The protocol of Redis.
+    Redis,
 }
 
 /// How a listener finds the backend a key belongs to.
@@ -158,12 +172,6 @@ pub struct Control {
 }
 
 impl Config {
-    /// Id of the backend with this name.
-    #[must_use]
-    pub fn backend(&self, name: &str) -> Option<BackendId> {
-        self.backends.iter().position(|backend| backend.name == name).map(BackendId::from_index)
-    }
-
     /// Bytes the embedded stores keep in memory, all replicas together; outside [`Memory::total_bytes`].
     #[must_use]
     pub fn stores_bytes(&self) -> u64 {
@@ -171,22 +179,28 @@ impl Config {
         stores.fold(0, |sum, store| sum.saturating_add(store.cache_bytes()))
     }
 
-    /// What connections can add to that at most, as it is said at start-up: `buffers: at most 3.3MiB for each of 1024
-    /// memcached connections, 209MiB for each of 1024 HTTP connections`.
+    /// What clients can add to that at most, as it is said at start-up: `buffers: at most 256MiB for all answers and fetched
+    /// values, 3.3MiB for each of 1024 memcached connections, 8.0MiB for each of 1024 HTTP connections`.
     #[must_use]
     pub fn buffers_line(&self) -> String {
-        let read_through = self.listeners.iter().any(|listener| listener.mode == Mode::ReadThrough);
         let options =
             MemcachedOptions { item_size_max: self.memory.item_bytes_max, ..MemcachedOptions::default() };
-        let memcached = mebibytes(options.connection_bytes_max(read_through));
-        let memcached = (!self.listeners.is_empty()).then(|| {
-            format!("{memcached} for each of {} memcached connections", self.server.connections_max)
-        });
+        let listeners = [
+            (Protocol::Memcached, "memcached", options.connection_bytes_max()),
+            (Protocol::Redis, "redis", redis_connection_bytes_max(&options)),
+        ];
+        let spoken = |protocol| self.listeners.iter().any(|listener| listener.protocol == protocol);
+        let listeners =
+            listeners.into_iter().filter(|(protocol, ..)| spoken(*protocol)).map(|(_, name, bytes)| {
+                format!("{} for each of {} {name} connections", mebibytes(bytes), self.server.connections_max)
+            });
         let http = self.admin.map(|_| {
             let bytes = mebibytes(gateway::CONNECTION_BYTES_MAX);
             format!("{bytes} for each of {HTTP_CONNECTIONS_MAX} HTTP connections")
         });
-        let parts: Vec<_> = memcached.into_iter().chain(http).collect();
+        let shared =
+            format!("{} for all answers and fetched values", ByteSize(self.memory.buffers_bytes_max));
+        let parts: Vec<_> = std::iter::once(shared).chain(listeners).chain(http).collect();
         format!("buffers: at most {}", parts.join(", "))
     }
 

@@ -30,6 +30,8 @@ pub(super) struct RawMemory {
     pub(super) total: Key<ByteSize>,
     pub(super) max_item_size: Key<ByteSize>,
     pub(super) eviction: Key<String>,
+    pub(super) buffers: Key<ByteSize>,
+    pub(super) mrc_sample: Key<f64>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -37,6 +39,8 @@ pub(super) struct RawMemory {
 pub(super) struct RawServer {
     pub(super) threads: Key<u64>,
     pub(super) max_connections: Key<u64>,
+    pub(super) idle_timeout: Key<Span>,
+    pub(super) pin_threads: Key<bool>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -44,9 +48,17 @@ pub(super) struct RawServer {
 pub(super) struct RawListener {
     pub(super) protocol: Key<String>,
     pub(super) bind: Key<String>,
+    pub(super) permissions: Key<String>,
     pub(super) route: Key<String>,
     pub(super) backend: Key<String>,
     pub(super) mode: Key<String>,
+}
+
+impl RawListener {
+    /// One of which only the protocol is said.
+    pub(super) fn speaking(protocol: &str) -> Self {
+        Self { protocol: Some(Spanned::new(0..0, protocol.to_owned())), ..Self::default() }
+    }
 }
 
 #[derive(Debug, Default, Deserialize)]

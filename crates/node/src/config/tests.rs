@@ -12,6 +12,7 @@ use super::raw::{
     RawRetry, RawServer, RawSlo, RawStore,
 };
 use super::*;
+use crate::listener::{Address, UnixSocket};
 
 const EXAMPLE: &str = include_str!("../../../../sherwood.example.toml");
 const POLICIES: &[&str] = &["robinhood", "shared-lru", "static"];
@@ -40,7 +41,10 @@ mod meaning {
         let config = load(&Flags::default(), POLICIES).expect("valid");
         assert_eq!(config, super::config(""));
         assert_eq!((config.memory.total_bytes, config.memory.item_bytes_max), (64 << 20, 1 << 20));
-        assert_eq!(config.server, Server { threads: None, connections_max: 1024 });
+        assert_eq!(
+            config.server,
+            Server { threads: None, connections_max: 1024, idle_timeout: None, pin_threads: false }
+        );
         assert_eq!(config.admin.map(|admin| admin.to_string()).as_deref(), Some("127.0.0.1:8080"));
         assert!(config.listeners.is_empty());
         let names: Vec<&str> = config.partitions.iter().map(|partition| partition.name.as_str()).collect();
@@ -56,9 +60,12 @@ mod meaning {
             config: None,
             memory: text("1GiB"),
             memcached: text("127.0.0.1:11211"),
+            unix_socket: text("/run/sherwood.sock"),
+            redis: text("127.0.0.1:6379"),
             admin: text("off"),
             threads: Some(2),
             max_connections: Some(10),
+            pin: true,
             max_item_size: text("2MiB"),
             eviction: text("lru"),
             policy: text("static"),
@@ -66,16 +73,34 @@ mod meaning {
         let config = load(&flags, POLICIES).expect("valid");
         assert_eq!((config.memory.total_bytes, config.memory.item_bytes_max), (1 << 30, 2 << 20));
         assert_eq!(config.memory.eviction, sherwood_cache::Eviction::Lru);
-        assert_eq!(config.server, Server { threads: Some(2), connections_max: 10 });
-        let bind = "127.0.0.1:11211".parse().expect("an address");
-        let listener = Listener {
-            protocol: Protocol::Memcached,
+        assert_eq!(
+            config.server,
+            Server { threads: Some(2), connections_max: 10, idle_timeout: None, pin_threads: true }
+        );
+        let tcp = |address: &str| Address::Tcp(address.parse().expect("an address"));
+        let unix = UnixSocket { path: "/run/sherwood.sock".into(), permissions: 0o700 };
+        let listener = |(protocol, bind)| Listener {
+            protocol,
             bind,
             route: Route::Backend(BackendId(0)),
             mode: Mode::LookAside,
         };
-        assert_eq!(config.listeners, [listener]);
+        let listeners = [
+            (Protocol::Memcached, tcp("127.0.0.1:11211")),
+            (Protocol::Redis, tcp("127.0.0.1:6379")),
+            (Protocol::Memcached, Address::Unix(unix)),
+        ];
+        assert_eq!(config.listeners, listeners.map(listener));
         assert_eq!((config.admin, config.control.policy.as_str()), (None, "static"));
+    }
+
+    #[test]
+    fn curves_are_drawn_unless_the_sample_is_nothing() {
+        let ratio = |text| config(text).memory.mrc_sample_ratio;
+        assert_eq!(
+            [ratio(""), ratio("[memory]\nmrc_sample = 0"), ratio("[memory]\nmrc_sample = 1.0")],
+            [1.0 / 32.0, 0.0, 1.0]
+        );
     }
 
     #[test]
@@ -91,7 +116,7 @@ mod meaning {
         };
         let config = parse("a.toml", file, &flags, POLICIES).expect("what is wrong is overridden");
         assert_eq!(config.memory.total_bytes, 2 << 20);
-        assert_eq!(config.listeners[0].bind.port(), 11211);
+        assert_eq!(config.listeners[0].bind.to_string(), "127.0.0.1:11211");
         assert_eq!(config.admin.map(|admin| admin.port()), Some(9000));
     }
 
@@ -100,7 +125,6 @@ mod meaning {
         let config = config(EXAMPLE);
         let names: Vec<&str> = config.backends.iter().map(|backend| backend.name.as_str()).collect();
         assert_eq!(names, ["catalog", "prices", "similar"]);
-        assert_eq!(config.backend("prices"), Some(BackendId(1)));
         let [catalog, prices, similar] = &config.backends[..] else { panic!("three backends") };
         assert_eq!(catalog.ttl, Some(Duration::from_secs(60)));
         assert_eq!((catalog.replicas.len(), prices.replicas.len(), similar.replicas.len()), (1, 2, 1));
@@ -108,7 +132,11 @@ mod meaning {
             config.listeners.iter().map(|listener| (listener.route, listener.mode)).collect();
         assert_eq!(
             routes,
-            [(Route::Prefix, Mode::ReadThrough), (Route::Backend(BackendId(0)), Mode::LookAside)]
+            [
+                (Route::Prefix, Mode::ReadThrough),
+                (Route::Backend(BackendId(0)), Mode::LookAside),
+                (Route::Prefix, Mode::LookAside)
+            ]
         );
         assert_eq!(
             config.memory_line(),
@@ -126,6 +154,7 @@ mod meaning {
         assert_eq!(example.admin, default.admin);
         assert_eq!(example.memory.item_bytes_max, default.memory.item_bytes_max);
         assert_eq!(example.memory.eviction, default.memory.eviction);
+        assert_eq!(example.memory.buffers_bytes_max, default.memory.buffers_bytes_max);
         assert_eq!(example.server.connections_max, default.server.connections_max);
         let store = |kind: &str| config(&format!("[[backend]]\nname = \"a\"\nstore = {{ kind = {kind} }}"));
         let replica = |config: &Config, at: usize| config.backends[at].replicas[0].clone();
@@ -194,6 +223,7 @@ mod meaning {
     fn the_buffers_of_connections_are_added_up() {
         let listener = "[server]\nmax_connections = 7\n[[listener]]\nbind = \"127.0.0.1:1\"";
         let line = config(listener).buffers_line();
+        assert!(line.starts_with("buffers: at most 256MiB for all answers and fetched values, "), "{line}");
         assert!(line.contains("MiB for each of 7 memcached connections, "), "{line}");
         assert!(line.contains("MiB for each of 1024 HTTP connections"), "{line}");
         let off = format!("{listener}\n[admin]\nbind = \"off\"");
@@ -213,6 +243,27 @@ mod meaning {
             |backends: &str| config(&format!("[[listener]]\nbind = \"127.0.0.1:1\"\n{backends}")).listeners;
         assert_eq!(listeners("[[backend]]\nname = \"a\"\nprefix = \"a/\"")[0].route, Route::Prefix);
         assert_eq!(listeners("[[backend]]\nname = \"a\"")[0].route, Route::Backend(BackendId(0)));
+    }
+
+    #[test]
+    fn a_listener_may_be_a_unix_socket() {
+        let bind = |permissions: &str| {
+            let file = format!("[[listener]]\nbind = \"unix:/run/s.sock\"\n{permissions}");
+            config(&file).listeners.remove(0).bind
+        };
+        let unix = |permissions| Address::Unix(UnixSocket { path: "/run/s.sock".into(), permissions });
+        assert_eq!(bind(""), unix(0o700));
+        assert_eq!(bind("permissions = \"0660\""), unix(0o660));
+        assert_eq!(bind("permissions = \"777\"").to_string(), "unix:/run/s.sock");
+    }
+
+    #[test]
+    fn a_flag_adds_a_unix_socket_to_the_listeners_of_the_file() {
+        let flags = Flags { unix_socket: Some("s.sock".to_owned()), ..Flags::default() };
+        let file = "[[listener]]\nbind = \"127.0.0.1:1\"\n[[listener]]\nbind = \"127.0.0.1:2\"";
+        let config = parse("a.toml", file, &flags, POLICIES).expect("valid");
+        let places: Vec<String> = config.listeners.iter().map(|listener| listener.bind.to_string()).collect();
+        assert_eq!(places, ["127.0.0.1:1", "127.0.0.1:2", "unix:s.sock"]);
     }
 
     #[test]
@@ -238,12 +289,24 @@ mod refusals {
                 "a.toml:3:17: [memory] max_item_size is 3MiB; it must be 1KiB to 2MiB: set max_item_size = \"1MiB\"",
             ),
             (
+                "[memory]\nbuffers = \"1MiB\"",
+                "a.toml:2:11: [memory] buffers is 1MiB; it must be at least 32MiB: set buffers = \"256MiB\"",
+            ),
+            (
+                "[memory]\nmrc_sample = 1.5",
+                "a.toml:2:14: [memory] mrc_sample is 1.5; it must be 0 to 1: set mrc_sample = 0.03125",
+            ),
+            (
                 "[server]\nthreads = 0",
                 "a.toml:2:11: [server] threads is 0; it must be at least 1: set threads = 2",
             ),
             (
                 "[server]\nmax_connections = 70000",
                 "a.toml:2:19: [server] max_connections is 70000; it must be 1 to 65536: set max_connections = 1024",
+            ),
+            (
+                "[server]\nidle_timeout = \"0s\"",
+                "a.toml:2:16: [server] idle_timeout is 0s; it must be at least 1s: set idle_timeout = \"5m\"",
             ),
         ]);
     }
@@ -325,6 +388,41 @@ mod refusals {
     }
 
     #[test]
+    fn unix_sockets_that_cannot_be_bound() {
+        assert_refused(&[
+            (
+                "[[listener]]\nbind = \"unix:\"",
+                "a.toml:2:8: [[listener]] bind names a socket by 0 bytes; its path must have 1 to 107, none of them zero: \
+                 set bind = \"unix:/run/sherwood.sock\"",
+            ),
+            (
+                "[[listener]]\nbind = \"unix:/s\"\npermissions = \"0788\"",
+                "a.toml:3:15: [[listener]] permissions is \"0788\"; it must be octal, \"0000\" to \"0777\": set permissions \
+                 = \"0700\"",
+            ),
+            (
+                "[[listener]]\nbind = \"unix:/s\"\npermissions = \"4755\"",
+                "a.toml:3:15: [[listener]] permissions is \"4755\"; it must be octal, \"0000\" to \"0777\": set permissions \
+                 = \"0700\"",
+            ),
+            (
+                "[[listener]]\nbind = \"127.0.0.1:1\"\npermissions = \"0700\"",
+                "a.toml:3:15: [[listener]] permissions are those of a UNIX socket, and bind is none: remove them, or set \
+                 bind = \"unix:/run/sherwood.sock\"",
+            ),
+            (
+                "[[listener]]\nbind = \"unix:/s\"\n[[listener]]\nbind = \"unix:/s\"",
+                "a.toml:4:8: [[listener]] bind is unix:/s, which [[listener]] bind (line 2) has already; each needs its \
+                 own: change the path of one",
+            ),
+        ]);
+        let flags = Flags { unix_socket: Some("x".repeat(108)), ..Flags::default() };
+        let expected = "--unix-socket names a socket by 108 bytes; its path must have 1 to 107, none of them zero: give \
+                        --unix-socket /run/sherwood.sock";
+        assert_eq!(refusal("", &flags), [expected]);
+    }
+
+    #[test]
     fn listeners_that_lead_nowhere() {
         let listener = "[[listener]]\nbind = \"127.0.0.1:1\"\n";
         let backends = "[[backend]]\nname = \"a\"\n[[backend]]\nname = \"b\"\n";
@@ -352,8 +450,9 @@ mod refusals {
                  set route = \"prefix\" or backend = \"a\"",
             ),
             (
-                "backend = \"a\"\nprotocol = \"redis\"\n",
-                "a.toml:4:12: [[listener]] protocol is \"redis\"; it must be \"memcached\": set protocol = \"memcached\"",
+                "backend = \"a\"\nprotocol = \"http\"\n",
+                "a.toml:4:12: [[listener]] protocol is \"http\"; it must be \"memcached\" or \"redis\": set protocol = \
+                 \"memcached\"",
             ),
             (
                 "backend = \"a\"\nmode = \"read-through\"\n",
@@ -593,6 +692,24 @@ mod refusals {
         let expected =
             "--memcached cannot say which of 2 listeners it moves; it must be one: change bind in the file";
         assert_eq!(refusal(file, &flags), [expected]);
+    }
+
+    #[test]
+    fn a_flag_moves_the_only_listener_of_its_protocol_and_adds_one_where_there_is_none() {
+        let file = "[[listener]]\nbind = \"127.0.0.1:1\"\n[[listener]]\nprotocol = \"redis\"\nbind = \"127.0.0.1:2\"\n";
+        let text = |text: &str| Some(text.to_owned());
+        let ports = |file: &str, flags: Flags| -> Vec<(Protocol, u16)> {
+            let config = parse("a.toml", file, &flags, POLICIES).expect("valid");
+            let port = |listener: &Listener| listener.bind.tcp().expect("a port").port();
+            config.listeners.iter().map(|listener| (listener.protocol, port(listener))).collect()
+        };
+        let moved = ports(file, Flags { redis: text("127.0.0.1:3"), ..Flags::default() });
+        assert_eq!(moved, [(Protocol::Memcached, 1), (Protocol::Redis, 3)]);
+        let added = ports(
+            "[[listener]]\nbind = \"127.0.0.1:1\"\n",
+            Flags { redis: text("127.0.0.1:3"), ..Flags::default() },
+        );
+        assert_eq!(added, [(Protocol::Memcached, 1), (Protocol::Redis, 3)]);
     }
 
     #[test]

@@ -1,12 +1,12 @@
 //! The memcached listener: existing clients speak to the cache as if it were memcached.
 //!
 //! A cache is asked far more often than it is told, and each answer is small, so what costs is everything around it: system
-//! calls, wake-ups, locks. Hence one thread per socket and nothing handed over between threads: the system spreads new
-//! connections over the sockets, and a connection stays on its thread from its first byte to its last. All commands that
-//! arrived together are executed at one reading of the clock and answered by one write.
+//! calls, wake-ups, locks. Hence one socket and one event loop per thread, and nothing handed over between threads but
+//! new connections, so that each has as many: a connection stays on its thread from its first byte to its last. All
+//! commands that arrived together are executed at one reading of the clock and answered by one write.
 //!
 //! ```text
-//! socket 0 ─▶ sherwood-mc-0: accept ─▶ connection: read ─▶ parse ─▶ session ─▶ write
+//! socket 0 ─▶ sherwood-mc-0: accept ─▶ connection: recv ─▶ parse ─▶ session ─▶ send
 //! socket 1 ─▶ sherwood-mc-1: …                                       │  ▲
 //!                                                                    ▼  │ read-through only
 //!                                                        cache     Backends::fetch
@@ -15,37 +15,58 @@
 //! | file | what it is |
 //! |---|---|
 //! | `options` | what can be set, and the bounds of a connection's buffers |
+//! | `address`, `unix` | where to listen, and what becomes of a UNIX socket's file |
 //! | `routing` | from a key to a partition |
-//! | `session`, `retrieval` | what the commands do; no I/O, no clock |
-//! | `connection` | one client: its buffers, its patience |
-//! | `server` | sockets, threads, accepting, draining |
+//! | `conversation` | what a protocol has to be: bytes in, bytes out, and what it waits for |
+//! | `memcached` | the memcached protocol as that; `session` and `retrieval` are what its commands do; no I/O, no clock |
+//! | `connection` | one client: its socket, its buffers, its turn |
+//! | `thread` | the event loop: whose turn it is, accepting, patience, draining; `slots` are its clients' places |
+//! | `crew`, `mailbox` | what threads hand to each other, and how they are woken |
+//! | `fetch` | what a conversation wants from the backends |
+//! | `server` | sockets and threads |
 //! | `backends` | what a listener asks of the rest of the node |
 //!
 //! A listener is *look-aside* (a miss is a miss, and the application fetches and stores) or, backend by backend,
-//! *read-through* (a miss of `get`, `gets`, `gat` or `gats` is fetched from the backend; a failed fetch is answered as a
+//! *read-through* (a miss of `get`, `gets`, `gat`, `gats` or `mg` is fetched from the backend; a failed fetch is answered as a
 //! miss and counted, because the protocol has no error for one key among several).
 
+mod address;
 mod backends;
 mod connection;
+mod conversation;
 mod counters;
+mod crew;
+mod fetch;
+mod mailbox;
+mod memcached;
+mod meta;
+mod meter;
 mod options;
+mod redis;
 mod retrieval;
 mod routing;
 mod server;
 mod session;
 mod shared;
+mod slots;
 mod stats;
 #[cfg(test)]
 mod tests;
+mod thread;
+mod unix;
 
+pub use address::{Address, UnixSocket};
 pub use backends::Backends;
 pub use counters::{Count, Counts};
+pub use meter::{Meter, Reading};
 pub use options::{MemcachedOptions, OptionsError};
+pub use redis::connection_bytes_max as redis_connection_bytes_max;
 pub use retrieval::FETCH_KEYS_MAX;
 pub use routing::{Routing, RoutingError, Target};
 pub use server::{BindError, Bound, Running};
 pub use shared::{Places, Service};
 
 /// What `version` answers: the memcached whose behaviour we were compared with, then ourselves. Clients take this number for
-/// memcached's, and expect the manners of a very old one below 1.6.
-pub const VERSION: &str = concat!("1.6.18-sherwood-", env!("CARGO_PKG_VERSION"));
+/// memcached's: those that speak meta commands look for 1.6 and for the versions that flags came with, and these answers are
+/// 1.6.45's. The older commands have not changed since 1.6.18, which they were compared with.
+pub const VERSION: &str = concat!("1.6.45-sherwood-", env!("CARGO_PKG_VERSION"));

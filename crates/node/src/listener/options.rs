@@ -6,20 +6,26 @@ use std::time::Duration;
 use sherwood_wire::memcached::{Limits, reply};
 use thiserror::Error;
 
-use super::FETCH_KEYS_MAX;
+use super::address::Address;
 
 /// How a memcached listener behaves. The defaults are memcached's where it has the option.
 ///
-/// Buffers of a connection: input grows as bytes arrive, up to the longest command ([`Limits::buffer_bytes_max`]); output
-/// up to `output_bytes_max` and one value more, in a buffer that doubles when it grows. What is over 16 KiB of either is
-/// given back before the connection waits for more commands. A listener that reads through also holds up to
-/// [`FETCH_KEYS_MAX`] fetched values of a connection at a time.
+/// A connection has buffers only for what is left over: input that is no whole command yet, up to the longest command
+/// ([`Limits::buffer_bytes_max`]), and output that its client has not taken, up to `output_bytes_max` and one value more, in a
+/// buffer that doubles when it grows. A client that waits for nothing holds neither. A listener that reads through also
+/// holds up to [`FETCH_KEYS_MAX`](super::FETCH_KEYS_MAX) fetched values of a connection at a time, within the budget of its
+/// [`Buffers`](crate::Buffers).
+///
+/// Time-outs of connections are looked after once per time-out, so they end after one to two of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemcachedOptions {
-    /// Where to listen. Port 0 lets the system choose.
-    pub bind: SocketAddr,
-    /// Threads, each with its own socket and runtime; 1 to 1,024, default 4.
+    /// Where to listen.
+    pub bind: Address,
+    /// Threads, each with its own socket and event queue; 1 to 1,024, default 4.
     pub threads: usize,
+    /// Whether each thread keeps to one of the cores the process may use, in turn; default no. Worth it where a listener has
+    /// a core for each thread and nothing else runs on them; elsewhere it keeps a thread waiting for a core that is busy.
+    pub pin_threads: bool,
     /// Longest value in bytes, at least 1, default 1 MiB; not more than the cache's.
     pub item_size_max: u32,
     /// Output above which a connection executes nothing until the client has read, in bytes; at least 1, default 64 KiB.
@@ -35,8 +41,9 @@ pub struct MemcachedOptions {
 impl Default for MemcachedOptions {
     fn default() -> Self {
         Self {
-            bind: SocketAddr::from((Ipv4Addr::LOCALHOST, 11211)),
+            bind: SocketAddr::from((Ipv4Addr::LOCALHOST, 11211)).into(),
             threads: 4,
+            pin_threads: false,
             item_size_max: 1 << 20,
             output_bytes_max: 64 * 1024,
             idle_timeout: None,
@@ -53,7 +60,7 @@ pub enum OptionsError {
     #[error("a memcached listener on {bind} was to have {name} = {value}; it has to be {accepted}")]
     Range {
         /// The listener.
-        bind: SocketAddr,
+        bind: Address,
         /// The option.
         name: &'static str,
         /// As given.
@@ -72,14 +79,16 @@ impl MemcachedOptions {
         let Self {
             bind,
             threads,
+            pin_threads: _,
             item_size_max,
             output_bytes_max,
             idle_timeout,
             write_timeout,
             drain_timeout: _,
         } = self;
-        let refuse =
-            |name, value: String, accepted| Err(OptionsError::Range { bind: *bind, name, value, accepted });
+        let refuse = |name, value: String, accepted| {
+            Err(OptionsError::Range { bind: bind.clone(), name, value, accepted })
+        };
         if !(1..=1024).contains(threads) {
             return refuse("threads", threads.to_string(), "1 to 1024");
         }
@@ -98,14 +107,11 @@ impl MemcachedOptions {
         Ok(())
     }
 
-    /// What a connection's buffers can hold at most, in bytes. Reading through adds a round of fetched values, which are
-    /// held once as they came and once in the output.
+    /// What a connection's buffers can hold at most, in bytes, beside fetched values.
     #[must_use]
-    pub fn connection_bytes_max(&self, read_through: bool) -> usize {
-        let value = reply::VALUE_LINE_BYTES_MAX + self.item_size_max as usize;
-        let fetched = if read_through { FETCH_KEYS_MAX * value } else { 0 };
-        let output = self.output_bytes_max + value + fetched;
-        self.limits().buffer_bytes_max() + 2 * output + fetched
+    pub fn connection_bytes_max(&self) -> usize {
+        let output = self.output_bytes_max + reply::VALUE_LINE_BYTES_MAX + self.item_size_max as usize;
+        self.limits().buffer_bytes_max() + 2 * output
     }
 
     pub(super) fn limits(&self) -> Limits {

@@ -1,39 +1,35 @@
-//! Sockets and threads: binding, accepting, draining.
+//! Sockets and threads: binding, starting, joining.
 
-use std::collections::BTreeMap;
 use std::io;
-use std::net::{Shutdown, SocketAddr};
-use std::pin::pin;
-use std::sync::{Arc, Weak};
+use std::net::SocketAddr;
+use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
 
-use sherwood_wire::memcached::reply;
-use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use socket2::{Domain, Socket, Type};
 use thiserror::Error;
-use tokio::net::tcp::OwnedWriteHalf;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
-use tokio::task::{Id, JoinSet};
 
-use super::connection;
-use super::counters::Counts;
+use super::address::Address;
+use super::conversation::Protocol;
+use super::crew::Crew;
+use super::memcached::Memcached;
+use super::meter::Meter;
 use super::options::{MemcachedOptions, OptionsError};
-use super::shared::{Connections, Place, Service, Shared};
+use super::redis::Redis;
+use super::shared::{Service, Shared};
+use super::thread::{NEWCOMERS, Thread};
+use super::unix::{self, SocketFile};
 use crate::clock::Clock;
 
 /// Connections the system keeps for us, per socket, until they are accepted: memcached's default.
 const BACKLOG: i32 = 1024;
-/// How long nothing is accepted after the system could not, for want of file descriptors as a rule.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// A listener's sockets: bound, and connections wait in them to be served.
 #[derive(Debug)]
 pub struct Bound {
     options: MemcachedOptions,
-    address: SocketAddr,
-    sockets: Vec<std::net::TcpListener>,
+    sockets: Vec<Socket>,
+    file: Option<SocketFile>,
 }
 
 /// Why a listener could not be bound.
@@ -42,35 +38,37 @@ pub enum BindError {
     /// Options that make no sense.
     #[error(transparent)]
     Options(#[from] OptionsError),
-    /// The address is taken, or is none of this machine's, or its port needs privileges.
-    #[error(
-        "the memcached listener could not bind {address}: {error}; choose another address or stop what uses it"
-    )]
+    /// The address is taken, or is none of this machine's, or its port needs privileges; or a UNIX socket's path is taken by
+    /// somebody who listens or by a file that is no socket, or is not to be written to.
+    #[error("a listener could not bind {address}: {error}; choose another address or stop what uses it")]
     Bind {
         /// Where it was to listen.
-        address: SocketAddr,
+        address: Address,
         /// What the system says.
         error: io::Error,
     },
 }
 
 impl Bound {
-    /// Binds one socket for each thread.
+    /// Binds one socket for each thread; of a UNIX socket there is one, which all threads accept from. Its file is removed when
+    /// what is returned, or what it becomes, goes.
     ///
     /// # Errors
     /// When an option is out of range, or the address cannot be had.
     pub fn bind(options: MemcachedOptions) -> Result<Self, BindError> {
         options.validate()?;
-        let refuse = |error| BindError::Bind { address: options.bind, error };
-        let sockets = bind_all(options.bind, options.threads).map_err(refuse)?;
-        let address = sockets[0].local_addr().map_err(refuse)?;
-        Ok(Self { options: MemcachedOptions { bind: address, ..options }, address, sockets })
+        match bind_all(&options.bind, options.threads) {
+            Ok((bind, sockets, file)) => {
+                Ok(Self { options: MemcachedOptions { bind, ..options }, sockets, file })
+            }
+            Err(error) => Err(BindError::Bind { address: options.bind, error }),
+        }
     }
 
     /// Where it listens, with the port the system chose if it was asked to.
     #[must_use]
-    pub fn address(&self) -> SocketAddr {
-        self.address
+    pub fn address(&self) -> &Address {
+        &self.options.bind
     }
 
     /// Starts the threads, which serve until `stop` is true or its sender is gone.
@@ -78,25 +76,68 @@ impl Bound {
     /// # Errors
     /// When the system has no thread or no event queue for us.
     pub fn serve(self, service: Service, clock: Clock, stop: watch::Receiver<bool>) -> io::Result<Running> {
-        let Self { options, address, sockets } = self;
-        let shared = Arc::new(Shared::new(options, service, clock));
-        let runtimes: Vec<Runtime> = sockets
-            .iter()
-            .map(|_| Builder::new_current_thread().enable_all().build())
-            .collect::<io::Result<_>>()?;
-        let threads = sockets
-            .into_iter()
-            .zip(runtimes)
-            .enumerate()
-            .map(|(number, (socket, runtime))| {
-                let thread = Thread { number, shared: Arc::clone(&shared), stop: stop.clone() };
-                std::thread::Builder::new()
-                    .name(format!("sherwood-mc-{number}"))
-                    .spawn(move || runtime.block_on(thread.run(socket)))
-            })
-            .collect::<io::Result<_>>()?;
-        Ok(Running { address, shared, threads })
+        self.speak(Memcached, service, clock, stop)
     }
+
+    /// The same for clients of Redis. `seed` begins the sequence in which keys are drawn.
+    ///
+    /// # Errors
+    /// As [`Self::serve`].
+    pub fn serve_redis(
+        self,
+        service: Service,
+        clock: Clock,
+        seed: u64,
+        stop: watch::Receiver<bool>,
+    ) -> io::Result<Running> {
+        self.speak(Redis::new(seed), service, clock, stop)
+    }
+
+    /// The same in any protocol.
+    pub(super) fn speak<P: Protocol>(
+        self,
+        protocol: P,
+        service: Service,
+        clock: Clock,
+        stop: watch::Receiver<bool>,
+    ) -> io::Result<Running> {
+        let protocol = Arc::new(protocol);
+        let Self { options, sockets, file } = self;
+        let shared = Arc::new(Shared::new(options, service, clock));
+        let crew = Arc::new(Crew::new(sockets.len(), NEWCOMERS)?);
+        let thread = |(number, socket)| {
+            let (protocol, shared, crew) = (Arc::clone(&protocol), Arc::clone(&shared), Arc::clone(&crew));
+            Thread::new(protocol, number, shared, crew, socket, stop.clone())
+        };
+        let threads: Vec<Thread<P>> =
+            sockets.into_iter().enumerate().map(thread).collect::<io::Result<_>>()?;
+        let spawn = |(number, thread): (usize, Thread<P>)| {
+            let name = format!("{}-{number}", P::THREADS);
+            std::thread::Builder::new().name(name).spawn(move || thread.run())
+        };
+        let threads = threads.into_iter().enumerate().map(spawn).collect::<io::Result<_>>()?;
+        Ok(Running { shared, threads, _file: file })
+    }
+}
+
+/// Sockets at one place that connections are spread over, and the place with the port the system chose if it was asked to.
+fn bind_all(bind: &Address, count: usize) -> io::Result<(Address, Vec<Socket>, Option<SocketFile>)> {
+    let (address, sockets, file) = match bind {
+        Address::Tcp(address) => {
+            let (address, sockets) = bind_tcp(*address, count)?;
+            (Address::Tcp(address), sockets, None)
+        }
+        Address::Unix(place) => {
+            let (first, file) = unix::bind(place)?;
+            let mut sockets = vec![first];
+            for _ in 1..count {
+                sockets.push(sockets[0].try_clone()?);
+            }
+            (bind.clone(), sockets, Some(file))
+        }
+    };
+    sockets.iter().try_for_each(|socket| socket.listen(BACKLOG))?;
+    Ok((address, sockets, file))
 }
 
 /// Sockets on one address that the system spreads connections over.
@@ -104,7 +145,7 @@ impl Bound {
 /// Sockets that share a port let in anybody of the same user who wants to share it, so a second node would go unnoticed
 /// and take half of the connections. Hence the first one binds alone, which fails when anybody is there, and agrees to
 /// share only then.
-fn bind_all(address: SocketAddr, count: usize) -> io::Result<Vec<std::net::TcpListener>> {
+fn bind_tcp(address: SocketAddr, count: usize) -> io::Result<(SocketAddr, Vec<Socket>)> {
     let first = socket(address)?;
     first.bind(&address.into())?;
     first.set_reuse_port(true)?;
@@ -116,11 +157,11 @@ fn bind_all(address: SocketAddr, count: usize) -> io::Result<Vec<std::net::TcpLi
         other.bind(&address.into())?;
         sockets.push(other);
     }
-    sockets.into_iter().map(|socket| socket.listen(BACKLOG).map(|()| socket.into())).collect()
+    Ok((address, sockets))
 }
 
 fn socket(address: SocketAddr) -> io::Result<Socket> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(socket2::Protocol::TCP))?;
     socket.set_nonblocking(true)?;
     socket.set_reuse_address(true)?;
     Ok(socket)
@@ -128,34 +169,23 @@ fn socket(address: SocketAddr) -> io::Result<Socket> {
 
 /// A listener that serves.
 pub struct Running {
-    address: SocketAddr,
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<io::Result<()>>>,
+    /// Goes when nobody is served any more.
+    _file: Option<SocketFile>,
 }
 
 impl Running {
     /// Where it listens.
     #[must_use]
-    pub fn address(&self) -> SocketAddr {
-        self.address
+    pub fn address(&self) -> &Address {
+        &self.shared.options.bind
     }
 
-    /// What it counted since the start, over all threads.
+    /// What it counts, for whoever shows that.
     #[must_use]
-    pub fn counts(&self) -> Counts {
-        self.shared.counts()
-    }
-
-    /// Connections that are open now.
-    #[must_use]
-    pub fn connections(&self) -> usize {
-        self.shared.connections.now()
-    }
-
-    /// Connections that were turned away because there were too many.
-    #[must_use]
-    pub fn rejected(&self) -> u64 {
-        self.shared.connections.rejected()
+    pub fn meter(&self) -> Meter {
+        Meter(Arc::downgrade(&self.shared))
     }
 
     /// Waits until all threads have ended, which they do some time after they were told to stop: at most the
@@ -165,102 +195,8 @@ impl Running {
     /// When a thread ended for another reason.
     pub fn join(self) -> io::Result<()> {
         for thread in self.threads {
-            thread.join().map_err(|_| io::Error::other("a memcached listener's thread panicked"))??;
+            thread.join().map_err(|_| io::Error::other("a listener's thread panicked"))??;
         }
         Ok(())
-    }
-}
-
-/// One thread of a listener.
-struct Thread {
-    number: usize,
-    shared: Arc<Shared>,
-    stop: watch::Receiver<bool>,
-}
-
-impl Thread {
-    async fn run(self, socket: std::net::TcpListener) -> io::Result<()> {
-        let listener = TcpListener::from_std(socket)?;
-        let mut clients = Clients::default();
-        let mut stop = self.stop.clone();
-        let mut told_to_stop = pin!(async { stop.wait_for(|&stop| stop).await.is_ok() });
-        loop {
-            tokio::select! {
-                _ = &mut told_to_stop => break,
-                accepted = listener.accept() => match accepted {
-                    Ok((stream, _)) => self.welcome(stream, &mut clients),
-                    Err(error) => {
-                        tracing::warn!(%error, "the memcached listener cannot accept connections");
-                        tokio::time::sleep(ACCEPT_PAUSE).await;
-                    }
-                },
-                () = clients.one_ended(), if !clients.tasks.is_empty() => {}
-            }
-        }
-        drop(listener);
-        clients.drain(self.shared.options.drain_timeout).await;
-        Ok(())
-    }
-
-    fn welcome(&self, stream: TcpStream, clients: &mut Clients) {
-        let Some(place) = Connections::open(&self.shared) else {
-            // Whether it arrives or not, the connection is closed.
-            let _ = stream.try_write(reply::TOO_MANY_CONNECTIONS);
-            return;
-        };
-        // Both only make things better; a connection without them works.
-        let _ = stream.set_nodelay(true);
-        let _ = SockRef::from(&stream).set_keepalive(true);
-        clients.serve(stream, place, Arc::clone(&self.shared), self.number);
-    }
-}
-
-/// The connections of a thread.
-#[derive(Default)]
-struct Clients {
-    tasks: JoinSet<()>,
-    sockets: BTreeMap<Id, Weak<OwnedWriteHalf>>,
-}
-
-impl Clients {
-    fn serve(&mut self, stream: TcpStream, place: Place, shared: Arc<Shared>, thread: usize) {
-        let (read, write) = stream.into_split();
-        let write = Arc::new(write);
-        let socket = Arc::downgrade(&write);
-        let task = self.tasks.spawn(async move {
-            connection::serve(read, write, shared, thread).await;
-            drop(place);
-        });
-        self.sockets.insert(task.id(), socket);
-    }
-
-    /// Waits until a connection has ended.
-    async fn one_ended(&mut self) {
-        let id = match self.tasks.join_next_with_id().await {
-            Some(Ok((id, ()))) => id,
-            Some(Err(error)) => {
-                tracing::error!(%error, "a memcached connection ended in a panic");
-                error.id()
-            }
-            None => return,
-        };
-        self.sockets.remove(&id);
-    }
-
-    /// Lets every client have the answers to what it has sent, and closes. Nothing more is read from anybody: to the
-    /// connections it looks as if their clients had finished, and they end as they always do.
-    async fn drain(&mut self, patience: Duration) {
-        for socket in self.sockets.values().filter_map(Weak::upgrade) {
-            // One that is gone already needs no shutting down.
-            let _ = SockRef::from(socket.as_ref().as_ref()).shutdown(Shutdown::Read);
-        }
-        let all_ended = async {
-            while !self.tasks.is_empty() {
-                self.one_ended().await;
-            }
-        };
-        if tokio::time::timeout(patience, all_ended).await.is_err() {
-            tracing::warn!(connections = self.tasks.len(), "memcached connections were cut off at shutdown");
-        }
     }
 }

@@ -3,12 +3,13 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use sherwood_cache::Cache;
+use sherwood_cache::{Cache, Usage};
 
 use super::backends::Backends;
 use super::counters::{Counters, Counts};
 use super::options::MemcachedOptions;
-use super::routing::Routing;
+use super::routing::{Routing, Target};
+use crate::buffers::Buffers;
 use crate::clock::{Clock, Moment};
 
 /// What a listener serves.
@@ -22,6 +23,37 @@ pub struct Service {
     pub backends: Option<Arc<dyn Backends>>,
     /// Whom a connection needs a place of; listeners that share it share its bound.
     pub places: Arc<Places>,
+    /// Where the buffers of connections are counted, and what fetched values take their bytes from.
+    pub buffers: Arc<Buffers>,
+}
+
+impl Service {
+    /// Makes a change to the cache that fetches in flight must not undo.
+    pub(super) fn write<R>(&self, target: Target, key: &[u8], change: impl FnOnce() -> R) -> R {
+        let Some(backends) = &self.backends else { return change() };
+        let mut change = Some(change);
+        let mut result = None;
+        backends.write(target.partition, key, &mut || {
+            if let Some(change) = change.take() {
+                result = Some(change());
+            }
+        });
+        result.expect("`Backends::write` calls the change")
+    }
+
+    /// What the partitions that the listener leads to hold together: bytes, items, evictions and expirations.
+    pub(super) fn usage(&self) -> Usage {
+        self.routing.partitions().into_iter().map(|partition| self.cache.usage(partition)).fold(
+            Usage::default(),
+            |sum, part| Usage {
+                used_bytes: sum.used_bytes + part.used_bytes,
+                items: sum.items + part.items,
+                evictions: sum.evictions + part.evictions,
+                expired: sum.expired + part.expired,
+                ..sum
+            },
+        )
+    }
 }
 
 /// A bound on connections at a time.

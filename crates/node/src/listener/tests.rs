@@ -6,119 +6,121 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use sherwood_cache::{Access, Cache, NewItem, Options, Partition};
+use sherwood_cache::{Access, Cache, Eviction, NewItem, Options, Partition};
 use sherwood_model::{BackendId, Instant, PartitionId, SeededState, TenantId};
-use sherwood_wire::memcached::{Event, Parser, reply};
 
 use super::backends::Backends;
+use super::conversation::{Conversation, Next, Protocol};
 use super::counters::Count;
+use super::fetch::fetch;
+use super::memcached::Memcached;
 use super::options::MemcachedOptions;
-use super::retrieval::{FETCH_KEYS_MAX, Misses, Portion};
+use super::retrieval::FETCH_KEYS_MAX;
 use super::routing::{Routing, Target};
-use super::session::{Next, Session};
 use super::shared::{Places, Service, Shared};
+use crate::buffers::Buffers;
 use crate::clock::{Clock, Moment};
 
 const UNIX_SECS: u64 = 1_800_000_000;
-const ITEM_BYTES_MAX: u32 = 1000;
+pub(super) const ITEM_BYTES_MAX: u32 = 1000;
 
-fn service(cache: Arc<Cache>, routing: Routing, backends: Option<Arc<dyn Backends>>) -> Service {
-    Service { cache, routing, backends, places: Arc::new(Places::new(1)) }
+pub(super) fn service(cache: Arc<Cache>, routing: Routing, backends: Option<Arc<dyn Backends>>) -> Service {
+    Service { cache, routing, backends, places: Arc::new(Places::new(1)), buffers: Buffers::new(1 << 20) }
 }
 
 /// A client whose listener has no socket.
-struct Client {
-    shared: Shared,
-    parser: Parser,
+pub(super) struct Client {
+    shared: Arc<Shared>,
+    conversation: super::memcached::Client,
     elapsed: Duration,
+    on_fetch: Option<Box<dyn Fn()>>,
 }
 
 impl Client {
-    fn new(service: Service) -> Self {
+    pub(super) fn new(service: Service) -> Self {
         let options =
             MemcachedOptions { threads: 1, item_size_max: ITEM_BYTES_MAX, ..MemcachedOptions::default() };
-        let parser = Parser::new(options.limits());
-        Self {
-            shared: Shared::new(options, service, Clock::start()),
-            parser,
-            elapsed: Duration::from_secs(1),
-        }
+        let shared = Arc::new(Shared::new(options, service, Clock::start()));
+        let conversation = Memcached.open(&shared, 0);
+        Self { conversation, shared, elapsed: Duration::from_secs(1), on_fetch: None }
     }
 
-    fn plain() -> Self {
+    pub(super) fn plain() -> Self {
         Self::new(service(cache(1), Routing::single(target(0)), None))
     }
 
-    /// What is answered to `bytes`, up to the end or the closing of the connection.
-    fn send(&mut self, bytes: &[u8]) -> String {
-        let moment =
-            Moment { now: Instant::ZERO + self.elapsed, unix_secs: UNIX_SECS + self.elapsed.as_secs() };
-        let session = Session { shared: &self.shared, counters: &self.shared.counters[0] };
-        let mut out = Vec::new();
-        let mut rest = bytes;
-        loop {
-            let parsed = self.parser.parse(rest);
-            match parsed.event {
-                Event::Incomplete { .. } => break,
-                Event::Refused { refusal, noreply, .. } => session.refuse(refusal, noreply, &mut out),
-                Event::Command(command) => match session.execute(moment, command, &mut out) {
-                    Next::Continue => {}
-                    Next::Close => {
-                        out.extend_from_slice(b"(closed)");
-                        break;
-                    }
-                    Next::Retrieve(mut retrieval) => {
-                        let mut misses = Misses::default();
-                        loop {
-                            let portion =
-                                session.retrieve(moment, &mut retrieval, &mut misses, &mut out, usize::MAX);
-                            let fetched =
-                                session.fetch(&misses).now_or_never().expect("fakes answer at once");
-                            session.insert(moment, &retrieval, &mut misses, fetched, &mut out);
-                            if portion == Portion::Done {
-                                break;
-                            }
-                        }
-                        if retrieval.last {
-                            out.extend_from_slice(reply::END);
-                        }
-                    }
-                },
-            }
-            rest = &rest[parsed.consumed..];
-        }
-        String::from_utf8(out).unwrap()
+    pub(super) fn now(&self) -> Instant {
+        Instant::ZERO + self.elapsed
     }
 
-    fn pass(&mut self, time: Duration) {
+    /// Has something done while keys are fetched.
+    pub(super) fn on_fetch(&mut self, what: impl Fn() + 'static) {
+        self.on_fetch = Some(Box::new(what));
+    }
+
+    /// What is answered to `bytes`, up to the end or the closing of the connection.
+    pub(super) fn send(&mut self, bytes: &[u8]) -> String {
+        let moment = Moment { now: self.now(), unix_secs: UNIX_SECS + self.elapsed.as_secs() };
+        let (mut sent, mut out, mut rest) = (Vec::new(), Vec::new(), bytes);
+        loop {
+            let advance = self.conversation.advance(moment, rest, &mut out);
+            rest = &rest[advance.consumed..];
+            match advance.next {
+                Next::Need(need) => {
+                    assert!(need > rest.len());
+                    break;
+                }
+                Next::Send => sent.append(&mut out),
+                Next::Fetch(wanted) => {
+                    assert!((1..=FETCH_KEYS_MAX).contains(&wanted.len()));
+                    self.on_fetch.iter().for_each(|what| what());
+                    let fetched = fetch(self.shared.service.backends.as_ref(), wanted).now_or_never();
+                    self.conversation.resume(moment, fetched.expect("fakes answer at once"), &mut out);
+                }
+                Next::Close | Next::HangUp => {
+                    out.extend_from_slice(b"(closed)");
+                    break;
+                }
+            }
+        }
+        sent.append(&mut out);
+        String::from_utf8(sent).unwrap()
+    }
+
+    pub(super) fn pass(&mut self, time: Duration) {
         self.elapsed += time;
     }
 
-    fn count(&self, count: Count) -> u64 {
+    pub(super) fn count(&self, count: Count) -> u64 {
         self.shared.counts().get(count)
     }
 
     #[track_caller]
-    fn check(&mut self, table: &[(&str, &str)]) {
+    pub(super) fn check(&mut self, table: &[(&str, &str)]) {
         for (sent, expected) in table {
             assert_eq!(self.send(sent.as_bytes()), *expected, "after {sent:?}");
         }
     }
 }
 
-fn cache(partitions: u16) -> Arc<Cache> {
+pub(super) fn cache(partitions: u16) -> Arc<Cache> {
+    cache_with(partitions, Options::default().eviction)
+}
+
+pub(super) fn cache_with(partitions: u16, eviction: Eviction) -> Arc<Cache> {
     let partition =
         |backend| Partition { tenant: TenantId(0), backend: BackendId(backend), budget_bytes: 1 << 20 };
     let partitions: Vec<_> = (0..partitions).map(partition).collect();
-    let options = Options { total_bytes: 64 << 20, item_bytes_max: ITEM_BYTES_MAX, ..Options::default() };
+    let options =
+        Options { total_bytes: 64 << 20, item_bytes_max: ITEM_BYTES_MAX, eviction, ..Options::default() };
     Arc::new(Cache::new(options, &partitions, SeededState::new(1)).unwrap())
 }
 
-fn target(partition: u16) -> Target {
+pub(super) fn target(partition: u16) -> Target {
     Target { partition: PartitionId(partition), tenant: TenantId(0), read_through: false }
 }
 
-fn seconds(secs: u64) -> Duration {
+pub(super) fn seconds(secs: u64) -> Duration {
     Duration::from_secs(secs)
 }
 
@@ -351,7 +353,7 @@ fn quitting_leaves_the_rest_unread() {
 /// Backends that know every key but those that start with `no`, fail for those that start with `bad`, and write down what
 /// they are asked.
 #[derive(Default)]
-struct Fake {
+pub(super) struct Fake {
     log: Mutex<Vec<String>>,
 }
 
@@ -387,12 +389,12 @@ impl Backends for Fake {
 }
 
 impl Fake {
-    fn log(&self) -> Vec<String> {
+    pub(super) fn log(&self) -> Vec<String> {
         std::mem::take(&mut self.log.lock().unwrap())
     }
 }
 
-fn read_through() -> (Client, Arc<Fake>, Arc<Cache>) {
+pub(super) fn read_through() -> (Client, Arc<Fake>, Arc<Cache>) {
     let through = |partition| Target { read_through: true, ..target(partition) };
     let routes = [("a/", through(0)), ("b/", through(1)), ("aside/", target(2))];
     let routing = Routing::by_prefix(routes.map(|(prefix, target)| (prefix.to_owned(), target))).unwrap();
@@ -439,7 +441,10 @@ fn a_fetched_value_comes_with_the_number_of_the_item_it_became() {
             change();
         }
     }
-    client.shared.service.backends = Some(Arc::new(Filling(Arc::clone(&cache))));
+    let backends: Arc<dyn Backends> = Arc::new(Filling(Arc::clone(&cache)));
+    let through = Target { read_through: true, ..target(0) };
+    let routing = Routing::by_prefix([("a/".to_owned(), through)]).unwrap();
+    let mut client = Client::new(service(Arc::clone(&cache), routing, Some(backends)));
     let filled = client.send(b"gets a/1\r\n");
     assert!(filled.ends_with("\r\nnewer\r\nEND\r\n"), "{filled}");
     let unique =

@@ -9,7 +9,9 @@ use std::time::Duration;
 use sherwood_model::{BackendId, Slo, TenantId};
 use sherwood_store::Store;
 
+use crate::config::Protocol;
 use crate::control::Pin;
+use crate::listener::Address;
 
 /// A node, before it is started.
 pub struct Setup {
@@ -27,7 +29,7 @@ pub struct Setup {
     pub control: sherwood_policy::Options,
     /// Name of the policy to start with.
     pub policy: String,
-    /// Listeners that speak memcached.
+    /// Listeners.
     pub memcached: Vec<MemcachedSetup>,
     /// Connections at once, over all of these listeners.
     pub memcached_connections_max: usize,
@@ -35,6 +37,8 @@ pub struct Setup {
     pub admin: Option<SocketAddr>,
     /// HTTP connections at once; one more waits until another ends.
     pub http_connections_max: usize,
+    /// Bytes that values on their way into answers, and the texts of answers, may take together.
+    pub buffers_bytes_max: u64,
     /// Bytes by which resident memory may grow beyond the cache's total before the cache gives way; none lets it grow.
     pub slack_bytes: Option<u64>,
     /// Threads for the gateway, the dispatchers and the admin API.
@@ -68,17 +72,21 @@ pub struct PartitionSetup {
     pub pin: Pin,
 }
 
-/// One listener that speaks memcached.
+/// One listener.
 #[derive(Clone, Debug)]
 pub struct MemcachedSetup {
+    /// What it speaks.
+    pub protocol: Protocol,
     /// Where it listens.
-    pub bind: SocketAddr,
+    pub bind: Address,
     /// Which partition a key goes to.
     pub route: RouteSetup,
     /// Whether a miss is fetched from the backend.
     pub read_through: bool,
-    /// Threads, each with a runtime and a socket of its own.
+    /// Threads, each with an event queue and a socket of its own.
     pub threads: usize,
+    /// Whether each thread keeps to one core.
+    pub pin_threads: bool,
     /// A connection that is silent for this long is closed; never where none.
     pub idle_timeout: Option<Duration>,
 }

@@ -6,6 +6,12 @@
     reason = "tests of a driver use sockets, threads, processes and the machine's clock"
 )]
 
+mod asked;
 mod clients;
+#[path = "../shared/patience.rs"]
+mod patience;
+#[path = "../shared/programs.rs"]
+mod programs;
 mod server;
 mod support;
+mod unix;

@@ -3,18 +3,17 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use sherwood_cache::{Cache, Options, Partition};
 use sherwood_model::{BackendId, PartitionId, SeededState, TenantId};
+use sherwood_node::Buffers;
 use sherwood_node::clock::Clock;
 use sherwood_node::listener::{
-    Backends, Bound, Count, MemcachedOptions, Places, Routing, Running, Service, Target,
+    Backends, Bound, Count, MemcachedOptions, Places, Reading, Routing, Running, Service, Target,
 };
 use tokio::sync::watch;
 
-/// Longest wait for anything; reached only by a test that fails.
-const PATIENCE: Duration = Duration::from_secs(20);
+use crate::patience::PATIENCE;
 
 /// Connections at a time where a test is not about them.
 const PLACES: usize = 1024;
@@ -22,6 +21,7 @@ const PLACES: usize = 1024;
 /// A listener on a port of its own. It ends with the test.
 pub(crate) struct Server {
     running: Option<Running>,
+    buffers: Arc<Buffers>,
     stop: watch::Sender<bool>,
 }
 
@@ -50,11 +50,13 @@ impl Server {
         let partition = Partition { tenant: TenantId(0), backend: BackendId(0), budget_bytes: 64 << 20 };
         let cache = Cache::new(Options::default(), &[partition], SeededState::new(1)).unwrap();
         let places = Arc::new(Places::new(places));
-        let service = Service { cache: Arc::new(cache), routing, backends, places };
+        let buffers = Buffers::new(1 << 30);
+        let service =
+            Service { cache: Arc::new(cache), routing, backends, places, buffers: Arc::clone(&buffers) };
         let (stop, stopped) = watch::channel(false);
         let bound = Bound::bind(options).unwrap();
         let running = bound.serve(service, Clock::start(), stopped).unwrap();
-        Self { running: Some(running), stop }
+        Self { running: Some(running), buffers, stop }
     }
 
     fn running(&self) -> &Running {
@@ -62,15 +64,25 @@ impl Server {
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
-        self.running().address()
+        self.running().address().tcp().expect("a port")
     }
 
     pub(crate) fn count(&self, count: Count) -> u64 {
-        self.running().counts().get(count)
+        self.read().counts.get(count)
+    }
+
+    /// What the listener tells of itself.
+    pub(crate) fn read(&self) -> Reading {
+        self.running().meter().read().expect("it serves")
     }
 
     pub(crate) fn connections(&self) -> usize {
-        self.running().connections()
+        self.read().open
+    }
+
+    /// What the buffers of threads and clients hold.
+    pub(crate) fn buffer_bytes(&self) -> u64 {
+        self.buffers.bytes()
     }
 
     pub(crate) fn connect(&self) -> Client {
@@ -100,7 +112,7 @@ impl Drop for Server {
 
 /// Options for a server on any free port.
 pub(crate) fn options() -> MemcachedOptions {
-    let bind = SocketAddr::from(([127, 0, 0, 1], 0));
+    let bind = SocketAddr::from(([127, 0, 0, 1], 0)).into();
     MemcachedOptions { bind, threads: 2, drain_timeout: PATIENCE, ..MemcachedOptions::default() }
 }
 
@@ -151,15 +163,5 @@ impl Client {
     pub(crate) fn check(&mut self, sent: &str, expected: &str) {
         self.send(sent.as_bytes());
         self.expect(expected);
-    }
-}
-
-/// Waits until something is so.
-#[track_caller]
-pub(crate) fn eventually(what: &str, is_so: impl Fn() -> bool) {
-    let start = Instant::now();
-    while !is_so() {
-        assert!(start.elapsed() < PATIENCE, "{what} never came true");
-        std::thread::yield_now();
     }
 }

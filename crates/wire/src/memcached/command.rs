@@ -1,7 +1,7 @@
 //! What a client can ask for, and why a line is not one of these.
 
-use super::Exptime;
 use super::line::split_word;
+use super::{Exptime, Meta, MetaRefusal};
 
 /// One command, borrowing from the buffer it was parsed from.
 ///
@@ -63,6 +63,10 @@ pub enum Command<'a> {
         /// Whether to stay silent.
         noreply: bool,
     },
+    /// `mg`, `ms`, `md`, `ma`, `me`.
+    Meta(Meta<'a>),
+    /// `mn`, answered with [`super::reply::META_NO_OP`]: whoever sent quiet commands before learns that they are done.
+    MetaNoOp,
     /// `quit`: write what is owed and close.
     Quit,
 }
@@ -86,6 +90,28 @@ pub struct Retrieval<'a> {
 /// Keys of a retrieval, in order: an iterator over slices of the line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keys<'a>(pub(super) &'a [u8]);
+
+impl<'a> Keys<'a> {
+    /// The keys in what [`text`](Self::text) once gave, so that a key list can be put aside and gone on with later.
+    ///
+    /// ```
+    /// use sherwood_wire::memcached::Keys;
+    /// let mut keys = Keys::of(b"a b c");
+    /// assert_eq!(keys.next(), Some(&b"a"[..]));
+    /// let aside = keys.text().to_vec();
+    /// assert!(Keys::of(&aside).eq([b"b", b"c"]));
+    /// ```
+    #[must_use]
+    pub const fn of(text: &'a [u8]) -> Self {
+        Self(text)
+    }
+
+    /// The keys that have not been taken yet, as the client wrote them.
+    #[must_use]
+    pub const fn text(&self) -> &'a [u8] {
+        self.0
+    }
+}
 
 impl<'a> Iterator for Keys<'a> {
     type Item = &'a [u8];
@@ -166,6 +192,8 @@ pub enum Refusal {
     BadDelta,
     /// A value that is not followed by a line end where its announced length says so.
     BadChunk,
+    /// Something wrong with a meta command.
+    Meta(MetaRefusal),
     /// [`super::LINE_BYTES_MAX`] bytes without a line end. Where the next command begins is unknown: the connection has
     /// to be closed.
     LineTooLong,
@@ -182,6 +210,7 @@ impl Refusal {
             Self::BadExptime => b"CLIENT_ERROR invalid exptime argument\r\n",
             Self::BadDelta => b"CLIENT_ERROR invalid numeric delta argument\r\n",
             Self::BadChunk => b"CLIENT_ERROR bad data chunk\r\n",
+            Self::Meta(refusal) => refusal.line(),
             Self::LineTooLong => b"CLIENT_ERROR line too long\r\n",
         }
     }

@@ -10,22 +10,33 @@ mod dispatch;
 mod partitions;
 mod stores;
 
+use std::time::Duration;
+
 use sherwood_cache::Eviction;
 
 use super::flags::Flags;
-use super::meaning::{Config, Memory, Server};
+use super::meaning::{BUFFERS_BYTES_MAX, Config, Memory, Server};
 use super::problem::Problems;
 use super::raw::{RawFile, RawMemory, RawServer};
-use super::scope::{Setting, flag_or, in_range, one_of, parsed_flag_or};
-use super::units::ByteSize;
+use super::scope::{Setting, flag_or, given, in_range, one_of, parsed_flag_or};
+use super::units::{ByteSize, Span};
 
 const TOTAL: Setting = Setting::new("[memory]", "total", "\"1GiB\"");
 const ITEM: Setting = Setting::new("[memory]", "max_item_size", "\"1MiB\"");
+const BUFFERS: Setting = Setting::new("[memory]", "buffers", "\"256MiB\"");
+const SAMPLE: Setting = Setting::new("[memory]", "mrc_sample", "0.03125");
 const THREADS: Setting = Setting::new("[server]", "threads", "2");
 const CONNECTIONS: Setting = Setting::new("[server]", "max_connections", "1024");
+const IDLE: Setting = Setting::new("[server]", "idle_timeout", "\"5m\"");
 const EVICTION: Setting = Setting::new("[memory]", "eviction", "\"s3-fifo\"");
 
 const MIB: u64 = 1 << 20;
+/// Between which a connection may be idle before it is closed. Chosen: a client that thinks for less than a second is not
+/// idle, and one that is silent for a year is gone.
+const IDLE_MIN: Span = Span(Duration::from_secs(1));
+const IDLE_MAX: Span = Span(Duration::from_secs(365 * 24 * 3600));
+/// Precise to about a point, and too little work to be measured beside a look-up.
+const MRC_SAMPLE: f64 = 1.0 / 32.0;
 
 /// The configuration that `file` and `flags` mean together. It is only of use when no problem was added.
 pub(super) fn resolve(
@@ -55,7 +66,17 @@ fn memory(file: &RawMemory, flags: &Flags, problems: &mut Problems<'_>) -> Memor
     let eviction = flag_or("--eviction", flags.eviction.clone(), &file.eviction);
     let eviction =
         one_of(problems, EVICTION, eviction, &[("s3-fifo", Eviction::S3Fifo), ("lru", Eviction::Lru)]);
-    Memory { total_bytes: total.0, item_bytes_max: u32::try_from(item.0).unwrap_or(u32::MAX), eviction }
+    let buffers = given(&file.buffers);
+    let buffers = in_range(
+        problems,
+        BUFFERS,
+        buffers,
+        ByteSize(BUFFERS_BYTES_MAX),
+        ByteSize(32 * MIB)..=ByteSize(64 << 40),
+    );
+    let mrc_sample_ratio = in_range(problems, SAMPLE, given(&file.mrc_sample), MRC_SAMPLE, 0.0..=1.0);
+    let item_bytes_max = u32::try_from(item.0).unwrap_or(u32::MAX);
+    Memory { total_bytes: total.0, item_bytes_max, eviction, buffers_bytes_max: buffers.0, mrc_sample_ratio }
 }
 
 fn server(file: &RawServer, flags: &Flags, problems: &mut Problems<'_>) -> Server {
@@ -63,5 +84,12 @@ fn server(file: &RawServer, flags: &Flags, problems: &mut Problems<'_>) -> Serve
     let threads = threads.map(|given| in_range(problems, THREADS, Some(given), 1, 1..=256));
     let connections = flag_or("--max-connections", flags.max_connections, &file.max_connections);
     let connections = in_range(problems, CONNECTIONS, connections, 1024, 1..=65_536);
-    Server { threads: threads.map(|threads| threads as u16), connections_max: connections as u32 }
+    let idle_timeout = given(&file.idle_timeout)
+        .map(|given| in_range(problems, IDLE, Some(given), IDLE_MIN, IDLE_MIN..=IDLE_MAX).0);
+    Server {
+        threads: threads.map(|threads| threads as u16),
+        connections_max: connections as u32,
+        idle_timeout,
+        pin_threads: flags.pin || file.pin_threads.as_ref().is_some_and(|pin| *pin.get_ref()),
+    }
 }

@@ -1,87 +1,21 @@
 //! `sherwood serve` and `sherwood check-config` as processes: what they refuse, what they print, how they end.
 
-#![allow(
-    clippy::disallowed_methods,
-    clippy::disallowed_types,
-    reason = "tests of a driver use processes, sockets and the machine's clock"
-)]
-
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::process::{Child, ChildStderr, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Stdio;
 
 use assert_cmd::Command;
 
-/// Longest wait for anything; reached only by a test that fails.
-const PATIENCE: Duration = Duration::from_secs(30);
+use crate::support::{PATIENCE, Server};
 
 /// What a command that ends by itself says on standard error, and its exit status.
 fn refusal(args: &[&str]) -> (String, i32) {
     let output = Command::cargo_bin("sherwood").unwrap().args(args).timeout(PATIENCE).output().unwrap();
     assert_eq!(output.stdout, b"", "refusals go to standard error");
     (String::from_utf8(output.stderr).unwrap(), output.status.code().expect("it ended by itself"))
-}
-
-/// A node in a process of its own, killed with the test.
-struct Server {
-    process: Child,
-    stderr: BufReader<ChildStderr>,
-    /// What it printed until it was ready.
-    said: Vec<String>,
-}
-
-impl Server {
-    fn start(args: &[&str]) -> Self {
-        let mut command = std::process::Command::new(assert_cmd::cargo::cargo_bin("sherwood"));
-        command.arg("serve").args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-        let mut process = command.spawn().unwrap();
-        let mut stderr = BufReader::new(process.stderr.take().unwrap());
-        let mut said = Vec::new();
-        while !said.last().is_some_and(|line: &String| line.starts_with("ready")) {
-            let mut line = String::new();
-            assert_ne!(stderr.read_line(&mut line).unwrap(), 0, "it ended before it was ready: {said:?}");
-            said.push(line.trim_end().to_owned());
-        }
-        Self { process, stderr, said }
-    }
-
-    /// The address that the line `ready` gives after `name`.
-    fn address(&self, name: &str) -> String {
-        let ready = self.said.last().unwrap();
-        let address = ready.split(' ').find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
-        address.unwrap_or_else(|| panic!("no {name} in {ready:?}")).trim_start_matches("http://").to_owned()
-    }
-
-    fn signal(&self, signal: libc::c_int) {
-        let pid = libc::pid_t::try_from(self.process.id()).unwrap();
-        // SAFETY: sends a signal to a child that has not been waited for, so that the id is still its own.
-        assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
-    }
-
-    /// Waits for its end; its status and what else it printed.
-    fn end(mut self) -> (ExitStatus, String) {
-        let start = Instant::now();
-        let status = loop {
-            if let Some(status) = self.process.try_wait().unwrap() {
-                break status;
-            }
-            assert!(start.elapsed() < PATIENCE, "it does not end");
-            std::thread::yield_now();
-        };
-        let mut rest = String::new();
-        self.stderr.read_to_string(&mut rest).unwrap();
-        (status, rest)
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
 }
 
 /// Sends something and reads as many bytes as are expected.
@@ -120,7 +54,7 @@ fn a_wrong_configuration_is_refused_with_line_and_remedy_before_anything_binds()
             ":4:8: ",
             "change the port",
         ),
-        ("[[listener]]\nprotocol = \"redis\"\nbind = \"127.0.0.1:4\"", ":2:12: ", "memcached"),
+        ("[[listener]]\nprotocol = \"http\"\nbind = \"127.0.0.1:4\"", ":2:12: ", "memcached"),
         ("[admin]\nbind = \"0.0.0.0:8080\"", ":2:8: ", "loopback"),
         (
             "[memory]\ntotal = \"64MiB\"\n[[partition]]\nbackend = \"a\"\nmin = \"65MiB\"\n[[backend]]\nname = \"a\"",
@@ -146,15 +80,15 @@ fn a_wrong_configuration_is_refused_with_line_and_remedy_before_anything_binds()
 }
 
 #[test]
-fn flags_that_make_no_sense_or_are_not_built_yet_are_refused() {
+fn flags_that_make_no_sense_are_refused() {
     for (args, part) in [
         (&["--eviction", "sieve"][..], "--eviction"),
         (&["--policy", "lama"], "--policy"),
         (&["--policy", "offline_opt"], "--policy"),
         (&["--memory", "1GB"], "--memory"),
         (&["--memory", "0"], "--memory"),
-        (&["--redis", "127.0.0.1:6379"], "--redis"),
-        (&["--unix-socket", "/tmp/s"], "--unix-socket"),
+        (&["--redis", "0.0.0.0:6379"], "--redis"),
+        (&["--unix-socket", ""], "--unix-socket"),
         (&["--memcached", "0.0.0.0:11211"], "loopback"),
         (&["--admin", "off"], "nothing to listen on"),
         (&["--threads", "0"], "--threads"),
@@ -207,6 +141,57 @@ fn ready_is_said_once_every_listener_accepts_and_sigterm_ends_with_0() {
     for address in [memcached, admin] {
         assert!(TcpStream::connect(&address).is_err(), "nobody listens on {address} any more");
     }
+}
+
+#[test]
+fn nobody_has_to_listen() {
+    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../sherwood.example.toml");
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut check = std::process::Command::new(env!("CARGO_BIN_EXE_sherwood"));
+    let checked =
+        check.args(["check-config", example]).stdout(writer).stderr(Stdio::piped()).output().unwrap();
+    assert_eq!((checked.status.code(), String::from_utf8_lossy(&checked.stderr).as_ref()), (Some(0), ""));
+
+    let mut server = Server::start(&["--memcached", "127.0.0.1:0", "--admin", "off"]);
+    server.ignore();
+    // It has something to say at its end.
+    server.signal(libc::SIGTERM);
+    assert_eq!(server.end().0.code(), Some(0));
+}
+
+#[test]
+fn a_unix_socket_is_made_replaced_when_dead_and_removed() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("cache.sock");
+    let args = ["--unix-socket", path.to_str().unwrap(), "--admin", "off"];
+    let server = Server::start(&args);
+    assert_eq!(server.address("memcached"), format!("unix:{}", path.display()));
+    let (said, status) = refusal(&[&["serve"], &args[..]].concat());
+    assert!(status == 1 && said.contains("somebody listens there"), "{status} {said}");
+    server.signal(libc::SIGKILL);
+    server.end();
+    assert!(path.exists(), "it had no time to clear away");
+    let server = Server::start(&args);
+    server.signal(libc::SIGTERM);
+    assert_eq!(server.end().0.code(), Some(0));
+    assert!(!path.exists());
+}
+
+#[test]
+fn a_unix_socket_may_speak_redis() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("redis.sock").display().to_string();
+    let text =
+        format!("[admin]\nbind = \"off\"\n[[listener]]\nprotocol = \"redis\"\nbind = \"unix:{path}\"\n");
+    let server = Server::start(&["--config", &file(directory.path(), &text)]);
+    assert_eq!(server.address("redis"), format!("unix:{path}"));
+    let mut client = UnixStream::connect(&path).unwrap();
+    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    client.write_all(b"CONFIG GET unixsocket\r\nQUIT\r\n").unwrap();
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).unwrap();
+    assert_eq!(answer, format!("*2\r\n$10\r\nunixsocket\r\n${}\r\n{path}\r\n+OK\r\n", path.len()));
 }
 
 #[test]
