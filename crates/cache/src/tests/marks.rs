@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use sherwood_model::Instant;
 
-use super::{A, ITEM, at, cache, has, put};
-use crate::{Access, AccessFlags, Cache, Change, Marks, NewCas, NewItem, Value, charge};
+use super::{A, ITEM, LRU, at, cache, cache_with, has, put};
+use crate::{Access, AccessFlags, Cache, Change, Eviction, Marks, NewCas, NewItem, Options, Value, charge};
 
 const STALE: Marks = Marks::of_caller(0);
 const WON: Marks = Marks::of_caller(6);
@@ -95,6 +95,39 @@ fn a_caller_may_give_the_cas() {
 }
 
 #[test]
+fn an_item_that_moves_for_a_cas_or_an_expiry_stays_what_it_was() {
+    let expires = Some(Instant::from_secs(60));
+    for eviction in [Eviction::S3Fifo, Eviction::Lru] {
+        // Around what still fits into a place, with and without eight bytes more, and more.
+        for bytes in [0, 3, 100, 8130, 8140, 8150, 8151, 8159, 8160, 8167, 8168, 20_000] {
+            let cache = cache_with(Options { total_bytes: 1 << 20, eviction, ..LRU }, &[1 << 20]);
+            let value = vec![7; bytes];
+            let stored = Change::StoreMarked {
+                value: Cow::Borrowed(&value),
+                flags: 9,
+                expires: None,
+                marks: STALE,
+                cas: None,
+            };
+            update(&cache, stored);
+            let amend = |marks, cas| Change::Amend { expires, marks, cas: NewCas::Given(cas) };
+            assert_eq!(update(&cache, amend(WON, 5)), Some(5));
+            cache.get(A, b"k", &at(0), |_| ()).unwrap();
+            let seen = cache.peek(A, b"k", &at(0), |item| {
+                assert_eq!((item.flags, item.cas, item.expires), (9, 5, expires), "{bytes} bytes");
+                assert_eq!(item.value, Value::Bytes(&value));
+                item.marks
+            });
+            assert_eq!(seen, Some(WON.with(Marks::USED)));
+            assert_eq!(update(&cache, amend(STALE, u64::MAX)), Some(u64::MAX));
+            assert_eq!((marks(&cache), cas(&cache)), (Some(STALE), Some(u64::MAX)));
+            assert_eq!(cache.used_bytes(), charge(1, bytes + 8));
+            cache.shards[0].check(&cache.ledger);
+        }
+    }
+}
+
+#[test]
 fn a_flush_goes_by_when_a_value_was_stored_and_not_by_its_cas() {
     let cache = cache(&[10_000], 1);
     update(&cache, marked(b"one", Marks::NONE, Some(u64::MAX)));
@@ -115,6 +148,17 @@ fn a_declared_size_has_no_marks() {
     assert_eq!(marks(&cache), Some(Marks::NONE));
     assert!(cas(&cache).is_some_and(|cas| cas < 9));
     assert_eq!(cache.used_bytes(), charge(1, 100));
+}
+
+#[test]
+fn where_uses_leave_no_time_that_of_the_store_is_told() {
+    let cache = cache_with(Options { total_bytes: 10_000, eviction: Eviction::S3Fifo, ..LRU }, &[10_000]);
+    cache.set(A, b"k", NewItem::bytes(b"one"), &at(0)).unwrap();
+    cache.step(at(0).now, 10);
+    cache.get(A, b"k", &at(20_000), |_| ()).unwrap();
+    cache.step(at(20_000).now, 10);
+    let last_use = cache.peek(A, b"k", &at(30_000), |item| item.last_use).unwrap();
+    assert_eq!(cache.since(last_use, at(30_000).now), Duration::from_secs(30));
 }
 
 #[test]
