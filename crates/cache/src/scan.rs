@@ -25,7 +25,7 @@ impl Cache {
     /// again may be visited twice. Counts no hit and leaves the recency as it is.
     ///
     /// Looks at `places_max` items (at least 1) of any partition, and at those whose hashes agree with the last one's in some
-    /// 26 bits or more; a segment of the index, empty or not, counts as one more. So a call may visit nothing and still not be the
+    /// 16 bits or more; 32 segments of the index, empty or not, count as one more. So a call may visit nothing and still not be the
     /// last. A shard is locked for at most 32 of them at a time; `visit` runs under the lock, should be short and must not
     /// call the cache. Cursors are below 2⁴⁸; one that no call returned is no harm, and starts somewhere.
     pub fn scan(

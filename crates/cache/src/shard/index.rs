@@ -20,6 +20,8 @@ const TAG_BITS: u32 = u16::BITS;
 const EMPTY: u16 = u16::MAX;
 /// Fullest a segment gets: 27 of 32. Beyond, an insertion shifts dozens of entries.
 const LOAD: (usize, usize) = (27, 32);
+/// Segments that a walk goes by for the price of an entry, so that many empty ones are neither a long walk nor many.
+const SEGMENTS_A_PLACE: usize = 32;
 /// Places behind the last an entry can belong to, for what is pushed over.
 const SPILL: usize = 16;
 /// Smallest segment.
@@ -86,7 +88,7 @@ impl Index {
         segment.handles[at] = to;
     }
 
-    /// Goes by at most `places_max` entries and segments (but by all entries of a range), in the order of segments and tags
+    /// Goes by at most `places_max` entries (but by all of a range; and 32 segments count as one), in the order of segments and tags
     /// from `from` on, and calls `see` with the handles. Returns how many it went by and where to go on, or none at the end.
     ///
     /// An entry is in the same range for as long as it is there, however its segment grows and wherever its record moves.
@@ -96,7 +98,7 @@ impl Index {
         places_max: usize,
         mut see: impl FnMut(Handle),
     ) -> (usize, Option<Range>) {
-        let mut seen = 0;
+        let (mut seen, mut segments) = (0, 0_usize);
         let mut range = from;
         while let Some(segment) = self.segments.get((range >> TAG_BITS) as usize) {
             let mut last = None;
@@ -108,8 +110,8 @@ impl Index {
                 see(handle);
                 (seen, last) = (seen + 1, Some(tag));
             }
-            // A segment counts as a place, so that many empty ones are no long walk.
-            seen += 1;
+            segments += 1;
+            seen += usize::from(segments.is_multiple_of(SEGMENTS_A_PLACE));
             range = ((range >> TAG_BITS) + 1) << TAG_BITS;
             if seen >= places_max {
                 return (seen, (range < self.ranges()).then_some(range));
