@@ -66,7 +66,7 @@ impl Judge {
     }
 
     /// The percentile now, whether an observation is due or not.
-    pub(crate) fn current(&self, elapsed: Duration) -> Option<Duration> {
+    fn current(&self, elapsed: Duration) -> Option<Duration> {
         let slo = self.monitor.slo();
         self.window.snapshot(at(elapsed), slo.window).quantile(slo.percentile / 100.0)
     }
@@ -79,15 +79,28 @@ impl Judge {
         }
     }
 
-    /// The observations, oldest first: when, and the percentile seen.
-    pub(crate) fn curve(&self) -> impl Iterator<Item = (Duration, Duration)> {
-        self.curve.iter().copied()
+    /// All that is shown of it, copied, so that nobody else has to wait while the rest of the picture is put together.
+    pub(crate) fn seen(&self, elapsed: Duration) -> Seen {
+        Seen {
+            current: self.current(elapsed),
+            curve: self.curve.iter().copied().collect(),
+            violation_ratio: self.standing().violation_ratio(),
+            requests: (self.requests, self.errors),
+        }
     }
+}
 
+/// What a judge has seen by one moment.
+#[derive(Clone, Debug)]
+pub(crate) struct Seen {
+    /// The SLO's percentile now.
+    pub(crate) current: Option<Duration>,
+    /// The observations, oldest first: when, and the percentile seen.
+    pub(crate) curve: Vec<(Duration, Duration)>,
+    /// Share of the observations since the warm-up that violated the SLO.
+    pub(crate) violation_ratio: f64,
     /// Requests that ended, and those of them that failed.
-    pub(crate) fn requests(&self) -> (u64, u64) {
-        (self.requests, self.errors)
-    }
+    pub(crate) requests: (u64, u64),
 }
 
 fn at(elapsed: Duration) -> Instant {
@@ -106,7 +119,7 @@ mod tests {
         let mut judge = Judge::new(slo, s(10), s(3_600));
         (0..100).for_each(|i| judge.finished(ms(i * 100), ms(500), false));
         assert_eq!(judge.standing(), SloStanding::default());
-        assert_eq!(judge.curve().count(), 9, "one a second, from the first second on");
+        assert_eq!(judge.seen(s(10)).curve.len(), 9, "one a second, from the first second on");
         (100..200).for_each(|i| judge.finished(ms(i * 100), ms(if i < 120 { 500 } else { 1 }), false));
         let SloStanding { observations, violations, .. } = judge.standing();
         assert_eq!(
@@ -114,6 +127,6 @@ mod tests {
             (9, 3),
             "two slow seconds, and one more in whose window they lie"
         );
-        assert_eq!(judge.requests(), (200, 0));
+        assert_eq!(judge.seen(s(20)).requests, (200, 0));
     }
 }

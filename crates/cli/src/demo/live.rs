@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sherwood_node::Node;
 
-use super::judge::Judge;
+use super::judge::Seen;
 use super::time::Times;
 use super::world::Backends;
 
@@ -57,16 +57,15 @@ pub(crate) struct LiveBackend {
 }
 
 impl Live {
-    /// Reads everything off the running parts.
+    /// Puts together what was `seen` of the load and what is everything read off the running parts.
     pub(crate) fn read(
         run: &RunLabel,
         node: &Node,
         backends: &Backends,
-        judge: &Judge,
+        seen: Seen,
         elapsed: Duration,
     ) -> Self {
         let minute = run.times.minute(elapsed);
-        let standing = judge.standing();
         let shared = run.policy == "shared-lru";
         let usages = node.backend_usage();
         let total_bytes = usages.iter().map(|usage| usage.allocated_bytes).sum();
@@ -81,6 +80,7 @@ impl Live {
                 hit_ratio: usage.hits as f64 / (usage.hits + usage.misses).max(1) as f64,
             })
             .collect();
+        let curve = seen.curve.iter().map(|(at, p)| (at.as_secs_f64(), p.as_secs_f64() * 1e3));
         Self {
             policy: run.policy.clone(),
             run: run.run,
@@ -88,10 +88,10 @@ impl Live {
             length: (run.times.warm_up, run.times.measured),
             minute,
             bound: run.bound,
-            current: judge.current(elapsed),
-            curve: judge.curve().map(|(at, seen)| (at.as_secs_f64(), seen.as_secs_f64() * 1e3)).collect(),
-            violation_ratio: standing.violation_ratio(),
-            requests: judge.requests(),
+            current: seen.current,
+            curve: curve.collect(),
+            violation_ratio: seen.violation_ratio,
+            requests: seen.requests,
             backends,
             total_bytes,
             events: node.events().into_iter().map(|event| event.message).collect(),

@@ -227,11 +227,13 @@ impl Stage<'_> {
                 break;
             }
             if elapsed >= next_view {
-                let live = {
+                // The load waits for the judge to say that a request has ended: nothing else is done under its lock.
+                let seen = {
                     let mut judge = judge.lock().expect("no panics while held");
                     judge.observe(elapsed);
-                    Live::read(&self.run, node, backends, &judge, elapsed)
+                    judge.seen(elapsed)
                 };
+                let live = Live::read(&self.run, node, backends, seen, elapsed);
                 next_view = elapsed + view.show(&live).map_err(Failure::failed)?;
             }
             thread::sleep(TICK);
