@@ -57,7 +57,7 @@ pub(crate) struct LiveBackend {
 }
 
 impl Live {
-    /// Puts together what was `seen` of the load and what is everything read off the running parts.
+    /// Puts together what was `seen` of the load and what the running parts say.
     pub(crate) fn read(
         run: &RunLabel,
         node: &Node,
