@@ -461,17 +461,20 @@ const DISK_FIXED_BYTES: u64 = 64 << 20;
 const LOG_EVERY: Duration = Duration::from_secs(3);
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
+impl Catalogue {
     /// Every backend of the workload, with a few objects each.
-    fn small(directory: &Path) -> Catalogue {
-        let mut catalogue = Catalogue::new(&Model::onerf(), "demo", directory.to_owned());
+    pub(crate) fn small(directory: &Path) -> Self {
+        let mut catalogue = Self::new(&Model::onerf(), "demo", directory.to_owned());
         for shelf in &mut catalogue.shelves {
             shelf.objects = shelf.objects.min(5);
         }
         catalogue
     }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
 
     fn get(store: &Arc<dyn Store>, keys: &[&'static str]) -> Vec<Option<Bytes>> {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
@@ -481,7 +484,7 @@ mod tests {
     #[test]
     fn every_backend_serves_values_of_the_sizes_of_the_workload() {
         let directory = tempfile::tempdir().unwrap();
-        let catalogue = small(directory.path());
+        let catalogue = Catalogue::small(directory.path());
         catalogue.load().unwrap();
         let stores = catalogue.open().unwrap();
         assert_eq!(stores.len(), 20);
@@ -497,7 +500,7 @@ mod tests {
     #[test]
     fn objects_beyond_the_catalogue_read_the_row_of_the_remainder() {
         let directory = tempfile::tempdir().unwrap();
-        let catalogue = small(directory.path());
+        let catalogue = Catalogue::small(directory.path());
         catalogue.load().unwrap();
         for (store, shelf) in catalogue.open().unwrap().iter().zip(&catalogue.shelves) {
             let beyond = shelf.objects * 1_000_000 + 1;
@@ -510,7 +513,7 @@ mod tests {
     #[test]
     fn what_is_complete_is_reused_and_what_is_not_is_loaded_again() {
         let directory = tempfile::tempdir().unwrap();
-        let catalogue = small(directory.path());
+        let catalogue = Catalogue::small(directory.path());
         catalogue.load().unwrap();
         let modified = |name: &str| fs::metadata(directory.path().join(name)).unwrap().modified().unwrap();
         let (kept, redone) = (modified("b03.complete"), directory.path().join("b05.complete"));
@@ -525,7 +528,7 @@ mod tests {
     #[test]
     fn other_parameters_are_loaded_afresh() {
         let directory = tempfile::tempdir().unwrap();
-        let mut catalogue = small(directory.path());
+        let mut catalogue = Catalogue::small(directory.path());
         catalogue.load().unwrap();
         catalogue.shelves[2].objects = 7;
         assert!(!catalogue.shelves[2].is_complete(directory.path()));
@@ -537,7 +540,7 @@ mod tests {
     fn two_processes_do_not_load_into_one_directory() {
         let directory = tempfile::tempdir().unwrap();
         let _held = lock(directory.path()).unwrap();
-        let refused = small(directory.path()).load().unwrap_err();
+        let refused = Catalogue::small(directory.path()).load().unwrap_err();
         assert!(matches!(refused, CatalogueError::Locked { .. }), "{refused}");
     }
 

@@ -175,3 +175,75 @@ fn cpu_time() -> Duration {
     let time = |t: libc::timeval| Duration::new(t.tv_sec as u64, t.tv_usec as u32 * 1_000);
     time(usage.ru_utime) + time(usage.ru_stime)
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::super::report::Report;
+    use super::super::time;
+    use super::*;
+
+    /// Time for some hundred requests at the workload's rate: few enough for a slow machine to answer them all, late.
+    const TIMES: Times = Times {
+        factor: 54_000.0,
+        measured: Duration::from_millis(200),
+        warm_up: Duration::from_millis(100),
+        delta: Duration::from_millis(20),
+        window: Duration::from_millis(100),
+    };
+
+    /// A whole run over a few objects, as a program reads it.
+    fn play(catalogue: &Catalogue, policy: &str) -> Value {
+        let (model, stop) = (Arc::new(Model::onerf()), Arc::new(AtomicBool::new(false)));
+        let bound = time::bound(&model.slo());
+        let run = RunLabel { policy: policy.to_owned(), run: (1, 1), times: TIMES, bound };
+        let stage = Stage { model: &model, catalogue, run, seed: 1, show: false, stop: &stop };
+        let mut report = Report::new(1, &TIMES, bound);
+        report.runs.push(stage.play().unwrap());
+        serde_json::to_value(&report).unwrap()["runs"][0].clone()
+    }
+
+    #[test]
+    fn policies_meet_the_same_requests_and_all_are_answered() {
+        let directory = tempfile::tempdir().unwrap();
+        let catalogue = Catalogue::small(directory.path());
+        catalogue.load().unwrap();
+        catalogue.warm().unwrap();
+        let runs = ["shared-lru", "robinhood"].map(|policy| play(&catalogue, policy));
+        for (run, policy) in runs.iter().zip(["shared-lru", "robinhood"]) {
+            assert_eq!((run["policy"].as_str(), run["errors"].as_u64()), (Some(policy), Some(0)), "{run}");
+            assert!(run.get("incomplete_because").is_none(), "{run}");
+            let number = |field: &str| run[field].as_f64().unwrap_or_else(|| panic!("no {field} in {run}"));
+            assert!(number("requests") >= 20.0 && number("queries") > number("requests"), "{run}");
+            for ratio in ["slo_violation_ratio", "hit_ratio"] {
+                assert!((0.0..=1.0).contains(&number(ratio)), "{ratio} of {run}");
+            }
+            assert!(0.0 < number("p50_ms") && number("p50_ms") <= number("p99_ms"), "{run}");
+            assert!(number("cpu_ratio") > 0.0 && run["valid"].is_boolean(), "{run}");
+            assert!(number("p99_max_ms") >= 0.0 && number("late_p99_ms") >= 0.0, "{run}");
+        }
+        for same in ["requests", "queries"] {
+            assert_eq!(runs[0][same], runs[1][same], "{same}");
+        }
+    }
+
+    #[test]
+    fn a_run_that_was_stopped_says_so() {
+        let directory = tempfile::tempdir().unwrap();
+        let catalogue = Catalogue::small(directory.path());
+        catalogue.load().unwrap();
+        let (model, stop) = (Arc::new(Model::onerf()), Arc::new(AtomicBool::new(true)));
+        let bound = time::bound(&model.slo());
+        let run = RunLabel {
+            policy: "equal".to_owned(),
+            run: (1, 1),
+            times: Times::of(Duration::from_secs(3_600)),
+            bound,
+        };
+        let stage = Stage { model: &model, catalogue: &catalogue, run, seed: 1, show: false, stop: &stop };
+        let run = stage.play().unwrap();
+        assert_eq!(run.incomplete_because.as_deref(), Some("stopped before its end"));
+        assert!(!run.valid);
+    }
+}
