@@ -353,6 +353,10 @@ impl Store for Rows {
     fn set_limit(&self, limit: Limit) -> Result<(), LimitError> {
         self.inner.set_limit(limit)
     }
+
+    fn cpu_time(&self) -> Duration {
+        self.inner.cpu_time()
+    }
 }
 
 /// How far a load is, for whoever waits: a bar on a terminal, a log line every few seconds elsewhere.
@@ -494,6 +498,7 @@ mod tests {
                 values.iter().map(|value| value.as_ref().map(|value| value.len() as u32)).collect();
             let bytes = |object| Some(shelf.backend.object_bytes(object));
             assert_eq!(found, [bytes(0), bytes(1), None], "{}", shelf.name());
+            assert!(store.cpu_time() > Duration::ZERO, "{} worked for nothing", shelf.name());
         }
     }
 

@@ -5,6 +5,7 @@
 //! of them lose most of it. Every policy meets the same requests in the same order at the same times.
 
 mod catalogue;
+mod cpu;
 mod judge;
 mod live;
 mod paced;

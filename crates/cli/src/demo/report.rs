@@ -37,6 +37,8 @@ pub(crate) struct Run {
     pub(crate) errors: u64,
     /// Processor time of the whole process over wall time and cores.
     pub(crate) cpu_ratio: f64,
+    /// Processor time of the embedded stores' threads over wall time: 1 is one core.
+    pub(crate) store_cpu_ratio: f64,
     /// P99 of how late requests were sent.
     pub(crate) late_p99_ms: f64,
     /// Whether the load kept its schedule, so that the figures mean something.
@@ -180,6 +182,7 @@ mod tests {
             p99_max_ms: 321.0,
             errors: 3,
             cpu_ratio: 0.42,
+            store_cpu_ratio: 0.21,
             late_p99_ms: 1.25,
             valid: true,
             hit_ratio: 0.875,

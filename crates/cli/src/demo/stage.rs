@@ -11,6 +11,7 @@ use sherwood_node::Node;
 use sherwood_workload::onerf::Model;
 
 use super::catalogue::Catalogue;
+use super::cpu::{CpuReading, CpuUse};
 use super::judge::Judge;
 use super::live::{Live, RunLabel};
 use super::paced::Timer;
@@ -102,14 +103,14 @@ impl Stage<'_> {
         judge: &Mutex<Judge>,
         ended: &AtomicBool,
         began: Instant,
-    ) -> Result<Duration, Failure> {
+    ) -> Result<CpuUse, Failure> {
         let mut view = View::new(self.show).map_err(Failure::failed)?;
         let (mut cpu_before, mut next_view) = (None, Duration::ZERO);
         while !ended.load(Relaxed) {
             let elapsed = began.elapsed();
             backends.set_minute(self.run.times.minute(elapsed));
             if elapsed >= self.run.times.warm_up {
-                cpu_before.get_or_insert_with(cpu_time);
+                cpu_before.get_or_insert_with(|| CpuReading::take(backends));
             }
             if self.stop.load(Relaxed) || view.quit_asked() {
                 self.stop.store(true, Relaxed);
@@ -127,10 +128,10 @@ impl Stage<'_> {
             }
             thread::sleep(TICK);
         }
-        Ok(cpu_before.map_or(Duration::ZERO, |before| cpu_time().saturating_sub(before)))
+        Ok(cpu_before.map_or(CpuUse::default(), |before| CpuReading::take(backends).since(&before)))
     }
 
-    fn figures(&self, outcome: &http::Outcome, judge: &Judge, cpu: Duration) -> Run {
+    fn figures(&self, outcome: &http::Outcome, judge: &Judge, cpu: CpuUse) -> Run {
         let measured = outcome.phases.get(1).cloned().unwrap_or_default();
         let standing = judge.standing();
         let late = measured.lateness.percentile(99.0);
@@ -146,7 +147,8 @@ impl Stage<'_> {
             p99_ms: ms(measured.latency.percentile(99.0)),
             p99_max_ms: standing.max.map_or(0.0, ms),
             errors: measured.errors + measured.failed_keys,
-            cpu_ratio: cpu.as_secs_f64() / self.run.times.measured.as_secs_f64() / cores,
+            cpu_ratio: cpu.process / cores,
+            store_cpu_ratio: cpu.stores,
             late_p99_ms: ms(late),
             valid: late <= LATE_MAX && measured.requests > 0 && outcome.incomplete_because.is_none(),
             hit_ratio: hits as f64 / (hits + misses).max(1) as f64,
@@ -162,18 +164,6 @@ impl Drop for Ends<'_> {
     fn drop(&mut self) {
         self.0.store(true, Relaxed);
     }
-}
-
-/// Processor time of this process so far.
-fn cpu_time() -> Duration {
-    // SAFETY: `rusage` is plain numbers, for which zero is a value, and the call writes to nothing else.
-    let usage = unsafe {
-        let mut usage = std::mem::zeroed::<libc::rusage>();
-        libc::getrusage(libc::RUSAGE_SELF, &raw mut usage);
-        usage
-    };
-    let time = |t: libc::timeval| Duration::new(t.tv_sec as u64, t.tv_usec as u32 * 1_000);
-    time(usage.ru_utime) + time(usage.ru_stime)
 }
 
 #[cfg(test)]
@@ -220,7 +210,10 @@ mod tests {
                 assert!((0.0..=1.0).contains(&number(ratio)), "{ratio} of {run}");
             }
             assert!(0.0 < number("p50_ms") && number("p50_ms") <= number("p99_ms"), "{run}");
-            assert!(number("cpu_ratio") > 0.0 && run["valid"].is_boolean(), "{run}");
+            assert!(
+                number("cpu_ratio") >= 0.0 && number("store_cpu_ratio") >= 0.0 && run["valid"].is_boolean(),
+                "{run}"
+            );
             assert!(number("p99_max_ms") >= 0.0 && number("late_p99_ms") >= 0.0, "{run}");
         }
         for same in ["requests", "queries"] {
