@@ -96,18 +96,15 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     catalogue.load().map_err(Failure::failed)?;
     catalogue.warm().map_err(Failure::failed)?;
     let times = Times::of(args.duration);
-    let mut report = Report::new(args.seed, &times, time::bound(&model.slo()));
+    let bound = time::bound(&model.slo());
+    let profile = model.profile(world::PROFILE).expect("the model that is built in has the profile");
+    let mut report = Report::new(args.seed, &times, bound, profile.request_rate);
     let show = !args.headless && std::io::stderr().is_terminal() && std::io::stdout().is_terminal();
     logs::start(logs::Format::Text, if show { "off" } else { "warn" });
     let stop = Arc::new(AtomicBool::new(false));
     interrupt::on_interrupt(&stop).map_err(Failure::failed)?;
     for (index, policy) in policies.iter().enumerate() {
-        let run = RunLabel {
-            policy: policy.clone(),
-            run: (index + 1, policies.len()),
-            times,
-            bound: time::bound(&model.slo()),
-        };
+        let run = RunLabel { policy: policy.clone(), run: (index + 1, policies.len()), times, bound };
         let stage = Stage { model: &model, catalogue: &catalogue, run, seed: args.seed, show, stop: &stop };
         report.runs.push(stage.play()?);
         if stop.load(Relaxed) {

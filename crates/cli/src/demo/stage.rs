@@ -189,7 +189,7 @@ mod tests {
         let bound = time::bound(&model.slo());
         let run = RunLabel { policy: policy.to_owned(), run: (1, 1), times: TIMES, bound };
         let stage = Stage { model: &model, catalogue, run, seed: 1, show: false, stop: &stop };
-        let mut report = Report::new(1, &TIMES, bound);
+        let mut report = Report::new(1, &TIMES, bound, 400.0);
         report.runs.push(stage.play().unwrap());
         serde_json::to_value(&report).unwrap()["runs"][0].clone()
     }
