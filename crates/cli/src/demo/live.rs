@@ -25,6 +25,8 @@ pub(crate) struct Live {
     pub(crate) bound: Duration,
     /// The SLO's percentile now.
     pub(crate) current: Option<Duration>,
+    /// How late requests are sent at P99, when that is so late that they do not count.
+    pub(crate) late: Option<Duration>,
     /// Observations so far: seconds since the run began, milliseconds.
     pub(crate) curve: Vec<(f64, f64)>,
     /// Share of the observations that violated the SLO.
@@ -89,6 +91,7 @@ impl Live {
             minute,
             bound: run.bound,
             current: seen.current,
+            late: seen.late,
             curve: curve.collect(),
             violation_ratio: seen.violation_ratio,
             requests: seen.requests,
@@ -130,6 +133,12 @@ impl Live {
             .collect();
         let slowed =
             if slowed.is_empty() { String::new() } else { format!("; slowed down: {}", slowed.join(", ")) };
-        format!("{} {phase}: {percentile}, {bound}{slowed}", self.policy)
+        let late = self.late.map_or(String::new(), |late| {
+            format!(
+                "; the load is sent {:.0} ms late: something else keeps this machine busy",
+                late.as_secs_f64() * 1e3
+            )
+        });
+        format!("{} {phase}: {percentile}, {bound}{slowed}{late}", self.policy)
     }
 }

@@ -12,7 +12,7 @@ use sherwood_workload::onerf::Model;
 
 use super::catalogue::Catalogue;
 use super::cpu::{CpuReading, CpuUse};
-use super::judge::Judge;
+use super::judge::{Ended, Judge, LATE_MAX};
 use super::live::{Live, RunLabel};
 use super::paced::Timer;
 use super::report::{Run, ms};
@@ -21,8 +21,6 @@ use super::view::View;
 use super::world::{self, Backends};
 use crate::exit::Failure;
 
-/// Later than this at P99, and the figures say more about the machine than about the policy.
-const LATE_MAX: Duration = Duration::from_millis(10);
 /// How often limits are set and interrupts noticed.
 const TICK: Duration = Duration::from_millis(50);
 
@@ -91,7 +89,8 @@ impl Stage<'_> {
         http::run(&options, workload, control, |request| {
             let failed = request.failed || request.failed_keys > 0;
             let mut judge = judge.lock().expect("no panics while held");
-            judge.finished(began.elapsed(), request.latency, failed);
+            let ended = Ended { latency: request.latency, late: request.late, failed };
+            judge.finished(began.elapsed(), &ended);
         })
     }
 
