@@ -15,6 +15,7 @@ mod exit;
 mod interrupt;
 mod load;
 mod logs;
+mod out;
 mod serve;
 
 use std::process::ExitCode;

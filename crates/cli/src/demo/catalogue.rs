@@ -29,6 +29,8 @@ use sherwood_workload::SplitMix64;
 use sherwood_workload::onerf::{self, Model};
 use thiserror::Error;
 
+use crate::out;
+
 /// The backends of one profile and the directory that keeps their files.
 pub(crate) struct Catalogue {
     directory: PathBuf,
@@ -370,7 +372,10 @@ struct Progress {
 impl Progress {
     fn new(directory: &Path, bytes: u64) -> Self {
         let megabytes = bytes.div_ceil(1_000_000);
-        eprintln!("loading the demo's values, once: {megabytes} MB into {}", directory.display());
+        out::say(format_args!(
+            "loading the demo's values, once: {megabytes} MB into {}",
+            directory.display()
+        ));
         let terminal = io::stderr().is_terminal();
         let bar = if terminal { ProgressBar::new(bytes) } else { ProgressBar::hidden() };
         let style = "{wide_bar} {decimal_bytes}/{decimal_total_bytes}, {eta} left";
@@ -386,14 +391,17 @@ impl Progress {
             let mut logged = logged.lock().unwrap_or_else(PoisonError::into_inner);
             if logged.elapsed() >= LOG_EVERY {
                 *logged = Instant::now();
-                eprintln!("loading the demo's values: {}%", 100 * done_bytes / self.bytes.max(1));
+                out::say(format_args!(
+                    "loading the demo's values: {}%",
+                    100 * done_bytes / self.bytes.max(1)
+                ));
             }
         }
     }
 
     fn finish(self) {
         self.bar.finish_and_clear();
-        eprintln!("the demo's values are loaded");
+        out::say("the demo's values are loaded");
     }
 }
 

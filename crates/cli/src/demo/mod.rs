@@ -30,7 +30,7 @@ use self::report::Report;
 use self::stage::Stage;
 use self::time::Times;
 use crate::exit::Failure;
-use crate::{descriptors, interrupt, logs};
+use crate::{descriptors, interrupt, logs, out};
 
 /// Open files of a run: both ends of the 4,096 connections that the load opens at most, and the stores' own.
 const FILES_MIN: u64 = 10_000;
@@ -44,7 +44,7 @@ const FILES_MIN: u64 = 10_000;
   sherwood demo --headless --json > demo.json          for programs
 
 The first run loads about 1.6 GB of values into the user's cache directory. A third of the measured time is
-spent on warming up before it. Exit status: 0 done, 1 failed, 2 bad usage.")]
+spent on warming up before it. SHERWOOD_LOG=info logs every decision, without the screen. Exit status: 0 done, 1 failed, 2 bad usage.")]
 pub(crate) struct Args {
     /// Policy that sizes the partitions
     #[arg(long, value_name = "NAME", default_value = "robinhood", conflicts_with = "compare")]
@@ -100,7 +100,10 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let profile = model.profile(world::PROFILE).expect("the model that is built in has the profile");
     let mut report = Report::new(args.seed, &times, bound, profile.request_rate);
     let show = !args.headless && std::io::stderr().is_terminal() && std::io::stdout().is_terminal();
-    logs::start(logs::Format::Text, if show { "off" } else { "warn" });
+    // A line in the middle of the screen would spoil it.
+    if !show {
+        logs::start(logs::Format::Text, "warn");
+    }
     let stop = Arc::new(AtomicBool::new(false));
     interrupt::on_interrupt(&stop).map_err(Failure::failed)?;
     for (index, policy) in policies.iter().enumerate() {
@@ -111,11 +114,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             break;
         }
     }
-    if args.json {
-        println!("{}", serde_json::to_string_pretty(&report).expect("plain data"));
-    } else {
-        println!("{}", report.words());
-    }
+    let result =
+        if args.json { serde_json::to_string_pretty(&report).expect("plain data") } else { report.words() };
+    out::print(&format!("{result}\n"))?;
     // Leaving the screen is an end like another; a script that is interrupted must not take the result for a whole one.
     if stop.load(Relaxed) && !show {
         return Err(Failure::failed("interrupted: the last run is incomplete"));

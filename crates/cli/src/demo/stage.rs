@@ -20,6 +20,7 @@ use super::time::Times;
 use super::view::View;
 use super::world::{self, Backends};
 use crate::exit::Failure;
+use crate::out;
 
 /// How often limits are set and interrupts noticed.
 const TICK: Duration = Duration::from_millis(50);
@@ -61,7 +62,7 @@ impl Stage<'_> {
         let outcome = outcome.map_err(Failure::failed)?;
         node.stop();
         if let Some(error) = &outcome.first_error {
-            eprintln!("sherwood: {}: the first request that failed: {error}", self.run.policy);
+            out::say(format_args!("sherwood: {}: the first request that failed: {error}", self.run.policy));
         }
         let judge = judge.into_inner().expect("no panics while held");
         Ok(self.figures(&outcome, &judge, cpu?))

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::live::Live;
 use super::screen::Screen;
+use crate::out;
 
 /// How often the screen is drawn.
 const DRAW_EVERY: Duration = Duration::from_millis(200);
@@ -29,7 +30,7 @@ impl View {
                 Ok(DRAW_EVERY)
             }
             Self::Log => {
-                eprintln!("{}", live.line());
+                out::say(live.line());
                 Ok(LOG_EVERY)
             }
         }
