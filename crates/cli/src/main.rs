@@ -11,6 +11,7 @@
 mod check_config;
 mod demo;
 mod descriptors;
+mod duration;
 mod exit;
 mod interrupt;
 mod load;
@@ -55,7 +56,7 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Serve(args) => serve::run(&args),
         Command::Demo(args) => demo::run(&args),
-        Command::Load(args) => return load::run(&args),
+        Command::Load(args) => load::run(&args),
         Command::CheckConfig(args) => check_config::run(&args),
     };
     exit::report(outcome)

@@ -30,7 +30,7 @@ use self::report::Report;
 use self::stage::Stage;
 use self::time::Times;
 use crate::exit::Failure;
-use crate::{descriptors, interrupt, logs, out};
+use crate::{descriptors, duration, interrupt, logs, out};
 
 /// Open files of a run: both ends of the 4,096 connections that the load opens at most, and the stores' own.
 const FILES_MIN: u64 = 10_000;
@@ -43,14 +43,14 @@ const FILES_MIN: u64 = 10_000;
   sherwood demo --duration 60s --headless              shorter, without the screen
   sherwood demo --headless --json > demo.json          for programs
 
-The first run loads about 1.6 GB of values into the user's cache directory. A third of the measured time is
+The first run loads about 1.6 GB of values into the user's cache directory. A third of the measured time is \
 spent on warming up before it. SHERWOOD_LOG=info logs every decision, without the screen. Exit status: 0 done, 1 failed, 2 bad usage.")]
 pub(crate) struct Args {
     /// Policy that sizes the partitions
     #[arg(long, value_name = "NAME", default_value = "robinhood", conflicts_with = "compare")]
     policy: String,
     /// Measured time of one policy, 10s to 3h; the scenario's three hours are compressed into it
-    #[arg(long, value_name = "TIME", default_value = "300s", value_parser = duration)]
+    #[arg(long, value_name = "TIME", default_value = "300s", value_parser = measured_time)]
     duration: Duration,
     /// Seed of the requests, their arrival times and the service times
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -69,10 +69,8 @@ pub(crate) struct Args {
     cache_dir: Option<PathBuf>,
 }
 
-fn duration(text: &str) -> Result<Duration, String> {
-    let span: sherwood_node::config::Span = text.parse().map_err(|error| format!("{error}"))?;
-    let accepted = Duration::from_secs(10)..=Duration::from_secs(3 * 3_600);
-    if accepted.contains(&span.0) { Ok(span.0) } else { Err(format!("{text} is not between 10s and 3h")) }
+fn measured_time(text: &str) -> Result<Duration, String> {
+    duration::between(Duration::from_secs(10), Duration::from_secs(3 * 3_600), text)
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
@@ -105,7 +103,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         logs::start(logs::Format::Text, "warn");
     }
     let stop = Arc::new(AtomicBool::new(false));
-    interrupt::on_interrupt(&stop).map_err(Failure::failed)?;
+    let flag = Arc::clone(&stop);
+    interrupt::on_interrupt(move || flag.store(true, Relaxed)).map_err(Failure::failed)?;
     for (index, policy) in policies.iter().enumerate() {
         let run = RunLabel { policy: policy.clone(), run: (index + 1, policies.len()), times, bound };
         let stage = Stage { model: &model, catalogue: &catalogue, run, seed: args.seed, show, stop: &stop };
