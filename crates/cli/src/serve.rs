@@ -98,7 +98,6 @@ fn serve(config: &Config) -> Result<(), Failure> {
             _ = interrupt.recv() => {}
         }
     });
-    tracing::info!("draining");
     node.stop();
     Ok(())
 }

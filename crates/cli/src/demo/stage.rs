@@ -38,7 +38,11 @@ pub(super) struct Stage<'a> {
 impl Stage<'_> {
     pub(super) fn play(&self) -> Result<Run, Failure> {
         let timer = Timer::start().map_err(Failure::failed)?;
-        let stores = self.catalogue.open().map_err(Failure::failed)?;
+        let stores = self.catalogue.open().map_err(|error| {
+            Failure::failed(format!(
+                "{error}\nif another demo runs, wait for it, or give this one values of its own with --cache-dir"
+            ))
+        })?;
         let backends = Backends::new(self.model, stores, self.seed, &timer);
         let setup = world::setup(self.model, &backends, &self.run.policy, &self.run.times, self.seed);
         let node = Node::start(setup).map_err(Failure::failed)?;
