@@ -59,6 +59,11 @@ impl Backends {
     pub(crate) fn waiting(&self) -> Vec<u32> {
         self.stores.iter().map(|store| store.waiting()).collect()
     }
+
+    /// Processor time that all stores have used for their real work.
+    pub(crate) fn cpu_time(&self) -> Duration {
+        self.stores.iter().map(|store| store.cpu_time()).sum()
+    }
 }
 
 /// The setup of the node in front of `backends`.
