@@ -63,6 +63,8 @@ pub struct Server {
     /// Connections open at a time over all `[[listener]]`s, 1 to 65,536; 1,024 by default. HTTP has its own bound,
     /// [`HTTP_CONNECTIONS_MAX`].
     pub connections_max: u32,
+    /// A connection to a listener on which nothing arrives for so long is closed, 1 s to 365 d; none by default: never.
+    pub idle_timeout: Option<Duration>,
 }
 
 /// `[[listener]]`.

@@ -36,6 +36,7 @@ pub(super) struct RawMemory {
 pub(super) struct RawServer {
     pub(super) threads: Key<u64>,
     pub(super) max_connections: Key<u64>,
+    pub(super) idle_timeout: Key<Span>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -40,7 +40,7 @@ mod meaning {
         let config = load(&Flags::default(), POLICIES).expect("valid");
         assert_eq!(config, super::config(""));
         assert_eq!((config.memory.total_bytes, config.memory.item_bytes_max), (64 << 20, 1 << 20));
-        assert_eq!(config.server, Server { threads: None, connections_max: 1024 });
+        assert_eq!(config.server, Server { threads: None, connections_max: 1024, idle_timeout: None });
         assert_eq!(config.admin.map(|admin| admin.to_string()).as_deref(), Some("127.0.0.1:8080"));
         assert!(config.listeners.is_empty());
         let names: Vec<&str> = config.partitions.iter().map(|partition| partition.name.as_str()).collect();
@@ -65,7 +65,7 @@ mod meaning {
         };
         let config = load(&flags, POLICIES).expect("valid");
         assert_eq!((config.memory.total_bytes, config.memory.item_bytes_max), (1 << 30, 2 << 20));
-        assert_eq!(config.server, Server { threads: Some(2), connections_max: 10 });
+        assert_eq!(config.server, Server { threads: Some(2), connections_max: 10, idle_timeout: None });
         let bind = "127.0.0.1:11211".parse().expect("an address");
         let listener = Listener {
             protocol: Protocol::Memcached,
@@ -242,6 +242,10 @@ mod refusals {
             (
                 "[server]\nmax_connections = 70000",
                 "a.toml:2:19: [server] max_connections is 70000; it must be 1 to 65536: set max_connections = 1024",
+            ),
+            (
+                "[server]\nidle_timeout = \"0s\"",
+                "a.toml:2:16: [server] idle_timeout is 0s; it must be at least 1s: set idle_timeout = \"5m\"",
             ),
         ]);
     }
