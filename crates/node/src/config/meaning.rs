@@ -157,12 +157,6 @@ pub struct Control {
 }
 
 impl Config {
-    /// Id of the backend with this name.
-    #[must_use]
-    pub fn backend(&self, name: &str) -> Option<BackendId> {
-        self.backends.iter().position(|backend| backend.name == name).map(BackendId::from_index)
-    }
-
     /// Bytes the embedded stores keep in memory, all replicas together; outside [`Memory::total_bytes`].
     #[must_use]
     pub fn stores_bytes(&self) -> u64 {

@@ -99,7 +99,6 @@ mod meaning {
         let config = config(EXAMPLE);
         let names: Vec<&str> = config.backends.iter().map(|backend| backend.name.as_str()).collect();
         assert_eq!(names, ["catalog", "prices", "similar"]);
-        assert_eq!(config.backend("prices"), Some(BackendId(1)));
         let [catalog, prices, similar] = &config.backends[..] else { panic!("three backends") };
         assert_eq!(catalog.ttl, Some(Duration::from_secs(60)));
         assert_eq!((catalog.replicas.len(), prices.replicas.len(), similar.replicas.len()), (1, 2, 1));
