@@ -58,7 +58,7 @@ pub const HTTP_CONNECTIONS_MAX: usize = 1_024;
 /// `[server]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Server {
-    /// Threads that serve listeners, 1 to 256; none means one per core.
+    /// Threads of each listener, and as many for the HTTP port, 1 to 256; none means one per core.
     pub threads: Option<u16>,
     /// Connections open at a time over all `[[listener]]`s, 1 to 65,536; 1,024 by default. HTTP has its own bound,
     /// [`HTTP_CONNECTIONS_MAX`].
