@@ -7,6 +7,7 @@ use sherwood_model::{BackendId, Instant, PartitionId, TenantId};
 use tokio::sync::{Semaphore, watch};
 
 use crate::backend::Backend;
+use crate::buffers::Buffers;
 use crate::classes::Classes;
 use crate::clock::Clock;
 use crate::control::Control;
@@ -26,10 +27,12 @@ pub(crate) struct Core {
     pub(crate) shadow: Arc<Shadow>,
     pub(crate) events: Events,
     pub(crate) classes: Classes,
+    /// What is held for clients.
+    pub(crate) buffers: Arc<Buffers>,
     pub(crate) control: Mutex<Control>,
-    /// True from the moment the node begins to drain.
     /// Places for readers of the event stream.
     pub(crate) event_streams: Arc<Semaphore>,
+    /// True from the moment the node begins to drain.
     pub(crate) stopping: watch::Receiver<bool>,
 }
 

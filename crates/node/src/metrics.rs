@@ -46,7 +46,18 @@ impl Collector for Reading {
         };
         counters(&mut encoder, "decisions", "Decisions of the control loop", one(decisions))?;
         gauges(&mut encoder, "policy", "1 for the policy in force", vec![(vec![("policy", policy)], 1.0)])?;
-        let ceiling = one(self.0.cache.ceiling() as f64);
+        let Core { cache, buffers, .. } = &*self.0;
+        let (held, most) = (one(buffers.bytes() as f64), one(buffers.bytes_max() as f64));
+        gauges(&mut encoder, "buffers_bytes", "Held for clients: requests, answers and buffers", held)?;
+        gauges(&mut encoder, "buffers_max_bytes", "What requests and answers may hold together", most)?;
+        let refusals = one(buffers.refused());
+        counters(
+            &mut encoder,
+            "buffers_refusals",
+            "Values and requests refused for want of buffers",
+            refusals,
+        )?;
+        let ceiling = one(cache.ceiling() as f64);
         gauges(
             &mut encoder,
             "cache_ceiling_bytes",

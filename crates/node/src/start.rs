@@ -20,6 +20,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::{Semaphore, watch};
 
 use crate::backend::{Backend, BackendParts};
+use crate::buffers::Buffers;
 use crate::classes::Classes;
 use crate::clock::Clock;
 use crate::control::{Control, OwnCache};
@@ -123,6 +124,7 @@ impl Node {
         let hash = SeededState::new(entropy.draw());
         let shadow = Arc::new(Shadow::new(total_bytes, cache.partitions(), hash)?);
         let backends = backends(&setup, &cache, &shadow, clock, &entropy, &runtime)?;
+        let buffers = Buffers::new(setup.buffers_bytes_max);
         let watch = setup.slack_bytes.and_then(|slack| Watch::start(total_bytes, slack));
         let keeper = threads::housekeeper(Arc::clone(&cache), Arc::clone(&shadow), clock, watch)
             .map_err(StartError::Thread)?;
@@ -143,6 +145,7 @@ impl Node {
             shadow,
             events: Events::default(),
             classes: Classes::default(),
+            buffers,
             control: Mutex::new(control),
             event_streams: Arc::new(Semaphore::new(admin::STREAMS_MAX)),
             stopping: stopping.clone(),

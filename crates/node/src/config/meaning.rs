@@ -41,6 +41,9 @@ pub struct Memory {
     pub total_bytes: u64,
     /// Largest value in bytes, 1 KiB to 128 MiB and at most the total; 1 MiB by default.
     pub item_bytes_max: u32,
+    /// Bytes that the answers of the gateway and the values fetched for listeners may take together, over all clients and
+    /// beside the total, 32 MiB to 64 TiB; 256 MiB by default.
+    pub buffers_bytes_max: u64,
 }
 
 impl Memory {
@@ -51,6 +54,9 @@ impl Memory {
         (self.total_bytes / 100 * 15).max(64 << 20)
     }
 }
+
+/// What `[memory] buffers` is by default, bytes.
+pub const BUFFERS_BYTES_MAX: u64 = 256 << 20;
 
 /// HTTP connections open at a time; one more waits until another ends. They are few, since a gateway's clients keep theirs.
 pub const HTTP_CONNECTIONS_MAX: usize = 1_024;
@@ -164,14 +170,13 @@ impl Config {
         stores.fold(0, |sum, store| sum.saturating_add(store.cache_bytes()))
     }
 
-    /// What connections can add to that at most, as it is said at start-up: `buffers: at most 3.3MiB for each of 1024
-    /// memcached connections, 209MiB for each of 1024 HTTP connections`.
+    /// What clients can add to that at most, as it is said at start-up: `buffers: at most 256MiB for all answers and fetched
+    /// values, 3.3MiB for each of 1024 memcached connections, 8.0MiB for each of 1024 HTTP connections`.
     #[must_use]
     pub fn buffers_line(&self) -> String {
-        let read_through = self.listeners.iter().any(|listener| listener.mode == Mode::ReadThrough);
         let options =
             MemcachedOptions { item_size_max: self.memory.item_bytes_max, ..MemcachedOptions::default() };
-        let memcached = mebibytes(options.connection_bytes_max(read_through));
+        let memcached = mebibytes(options.connection_bytes_max());
         let memcached = (!self.listeners.is_empty()).then(|| {
             format!("{memcached} for each of {} memcached connections", self.server.connections_max)
         });
@@ -179,7 +184,9 @@ impl Config {
             let bytes = mebibytes(gateway::CONNECTION_BYTES_MAX);
             format!("{bytes} for each of {HTTP_CONNECTIONS_MAX} HTTP connections")
         });
-        let parts: Vec<_> = memcached.into_iter().chain(http).collect();
+        let shared =
+            format!("{} for all answers and fetched values", ByteSize(self.memory.buffers_bytes_max));
+        let parts: Vec<_> = std::iter::once(shared).chain(memcached).chain(http).collect();
         format!("buffers: at most {}", parts.join(", "))
     }
 

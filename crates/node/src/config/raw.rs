@@ -29,6 +29,7 @@ pub(super) struct RawFile {
 pub(super) struct RawMemory {
     pub(super) total: Key<ByteSize>,
     pub(super) max_item_size: Key<ByteSize>,
+    pub(super) buffers: Key<ByteSize>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -123,6 +123,7 @@ mod meaning {
         assert_eq!(example.control, default.control);
         assert_eq!(example.admin, default.admin);
         assert_eq!(example.memory.item_bytes_max, default.memory.item_bytes_max);
+        assert_eq!(example.memory.buffers_bytes_max, default.memory.buffers_bytes_max);
         assert_eq!(example.server.connections_max, default.server.connections_max);
         let store = |kind: &str| config(&format!("[[backend]]\nname = \"a\"\nstore = {{ kind = {kind} }}"));
         let replica = |config: &Config, at: usize| config.backends[at].replicas[0].clone();
@@ -191,6 +192,7 @@ mod meaning {
     fn the_buffers_of_connections_are_added_up() {
         let listener = "[server]\nmax_connections = 7\n[[listener]]\nbind = \"127.0.0.1:1\"";
         let line = config(listener).buffers_line();
+        assert!(line.starts_with("buffers: at most 256MiB for all answers and fetched values, "), "{line}");
         assert!(line.contains("MiB for each of 7 memcached connections, "), "{line}");
         assert!(line.contains("MiB for each of 1024 HTTP connections"), "{line}");
         let off = format!("{listener}\n[admin]\nbind = \"off\"");
@@ -233,6 +235,10 @@ mod refusals {
             (
                 "[memory]\ntotal = \"2MiB\"\nmax_item_size = \"3MiB\"",
                 "a.toml:3:17: [memory] max_item_size is 3MiB; it must be 1KiB to 2MiB: set max_item_size = \"1MiB\"",
+            ),
+            (
+                "[memory]\nbuffers = \"1MiB\"",
+                "a.toml:2:11: [memory] buffers is 1MiB; it must be at least 32MiB: set buffers = \"256MiB\"",
             ),
             (
                 "[server]\nthreads = 0",

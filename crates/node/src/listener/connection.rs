@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::BufMut;
+use bytes::{BufMut, Bytes};
 use sherwood_wire::memcached::{Event, Parser, Retrieval, reply};
 use socket2::SockRef;
 use tokio::io::AsyncReadExt;
@@ -21,9 +21,10 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::{Instant, Sleep, timeout};
 
 use super::counters::Count;
-use super::retrieval::{Misses, Portion};
+use super::retrieval::{FetchedPart, Misses, Portion};
 use super::session::{Next, Session};
 use super::shared::Shared;
+use crate::buffers::{Account, FETCHED_COPIES};
 use crate::clock::Moment;
 
 /// What a buffer keeps between commands, and the most that is read at once of short ones.
@@ -47,8 +48,11 @@ pub(super) async fn serve(
         start: 0,
         need: 1,
         idle: shared.options.idle_timeout.map(IdleTimer::new),
+        account: shared.service.buffers.account(),
     };
-    let answers = Answers { session, write, output: Vec::new(), misses: Misses::default() };
+    let account = shared.service.buffers.account();
+    let answers =
+        Answers { session, write, output: Vec::new(), misses: Misses::default(), held: Vec::new(), account };
     match converse(requests, answers).await {
         Ok(()) => {}
         Err(End::Idle) => session.counters.increment(Count::IdleKicks),
@@ -78,6 +82,7 @@ async fn converse(mut requests: Requests<'_>, mut answers: Answers<'_>) -> Resul
             ControlFlow::Break(Farewell::OneSided) => return hang_up(requests, answers).await,
         }
         answers.output.shrink_to(BUFFER_BYTES);
+        answers.account.set(answers.output.capacity());
         match requests.receive().await? {
             0 => return Ok(()),
             // There is probably more where this came from: let other connections have their turn.
@@ -158,6 +163,8 @@ struct Requests<'a> {
     /// How many of those that are not used up the parser waits for.
     need: usize,
     idle: Option<IdleTimer>,
+    /// For `bytes`.
+    account: Account,
 }
 
 impl Requests<'_> {
@@ -194,6 +201,7 @@ impl Requests<'_> {
         let wanted = self.need.max(BUFFER_BYTES) - held;
         let room = wanted.min(held.max(BUFFER_BYTES));
         self.bytes.reserve_exact(room);
+        self.account.set(self.bytes.capacity());
         room
     }
 }
@@ -204,6 +212,10 @@ struct Answers<'a> {
     write: Arc<OwnedWriteHalf>,
     output: Vec<u8>,
     misses: Misses,
+    /// Fetched values whose copies are in `output`: as long as these are here, the copies have their part of the budget.
+    held: Vec<Bytes>,
+    /// For `output`, as far as the budget does not know it.
+    account: Account,
 }
 
 impl Answers<'_> {
@@ -222,6 +234,7 @@ impl Answers<'_> {
             if !self.misses.is_empty() {
                 let fetched = session.fetch(&self.misses).await;
                 moment = shared.clock.moment();
+                self.held.extend(fetched.iter().flat_map(FetchedPart::values).cloned());
                 session.insert(moment, &retrieval, &mut self.misses, fetched, &mut self.output);
             }
             if portion == Portion::Done {
@@ -241,6 +254,8 @@ impl Answers<'_> {
 
     /// Sends the output, waiting for a slow client for as long as it takes something now and then.
     async fn send(&mut self) -> Result<(), End> {
+        let known: usize = self.held.iter().map(|value| FETCHED_COPIES * value.len()).sum();
+        self.account.set(self.output.capacity().saturating_sub(known));
         let mut sent = 0;
         while sent < self.output.len() {
             match self.write.try_write(&self.output[sent..]) {
@@ -256,6 +271,7 @@ impl Answers<'_> {
         }
         self.session.counters.add(Count::BytesWritten, sent as u64);
         self.output.clear();
+        self.held.clear();
         Ok(())
     }
 }

@@ -208,3 +208,10 @@ pub(super) struct FetchedPart {
     indices: Vec<usize>,
     results: Vec<Result<Option<Bytes>, String>>,
 }
+
+impl FetchedPart {
+    /// The values there are.
+    pub(super) fn values(&self) -> impl Iterator<Item = &Bytes> {
+        self.results.iter().flatten().flatten()
+    }
+}

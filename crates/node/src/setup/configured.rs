@@ -43,6 +43,7 @@ impl Setup {
             admin: config.admin,
             memcached_connections_max: config.server.connections_max as usize,
             http_connections_max: HTTP_CONNECTIONS_MAX,
+            buffers_bytes_max: config.memory.buffers_bytes_max,
             slack_bytes: Some(slack_bytes(config)),
             threads,
             seed: None,

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use sherwood_cache::{Cache, Options, Partition};
 use sherwood_model::{BackendId, PartitionId, SeededState, TenantId};
+use sherwood_node::Buffers;
 use sherwood_node::clock::Clock;
 use sherwood_node::listener::{
     Backends, Bound, Count, MemcachedOptions, Places, Routing, Running, Service, Target,
@@ -50,7 +51,8 @@ impl Server {
         let partition = Partition { tenant: TenantId(0), backend: BackendId(0), budget_bytes: 64 << 20 };
         let cache = Cache::new(Options::default(), &[partition], SeededState::new(1)).unwrap();
         let places = Arc::new(Places::new(places));
-        let service = Service { cache: Arc::new(cache), routing, backends, places };
+        let buffers = Buffers::new(1 << 30);
+        let service = Service { cache: Arc::new(cache), routing, backends, places, buffers };
         let (stop, stopped) = watch::channel(false);
         let bound = Bound::bind(options).unwrap();
         let running = bound.serve(service, Clock::start(), stopped).unwrap();

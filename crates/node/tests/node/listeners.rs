@@ -64,6 +64,24 @@ fn a_listener_reads_through_into_the_cache_the_gateway_reads() {
 }
 
 #[test]
+fn a_fetched_value_for_which_there_are_no_buffers_is_a_miss() {
+    let large = vec![b'x'; 4 << 10];
+    let fake = Fake::new([("large", &large[..]), ("small", &b"s"[..])]);
+    let mut setup = setup(vec![("catalog", vec![fake.clone() as Arc<dyn Store>])]);
+    setup.memcached = vec![listener(0)];
+    setup.buffers_bytes_max = 10 << 10;
+    let node = Node::start(setup).unwrap();
+    let mut client = Client::connect(node.memcached()[0]);
+    client.send("get large small");
+    assert_eq!([client.line(), client.line(), client.line()], ["VALUE small 0 1", "s", "END"]);
+    client.send("stats");
+    let stats: Vec<_> = std::iter::repeat_with(|| client.line()).take_while(|line| line != "END").collect();
+    assert!(stats.iter().any(|line| line == "STAT fetch_errors 1"), "{stats:?}");
+    // It was cached all the same, and hits need no more than the connection's own buffers.
+    assert_eq!(client.get("large").map(|value| value.len()), Some(large.len()));
+}
+
+#[test]
 fn all_listeners_share_one_bound_on_connections() {
     let (node, _) = node();
     let [first, second] = node.memcached() else { panic!("two listeners") };

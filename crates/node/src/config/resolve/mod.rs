@@ -13,7 +13,7 @@ mod stores;
 use std::time::Duration;
 
 use super::flags::Flags;
-use super::meaning::{Config, Memory, Server};
+use super::meaning::{BUFFERS_BYTES_MAX, Config, Memory, Server};
 use super::problem::Problems;
 use super::raw::{RawFile, RawMemory, RawServer};
 use super::scope::{Given, Setting, flag_or, given, in_range, one_of, parsed_flag_or};
@@ -21,6 +21,7 @@ use super::units::{ByteSize, Span};
 
 const TOTAL: Setting = Setting::new("[memory]", "total", "\"1GiB\"");
 const ITEM: Setting = Setting::new("[memory]", "max_item_size", "\"1MiB\"");
+const BUFFERS: Setting = Setting::new("[memory]", "buffers", "\"256MiB\"");
 const THREADS: Setting = Setting::new("[server]", "threads", "2");
 const CONNECTIONS: Setting = Setting::new("[server]", "max_connections", "1024");
 const IDLE: Setting = Setting::new("[server]", "idle_timeout", "\"5m\"");
@@ -63,7 +64,19 @@ fn memory(file: &RawMemory, flags: &Flags, problems: &mut Problems<'_>) -> Memor
         .clone()
         .map(|value| Given { value, origin: super::problem::Origin::Flag("--eviction") });
     one_of(problems, EVICTION, eviction, &[("lru", ())]);
-    Memory { total_bytes: total.0, item_bytes_max: u32::try_from(item.0).unwrap_or(u32::MAX) }
+    let buffers = given(&file.buffers);
+    let buffers = in_range(
+        problems,
+        BUFFERS,
+        buffers,
+        ByteSize(BUFFERS_BYTES_MAX),
+        ByteSize(32 * MIB)..=ByteSize(64 << 40),
+    );
+    Memory {
+        total_bytes: total.0,
+        item_bytes_max: u32::try_from(item.0).unwrap_or(u32::MAX),
+        buffers_bytes_max: buffers.0,
+    }
 }
 
 fn server(file: &RawServer, flags: &Flags, problems: &mut Problems<'_>) -> Server {
