@@ -126,8 +126,9 @@ impl Node {
         let backends = backends(&setup, &cache, &shadow, clock, &entropy, &runtime)?;
         let buffers = Buffers::new(setup.buffers_bytes_max);
         let watch = setup.slack_bytes.and_then(|slack| Watch::start(total_bytes, slack));
-        let keeper = threads::housekeeper(Arc::clone(&cache), Arc::clone(&shadow), clock, watch)
-            .map_err(StartError::Thread)?;
+        let keeper =
+            threads::housekeeper(Arc::clone(&cache), Arc::clone(&shadow), Arc::clone(&buffers), clock, watch)
+                .map_err(StartError::Thread)?;
         let partition_names = names.partitions().iter().map(|partition| partition.name.clone()).collect();
         let controller = Controller::new(policy, &setup.control, partition_names, budgets);
         let actuator = OwnCache::new(Arc::clone(&cache), setup.partitions.len(), keeper.thread());
