@@ -32,6 +32,8 @@ pub(crate) struct Core {
     pub(crate) control: Mutex<Control>,
     /// Places for readers of the event stream.
     pub(crate) event_streams: Arc<Semaphore>,
+    /// The turn of work beside the gateway's threads.
+    pub(crate) aside: Arc<Semaphore>,
     /// True from the moment the node begins to drain.
     pub(crate) stopping: watch::Receiver<bool>,
 }

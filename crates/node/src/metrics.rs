@@ -11,6 +11,7 @@ use prometheus_client::registry::Registry;
 use sherwood_model::{BackendId, PartitionId};
 
 use crate::core::Core;
+use crate::telemetry::Rbc;
 
 /// Media type of [`exposition`].
 pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -88,8 +89,10 @@ impl Reading {
             current,
         )?;
         let band = core.control().band();
-        let rbc = core.telemetry.rbc(core.clock.now(), band);
-        let rbc = rbc.into_iter().enumerate().map(|(i, count)| (self.backend_label(i), count as f64));
+        let Rbc { reach, counts } = core.telemetry.rbc(core.clock.now(), band);
+        let reach = one(reach.as_secs_f64());
+        gauges(encoder, "request_blocking_reach_seconds", "How far back the blocking counts reach", reach)?;
+        let rbc = counts.into_iter().enumerate().map(|(i, count)| (self.backend_label(i), count as f64));
         gauges(
             encoder,
             "request_blocking_count",

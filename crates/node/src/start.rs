@@ -149,6 +149,7 @@ impl Node {
             buffers,
             control: Mutex::new(control),
             event_streams: Arc::new(Semaphore::new(admin::STREAMS_MAX)),
+            aside: Arc::new(Semaphore::new(1)),
             stopping: stopping.clone(),
         });
         let places = setup.memcached_connections_max;

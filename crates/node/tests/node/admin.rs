@@ -57,7 +57,7 @@ fn the_slo_and_who_blocks_are_shown() {
     assert_eq!(slo["current_ms"], Value::Null, "no request, no percentile");
     assert_eq!(
         http.get("/v1/rbc"),
-        json!({"window_s": 60.0, "band": [0.985, 0.995], "counts": {"catalog": 0, "plain": 0}})
+        json!({"window_s": 60.0, "reached_s": 600.0, "band": [0.985, 0.995], "counts": {"catalog": 0, "plain": 0}})
     );
     http.key("catalog", "a/1");
     eventually("it is observed", || http.get("/v1/slo")["current_ms"].is_number());
@@ -71,7 +71,9 @@ fn the_slo_and_who_blocks_are_shown() {
     let reports: Vec<_> =
         (1..=200).map(|i| json!({"latency_us": i * 1_000_000, "blocking": "plain"})).collect();
     assert_eq!(http.ask("POST", "/v1/reports", &json!(reports).to_string()).status, 200);
-    let counts = http.get("/v1/rbc")["counts"].clone();
+    let rbc = http.get("/v1/rbc");
+    assert_eq!(rbc["reached_s"], 60.0, "there are enough in the window");
+    let counts = rbc["counts"].clone();
     assert!(counts["catalog"] == 0 && counts["plain"].as_u64().is_some_and(|count| count > 0), "{counts}");
 }
 
