@@ -73,9 +73,19 @@ impl Reading {
         let core = &self.0;
         let (finished, keys, dropped) = core.telemetry.totals();
         let (slo, standing) = core.telemetry.slo();
-        counters(encoder, "requests", "Requests finished or reported", one(finished))?;
-        counters(encoder, "keys", "Keys answered by the gateway", one(keys))?;
-        counters(encoder, "reports_dropped", "Reports older than the window", one(dropped))?;
+        counters(
+            encoder,
+            "requests",
+            "Requests run here or reported, dropped reports excluded",
+            one(finished),
+        )?;
+        counters(encoder, "keys", "Keys that the gateway was asked for, failed ones included", one(keys))?;
+        counters(
+            encoder,
+            "reports_dropped",
+            "Reports not counted, being older than the window",
+            one(dropped),
+        )?;
         let classes = core.classes.counts().into_iter().map(|(class, count)| (vec![("class", class)], count));
         counters(encoder, "class_requests", "Requests by the class they named", classes.collect())?;
         counters(encoder, "slo_observations", "Observations of the SLO", one(standing.observations))?;

@@ -61,8 +61,9 @@ impl Telemetry {
 
     /// Takes note of a request that ended at `at`; false when that is too long ago to count.
     pub(crate) fn request(&self, now: Instant, at: Instant, request: FinishedRequest) -> bool {
-        self.finished.fetch_add(1, Relaxed);
-        self.window().record(now, at, request)
+        let counts = self.window().record(now, at, request);
+        self.finished.fetch_add(counts.into(), Relaxed);
+        counts
     }
 
     /// Takes note of `keys` keys that `backend`, or its cache partition, answered `latency` after they were asked for.
@@ -127,7 +128,8 @@ impl Telemetry {
         self.rbc_window
     }
 
-    /// Requests finished, keys answered and requests dropped as too old, since the start.
+    /// Requests that entered the window, keys that ended, with a failure or without, and requests dropped as too old, since the
+    /// start.
     #[must_use]
     pub(crate) fn totals(&self) -> (u64, u64, u64) {
         (self.finished.load(Relaxed), self.keys.load(Relaxed), self.window().dropped())

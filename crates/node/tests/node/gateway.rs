@@ -233,6 +233,7 @@ fn a_failed_query_counts_as_its_time_out_and_a_best_effort_one_as_what_it_took()
         assert_eq!(answer["results"][0]["status"], "error");
         let error = answer["results"][0]["error"].as_str().unwrap();
         assert!(error.contains("unplugged"), "{error}");
+        assert_eq!((http.metric("sherwood_requests_total"), http.metric("sherwood_keys_total")), (1.0, 1.0));
         // What the client is told is what it waited.
         assert_eq!(answer["latency_ms"], answer["results"][0]["latency_ms"]);
         assert_eq!(slowest_ms(http) >= NEVER.as_secs_f64() * 1e3, counts_as_time_out);
