@@ -1,5 +1,7 @@
 //! Metrics for Prometheus, read off the counters when they are asked for.
 
+mod listeners;
+
 use std::fmt;
 use std::sync::Arc;
 
@@ -41,6 +43,7 @@ impl Collector for Reading {
         self.requests(&mut encoder)?;
         self.partitions(&mut encoder)?;
         self.backends(&mut encoder)?;
+        listeners::encode(&self.0, &mut encoder)?;
         let (policy, decisions) = {
             let control = self.0.control();
             (control.policy().to_owned(), control.decisions())

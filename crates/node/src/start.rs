@@ -11,7 +11,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use sherwood_cache::{Cache, Partition};
 use sherwood_model::{BackendId, CachePlan, SeededState, SloStanding};
@@ -149,11 +149,14 @@ impl Node {
             buffers,
             control: Mutex::new(control),
             event_streams: Arc::new(Semaphore::new(admin::STREAMS_MAX)),
+            meters: OnceLock::new(),
             aside: Arc::new(Semaphore::new(1)),
             stopping: stopping.clone(),
         });
         let places = setup.memcached_connections_max;
         let listeners = listen::serve(&core, &setup.memcached, listeners, places, &stopping)?;
+        let meters = listeners.iter().map(|listener| (listener.address(), listener.meter())).collect();
+        core.meters.set(meters).unwrap_or_else(|_| unreachable!("the listeners start once"));
         let memcached = listeners.iter().map(Running::address).collect();
         let control = threads::control(Arc::clone(&core)).map_err(StartError::Thread)?;
         let http = bound.map(|listener| {

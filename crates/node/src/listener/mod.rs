@@ -28,6 +28,7 @@
 mod backends;
 mod connection;
 mod counters;
+mod meter;
 mod options;
 mod retrieval;
 mod routing;
@@ -40,6 +41,7 @@ mod tests;
 
 pub use backends::Backends;
 pub use counters::{Count, Counts};
+pub use meter::{Meter, Reading};
 pub use options::{MemcachedOptions, OptionsError};
 pub use retrieval::FETCH_KEYS_MAX;
 pub use routing::{Routing, RoutingError, Target};

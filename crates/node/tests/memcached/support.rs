@@ -10,7 +10,7 @@ use sherwood_model::{BackendId, PartitionId, SeededState, TenantId};
 use sherwood_node::Buffers;
 use sherwood_node::clock::Clock;
 use sherwood_node::listener::{
-    Backends, Bound, Count, MemcachedOptions, Places, Routing, Running, Service, Target,
+    Backends, Bound, Count, MemcachedOptions, Places, Reading, Routing, Running, Service, Target,
 };
 use tokio::sync::watch;
 
@@ -68,11 +68,16 @@ impl Server {
     }
 
     pub(crate) fn count(&self, count: Count) -> u64 {
-        self.running().counts().get(count)
+        self.read().counts.get(count)
+    }
+
+    /// What the listener tells of itself.
+    pub(crate) fn read(&self) -> Reading {
+        self.running().meter().read().expect("it serves")
     }
 
     pub(crate) fn connections(&self) -> usize {
-        self.running().connections()
+        self.read().open
     }
 
     pub(crate) fn connect(&self) -> Client {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use sherwood_node::Node;
 use sherwood_store::Store;
 
-use crate::support::{Fake, Http, eventually, setup};
+use crate::support::{Fake, Http, eventually, listener, setup};
 
 fn node() -> (Node, Arc<Fake>) {
     let fake = Fake::new([("a/1", &b"1"[..])]);
@@ -192,7 +192,10 @@ fn the_page_and_wrong_paths_help() {
 
 #[test]
 fn metrics_are_openmetrics_and_their_names_are_kept() {
-    let (node, _) = node();
+    let fake = Fake::new([("a/1", &b"1"[..])]);
+    let mut setup = setup(vec![("catalog", vec![fake as Arc<dyn Store>]), ("plain", vec![])]);
+    setup.memcached = vec![listener(0), listener(1)];
+    let node = Node::start(setup).unwrap();
     let http = Http::of(&node);
     let body = json!({"class": "a \"b\"\n\\", "queries": [{"backend": "catalog", "keys": ["a/1"]}]});
     http.request(&body);

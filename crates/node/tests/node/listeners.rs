@@ -82,6 +82,25 @@ fn a_fetched_value_for_which_there_are_no_buffers_is_a_miss() {
 }
 
 #[test]
+fn what_listeners_count_is_in_the_metrics() {
+    let (node, _) = node();
+    let mut client = Client::connect(node.memcached()[0]);
+    assert_eq!((client.get("a").as_deref(), client.get("a").as_deref()), (Some("old"), Some("old")));
+    let metric = |listener: usize, name: &str, labels: &str| {
+        let address = node.memcached()[listener];
+        Http::of(&node).metric(&format!("sherwood_listener_{name}{{listener=\"{address}\"{labels}}}"))
+    };
+    assert_eq!(metric(0, "commands_total", r#",command="get",result="miss""#), 1.0);
+    assert_eq!(metric(0, "commands_total", r#",command="get",result="hit""#), 1.0);
+    assert_eq!(metric(1, "commands_total", r#",command="get",result="hit""#), 0.0);
+    assert_eq!((metric(0, "connections", ""), metric(1, "connections", "")), (1.0, 0.0));
+    assert_eq!(metric(0, "accepted_connections_total", ""), 1.0);
+    assert_eq!(metric(0, "read_bytes_total", ""), 14.0);
+    // What is sent is counted after it was sent.
+    eventually("both answers", || metric(0, "written_bytes_total", "") == 46.0);
+}
+
+#[test]
 fn all_listeners_share_one_bound_on_connections() {
     let (node, _) = node();
     let [first, second] = node.memcached() else { panic!("two listeners") };
