@@ -6,7 +6,8 @@ use std::net::Shutdown;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::support::{Server, eventually, options};
+use crate::patience::eventually;
+use crate::support::{Server, options};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use sherwood_model::{Instant, PartitionId};

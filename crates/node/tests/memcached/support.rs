@@ -3,7 +3,6 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use sherwood_cache::{Cache, Options, Partition};
 use sherwood_model::{BackendId, PartitionId, SeededState, TenantId};
@@ -14,8 +13,7 @@ use sherwood_node::listener::{
 };
 use tokio::sync::watch;
 
-/// Longest wait for anything; reached only by a test that fails.
-const PATIENCE: Duration = Duration::from_secs(20);
+use crate::patience::PATIENCE;
 
 /// Connections at a time where a test is not about them.
 const PLACES: usize = 1024;
@@ -158,15 +156,5 @@ impl Client {
     pub(crate) fn check(&mut self, sent: &str, expected: &str) {
         self.send(sent.as_bytes());
         self.expect(expected);
-    }
-}
-
-/// Waits until something is so.
-#[track_caller]
-pub(crate) fn eventually(what: &str, is_so: impl Fn() -> bool) {
-    let start = Instant::now();
-    while !is_so() {
-        assert!(start.elapsed() < PATIENCE, "{what} never came true");
-        std::thread::yield_now();
     }
 }

@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 use sherwood_node::Node;
 use sherwood_store::Store;
 
-use crate::support::{Fake, Http, eventually, listener, setup};
+use crate::patience::eventually;
+use crate::support::{Fake, Http, listener, setup};
 
 fn node() -> (Node, Arc<Fake>) {
     let fake = Fake::new([("a/1", &b"1"[..])]);

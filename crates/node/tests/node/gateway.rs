@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use sherwood_node::Node;
 use sherwood_store::{KvOptions, Store, StoreOptions, open};
 
-use crate::support::{Fake, Http, Mood, NEVER, eventually, partition, setup, without_latencies};
+use crate::patience::eventually;
+use crate::support::{Fake, Http, Mood, NEVER, partition, setup, without_latencies};
 
 fn node_with(values: &[(&str, &[u8])]) -> (Node, Arc<Fake>) {
     let fake = Fake::new(values.iter().copied());

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use sherwood_node::Node;
 use sherwood_store::Store;
 
-use crate::support::{Fake, Http, Mood, PATIENCE, eventually, listener, setup};
+use crate::patience::{PATIENCE, eventually};
+use crate::support::{Fake, Http, Mood, listener, setup};
 
 /// A client that reads line by line.
 struct Client(BufReader<TcpStream>);
