@@ -16,8 +16,10 @@
 //! |---|---|
 //! | `options` | what can be set, and the bounds of a connection's buffers |
 //! | `routing` | from a key to a partition |
-//! | `session`, `retrieval` | what the commands do; no I/O, no clock |
+//! | `conversation` | what a protocol has to be: bytes in, bytes out, and what it waits for |
+//! | `memcached` | the memcached protocol as that; `session` and `retrieval` are what its commands do; no I/O, no clock |
 //! | `connection` | one client: its buffers, its patience |
+//! | `fetch` | what a conversation wants from the backends |
 //! | `server` | sockets, threads, accepting, draining |
 //! | `backends` | what a listener asks of the rest of the node |
 //!
@@ -27,7 +29,11 @@
 
 mod backends;
 mod connection;
+mod conversation;
 mod counters;
+mod fetch;
+mod memcached;
+mod meter;
 mod options;
 mod retrieval;
 mod routing;
@@ -40,6 +46,7 @@ mod tests;
 
 pub use backends::Backends;
 pub use counters::{Count, Counts};
+pub use meter::{Meter, Reading};
 pub use options::{MemcachedOptions, OptionsError};
 pub use retrieval::FETCH_KEYS_MAX;
 pub use routing::{Routing, RoutingError, Target};
