@@ -32,6 +32,7 @@ mod connection;
 mod conversation;
 mod counters;
 mod fetch;
+mod mailbox;
 mod memcached;
 mod options;
 mod retrieval;
@@ -39,9 +40,11 @@ mod routing;
 mod server;
 mod session;
 mod shared;
+mod slots;
 mod stats;
 #[cfg(test)]
 mod tests;
+mod thread;
 
 pub use backends::Backends;
 pub use counters::{Count, Counts};

@@ -10,15 +10,17 @@ use super::FETCH_KEYS_MAX;
 
 /// How a memcached listener behaves. The defaults are memcached's where it has the option.
 ///
-/// Buffers of a connection: input grows as bytes arrive, up to the longest command ([`Limits::buffer_bytes_max`]); output
-/// up to `output_bytes_max` and one value more, in a buffer that doubles when it grows. What is over 16 KiB of either is
-/// given back before the connection waits for more commands. A listener that reads through also holds up to
-/// [`FETCH_KEYS_MAX`] fetched values of a connection at a time.
+/// A connection has buffers only for what is left over: input that is no whole command yet, up to the longest command
+/// ([`Limits::buffer_bytes_max`]), and output that its client has not taken, up to `output_bytes_max` and one value more, in a
+/// buffer that doubles when it grows. A client that waits for nothing holds neither. A listener that reads through also
+/// holds up to [`FETCH_KEYS_MAX`] fetched values of a connection at a time.
+///
+/// Time-outs of connections are looked after once per time-out, so they end after one to two of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemcachedOptions {
     /// Where to listen. Port 0 lets the system choose.
     pub bind: SocketAddr,
-    /// Threads, each with its own socket and runtime; 1 to 1,024, default 4.
+    /// Threads, each with its own socket and event queue; 1 to 1,024, default 4.
     pub threads: usize,
     /// Longest value in bytes, at least 1, default 1 MiB; not more than the cache's.
     pub item_size_max: u32,
