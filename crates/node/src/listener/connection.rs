@@ -15,6 +15,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
+use bytes::Bytes;
 use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
@@ -25,6 +26,7 @@ use super::fetch::fetch;
 use super::mailbox::Mailbox;
 use super::shared::{Place, Shared};
 use super::slots::Token;
+use crate::buffers::{Account, FETCHED_COPIES};
 use crate::clock::Moment;
 
 /// What is read at once of short commands.
@@ -43,6 +45,10 @@ pub(super) struct Connection<C> {
     /// What is owed; the first `sent` bytes of it are gone.
     output: Vec<u8>,
     sent: usize,
+    /// Fetched values whose copies are in `output`: as long as these are here, the copies have their part of the budget.
+    held: Vec<Bytes>,
+    /// For both buffers, as far as the budget does not know them.
+    account: Account,
     /// Whether there may be something to read.
     readable: bool,
     /// Whether the other side has closed, so that reading ends.
@@ -132,7 +138,13 @@ pub(super) struct Readiness {
 }
 
 impl<C: Conversation> Connection<C> {
-    pub(super) fn new(token: Token, socket: OwnedFd, conversation: C, place: Place) -> Self {
+    pub(super) fn new(
+        token: Token,
+        socket: OwnedFd,
+        conversation: C,
+        place: Place,
+        account: Account,
+    ) -> Self {
         Self {
             token,
             socket,
@@ -142,6 +154,8 @@ impl<C: Conversation> Connection<C> {
             need: 1,
             output: Vec::new(),
             sent: 0,
+            held: Vec::new(),
+            account,
             readable: false,
             finished: false,
             fresh: true,
@@ -195,7 +209,13 @@ impl<C: Conversation> Connection<C> {
                 (true, Stage::Talking | Stage::Fetching(_)) => self.talk(desk),
             }),
         };
+        self.note_buffers();
         turn.unwrap_or_else(Turn::End)
+    }
+
+    fn note_buffers(&mut self) {
+        let known: usize = self.held.iter().map(|value| FETCHED_COPIES * value.len()).sum();
+        self.account.set(self.input.capacity() + self.output.capacity().saturating_sub(known));
     }
 
     fn owes(&self) -> bool {
@@ -276,6 +296,7 @@ impl<C: Conversation> Connection<C> {
             Poll::Ready(fetched) => {
                 self.stage = Stage::Talking;
                 self.fresh = true;
+                self.held.extend(fetched.iter().flatten().flatten().cloned());
                 self.conversation.resume(desk.moment, fetched, &mut self.output);
                 Turn::Again
             }
@@ -371,6 +392,7 @@ impl<C: Conversation> Connection<C> {
         }
         self.output = Vec::new();
         self.sent = 0;
+        self.held.clear();
         Ok(true)
     }
 }

@@ -34,6 +34,7 @@ mod counters;
 mod fetch;
 mod mailbox;
 mod memcached;
+mod meter;
 mod options;
 mod retrieval;
 mod routing;
@@ -48,6 +49,7 @@ mod thread;
 
 pub use backends::Backends;
 pub use counters::{Count, Counts};
+pub use meter::{Meter, Reading};
 pub use options::{MemcachedOptions, OptionsError};
 pub use retrieval::FETCH_KEYS_MAX;
 pub use routing::{Routing, RoutingError, Target};

@@ -6,14 +6,13 @@ use std::time::Duration;
 use sherwood_wire::memcached::{Limits, reply};
 use thiserror::Error;
 
-use super::FETCH_KEYS_MAX;
-
 /// How a memcached listener behaves. The defaults are memcached's where it has the option.
 ///
 /// A connection has buffers only for what is left over: input that is no whole command yet, up to the longest command
 /// ([`Limits::buffer_bytes_max`]), and output that its client has not taken, up to `output_bytes_max` and one value more, in a
 /// buffer that doubles when it grows. A client that waits for nothing holds neither. A listener that reads through also
-/// holds up to [`FETCH_KEYS_MAX`] fetched values of a connection at a time.
+/// holds up to [`FETCH_KEYS_MAX`](super::FETCH_KEYS_MAX) fetched values of a connection at a time, within the budget of its
+/// [`Buffers`](crate::Buffers).
 ///
 /// Time-outs of connections are looked after once per time-out, so they end after one to two of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,14 +99,11 @@ impl MemcachedOptions {
         Ok(())
     }
 
-    /// What a connection's buffers can hold at most, in bytes. Reading through adds a round of fetched values, which are
-    /// held once as they came and once in the output.
+    /// What a connection's buffers can hold at most, in bytes, beside fetched values.
     #[must_use]
-    pub fn connection_bytes_max(&self, read_through: bool) -> usize {
-        let value = reply::VALUE_LINE_BYTES_MAX + self.item_size_max as usize;
-        let fetched = if read_through { FETCH_KEYS_MAX * value } else { 0 };
-        let output = self.output_bytes_max + value + fetched;
-        self.limits().buffer_bytes_max() + 2 * output + fetched
+    pub fn connection_bytes_max(&self) -> usize {
+        let output = self.output_bytes_max + reply::VALUE_LINE_BYTES_MAX + self.item_size_max as usize;
+        self.limits().buffer_bytes_max() + 2 * output
     }
 
     pub(super) fn limits(&self) -> Limits {

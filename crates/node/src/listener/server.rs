@@ -10,8 +10,8 @@ use thiserror::Error;
 use tokio::sync::watch;
 
 use super::conversation::Protocol;
-use super::counters::Counts;
 use super::memcached::Memcached;
+use super::meter::Meter;
 use super::options::{MemcachedOptions, OptionsError};
 use super::shared::{Service, Shared};
 use super::thread::Thread;
@@ -141,22 +141,10 @@ impl Running {
         self.address
     }
 
-    /// What it counted since the start, over all threads.
+    /// What it counts, for whoever shows that.
     #[must_use]
-    pub fn counts(&self) -> Counts {
-        self.shared.counts()
-    }
-
-    /// Connections that are open now.
-    #[must_use]
-    pub fn connections(&self) -> usize {
-        self.shared.connections.now()
-    }
-
-    /// Connections that were turned away because there were too many.
-    #[must_use]
-    pub fn rejected(&self) -> u64 {
-        self.shared.connections.rejected()
+    pub fn meter(&self) -> Meter {
+        Meter(Arc::downgrade(&self.shared))
     }
 
     /// Waits until all threads have ended, which they do some time after they were told to stop: at most the

@@ -29,6 +29,7 @@ use super::counters::Count;
 use super::mailbox::Mailbox;
 use super::shared::{Connections, Shared};
 use super::slots::{Slots, Token};
+use crate::buffers::Account;
 use crate::clock::Moment;
 
 /// Events taken from the system at once. The clock is read anew after them.
@@ -66,6 +67,8 @@ pub(super) struct Thread<P: Protocol> {
     input: Box<[u8]>,
     /// What is being answered in this turn. Its capacity is kept: one bound and one value at most, or twice that.
     output: Vec<u8>,
+    /// For both.
+    account: Account,
 }
 
 type Stop = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -102,6 +105,7 @@ impl<P: Protocol> Thread<P> {
             protocol,
             number,
             sweeps: Sweeps::new(shared.options.idle_timeout, shared.options.write_timeout),
+            account: shared.service.buffers.account(),
             shared,
             queue,
             mailbox,
@@ -239,7 +243,9 @@ impl<P: Protocol> Thread<P> {
             input: &mut self.input,
             output: &mut self.output,
         };
-        match catch_unwind(AssertUnwindSafe(|| client.turn(&mut desk))) {
+        let turn = catch_unwind(AssertUnwindSafe(|| client.turn(&mut desk)));
+        self.account.set(self.input.len() + self.output.capacity());
+        match turn {
             Ok(Turn::Wait(wait)) => self.sweeps.watch(wait, moment.now),
             Ok(Turn::Again) => {
                 if !std::mem::replace(&mut client.queued, true) {
@@ -290,7 +296,8 @@ impl<P: Protocol> Thread<P> {
         let _ = sockopt::set_tcp_nodelay(&socket, true);
         let _ = sockopt::set_socket_keepalive(&socket, true);
         let conversation = self.protocol.open(&self.shared, self.number);
-        let token = self.clients.insert(|token| Connection::new(token, socket, conversation, place));
+        let account = self.shared.service.buffers.account();
+        let token = self.clients.insert(|token| Connection::new(token, socket, conversation, place, account));
         let added =
             self.clients.get_mut(token).map(|client| watch_socket(&self.queue, client.socket(), token));
         if let Some(Err(error)) = added {
