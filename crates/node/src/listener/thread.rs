@@ -19,6 +19,7 @@ use std::time::Duration;
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 use rustix::net::{SendFlags, SocketFlags, accept_with, send, sockopt};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use sherwood_model::Instant;
 use socket2::Socket;
 use tokio::sync::watch;
@@ -123,6 +124,9 @@ impl<P: Protocol> Thread<P> {
     /// # Errors
     /// When the system fails in a way that no later call would mend.
     pub(super) fn run(mut self) -> std::io::Result<()> {
+        if self.shared.options.pin_threads {
+            keep_to_core(self.number);
+        }
         let mut moment = self.shared.clock.moment();
         let waker = self.mailbox.waker(STOP);
         let mut stop_at = self.told_to_stop(&waker).then_some(moment.now);
@@ -330,6 +334,21 @@ impl<P: Protocol> Thread<P> {
         if some_left {
             self.sweeps.watch(wait, now);
         }
+    }
+}
+
+/// Keeps this thread to one of the cores that the process may use: number `number` of them, counted around.
+fn keep_to_core(number: usize) {
+    let kept = sched_getaffinity(None).and_then(|allowed| {
+        let cores: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&core| allowed.is_set(core)).collect();
+        let mut only = CpuSet::new();
+        if let Some(place) = number.checked_rem(cores.len()) {
+            only.set(cores[place]);
+        }
+        sched_setaffinity(None, &only)
+    });
+    if let Err(error) = kept {
+        tracing::warn!(%error, "a listener's thread cannot be kept to a core and goes where the system sends it");
     }
 }
 
