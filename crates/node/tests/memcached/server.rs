@@ -40,6 +40,28 @@ fn every_thread_serves_the_same_cache() {
 }
 
 #[test]
+fn a_crowd_is_served_by_all_threads_to_the_end() {
+    let mut server = Server::start(MemcachedOptions { threads: 3, ..options() });
+    let mut clients: Vec<_> = (0..60).map(|_| server.connect()).collect();
+    for (number, client) in clients.iter_mut().enumerate() {
+        client.check(&format!("set k{number} 0 0 1\r\nx\r\n"), "STORED\r\n");
+    }
+    let rest = clients.split_off(30);
+    drop(clients);
+    eventually("half of them are gone", || server.connections() == 30);
+    let mut all: Vec<_> = rest.into_iter().chain((0..30).map(|_| server.connect())).collect();
+    for client in &mut all {
+        client.check("get k1\r\n", "VALUE k1 0 1\r\nx\r\nEND\r\n");
+        client.send(b"get k2\r\n");
+    }
+    server.tell_to_stop();
+    for client in &mut all {
+        assert_eq!(client.rest(), "VALUE k2 0 1\r\nx\r\nEND\r\n");
+    }
+    server.join();
+}
+
+#[test]
 fn threads_that_keep_to_a_core_serve() {
     let server = Server::start(MemcachedOptions { threads: 3, pin_threads: true, ..options() });
     for number in 0..12 {
