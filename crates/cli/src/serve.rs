@@ -33,6 +33,9 @@ pub(crate) struct Args {
     /// Threads of each listener, and as many for the HTTP port [default: one per core]
     #[arg(long, value_name = "N")]
     threads: Option<u64>,
+    /// Keep each thread of a listener to one core
+    #[arg(long)]
+    pin: bool,
     /// Memcached connections at once, over all listeners [default: 1024]
     #[arg(long, value_name = "N")]
     max_connections: Option<u64>,
@@ -58,6 +61,7 @@ impl Args {
             memcached: self.memcached.clone(),
             admin: self.admin.clone(),
             threads: self.threads,
+            pin: self.pin,
             max_connections: self.max_connections,
             max_item_size: self.max_item_size.clone(),
             eviction: self.eviction.clone(),

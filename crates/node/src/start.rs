@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! sherwood-http-*    gateway, dispatchers, admin API (a work-stealing pool)
-//! sherwood-mc-*      memcached listeners, each thread with its own runtime and socket
+//! sherwood-mc-*      memcached listeners, each thread with its own socket and event queue
 //! sherwood-control   observe, decide, act every Δ; observes the SLO
 //! sherwood-keeper    evicts what is over budget, in small steps
 //! ```

@@ -8,17 +8,22 @@ use thiserror::Error;
 
 /// How a memcached listener behaves. The defaults are memcached's where it has the option.
 ///
-/// Buffers of a connection: input grows as bytes arrive, up to the longest command ([`Limits::buffer_bytes_max`]); output
-/// up to `output_bytes_max` and one value more, in a buffer that doubles when it grows. What is over 16 KiB of either is
-/// given back before the connection waits for more commands. A listener that reads through also holds up to
-/// [`FETCH_KEYS_MAX`](super::FETCH_KEYS_MAX) fetched values of a connection at a time, within the budget of its
+/// A connection has buffers only for what is left over: input that is no whole command yet, up to the longest command
+/// ([`Limits::buffer_bytes_max`]), and output that its client has not taken, up to `output_bytes_max` and one value more, in a
+/// buffer that doubles when it grows. A client that waits for nothing holds neither. A listener that reads through also
+/// holds up to [`FETCH_KEYS_MAX`](super::FETCH_KEYS_MAX) fetched values of a connection at a time, within the budget of its
 /// [`Buffers`](crate::Buffers).
+///
+/// Time-outs of connections are looked after once per time-out, so they end after one to two of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemcachedOptions {
     /// Where to listen. Port 0 lets the system choose.
     pub bind: SocketAddr,
-    /// Threads, each with its own socket and runtime; 1 to 1,024, default 4.
+    /// Threads, each with its own socket and event queue; 1 to 1,024, default 4.
     pub threads: usize,
+    /// Whether each thread keeps to one of the cores the process may use, in turn; default no. Worth it where a listener has
+    /// a core for each thread and nothing else runs on them; elsewhere it keeps a thread waiting for a core that is busy.
+    pub pin_threads: bool,
     /// Longest value in bytes, at least 1, default 1 MiB; not more than the cache's.
     pub item_size_max: u32,
     /// Output above which a connection executes nothing until the client has read, in bytes; at least 1, default 64 KiB.
@@ -36,6 +41,7 @@ impl Default for MemcachedOptions {
         Self {
             bind: SocketAddr::from((Ipv4Addr::LOCALHOST, 11211)),
             threads: 4,
+            pin_threads: false,
             item_size_max: 1 << 20,
             output_bytes_max: 64 * 1024,
             idle_timeout: None,
@@ -71,6 +77,7 @@ impl MemcachedOptions {
         let Self {
             bind,
             threads,
+            pin_threads: _,
             item_size_max,
             output_bytes_max,
             idle_timeout,
