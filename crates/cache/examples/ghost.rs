@@ -25,19 +25,15 @@ type Accesses = Vec<(u32, u32)>;
 fn main() {
     println!("{:<22} {:>8} {:>8} {:>12} {:>9} {:>9}", "", "median", "worst", "uncorrected", "ns", "hash ns");
     for (name, accesses) in workloads() {
-        let (exact, _) = run(&accesses, 0, 1.0);
+        let ([exact, _], _) = run(&accesses, 0, 1.0);
         let footprint = *exact.bytes.last().unwrap();
         let mut errors = Vec::new();
         let mut uncorrected = Vec::new();
         let mut costs = Vec::new();
         for seed in 1..=SEEDS {
-            let (curve, cost_ns) = run(&accesses, seed, RATE);
+            let ([curve, raw], cost_ns) = run(&accesses, seed, RATE);
             errors.push(error(&exact, footprint, |bytes| curve.at(bytes)));
-            // Without the correction the ratio is that of the sampled gets.
-            let expected = accesses.len() as f64 * RATE;
-            let lacking = 1.0 - curve.sampled_gets / expected;
-            let raw = |bytes| 1.0 - (1.0 - curve.at(bytes) - lacking) * expected / curve.sampled_gets;
-            uncorrected.push(error(&exact, footprint, |bytes| raw(bytes).clamp(0.0, 1.0)));
+            uncorrected.push(error(&exact, footprint, |bytes| raw.at(bytes)));
             costs.push(cost_ns);
         }
         for list in [&mut errors, &mut uncorrected, &mut costs] {
@@ -45,7 +41,7 @@ fn main() {
         }
         let middle = errors.len() / 2;
         let worst = errors.last().unwrap();
-        let (hashing, raw) = (hashing(&accesses), uncorrected.last().unwrap());
+        let (hashing, raw) = (hashing(&accesses), uncorrected[middle]);
         let (median, cost) = (errors[middle], costs[middle]);
         println!("{name:<22} {median:>8.3} {worst:>8.3} {raw:>12.3} {cost:>9.2} {hashing:>9.2}");
     }
@@ -82,8 +78,8 @@ fn mixed(key: u32) -> u32 {
     charge(20, least + (draw >> 32) as usize % least) as u32
 }
 
-/// The curve of these accesses, and nanoseconds for each.
-fn run(accesses: &Accesses, seed: u64, rate: f64) -> (Curve, f64) {
+/// The curve of these accesses, the same without correction, and nanoseconds for each access.
+fn run(accesses: &Accesses, seed: u64, rate: f64) -> ([Curve; 2], f64) {
     let hash = SeededState::new(seed);
     let mut ghost = Ghost::new(GhostOptions { rate, ..GhostOptions::exact() });
     let started = Instant::now();
@@ -93,7 +89,11 @@ fn run(accesses: &Accesses, seed: u64, rate: f64) -> (Curve, f64) {
         ghost.store(hash, u64::from(bytes), || gets);
     }
     let took = started.elapsed();
-    (ghost.curve(accesses.len() as u64), took.as_nanos() as f64 / accesses.len() as f64)
+    let mut uncorrected = ghost.clone();
+    let curve = ghost.curve(accesses.len() as u64);
+    // As many gets as the sample suggests: there is nothing to correct then.
+    let raw = uncorrected.curve((curve.sampled_gets / rate) as u64);
+    ([curve, raw], took.as_nanos() as f64 / accesses.len() as f64)
 }
 
 /// Nanoseconds an access that only hashes.

@@ -7,8 +7,10 @@ use sherwood_model::{SeededState, SplitMix64};
 use sherwood_workload::trace::{built_in, cache2k};
 use sherwood_workload::{Popularity, rng_from_seed};
 
-/// Of each workload; few enough for an unoptimised build.
-const ACCESSES: usize = 400_000;
+/// Of each workload drawn; few enough for an unoptimised build.
+const ACCESSES: usize = 300_000;
+/// The beginning of the trace asks for a few popular objects; sampling needs some variety.
+const ORM_ACCESSES: usize = 800_000;
 const KEYS: u64 = 100_000;
 const SIZES: u64 = 500;
 
@@ -18,7 +20,7 @@ fn drawn(alpha: f64) -> Vec<u32> {
 }
 
 fn orm_busy() -> Vec<u32> {
-    let trace = cache2k::read(built_in("orm-busy").unwrap()).unwrap().take(ACCESSES);
+    let trace = cache2k::read(built_in("orm-busy").unwrap()).unwrap().take(ORM_ACCESSES);
     let word = |access: cache2k::Access| u32::from(access.object_type()) << 27 | access.object();
     trace.map(|access| word(access.unwrap())).collect()
 }

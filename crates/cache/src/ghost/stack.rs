@@ -10,12 +10,12 @@
 use hashbrown::HashTable;
 
 /// The recency stack.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Stack {
     /// By slot; what an empty one holds means nothing.
     hashes: Vec<u64>,
-    /// By slot; 0 where it is empty.
-    weights: Vec<u32>,
+    /// By slot.
+    slots: Vec<Held>,
     /// Fenwick tree of the weights of each block that has no unused slot.
     blocks: Vec<u64>,
     /// Slots of the keys, by hash.
@@ -29,9 +29,20 @@ pub(super) struct Stack {
     scale_max: u32,
 }
 
+/// What is known of a slot's key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Held {
+    /// Its weight; 0 where the slot is empty.
+    bytes: u32,
+    /// How often it was refreshed; halved by [`Stack::fade`].
+    uses: u32,
+}
+
 /// A key that was there before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Seen {
+    /// How often it was used before.
+    pub(super) uses: u32,
     /// Weights of the keys used since.
     pub(super) newer_bytes: u64,
     /// Its own weight.
@@ -50,7 +61,7 @@ impl Stack {
         let fitting = (SCALE_MIN..=SCALE_LIMIT).take_while(|&scale| bytes_of(scale) <= memory_bytes);
         let mut stack = Self {
             hashes: Vec::new(),
-            weights: Vec::new(),
+            slots: Vec::new(),
             blocks: Vec::new(),
             index: HashTable::new(),
             next: 0,
@@ -87,15 +98,17 @@ impl Stack {
         let hashes = &self.hashes;
         let place = self.index.find_mut(spread(hash), |&slot| hashes[slot as usize] == hash)?;
         let old = std::mem::replace(place, self.next as u32) as usize;
-        let bytes = self.weights[old];
+        let Held { bytes, uses } = self.slots[old];
         let newer_bytes = self.newer_bytes(old);
         self.weigh(old, 0);
-        self.fill(hash, bytes);
-        Some(Seen { newer_bytes, bytes })
+        self.fill(hash, Held { bytes, uses: uses.saturating_add(1) });
+        Some(Seen { uses, newer_bytes, bytes })
     }
 
-    /// Makes a key the most recent, with this weight, whether it is there or not.
+    /// Makes a key the most recent, with this weight, whether it is there or not. A new one has been used once: by the get
+    /// that brought it.
     pub(super) fn put(&mut self, hash: u64, bytes: u32) {
+        let mut uses = 1;
         let Self { hashes, index, next, .. } = self;
         let found = index.find_mut(spread(hash), |&slot| hashes[slot as usize] == hash);
         match found {
@@ -104,14 +117,15 @@ impl Stack {
                 return self.weigh(newest as usize, bytes);
             }
             Some(place) => {
-                let old = std::mem::replace(place, *next as u32);
-                self.weigh(old as usize, 0);
+                let old = std::mem::replace(place, *next as u32) as usize;
+                uses = self.slots[old].uses;
+                self.weigh(old, 0);
             }
             None => {
                 index.insert_unique(spread(hash), *next as u32, |&slot| spread(hashes[slot as usize]));
             }
         }
-        self.fill(hash, bytes);
+        self.fill(hash, Held { bytes, uses });
     }
 
     pub(super) fn remove(&mut self, hash: u64) {
@@ -124,7 +138,7 @@ impl Stack {
 
     pub(super) fn clear(&mut self) {
         self.index.clear();
-        self.weights.fill(0);
+        self.slots.fill(Held::default());
         (self.next, self.total) = (0, 0);
         self.blocks.fill(0);
     }
@@ -137,18 +151,23 @@ impl Stack {
         self.index.clear();
         self.total = 0;
         for from in 0..used {
-            let (hash, bytes) = (self.hashes[from], std::mem::take(&mut self.weights[from]));
-            if bytes == 0 || from < first || !keep(hash) {
+            let (hash, held) = (self.hashes[from], std::mem::take(&mut self.slots[from]));
+            if held.bytes == 0 || from < first || !keep(hash) {
                 continue;
             }
-            (self.hashes[to], self.weights[to]) = (hash, bytes);
+            (self.hashes[to], self.slots[to]) = (hash, held);
             let hashes = &self.hashes;
             self.index.insert_unique(spread(hash), to as u32, |&slot| spread(hashes[slot as usize]));
-            self.total += u64::from(bytes);
+            self.total += u64::from(held.bytes);
             to += 1;
         }
         self.next = to;
         self.rebuild_blocks();
+    }
+
+    /// Halves how often each key was used.
+    pub(super) fn fade(&mut self) {
+        self.slots[..self.next].iter_mut().for_each(|held| held.uses /= 2);
     }
 
     /// Doubles the slots, if they may be as many; says whether it did.
@@ -164,7 +183,7 @@ impl Stack {
 
     pub(super) fn memory_bytes(&self) -> usize {
         self.hashes.capacity() * size_of::<u64>()
-            + self.weights.capacity() * size_of::<u32>()
+            + self.slots.capacity() * size_of::<Held>()
             + self.blocks.capacity() * size_of::<u64>()
             + self.index.allocation_size()
     }
@@ -179,14 +198,14 @@ impl Stack {
             if above >= depth {
                 return slot + 1;
             }
-            above += u64::from(self.weights[slot]);
+            above += u64::from(self.slots[slot].bytes);
         }
         0
     }
 
     fn newer_bytes(&self, slot: usize) -> u64 {
         let block = slot / BLOCK;
-        let within = block_sum(&self.weights[block * BLOCK..=slot]);
+        let within = block_sum(&self.slots[block * BLOCK..=slot]);
         let (mut older, mut node) = (0, block);
         while node > 0 {
             older += self.blocks[node];
@@ -196,18 +215,18 @@ impl Stack {
     }
 
     /// Occupies the next slot. Its block enters the tree as a whole, once no slot of it is left.
-    fn fill(&mut self, hash: u64, bytes: u32) {
-        (self.hashes[self.next], self.weights[self.next]) = (hash, bytes);
-        self.total += u64::from(bytes);
+    fn fill(&mut self, hash: u64, held: Held) {
+        (self.hashes[self.next], self.slots[self.next]) = (hash, held);
+        self.total += u64::from(held.bytes);
         self.next += 1;
         if self.next.is_multiple_of(BLOCK) {
-            self.add(self.next / BLOCK - 1, block_sum(&self.weights[self.next - BLOCK..self.next]));
+            self.add(self.next / BLOCK - 1, block_sum(&self.slots[self.next - BLOCK..self.next]));
         }
     }
 
     /// Gives the key of a slot another weight; 0 empties the slot.
     fn weigh(&mut self, slot: usize, bytes: u32) {
-        let old = std::mem::replace(&mut self.weights[slot], bytes);
+        let old = std::mem::replace(&mut self.slots[slot].bytes, bytes);
         let more = u64::from(bytes).wrapping_sub(u64::from(old));
         self.total = self.total.wrapping_add(more);
         if slot / BLOCK < self.next / BLOCK {
@@ -226,7 +245,7 @@ impl Stack {
 
     fn rebuild_blocks(&mut self) {
         self.blocks.fill(0);
-        for (block, slots) in self.weights[..self.next].chunks_exact(BLOCK).enumerate() {
+        for (block, slots) in self.slots[..self.next].chunks_exact(BLOCK).enumerate() {
             self.blocks[block + 1] = block_sum(slots);
         }
         for node in 1..self.blocks.len() {
@@ -241,8 +260,8 @@ impl Stack {
         let slots = 1 << self.scale;
         self.hashes.reserve_exact(slots - self.hashes.len());
         self.hashes.resize(slots, 0);
-        self.weights.reserve_exact(slots - self.weights.len());
-        self.weights.resize(slots, 0);
+        self.slots.reserve_exact(slots - self.slots.len());
+        self.slots.resize(slots, Held::default());
         let blocks = slots / BLOCK + 1;
         self.blocks.reserve_exact(blocks - self.blocks.len());
         self.blocks.resize(blocks, 0);
@@ -252,8 +271,8 @@ impl Stack {
     }
 }
 
-fn block_sum(weights: &[u32]) -> u64 {
-    weights.iter().map(|&bytes| u64::from(bytes)).sum()
+fn block_sum(slots: &[Held]) -> u64 {
+    slots.iter().map(|held| u64::from(held.bytes)).sum()
 }
 
 /// The index takes its bucket from the low bits and a tag from the high ones, which are all alike in a sample.
@@ -266,11 +285,11 @@ const fn keys_max(scale: u32) -> usize {
     (1 << scale) / 2 / 8 * 7
 }
 
-/// What 2^scale slots take: a hash and a weight each, their blocks, and an index of half as many buckets with a tag each (and
+/// What 2^scale slots take: a hash and what is held each, their blocks, and an index of half as many buckets with a tag each (and
 /// a group of tags at its end).
 const fn bytes_of(scale: u32) -> usize {
     let slots = 1 << scale;
-    slots * (size_of::<u64>() + size_of::<u32>())
+    slots * (size_of::<u64>() + size_of::<Held>())
         + (slots / BLOCK + 1) * size_of::<u64>()
         + slots / 2 * (size_of::<u32>() + 1)
         + 16
@@ -283,19 +302,20 @@ mod tests {
 
     /// Keys with their weights, oldest first.
     #[derive(Debug, Default)]
-    struct Plain(Vec<(u64, u32)>);
+    struct Plain(Vec<(u64, u32, u32)>);
 
     impl Plain {
         fn take(&mut self, hash: u64) -> Option<Seen> {
-            let at = self.0.iter().position(|&(known, _)| known == hash)?;
-            let newer_bytes = self.0[at + 1..].iter().map(|&(_, bytes)| u64::from(bytes)).sum();
-            Some(Seen { newer_bytes, bytes: self.0.remove(at).1 })
+            let at = self.0.iter().position(|&(known, ..)| known == hash)?;
+            let newer_bytes = self.0[at + 1..].iter().map(|&(_, bytes, _)| u64::from(bytes)).sum();
+            let (_, bytes, uses) = self.0.remove(at);
+            Some(Seen { uses, newer_bytes, bytes })
         }
     }
 
-    fn keys(stack: &Stack) -> Vec<(u64, u32)> {
-        let slots = stack.hashes.iter().zip(&stack.weights);
-        slots.filter(|&(_, &bytes)| bytes > 0).map(|(&hash, &bytes)| (hash, bytes)).collect()
+    fn keys(stack: &Stack) -> Vec<(u64, u32, u32)> {
+        let slots = stack.hashes.iter().zip(&stack.slots).filter(|(_, held)| held.bytes > 0);
+        slots.map(|(&hash, held)| (hash, held.bytes, held.uses)).collect()
     }
 
     #[derive(Clone, Debug)]
@@ -327,12 +347,12 @@ mod tests {
                 match step {
                     Step::Refresh(hash) => {
                         let expected = plain.take(hash);
-                        plain.0.extend(expected.map(|seen| (hash, seen.bytes)));
+                        plain.0.extend(expected.map(|seen| (hash, seen.bytes, seen.uses + 1)));
                         prop_assert_eq!(stack.refresh(hash), expected);
                     }
                     Step::Put(hash, bytes) => {
-                        plain.take(hash);
-                        plain.0.push((hash, bytes));
+                        let uses = plain.take(hash).map_or(1, |seen| seen.uses);
+                        plain.0.push((hash, bytes, uses));
                         stack.put(hash, bytes);
                     }
                     Step::Remove(hash) => {
@@ -366,13 +386,13 @@ mod tests {
             stack.compact(depth, |hash| hash % 3 != 0);
             let above = |at: usize| weights[at + 1..].iter().map(|&bytes| u64::from(bytes)).sum::<u64>();
             let kept = (0..weights.len()).filter(|&at| at % 3 != 0 && above(at) < depth);
-            prop_assert_eq!(keys(&stack), kept.map(|at| (at as u64, weights[at])).collect::<Vec<_>>());
+            prop_assert_eq!(keys(&stack), kept.map(|at| (at as u64, weights[at], 1)).collect::<Vec<_>>());
         }
     }
 
     #[test]
     fn memory_stays_within_what_was_given() {
-        for memory_bytes in [2_000, 10_000, 100_000, 3_000_000] {
+        for memory_bytes in [3_000, 10_000, 100_000, 3_000_000] {
             let mut stack = Stack::new(memory_bytes);
             while stack.grow() {}
             for hash in 0..keys_max(stack.scale) as u64 {

@@ -161,7 +161,7 @@ fn a_hot_key_outside_the_sample_is_corrected_for() {
     let reuse = (0..100_000).step_by(10).map(hash_of).find(sampled).unwrap();
     traffic.use_key(reuse, 100);
     let end = traffic.curve().at(u64::MAX);
-    assert!((end - 0.1).abs() < 0.01, "a tenth of the gets miss, not {end}");
+    assert!((end - 0.1).abs() < 0.02, "a tenth of the gets miss, not {end}");
 }
 
 #[test]
@@ -202,7 +202,7 @@ fn the_past_fades_even_if_no_key_is_sampled_any_more() {
 
 #[test]
 fn keys_beyond_the_depth_are_forgotten_before_the_rate_falls() {
-    let options = GhostOptions { rate: 1.0, depth_bytes: 100_000, memory_bytes: 64 << 10, fades: true };
+    let options = GhostOptions { rate: 1.0, depth_bytes: 100_000, memory_bytes: 128 << 10, fades: true };
     let mut traffic = Traffic::new(options);
     for i in 1000..200_000 {
         // Always a new key, and now and then one from 495 uses ago.
