@@ -1,8 +1,8 @@
 //! What a ghost costs and how far its curve is off: nanoseconds an access and mean absolute errors in points.
 //!
 //! `cargo run --release -p sherwood-cache --example ghost` prints the table of docs/src/miss-ratio-curves.md: for each workload
-//! the error of a curve sampled at 1/32, corrected and not, over five hash seeds, and the time per access beside that of
-//! hashing the key alone.
+//! the error of a curve sampled at 1/32, corrected and not, over five hash seeds, and the time per access (hash, get and store)
+//! beside that of hashing the key alone.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "it measures time")]
 
 use std::time::Instant;
@@ -41,8 +41,10 @@ fn main() {
         }
         let middle = errors.len() / 2;
         let worst = errors.last().unwrap();
-        let (hashing, raw) = (hashing(&accesses), uncorrected[middle]);
-        let (median, cost) = (errors[middle], costs[middle]);
+        let raw = uncorrected[middle];
+        // The least of all runs: what others do on the machine only ever adds to it.
+        let (median, cost) = (errors[middle], costs[0]);
+        let hashing = (0..SEEDS).map(|_| hashing(&accesses)).fold(f64::INFINITY, f64::min);
         println!("{name:<22} {median:>8.3} {worst:>8.3} {raw:>12.3} {cost:>9.2} {hashing:>9.2}");
     }
 }

@@ -123,6 +123,6 @@ pub(crate) async fn page(State(core): State<Arc<Core>>) -> String {
     for event in core.events.latest().iter().rev().take(20) {
         let _ = writeln!(text, "  {}", event.message);
     }
-    text.push_str("\n/v1/partitions /v1/slo /v1/rbc /v1/control /v1/events /metrics\n");
+    text.push_str("\n/v1/partitions /v1/mrc/NAME /v1/slo /v1/rbc /v1/control /v1/events /metrics\n");
     text
 }

@@ -35,12 +35,14 @@ pub struct Config {
 }
 
 /// `[memory]`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Memory {
     /// Bytes for keys, values, index and metadata, 1 MiB to 64 TiB; 64 MiB by default.
     pub total_bytes: u64,
     /// Largest value in bytes, 1 KiB to 128 MiB and at most the total; 1 MiB by default.
     pub item_bytes_max: u32,
+    /// Share of the keys that miss ratio curves are drawn from, 0 (no curves) to 1; 1/32 by default.
+    pub mrc_sample_ratio: f64,
 }
 
 impl Memory {

@@ -78,6 +78,15 @@ mod meaning {
     }
 
     #[test]
+    fn curves_are_drawn_unless_the_sample_is_nothing() {
+        let ratio = |text| config(text).memory.mrc_sample_ratio;
+        assert_eq!(
+            [ratio(""), ratio("[memory]\nmrc_sample = 0"), ratio("[memory]\nmrc_sample = 1.0")],
+            [1.0 / 32.0, 0.0, 1.0]
+        );
+    }
+
+    #[test]
     fn flags_override_the_file() {
         let file = "[memory]\ntotal = 0\n[[listener]]\nbind = \"0.0.0.0:1\"\nmode = \"look-aside\"\n\
                     [admin]\nbind = \"off\"\n[control]\npolicy = \"none\"";
@@ -234,6 +243,10 @@ mod refusals {
             (
                 "[memory]\ntotal = \"2MiB\"\nmax_item_size = \"3MiB\"",
                 "a.toml:3:17: [memory] max_item_size is 3MiB; it must be 1KiB to 2MiB: set max_item_size = \"1MiB\"",
+            ),
+            (
+                "[memory]\nmrc_sample = 1.5",
+                "a.toml:2:14: [memory] mrc_sample is 1.5; it must be 0 to 1: set mrc_sample = 0.03125",
             ),
             (
                 "[server]\nthreads = 0",

@@ -14,16 +14,19 @@ use super::flags::Flags;
 use super::meaning::{Config, Memory, Server};
 use super::problem::Problems;
 use super::raw::{RawFile, RawMemory, RawServer};
-use super::scope::{Given, Setting, flag_or, in_range, one_of, parsed_flag_or};
+use super::scope::{Given, Setting, flag_or, given, in_range, one_of, parsed_flag_or};
 use super::units::ByteSize;
 
 const TOTAL: Setting = Setting::new("[memory]", "total", "\"1GiB\"");
 const ITEM: Setting = Setting::new("[memory]", "max_item_size", "\"1MiB\"");
+const SAMPLE: Setting = Setting::new("[memory]", "mrc_sample", "0.03125");
 const THREADS: Setting = Setting::new("[server]", "threads", "2");
 const CONNECTIONS: Setting = Setting::new("[server]", "max_connections", "1024");
 const EVICTION: Setting = Setting::new("[memory]", "eviction", "\"lru\"");
 
 const MIB: u64 = 1 << 20;
+/// Precise to about a point, and too little work to be measured beside a look-up.
+const MRC_SAMPLE: f64 = 1.0 / 32.0;
 
 /// The configuration that `file` and `flags` mean together. It is only of use when no problem was added.
 pub(super) fn resolve(
@@ -56,7 +59,9 @@ fn memory(file: &RawMemory, flags: &Flags, problems: &mut Problems<'_>) -> Memor
         .clone()
         .map(|value| Given { value, origin: super::problem::Origin::Flag("--eviction") });
     one_of(problems, EVICTION, eviction, &[("lru", ())]);
-    Memory { total_bytes: total.0, item_bytes_max: u32::try_from(item.0).unwrap_or(u32::MAX) }
+    let mrc_sample_ratio = in_range(problems, SAMPLE, given(&file.mrc_sample), MRC_SAMPLE, 0.0..=1.0);
+    let item_bytes_max = u32::try_from(item.0).unwrap_or(u32::MAX);
+    Memory { total_bytes: total.0, item_bytes_max, mrc_sample_ratio }
 }
 
 fn server(file: &RawServer, flags: &Flags, problems: &mut Problems<'_>) -> Server {
