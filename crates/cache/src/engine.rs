@@ -285,8 +285,9 @@ impl Cache {
         self.ghosts.curve(partition, self.gets(partition))
     }
 
-    /// Bytes that the ghosts of all partitions take, beside the total. At most a 32nd of it or 4 MiB, whichever is more,
-    /// where every partition gets room for the smallest ghost out of that, and 256 MiB. O(partitions).
+    /// Bytes that the ghosts of all partitions take, beside the total: at most a 32nd of it (but up to 4 MiB of any, and at
+    /// most 256 MiB), divided evenly among the partitions, of which each may take about 20 KiB however many there are.
+    /// O(partitions).
     #[must_use]
     pub fn ghost_bytes(&self) -> u64 {
         self.ghosts.memory_bytes()

@@ -24,8 +24,9 @@ use crate::exit::Failure;
   sherwood mrc cluster52.csv --format twitter --json
   zstd -dc trace.oracleGeneral.zst | sherwood mrc - --format oracleGeneral
 
-Gets count, whether they hit or not; stores only say what an object weighs and that it is the most recent. A get of an
-absent object fills it in. An exact curve takes 45 to 90 bytes of memory for each object, a sampled one its share of that.
+Gets count, whether they hit or not; stores only say what an object weighs and that it is the
+most recent. A get of an absent object fills it in. An exact curve takes 45 to 90 bytes of memory
+for each object, a sampled one its share of that.
 
 Exit status: 0 done, 1 failed, 2 bad usage.")]
 pub(crate) struct Args {

@@ -124,12 +124,12 @@ const TICKS: u64 = 8;
 /// The largest unit that `last` holds once, and a step of a power of two that makes 4 to 8 ticks.
 fn byte_step(last: u64) -> (u64, Unit) {
     let (name, scale) = *UNITS.iter().find(|(_, scale)| last >= *scale).unwrap_or(&("bytes", 1));
-    ((last / TICKS).max(1).next_power_of_two(), Unit::Bytes(name, scale))
+    (last.div_ceil(TICKS).next_power_of_two(), Unit::Bytes(name, scale))
 }
 
 /// A step of 1, 2 or 5 times a power of ten.
 fn decimal_step(last: u64) -> u64 {
-    let least = (last / TICKS).max(1);
+    let least = last.div_ceil(TICKS).max(1);
     let power = 10_u64.pow(least.ilog10());
     [1, 2, 5].map(|digit| digit * power).into_iter().find(|&step| step >= least).unwrap_or(10 * power)
 }
