@@ -1,5 +1,7 @@
 //! `sherwood mrc` as people and programs use it.
 
+#![allow(clippy::disallowed_methods, reason = "writes traces to read")]
+
 use assert_cmd::Command;
 use serde_json::Value;
 
