@@ -12,6 +12,7 @@ use crate::access::Access;
 use crate::background::Background;
 use crate::charge;
 use crate::flush::Flushes;
+use crate::ghost::{Curve, Ghosts};
 use crate::item::{Change, Item, NewItem, Refused};
 use crate::ledger::{Ledger, PlanError};
 use crate::options::{Options, OptionsError, Partition};
@@ -36,6 +37,7 @@ pub struct Cache {
     pub(crate) shards: Box<[Shard]>,
     pub(crate) ledger: Ledger,
     pub(crate) flushes: Flushes,
+    ghosts: Ghosts,
     /// The next recency stamp or CAS. One counter orders all uses and stores of all shards.
     pub(crate) ticks: AtomicU64,
     /// No item dies before this many nanoseconds, as far as is known: when the background should next look.
@@ -59,6 +61,7 @@ impl Cache {
             shards: (0..options.shards).map(shard).collect(),
             ledger: Ledger::new(options.total_bytes, budgets),
             flushes: Flushes::new(partitions.len()),
+            ghosts: Ghosts::new(options.ghost_rate, options.total_bytes, partitions.len()),
             ticks: AtomicU64::new(1),
             next_death: AtomicU64::new(Instant::NEVER.as_nanos()),
             background: Mutex::default(),
@@ -86,6 +89,7 @@ impl Cache {
         read: impl FnOnce(Item<'_>) -> R,
     ) -> Option<R> {
         let lookup = self.lookup(partition, key);
+        self.ghosts.get(partition, lookup.hash, || self.gets(partition) + 1);
         let (index, mut shard) = self.lock(&lookup);
         let counters = self.shards[index].counters(partition);
         let Some(slot) = self.find_live(&mut shard, &lookup, access.now) else {
@@ -122,15 +126,15 @@ impl Cache {
         item: NewItem<'_>,
         access: &Access,
     ) -> Result<u64, Refused> {
-        let charge = match self.admit(partition, key, item.value.len()) {
+        let lookup = self.lookup(partition, key);
+        let charge = match self.admit(&lookup, item.value.len()) {
             Ok(charge) => charge,
             Err(refused) => {
-                self.remove(partition, key, access);
+                self.take_out(&lookup, access);
                 return Err(refused);
             }
         };
         let payload = Payload::new(key, &item);
-        let lookup = self.lookup(partition, key);
         let (_, mut shard) = self.lock(&lookup);
         let found = shard.find(&lookup);
         let (cas, old) = self.put(&mut shard, &lookup, found, payload, access);
@@ -152,9 +156,9 @@ impl Cache {
         item: NewItem<'_>,
         access: &Access,
     ) -> Result<bool, Refused> {
-        let charge = self.admit(partition, key, item.value.len())?;
-        let payload = Payload::new(key, &item);
         let lookup = self.lookup(partition, key);
+        let charge = self.admit(&lookup, item.value.len())?;
+        let payload = Payload::new(key, &item);
         let (_, mut shard) = self.lock(&lookup);
         if self.find_live(&mut shard, &lookup, access.now).is_some() {
             return Ok(false);
@@ -190,12 +194,8 @@ impl Cache {
     /// Removes an item; says whether a live one was there.
     pub fn remove(&self, partition: PartitionId, key: &[u8], access: &Access) -> bool {
         let lookup = self.lookup(partition, key);
-        let (_, mut shard) = self.lock(&lookup);
-        let Some(slot) = self.find_live(&mut shard, &lookup, access.now) else { return false };
-        let removed = shard.remove(slot, Cause::Removed);
-        drop(shard);
-        drop(removed);
-        true
+        self.ghosts.remove(partition, lookup.hash);
+        self.take_out(&lookup, access)
     }
 
     /// Kills, from the time `at` on, what one partition (all of them, for `None`) has stored before then: at once when
@@ -203,10 +203,10 @@ impl Cache {
     /// whatever they hold.
     pub fn flush(&self, partition: Option<PartitionId>, at: Instant, now: Instant) {
         match partition {
-            Some(partition) => self.flushes.set(partition, at, now, &self.ticks),
+            Some(partition) => self.flush_one(partition, at, now),
             None => {
                 for index in 0..self.partitions.len() {
-                    self.flushes.set(PartitionId::from_index(index), at, now, &self.ticks);
+                    self.flush_one(PartitionId::from_index(index), at, now);
                 }
             }
         }
@@ -277,6 +277,37 @@ impl Cache {
         total
     }
 
+    /// The miss ratio curve of a partition's gets as an LRU of any size up to twice the total would have served them; none
+    /// unless [`Options::ghost_rate`] is above 0. See [`Ghost`](crate::Ghost). Locks the partition's ghost for as long as
+    /// it takes to read its buckets, a thousand or so.
+    #[must_use]
+    pub fn miss_ratio_curve(&self, partition: PartitionId) -> Option<Curve> {
+        self.ghosts.curve(partition, self.gets(partition))
+    }
+
+    /// Bytes that the ghosts of all partitions take, beside the total: at most a 32nd of it (but up to 4 MiB of any, and at
+    /// most 256 MiB), divided evenly among the partitions, of which each may take about 20 KiB however many there are.
+    /// O(partitions).
+    #[must_use]
+    pub fn ghost_bytes(&self) -> u64 {
+        self.ghosts.memory_bytes()
+    }
+
+    /// Gets of a partition so far. O(shards).
+    fn gets(&self, partition: PartitionId) -> u64 {
+        let mut usage = Usage::default();
+        self.shards.iter().for_each(|shard| shard.counters(partition).add_to(&mut usage));
+        usage.hits + usage.misses
+    }
+
+    fn flush_one(&self, partition: PartitionId, at: Instant, now: Instant) {
+        self.flushes.set(partition, at, now, &self.ticks);
+        // A flush still to come is as expiry is: not followed.
+        if at <= now {
+            self.ghosts.clear(partition);
+        }
+    }
+
     /// Moves the time of the next look for dead items forward to `expires`, if it is later than that.
     pub(crate) fn note_death(&self, expires: Instant) {
         // Most items die later than the next one to die: look before writing a number all threads share.
@@ -289,18 +320,32 @@ impl Cache {
         entry.is_dead(now, self.flushes.floor(entry.partition(), now, &self.ticks))
     }
 
+    /// Takes a key's item out, if it has a live one; says whether it did.
+    fn take_out(&self, lookup: &Lookup<'_>, access: &Access) -> bool {
+        let (_, mut shard) = self.lock(lookup);
+        let Some(slot) = self.find_live(&mut shard, lookup, access.now) else { return false };
+        let removed = shard.remove(slot, Cause::Removed);
+        drop(shard);
+        drop(removed);
+        true
+    }
+
     /// Checks sizes and budget; returns the charge.
-    fn admit(&self, partition: PartitionId, key: &[u8], value_bytes: usize) -> Result<u64, Refused> {
+    fn admit(&self, lookup: &Lookup<'_>, value_bytes: usize) -> Result<u64, Refused> {
         let Options { item_bytes_max, key_bytes_max, .. } = self.options;
+        let &Lookup { partition, key, hash } = lookup;
         if key.len() > usize::from(key_bytes_max) {
             return Err(Refused::KeyTooLong { bytes: key.len(), max: key_bytes_max });
         }
         if value_bytes > item_bytes_max as usize {
+            self.ghosts.remove(partition, hash);
             return Err(Refused::ValueTooLarge { bytes: value_bytes, max: item_bytes_max });
         }
         let charge = charge(key.len(), value_bytes);
         let budget_bytes = self.ledger.budget(partition);
         if charge > budget_bytes {
+            // A larger budget would take it: what that would bring is for the curve to say.
+            self.ghosts.store(partition, hash, charge, || self.gets(partition));
             return Err(Refused::OverBudget { charge, budget_bytes });
         }
         Ok(charge)
@@ -321,16 +366,17 @@ impl Cache {
                 NewItem { flags: *flags, expires: *expires, ..NewItem::bytes(value) }
             }
             (Change::Touch(expires), Some(slot)) => {
-                self.touch(shard, slot, *expires, access);
+                self.touch(shard, lookup, slot, *expires, access);
                 return Ok(0);
             }
             (Change::Remove, Some(slot)) => {
+                self.ghosts.remove(lookup.partition, lookup.hash);
                 shard.remove(slot, Cause::Removed);
                 return Ok(0);
             }
             (Change::Keep, _) | (Change::Touch(_) | Change::Remove, None) => return Ok(0),
         };
-        let admitted = self.admit(lookup.partition, lookup.key, item.value.len());
+        let admitted = self.admit(lookup, item.value.len());
         match (admitted, found) {
             (Ok(_), _) => {
                 self.put(shard, lookup, found, Payload::new(lookup.key, &item), access);
@@ -343,7 +389,16 @@ impl Cache {
         admitted
     }
 
-    fn touch(&self, shard: &mut Locked<'_>, slot: Slot, expires: Option<Instant>, access: &Access) {
+    fn touch(
+        &self,
+        shard: &mut Locked<'_>,
+        lookup: &Lookup<'_>,
+        slot: Slot,
+        expires: Option<Instant>,
+        access: &Access,
+    ) {
+        let (partition, charge) = (lookup.partition, shard.entry(slot).charge());
+        self.ghosts.store(partition, lookup.hash, charge, || self.gets(partition));
         shard.entry_mut(slot).set_expires(expires);
         self.note_death(shard.entry(slot).expires());
         shard.refresh(slot, self.class(access), self.tick());
@@ -361,6 +416,7 @@ impl Cache {
     ) -> (u64, Option<Payload>) {
         // A flush whose time has come is for what was stored before, not for this.
         self.flushes.settle(lookup.partition, access.now, &self.ticks);
+        self.ghosts.store(lookup.partition, lookup.hash, payload.charge(), || self.gets(lookup.partition));
         let (class, tick) = (self.class(access), self.tick());
         let (slot, old) = match found {
             Some(slot) => (slot, Some(shard.overwrite(slot, payload, class, tick))),

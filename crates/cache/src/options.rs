@@ -5,7 +5,7 @@ use sherwood_model::{BackendId, TenantId};
 use thiserror::Error;
 
 /// Sizes and limits of a [`Cache`](crate::Cache).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Options {
     /// Bytes that all items together may be charged; at least 1, default 64 MiB.
@@ -19,6 +19,9 @@ pub struct Options {
     pub shards: u16,
     /// Recency queues per partition, 1 to 16, default 1.
     pub deadline_classes: u8,
+    /// Share of the keys that each partition's miss ratio curve is drawn from, 0 to 1, default 0: no curves. What it costs
+    /// is in [`Ghost`](crate::Ghost); 1/32 is precise to about a point.
+    pub ghost_rate: f64,
 }
 
 impl Default for Options {
@@ -29,6 +32,7 @@ impl Default for Options {
             key_bytes_max: 250,
             shards: 16,
             deadline_classes: 1,
+            ghost_rate: 0.0,
         }
     }
 }
@@ -39,7 +43,7 @@ impl Options {
     /// # Errors
     /// The first thing that is wrong.
     pub fn validate(&self, partitions: &[Partition]) -> Result<(), OptionsError> {
-        let Self { total_bytes, item_bytes_max, key_bytes_max, shards, deadline_classes } = *self;
+        let Self { total_bytes, item_bytes_max, key_bytes_max, shards, deadline_classes, ghost_rate } = *self;
         if total_bytes == 0 {
             return Err(OptionsError::NoMemory);
         }
@@ -54,6 +58,9 @@ impl Options {
         }
         if !(1..=DEADLINE_CLASSES_LIMIT).contains(&deadline_classes) {
             return Err(OptionsError::DeadlineClasses { classes: deadline_classes });
+        }
+        if !(0.0..=1.0).contains(&ghost_rate) {
+            return Err(OptionsError::GhostRate { rate: ghost_rate });
         }
         validate_partitions(partitions, total_bytes)
     }
@@ -88,7 +95,7 @@ pub struct Partition {
 }
 
 /// Why a cache could not be built.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Error)]
 pub enum OptionsError {
     /// `total_bytes` is 0.
     #[error("cannot build a cache of 0 bytes: total_bytes must be at least 1")]
@@ -113,6 +120,12 @@ pub enum OptionsError {
     DeadlineClasses {
         /// As given.
         classes: u8,
+    },
+    /// `ghost_rate` is no share.
+    #[error("ghost_rate is {rate}: it must be 0 (no curves) to 1 (every key)")]
+    GhostRate {
+        /// As given.
+        rate: f64,
     },
     /// There is no partition, or more than ids can name.
     #[error("the cache was given {partitions} partitions: it needs 1 to {PARTITIONS_LIMIT}")]
@@ -173,6 +186,7 @@ mod tests {
             refused(Options { deadline_classes: 0, ..ok }),
             OptionsError::DeadlineClasses { classes: 0 }
         );
+        assert_eq!(refused(Options { ghost_rate: 1.1, ..ok }), OptionsError::GhostRate { rate: 1.1 });
         assert_eq!(ok.validate(&[]), Err(OptionsError::Partitions { partitions: 0 }));
     }
 

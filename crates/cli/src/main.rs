@@ -16,6 +16,7 @@ mod exit;
 mod interrupt;
 mod load;
 mod logs;
+mod mrc;
 mod out;
 mod serve;
 
@@ -48,6 +49,8 @@ enum Command {
     Demo(demo::Args),
     /// Sends load to a cache or a gateway and reports what it saw
     Load(Box<load::LoadArgs>),
+    /// Draws the miss ratio curve of a trace
+    Mrc(mrc::Args),
     /// Checks a configuration file and says what is wrong with it
     CheckConfig(check_config::Args),
 }
@@ -57,6 +60,7 @@ fn main() -> ExitCode {
         Command::Serve(args) => serve::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Load(args) => load::run(&args),
+        Command::Mrc(args) => mrc::run(&args),
         Command::CheckConfig(args) => check_config::run(&args),
     };
     exit::report(outcome)

@@ -17,5 +17,6 @@ fn every_command_explains_itself() {
     insta::assert_snapshot!("serve", help(&["serve"]));
     insta::assert_snapshot!("demo", help(&["demo"]));
     insta::assert_snapshot!("load", help(&["load"]));
+    insta::assert_snapshot!("mrc", help(&["mrc"]));
     insta::assert_snapshot!("check-config", help(&["check-config"]));
 }

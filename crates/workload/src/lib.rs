@@ -7,7 +7,7 @@
 //!
 //! - [`onerf`]: the request mix, the backends and the slowdown scenarios of a OneRF-like service.
 //! - [`KeyValue`]: single gets and sets over a Zipf-distributed key space.
-//! - [`trace`]: readers of recorded accesses (cache2k) and recorded requests (RobinHood).
+//! - [`trace`]: readers of recorded accesses (cache2k, oracleGeneral, Twitter) and recorded requests (RobinHood).
 //! - [`Arrivals`], [`Popularity`], [`SplitMix64`], [`uniform`], [`normal_quantile`]: what those are made of.
 //!
 //! Nothing here reads a clock, a file or the environment: readers take any `BufRead`, arrivals return gaps.

@@ -6,6 +6,7 @@ mod body;
 mod control;
 mod events;
 mod keys;
+mod mrc;
 mod partitions;
 mod reply;
 mod standing;
@@ -37,6 +38,7 @@ pub(crate) fn router(core: Arc<Core>) -> Router {
         .route("/v1/reports", post(standing::reports))
         .route("/v1/partitions", get(partitions::list))
         .route("/v1/partitions/{name}", put(partitions::resize))
+        .route("/v1/mrc/{partition}", get(mrc::show))
         .route("/v1/rbc", get(standing::rbc))
         .route("/v1/slo", get(standing::slo))
         .route("/v1/control", get(control::show).put(control::change))

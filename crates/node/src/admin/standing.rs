@@ -137,6 +137,6 @@ fn page_text(core: &Arc<Core>) -> String {
     for event in core.events.latest().iter().rev().take(20) {
         let _ = writeln!(text, "  {}", event.message);
     }
-    text.push_str("\n/v1/partitions /v1/slo /v1/rbc /v1/control /v1/events /metrics\n");
+    text.push_str("\n/v1/partitions /v1/mrc/NAME /v1/slo /v1/rbc /v1/control /v1/events /metrics\n");
     text
 }

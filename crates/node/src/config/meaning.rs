@@ -35,7 +35,7 @@ pub struct Config {
 }
 
 /// `[memory]`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Memory {
     /// Bytes for keys, values, index and metadata, 1 MiB to 64 TiB; 64 MiB by default.
     pub total_bytes: u64,
@@ -44,6 +44,8 @@ pub struct Memory {
     /// Bytes that the answers of the gateway and the values fetched for listeners may take together, over all clients and
     /// beside the total, 32 MiB to 64 TiB; 256 MiB by default.
     pub buffers_bytes_max: u64,
+    /// Share of the keys that miss ratio curves are drawn from, 0 (no curves) to 1; 1/32 by default.
+    pub mrc_sample_ratio: f64,
 }
 
 impl Memory {

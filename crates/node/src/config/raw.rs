@@ -30,6 +30,7 @@ pub(super) struct RawMemory {
     pub(super) total: Key<ByteSize>,
     pub(super) max_item_size: Key<ByteSize>,
     pub(super) buffers: Key<ByteSize>,
+    pub(super) mrc_sample: Key<f64>,
 }
 
 #[derive(Debug, Default, Deserialize)]

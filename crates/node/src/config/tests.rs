@@ -85,6 +85,15 @@ mod meaning {
     }
 
     #[test]
+    fn curves_are_drawn_unless_the_sample_is_nothing() {
+        let ratio = |text| config(text).memory.mrc_sample_ratio;
+        assert_eq!(
+            [ratio(""), ratio("[memory]\nmrc_sample = 0"), ratio("[memory]\nmrc_sample = 1.0")],
+            [1.0 / 32.0, 0.0, 1.0]
+        );
+    }
+
+    #[test]
     fn flags_override_the_file() {
         let file = "[memory]\ntotal = 0\n[[listener]]\nbind = \"0.0.0.0:1\"\nmode = \"look-aside\"\n\
                     [admin]\nbind = \"off\"\n[control]\npolicy = \"none\"";
@@ -246,6 +255,10 @@ mod refusals {
             (
                 "[memory]\nbuffers = \"1MiB\"",
                 "a.toml:2:11: [memory] buffers is 1MiB; it must be at least 32MiB: set buffers = \"256MiB\"",
+            ),
+            (
+                "[memory]\nmrc_sample = 1.5",
+                "a.toml:2:14: [memory] mrc_sample is 1.5; it must be 0 to 1: set mrc_sample = 0.03125",
             ),
             (
                 "[server]\nthreads = 0",

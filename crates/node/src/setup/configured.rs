@@ -27,6 +27,7 @@ impl Setup {
                 total_bytes: config.memory.total_bytes,
                 item_bytes_max: config.memory.item_bytes_max,
                 shards: shards(threads),
+                ghost_rate: config.memory.mrc_sample_ratio,
                 ..sherwood_cache::Options::default()
             },
             tenants: config.tenants.clone(),

@@ -265,3 +265,35 @@ fn sample_labels(line: &str, family: &str, kind: &str) -> String {
     }
     names.join(", ")
 }
+
+#[test]
+fn miss_ratio_curves_are_shown_where_they_are_kept() {
+    let mut setup = setup(vec![("catalog", vec![Fake::new([("a/1", &b"1"[..])]) as Arc<dyn Store>])]);
+    setup.cache.ghost_rate = 1.0;
+    let node = Node::start(setup).unwrap();
+    let http = Http::of(&node);
+    for _ in 0..4 {
+        http.key("catalog", "a/1");
+    }
+    let curve = http.get("/v1/mrc/catalog");
+    assert_eq!(
+        shape(&curve),
+        "accesses: number, allocated_bytes: number, bytes: array, miss_ratio: array, partition: string, sample: number, \
+         sampled_accesses: number, unique: number"
+    );
+    // One of four gets missed; the item is charged 96 bytes, in the bucket of 96 and 97.
+    let expected = json!({"partition": "catalog", "allocated_bytes": 32 << 20, "bytes": [0, 95, 97],
+        "miss_ratio": [1.0, 1.0, 0.25], "accesses": 4, "sampled_accesses": 4, "sample": 1.0, "unique": 1});
+    assert_eq!(curve, expected);
+    let unknown = http.ask("GET", "/v1/mrc/nowhere", "");
+    assert_eq!(unknown.status, 404);
+    assert_eq!(unknown.json()["error"], "no partition is called \"nowhere\"; there are: catalog");
+}
+
+#[test]
+fn no_curves_are_a_conflict_that_says_how_to_have_them() {
+    let (node, _) = node();
+    let answer = Http::of(&node).ask("GET", "/v1/mrc/catalog", "");
+    assert_eq!(answer.status, 409);
+    assert!(answer.json()["error"].as_str().unwrap().contains("mrc_sample"), "{:?}", answer.json());
+}

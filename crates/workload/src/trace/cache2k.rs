@@ -7,8 +7,9 @@
 //! An object's key is its partition, a slash and eight hexadecimal digits, such as `t07/0001a2b3`: fixed in width, so
 //! that a cache's charge depends on nothing but the value, and prefixed, so that one listener can route by partition.
 
-use std::io::{BufRead, Cursor, Write};
+use std::io::{BufRead, Write};
 
+use super::packed::{Unpacked, unpacked};
 use super::{Position, TraceError, fill};
 
 /// One access of a trace.
@@ -54,65 +55,17 @@ pub fn partition_name(object_type: u8) -> String {
 /// An iterator over the accesses of a trace, in order; after an error it ends.
 #[derive(Debug)]
 pub struct Accesses<R> {
-    input: Source<R>,
+    input: Unpacked<R>,
     offset: u64,
     ended: bool,
 }
-
-#[derive(Debug)]
-enum Source<R> {
-    Plain(R),
-    Unpacked(Cursor<Vec<u8>>),
-}
-
-/// Unpacked traces are held in memory; the built-in ones take 20 MB. Larger ones can be given unpacked.
-const UNPACKED_BYTES_MAX: usize = 1 << 30;
-
-/// First bytes of every xz file.
-const XZ_MAGIC: &[u8] = b"\xFD7zXZ\0";
 
 /// Starts reading `input`, unpacking it first when it begins like an xz file (at most 1 GiB unpacked, in memory).
 ///
 /// # Errors
 /// When reading fails, or the packed file is damaged, cut off or too large.
-pub fn read<R: BufRead>(mut input: R) -> Result<Accesses<R>, TraceError> {
-    let start = Position::Byte(0);
-    // One look suffices: no reader in use hands out less than six bytes of a longer file at first.
-    let packed =
-        input.fill_buf().map_err(|source| TraceError::Read { at: start, source })?.starts_with(XZ_MAGIC);
-    let input = if packed { Source::Unpacked(Cursor::new(unpack(input)?)) } else { Source::Plain(input) };
-    Ok(Accesses { input, offset: 0, ended: false })
-}
-
-fn unpack(mut input: impl BufRead) -> Result<Vec<u8>, TraceError> {
-    let mut output = Bounded { bytes: Vec::new(), exceeded: false };
-    let unpacked = lzma_rs::xz_decompress(&mut input, &mut output);
-    match unpacked {
-        _ if output.exceeded => Err(TraceError::TooLarge { limit_bytes: UNPACKED_BYTES_MAX }),
-        Ok(()) => Ok(output.bytes),
-        Err(error) => Err(TraceError::Unpack { detail: error.to_string() }),
-    }
-}
-
-/// A vector that refuses to grow past the bound.
-struct Bounded {
-    bytes: Vec<u8>,
-    exceeded: bool,
-}
-
-impl Write for Bounded {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        if self.bytes.len() + bytes.len() > UNPACKED_BYTES_MAX {
-            self.exceeded = true;
-            return Err(std::io::ErrorKind::FileTooLarge.into());
-        }
-        self.bytes.extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
+pub fn read<R: BufRead>(input: R) -> Result<Accesses<R>, TraceError> {
+    Ok(Accesses { input: unpacked(input)?, offset: 0, ended: false })
 }
 
 impl<R: BufRead> Iterator for Accesses<R> {
@@ -123,10 +76,7 @@ impl<R: BufRead> Iterator for Accesses<R> {
             return None;
         }
         let mut word = [0; 4];
-        let filled = match &mut self.input {
-            Source::Plain(input) => fill(input, &mut word),
-            Source::Unpacked(bytes) => fill(bytes, &mut word),
-        };
+        let filled = fill(&mut self.input, &mut word);
         let at = Position::Byte(self.offset);
         self.offset += 4;
         self.ended = !matches!(filled, Ok(4));

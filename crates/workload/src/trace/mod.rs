@@ -1,14 +1,23 @@
 //! Readers of recorded workloads.
 //!
-//! A recorded trace is the one input nobody can accuse of having been made to fit. Two formats are read: packed object
-//! accesses of an application as recorded for cache2k ([`cache2k`]), and requests in the JSON lines of RobinHood's test
-//! bed ([`robinhood`]). Readers take any `BufRead`, read forwards, and say at which line or byte a file goes wrong, a
-//! file that ends too early included.
+//! A recorded trace is the one input nobody can accuse of having been made to fit. Four formats are read: packed object
+//! accesses of an application as recorded for cache2k ([`cache2k`]), requests in the JSON lines of RobinHood's test bed
+//! ([`robinhood`]), libCacheSim's binary records ([`oracle_general`]) and the CSV of Twitter's cache clusters ([`twitter`]).
+//! [`objects`] reads each of them as a stream of gets and stores of objects with sizes, for studies that need no more.
+//!
+//! Readers take any `BufRead`, read forwards, and say at which line or byte a file goes wrong, a file that ends too early
+//! included. Packed input is unpacked where it is xz ([`unpacked`]).
 
 pub mod cache2k;
+pub mod objects;
+pub mod oracle_general;
+mod packed;
 pub mod robinhood;
+pub mod twitter;
 
-use std::io::BufRead;
+pub use packed::{Unpacked, unpacked};
+
+use std::io::{BufRead, Read as _};
 
 use thiserror::Error;
 
@@ -42,6 +51,14 @@ pub enum TraceError {
     TooLarge {
         /// The bound.
         limit_bytes: usize,
+    },
+    /// The trace is packed in a way that is not read here.
+    #[error(
+        "the trace is packed with {program}, but only xz is unpacked here: unpack it first, with `{program} -d`"
+    )]
+    Packed {
+        /// What packed it.
+        program: &'static str,
     },
     /// A record is not what the format says.
     #[error("the trace at {at} is not {expected}: {detail}")]
@@ -103,4 +120,22 @@ fn fill(input: &mut impl BufRead, buffer: &mut [u8]) -> std::io::Result<usize> {
         }
     }
     Ok(filled)
+}
+
+/// Reads the next line, its end included, into `buffer`; false at the end of the input.
+fn read_line(
+    input: &mut impl BufRead,
+    buffer: &mut Vec<u8>,
+    at: Position,
+    expected: &'static str,
+    bytes_max: usize,
+) -> Result<bool, TraceError> {
+    buffer.clear();
+    let mut bounded = input.take(bytes_max as u64 + 1);
+    let read = bounded.read_until(b'\n', buffer).map_err(|source| TraceError::Read { at, source })?;
+    if read > bytes_max {
+        let detail = format!("the line is longer than {bytes_max} bytes");
+        return Err(TraceError::Record { at, expected, detail });
+    }
+    Ok(read > 0)
 }

@@ -13,11 +13,11 @@
 //! ```
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, Read as _};
+use std::io::BufRead;
 
 use serde::Deserialize;
 
-use super::{Position, TraceError};
+use super::{Position, TraceError, read_line};
 
 /// One request of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,18 +93,10 @@ enum Line {
 
 impl<R: BufRead> Requests<R> {
     fn next_line(&mut self) -> Result<Line, TraceError> {
-        self.buffer.clear();
         self.line += 1;
         let at = Position::Line(self.line);
-        let mut bounded = (&mut self.input).take(LINE_BYTES_MAX as u64 + 1);
-        let read =
-            bounded.read_until(b'\n', &mut self.buffer).map_err(|source| TraceError::Read { at, source })?;
-        if read == 0 {
+        if !read_line(&mut self.input, &mut self.buffer, at, A_REQUEST, LINE_BYTES_MAX)? {
             return Ok(Line::None);
-        }
-        if read > LINE_BYTES_MAX {
-            let detail = format!("the line is longer than {LINE_BYTES_MAX} bytes");
-            return Err(TraceError::Record { at, expected: A_REQUEST, detail });
         }
         if self.buffer.trim_ascii().is_empty() {
             return Ok(Line::Blank);

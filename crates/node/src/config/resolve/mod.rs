@@ -22,6 +22,7 @@ use super::units::{ByteSize, Span};
 const TOTAL: Setting = Setting::new("[memory]", "total", "\"1GiB\"");
 const ITEM: Setting = Setting::new("[memory]", "max_item_size", "\"1MiB\"");
 const BUFFERS: Setting = Setting::new("[memory]", "buffers", "\"256MiB\"");
+const SAMPLE: Setting = Setting::new("[memory]", "mrc_sample", "0.03125");
 const THREADS: Setting = Setting::new("[server]", "threads", "2");
 const CONNECTIONS: Setting = Setting::new("[server]", "max_connections", "1024");
 const IDLE: Setting = Setting::new("[server]", "idle_timeout", "\"5m\"");
@@ -32,6 +33,8 @@ const MIB: u64 = 1 << 20;
 /// idle, and one that is silent for a year is gone.
 const IDLE_MIN: Span = Span(Duration::from_secs(1));
 const IDLE_MAX: Span = Span(Duration::from_secs(365 * 24 * 3600));
+/// Precise to about a point, and too little work to be measured beside a look-up.
+const MRC_SAMPLE: f64 = 1.0 / 32.0;
 
 /// The configuration that `file` and `flags` mean together. It is only of use when no problem was added.
 pub(super) fn resolve(
@@ -72,11 +75,9 @@ fn memory(file: &RawMemory, flags: &Flags, problems: &mut Problems<'_>) -> Memor
         ByteSize(BUFFERS_BYTES_MAX),
         ByteSize(32 * MIB)..=ByteSize(64 << 40),
     );
-    Memory {
-        total_bytes: total.0,
-        item_bytes_max: u32::try_from(item.0).unwrap_or(u32::MAX),
-        buffers_bytes_max: buffers.0,
-    }
+    let mrc_sample_ratio = in_range(problems, SAMPLE, given(&file.mrc_sample), MRC_SAMPLE, 0.0..=1.0);
+    let item_bytes_max = u32::try_from(item.0).unwrap_or(u32::MAX);
+    Memory { total_bytes: total.0, item_bytes_max, buffers_bytes_max: buffers.0, mrc_sample_ratio }
 }
 
 fn server(file: &RawServer, flags: &Flags, problems: &mut Problems<'_>) -> Server {

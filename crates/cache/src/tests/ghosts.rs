@@ -1,0 +1,118 @@
+//! The curves of a cache: what its operations count as.
+
+use sherwood_model::{BackendId, CachePlan, Instant, PartitionId, SeededState, TenantId};
+
+use crate::{Access, Cache, Change, NewItem, Options, Partition, charge};
+
+const P: PartitionId = PartitionId(0);
+const OTHER: PartitionId = PartitionId(1);
+/// Charge of a key of 8 bytes with 100.
+const ITEM: u64 = charge(8, 100);
+
+fn cache(ghost_rate: f64) -> Cache {
+    let partition =
+        |backend| Partition { tenant: TenantId(0), backend: BackendId(backend), budget_bytes: 1 << 20 };
+    let options = Options { total_bytes: 2 << 20, ghost_rate, ..Options::default() };
+    Cache::new(options, &[partition(0), partition(1)], SeededState::new(1)).unwrap()
+}
+
+fn at() -> Access {
+    Access::at(Instant::from_secs(1))
+}
+
+/// A get, and the fill after a miss.
+fn read_through(cache: &Cache, partition: PartitionId, key: u64) -> bool {
+    let key = key.to_be_bytes();
+    let hit = cache.get(partition, &key, &at(), |_| ()).is_some();
+    if !hit {
+        // An item larger than the budget is refused; the next get misses.
+        let _ = cache.add(partition, &key, NewItem::declared(100), &at());
+    }
+    hit
+}
+
+#[test]
+fn without_a_rate_there_are_no_curves() {
+    let cache = cache(0.0);
+    read_through(&cache, P, 1);
+    assert_eq!((cache.miss_ratio_curve(P), cache.ghost_bytes()), (None, 0));
+}
+
+#[test]
+fn a_curve_tells_the_hits_of_the_cache_at_its_own_size() {
+    let cache = cache(1.0);
+    for items in [50, 400] {
+        cache.apply(&CachePlan::Budgets(vec![items * ITEM, ITEM])).unwrap();
+        let (before, mut hits) = (cache.usage(P), 0);
+        let mut draw = sherwood_model::SplitMix64::new(items);
+        for _ in 0..6_000 {
+            // The lower of two draws: some keys are asked for more often.
+            hits += u64::from(read_through(&cache, P, (draw.next_u64() % 700).min(draw.next_u64() % 700)));
+        }
+        let usage = cache.usage(P);
+        assert_eq!(usage.hits - before.hits, hits);
+    }
+    let usage = cache.usage(P);
+    let curve = cache.miss_ratio_curve(P).unwrap();
+    assert_eq!(curve.gets, (usage.hits + usage.misses) as f64);
+    let (small, large) = (curve.at(50 * ITEM), curve.at(400 * ITEM));
+    let found = usage.misses as f64 / curve.gets;
+    assert!(large < found && found < small, "{large} {found} {small}");
+    assert_eq!(cache.miss_ratio_curve(OTHER).unwrap().gets, 0.0);
+}
+
+#[test]
+fn a_steady_cache_misses_as_its_curve_says() {
+    let cache = cache(1.0);
+    cache.apply(&CachePlan::Budgets(vec![200 * ITEM, ITEM])).unwrap();
+    let mut draw = sherwood_model::SplitMix64::new(5);
+    for _ in 0..10_000 {
+        read_through(&cache, P, (draw.next_u64() % 700).min(draw.next_u64() % 700));
+    }
+    let usage = cache.usage(P);
+    let found = usage.misses as f64 / (usage.hits + usage.misses) as f64;
+    let said = cache.miss_ratio_curve(P).unwrap().at(200 * ITEM);
+    // A bucket is a 32nd of the size wide, and the curve straight within it.
+    assert!((found - said).abs() < 0.01, "{found} found, {said} said");
+}
+
+#[test]
+fn what_the_budget_refuses_is_known_to_the_curve() {
+    let cache = cache(1.0);
+    cache.apply(&CachePlan::Budgets(vec![0, 0])).unwrap();
+    for _ in 0..10 {
+        assert!(!read_through(&cache, P, 1));
+    }
+    let curve = cache.miss_ratio_curve(P).unwrap();
+    assert!((curve.at(2 * ITEM) - 0.1).abs() < 1e-9, "{curve:?}");
+}
+
+#[test]
+fn deletions_and_flushes_are_misses_at_every_size() {
+    let cache = cache(1.0);
+    let now = at().now;
+    let forget: [&dyn Fn(); 4] = [
+        &|| assert!(cache.remove(P, &1_u64.to_be_bytes(), &at())),
+        &|| cache.update(P, &1_u64.to_be_bytes(), &at(), |_| (Change::Remove, ())).unwrap(),
+        &|| cache.flush(Some(P), now, now),
+        &|| cache.flush(None, now, now),
+    ];
+    for forget in forget {
+        read_through(&cache, P, 1);
+        forget();
+    }
+    assert!(!read_through(&cache, P, 1));
+    assert_eq!(cache.miss_ratio_curve(P).unwrap().at(1 << 20), 1.0);
+}
+
+#[test]
+fn stores_and_touches_count_nothing_and_make_their_key_the_most_recent() {
+    let cache = cache(1.0);
+    for key in [1_u64, 2, 1, 2] {
+        cache.set(P, &key.to_be_bytes(), NewItem::declared(100), &at()).unwrap();
+    }
+    cache.update(P, &1_u64.to_be_bytes(), &at(), |_| (Change::Touch(None), ())).unwrap();
+    assert_eq!(cache.miss_ratio_curve(P).unwrap().gets, 0.0);
+    assert!(read_through(&cache, P, 1));
+    assert_eq!(cache.miss_ratio_curve(P).unwrap().at(2 * ITEM - 8), 0.0);
+}

@@ -1,0 +1,52 @@
+//! `/v1/mrc/{partition}`: what a partition would miss at other sizes.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use serde::Serialize;
+use sherwood_cache::Curve;
+
+use super::reply::Problem;
+use crate::core::Core;
+
+/// A curve as the API shows it.
+#[derive(Debug, Serialize)]
+pub(crate) struct CurveView {
+    partition: String,
+    /// What it has at present.
+    allocated_bytes: u64,
+    bytes: Vec<u64>,
+    miss_ratio: Vec<f64>,
+    accesses: u64,
+    sampled_accesses: u64,
+    /// Share of the keys that are sampled.
+    sample: f64,
+    unique: u64,
+}
+
+pub(crate) async fn show(
+    State(core): State<Arc<Core>>,
+    Path(name): Path<String>,
+) -> Result<Json<CurveView>, Problem> {
+    let Some(partition) = core.names.partition_named(&name) else {
+        let known: Vec<_> = core.names.partitions().iter().map(|partition| partition.name.clone()).collect();
+        return Err(Problem::not_found("partition", &name, &known));
+    };
+    let Some(curve) = core.cache.miss_ratio_curve(partition) else {
+        let error = "no curves are kept here; set [memory] mrc_sample = 0.03125 and start again";
+        return Err(Problem::new(StatusCode::CONFLICT, error));
+    };
+    let Curve { bytes, miss_ratio, gets, sampled_gets, rate, keys } = curve;
+    Ok(Json(CurveView {
+        partition: name,
+        allocated_bytes: core.cache.usage(partition).budget_bytes,
+        bytes,
+        miss_ratio,
+        accesses: gets.round() as u64,
+        sampled_accesses: sampled_gets.round() as u64,
+        sample: rate,
+        unique: keys,
+    }))
+}

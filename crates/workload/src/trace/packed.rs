@@ -1,0 +1,95 @@
+//! Packed input, told by its first bytes.
+
+use std::io::{BufRead, Cursor, Read, Write};
+
+use super::{Position, TraceError};
+
+/// Input as it is, or as it was before it was packed with xz.
+#[derive(Debug)]
+pub struct Unpacked<R>(Source<R>);
+
+#[derive(Debug)]
+enum Source<R> {
+    Plain(R),
+    Held(Cursor<Vec<u8>>),
+}
+
+/// What is unpacked is held in memory; the built-in traces take 20 MB. Larger ones can be given unpacked.
+const UNPACKED_BYTES_MAX: usize = 1 << 30;
+
+/// First bytes of every xz file.
+const XZ_MAGIC: &[u8] = b"\xFD7zXZ\0";
+/// Containers that are refused rather than read as a trace: their first bytes, and the program that unpacks them.
+const OTHERS: [(&[u8], &str); 2] = [(b"\x28\xB5\x2F\xFD", "zstd"), (b"\x1F\x8B\x08", "gzip")];
+
+/// Looks at the beginning of `input` and unpacks it when it is an xz file (at most 1 GiB unpacked, in memory).
+///
+/// # Errors
+/// When reading fails, when the packed file is damaged, cut off or too large, or when it is packed another way.
+pub fn unpacked<R: BufRead>(mut input: R) -> Result<Unpacked<R>, TraceError> {
+    let start = Position::Byte(0);
+    // One look suffices: no reader in use hands out less than six bytes of a longer file at first.
+    let first = input.fill_buf().map_err(|source| TraceError::Read { at: start, source })?;
+    if let Some((_, program)) = OTHERS.iter().find(|(magic, _)| first.starts_with(magic)) {
+        return Err(TraceError::Packed { program });
+    }
+    let packed = first.starts_with(XZ_MAGIC);
+    let source = if packed { Source::Held(Cursor::new(unpack(input)?)) } else { Source::Plain(input) };
+    Ok(Unpacked(source))
+}
+
+fn unpack(mut input: impl BufRead) -> Result<Vec<u8>, TraceError> {
+    let mut output = Bounded { bytes: Vec::new(), exceeded: false };
+    let unpacked = lzma_rs::xz_decompress(&mut input, &mut output);
+    match unpacked {
+        _ if output.exceeded => Err(TraceError::TooLarge { limit_bytes: UNPACKED_BYTES_MAX }),
+        Ok(()) => Ok(output.bytes),
+        Err(error) => Err(TraceError::Unpack { detail: error.to_string() }),
+    }
+}
+
+/// A vector that refuses to grow past the bound.
+struct Bounded {
+    bytes: Vec<u8>,
+    exceeded: bool,
+}
+
+impl Write for Bounded {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        if self.bytes.len() + bytes.len() > UNPACKED_BYTES_MAX {
+            self.exceeded = true;
+            return Err(std::io::ErrorKind::FileTooLarge.into());
+        }
+        self.bytes.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<R: BufRead> Read for Unpacked<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        match &mut self.0 {
+            Source::Plain(input) => input.read(buffer),
+            Source::Held(bytes) => bytes.read(buffer),
+        }
+    }
+}
+
+impl<R: BufRead> BufRead for Unpacked<R> {
+    fn fill_buf(&mut self) -> std::io::Result<&[u8]> {
+        match &mut self.0 {
+            Source::Plain(input) => input.fill_buf(),
+            Source::Held(bytes) => bytes.fill_buf(),
+        }
+    }
+
+    fn consume(&mut self, bytes: usize) {
+        match &mut self.0 {
+            Source::Plain(input) => input.consume(bytes),
+            Source::Held(held) => held.consume(bytes),
+        }
+    }
+}
