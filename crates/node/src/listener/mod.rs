@@ -17,14 +17,14 @@
 //! | `options` | what can be set, and the bounds of a connection's buffers |
 //! | `routing` | from a key to a partition |
 //! | `conversation` | what a protocol has to be: bytes in, bytes out, and what it waits for |
-//! | `memcached` | the memcached protocol as that; `session` and `retrieval` are what its commands do; no I/O, no clock |
+//! | `memcached` | the memcached protocol as that; `session`, `retrieval` and `meta` are what its commands do; no I/O, no clock |
 //! | `connection` | one client: its buffers, its patience |
 //! | `fetch` | what a conversation wants from the backends |
 //! | `server` | sockets, threads, accepting, draining |
 //! | `backends` | what a listener asks of the rest of the node |
 //!
 //! A listener is *look-aside* (a miss is a miss, and the application fetches and stores) or, backend by backend,
-//! *read-through* (a miss of `get`, `gets`, `gat` or `gats` is fetched from the backend; a failed fetch is answered as a
+//! *read-through* (a miss of `get`, `gets`, `gat`, `gats` or `mg` is fetched from the backend; a failed fetch is answered as a
 //! miss and counted, because the protocol has no error for one key among several).
 
 mod backends;
@@ -34,6 +34,7 @@ mod counters;
 mod fetch;
 mod mailbox;
 mod memcached;
+mod meta;
 mod options;
 mod retrieval;
 mod routing;

@@ -29,6 +29,24 @@ pub struct Meta<'a> {
 }
 
 impl<'a> Meta<'a> {
+    /// The `mg` with this key and these flags, as [`MetaKey::text`] and [`MetaFlags::text`] once gave them, so that one can be
+    /// put aside and gone on with later.
+    ///
+    /// # Errors
+    /// When they are of no `mg`.
+    ///
+    /// ```
+    /// use sherwood_wire::memcached::{Meta, MetaFlag, MetaRefusal};
+    /// let meta = Meta::get(b"a", b"v k")?;
+    /// assert_eq!((meta.key.text(), meta.flags.text()), (&b"a"[..], &b"v k"[..]));
+    /// assert!(meta.flags.eq([MetaFlag::Value, MetaFlag::ReturnKey]));
+    /// assert_eq!(Meta::get(b"a", b"v v"), Err(MetaRefusal::DuplicateFlag));
+    /// # Ok::<(), MetaRefusal>(())
+    /// ```
+    pub fn get(key: &'a [u8], flags: &'a [u8]) -> Result<Self, MetaRefusal> {
+        Name::Get.meta(key, flags)
+    }
+
     /// The same with the value of an `ms`.
     pub(super) fn with_value(self, value: &'a [u8]) -> Self {
         let verb = match self.verb {
@@ -96,6 +114,12 @@ pub struct MetaKey<'a> {
 }
 
 impl<'a> MetaKey<'a> {
+    /// The key as it was sent.
+    #[must_use]
+    pub fn text(self) -> &'a [u8] {
+        self.sent
+    }
+
     /// Whether it came in base 64, and is to be answered so.
     #[must_use]
     pub fn is_base64(self) -> bool {
@@ -194,7 +218,13 @@ pub struct MetaOptions {
     pub initial: u64,
 }
 
-impl MetaFlags<'_> {
+impl<'a> MetaFlags<'a> {
+    /// Those that have not been taken yet, as they were sent.
+    #[must_use]
+    pub fn text(self) -> &'a [u8] {
+        self.words
+    }
+
     /// Whether the flag `letter` is among them.
     #[must_use]
     pub fn has(self, letter: u8) -> bool {
