@@ -26,7 +26,7 @@ use crate::control::{Control, OwnCache};
 use crate::core::Core;
 use crate::entropy::Entropy;
 use crate::events::Events;
-use crate::listener::Running;
+use crate::listener::{Address, Running};
 use crate::names::Names;
 use crate::resident::Watch;
 use crate::setup::Setup;
@@ -90,7 +90,7 @@ impl StartError {
 pub struct Node {
     core: Arc<Core>,
     admin: Option<SocketAddr>,
-    memcached: Vec<SocketAddr>,
+    memcached: Vec<Address>,
     stop: watch::Sender<bool>,
     listeners: Vec<Running>,
     workers: Vec<Worker>,
@@ -149,7 +149,7 @@ impl Node {
         });
         let places = setup.memcached_connections_max;
         let listeners = listen::serve(&core, &setup.memcached, listeners, places, &stopping)?;
-        let memcached = listeners.iter().map(Running::address).collect();
+        let memcached = listeners.iter().map(|listener| listener.address().clone()).collect();
         let control = threads::control(Arc::clone(&core)).map_err(StartError::Thread)?;
         let http = bound.map(|listener| {
             let router = admin::router(Arc::clone(&core));
@@ -166,7 +166,7 @@ impl Node {
 
     /// Where the memcached listeners listen, in the order of the setup.
     #[must_use]
-    pub fn memcached(&self) -> &[SocketAddr] {
+    pub fn memcached(&self) -> &[Address] {
         &self.memcached
     }
 

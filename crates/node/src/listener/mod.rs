@@ -27,6 +27,7 @@
 //! *read-through* (a miss of `get`, `gets`, `gat`, `gats` or `mg` is fetched from the backend; a failed fetch is answered as a
 //! miss and counted, because the protocol has no error for one key among several).
 
+mod address;
 mod backends;
 mod connection;
 mod conversation;
@@ -46,7 +47,9 @@ mod stats;
 #[cfg(test)]
 mod tests;
 mod thread;
+mod unix;
 
+pub use address::{Address, UnixSocket};
 pub use backends::Backends;
 pub use counters::{Count, Counts};
 pub use options::{MemcachedOptions, OptionsError};

@@ -7,6 +7,7 @@ use sherwood_wire::memcached::{Limits, reply};
 use thiserror::Error;
 
 use super::FETCH_KEYS_MAX;
+use super::address::Address;
 
 /// How a memcached listener behaves. The defaults are memcached's where it has the option.
 ///
@@ -18,8 +19,8 @@ use super::FETCH_KEYS_MAX;
 /// Time-outs of connections are looked after once per time-out, so they end after one to two of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemcachedOptions {
-    /// Where to listen. Port 0 lets the system choose.
-    pub bind: SocketAddr,
+    /// Where to listen.
+    pub bind: Address,
     /// Threads, each with its own socket and event queue; 1 to 1,024, default 4.
     pub threads: usize,
     /// Longest value in bytes, at least 1, default 1 MiB; not more than the cache's.
@@ -37,7 +38,7 @@ pub struct MemcachedOptions {
 impl Default for MemcachedOptions {
     fn default() -> Self {
         Self {
-            bind: SocketAddr::from((Ipv4Addr::LOCALHOST, 11211)),
+            bind: SocketAddr::from((Ipv4Addr::LOCALHOST, 11211)).into(),
             threads: 4,
             item_size_max: 1 << 20,
             output_bytes_max: 64 * 1024,
@@ -55,7 +56,7 @@ pub enum OptionsError {
     #[error("a memcached listener on {bind} was to have {name} = {value}; it has to be {accepted}")]
     Range {
         /// The listener.
-        bind: SocketAddr,
+        bind: Address,
         /// The option.
         name: &'static str,
         /// As given.
@@ -80,8 +81,9 @@ impl MemcachedOptions {
             write_timeout,
             drain_timeout: _,
         } = self;
-        let refuse =
-            |name, value: String, accepted| Err(OptionsError::Range { bind: *bind, name, value, accepted });
+        let refuse = |name, value: String, accepted| {
+            Err(OptionsError::Range { bind: bind.clone(), name, value, accepted })
+        };
         if !(1..=1024).contains(threads) {
             return refuse("threads", threads.to_string(), "1 to 1024");
         }

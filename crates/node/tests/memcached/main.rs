@@ -6,6 +6,8 @@
     reason = "tests of a driver use sockets, threads, processes and the machine's clock"
 )]
 
+mod asked;
 mod clients;
 mod server;
 mod support;
+mod unix;

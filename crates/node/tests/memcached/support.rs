@@ -14,7 +14,7 @@ use sherwood_node::listener::{
 use tokio::sync::watch;
 
 /// Longest wait for anything; reached only by a test that fails.
-const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Connections at a time where a test is not about them.
 const PLACES: usize = 1024;
@@ -62,7 +62,7 @@ impl Server {
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
-        self.running().address()
+        self.running().address().tcp().expect("a port")
     }
 
     pub(crate) fn count(&self, count: Count) -> u64 {
@@ -100,7 +100,7 @@ impl Drop for Server {
 
 /// Options for a server on any free port.
 pub(crate) fn options() -> MemcachedOptions {
-    let bind = SocketAddr::from(([127, 0, 0, 1], 0));
+    let bind = SocketAddr::from(([127, 0, 0, 1], 0)).into();
     MemcachedOptions { bind, threads: 2, drain_timeout: PATIENCE, ..MemcachedOptions::default() }
 }
 

@@ -1,10 +1,11 @@
 //! Memcached listeners of a node: the same cache, the same backends, one bound on connections.
 
 use std::io::{BufRead, BufReader, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
 use std::sync::Arc;
 
 use sherwood_node::Node;
+use sherwood_node::listener::Address;
 use sherwood_store::Store;
 
 use crate::support::{Fake, Http, Mood, PATIENCE, eventually, listener, setup};
@@ -13,8 +14,8 @@ use crate::support::{Fake, Http, Mood, PATIENCE, eventually, listener, setup};
 struct Client(BufReader<TcpStream>);
 
 impl Client {
-    fn connect(address: SocketAddr) -> Self {
-        let stream = TcpStream::connect(address).unwrap();
+    fn connect(address: &Address) -> Self {
+        let stream = TcpStream::connect(address.tcp().expect("a port")).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         Self(BufReader::new(stream))
     }
@@ -56,7 +57,7 @@ fn node() -> (Node, Arc<Fake>) {
 #[test]
 fn a_listener_reads_through_into_the_cache_the_gateway_reads() {
     let (node, fake) = node();
-    let mut client = Client::connect(node.memcached()[0]);
+    let mut client = Client::connect(&node.memcached()[0]);
     assert_eq!(client.get("a").as_deref(), Some("old"));
     assert_eq!(client.get("b"), None);
     assert_eq!(Http::of(&node).key("catalog", "a")["status"], "hit");
@@ -67,15 +68,15 @@ fn a_listener_reads_through_into_the_cache_the_gateway_reads() {
 fn all_listeners_share_one_bound_on_connections() {
     let (node, _) = node();
     let [first, second] = node.memcached() else { panic!("two listeners") };
-    let mut clients: Vec<_> = [first, second, first].into_iter().map(|at| Client::connect(*at)).collect();
+    let mut clients: Vec<_> = [first, second, first].into_iter().map(Client::connect).collect();
     for client in &mut clients {
         client.send("version");
         assert!(client.line().starts_with("VERSION"));
     }
-    assert_eq!(Client::connect(*second).line(), "ERROR Too many open connections");
+    assert_eq!(Client::connect(second).line(), "ERROR Too many open connections");
     clients.pop();
     eventually("there is room again", || {
-        let mut client = Client::connect(*second);
+        let mut client = Client::connect(second);
         client.send("version");
         client.line().starts_with("VERSION")
     });
@@ -85,10 +86,10 @@ fn all_listeners_share_one_bound_on_connections() {
 fn fetched_across(change: impl FnOnce(&Node, &mut Client)) -> String {
     let (node, fake) = node();
     fake.be(Mood::Hang);
-    let mut waiting = Client::connect(node.memcached()[0]);
+    let mut waiting = Client::connect(&node.memcached()[0]);
     waiting.send("get a");
     eventually("the backend is asked", || fake.calls() == 1);
-    change(&node, &mut Client::connect(node.memcached()[1]));
+    change(&node, &mut Client::connect(&node.memcached()[1]));
     fake.put("a", "new");
     fake.be(Mood::Answer);
     assert_eq!(waiting.value().as_deref(), Some("old"), "who asked before is answered");
