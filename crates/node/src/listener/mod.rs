@@ -15,6 +15,7 @@
 //! | file | what it is |
 //! |---|---|
 //! | `options` | what can be set, and the bounds of a connection's buffers |
+//! | `address`, `unix` | where to listen, and what becomes of a UNIX socket's file |
 //! | `routing` | from a key to a partition |
 //! | `conversation` | what a protocol has to be: bytes in, bytes out, and what it waits for |
 //! | `memcached` | the memcached protocol as that; `session`, `retrieval` and `meta` are what its commands do; no I/O, no clock |
