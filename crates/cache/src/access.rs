@@ -27,11 +27,18 @@ impl Access {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeadlineClass(pub u8);
 
-/// Marks of an access. There is none yet; the place is kept so that callers need not change for the first.
+/// What is special about an access.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct AccessFlags(());
+pub struct AccessFlags(u8);
 
 impl AccessFlags {
     /// An ordinary access.
-    pub const NONE: Self = Self(());
+    pub const NONE: Self = Self(0);
+    /// Not a use: a `get` or a [`Change::Amend`](crate::Change::Amend) leaves the recency and [`Marks::USED`](crate::Marks::USED)
+    /// as they are. Hits and misses are counted all the same.
+    pub const KEEP_RECENCY: Self = Self(1);
+
+    pub(crate) const fn keeps_recency(self) -> bool {
+        self.0 & Self::KEEP_RECENCY.0 != 0
+    }
 }

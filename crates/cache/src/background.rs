@@ -46,6 +46,7 @@ impl Cache {
     /// Looking for dead items takes a pass over all entries. One begins only when something is known to have died, and
     /// at most every 10 seconds. Of several threads that call this at a time one does the looking.
     pub fn step(&self, now: Instant, items_max: usize) -> bool {
+        self.timeline.note(self.ticks.load(Relaxed), now);
         let mut left = items_max;
         while left > 0 && self.is_over() && self.evict_most_over(now).is_some() {
             left -= 1;

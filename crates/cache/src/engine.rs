@@ -5,6 +5,7 @@ use std::sync::atomic::{
     AtomicU64,
     Ordering::{Relaxed, Release},
 };
+use std::time::Duration;
 
 use sherwood_model::{CachePlan, Instant, PartitionId, SeededState};
 
@@ -13,10 +14,11 @@ use crate::background::Background;
 use crate::charge;
 use crate::flush::Flushes;
 use crate::ghost::{Curve, Ghosts};
-use crate::item::{Change, Item, NewItem, Refused};
+use crate::item::{Change, Item, Marks, NewCas, NewItem, Refused, Use};
 use crate::ledger::{Ledger, PlanError};
 use crate::options::{Options, OptionsError, Partition};
 use crate::shard::{Cause, Entry, Locked, Lookup, Payload, Shard, Slot};
+use crate::timeline::Timeline;
 use crate::usage::Usage;
 
 /// A cache of any number of partitions in one memory budget. See the [crate] for what is evicted and when.
@@ -43,6 +45,16 @@ pub struct Cache {
     /// No item dies before this many nanoseconds, as far as is known: when the background should next look.
     pub(crate) next_death: AtomicU64,
     pub(crate) background: Mutex<Background>,
+    pub(crate) timeline: Timeline,
+}
+
+/// What an update did.
+#[derive(Clone, Copy, Debug, Default)]
+struct Changed {
+    /// The charge of what was stored, or 0.
+    charge: u64,
+    /// The CAS of what was stored or amended.
+    cas: Option<u64>,
 }
 
 impl Cache {
@@ -65,6 +77,7 @@ impl Cache {
             ticks: AtomicU64::new(1),
             next_death: AtomicU64::new(Instant::NEVER.as_nanos()),
             background: Mutex::default(),
+            timeline: Timeline::default(),
         })
     }
 
@@ -97,8 +110,12 @@ impl Cache {
             return None;
         };
         counters.hits.increment();
-        shard.refresh(slot, self.class(access), self.tick());
-        Some(read(shard.entry(slot).item()))
+        let (marks, last_use) = (shard.entry(slot).marks(), shard.entry(slot).last_use());
+        if !access.flags.keeps_recency() {
+            shard.refresh(slot, self.class(access), self.tick());
+            shard.entry_mut(slot).set_marks(marks.with(Marks::USED));
+        }
+        Some(read(Item { marks, last_use, ..shard.entry(slot).item() }))
     }
 
     /// Reads an item as [`Self::get`] does, but counts nothing and leaves the recency as it is.
@@ -181,14 +198,36 @@ impl Cache {
         access: &Access,
         decide: impl FnOnce(Option<Item<'_>>) -> (Change<'a>, R),
     ) -> Result<R, Refused> {
+        self.update_with_cas(partition, key, access, decide).map(|(result, _)| result)
+    }
+
+    /// Does what [`Self::update`] does and also returns the CAS of the item it stored or amended; none where it did neither.
+    ///
+    /// # Errors
+    /// When `decide` wants to store what must be refused. The older item is gone then too.
+    pub fn update_with_cas<'a, R>(
+        &self,
+        partition: PartitionId,
+        key: &[u8],
+        access: &Access,
+        decide: impl FnOnce(Option<Item<'_>>) -> (Change<'a>, R),
+    ) -> Result<(R, Option<u64>), Refused> {
         let lookup = self.lookup(partition, key);
         let (_, mut shard) = self.lock(&lookup);
         let found = self.find_live(&mut shard, &lookup, access.now);
         let (change, result) = decide(found.map(|slot| shard.entry(slot).item()));
-        let charge = self.change(&mut shard, &lookup, found, &change, access)?;
+        let changed = self.change(&mut shard, &lookup, found, &change, access)?;
         drop(shard);
-        self.make_room(partition, charge, access.now);
-        Ok(result)
+        self.make_room(partition, changed.charge, access.now);
+        Ok((result, changed.cas))
+    }
+
+    /// How long ago an item was last used, at `now`: a second too short at most for the last minutes and 3% for
+    /// longer, provided that [`Self::step`] is called at least every second. Takes no lock of a shard; O(log n) of at most 1,024
+    /// moments remembered.
+    #[must_use]
+    pub fn since(&self, last_use: Use, now: Instant) -> Duration {
+        self.timeline.since(last_use, now)
     }
 
     /// Removes an item; says whether a live one was there.
@@ -293,6 +332,11 @@ impl Cache {
         self.ghosts.memory_bytes()
     }
 
+    /// Shows the partition's ghost a store, or whatever else makes an item the most recent.
+    fn note_store(&self, lookup: &Lookup<'_>, charge: u64) {
+        self.ghosts.store(lookup.partition, lookup.hash, charge, || self.gets(lookup.partition));
+    }
+
     /// Gets of a partition so far. O(shards).
     fn gets(&self, partition: PartitionId) -> u64 {
         let mut usage = Usage::default();
@@ -345,13 +389,13 @@ impl Cache {
         let budget_bytes = self.ledger.budget(partition);
         if charge > budget_bytes {
             // A larger budget would take it: what that would bring is for the curve to say.
-            self.ghosts.store(partition, hash, charge, || self.gets(partition));
+            self.note_store(lookup, charge);
             return Err(Refused::OverBudget { charge, budget_bytes });
         }
         Ok(charge)
     }
 
-    /// Carries out what an update decided; returns the charge of what it stored, or 0.
+    /// Carries out what an update decided.
     fn change(
         &self,
         shard: &mut Locked<'_>,
@@ -359,34 +403,73 @@ impl Cache {
         found: Option<Slot>,
         change: &Change<'_>,
         access: &Access,
-    ) -> Result<u64, Refused> {
-        let item = match (change, found) {
-            (Change::Store(item), _) => *item,
+    ) -> Result<Changed, Refused> {
+        let (item, marks, own_cas) = match (change, found) {
+            (Change::Store(item), _) => (*item, Marks::NONE, None),
             (Change::StoreOwned { value, flags, expires }, _) => {
-                NewItem { flags: *flags, expires: *expires, ..NewItem::bytes(value) }
+                let item = NewItem { flags: *flags, expires: *expires, ..NewItem::bytes(value) };
+                (item, Marks::NONE, None)
+            }
+            (Change::StoreMarked { value, flags, expires, marks, cas }, _) => {
+                let item = NewItem { flags: *flags, expires: *expires, ..NewItem::bytes(value) };
+                (item, *marks, *cas)
+            }
+            (Change::Amend { expires, marks, cas }, Some(slot)) => {
+                return Ok(self.amend(shard, lookup, slot, (*expires, *marks, *cas), access));
             }
             (Change::Touch(expires), Some(slot)) => {
                 self.touch(shard, lookup, slot, *expires, access);
-                return Ok(0);
+                return Ok(Changed::default());
             }
             (Change::Remove, Some(slot)) => {
                 self.ghosts.remove(lookup.partition, lookup.hash);
                 shard.remove(slot, Cause::Removed);
-                return Ok(0);
+                return Ok(Changed::default());
             }
-            (Change::Keep, _) | (Change::Touch(_) | Change::Remove, None) => return Ok(0),
+            (Change::Keep, _) | (Change::Amend { .. } | Change::Touch(_) | Change::Remove, None) => {
+                return Ok(Changed::default());
+            }
         };
         let admitted = self.admit(lookup, item.value.len());
         match (admitted, found) {
             (Ok(_), _) => {
-                self.put(shard, lookup, found, Payload::new(lookup.key, &item), access);
+                let payload = Payload::new(lookup.key, &item).marked(marks, own_cas);
+                let charge = payload.charge();
+                let (cas, _) = self.put(shard, lookup, found, payload, access);
+                Ok(Changed { charge, cas: Some(own_cas.unwrap_or(cas)) })
             }
-            (Err(_), Some(slot)) => {
-                shard.remove(slot, Cause::Removed);
+            (Err(refused), found) => {
+                if let Some(slot) = found {
+                    shard.remove(slot, Cause::Removed);
+                }
+                Err(refused)
             }
-            (Err(_), None) => {}
         }
-        admitted
+    }
+
+    /// Changes everything about an item but its value and the client's bits.
+    fn amend(
+        &self,
+        shard: &mut Locked<'_>,
+        lookup: &Lookup<'_>,
+        slot: Slot,
+        (expires, marks, cas): (Option<Instant>, Marks, NewCas),
+        access: &Access,
+    ) -> Changed {
+        let cas = match cas {
+            NewCas::Keep => None,
+            NewCas::Next => Some(self.tick()),
+            NewCas::Given(cas) => Some(cas),
+        };
+        shard.mark(slot, marks, cas);
+        shard.entry_mut(slot).set_expires(expires);
+        self.note_death(shard.entry(slot).expires());
+        if !access.flags.keeps_recency() {
+            self.note_store(lookup, shard.entry(slot).charge());
+            shard.refresh(slot, self.class(access), self.tick());
+        }
+        let entry = shard.entry(slot);
+        Changed { charge: if cas.is_some() { entry.charge() } else { 0 }, cas: Some(entry.cas()) }
     }
 
     fn touch(
@@ -397,8 +480,7 @@ impl Cache {
         expires: Option<Instant>,
         access: &Access,
     ) {
-        let (partition, charge) = (lookup.partition, shard.entry(slot).charge());
-        self.ghosts.store(partition, lookup.hash, charge, || self.gets(partition));
+        self.note_store(lookup, shard.entry(slot).charge());
         shard.entry_mut(slot).set_expires(expires);
         self.note_death(shard.entry(slot).expires());
         shard.refresh(slot, self.class(access), self.tick());
@@ -416,7 +498,7 @@ impl Cache {
     ) -> (u64, Option<Payload>) {
         // A flush whose time has come is for what was stored before, not for this.
         self.flushes.settle(lookup.partition, access.now, &self.ticks);
-        self.ghosts.store(lookup.partition, lookup.hash, payload.charge(), || self.gets(lookup.partition));
+        self.note_store(lookup, payload.charge());
         let (class, tick) = (self.class(access), self.tick());
         let (slot, old) = match found {
             Some(slot) => (slot, Some(shard.overwrite(slot, payload, class, tick))),

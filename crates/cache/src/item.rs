@@ -1,5 +1,7 @@
 //! What goes in and what comes out.
 
+use std::borrow::Cow;
+
 use sherwood_model::Instant;
 use thiserror::Error;
 
@@ -39,11 +41,62 @@ pub struct Item<'a> {
     pub value: Value<'a>,
     /// The client's 32 bits, kept as they came.
     pub flags: u32,
-    /// Unique to this stored value; larger than that of every value stored before. Reading and touching keep it.
+    /// Unique to this stored value; larger than that of every value stored before. Reading and touching keep it. Neither
+    /// holds for a number that the caller gave ([`Change::StoreMarked`], [`Change::Amend`]).
     pub cas: u64,
     /// When it dies, if ever.
     pub expires: Option<Instant>,
+    /// What is noted about it; always [`Marks::NONE`] for a declared size.
+    pub marks: Marks,
+    /// When it was last used or stored, before this access. [`Cache::since`](crate::Cache::since) turns it into a time.
+    pub last_use: Use,
 }
+
+/// Eight bits noted about an item. One is the cache's; the others mean what the caller wants them to.
+///
+/// A value stored without marks has none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Marks(pub(crate) u8);
+
+impl Marks {
+    /// Nothing is noted.
+    pub const NONE: Self = Self(0);
+    /// A `get` has found the item since its value was stored. The cache sets it; it stays while the value does, and a
+    /// [`Change::Amend`] sets it or not.
+    pub const USED: Self = Self(1 << 7);
+
+    /// The caller's mark number `number`.
+    ///
+    /// # Panics
+    /// When `number` is not 0 to 6; at compile time, where the mark is a constant.
+    #[must_use]
+    pub const fn of_caller(number: u8) -> Self {
+        assert!(number < 7, "a caller has seven marks, numbered from 0");
+        Self(1 << number)
+    }
+
+    /// Whether all of `marks` are set.
+    #[must_use]
+    pub const fn contains(self, marks: Self) -> bool {
+        self.0 & marks.0 == marks.0
+    }
+
+    /// These and those of `marks`.
+    #[must_use]
+    pub const fn with(self, marks: Self) -> Self {
+        Self(self.0 | marks.0)
+    }
+
+    /// These but those of `marks`.
+    #[must_use]
+    pub const fn without(self, marks: Self) -> Self {
+        Self(self.0 & !marks.0)
+    }
+}
+
+/// A moment in the order of all uses of a cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Use(pub(crate) u64);
 
 /// An item to store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,10 +139,45 @@ pub enum Change<'a> {
         /// When it dies, if ever.
         expires: Option<Instant>,
     },
+    /// Store a value with marks, and with a CAS of the caller's own if it gives one. An own CAS is charged like 8 bytes of
+    /// value.
+    StoreMarked {
+        /// The new value.
+        value: Cow<'a, [u8]>,
+        /// The client's 32 bits.
+        flags: u32,
+        /// When it dies, if ever.
+        expires: Option<Instant>,
+        /// What is noted about it.
+        marks: Marks,
+        /// Its CAS; none for the next of the cache's.
+        cas: Option<u64>,
+    },
+    /// Keep the value and the client's bits, set all else, and refresh the recency unless the access says not to. Nothing
+    /// where there is no item, and no marks or CAS for a declared size.
+    Amend {
+        /// When it dies, if ever.
+        expires: Option<Instant>,
+        /// What is noted about it.
+        marks: Marks,
+        /// Its CAS.
+        cas: NewCas,
+    },
     /// Keep the value and its CAS, set a new expiry and refresh the recency. Nothing where there is no item.
     Touch(Option<Instant>),
     /// Remove the item, if there is one.
     Remove,
+}
+
+/// What becomes of the CAS of an item whose value stays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NewCas {
+    /// It stays too.
+    Keep,
+    /// The next of the cache's.
+    Next,
+    /// A number of the caller's own.
+    Given(u64),
 }
 
 /// Why an item was not stored. Trying again helps only after a plan has given the partition more.

@@ -78,13 +78,14 @@ mod options;
 mod shard;
 #[cfg(test)]
 mod tests;
+mod timeline;
 mod usage;
 
 pub use access::{Access, AccessFlags, DeadlineClass};
 pub use charge::{ITEM_OVERHEAD_BYTES, charge};
 pub use engine::Cache;
 pub use ghost::{Curve, Ghost, GhostOptions};
-pub use item::{Change, Item, NewItem, Refused, Value};
+pub use item::{Change, Item, Marks, NewCas, NewItem, Refused, Use, Value};
 pub use ledger::PlanError;
 pub use options::{Options, OptionsError, Partition};
 pub use usage::Usage;

@@ -27,6 +27,9 @@ pub(crate) struct Args {
     /// Listen here for the memcached text protocol
     #[arg(long, value_name = "ADDR:PORT")]
     memcached: Option<String>,
+    /// Listen here too for the memcached text protocol; only this user may connect
+    #[arg(long, value_name = "PATH")]
+    unix_socket: Option<String>,
     /// Admin API and gateway, or `off` [default: 127.0.0.1:8080]
     #[arg(long, value_name = "ADDR:PORT|off")]
     admin: Option<String>,
@@ -59,6 +62,7 @@ impl Args {
             config: self.config.clone(),
             memory: self.memory.clone(),
             memcached: self.memcached.clone(),
+            unix_socket: self.unix_socket.clone(),
             admin: self.admin.clone(),
             threads: self.threads,
             pin: self.pin,

@@ -1,6 +1,5 @@
 //! What the daemon's parts share.
 
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use sherwood_cache::{Access, Cache};
@@ -13,7 +12,7 @@ use crate::classes::Classes;
 use crate::clock::Clock;
 use crate::control::Control;
 use crate::events::{Event, Events};
-use crate::listener::Meter;
+use crate::listener::{Address, Meter};
 use crate::names::Names;
 use crate::shadow::Shadow;
 use crate::telemetry::Telemetry;
@@ -35,7 +34,7 @@ pub(crate) struct Core {
     /// Places for readers of the event stream.
     pub(crate) event_streams: Arc<Semaphore>,
     /// What the listeners count, by address; empty until they serve.
-    pub(crate) meters: OnceLock<Vec<(SocketAddr, Meter)>>,
+    pub(crate) meters: OnceLock<Vec<(Address, Meter)>>,
     /// The turn of work beside the gateway's threads.
     pub(crate) aside: Arc<Semaphore>,
     /// True from the moment the node begins to drain.

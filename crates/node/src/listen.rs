@@ -20,7 +20,7 @@ use crate::waiter::Waiter;
 pub(crate) fn bind(setups: &[MemcachedSetup], item_size_max: u32) -> Result<Vec<Bound>, StartError> {
     let bind = |setup: &MemcachedSetup| {
         let options = MemcachedOptions {
-            bind: setup.bind,
+            bind: setup.bind.clone(),
             threads: setup.threads,
             item_size_max,
             idle_timeout: setup.idle_timeout,

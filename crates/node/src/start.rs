@@ -27,7 +27,7 @@ use crate::control::{Control, OwnCache};
 use crate::core::Core;
 use crate::entropy::Entropy;
 use crate::events::Events;
-use crate::listener::Running;
+use crate::listener::{Address, Running};
 use crate::names::Names;
 use crate::resident::Watch;
 use crate::setup::Setup;
@@ -91,7 +91,7 @@ impl StartError {
 pub struct Node {
     core: Arc<Core>,
     admin: Option<SocketAddr>,
-    memcached: Vec<SocketAddr>,
+    memcached: Vec<Address>,
     stop: watch::Sender<bool>,
     listeners: Vec<Running>,
     workers: Vec<Worker>,
@@ -155,9 +155,10 @@ impl Node {
         });
         let places = setup.memcached_connections_max;
         let listeners = listen::serve(&core, &setup.memcached, listeners, places, &stopping)?;
-        let meters = listeners.iter().map(|listener| (listener.address(), listener.meter())).collect();
+        let meters =
+            listeners.iter().map(|listener| (listener.address().clone(), listener.meter())).collect();
         core.meters.set(meters).unwrap_or_else(|_| unreachable!("the listeners start once"));
-        let memcached = listeners.iter().map(Running::address).collect();
+        let memcached = listeners.iter().map(|listener| listener.address().clone()).collect();
         let control = threads::control(Arc::clone(&core)).map_err(StartError::Thread)?;
         let http = bound.map(|listener| {
             let router = admin::router(Arc::clone(&core));
@@ -174,7 +175,7 @@ impl Node {
 
     /// Where the memcached listeners listen, in the order of the setup.
     #[must_use]
-    pub fn memcached(&self) -> &[SocketAddr] {
+    pub fn memcached(&self) -> &[Address] {
         &self.memcached
     }
 

@@ -5,6 +5,6 @@
 //! then serves the daemon's listener, the load generator and the connectors to other caches, and a test can cut the
 //! bytes wherever it likes.
 //!
-//! Built: the memcached text protocol, both sides ([`memcached`]).
+//! Built: the memcached text protocol, both sides, and the server's side of its meta commands ([`memcached`]).
 
 pub mod memcached;

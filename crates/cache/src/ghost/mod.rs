@@ -34,7 +34,8 @@
 //! (the fill after a miss as well as an overwrite) is none; it makes its key the most recent and says what it
 //! weighs, as it does in the cache. So a key that is asked for and never stored misses at every size and weighs nothing. A key
 //! that was deleted misses at every size until it is stored again. Expiry is not followed: that an item died of age is
-//! no lack of bytes, so a get that finds it dead counts by its distance like any other.
+//! no lack of bytes, so a get that finds it dead counts by its distance like any other. And a get that leaves the recency as
+//! it is ([`AccessFlags::KEEP_RECENCY`](crate::AccessFlags::KEEP_RECENCY)) is a get like any other here.
 //!
 //! ```
 //! use sherwood_cache::{Ghost, GhostOptions};

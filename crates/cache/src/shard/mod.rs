@@ -22,6 +22,7 @@ pub(crate) use self::queue::EMPTY;
 use self::arena::Arena;
 use self::index::Index;
 use self::queue::Queue;
+use crate::item::Marks;
 use crate::ledger::Ledger;
 use crate::usage::Counters;
 
@@ -190,6 +191,20 @@ impl Locked<'_> {
         self.refresh(slot, class, tick);
         self.board.counters[partition.index()].stores.increment();
         old
+    }
+
+    /// Sets marks and, if one is given, the CAS of an item.
+    pub(crate) fn mark(&mut self, slot: Slot, marks: Marks, cas: Option<u64>) {
+        let entry = &mut self.store.arena[slot];
+        if cas.is_none() {
+            entry.set_marks(marks);
+            return;
+        }
+        let (partition, before) = (entry.partition, entry.charge());
+        entry.payload = std::mem::replace(&mut entry.payload, Payload::free()).marked(marks, cas);
+        let after = entry.charge();
+        self.ledger.release(partition, before);
+        self.ledger.add(partition, after);
     }
 
     /// Makes an item the newest of the queue of `class`.

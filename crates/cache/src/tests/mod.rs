@@ -7,6 +7,7 @@ use crate::{Access, Cache, NewItem, Options, Partition};
 mod against_model;
 mod behaviour;
 mod ghosts;
+mod marks;
 mod model;
 
 const A: PartitionId = PartitionId(0);

@@ -87,7 +87,7 @@ fn flags_that_make_no_sense_or_are_not_built_yet_are_refused() {
         (&["--memory", "1GB"], "--memory"),
         (&["--memory", "0"], "--memory"),
         (&["--redis", "127.0.0.1:6379"], "--redis"),
-        (&["--unix-socket", "/tmp/s"], "--unix-socket"),
+        (&["--unix-socket", ""], "--unix-socket"),
         (&["--memcached", "0.0.0.0:11211"], "loopback"),
         (&["--admin", "off"], "nothing to listen on"),
         (&["--threads", "0"], "--threads"),
@@ -157,6 +157,24 @@ fn nobody_has_to_listen() {
     // It has something to say at its end.
     server.signal(libc::SIGTERM);
     assert_eq!(server.end().0.code(), Some(0));
+}
+
+#[test]
+fn a_unix_socket_is_made_replaced_when_dead_and_removed() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("cache.sock");
+    let args = ["--unix-socket", path.to_str().unwrap(), "--admin", "off"];
+    let server = Server::start(&args);
+    assert_eq!(server.address("memcached"), format!("unix:{}", path.display()));
+    let (said, status) = refusal(&[&["serve"], &args[..]].concat());
+    assert!(status == 1 && said.contains("somebody listens there"), "{status} {said}");
+    server.signal(libc::SIGKILL);
+    server.end();
+    assert!(path.exists(), "it had no time to clear away");
+    let server = Server::start(&args);
+    server.signal(libc::SIGTERM);
+    assert_eq!(server.end().0.code(), Some(0));
+    assert!(!path.exists());
 }
 
 #[test]

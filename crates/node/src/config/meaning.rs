@@ -8,7 +8,7 @@ use sherwood_store::StoreOptions;
 
 use super::units::ByteSize;
 use crate::gateway;
-use crate::listener::MemcachedOptions;
+use crate::listener::{Address, MemcachedOptions};
 
 /// A whole configuration that is valid. It says nothing about the machine: whether a port is free or a file can be
 /// opened shows when the node starts.
@@ -78,12 +78,12 @@ pub struct Server {
 }
 
 /// `[[listener]]`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listener {
     /// What is spoken.
     pub protocol: Protocol,
-    /// A loopback address.
-    pub bind: SocketAddr,
+    /// A loopback address, or a UNIX socket.
+    pub bind: Address,
     /// Whose keys arrive here.
     pub route: Route,
     /// What a miss is.

@@ -47,6 +47,7 @@ pub(super) struct RawServer {
 pub(super) struct RawListener {
     pub(super) protocol: Key<String>,
     pub(super) bind: Key<String>,
+    pub(super) permissions: Key<String>,
     pub(super) route: Key<String>,
     pub(super) backend: Key<String>,
     pub(super) mode: Key<String>,

@@ -12,6 +12,7 @@ use super::raw::{
     RawRetry, RawServer, RawSlo, RawStore,
 };
 use super::*;
+use crate::listener::{Address, UnixSocket};
 
 const EXAMPLE: &str = include_str!("../../../../sherwood.example.toml");
 const POLICIES: &[&str] = &["robinhood", "shared-lru", "static"];
@@ -59,6 +60,7 @@ mod meaning {
             config: None,
             memory: text("1GiB"),
             memcached: text("127.0.0.1:11211"),
+            unix_socket: text("/run/sherwood.sock"),
             admin: text("off"),
             threads: Some(2),
             max_connections: Some(10),
@@ -73,14 +75,15 @@ mod meaning {
             config.server,
             Server { threads: Some(2), connections_max: 10, idle_timeout: None, pin_threads: true }
         );
-        let bind = "127.0.0.1:11211".parse().expect("an address");
-        let listener = Listener {
+        let tcp = Address::Tcp("127.0.0.1:11211".parse().expect("an address"));
+        let unix = UnixSocket { path: "/run/sherwood.sock".into(), permissions: 0o700 };
+        let listener = |bind| Listener {
             protocol: Protocol::Memcached,
             bind,
             route: Route::Backend(BackendId(0)),
             mode: Mode::LookAside,
         };
-        assert_eq!(config.listeners, [listener]);
+        assert_eq!(config.listeners, [tcp, Address::Unix(unix)].map(listener));
         assert_eq!((config.admin, config.control.policy.as_str()), (None, "static"));
     }
 
@@ -106,7 +109,7 @@ mod meaning {
         };
         let config = parse("a.toml", file, &flags, POLICIES).expect("what is wrong is overridden");
         assert_eq!(config.memory.total_bytes, 2 << 20);
-        assert_eq!(config.listeners[0].bind.port(), 11211);
+        assert_eq!(config.listeners[0].bind.to_string(), "127.0.0.1:11211");
         assert_eq!(config.admin.map(|admin| admin.port()), Some(9000));
     }
 
@@ -122,7 +125,11 @@ mod meaning {
             config.listeners.iter().map(|listener| (listener.route, listener.mode)).collect();
         assert_eq!(
             routes,
-            [(Route::Prefix, Mode::ReadThrough), (Route::Backend(BackendId(0)), Mode::LookAside)]
+            [
+                (Route::Prefix, Mode::ReadThrough),
+                (Route::Backend(BackendId(0)), Mode::LookAside),
+                (Route::Prefix, Mode::LookAside)
+            ]
         );
         assert_eq!(
             config.memory_line(),
@@ -228,6 +235,27 @@ mod meaning {
             |backends: &str| config(&format!("[[listener]]\nbind = \"127.0.0.1:1\"\n{backends}")).listeners;
         assert_eq!(listeners("[[backend]]\nname = \"a\"\nprefix = \"a/\"")[0].route, Route::Prefix);
         assert_eq!(listeners("[[backend]]\nname = \"a\"")[0].route, Route::Backend(BackendId(0)));
+    }
+
+    #[test]
+    fn a_listener_may_be_a_unix_socket() {
+        let bind = |permissions: &str| {
+            let file = format!("[[listener]]\nbind = \"unix:/run/s.sock\"\n{permissions}");
+            config(&file).listeners.remove(0).bind
+        };
+        let unix = |permissions| Address::Unix(UnixSocket { path: "/run/s.sock".into(), permissions });
+        assert_eq!(bind(""), unix(0o700));
+        assert_eq!(bind("permissions = \"0660\""), unix(0o660));
+        assert_eq!(bind("permissions = \"777\"").to_string(), "unix:/run/s.sock");
+    }
+
+    #[test]
+    fn a_flag_adds_a_unix_socket_to_the_listeners_of_the_file() {
+        let flags = Flags { unix_socket: Some("s.sock".to_owned()), ..Flags::default() };
+        let file = "[[listener]]\nbind = \"127.0.0.1:1\"\n[[listener]]\nbind = \"127.0.0.1:2\"";
+        let config = parse("a.toml", file, &flags, POLICIES).expect("valid");
+        let places: Vec<String> = config.listeners.iter().map(|listener| listener.bind.to_string()).collect();
+        assert_eq!(places, ["127.0.0.1:1", "127.0.0.1:2", "unix:s.sock"]);
     }
 
     #[test]
@@ -349,6 +377,41 @@ mod refusals {
                  give --memcached 127.0.0.1:11211, or leave the admin API on",
             ),
         ]);
+    }
+
+    #[test]
+    fn unix_sockets_that_cannot_be_bound() {
+        assert_refused(&[
+            (
+                "[[listener]]\nbind = \"unix:\"",
+                "a.toml:2:8: [[listener]] bind names a socket by 0 bytes; its path must have 1 to 107, none of them zero: \
+                 set bind = \"unix:/run/sherwood.sock\"",
+            ),
+            (
+                "[[listener]]\nbind = \"unix:/s\"\npermissions = \"0788\"",
+                "a.toml:3:15: [[listener]] permissions is \"0788\"; it must be octal, \"0000\" to \"0777\": set permissions \
+                 = \"0700\"",
+            ),
+            (
+                "[[listener]]\nbind = \"unix:/s\"\npermissions = \"4755\"",
+                "a.toml:3:15: [[listener]] permissions is \"4755\"; it must be octal, \"0000\" to \"0777\": set permissions \
+                 = \"0700\"",
+            ),
+            (
+                "[[listener]]\nbind = \"127.0.0.1:1\"\npermissions = \"0700\"",
+                "a.toml:3:15: [[listener]] permissions are those of a UNIX socket, and bind is none: remove them, or set \
+                 bind = \"unix:/run/sherwood.sock\"",
+            ),
+            (
+                "[[listener]]\nbind = \"unix:/s\"\n[[listener]]\nbind = \"unix:/s\"",
+                "a.toml:4:8: [[listener]] bind is unix:/s, which [[listener]] bind (line 2) has already; each needs its \
+                 own: change the path of one",
+            ),
+        ]);
+        let flags = Flags { unix_socket: Some("x".repeat(108)), ..Flags::default() };
+        let expected = "--unix-socket names a socket by 108 bytes; its path must have 1 to 107, none of them zero: give \
+                        --unix-socket /run/sherwood.sock";
+        assert_eq!(refusal("", &flags), [expected]);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sherwood_wire::memcached::{Event, Exptime, Keys, Parser, Retrieval, reply};
+use sherwood_wire::memcached::{Event, Exptime, Keys, Meta, Parser, Retrieval, reply};
 
 use super::conversation::{Advance, Conversation, Fetched, Next, Protocol};
 use super::retrieval::{Misses, Portion};
@@ -36,13 +36,23 @@ pub(super) struct Client {
     shared: Arc<Shared>,
     thread: usize,
     parser: Parser,
-    /// A key list that is not worked off yet.
+    /// A command that is not carried out yet.
     aside: Option<Aside>,
     misses: Misses,
 }
 
+/// What is put aside while something is sent or fetched.
+enum Aside {
+    Keys(KeyList),
+    /// An `mg`, whose line is at most [`LINE_BYTES_MAX`](sherwood_wire::memcached::LINE_BYTES_MAX) bytes long.
+    Get {
+        key: Vec<u8>,
+        flags: Vec<u8>,
+    },
+}
+
 /// What is left of a key list, at most [`KEYS_BYTES_MAX`](sherwood_wire::memcached::KEYS_BYTES_MAX) bytes of it.
-struct Aside {
+struct KeyList {
     text: Vec<u8>,
     /// How much of the text is worked off.
     done: usize,
@@ -51,7 +61,7 @@ struct Aside {
     last: bool,
 }
 
-impl Aside {
+impl KeyList {
     fn retrieval(&self) -> Retrieval<'_> {
         let Self { ref text, done, cas, touch, last } = *self;
         Retrieval { keys: Keys::of(&text[done..]), cas, touch, last }
@@ -81,6 +91,10 @@ impl Conversation for Client {
                     session::Next::Retrieve(retrieval) => {
                         begin(session, moment, retrieval, aside, misses, output)
                     }
+                    session::Next::Fetch(meta, wanted) => {
+                        *aside = Some(Aside::of(meta));
+                        Some(Next::Fetch(vec![wanted]))
+                    }
                 },
             };
             if let Some(next) = next {
@@ -93,9 +107,23 @@ impl Conversation for Client {
     fn resume(&mut self, moment: Moment, fetched: Fetched, output: &mut Vec<u8>) {
         let Self { shared, thread, aside, misses, .. } = self;
         let session = Session { shared, counters: &shared.counters[*thread] };
-        if let Some(aside) = aside {
-            session.insert(moment, aside.cas, misses, fetched, output);
+        match aside {
+            Some(Aside::Keys(list)) => session.insert(moment, list.cas, misses, fetched, output),
+            Some(Aside::Get { key, flags }) => {
+                // They made an `mg` before, and one key was wanted.
+                if let (Ok(meta), Some(fetched)) = (Meta::get(key, flags), fetched.first()) {
+                    session.meta_fetched(moment, meta, fetched, output);
+                }
+                *aside = None;
+            }
+            None => {}
         }
+    }
+}
+
+impl Aside {
+    fn of(meta: Meta<'_>) -> Self {
+        Self::Get { key: meta.key.text().to_vec(), flags: meta.flags.text().to_vec() }
     }
 }
 
@@ -110,11 +138,12 @@ fn begin(
 ) -> Option<Next> {
     let next = retrieve(session, moment, &mut retrieval, misses, output)?;
     let Retrieval { keys, cas, touch, last } = retrieval;
-    *aside = Some(Aside { text: keys.text().to_vec(), done: 0, cas, touch, last });
+    let list = KeyList { text: keys.text().to_vec(), done: 0, cas, touch, last };
+    *aside = Some(Aside::Keys(list));
     Some(next)
 }
 
-/// Goes on with what was put aside, if there is anything.
+/// Goes on with the key list that was put aside, if there is one.
 fn go_on(
     session: Session<'_>,
     moment: Moment,
@@ -122,7 +151,7 @@ fn go_on(
     misses: &mut Misses,
     output: &mut Vec<u8>,
 ) -> Option<Next> {
-    let list = aside.as_mut()?;
+    let Some(Aside::Keys(list)) = aside else { return None };
     let mut retrieval = list.retrieval();
     let next = retrieve(session, moment, &mut retrieval, misses, output);
     let left = retrieval.keys.text().len();

@@ -15,6 +15,7 @@
 //! | file | what it is |
 //! |---|---|
 //! | `options` | what can be set, and the bounds of a connection's buffers |
+//! | `address`, `unix` | where to listen, and what becomes of a UNIX socket's file |
 //! | `routing` | from a key to a partition |
 //! | `conversation` | what a protocol has to be: bytes in, bytes out, and what it waits for |
 //! | `memcached` | the memcached protocol as that; `session` and `retrieval` are what its commands do; no I/O, no clock |
@@ -26,9 +27,10 @@
 //! | `backends` | what a listener asks of the rest of the node |
 //!
 //! A listener is *look-aside* (a miss is a miss, and the application fetches and stores) or, backend by backend,
-//! *read-through* (a miss of `get`, `gets`, `gat` or `gats` is fetched from the backend; a failed fetch is answered as a
+//! *read-through* (a miss of `get`, `gets`, `gat`, `gats` or `mg` is fetched from the backend; a failed fetch is answered as a
 //! miss and counted, because the protocol has no error for one key among several).
 
+mod address;
 mod backends;
 mod connection;
 mod conversation;
@@ -37,6 +39,7 @@ mod crew;
 mod fetch;
 mod mailbox;
 mod memcached;
+mod meta;
 mod meter;
 mod options;
 mod retrieval;
@@ -49,7 +52,9 @@ mod stats;
 #[cfg(test)]
 mod tests;
 mod thread;
+mod unix;
 
+pub use address::{Address, UnixSocket};
 pub use backends::Backends;
 pub use counters::{Count, Counts};
 pub use meter::{Meter, Reading};

@@ -6,6 +6,8 @@ use std::time::Duration;
 use sherwood_wire::memcached::{Limits, reply};
 use thiserror::Error;
 
+use super::address::Address;
+
 /// How a memcached listener behaves. The defaults are memcached's where it has the option.
 ///
 /// A connection has buffers only for what is left over: input that is no whole command yet, up to the longest command
@@ -17,8 +19,8 @@ use thiserror::Error;
 /// Time-outs of connections are looked after once per time-out, so they end after one to two of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemcachedOptions {
-    /// Where to listen. Port 0 lets the system choose.
-    pub bind: SocketAddr,
+    /// Where to listen.
+    pub bind: Address,
     /// Threads, each with its own socket and event queue; 1 to 1,024, default 4.
     pub threads: usize,
     /// Whether each thread keeps to one of the cores the process may use, in turn; default no. Worth it where a listener has
@@ -39,7 +41,7 @@ pub struct MemcachedOptions {
 impl Default for MemcachedOptions {
     fn default() -> Self {
         Self {
-            bind: SocketAddr::from((Ipv4Addr::LOCALHOST, 11211)),
+            bind: SocketAddr::from((Ipv4Addr::LOCALHOST, 11211)).into(),
             threads: 4,
             pin_threads: false,
             item_size_max: 1 << 20,
@@ -58,7 +60,7 @@ pub enum OptionsError {
     #[error("a memcached listener on {bind} was to have {name} = {value}; it has to be {accepted}")]
     Range {
         /// The listener.
-        bind: SocketAddr,
+        bind: Address,
         /// The option.
         name: &'static str,
         /// As given.
@@ -84,8 +86,9 @@ impl MemcachedOptions {
             write_timeout,
             drain_timeout: _,
         } = self;
-        let refuse =
-            |name, value: String, accepted| Err(OptionsError::Range { bind: *bind, name, value, accepted });
+        let refuse = |name, value: String, accepted| {
+            Err(OptionsError::Range { bind: bind.clone(), name, value, accepted })
+        };
         if !(1..=1024).contains(threads) {
             return refuse("threads", threads.to_string(), "1 to 1024");
         }

@@ -9,6 +9,7 @@ use socket2::{Domain, Socket, Type};
 use thiserror::Error;
 use tokio::sync::watch;
 
+use super::address::Address;
 use super::conversation::Protocol;
 use super::crew::Crew;
 use super::memcached::Memcached;
@@ -16,6 +17,7 @@ use super::meter::Meter;
 use super::options::{MemcachedOptions, OptionsError};
 use super::shared::{Service, Shared};
 use super::thread::{NEWCOMERS, Thread};
+use super::unix::{self, SocketFile};
 use crate::clock::Clock;
 
 /// Connections the system keeps for us, per socket, until they are accepted: memcached's default.
@@ -25,8 +27,8 @@ const BACKLOG: i32 = 1024;
 #[derive(Debug)]
 pub struct Bound {
     options: MemcachedOptions,
-    address: SocketAddr,
     sockets: Vec<Socket>,
+    file: Option<SocketFile>,
 }
 
 /// Why a listener could not be bound.
@@ -35,35 +37,39 @@ pub enum BindError {
     /// Options that make no sense.
     #[error(transparent)]
     Options(#[from] OptionsError),
-    /// The address is taken, or is none of this machine's, or its port needs privileges.
+    /// The address is taken, or is none of this machine's, or its port needs privileges; or a UNIX socket's path is taken by
+    /// somebody who listens or by a file that is no socket, or is not to be written to.
     #[error(
         "the memcached listener could not bind {address}: {error}; choose another address or stop what uses it"
     )]
     Bind {
         /// Where it was to listen.
-        address: SocketAddr,
+        address: Address,
         /// What the system says.
         error: io::Error,
     },
 }
 
 impl Bound {
-    /// Binds one socket for each thread.
+    /// Binds one socket for each thread; of a UNIX socket there is one, which all threads accept from. Its file is removed when
+    /// what is returned, or what it becomes, goes.
     ///
     /// # Errors
     /// When an option is out of range, or the address cannot be had.
     pub fn bind(options: MemcachedOptions) -> Result<Self, BindError> {
         options.validate()?;
-        let refuse = |error| BindError::Bind { address: options.bind, error };
-        let sockets = bind_all(options.bind, options.threads).map_err(refuse)?;
-        let address = sockets[0].local_addr().map_err(refuse)?.as_socket().unwrap_or(options.bind);
-        Ok(Self { options: MemcachedOptions { bind: address, ..options }, address, sockets })
+        match bind_all(&options.bind, options.threads) {
+            Ok((bind, sockets, file)) => {
+                Ok(Self { options: MemcachedOptions { bind, ..options }, sockets, file })
+            }
+            Err(error) => Err(BindError::Bind { address: options.bind, error }),
+        }
     }
 
     /// Where it listens, with the port the system chose if it was asked to.
     #[must_use]
-    pub fn address(&self) -> SocketAddr {
-        self.address
+    pub fn address(&self) -> &Address {
+        &self.options.bind
     }
 
     /// Starts the threads, which serve until `stop` is true or its sender is gone.
@@ -83,7 +89,7 @@ impl Bound {
         stop: watch::Receiver<bool>,
     ) -> io::Result<Running> {
         let protocol = Arc::new(protocol);
-        let Self { options, address, sockets } = self;
+        let Self { options, sockets, file } = self;
         let shared = Arc::new(Shared::new(options, service, clock));
         let crew = Arc::new(Crew::new(sockets.len(), NEWCOMERS)?);
         let thread = |(number, socket)| {
@@ -97,8 +103,28 @@ impl Bound {
             std::thread::Builder::new().name(name).spawn(move || thread.run())
         };
         let threads = threads.into_iter().enumerate().map(spawn).collect::<io::Result<_>>()?;
-        Ok(Running { address, shared, threads })
+        Ok(Running { shared, threads, _file: file })
     }
+}
+
+/// Sockets at one place that connections are spread over, and the place with the port the system chose if it was asked to.
+fn bind_all(bind: &Address, count: usize) -> io::Result<(Address, Vec<Socket>, Option<SocketFile>)> {
+    let (address, sockets, file) = match bind {
+        Address::Tcp(address) => {
+            let (address, sockets) = bind_tcp(*address, count)?;
+            (Address::Tcp(address), sockets, None)
+        }
+        Address::Unix(place) => {
+            let (first, file) = unix::bind(place)?;
+            let mut sockets = vec![first];
+            for _ in 1..count {
+                sockets.push(sockets[0].try_clone()?);
+            }
+            (bind.clone(), sockets, Some(file))
+        }
+    };
+    sockets.iter().try_for_each(|socket| socket.listen(BACKLOG))?;
+    Ok((address, sockets, file))
 }
 
 /// Sockets on one address that the system spreads connections over.
@@ -106,7 +132,7 @@ impl Bound {
 /// Sockets that share a port let in anybody of the same user who wants to share it, so a second node would go unnoticed
 /// and take half of the connections. Hence the first one binds alone, which fails when anybody is there, and agrees to
 /// share only then.
-fn bind_all(address: SocketAddr, count: usize) -> io::Result<Vec<Socket>> {
+fn bind_tcp(address: SocketAddr, count: usize) -> io::Result<(SocketAddr, Vec<Socket>)> {
     let first = socket(address)?;
     first.bind(&address.into())?;
     first.set_reuse_port(true)?;
@@ -118,8 +144,7 @@ fn bind_all(address: SocketAddr, count: usize) -> io::Result<Vec<Socket>> {
         other.bind(&address.into())?;
         sockets.push(other);
     }
-    sockets.iter().try_for_each(|socket| socket.listen(BACKLOG))?;
-    Ok(sockets)
+    Ok((address, sockets))
 }
 
 fn socket(address: SocketAddr) -> io::Result<Socket> {
@@ -131,16 +156,17 @@ fn socket(address: SocketAddr) -> io::Result<Socket> {
 
 /// A listener that serves.
 pub struct Running {
-    address: SocketAddr,
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<io::Result<()>>>,
+    /// Goes when nobody is served any more.
+    _file: Option<SocketFile>,
 }
 
 impl Running {
     /// Where it listens.
     #[must_use]
-    pub fn address(&self) -> SocketAddr {
-        self.address
+    pub fn address(&self) -> &Address {
+        &self.shared.options.bind
     }
 
     /// What it counts, for whoever shows that.

@@ -5,9 +5,10 @@
 use sherwood_cache::{Access, Change, Item, NewItem, Refused, Value};
 use sherwood_model::Instant;
 use sherwood_wire::memcached::{
-    Command, Delta, Expires, Exptime, Refusal, Retrieval, Storage, StorageVerb, reply,
+    Command, Delta, Expires, Exptime, Meta, Refusal, Retrieval, Storage, StorageVerb, reply,
 };
 
+use super::conversation::Wanted;
 use super::counters::{Count, Counters};
 use super::routing::Target;
 use super::shared::Shared;
@@ -29,6 +30,8 @@ pub(super) enum Next<'a> {
     Continue,
     /// Keys are to be looked up.
     Retrieve(Retrieval<'a>),
+    /// A key is to be fetched, and the `mg` that asks for it answered then.
+    Fetch(Meta<'a>, Wanted),
     /// The connection is to be closed once what was written is sent.
     Close,
 }
@@ -38,6 +41,8 @@ impl Session<'_> {
     pub(super) fn execute<'c>(&self, moment: Moment, command: Command<'c>, out: &mut Vec<u8>) -> Next<'c> {
         let (answer, noreply) = match command {
             Command::Retrieval(retrieval) => return Next::Retrieve(retrieval),
+            Command::Meta(meta) => return self.meta(moment, meta, out),
+            Command::MetaNoOp => (reply::META_NO_OP, false),
             Command::Quit => return Next::Close,
             Command::Stats(words) => {
                 stats::write(self.shared, moment, words, out);
@@ -141,7 +146,7 @@ impl Session<'_> {
         reply::TOO_LARGE
     }
 
-    fn refused(&self, refused: Refused) -> &'static [u8] {
+    pub(super) fn refused(&self, refused: Refused) -> &'static [u8] {
         match refused {
             Refused::KeyTooLong { .. } => Refusal::BadFormat.line(),
             Refused::ValueTooLarge { .. } => {
@@ -206,7 +211,7 @@ impl Session<'_> {
         }
     }
 
-    fn remove(&self, moment: Moment, target: Target, key: &[u8]) -> bool {
+    pub(super) fn remove(&self, moment: Moment, target: Target, key: &[u8]) -> bool {
         let access = access(moment, target);
         self.write(target, key, || self.shared.service.cache.remove(target.partition, key, &access))
     }
@@ -228,7 +233,7 @@ impl Session<'_> {
     }
 
     /// Makes a change to the cache that fetches in flight must not undo.
-    fn write<R>(&self, target: Target, key: &[u8], change: impl FnOnce() -> R) -> R {
+    pub(super) fn write<R>(&self, target: Target, key: &[u8], change: impl FnOnce() -> R) -> R {
         let Some(backends) = &self.shared.service.backends else { return change() };
         let mut change = Some(change);
         let mut result = None;
@@ -242,7 +247,7 @@ impl Session<'_> {
 }
 
 /// The answer to a value whose key belongs to nobody.
-const NO_BACKEND: &[u8] = b"SERVER_ERROR no backend for this key's prefix\r\n";
+pub(super) const NO_BACKEND: &[u8] = b"SERVER_ERROR no backend for this key's prefix\r\n";
 /// Longest value that is looked at as a number, in bytes; chosen to bound the work, far above 20 digits and some padding.
 const NUMBER_BYTES_MAX: usize = 1024;
 
@@ -251,7 +256,7 @@ pub(super) fn access(moment: Moment, target: Target) -> Access {
 }
 
 /// When an item dies. One that is dead already dies now.
-fn expiry(exptime: Exptime, moment: Moment) -> Option<Instant> {
+pub(super) fn expiry(exptime: Exptime, moment: Moment) -> Option<Instant> {
     match exptime.resolve(moment.unix_secs) {
         Expires::Never => None,
         Expires::Already => Some(moment.now),
@@ -285,13 +290,18 @@ fn counted(old: Option<Item<'_>>, delta: Delta) -> (Change<'static>, Result<u64,
     };
     let Some(number) = number(value) else { return (Change::Keep, Err(reply::NON_NUMERIC)) };
     let number = delta.apply(number);
+    (Change::StoreOwned { value: padded(number, value.len()), flags, expires }, Ok(number))
+}
+
+/// A number as a value of at least so many bytes.
+pub(super) fn padded(number: u64, bytes_min: usize) -> Vec<u8> {
     let mut text = number.to_string().into_bytes();
-    text.resize(text.len().max(value.len()), b' ');
-    (Change::StoreOwned { value: text, flags, expires }, Ok(number))
+    text.resize(text.len().max(bytes_min), b' ');
+    text
 }
 
 /// A value as a number: digits, with spaces around them or not.
-fn number(value: &[u8]) -> Option<u64> {
+pub(super) fn number(value: &[u8]) -> Option<u64> {
     let digits = value.trim_ascii();
     if value.len() > NUMBER_BYTES_MAX || !digits.iter().all(u8::is_ascii_digit) {
         return None;

@@ -5,6 +5,7 @@ use std::fmt::Display;
 use sherwood_cache::Usage;
 use sherwood_wire::memcached::reply;
 
+use super::address::{Address, UnixSocket};
 use super::counters::Count;
 use super::shared::Shared;
 use crate::clock::Moment;
@@ -60,9 +61,16 @@ fn settings(shared: &Shared, out: &mut Vec<u8>) {
     let mut stat = |name: &str, value: &dyn Display| reply::stat(out, name, &value.to_string());
     stat("maxbytes", &shared.service.cache.options().total_bytes);
     stat("maxconns", &shared.service.places.max());
-    stat("tcpport", &options.bind.port());
+    let tcp = options.bind.tcp();
+    stat("tcpport", &tcp.map_or(0, |address| address.port()));
     stat("udpport", &0);
-    stat("inter", &options.bind.ip());
+    match &options.bind {
+        Address::Tcp(address) => stat("inter", &address.ip()),
+        Address::Unix(UnixSocket { path, permissions }) => {
+            stat("domain_socket", &path.display());
+            stat("umask", &format_args!("{permissions:o}"));
+        }
+    }
     stat("evictions", &"on");
     stat("num_threads", &options.threads);
     stat("cas_enabled", &"yes");

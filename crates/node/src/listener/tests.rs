@@ -22,35 +22,45 @@ use crate::buffers::Buffers;
 use crate::clock::{Clock, Moment};
 
 const UNIX_SECS: u64 = 1_800_000_000;
-const ITEM_BYTES_MAX: u32 = 1000;
+pub(super) const ITEM_BYTES_MAX: u32 = 1000;
 
-fn service(cache: Arc<Cache>, routing: Routing, backends: Option<Arc<dyn Backends>>) -> Service {
+pub(super) fn service(cache: Arc<Cache>, routing: Routing, backends: Option<Arc<dyn Backends>>) -> Service {
     Service { cache, routing, backends, places: Arc::new(Places::new(1)), buffers: Buffers::new(1 << 20) }
 }
 
 /// A client whose listener has no socket.
-struct Client {
+pub(super) struct Client {
     shared: Arc<Shared>,
     conversation: super::memcached::Client,
     elapsed: Duration,
+    on_fetch: Option<Box<dyn Fn()>>,
 }
 
 impl Client {
-    fn new(service: Service) -> Self {
+    pub(super) fn new(service: Service) -> Self {
         let options =
             MemcachedOptions { threads: 1, item_size_max: ITEM_BYTES_MAX, ..MemcachedOptions::default() };
         let shared = Arc::new(Shared::new(options, service, Clock::start()));
-        Self { conversation: Memcached.open(&shared, 0), shared, elapsed: Duration::from_secs(1) }
+        let conversation = Memcached.open(&shared, 0);
+        Self { conversation, shared, elapsed: Duration::from_secs(1), on_fetch: None }
     }
 
-    fn plain() -> Self {
+    pub(super) fn plain() -> Self {
         Self::new(service(cache(1), Routing::single(target(0)), None))
     }
 
+    pub(super) fn now(&self) -> Instant {
+        Instant::ZERO + self.elapsed
+    }
+
+    /// Has something done while keys are fetched.
+    pub(super) fn on_fetch(&mut self, what: impl Fn() + 'static) {
+        self.on_fetch = Some(Box::new(what));
+    }
+
     /// What is answered to `bytes`, up to the end or the closing of the connection.
-    fn send(&mut self, bytes: &[u8]) -> String {
-        let moment =
-            Moment { now: Instant::ZERO + self.elapsed, unix_secs: UNIX_SECS + self.elapsed.as_secs() };
+    pub(super) fn send(&mut self, bytes: &[u8]) -> String {
+        let moment = Moment { now: self.now(), unix_secs: UNIX_SECS + self.elapsed.as_secs() };
         let (mut sent, mut out, mut rest) = (Vec::new(), Vec::new(), bytes);
         loop {
             let advance = self.conversation.advance(moment, rest, &mut out);
@@ -63,6 +73,7 @@ impl Client {
                 Next::Send => sent.append(&mut out),
                 Next::Fetch(wanted) => {
                     assert!((1..=FETCH_KEYS_MAX).contains(&wanted.len()));
+                    self.on_fetch.iter().for_each(|what| what());
                     let fetched = fetch(self.shared.service.backends.as_ref(), wanted).now_or_never();
                     self.conversation.resume(moment, fetched.expect("fakes answer at once"), &mut out);
                 }
@@ -76,23 +87,23 @@ impl Client {
         String::from_utf8(sent).unwrap()
     }
 
-    fn pass(&mut self, time: Duration) {
+    pub(super) fn pass(&mut self, time: Duration) {
         self.elapsed += time;
     }
 
-    fn count(&self, count: Count) -> u64 {
+    pub(super) fn count(&self, count: Count) -> u64 {
         self.shared.counts().get(count)
     }
 
     #[track_caller]
-    fn check(&mut self, table: &[(&str, &str)]) {
+    pub(super) fn check(&mut self, table: &[(&str, &str)]) {
         for (sent, expected) in table {
             assert_eq!(self.send(sent.as_bytes()), *expected, "after {sent:?}");
         }
     }
 }
 
-fn cache(partitions: u16) -> Arc<Cache> {
+pub(super) fn cache(partitions: u16) -> Arc<Cache> {
     let partition =
         |backend| Partition { tenant: TenantId(0), backend: BackendId(backend), budget_bytes: 1 << 20 };
     let partitions: Vec<_> = (0..partitions).map(partition).collect();
@@ -100,11 +111,11 @@ fn cache(partitions: u16) -> Arc<Cache> {
     Arc::new(Cache::new(options, &partitions, SeededState::new(1)).unwrap())
 }
 
-fn target(partition: u16) -> Target {
+pub(super) fn target(partition: u16) -> Target {
     Target { partition: PartitionId(partition), tenant: TenantId(0), read_through: false }
 }
 
-fn seconds(secs: u64) -> Duration {
+pub(super) fn seconds(secs: u64) -> Duration {
     Duration::from_secs(secs)
 }
 
@@ -337,7 +348,7 @@ fn quitting_leaves_the_rest_unread() {
 /// Backends that know every key but those that start with `no`, fail for those that start with `bad`, and write down what
 /// they are asked.
 #[derive(Default)]
-struct Fake {
+pub(super) struct Fake {
     log: Mutex<Vec<String>>,
 }
 
@@ -373,12 +384,12 @@ impl Backends for Fake {
 }
 
 impl Fake {
-    fn log(&self) -> Vec<String> {
+    pub(super) fn log(&self) -> Vec<String> {
         std::mem::take(&mut self.log.lock().unwrap())
     }
 }
 
-fn read_through() -> (Client, Arc<Fake>, Arc<Cache>) {
+pub(super) fn read_through() -> (Client, Arc<Fake>, Arc<Cache>) {
     let through = |partition| Target { read_through: true, ..target(partition) };
     let routes = [("a/", through(0)), ("b/", through(1)), ("aside/", target(2))];
     let routing = Routing::by_prefix(routes.map(|(prefix, target)| (prefix.to_owned(), target))).unwrap();

@@ -124,7 +124,7 @@ fn listener(listener: &config::Listener, config: &Config, threads: usize) -> Mem
         }
     };
     MemcachedSetup {
-        bind: listener.bind,
+        bind: listener.bind.clone(),
         route,
         read_through: listener.mode == Mode::ReadThrough,
         threads,

@@ -10,6 +10,7 @@ use sherwood_model::{BackendId, Slo, TenantId};
 use sherwood_store::Store;
 
 use crate::control::Pin;
+use crate::listener::Address;
 
 /// A node, before it is started.
 pub struct Setup {
@@ -74,7 +75,7 @@ pub struct PartitionSetup {
 #[derive(Clone, Debug)]
 pub struct MemcachedSetup {
     /// Where it listens.
-    pub bind: SocketAddr,
+    pub bind: Address,
     /// Which partition a key goes to.
     pub route: RouteSetup,
     /// Whether a miss is fetched from the backend.

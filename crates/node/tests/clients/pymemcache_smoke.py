@@ -88,6 +88,12 @@ def silence(client):
     check("after silent commands", len(client.get_many([f"q-{number}" for number in range(100)])), 99)
 
 
+def meta(client):
+    check("ms", client.raw_command("ms m 2 T100 F7\r\nhi"), b"HD")
+    check("mg", client.raw_command("mg m v f", "\r\nhi\r\n"), b"VA 2 f7")
+    check("no-op", client.raw_command("mn"), b"MN")
+
+
 def limits(client):
     refused("a key that is too long", MemcacheIllegalInputError, lambda: client.get("k" * 251))
     too_large = b"x" * (2 << 20)
@@ -109,7 +115,7 @@ def main():
     host, port = sys.argv[1], int(sys.argv[2])
     client = Client((host, port), connect_timeout=10, timeout=10, no_delay=True)
     client.flush_all(noreply=False)
-    for part in (storage, many, cas, numbers, times, silence, limits, server):
+    for part in (storage, many, cas, numbers, times, silence, meta, limits, server):
         part(client)
     retrying = RetryingClient(Client((host, port), timeout=10), attempts=2)
     check("a client that retries", retrying.set("r", b"x", noreply=False), True)

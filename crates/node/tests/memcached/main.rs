@@ -6,8 +6,10 @@
     reason = "tests of a driver use sockets, threads, processes and the machine's clock"
 )]
 
+mod asked;
 mod clients;
 #[path = "../shared/patience.rs"]
 mod patience;
 mod server;
 mod support;
+mod unix;

@@ -17,9 +17,9 @@ use tokio::sync::oneshot;
 #[test]
 fn a_port_in_use_is_named() {
     let server = Server::start(options());
-    let taken = MemcachedOptions { bind: server.address(), ..options() };
+    let taken = MemcachedOptions { bind: server.address().into(), ..options() };
     let error = Bound::bind(taken).unwrap_err();
-    assert!(matches!(error, BindError::Bind { address, .. } if address == server.address()));
+    assert!(matches!(error, BindError::Bind { ref address, .. } if *address == server.address().into()));
     assert!(error.to_string().contains(&server.address().to_string()), "{error}");
 }
 

@@ -64,7 +64,7 @@ impl Server {
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
-        self.running().address()
+        self.running().address().tcp().expect("a port")
     }
 
     pub(crate) fn count(&self, count: Count) -> u64 {
@@ -112,7 +112,7 @@ impl Drop for Server {
 
 /// Options for a server on any free port.
 pub(crate) fn options() -> MemcachedOptions {
-    let bind = SocketAddr::from(([127, 0, 0, 1], 0));
+    let bind = SocketAddr::from(([127, 0, 0, 1], 0)).into();
     MemcachedOptions { bind, threads: 2, drain_timeout: PATIENCE, ..MemcachedOptions::default() }
 }
 

@@ -1,10 +1,11 @@
 //! Memcached listeners of a node: the same cache, the same backends, one bound on connections.
 
 use std::io::{BufRead, BufReader, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
 use std::sync::Arc;
 
 use sherwood_node::Node;
+use sherwood_node::listener::Address;
 use sherwood_store::Store;
 
 use crate::patience::{PATIENCE, eventually};
@@ -14,8 +15,8 @@ use crate::support::{Fake, Http, Mood, listener, setup};
 struct Client(BufReader<TcpStream>);
 
 impl Client {
-    fn connect(address: SocketAddr) -> Self {
-        let stream = TcpStream::connect(address).unwrap();
+    fn connect(address: &Address) -> Self {
+        let stream = TcpStream::connect(address.tcp().expect("a port")).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         Self(BufReader::new(stream))
     }
@@ -57,7 +58,7 @@ fn node() -> (Node, Arc<Fake>) {
 #[test]
 fn a_listener_reads_through_into_the_cache_the_gateway_reads() {
     let (node, fake) = node();
-    let mut client = Client::connect(node.memcached()[0]);
+    let mut client = Client::connect(&node.memcached()[0]);
     assert_eq!(client.get("a").as_deref(), Some("old"));
     assert_eq!(client.get("b"), None);
     assert_eq!(Http::of(&node).key("catalog", "a")["status"], "hit");
@@ -72,7 +73,7 @@ fn a_fetched_value_for_which_there_are_no_buffers_is_a_miss() {
     setup.memcached = vec![listener(0)];
     setup.buffers_bytes_max = 10 << 10;
     let node = Node::start(setup).unwrap();
-    let mut client = Client::connect(node.memcached()[0]);
+    let mut client = Client::connect(&node.memcached()[0]);
     client.send("get large small");
     assert_eq!([client.line(), client.line(), client.line()], ["VALUE small 0 1", "s", "END"]);
     client.send("stats");
@@ -85,10 +86,10 @@ fn a_fetched_value_for_which_there_are_no_buffers_is_a_miss() {
 #[test]
 fn what_listeners_count_is_in_the_metrics() {
     let (node, _) = node();
-    let mut client = Client::connect(node.memcached()[0]);
+    let mut client = Client::connect(&node.memcached()[0]);
     assert_eq!((client.get("a").as_deref(), client.get("a").as_deref()), (Some("old"), Some("old")));
     let metric = |listener: usize, name: &str, labels: &str| {
-        let address = node.memcached()[listener];
+        let address = &node.memcached()[listener];
         Http::of(&node).metric(&format!("sherwood_listener_{name}{{listener=\"{address}\"{labels}}}"))
     };
     assert_eq!(metric(0, "commands_total", r#",command="get",result="miss""#), 1.0);
@@ -105,15 +106,15 @@ fn what_listeners_count_is_in_the_metrics() {
 fn all_listeners_share_one_bound_on_connections() {
     let (node, _) = node();
     let [first, second] = node.memcached() else { panic!("two listeners") };
-    let mut clients: Vec<_> = [first, second, first].into_iter().map(|at| Client::connect(*at)).collect();
+    let mut clients: Vec<_> = [first, second, first].into_iter().map(Client::connect).collect();
     for client in &mut clients {
         client.send("version");
         assert!(client.line().starts_with("VERSION"));
     }
-    assert_eq!(Client::connect(*second).line(), "ERROR Too many open connections");
+    assert_eq!(Client::connect(second).line(), "ERROR Too many open connections");
     clients.pop();
     eventually("there is room again", || {
-        let mut client = Client::connect(*second);
+        let mut client = Client::connect(second);
         client.send("version");
         client.line().starts_with("VERSION")
     });
@@ -123,10 +124,10 @@ fn all_listeners_share_one_bound_on_connections() {
 fn fetched_across(change: impl FnOnce(&Node, &mut Client)) -> String {
     let (node, fake) = node();
     fake.be(Mood::Hang);
-    let mut waiting = Client::connect(node.memcached()[0]);
+    let mut waiting = Client::connect(&node.memcached()[0]);
     waiting.send("get a");
     eventually("the backend is asked", || fake.calls() == 1);
-    change(&node, &mut Client::connect(node.memcached()[1]));
+    change(&node, &mut Client::connect(&node.memcached()[1]));
     fake.put("a", "new");
     fake.be(Mood::Answer);
     assert_eq!(waiting.value().as_deref(), Some("old"), "who asked before is answered");

@@ -43,7 +43,7 @@ fn a_node_that_is_dropped_is_gone() {
     let mut setup = setup(vec![("plain", vec![])]);
     setup.memcached = vec![listener(0)];
     let node = Node::start(setup).unwrap();
-    let addresses = [node.admin().unwrap(), node.memcached()[0]];
+    let addresses = [node.admin().unwrap(), node.memcached()[0].tcp().unwrap()];
     drop(node);
     for address in addresses {
         eventually("the port is free", || std::net::TcpListener::bind(address).is_ok());
@@ -59,7 +59,7 @@ fn a_port_in_use_is_named_and_nothing_is_left_behind() {
     let error = Node::start(in_use).err().expect("refused");
     assert!(matches!(error, StartError::Bind { .. }) && error.to_string().contains(&address.to_string()));
     let mut in_use = setup(vec![("plain", vec![])]);
-    in_use.memcached = vec![sherwood_node::MemcachedSetup { bind: address, ..listener(0) }];
+    in_use.memcached = vec![sherwood_node::MemcachedSetup { bind: address.into(), ..listener(0) }];
     let error = Node::start(in_use).err().expect("refused");
     assert!(matches!(error, StartError::Memcached(_)) && error.to_string().contains(&address.to_string()));
 }

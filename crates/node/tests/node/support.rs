@@ -166,7 +166,7 @@ pub(crate) fn partition(tenant: usize, backend: usize) -> PartitionSetup {
 /// A read-through listener for one backend.
 pub(crate) fn listener(backend: usize) -> MemcachedSetup {
     MemcachedSetup {
-        bind: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+        bind: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into(),
         route: RouteSetup::Backend(BackendId::from_index(backend)),
         read_through: true,
         threads: 1,

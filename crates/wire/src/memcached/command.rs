@@ -1,7 +1,7 @@
 //! What a client can ask for, and why a line is not one of these.
 
-use super::Exptime;
 use super::line::split_word;
+use super::{Exptime, Meta, MetaRefusal};
 
 /// One command, borrowing from the buffer it was parsed from.
 ///
@@ -63,6 +63,10 @@ pub enum Command<'a> {
         /// Whether to stay silent.
         noreply: bool,
     },
+    /// `mg`, `ms`, `md`, `ma`, `me`.
+    Meta(Meta<'a>),
+    /// `mn`, answered with [`super::reply::META_NO_OP`]: whoever sent quiet commands before learns that they are done.
+    MetaNoOp,
     /// `quit`: write what is owed and close.
     Quit,
 }
@@ -188,6 +192,8 @@ pub enum Refusal {
     BadDelta,
     /// A value that is not followed by a line end where its announced length says so.
     BadChunk,
+    /// Something wrong with a meta command.
+    Meta(MetaRefusal),
     /// [`super::LINE_BYTES_MAX`] bytes without a line end. Where the next command begins is unknown: the connection has
     /// to be closed.
     LineTooLong,
@@ -204,6 +210,7 @@ impl Refusal {
             Self::BadExptime => b"CLIENT_ERROR invalid exptime argument\r\n",
             Self::BadDelta => b"CLIENT_ERROR invalid numeric delta argument\r\n",
             Self::BadChunk => b"CLIENT_ERROR bad data chunk\r\n",
+            Self::Meta(refusal) => refusal.line(),
             Self::LineTooLong => b"CLIENT_ERROR line too long\r\n",
         }
     }

@@ -12,18 +12,23 @@
 //! Texts and corner cases follow memcached 1.6. Where its versions differ, the newer one is followed: a storage command
 //! that is refused takes its data block with it where the block's length is known, so that the value is not executed as
 //! commands. It is not known, and the next line is read as a command, when the number of words is wrong or the length is
-//! no number, negative or above 2 GiB. Not supported: the meta commands, the binary protocol, authentication, and
-//! `cache_memlimit`, `slabs`, `lru`, `watch` and `shutdown`, which are answered `ERROR`.
+//! no number, negative or above 2 GiB. Meta commands are understood on the server's side only ([`Meta`]). Not supported: the
+//! binary protocol, authentication, and `cache_memlimit`, `slabs`, `lru`, `watch` and `shutdown`, which are answered `ERROR`.
 
+mod base64;
 pub mod client;
 mod command;
 mod exptime;
 mod line;
+mod meta;
 mod parser;
 pub mod reply;
 
 pub use command::{Command, Delta, Keys, Refusal, Retrieval, Storage, StorageVerb};
 pub use exptime::{Expires, Exptime};
+pub use meta::{
+    ArithmeticMode, Meta, MetaFlag, MetaFlags, MetaKey, MetaOptions, MetaRefusal, MetaVerb, SetMode,
+};
 pub use parser::{Event, Limits, Parsed, Parser};
 
 /// Longest key in bytes.

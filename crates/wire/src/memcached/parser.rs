@@ -6,6 +6,7 @@
 
 use super::command::{Command, Delta, Keys, Refusal, Retrieval, Storage, StorageVerb};
 use super::line::{Words, flags, signed, split_word, unsigned, without_return};
+use super::meta::{self, Meta, MetaRefusal, MetaVerb};
 use super::{Exptime, KEY_BYTES_MAX, KEYS_BYTES_MAX, LINE_BYTES_MAX};
 
 /// Bytes that end a value.
@@ -210,6 +211,9 @@ impl Parser {
 
     /// The command in the line `text`; what may belong to it starts at `end` of `rest`.
     fn command<'a>(&mut self, text: &'a [u8], rest: &'a [u8], end: usize) -> Parsed<'a> {
+        if let Some((name, after)) = meta::Name::of(text) {
+            return self.meta(name, after, rest, end);
+        }
         let words = Words::of(text);
         let verb = match words.get(0) {
             b"set" => StorageVerb::Set,
@@ -221,6 +225,48 @@ impl Parser {
             _ => return one_line(&words, text, end),
         };
         self.storage(verb, &words, rest, end)
+    }
+
+    /// A meta command, `words` being what follows its name.
+    fn meta<'a>(&mut self, name: meta::Name, words: &'a [u8], rest: &'a [u8], end: usize) -> Parsed<'a> {
+        let Some((sent, after)) = split_word(words) else {
+            return refuse(end, Refusal::Meta(MetaRefusal::BadFormat), false);
+        };
+        let parse = |flags| match key(sent) {
+            None if sent.len() <= KEY_BYTES_MAX => Err(MetaRefusal::BadFormat),
+            _ => name.meta(sent, flags),
+        };
+        if name != meta::Name::Set {
+            return match parse(after) {
+                Ok(meta) => found(end, Command::Meta(meta)),
+                Err(refusal) => refuse(end, Refusal::Meta(refusal), false),
+            };
+        }
+        let length = split_word(after).and_then(|(bytes, flags)| Some((unsigned(bytes)?, flags)));
+        let Some((bytes, flags)) = length.filter(|&(bytes, _)| bytes <= ANNOUNCED_BYTES_MAX) else {
+            return refuse(end, Refusal::Meta(MetaRefusal::BadFormat), false);
+        };
+        match parse(flags) {
+            Ok(meta) => self.meta_set(meta, bytes, rest, end),
+            Err(refusal) => {
+                self.state = State::Skip { bytes: bytes + LINE_END.len() as u64 };
+                refuse(end, Refusal::Meta(refusal), false)
+            }
+        }
+    }
+
+    /// An `ms` with a value of `bytes` that starts at `end` of `rest`.
+    fn meta_set<'a>(&mut self, meta: Meta<'a>, bytes: u64, rest: &'a [u8], end: usize) -> Parsed<'a> {
+        if bytes > u64::from(self.limits.value_bytes_max) {
+            self.state = State::Skip { bytes: bytes + LINE_END.len() as u64 };
+            return found(end, Command::Meta(Meta { verb: MetaVerb::TooLarge, ..meta }));
+        }
+        let block_end = end + bytes as usize + LINE_END.len();
+        match Block::of(rest, end, block_end) {
+            Block::Value(value) => found(block_end, Command::Meta(meta.with_value(value))),
+            Block::Bad => refuse(block_end, Refusal::BadChunk, false),
+            Block::Incomplete { need } => incomplete(0, need),
+        }
     }
 
     fn storage<'a>(
@@ -247,16 +293,35 @@ impl Parser {
             self.state = State::Skip { bytes: bytes + LINE_END.len() as u64 };
             return found(end, Command::TooLarge { verb, key, noreply });
         }
-        let value_end = end + bytes as usize;
-        let Some(value) = rest.get(end..value_end + LINE_END.len()) else {
-            return incomplete(0, value_end + LINE_END.len());
-        };
-        match value.strip_suffix(LINE_END) {
-            Some(value) => {
+        let block_end = end + bytes as usize + LINE_END.len();
+        match Block::of(rest, end, block_end) {
+            Block::Value(value) => {
                 let storage = Storage { verb, key, flags, exptime, value, noreply };
-                found(value_end + LINE_END.len(), Command::Storage(storage))
+                found(block_end, Command::Storage(storage))
             }
-            None => refuse(value_end + LINE_END.len(), Refusal::BadChunk, noreply),
+            Block::Bad => refuse(block_end, Refusal::BadChunk, noreply),
+            Block::Incomplete { need } => incomplete(0, need),
+        }
+    }
+}
+
+/// The value of a storage command.
+enum Block<'a> {
+    /// Whole, with its line end.
+    Value(&'a [u8]),
+    /// Of another length than was announced.
+    Bad,
+    /// Not whole yet.
+    Incomplete { need: usize },
+}
+
+impl<'a> Block<'a> {
+    /// What lies from `start` to `end` of `rest`, the line end included.
+    fn of(rest: &'a [u8], start: usize, end: usize) -> Self {
+        match rest.get(start..end).map(|block| block.strip_suffix(LINE_END)) {
+            Some(Some(value)) => Self::Value(value),
+            Some(None) => Self::Bad,
+            None => Self::Incomplete { need: end },
         }
     }
 }
@@ -370,6 +435,7 @@ fn one_line<'a>(words: &Words<'a>, text: &'a [u8], end: usize) -> Parsed<'a> {
             Some(_) => Ok(Command::Verbosity { noreply }),
             None => Err(Refusal::BadFormat),
         },
+        (b"mn", _) => Ok(Command::MetaNoOp),
         (b"quit", _) => Ok(Command::Quit),
         // A browser that was made to post to us must not have its body executed.
         (_, 3) if words.get(2).starts_with(b"HTTP/") => {

@@ -1,5 +1,7 @@
 //! What a server writes. Every function appends to `out` and does nothing else.
 
+use super::base64;
+
 /// The value was stored.
 pub const STORED: &[u8] = b"STORED\r\n";
 /// The condition of an `add`, `replace`, `append` or `prepend` was not met.
@@ -26,6 +28,8 @@ pub const TOO_LARGE: &[u8] = b"SERVER_ERROR object too large for cache\r\n";
 pub const OUT_OF_MEMORY: &[u8] = b"SERVER_ERROR out of memory storing object\r\n";
 /// The item of an `incr` or `decr` is not a number.
 pub const NON_NUMERIC: &[u8] = b"CLIENT_ERROR cannot increment or decrement non-numeric value\r\n";
+/// `MN`, to `mn`.
+pub const META_NO_OP: &[u8] = b"MN\r\n";
 /// There are more connections than allowed; the connection is closed after it.
 pub const TOO_MANY_CONNECTIONS: &[u8] = b"ERROR Too many open connections\r\n";
 
@@ -49,6 +53,68 @@ pub fn value(out: &mut Vec<u8>, key: &[u8], flags: u32, cas: Option<u64>, value:
 
 /// Most bytes [`value`] appends besides the value itself: the words, a longest key, three numbers, two line ends.
 pub const VALUE_LINE_BYTES_MAX: usize = 6 + super::KEY_BYTES_MAX + 1 + 10 + 1 + 20 + 1 + 20 + 4;
+
+/// ` <letter><number>`, a flag in the answer to a meta command.
+pub fn meta_number(out: &mut Vec<u8>, letter: u8, number: u64) {
+    out.extend_from_slice(&[b' ', letter]);
+    decimal(out, number);
+}
+
+/// ` k<key>`, or ` k<key> b` with the key in base 64.
+pub fn meta_key(out: &mut Vec<u8>, key: &[u8], base64: bool) {
+    out.extend_from_slice(b" k");
+    if base64 {
+        base64::encode(out, key);
+        out.extend_from_slice(b" b");
+    } else {
+        out.extend_from_slice(key);
+    }
+}
+
+/// `VA <size>`, how the answer to a meta command begins that ends with a value.
+pub fn meta_value(out: &mut Vec<u8>, bytes: usize) {
+    out.extend_from_slice(b"VA ");
+    decimal(out, bytes as u64);
+}
+
+/// `ME <key> <word>=<value>*`: what is known about an item.
+pub fn meta_debug(out: &mut Vec<u8>, key: &[u8], base64: bool, about: &MetaDebug) {
+    let MetaDebug { ttl_secs, idle_secs, cas, hit, bytes } = about;
+    out.extend_from_slice(b"ME ");
+    if base64 {
+        base64::encode(out, key);
+    } else {
+        out.extend_from_slice(key);
+    }
+    out.extend_from_slice(b" exp=");
+    match ttl_secs {
+        Some(secs) => decimal(out, *secs),
+        None => out.extend_from_slice(b"-1"),
+    }
+    out.extend_from_slice(b" la=");
+    decimal(out, *idle_secs);
+    out.extend_from_slice(b" cas=");
+    decimal(out, *cas);
+    out.extend_from_slice(if *hit { b" fetch=yes" } else { b" fetch=no" });
+    out.extend_from_slice(b" cls=0 size=");
+    decimal(out, *bytes);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// What `me` tells about an item. Of memcached's classes of items, `cls`, there are none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MetaDebug {
+    /// Seconds left to live, if it dies.
+    pub ttl_secs: Option<u64>,
+    /// Seconds since it was last used.
+    pub idle_secs: u64,
+    /// Its CAS.
+    pub cas: u64,
+    /// Whether it was read since it was stored.
+    pub hit: bool,
+    /// What it takes of its budget.
+    pub bytes: u64,
+}
 
 /// The number an `incr` or `decr` arrived at.
 pub fn number(out: &mut Vec<u8>, number: u64) {
@@ -86,6 +152,23 @@ mod tests {
         value(&mut out, b"k", 7, None, b"ab");
         value(&mut out, b"k", u32::MAX, Some(9), b"");
         assert_eq!(out, b"VALUE k 7 2\r\nab\r\nVALUE k 4294967295 0 9\r\n\r\n");
+    }
+
+    #[test]
+    fn parts_of_meta_answers() {
+        let mut out = Vec::new();
+        meta_value(&mut out, 2);
+        meta_number(&mut out, b't', 30);
+        meta_key(&mut out, b"foo", false);
+        meta_key(&mut out, b"foo", true);
+        assert_eq!(out, b"VA 2 t30 kfoo kZm9v b");
+        out.clear();
+        let about = MetaDebug { ttl_secs: None, idle_secs: 3, cas: 7, hit: true, bytes: 62 };
+        meta_debug(&mut out, b"foo", false, &about);
+        meta_debug(&mut out, b"foo", true, &MetaDebug { ttl_secs: Some(9), hit: false, ..about });
+        let expected = "ME foo exp=-1 la=3 cas=7 fetch=yes cls=0 size=62\r\n\
+                        ME Zm9v exp=9 la=3 cas=7 fetch=no cls=0 size=62\r\n";
+        assert_eq!(out, expected.as_bytes());
     }
 
     #[test]

@@ -11,9 +11,11 @@ use crate::config::problem::{Origin, Problems};
 use crate::config::raw::{RawFile, RawListener};
 use crate::config::scope::{Given, Setting, bytes, flag_or, given, one_of, unknown};
 use crate::config::units::quoted;
+use crate::listener::{Address, UnixSocket};
 
 const PROTOCOL: Setting = Setting::new("[[listener]]", "protocol", "\"memcached\"");
 const BIND: Setting = Setting::new("[[listener]]", "bind", "\"127.0.0.1:11211\"");
+const PERMISSIONS: Setting = Setting::new("[[listener]]", "permissions", "\"0700\"");
 const ROUTE: Setting = Setting::new("[[listener]]", "route", "\"prefix\"");
 const BACKEND: Setting = Setting::new("[[listener]]", "backend", "\"catalog\"");
 const MODE: Setting = Setting::new("[[listener]]", "mode", "\"look-aside\"");
@@ -23,6 +25,9 @@ const ADMIN: Setting = Setting::new("[admin]", "bind", "\"127.0.0.1:8080\"");
 const LISTENERS_MAX: usize = 4096;
 
 const ADMIN_DEFAULT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8080);
+
+/// What a UNIX socket's path is written after.
+const UNIX: &str = "unix:";
 
 /// What is to be bound.
 pub(super) struct Binds {
@@ -40,7 +45,8 @@ pub(super) fn resolve(
     problems: &mut Problems<'_>,
 ) -> Binds {
     let admin = admin(file, flags, problems);
-    let listeners = listeners(&file.listener, flags, backends, problems);
+    let mut listeners = listeners(&file.listener, flags, backends, problems);
+    listeners.extend(unix_socket(flags, backends, problems));
     refuse_shared_addresses(admin.as_ref(), &listeners, problems);
     if admin.is_none() && listeners.is_empty() {
         let message = "there is nothing to listen on; a node needs a listener or the admin API: add a [[listener]], give \
@@ -105,6 +111,17 @@ fn listeners(
     }
 }
 
+/// The listener that a flag adds to those of the file.
+fn unix_socket(
+    flags: &Flags,
+    backends: &[Backend],
+    problems: &mut Problems<'_>,
+) -> Option<(Origin, Listener)> {
+    let value = format!("{UNIX}{}", flags.unix_socket.as_ref()?);
+    let bind = Given { value, origin: Origin::Flag("--unix-socket") };
+    listener(&Spanned::new(0..0, RawListener::default()), &bind, backends, problems)
+}
+
 fn listener(
     table: &Spanned<RawListener>,
     bind: &Given<String>,
@@ -115,7 +132,7 @@ fn listener(
     let protocol = one_of(problems, PROTOCOL, given(&raw.protocol), &[("memcached", Protocol::Memcached)]);
     let modes = [("look-aside", Mode::LookAside), ("read-through", Mode::ReadThrough)];
     let mode = one_of(problems, MODE, given(&raw.mode), &modes);
-    let address = address(BIND, bind, problems);
+    let address = place(bind, given(&raw.permissions), problems);
     let route = route(table, bind, backends, problems);
     if let (Some(route), Mode::ReadThrough) = (route, mode) {
         refuse_read_through_without_store(raw, route, backends, problems);
@@ -197,6 +214,51 @@ fn refuse_read_through_without_store(
     }
 }
 
+/// Where a listener is to be reached.
+fn place(
+    bind: &Given<String>,
+    permissions: Option<Given<String>>,
+    problems: &mut Problems<'_>,
+) -> Option<Address> {
+    let Some(path) = bind.value.strip_prefix(UNIX) else {
+        if let Some(permissions) = permissions {
+            let message = "[[listener]] permissions are those of a UNIX socket, and bind is none: remove them, or set bind = \
+                           \"unix:/run/sherwood.sock\"";
+            problems.add(&permissions.origin, message);
+        }
+        return address(BIND, bind, problems).map(Address::Tcp);
+    };
+    let permissions = permissions.map_or(Some(UnixSocket::PERMISSIONS), |given| mode(&given, problems));
+    if path.is_empty() || path.len() > UnixSocket::PATH_BYTES_MAX || path.contains('\0') {
+        let message = format!(
+            "{} names a socket by {} bytes; its path must have 1 to {}, none of them zero: {}",
+            BIND.name(&bind.origin),
+            path.len(),
+            UnixSocket::PATH_BYTES_MAX,
+            match bind.origin {
+                Origin::Flag(flag) => format!("give {flag} /run/sherwood.sock"),
+                _ => "set bind = \"unix:/run/sherwood.sock\"".to_owned(),
+            }
+        );
+        problems.add(&bind.origin, message);
+        return None;
+    }
+    Some(Address::Unix(UnixSocket { path: path.into(), permissions: permissions? }))
+}
+
+/// Permissions as `chmod` takes them.
+fn mode(given: &Given<String>, problems: &mut Problems<'_>) -> Option<u32> {
+    let Given { value, origin } = given;
+    let octal = (3..=4).contains(&value.len()) && value.bytes().all(|digit| (b'0'..=b'7').contains(&digit));
+    let mode = octal.then(|| u32::from_str_radix(value, 8).ok()).flatten().filter(|&mode| mode <= 0o777);
+    if mode.is_none() {
+        let (name, shown, remedy) = (PERMISSIONS.name(origin), quoted(value), PERMISSIONS.remedy(origin));
+        problems
+            .add(origin, format!("{name} is \"{shown}\"; it must be octal, \"0000\" to \"0777\": {remedy}"));
+    }
+    mode
+}
+
 fn address(setting: Setting, given: &Given<String>, problems: &mut Problems<'_>) -> Option<SocketAddr> {
     let Given { value, origin } = given;
     let (name, remedy, shown) = (setting.name(origin), setting.remedy(origin), quoted(value));
@@ -215,25 +277,28 @@ fn address(setting: Setting, given: &Given<String>, problems: &mut Problems<'_>)
     Some(address)
 }
 
-/// Two sockets cannot have one address; port 0 is a free port each time.
+/// Two sockets cannot have one place; port 0 is a free port each time.
 fn refuse_shared_addresses(
     admin: Option<&Bind>,
     listeners: &[(Origin, Listener)],
     problems: &mut Problems<'_>,
 ) {
-    let admin = admin.map(|admin| (&admin.origin, admin.value, "[admin]"));
-    let listeners = listeners.iter().map(|(origin, listener)| (origin, listener.bind, "[[listener]]"));
-    let mut taken: Vec<(&Origin, SocketAddr, &str)> = Vec::new();
+    let admin = admin.map(|admin| (&admin.origin, Address::Tcp(admin.value), "[admin]"));
+    let listeners =
+        listeners.iter().map(|(origin, listener)| (origin, listener.bind.clone(), "[[listener]]"));
+    let mut taken: Vec<(&Origin, Address, &str)> = Vec::new();
+    let any_port = |address: &Address| address.tcp().is_some_and(|address| address.port() == 0);
     for (origin, address, table) in
-        admin.into_iter().chain(listeners).filter(|(_, address, _)| address.port() != 0)
+        admin.into_iter().chain(listeners).filter(|(_, address, _)| !any_port(address))
     {
         match taken.iter().find(|(_, other, _)| *other == address) {
             None => taken.push((origin, address, table)),
             Some((first, _, other)) => {
                 let name = BIND.name(origin);
                 let first = problems.reference(first);
+                let part = if address.tcp().is_some() { "port" } else { "path" };
                 let message = format!(
-                    "{name} is {address}, which {other} bind ({first}) has already; each needs its own: change the port of \
+                    "{name} is {address}, which {other} bind ({first}) has already; each needs its own: change the {part} of \
                      one"
                 );
                 problems.add(origin, message);

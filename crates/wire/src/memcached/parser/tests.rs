@@ -1,5 +1,6 @@
 //! Lines and what they mean; the answers were compared with those of memcached 1.6.18.
 
+use super::super::MetaOptions;
 use super::*;
 
 const VALUE_BYTES_MAX: u32 = 100;
@@ -50,8 +51,21 @@ fn in_words(command: Command<'_>) -> String {
         Command::Stats(words) => format!("stats [{}]", text(words)),
         Command::Version => "version".to_owned(),
         Command::Verbosity { noreply } => format!("verbosity noreply={noreply}"),
+        Command::Meta(meta) => meta_in_words(meta),
+        Command::MetaNoOp => "mn".to_owned(),
         Command::Quit => "quit".to_owned(),
     }
+}
+
+fn meta_in_words(Meta { verb, key, flags }: Meta<'_>) -> String {
+    let mut room = [0; KEY_BYTES_MAX];
+    let name = match verb {
+        MetaVerb::Set { mode, value } => format!("{mode:?} {}", String::from_utf8_lossy(value)),
+        other => format!("{other:?}"),
+    };
+    let base64 = if key.is_base64() { " base64" } else { "" };
+    let flags: Vec<String> = flags.map(|flag| format!(" {flag:?}")).collect();
+    format!("{name} {}{base64}{}", String::from_utf8_lossy(key.bytes(&mut room)), flags.concat())
 }
 
 #[track_caller]
@@ -173,7 +187,7 @@ fn commands_about_the_server() {
 fn what_is_no_command() {
     check(&[
         ("\r\n\n \r\n", &[ERROR, ERROR, ERROR]),
-        ("GET a\r\nfoo\r\nmn\r\nnoreply\r\n", &[ERROR, ERROR, ERROR, ERROR]),
+        ("GET a\r\nfoo\r\nmx\r\nnoreply\r\n", &[ERROR, ERROR, ERROR, ERROR]),
         ("POST / HTTP/1.1\r\nquit\r\n", &["ERROR, and close", "quit"]),
     ]);
     for name in ["get", "delete", "incr", "touch"] {
@@ -234,4 +248,132 @@ fn a_buffer_of_the_stated_size_is_enough() {
         panic!("no value yet")
     };
     assert_eq!(need + 1, large.buffer_bytes_max());
+}
+
+#[test]
+fn meta_commands_and_their_flags() {
+    check(&[
+        ("mn\r\nmn what\r\n", &["mn", "mn"]),
+        ("mg a\r\nmg  a   v  k \r\n", &["Get a", "Get a Value ReturnKey"]),
+        (
+            "mg a c f h k l s t u q Oxy T30 N-1 R5 C7 E8\r\n",
+            &[
+                "Get a ReturnCas ReturnFlags ReturnHit ReturnKey ReturnIdle ReturnSize ReturnTtl KeepRecency Quiet \
+               Opaque([79, 120, 121]) Ttl(Exptime(30)) Vivify(Exptime(-1)) Recache(Exptime(5)) Cas(7) NewCas(8)",
+            ],
+        ),
+        ("ms a 3 F4294967295 I S\r\nabc\r\n", &["CLIENT_ERROR invalid flag"]),
+        ("ms a 3 F4294967295 I\r\nabc\r\n", &["Set abc a ClientFlags(4294967295) Invalidate"]),
+        ("ms a 0 ME\n\r\nms a 1 MA N5\r\nx\r\n", &["Add  a Mode", "Append x a Mode Vivify(Exptime(5))"]),
+        ("ms a 4 MPREPEND\r\na\r\nb\r\nms a 0 MR\r\n\r\n", &["Prepend a\r\nb a Mode", "Replace  a Mode"]),
+        (
+            "md a q x T5\r\nmd a L1 Ppath\r\n",
+            &["Delete a Quiet RemoveValue Ttl(Exptime(5))", "Delete a Hint Hint"],
+        ),
+        (
+            "ma a D5 J18446744073709551615\r\nma a M-\r\nma a MD\r\nma a M+\r\nma a MI\r\n",
+            &[
+                "Arithmetic(Increase) a Delta(5) Initial(18446744073709551615)",
+                "Arithmetic(Decrease) a Mode",
+                "Arithmetic(Decrease) a Mode",
+                "Arithmetic(Increase) a Mode",
+                "Arithmetic(Increase) a Mode",
+            ],
+        ),
+        ("me a\r\nme YQ== b\r\nme a v\r\n", &["Debug a", "Debug a base64", "Debug a"]),
+        (
+            "mg Zm9v b\r\nms Zm9vYg== 1 b k\r\nx\r\n",
+            &["Get foo base64 Base64", "Set x foob base64 Base64 ReturnKey"],
+        ),
+        (
+            "mg a O\r\nmg a O1234567890123456789012345678901\r\n",
+            &[
+                "Get a Opaque([79])",
+                "Get a Opaque([79, 49, 50, 51, 52, 53, 54, 55, 56, 57, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 48, 49, \
+             50, 51, 52, 53, 54, 55, 56, 57, 48, 49])",
+            ],
+        ),
+    ]);
+}
+
+#[test]
+fn meta_commands_that_are_wrong() {
+    let texts = |refusals: &[MetaRefusal]| -> Vec<String> {
+        let text = |refusal: &MetaRefusal| String::from_utf8_lossy(refusal.line()).trim_end().to_owned();
+        refusals.iter().map(text).collect()
+    };
+    use MetaRefusal::{
+        BadArithmetic, BadArithmeticMode, BadDelta, BadFormat, BadInitial, BadKey, BadSetMode, BadToken,
+        DuplicateFlag, InvalidFlag, OpaqueTooLong, TooManyFlags,
+    };
+    let cases: &[(&str, &[MetaRefusal])] = &[
+        ("mg\r\nmg \r\nms a\r\nms\r\nmd\r\nma\r\nme\r\n", &[BadFormat; 7]),
+        ("ms a -1\r\nms a x\r\nms a 2147483646\r\nms a 1x\r\n", &[BadFormat; 4]),
+        (
+            "mg a v v\r\nmg a !\r\nmg a 1\r\nmg a z\r\nmg a [\r\n",
+            &[DuplicateFlag, BadFormat, InvalidFlag, InvalidFlag, InvalidFlag],
+        ),
+        ("mg a Tx\r\nmg a T\r\nmg a N\r\nmg a Cx\r\nmg a C\r\nmg a E-1\r\nmg a R\r\n", &[BadToken; 7]),
+        ("mg a T99999999999\r\nmg a C18446744073709551616\r\n", &[BadToken; 2]),
+        ("mg a F\r\nmg a Fx\r\nmg a F4294967296\r\n", &[BadFormat; 3]),
+        ("mg a Jx\r\nmg a Dx\r\n", &[BadInitial, BadDelta]),
+        (
+            "mg a Tx z\r\nmg a Tx v v\r\nmg a Tx Jx\r\nmg a Jx Fx\r\nmg a Jx Tx\r\n",
+            &[InvalidFlag, DuplicateFlag, BadInitial, BadInitial, BadToken],
+        ),
+        ("mg a b\r\nmg a= b\r\nmg YQ b\r\nmg Y=== b\r\nmg Y-Q== b\r\nmg YQ==YQ== b\r\n", &[BadKey; 6]),
+        ("mg a O12345678901234567890123456789012\r\n", &[OpaqueTooLong]),
+        ("mg a b c d e f g h i j k l m n o p q r s t\r\n", &[TooManyFlags]),
+        (
+            "ma a Mx\r\nma a M\r\nma a Tx\r\nma a z\r\nma a v v\r\nma a !\r\nma a Jx\r\n",
+            &[
+                BadArithmeticMode,
+                BadArithmeticMode,
+                BadArithmetic,
+                BadArithmetic,
+                BadArithmetic,
+                BadFormat,
+                BadArithmetic,
+            ],
+        ),
+        ("me a !\r\nme a b\r\nmg a\0b\r\n", &[BadFormat; 3]),
+        (
+            "ms a 2 M\r\nhi\r\nms a 2 Ms\r\nhi\r\nms a 2 v v\r\nhi\r\nms a 2 Tx q\r\nhi\r\nms a 2 !\r\nhi\r\n",
+            &[BadSetMode, BadSetMode, DuplicateFlag, BadToken, BadFormat],
+        ),
+    ];
+    for (bytes, refusals) in cases {
+        assert_eq!(said(bytes.as_bytes()), texts(refusals), "after {bytes:?}");
+    }
+    let long = "k".repeat(251);
+    let lines = format!("mg {long}\r\nms {long} 2\r\nhi\r\nma {long}\r\nmd {long} q\r\nme {long}\r\n");
+    assert_eq!(said(lines.as_bytes()), texts(&[BadFormat, BadFormat, BadArithmetic, BadFormat, BadFormat]));
+}
+
+#[test]
+fn values_of_meta_sets() {
+    let large = "x".repeat(101);
+    check(&[
+        ("ms a 2\r\nhello\r\nquit\r\n", &["CLIENT_ERROR bad data chunk", ERROR, "quit"]),
+        (&format!("ms a 101 q\r\n{large}\r\nquit\r\n"), &["TooLarge a Quiet", "quit"]),
+        ("ms a 2147483645\r\nquit\r\n", &["TooLarge a"]),
+        ("ms a 10 z\r\nquit\r\nquit\r\n", &["CLIENT_ERROR invalid flag"]),
+    ]);
+}
+
+#[test]
+fn options_sum_up_the_flags() {
+    let line = b"mg a v T5 q\r\n";
+    let Event::Command(Command::Meta(meta)) = Parser::new(Limits { value_bytes_max: 1 }).parse(line).event
+    else {
+        panic!("a meta command")
+    };
+    assert_eq!(
+        ["v", "T", "q", "t", "b", "\n", "~"].map(|flag| meta.flags.has(flag.as_bytes()[0])),
+        [true, true, true, false, false, false, false]
+    );
+    let MetaOptions { cas, new_cas, ttl, vivify, recache, client_flags, delta, initial } =
+        meta.flags.options();
+    assert_eq!((cas, new_cas, ttl, vivify, recache), (None, None, Some(Exptime(5)), None, None));
+    assert_eq!((client_flags, delta, initial), (0, 1, 0));
 }

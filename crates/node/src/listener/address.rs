@@ -1,0 +1,56 @@
+//! Where a listener listens: an address and a port, or a UNIX socket.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// Where a listener listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Address {
+    /// TCP. Port 0 lets the system choose.
+    Tcp(SocketAddr),
+    /// A file that processes of this machine connect to.
+    Unix(UnixSocket),
+}
+
+/// A UNIX socket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnixSocket {
+    /// Where its file is to be: 1 to [`PATH_BYTES_MAX`](Self::PATH_BYTES_MAX) bytes.
+    pub path: PathBuf,
+    /// Who may connect, as bits of the file's mode: connecting takes the right to write.
+    pub permissions: u32,
+}
+
+impl UnixSocket {
+    /// Longest path in bytes: the system's limit.
+    pub const PATH_BYTES_MAX: usize = 107;
+    /// Permissions where nobody asks for others: the owner only.
+    pub const PERMISSIONS: u32 = 0o700;
+}
+
+impl Address {
+    /// The address and port, if it has them.
+    #[must_use]
+    pub fn tcp(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Tcp(address) => Some(*address),
+            Self::Unix(_) => None,
+        }
+    }
+}
+
+impl From<SocketAddr> for Address {
+    fn from(address: SocketAddr) -> Self {
+        Self::Tcp(address)
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => address.fmt(f),
+            Self::Unix(UnixSocket { path, .. }) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}

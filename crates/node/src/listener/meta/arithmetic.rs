@@ -1,0 +1,139 @@
+//! `ma`: counting.
+
+use std::borrow::Cow;
+
+use sherwood_cache::{Change, Item};
+use sherwood_model::Instant;
+use sherwood_wire::memcached::{ArithmeticMode, Delta, MetaFlag, MetaOptions, reply};
+
+use super::super::counters::Count;
+use super::super::session::{Session, number, padded};
+use super::answer::{self, Expiry};
+use super::{Asked, stored};
+
+/// How counting ended.
+enum Outcome {
+    Counted {
+        number: u64,
+        /// At the place of `t`.
+        expires: Option<Instant>,
+        made: bool,
+    },
+    NotFound,
+    /// The CAS is another.
+    Exists,
+    NonNumeric,
+}
+
+impl Session<'_> {
+    pub(super) fn meta_arithmetic(&self, asked: &Asked<'_>, mode: ArithmeticMode, out: &mut Vec<u8>) {
+        let options = asked.meta.flags.options();
+        let cache = &self.shared.service.cache;
+        let counted = self.write(asked.target, asked.name, || {
+            cache.update_with_cas(asked.target.partition, asked.name, &asked.access(), |item| match item {
+                Some(item) => count(asked, mode, &options, &item),
+                None => make(asked, &options),
+            })
+        });
+        match counted {
+            Ok((outcome, cas)) => {
+                self.count_arithmetic(mode, &outcome);
+                write(asked, &outcome, cas.unwrap_or_default(), out);
+            }
+            Err(refused) => out.extend_from_slice(self.refused(refused)),
+        }
+    }
+
+    fn count_arithmetic(&self, mode: ArithmeticMode, outcome: &Outcome) {
+        let missed = matches!(outcome, Outcome::NotFound | Outcome::Counted { made: true, .. });
+        self.counters.increment(if missed { misses(mode) } else { hits(mode) });
+    }
+}
+
+fn hits(mode: ArithmeticMode) -> Count {
+    match mode {
+        ArithmeticMode::Increase => Count::IncrHits,
+        ArithmeticMode::Decrease => Count::DecrHits,
+    }
+}
+
+pub(super) fn misses(mode: ArithmeticMode) -> Count {
+    match mode {
+        ArithmeticMode::Increase => Count::IncrMisses,
+        ArithmeticMode::Decrease => Count::DecrMisses,
+    }
+}
+
+fn count(
+    asked: &Asked<'_>,
+    mode: ArithmeticMode,
+    options: &MetaOptions,
+    item: &Item<'_>,
+) -> (Change<'static>, Outcome) {
+    if options.cas.is_some_and(|cas| cas != 0 && cas != item.cas) {
+        return (Change::Keep, Outcome::Exists);
+    }
+    let Some((value, old)) = stored(item).and_then(|value| Some((value, number(value)?))) else {
+        return (Change::Keep, Outcome::NonNumeric);
+    };
+    let delta = match mode {
+        ArithmeticMode::Increase => Delta::Increase(options.delta),
+        ArithmeticMode::Decrease => Delta::Decrease(options.delta),
+    };
+    let number = delta.apply(old);
+    let expiry = Expiry::of(asked.meta.flags, item.expires, false, asked.moment);
+    let change = Change::StoreMarked {
+        value: Cow::Owned(padded(number, value.len())),
+        flags: item.flags,
+        expires: expiry.last,
+        marks: item.marks,
+        cas: options.new_cas,
+    };
+    (change, Outcome::Counted { number, expires: expiry.shown, made: false })
+}
+
+/// Where nothing is, counting begins with `J` if there is an `N`.
+fn make(asked: &Asked<'_>, options: &MetaOptions) -> (Change<'static>, Outcome) {
+    if options.vivify.is_none() {
+        return (Change::Keep, Outcome::NotFound);
+    }
+    let expiry = Expiry::of(asked.meta.flags, None, true, asked.moment);
+    let change = Change::StoreMarked {
+        value: Cow::Owned(padded(options.initial, 0)),
+        flags: 0,
+        expires: expiry.last,
+        marks: asked.marks(),
+        cas: options.new_cas,
+    };
+    (change, Outcome::Counted { number: options.initial, expires: expiry.shown, made: true })
+}
+
+fn write(asked: &Asked<'_>, outcome: &Outcome, cas: u64, out: &mut Vec<u8>) {
+    let flags = asked.meta.flags;
+    let (number, expires) = match outcome {
+        Outcome::Counted { .. } if flags.has(b'q') => return,
+        Outcome::Counted { number, expires, .. } => (padded(*number, 0), *expires),
+        Outcome::NotFound => return answer::without_item(asked.meta, asked.key, b"NF", out),
+        Outcome::Exists => return answer::without_item(asked.meta, asked.key, b"EX", out),
+        Outcome::NonNumeric => return out.extend_from_slice(reply::NON_NUMERIC),
+    };
+    if flags.has(b'v') {
+        reply::meta_value(out, number.len());
+    } else {
+        out.extend_from_slice(b"HD");
+    }
+    for flag in flags {
+        match flag {
+            MetaFlag::ReturnCas => reply::meta_number(out, b'c', cas),
+            MetaFlag::ReturnTtl => answer::ttl(expires, asked.moment, out),
+            MetaFlag::Opaque(opaque) => answer::word(opaque, out),
+            MetaFlag::ReturnKey => reply::meta_key(out, asked.key, asked.meta.key.is_base64()),
+            _ => {}
+        }
+    }
+    out.extend_from_slice(b"\r\n");
+    if flags.has(b'v') {
+        out.extend_from_slice(&number);
+        out.extend_from_slice(b"\r\n");
+    }
+}

@@ -1,0 +1,65 @@
+//! `md`: removing an item, or its value, or only telling that it is old.
+
+use std::borrow::Cow;
+
+use sherwood_cache::{Change, Item, Marks, NewCas};
+use sherwood_wire::memcached::MetaOptions;
+
+use super::super::counters::Count;
+use super::super::session::{Session, expiry};
+use super::answer;
+use super::{Asked, BINARY, STALE, WON};
+
+const DONE: &[u8] = b"HD";
+const NOT_FOUND: &[u8] = b"NF";
+const EXISTS: &[u8] = b"EX";
+
+impl Session<'_> {
+    pub(super) fn meta_delete(&self, asked: &Asked<'_>, out: &mut Vec<u8>) {
+        let options = asked.meta.flags.options();
+        let cache = &self.shared.service.cache;
+        let deleted = self.write(asked.target, asked.name, || {
+            cache.update(asked.target.partition, asked.name, &asked.passing(), |item| match item {
+                None => (Change::Keep, NOT_FOUND),
+                Some(item) if options.cas.is_some_and(|cas| cas != item.cas) => (Change::Keep, EXISTS),
+                Some(item) => (delete(asked, &options, &item), DONE),
+            })
+        });
+        match deleted {
+            Ok(code) => {
+                let count = if code == DONE { Count::DeleteHits } else { Count::DeleteMisses };
+                self.counters.increment(count);
+                if code != DONE || !asked.meta.flags.has(b'q') {
+                    answer::without_item(asked.meta, asked.key, code, out);
+                }
+            }
+            Err(refused) => out.extend_from_slice(self.refused(refused)),
+        }
+    }
+}
+
+fn delete(asked: &Asked<'_>, options: &MetaOptions, item: &Item<'_>) -> Change<'static> {
+    let flags = asked.meta.flags;
+    let invalidates = flags.has(b'I');
+    let ttl = options.ttl.map(|exptime| expiry(exptime, asked.moment));
+    if flags.has(b'x') {
+        let binary = if item.marks.contains(BINARY) { BINARY } else { Marks::NONE };
+        return Change::StoreMarked {
+            value: Cow::Borrowed(b""),
+            flags: options.client_flags,
+            expires: ttl.flatten(),
+            marks: if invalidates { binary.with(STALE) } else { binary },
+            // A value that is merely taken away leaves the item's number; one that is declared old gets a new one.
+            cas: options.new_cas.or((!invalidates).then_some(item.cas)),
+        };
+    }
+    if invalidates {
+        return Change::Amend {
+            expires: ttl.unwrap_or(item.expires),
+            // Whoever asks next is to recache it.
+            marks: item.marks.with(STALE).without(WON),
+            cas: options.new_cas.map_or(NewCas::Next, NewCas::Given),
+        };
+    }
+    Change::Remove
+}

@@ -1,0 +1,198 @@
+//! `ms`: storing on conditions, and over what is newer as something stale.
+
+use std::borrow::Cow;
+
+use sherwood_cache::{Change, Item, Marks, NewCas, NewItem, Refused, Value};
+use sherwood_model::Instant;
+use sherwood_wire::memcached::{MetaFlag, MetaOptions, SetMode, reply};
+
+use super::super::counters::Count;
+use super::super::session::{Session, expiry};
+use super::answer;
+use super::{Asked, BINARY, STALE, WON, stored};
+
+/// What is to be stored, and how.
+struct New<'a> {
+    mode: SetMode,
+    value: &'a [u8],
+    options: MetaOptions,
+    /// `T`
+    expires: Option<Instant>,
+    /// `N`, where the mode makes use of it.
+    vivify: Option<Option<Instant>>,
+    marks: Marks,
+    invalidate: bool,
+    item_bytes_max: usize,
+}
+
+/// What became of it.
+#[derive(Clone, Copy)]
+struct Outcome {
+    code: &'static [u8],
+    /// Size of the value, all of it where it was added to another.
+    bytes: usize,
+    cas: u64,
+}
+
+const STORED: &[u8] = b"HD";
+const NOT_STORED: &[u8] = b"NS";
+const EXISTS: &[u8] = b"EX";
+const NOT_FOUND: &[u8] = b"NF";
+
+impl Session<'_> {
+    pub(super) fn meta_set(&self, asked: &Asked<'_>, mode: SetMode, value: &[u8], out: &mut Vec<u8>) {
+        self.counters.increment(Count::CmdSet);
+        let options = asked.meta.flags.options();
+        let adds = matches!(mode, SetMode::Append | SetMode::Prepend);
+        let new = New {
+            mode,
+            value,
+            options,
+            expires: options.ttl.and_then(|exptime| expiry(exptime, asked.moment)),
+            vivify: options.vivify.filter(|_| adds).map(|exptime| expiry(exptime, asked.moment)),
+            marks: asked.marks(),
+            invalidate: asked.meta.flags.has(b'I'),
+            item_bytes_max: self.shared.service.cache.options().item_bytes_max as usize,
+        };
+        match self.write(asked.target, asked.name, || self.set(asked, &new)) {
+            Ok(outcome) => {
+                self.count(&new, outcome.code);
+                write(asked, outcome, out);
+            }
+            Err(refused) => out.extend_from_slice(self.refused(refused)),
+        }
+    }
+
+    /// Refuses a value over the limit. What was stored before goes, so that nobody goes on reading it.
+    pub(super) fn meta_too_large(&self, asked: Option<&Asked<'_>>, out: &mut Vec<u8>) {
+        self.counters.increment(Count::StoreTooLarge);
+        if let Some(asked) = asked {
+            self.remove(asked.moment, asked.target, asked.name);
+        }
+        out.extend_from_slice(reply::TOO_LARGE);
+    }
+
+    fn set(&self, asked: &Asked<'_>, new: &New<'_>) -> Result<Outcome, Refused> {
+        let cache = &self.shared.service.cache;
+        let (partition, access) = (asked.target.partition, asked.access());
+        if let Some(item) = new.plain() {
+            let cas = cache.set(partition, asked.name, item, &access)?;
+            return Ok(Outcome { code: STORED, bytes: item.value.len(), cas });
+        }
+        let ((code, bytes), cas) =
+            cache.update_with_cas(partition, asked.name, &access, |item| new.over(item))?;
+        let cas = cas.filter(|_| code == STORED).unwrap_or_default();
+        Ok(Outcome { code, bytes, cas })
+    }
+
+    fn count(&self, new: &New<'_>, code: &[u8]) {
+        if code == STORED {
+            self.counters.increment(Count::TotalItems);
+        }
+        if new.compares() {
+            self.counters.increment(match code {
+                STORED => Count::CasHits,
+                EXISTS => Count::CasBadval,
+                _ => Count::CasMisses,
+            });
+        }
+    }
+}
+
+impl<'a> New<'a> {
+    /// The item, if it is stored whatever is there and has nothing that only meta commands know.
+    fn plain(&self) -> Option<NewItem<'a>> {
+        let MetaOptions { cas, new_cas, client_flags, .. } = self.options;
+        let plain =
+            self.mode == SetMode::Set && cas.is_none() && new_cas.is_none() && self.marks == Marks::NONE;
+        let item = NewItem { value: Value::Bytes(self.value), flags: client_flags, expires: self.expires };
+        plain.then_some(item)
+    }
+
+    /// Whether it is stored only over an item of a certain CAS.
+    fn compares(&self) -> bool {
+        self.options.cas.is_some() && matches!(self.mode, SetMode::Set | SetMode::Replace)
+    }
+
+    /// What happens to the item that is there, with the code and the size that are answered.
+    fn over(&self, item: Option<Item<'_>>) -> (Change<'a>, (&'static [u8], usize)) {
+        let old = item.and_then(|item| Some((item, stored(&item)?)));
+        let keep = |code| (Change::Keep, (code, self.value.len()));
+        match (old, self.mode) {
+            (None, _) if self.compares() => keep(NOT_FOUND),
+            (None, SetMode::Set | SetMode::Add) => self.store(self.expires, self.marks),
+            (None, SetMode::Replace) => keep(NOT_STORED),
+            (None, SetMode::Append | SetMode::Prepend) => match self.vivify {
+                Some(expires) => self.store(expires, self.marks),
+                None => keep(NOT_STORED),
+            },
+            (Some((old, _)), SetMode::Add) => {
+                // It was asked for, so it is kept a while longer.
+                let used = Change::Amend { expires: old.expires, marks: old.marks, cas: NewCas::Keep };
+                (used, (NOT_STORED, self.value.len()))
+            }
+            (Some((old, _)), SetMode::Set | SetMode::Replace) => match self.options.cas {
+                Some(cas) if cas == old.cas && cas != 0 => self.store(self.expires, self.marks),
+                Some(cas) if self.invalidate && cas < old.cas && cas != 0 => {
+                    let won = if old.marks.contains(WON) { WON } else { Marks::NONE };
+                    self.store(old.expires, self.marks.with(STALE).with(won))
+                }
+                Some(_) => keep(EXISTS),
+                None => self.store(self.expires, self.marks),
+            },
+            (Some((old, value)), SetMode::Append | SetMode::Prepend) => {
+                match self.options.cas.filter(|&cas| cas != 0) {
+                    Some(cas) if cas != old.cas => keep(EXISTS),
+                    _ => self.join(&old, value),
+                }
+            }
+        }
+    }
+
+    fn store(&self, expires: Option<Instant>, marks: Marks) -> (Change<'a>, (&'static [u8], usize)) {
+        let change = Change::StoreMarked {
+            value: Cow::Borrowed(self.value),
+            flags: self.options.client_flags,
+            expires,
+            marks,
+            cas: self.options.new_cas,
+        };
+        (change, (STORED, self.value.len()))
+    }
+
+    /// Adds to the value that is there, which stays as it is when it would become too large.
+    fn join(&self, old: &Item<'_>, value: &[u8]) -> (Change<'a>, (&'static [u8], usize)) {
+        let bytes = value.len() + self.value.len();
+        if bytes > self.item_bytes_max {
+            return (Change::Keep, (NOT_STORED, self.value.len()));
+        }
+        let parts = if self.mode == SetMode::Prepend { [self.value, value] } else { [value, self.value] };
+        let binary = if old.marks.contains(BINARY) { BINARY } else { Marks::NONE };
+        let change = Change::StoreMarked {
+            value: Cow::Owned(parts.concat()),
+            flags: old.flags,
+            expires: old.expires,
+            marks: binary,
+            cas: self.options.new_cas,
+        };
+        (change, (STORED, bytes))
+    }
+}
+
+fn write(asked: &Asked<'_>, outcome: Outcome, out: &mut Vec<u8>) {
+    let Outcome { code, bytes, cas } = outcome;
+    if code == STORED && asked.meta.flags.has(b'q') {
+        return;
+    }
+    out.extend_from_slice(code);
+    for flag in asked.meta.flags {
+        match flag {
+            MetaFlag::Opaque(opaque) => answer::word(opaque, out),
+            MetaFlag::ReturnKey => reply::meta_key(out, asked.key, asked.meta.key.is_base64()),
+            MetaFlag::ReturnCas => reply::meta_number(out, b'c', cas),
+            MetaFlag::ReturnSize => reply::meta_number(out, b's', bytes as u64),
+            _ => {}
+        }
+    }
+    out.extend_from_slice(b"\r\n");
+}

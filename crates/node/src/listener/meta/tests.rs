@@ -1,0 +1,184 @@
+//! Meta commands without sockets: the answers of memcached, and what it does not have.
+
+use std::sync::Arc;
+
+use sherwood_cache::{Access, Marks, NewItem};
+use sherwood_model::{Instant, PartitionId};
+
+use super::super::counters::Count;
+use super::super::routing::Routing;
+use super::super::tests::{Client, ITEM_BYTES_MAX, cache, read_through, seconds, service, target};
+
+/// Conversations with memcached.
+const ASKED: &str = include_str!("asked.txt");
+
+/// What is sent and what is answered in a conversation.
+fn conversation(text: &str) -> (String, String) {
+    let lines = |mark: char| -> String {
+        let line = |line: &str| {
+            let line = line.strip_prefix(mark)?;
+            Some(format!("{}\r\n", line.strip_prefix(' ').unwrap_or(line).replace("\\t", "\t")))
+        };
+        text.lines().filter_map(line).collect()
+    };
+    (lines('>'), lines('<'))
+}
+
+#[test]
+fn memcached_answers_the_same() {
+    let (mut conversations, mut different) = (0, Vec::new());
+    for text in ASKED.split("\n= ").skip(1) {
+        conversations += 1;
+        let title = text.lines().next().unwrap_or_default();
+        let (sent, answered) = conversation(text);
+        let answer = Client::plain().send(sent.as_bytes());
+        if answer != answered {
+            different.push(format!("{title}\n{sent}\nshould be\n{answered}\nand is\n{answer}"));
+        }
+    }
+    assert_eq!(conversations, 36);
+    assert!(different.is_empty(), "{}", different.join("\n\n"));
+}
+
+#[test]
+fn where_memcached_is_not_followed() {
+    Client::plain().check(&[
+        // A value is not taken for a command.
+        ("ms a 2 !\r\nmn\r\nmg a\r\n", "CLIENT_ERROR bad command line format\r\nEN\r\n"),
+        // Nothing is done when there is something wrong.
+        (
+            "ms n 1\r\n1\r\nma n O12345678901234567890123456789012\r\n",
+            "HD\r\nCLIENT_ERROR opaque token too long\r\n",
+        ),
+        ("mg n v\r\n", "VA 1\r\n1\r\n"),
+        // What is no base 64 is no key.
+        ("mg Y-Q== b\r\n", "CLIENT_ERROR error decoding key\r\n"),
+        ("mg YQ==YQ== b\r\n", "CLIENT_ERROR error decoding key\r\n"),
+        // Keys in base 64 stay so.
+        ("ma AAE= b N0\r\nmg AAE= b k\r\nmg AAI= b k N9\r\n", "HD\r\nHD kAAE= b\r\nHD kAAI= b W\r\n"),
+        ("ms AAE= 1 b MA k\r\n5\r\nmg AAE= b k v\r\n", "HD kAAE= b\r\nVA 2 kAAE= b\r\n05\r\n"),
+        ("md AAE= b x\r\nmg AAE= b k v\r\n", "HD\r\nVA 0 kAAE= b\r\n\r\n"),
+    ]);
+}
+
+#[test]
+fn times_of_last_use_and_what_is_known_of_an_item() {
+    let cache = cache(1);
+    let mut client = Client::new(service(Arc::clone(&cache), Routing::single(target(0)), None));
+    let pass = |client: &mut Client, secs: u64| {
+        for _ in 0..secs {
+            client.pass(seconds(1));
+            cache.step(client.now(), 1);
+        }
+    };
+    client.check(&[("ms a 3 T90 E7\r\nabc\r\nms YQ== 1 b E8\r\nx\r\n", "HD\r\nHD\r\n")]);
+    pass(&mut client, 1);
+    pass(&mut client, 10);
+    client.check(&[
+        ("me a\r\n", "ME YQ== exp=-1 la=10 cas=8 fetch=no cls=0 size=96\r\n"),
+        ("mg a l h u\r\nmg a l h t\r\nmg a l h\r\n", "HD l10 h0\r\nHD l10 h0 t-1\r\nHD l0 h1\r\n"),
+    ]);
+    pass(&mut client, 5);
+    client.check(&[
+        ("mg a T30 l h t u\r\n", "HD l4 h1 t30\r\n"),
+        ("mg a T40 l\r\nmg a T50 l\r\n", "HD l4\r\nHD l0\r\n"),
+    ]);
+    pass(&mut client, 30);
+    client.check(&[
+        ("me YQ== b\r\nme b\r\n", "ME YQ== exp=20 la=29 cas=8 fetch=yes cls=0 size=96\r\nEN\r\n"),
+        ("mg a t\r\n", "HD t20\r\n"),
+    ]);
+    pass(&mut client, 20);
+    client.check(&[("mg a t\r\nme a\r\n", "EN\r\nEN\r\n")]);
+}
+
+#[test]
+fn values_over_the_limit() {
+    let mut client = Client::plain();
+    let limit = ITEM_BYTES_MAX as usize;
+    let set = |bytes: usize, flags: &str| format!("ms a {bytes}{flags}\r\n{}\r\n", "x".repeat(bytes));
+    client.check(&[
+        (&set(limit, ""), "HD\r\n"),
+        ("ms a 1 MA s\r\nx\r\nmg a s\r\n", "NS s1\r\nHD s1000\r\n"),
+        (&set(limit + 1, " q"), "SERVER_ERROR object too large for cache\r\n"),
+        ("mg a\r\n", "EN\r\n"),
+    ]);
+    assert_eq!(client.count(Count::StoreTooLarge), 1);
+}
+
+#[test]
+fn keys_by_prefix() {
+    let routes = [("catalog/".to_owned(), target(0)), ("\0".to_owned(), target(1))];
+    let cache = cache(2);
+    let mut client = Client::new(service(Arc::clone(&cache), Routing::by_prefix(routes).unwrap(), None));
+    client.check(&[
+        ("ms catalog/a 1 k\r\nx\r\nmg catalog/a v k\r\n", "HD kcatalog/a\r\nVA 1 kcatalog/a\r\nx\r\n"),
+        ("ms AAE= 1 b k\r\ny\r\nmg AAE= b v k\r\n", "HD kAAE= b\r\nVA 1 kAAE= b\r\ny\r\n"),
+        ("ms other 1 q\r\nx\r\n", "SERVER_ERROR no backend for this key's prefix\r\n"),
+        (
+            "mg other k\r\nmg other q\r\nma other k O1\r\nmd other\r\nme other\r\n",
+            "EN kother\r\nNF kother O1\r\nNF\r\nEN\r\n",
+        ),
+    ]);
+    let access = Access::at(Instant::from_secs(1));
+    assert!(cache.peek(PartitionId(1), b"\x01", &access, |_| ()).is_some(), "the prefix is cut off");
+}
+
+#[test]
+fn misses_are_fetched_where_the_listener_reads_through() {
+    let (mut client, fake, cache) = read_through();
+    client.check(&[
+        ("mg a/1 v k O1\r\nmn\r\n", "VA 3 ka/1 O1\r\n<1>\r\nMN\r\n"),
+        ("mg a/1 s t f h c l\r\n", "HD s3 t-1 f0 h0 c0 l0\r\n"),
+        ("mg YS8x b v k\r\n", "VA 3 kYS8x b\r\n<1>\r\n"),
+        ("mg a/1 v N30\r\n", "VA 3\r\n<1>\r\n"),
+        ("mg a/no v k\r\nmg a/no v q\r\nmg a/bad\r\n", "EN ka/no\r\nEN\r\n"),
+        ("mg a/no v N30\r\nmg a/no v N30\r\n", "VA 0 W\r\n\r\nVA 0 Z\r\n\r\n"),
+        ("mg aside/1 v\r\n", "EN\r\n"),
+    ]);
+    let fetched = ["1", "1", "1", "1", "no", "no", "bad", "no"].map(|key| format!("fetch 0 {key}"));
+    assert_eq!(fake.log(), fetched);
+    assert_eq!((client.count(Count::Fetches), client.count(Count::FetchErrors)), (8, 1));
+    assert_eq!((client.count(Count::GetHits), client.count(Count::GetMisses)), (1, 9));
+
+    let access = Access::at(Instant::from_secs(1));
+    cache.set(PartitionId(0), b"1", NewItem { flags: 5, ..NewItem::bytes(b"item") }, &access).unwrap();
+    client.check(&[("mg a/1 v f\r\n", "VA 4 f5\r\nitem\r\n")]);
+    assert!(fake.log().is_empty());
+}
+
+#[test]
+fn what_became_an_item_meanwhile_is_answered_as_one() {
+    let (mut client, _, cache) = read_through();
+    let now = client.now();
+    client.on_fetch(move || {
+        let item = NewItem { flags: 5, ..NewItem::bytes(b"newer") };
+        cache.set(PartitionId(0), b"1", item, &Access::at(now)).unwrap();
+    });
+    client.check(&[("mg a/1 v f T30 t\r\n", "VA 5 f5 t30\r\nnewer\r\n")]);
+}
+
+#[test]
+fn every_change_is_made_under_the_backends_eyes() {
+    let (mut client, fake, _) = read_through();
+    client.check(&[(
+        "ms a/1 1\r\n1\r\nma a/1\r\nms a/1 1 MA\r\nx\r\nmd a/1 I\r\nmd b/1\r\nmg a/1 T5\r\n",
+        "HD\r\nHD\r\nHD\r\nHD\r\nNF\r\nHD X W\r\n",
+    )]);
+    assert_eq!(fake.log(), ["write 0 1", "write 0 1", "write 0 1", "write 0 1", "write 1 1"]);
+}
+
+#[test]
+fn hits_and_misses_are_counted_once() {
+    let cache = cache(1);
+    let mut client = Client::new(service(Arc::clone(&cache), Routing::single(target(0)), None));
+    client.send(
+        b"ms a 1\r\nx\r\nmg a\r\nmg a T30\r\nmg a u\r\nmd a I\r\nmg a\r\nmg b T5\r\nmg b N5\r\nmg c\r\n",
+    );
+    assert_eq!((client.count(Count::GetHits), client.count(Count::GetMisses)), (4, 3));
+    assert_eq!((client.count(Count::TouchHits), client.count(Count::TouchMisses)), (1, 1));
+    let usage = cache.usage(PartitionId(0));
+    assert_eq!((usage.hits, usage.misses), (4, 3));
+    let marks = cache.peek(PartitionId(0), b"a", &Access::at(client.now()), |item| item.marks).unwrap();
+    assert!(marks.contains(Marks::USED.with(super::STALE).with(super::WON)));
+}
