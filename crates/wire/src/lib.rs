@@ -5,6 +5,7 @@
 //! then serves the daemon's listener, the load generator and the connectors to other caches, and a test can cut the
 //! bytes wherever it likes.
 //!
-//! Built: the memcached text protocol, both sides ([`memcached`]).
+//! Built, both sides of each: the memcached text protocol ([`memcached`]) and Redis's ([`resp`]).
 
 pub mod memcached;
+pub mod resp;
