@@ -74,6 +74,7 @@ mod flush;
 mod item;
 mod ledger;
 mod options;
+mod scan;
 mod shard;
 #[cfg(test)]
 mod tests;
