@@ -7,24 +7,21 @@
 use std::future::poll_fn;
 use std::io;
 use std::net::Shutdown;
-use std::ops::ControlFlow;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::BufMut;
-use sherwood_wire::memcached::{Event, Parser, Retrieval, reply};
 use socket2::SockRef;
 use tokio::io::AsyncReadExt;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::{Instant, Sleep, timeout};
 
-use super::counters::Count;
-use super::retrieval::{Misses, Portion};
-use super::session::{Next, Session};
+use super::conversation::{Conversation, Next};
+use super::counters::{Count, Counters};
+use super::fetch::fetch;
 use super::shared::Shared;
-use crate::clock::Moment;
 
 /// What a buffer keeps between commands, and the most that is read at once of short ones.
 const BUFFER_BYTES: usize = 16 * 1024;
@@ -32,28 +29,22 @@ const BUFFER_BYTES: usize = 16 * 1024;
 const FAREWELL: Duration = Duration::from_secs(1);
 
 /// Serves one connection on thread number `thread` until either side closes it.
-pub(super) async fn serve(
+pub(super) async fn serve<C: Conversation>(
+    conversation: C,
     read: OwnedReadHalf,
     write: Arc<OwnedWriteHalf>,
     shared: Arc<Shared>,
     thread: usize,
 ) {
-    let session = Session { shared: &shared, counters: &shared.counters[thread] };
-    let requests = Requests {
-        session,
-        read,
-        parser: Parser::new(shared.options.limits()),
-        bytes: Vec::new(),
-        start: 0,
-        need: 1,
-        idle: shared.options.idle_timeout.map(IdleTimer::new),
-    };
-    let answers = Answers { session, write, output: Vec::new(), misses: Misses::default() };
-    match converse(requests, answers).await {
+    let (shared, counters) = (&*shared, &shared.counters[thread]);
+    let idle = shared.options.idle_timeout.map(IdleTimer::new);
+    let requests = Requests { counters, read, bytes: Vec::new(), start: 0, need: 1, idle };
+    let answers = Answers { shared, counters, write, output: Vec::new() };
+    match converse(conversation, requests, answers).await {
         Ok(()) => {}
-        Err(End::Idle) => session.counters.increment(Count::IdleKicks),
-        Err(End::Slow) => session.counters.increment(Count::SlowKicks),
-        Err(End::Lost(error)) => tracing::debug!(%error, "memcached connection lost"),
+        Err(End::Idle) => counters.increment(Count::IdleKicks),
+        Err(End::Slow) => counters.increment(Count::SlowKicks),
+        Err(End::Lost(error)) => tracing::debug!(%error, "connection lost"),
     }
 }
 
@@ -68,64 +59,41 @@ enum End {
     Lost(io::Error),
 }
 
-async fn converse(mut requests: Requests<'_>, mut answers: Answers<'_>) -> Result<(), End> {
+async fn converse<C: Conversation>(
+    mut conversation: C,
+    mut requests: Requests<'_>,
+    mut answers: Answers<'_>,
+) -> Result<(), End> {
+    let shared = answers.shared;
     loop {
-        let flow = execute(&mut requests, &mut answers).await?;
-        answers.send().await?;
-        match flow {
-            ControlFlow::Continue(()) => {}
-            ControlFlow::Break(Farewell::Mutual) => return Ok(()),
-            ControlFlow::Break(Farewell::OneSided) => return hang_up(requests, answers).await,
-        }
-        answers.output.shrink_to(BUFFER_BYTES);
-        match requests.receive().await? {
-            0 => return Ok(()),
-            // There is probably more where this came from: let other connections have their turn.
-            received if received >= BUFFER_BYTES => tokio::task::yield_now().await,
-            _ => {}
-        }
-    }
-}
-
-/// Who wants a connection to end.
-enum Farewell {
-    /// The client said so and sends nothing more.
-    Mutual,
-    /// We do.
-    OneSided,
-}
-
-/// Executes all commands that are here.
-async fn execute(
-    requests: &mut Requests<'_>,
-    answers: &mut Answers<'_>,
-) -> Result<ControlFlow<Farewell>, End> {
-    let clock = answers.session.shared.clock;
-    let mut moment = clock.moment();
-    loop {
-        let parsed = requests.parser.parse(&requests.bytes[requests.start..]);
-        requests.start += parsed.consumed;
-        match parsed.event {
-            Event::Incomplete { need } => {
+        let input = &requests.bytes[requests.start..];
+        let advance = conversation.advance(shared.clock.moment(), input, &mut answers.output);
+        requests.start += advance.consumed;
+        match advance.next {
+            Next::Need(need) => {
                 requests.need = need;
-                return Ok(ControlFlow::Continue(()));
-            }
-            Event::Refused { refusal, noreply, close } => {
-                answers.session.refuse(refusal, noreply, &mut answers.output);
-                if close {
-                    return Ok(ControlFlow::Break(Farewell::OneSided));
+                answers.send().await?;
+                answers.output.shrink_to(BUFFER_BYTES);
+                match requests.receive().await? {
+                    0 => return Ok(()),
+                    // There is probably more where this came from: let other connections have their turn.
+                    received if received >= BUFFER_BYTES => tokio::task::yield_now().await,
+                    _ => {}
                 }
             }
-            Event::Command(command) => match answers.session.execute(moment, command, &mut answers.output) {
-                Next::Continue => {}
-                Next::Retrieve(retrieval) => moment = answers.retrieve(moment, retrieval).await?,
-                Next::Close => return Ok(ControlFlow::Break(Farewell::Mutual)),
-            },
-        }
-        if answers.is_full() {
-            answers.send().await?;
-            tokio::task::yield_now().await;
-            moment = clock.moment();
+            Next::Send => {
+                answers.send().await?;
+                tokio::task::yield_now().await;
+            }
+            Next::Fetch(wanted) => {
+                let fetched = fetch(shared.service.backends.as_ref(), wanted).await;
+                conversation.resume(shared.clock.moment(), fetched, &mut answers.output);
+            }
+            Next::Close => return answers.send().await,
+            Next::HangUp => {
+                answers.send().await?;
+                return hang_up(requests, answers).await;
+            }
         }
     }
 }
@@ -149,13 +117,12 @@ async fn hang_up(mut requests: Requests<'_>, answers: Answers<'_>) -> Result<(),
 
 /// What a client sends.
 struct Requests<'a> {
-    session: Session<'a>,
+    counters: &'a Counters,
     read: OwnedReadHalf,
-    parser: Parser,
     bytes: Vec<u8>,
     /// How many of `bytes` are used up.
     start: usize,
-    /// How many of those that are not used up the parser waits for.
+    /// How many that are not used up are waited for.
     need: usize,
     idle: Option<IdleTimer>,
 }
@@ -178,7 +145,7 @@ impl Requests<'_> {
         if let Some(idle) = &mut self.idle {
             idle.heard = true;
         }
-        self.session.counters.add(Count::BytesRead, received as u64);
+        self.counters.add(Count::BytesRead, received as u64);
         Ok(received)
     }
 
@@ -200,45 +167,13 @@ impl Requests<'_> {
 
 /// What a client is sent.
 struct Answers<'a> {
-    session: Session<'a>,
+    shared: &'a Shared,
+    counters: &'a Counters,
     write: Arc<OwnedWriteHalf>,
     output: Vec<u8>,
-    misses: Misses,
 }
 
 impl Answers<'_> {
-    fn is_full(&self) -> bool {
-        self.output.len() >= self.session.shared.options.output_bytes_max
-    }
-
-    /// Answers a key list, portion by portion. Returns the time, which passes while the client reads or a backend answers.
-    async fn retrieve(&mut self, mut moment: Moment, mut retrieval: Retrieval<'_>) -> Result<Moment, End> {
-        let session = self.session;
-        let shared = session.shared;
-        loop {
-            let output_max = shared.options.output_bytes_max;
-            let portion =
-                session.retrieve(moment, &mut retrieval, &mut self.misses, &mut self.output, output_max);
-            if !self.misses.is_empty() {
-                let fetched = session.fetch(&self.misses).await;
-                moment = shared.clock.moment();
-                session.insert(moment, &retrieval, &mut self.misses, fetched, &mut self.output);
-            }
-            if portion == Portion::Done {
-                break;
-            }
-            if self.is_full() {
-                self.send().await?;
-                tokio::task::yield_now().await;
-                moment = shared.clock.moment();
-            }
-        }
-        if retrieval.last {
-            self.output.extend_from_slice(reply::END);
-        }
-        Ok(moment)
-    }
-
     /// Sends the output, waiting for a slow client for as long as it takes something now and then.
     async fn send(&mut self) -> Result<(), End> {
         let mut sent = 0;
@@ -247,14 +182,14 @@ impl Answers<'_> {
                 Ok(0) => return Err(End::Lost(io::ErrorKind::WriteZero.into())),
                 Ok(bytes) => sent += bytes,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    let patience = self.session.shared.options.write_timeout;
+                    let patience = self.shared.options.write_timeout;
                     let writable = timeout(patience, self.write.writable()).await;
                     writable.map_err(|_| End::Slow)?.map_err(End::Lost)?;
                 }
                 Err(error) => return Err(End::Lost(error)),
             }
         }
-        self.session.counters.add(Count::BytesWritten, sent as u64);
+        self.counters.add(Count::BytesWritten, sent as u64);
         self.output.clear();
         Ok(())
     }

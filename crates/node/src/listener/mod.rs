@@ -16,8 +16,10 @@
 //! |---|---|
 //! | `options` | what can be set, and the bounds of a connection's buffers |
 //! | `routing` | from a key to a partition |
-//! | `session`, `retrieval` | what the commands do; no I/O, no clock |
+//! | `conversation` | what a protocol has to be: bytes in, bytes out, and what it waits for |
+//! | `memcached` | the memcached protocol as that; `session` and `retrieval` are what its commands do; no I/O, no clock |
 //! | `connection` | one client: its buffers, its patience |
+//! | `fetch` | what a conversation wants from the backends |
 //! | `server` | sockets, threads, accepting, draining |
 //! | `backends` | what a listener asks of the rest of the node |
 //!
@@ -27,7 +29,10 @@
 
 mod backends;
 mod connection;
+mod conversation;
 mod counters;
+mod fetch;
+mod memcached;
 mod options;
 mod retrieval;
 mod routing;

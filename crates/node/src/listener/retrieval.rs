@@ -5,14 +5,11 @@
 //! connection sends or fetches before it goes on. Answers are in the order of the keys whatever had to be fetched: each
 //! miss remembers where in the output its value belongs.
 
-use std::future::Future;
-
 use bytes::Bytes;
-use futures_util::future::join_all;
 use sherwood_cache::Value;
-use sherwood_model::PartitionId;
 use sherwood_wire::memcached::{Retrieval, reply};
 
+use super::conversation::{Fetched, Wanted};
 use super::counters::Count;
 use super::routing::Target;
 use super::session::{Session, access};
@@ -47,12 +44,15 @@ struct Miss {
     name: Bytes,
 }
 
-/// What became of each miss, in their order.
-pub(super) type Fetched = Vec<Option<Bytes>>;
-
 impl Misses {
     pub(super) fn is_empty(&self) -> bool {
         self.list.is_empty()
+    }
+
+    /// What is to be fetched, in the order of the misses.
+    pub(super) fn wanted(&self) -> Vec<Wanted> {
+        let wanted = |miss: &Miss| Wanted { partition: miss.target.partition, key: miss.name.clone() };
+        self.list.iter().map(wanted).collect()
     }
 }
 
@@ -113,78 +113,36 @@ impl Session<'_> {
         }
     }
 
-    /// Fetches the misses, all partitions at a time. The future borrows nothing.
-    pub(super) fn fetch(&self, misses: &Misses) -> impl Future<Output = Vec<FetchedPart>> + Send + use<> {
-        let mut parts: Vec<(PartitionId, Vec<usize>)> = Vec::new();
-        for (index, miss) in misses.list.iter().enumerate() {
-            match parts.iter_mut().find(|(partition, _)| *partition == miss.target.partition) {
-                Some((_, indices)) => indices.push(index),
-                None => parts.push((miss.target.partition, vec![index])),
-            }
-        }
-        let backends = self.shared.service.backends.iter().cloned();
-        let fetches: Vec<_> = backends
-            .flat_map(|backends| {
-                parts.iter().map(move |(partition, indices)| {
-                    let names = indices.iter().map(|&index| misses.list[index].name.clone()).collect();
-                    let results = backends.fetch(*partition, names);
-                    let indices = indices.clone();
-                    async move { FetchedPart { indices, results: results.await } }
-                })
-            })
-            .collect();
-        join_all(fetches)
-    }
-
     /// Puts what was fetched where it belongs in `out`, and forgets the misses.
     pub(super) fn insert(
         &self,
         moment: Moment,
-        retrieval: &Retrieval<'_>,
+        cas: bool,
         misses: &mut Misses,
-        parts: Vec<FetchedPart>,
+        fetched: Fetched,
         out: &mut Vec<u8>,
     ) {
-        let fetched = self.in_order(misses.list.len(), parts);
+        self.counters.add(Count::Fetches, misses.list.len() as u64);
         let Some(first) = misses.list.first().map(|miss| miss.at) else { return };
         let hits = out.split_off(first);
         let mut copied = 0;
-        for (miss, value) in misses.list.drain(..).zip(fetched) {
+        for (miss, result) in misses.list.drain(..).zip(fetched) {
             let until = miss.at - first;
             out.extend_from_slice(&hits[copied..until]);
             copied = until;
-            if let Some(value) = value {
-                self.fetched_value(moment, retrieval, &miss, &value, out);
+            match result {
+                Ok(Some(value)) => self.fetched_value(moment, cas, &miss, &value, out),
+                Ok(None) => {}
+                Err(_) => self.counters.increment(Count::FetchErrors),
             }
         }
         out.extend_from_slice(&hits[copied..]);
     }
 
-    fn in_order(&self, misses: usize, parts: Vec<FetchedPart>) -> Fetched {
-        let mut fetched: Fetched = vec![None; misses];
-        self.counters.add(Count::Fetches, misses as u64);
-        for FetchedPart { indices, results } in parts {
-            let failed = results.iter().filter(|result| result.is_err()).count();
-            let unanswered = indices.len().saturating_sub(results.len());
-            self.counters.add(Count::FetchErrors, (failed + unanswered) as u64);
-            for (index, result) in indices.into_iter().zip(results) {
-                fetched[index] = result.ok().flatten();
-            }
-        }
-        fetched
-    }
-
     /// Appends a fetched value. Its unique number is that of the item it became; where it became none, or another was stored
     /// meanwhile, the item is what counts, since a number must not come with a value it does not belong to.
-    fn fetched_value(
-        &self,
-        moment: Moment,
-        retrieval: &Retrieval<'_>,
-        miss: &Miss,
-        value: &[u8],
-        out: &mut Vec<u8>,
-    ) {
-        if retrieval.cas {
+    fn fetched_value(&self, moment: Moment, cas: bool, miss: &Miss, value: &[u8], out: &mut Vec<u8>) {
+        if cas {
             let access = access(moment, miss.target);
             let cache = &self.shared.service.cache;
             let filled = cache.peek(miss.target.partition, &miss.name, &access, |item| match item.value {
@@ -198,13 +156,6 @@ impl Session<'_> {
                 return;
             }
         }
-        reply::value(out, &miss.key, 0, retrieval.cas.then_some(0), value);
+        reply::value(out, &miss.key, 0, cas.then_some(0), value);
     }
-}
-
-/// What one partition's backend answered.
-pub(super) struct FetchedPart {
-    /// Which misses were asked for.
-    indices: Vec<usize>,
-    results: Vec<Result<Option<Bytes>, String>>,
 }

@@ -8,8 +8,7 @@ use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use sherwood_wire::memcached::reply;
-use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use socket2::{Domain, SockRef, Socket, Type};
 use thiserror::Error;
 use tokio::net::tcp::OwnedWriteHalf;
 use tokio::net::{TcpListener, TcpStream};
@@ -18,7 +17,9 @@ use tokio::sync::watch;
 use tokio::task::{Id, JoinSet};
 
 use super::connection;
+use super::conversation::{Conversation, Protocol};
 use super::counters::Counts;
+use super::memcached::Memcached;
 use super::options::{MemcachedOptions, OptionsError};
 use super::shared::{Connections, Place, Service, Shared};
 use crate::clock::Clock;
@@ -78,6 +79,18 @@ impl Bound {
     /// # Errors
     /// When the system has no thread or no event queue for us.
     pub fn serve(self, service: Service, clock: Clock, stop: watch::Receiver<bool>) -> io::Result<Running> {
+        self.speak(Memcached, service, clock, stop)
+    }
+
+    /// The same in any protocol.
+    pub(super) fn speak<P: Protocol>(
+        self,
+        protocol: P,
+        service: Service,
+        clock: Clock,
+        stop: watch::Receiver<bool>,
+    ) -> io::Result<Running> {
+        let protocol = Arc::new(protocol);
         let Self { options, address, sockets } = self;
         let shared = Arc::new(Shared::new(options, service, clock));
         let runtimes: Vec<Runtime> = sockets
@@ -89,9 +102,10 @@ impl Bound {
             .zip(runtimes)
             .enumerate()
             .map(|(number, (socket, runtime))| {
-                let thread = Thread { number, shared: Arc::clone(&shared), stop: stop.clone() };
+                let (protocol, shared) = (Arc::clone(&protocol), Arc::clone(&shared));
+                let thread = Thread { protocol, number, shared, stop: stop.clone() };
                 std::thread::Builder::new()
-                    .name(format!("sherwood-mc-{number}"))
+                    .name(format!("{}-{number}", P::THREADS))
                     .spawn(move || runtime.block_on(thread.run(socket)))
             })
             .collect::<io::Result<_>>()?;
@@ -120,7 +134,7 @@ fn bind_all(address: SocketAddr, count: usize) -> io::Result<Vec<std::net::TcpLi
 }
 
 fn socket(address: SocketAddr) -> io::Result<Socket> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(socket2::Protocol::TCP))?;
     socket.set_nonblocking(true)?;
     socket.set_reuse_address(true)?;
     Ok(socket)
@@ -165,20 +179,21 @@ impl Running {
     /// When a thread ended for another reason.
     pub fn join(self) -> io::Result<()> {
         for thread in self.threads {
-            thread.join().map_err(|_| io::Error::other("a memcached listener's thread panicked"))??;
+            thread.join().map_err(|_| io::Error::other("a listener's thread panicked"))??;
         }
         Ok(())
     }
 }
 
 /// One thread of a listener.
-struct Thread {
+struct Thread<P> {
+    protocol: Arc<P>,
     number: usize,
     shared: Arc<Shared>,
     stop: watch::Receiver<bool>,
 }
 
-impl Thread {
+impl<P: Protocol> Thread<P> {
     async fn run(self, socket: std::net::TcpListener) -> io::Result<()> {
         let listener = TcpListener::from_std(socket)?;
         let mut clients = Clients::default();
@@ -190,7 +205,7 @@ impl Thread {
                 accepted = listener.accept() => match accepted {
                     Ok((stream, _)) => self.welcome(stream, &mut clients),
                     Err(error) => {
-                        tracing::warn!(%error, "the memcached listener cannot accept connections");
+                        tracing::warn!(%error, "the {} listener cannot accept connections", P::NAME);
                         tokio::time::sleep(ACCEPT_PAUSE).await;
                     }
                 },
@@ -205,13 +220,14 @@ impl Thread {
     fn welcome(&self, stream: TcpStream, clients: &mut Clients) {
         let Some(place) = Connections::open(&self.shared) else {
             // Whether it arrives or not, the connection is closed.
-            let _ = stream.try_write(reply::TOO_MANY_CONNECTIONS);
+            let _ = stream.try_write(P::TOO_MANY);
             return;
         };
         // Both only make things better; a connection without them works.
         let _ = stream.set_nodelay(true);
         let _ = SockRef::from(&stream).set_keepalive(true);
-        clients.serve(stream, place, Arc::clone(&self.shared), self.number);
+        let conversation = self.protocol.open(&self.shared, self.number);
+        clients.serve(conversation, stream, place, Arc::clone(&self.shared), self.number);
     }
 }
 
@@ -223,12 +239,19 @@ struct Clients {
 }
 
 impl Clients {
-    fn serve(&mut self, stream: TcpStream, place: Place, shared: Arc<Shared>, thread: usize) {
+    fn serve<C: Conversation>(
+        &mut self,
+        conversation: C,
+        stream: TcpStream,
+        place: Place,
+        shared: Arc<Shared>,
+        thread: usize,
+    ) {
         let (read, write) = stream.into_split();
         let write = Arc::new(write);
         let socket = Arc::downgrade(&write);
         let task = self.tasks.spawn(async move {
-            connection::serve(read, write, shared, thread).await;
+            connection::serve(conversation, read, write, shared, thread).await;
             drop(place);
         });
         self.sockets.insert(task.id(), socket);
@@ -239,7 +262,7 @@ impl Clients {
         let id = match self.tasks.join_next_with_id().await {
             Some(Ok((id, ()))) => id,
             Some(Err(error)) => {
-                tracing::error!(%error, "a memcached connection ended in a panic");
+                tracing::error!(%error, "a connection ended in a panic");
                 error.id()
             }
             None => return,
@@ -260,7 +283,7 @@ impl Clients {
             }
         };
         if tokio::time::timeout(patience, all_ended).await.is_err() {
-            tracing::warn!(connections = self.tasks.len(), "memcached connections were cut off at shutdown");
+            tracing::warn!(connections = self.tasks.len(), "connections were cut off at shutdown");
         }
     }
 }

@@ -8,14 +8,15 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use sherwood_cache::{Access, Cache, NewItem, Options, Partition};
 use sherwood_model::{BackendId, Instant, PartitionId, SeededState, TenantId};
-use sherwood_wire::memcached::{Event, Parser, reply};
 
 use super::backends::Backends;
+use super::conversation::{Conversation, Next, Protocol};
 use super::counters::Count;
+use super::fetch::fetch;
+use super::memcached::Memcached;
 use super::options::MemcachedOptions;
-use super::retrieval::{FETCH_KEYS_MAX, Misses, Portion};
+use super::retrieval::FETCH_KEYS_MAX;
 use super::routing::{Routing, Target};
-use super::session::{Next, Session};
 use super::shared::{Places, Service, Shared};
 use crate::clock::{Clock, Moment};
 
@@ -28,8 +29,8 @@ fn service(cache: Arc<Cache>, routing: Routing, backends: Option<Arc<dyn Backend
 
 /// A client whose listener has no socket.
 struct Client {
-    shared: Shared,
-    parser: Parser,
+    shared: Arc<Shared>,
+    conversation: super::memcached::Client,
     elapsed: Duration,
 }
 
@@ -37,12 +38,8 @@ impl Client {
     fn new(service: Service) -> Self {
         let options =
             MemcachedOptions { threads: 1, item_size_max: ITEM_BYTES_MAX, ..MemcachedOptions::default() };
-        let parser = Parser::new(options.limits());
-        Self {
-            shared: Shared::new(options, service, Clock::start()),
-            parser,
-            elapsed: Duration::from_secs(1),
-        }
+        let shared = Arc::new(Shared::new(options, service, Clock::start()));
+        Self { conversation: Memcached.open(&shared, 0), shared, elapsed: Duration::from_secs(1) }
     }
 
     fn plain() -> Self {
@@ -53,41 +50,29 @@ impl Client {
     fn send(&mut self, bytes: &[u8]) -> String {
         let moment =
             Moment { now: Instant::ZERO + self.elapsed, unix_secs: UNIX_SECS + self.elapsed.as_secs() };
-        let session = Session { shared: &self.shared, counters: &self.shared.counters[0] };
-        let mut out = Vec::new();
-        let mut rest = bytes;
+        let (mut sent, mut out, mut rest) = (Vec::new(), Vec::new(), bytes);
         loop {
-            let parsed = self.parser.parse(rest);
-            match parsed.event {
-                Event::Incomplete { .. } => break,
-                Event::Refused { refusal, noreply, .. } => session.refuse(refusal, noreply, &mut out),
-                Event::Command(command) => match session.execute(moment, command, &mut out) {
-                    Next::Continue => {}
-                    Next::Close => {
-                        out.extend_from_slice(b"(closed)");
-                        break;
-                    }
-                    Next::Retrieve(mut retrieval) => {
-                        let mut misses = Misses::default();
-                        loop {
-                            let portion =
-                                session.retrieve(moment, &mut retrieval, &mut misses, &mut out, usize::MAX);
-                            let fetched =
-                                session.fetch(&misses).now_or_never().expect("fakes answer at once");
-                            session.insert(moment, &retrieval, &mut misses, fetched, &mut out);
-                            if portion == Portion::Done {
-                                break;
-                            }
-                        }
-                        if retrieval.last {
-                            out.extend_from_slice(reply::END);
-                        }
-                    }
-                },
+            let advance = self.conversation.advance(moment, rest, &mut out);
+            rest = &rest[advance.consumed..];
+            match advance.next {
+                Next::Need(need) => {
+                    assert!(need > rest.len());
+                    break;
+                }
+                Next::Send => sent.append(&mut out),
+                Next::Fetch(wanted) => {
+                    assert!((1..=FETCH_KEYS_MAX).contains(&wanted.len()));
+                    let fetched = fetch(self.shared.service.backends.as_ref(), wanted).now_or_never();
+                    self.conversation.resume(moment, fetched.expect("fakes answer at once"), &mut out);
+                }
+                Next::Close | Next::HangUp => {
+                    out.extend_from_slice(b"(closed)");
+                    break;
+                }
             }
-            rest = &rest[parsed.consumed..];
         }
-        String::from_utf8(out).unwrap()
+        sent.append(&mut out);
+        String::from_utf8(sent).unwrap()
     }
 
     fn pass(&mut self, time: Duration) {
@@ -439,7 +424,10 @@ fn a_fetched_value_comes_with_the_number_of_the_item_it_became() {
             change();
         }
     }
-    client.shared.service.backends = Some(Arc::new(Filling(Arc::clone(&cache))));
+    let backends: Arc<dyn Backends> = Arc::new(Filling(Arc::clone(&cache)));
+    let through = Target { read_through: true, ..target(0) };
+    let routing = Routing::by_prefix([("a/".to_owned(), through)]).unwrap();
+    let mut client = Client::new(service(Arc::clone(&cache), routing, Some(backends)));
     let filled = client.send(b"gets a/1\r\n");
     assert!(filled.ends_with("\r\nnewer\r\nEND\r\n"), "{filled}");
     let unique =

@@ -87,6 +87,28 @@ pub struct Retrieval<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keys<'a>(pub(super) &'a [u8]);
 
+impl<'a> Keys<'a> {
+    /// The keys in what [`text`](Self::text) once gave, so that a key list can be put aside and gone on with later.
+    ///
+    /// ```
+    /// use sherwood_wire::memcached::Keys;
+    /// let mut keys = Keys::of(b"a b c");
+    /// assert_eq!(keys.next(), Some(&b"a"[..]));
+    /// let aside = keys.text().to_vec();
+    /// assert!(Keys::of(&aside).eq([b"b", b"c"]));
+    /// ```
+    #[must_use]
+    pub const fn of(text: &'a [u8]) -> Self {
+        Self(text)
+    }
+
+    /// The keys that have not been taken yet, as the client wrote them.
+    #[must_use]
+    pub const fn text(&self) -> &'a [u8] {
+        self.0
+    }
+}
+
 impl<'a> Iterator for Keys<'a> {
     type Item = &'a [u8];
 

@@ -1,0 +1,156 @@
+//! The memcached protocol as a conversation: parse, execute, and put aside what has to wait.
+
+use std::sync::Arc;
+
+use sherwood_wire::memcached::{Event, Exptime, Keys, Parser, Retrieval, reply};
+
+use super::conversation::{Advance, Conversation, Fetched, Next, Protocol};
+use super::retrieval::{Misses, Portion};
+use super::session::{self, Session};
+use super::shared::Shared;
+use crate::clock::Moment;
+
+/// The protocol.
+pub(super) struct Memcached;
+
+impl Protocol for Memcached {
+    type Conversation = Client;
+
+    const NAME: &'static str = "memcached";
+    const THREADS: &'static str = "sherwood-mc";
+    const TOO_MANY: &'static [u8] = reply::TOO_MANY_CONNECTIONS;
+
+    fn open(&self, shared: &Arc<Shared>, thread: usize) -> Client {
+        Client {
+            parser: Parser::new(shared.options.limits()),
+            shared: Arc::clone(shared),
+            thread,
+            aside: None,
+            misses: Misses::default(),
+        }
+    }
+}
+
+/// One client.
+pub(super) struct Client {
+    shared: Arc<Shared>,
+    thread: usize,
+    parser: Parser,
+    /// A key list that is not worked off yet.
+    aside: Option<Aside>,
+    misses: Misses,
+}
+
+/// What is left of a key list, at most [`KEYS_BYTES_MAX`](sherwood_wire::memcached::KEYS_BYTES_MAX) bytes of it.
+struct Aside {
+    text: Vec<u8>,
+    /// How much of the text is worked off.
+    done: usize,
+    cas: bool,
+    touch: Option<Exptime>,
+    last: bool,
+}
+
+impl Aside {
+    fn retrieval(&self) -> Retrieval<'_> {
+        let Self { ref text, done, cas, touch, last } = *self;
+        Retrieval { keys: Keys::of(&text[done..]), cas, touch, last }
+    }
+}
+
+impl Conversation for Client {
+    fn advance(&mut self, moment: Moment, input: &[u8], output: &mut Vec<u8>) -> Advance {
+        let Self { shared, thread, parser, aside, misses } = self;
+        let session = Session { shared, counters: &shared.counters[*thread] };
+        if let Some(next) = go_on(session, moment, aside, misses, output) {
+            return Advance { consumed: 0, next };
+        }
+        let mut consumed = 0;
+        while output.len() < shared.options.output_bytes_max {
+            let parsed = parser.parse(&input[consumed..]);
+            consumed += parsed.consumed;
+            let next = match parsed.event {
+                Event::Incomplete { need } => Some(Next::Need(need)),
+                Event::Refused { refusal, noreply, close } => {
+                    session.refuse(refusal, noreply, output);
+                    close.then_some(Next::HangUp)
+                }
+                Event::Command(command) => match session.execute(moment, command, output) {
+                    session::Next::Continue => None,
+                    session::Next::Close => Some(Next::Close),
+                    session::Next::Retrieve(retrieval) => {
+                        begin(session, moment, retrieval, aside, misses, output)
+                    }
+                },
+            };
+            if let Some(next) = next {
+                return Advance { consumed, next };
+            }
+        }
+        Advance { consumed, next: Next::Send }
+    }
+
+    fn resume(&mut self, moment: Moment, fetched: Fetched, output: &mut Vec<u8>) {
+        let Self { shared, thread, aside, misses, .. } = self;
+        let session = Session { shared, counters: &shared.counters[*thread] };
+        if let Some(aside) = aside {
+            session.insert(moment, aside.cas, misses, fetched, output);
+        }
+    }
+}
+
+/// Begins a key list, and puts it aside if it cannot be ended at once.
+fn begin(
+    session: Session<'_>,
+    moment: Moment,
+    mut retrieval: Retrieval<'_>,
+    aside: &mut Option<Aside>,
+    misses: &mut Misses,
+    output: &mut Vec<u8>,
+) -> Option<Next> {
+    let next = retrieve(session, moment, &mut retrieval, misses, output)?;
+    let Retrieval { keys, cas, touch, last } = retrieval;
+    *aside = Some(Aside { text: keys.text().to_vec(), done: 0, cas, touch, last });
+    Some(next)
+}
+
+/// Goes on with what was put aside, if there is anything.
+fn go_on(
+    session: Session<'_>,
+    moment: Moment,
+    aside: &mut Option<Aside>,
+    misses: &mut Misses,
+    output: &mut Vec<u8>,
+) -> Option<Next> {
+    let list = aside.as_mut()?;
+    let mut retrieval = list.retrieval();
+    let next = retrieve(session, moment, &mut retrieval, misses, output);
+    let left = retrieval.keys.text().len();
+    match next {
+        Some(_) => list.done = list.text.len() - left,
+        None => *aside = None,
+    }
+    next
+}
+
+/// Answers keys; says what has to happen before the others can be.
+fn retrieve(
+    session: Session<'_>,
+    moment: Moment,
+    retrieval: &mut Retrieval<'_>,
+    misses: &mut Misses,
+    output: &mut Vec<u8>,
+) -> Option<Next> {
+    let output_max = session.shared.options.output_bytes_max;
+    let portion = session.retrieve(moment, retrieval, misses, output, output_max);
+    if !misses.is_empty() {
+        return Some(Next::Fetch(misses.wanted()));
+    }
+    if portion == Portion::More {
+        return Some(Next::Send);
+    }
+    if retrieval.last {
+        output.extend_from_slice(reply::END);
+    }
+    None
+}
