@@ -53,6 +53,15 @@ impl Cache {
         if place.shard < self.shards.len() { place.cursor() } else { 0 }
     }
 
+    /// A cursor to begin a scan at a place chosen by `draw`, for who wants any item: all places are equally likely, but for
+    /// differences between shards. O(1).
+    #[must_use]
+    pub fn scan_from(&self, draw: u64) -> u64 {
+        let shard = (draw >> PLACE_BITS) as usize % self.shards.len();
+        let places = self.shards[shard].lock(&self.ledger).places() as u64;
+        Place { shard, end: 1 + (draw & END) % places.max(1) }.cursor()
+    }
+
     /// Looks at up to `places_max` places of one shard; returns at how many it did.
     fn scan_shard(
         &self,
@@ -180,6 +189,26 @@ mod tests {
         for cursor in [1, END, 3 << PLACE_BITS, 4 << PLACE_BITS, u64::MAX] {
             assert!(cache.scan(A, cursor, Instant::ZERO, 1, |_, _| ()) < 1 << 48);
         }
+    }
+
+    #[test]
+    fn a_scan_from_any_draw_begins_somewhere_and_ends() {
+        let cache = cache();
+        for key in 0..1000 {
+            put(&cache, A, key);
+        }
+        let first = |draw: u64| {
+            let mut first = None;
+            let cursor = cache.scan_from(draw.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+            cache.scan(A, cursor, Instant::ZERO, usize::MAX, |key, _| {
+                first.get_or_insert_with(|| key.to_vec());
+            });
+            first
+        };
+        let mut firsts: Vec<_> = (0..200).filter_map(first).collect();
+        firsts.sort_unstable();
+        firsts.dedup();
+        assert!(firsts.len() > 100, "{} of 200 draws began at a place of their own", firsts.len());
     }
 
     proptest! {

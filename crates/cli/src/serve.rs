@@ -13,6 +13,7 @@ use crate::{descriptors, logs};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   sherwood serve --memory 1GiB --memcached 127.0.0.1:11211       a plain cache
+  sherwood serve --memory 1GiB --redis 127.0.0.1:6379            the same for clients of Redis
   sherwood serve --config sherwood.toml                          backends, partitions, an SLO
   sherwood serve --config sherwood.toml --policy static          the same, sized by hand
 
@@ -27,13 +28,16 @@ pub(crate) struct Args {
     /// Listen here for the memcached text protocol
     #[arg(long, value_name = "ADDR:PORT")]
     memcached: Option<String>,
+    /// Listen here for the protocol of Redis
+    #[arg(long, value_name = "ADDR:PORT")]
+    redis: Option<String>,
     /// Admin API and gateway, or `off` [default: 127.0.0.1:8080]
     #[arg(long, value_name = "ADDR:PORT|off")]
     admin: Option<String>,
     /// Threads that serve [default: one per core]
     #[arg(long, value_name = "N")]
     threads: Option<u64>,
-    /// Memcached connections at once, over all listeners [default: 1024]
+    /// Connections at once, over all memcached and Redis listeners [default: 1024]
     #[arg(long, value_name = "N")]
     max_connections: Option<u64>,
     /// Largest value [default: 1MiB]
@@ -56,6 +60,7 @@ impl Args {
             config: self.config.clone(),
             memory: self.memory.clone(),
             memcached: self.memcached.clone(),
+            redis: self.redis.clone(),
             admin: self.admin.clone(),
             threads: self.threads,
             max_connections: self.max_connections,
@@ -107,6 +112,9 @@ fn ready(node: &Node) -> String {
     let mut line = "ready".to_owned();
     for address in node.memcached() {
         line.push_str(&format!(" memcached={address}"));
+    }
+    for address in node.redis() {
+        line.push_str(&format!(" redis={address}"));
     }
     if let Some(address) = node.admin() {
         line.push_str(&format!(" admin=http://{address}"));

@@ -120,7 +120,7 @@ fn a_wrong_configuration_is_refused_with_line_and_remedy_before_anything_binds()
             ":4:8: ",
             "change the port",
         ),
-        ("[[listener]]\nprotocol = \"redis\"\nbind = \"127.0.0.1:4\"", ":2:12: ", "memcached"),
+        ("[[listener]]\nprotocol = \"http\"\nbind = \"127.0.0.1:4\"", ":2:12: ", "memcached"),
         ("[admin]\nbind = \"0.0.0.0:8080\"", ":2:8: ", "loopback"),
         (
             "[memory]\ntotal = \"64MiB\"\n[[partition]]\nbackend = \"a\"\nmin = \"65MiB\"\n[[backend]]\nname = \"a\"",

@@ -22,6 +22,7 @@ use tokio::sync::{Semaphore, watch};
 use crate::backend::{Backend, BackendParts};
 use crate::classes::Classes;
 use crate::clock::Clock;
+use crate::config::Protocol;
 use crate::control::{Control, OwnCache};
 use crate::core::Core;
 use crate::entropy::Entropy;
@@ -63,7 +64,7 @@ pub enum StartError {
         /// The system's words.
         error: io::Error,
     },
-    /// A memcached listener could not be bound.
+    /// A listener could not be bound.
     #[error(transparent)]
     Memcached(#[from] crate::listener::BindError),
     /// A thread could not be started.
@@ -91,6 +92,7 @@ pub struct Node {
     core: Arc<Core>,
     admin: Option<SocketAddr>,
     memcached: Vec<SocketAddr>,
+    redis: Vec<SocketAddr>,
     stop: watch::Sender<bool>,
     listeners: Vec<Running>,
     workers: Vec<Worker>,
@@ -148,14 +150,21 @@ impl Node {
             stopping: stopping.clone(),
         });
         let places = setup.memcached_connections_max;
-        let listeners = listen::serve(&core, &setup.memcached, listeners, places, &stopping)?;
-        let memcached = listeners.iter().map(Running::address).collect();
+        let listeners = listen::serve(&core, &setup.memcached, listeners, places, &entropy, &stopping)?;
+        let speaking = |protocol| {
+            let all = setup.memcached.iter().zip(&listeners);
+            all.filter(|(setup, _)| setup.protocol == protocol)
+                .map(|(_, running)| running.address())
+                .collect()
+        };
+        let (memcached, redis) = (speaking(Protocol::Memcached), speaking(Protocol::Redis));
         let control = threads::control(Arc::clone(&core)).map_err(StartError::Thread)?;
         let http = bound.map(|listener| {
             let router = admin::router(Arc::clone(&core));
             runtime.spawn(http::serve(listener, router, setup.http_connections_max, stopping))
         });
-        Ok(Self { core, admin, memcached, stop, listeners, workers: vec![control, keeper], http, runtime })
+        let workers = vec![control, keeper];
+        Ok(Self { core, admin, memcached, redis, stop, listeners, workers, http, runtime })
     }
 
     /// Where the admin API and the gateway listen.
@@ -168,6 +177,12 @@ impl Node {
     #[must_use]
     pub fn memcached(&self) -> &[SocketAddr] {
         &self.memcached
+    }
+
+    /// Where the Redis listeners listen, in the order of the setup.
+    #[must_use]
+    pub fn redis(&self) -> &[SocketAddr] {
+        &self.redis
     }
 
     /// How the SLO has fared.
@@ -211,12 +226,12 @@ impl Node {
 
     /// Stops taking connections, lets what is under way end (at most five seconds), and ends every thread.
     pub fn stop(self) {
-        let Self { core, admin: _, memcached: _, stop, listeners, workers, http, runtime } = self;
+        let Self { core, admin: _, memcached: _, redis: _, stop, listeners, workers, http, runtime } = self;
         core.say("node", "shutting down".to_owned(), serde_json::json!({ "draining": true }));
         stop.send_replace(true);
         for listener in listeners {
             if let Err(error) = listener.join() {
-                tracing::error!("a memcached listener ended badly: {error}");
+                tracing::error!("a listener ended badly: {error}");
             }
         }
         if let Some(http) = http

@@ -11,6 +11,8 @@ pub struct Flags {
     pub memory: Option<String>,
     /// `--memcached ADDR:PORT`.
     pub memcached: Option<String>,
+    /// `--redis ADDR:PORT`.
+    pub redis: Option<String>,
     /// `--admin ADDR:PORT|off`.
     pub admin: Option<String>,
     /// `--threads N`.

@@ -8,7 +8,7 @@ use sherwood_store::StoreOptions;
 
 use super::units::ByteSize;
 use crate::gateway;
-use crate::listener::MemcachedOptions;
+use crate::listener::{MemcachedOptions, redis_connection_bytes_max};
 
 /// A whole configuration that is valid. It says nothing about the machine: whether a port is free or a file can be
 /// opened shows when the node starts.
@@ -83,6 +83,8 @@ pub struct Listener {
 pub enum Protocol {
     /// The memcached text protocol.
     Memcached,
+    /// The protocol of Redis.
+    Redis,
 }
 
 /// How a listener finds the backend a key belongs to.
@@ -175,15 +177,20 @@ impl Config {
         let read_through = self.listeners.iter().any(|listener| listener.mode == Mode::ReadThrough);
         let options =
             MemcachedOptions { item_size_max: self.memory.item_bytes_max, ..MemcachedOptions::default() };
-        let memcached = mebibytes(options.connection_bytes_max(read_through));
-        let memcached = (!self.listeners.is_empty()).then(|| {
-            format!("{memcached} for each of {} memcached connections", self.server.connections_max)
-        });
+        let listeners = [
+            (Protocol::Memcached, "memcached", options.connection_bytes_max(read_through)),
+            (Protocol::Redis, "redis", redis_connection_bytes_max(&options, read_through)),
+        ];
+        let spoken = |protocol| self.listeners.iter().any(|listener| listener.protocol == protocol);
+        let listeners =
+            listeners.into_iter().filter(|(protocol, ..)| spoken(*protocol)).map(|(_, name, bytes)| {
+                format!("{} for each of {} {name} connections", mebibytes(bytes), self.server.connections_max)
+            });
         let http = self.admin.map(|_| {
             let bytes = mebibytes(gateway::CONNECTION_BYTES_MAX);
             format!("{bytes} for each of {HTTP_CONNECTIONS_MAX} HTTP connections")
         });
-        let parts: Vec<_> = memcached.into_iter().chain(http).collect();
+        let parts: Vec<_> = listeners.chain(http).collect();
         format!("buffers: at most {}", parts.join(", "))
     }
 

@@ -56,6 +56,7 @@ mod meaning {
             config: None,
             memory: text("1GiB"),
             memcached: text("127.0.0.1:11211"),
+            redis: text("127.0.0.1:6379"),
             admin: text("off"),
             threads: Some(2),
             max_connections: Some(10),
@@ -66,14 +67,15 @@ mod meaning {
         let config = load(&flags, POLICIES).expect("valid");
         assert_eq!((config.memory.total_bytes, config.memory.item_bytes_max), (1 << 30, 2 << 20));
         assert_eq!(config.server, Server { threads: Some(2), connections_max: 10 });
-        let bind = "127.0.0.1:11211".parse().expect("an address");
-        let listener = Listener {
-            protocol: Protocol::Memcached,
-            bind,
+        let listener = |protocol, bind: &str| Listener {
+            protocol,
+            bind: bind.parse().expect("an address"),
             route: Route::Backend(BackendId(0)),
             mode: Mode::LookAside,
         };
-        assert_eq!(config.listeners, [listener]);
+        let listeners =
+            [listener(Protocol::Memcached, "127.0.0.1:11211"), listener(Protocol::Redis, "127.0.0.1:6379")];
+        assert_eq!(config.listeners, listeners);
         assert_eq!((config.admin, config.control.policy.as_str()), (None, "static"));
     }
 
@@ -350,8 +352,9 @@ mod refusals {
                  set route = \"prefix\" or backend = \"a\"",
             ),
             (
-                "backend = \"a\"\nprotocol = \"redis\"\n",
-                "a.toml:4:12: [[listener]] protocol is \"redis\"; it must be \"memcached\": set protocol = \"memcached\"",
+                "backend = \"a\"\nprotocol = \"http\"\n",
+                "a.toml:4:12: [[listener]] protocol is \"http\"; it must be \"memcached\" or \"redis\": set protocol = \
+                 \"memcached\"",
             ),
             (
                 "backend = \"a\"\nmode = \"read-through\"\n",
@@ -591,6 +594,23 @@ mod refusals {
         let expected =
             "--memcached cannot say which of 2 listeners it moves; it must be one: change bind in the file";
         assert_eq!(refusal(file, &flags), [expected]);
+    }
+
+    #[test]
+    fn a_flag_moves_the_only_listener_of_its_protocol_and_adds_one_where_there_is_none() {
+        let file = "[[listener]]\nbind = \"127.0.0.1:1\"\n[[listener]]\nprotocol = \"redis\"\nbind = \"127.0.0.1:2\"\n";
+        let text = |text: &str| Some(text.to_owned());
+        let ports = |file: &str, flags: Flags| -> Vec<(Protocol, u16)> {
+            let config = parse("a.toml", file, &flags, POLICIES).expect("valid");
+            config.listeners.iter().map(|listener| (listener.protocol, listener.bind.port())).collect()
+        };
+        let moved = ports(file, Flags { redis: text("127.0.0.1:3"), ..Flags::default() });
+        assert_eq!(moved, [(Protocol::Memcached, 1), (Protocol::Redis, 3)]);
+        let added = ports(
+            "[[listener]]\nbind = \"127.0.0.1:1\"\n",
+            Flags { redis: text("127.0.0.1:3"), ..Flags::default() },
+        );
+        assert_eq!(added, [(Protocol::Memcached, 1), (Protocol::Redis, 3)]);
     }
 
     #[test]

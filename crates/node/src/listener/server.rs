@@ -21,6 +21,7 @@ use super::conversation::{Conversation, Protocol};
 use super::counters::Counts;
 use super::memcached::Memcached;
 use super::options::{MemcachedOptions, OptionsError};
+use super::redis::Redis;
 use super::shared::{Connections, Place, Service, Shared};
 use crate::clock::Clock;
 
@@ -44,9 +45,7 @@ pub enum BindError {
     #[error(transparent)]
     Options(#[from] OptionsError),
     /// The address is taken, or is none of this machine's, or its port needs privileges.
-    #[error(
-        "the memcached listener could not bind {address}: {error}; choose another address or stop what uses it"
-    )]
+    #[error("a listener could not bind {address}: {error}; choose another address or stop what uses it")]
     Bind {
         /// Where it was to listen.
         address: SocketAddr,
@@ -80,6 +79,20 @@ impl Bound {
     /// When the system has no thread or no event queue for us.
     pub fn serve(self, service: Service, clock: Clock, stop: watch::Receiver<bool>) -> io::Result<Running> {
         self.speak(Memcached, service, clock, stop)
+    }
+
+    /// The same for clients of Redis. `seed` begins the sequence in which keys are drawn.
+    ///
+    /// # Errors
+    /// As [`Self::serve`].
+    pub fn serve_redis(
+        self,
+        service: Service,
+        clock: Clock,
+        seed: u64,
+        stop: watch::Receiver<bool>,
+    ) -> io::Result<Running> {
+        self.speak(Redis::new(seed), service, clock, stop)
     }
 
     /// The same in any protocol.

@@ -122,6 +122,7 @@ fn listener(listener: &config::Listener, config: &Config, threads: usize) -> Mem
         }
     };
     MemcachedSetup {
+        protocol: listener.protocol,
         bind: listener.bind,
         route,
         read_through: listener.mode == Mode::ReadThrough,
