@@ -1,20 +1,26 @@
 #!/usr/bin/env python3
 """Holds a node to its memory rule: fills and churns a cache over the memcached protocol and watches its resident memory.
 
-    scripts/memory.py target/release/sherwood [--memory-mib 256]
+    scripts/memory.py target/release/sherwood [--memory-mib 256] [--deadline-s 300] [--only shift]
 
 Resident memory may be at most that at start + the budget + max(64 MiB, 15% of it) + the buffers of connections, of which
 each may hold a value coming and a value going. Every profile runs in a node of its own; `shift` runs the others one after the
 other in one node, which is what fragments memory most. `held` is what the cache makes of its budget at the end. Exit
 status 0 when the rule holds for all, else 1. Takes a minute or two; needs nothing but Python.
+
+A profile that has not ended at its deadline has hung: what it was at is said, with the state of every thread of the node, the
+node is killed, and the others still run. A debug build takes ten times as long as a release build; a loaded machine longer.
 """
 
 import argparse
+import collections
 import random
+import pathlib
 import re
 import socket
 import subprocess
 import sys
+import threading
 
 MIB = 1 << 20
 # Value sizes of each profile, bytes.
@@ -45,6 +51,8 @@ class Node:
                 break
         else:
             sys.exit("the node did not start")
+        # What the node goes on to say has to be read: a full pipe would stop the thread that says it.
+        threading.Thread(target=collections.deque, args=(self.process.stderr, 0), daemon=True).start()
         address = (ready[1], int(ready[2]))
         # Several, so that threads free what others allocated.
         self.sockets = [socket.create_connection(address, timeout=60) for _ in range(CONNECTIONS)]
@@ -64,12 +72,23 @@ class Node:
         connection, answer = self.sockets[self.turn], b""
         connection.sendall(commands)
         while not answer.endswith(end):
-            answer += connection.recv(1 << 16)
+            received = connection.recv(1 << 16)
+            if not received:
+                raise ConnectionError("the node closed a connection")
+            answer += received
         return answer
 
     def held(self):
         stats = self.ask(b"stats\r\n", b"END\r\n").decode().split("\r\n")
         return next(int(line.split()[2]) for line in stats if line.startswith("STAT bytes "))
+
+    def threads(self):
+        """Every thread with its state and where the system has it wait."""
+        tasks = pathlib.Path(f"/proc/{self.process.pid}/task")
+        for task in sorted(tasks.iterdir()):
+            status = dict(line.split(":\t", 1) for line in (task / "status").read_text().splitlines() if ":\t" in line)
+            cpu = (task / "stat").read_text().rpartition(")")[2].split()[11:13]
+            yield f"{status['Name']}: {status['State']}, ticks of CPU {'+'.join(cpu)}, in {(task / 'wchan').read_text()}"
 
     def stop(self):
         for connection in self.sockets:
@@ -94,14 +113,39 @@ def churn(node, sizes, budget_bytes, draw):
         left -= size
 
 
-def measure(name, profiles, binary, memory_mib):
+class Deadline:
+    """Kills the node when a profile takes too long, after saying what it was at."""
+
+    def __init__(self, node, seconds):
+        self.node, self.at, self.passed = node, "the start", False
+        self.timer = threading.Timer(seconds, self.expire)
+        self.timer.daemon = True
+        self.timer.start()
+
+    def expire(self):
+        self.passed = True
+        print(f"hung: still at {self.at}; the node's threads:", *self.node.threads(), sep="\n  ", flush=True)
+        self.node.process.kill()
+
+
+def measure(name, profiles, args):
+    memory_mib = args.memory_mib
     draw, budget = random.Random(1), memory_mib * MIB
-    node = Node(binary, memory_mib)
+    node = Node(args.binary, memory_mib)
+    deadline = Deadline(node, args.deadline_s)
     try:
-        for profile in profiles:
+        for number, profile in enumerate(profiles, start=1):
+            deadline.at = f"{profile!r}, number {number} of {len(profiles)}"
             churn(node, PROFILES[profile], budget, draw)
         held, now, most = node.held(), node.memory("VmRSS"), node.memory("VmHWM")
+    except OSError as error:
+        # A connection that waits for more than a minute, or one to a node that was killed or has died.
+        if not deadline.passed:
+            deadline.expire()
+        print(f"{name:<12} HUNG: {error}", flush=True)
+        return False
     finally:
+        deadline.timer.cancel()
         node.stop()
     bound = node.start_bytes + budget + max(64 * MIB, budget * 15 // 100) + CONNECTIONS * 2 * (300 << 10)
     shown = [f"{value / MIB:8.1f}" for value in (node.start_bytes, held, now, most, bound)]
@@ -113,10 +157,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("binary")
     parser.add_argument("--memory-mib", type=int, default=256)
+    parser.add_argument("--deadline-s", type=float, default=300)
+    parser.add_argument("--only", help="one profile's name")
     args = parser.parse_args()
     print(f"{'MiB':<12} {'start':>8}  {'held':>8}  {'now':>8}  {'most':>8}  {'bound':>8}")
     runs = {name: [name] for name in PROFILES} | {"shift": [*PROFILES, *reversed(PROFILES)]}
-    held = [measure(name, profiles, args.binary, args.memory_mib) for name, profiles in runs.items()]
+    if args.only:
+        runs = {args.only: runs[args.only]}
+    held = [measure(name, profiles, args) for name, profiles in runs.items()]
     return 0 if all(held) else 1
 
 

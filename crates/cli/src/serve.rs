@@ -34,7 +34,7 @@ pub(crate) struct Args {
     /// Admin API and gateway, or `off` [default: 127.0.0.1:8080]
     #[arg(long, value_name = "ADDR:PORT|off")]
     admin: Option<String>,
-    /// Threads that serve [default: one per core]
+    /// Threads of each listener, and as many for the HTTP port [default: one per core]
     #[arg(long, value_name = "N")]
     threads: Option<u64>,
     /// Connections at once, over all memcached and Redis listeners [default: 1024]

@@ -119,7 +119,7 @@ impl RequestWindow {
             cells.extend(slot.exact.iter().map(|request| (request.latency_us, request.blocking, 1)));
             cells.extend(slot.table.iter().map(|(&(backend, middle), &n)| (middle, backend, n)));
         }
-        RequestSelection { cells }
+        RequestSelection { cells, reach: last.min(self.options.span) }
     }
 
     /// The selection of the last `last`, reaching further back (doubling, up to the window's span) while it holds fewer than

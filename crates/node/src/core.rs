@@ -1,16 +1,19 @@
 //! What the daemon's parts share.
 
-use std::sync::{Arc, Mutex};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, OnceLock};
 
 use sherwood_cache::{Access, Cache};
 use sherwood_model::{BackendId, Instant, PartitionId, TenantId};
 use tokio::sync::{Semaphore, watch};
 
 use crate::backend::Backend;
+use crate::buffers::Buffers;
 use crate::classes::Classes;
 use crate::clock::Clock;
 use crate::control::Control;
 use crate::events::{Event, Events};
+use crate::listener::Meter;
 use crate::names::Names;
 use crate::shadow::Shadow;
 use crate::telemetry::Telemetry;
@@ -26,10 +29,16 @@ pub(crate) struct Core {
     pub(crate) shadow: Arc<Shadow>,
     pub(crate) events: Events,
     pub(crate) classes: Classes,
+    /// What is held for clients.
+    pub(crate) buffers: Arc<Buffers>,
     pub(crate) control: Mutex<Control>,
-    /// True from the moment the node begins to drain.
     /// Places for readers of the event stream.
     pub(crate) event_streams: Arc<Semaphore>,
+    /// What the listeners count, by address; empty until they serve.
+    pub(crate) meters: OnceLock<Vec<(SocketAddr, Meter)>>,
+    /// The turn of work beside the gateway's threads.
+    pub(crate) aside: Arc<Semaphore>,
+    /// True from the moment the node begins to drain.
     pub(crate) stopping: watch::Receiver<bool>,
 }
 

@@ -16,6 +16,7 @@
 
 mod admin;
 mod backend;
+mod buffers;
 mod classes;
 pub mod clock;
 pub mod config;
@@ -37,6 +38,7 @@ mod telemetry;
 mod threads;
 mod waiter;
 
+pub use buffers::Buffers;
 pub use control::Pin;
 pub use events::Event;
 pub use setup::{BackendSetup, MemcachedSetup, PartitionSetup, RouteSetup, Setup};

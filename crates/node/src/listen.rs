@@ -9,6 +9,7 @@ use sherwood_model::{BackendId, Instant, PartitionId, TenantId};
 use tokio::sync::{mpsc, watch};
 
 use crate::backend::FetchKey;
+use crate::buffers::{Buffers, FETCHED_COPIES};
 use crate::config::Protocol;
 use crate::core::Core;
 use crate::entropy::Entropy;
@@ -47,6 +48,7 @@ pub(crate) fn serve(
             cache: Arc::clone(&core.cache),
             routing: routing(core, setup)?,
             places: Arc::clone(&places),
+            buffers: Arc::clone(&core.buffers),
             backends: Some(Arc::new(Behind(Arc::clone(core)))),
         };
         let running = match setup.protocol {
@@ -94,10 +96,15 @@ impl Backends for Behind {
             let waiter = |(i, key)| (FetchKey { partition, key }, Waiter::new(sender.clone(), i));
             backend.fetch(keys.into_iter().enumerate().map(waiter));
         }
+        let buffers = Arc::clone(&self.0.buffers);
         async move {
             drop(sender);
             while let Some((position, result)) = arrivals.recv().await {
-                results[position] = result.map_err(|error| error.to_string());
+                results[position] = match result {
+                    Ok(Some(value)) => held(&buffers, value).map(Some),
+                    Ok(None) => Ok(None),
+                    Err(error) => Err(error.to_string()),
+                };
             }
             results
         }
@@ -110,5 +117,15 @@ impl Backends for Behind {
 
     fn flush(&self, partition: PartitionId, at: Instant, change: &mut dyn FnMut()) {
         self.0.flush(partition, at, change);
+    }
+}
+
+/// The value, with its part of the budget: for itself, and for its copies in the output.
+fn held(buffers: &Arc<Buffers>, value: Bytes) -> Result<Bytes, String> {
+    let mut hold = buffers.hold();
+    if hold.take((1 + FETCHED_COPIES) * value.len()) {
+        Ok(hold.guard(value))
+    } else {
+        Err("no buffers left".to_owned())
     }
 }

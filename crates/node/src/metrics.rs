@@ -1,5 +1,7 @@
 //! Metrics for Prometheus, read off the counters when they are asked for.
 
+mod listeners;
+
 use std::fmt;
 use std::sync::Arc;
 
@@ -11,6 +13,7 @@ use prometheus_client::registry::Registry;
 use sherwood_model::{BackendId, PartitionId};
 
 use crate::core::Core;
+use crate::telemetry::Rbc;
 
 /// Media type of [`exposition`].
 pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -40,13 +43,25 @@ impl Collector for Reading {
         self.requests(&mut encoder)?;
         self.partitions(&mut encoder)?;
         self.backends(&mut encoder)?;
+        listeners::encode(&self.0, &mut encoder)?;
         let (policy, decisions) = {
             let control = self.0.control();
             (control.policy().to_owned(), control.decisions())
         };
         counters(&mut encoder, "decisions", "Decisions of the control loop", one(decisions))?;
         gauges(&mut encoder, "policy", "1 for the policy in force", vec![(vec![("policy", policy)], 1.0)])?;
-        let ceiling = one(self.0.cache.ceiling() as f64);
+        let Core { cache, buffers, .. } = &*self.0;
+        let (held, most) = (one(buffers.bytes() as f64), one(buffers.bytes_max() as f64));
+        gauges(&mut encoder, "buffers_bytes", "Held for clients: requests, answers and buffers", held)?;
+        gauges(&mut encoder, "buffers_max_bytes", "What requests and answers may hold together", most)?;
+        let refusals = one(buffers.refused());
+        counters(
+            &mut encoder,
+            "buffers_refusals",
+            "Values and requests refused for want of buffers",
+            refusals,
+        )?;
+        let ceiling = one(cache.ceiling() as f64);
         gauges(
             &mut encoder,
             "cache_ceiling_bytes",
@@ -61,9 +76,19 @@ impl Reading {
         let core = &self.0;
         let (finished, keys, dropped) = core.telemetry.totals();
         let (slo, standing) = core.telemetry.slo();
-        counters(encoder, "requests", "Requests finished or reported", one(finished))?;
-        counters(encoder, "keys", "Keys answered by the gateway", one(keys))?;
-        counters(encoder, "reports_dropped", "Reports older than the window", one(dropped))?;
+        counters(
+            encoder,
+            "requests",
+            "Requests run here or reported, dropped reports excluded",
+            one(finished),
+        )?;
+        counters(encoder, "keys", "Keys that the gateway was asked for, failed ones included", one(keys))?;
+        counters(
+            encoder,
+            "reports_dropped",
+            "Reports not counted, being older than the window",
+            one(dropped),
+        )?;
         let classes = core.classes.counts().into_iter().map(|(class, count)| (vec![("class", class)], count));
         counters(encoder, "class_requests", "Requests by the class they named", classes.collect())?;
         counters(encoder, "slo_observations", "Observations of the SLO", one(standing.observations))?;
@@ -77,8 +102,10 @@ impl Reading {
             current,
         )?;
         let band = core.control().band();
-        let rbc = core.telemetry.rbc(core.clock.now(), band);
-        let rbc = rbc.into_iter().enumerate().map(|(i, count)| (self.backend_label(i), count as f64));
+        let Rbc { reach, counts } = core.telemetry.rbc(core.clock.now(), band);
+        let reach = one(reach.as_secs_f64());
+        gauges(encoder, "request_blocking_reach_seconds", "How far back the blocking counts reach", reach)?;
+        let rbc = counts.into_iter().enumerate().map(|(i, count)| (self.backend_label(i), count as f64));
         gauges(
             encoder,
             "request_blocking_count",

@@ -6,6 +6,10 @@
 //! lower ceiling, towards which every store evicts the least recent; when it is within, the ceiling rises again. A cache
 //! whose items stay alike never comes to that.
 //!
+//! Buffers of clients are no excess of the cache's: a thousand clients that each send or wait for a large value take a lot
+//! that evicting would not bring back. They are bounded by themselves ([`crate::buffers`]), and what they hold is left out of
+//! the comparison.
+//!
 //! It is the stores that evict and not the housekeeper, because an allocator hands memory on soonest in the thread that
 //! freed it, and because memory grows only where something is stored: an idle node drops nothing, however large others
 //! have made the process.
@@ -14,6 +18,8 @@ use std::time::Duration;
 
 use sherwood_cache::Cache;
 use sherwood_model::Instant;
+
+use crate::buffers::Buffers;
 
 /// From one look at the process to the next while it is near its bound, and while it is not. Chosen: 1 GB/s of stores adds
 /// less than a fifth of the least slack meanwhile.
@@ -26,6 +32,8 @@ const KNEE_DIVISOR: u64 = 16;
 const FLOOR_DIVISOR: u64 = 8;
 /// In how many looks the ceiling rises from nothing to the total.
 const RISE_LOOKS: u64 = 64;
+/// In how many looks the grant to buffers that hold nothing any more falls to about a third.
+const BUFFERS_LOOKS: u64 = 32;
 
 /// Compares the process with its bound, and sets the cache's ceiling by that.
 #[derive(Debug)]
@@ -37,6 +45,8 @@ pub(crate) struct Watch {
     bytes_near: u64,
     /// The excess that is answered by twice as much.
     knee_bytes: u64,
+    /// What is granted to the buffers of clients: what they hold, and for a while what they held.
+    buffers_bytes: u64,
     next_look: Instant,
 }
 
@@ -51,20 +61,28 @@ impl Watch {
         let bytes_max = start_bytes.saturating_add(total_bytes).saturating_add(slack_bytes);
         let knee_bytes = (slack_bytes / KNEE_DIVISOR).max(1);
         let bytes_near = bytes_max.saturating_sub(slack_bytes);
-        Self { total_bytes, bytes_max, bytes_near, knee_bytes, next_look: Instant::ZERO }
+        Self { total_bytes, bytes_max, bytes_near, knee_bytes, buffers_bytes: 0, next_look: Instant::ZERO }
     }
 
     /// Looks, if it is time, and returns how long it is until the next look.
-    pub(crate) fn look(&mut self, cache: &Cache, now: Instant) -> Duration {
+    pub(crate) fn look(&mut self, cache: &Cache, buffers: &Buffers, now: Instant) -> Duration {
         if now >= self.next_look {
-            let resident = resident_bytes().unwrap_or_default();
+            self.grant(buffers.bytes());
+            let resident = resident_bytes().unwrap_or_default().saturating_sub(self.buffers_bytes);
             cache.set_ceiling(self.ceiling(resident, cache.used_bytes(), cache.ceiling()));
             self.next_look = now + if resident > self.bytes_near { LOOK_NEAR } else { LOOK_FAR };
         }
         self.next_look - now
     }
 
-    /// The ceiling that follows the present one.
+    /// Grants the buffers the `held` bytes beside everything else. Less than before is believed only bit by bit, because an
+    /// allocator keeps what is freed for a moment.
+    fn grant(&mut self, held: u64) {
+        let fades = self.buffers_bytes - self.buffers_bytes.div_ceil(BUFFERS_LOOKS);
+        self.buffers_bytes = held.max(fades);
+    }
+
+    /// The ceiling that follows the present one, when the process takes `resident` bytes without the buffers of clients.
     fn ceiling(&self, resident: u64, used: u64, ceiling: u64) -> u64 {
         let excess = resident.saturating_sub(self.bytes_max);
         if excess == 0 {
@@ -116,6 +134,19 @@ mod tests {
             "five times at four times the knee"
         );
         assert_eq!(watch().ceiling(u64::MAX, 58 * MIB, lowered), 8 * MIB);
+    }
+
+    #[test]
+    fn what_buffers_hold_is_granted_at_once_and_taken_back_slowly() {
+        let mut watch = watch();
+        watch.grant(320);
+        assert_eq!(watch.buffers_bytes, 320);
+        watch.grant(0);
+        assert_eq!(watch.buffers_bytes, 310);
+        watch.grant(400);
+        assert_eq!(watch.buffers_bytes, 400);
+        (0..2_000).for_each(|_| watch.grant(7));
+        assert_eq!(watch.buffers_bytes, 7);
     }
 
     #[test]

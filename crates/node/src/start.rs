@@ -4,14 +4,14 @@
 //!
 //! ```text
 //! sherwood-http-*    gateway, dispatchers, admin API (a work-stealing pool)
-//! sherwood-mc-*      memcached listeners, each thread with its own runtime and socket
+//! sherwood-mc-*, -rd-* memcached and Redis listeners, each thread with its own socket and event queue
 //! sherwood-control   observe, decide, act every Δ; observes the SLO
 //! sherwood-keeper    evicts what is over budget, in small steps
 //! ```
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use sherwood_cache::{Cache, Partition};
 use sherwood_model::{BackendId, CachePlan, SeededState, SloStanding};
@@ -20,6 +20,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::{Semaphore, watch};
 
 use crate::backend::{Backend, BackendParts};
+use crate::buffers::Buffers;
 use crate::classes::Classes;
 use crate::clock::Clock;
 use crate::config::Protocol;
@@ -125,9 +126,11 @@ impl Node {
         let hash = SeededState::new(entropy.draw());
         let shadow = Arc::new(Shadow::new(total_bytes, cache.partitions(), hash)?);
         let backends = backends(&setup, &cache, &shadow, clock, &entropy, &runtime)?;
+        let buffers = Buffers::new(setup.buffers_bytes_max);
         let watch = setup.slack_bytes.and_then(|slack| Watch::start(total_bytes, slack));
-        let keeper = threads::housekeeper(Arc::clone(&cache), Arc::clone(&shadow), clock, watch)
-            .map_err(StartError::Thread)?;
+        let keeper =
+            threads::housekeeper(Arc::clone(&cache), Arc::clone(&shadow), Arc::clone(&buffers), clock, watch)
+                .map_err(StartError::Thread)?;
         let partition_names = names.partitions().iter().map(|partition| partition.name.clone()).collect();
         let controller = Controller::new(policy, &setup.control, partition_names, budgets);
         let actuator = OwnCache::new(Arc::clone(&cache), setup.partitions.len(), keeper.thread());
@@ -145,12 +148,17 @@ impl Node {
             shadow,
             events: Events::default(),
             classes: Classes::default(),
+            buffers,
             control: Mutex::new(control),
             event_streams: Arc::new(Semaphore::new(admin::STREAMS_MAX)),
+            meters: OnceLock::new(),
+            aside: Arc::new(Semaphore::new(1)),
             stopping: stopping.clone(),
         });
         let places = setup.memcached_connections_max;
         let listeners = listen::serve(&core, &setup.memcached, listeners, places, &entropy, &stopping)?;
+        let meters = listeners.iter().map(|listener| (listener.address(), listener.meter())).collect();
+        core.meters.set(meters).unwrap_or_else(|_| unreachable!("the listeners start once"));
         let speaking = |protocol| {
             let all = setup.memcached.iter().zip(&listeners);
             all.filter(|(setup, _)| setup.protocol == protocol)

@@ -5,8 +5,8 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use sherwood_model::{
-    BackendId, Band, FinishedRequest, Instant, LatencySketch, LatencyWindow, RequestSnapshot, RequestWindow,
-    Slo, SloMonitor, SloStanding, WindowOptions,
+    BackendId, Band, FinishedRequest, Instant, LatencySketch, LatencyWindow, RequestSelection,
+    RequestSnapshot, RequestWindow, Slo, SloMonitor, SloStanding, WindowOptions,
 };
 
 /// With fewer requests in the window a percentile band holds fewer than two; the window then reaches further back.
@@ -28,6 +28,15 @@ pub(crate) struct Telemetry {
     rbc_window: Duration,
     finished: AtomicU64,
     keys: AtomicU64,
+}
+
+/// Request blocking counts.
+#[derive(Debug)]
+pub(crate) struct Rbc {
+    /// How far back the requests go that were looked at.
+    pub(crate) reach: Duration,
+    /// One for each backend.
+    pub(crate) counts: Vec<u64>,
 }
 
 impl Telemetry {
@@ -52,8 +61,9 @@ impl Telemetry {
 
     /// Takes note of a request that ended at `at`; false when that is too long ago to count.
     pub(crate) fn request(&self, now: Instant, at: Instant, request: FinishedRequest) -> bool {
-        self.finished.fetch_add(1, Relaxed);
-        self.window().record(now, at, request)
+        let counts = self.window().record(now, at, request);
+        self.finished.fetch_add(counts.into(), Relaxed);
+        counts
     }
 
     /// Takes note of `keys` keys that `backend`, or its cache partition, answered `latency` after they were asked for.
@@ -67,8 +77,11 @@ impl Telemetry {
     /// The requests that decisions look at: those of the RBC window, or more where it holds too few.
     #[must_use]
     pub(crate) fn snapshot(&self, now: Instant) -> RequestSnapshot {
-        let selection = self.window().select_at_least(now, self.rbc_window, BAND_REQUESTS_MIN);
-        selection.into()
+        self.selection(now).into()
+    }
+
+    fn selection(&self, now: Instant) -> RequestSelection {
+        self.window().select_at_least(now, self.rbc_window, BAND_REQUESTS_MIN)
     }
 
     /// The latencies of the queries to `backend` in the RBC window.
@@ -77,10 +90,12 @@ impl Telemetry {
         self.queries.get(backend.index()).map(|window| lock(window).sketch(now)).unwrap_or_default()
     }
 
-    /// Blocking counts of the band per backend.
+    /// Who blocked the requests of the band.
     #[must_use]
-    pub(crate) fn rbc(&self, now: Instant, band: Band) -> Vec<u64> {
-        self.snapshot(now).blocking_counts(band, self.queries.len())
+    pub(crate) fn rbc(&self, now: Instant, band: Band) -> Rbc {
+        let selection = self.selection(now);
+        let reach = selection.reach();
+        Rbc { reach, counts: RequestSnapshot::from(selection).blocking_counts(band, self.queries.len()) }
     }
 
     /// Observes the SLO if that is due, and says when it is due next.
@@ -113,7 +128,8 @@ impl Telemetry {
         self.rbc_window
     }
 
-    /// Requests finished, keys answered and requests dropped as too old, since the start.
+    /// Requests that entered the window, keys that ended, with a failure or without, and requests dropped as too old, since the
+    /// start.
     #[must_use]
     pub(crate) fn totals(&self) -> (u64, u64, u64) {
         (self.finished.load(Relaxed), self.keys.load(Relaxed), self.window().dropped())

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use sherwood_cache::Cache;
 
+use crate::buffers::Buffers;
 use crate::clock::Clock;
 use crate::core::Core;
 use crate::resident::Watch;
@@ -94,13 +95,14 @@ impl Drop for Worker {
 pub(crate) fn housekeeper(
     cache: Arc<Cache>,
     shadow: Arc<Shadow>,
+    buffers: Arc<Buffers>,
     clock: Clock,
     mut watch: Option<Watch>,
 ) -> std::io::Result<Worker> {
     let mut busy_since = None;
     Worker::start("sherwood-keeper", move || {
         let now = clock.now();
-        let until_look = watch.as_mut().map_or(REST, |watch| watch.look(&cache, now));
+        let until_look = watch.as_mut().map_or(REST, |watch| watch.look(&cache, &buffers, now));
         let busy = now - *busy_since.get_or_insert(now);
         let items = if busy < GENTLE { STEP_ITEMS } else { STEP_ITEMS_LATE };
         if cache.step(now, items) | shadow.step(now, items) {

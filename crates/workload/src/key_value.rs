@@ -140,9 +140,18 @@ impl KeyValue {
 
     /// Appends the text of `key`: `k` and the rank in decimal, padded with zeros to the key size.
     pub fn write_key(&self, key: u64, out: &mut Vec<u8>) {
-        use std::io::Write as _;
-        let width = self.options.key_bytes - 1;
-        write!(out, "k{key:0width$}").expect("a vector takes every write");
+        let start = out.len();
+        out.resize(start + self.options.key_bytes, b'0');
+        out[start] = b'k';
+        // Digits from the last on; that they fit was validated.
+        let mut left = key;
+        for digit in out[start + 1..].iter_mut().rev() {
+            if left == 0 {
+                break;
+            }
+            *digit = b'0' + (left % 10) as u8;
+            left /= 10;
+        }
     }
 }
 

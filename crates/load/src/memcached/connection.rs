@@ -1,10 +1,11 @@
 //! One pipelined connection.
 
 use std::collections::VecDeque;
-use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, recv, send};
 use sherwood_wire::memcached::client::{self, Answer, Item, Key, Progress, Reply};
 use sherwood_wire::memcached::{Exptime, StorageVerb};
 use thiserror::Error;
@@ -24,6 +25,8 @@ pub(super) struct Connection {
     end: usize,
     /// Operations under way, in the order of their answers.
     in_flight: VecDeque<InFlight>,
+    /// Whether the driver counts it among those with a free place.
+    pub(super) listed: bool,
 }
 
 struct InFlight {
@@ -84,11 +87,7 @@ const INPUT_BYTES: usize = 64 << 10;
 impl Connection {
     pub(super) fn new(stream: TcpStream) -> Self {
         let (out, input, in_flight) = (Vec::new(), vec![0; INPUT_BYTES], VecDeque::new());
-        Self { stream, out, sent: 0, input, start: 0, end: 0, in_flight }
-    }
-
-    pub(super) const fn stream(&self) -> &TcpStream {
-        &self.stream
+        Self { stream, out, sent: 0, input, start: 0, end: 0, in_flight, listed: false }
     }
 
     pub(super) fn under_way(&self) -> usize {
@@ -122,12 +121,12 @@ impl Connection {
     /// Sends what the socket takes without waiting.
     pub(super) fn flush(&mut self) -> Result<(), Lost> {
         while self.sent < self.out.len() {
-            match self.stream.write(&self.out[self.sent..]) {
+            match send(&self.stream, &self.out[self.sent..], SendFlags::NOSIGNAL) {
                 Ok(0) => return Err(Lost::Closed),
                 Ok(written) => self.sent += written,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(error.into()),
+                Err(Errno::AGAIN) => return Ok(()),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(Lost::Io(error.into())),
             }
         }
         self.out.clear();
@@ -135,21 +134,27 @@ impl Connection {
         Ok(())
     }
 
-    /// Reads once, and ends or carries on the operations whose answers have come.
+    /// Reads all there is, and ends or carries on the operations whose answers have come.
     pub(super) fn receive(&mut self, ending: &mut Ending<'_, '_>) -> Result<(), Lost> {
-        match self.stream.read(&mut self.input[self.end..]) {
-            Ok(0) => return Err(Lost::Closed),
-            Ok(read) => self.end += read,
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
+        loop {
+            let room = self.input.len() - self.end;
+            let read = match recv(&self.stream, &mut self.input[self.end..], RecvFlags::empty()) {
+                Ok((0, _)) => return Err(Lost::Closed),
+                Ok((read, _)) => read,
+                Err(Errno::AGAIN) => return Ok(()),
+                Err(Errno::INTR) => continue,
+                Err(error) => return Err(Lost::Io(error.into())),
+            };
+            self.end += read;
+            while let Some(answer) = self.next_answer()? {
+                self.handle(answer, ending)?;
+            }
+            self.make_room();
+            // What fills less than there was room for was all there is; the system tells when there is more.
+            if read < room {
                 return Ok(());
             }
-            Err(error) => return Err(error.into()),
         }
-        while let Some(answer) = self.next_answer()? {
-            self.handle(answer, ending)?;
-        }
-        self.make_room();
-        Ok(())
     }
 
     fn next_answer(&mut self) -> Result<Option<Answered>, Lost> {
@@ -171,6 +176,9 @@ impl Connection {
 
     /// Moves what is not parsed yet to the front of the buffer.
     fn make_room(&mut self) {
+        if self.start == 0 {
+            return;
+        }
         self.input.copy_within(self.start..self.end, 0);
         self.end -= self.start;
         self.start = 0;

@@ -1,9 +1,13 @@
 //! The loop that keeps to the schedule.
 
+use std::collections::VecDeque;
 use std::net::TcpStream;
+use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::buffer::spare_capacity;
+use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
+use rustix::io::Errno;
 
 use super::Options;
 use super::connection::{Connection, Ending, Lost, Values};
@@ -20,9 +24,14 @@ pub(super) struct Driver<'a> {
     end_ns: u64,
     schedule: Schedule,
     operations: Box<dyn Operations>,
-    connections: Vec<Connection>,
-    /// Where to look for a free place next.
-    turn: usize,
+    /// By their numbers; those that broke are gone.
+    connections: Vec<Option<Connection>>,
+    /// Those with a free place, in the order in which they are given operations; each once.
+    free: VecDeque<usize>,
+    /// Tells of sockets that changed.
+    queue: OwnedFd,
+    /// What it told last; reused.
+    events: Vec<epoll::Event>,
     /// Whether there is more to start.
     issuing: bool,
     incomplete_because: Option<String>,
@@ -52,22 +61,31 @@ impl<'a> Driver<'a> {
         streams: Vec<TcpStream>,
         control: &'a Control,
         tally: Tally<'a>,
-    ) -> Self {
-        Self {
+    ) -> Result<Self, Errno> {
+        let queue = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        for (number, stream) in streams.iter().enumerate() {
+            let edges = epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::ET;
+            epoll::add(&queue, stream, epoll::EventData::new_u64(number as u64), edges)?;
+        }
+        let mut driver = Self {
             options,
             control,
             origin: Instant::now(),
             end_ns: options.duration.map_or(u64::MAX, nanos),
             schedule,
             operations,
-            connections: streams.into_iter().map(Connection::new).collect(),
-            turn: 0,
+            events: Vec::with_capacity(streams.len()),
+            free: VecDeque::with_capacity(streams.len()),
+            connections: streams.into_iter().map(Connection::new).map(Some).collect(),
+            queue,
             issuing: true,
             incomplete_because: None,
             tally,
             values: Values::default(),
             spare: Vec::new(),
-        }
+        };
+        (0..driver.connections.len()).for_each(|index| driver.list(index));
+        Ok(driver)
     }
 
     pub(super) fn run(mut self) -> Report {
@@ -79,7 +97,7 @@ impl<'a> Driver<'a> {
             if !self.issuing {
                 give_up_ns = give_up_ns.min(now_ns.saturating_add(nanos(DRAIN)));
             }
-            let under_way = self.connections.iter().any(|connection| connection.under_way() > 0);
+            let under_way = self.connections.iter().flatten().any(|connection| connection.under_way() > 0);
             if !self.issuing && (!under_way || now_ns >= give_up_ns) {
                 break;
             }
@@ -122,7 +140,10 @@ impl<'a> Driver<'a> {
             Ok(true) => {
                 self.schedule.advance();
                 self.tally.built(intended_ns);
-                self.connections[index].start(operation, intended_ns, &mut self.values);
+                if let Some(connection) = &mut self.connections[index] {
+                    connection.start(operation, intended_ns, &mut self.values);
+                }
+                self.list(index);
             }
             Ok(false) => self.issuing = false,
             Err(error) => self.end_early(error.to_string()),
@@ -142,21 +163,23 @@ impl<'a> Driver<'a> {
         self.incomplete_because.get_or_insert(reason);
     }
 
+    /// The connection with a free place that has waited longest for another operation.
     fn free_connection(&mut self) -> Option<usize> {
-        let count = self.connections.len();
-        let free = (0..count)
-            .map(|step| (self.turn + step) % count)
-            .find(|&index| self.connections[index].under_way() < self.options.pipeline)?;
-        self.turn = (free + 1) % count;
-        Some(free)
+        while let Some(index) = self.free.pop_front() {
+            if let Some(connection) = &mut self.connections[index] {
+                connection.listed = false;
+                return Some(index);
+            }
+        }
+        None
     }
 
     fn flush(&mut self) {
-        let mut index = 0;
-        while index < self.connections.len() {
-            match self.connections[index].flush() {
-                Ok(()) => index += 1,
-                Err(lost) => self.drop_connection(index, &lost),
+        for index in 0..self.connections.len() {
+            if let Some(connection) = self.connections[index].as_mut().filter(|one| one.has_unsent())
+                && let Err(lost) = connection.flush()
+            {
+                self.drop_connection(index, &lost);
             }
         }
         if self.tally.has_built() {
@@ -167,33 +190,27 @@ impl<'a> Driver<'a> {
     /// Sleeps until an answer comes, the socket takes more, or the next operation is due; then reads what has come.
     fn wait(&mut self, now_ns: u64) {
         let sleep_ns = self.sleep_ns(now_ns);
-        let interesting = |connection: &Connection| {
-            let reads = if connection.under_way() > 0 { PollFlags::IN } else { PollFlags::empty() };
-            let writes = if connection.has_unsent() { PollFlags::OUT } else { PollFlags::empty() };
-            reads | writes
-        };
-        let mut polled: Vec<PollFd<'_>> = self
-            .connections
-            .iter()
-            .map(|connection| PollFd::new(connection.stream(), interesting(connection)))
-            .collect();
-        let timeout = Timespec { tv_sec: 0, tv_nsec: i64::try_from(sleep_ns).unwrap_or(i64::MAX) };
-        // An interrupted or failed poll finds nothing ready, and the loop comes round again.
-        let ready = poll(&mut polled, Some(&timeout)).unwrap_or(0);
-        if ready == 0 {
-            return;
+        let mut events = std::mem::take(&mut self.events);
+        // Only poll(2) sleeps for less than a millisecond on every kernel; it is asked when nothing has come.
+        if sleep_ns < SLEEP_MAX_NS && collect(&self.queue, &mut events, 0) == 0 {
+            let timeout = Timespec { tv_sec: 0, tv_nsec: i64::try_from(sleep_ns).unwrap_or(i64::MAX) };
+            let _ = poll(&mut [PollFd::new(&self.queue, PollFlags::IN)], Some(&timeout));
+            collect(&self.queue, &mut events, 0);
+        } else if sleep_ns >= SLEEP_MAX_NS {
+            collect(&self.queue, &mut events, SLEEP_MAX_NS);
         }
-        let readable: Vec<usize> = polled
-            .iter()
-            .enumerate()
-            .filter(|(_, fd)| fd.revents().intersects(PollFlags::IN | PollFlags::ERR | PollFlags::HUP))
-            .map(|(index, _)| index)
-            .collect();
-        self.receive(&readable);
+        let now_ns = self.now_ns();
+        for event in &events {
+            let (flags, number) = (event.flags, event.data.u64());
+            if flags.intersects(epoll::EventFlags::IN | epoll::EventFlags::ERR | epoll::EventFlags::HUP) {
+                self.receive(number, now_ns);
+            }
+        }
+        self.events = events;
     }
 
     fn sleep_ns(&self, now_ns: u64) -> u64 {
-        let busy = self.connections.iter().all(|connection| connection.under_way() >= self.options.pipeline);
+        let busy = self.free.is_empty();
         // In a closed loop the next start is now: only a full batch leaves places free.
         if self.issuing && !busy {
             self.schedule.next_start(now_ns).saturating_sub(now_ns).min(SLEEP_MAX_NS)
@@ -202,29 +219,41 @@ impl<'a> Driver<'a> {
         }
     }
 
-    fn receive(&mut self, readable: &[usize]) {
-        let now_ns = self.now_ns();
-        // From the last, so that a connection dropped moves none that is still to be read.
-        for &index in readable.iter().rev() {
-            let mut ending = Ending {
-                now_ns,
-                look_aside: self.options.look_aside,
-                tally: &mut self.tally,
-                values: &mut self.values,
-                spare: &mut self.spare,
-            };
-            if let Err(lost) = self.connections[index].receive(&mut ending) {
-                self.drop_connection(index, &lost);
-            }
+    fn receive(&mut self, number: u64, now_ns: u64) {
+        let Some(index) = usize::try_from(number).ok().filter(|&index| index < self.connections.len()) else {
+            return;
+        };
+        let Some(connection) = &mut self.connections[index] else { return };
+        let mut ending = Ending {
+            now_ns,
+            look_aside: self.options.look_aside,
+            tally: &mut self.tally,
+            values: &mut self.values,
+            spare: &mut self.spare,
+        };
+        match connection.receive(&mut ending) {
+            Ok(()) => self.list(index),
+            Err(lost) => self.drop_connection(index, &lost),
+        }
+    }
+
+    /// Counts a connection among those with a free place, if it has one.
+    fn list(&mut self, index: usize) {
+        let pipeline = self.options.pipeline;
+        if let Some(connection) = &mut self.connections[index]
+            && !connection.listed
+            && connection.under_way() < pipeline
+        {
+            connection.listed = true;
+            self.free.push_back(index);
         }
     }
 
     fn drop_connection(&mut self, index: usize, lost: &Lost) {
-        let mut connection = self.connections.remove(index);
-        self.turn = 0;
+        let Some(mut connection) = self.connections[index].take() else { return };
         self.give_up(&mut connection);
         self.incomplete_because.get_or_insert_with(|| format!("{}: {lost}", self.options.address));
-        if self.connections.is_empty() {
+        if self.connections.iter().all(Option::is_none) {
             self.issuing = false;
         }
     }
@@ -240,7 +269,7 @@ impl<'a> Driver<'a> {
     }
 
     fn finish(mut self) -> Report {
-        for mut connection in std::mem::take(&mut self.connections) {
+        for mut connection in std::mem::take(&mut self.connections).into_iter().flatten() {
             self.give_up(&mut connection);
         }
         self.control.set_done(self.tally.ops);
@@ -253,6 +282,14 @@ impl<'a> Driver<'a> {
             ..report
         }
     }
+}
+
+/// Waits at most so long for events; how many there are. Interrupted or failed, it finds nothing, and the loop comes round
+/// again.
+fn collect(queue: &OwnedFd, events: &mut Vec<epoll::Event>, wait_ns: u64) -> usize {
+    events.clear();
+    let timeout = Timespec { tv_sec: 0, tv_nsec: i64::try_from(wait_ns).unwrap_or(i64::MAX) };
+    epoll::wait(queue, spare_capacity(events), Some(&timeout)).unwrap_or(0)
 }
 
 fn nanos(duration: Duration) -> u64 {

@@ -1,7 +1,8 @@
 //! Gets and sets to a target that speaks the memcached text protocol.
 //!
-//! One thread drives all connections, with non-blocking sockets and `poll(2)`, whose time-out has nanoseconds: at tens
-//! of thousands of operations a second a timer of a millisecond would bunch them. Each connection pipelines up to a stated number of
+//! One thread drives all connections, with non-blocking sockets that are registered once with `epoll(7)`. It sleeps in
+//! `poll(2)`, whose time-out has nanoseconds: at tens of thousands of operations a second a timer of a millisecond would
+//! bunch them. Each connection pipelines up to a stated number of
 //! operations; an operation whose intended start has come waits for the first connection with a free place, and that
 //! wait is part of its latency and of the lateness reported.
 //!
@@ -108,7 +109,8 @@ pub fn run(
     let streams = connect(&options.address, options.connections)?;
     wake_on_time();
     let tally = tally::Tally::new(&mut observe);
-    Ok(driver::Driver::new(options, schedule, operations, streams, control, tally).run())
+    let driver = driver::Driver::new(options, schedule, operations, streams, control, tally);
+    Ok(driver.map_err(|error| LoadError::System { source: error.into() })?.run())
 }
 
 /// A connection must come about within this time.

@@ -38,6 +38,7 @@ impl From<Band> for (f64, f64) {
 #[derive(Clone, Debug, Default)]
 pub struct RequestSelection {
     pub(super) cells: Vec<Cell>,
+    pub(super) reach: Duration,
 }
 
 impl RequestSelection {
@@ -45,6 +46,12 @@ impl RequestSelection {
     #[must_use]
     pub fn count(&self) -> u64 {
         self.cells.iter().map(|cell| cell.2).sum()
+    }
+
+    /// How far back it was selected from, whether anything ended so long ago or not.
+    #[must_use]
+    pub fn reach(&self) -> Duration {
+        self.reach
     }
 }
 

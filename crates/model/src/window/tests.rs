@@ -107,6 +107,9 @@ fn a_thin_window_reaches_further_back() {
     assert!(window.snapshot(now, 60 * SECOND).count() < 100);
     assert!(window.select_at_least(now, 60 * SECOND, 200).count() >= 200);
     assert_eq!(window.select_at_least(now, 60 * SECOND, 5000).count(), 300);
+    let reach = |count| window.select_at_least(now, 60 * SECOND, count).reach();
+    assert!(reach(0) == 60 * SECOND && reach(200) > 60 * SECOND);
+    assert_eq!(reach(5000), window.options.span);
 }
 
 proptest! {

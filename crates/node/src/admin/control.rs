@@ -7,12 +7,13 @@ use axum::extract::State;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::aside::aside;
 use super::body::JsonBody;
 use super::reply::Problem;
 use crate::core::Core;
 
-pub(crate) async fn show(State(core): State<Arc<Core>>) -> Json<Value> {
-    Json(core.control().view(&core))
+pub(crate) async fn show(State(core): State<Arc<Core>>) -> Result<Json<Value>, Problem> {
+    aside(core, |core| Json(core.control().view(core))).await
 }
 
 #[derive(Debug, Deserialize)]
@@ -26,7 +27,10 @@ pub(crate) async fn change(
     State(core): State<Arc<Core>>,
     JsonBody(change): JsonBody<Change>,
 ) -> Result<Json<Value>, Problem> {
-    let mut control = core.control();
-    control.change(&core, change.policy.as_deref(), change.dry_run).map_err(Problem::unprocessable)?;
-    Ok(Json(control.view(&core)))
+    aside(core, move |core| {
+        let mut control = core.control();
+        control.change(core, change.policy.as_deref(), change.dry_run).map_err(Problem::unprocessable)?;
+        Ok(Json(control.view(core)))
+    })
+    .await?
 }

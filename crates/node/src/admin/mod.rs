@@ -1,5 +1,6 @@
 //! The admin API and the gateway: one HTTP port.
 
+mod aside;
 mod backends;
 mod body;
 mod control;
@@ -62,6 +63,7 @@ async fn ready(State(core): State<Arc<Core>>) -> Result<&'static str, Problem> {
     Ok("ok\n")
 }
 
-async fn exposition(State(core): State<Arc<Core>>) -> impl IntoResponse {
-    ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], metrics::exposition(&core))
+async fn exposition(State(core): State<Arc<Core>>) -> Result<impl IntoResponse, Problem> {
+    let text = aside::aside(core, metrics::exposition).await?;
+    Ok(([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text))
 }

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use sherwood_model::PartitionId;
 
+use super::aside::aside;
 use super::body::JsonBody;
 use super::reply::Problem;
 use crate::control::Room;
@@ -61,9 +62,13 @@ pub(crate) async fn resize(
     Path(name): Path<String>,
     JsonBody(asked): JsonBody<Resize>,
 ) -> Result<Json<serde_json::Value>, Problem> {
-    let Some(partition) = core.names.partition_named(&name) else {
+    aside(core, move |core| set(core, &name, asked.allocated_bytes)).await?
+}
+
+fn set(core: &Core, name: &str, bytes: u64) -> Result<Json<serde_json::Value>, Problem> {
+    let Some(partition) = core.names.partition_named(name) else {
         let known: Vec<_> = core.names.partitions().iter().map(|partition| partition.name.clone()).collect();
-        return Err(Problem::not_found("partition", &name, &known));
+        return Err(Problem::not_found("partition", name, &known));
     };
     let mut control = core.control();
     if control.policy() != "static" {
@@ -74,12 +79,12 @@ pub(crate) async fn resize(
         return Err(Problem::new(StatusCode::CONFLICT, error));
     }
     let before = core.cache.usage(partition).budget_bytes;
-    check(&name, asked.allocated_bytes, control.room(&core, partition))?;
-    control.set_by_hand(&core, partition, asked.allocated_bytes).map_err(Problem::unprocessable)?;
+    check(name, bytes, control.room(core, partition))?;
+    control.set_by_hand(core, partition, bytes).map_err(Problem::unprocessable)?;
     drop(control);
-    let data = json!({"partition": name, "before_bytes": before, "after_bytes": asked.allocated_bytes});
-    core.say("resize", format!("{name} set by hand from {before} to {} bytes", asked.allocated_bytes), data);
-    Ok(Json(json!({"name": name, "allocated_bytes": asked.allocated_bytes})))
+    let data = json!({"partition": name, "before_bytes": before, "after_bytes": bytes});
+    core.say("resize", format!("{name} set by hand from {before} to {bytes} bytes"), data);
+    Ok(Json(json!({"name": name, "allocated_bytes": bytes})))
 }
 
 /// Whether a partition may be set to `bytes`: what the others leave, and within its bounds, to which the next decision would

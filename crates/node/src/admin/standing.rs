@@ -10,23 +10,33 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use sherwood_model::{Band, FinishedRequest};
 
+use super::aside::aside;
 use super::body::JsonBody;
 use super::partitions::views;
 use super::reply::{Problem, listed};
 use crate::core::Core;
 use crate::gateway::millis;
+use crate::telemetry::Rbc;
 
 /// Most reports in one body.
 const REPORTS_MAX: usize = 100_000;
 
-pub(crate) async fn rbc(State(core): State<Arc<Core>>) -> Json<Value> {
+pub(crate) async fn rbc(State(core): State<Arc<Core>>) -> Result<Json<Value>, Problem> {
+    aside(core, blocking_counts).await.map(Json)
+}
+
+fn blocking_counts(core: &Arc<Core>) -> Value {
     let band = core.control().band();
-    let counts = core.telemetry.rbc(core.clock.now(), band);
+    let Rbc { reach, counts } = core.telemetry.rbc(core.clock.now(), band);
     let counts: Map<_, _> =
         core.names.backends().iter().zip(counts).map(|(name, count)| (name.clone(), count.into())).collect();
     let Band { low, high } = band;
-    let window_s = core.telemetry.rbc_window().as_secs_f64();
-    Json(json!({"window_s": window_s, "band": [low / 100.0, high / 100.0], "counts": counts}))
+    json!({
+        "window_s": core.telemetry.rbc_window().as_secs_f64(),
+        "reached_s": reach.as_secs_f64(),
+        "band": [low / 100.0, high / 100.0],
+        "counts": counts,
+    })
 }
 
 pub(crate) async fn slo(State(core): State<Arc<Core>>) -> Json<Value> {
@@ -84,7 +94,11 @@ pub(crate) async fn reports(
 }
 
 /// One page of text for whoever opens the port in a browser or with curl.
-pub(crate) async fn page(State(core): State<Arc<Core>>) -> String {
+pub(crate) async fn page(State(core): State<Arc<Core>>) -> Result<String, Problem> {
+    aside(core, page_text).await
+}
+
+fn page_text(core: &Arc<Core>) -> String {
     let (slo, standing) = core.telemetry.slo();
     let mut text =
         format!("Sherwood {}, up {} s\n\n", env!("CARGO_PKG_VERSION"), core.clock.uptime().as_secs());
@@ -106,7 +120,7 @@ pub(crate) async fn page(State(core): State<Arc<Core>>) -> String {
     );
     let _ =
         writeln!(text, "{:<24}{:>16}{:>16}{:>12}{:>10}", "partition", "allocated", "used", "items", "hits");
-    for view in views(&core) {
+    for view in views(core) {
         let look_ups = view.hits + view.misses;
         let ratio = if look_ups == 0 {
             "-".to_owned()

@@ -41,6 +41,9 @@ pub struct Memory {
     pub total_bytes: u64,
     /// Largest value in bytes, 1 KiB to 128 MiB and at most the total; 1 MiB by default.
     pub item_bytes_max: u32,
+    /// Bytes that the answers of the gateway and the values fetched for listeners may take together, over all clients and
+    /// beside the total, 32 MiB to 64 TiB; 256 MiB by default.
+    pub buffers_bytes_max: u64,
 }
 
 impl Memory {
@@ -52,17 +55,22 @@ impl Memory {
     }
 }
 
+/// What `[memory] buffers` is by default, bytes.
+pub const BUFFERS_BYTES_MAX: u64 = 256 << 20;
+
 /// HTTP connections open at a time; one more waits until another ends. They are few, since a gateway's clients keep theirs.
 pub const HTTP_CONNECTIONS_MAX: usize = 1_024;
 
 /// `[server]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Server {
-    /// Threads that serve listeners, 1 to 256; none means one per core.
+    /// Threads of each listener, and as many for the HTTP port, 1 to 256; none means one per core.
     pub threads: Option<u16>,
     /// Connections open at a time over all `[[listener]]`s, 1 to 65,536; 1,024 by default. HTTP has its own bound,
     /// [`HTTP_CONNECTIONS_MAX`].
     pub connections_max: u32,
+    /// A connection to a listener on which nothing arrives for so long is closed, 1 s to 365 d; none by default: never.
+    pub idle_timeout: Option<Duration>,
 }
 
 /// `[[listener]]`.
@@ -157,12 +165,6 @@ pub struct Control {
 }
 
 impl Config {
-    /// Id of the backend with this name.
-    #[must_use]
-    pub fn backend(&self, name: &str) -> Option<BackendId> {
-        self.backends.iter().position(|backend| backend.name == name).map(BackendId::from_index)
-    }
-
     /// Bytes the embedded stores keep in memory, all replicas together; outside [`Memory::total_bytes`].
     #[must_use]
     pub fn stores_bytes(&self) -> u64 {
@@ -170,16 +172,15 @@ impl Config {
         stores.fold(0, |sum, store| sum.saturating_add(store.cache_bytes()))
     }
 
-    /// What connections can add to that at most, as it is said at start-up: `buffers: at most 3.3MiB for each of 1024
-    /// memcached connections, 209MiB for each of 1024 HTTP connections`.
+    /// What clients can add to that at most, as it is said at start-up: `buffers: at most 256MiB for all answers and fetched
+    /// values, 3.3MiB for each of 1024 memcached connections, 8.0MiB for each of 1024 HTTP connections`.
     #[must_use]
     pub fn buffers_line(&self) -> String {
-        let read_through = self.listeners.iter().any(|listener| listener.mode == Mode::ReadThrough);
         let options =
             MemcachedOptions { item_size_max: self.memory.item_bytes_max, ..MemcachedOptions::default() };
         let listeners = [
-            (Protocol::Memcached, "memcached", options.connection_bytes_max(read_through)),
-            (Protocol::Redis, "redis", redis_connection_bytes_max(&options, read_through)),
+            (Protocol::Memcached, "memcached", options.connection_bytes_max()),
+            (Protocol::Redis, "redis", redis_connection_bytes_max(&options)),
         ];
         let spoken = |protocol| self.listeners.iter().any(|listener| listener.protocol == protocol);
         let listeners =
@@ -190,7 +191,9 @@ impl Config {
             let bytes = mebibytes(gateway::CONNECTION_BYTES_MAX);
             format!("{bytes} for each of {HTTP_CONNECTIONS_MAX} HTTP connections")
         });
-        let parts: Vec<_> = listeners.chain(http).collect();
+        let shared =
+            format!("{} for all answers and fetched values", ByteSize(self.memory.buffers_bytes_max));
+        let parts: Vec<_> = std::iter::once(shared).chain(listeners).chain(http).collect();
         format!("buffers: at most {}", parts.join(", "))
     }
 

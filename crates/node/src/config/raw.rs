@@ -29,6 +29,7 @@ pub(super) struct RawFile {
 pub(super) struct RawMemory {
     pub(super) total: Key<ByteSize>,
     pub(super) max_item_size: Key<ByteSize>,
+    pub(super) buffers: Key<ByteSize>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -36,6 +37,7 @@ pub(super) struct RawMemory {
 pub(super) struct RawServer {
     pub(super) threads: Key<u64>,
     pub(super) max_connections: Key<u64>,
+    pub(super) idle_timeout: Key<Span>,
 }
 
 #[derive(Debug, Default, Deserialize)]

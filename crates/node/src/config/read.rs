@@ -149,7 +149,7 @@ mod tests {
         assert_eq!(
             found,
             [
-                "a.toml:2:1: [memory]: unknown key `totl`; the keys here are total, max_item_size: did you mean `total`?",
+                "a.toml:2:1: [memory]: unknown key `totl`; the keys here are total, max_item_size, buffers: did you mean `total`?",
                 "a.toml:4:9: [slo] bound: invalid type: integer `5`, expected a duration with its unit, such as \"5s\"",
                 "a.toml:7:24: [[backend]] store: unknown key `cashe_bytes`; the keys here are kind, path, query, \
                  cache_bytes, n, bytes, threads, queued_calls_max: did you mean `cache_bytes`?",

@@ -40,7 +40,7 @@ mod meaning {
         let config = load(&Flags::default(), POLICIES).expect("valid");
         assert_eq!(config, super::config(""));
         assert_eq!((config.memory.total_bytes, config.memory.item_bytes_max), (64 << 20, 1 << 20));
-        assert_eq!(config.server, Server { threads: None, connections_max: 1024 });
+        assert_eq!(config.server, Server { threads: None, connections_max: 1024, idle_timeout: None });
         assert_eq!(config.admin.map(|admin| admin.to_string()).as_deref(), Some("127.0.0.1:8080"));
         assert!(config.listeners.is_empty());
         let names: Vec<&str> = config.partitions.iter().map(|partition| partition.name.as_str()).collect();
@@ -66,7 +66,7 @@ mod meaning {
         };
         let config = load(&flags, POLICIES).expect("valid");
         assert_eq!((config.memory.total_bytes, config.memory.item_bytes_max), (1 << 30, 2 << 20));
-        assert_eq!(config.server, Server { threads: Some(2), connections_max: 10 });
+        assert_eq!(config.server, Server { threads: Some(2), connections_max: 10, idle_timeout: None });
         let listener = |protocol, bind: &str| Listener {
             protocol,
             bind: bind.parse().expect("an address"),
@@ -101,7 +101,6 @@ mod meaning {
         let config = config(EXAMPLE);
         let names: Vec<&str> = config.backends.iter().map(|backend| backend.name.as_str()).collect();
         assert_eq!(names, ["catalog", "prices", "similar"]);
-        assert_eq!(config.backend("prices"), Some(BackendId(1)));
         let [catalog, prices, similar] = &config.backends[..] else { panic!("three backends") };
         assert_eq!(catalog.ttl, Some(Duration::from_secs(60)));
         assert_eq!((catalog.replicas.len(), prices.replicas.len(), similar.replicas.len()), (1, 2, 1));
@@ -126,6 +125,7 @@ mod meaning {
         assert_eq!(example.control, default.control);
         assert_eq!(example.admin, default.admin);
         assert_eq!(example.memory.item_bytes_max, default.memory.item_bytes_max);
+        assert_eq!(example.memory.buffers_bytes_max, default.memory.buffers_bytes_max);
         assert_eq!(example.server.connections_max, default.server.connections_max);
         let store = |kind: &str| config(&format!("[[backend]]\nname = \"a\"\nstore = {{ kind = {kind} }}"));
         let replica = |config: &Config, at: usize| config.backends[at].replicas[0].clone();
@@ -194,6 +194,7 @@ mod meaning {
     fn the_buffers_of_connections_are_added_up() {
         let listener = "[server]\nmax_connections = 7\n[[listener]]\nbind = \"127.0.0.1:1\"";
         let line = config(listener).buffers_line();
+        assert!(line.starts_with("buffers: at most 256MiB for all answers and fetched values, "), "{line}");
         assert!(line.contains("MiB for each of 7 memcached connections, "), "{line}");
         assert!(line.contains("MiB for each of 1024 HTTP connections"), "{line}");
         let off = format!("{listener}\n[admin]\nbind = \"off\"");
@@ -238,12 +239,20 @@ mod refusals {
                 "a.toml:3:17: [memory] max_item_size is 3MiB; it must be 1KiB to 2MiB: set max_item_size = \"1MiB\"",
             ),
             (
+                "[memory]\nbuffers = \"1MiB\"",
+                "a.toml:2:11: [memory] buffers is 1MiB; it must be at least 32MiB: set buffers = \"256MiB\"",
+            ),
+            (
                 "[server]\nthreads = 0",
                 "a.toml:2:11: [server] threads is 0; it must be at least 1: set threads = 2",
             ),
             (
                 "[server]\nmax_connections = 70000",
                 "a.toml:2:19: [server] max_connections is 70000; it must be 1 to 65536: set max_connections = 1024",
+            ),
+            (
+                "[server]\nidle_timeout = \"0s\"",
+                "a.toml:2:16: [server] idle_timeout is 0s; it must be at least 1s: set idle_timeout = \"5m\"",
             ),
         ]);
     }

@@ -7,6 +7,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde::{Deserialize, Serialize};
 
+use super::json;
+
 /// Largest body of a request, bytes.
 pub(crate) const BODY_BYTES_MAX: usize = 4 << 20;
 /// Most bytes of values in one answer.
@@ -17,6 +19,8 @@ pub(crate) const QUERIES_MAX: usize = 256;
 pub(crate) const KEYS_MAX: usize = 16_384;
 /// Longest key, bytes.
 pub(crate) const KEY_BYTES_MAX: usize = 250;
+/// More than what is kept of a key while it is looked up and written in the answer, with an error of some length.
+const KEY_OVERHEAD_BYTES: usize = 1024;
 /// Longest class name, bytes.
 pub(crate) const CLASS_BYTES_MAX: usize = 64;
 
@@ -89,12 +93,15 @@ pub(crate) struct KeyAnswer<'a> {
     pub(crate) backend: &'a str,
     /// The key as it was asked for.
     pub(crate) key: &'a str,
-    /// `hit`, `miss` (fetched from the backend), `rejected` (no room for it at the backend or in the answer), `timeout`,
-    /// `error` or `not_found`.
+    /// `hit`, `miss` (fetched from the backend), `rejected` (no room for it at the backend, in the answer or in the node),
+    /// `timeout`, `error` or `not_found`.
     pub(crate) status: &'static str,
     /// The value, unless the request said `"values": false`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) value: Option<Cow<'a, str>>,
+    /// Length of `value` as JSON.
+    #[serde(skip)]
+    pub(crate) value_bytes: usize,
     /// How `value` is written: `utf8` or `base64`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) encoding: Option<&'static str>,
@@ -105,12 +112,47 @@ pub(crate) struct KeyAnswer<'a> {
     pub(crate) error: Option<String>,
 }
 
-/// The text of a value and how it is written: as it is where it is UTF-8, else in base64.
-#[must_use]
-pub(crate) fn encode(value: &[u8]) -> (Cow<'_, str>, &'static str) {
-    match std::str::from_utf8(value) {
-        Ok(text) => (Cow::Borrowed(text), "utf8"),
-        Err(_) => (Cow::Owned(BASE64.encode(value)), "base64"),
+/// How a value is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form<'a> {
+    /// As it is: it is UTF-8.
+    Utf8(&'a str),
+    /// In base64.
+    Base64(&'a [u8]),
+}
+
+impl<'a> Form<'a> {
+    /// The form that `value` has to have.
+    #[must_use]
+    pub(crate) fn of(value: &'a [u8]) -> Self {
+        std::str::from_utf8(value).map_or(Self::Base64(value), Self::Utf8)
+    }
+
+    /// Its length as JSON, bytes.
+    #[must_use]
+    pub(crate) fn bytes(self) -> usize {
+        match self {
+            Self::Utf8(text) => json::text_bytes(text),
+            Self::Base64(value) => 2 + 4 * value.len().div_ceil(3),
+        }
+    }
+
+    /// What writing it takes when it is `bytes` long, bytes: base64 is made first and copied afterwards.
+    #[must_use]
+    pub(crate) fn memory_bytes(self, bytes: usize) -> usize {
+        match self {
+            Self::Utf8(_) => bytes,
+            Self::Base64(_) => 2 * bytes,
+        }
+    }
+
+    /// Its text and the form's name.
+    #[must_use]
+    pub(crate) fn text(self) -> (Cow<'a, str>, &'static str) {
+        match self {
+            Self::Utf8(text) => (Cow::Borrowed(text), "utf8"),
+            Self::Base64(value) => (Cow::Owned(BASE64.encode(value)), "base64"),
+        }
     }
 }
 
@@ -156,6 +198,16 @@ impl AskedRequest<'_> {
         Ok(asked)
     }
 
+    /// What the request, which came in a body of `body` bytes, takes at most beside the values of its answer, bytes: the body,
+    /// its keys once more and once more in the answer, and what is kept and written of each key.
+    pub(crate) fn bytes_max(&self, body: usize) -> usize {
+        3 * body + KEY_OVERHEAD_BYTES * (1 + self.keys())
+    }
+
+    fn keys(&self) -> usize {
+        self.queries.iter().map(|query| query.keys.len()).sum()
+    }
+
     fn check(&self) -> Result<(), Refusal> {
         if self.deadline_ms.is_some() {
             return Err(not_built("deadline_ms"));
@@ -167,7 +219,7 @@ impl AskedRequest<'_> {
             let reason = format!("{} queries; a request has at most {QUERIES_MAX}", self.queries.len());
             return Err(malformed("queries", reason));
         }
-        let keys: usize = self.queries.iter().map(|query| query.keys.len()).sum();
+        let keys = self.keys();
         if keys > KEYS_MAX {
             return Err(malformed("queries", format!("{keys} keys; a request has at most {KEYS_MAX}")));
         }
@@ -244,7 +296,8 @@ mod tests {
 
     #[test]
     fn values_that_are_no_text_are_base64() {
-        assert_eq!(encode(b"plain"), ("plain".into(), "utf8"));
-        assert_eq!(encode(&[0xff, 0]), ("/wA=".into(), "base64"));
+        assert_eq!(Form::of(b"plain").text(), ("plain".into(), "utf8"));
+        assert_eq!(Form::of(&[0xff, 0]).text(), ("/wA=".into(), "base64"));
+        assert_eq!((Form::of(b"plain").bytes(), Form::of(&[0xff, 0]).bytes()), (7, 6));
     }
 }

@@ -32,14 +32,29 @@ pub(super) fn encode(answer: &RequestAnswer<'_>) -> Vec<u8> {
     out
 }
 
-/// About what a key's object takes; it is more where texts have to be escaped.
+/// What a key's object takes; it is more only where names, keys or errors are long or have to be escaped.
 fn bytes_of(answer: &KeyAnswer<'_>) -> usize {
-    let value = answer.value.as_deref().map_or(0, str::len);
-    KEY_BYTES + answer.backend.len() + answer.key.len() + value
+    let error = answer.error.as_ref().map_or(0, String::len);
+    KEY_BYTES + answer.backend.len() + answer.key.len() + answer.value_bytes + error
+}
+
+/// What a text takes as JSON, bytes; never less than it will.
+pub(super) fn text_bytes(text: &str) -> usize {
+    let more = if is_plain(text.as_bytes()) { 0 } else { text.bytes().map(escape_bytes).sum() };
+    2 + text.len() + more
+}
+
+/// How many bytes more than one a byte takes in JSON.
+fn escape_bytes(byte: u8) -> usize {
+    match byte {
+        b'"' | b'\\' | b'\n' | b'\r' | b'\t' | 0x08 | 0x0c => 1,
+        0..0x20 => 5,
+        _ => 0,
+    }
 }
 
 fn write_key(out: &mut Vec<u8>, answer: &KeyAnswer<'_>, latency: &mut Latency) {
-    let KeyAnswer { backend, key, status, value, encoding, latency_ms, error } = answer;
+    let KeyAnswer { backend, key, status, value, value_bytes: _, encoding, latency_ms, error } = answer;
     out.extend_from_slice(b"{\"backend\":");
     text(out, backend);
     out.extend_from_slice(b",\"key\":");
@@ -122,6 +137,7 @@ mod tests {
             key,
             status: "hit",
             value: value.as_deref().map(Into::into),
+            value_bytes: value.as_deref().map_or(0, text_bytes),
             encoding: value.as_ref().map(|_| "utf8"),
             latency_ms: f64::from(*latency_us) / 1e3,
             error: error.clone(),
@@ -132,6 +148,11 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn a_texts_length_is_known_beforehand(written in "[ -~\u{0}-\u{1f}\u{7f}\u{e9}]{0,100}") {
+            assert_eq!(text_bytes(&written), serde_json::to_vec(&written).expect("serializes").len());
+        }
 
         #[test]
         fn what_is_written_is_what_serde_writes(

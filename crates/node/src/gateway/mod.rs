@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::State;
+use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
@@ -19,17 +20,17 @@ use tokio::sync::mpsc;
 
 use crate::admin::{Problem, WholeBody, listed};
 use crate::backend::FetchKey;
+use crate::config::ByteSize;
 use crate::core::Core;
 use crate::waiter::{Arrival, Waiter};
 
-use body::{AskedRequest, KeyAnswer, Refusal, RequestAnswer, VALUES_BYTES_MAX, encode};
+use body::{AskedRequest, Form, KeyAnswer, Refusal, RequestAnswer, VALUES_BYTES_MAX};
 pub(crate) use body::{BODY_BYTES_MAX, millis};
-use held::{Held, Room};
+use held::{Held, Lack, Room};
 
-/// What an HTTP connection may hold at most, bytes: a body and its keys once more, the values of an answer and its text,
-/// in which a byte takes up to six and which doubles as it grows.
-pub(crate) const CONNECTION_BYTES_MAX: usize =
-    2 * BODY_BYTES_MAX + VALUES_BYTES_MAX + 2 * 6 * VALUES_BYTES_MAX;
+/// What an HTTP connection may hold at most beside its part of the budget that all share ([`crate::buffers`]), bytes: a body
+/// as it arrives in pieces, and once more in one piece.
+pub(crate) const CONNECTION_BYTES_MAX: usize = 2 * BODY_BYTES_MAX;
 
 /// Answers `POST /v1/requests`.
 pub(crate) async fn handle(
@@ -42,12 +43,20 @@ pub(crate) async fn handle(
     if let Some(class) = &asked.class {
         core.classes.count(class);
     }
+    let mut hold = core.buffers.hold();
+    if !hold.take(asked.bytes_max(body.len())) {
+        return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, no_room(&core, Lack::Node)));
+    }
     let values = asked.values.unwrap_or(true);
-    let room = Room::new(if values { VALUES_BYTES_MAX } else { 0 });
-    let running = Running { request: Request::start(arrival, queries), core: &core, slots: Vec::new(), room };
-    let request = running.run().await;
-    let answer = answer(&core, &request, values);
-    Ok(([(CONTENT_TYPE, "application/json")], json::encode(&answer)).into_response())
+    let room = Room::new(if values { VALUES_BYTES_MAX } else { 0 }, core.buffers.hold());
+    let request = Request::start(arrival, queries);
+    let mut running = Running { request, core: &core, slots: Vec::new(), room };
+    running.run().await;
+    let mut room = Room::new(VALUES_BYTES_MAX, hold);
+    let text = json::encode(&answer(&core, &running.request, values, &mut room));
+    // What the text takes is given back when it has been sent, or when there is nobody to send it to.
+    let text = room.into_hold().guard(text);
+    Ok(([(CONTENT_TYPE, "application/json")], text).into_response())
 }
 
 fn refused(refusal: Refusal) -> Problem {
@@ -71,14 +80,14 @@ struct Running<'a> {
 
 impl Running<'_> {
     /// Looks every key up, fetches what is missing, and waits for the last answer.
-    async fn run(mut self) -> Request<Bytes, Held> {
+    async fn run(&mut self) {
         let room = &mut self.room;
         let access = Access::at(self.core.clock.now());
         let read = |partition, key: &Bytes, item: Item<'_>| {
             self.core.shadow.access(access.now, partition, key, item.value.len());
             match item.value {
                 Value::Bytes(bytes) => room.hold(bytes.len(), || Bytes::copy_from_slice(bytes)),
-                Value::Declared(_) => Held::Withheld,
+                Value::Declared(_) => Held::Withheld(Lack::Answer),
             }
         };
         let fetches = self.request.look_up(&self.core.cache, &access, read);
@@ -93,8 +102,6 @@ impl Running<'_> {
             self.request.handle_result(self.core.clock.now(), self.slots[position], held);
         }
         record(self.core, &self.request);
-        // An empty request is left in its place: it has nothing open that dropping would have to end.
-        std::mem::replace(&mut self.request, Request::start(access.now, Vec::new()))
     }
 
     /// Asks a query's backend for what missed. A backend without a store has nothing but what is cached.
@@ -176,10 +183,15 @@ fn record(core: &Core, request: &Request<Bytes, Held>) {
     }
 }
 
-fn answer<'a>(core: &'a Core, request: &'a Request<Bytes, Held>, values: bool) -> RequestAnswer<'a> {
+/// What the request is answered; `room` is for the texts of values. Keys that were asked for twice share what is held, but
+/// not what is written.
+fn answer<'a>(
+    core: &'a Core,
+    request: &'a Request<Bytes, Held>,
+    values: bool,
+    room: &mut Room,
+) -> RequestAnswer<'a> {
     let finished = request.finished();
-    // Keys that were asked for twice share what is held, but not what is written.
-    let mut room = Room::new(VALUES_BYTES_MAX);
     let results = request.answers().map(|(backend, key, answer)| {
         let blank = KeyAnswer {
             backend: core.names.backend(backend),
@@ -187,17 +199,25 @@ fn answer<'a>(core: &'a Core, request: &'a Request<Bytes, Held>, values: bool) -
             key: std::str::from_utf8(key).unwrap_or_default(),
             status: status(answer.status),
             value: None,
+            value_bytes: 0,
             encoding: None,
             latency_ms: millis(answer.latency),
             error: answer.error.as_ref().map(ToString::to_string),
         };
-        match &answer.value {
-            Some(Held::Bytes(value)) if values && room.take(value.len()) => {
-                let (value, encoding) = encode(value);
-                KeyAnswer { value: Some(value), encoding: Some(encoding), ..blank }
+        let text = match &answer.value {
+            Some(Held::Bytes(value)) if values => {
+                let form = Form::of(value);
+                let bytes = form.bytes();
+                room.take(value.len(), form.memory_bytes(bytes)).map(|()| (form.text(), bytes))
             }
-            Some(_) if values => KeyAnswer { status: "rejected", error: Some(NO_ROOM.to_owned()), ..blank },
-            _ => blank,
+            Some(Held::Withheld(lack)) if values => Err(*lack),
+            _ => return blank,
+        };
+        match text {
+            Ok(((value, encoding), value_bytes)) => {
+                KeyAnswer { value: Some(value), value_bytes, encoding: Some(encoding), ..blank }
+            }
+            Err(lack) => KeyAnswer { status: "rejected", error: Some(no_room(core, lack)), ..blank },
         }
     });
     // What was waited for, which is less than what a failure counts as.
@@ -212,8 +232,18 @@ fn answer<'a>(core: &'a Core, request: &'a Request<Bytes, Held>, values: bool) -
 }
 
 /// Why a value that is there is not in the answer.
-const NO_ROOM: &str =
-    "the values of one answer are at most 16 MiB together; ask for this key in another request";
+fn no_room(core: &Core, lack: Lack) -> String {
+    match lack {
+        Lack::Answer => {
+            "the values of one answer are at most 16 MiB together; ask for this key in another request"
+                .to_owned()
+        }
+        Lack::Node => format!(
+            "the node holds as many bytes for answers as it may, {}; ask again later, or raise buffers in [memory]",
+            ByteSize(core.buffers.bytes_max())
+        ),
+    }
+}
 
 fn status(status: Status) -> &'static str {
     match status {

@@ -32,7 +32,9 @@ mod connection;
 mod conversation;
 mod counters;
 mod fetch;
+mod mailbox;
 mod memcached;
+mod meter;
 mod options;
 mod redis;
 mod retrieval;
@@ -40,12 +42,15 @@ mod routing;
 mod server;
 mod session;
 mod shared;
+mod slots;
 mod stats;
 #[cfg(test)]
 mod tests;
+mod thread;
 
 pub use backends::Backends;
 pub use counters::{Count, Counts};
+pub use meter::{Meter, Reading};
 pub use options::{MemcachedOptions, OptionsError};
 pub use redis::connection_bytes_max as redis_connection_bytes_max;
 pub use retrieval::FETCH_KEYS_MAX;

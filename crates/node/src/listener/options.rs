@@ -6,19 +6,20 @@ use std::time::Duration;
 use sherwood_wire::memcached::{Limits, reply};
 use thiserror::Error;
 
-use super::FETCH_KEYS_MAX;
-
 /// How a memcached listener behaves. The defaults are memcached's where it has the option.
 ///
-/// Buffers of a connection: input grows as bytes arrive, up to the longest command ([`Limits::buffer_bytes_max`]); output
-/// up to `output_bytes_max` and one value more, in a buffer that doubles when it grows. What is over 16 KiB of either is
-/// given back before the connection waits for more commands. A listener that reads through also holds up to
-/// [`FETCH_KEYS_MAX`] fetched values of a connection at a time.
+/// A connection has buffers only for what is left over: input that is no whole command yet, up to the longest command
+/// ([`Limits::buffer_bytes_max`]), and output that its client has not taken, up to `output_bytes_max` and one value more, in a
+/// buffer that doubles when it grows. A client that waits for nothing holds neither. A listener that reads through also
+/// holds up to [`FETCH_KEYS_MAX`](super::FETCH_KEYS_MAX) fetched values of a connection at a time, within the budget of its
+/// [`Buffers`](crate::Buffers).
+///
+/// Time-outs of connections are looked after once per time-out, so they end after one to two of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemcachedOptions {
     /// Where to listen. Port 0 lets the system choose.
     pub bind: SocketAddr,
-    /// Threads, each with its own socket and runtime; 1 to 1,024, default 4.
+    /// Threads, each with its own socket and event queue; 1 to 1,024, default 4.
     pub threads: usize,
     /// Longest value in bytes, at least 1, default 1 MiB; not more than the cache's.
     pub item_size_max: u32,
@@ -98,14 +99,11 @@ impl MemcachedOptions {
         Ok(())
     }
 
-    /// What a connection's buffers can hold at most, in bytes. Reading through adds a round of fetched values, which are
-    /// held once as they came and once in the output.
+    /// What a connection's buffers can hold at most, in bytes, beside fetched values.
     #[must_use]
-    pub fn connection_bytes_max(&self, read_through: bool) -> usize {
-        let value = reply::VALUE_LINE_BYTES_MAX + self.item_size_max as usize;
-        let fetched = if read_through { FETCH_KEYS_MAX * value } else { 0 };
-        let output = self.output_bytes_max + value + fetched;
-        self.limits().buffer_bytes_max() + 2 * output + fetched
+    pub fn connection_bytes_max(&self) -> usize {
+        let output = self.output_bytes_max + reply::VALUE_LINE_BYTES_MAX + self.item_size_max as usize;
+        self.limits().buffer_bytes_max() + 2 * output
     }
 
     pub(super) fn limits(&self) -> Limits {

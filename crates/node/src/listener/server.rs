@@ -1,41 +1,32 @@
-//! Sockets and threads: binding, accepting, draining.
+//! Sockets and threads: binding, starting, joining.
 
-use std::collections::BTreeMap;
 use std::io;
-use std::net::{Shutdown, SocketAddr};
-use std::pin::pin;
-use std::sync::{Arc, Weak};
+use std::net::SocketAddr;
+use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
 
-use socket2::{Domain, SockRef, Socket, Type};
+use socket2::{Domain, Socket, Type};
 use thiserror::Error;
-use tokio::net::tcp::OwnedWriteHalf;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
-use tokio::task::{Id, JoinSet};
 
-use super::connection;
-use super::conversation::{Conversation, Protocol};
-use super::counters::Counts;
+use super::conversation::Protocol;
 use super::memcached::Memcached;
+use super::meter::Meter;
 use super::options::{MemcachedOptions, OptionsError};
 use super::redis::Redis;
-use super::shared::{Connections, Place, Service, Shared};
+use super::shared::{Service, Shared};
+use super::thread::Thread;
 use crate::clock::Clock;
 
 /// Connections the system keeps for us, per socket, until they are accepted: memcached's default.
 const BACKLOG: i32 = 1024;
-/// How long nothing is accepted after the system could not, for want of file descriptors as a rule.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// A listener's sockets: bound, and connections wait in them to be served.
 #[derive(Debug)]
 pub struct Bound {
     options: MemcachedOptions,
     address: SocketAddr,
-    sockets: Vec<std::net::TcpListener>,
+    sockets: Vec<Socket>,
 }
 
 /// Why a listener could not be bound.
@@ -63,7 +54,7 @@ impl Bound {
         options.validate()?;
         let refuse = |error| BindError::Bind { address: options.bind, error };
         let sockets = bind_all(options.bind, options.threads).map_err(refuse)?;
-        let address = sockets[0].local_addr().map_err(refuse)?;
+        let address = sockets[0].local_addr().map_err(refuse)?.as_socket().unwrap_or(options.bind);
         Ok(Self { options: MemcachedOptions { bind: address, ..options }, address, sockets })
     }
 
@@ -106,22 +97,17 @@ impl Bound {
         let protocol = Arc::new(protocol);
         let Self { options, address, sockets } = self;
         let shared = Arc::new(Shared::new(options, service, clock));
-        let runtimes: Vec<Runtime> = sockets
-            .iter()
-            .map(|_| Builder::new_current_thread().enable_all().build())
-            .collect::<io::Result<_>>()?;
-        let threads = sockets
-            .into_iter()
-            .zip(runtimes)
-            .enumerate()
-            .map(|(number, (socket, runtime))| {
-                let (protocol, shared) = (Arc::clone(&protocol), Arc::clone(&shared));
-                let thread = Thread { protocol, number, shared, stop: stop.clone() };
-                std::thread::Builder::new()
-                    .name(format!("{}-{number}", P::THREADS))
-                    .spawn(move || runtime.block_on(thread.run(socket)))
-            })
-            .collect::<io::Result<_>>()?;
+        let thread = |(number, socket)| {
+            let (protocol, shared) = (Arc::clone(&protocol), Arc::clone(&shared));
+            Thread::new(protocol, number, shared, socket, stop.clone())
+        };
+        let threads: Vec<Thread<P>> =
+            sockets.into_iter().enumerate().map(thread).collect::<io::Result<_>>()?;
+        let spawn = |(number, thread): (usize, Thread<P>)| {
+            let name = format!("{}-{number}", P::THREADS);
+            std::thread::Builder::new().name(name).spawn(move || thread.run())
+        };
+        let threads = threads.into_iter().enumerate().map(spawn).collect::<io::Result<_>>()?;
         Ok(Running { address, shared, threads })
     }
 }
@@ -131,7 +117,7 @@ impl Bound {
 /// Sockets that share a port let in anybody of the same user who wants to share it, so a second node would go unnoticed
 /// and take half of the connections. Hence the first one binds alone, which fails when anybody is there, and agrees to
 /// share only then.
-fn bind_all(address: SocketAddr, count: usize) -> io::Result<Vec<std::net::TcpListener>> {
+fn bind_all(address: SocketAddr, count: usize) -> io::Result<Vec<Socket>> {
     let first = socket(address)?;
     first.bind(&address.into())?;
     first.set_reuse_port(true)?;
@@ -143,7 +129,8 @@ fn bind_all(address: SocketAddr, count: usize) -> io::Result<Vec<std::net::TcpLi
         other.bind(&address.into())?;
         sockets.push(other);
     }
-    sockets.into_iter().map(|socket| socket.listen(BACKLOG).map(|()| socket.into())).collect()
+    sockets.iter().try_for_each(|socket| socket.listen(BACKLOG))?;
+    Ok(sockets)
 }
 
 fn socket(address: SocketAddr) -> io::Result<Socket> {
@@ -167,22 +154,10 @@ impl Running {
         self.address
     }
 
-    /// What it counted since the start, over all threads.
+    /// What it counts, for whoever shows that.
     #[must_use]
-    pub fn counts(&self) -> Counts {
-        self.shared.counts()
-    }
-
-    /// Connections that are open now.
-    #[must_use]
-    pub fn connections(&self) -> usize {
-        self.shared.connections.now()
-    }
-
-    /// Connections that were turned away because there were too many.
-    #[must_use]
-    pub fn rejected(&self) -> u64 {
-        self.shared.connections.rejected()
+    pub fn meter(&self) -> Meter {
+        Meter(Arc::downgrade(&self.shared))
     }
 
     /// Waits until all threads have ended, which they do some time after they were told to stop: at most the
@@ -195,108 +170,5 @@ impl Running {
             thread.join().map_err(|_| io::Error::other("a listener's thread panicked"))??;
         }
         Ok(())
-    }
-}
-
-/// One thread of a listener.
-struct Thread<P> {
-    protocol: Arc<P>,
-    number: usize,
-    shared: Arc<Shared>,
-    stop: watch::Receiver<bool>,
-}
-
-impl<P: Protocol> Thread<P> {
-    async fn run(self, socket: std::net::TcpListener) -> io::Result<()> {
-        let listener = TcpListener::from_std(socket)?;
-        let mut clients = Clients::default();
-        let mut stop = self.stop.clone();
-        let mut told_to_stop = pin!(async { stop.wait_for(|&stop| stop).await.is_ok() });
-        loop {
-            tokio::select! {
-                _ = &mut told_to_stop => break,
-                accepted = listener.accept() => match accepted {
-                    Ok((stream, _)) => self.welcome(stream, &mut clients),
-                    Err(error) => {
-                        tracing::warn!(%error, "the {} listener cannot accept connections", P::NAME);
-                        tokio::time::sleep(ACCEPT_PAUSE).await;
-                    }
-                },
-                () = clients.one_ended(), if !clients.tasks.is_empty() => {}
-            }
-        }
-        drop(listener);
-        clients.drain(self.shared.options.drain_timeout).await;
-        Ok(())
-    }
-
-    fn welcome(&self, stream: TcpStream, clients: &mut Clients) {
-        let Some(place) = Connections::open(&self.shared) else {
-            // Whether it arrives or not, the connection is closed.
-            let _ = stream.try_write(P::TOO_MANY);
-            return;
-        };
-        // Both only make things better; a connection without them works.
-        let _ = stream.set_nodelay(true);
-        let _ = SockRef::from(&stream).set_keepalive(true);
-        let conversation = self.protocol.open(&self.shared, self.number);
-        clients.serve(conversation, stream, place, Arc::clone(&self.shared), self.number);
-    }
-}
-
-/// The connections of a thread.
-#[derive(Default)]
-struct Clients {
-    tasks: JoinSet<()>,
-    sockets: BTreeMap<Id, Weak<OwnedWriteHalf>>,
-}
-
-impl Clients {
-    fn serve<C: Conversation>(
-        &mut self,
-        conversation: C,
-        stream: TcpStream,
-        place: Place,
-        shared: Arc<Shared>,
-        thread: usize,
-    ) {
-        let (read, write) = stream.into_split();
-        let write = Arc::new(write);
-        let socket = Arc::downgrade(&write);
-        let task = self.tasks.spawn(async move {
-            connection::serve(conversation, read, write, shared, thread).await;
-            drop(place);
-        });
-        self.sockets.insert(task.id(), socket);
-    }
-
-    /// Waits until a connection has ended.
-    async fn one_ended(&mut self) {
-        let id = match self.tasks.join_next_with_id().await {
-            Some(Ok((id, ()))) => id,
-            Some(Err(error)) => {
-                tracing::error!(%error, "a connection ended in a panic");
-                error.id()
-            }
-            None => return,
-        };
-        self.sockets.remove(&id);
-    }
-
-    /// Lets every client have the answers to what it has sent, and closes. Nothing more is read from anybody: to the
-    /// connections it looks as if their clients had finished, and they end as they always do.
-    async fn drain(&mut self, patience: Duration) {
-        for socket in self.sockets.values().filter_map(Weak::upgrade) {
-            // One that is gone already needs no shutting down.
-            let _ = SockRef::from(socket.as_ref().as_ref()).shutdown(Shutdown::Read);
-        }
-        let all_ended = async {
-            while !self.tasks.is_empty() {
-                self.one_ended().await;
-            }
-        };
-        if tokio::time::timeout(patience, all_ended).await.is_err() {
-            tracing::warn!(connections = self.tasks.len(), "connections were cut off at shutdown");
-        }
     }
 }

@@ -9,6 +9,7 @@ use super::backends::Backends;
 use super::counters::{Counters, Counts};
 use super::options::MemcachedOptions;
 use super::routing::{Routing, Target};
+use crate::buffers::Buffers;
 use crate::clock::{Clock, Moment};
 
 /// What a listener serves.
@@ -22,6 +23,8 @@ pub struct Service {
     pub backends: Option<Arc<dyn Backends>>,
     /// Whom a connection needs a place of; listeners that share it share its bound.
     pub places: Arc<Places>,
+    /// Where the buffers of connections are counted, and what fetched values take their bytes from.
+    pub buffers: Arc<Buffers>,
 }
 
 impl Service {

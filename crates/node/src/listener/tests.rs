@@ -18,13 +18,14 @@ use super::options::MemcachedOptions;
 use super::retrieval::FETCH_KEYS_MAX;
 use super::routing::{Routing, Target};
 use super::shared::{Places, Service, Shared};
+use crate::buffers::Buffers;
 use crate::clock::{Clock, Moment};
 
 const UNIX_SECS: u64 = 1_800_000_000;
 const ITEM_BYTES_MAX: u32 = 1000;
 
 fn service(cache: Arc<Cache>, routing: Routing, backends: Option<Arc<dyn Backends>>) -> Service {
-    Service { cache, routing, backends, places: Arc::new(Places::new(1)) }
+    Service { cache, routing, backends, places: Arc::new(Places::new(1)), buffers: Buffers::new(1 << 20) }
 }
 
 /// A client whose listener has no socket.

@@ -43,6 +43,7 @@ impl Setup {
             admin: config.admin,
             memcached_connections_max: config.server.connections_max as usize,
             http_connections_max: HTTP_CONNECTIONS_MAX,
+            buffers_bytes_max: config.memory.buffers_bytes_max,
             slack_bytes: Some(slack_bytes(config)),
             threads,
             seed: None,
@@ -127,7 +128,7 @@ fn listener(listener: &config::Listener, config: &Config, threads: usize) -> Mem
         route,
         read_through: listener.mode == Mode::ReadThrough,
         threads,
-        idle_timeout: None,
+        idle_timeout: config.server.idle_timeout,
     }
 }
 
@@ -150,5 +151,19 @@ mod tests {
             ..default
         };
         assert_eq!(setup.backends[0].dispatch, expected);
+    }
+
+    #[test]
+    fn the_idle_time_out_is_every_listeners_or_there_is_none() {
+        let listeners = "[[listener]]\nbind = \"127.0.0.1:1\"\n[[listener]]\nbind = \"127.0.0.1:2\"\n";
+        let timeouts = |server: &str| {
+            let text = format!("{server}\n{listeners}");
+            let config = config::parse("a.toml", &text, &Flags::default(), &["robinhood"]).expect("valid");
+            let setup = Setup::from_config(&config).expect("nothing to open");
+            setup.memcached.iter().map(|listener| listener.idle_timeout).collect::<Vec<_>>()
+        };
+        assert_eq!(timeouts(""), [None, None]);
+        let minutes = Some(std::time::Duration::from_secs(600));
+        assert_eq!(timeouts("[server]\nidle_timeout = \"10m\""), [minutes, minutes]);
     }
 }

@@ -7,5 +7,7 @@
 )]
 
 mod clients;
+#[path = "../shared/patience.rs"]
+mod patience;
 mod server;
 mod support;

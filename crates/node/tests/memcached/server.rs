@@ -6,11 +6,12 @@ use std::net::Shutdown;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::support::{Server, eventually, options};
+use crate::patience::eventually;
+use crate::support::{Server, options};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use sherwood_model::{Instant, PartitionId};
-use sherwood_node::listener::{Backends, BindError, Bound, Count, MemcachedOptions, VERSION};
+use sherwood_node::listener::{Backends, BindError, Bound, Count, MemcachedOptions, Reading, VERSION};
 use tokio::sync::oneshot;
 
 #[test]
@@ -118,6 +119,8 @@ fn connections_over_the_limit_are_told_so() {
     second.check("get a\r\n", "END\r\n");
     assert_eq!(server.connect().rest(), "ERROR Too many open connections\r\n");
     second.check("get a\r\n", "END\r\n");
+    let Reading { open, total, rejected, .. } = server.read();
+    assert_eq!((open, total, rejected), (2, 3, 1));
     drop(first);
     eventually("there is room again", || server.connections() == 1);
     server.connect().check("get a\r\n", "END\r\n");

@@ -3,18 +3,17 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use sherwood_cache::{Cache, Options, Partition};
 use sherwood_model::{BackendId, PartitionId, SeededState, TenantId};
+use sherwood_node::Buffers;
 use sherwood_node::clock::Clock;
 use sherwood_node::listener::{
-    Backends, Bound, Count, MemcachedOptions, Places, Routing, Running, Service, Target,
+    Backends, Bound, Count, MemcachedOptions, Places, Reading, Routing, Running, Service, Target,
 };
 use tokio::sync::watch;
 
-/// Longest wait for anything; reached only by a test that fails.
-const PATIENCE: Duration = Duration::from_secs(20);
+use crate::patience::PATIENCE;
 
 /// Connections at a time where a test is not about them.
 const PLACES: usize = 1024;
@@ -50,7 +49,8 @@ impl Server {
         let partition = Partition { tenant: TenantId(0), backend: BackendId(0), budget_bytes: 64 << 20 };
         let cache = Cache::new(Options::default(), &[partition], SeededState::new(1)).unwrap();
         let places = Arc::new(Places::new(places));
-        let service = Service { cache: Arc::new(cache), routing, backends, places };
+        let buffers = Buffers::new(1 << 30);
+        let service = Service { cache: Arc::new(cache), routing, backends, places, buffers };
         let (stop, stopped) = watch::channel(false);
         let bound = Bound::bind(options).unwrap();
         let running = bound.serve(service, Clock::start(), stopped).unwrap();
@@ -66,11 +66,16 @@ impl Server {
     }
 
     pub(crate) fn count(&self, count: Count) -> u64 {
-        self.running().counts().get(count)
+        self.read().counts.get(count)
+    }
+
+    /// What the listener tells of itself.
+    pub(crate) fn read(&self) -> Reading {
+        self.running().meter().read().expect("it serves")
     }
 
     pub(crate) fn connections(&self) -> usize {
-        self.running().connections()
+        self.read().open
     }
 
     pub(crate) fn connect(&self) -> Client {
@@ -151,15 +156,5 @@ impl Client {
     pub(crate) fn check(&mut self, sent: &str, expected: &str) {
         self.send(sent.as_bytes());
         self.expect(expected);
-    }
-}
-
-/// Waits until something is so.
-#[track_caller]
-pub(crate) fn eventually(what: &str, is_so: impl Fn() -> bool) {
-    let start = Instant::now();
-    while !is_so() {
-        assert!(start.elapsed() < PATIENCE, "{what} never came true");
-        std::thread::yield_now();
     }
 }

@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 use sherwood_node::Node;
 use sherwood_store::Store;
 
-use crate::support::{Fake, Http, eventually, setup};
+use crate::patience::eventually;
+use crate::support::{Fake, Http, listener, setup};
 
 fn node() -> (Node, Arc<Fake>) {
     let fake = Fake::new([("a/1", &b"1"[..])]);
@@ -57,7 +58,7 @@ fn the_slo_and_who_blocks_are_shown() {
     assert_eq!(slo["current_ms"], Value::Null, "no request, no percentile");
     assert_eq!(
         http.get("/v1/rbc"),
-        json!({"window_s": 60.0, "band": [0.985, 0.995], "counts": {"catalog": 0, "plain": 0}})
+        json!({"window_s": 60.0, "reached_s": 600.0, "band": [0.985, 0.995], "counts": {"catalog": 0, "plain": 0}})
     );
     http.key("catalog", "a/1");
     eventually("it is observed", || http.get("/v1/slo")["current_ms"].is_number());
@@ -71,7 +72,9 @@ fn the_slo_and_who_blocks_are_shown() {
     let reports: Vec<_> =
         (1..=200).map(|i| json!({"latency_us": i * 1_000_000, "blocking": "plain"})).collect();
     assert_eq!(http.ask("POST", "/v1/reports", &json!(reports).to_string()).status, 200);
-    let counts = http.get("/v1/rbc")["counts"].clone();
+    let rbc = http.get("/v1/rbc");
+    assert_eq!(rbc["reached_s"], 60.0, "there are enough in the window");
+    let counts = rbc["counts"].clone();
     assert!(counts["catalog"] == 0 && counts["plain"].as_u64().is_some_and(|count| count > 0), "{counts}");
 }
 
@@ -145,7 +148,7 @@ fn reports_enter_the_window_or_are_dropped_for_their_age() {
         post(json!([{"latency_us": 1, "blocking": "catalog"}, {"latency_us": 1, "blocking": "other"}]));
     assert!(unknown.refusal(422).contains("known: catalog, plain"));
     assert_eq!(unknown.json()["path"], "[1].blocking");
-    assert_eq!(http.metric("sherwood_requests_total"), 5.0, "one bad report, and none counts");
+    assert_eq!(http.metric("sherwood_requests_total"), 4.0, "one bad report, and none of its body counts");
     let malformed = post(json!([{"latency_us": -1}]));
     assert!(malformed.refusal(400).contains("latency_us"));
     assert_eq!(malformed.json()["path"], "[0].latency_us");
@@ -190,7 +193,10 @@ fn the_page_and_wrong_paths_help() {
 
 #[test]
 fn metrics_are_openmetrics_and_their_names_are_kept() {
-    let (node, _) = node();
+    let fake = Fake::new([("a/1", &b"1"[..])]);
+    let mut setup = setup(vec![("catalog", vec![fake as Arc<dyn Store>]), ("plain", vec![])]);
+    setup.memcached = vec![listener(0), listener(1)];
+    let node = Node::start(setup).unwrap();
     let http = Http::of(&node);
     let body = json!({"class": "a \"b\"\n\\", "queries": [{"backend": "catalog", "keys": ["a/1"]}]});
     http.request(&body);

@@ -7,7 +7,8 @@ use serde_json::json;
 use sherwood_node::Node;
 use sherwood_store::Store;
 
-use crate::support::{Fake, Http, Mood, eventually, setup};
+use crate::patience::eventually;
+use crate::support::{Fake, Http, Mood, setup};
 
 /// A node of two backends; the time-out of the first is short.
 fn node() -> (Node, Arc<Fake>) {

@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use sherwood_node::Node;
 use sherwood_store::{KvOptions, Store, StoreOptions, open};
 
-use crate::support::{Fake, Http, Mood, NEVER, eventually, partition, setup, without_latencies};
+use crate::patience::eventually;
+use crate::support::{Fake, Http, Mood, NEVER, partition, setup, without_latencies};
 
 fn node_with(values: &[(&str, &[u8])]) -> (Node, Arc<Fake>) {
     let fake = Fake::new(values.iter().copied());
@@ -161,6 +162,57 @@ fn an_answer_holds_so_many_bytes_and_says_what_it_left_out() {
     }
 }
 
+/// A node whose buffers have so many bytes.
+fn node_with_buffers(bytes_max: u64, values: &[(&str, &[u8])]) -> (Node, Arc<Fake>) {
+    let fake = Fake::new(values.iter().copied());
+    let mut setup = setup(vec![("catalog", vec![fake.clone() as Arc<dyn Store>])]);
+    setup.buffers_bytes_max = bytes_max;
+    (Node::start(setup).unwrap(), fake)
+}
+
+#[test]
+fn values_for_which_the_node_has_no_buffers_are_rejected_and_counted() {
+    let (large, half) = (vec![b'x'; 300 << 10], vec![b'x'; 200 << 10]);
+    let (node, _) = node_with_buffers(256 << 10, &[("large", &large), ("half", &half), ("small", b"s")]);
+    let http = Http::of(&node);
+    // The first is not even held, the second is and cannot be written as well.
+    for (round, key) in ["large", "half", "large", "half"].into_iter().enumerate() {
+        let answer = http.request(&queries(json!([{"backend": "catalog", "keys": [key, "small"]}])));
+        assert_eq!(answer["results"][0]["status"], "rejected", "{key}");
+        let error = answer["results"][0]["error"].as_str().unwrap();
+        assert!(error.contains("256KiB") && error.contains("buffers in [memory]"), "{error}");
+        assert_eq!(answer["results"][1]["value"], "s");
+        assert_eq!(http.metric("sherwood_buffers_refusals_total"), (round + 1) as f64);
+    }
+    let body = json!({"values": false, "queries": [{"backend": "catalog", "keys": ["large"]}]});
+    assert_eq!(http.request(&body)["results"][0]["status"], "hit");
+    let keys = vec!["small"; 1000];
+    let many = queries(json!([{"backend": "catalog", "keys": keys}])).to_string();
+    assert!(http.ask("POST", "/v1/requests", &many).refusal(503).contains("256KiB"));
+    eventually("all is given back", || http.metric("sherwood_buffers_bytes") == 0.0);
+}
+
+#[test]
+fn an_answer_that_nobody_reads_has_its_part_of_the_buffers_until_its_client_is_gone() {
+    let mut values = vec![b'x'; 1 << 20];
+    values[0] = b'"';
+    let (node, _) = node_with_buffers(40 << 20, &[("large", &values)]);
+    let http = Http::of(&node);
+    let body = queries(json!([{"backend": "catalog", "keys": vec!["large"; 16]}]));
+    assert_eq!(http.key("catalog", "large")["value"].as_str().unwrap().len(), 1 << 20);
+    let silent = http.send("POST", "/v1/requests", &body.to_string());
+    eventually("the answer waits", || {
+        (16 << 20..20 << 20).contains(&(http.metric("sherwood_buffers_bytes") as u64))
+    });
+    let statuses: Vec<_> =
+        http.request(&body)["results"].as_array().unwrap().iter().map(|key| key["status"].clone()).collect();
+    assert!(statuses.contains(&json!("rejected")) && statuses[0] == "hit", "{statuses:?}");
+    drop(silent);
+    eventually("all is given back", || http.metric("sherwood_buffers_bytes") == 0.0);
+    let results = http.request(&body)["results"].clone();
+    assert!(results.as_array().unwrap().iter().all(|key| key["status"] == "hit"));
+}
+
 /// The worst latency in the SLO's window, once there is one.
 fn slowest_ms(http: Http) -> f64 {
     let mut current = None;
@@ -182,6 +234,7 @@ fn a_failed_query_counts_as_its_time_out_and_a_best_effort_one_as_what_it_took()
         assert_eq!(answer["results"][0]["status"], "error");
         let error = answer["results"][0]["error"].as_str().unwrap();
         assert!(error.contains("unplugged"), "{error}");
+        assert_eq!((http.metric("sherwood_requests_total"), http.metric("sherwood_keys_total")), (1.0, 1.0));
         // What the client is told is what it waited.
         assert_eq!(answer["latency_ms"], answer["results"][0]["latency_ms"]);
         assert_eq!(slowest_ms(http) >= NEVER.as_secs_f64() * 1e3, counts_as_time_out);

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use sherwood_node::Node;
 use sherwood_store::Store;
 
-use crate::support::{Fake, Http, Mood, PATIENCE, eventually, listener, setup};
+use crate::patience::{PATIENCE, eventually};
+use crate::support::{Fake, Http, Mood, listener, setup};
 
 /// A client that reads line by line.
 struct Client(BufReader<TcpStream>);
@@ -61,6 +62,43 @@ fn a_listener_reads_through_into_the_cache_the_gateway_reads() {
     assert_eq!(client.get("b"), None);
     assert_eq!(Http::of(&node).key("catalog", "a")["status"], "hit");
     assert_eq!(fake.calls(), 2);
+}
+
+#[test]
+fn a_fetched_value_for_which_there_are_no_buffers_is_a_miss() {
+    let large = vec![b'x'; 4 << 10];
+    let fake = Fake::new([("large", &large[..]), ("small", &b"s"[..])]);
+    let mut setup = setup(vec![("catalog", vec![fake.clone() as Arc<dyn Store>])]);
+    setup.memcached = vec![listener(0)];
+    setup.buffers_bytes_max = 10 << 10;
+    let node = Node::start(setup).unwrap();
+    let mut client = Client::connect(node.memcached()[0]);
+    client.send("get large small");
+    assert_eq!([client.line(), client.line(), client.line()], ["VALUE small 0 1", "s", "END"]);
+    client.send("stats");
+    let stats: Vec<_> = std::iter::repeat_with(|| client.line()).take_while(|line| line != "END").collect();
+    assert!(stats.iter().any(|line| line == "STAT fetch_errors 1"), "{stats:?}");
+    // It was cached all the same, and hits need no more than the connection's own buffers.
+    assert_eq!(client.get("large").map(|value| value.len()), Some(large.len()));
+}
+
+#[test]
+fn what_listeners_count_is_in_the_metrics() {
+    let (node, _) = node();
+    let mut client = Client::connect(node.memcached()[0]);
+    assert_eq!((client.get("a").as_deref(), client.get("a").as_deref()), (Some("old"), Some("old")));
+    let metric = |listener: usize, name: &str, labels: &str| {
+        let address = node.memcached()[listener];
+        Http::of(&node).metric(&format!("sherwood_listener_{name}{{listener=\"{address}\"{labels}}}"))
+    };
+    assert_eq!(metric(0, "commands_total", r#",command="get",result="miss""#), 1.0);
+    assert_eq!(metric(0, "commands_total", r#",command="get",result="hit""#), 1.0);
+    assert_eq!(metric(1, "commands_total", r#",command="get",result="hit""#), 0.0);
+    assert_eq!((metric(0, "connections", ""), metric(1, "connections", "")), (1.0, 0.0));
+    assert_eq!(metric(0, "accepted_connections_total", ""), 1.0);
+    assert_eq!(metric(0, "read_bytes_total", ""), 14.0);
+    // What is sent is counted after it was sent.
+    eventually("both answers", || metric(0, "written_bytes_total", "") == 46.0);
 }
 
 #[test]

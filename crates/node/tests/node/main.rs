@@ -10,6 +10,8 @@ mod admin;
 mod faults;
 mod gateway;
 mod listeners;
+#[path = "../shared/patience.rs"]
+mod patience;
 mod resizing;
 mod stopping;
 mod support;

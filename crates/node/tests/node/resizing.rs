@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 use sherwood_node::{Node, Pin};
 use sherwood_store::{ComputeOptions, Store, StoreOptions, open};
 
-use crate::support::{Http, TOTAL, eventually, setup};
+use crate::patience::eventually;
+use crate::support::{Http, TOTAL, setup};
 
 const MIB: u64 = 1 << 20;
 

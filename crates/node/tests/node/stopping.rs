@@ -6,7 +6,8 @@ use std::sync::Arc;
 use sherwood_node::{Node, StartError};
 use sherwood_store::Store;
 
-use crate::support::{Fake, Http, Mood, answer, eventually, listener, setup};
+use crate::patience::eventually;
+use crate::support::{Fake, Http, Mood, answer, listener, setup};
 
 #[test]
 fn a_node_that_drains_says_so_and_ends_what_was_begun() {

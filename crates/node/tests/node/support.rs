@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::Value;
@@ -15,8 +15,8 @@ use sherwood_node::{BackendSetup, MemcachedSetup, Node, PartitionSetup, Pin, Rou
 use sherwood_store::{Attempt, BoxFuture, Cause, Kind, Limit, LimitError, Limits, Store, StoreError};
 use tokio::sync::watch;
 
-/// Longest wait for anything; reached only by a test that fails.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+use crate::patience::PATIENCE;
+
 /// A time-out that no test waits for.
 pub(crate) const NEVER: Duration = Duration::from_secs(600);
 pub(crate) const TOTAL: u64 = 32 << 20;
@@ -138,6 +138,7 @@ pub(crate) fn setup(backends: Vec<(&str, Vec<Arc<dyn Store>>)>) -> Setup {
         memcached_connections_max: 16,
         admin: Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))),
         http_connections_max: 64,
+        buffers_bytes_max: 256 << 20,
         slack_bytes: None,
         threads: 2,
         seed: Some(1),
@@ -264,16 +265,6 @@ pub(crate) fn answer(mut stream: TcpStream) -> Answer {
     let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no head in {text:?}"));
     let status = head.split(' ').nth(1).unwrap().parse().unwrap();
     Answer { status, head: head.to_ascii_lowercase(), body: body.to_owned() }
-}
-
-/// Waits until something is so.
-#[track_caller]
-pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !is_so() {
-        assert!(start.elapsed() < PATIENCE, "{what} never came true");
-        std::thread::yield_now();
-    }
 }
 
 /// The same without its latencies, which are checked to be there.

@@ -10,20 +10,28 @@ mod dispatch;
 mod partitions;
 mod stores;
 
+use std::time::Duration;
+
 use super::flags::Flags;
-use super::meaning::{Config, Memory, Server};
+use super::meaning::{BUFFERS_BYTES_MAX, Config, Memory, Server};
 use super::problem::Problems;
 use super::raw::{RawFile, RawMemory, RawServer};
-use super::scope::{Given, Setting, flag_or, in_range, one_of, parsed_flag_or};
-use super::units::ByteSize;
+use super::scope::{Given, Setting, flag_or, given, in_range, one_of, parsed_flag_or};
+use super::units::{ByteSize, Span};
 
 const TOTAL: Setting = Setting::new("[memory]", "total", "\"1GiB\"");
 const ITEM: Setting = Setting::new("[memory]", "max_item_size", "\"1MiB\"");
+const BUFFERS: Setting = Setting::new("[memory]", "buffers", "\"256MiB\"");
 const THREADS: Setting = Setting::new("[server]", "threads", "2");
 const CONNECTIONS: Setting = Setting::new("[server]", "max_connections", "1024");
+const IDLE: Setting = Setting::new("[server]", "idle_timeout", "\"5m\"");
 const EVICTION: Setting = Setting::new("[memory]", "eviction", "\"lru\"");
 
 const MIB: u64 = 1 << 20;
+/// Between which a connection may be idle before it is closed. Chosen: a client that thinks for less than a second is not
+/// idle, and one that is silent for a year is gone.
+const IDLE_MIN: Span = Span(Duration::from_secs(1));
+const IDLE_MAX: Span = Span(Duration::from_secs(365 * 24 * 3600));
 
 /// The configuration that `file` and `flags` mean together. It is only of use when no problem was added.
 pub(super) fn resolve(
@@ -56,7 +64,19 @@ fn memory(file: &RawMemory, flags: &Flags, problems: &mut Problems<'_>) -> Memor
         .clone()
         .map(|value| Given { value, origin: super::problem::Origin::Flag("--eviction") });
     one_of(problems, EVICTION, eviction, &[("lru", ())]);
-    Memory { total_bytes: total.0, item_bytes_max: u32::try_from(item.0).unwrap_or(u32::MAX) }
+    let buffers = given(&file.buffers);
+    let buffers = in_range(
+        problems,
+        BUFFERS,
+        buffers,
+        ByteSize(BUFFERS_BYTES_MAX),
+        ByteSize(32 * MIB)..=ByteSize(64 << 40),
+    );
+    Memory {
+        total_bytes: total.0,
+        item_bytes_max: u32::try_from(item.0).unwrap_or(u32::MAX),
+        buffers_bytes_max: buffers.0,
+    }
 }
 
 fn server(file: &RawServer, flags: &Flags, problems: &mut Problems<'_>) -> Server {
@@ -64,5 +84,11 @@ fn server(file: &RawServer, flags: &Flags, problems: &mut Problems<'_>) -> Serve
     let threads = threads.map(|given| in_range(problems, THREADS, Some(given), 1, 1..=256));
     let connections = flag_or("--max-connections", flags.max_connections, &file.max_connections);
     let connections = in_range(problems, CONNECTIONS, connections, 1024, 1..=65_536);
-    Server { threads: threads.map(|threads| threads as u16), connections_max: connections as u32 }
+    let idle_timeout = given(&file.idle_timeout)
+        .map(|given| in_range(problems, IDLE, Some(given), IDLE_MIN, IDLE_MIN..=IDLE_MAX).0);
+    Server {
+        threads: threads.map(|threads| threads as u16),
+        connections_max: connections as u32,
+        idle_timeout,
+    }
 }

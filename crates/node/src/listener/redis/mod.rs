@@ -45,7 +45,6 @@ use sherwood_wire::resp::{Limits, reply};
 pub(super) use self::conversation::Redis;
 
 use self::clients::Clients;
-use super::FETCH_KEYS_MAX;
 use super::options::MemcachedOptions;
 
 /// The Redis whose behaviour this was compared with, as `HELLO` and `INFO` tell it: clients take the number for Redis's.
@@ -60,20 +59,14 @@ fn limits(options: &MemcachedOptions) -> Limits {
     Limits { argument_bytes_max, request_bytes_max: argument_bytes_max.saturating_add(REQUEST_BYTES) }
 }
 
-/// What the buffers of a Redis connection can hold at most, in bytes. Reading through adds a round of fetched values, which are
-/// held once as they came and once in the output.
+/// What the buffers of a Redis connection can hold at most, in bytes, beside fetched values.
 #[must_use]
-pub fn connection_bytes_max(options: &MemcachedOptions, read_through: bool) -> usize {
+pub fn connection_bytes_max(options: &MemcachedOptions) -> usize {
     let limits = limits(options);
     let value = reply::HEADER_BYTES_MAX + options.item_size_max as usize + 2;
-    let fetched = if read_through { FETCH_KEYS_MAX * value } else { 0 };
-    let output = options.output_bytes_max + value.max(listing::KEYS_BYTES_MAX) + fetched;
-    // What is put aside of a list of keys is part of a request; a list being made is as large as the answer it becomes.
-    2 * limits.buffer_bytes_max()
-        + limits.parser_bytes_max()
-        + 2 * output
-        + fetched
-        + 2 * listing::KEYS_BYTES_MAX
+    let output = options.output_bytes_max + value.max(listing::KEYS_BYTES_MAX);
+    // A list of keys that is put aside is part of a request, and one being made is as large as the answer it becomes.
+    2 * limits.buffer_bytes_max() + limits.parser_bytes_max() + 2 * (output + listing::KEYS_BYTES_MAX)
 }
 
 /// What the conversations of a listener have in common.

@@ -1,0 +1,376 @@
+//! One thread of a listener: it waits for its sockets and gives each client its turn.
+//!
+//! At one command a packet a server spends its time in system calls, and what it can save is the calls that carry nothing. So
+//! sockets are registered once, for edges: the system tells what changed and is never asked to tell again. A read that
+//! filled less than its buffer was the last one there was. Nobody has a timer: who has waited too long is found by
+//! sweeping over all clients once per time-out, so patience ends after one to two of them.
+//!
+//! The clock is read once each time the system has woken us, for all turns it gave rise to.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::os::fd::{AsFd, OwnedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use rustix::event::{Timespec, epoll};
+use rustix::io::Errno;
+use rustix::net::{SendFlags, SocketFlags, accept_with, send, sockopt};
+use sherwood_model::Instant;
+use socket2::Socket;
+use tokio::sync::watch;
+
+use super::connection::{Connection, Desk, End, INPUT_BYTES, Readiness, Turn, Wait};
+use super::conversation::Protocol;
+use super::counters::Count;
+use super::mailbox::Mailbox;
+use super::shared::{Connections, Shared};
+use super::slots::{Slots, Token};
+use crate::buffers::Account;
+use crate::clock::Moment;
+
+/// Events taken from the system at once. The clock is read anew after them.
+const EVENTS_MAX: usize = 256;
+/// Connections accepted in a row, before those that are open have their turns.
+const ACCEPTS_MAX: usize = 64;
+/// How long nothing is accepted after the system could not, for want of file descriptors as a rule.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// How long a client that is hung up on may go on sending, so that it gets to read why; twice that at most.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// The longest wait that is asked for at once.
+const PATIENCE_MS_MAX: u128 = 3_600_000;
+
+/// Tokens that no client has: it would have to be the last of 2^32.
+const ACCEPT: u64 = u64::MAX;
+const MAIL: u64 = u64::MAX - 1;
+const STOP: u64 = u64::MAX - 2;
+
+/// A thread's state.
+pub(super) struct Thread<P: Protocol> {
+    protocol: Arc<P>,
+    number: usize,
+    shared: Arc<Shared>,
+    queue: OwnedFd,
+    mailbox: Arc<Mailbox>,
+    /// Nothing once it was told to stop.
+    door: Option<Door>,
+    stop: Stop,
+    clients: Slots<Connection<P::Conversation>>,
+    /// Clients with more to do, in the order of their turns; each once.
+    again: VecDeque<Token>,
+    sweeps: Sweeps,
+    /// What is being read in this turn.
+    input: Box<[u8]>,
+    /// What is being answered in this turn. Its capacity is kept: one bound and one value at most, or twice that.
+    output: Vec<u8>,
+    /// For both.
+    account: Account,
+}
+
+type Stop = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Where clients come in.
+struct Door {
+    socket: Socket,
+    /// Whether somebody may be waiting.
+    knocked: bool,
+    /// Nobody is let in before.
+    closed_until: Instant,
+}
+
+impl<P: Protocol> Thread<P> {
+    /// Thread number `number`, with everything it needs of the system.
+    ///
+    /// # Errors
+    /// When the system has no file descriptor for us.
+    pub(super) fn new(
+        protocol: Arc<P>,
+        number: usize,
+        shared: Arc<Shared>,
+        socket: Socket,
+        mut stop: watch::Receiver<bool>,
+    ) -> std::io::Result<Self> {
+        let queue = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let mailbox = Mailbox::new()?;
+        let edges = epoll::EventFlags::IN | epoll::EventFlags::ET;
+        epoll::add(&queue, mailbox.signal(), epoll::EventData::new_u64(MAIL), edges)?;
+        epoll::add(&queue, socket.as_fd(), epoll::EventData::new_u64(ACCEPT), edges)?;
+        // A sender that is gone has told us to stop too.
+        let stop = Box::pin(async move { drop(stop.wait_for(|&stop| stop).await) });
+        Ok(Self {
+            protocol,
+            number,
+            sweeps: Sweeps::new(shared.options.idle_timeout, shared.options.write_timeout),
+            account: shared.service.buffers.account(),
+            shared,
+            queue,
+            mailbox,
+            door: Some(Door { socket, knocked: true, closed_until: Instant::ZERO }),
+            stop,
+            clients: Slots::default(),
+            again: VecDeque::new(),
+            input: vec![0; INPUT_BYTES].into(),
+            output: Vec::new(),
+        })
+    }
+
+    /// Serves until it is told to stop, and then until all clients are gone or have been waited for long enough.
+    ///
+    /// # Errors
+    /// When the system fails in a way that no later call would mend.
+    pub(super) fn run(mut self) -> std::io::Result<()> {
+        let mut moment = self.shared.clock.moment();
+        let waker = self.mailbox.waker(STOP);
+        let mut stop_at = self.told_to_stop(&waker).then_some(moment.now);
+        let mut events = Vec::with_capacity(EVENTS_MAX);
+        while stop_at.is_none() {
+            self.wait(&mut events, self.patience(moment.now))?;
+            moment = self.shared.clock.moment();
+            if self.serve(moment, &mut events) && self.told_to_stop(&waker) {
+                stop_at = Some(moment.now);
+            }
+        }
+        self.drain(moment, events)
+    }
+
+    /// Lets every client have the answers to what it has sent, and closes. Nothing more is read from anybody: to the
+    /// conversations it looks as if their clients had finished, and they end as they always do.
+    fn drain(mut self, mut moment: Moment, mut events: Vec<epoll::Event>) -> std::io::Result<()> {
+        self.door = None;
+        for (_, client) in self.clients.iter_mut() {
+            client.stop_reading();
+        }
+        let all: Vec<Token> = self.clients.iter_mut().map(|(token, _)| token).collect();
+        for token in all {
+            self.turn(token, moment);
+        }
+        let end = moment.now + self.shared.options.drain_timeout;
+        while self.clients.len() > 0 && moment.now < end {
+            let patience = self.patience(moment.now);
+            let left = end.since(moment.now);
+            self.wait(&mut events, Some(patience.map_or(left, |patience| patience.min(left))))?;
+            moment = self.shared.clock.moment();
+            self.serve(moment, &mut events);
+        }
+        if self.clients.len() > 0 {
+            tracing::warn!(connections = self.clients.len(), "connections were cut off at shutdown");
+        }
+        Ok(())
+    }
+
+    fn told_to_stop(&mut self, waker: &Waker) -> bool {
+        self.stop.as_mut().poll(&mut Context::from_waker(waker)) == Poll::Ready(())
+    }
+
+    /// Waits for events, at most so long. Whole milliseconds are what every kernel and container understands; they are
+    /// rounded up, so that nothing is looked for before it is due.
+    fn wait(&self, events: &mut Vec<epoll::Event>, patience: Option<Duration>) -> std::io::Result<()> {
+        events.clear();
+        let patience = patience.map(|patience| {
+            let millis = patience.as_nanos().div_ceil(1_000_000).min(PATIENCE_MS_MAX) as i64;
+            Timespec { tv_sec: millis / 1000, tv_nsec: millis % 1000 * 1_000_000 }
+        });
+        match epoll::wait(&self.queue, rustix::buffer::spare_capacity(events), patience.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// How long there is nothing to do unless something happens; for ever, if nothing is returned.
+    fn patience(&self, now: Instant) -> Option<Duration> {
+        if !self.again.is_empty() {
+            return Some(Duration::ZERO);
+        }
+        let door = self.door.as_ref().filter(|door| door.knocked).map(|door| door.closed_until);
+        let due = [door, self.sweeps.due()].into_iter().flatten().min()?;
+        Some(due.since(now))
+    }
+
+    /// Gives everybody a turn to whom something happened, or who has more to do. Says whether the end may have come.
+    fn serve(&mut self, moment: Moment, events: &mut Vec<epoll::Event>) -> bool {
+        let mut may_stop = false;
+        // Those who had a turn before and got no event now; who is added meanwhile waits for the next time.
+        let waiting = self.again.len();
+        for event in events.drain(..) {
+            match event.data.u64() {
+                ACCEPT => self.door.iter_mut().for_each(|door| door.knocked = true),
+                MAIL => may_stop |= self.empty_mailbox(moment),
+                token => self.tell(Token::from_number(token), event.flags, moment),
+            }
+        }
+        for _ in 0..waiting {
+            let Some(token) = self.again.pop_front() else { break };
+            if let Some(client) = self.clients.get_mut(token) {
+                client.queued = false;
+                self.turn(token, moment);
+            }
+        }
+        self.accept(moment.now);
+        self.sweep(moment.now);
+        may_stop
+    }
+
+    fn tell(&mut self, token: Token, flags: epoll::EventFlags, moment: Moment) {
+        use epoll::EventFlags as Flags;
+        let Some(client) = self.clients.get_mut(token) else { return };
+        let finished = flags.intersects(Flags::RDHUP | Flags::HUP | Flags::ERR);
+        client.note(Readiness { readable: finished || flags.contains(Flags::IN), finished });
+        self.turn(token, moment);
+    }
+
+    fn empty_mailbox(&mut self, moment: Moment) -> bool {
+        let mailbox = Arc::clone(&self.mailbox);
+        let mut may_stop = false;
+        mailbox.empty(|token| match token {
+            STOP => may_stop = true,
+            token => self.turn(Token::from_number(token), moment),
+        });
+        may_stop
+    }
+
+    fn turn(&mut self, token: Token, moment: Moment) {
+        let Some(client) = self.clients.get_mut(token) else { return };
+        let counters = &self.shared.counters[self.number];
+        let mut desk = Desk {
+            shared: &self.shared,
+            counters,
+            mailbox: &self.mailbox,
+            moment,
+            input: &mut self.input,
+            output: &mut self.output,
+        };
+        let turn = catch_unwind(AssertUnwindSafe(|| client.turn(&mut desk)));
+        self.account.set(self.input.len() + self.output.capacity());
+        match turn {
+            Ok(Turn::Wait(wait)) => self.sweeps.watch(wait, moment.now),
+            Ok(Turn::Again) => {
+                if !std::mem::replace(&mut client.queued, true) {
+                    self.again.push_back(token);
+                }
+            }
+            Ok(Turn::End(end)) => {
+                if let End::Lost(error) = end {
+                    tracing::debug!(%error, "{} connection lost", P::NAME);
+                }
+                self.clients.remove(token);
+            }
+            Err(_) => {
+                tracing::error!("a {} connection ended in a panic", P::NAME);
+                self.output.clear();
+                self.clients.remove(token);
+            }
+        }
+    }
+
+    /// Lets those in who wait.
+    fn accept(&mut self, now: Instant) {
+        for _ in 0..ACCEPTS_MAX {
+            let Some(door) = self.door.as_mut().filter(|door| door.knocked && door.closed_until <= now)
+            else {
+                return;
+            };
+            match accept_with(&door.socket, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
+                Ok(socket) => self.welcome(socket, now),
+                Err(Errno::AGAIN) => door.knocked = false,
+                // It has gone while it waited.
+                Err(Errno::INTR | Errno::CONNABORTED) => {}
+                Err(error) => {
+                    tracing::warn!(%error, "the {} listener cannot accept connections", P::NAME);
+                    door.closed_until = now + ACCEPT_PAUSE;
+                }
+            }
+        }
+    }
+
+    fn welcome(&mut self, socket: OwnedFd, now: Instant) {
+        let Some(place) = Connections::open(&self.shared) else {
+            // Whether it arrives or not, the connection is closed.
+            let _ = send(&socket, P::TOO_MANY, SendFlags::NOSIGNAL);
+            return;
+        };
+        // Both only make things better; a connection without them works.
+        let _ = sockopt::set_tcp_nodelay(&socket, true);
+        let _ = sockopt::set_socket_keepalive(&socket, true);
+        let conversation = self.protocol.open(&self.shared, self.number);
+        let account = self.shared.service.buffers.account();
+        let token = self.clients.insert(|token| Connection::new(token, socket, conversation, place, account));
+        let added =
+            self.clients.get_mut(token).map(|client| watch_socket(&self.queue, client.socket(), token));
+        if let Some(Err(error)) = added {
+            tracing::warn!(%error, "a {} connection cannot be watched and is closed", P::NAME);
+            self.clients.remove(token);
+            return;
+        }
+        self.sweeps.watch(Wait::Input, now);
+    }
+
+    /// Ends those who have kept us waiting for too long.
+    fn sweep(&mut self, now: Instant) {
+        let Some(wait) = self.sweeps.take_due(now) else { return };
+        let (mut over, mut some_left) = (Vec::new(), false);
+        for (token, client) in self.clients.iter_mut().filter(|(_, client)| client.waits_for() == wait) {
+            match client.try_patience() {
+                true => over.push(token),
+                false => some_left = true,
+            }
+        }
+        let count = match wait {
+            Wait::Input => Some(Count::IdleKicks),
+            Wait::Output => Some(Count::SlowKicks),
+            Wait::Backend | Wait::Farewell => None,
+        };
+        if let Some(count) = count {
+            self.shared.counters[self.number].add(count, over.len() as u64);
+        }
+        over.into_iter().for_each(|token| drop(self.clients.remove(token)));
+        if some_left {
+            self.sweeps.watch(wait, now);
+        }
+    }
+}
+
+/// Has the system tell of everything that happens to a client's socket.
+fn watch_socket(queue: &OwnedFd, socket: &OwnedFd, token: Token) -> Result<(), Errno> {
+    use epoll::EventFlags as Flags;
+    let all = Flags::IN | Flags::OUT | Flags::RDHUP | Flags::ET;
+    epoll::add(queue, socket, epoll::EventData::new_u64(token.number()), all)
+}
+
+/// When to look next for clients that have kept us waiting for too long.
+#[derive(Debug)]
+struct Sweeps {
+    /// What they wait for, how long they may, and when to look; nobody waits while there is no time.
+    kinds: [(Wait, Option<Duration>, Option<Instant>); 3],
+}
+
+impl Sweeps {
+    fn new(idle: Option<Duration>, write: Duration) -> Self {
+        let kinds = [(Wait::Input, idle), (Wait::Output, Some(write)), (Wait::Farewell, Some(FAREWELL))];
+        Self { kinds: kinds.map(|(wait, patience)| (wait, patience, None)) }
+    }
+
+    /// Somebody waits for this from now on.
+    fn watch(&mut self, wait: Wait, now: Instant) {
+        for (kind, patience, due) in &mut self.kinds {
+            if *kind == wait && due.is_none() {
+                *due = patience.map(|patience| now + patience);
+            }
+        }
+    }
+
+    /// When to look next.
+    fn due(&self) -> Option<Instant> {
+        self.kinds.iter().filter_map(|(_, _, due)| *due).min()
+    }
+
+    /// What is due to be looked at; it is not watched any longer.
+    fn take_due(&mut self, now: Instant) -> Option<Wait> {
+        let (wait, _, due) = self.kinds.iter_mut().find(|(_, _, due)| due.is_some_and(|due| due <= now))?;
+        *due = None;
+        Some(*wait)
+    }
+}

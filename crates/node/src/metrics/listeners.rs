@@ -1,0 +1,93 @@
+//! What the listeners count, by command and result, one label for each listener.
+
+use std::fmt;
+
+use prometheus_client::encoding::DescriptorEncoder;
+
+use super::{Labels, counters, gauges};
+use crate::core::Core;
+use crate::listener::{Count, Reading};
+
+/// Keys of commands and what they met.
+const COMMANDS: [(Count, [&str; 2]); 13] = [
+    (Count::GetHits, ["get", "hit"]),
+    (Count::GetMisses, ["get", "miss"]),
+    (Count::TouchHits, ["touch", "hit"]),
+    (Count::TouchMisses, ["touch", "miss"]),
+    (Count::DeleteHits, ["delete", "hit"]),
+    (Count::DeleteMisses, ["delete", "miss"]),
+    (Count::IncrHits, ["incr", "hit"]),
+    (Count::IncrMisses, ["incr", "miss"]),
+    (Count::DecrHits, ["decr", "hit"]),
+    (Count::DecrMisses, ["decr", "miss"]),
+    (Count::CasHits, ["cas", "hit"]),
+    (Count::CasMisses, ["cas", "miss"]),
+    (Count::CasBadval, ["cas", "changed"]),
+];
+
+/// Counters with no label but the listener's.
+const PLAIN: [(Count, &str, &str); 8] = [
+    (Count::CmdSet, "listener_store_commands", "Storage commands whose value arrived whole"),
+    (Count::TotalItems, "listener_stored_items", "Values stored by commands"),
+    (Count::CmdFlush, "listener_flush_commands", "Commands that flush"),
+    (Count::ProtocolErrors, "listener_protocol_errors", "Lines that were no command, or not a whole one"),
+    (Count::Fetches, "listener_fetched_keys", "Keys fetched from their backend after a miss"),
+    (Count::FetchErrors, "listener_fetch_errors", "Fetches that failed and were answered as misses"),
+    (Count::BytesRead, "listener_read_bytes", "Bytes received"),
+    (Count::BytesWritten, "listener_written_bytes", "Bytes sent"),
+];
+
+/// Writes the metrics of all listeners.
+pub(super) fn encode(core: &Core, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    let meters = core.meters.get().into_iter().flatten();
+    let listeners: Vec<_> =
+        meters.filter_map(|(address, meter)| Some((address.to_string(), meter.read()?))).collect();
+    let listeners = Listeners(listeners);
+    let open = listeners.each(|seen| seen.open as u64).into_iter();
+    let open = open.map(|(labels, open)| (labels, open as f64)).collect();
+    gauges(encoder, "listener_connections", "Connections that are open", open)?;
+    let accepted = listeners.each(|seen| seen.total);
+    counters(encoder, "listener_accepted_connections", "Connections, those turned away included", accepted)?;
+    let rejected = listeners.each(|seen| seen.rejected);
+    counters(encoder, "listener_rejected_connections", "Connections turned away at the limit", rejected)?;
+    let commands = listeners.labelled(["command", "result"], &COMMANDS);
+    counters(encoder, "listener_commands", "Keys of commands by what they met in the cache", commands)?;
+    let refused = [(Count::StoreTooLarge, ["too_large"]), (Count::StoreNoMemory, ["no_memory"])];
+    counters(
+        encoder,
+        "listener_refused_values",
+        "Values refused for their size",
+        listeners.labelled(["reason"], &refused),
+    )?;
+    let kicks = [(Count::IdleKicks, ["idle"]), (Count::SlowKicks, ["slow"])];
+    let help = "Connections closed as nothing arrived (idle) or was read (slow)";
+    counters(encoder, "listener_closed_connections", help, listeners.labelled(["reason"], &kicks))?;
+    PLAIN.into_iter().try_for_each(|(count, name, help)| {
+        counters(encoder, name, help, listeners.each(|seen| seen.counts.get(count)))
+    })
+}
+
+/// Addresses of listeners, and what each had counted at one moment.
+struct Listeners(Vec<(String, Reading)>);
+
+impl Listeners {
+    fn each(&self, value: impl Fn(&Reading) -> u64) -> Vec<(Labels, u64)> {
+        self.0.iter().map(|(address, seen)| (vec![("listener", address.clone())], value(seen))).collect()
+    }
+
+    /// The counts of `rows`, whose further labels are called `names`.
+    fn labelled<const N: usize>(
+        &self,
+        names: [&'static str; N],
+        rows: &[(Count, [&'static str; N])],
+    ) -> Vec<(Labels, u64)> {
+        let mut samples = Vec::with_capacity(rows.len() * self.0.len());
+        for (count, values) in rows {
+            for (mut labels, value) in self.each(|seen| seen.counts.get(*count)) {
+                labels.extend(names.iter().zip(values).map(|(name, value)| (*name, (*value).to_owned())));
+                samples.push((labels, value));
+            }
+        }
+        samples
+    }
+}
