@@ -25,16 +25,31 @@ const TOO_MANY_KEYS: Failure = Failure::text("ERR KEYS would answer more than 4 
 /// Where in a `SCAN`'s cursor the route is; the engine's cursor is below.
 const ROUTE_SHIFT: u32 = 48;
 
+/// Longest pattern, in bytes. Patterns are matched under a shard's lock, where a step for each byte of a key and of the pattern
+/// has to be a short time.
+const PATTERN_BYTES_MAX: usize = 1024;
+const PATTERN_TOO_LONG: Failure = Failure::text("ERR pattern is too long, at most 1024 bytes are taken");
+
 /// A walk through all keys, worked off in portions.
 #[derive(Debug)]
 pub(super) struct Listing {
-    /// The pattern of `KEYS`; none for `DBSIZE`.
-    pattern: Option<Vec<u8>>,
+    purpose: Purpose,
     walk: Walk,
     count: usize,
     /// The keys found, as they are answered, at most [`KEYS_BYTES_MAX`] and a key more.
     found: Vec<u8>,
     muted: bool,
+}
+
+/// What a walk is for.
+#[derive(Debug)]
+enum Purpose {
+    /// `KEYS`, with its pattern.
+    Keys(Vec<u8>),
+    /// `DBSIZE`
+    Count,
+    /// `RANDOMKEY`, which begins anywhere and once more at the beginning.
+    Any { again: bool },
 }
 
 /// Where a walk through the routes and their partitions is.
@@ -70,9 +85,8 @@ impl Walk {
 }
 
 impl Listing {
-    fn new(pattern: Option<&[u8]>) -> Self {
-        let pattern = pattern.map(<[u8]>::to_vec);
-        Self { pattern, walk: Walk::default(), count: 0, found: Vec::new(), muted: false }
+    fn new(purpose: Purpose, walk: Walk) -> Self {
+        Self { purpose, walk, count: 0, found: Vec::new(), muted: false }
     }
 
     pub(super) fn mute(&mut self) {
@@ -81,29 +95,54 @@ impl Listing {
 
     /// Works off a portion. Says whether that was the last one, and has answered then.
     pub(super) fn go_on(&mut self, session: &Session<'_>, out: &mut Vec<u8>) -> bool {
-        let Self { pattern, walk, count, found, muted } = self;
-        let more = walk.step(session, PLACES, |key| match pattern {
-            Some(pattern) if glob::matches(pattern, key, false) => {
+        let more = self.step(session);
+        let enough = match &mut self.purpose {
+            Purpose::Keys(_) => self.found.len() >= KEYS_BYTES_MAX,
+            Purpose::Count => false,
+            Purpose::Any { again } => {
+                if !more && *again {
+                    (*again, self.walk) = (false, Walk::default());
+                    return self.count > 0 && self.answer(session, out);
+                }
+                self.count > 0
+            }
+        };
+        (enough || !more) && self.answer(session, out)
+    }
+
+    fn step(&mut self, session: &Session<'_>) -> bool {
+        let Self { purpose, walk, count, found, .. } = self;
+        walk.step(session, PLACES, |key| match purpose {
+            Purpose::Keys(pattern) if glob::matches(pattern, key, false) => {
                 *count += 1;
                 if found.len() < KEYS_BYTES_MAX {
                     reply::bulk(found, key);
                 }
             }
-            Some(_) => {}
-            None => *count += 1,
-        });
-        let too_many = found.len() >= KEYS_BYTES_MAX;
-        if more && !too_many {
-            return false;
-        }
-        match pattern {
+            Purpose::Keys(_) => {}
+            Purpose::Count => *count += 1,
+            Purpose::Any { .. } => {
+                if *count == 0 {
+                    reply::bulk(found, key);
+                }
+                *count += 1;
+            }
+        })
+    }
+
+    /// Answers with what was found; always true.
+    fn answer(&mut self, session: &Session<'_>, out: &mut Vec<u8>) -> bool {
+        let Self { purpose, count, found, muted, .. } = self;
+        match purpose {
             _ if *muted => {}
-            Some(_) if too_many => reply::error(out, &TOO_MANY_KEYS.0),
-            Some(_) => {
+            Purpose::Keys(_) if found.len() >= KEYS_BYTES_MAX => reply::error(out, &TOO_MANY_KEYS.0),
+            Purpose::Keys(_) => {
                 reply::array(out, *count);
                 out.append(found);
             }
-            None => reply::integer(out, *count as i64),
+            Purpose::Count => reply::integer(out, *count as i64),
+            Purpose::Any { .. } if *count == 0 => reply::null(out, session.version()),
+            Purpose::Any { .. } => out.append(found),
         }
         true
     }
@@ -111,14 +150,28 @@ impl Listing {
 
 /// `KEYS pattern`
 pub(super) fn keys(session: &mut Session<'_>, args: Args<'_>, _: &mut Vec<u8>) -> Outcome {
-    session.client.aside = Some(Aside::Listing(Listing::new(Some(arg(args, 1)))));
+    let pattern = pattern(arg(args, 1))?.to_vec();
+    session.client.aside = Some(Aside::Listing(Listing::new(Purpose::Keys(pattern), Walk::default())));
     Ok(())
 }
 
 /// `DBSIZE`
 pub(super) fn dbsize(session: &mut Session<'_>, _: Args<'_>, _: &mut Vec<u8>) -> Outcome {
-    session.client.aside = Some(Aside::Listing(Listing::new(None)));
+    session.client.aside = Some(Aside::Listing(Listing::new(Purpose::Count, Walk::default())));
     Ok(())
+}
+
+/// `RANDOMKEY`
+pub(super) fn randomkey(session: &mut Session<'_>, _: Args<'_>, _: &mut Vec<u8>) -> Outcome {
+    let (service, draw) = (&session.shared.service, session.hub.draw());
+    let route = (draw >> ROUTE_SHIFT) as usize % service.routing.routes().max(1);
+    let walk = Walk { route, cursor: service.cache.scan_from(draw) };
+    session.client.aside = Some(Aside::Listing(Listing::new(Purpose::Any { again: true }, walk)));
+    Ok(())
+}
+
+fn pattern(text: &[u8]) -> Result<&[u8], Failure> {
+    if text.len() > PATTERN_BYTES_MAX { Err(PATTERN_TOO_LONG) } else { Ok(text) }
 }
 
 /// `SCAN cursor [MATCH pattern] [COUNT count] [TYPE type]`
@@ -165,47 +218,13 @@ fn scan_options(args: Args<'_>) -> Result<ScanOptions<'_>, Failure> {
                 options.count =
                     usize::try_from(number(value)?).ok().filter(|&count| count > 0).ok_or(SYNTAX)?;
             }
-            word if is(word, "match") => options.pattern = Some(value),
+            word if is(word, "match") => options.pattern = Some(pattern(value)?),
             word if is(word, "type") => options.of_strings = is(value, "string"),
             _ => return Err(SYNTAX),
         }
         index += 2;
     }
     Ok(options)
-}
-
-/// `RANDOMKEY`
-pub(super) fn randomkey(session: &mut Session<'_>, _: Args<'_>, out: &mut Vec<u8>) -> Outcome {
-    let version = session.version();
-    match random_key(session) {
-        Some(key) => reply::bulk(out, &key),
-        None => reply::null(out, version),
-    }
-    Ok(())
-}
-
-/// The first key from a place drawn at random on; from the beginning, when there is none to the end.
-fn random_key(session: &Session<'_>) -> Option<Vec<u8>> {
-    let service = &session.shared.service;
-    let routes = service.routing.routes();
-    let draw = session.hub.draw();
-    let walks = [
-        Walk { route: (draw >> 48) as usize % routes.max(1), cursor: service.cache.scan_from(draw) },
-        Walk::default(),
-    ];
-    for mut walk in walks {
-        let mut found = None;
-        let mut more = true;
-        while more && found.is_none() {
-            more = walk.step(session, PLACES_A_LOOK, |key| {
-                found.get_or_insert_with(|| key.to_vec());
-            });
-        }
-        if found.is_some() {
-            return found;
-        }
-    }
-    None
 }
 
 #[cfg(test)]

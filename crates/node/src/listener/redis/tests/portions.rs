@@ -107,3 +107,23 @@ fn misses_are_fetched_and_stand_where_they_belong() {
     assert_eq!(values, names.iter().map(|name| format!("<{name}>")).collect::<Vec<_>>());
     listener.check(&mut client, &[("CLIENT REPLY SKIP", ""), ("MGET x y", ""), ("GET b", "$1 v")]);
 }
+
+#[test]
+fn a_pattern_that_would_take_long_to_match_is_refused() {
+    let options = Options { total_bytes: 1 << 20, ..Options::default() };
+    let one = Partition { tenant: TenantId(0), backend: BackendId(0), budget_bytes: 1 << 20 };
+    let cache = Arc::new(Cache::new(options, &[one], SeededState::new(1)).unwrap());
+    let mut listener = Listener::new(cache, Routing::single(target(0, false)), None);
+    Arc::get_mut(&mut listener.shared).unwrap().options.item_size_max = 4096;
+    let mut client = listener.client();
+    let refused = "-ERR pattern is too long, at most 1024 bytes are taken";
+    let long = "a".repeat(1025);
+    listener.check(
+        &mut client,
+        &[
+            (&format!("KEYS {}", &long[1..]), "*0"),
+            (&format!("KEYS {long}"), refused),
+            (&format!("SCAN 0 MATCH {long}"), refused),
+        ],
+    );
+}
