@@ -75,6 +75,7 @@ mod ghost;
 mod item;
 mod ledger;
 mod options;
+mod scan;
 mod shard;
 #[cfg(test)]
 mod tests;

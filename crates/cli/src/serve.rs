@@ -13,6 +13,7 @@ use crate::{descriptors, logs, out};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   sherwood serve --memory 1GiB --memcached 127.0.0.1:11211       a plain cache
+  sherwood serve --memory 1GiB --redis 127.0.0.1:6379            the same for clients of Redis
   sherwood serve --config sherwood.toml                          backends, partitions, an SLO
   sherwood serve --config sherwood.toml --policy static          the same, sized by hand
 
@@ -30,6 +31,9 @@ pub(crate) struct Args {
     /// Listen here too for the memcached text protocol; only this user may connect
     #[arg(long, value_name = "PATH")]
     unix_socket: Option<String>,
+    /// Listen here for the protocol of Redis
+    #[arg(long, value_name = "ADDR:PORT")]
+    redis: Option<String>,
     /// Admin API and gateway, or `off` [default: 127.0.0.1:8080]
     #[arg(long, value_name = "ADDR:PORT|off")]
     admin: Option<String>,
@@ -39,7 +43,7 @@ pub(crate) struct Args {
     /// Keep each thread of a listener to one core
     #[arg(long)]
     pin: bool,
-    /// Memcached connections at once, over all listeners [default: 1024]
+    /// Connections at once, over all memcached and Redis listeners [default: 1024]
     #[arg(long, value_name = "N")]
     max_connections: Option<u64>,
     /// Largest value [default: 1MiB]
@@ -63,6 +67,7 @@ impl Args {
             memory: self.memory.clone(),
             memcached: self.memcached.clone(),
             unix_socket: self.unix_socket.clone(),
+            redis: self.redis.clone(),
             admin: self.admin.clone(),
             threads: self.threads,
             pin: self.pin,
@@ -115,6 +120,9 @@ fn ready(node: &Node) -> String {
     let mut line = "ready".to_owned();
     for address in node.memcached() {
         line.push_str(&format!(" memcached={address}"));
+    }
+    for address in node.redis() {
+        line.push_str(&format!(" redis={address}"));
     }
     if let Some(address) = node.admin() {
         line.push_str(&format!(" admin=http://{address}"));

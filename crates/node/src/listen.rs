@@ -1,4 +1,4 @@
-//! The memcached listeners of a setup, and their way to the backends.
+//! The listeners of a setup, and their way to the backends.
 
 use std::sync::Arc;
 
@@ -10,7 +10,9 @@ use tokio::sync::{mpsc, watch};
 
 use crate::backend::FetchKey;
 use crate::buffers::{Buffers, FETCHED_COPIES};
+use crate::config::Protocol;
 use crate::core::Core;
+use crate::entropy::Entropy;
 use crate::listener::{Backends, Bound, MemcachedOptions, Places, Routing, Running, Service, Target};
 use crate::setup::{MemcachedSetup, RouteSetup};
 use crate::start::StartError;
@@ -38,6 +40,7 @@ pub(crate) fn serve(
     setups: &[MemcachedSetup],
     bound: Vec<Bound>,
     connections_max: usize,
+    entropy: &Entropy,
     stop: &watch::Receiver<bool>,
 ) -> Result<Vec<Running>, StartError> {
     let places = Arc::new(Places::new(connections_max));
@@ -49,7 +52,11 @@ pub(crate) fn serve(
             buffers: Arc::clone(&core.buffers),
             backends: Some(Arc::new(Behind(Arc::clone(core)))),
         };
-        bound.serve(service, core.clock, stop.clone()).map_err(StartError::Thread)
+        let running = match setup.protocol {
+            Protocol::Memcached => bound.serve(service, core.clock, stop.clone()),
+            Protocol::Redis => bound.serve_redis(service, core.clock, entropy.draw(), stop.clone()),
+        };
+        running.map_err(StartError::Thread)
     };
     setups.iter().zip(bound).map(serve).collect()
 }

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! sherwood-http-*    gateway, dispatchers, admin API (a work-stealing pool)
-//! sherwood-mc-*      memcached listeners, each thread with its own socket and event queue
+//! sherwood-mc-*, -rd-* memcached and Redis listeners, each thread with its own socket and event queue
 //! sherwood-control   observe, decide, act every Δ; observes the SLO
 //! sherwood-keeper    evicts what is over budget, in small steps
 //! ```
@@ -23,6 +23,7 @@ use crate::backend::{Backend, BackendParts};
 use crate::buffers::Buffers;
 use crate::classes::Classes;
 use crate::clock::Clock;
+use crate::config::Protocol;
 use crate::control::{Control, OwnCache};
 use crate::core::Core;
 use crate::entropy::Entropy;
@@ -64,7 +65,7 @@ pub enum StartError {
         /// The system's words.
         error: io::Error,
     },
-    /// A memcached listener could not be bound.
+    /// A listener could not be bound.
     #[error(transparent)]
     Memcached(#[from] crate::listener::BindError),
     /// A thread could not be started.
@@ -92,6 +93,7 @@ pub struct Node {
     core: Arc<Core>,
     admin: Option<SocketAddr>,
     memcached: Vec<Address>,
+    redis: Vec<Address>,
     stop: watch::Sender<bool>,
     listeners: Vec<Running>,
     workers: Vec<Worker>,
@@ -154,17 +156,24 @@ impl Node {
             stopping: stopping.clone(),
         });
         let places = setup.memcached_connections_max;
-        let listeners = listen::serve(&core, &setup.memcached, listeners, places, &stopping)?;
+        let listeners = listen::serve(&core, &setup.memcached, listeners, places, &entropy, &stopping)?;
         let meters =
             listeners.iter().map(|listener| (listener.address().clone(), listener.meter())).collect();
         core.meters.set(meters).unwrap_or_else(|_| unreachable!("the listeners start once"));
-        let memcached = listeners.iter().map(|listener| listener.address().clone()).collect();
+        let speaking = |protocol| {
+            let all = setup.memcached.iter().zip(&listeners);
+            all.filter(|(setup, _)| setup.protocol == protocol)
+                .map(|(_, running)| running.address().clone())
+                .collect()
+        };
+        let (memcached, redis) = (speaking(Protocol::Memcached), speaking(Protocol::Redis));
         let control = threads::control(Arc::clone(&core)).map_err(StartError::Thread)?;
         let http = bound.map(|listener| {
             let router = admin::router(Arc::clone(&core));
             runtime.spawn(http::serve(listener, router, setup.http_connections_max, stopping))
         });
-        Ok(Self { core, admin, memcached, stop, listeners, workers: vec![control, keeper], http, runtime })
+        let workers = vec![control, keeper];
+        Ok(Self { core, admin, memcached, redis, stop, listeners, workers, http, runtime })
     }
 
     /// Where the admin API and the gateway listen.
@@ -177,6 +186,12 @@ impl Node {
     #[must_use]
     pub fn memcached(&self) -> &[Address] {
         &self.memcached
+    }
+
+    /// Where the Redis listeners listen, in the order of the setup.
+    #[must_use]
+    pub fn redis(&self) -> &[Address] {
+        &self.redis
     }
 
     /// How the SLO has fared.
@@ -220,12 +235,12 @@ impl Node {
 
     /// Stops taking connections, lets what is under way end (at most five seconds), and ends every thread.
     pub fn stop(self) {
-        let Self { core, admin: _, memcached: _, stop, listeners, workers, http, runtime } = self;
+        let Self { core, admin: _, memcached: _, redis: _, stop, listeners, workers, http, runtime } = self;
         core.say("node", "shutting down".to_owned(), serde_json::json!({ "draining": true }));
         stop.send_replace(true);
         for listener in listeners {
             if let Err(error) = listener.join() {
-                tracing::error!("a memcached listener ended badly: {error}");
+                tracing::error!("a listener ended badly: {error}");
             }
         }
         if let Some(http) = http

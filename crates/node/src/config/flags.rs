@@ -13,6 +13,8 @@ pub struct Flags {
     pub memcached: Option<String>,
     /// `--unix-socket PATH`.
     pub unix_socket: Option<String>,
+    /// `--redis ADDR:PORT`.
+    pub redis: Option<String>,
     /// `--admin ADDR:PORT|off`.
     pub admin: Option<String>,
     /// `--threads N`.

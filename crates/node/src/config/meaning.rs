@@ -8,7 +8,7 @@ use sherwood_store::StoreOptions;
 
 use super::units::ByteSize;
 use crate::gateway;
-use crate::listener::{Address, MemcachedOptions};
+use crate::listener::{Address, MemcachedOptions, redis_connection_bytes_max};
 
 /// A whole configuration that is valid. It says nothing about the machine: whether a port is free or a file can be
 /// opened shows when the node starts.
@@ -95,6 +95,8 @@ pub struct Listener {
 pub enum Protocol {
     /// The memcached text protocol.
     Memcached,
+    /// The protocol of Redis.
+    Redis,
 }
 
 /// How a listener finds the backend a key belongs to.
@@ -180,17 +182,22 @@ impl Config {
     pub fn buffers_line(&self) -> String {
         let options =
             MemcachedOptions { item_size_max: self.memory.item_bytes_max, ..MemcachedOptions::default() };
-        let memcached = mebibytes(options.connection_bytes_max());
-        let memcached = (!self.listeners.is_empty()).then(|| {
-            format!("{memcached} for each of {} memcached connections", self.server.connections_max)
-        });
+        let listeners = [
+            (Protocol::Memcached, "memcached", options.connection_bytes_max()),
+            (Protocol::Redis, "redis", redis_connection_bytes_max(&options)),
+        ];
+        let spoken = |protocol| self.listeners.iter().any(|listener| listener.protocol == protocol);
+        let listeners =
+            listeners.into_iter().filter(|(protocol, ..)| spoken(*protocol)).map(|(_, name, bytes)| {
+                format!("{} for each of {} {name} connections", mebibytes(bytes), self.server.connections_max)
+            });
         let http = self.admin.map(|_| {
             let bytes = mebibytes(gateway::CONNECTION_BYTES_MAX);
             format!("{bytes} for each of {HTTP_CONNECTIONS_MAX} HTTP connections")
         });
         let shared =
             format!("{} for all answers and fetched values", ByteSize(self.memory.buffers_bytes_max));
-        let parts: Vec<_> = std::iter::once(shared).chain(memcached).chain(http).collect();
+        let parts: Vec<_> = std::iter::once(shared).chain(listeners).chain(http).collect();
         format!("buffers: at most {}", parts.join(", "))
     }
 

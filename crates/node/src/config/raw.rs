@@ -53,6 +53,13 @@ pub(super) struct RawListener {
     pub(super) mode: Key<String>,
 }
 
+impl RawListener {
+    /// One of which only the protocol is said.
+    pub(super) fn speaking(protocol: &str) -> Self {
+        Self { protocol: Some(Spanned::new(0..0, protocol.to_owned())), ..Self::default() }
+    }
+}
+
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct RawBackend {

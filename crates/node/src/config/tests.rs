@@ -61,6 +61,7 @@ mod meaning {
             memory: text("1GiB"),
             memcached: text("127.0.0.1:11211"),
             unix_socket: text("/run/sherwood.sock"),
+            redis: text("127.0.0.1:6379"),
             admin: text("off"),
             threads: Some(2),
             max_connections: Some(10),
@@ -75,15 +76,20 @@ mod meaning {
             config.server,
             Server { threads: Some(2), connections_max: 10, idle_timeout: None, pin_threads: true }
         );
-        let tcp = Address::Tcp("127.0.0.1:11211".parse().expect("an address"));
+        let tcp = |address: &str| Address::Tcp(address.parse().expect("an address"));
         let unix = UnixSocket { path: "/run/sherwood.sock".into(), permissions: 0o700 };
-        let listener = |bind| Listener {
-            protocol: Protocol::Memcached,
+        let listener = |(protocol, bind)| Listener {
+            protocol,
             bind,
             route: Route::Backend(BackendId(0)),
             mode: Mode::LookAside,
         };
-        assert_eq!(config.listeners, [tcp, Address::Unix(unix)].map(listener));
+        let listeners = [
+            (Protocol::Memcached, tcp("127.0.0.1:11211")),
+            (Protocol::Redis, tcp("127.0.0.1:6379")),
+            (Protocol::Memcached, Address::Unix(unix)),
+        ];
+        assert_eq!(config.listeners, listeners.map(listener));
         assert_eq!((config.admin, config.control.policy.as_str()), (None, "static"));
     }
 
@@ -442,8 +448,9 @@ mod refusals {
                  set route = \"prefix\" or backend = \"a\"",
             ),
             (
-                "backend = \"a\"\nprotocol = \"redis\"\n",
-                "a.toml:4:12: [[listener]] protocol is \"redis\"; it must be \"memcached\": set protocol = \"memcached\"",
+                "backend = \"a\"\nprotocol = \"http\"\n",
+                "a.toml:4:12: [[listener]] protocol is \"http\"; it must be \"memcached\" or \"redis\": set protocol = \
+                 \"memcached\"",
             ),
             (
                 "backend = \"a\"\nmode = \"read-through\"\n",
@@ -683,6 +690,24 @@ mod refusals {
         let expected =
             "--memcached cannot say which of 2 listeners it moves; it must be one: change bind in the file";
         assert_eq!(refusal(file, &flags), [expected]);
+    }
+
+    #[test]
+    fn a_flag_moves_the_only_listener_of_its_protocol_and_adds_one_where_there_is_none() {
+        let file = "[[listener]]\nbind = \"127.0.0.1:1\"\n[[listener]]\nprotocol = \"redis\"\nbind = \"127.0.0.1:2\"\n";
+        let text = |text: &str| Some(text.to_owned());
+        let ports = |file: &str, flags: Flags| -> Vec<(Protocol, u16)> {
+            let config = parse("a.toml", file, &flags, POLICIES).expect("valid");
+            let port = |listener: &Listener| listener.bind.tcp().expect("a port").port();
+            config.listeners.iter().map(|listener| (listener.protocol, port(listener))).collect()
+        };
+        let moved = ports(file, Flags { redis: text("127.0.0.1:3"), ..Flags::default() });
+        assert_eq!(moved, [(Protocol::Memcached, 1), (Protocol::Redis, 3)]);
+        let added = ports(
+            "[[listener]]\nbind = \"127.0.0.1:1\"\n",
+            Flags { redis: text("127.0.0.1:3"), ..Flags::default() },
+        );
+        assert_eq!(added, [(Protocol::Memcached, 1), (Protocol::Redis, 3)]);
     }
 
     #[test]

@@ -38,6 +38,15 @@ impl Address {
             Self::Unix(_) => None,
         }
     }
+
+    /// The UNIX socket, if it is one.
+    #[must_use]
+    pub fn unix(&self) -> Option<&UnixSocket> {
+        match self {
+            Self::Tcp(_) => None,
+            Self::Unix(place) => Some(place),
+        }
+    }
 }
 
 impl From<SocketAddr> for Address {

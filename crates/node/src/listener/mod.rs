@@ -42,6 +42,7 @@ mod memcached;
 mod meta;
 mod meter;
 mod options;
+mod redis;
 mod retrieval;
 mod routing;
 mod server;
@@ -59,11 +60,13 @@ pub use backends::Backends;
 pub use counters::{Count, Counts};
 pub use meter::{Meter, Reading};
 pub use options::{MemcachedOptions, OptionsError};
+pub use redis::connection_bytes_max as redis_connection_bytes_max;
 pub use retrieval::FETCH_KEYS_MAX;
 pub use routing::{Routing, RoutingError, Target};
 pub use server::{BindError, Bound, Running};
 pub use shared::{Places, Service};
 
 /// What `version` answers: the memcached whose behaviour we were compared with, then ourselves. Clients take this number for
-/// memcached's, and expect the manners of a very old one below 1.6.
-pub const VERSION: &str = concat!("1.6.18-sherwood-", env!("CARGO_PKG_VERSION"));
+/// memcached's: those that speak meta commands look for 1.6 and for the versions that flags came with, and these answers are
+/// 1.6.45's. The older commands have not changed since 1.6.18, which they were compared with.
+pub const VERSION: &str = concat!("1.6.45-sherwood-", env!("CARGO_PKG_VERSION"));

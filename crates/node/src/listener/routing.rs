@@ -83,6 +83,18 @@ impl Routing {
         }
     }
 
+    /// How many prefixes there are, the empty one included.
+    #[must_use]
+    pub fn routes(&self) -> usize {
+        self.routes.len()
+    }
+
+    /// A prefix and where it leads, by its place in their order.
+    #[must_use]
+    pub fn route(&self, index: usize) -> Option<(&[u8], Target)> {
+        self.routes.get(index).map(|route| (route.prefix.as_slice(), route.target))
+    }
+
     /// The partitions that keys can go to, each once.
     #[must_use]
     pub fn partitions(&self) -> Vec<PartitionId> {

@@ -15,6 +15,7 @@ use super::crew::Crew;
 use super::memcached::Memcached;
 use super::meter::Meter;
 use super::options::{MemcachedOptions, OptionsError};
+use super::redis::Redis;
 use super::shared::{Service, Shared};
 use super::thread::{NEWCOMERS, Thread};
 use super::unix::{self, SocketFile};
@@ -39,9 +40,7 @@ pub enum BindError {
     Options(#[from] OptionsError),
     /// The address is taken, or is none of this machine's, or its port needs privileges; or a UNIX socket's path is taken by
     /// somebody who listens or by a file that is no socket, or is not to be written to.
-    #[error(
-        "the memcached listener could not bind {address}: {error}; choose another address or stop what uses it"
-    )]
+    #[error("a listener could not bind {address}: {error}; choose another address or stop what uses it")]
     Bind {
         /// Where it was to listen.
         address: Address,
@@ -78,6 +77,20 @@ impl Bound {
     /// When the system has no thread or no event queue for us.
     pub fn serve(self, service: Service, clock: Clock, stop: watch::Receiver<bool>) -> io::Result<Running> {
         self.speak(Memcached, service, clock, stop)
+    }
+
+    /// The same for clients of Redis. `seed` begins the sequence in which keys are drawn.
+    ///
+    /// # Errors
+    /// As [`Self::serve`].
+    pub fn serve_redis(
+        self,
+        service: Service,
+        clock: Clock,
+        seed: u64,
+        stop: watch::Receiver<bool>,
+    ) -> io::Result<Running> {
+        self.speak(Redis::new(seed), service, clock, stop)
     }
 
     /// The same in any protocol.

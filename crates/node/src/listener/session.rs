@@ -84,7 +84,7 @@ impl Session<'_> {
     fn store(&self, moment: Moment, storage: &Storage<'_>) -> &'static [u8] {
         self.counters.increment(Count::CmdSet);
         let Some((target, key)) = self.shared.service.routing.find(storage.key) else { return NO_BACKEND };
-        let stored = self.write(target, key, || self.store_at(moment, target, key, storage));
+        let stored = self.shared.service.write(target, key, || self.store_at(moment, target, key, storage));
         match stored {
             Ok(answer) => {
                 if answer == reply::STORED {
@@ -172,6 +172,8 @@ impl Session<'_> {
         let access = access(moment, target);
         let cache = &self.shared.service.cache;
         let changed = self
+            .shared
+            .service
             .write(target, key, || cache.update(target.partition, key, &access, |old| counted(old, delta)));
         let changed = changed.map_err(|refused| self.refused(refused))?;
         self.counters.increment(if changed == Err(reply::NOT_FOUND) { misses } else { hits });
@@ -213,7 +215,9 @@ impl Session<'_> {
 
     pub(super) fn remove(&self, moment: Moment, target: Target, key: &[u8]) -> bool {
         let access = access(moment, target);
-        self.write(target, key, || self.shared.service.cache.remove(target.partition, key, &access))
+        self.shared
+            .service
+            .write(target, key, || self.shared.service.cache.remove(target.partition, key, &access))
     }
 
     fn flush_all(&self, moment: Moment, delay: Exptime) -> &'static [u8] {
@@ -230,19 +234,6 @@ impl Session<'_> {
             }
         }
         reply::OK
-    }
-
-    /// Makes a change to the cache that fetches in flight must not undo.
-    pub(super) fn write<R>(&self, target: Target, key: &[u8], change: impl FnOnce() -> R) -> R {
-        let Some(backends) = &self.shared.service.backends else { return change() };
-        let mut change = Some(change);
-        let mut result = None;
-        backends.write(target.partition, key, &mut || {
-            if let Some(change) = change.take() {
-                result = Some(change());
-            }
-        });
-        result.expect("`Backends::write` calls the change")
     }
 }
 

@@ -8,7 +8,7 @@ use sherwood_cache::Cache;
 use super::backends::Backends;
 use super::counters::{Counters, Counts};
 use super::options::MemcachedOptions;
-use super::routing::Routing;
+use super::routing::{Routing, Target};
 use crate::buffers::Buffers;
 use crate::clock::{Clock, Moment};
 
@@ -25,6 +25,21 @@ pub struct Service {
     pub places: Arc<Places>,
     /// Where the buffers of connections are counted, and what fetched values take their bytes from.
     pub buffers: Arc<Buffers>,
+}
+
+impl Service {
+    /// Makes a change to the cache that fetches in flight must not undo.
+    pub(super) fn write<R>(&self, target: Target, key: &[u8], change: impl FnOnce() -> R) -> R {
+        let Some(backends) = &self.backends else { return change() };
+        let mut change = Some(change);
+        let mut result = None;
+        backends.write(target.partition, key, &mut || {
+            if let Some(change) = change.take() {
+                result = Some(change());
+            }
+        });
+        result.expect("`Backends::write` calls the change")
+    }
 }
 
 /// A bound on connections at a time.

@@ -124,6 +124,7 @@ fn listener(listener: &config::Listener, config: &Config, threads: usize) -> Mem
         }
     };
     MemcachedSetup {
+        protocol: listener.protocol,
         bind: listener.bind.clone(),
         route,
         read_through: listener.mode == Mode::ReadThrough,

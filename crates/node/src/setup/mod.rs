@@ -9,6 +9,7 @@ use std::time::Duration;
 use sherwood_model::{BackendId, Slo, TenantId};
 use sherwood_store::Store;
 
+use crate::config::Protocol;
 use crate::control::Pin;
 use crate::listener::Address;
 
@@ -28,7 +29,7 @@ pub struct Setup {
     pub control: sherwood_policy::Options,
     /// Name of the policy to start with.
     pub policy: String,
-    /// Listeners that speak memcached.
+    /// Listeners.
     pub memcached: Vec<MemcachedSetup>,
     /// Connections at once, over all of these listeners.
     pub memcached_connections_max: usize,
@@ -71,9 +72,11 @@ pub struct PartitionSetup {
     pub pin: Pin,
 }
 
-/// One listener that speaks memcached.
+/// One listener.
 #[derive(Clone, Debug)]
 pub struct MemcachedSetup {
+    /// What it speaks.
+    pub protocol: Protocol,
     /// Where it listens.
     pub bind: Address,
     /// Which partition a key goes to.

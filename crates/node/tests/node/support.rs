@@ -10,6 +10,7 @@ use bytes::Bytes;
 use serde_json::Value;
 use sherwood_dispatch::ProbeOptions;
 use sherwood_model::{BackendId, Slo, TenantId};
+use sherwood_node::config::Protocol;
 use sherwood_node::{BackendSetup, MemcachedSetup, Node, PartitionSetup, Pin, RouteSetup, Setup};
 use sherwood_store::{Attempt, BoxFuture, Cause, Kind, Limit, LimitError, Limits, Store, StoreError};
 use tokio::sync::watch;
@@ -166,6 +167,7 @@ pub(crate) fn partition(tenant: usize, backend: usize) -> PartitionSetup {
 /// A read-through listener for one backend.
 pub(crate) fn listener(backend: usize) -> MemcachedSetup {
     MemcachedSetup {
+        protocol: Protocol::Memcached,
         bind: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into(),
         route: RouteSetup::Backend(BackendId::from_index(backend)),
         read_through: true,

@@ -24,6 +24,9 @@ const ADMIN: Setting = Setting::new("[admin]", "bind", "\"127.0.0.1:8080\"");
 /// Most listeners of a node: one per backend and a few.
 const LISTENERS_MAX: usize = 4096;
 
+/// What a listener can speak, the default first.
+const PROTOCOLS: [(&str, Protocol); 2] = [("memcached", Protocol::Memcached), ("redis", Protocol::Redis)];
+
 const ADMIN_DEFAULT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8080);
 
 /// What a UNIX socket's path is written after.
@@ -81,34 +84,46 @@ fn listeners(
             format!("there are {} listeners; at most {LISTENERS_MAX} are accepted: remove some", file.len());
         problems.add(&bytes(first), message);
     }
-    let flag = flags.memcached.clone().map(|value| Given { value, origin: Origin::Flag("--memcached") });
-    match (file, flag) {
-        ([], None) => Vec::new(),
-        ([], Some(flag)) => listener(&Spanned::new(0..0, RawListener::default()), &flag, backends, problems)
-            .into_iter()
-            .collect(),
-        ([only], Some(flag)) => listener(only, &flag, backends, problems).into_iter().collect(),
-        (several, Some(flag)) => {
-            let count = several.len();
-            let message = format!(
-                "--memcached cannot say which of {count} listeners it moves; it must be one: change bind in the file"
-            );
-            problems.add(&flag.origin, message);
-            Vec::new()
-        }
-        (several, None) => {
-            let bound = several.iter().take(LISTENERS_MAX).filter_map(|table| {
-                let Some(bind) = given(&table.get_ref().bind) else {
-                    let message = "[[listener]] has no bind; it must name an address and a port: set bind = \
-                                   \"127.0.0.1:11211\"";
-                    problems.add(&bytes(table), message);
-                    return None;
-                };
-                listener(table, &bind, backends, problems)
-            });
-            bound.collect()
+    let file = &file[..file.len().min(LISTENERS_MAX)];
+    let mut binds: Vec<Option<Given<String>>> =
+        file.iter().map(|table| given(&table.get_ref().bind)).collect();
+    let mut added = Vec::new();
+    for (flag, word, value) in
+        [("--memcached", "memcached", &flags.memcached), ("--redis", "redis", &flags.redis)]
+    {
+        let Some(value) = value.clone() else { continue };
+        let bind = Given { value, origin: Origin::Flag(flag) };
+        let speaking: Vec<usize> = (0..file.len()).filter(|&at| protocol_word(&file[at]) == word).collect();
+        match speaking[..] {
+            [] => added.push((Spanned::new(0..0, RawListener::speaking(word)), bind)),
+            [only] => binds[only] = Some(bind),
+            _ => {
+                let count = speaking.len();
+                let message = format!(
+                    "{flag} cannot say which of {count} listeners it moves; it must be one: change bind in the file"
+                );
+                problems.add(&bind.origin, message);
+                return Vec::new();
+            }
         }
     }
+    let of_file = file.iter().zip(binds).filter_map(|(table, bind)| {
+        let Some(bind) = bind else {
+            let message = "[[listener]] has no bind; it must name an address and a port: set bind = \
+                           \"127.0.0.1:11211\"";
+            problems.add(&bytes(table), message);
+            return None;
+        };
+        listener(table, &bind, backends, problems)
+    });
+    let mut listeners: Vec<_> = of_file.collect();
+    listeners.extend(added.iter().filter_map(|(table, bind)| listener(table, bind, backends, problems)));
+    listeners
+}
+
+/// What a listener is to speak, as it is written.
+fn protocol_word(table: &Spanned<RawListener>) -> String {
+    given(&table.get_ref().protocol).map_or_else(|| PROTOCOLS[0].0.to_owned(), |given| given.value)
 }
 
 /// The listener that a flag adds to those of the file.
@@ -129,7 +144,7 @@ fn listener(
     problems: &mut Problems<'_>,
 ) -> Option<(Origin, Listener)> {
     let raw = table.get_ref();
-    let protocol = one_of(problems, PROTOCOL, given(&raw.protocol), &[("memcached", Protocol::Memcached)]);
+    let protocol = one_of(problems, PROTOCOL, given(&raw.protocol), &PROTOCOLS);
     let modes = [("look-aside", Mode::LookAside), ("read-through", Mode::ReadThrough)];
     let mode = one_of(problems, MODE, given(&raw.mode), &modes);
     let address = place(bind, given(&raw.permissions), problems);

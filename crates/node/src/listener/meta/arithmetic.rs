@@ -29,7 +29,7 @@ impl Session<'_> {
     pub(super) fn meta_arithmetic(&self, asked: &Asked<'_>, mode: ArithmeticMode, out: &mut Vec<u8>) {
         let options = asked.meta.flags.options();
         let cache = &self.shared.service.cache;
-        let counted = self.write(asked.target, asked.name, || {
+        let counted = self.shared.service.write(asked.target, asked.name, || {
             cache.update_with_cas(asked.target.partition, asked.name, &asked.access(), |item| match item {
                 Some(item) => count(asked, mode, &options, &item),
                 None => make(asked, &options),

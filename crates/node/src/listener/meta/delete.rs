@@ -18,7 +18,7 @@ impl Session<'_> {
     pub(super) fn meta_delete(&self, asked: &Asked<'_>, out: &mut Vec<u8>) {
         let options = asked.meta.flags.options();
         let cache = &self.shared.service.cache;
-        let deleted = self.write(asked.target, asked.name, || {
+        let deleted = self.shared.service.write(asked.target, asked.name, || {
             cache.update(asked.target.partition, asked.name, &asked.passing(), |item| match item {
                 None => (Change::Keep, NOT_FOUND),
                 Some(item) if options.cas.is_some_and(|cas| cas != item.cas) => (Change::Keep, EXISTS),

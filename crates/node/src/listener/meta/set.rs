@@ -54,7 +54,7 @@ impl Session<'_> {
             invalidate: asked.meta.flags.has(b'I'),
             item_bytes_max: self.shared.service.cache.options().item_bytes_max as usize,
         };
-        match self.write(asked.target, asked.name, || self.set(asked, &new)) {
+        match self.shared.service.write(asked.target, asked.name, || self.set(asked, &new)) {
             Ok(outcome) => {
                 self.count(&new, outcome.code);
                 write(asked, outcome, out);

@@ -1,0 +1,243 @@
+//! Going through a partition's items, a few at a time, while others change them.
+//!
+//! An iterator would have to hold locks or copy; a cursor holds nothing between calls. What it names must not depend on
+//! how items are arranged, or growth would make it skip some. Here it names a place in the arena of a shard, and goes
+//! through the places from the last to the first: an item keeps its place for as long as it is there, but for the
+//! background, which moves items of the last places to earlier ones, towards where the cursor has still to come.
+
+use sherwood_model::{Instant, PartitionId};
+
+use crate::engine::Cache;
+use crate::item::Item;
+
+/// Places looked at under one hold of a shard's lock.
+const PER_LOCK: usize = 32;
+
+/// Bits of a cursor that hold a place; the shard is above them.
+const PLACE_BITS: u32 = 32;
+/// After the last place of any shard.
+const END: u64 = u32::MAX as u64;
+
+impl Cache {
+    /// Visits some live items of a partition and returns where to go on, or 0 at the end. Begin with 0.
+    ///
+    /// An item that is there from the first call to the last is visited at least once, whatever else is stored, removed
+    /// or moved meanwhile; one that is there only part of the time is visited or not, and one that is removed and stored
+    /// again may be visited twice. Counts no hit and leaves the recency as it is.
+    ///
+    /// Looks at `places_max` places (at least 1) of any partition's items, free or not, so a call may visit nothing and
+    /// still not be the last. A shard is locked for at most 32 of them at a time; `visit` runs under the lock, should be
+    /// short and must not call the cache. Cursors are below 2⁴⁸; one that no call returned is no harm, and starts
+    /// somewhere.
+    pub fn scan(
+        &self,
+        partition: PartitionId,
+        cursor: u64,
+        now: Instant,
+        places_max: usize,
+        mut visit: impl FnMut(&[u8], Item<'_>),
+    ) -> u64 {
+        let mut place = Place::of(cursor);
+        let mut left = places_max.max(1);
+        while left > 0 {
+            if place.shard >= self.shards.len() {
+                return 0;
+            }
+            let looked_at = self.scan_shard(partition, &mut place, now, left.min(PER_LOCK), &mut visit);
+            // A shard without places costs a lock all the same.
+            left -= looked_at.max(1);
+            if place.end == 0 {
+                place = Place { shard: place.shard + 1, end: END };
+            }
+        }
+        if place.shard < self.shards.len() { place.cursor() } else { 0 }
+    }
+
+    /// A cursor to begin a scan at a place chosen by `draw`, for who wants any item: all places are equally likely, but for
+    /// differences between shards. O(1).
+    #[must_use]
+    pub fn scan_from(&self, draw: u64) -> u64 {
+        let shard = (draw >> PLACE_BITS) as usize % self.shards.len();
+        let places = self.shards[shard].lock(&self.ledger).places() as u64;
+        Place { shard, end: 1 + (draw & END) % places.max(1) }.cursor()
+    }
+
+    /// Looks at up to `places_max` places of one shard; returns at how many it did.
+    fn scan_shard(
+        &self,
+        partition: PartitionId,
+        place: &mut Place,
+        now: Instant,
+        places_max: usize,
+        visit: &mut impl FnMut(&[u8], Item<'_>),
+    ) -> usize {
+        let shard = self.shards[place.shard].lock(&self.ledger);
+        let end = (place.end as usize).min(shard.places());
+        let start = end.saturating_sub(places_max);
+        for slot in (start..end).rev() {
+            if let Some(entry) = shard.occupied(slot)
+                && entry.partition() == partition
+                && !self.is_dead(entry, now)
+            {
+                visit(entry.key(), entry.item());
+            }
+        }
+        place.end = start as u64;
+        end - start
+    }
+}
+
+/// Where a scan goes on: at the last place before `end` of a shard.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    shard: usize,
+    end: u64,
+}
+
+impl Place {
+    fn of(cursor: u64) -> Self {
+        match cursor {
+            0 => Self { shard: 0, end: END },
+            cursor => Self { shard: (cursor >> PLACE_BITS) as usize, end: cursor & END },
+        }
+    }
+
+    fn cursor(self) -> u64 {
+        (self.shard as u64) << PLACE_BITS | self.end
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use sherwood_model::{BackendId, SeededState, TenantId};
+
+    use super::*;
+    use crate::{Access, NewItem, Options, Partition};
+
+    const A: PartitionId = PartitionId(0);
+    const B: PartitionId = PartitionId(1);
+
+    fn cache() -> Cache {
+        let partition =
+            |backend| Partition { tenant: TenantId(0), backend: BackendId(backend), budget_bytes: 8 << 20 };
+        let options = Options { total_bytes: 16 << 20, shards: 4, ..Options::default() };
+        Cache::new(options, &[partition(0), partition(1)], SeededState::new(1)).unwrap()
+    }
+
+    fn at(millis: u64) -> Access {
+        Access::at(Instant::from_millis(millis))
+    }
+
+    fn put(cache: &Cache, partition: PartitionId, key: u32) {
+        cache.set(partition, &key.to_be_bytes(), NewItem::bytes(b"v"), &at(0)).unwrap();
+    }
+
+    /// Keys seen from `cursor` on, with `between` run after each call.
+    fn seen(
+        cache: &Cache,
+        partition: PartitionId,
+        places: usize,
+        mut between: impl FnMut(&Cache),
+    ) -> Vec<u32> {
+        let mut keys = Vec::new();
+        let mut cursor = 0;
+        loop {
+            cursor = cache.scan(partition, cursor, Instant::ZERO, places, |key, _| {
+                keys.push(u32::from_be_bytes(key.try_into().unwrap()));
+            });
+            assert!(cursor < 1 << 48);
+            if cursor == 0 {
+                keys.sort_unstable();
+                return keys;
+            }
+            between(cache);
+        }
+    }
+
+    #[test]
+    fn a_quiet_partition_is_seen_whole_and_once() {
+        let cache = cache();
+        assert_eq!(seen(&cache, A, 10, |_| ()), []);
+        for key in 0..2000 {
+            put(&cache, if key % 2 == 0 { A } else { B }, key);
+        }
+        let even: Vec<u32> = (0..2000).step_by(2).collect();
+        for places in [0, 7, 100, usize::MAX] {
+            assert_eq!(seen(&cache, A, places, |_| ()), even, "{places} places a call");
+        }
+    }
+
+    #[test]
+    fn dead_items_are_not_seen() {
+        let cache = cache();
+        put(&cache, A, 1);
+        let dying = NewItem { expires: Some(Instant::from_millis(5)), ..NewItem::bytes(b"v") };
+        cache.set(A, &2_u32.to_be_bytes(), dying, &at(0)).unwrap();
+        let count = |millis| {
+            let mut count = 0;
+            cache.scan(A, 0, Instant::from_millis(millis), usize::MAX, |_, _| count += 1);
+            count
+        };
+        assert_eq!((count(4), count(5)), (2, 1));
+    }
+
+    #[test]
+    fn any_cursor_is_harmless() {
+        let cache = cache();
+        put(&cache, A, 1);
+        for cursor in [1, END, 3 << PLACE_BITS, 4 << PLACE_BITS, u64::MAX] {
+            assert!(cache.scan(A, cursor, Instant::ZERO, 1, |_, _| ()) < 1 << 48);
+        }
+    }
+
+    #[test]
+    fn a_scan_from_any_draw_begins_somewhere_and_ends() {
+        let cache = cache();
+        for key in 0..1000 {
+            put(&cache, A, key);
+        }
+        let first = |draw: u64| {
+            let mut first = None;
+            let cursor = cache.scan_from(draw.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+            cache.scan(A, cursor, Instant::ZERO, usize::MAX, |key, _| {
+                first.get_or_insert_with(|| key.to_vec());
+            });
+            first
+        };
+        let mut firsts: Vec<_> = (0..200).filter_map(first).collect();
+        firsts.sort_unstable();
+        firsts.dedup();
+        assert!(firsts.len() > 100, "{} of 200 draws began at a place of their own", firsts.len());
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
+
+        /// Items that stay are seen, though others come and go in such numbers that the index and the arena grow, and that the
+        /// background moves what stays and gives memory back.
+        #[test]
+        fn what_stays_is_seen_whatever_comes_and_goes(places in 1..200_usize, removed in 500..3000_u32, grown in 0..60_u32, seed: u32) {
+            let cache = cache();
+            for key in 0..3000 {
+                put(&cache, A, key);
+            }
+            let stays = |key: u32| key.wrapping_mul(2_654_435_761).wrapping_add(seed) % 3000 >= removed;
+            let mut gone = (0..3000).filter(|key| !stays(*key));
+            let mut fresh = 10_000;
+            let keys = seen(&cache, A, places, |cache| {
+                for key in gone.by_ref().take(places) {
+                    cache.remove(A, &key.to_be_bytes(), &at(0));
+                }
+                for _ in 0..grown {
+                    put(cache, B, fresh);
+                    fresh += 1;
+                }
+                cache.step(Instant::ZERO, 100);
+            });
+            for key in (0..3000).filter(|key| stays(*key)) {
+                prop_assert!(keys.binary_search(&key).is_ok(), "{key} was there throughout and not seen");
+            }
+        }
+    }
+}

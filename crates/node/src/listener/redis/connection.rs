@@ -1,0 +1,237 @@
+//! Commands about the connection itself.
+
+use sherwood_wire::resp::{Args, Version, integer, reply};
+
+use super::VERSION;
+use super::failure::{DATABASE, Failure, NOT_AN_INTEGER, SYNTAX, WRONG_PASSWORD};
+use super::session::{Outcome, Replies, Session, State, arg, is};
+use super::words;
+
+/// `PING [message]`
+pub(super) fn ping(_: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    match (args.get(1), args.len()) {
+        (None, _) => reply::simple(out, "PONG"),
+        (Some(message), 2) => reply::bulk(out, message),
+        _ => return Err(Failure::arity("ping")),
+    }
+    Ok(())
+}
+
+/// `ECHO message`
+pub(super) fn echo(_: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    reply::bulk(out, arg(args, 1));
+    Ok(())
+}
+
+/// `QUIT`
+pub(super) fn quit(session: &mut Session<'_>, _: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    session.client.quit = true;
+    out.extend_from_slice(reply::OK);
+    Ok(())
+}
+
+/// `RESET`
+pub(super) fn reset(session: &mut Session<'_>, _: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    *session.client = State::default();
+    session.card.names().name.clear();
+    reply::simple(out, "RESET");
+    Ok(())
+}
+
+/// `SELECT index`: there is one database.
+pub(super) fn select(_: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    match integer(arg(args, 1)) {
+        Some(0) => out.extend_from_slice(reply::OK),
+        Some(_) => return Err(DATABASE),
+        None => return Err(NOT_AN_INTEGER),
+    }
+    Ok(())
+}
+
+/// `AUTH [username] password`: there is one user, who needs no password.
+pub(super) fn auth(_: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    match args.len() {
+        2 => Err(Failure::text(
+            "ERR AUTH <password> called without any password configured for the default user. Are you sure your \
+             configuration is correct?",
+        )),
+        3 => {
+            authenticate(arg(args, 1))?;
+            out.extend_from_slice(reply::OK);
+            Ok(())
+        }
+        _ => Err(SYNTAX),
+    }
+}
+
+fn authenticate(user: &[u8]) -> Outcome {
+    if user == b"default" { Ok(()) } else { Err(WRONG_PASSWORD) }
+}
+
+/// `HELLO [protover [AUTH username password] [SETNAME clientname]]`
+pub(super) fn hello(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    let version = match args.get(1).map(integer) {
+        None => session.version(),
+        Some(Some(2)) => Version::Resp2,
+        Some(Some(3)) => Version::Resp3,
+        Some(Some(_)) => return Err(Failure::text("NOPROTO unsupported protocol version")),
+        Some(None) => return Err(Failure::text("ERR Protocol version is not an integer or out of range")),
+    };
+    let mut index = 2;
+    while let Some(word) = args.get(index) {
+        match (args.get(index + 1), args.get(index + 2)) {
+            (Some(user), Some(_)) if is(word, "auth") => {
+                authenticate(user)?;
+                index += 3;
+            }
+            (Some(name), _) if is(word, "setname") => {
+                session.card.names().name = plain(name)?;
+                index += 2;
+            }
+            _ => return Err(Failure::about("ERR Syntax error in HELLO option '", word, "'")),
+        }
+    }
+    session.client.version = version;
+    reply::map(out, version, 7);
+    let text = [("server", "redis"), ("version", VERSION)];
+    for (name, value) in text {
+        reply::bulk(out, name.as_bytes());
+        reply::bulk(out, value.as_bytes());
+    }
+    reply::bulk(out, b"proto");
+    reply::integer(out, if version == Version::Resp2 { 2 } else { 3 });
+    reply::bulk(out, b"id");
+    reply::integer(out, session.card.id as i64);
+    for (name, value) in [("mode", "standalone"), ("role", "master")] {
+        reply::bulk(out, name.as_bytes());
+        reply::bulk(out, value.as_bytes());
+    }
+    reply::bulk(out, b"modules");
+    reply::array(out, 0);
+    Ok(())
+}
+
+/// A name without spaces and line ends, at most [`NAME_BYTES_MAX`] long.
+fn plain(name: &[u8]) -> Result<String, Failure> {
+    const REFUSED: Failure =
+        Failure::text("ERR Client names cannot contain spaces, newlines or special characters.");
+    let printable = name.iter().all(|byte| (b'!'..=b'~').contains(byte));
+    if !printable || name.len() > NAME_BYTES_MAX {
+        return Err(REFUSED);
+    }
+    Ok(String::from_utf8_lossy(name).into_owned())
+}
+
+/// Longest name, in bytes. Redis has no bound; names are for people.
+const NAME_BYTES_MAX: usize = 1024;
+
+/// `CLIENT ID`
+pub(super) fn client_id(session: &mut Session<'_>, _: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    reply::integer(out, session.card.id as i64);
+    Ok(())
+}
+
+/// `CLIENT GETNAME`
+pub(super) fn client_getname(session: &mut Session<'_>, _: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    let names = session.card.names();
+    match names.name.as_str() {
+        "" => reply::null(out, session.version()),
+        name => reply::bulk(out, name.as_bytes()),
+    }
+    Ok(())
+}
+
+/// `CLIENT SETNAME name`
+pub(super) fn client_setname(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    session.card.names().name = plain(arg(args, 2))?;
+    out.extend_from_slice(reply::OK);
+    Ok(())
+}
+
+/// `CLIENT SETINFO LIB-NAME name | LIB-VER version`, which clients send since Redis 7.2.
+pub(super) fn client_setinfo(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    let value = plain(arg(args, 3))?;
+    match arg(args, 2) {
+        word if is(word, "lib-name") => session.card.names().library = value,
+        word if is(word, "lib-ver") => session.card.names().library_version = value,
+        word => return Err(Failure::about("ERR Unrecognized option '", word, "'")),
+    }
+    out.extend_from_slice(reply::OK);
+    Ok(())
+}
+
+/// `CLIENT INFO`
+pub(super) fn client_info(session: &mut Session<'_>, _: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    let line = session.card.line(session.moment.now) + "\n";
+    reply::text(out, session.version(), &line);
+    Ok(())
+}
+
+/// `CLIENT LIST [TYPE normal | master | replica | pubsub] [ID id …]`
+pub(super) fn client_list(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    let (now, clients) = (session.moment.now, &session.hub.clients);
+    let list = match args.get(2) {
+        None => clients.list(now, |_| true),
+        Some(word) if is(word, "id") && args.len() > 3 => {
+            let ids: Result<Vec<_>, _> =
+                args.from(3).map(|id| integer(id).ok_or(Failure::text("ERR Invalid client ID"))).collect();
+            let ids = ids?;
+            clients.list(now, |id| ids.contains(&(id as i64)))
+        }
+        Some(word) if is(word, "type") && args.len() == 4 => match arg(args, 3) {
+            kind if is(kind, "normal") => clients.list(now, |_| true),
+            kind if ["master", "replica", "slave", "pubsub"].iter().any(|one| is(kind, one)) => String::new(),
+            kind => return Err(Failure::about("ERR Unknown client type '", kind, "'")),
+        },
+        Some(_) => return Err(SYNTAX),
+    };
+    reply::text(out, session.version(), &list);
+    Ok(())
+}
+
+/// `CLIENT REPLY ON | OFF | SKIP`
+pub(super) fn client_reply(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    let replies = &mut session.client.replies;
+    match arg(args, 2) {
+        word if is(word, "on") => {
+            *replies = Replies::All;
+            out.extend_from_slice(reply::OK);
+        }
+        word if is(word, "off") => *replies = Replies::None,
+        word if is(word, "skip") => {
+            if *replies != Replies::None {
+                *replies = Replies::SkipNext;
+            }
+        }
+        _ => return Err(SYNTAX),
+    }
+    Ok(())
+}
+
+/// `CLIENT NO-EVICT ON | OFF`: clients are never evicted; each is bounded for itself.
+pub(super) fn client_no_evict(_: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    match arg(args, 2) {
+        word if is(word, "on") || is(word, "off") => out.extend_from_slice(reply::OK),
+        _ => return Err(SYNTAX),
+    }
+    Ok(())
+}
+
+/// `CLIENT HELP`
+pub(super) fn client_help(_: &mut Session<'_>, _: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    words::help(
+        out,
+        "CLIENT",
+        &[
+            ("GETNAME", "The name of this connection."),
+            ("ID", "The number of this connection."),
+            ("INFO", "What is known of this connection."),
+            ("LIST [TYPE (NORMAL|MASTER|REPLICA|PUBSUB)] [ID <id> ...]", "What is known of all, or of some."),
+            ("NO-EVICT (ON|OFF)", "Accepted; connections are never evicted."),
+            ("REPLY (ON|OFF|SKIP)", "Which answers this connection wants."),
+            ("SETINFO (LIB-NAME|LIB-VER) <value>", "What the client's library is."),
+            ("SETNAME <name>", "Name this connection."),
+        ],
+    );
+    Ok(())
+}

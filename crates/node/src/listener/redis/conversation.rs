@@ -1,0 +1,100 @@
+//! A client's conversation: parse, execute, and put aside what has to wait.
+
+use std::sync::Arc;
+
+use sherwood_wire::resp::{Event, Parser};
+
+use super::Hub;
+use super::clients::Card;
+use super::session::{Session, State};
+use crate::clock::Moment;
+use crate::listener::conversation::{Advance, Conversation, Fetched, Next, Protocol};
+use crate::listener::shared::Shared;
+
+/// The protocol.
+pub(in crate::listener) struct Redis {
+    hub: Arc<Hub>,
+}
+
+impl Redis {
+    /// The protocol for one listener; `seed` begins the sequence in which keys are drawn.
+    pub(in crate::listener) fn new(seed: u64) -> Self {
+        Self { hub: Hub::new(seed) }
+    }
+}
+
+impl Protocol for Redis {
+    type Conversation = Client;
+
+    const NAME: &'static str = "redis";
+    const THREADS: &'static str = "sherwood-rd";
+    const TOO_MANY: &'static [u8] = b"-ERR max number of clients reached\r\n";
+
+    fn open(&self, shared: &Arc<Shared>, thread: usize) -> Client {
+        let card = self.hub.clients.enter(shared.clock.now());
+        Client {
+            hub: Arc::clone(&self.hub),
+            shared: Arc::clone(shared),
+            thread,
+            parser: Parser::new(super::limits(&shared.options)),
+            state: State::default(),
+            card,
+        }
+    }
+}
+
+/// One client.
+pub(in crate::listener) struct Client {
+    hub: Arc<Hub>,
+    shared: Arc<Shared>,
+    thread: usize,
+    parser: Parser,
+    state: State,
+    card: Arc<Card>,
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        self.hub.clients.leave(&self.card);
+    }
+}
+
+impl Conversation for Client {
+    fn advance(&mut self, moment: Moment, input: &[u8], output: &mut Vec<u8>) -> Advance {
+        let Self { hub, shared, thread, parser, state, card } = self;
+        let counters = &shared.counters[*thread];
+        let mut session = Session { shared, hub, counters, client: state, card, moment };
+        let (mut consumed, mut commands) = (0, 0);
+        let next = loop {
+            if let Some(next) = session.go_on(output) {
+                break next;
+            }
+            if session.client.quit {
+                break Next::Close;
+            }
+            if session.is_full(output) {
+                break Next::Send;
+            }
+            let parsed = parser.parse(&input[consumed..]);
+            consumed += parsed.consumed;
+            match parsed.event {
+                Event::Incomplete { need } => break Next::Need(need),
+                Event::Request(args) => session.execute(args, output),
+                Event::TooLarge(args) => session.too_large(args, output),
+                Event::Broken(error) => {
+                    session.broken(error, output);
+                    break Next::HangUp;
+                }
+            }
+            commands += 1;
+        };
+        card.note(moment.now, commands);
+        Advance { consumed, next }
+    }
+
+    fn resume(&mut self, moment: Moment, fetched: Fetched, output: &mut Vec<u8>) {
+        let Self { hub, shared, thread, state, card, .. } = self;
+        let counters = &shared.counters[*thread];
+        Session { shared, hub, counters, client: state, card, moment }.resume(fetched, output);
+    }
+}

@@ -1,0 +1,109 @@
+//! `COMMAND`: what there is to call, for clients that ask.
+
+use sherwood_wire::resp::{Args, Version, reply};
+
+use super::session::{Outcome, Session};
+use super::table::{self, Command};
+use super::words;
+
+/// `COMMAND`
+pub(super) fn all(session: &mut Session<'_>, _: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    let version = session.version();
+    reply::array(out, table::COMMANDS.len());
+    table::COMMANDS.iter().for_each(|command| description(out, version, command));
+    Ok(())
+}
+
+/// `COMMAND COUNT`
+pub(super) fn count(_: &mut Session<'_>, _: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    reply::integer(out, table::COMMANDS.len() as i64);
+    Ok(())
+}
+
+/// `COMMAND INFO [name …]`
+pub(super) fn info(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    if args.len() == 2 {
+        return all(session, args, out);
+    }
+    let version = session.version();
+    reply::array(out, args.len() - 2);
+    for name in args.from(2) {
+        match named(name) {
+            Some(command) => description(out, version, command),
+            None => reply::null(out, version),
+        }
+    }
+    Ok(())
+}
+
+/// `COMMAND DOCS [name …]`
+pub(super) fn docs(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    let commands: Vec<&Command> = match args.len() {
+        2 => table::COMMANDS.iter().collect(),
+        _ => args.from(2).filter_map(named).collect(),
+    };
+    let version = session.version();
+    reply::map(out, version, commands.len());
+    for command in commands {
+        reply::bulk(out, command.full_name.as_bytes());
+        documentation(out, version, command);
+    }
+    Ok(())
+}
+
+/// `COMMAND HELP`
+pub(super) fn help(_: &mut Session<'_>, _: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    words::help(
+        out,
+        "COMMAND",
+        &[
+            ("(no subcommand)", "What is known of all commands."),
+            ("COUNT", "How many commands there are."),
+            ("DOCS [<command-name> ...]", "What commands are for."),
+            ("INFO [<command-name> ...]", "What is known of some commands."),
+        ],
+    );
+    Ok(())
+}
+
+/// A command by its name, or a subcommand by both with a bar between them.
+fn named(name: &[u8]) -> Option<&'static Command> {
+    match name.iter().position(|&byte| byte == b'|') {
+        None => table::find(name),
+        Some(bar) => table::subcommand(table::find(&name[..bar])?.subcommands, &name[bar + 1..]),
+    }
+}
+
+/// Redis 7's ten fields. Hints and specifications of keys are empty: where the keys are is told by the fields before.
+fn description(out: &mut Vec<u8>, version: Version, command: &Command) {
+    reply::array(out, 10);
+    reply::bulk(out, command.full_name.as_bytes());
+    reply::integer(out, command.arity);
+    reply::set(out, version, command.flags.len());
+    command.flags.iter().for_each(|flag| reply::simple(out, flag));
+    command.keys.iter().for_each(|&at| reply::integer(out, at));
+    let categories = command.categories();
+    reply::set(out, version, categories.len());
+    categories.iter().for_each(|category| reply::simple(out, category));
+    reply::array(out, 0);
+    reply::array(out, 0);
+    reply::array(out, command.subcommands.len());
+    command.subcommands.iter().for_each(|subcommand| description(out, version, subcommand));
+}
+
+fn documentation(out: &mut Vec<u8>, version: Version, command: &Command) {
+    let Command { summary, since, group, subcommands, .. } = *command;
+    reply::map(out, version, 3 + usize::from(!subcommands.is_empty()));
+    for (name, value) in [("summary", summary), ("since", since), ("group", group)] {
+        reply::bulk(out, name.as_bytes());
+        reply::bulk(out, value.as_bytes());
+    }
+    if !subcommands.is_empty() {
+        reply::bulk(out, b"subcommands");
+        reply::map(out, version, subcommands.len());
+        for subcommand in subcommands {
+            reply::bulk(out, subcommand.full_name.as_bytes());
+            documentation(out, version, subcommand);
+        }
+    }
+}

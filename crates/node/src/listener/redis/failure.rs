@@ -1,0 +1,52 @@
+//! Why a command failed, in Redis's words: clients and people match on them.
+
+use std::borrow::Cow;
+
+use sherwood_cache::Refused;
+
+/// The text of an error, its code first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Failure(pub(super) Cow<'static, [u8]>);
+
+pub(super) const SYNTAX: Failure = Failure::text("ERR syntax error");
+pub(super) const NOT_AN_INTEGER: Failure = Failure::text("ERR value is not an integer or out of range");
+pub(super) const NOT_A_FLOAT: Failure = Failure::text("ERR value is not a valid float");
+pub(super) const OVERFLOW: Failure = Failure::text("ERR increment or decrement would overflow");
+pub(super) const TOO_LONG: Failure =
+    Failure::text("ERR string exceeds maximum allowed size (proto-max-bulk-len)");
+pub(super) const NO_SUCH_KEY: Failure = Failure::text("ERR no such key");
+pub(super) const DATABASE: Failure = Failure::text("ERR DB index is out of range");
+pub(super) const WRONG_PASSWORD: Failure =
+    Failure::text("WRONGPASS invalid username-password pair or user is disabled.");
+const OUT_OF_MEMORY: Failure = Failure::text("OOM command not allowed when used memory > 'maxmemory'.");
+/// A key no partition of this listener takes; Redis has no such thing.
+pub(super) const NO_BACKEND: Failure = Failure::text("ERR no backend for this key's prefix");
+
+impl Failure {
+    pub(super) const fn text(text: &'static str) -> Self {
+        Self(Cow::Borrowed(text.as_bytes()))
+    }
+
+    /// A text with something of the client's in it.
+    pub(super) fn about(before: &str, what: &[u8], after: &str) -> Self {
+        Self(Cow::Owned([before.as_bytes(), what, after.as_bytes()].concat()))
+    }
+
+    pub(super) fn arity(command: &str) -> Self {
+        Self::about("ERR wrong number of arguments for '", command.as_bytes(), "' command")
+    }
+
+    pub(super) fn expire_time(command: &str) -> Self {
+        Self::about("ERR invalid expire time in '", command.as_bytes(), "' command")
+    }
+}
+
+impl From<Refused> for Failure {
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::KeyTooLong { .. } => Self(Cow::Owned(format!("ERR {refused}").into_bytes())),
+            Refused::ValueTooLarge { .. } => TOO_LONG,
+            Refused::OverBudget { .. } => OUT_OF_MEMORY,
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! Patterns of keys, as `KEYS`, `SCAN` and `CONFIG GET` take them.
+//!
+//! `*` is any text, `?` any byte, `[a-c]`, `[abc]` and `[^a]` one of some bytes, and a backslash takes the next byte as it is.
+
+/// Whether all of `text` matches `pattern`; letters of either case are the same where `any_case`.
+///
+/// Takes at most as many steps as the product of their lengths: after a failure only the last `*` is tried again, since
+/// an earlier one could do no better.
+pub(super) fn matches(pattern: &[u8], text: &[u8], any_case: bool) -> bool {
+    let (mut pattern_at, mut text_at) = (0, 0);
+    // Where the last star is, and the text it has to leave to what follows it.
+    let mut star = None;
+    loop {
+        let rest = &pattern[pattern_at..];
+        if rest.first() == Some(&b'*') {
+            star = Some((pattern_at + 1, text_at));
+            pattern_at += 1;
+            continue;
+        }
+        if text_at == text.len() {
+            return rest.is_empty();
+        }
+        match one(rest, text[text_at], any_case) {
+            Some(used) => (pattern_at, text_at) = (pattern_at + used, text_at + 1),
+            None => {
+                let Some((after, from)) = star else { return false };
+                (pattern_at, text_at) = (after, from + 1);
+                star = Some((after, from + 1));
+            }
+        }
+    }
+}
+
+/// How much of `pattern` stands for `byte`, if its start does.
+fn one(pattern: &[u8], byte: u8, any_case: bool) -> Option<usize> {
+    let fold = |byte: u8| if any_case { byte.to_ascii_lowercase() } else { byte };
+    match pattern {
+        [b'?', ..] => Some(1),
+        [b'[', class @ ..] => {
+            let (is_in, used) = in_class(class, fold(byte), fold);
+            is_in.then_some(1 + used)
+        }
+        [b'\\', escaped, ..] => (fold(*escaped) == fold(byte)).then_some(2),
+        [literal, ..] => (fold(*literal) == fold(byte)).then_some(1),
+        [] => None,
+    }
+}
+
+/// Whether `byte` is in the class that starts after its bracket, and how long the class is. One without an end goes to the
+/// end of the pattern, as in Redis.
+fn in_class(class: &[u8], byte: u8, fold: impl Fn(u8) -> u8) -> (bool, usize) {
+    let (not, mut at) = match class.first() {
+        Some(b'^') => (true, 1),
+        _ => (false, 0),
+    };
+    let mut found = false;
+    loop {
+        match &class[at..] {
+            [] => return (found != not, at),
+            [b']', ..] => return (found != not, at + 1),
+            [b'\\', escaped, ..] => {
+                found |= fold(*escaped) == byte;
+                at += 2;
+            }
+            [low, b'-', high, ..] => {
+                let (low, high) = (fold(*low), fold(*high));
+                found |= (low.min(high)..=low.max(high)).contains(&byte);
+                at += 3;
+            }
+            [literal, ..] => {
+                found |= fold(*literal) == byte;
+                at += 1;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn each_sign_means_what_it_means_in_redis() {
+        for (pattern, yes, no) in [
+            ("", vec![""], vec!["a"]),
+            ("*", vec!["", "a", "a/b"], vec![]),
+            ("h?llo", vec!["hello", "h*llo"], vec!["hllo", "heello", "Hello"]),
+            ("h*llo", vec!["hllo", "heeello"], vec!["hell", "hllox"]),
+            ("h[ae]llo", vec!["hallo", "hello"], vec!["hillo", "hllo"]),
+            ("h[^e]llo", vec!["hallo"], vec!["hello"]),
+            ("h[c-a]llo", vec!["hallo", "hbllo"], vec!["hdllo"]),
+            (r"h\*llo", vec!["h*llo"], vec!["hello"]),
+            (r"[\]]", vec!["]"], vec!["a"]),
+            ("[ab", vec!["a", "b"], vec!["c", "ab"]),
+            ("a\\", vec!["a\\"], vec!["a"]),
+            ("*a*b", vec!["ab", "xaxxb", "aabab"], vec!["ba", "abx"]),
+            ("user:*:name", vec!["user:1:name"], vec!["user:1:age"]),
+        ] {
+            yes.iter().for_each(|text| {
+                assert!(matches(pattern.as_bytes(), text.as_bytes(), false), "{pattern} {text}")
+            });
+            no.iter().for_each(|text| {
+                assert!(!matches(pattern.as_bytes(), text.as_bytes(), false), "{pattern} {text}")
+            });
+        }
+    }
+
+    #[test]
+    fn case_counts_unless_told_otherwise() {
+        assert!(matches(b"MAX[A-C]*", b"maxbeta", true) && !matches(b"MAX*", b"maxbeta", false));
+    }
+
+    #[test]
+    fn a_pattern_of_many_stars_ends_soon() {
+        assert!(!matches(&b"a*".repeat(500), &[b'a'; 499], false));
+        assert!(!matches(&[b"*a".repeat(500), b"b".to_vec()].concat(), &[b'a'; 5000], false));
+    }
+
+    proptest! {
+        #[test]
+        fn escaped_text_matches_itself_only(text in "[]a*?^\\[\\\\-]{0,8}", other in "[]a*?^\\[\\\\-]{0,8}") {
+            let pattern: Vec<u8> = text.bytes().flat_map(|byte| [b'\\', byte]).collect();
+            prop_assert_eq!(matches(&pattern, other.as_bytes(), false), text == other);
+        }
+
+        #[test]
+        fn the_search_agrees_with_trying_everything(pattern in "[]ab*?^\\[\\\\-]{0,10}", text in "[ab]{0,10}") {
+            prop_assert_eq!(matches(pattern.as_bytes(), text.as_bytes(), false), naive(pattern.as_bytes(), text.as_bytes()));
+        }
+    }
+
+    fn naive(pattern: &[u8], text: &[u8]) -> bool {
+        match (pattern, text) {
+            ([], text) => text.is_empty(),
+            ([b'*', after @ ..], text) => (0..=text.len()).any(|from| naive(after, &text[from..])),
+            (_, []) => false,
+            (pattern, [byte, rest @ ..]) => {
+                one(pattern, *byte, false).is_some_and(|used| naive(&pattern[used..], rest))
+            }
+        }
+    }
+}

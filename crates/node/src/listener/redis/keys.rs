@@ -1,0 +1,107 @@
+//! Commands about keys as such.
+
+use sherwood_wire::resp::{Args, integer, reply};
+
+use super::failure::Failure;
+use super::session::{Outcome, Session, arg};
+use super::words;
+
+/// `DEL key …` and `UNLINK key …`, which are the same where freeing memory takes no time.
+pub(super) fn del(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    let removed = args.from(1).filter(|key| session.remove(key)).count();
+    reply::integer(out, removed as i64);
+    Ok(())
+}
+
+/// `EXISTS key …`
+pub(super) fn exists(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    let found = args.from(1).filter(|key| session.peek(key, |_| ()).is_some()).count();
+    reply::integer(out, found as i64);
+    Ok(())
+}
+
+/// `TOUCH key …`
+pub(super) fn touch(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    let found = args.from(1).filter(|key| session.read(key, |_| ()).is_some()).count();
+    reply::integer(out, found as i64);
+    Ok(())
+}
+
+/// `TYPE key`
+pub(super) fn type_of(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    let found = session.peek(arg(args, 1), |_| ()).is_some();
+    reply::simple(out, if found { "string" } else { "none" });
+    Ok(())
+}
+
+/// Longest value that Redis keeps beside its header, in bytes.
+const EMBEDDED_BYTES_MAX: usize = 44;
+
+/// `OBJECT ENCODING key`: what Redis would have made of such a value, were it set at once.
+pub(super) fn encoding(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    about(session, args, out, |value, out| {
+        let encoding = match value {
+            value if integer(value).is_some() => "int",
+            value if value.len() <= EMBEDDED_BYTES_MAX => "embstr",
+            _ => "raw",
+        };
+        reply::bulk(out, encoding.as_bytes());
+        Ok(())
+    })
+}
+
+/// `OBJECT REFCOUNT key`: nobody shares a value.
+pub(super) fn refcount(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    about(session, args, out, |_, out| {
+        reply::integer(out, 1);
+        Ok(())
+    })
+}
+
+/// `OBJECT IDLETIME key`
+pub(super) fn idletime(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    about(session, args, out, |_, _| Err(NO_IDLE_TIME))
+}
+
+/// `OBJECT FREQ key`
+pub(super) fn freq(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    about(session, args, out, |_, _| Err(NO_FREQUENCY))
+}
+
+/// Items are ordered by their use and carry no time of it.
+const NO_IDLE_TIME: Failure =
+    Failure::text("ERR idle time is not tracked, items are only ordered by their use");
+const NO_FREQUENCY: Failure = Failure::text(
+    "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that when switching \
+     between policies at runtime LRU and LFU data will take some time to adjust.",
+);
+
+fn about(
+    session: &Session<'_>,
+    args: Args<'_>,
+    out: &mut Vec<u8>,
+    tell: impl FnOnce(&[u8], &mut Vec<u8>) -> Outcome,
+) -> Outcome {
+    match session.peek(arg(args, 2), |old| tell(old.value, out)) {
+        Some(told) => told,
+        None => {
+            reply::null(out, session.version());
+            Ok(())
+        }
+    }
+}
+
+/// `OBJECT HELP`
+pub(super) fn object_help(_: &mut Session<'_>, _: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    words::help(
+        out,
+        "OBJECT",
+        &[
+            ("ENCODING <key>", "How Redis would represent the value."),
+            ("REFCOUNT <key>", "How many share the value, always 1."),
+            ("IDLETIME <key>", "Not tracked, an error."),
+            ("FREQ <key>", "Not tracked, an error."),
+        ],
+    );
+    Ok(())
+}

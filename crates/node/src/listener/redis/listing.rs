@@ -1,0 +1,240 @@
+//! Commands that go through the keys: `KEYS`, `SCAN`, `DBSIZE` and `RANDOMKEY`.
+//!
+//! A listener's keys are its routes' prefixes in front of their partitions' keys. What lies in a partition under a name that
+//! a longer prefix takes cannot be reached from here, and is left out.
+
+use sherwood_wire::resp::{Args, reply};
+
+use super::aside::Aside;
+use super::failure::{Failure, SYNTAX};
+use super::glob;
+use super::session::{Outcome, Session, arg, is, number};
+
+/// Places that are looked at before others have their turn. Chosen: a fraction of a millisecond.
+const PLACES: usize = 4096;
+/// Places that are looked at between two looks at what was found.
+const PLACES_A_LOOK: usize = 32;
+/// Most places a `SCAN` looks at, whatever its `COUNT`.
+const SCAN_PLACES_MAX: usize = 64 * 1024;
+/// Places a `SCAN` looks at for each key that is wanted: Redis's factor, for a cache of many partitions or holes.
+const SCAN_PLACES_PER_KEY: usize = 10;
+/// Most bytes `KEYS` answers.
+pub(super) const KEYS_BYTES_MAX: usize = 4 << 20;
+const TOO_MANY_KEYS: Failure = Failure::text("ERR KEYS would answer more than 4 MiB, use SCAN");
+
+/// Where in a `SCAN`'s cursor the route is; the engine's cursor is below.
+const ROUTE_SHIFT: u32 = 48;
+
+/// Longest pattern, in bytes. Patterns are matched under a shard's lock, where a step for each byte of a key and of the pattern
+/// has to be a short time.
+const PATTERN_BYTES_MAX: usize = 1024;
+const PATTERN_TOO_LONG: Failure = Failure::text("ERR pattern is too long, at most 1024 bytes are taken");
+
+/// A walk through all keys, worked off in portions.
+#[derive(Debug)]
+pub(super) struct Listing {
+    purpose: Purpose,
+    walk: Walk,
+    count: usize,
+    /// The keys found, as they are answered, at most [`KEYS_BYTES_MAX`] and a key more.
+    found: Vec<u8>,
+    muted: bool,
+}
+
+/// What a walk is for.
+#[derive(Debug)]
+enum Purpose {
+    /// `KEYS`, with its pattern.
+    Keys(Vec<u8>),
+    /// `DBSIZE`
+    Count,
+    /// `RANDOMKEY`, which begins anywhere and once more at the beginning.
+    Any { again: bool },
+}
+
+/// Where a walk through the routes and their partitions is.
+#[derive(Clone, Copy, Debug, Default)]
+struct Walk {
+    route: usize,
+    cursor: u64,
+}
+
+impl Walk {
+    fn of(cursor: u64) -> Self {
+        Self { route: (cursor >> ROUTE_SHIFT) as usize, cursor: cursor & ((1 << ROUTE_SHIFT) - 1) }
+    }
+
+    /// Visits keys of one route, by the names the client has for them. Says whether there may be more.
+    fn step(&mut self, session: &Session<'_>, places: usize, mut visit: impl FnMut(&[u8])) -> bool {
+        let service = &session.shared.service;
+        let Some((prefix, target)) = service.routing.route(self.route) else { return false };
+        let mut full = prefix.to_vec();
+        self.cursor =
+            service.cache.scan(target.partition, self.cursor, session.moment.now, places, |key, _| {
+                full.truncate(prefix.len());
+                full.extend_from_slice(key);
+                if service.routing.find(&full) == Some((target, key)) {
+                    visit(&full);
+                }
+            });
+        if self.cursor == 0 {
+            self.route += 1;
+        }
+        service.routing.route(self.route).is_some()
+    }
+}
+
+impl Listing {
+    fn new(purpose: Purpose, walk: Walk) -> Self {
+        Self { purpose, walk, count: 0, found: Vec::new(), muted: false }
+    }
+
+    pub(super) fn mute(&mut self) {
+        self.muted = true;
+    }
+
+    /// Works off a portion. Says whether that was the last one, and has answered then.
+    pub(super) fn go_on(&mut self, session: &Session<'_>, out: &mut Vec<u8>) -> bool {
+        let more = self.step(session);
+        let enough = match &mut self.purpose {
+            Purpose::Keys(_) => self.found.len() >= KEYS_BYTES_MAX,
+            Purpose::Count => false,
+            Purpose::Any { again } => {
+                if !more && *again {
+                    (*again, self.walk) = (false, Walk::default());
+                    return self.count > 0 && self.answer(session, out);
+                }
+                self.count > 0
+            }
+        };
+        (enough || !more) && self.answer(session, out)
+    }
+
+    fn step(&mut self, session: &Session<'_>) -> bool {
+        let Self { purpose, walk, count, found, .. } = self;
+        walk.step(session, PLACES, |key| match purpose {
+            Purpose::Keys(pattern) if glob::matches(pattern, key, false) => {
+                *count += 1;
+                if found.len() < KEYS_BYTES_MAX {
+                    reply::bulk(found, key);
+                }
+            }
+            Purpose::Keys(_) => {}
+            Purpose::Count => *count += 1,
+            Purpose::Any { .. } => {
+                if *count == 0 {
+                    reply::bulk(found, key);
+                }
+                *count += 1;
+            }
+        })
+    }
+
+    /// Answers with what was found; always true.
+    fn answer(&mut self, session: &Session<'_>, out: &mut Vec<u8>) -> bool {
+        let Self { purpose, count, found, muted, .. } = self;
+        match purpose {
+            _ if *muted => {}
+            Purpose::Keys(_) if found.len() >= KEYS_BYTES_MAX => reply::error(out, &TOO_MANY_KEYS.0),
+            Purpose::Keys(_) => {
+                reply::array(out, *count);
+                out.append(found);
+            }
+            Purpose::Count => reply::integer(out, *count as i64),
+            Purpose::Any { .. } if *count == 0 => reply::null(out, session.version()),
+            Purpose::Any { .. } => out.append(found),
+        }
+        true
+    }
+}
+
+/// `KEYS pattern`
+pub(super) fn keys(session: &mut Session<'_>, args: Args<'_>, _: &mut Vec<u8>) -> Outcome {
+    let pattern = pattern(arg(args, 1))?.to_vec();
+    session.client.aside = Some(Aside::Listing(Listing::new(Purpose::Keys(pattern), Walk::default())));
+    Ok(())
+}
+
+/// `DBSIZE`
+pub(super) fn dbsize(session: &mut Session<'_>, _: Args<'_>, _: &mut Vec<u8>) -> Outcome {
+    session.client.aside = Some(Aside::Listing(Listing::new(Purpose::Count, Walk::default())));
+    Ok(())
+}
+
+/// `RANDOMKEY`
+pub(super) fn randomkey(session: &mut Session<'_>, _: Args<'_>, _: &mut Vec<u8>) -> Outcome {
+    let (service, draw) = (&session.shared.service, session.hub.draw());
+    let route = (draw >> ROUTE_SHIFT) as usize % service.routing.routes().max(1);
+    let walk = Walk { route, cursor: service.cache.scan_from(draw) };
+    session.client.aside = Some(Aside::Listing(Listing::new(Purpose::Any { again: true }, walk)));
+    Ok(())
+}
+
+fn pattern(text: &[u8]) -> Result<&[u8], Failure> {
+    if text.len() > PATTERN_BYTES_MAX { Err(PATTERN_TOO_LONG) } else { Ok(text) }
+}
+
+/// `SCAN cursor [MATCH pattern] [COUNT count] [TYPE type]`
+pub(super) fn scan(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    let cursor = std::str::from_utf8(arg(args, 1)).ok().and_then(|text| text.parse().ok());
+    let mut walk = Walk::of(cursor.ok_or(Failure::text("ERR invalid cursor"))?);
+    let ScanOptions { pattern, count, of_strings } = scan_options(args)?;
+    let (mut keys, mut seen, mut found) = (Vec::new(), 0, 0);
+    let mut places = SCAN_PLACES_MAX.min(count.saturating_mul(SCAN_PLACES_PER_KEY));
+    let mut more = true;
+    while more && places > 0 && seen < count && !session.is_full(&keys) {
+        let look = places.min(PLACES_A_LOOK);
+        places -= look;
+        more = walk.step(session, look, |key| {
+            seen += 1;
+            if of_strings && pattern.is_none_or(|pattern| glob::matches(pattern, key, false)) {
+                found += 1;
+                reply::bulk(&mut keys, key);
+            }
+        });
+    }
+    let next = if more { (walk.route as u64) << ROUTE_SHIFT | walk.cursor } else { 0 };
+    reply::array(out, 2);
+    reply::bulk(out, next.to_string().as_bytes());
+    reply::array(out, found);
+    out.append(&mut keys);
+    Ok(())
+}
+
+struct ScanOptions<'a> {
+    pattern: Option<&'a [u8]>,
+    count: usize,
+    /// Whether strings are wanted, or a type of which there is none.
+    of_strings: bool,
+}
+
+fn scan_options(args: Args<'_>) -> Result<ScanOptions<'_>, Failure> {
+    let mut options = ScanOptions { pattern: None, count: 10, of_strings: true };
+    let mut index = 2;
+    while index < args.len() {
+        let value = args.get(index + 1).ok_or(SYNTAX)?;
+        match arg(args, index) {
+            word if is(word, "count") => {
+                options.count =
+                    usize::try_from(number(value)?).ok().filter(|&count| count > 0).ok_or(SYNTAX)?;
+            }
+            word if is(word, "match") => options.pattern = Some(pattern(value)?),
+            word if is(word, "type") => options.of_strings = is(value, "string"),
+            _ => return Err(SYNTAX),
+        }
+        index += 2;
+    }
+    Ok(options)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cursor_names_a_route_and_a_place() {
+        let walk = Walk::of(3 << ROUTE_SHIFT | 77);
+        assert_eq!((walk.route, walk.cursor), (3, 77));
+        assert_eq!(Walk::of(u64::MAX).route, 0xffff);
+    }
+}

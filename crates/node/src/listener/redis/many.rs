@@ -1,0 +1,145 @@
+//! Commands of several keys at a time: `MGET`, `MSET`, `MSETNX`, and what copies or renames.
+//!
+//! The cache changes one key in one step and no two. Commands here that write hold a lock of the listener, so that each
+//! sees the others done or not begun; `MSETNX` moreover adds, and takes back what it added when somebody else was faster.
+//! What remains visible: a reader, or a writer of one key, may come between the keys of one such command.
+
+use sherwood_cache::{Change, NewItem};
+use sherwood_wire::resp::{Args, integer, reply};
+
+use super::failure::{DATABASE, Failure, NO_SUCH_KEY, NOT_AN_INTEGER, SYNTAX};
+use super::session::{Outcome, Session, arg, is};
+
+/// `MGET key …`
+pub(super) fn mget(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    reply::array(out, args.len() - 1);
+    session.values(args, 1, out);
+    Ok(())
+}
+
+/// `MSET key value …`
+pub(super) fn mset(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    if args.len().is_multiple_of(2) {
+        return Err(Failure::arity("mset"));
+    }
+    let _order = session.hub.order();
+    for index in (1..args.len()).step_by(2) {
+        session.store(arg(args, index), arg(args, index + 1), None)?;
+    }
+    out.extend_from_slice(reply::OK);
+    Ok(())
+}
+
+/// `MSETNX key value …`
+pub(super) fn msetnx(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    if args.len().is_multiple_of(2) {
+        return Err(Failure::arity("msetnx"));
+    }
+    let _order = session.hub.order();
+    let free = args.from(1).step_by(2).all(|key| session.peek(key, |_| ()).is_none());
+    let added = if free { add_all(session, args)? } else { false };
+    reply::integer(out, i64::from(added));
+    Ok(())
+}
+
+/// Stores all, or none when a key is taken.
+fn add_all(session: &Session<'_>, args: Args<'_>) -> Result<bool, Failure> {
+    for index in (1..args.len()).step_by(2) {
+        let (key, value) = (arg(args, index), arg(args, index + 1));
+        let added = session.add(key, NewItem::bytes(value));
+        if added == Ok(true) {
+            continue;
+        }
+        // The same key twice in one command: the last value counts.
+        if added.is_ok() && (1..index).step_by(2).any(|earlier| arg(args, earlier) == key) {
+            session.store(key, value, None)?;
+            continue;
+        }
+        for earlier in (1..index).step_by(2) {
+            take_back(session, arg(args, earlier), arg(args, earlier + 1))?;
+        }
+        return added;
+    }
+    Ok(true)
+}
+
+/// Removes a key that still has this value.
+fn take_back(session: &Session<'_>, key: &[u8], value: &[u8]) -> Outcome {
+    session.update(key, |old| match old {
+        Some(old) if old.value == value => (Change::Remove, ()),
+        _ => (Change::Keep, ()),
+    })
+}
+
+/// `RENAME key newkey`
+pub(super) fn rename(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    let (from, to) = (arg(args, 1), arg(args, 2));
+    let _order = session.hub.order();
+    if from == to {
+        session.peek(from, |_| ()).ok_or(NO_SUCH_KEY)?;
+    } else {
+        move_key(session, from, to)?;
+    }
+    out.extend_from_slice(reply::OK);
+    Ok(())
+}
+
+/// Takes the item away first and puts it under its new name then, so that it is never there twice; for a moment it is
+/// nowhere. What is stored under the old name meanwhile came after. When the new place refuses it, it goes back.
+fn move_key(session: &Session<'_>, from: &[u8], to: &[u8]) -> Outcome {
+    let taken = session.update(from, |old| {
+        let taken = old.map(|old| (old.value.to_vec(), old.flags, old.expires));
+        (Change::Remove, taken)
+    })?;
+    let (value, flags, expires) = taken.ok_or(NO_SUCH_KEY)?;
+    let item = NewItem { flags, expires, ..NewItem::bytes(&value) };
+    let moved = session.update(to, |_| (Change::Store(item), ()));
+    if moved.is_err() {
+        session.add(from, item)?;
+    }
+    moved
+}
+
+/// `COPY source destination [DB 0] [REPLACE]`
+pub(super) fn copy(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    let (from, to) = (arg(args, 1), arg(args, 2));
+    let replace = copy_replaces(args)?;
+    if from == to {
+        return Err(Failure::text("ERR source and destination objects are the same"));
+    }
+    let _order = session.hub.order();
+    let source = session.peek(from, |old| (old.value.to_vec(), old.flags, old.expires));
+    let copied = match source {
+        None => false,
+        Some((value, flags, expires)) => {
+            let item = NewItem { flags, expires, ..NewItem::bytes(&value) };
+            match replace {
+                true => session.update(to, |_| (Change::Store(item), true))?,
+                false => session.add(to, item)?,
+            }
+        }
+    };
+    reply::integer(out, i64::from(copied));
+    Ok(())
+}
+
+fn copy_replaces(args: Args<'_>) -> Result<bool, Failure> {
+    let mut replace = false;
+    let mut index = 3;
+    while let Some(word) = args.get(index) {
+        index += 1;
+        if is(word, "replace") {
+            replace = true;
+        } else if let Some(database) = args.get(index).filter(|_| is(word, "db")) {
+            index += 1;
+            match integer(database) {
+                Some(0) => {}
+                Some(_) => return Err(DATABASE),
+                None => return Err(NOT_AN_INTEGER),
+            }
+        } else {
+            return Err(SYNTAX);
+        }
+    }
+    Ok(replace)
+}

@@ -1,0 +1,276 @@
+//! One command: from its arguments to its answer.
+//!
+//! Nothing here waits. What does not fit in the output, or has to be fetched, is put [aside](super::aside).
+
+use sherwood_cache::{Access, Change, Item, Refused, Value};
+use sherwood_model::Instant;
+use sherwood_wire::resp::{Args, ProtocolError, Version, integer, reply};
+
+use super::Hub;
+use super::aside::Aside;
+use super::clients::Card;
+use super::failure::{Failure, NO_BACKEND, NOT_AN_INTEGER, TOO_LONG};
+use super::table::{self, Command};
+use crate::clock::Moment;
+use crate::listener::counters::{Count, Counters};
+use crate::listener::routing::Target;
+use crate::listener::shared::Shared;
+
+/// Executes the commands of one client.
+pub(super) struct Session<'a> {
+    pub(super) shared: &'a Shared,
+    pub(super) hub: &'a Hub,
+    /// The thread's own.
+    pub(super) counters: &'a Counters,
+    pub(super) client: &'a mut State,
+    pub(super) card: &'a Card,
+    pub(super) moment: Moment,
+}
+
+/// What a connection remembers from one command to the next.
+#[derive(Debug, Default)]
+pub(super) struct State {
+    pub(super) version: Version,
+    pub(super) replies: Replies,
+    /// What is left of a command.
+    pub(super) aside: Option<Aside>,
+    /// Whether the client has said that it sends nothing more.
+    pub(super) quit: bool,
+}
+
+/// Which answers a client wants.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Replies {
+    #[default]
+    All,
+    /// All but that to the next command.
+    SkipNext,
+    None,
+}
+
+/// An item that is there.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Old<'i> {
+    pub(super) value: &'i [u8],
+    pub(super) flags: u32,
+    pub(super) expires: Option<Instant>,
+}
+
+impl<'i> Old<'i> {
+    /// A size without a value is no item here; nobody but a simulator declares sizes.
+    pub(super) fn of(item: Item<'i>) -> Option<Self> {
+        match item {
+            Item { value: Value::Bytes(value), flags, expires, .. } => Some(Self { value, flags, expires }),
+            _ => None,
+        }
+    }
+
+    /// The same item with another value.
+    pub(super) fn with(self, value: Vec<u8>) -> Change<'static> {
+        Change::StoreOwned { value, flags: self.flags, expires: self.expires }
+    }
+}
+
+/// What a command's function returns: nothing, since it has appended its answer, or what to answer instead.
+pub(super) type Outcome = Result<(), Failure>;
+
+impl Session<'_> {
+    /// Executes a command and appends its answer to `out`, unless the client wants none.
+    pub(super) fn execute(&mut self, args: Args<'_>, out: &mut Vec<u8>) {
+        let before = out.len();
+        let wanted = self.client.replies;
+        if wanted == Replies::SkipNext {
+            self.client.replies = Replies::All;
+        }
+        if let Err(failure) = self.run(args, out) {
+            out.truncate(before);
+            reply::error(out, &failure.0);
+        }
+        let unwanted = match (wanted, self.client.replies) {
+            (Replies::SkipNext, _) => true,
+            // Redis answers neither the command that turns answers off nor the one that skips the next.
+            (_, now) => now != Replies::All,
+        };
+        if unwanted {
+            out.truncate(before);
+            if let Some(aside) = &mut self.client.aside {
+                aside.mute();
+            }
+        }
+    }
+
+    fn run(&mut self, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+        let name = arg(args, 0);
+        let command = table::find(name).ok_or_else(|| unknown(args))?;
+        let command = match command.subcommands {
+            [] => command,
+            subcommands => match args.get(1) {
+                Some(sub) => table::subcommand(subcommands, sub).ok_or_else(|| {
+                    let help = format!("'. Try {} HELP.", command.name.to_ascii_uppercase());
+                    Failure::about("ERR unknown subcommand '", &sub[..sub.len().min(QUOTED_MAX)], &help)
+                })?,
+                None => command,
+            },
+        };
+        if !command.takes(args.len()) {
+            return Err(Failure::arity(command.full_name));
+        }
+        (command.run)(self, args, out)
+    }
+
+    /// Answers a request with an argument over the limit, of which the ones before it are known. What is plainly to be
+    /// overwritten is removed, so that nobody goes on reading it.
+    pub(super) fn too_large(&mut self, args: Args<'_>, out: &mut Vec<u8>) {
+        self.counters.increment(Count::StoreTooLarge);
+        let overwrites = |name: &[u8]| {
+            [&b"set"[..], b"setex", b"psetex", b"getset"].iter().any(|one| name.eq_ignore_ascii_case(one))
+        };
+        if let (Some(name), Some(key)) = (args.get(0), args.get(1))
+            && overwrites(name)
+        {
+            self.remove(key);
+        }
+        if self.client.replies == Replies::All {
+            reply::error(out, &TOO_LONG.0);
+        }
+        if self.client.replies == Replies::SkipNext {
+            self.client.replies = Replies::All;
+        }
+    }
+
+    /// Answers bytes that were no request.
+    pub(super) fn broken(&self, error: ProtocolError, out: &mut Vec<u8>) {
+        self.counters.increment(Count::ProtocolErrors);
+        reply::error(out, format!("ERR {error}").as_bytes());
+    }
+
+    pub(super) fn version(&self) -> Version {
+        self.client.version
+    }
+
+    pub(super) fn access(&self, target: Target) -> Access {
+        Access { tenant: target.tenant, ..Access::at(self.moment.now) }
+    }
+
+    /// Reads a key's value as a command that counts as a use does.
+    pub(super) fn read<R>(&self, key: &[u8], read: impl FnOnce(&[u8]) -> R) -> Option<R> {
+        let found = self.shared.service.routing.find(key).and_then(|(target, name)| {
+            let access = self.access(target);
+            let cache = &self.shared.service.cache;
+            cache.get(target.partition, name, &access, |item| Old::of(item).map(|old| read(old.value)))?
+        });
+        self.count_read(found.is_some());
+        found
+    }
+
+    pub(super) fn count_read(&self, found: bool) {
+        self.counters.increment(Count::CmdGet);
+        self.counters.increment(if found { Count::GetHits } else { Count::GetMisses });
+    }
+
+    /// Reads an item without using it.
+    pub(super) fn peek<R>(&self, key: &[u8], read: impl FnOnce(Old<'_>) -> R) -> Option<R> {
+        let (target, name) = self.shared.service.routing.find(key)?;
+        let access = self.access(target);
+        self.shared.service.cache.peek(target.partition, name, &access, |item| Old::of(item).map(read))?
+    }
+
+    /// Reads an item and changes it in one step.
+    pub(super) fn update<'v, R>(
+        &self,
+        key: &[u8],
+        decide: impl FnOnce(Option<Old<'_>>) -> (Change<'v>, R),
+    ) -> Result<R, Failure> {
+        let (target, name) = self.shared.service.routing.find(key).ok_or(NO_BACKEND)?;
+        let access = self.access(target);
+        let cache = &self.shared.service.cache;
+        let updated = self.shared.service.write(target, name, || {
+            cache.update(target.partition, name, &access, |item| decide(item.and_then(Old::of)))
+        });
+        updated.map_err(|refused| self.refused(refused))
+    }
+
+    pub(super) fn refused(&self, refused: Refused) -> Failure {
+        match refused {
+            Refused::KeyTooLong { .. } => {}
+            Refused::ValueTooLarge { .. } => self.counters.increment(Count::StoreTooLarge),
+            Refused::OverBudget { .. } => self.counters.increment(Count::StoreNoMemory),
+        }
+        Failure::from(refused)
+    }
+
+    /// Removes a key; says whether it was there.
+    pub(super) fn remove(&self, key: &[u8]) -> bool {
+        let removed = self.shared.service.routing.find(key).is_some_and(|(target, name)| {
+            let access = self.access(target);
+            let cache = &self.shared.service.cache;
+            self.shared.service.write(target, name, || cache.remove(target.partition, name, &access))
+        });
+        self.counters.increment(if removed { Count::DeleteHits } else { Count::DeleteMisses });
+        removed
+    }
+
+    /// Milliseconds since 1970.
+    pub(super) fn unix_ms(&self) -> i64 {
+        self.unix_ms_of(self.moment.now)
+    }
+
+    pub(super) fn unix_ms_of(&self, at: Instant) -> i64 {
+        i64::try_from(self.shared.clock.unix(at).as_millis()).unwrap_or(i64::MAX)
+    }
+
+    /// The moment of a wall time; one of the past is now, and one too far to be told (some centuries) is as far as can be.
+    pub(super) fn instant(&self, unix_ms: i64) -> Instant {
+        let wall = std::time::Duration::from_millis(u64::try_from(unix_ms).unwrap_or(0));
+        let at = self.shared.clock.at_unix(wall).max(self.moment.now);
+        at.min(Instant::from_nanos(Instant::NEVER.as_nanos() - 1))
+    }
+}
+
+/// Longest part of a client's word that an error repeats, in bytes: Redis's.
+const QUOTED_MAX: usize = 128;
+
+/// The argument at `index`; empty where there is none, which the command's arity has ruled out.
+pub(super) fn arg(args: Args<'_>, index: usize) -> &[u8] {
+    args.get(index).unwrap_or_default()
+}
+
+/// An argument that has to be an integer.
+pub(super) fn number(text: &[u8]) -> Result<i64, Failure> {
+    integer(text).ok_or(NOT_AN_INTEGER)
+}
+
+/// Whether an argument is this word, in any case.
+pub(super) fn is(text: &[u8], word: &str) -> bool {
+    text.eq_ignore_ascii_case(word.as_bytes())
+}
+
+fn unknown(args: Args<'_>) -> Failure {
+    let name = arg(args, 0);
+    let mut list = Vec::new();
+    for arg in args.from(1) {
+        if list.len() >= QUOTED_MAX {
+            break;
+        }
+        let room = QUOTED_MAX - list.len();
+        list.push(b'\'');
+        list.extend_from_slice(&arg[..arg.len().min(room)]);
+        list.extend_from_slice(b"' ");
+    }
+    let list = String::from_utf8_lossy(&list).into_owned();
+    Failure::about(
+        "ERR unknown command '",
+        &name[..name.len().min(QUOTED_MAX)],
+        &format!("', with args beginning with: {list}"),
+    )
+}
+
+impl Command {
+    /// Whether it can have so many arguments, its name included.
+    fn takes(&self, len: usize) -> bool {
+        match usize::try_from(self.arity) {
+            Ok(exactly) => len == exactly,
+            Err(_) => len >= self.arity.unsigned_abs() as usize,
+        }
+    }
+}

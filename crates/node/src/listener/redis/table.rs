@@ -1,0 +1,133 @@
+//! Which commands there are: one table for finding, checking and describing them.
+
+mod commands;
+mod subcommands;
+
+use sherwood_wire::resp::Args;
+
+use super::failure::Failure;
+use super::session::{Outcome, Session};
+
+pub(super) use self::commands::COMMANDS;
+
+/// A command, or a subcommand of one.
+pub(super) struct Command {
+    /// In small letters; a subcommand's without the command's.
+    pub(super) name: &'static str,
+    /// With the command's name and a bar in front of a subcommand's.
+    pub(super) full_name: &'static str,
+    /// How many arguments it takes, its name (both names) included; at least so many where it is negative.
+    pub(super) arity: i64,
+    pub(super) flags: &'static [&'static str],
+    /// Place of the first key, place of the last (from the end where it is negative), and the step between them; zeros for none.
+    pub(super) keys: [i64; 3],
+    pub(super) group: &'static str,
+    /// The version of Redis that brought it.
+    pub(super) since: &'static str,
+    pub(super) summary: &'static str,
+    pub(super) run: fn(&mut Session<'_>, Args<'_>, &mut Vec<u8>) -> Outcome,
+    pub(super) subcommands: &'static [Command],
+}
+
+impl Command {
+    /// What Redis's access lists would call it, by its flags and its group.
+    pub(super) fn categories(&self) -> Vec<&'static str> {
+        let has = |flag| self.flags.contains(&flag);
+        let group = match self.group {
+            "generic" => "@keyspace",
+            "connection" => "@connection",
+            "string" => "@string",
+            _ => "@server",
+        };
+        let all = [
+            (has("write"), "@write"),
+            (has("readonly"), "@read"),
+            (has("admin"), "@admin"),
+            (has("admin"), "@dangerous"),
+            (has("fast"), "@fast"),
+            (!has("fast"), "@slow"),
+            (group != "@server", group),
+        ];
+        all.into_iter().filter_map(|(applies, category)| applies.then_some(category)).collect()
+    }
+}
+
+/// The command of this name, in any case. A binary search over numbers: about six comparisons.
+pub(super) fn find(name: &[u8]) -> Option<&'static Command> {
+    let at = PACKED.binary_search(&packed(name)?).ok()?;
+    Some(&COMMANDS[at])
+}
+
+/// The subcommand of this name, in any case.
+pub(super) fn subcommand(subcommands: &'static [Command], name: &[u8]) -> Option<&'static Command> {
+    subcommands.iter().find(|command| name.eq_ignore_ascii_case(command.name.as_bytes()))
+}
+
+/// What a command does that has subcommands and was given none.
+fn container(_: &mut Session<'_>, args: Args<'_>, _: &mut Vec<u8>) -> Outcome {
+    let name = args.get(0).and_then(find).map_or("", |command| command.full_name);
+    Err(Failure::arity(name))
+}
+
+/// Longest name.
+const NAME_BYTES_MAX: usize = 16;
+
+/// The names as numbers, in their order.
+static PACKED: [u128; COMMANDS.len()] = {
+    let mut all = [0; COMMANDS.len()];
+    let mut at = 0;
+    while at < all.len() {
+        match packed(COMMANDS[at].name.as_bytes()) {
+            Some(number) => all[at] = number,
+            None => panic!("names are short"),
+        }
+        assert!(at == 0 || all[at - 1] < all[at], "commands are in the order of their names");
+        at += 1;
+    }
+    all
+};
+
+/// A name in small letters as a number that is ordered as names are; nothing for what is no name.
+const fn packed(name: &[u8]) -> Option<u128> {
+    if name.len() > NAME_BYTES_MAX {
+        return None;
+    }
+    let mut bytes = [0; NAME_BYTES_MAX];
+    let mut at = 0;
+    while at < name.len() {
+        // A zero byte would be no difference.
+        if name[at] == 0 {
+            return None;
+        }
+        bytes[at] = name[at].to_ascii_lowercase();
+        at += 1;
+    }
+    Some(u128::from_be_bytes(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_is_found_by_its_name_in_any_case() {
+        for command in &COMMANDS {
+            for name in [command.name.to_owned(), command.name.to_uppercase()] {
+                assert_eq!(find(name.as_bytes()).map(|found| found.name), Some(command.name));
+            }
+            for sub in command.subcommands {
+                let found = subcommand(command.subcommands, sub.name.to_uppercase().as_bytes());
+                assert_eq!(found.map(|found| found.full_name), Some(sub.full_name));
+            }
+        }
+        for name in ["", "ge", "gett", "get\0", "a name longer than sixteen"] {
+            assert!(find(name.as_bytes()).is_none(), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn categories_follow_from_flags_and_group() {
+        let get = find(b"get").map(Command::categories);
+        assert_eq!(get, Some(vec!["@read", "@fast", "@string"]));
+    }
+}

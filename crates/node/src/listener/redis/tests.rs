@@ -1,0 +1,207 @@
+//! Conversations without sockets: what is sent, what is answered, on a clock the test drives.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use sherwood_cache::{Access, Cache, NewItem, Options, Partition};
+use sherwood_model::{BackendId, Instant, PartitionId, SeededState, TenantId};
+use sherwood_wire::resp::client;
+
+use super::{Redis, connection_bytes_max};
+use crate::buffers::Buffers;
+use crate::clock::{Clock, Moment};
+use crate::listener::backends::Backends;
+use crate::listener::conversation::{Conversation, Next, Protocol};
+use crate::listener::counters::Count;
+use crate::listener::fetch::fetch;
+use crate::listener::options::MemcachedOptions;
+use crate::listener::routing::{Routing, Target};
+use crate::listener::shared::{Places, Service, Shared};
+
+mod commands;
+mod portions;
+
+const ITEM_BYTES_MAX: u32 = 1000;
+
+/// A listener without a socket.
+struct Listener {
+    redis: Redis,
+    shared: Arc<Shared>,
+    now: Instant,
+}
+
+/// A client of one.
+struct Client {
+    conversation: <Redis as Protocol>::Conversation,
+}
+
+impl Listener {
+    fn new(cache: Arc<Cache>, routing: Routing, backends: Option<Arc<dyn Backends>>) -> Self {
+        let options = MemcachedOptions {
+            threads: 1,
+            item_size_max: ITEM_BYTES_MAX,
+            output_bytes_max: 4096,
+            ..MemcachedOptions::default()
+        };
+        let service = Service {
+            cache,
+            routing,
+            backends,
+            places: Arc::new(Places::new(9)),
+            buffers: Buffers::new(1 << 20),
+        };
+        let clock = Clock::start();
+        let shared = Arc::new(Shared::new(options, service, clock));
+        Self { redis: Redis::new(1), shared, now: clock.now() }
+    }
+
+    /// One partition, look-aside.
+    fn plain() -> Self {
+        Self::new(cache(1), Routing::single(target(0, false)), None)
+    }
+
+    fn client(&self) -> Client {
+        Client { conversation: self.redis.open(&self.shared, 0) }
+    }
+
+    fn pass(&mut self, time: Duration) {
+        self.now += time;
+    }
+
+    fn count(&self, count: Count) -> u64 {
+        self.shared.counts().get(count)
+    }
+
+    /// Seconds since 1970 at this listener.
+    fn unix_secs(&self) -> u64 {
+        self.shared.clock.unix(self.now).as_secs()
+    }
+
+    /// What is answered to `bytes`, up to the end or the closing of the connection.
+    fn send(&self, client: &mut Client, bytes: &[u8]) -> Vec<u8> {
+        let moment = Moment { now: self.now, unix_secs: self.unix_secs() };
+        let (mut sent, mut out, mut rest) = (Vec::new(), Vec::new(), bytes);
+        loop {
+            assert!(out.len() < self.shared.options.output_bytes_max);
+            let advance = client.conversation.advance(moment, rest, &mut out);
+            rest = &rest[advance.consumed..];
+            match advance.next {
+                Next::Need(need) => {
+                    assert!(need > rest.len());
+                    break;
+                }
+                Next::Send => sent.append(&mut out),
+                Next::Fetch(wanted) => {
+                    let fetched = fetch(self.shared.service.backends.as_ref(), wanted).now_or_never();
+                    client.conversation.resume(moment, fetched.expect("fakes answer at once"), &mut out);
+                }
+                Next::Close | Next::HangUp => {
+                    out.extend_from_slice(b"(closed)");
+                    break;
+                }
+            }
+            if matches!(out.len(), len if len >= self.shared.options.output_bytes_max) {
+                sent.append(&mut out);
+            }
+        }
+        sent.append(&mut out);
+        sent
+    }
+
+    /// The answer to a request whose arguments are the words of `line`, with its line ends shown as spaces.
+    fn ask(&self, client: &mut Client, line: &str) -> String {
+        let answer = self.send(client, &request(line));
+        String::from_utf8_lossy(&answer).replace("\r\n", " ").trim_end().to_owned()
+    }
+
+    #[track_caller]
+    fn check(&self, client: &mut Client, table: &[(&str, &str)]) {
+        for (line, expected) in table {
+            assert_eq!(self.ask(client, line), *expected, "after {line:?}");
+        }
+    }
+}
+
+/// A request whose arguments are words; `''` is an empty one.
+fn request(line: &str) -> Vec<u8> {
+    let words: Vec<&[u8]> =
+        line.split(' ').map(|word| if word == "''" { b"" } else { word.as_bytes() }).collect();
+    let mut out = Vec::new();
+    client::request(&mut out, &words);
+    out
+}
+
+fn cache(partitions: u16) -> Arc<Cache> {
+    let partition =
+        |backend| Partition { tenant: TenantId(0), backend: BackendId(backend), budget_bytes: 1 << 20 };
+    let partitions: Vec<_> = (0..partitions).map(partition).collect();
+    let options = Options { total_bytes: 64 << 20, item_bytes_max: ITEM_BYTES_MAX, ..Options::default() };
+    Arc::new(Cache::new(options, &partitions, SeededState::new(1)).unwrap())
+}
+
+fn target(partition: u16, read_through: bool) -> Target {
+    Target { partition: PartitionId(partition), tenant: TenantId(0), read_through }
+}
+
+/// Backends that know every key but `none`, fail at `bad`, and remember what they were asked.
+#[derive(Default)]
+struct Known {
+    asked: Mutex<Vec<String>>,
+}
+
+impl Backends for Known {
+    fn fetch(
+        &self,
+        _: PartitionId,
+        keys: Vec<Bytes>,
+    ) -> BoxFuture<'static, Vec<Result<Option<Bytes>, String>>> {
+        let names: Vec<String> = keys.iter().map(|key| String::from_utf8_lossy(key).into_owned()).collect();
+        self.asked.lock().unwrap().extend(names.iter().cloned());
+        let answer = |name: String| match name.as_str() {
+            "none" => Ok(None),
+            "bad" => Err("broken".to_owned()),
+            name => Ok(Some(Bytes::from(format!("<{name}>")))),
+        };
+        futures_util::future::ready(names.into_iter().map(answer).collect()).boxed()
+    }
+
+    fn write(&self, _: PartitionId, _: &[u8], change: &mut dyn FnMut()) {
+        change();
+    }
+
+    fn flush(&self, _: PartitionId, _: Instant, change: &mut dyn FnMut()) {
+        change();
+    }
+}
+
+#[test]
+fn an_argument_of_the_limit_is_stored_and_one_over_it_refused_and_the_old_value_gone() {
+    let listener = Listener::plain();
+    let mut client = listener.client();
+    let (fits, over) = ("x".repeat(1000), "x".repeat(1001));
+    listener.check(&mut client, &[(&format!("SET k {fits}"), "+OK"), ("STRLEN k", ":1000")]);
+    let refused = "-ERR string exceeds maximum allowed size (proto-max-bulk-len)";
+    let grown = [("APPEND k y", refused), ("SETRANGE k 1000 y", refused), ("STRLEN k", ":1000")];
+    listener.check(&mut client, &grown);
+    listener.check(&mut client, &[(&format!("SET k {over} EX 10"), refused), ("EXISTS k", ":0")]);
+    assert_eq!(listener.count(Count::StoreTooLarge), 1);
+}
+
+#[test]
+fn bytes_that_are_no_request_are_answered_and_end_the_connection() {
+    let listener = Listener::plain();
+    let answer = listener.send(&mut listener.client(), b"PING\r\n*1\r\nfoo\r\n*1\r\n$4\r\nPING\r\n");
+    assert_eq!(answer, b"+PONG\r\n-ERR Protocol error: expected '$', got 'f'\r\n(closed)");
+    assert_eq!(listener.count(Count::ProtocolErrors), 1);
+    let answer = listener.send(&mut listener.client(), b"QUIT\r\nPING\r\n");
+    assert_eq!(answer, b"+OK\r\n(closed)");
+}
+
+#[test]
+fn a_connections_bound_covers_a_longest_request_and_its_answer() {
+    let options = MemcachedOptions::default();
+    assert!(connection_bytes_max(&options) > 2 * options.item_size_max as usize);
+}

@@ -1,0 +1,13 @@
+//! Answers that are mostly text.
+
+use sherwood_wire::resp::reply;
+
+/// The answer to a command's `HELP`, in Redis's form.
+pub(super) fn help(out: &mut Vec<u8>, command: &str, subcommands: &[(&str, &str)]) {
+    reply::array(out, 1 + 2 * subcommands.len() + 2);
+    reply::simple(out, &format!("{command} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"));
+    for (name, what) in subcommands.iter().chain(&[("HELP", "Print this help.")]) {
+        reply::simple(out, name);
+        reply::simple(out, &format!("    {what}"));
+    }
+}
