@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Stdio;
 
@@ -175,6 +176,22 @@ fn a_unix_socket_is_made_replaced_when_dead_and_removed() {
     server.signal(libc::SIGTERM);
     assert_eq!(server.end().0.code(), Some(0));
     assert!(!path.exists());
+}
+
+#[test]
+fn a_unix_socket_may_speak_redis() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("redis.sock").display().to_string();
+    let text =
+        format!("[admin]\nbind = \"off\"\n[[listener]]\nprotocol = \"redis\"\nbind = \"unix:{path}\"\n");
+    let server = Server::start(&["--config", &file(directory.path(), &text)]);
+    assert_eq!(server.address("redis"), format!("unix:{path}"));
+    let mut client = UnixStream::connect(&path).unwrap();
+    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    client.write_all(b"CONFIG GET unixsocket\r\nQUIT\r\n").unwrap();
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).unwrap();
+    assert_eq!(answer, format!("*2\r\n$10\r\nunixsocket\r\n${}\r\n{path}\r\n+OK\r\n", path.len()));
 }
 
 #[test]
