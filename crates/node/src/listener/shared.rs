@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use sherwood_cache::Cache;
+use sherwood_cache::{Cache, Usage};
 
 use super::backends::Backends;
 use super::counters::{Counters, Counts};
@@ -39,6 +39,20 @@ impl Service {
             }
         });
         result.expect("`Backends::write` calls the change")
+    }
+
+    /// What the partitions that the listener leads to hold together: bytes, items, evictions and expirations.
+    pub(super) fn usage(&self) -> Usage {
+        self.routing.partitions().into_iter().map(|partition| self.cache.usage(partition)).fold(
+            Usage::default(),
+            |sum, part| Usage {
+                used_bytes: sum.used_bytes + part.used_bytes,
+                items: sum.items + part.items,
+                evictions: sum.evictions + part.evictions,
+                expired: sum.expired + part.expired,
+                ..sum
+            },
+        )
     }
 }
 

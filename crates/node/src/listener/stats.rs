@@ -2,7 +2,6 @@
 
 use std::fmt::Display;
 
-use sherwood_cache::Usage;
 use sherwood_wire::memcached::reply;
 
 use super::address::{Address, UnixSocket};
@@ -32,7 +31,7 @@ pub(super) fn write(shared: &Shared, moment: Moment, words: &[u8], out: &mut Vec
 
 fn general(shared: &Shared, moment: Moment, out: &mut Vec<u8>) {
     let Shared { options, service, connections, started, .. } = shared;
-    let usage = usage(shared);
+    let usage = shared.service.usage();
     let mut stat = |name: &str, value: &dyn Display| reply::stat(out, name, &value.to_string());
     stat("pid", &std::process::id());
     stat("uptime", &moment.now.since(started.now).as_secs());
@@ -79,19 +78,4 @@ fn settings(shared: &Shared, out: &mut Vec<u8>) {
     stat("item_size_max", &options.item_size_max);
     stat("idle_timeout", &options.idle_timeout.unwrap_or_default().as_secs());
     stat("flush_enabled", &"yes");
-}
-
-/// What the partitions of this listener hold together.
-fn usage(shared: &Shared) -> Usage {
-    let service = &shared.service;
-    service.routing.partitions().into_iter().map(|partition| service.cache.usage(partition)).fold(
-        Usage::default(),
-        |sum, part| Usage {
-            used_bytes: sum.used_bytes + part.used_bytes,
-            items: sum.items + part.items,
-            evictions: sum.evictions + part.evictions,
-            expired: sum.expired + part.expired,
-            ..sum
-        },
-    )
 }

@@ -1,12 +1,10 @@
 //! Clients that others wrote, against the memcached listener.
 //!
-//! Where a client is not installed its test does nothing, except in continuous integration (`CI` is set): there it fails
-//! and says what to install.
+//! What becomes of a test whose client is not installed is in `programs`.
 
-use std::io::ErrorKind;
-use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::Command;
 
+use crate::programs::{missing, python, run};
 use crate::support::{Server, options};
 
 #[test]
@@ -43,28 +41,4 @@ fn pymemcache_works() {
         "{}",
         String::from_utf8_lossy(&output.stderr)
     );
-}
-
-/// The Python that `make` prepares, or the system's.
-fn python() -> PathBuf {
-    let prepared = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/venv/bin/python");
-    let own = std::env::var_os("SHERWOOD_PYTHON").map_or_else(|| PathBuf::from(prepared), PathBuf::from);
-    if own.exists() { own } else { PathBuf::from("python3") }
-}
-
-/// What a program says, or nothing when it is not installed.
-fn run(command: &mut Command, remedy: &str) -> Option<Output> {
-    match command.output() {
-        Ok(output) => Some(output),
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            missing(&command.get_program().to_string_lossy(), remedy);
-            None
-        }
-        Err(error) => panic!("{command:?}: {error}"),
-    }
-}
-
-fn missing(program: &str, remedy: &str) {
-    assert!(std::env::var_os("CI").is_none(), "{program} is not installed: {remedy}");
-    eprintln!("skipped: {program} is not installed: {remedy}");
 }

@@ -10,6 +10,8 @@ mod asked;
 mod clients;
 #[path = "../shared/patience.rs"]
 mod patience;
+#[path = "../shared/programs.rs"]
+mod programs;
 mod server;
 mod support;
 mod unix;

@@ -1,7 +1,6 @@
 //! The Redis listener on real sockets, and clients that others wrote against it.
 //!
-//! Where a client is not installed its test does nothing, except in continuous integration (`CI` is set): there it fails
-//! and says what to install.
+//! What becomes of a test whose client is not installed is in `programs`.
 
 #![allow(
     clippy::disallowed_methods,
@@ -9,10 +8,12 @@
     reason = "tests of a driver use sockets, threads, processes and the machine's clock"
 )]
 
-use std::io::{ErrorKind, Read, Write};
+#[path = "../shared/programs.rs"]
+mod programs;
+
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,6 +23,8 @@ use sherwood_node::Buffers;
 use sherwood_node::clock::Clock;
 use sherwood_node::listener::{Bound, MemcachedOptions, Places, Routing, Running, Service, Target};
 use tokio::sync::watch;
+
+use crate::programs::{missing, python, run};
 
 /// Longest wait for anything; reached only by a test that fails.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -159,28 +162,4 @@ fn redis_cli_and_redis_benchmark_work() {
     };
     let said = String::from_utf8_lossy(&bench.stdout);
     assert!(bench.status.success() && said.contains("MSET (10 keys)"), "{said}");
-}
-
-/// The Python that `make` prepares, or the system's.
-fn python() -> PathBuf {
-    let prepared = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/venv/bin/python");
-    let own = std::env::var_os("SHERWOOD_PYTHON").map_or_else(|| PathBuf::from(prepared), PathBuf::from);
-    if own.exists() { own } else { PathBuf::from("python3") }
-}
-
-/// What a program says, or nothing when it is not installed.
-fn run(command: &mut Command, remedy: &str) -> Option<Output> {
-    match command.output() {
-        Ok(output) => Some(output),
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            missing(&command.get_program().to_string_lossy(), remedy);
-            None
-        }
-        Err(error) => panic!("{command:?}: {error}"),
-    }
-}
-
-fn missing(program: &str, remedy: &str) {
-    assert!(std::env::var_os("CI").is_none(), "{program} is not installed: {remedy}");
-    eprintln!("skipped: {program} is not installed: {remedy}");
 }

@@ -2,7 +2,6 @@
 
 use std::fmt::Write;
 
-use sherwood_cache::Usage;
 use sherwood_wire::resp::{Args, reply};
 
 use super::VERSION;
@@ -97,7 +96,7 @@ fn clients(session: &Session<'_>, text: &mut String) -> std::fmt::Result {
 }
 
 fn memory(session: &Session<'_>, text: &mut String) -> std::fmt::Result {
-    let used = usage(session).used_bytes;
+    let used = session.shared.service.usage().used_bytes;
     let max = session.shared.service.cache.options().total_bytes;
     write!(text, "used_memory:{used}\r\nused_memory_dataset:{used}\r\nmaxmemory:{max}\r\n")?;
     write!(text, "maxmemory_policy:{POLICY}\r\n")
@@ -111,7 +110,7 @@ fn persistence(_: &Session<'_>, text: &mut String) -> std::fmt::Result {
 }
 
 fn stats(session: &Session<'_>, text: &mut String) -> std::fmt::Result {
-    let (shared, usage) = (session.shared, usage(session));
+    let (shared, usage) = (session.shared, session.shared.service.usage());
     let counts = shared.counts_since_reset();
     let connections = &shared.connections;
     write!(text, "total_connections_received:{}\r\n", connections.total())?;
@@ -134,25 +133,10 @@ fn cluster(_: &Session<'_>, text: &mut String) -> std::fmt::Result {
 
 /// Dead items that nobody has met yet are counted; how many can expire is not known, so it is told as none.
 fn keyspace(session: &Session<'_>, text: &mut String) -> std::fmt::Result {
-    match usage(session).items {
+    match session.shared.service.usage().items {
         0 => Ok(()),
         keys => write!(text, "db0:keys={keys},expires=0,avg_ttl=0\r\n"),
     }
-}
-
-/// What the partitions of this listener hold together.
-fn usage(session: &Session<'_>) -> Usage {
-    let service = &session.shared.service;
-    service.routing.partitions().into_iter().map(|partition| service.cache.usage(partition)).fold(
-        Usage::default(),
-        |sum, part| Usage {
-            used_bytes: sum.used_bytes + part.used_bytes,
-            items: sum.items + part.items,
-            evictions: sum.evictions + part.evictions,
-            expired: sum.expired + part.expired,
-            ..sum
-        },
-    )
 }
 
 /// Redis's name for what is nearest to evicting the least recently used of all keys.
