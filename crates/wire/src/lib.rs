@@ -5,6 +5,8 @@
 //! then serves the daemon's listener, the load generator and the connectors to other caches, and a test can cut the
 //! bytes wherever it likes.
 //!
-//! Built: the memcached text protocol, both sides, and the server's side of its meta commands ([`memcached`]).
+//! Built: the memcached text protocol, both sides, with the server's side of its meta commands ([`memcached`]), and Redis's
+//! protocol, both sides ([`resp`]).
 
 pub mod memcached;
+pub mod resp;

@@ -1,0 +1,61 @@
+//! The arguments of one request.
+
+/// Arguments, the command's name first, borrowing from the buffer they were parsed from. There is always a name.
+#[derive(Clone, Copy, Debug)]
+pub struct Args<'a> {
+    pub(super) bytes: &'a [u8],
+    pub(super) spans: &'a [Span],
+}
+
+/// Where an argument lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Span {
+    pub(super) start: u32,
+    pub(super) len: u32,
+}
+
+impl<'a> Args<'a> {
+    /// How many there are, the name included.
+    #[must_use]
+    #[expect(clippy::len_without_is_empty, reason = "a request has at least a name")]
+    pub fn len(self) -> usize {
+        self.spans.len()
+    }
+
+    /// The argument at `index`, or nothing beyond the last one. The name is at 0.
+    #[must_use]
+    pub fn get(self, index: usize) -> Option<&'a [u8]> {
+        let Span { start, len } = *self.spans.get(index)?;
+        self.bytes.get(start as usize..start as usize + len as usize)
+    }
+
+    /// The arguments from `index` on.
+    #[must_use]
+    pub fn from(self, index: usize) -> Iter<'a> {
+        Iter { args: self, next: index }
+    }
+}
+
+/// Arguments in order.
+#[derive(Clone, Copy, Debug)]
+pub struct Iter<'a> {
+    args: Args<'a>,
+    next: usize,
+}
+
+impl<'a> Iterator for Iter<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let argument = self.args.get(self.next)?;
+        self.next += 1;
+        Some(argument)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let left = self.args.len().saturating_sub(self.next);
+        (left, Some(left))
+    }
+}
+
+impl ExactSizeIterator for Iter<'_> {}

@@ -1,0 +1,153 @@
+//! What a client writes and reads.
+//!
+//! Requests are appended to a buffer, as many as one likes, and the answers come back in the same order.
+
+use thiserror::Error;
+
+use super::{BULK_BYTES_MAX, LINE_BYTES_MAX, integer};
+
+/// Appends a request: its name and its arguments.
+pub fn request(out: &mut Vec<u8>, args: &[&[u8]]) {
+    super::reply::array(out, args.len());
+    for arg in args {
+        super::reply::bulk(out, arg);
+    }
+}
+
+/// Appends `GET <key>`, answered by [`Reply::Bulk`] or [`Reply::Null`].
+pub fn get(out: &mut Vec<u8>, key: &[u8]) {
+    request(out, &[b"GET", key]);
+}
+
+/// Appends `SET <key> <value>`, answered by [`Reply::Simple`] or [`Reply::Error`].
+pub fn set(out: &mut Vec<u8>, key: &[u8], value: &[u8]) {
+    request(out, &[b"SET", key, value]);
+}
+
+/// One answer, borrowing from the buffer it was parsed from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reply<'a> {
+    /// A word, mostly `OK`.
+    Simple(&'a [u8]),
+    /// A failure of this request; the connection goes on.
+    Error(&'a [u8]),
+    /// A number.
+    Integer(i64),
+    /// A byte string.
+    Bulk(&'a [u8]),
+    /// Nothing.
+    Null,
+    /// The start of an array; so many replies follow.
+    Array(usize),
+}
+
+/// What the start of a buffer is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress<'a> {
+    /// An answer, and how many bytes it took.
+    Reply(Reply<'a>, usize),
+    /// Not a whole answer yet: offer the buffer again once it holds so many bytes or more.
+    Incomplete(usize),
+}
+
+/// Why bytes are no answer. What follows them cannot be understood: close the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum ReplyError {
+    /// A first byte that no type has that is understood here.
+    #[error("a Redis server was to answer and sent byte {0:#04x}; +, -, :, $, * and _ are understood")]
+    Type(u8),
+    /// A number that is none, or a length out of range.
+    #[error(
+        "a Redis server sent a number that is none or a length out of range; at most {BULK_BYTES_MAX} bytes are taken"
+    )]
+    Number,
+    /// A line that does not end.
+    #[error("a Redis server sent a line without an end in {LINE_BYTES_MAX} bytes")]
+    Line,
+}
+
+/// Parses the answer at the start of `buf`, of version 2 of the protocol or null in version 3.
+///
+/// # Errors
+/// When it is none.
+pub fn parse(buf: &[u8]) -> Result<Progress<'_>, ReplyError> {
+    let Some((&mark, rest)) = buf.split_first() else { return Ok(Progress::Incomplete(1)) };
+    if !b"+-:$*_".contains(&mark) {
+        return Err(ReplyError::Type(mark));
+    }
+    let window = &rest[..rest.len().min(LINE_BYTES_MAX)];
+    let Some(end) = memchr::memchr(b'\n', window) else {
+        return match window.len() == LINE_BYTES_MAX {
+            true => Err(ReplyError::Line),
+            false => Ok(Progress::Incomplete(buf.len() + 1)),
+        };
+    };
+    let line = rest[..end].strip_suffix(b"\r").unwrap_or(&rest[..end]);
+    let used = 1 + end + 1;
+    let reply = match mark {
+        b'+' => Reply::Simple(line),
+        b'-' => Reply::Error(line),
+        b'_' => Reply::Null,
+        _ => match (mark, integer(line).ok_or(ReplyError::Number)?) {
+            (b':', number) => Reply::Integer(number),
+            (_, -1) => Reply::Null,
+            (b'*', len) => Reply::Array(usize::try_from(len).map_err(|_| ReplyError::Number)?),
+            (_, len) => return bulk(buf, used, len),
+        },
+    };
+    Ok(Progress::Reply(reply, used))
+}
+
+/// A byte string of `len` bytes from `start` on.
+fn bulk(buf: &[u8], start: usize, len: i64) -> Result<Progress<'_>, ReplyError> {
+    let len = u64::try_from(len).ok().filter(|&len| len <= BULK_BYTES_MAX).ok_or(ReplyError::Number)?;
+    let end = start + len as usize;
+    match buf.get(start..end) {
+        Some(bytes) if buf.len() >= end + 2 => Ok(Progress::Reply(Reply::Bulk(bytes), end + 2)),
+        _ => Ok(Progress::Incomplete(end + 2)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_lists_of_byte_strings() {
+        let mut out = Vec::new();
+        get(&mut out, b"k");
+        set(&mut out, b"k", b"\r\n");
+        assert_eq!(out, b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$2\r\n\r\n\r\n");
+    }
+
+    #[test]
+    fn each_type_of_answer_is_understood() {
+        for (bytes, reply) in [
+            (&b"+OK\r\n"[..], Reply::Simple(b"OK")),
+            (b"-ERR no\r\n", Reply::Error(b"ERR no")),
+            (b":-7\r\n", Reply::Integer(-7)),
+            (b"$4\r\na\r\nb\r\n", Reply::Bulk(b"a\r\nb")),
+            (b"$0\r\n\r\n", Reply::Bulk(b"")),
+            (b"$-1\r\n", Reply::Null),
+            (b"*-1\r\n", Reply::Null),
+            (b"_\r\n", Reply::Null),
+            (b"*2\r\n", Reply::Array(2)),
+        ] {
+            assert_eq!(parse(bytes), Ok(Progress::Reply(reply, bytes.len())));
+            for cut in 0..bytes.len() {
+                assert!(
+                    matches!(parse(&bytes[..cut]), Ok(Progress::Incomplete(need)) if need > cut && need <= bytes.len())
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn anything_else_is_an_error() {
+        assert_eq!(parse(b"?"), Err(ReplyError::Type(b'?')));
+        assert_eq!(parse(b":x\r\n"), Err(ReplyError::Number));
+        assert_eq!(parse(b"$-2\r\n"), Err(ReplyError::Number));
+        assert_eq!(parse(b"$9000000000\r\n"), Err(ReplyError::Number));
+        assert_eq!(parse(&[b'+'; LINE_BYTES_MAX + 1]), Err(ReplyError::Line));
+    }
+}

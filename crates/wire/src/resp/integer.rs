@@ -1,0 +1,72 @@
+//! Integers as Redis writes them.
+
+/// A number of 64 bits in its one canonical form: digits without leading zeros, a minus sign in front or nothing. No
+/// plus, no space, no `-0`. Redis reads lengths, numeric arguments and the values it counts with in this way, so that a
+/// number read and written again is the same text.
+///
+/// ```
+/// use sherwood_wire::resp::integer;
+/// assert_eq!(integer(b"-12"), Some(-12));
+/// assert_eq!((integer(b"012"), integer(b"+1"), integer(b"-0"), integer(b"1 ")), (None, None, None, None));
+/// ```
+#[must_use]
+pub fn integer(text: &[u8]) -> Option<i64> {
+    let (negative, digits) = match text {
+        [b'-', digits @ ..] => (true, digits),
+        digits => (false, digits),
+    };
+    match digits {
+        [b'0'] if !negative => return Some(0),
+        [b'1'..=b'9', ..] if digits.len() <= DIGITS_MAX => {}
+        _ => return None,
+    }
+    let mut value = 0_u64;
+    for &byte in digits {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            return None;
+        }
+        // Nineteen digits fit in 64 bits without a sign.
+        value = value * 10 + u64::from(digit);
+    }
+    if negative { 0_i64.checked_sub_unsigned(value) } else { i64::try_from(value).ok() }
+}
+
+/// Digits of the greatest number of 63 bits.
+const DIGITS_MAX: usize = 19;
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn both_ends_of_the_range_are_numbers_and_what_is_beyond_is_none() {
+        assert_eq!(integer(b"9223372036854775807"), Some(i64::MAX));
+        assert_eq!(integer(b"-9223372036854775808"), Some(i64::MIN));
+        assert_eq!((integer(b"9223372036854775808"), integer(b"-9223372036854775809")), (None, None));
+        assert_eq!(integer(b"99999999999999999999"), None);
+    }
+
+    #[test]
+    fn other_ways_to_write_a_number_are_refused() {
+        for text in ["", "-", "--1", "00", "01", "-0", "-01", "1x", "x", "1.0", " 1", "1\0", "/", ":"] {
+            assert_eq!(integer(text.as_bytes()), None, "{text:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_number_reads_back(number: i64) {
+            prop_assert_eq!(integer(number.to_string().as_bytes()), Some(number));
+        }
+
+        #[test]
+        fn what_is_read_is_written_in_the_same_way(text in "[-0-9]{0,21}") {
+            if let Some(number) = integer(text.as_bytes()) {
+                prop_assert_eq!(number.to_string(), text);
+            }
+        }
+    }
+}

@@ -1,0 +1,318 @@
+//! From bytes to requests, a step at a time.
+//!
+//! A request of many arguments arrives in many pieces. Looking at it from its start with each piece would cost the square
+//! of its length, so the parser remembers where the arguments lie that are whole; what it decides depends on the bytes
+//! alone and never on how they were cut.
+
+use thiserror::Error;
+
+use super::args::{Args, Span};
+use super::inline;
+use super::integer::integer;
+use super::{ARGUMENTS_MAX, BULK_BYTES_MAX, LINE_BYTES_MAX};
+
+/// Bytes that end an argument.
+const END_BYTES: usize = 2;
+/// Places of arguments that are kept between requests: 8 KiB, more than all but bulk requests need.
+const SPANS_KEPT: usize = 1024;
+
+/// What a server is willing to buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Longest argument in bytes.
+    pub argument_bytes_max: u32,
+    /// Longest request in bytes, as it is sent, an inline one excepted.
+    pub request_bytes_max: u32,
+}
+
+impl Limits {
+    /// A buffer of this many bytes is enough to parse anything: the longest request and a line that goes on.
+    #[must_use]
+    pub const fn buffer_bytes_max(self) -> usize {
+        self.request_bytes_max as usize + LINE_BYTES_MAX + END_BYTES
+    }
+
+    /// Bytes a parser itself holds at most: the places of a request's arguments, each of which takes six bytes of it or
+    /// more, in a vector that doubles; or the words of an inline request.
+    #[must_use]
+    pub const fn parser_bytes_max(self) -> usize {
+        let arguments = self.request_bytes_max as usize / 6;
+        let arguments = if arguments < ARGUMENTS_MAX as usize { arguments } else { ARGUMENTS_MAX as usize };
+        2 * arguments * size_of::<Span>() + 2 * LINE_BYTES_MAX * (1 + size_of::<Span>())
+    }
+}
+
+/// One step of a [`Parser`].
+#[derive(Clone, Copy, Debug)]
+pub struct Parsed<'a> {
+    /// How many bytes at the start of the buffer are used up. `event` may borrow from them.
+    pub consumed: usize,
+    /// What they meant.
+    pub event: Event<'a>,
+}
+
+/// What a step of a [`Parser`] found.
+#[derive(Clone, Copy, Debug)]
+pub enum Event<'a> {
+    /// Nothing yet: offer the rest of the buffer again once it holds `need` bytes or more. `need` is at most
+    /// [`Limits::buffer_bytes_max`].
+    Incomplete {
+        /// Bytes from the first one not used up; always more than there are.
+        need: usize,
+    },
+    /// A request to execute.
+    Request(Args<'a>),
+    /// A request with an argument over the limit, or over the limit as a whole. These are the arguments before that one;
+    /// there may be none. The parser skips the others as they arrive.
+    TooLarge(Args<'a>),
+    /// Something that is no request. Where the next one begins is unknown: answer and close the connection.
+    Broken(ProtocolError),
+}
+
+/// Why bytes are no request, in Redis's words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum ProtocolError {
+    /// [`LINE_BYTES_MAX`] bytes without the end of an inline request.
+    #[error("Protocol error: too big inline request")]
+    InlineTooLong,
+    /// A quote in an inline request that is not closed, or not at the end of a word.
+    #[error("Protocol error: unbalanced quotes in request")]
+    UnbalancedQuotes,
+    /// [`LINE_BYTES_MAX`] bytes without the end of the number of arguments.
+    #[error("Protocol error: too big mbulk count string")]
+    CountTooLong,
+    /// A number of arguments that is none or above [`ARGUMENTS_MAX`].
+    #[error("Protocol error: invalid multibulk length")]
+    InvalidCount,
+    /// [`LINE_BYTES_MAX`] bytes without the end of an argument's length.
+    #[error("Protocol error: too big bulk count string")]
+    LengthTooLong,
+    /// Something else where an argument's length should begin.
+    #[error("Protocol error: expected '$', got '{}'", char::from(*.0).escape_default())]
+    NoLength(u8),
+    /// An argument's length that is no number, negative, or above [`BULK_BYTES_MAX`].
+    #[error("Protocol error: invalid bulk length")]
+    InvalidLength,
+}
+
+/// Parses the requests of one connection.
+///
+/// Call [`parse`](Self::parse) with all bytes that are not used up, drop what it used up, and go on until it asks for
+/// more. Each byte is looked at a small constant number of times, but for a line that arrives in pieces, which is looked
+/// at again with each. Memory: see [`Limits::parser_bytes_max`]; what many arguments needed is given back at the next
+/// request.
+///
+/// ```
+/// use sherwood_wire::resp::{Event, Limits, Parser};
+/// let mut parser = Parser::new(Limits { argument_bytes_max: 1024, request_bytes_max: 4096 });
+/// let buffer = b"*2\r\n$3\r\nGET\r\n$1\r\na\r\nPING";
+/// let first = parser.parse(buffer);
+/// let consumed = first.consumed;
+/// assert!(matches!(first.event, Event::Request(args) if args.from(0).eq([&b"GET"[..], b"a"])));
+/// assert!(matches!(parser.parse(&buffer[consumed..]).event, Event::Incomplete { need: 5 }));
+/// ```
+#[derive(Clone, Debug)]
+pub struct Parser {
+    limits: Limits,
+    state: State,
+    /// Of the request that is being parsed, counted from its first byte, or into `words`.
+    spans: Vec<Span>,
+    /// The words of an inline request.
+    words: Vec<u8>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum State {
+    /// At the start of a request.
+    Start,
+    /// Amid a request: `left` arguments are to come, the first of them at `at`.
+    Arguments { left: u32, at: usize },
+    /// Amid an argument nobody wants, with `left` more after it.
+    Skip { bytes: u64, left: u32 },
+    /// After bytes that are no request.
+    Lost,
+}
+
+/// What the start of a buffer is.
+enum Step {
+    /// Bytes that need no answer.
+    Nothing(usize),
+    Incomplete(usize),
+    Request(usize),
+    Inline(usize),
+    TooLarge(usize),
+    Broken(ProtocolError),
+}
+
+impl Parser {
+    /// A parser at the start of a connection.
+    #[must_use]
+    pub fn new(limits: Limits) -> Self {
+        Self { limits, state: State::Start, spans: Vec::new(), words: Vec::new() }
+    }
+
+    /// Takes one step with `buf`, all bytes not used up so far.
+    pub fn parse<'a>(&'a mut self, buf: &'a [u8]) -> Parsed<'a> {
+        let mut start = 0;
+        loop {
+            let rest = &buf[start..];
+            let step = match self.state {
+                State::Start => self.start(rest),
+                State::Arguments { left, at } => self.arguments(rest, left, at),
+                State::Skip { bytes, left } => self.skip(rest, bytes, left),
+                State::Lost => return Parsed { consumed: buf.len(), event: Event::Incomplete { need: 1 } },
+            };
+            let (used, event) = match step {
+                Step::Nothing(used) => {
+                    start += used;
+                    continue;
+                }
+                Step::Incomplete(need) => (0, Event::Incomplete { need }),
+                Step::Request(used) => (used, Event::Request(Args { bytes: rest, spans: &self.spans })),
+                Step::Inline(used) => (used, Event::Request(Args { bytes: &self.words, spans: &self.spans })),
+                Step::TooLarge(used) => (used, Event::TooLarge(Args { bytes: rest, spans: &self.spans })),
+                Step::Broken(error) => {
+                    self.state = State::Lost;
+                    (rest.len(), Event::Broken(error))
+                }
+            };
+            return Parsed { consumed: start + used, event };
+        }
+    }
+
+    fn start(&mut self, rest: &[u8]) -> Step {
+        self.spans.clear();
+        self.spans.shrink_to(SPANS_KEPT);
+        match rest.first() {
+            None => Step::Incomplete(1),
+            Some(b'*') => self.count(rest),
+            Some(_) => self.inline(rest),
+        }
+    }
+
+    /// The number of arguments.
+    fn count(&mut self, rest: &[u8]) -> Step {
+        let (count, at) = match line(rest, 0) {
+            Line::Whole { text, next } => (integer(&text[1..]), next),
+            Line::Incomplete => return Step::Incomplete(rest.len() + 1),
+            Line::TooLong => return Step::Broken(ProtocolError::CountTooLong),
+        };
+        match count {
+            Some(..=0) => Step::Nothing(at),
+            Some(count) if count <= i64::from(ARGUMENTS_MAX) => {
+                self.state = State::Arguments { left: count as u32, at };
+                self.arguments(rest, count as u32, at)
+            }
+            _ => Step::Broken(ProtocolError::InvalidCount),
+        }
+    }
+
+    /// Goes on with a request at the length of its next argument.
+    fn arguments(&mut self, rest: &[u8], mut left: u32, mut at: usize) -> Step {
+        while left > 0 {
+            let (len, start) = match length(rest, at) {
+                Ok(Some(found)) => found,
+                Ok(None) => return self.wait(left, at, rest.len() + 1),
+                Err(error) => return Step::Broken(error),
+            };
+            if len > u64::from(self.limits.argument_bytes_max)
+                || start as u64 + len + END_BYTES as u64 > u64::from(self.limits.request_bytes_max)
+            {
+                self.state = State::Skip { bytes: len + END_BYTES as u64, left: left - 1 };
+                return Step::TooLarge(start);
+            }
+            let end = start + len as usize + END_BYTES;
+            if rest.len() < end {
+                return self.wait(left, at, end);
+            }
+            self.spans.push(Span { start: start as u32, len: len as u32 });
+            (left, at) = (left - 1, end);
+        }
+        self.state = State::Start;
+        Step::Request(at)
+    }
+
+    fn wait(&mut self, left: u32, at: usize, need: usize) -> Step {
+        self.state = State::Arguments { left, at };
+        Step::Incomplete(need)
+    }
+
+    /// Goes on with what nobody wants.
+    fn skip(&mut self, rest: &[u8], bytes: u64, left: u32) -> Step {
+        if bytes > 0 {
+            let skipped = usize::try_from(bytes).unwrap_or(usize::MAX).min(rest.len());
+            self.state = State::Skip { bytes: bytes - skipped as u64, left };
+            return if skipped == 0 { Step::Incomplete(1) } else { Step::Nothing(skipped) };
+        }
+        if left == 0 {
+            self.state = State::Start;
+            return Step::Nothing(0);
+        }
+        match length(rest, 0) {
+            Ok(Some((len, start))) => {
+                self.state = State::Skip { bytes: len + END_BYTES as u64, left: left - 1 };
+                Step::Nothing(start)
+            }
+            Ok(None) => Step::Incomplete(rest.len() + 1),
+            Err(error) => Step::Broken(error),
+        }
+    }
+
+    fn inline(&mut self, rest: &[u8]) -> Step {
+        let window = &rest[..rest.len().min(LINE_BYTES_MAX + 1)];
+        let Some(end) = memchr::memchr(b'\n', window) else {
+            return match window.len() > LINE_BYTES_MAX {
+                true => Step::Broken(ProtocolError::InlineTooLong),
+                false => Step::Incomplete(rest.len() + 1),
+            };
+        };
+        self.words.clear();
+        let line = &rest[..end];
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        match inline::split(line, &mut self.words, &mut self.spans) {
+            false => Step::Broken(ProtocolError::UnbalancedQuotes),
+            true if self.spans.is_empty() => Step::Nothing(end + 1),
+            true => Step::Inline(end + 1),
+        }
+    }
+}
+
+/// A line that announces a number.
+enum Line<'a> {
+    Whole { text: &'a [u8], next: usize },
+    Incomplete,
+    TooLong,
+}
+
+/// The line from `at` on, up to a carriage return and whatever byte follows it.
+fn line(rest: &[u8], at: usize) -> Line<'_> {
+    let rest = rest.get(at..).unwrap_or_default();
+    let window = &rest[..rest.len().min(LINE_BYTES_MAX + 1)];
+    match memchr::memchr(b'\r', window) {
+        Some(end) if end + 1 < rest.len() => Line::Whole { text: &rest[..end], next: at + end + END_BYTES },
+        Some(_) => Line::Incomplete,
+        None if window.len() > LINE_BYTES_MAX => Line::TooLong,
+        None => Line::Incomplete,
+    }
+}
+
+/// The length at `at` and where the argument begins, or nothing if it is not all there.
+fn length(rest: &[u8], at: usize) -> Result<Option<(u64, usize)>, ProtocolError> {
+    let (text, next) = match line(rest, at) {
+        Line::Whole { text, next } => (text, next),
+        Line::Incomplete => return Ok(None),
+        Line::TooLong => return Err(ProtocolError::LengthTooLong),
+    };
+    let digits = match text {
+        [b'$', digits @ ..] => digits,
+        [other, ..] => return Err(ProtocolError::NoLength(*other)),
+        [] => return Err(ProtocolError::NoLength(b'\r')),
+    };
+    match integer(digits).and_then(|len| u64::try_from(len).ok()) {
+        Some(len) if len <= BULK_BYTES_MAX => Ok(Some((len, next))),
+        _ => Err(ProtocolError::InvalidLength),
+    }
+}
+
+#[cfg(test)]
+mod tests;
