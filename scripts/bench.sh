@@ -6,9 +6,12 @@
 #   scripts/bench.sh resize       time to reach a budget, and what hits feel of it
 #   scripts/bench.sh gateway      cost of a request of 50 keys, beside a multi-get to memcached; give the latest release
 #                                 as MEMCACHED=/path/to/memcached
+#   scripts/bench.sh peers        throughput, processor time of a request and tail beside memcached, Redis and Valkey (half an hour):
+#                                 MEMCACHED, REDIS and VALKEY name their binaries, a server that is not there is left out; a summary
+#                                 goes to stderr, and scripts/peers.py --help says how to run one case
 #   scripts/bench.sh demo         RobinHood against shared-lru through backend slowdowns, seeds 1 to 5 (about an hour)
 #
-# ROUNDS (5) is how often `resize` and `gateway` measure.
+# ROUNDS (5) is how often `resize`, `gateway` and `peers` measure.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -192,6 +195,10 @@ TOML
   done
 }
 
+peers() {
+  SHERWOOD=$sherwood ROUNDS=$rounds scripts/peers.py
+}
+
 demo() {
   local seed
   for seed in 1 2 3 4 5; do
@@ -210,12 +217,12 @@ depth() {
 }
 
 parts=("$@")
-[ "${#parts[@]}" -gt 0 ] || parts=(trace resize gateway demo)
+[ "${#parts[@]}" -gt 0 ] || parts=(trace resize gateway peers demo)
 for part in "${parts[@]}"; do
   case "$part" in
-    trace | resize | gateway | demo | depth) "$part" ;;
+    trace | resize | gateway | peers | demo | depth) "$part" ;;
     *)
-      echo "scripts/bench.sh: no part named $part; there are: trace, resize, gateway, demo, depth" >&2
+      echo "scripts/bench.sh: no part named $part; there are: trace, resize, gateway, peers, demo, depth" >&2
       exit 2
       ;;
   esac

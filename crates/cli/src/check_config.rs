@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use sherwood_node::config::{self, Flags};
 
 use crate::exit::Failure;
+use crate::out;
 
 /// Checks a configuration file and says what is wrong with it
 #[derive(Debug, clap::Args)]
@@ -18,7 +19,6 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let flags = Flags { config: Some(args.file.clone()), ..Flags::default() };
     let config =
         config::load(&flags, sherwood_policy::available_without_options()).map_err(Failure::usage)?;
-    println!("{} is valid", args.file.display());
-    println!("{}\n{}", config.memory_line(), config.buffers_line());
-    Ok(())
+    let (memory, buffers) = (config.memory_line(), config.buffers_line());
+    out::print(&format!("{} is valid\n{memory}\n{buffers}\n", args.file.display()))
 }

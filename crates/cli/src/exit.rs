@@ -2,6 +2,8 @@
 
 use std::process::ExitCode;
 
+use crate::out;
+
 /// Why a command did not do what was asked.
 #[derive(Debug)]
 pub(crate) enum Failure {
@@ -29,7 +31,7 @@ pub(crate) fn report(outcome: Result<(), Failure>) -> ExitCode {
         Err(Failure::Usage(message)) => (message, 2),
     };
     for line in message.lines() {
-        eprintln!("sherwood: {line}");
+        out::say(format_args!("sherwood: {line}"));
     }
     ExitCode::from(status)
 }

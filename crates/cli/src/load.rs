@@ -6,8 +6,9 @@
 use std::fs::File;
 use std::io::{BufRead, BufReader, Cursor, IsTerminal, Write};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
@@ -15,6 +16,9 @@ use sherwood_load::{Control, Gaps, LoadError, Pace, Report, Target, http, memcac
 use sherwood_workload::KeyValueOptions;
 use sherwood_workload::onerf::Model;
 use sherwood_workload::trace::{built_in, built_in_names};
+
+use crate::exit::Failure;
+use crate::{duration, interrupt, out};
 
 /// Options of `sherwood load`, as typed.
 #[derive(Args, Clone, Debug)]
@@ -25,7 +29,7 @@ use sherwood_workload::trace::{built_in, built_in_names};
   sherwood load --target http://127.0.0.1:8080 --backend catalog --batch 50 --rate 500
   sherwood load --target http://127.0.0.1:8080 --mix onerf --rate 100 --duration 5m
 
-Ctrl-C ends the load and reports what there is. Exit status: 0 done, 1 failed, 2 bad usage.")]
+Ctrl-C ends the load and reports what there is. Exit status: 0 done, 1 failed or every operation did, 2 bad usage.")]
 pub(crate) struct LoadArgs {
     /// What to send load to: memcached://host:port, or http://host:port (a gateway, POST /v1/requests)
     #[arg(long)]
@@ -46,7 +50,7 @@ pub(crate) struct LoadArgs {
     #[arg(long, value_name = "N")]
     pipeline: Option<usize>,
     /// Start nothing after this long: 500ms, 10s, 2m [default: 10s; with --trace or --ops, their end]
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = load_time)]
     duration: Option<Duration>,
     /// End after so many operations (gateway: requests)
     #[arg(long, value_name = "N")]
@@ -129,55 +133,64 @@ enum Plan {
     Http(http::Options, http::Workload),
 }
 
-/// Runs the load and prints its report. 0: done; 1: the target failed or the run ended early; 2: refused.
-pub(crate) fn run(args: &LoadArgs) -> ExitCode {
-    let plan = match plan(args) {
-        Ok(plan) => plan,
-        Err(reason) => return refuse(&reason),
-    };
+/// Runs the load and prints its report.
+///
+/// It fails when the target is not there, when the run ends early, and when no operation succeeded: a script must not take
+/// the speed of refusals for a result.
+pub(crate) fn run(args: &LoadArgs) -> Result<(), Failure> {
+    let plan = plan(args).map_err(Failure::Usage)?;
     let control = Arc::new(Control::default());
-    stop_on_signal(&control);
-    show_progress(&control);
-    match execute(plan, &control) {
-        Ok(report) => print(&report, args.json),
-        Err(error @ (LoadError::Connect { .. } | LoadError::Resolve { .. } | LoadError::System { .. })) => {
-            eprintln!("sherwood load: {error}");
-            ExitCode::from(1)
+    let stop = Arc::clone(&control);
+    interrupt::on_interrupt(move || stop.stop()).map_err(Failure::failed)?;
+    let progress = Progress::start(&control);
+    let outcome = execute(plan, &control);
+    drop(progress);
+    let (report, first_error) = outcome.map_err(|error| match error {
+        LoadError::Connect { .. } | LoadError::Resolve { .. } | LoadError::System { .. } => {
+            Failure::failed(error)
         }
-        Err(error) => refuse(&error.to_string()),
-    }
-}
-
-fn refuse(reason: &str) -> ExitCode {
-    eprintln!("sherwood load: {reason}");
-    ExitCode::from(2)
-}
-
-fn execute(plan: Plan, control: &Control) -> Result<Report, LoadError> {
-    match plan {
-        Plan::Memcached(options, workload) => memcached::run(&options, workload, control, |_| {}),
-        Plan::Http(options, workload) => {
-            let open = options.pace != Pace::Closed;
-            let outcome = http::run(&options, workload, control, |_| {})?;
-            if let Some(error) = &outcome.first_error {
-                eprintln!("sherwood load: the first request that failed: {error}");
-            }
-            Ok(outcome.report(open))
-        }
-    }
-}
-
-fn print(report: &Report, json: bool) -> ExitCode {
-    let text = if json {
-        serde_json::to_string(report).expect("a report has string keys only") + "\n"
+        _ => Failure::usage(error),
+    })?;
+    let text = if args.json {
+        serde_json::to_string(&report).expect("a report has string keys only") + "\n"
     } else {
         report.to_string()
     };
-    let printed = std::io::stdout().write_all(text.as_bytes());
-    if let Some(reason) = &report.incomplete_because {
-        eprintln!("sherwood load: incomplete: {reason}");
+    out::print(&text)?;
+    verdict(&report, first_error)
+}
+
+/// The report, and why the first request failed, where that is known.
+fn execute(plan: Plan, control: &Control) -> Result<(Report, Option<String>), LoadError> {
+    match plan {
+        Plan::Memcached(options, workload) => {
+            Ok((memcached::run(&options, workload, control, |_| {})?, None))
+        }
+        Plan::Http(options, workload) => {
+            let open = options.pace != Pace::Closed;
+            let mut outcome = http::run(&options, workload, control, |_| {})?;
+            let first_error = outcome.first_error.take();
+            Ok((outcome.report(open), first_error))
+        }
     }
-    ExitCode::from(u8::from(!report.complete || printed.is_err()))
+}
+
+/// Whether the run is a success, and what else is to be said about it.
+fn verdict(report: &Report, first_error: Option<String>) -> Result<(), Failure> {
+    let Report { ops, errors, unsent, .. } = *report;
+    let first_error = first_error.map(|error| format!("the first request that failed: {error}"));
+    let all_failed = (ops > 0 && errors == ops).then(|| {
+        let refused = ops - unsent;
+        format!("every operation failed: {refused} were refused or broken off, {unsent} were never sent")
+    });
+    let incomplete = report.incomplete_because.as_ref().map(|reason| format!("incomplete: {reason}"));
+    let failed = all_failed.is_some() || !report.complete;
+    let said: Vec<String> = [first_error, all_failed, incomplete].into_iter().flatten().collect();
+    if failed {
+        return Err(Failure::Failed(said.join("\n")));
+    }
+    said.iter().for_each(|line| out::say(format_args!("sherwood: {line}")));
+    Ok(())
 }
 
 fn plan(args: &LoadArgs) -> Result<Plan, String> {
@@ -358,60 +371,40 @@ fn open(trace: &Path) -> Result<Box<dyn BufRead + Send>, String> {
     Ok(Box::new(BufReader::new(file)))
 }
 
-/// A number and a unit, such as `500ms`, `10s`, `1.5m` or `1h`; above 0 and up to a week.
-fn parse_duration(text: &str) -> Result<Duration, String> {
-    let digits = text.trim_end_matches(|unit: char| unit.is_ascii_alphabetic());
-    let unit_s = match &text[digits.len()..] {
-        "ms" => 1e-3,
-        "s" => 1.0,
-        "m" => 60.0,
-        "h" => 3_600.0,
-        _ => return Err("give a number with a unit: 500ms, 10s, 2m or 1h".to_owned()),
-    };
-    let seconds =
-        digits.parse::<f64>().map_err(|_| "give a number with a unit: 500ms, 10s, 2m or 1h")? * unit_s;
-    if seconds > 0.0 && seconds <= 604_800.0 {
-        Ok(Duration::from_secs_f64(seconds))
-    } else {
-        Err("give a time above 0 and up to 168h".to_owned())
-    }
+fn load_time(text: &str) -> Result<Duration, String> {
+    duration::between(Duration::from_millis(1), Duration::from_secs(7 * 86_400), text)
 }
 
-/// The first Ctrl-C or SIGTERM ends the run, which then reports; the second ends the program.
-fn stop_on_signal(control: &Arc<Control>) {
-    let control = Arc::clone(control);
-    std::thread::spawn(move || {
-        let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_io().build() else { return };
-        runtime.block_on(async {
-            use tokio::signal::unix::{SignalKind, signal};
-            let (Ok(mut interrupt), Ok(mut terminate)) =
-                (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
-            else {
-                return;
-            };
-            for _ in 0..2 {
-                tokio::select! { _ = interrupt.recv() => {}, _ = terminate.recv() => {} }
-                if control.stopped() {
-                    std::process::exit(130);
-                }
-                control.stop();
-            }
-        });
-    });
+/// One line on the terminal, renewed each second and gone when it is dropped; nothing where standard error is no terminal.
+struct Progress {
+    thread: Option<(mpsc::Sender<()>, JoinHandle<()>)>,
 }
 
-/// One line on the terminal, renewed each second; nothing where standard error is no terminal.
-fn show_progress(control: &Arc<Control>) {
-    if !std::io::stderr().is_terminal() {
-        return;
-    }
-    let (control, begun) = (Arc::clone(control), Instant::now());
-    std::thread::spawn(move || {
-        loop {
-            std::thread::sleep(Duration::from_secs(1));
-            eprint!("\r{:>6.0} s  {} done ", begun.elapsed().as_secs_f64(), control.done());
+impl Progress {
+    fn start(control: &Arc<Control>) -> Self {
+        if !std::io::stderr().is_terminal() {
+            return Self { thread: None };
         }
-    });
+        let (control, begun) = (Arc::clone(control), Instant::now());
+        let (end, ended) = mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            while ended.recv_timeout(Duration::from_secs(1)) == Err(RecvTimeoutError::Timeout) {
+                let line = format!("\r{:>6.0} s  {} done ", begun.elapsed().as_secs_f64(), control.done());
+                let _ = std::io::stderr().write_all(line.as_bytes());
+            }
+            let _ = std::io::stderr().write_all(b"\r\x1b[K");
+        });
+        Self { thread: Some((end, thread)) }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if let Some((end, thread)) = self.thread.take() {
+            drop(end);
+            let _ = thread.join();
+        }
+    }
 }
 
 #[cfg(test)]
@@ -503,8 +496,8 @@ mod tests {
                 "--target http://localhost:1 --backend kv --prefixes a/",
                 "--prefixes applies to a memcached://",
             ),
-            ("--target memcached://localhost:1 --duration 10", "number with a unit"),
-            ("--target memcached://localhost:1 --duration 0s", "above 0"),
+            ("--target memcached://localhost:1 --duration 10", "is no duration"),
+            ("--target memcached://localhost:1 --duration 0s", "between 1ms and 7d"),
         ] {
             let error = planned(line).err().unwrap_or_default();
             assert!(error.contains(part), "{line}: {error}");
@@ -512,14 +505,23 @@ mod tests {
     }
 
     #[test]
-    fn durations_have_a_unit() {
-        for (text, expected) in [("500ms", 500), ("10s", 10_000), ("1.5m", 90_000), ("1h", 3_600_000)] {
-            assert_eq!(parse_duration(text), Ok(Duration::from_millis(expected)), "{text}");
-        }
-        assert!(
-            parse_duration("s").is_err()
-                && parse_duration("nans").is_err()
-                && parse_duration("200h").is_err()
-        );
+    fn a_run_without_a_success_is_a_failure() {
+        let report =
+            |ops, errors, unsent| Report { ops, errors, unsent, complete: true, ..Report::default() };
+        assert!(verdict(&report(5, 4, 0), Some("connecting".to_owned())).is_ok());
+        assert!(verdict(&report(0, 0, 0), None).is_ok());
+        let Err(Failure::Failed(said)) = verdict(&report(5, 5, 3), Some("connecting".to_owned())) else {
+            panic!("nothing succeeded");
+        };
+        let lines: Vec<_> = said.lines().collect();
+        assert_eq!(lines[0], "the first request that failed: connecting");
+        assert_eq!(lines[1], "every operation failed: 2 were refused or broken off, 3 were never sent");
+        let early = Report {
+            complete: false,
+            incomplete_because: Some("stopped before its end".to_owned()),
+            ..report(5, 0, 0)
+        };
+        let Err(Failure::Failed(said)) = verdict(&early, None) else { panic!("it ended early") };
+        assert_eq!(said, "incomplete: stopped before its end");
     }
 }

@@ -11,10 +11,12 @@
 mod check_config;
 mod demo;
 mod descriptors;
+mod duration;
 mod exit;
 mod interrupt;
 mod load;
 mod logs;
+mod out;
 mod serve;
 
 use std::process::ExitCode;
@@ -54,7 +56,7 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Serve(args) => serve::run(&args),
         Command::Demo(args) => demo::run(&args),
-        Command::Load(args) => return load::run(&args),
+        Command::Load(args) => load::run(&args),
         Command::CheckConfig(args) => check_config::run(&args),
     };
     exit::report(outcome)

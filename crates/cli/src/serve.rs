@@ -7,7 +7,7 @@ use sherwood_node::{Node, Setup};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::exit::Failure;
-use crate::{descriptors, logs};
+use crate::{descriptors, logs, out};
 
 /// Runs a node: a cache, or a sidecar in front of backends
 #[derive(Debug, clap::Args)]
@@ -17,7 +17,7 @@ use crate::{descriptors, logs};
   sherwood serve --config sherwood.toml                          backends, partitions, an SLO
   sherwood serve --config sherwood.toml --policy static          the same, sized by hand
 
-Flags override the configuration file. SIGTERM and SIGINT drain and exit 0. SHERWOOD_LOG=debug logs more.")]
+Flags override the configuration file. SIGTERM and SIGINT drain and exit 0. SHERWOOD_LOG=debug logs more, warn less.")]
 pub(crate) struct Args {
     /// Configuration file (TOML)
     #[arg(long, value_name = "FILE")]
@@ -37,6 +37,9 @@ pub(crate) struct Args {
     /// Threads of each listener, and as many for the HTTP port [default: one per core]
     #[arg(long, value_name = "N")]
     threads: Option<u64>,
+    /// Keep each thread of a listener to one core
+    #[arg(long)]
+    pin: bool,
     /// Connections at once, over all memcached and Redis listeners [default: 1024]
     #[arg(long, value_name = "N")]
     max_connections: Option<u64>,
@@ -63,6 +66,7 @@ impl Args {
             redis: self.redis.clone(),
             admin: self.admin.clone(),
             threads: self.threads,
+            pin: self.pin,
             max_connections: self.max_connections,
             max_item_size: self.max_item_size.clone(),
             eviction: self.eviction.clone(),
@@ -86,7 +90,8 @@ fn serve(config: &Config) -> Result<(), Failure> {
         let catch = |kind| signal(kind).map_err(Failure::failed);
         Ok::<_, Failure>((catch(SignalKind::terminate())?, catch(SignalKind::interrupt())?))
     })?;
-    eprintln!("{}\n{}", config.memory_line(), config.buffers_line());
+    out::say(config.memory_line());
+    out::say(config.buffers_line());
     let (files, wanted) = (descriptors::raise_limit(), config.descriptors());
     if files < wanted {
         tracing::warn!(
@@ -95,14 +100,13 @@ fn serve(config: &Config) -> Result<(), Failure> {
     }
     let setup = Setup::from_config(config).map_err(Failure::failed)?;
     let node = Node::start(setup).map_err(Failure::failed)?;
-    eprintln!("{}", ready(&node));
+    out::say(ready(&node));
     waiting.block_on(async {
         tokio::select! {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
         }
     });
-    tracing::info!("draining");
     node.stop();
     Ok(())
 }

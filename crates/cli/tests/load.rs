@@ -1,4 +1,7 @@
 //! Exit statuses of `sherwood load`.
+#![allow(clippy::disallowed_methods, reason = "a target that refuses everything is a thread of the test")]
+
+use std::io::{Read, Write};
 
 use assert_cmd::Command;
 
@@ -38,4 +41,24 @@ fn target_that_is_not_there_exits_1_and_is_named() {
         let stderr = stderr(load(&line).code(1).stdout(""));
         assert!(stderr.contains(&address), "{line}: {stderr}");
     }
+}
+
+#[test]
+fn a_target_that_refuses_everything_exits_1_and_still_reports() {
+    let target = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = target.local_addr().unwrap();
+    // It takes every operation for a mistake, and ends with the load.
+    let refuse = std::thread::spawn(move || {
+        let (mut stream, _) = target.accept().unwrap();
+        let mut asked = [0; 4_096];
+        while stream.read(&mut asked).unwrap() > 0 {
+            stream.write_all(b"ERROR\r\n").unwrap();
+        }
+    });
+    let refused = load(&format!("--target memcached://{address} --get-ratio 1 --ops 3")).code(1);
+    let output = refused.get_output();
+    let (said, report) = (String::from_utf8_lossy(&output.stderr), String::from_utf8_lossy(&output.stdout));
+    assert!(said.starts_with("sherwood: every operation failed: 3 were refused"), "{said}");
+    assert!(report.contains("errors        3"), "{report}");
+    refuse.join().unwrap();
 }

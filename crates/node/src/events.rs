@@ -38,12 +38,13 @@ impl Default for Events {
 }
 
 impl Events {
-    /// Logs the event in one line and tells the listeners. One that says what the one before it said takes its place among
-    /// the latest, and is logged for those who look closely: a loop that decides the same every few seconds should not
-    /// hide everything else.
+    /// Logs the event in one line and tells the listeners. One that says what the one before it said, and moves what
+    /// it moved, takes its place among the latest, and is logged for those who look closely: a loop that keeps everything
+    /// every few seconds should not hide everything else. What moves bytes is never such a one, in whatever words: it
+    /// begins where the one before it ended.
     pub(crate) fn emit(&self, event: Event) {
         let mut latest = self.latest.lock().expect("no panics while held");
-        if latest.back().is_some_and(|last| last.kind == event.kind && last.message == event.message) {
+        if latest.back().is_some_and(|last| says_the_same(last, &event)) {
             tracing::debug!(kind = event.kind, "{}", event.message);
             latest.pop_back();
         } else {
@@ -68,5 +69,32 @@ impl Events {
     #[must_use]
     pub(crate) fn latest(&self) -> Vec<Event> {
         self.latest.lock().expect("no panics while held").iter().cloned().collect()
+    }
+}
+
+/// Whether the two say the same and move the same. The other figures of a decision, such as the bytes still on their way
+/// after an earlier one, may change under it without anything new being decided.
+fn says_the_same(a: &Event, b: &Event) -> bool {
+    a.kind == b.kind && a.message == b.message && a.data.get("moves") == b.data.get("moves")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn what_is_repeated_is_kept_once_and_what_moves_bytes_is_no_repetition() {
+        let events = Events::default();
+        let emit = |unix_ms, data: Value| {
+            events.emit(Event { unix_ms, kind: "decision", message: "moved 1.0 MiB".to_owned(), data });
+        };
+        emit(1, json!({"moves": []}));
+        emit(2, json!({"moves": [], "pending_bytes": 7}));
+        emit(3, json!({"moves": [{"before_bytes": 3, "after_bytes": 2}]}));
+        emit(4, json!({"moves": [{"before_bytes": 2, "after_bytes": 1}]}));
+        let kept: Vec<_> = events.latest().iter().map(|event| event.unix_ms).collect();
+        assert_eq!(kept, [2, 3, 4]);
     }
 }

@@ -26,6 +26,7 @@ pub(crate) fn bind(setups: &[MemcachedSetup], item_size_max: u32) -> Result<Vec<
             threads: setup.threads,
             item_size_max,
             idle_timeout: setup.idle_timeout,
+            pin_threads: setup.pin_threads,
             ..MemcachedOptions::default()
         };
         Ok(Bound::bind(options)?)

@@ -1,5 +1,7 @@
 //! The two clocks a pool reads: time passed, and processor time its thread used.
 
+use std::os::unix::thread::JoinHandleExt;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use sherwood_model::Instant;
@@ -34,16 +36,30 @@ impl Clock for MachineClock {
     }
 
     fn thread_cpu(&self) -> Duration {
-        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: the pointer is to a live, exclusively borrowed timespec, which is all the call writes to.
-        let answer = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
-        debug_assert_eq!(answer, 0, "every Linux since 2.6.12 has this clock");
-        Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+        let time = read(libc::CLOCK_THREAD_CPUTIME_ID);
+        time.expect("every Linux since 2.6.12 has this clock")
     }
 
     fn sleep(&self, now: Instant, until: Instant) -> Option<Duration> {
         Some(until.since(now))
     }
+}
+
+/// Processor time that a thread has used since it began; zero once it has ended.
+pub(crate) fn thread_cpu_of<T>(thread: &JoinHandle<T>) -> Duration {
+    let mut clock = 0;
+    // SAFETY: a thread whose handle is there has been neither joined nor detached, so its id is still its own; the call
+    // writes to a live, exclusively borrowed number and to nothing else.
+    let answer = unsafe { libc::pthread_getcpuclockid(thread.as_pthread_t(), &raw mut clock) };
+    if answer == 0 { read(clock).unwrap_or_default() } else { Duration::ZERO }
+}
+
+/// The time on a clock; none if there is no such clock, such as that of a thread that has ended.
+fn read(clock: libc::clockid_t) -> Option<Duration> {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the pointer is to a live, exclusively borrowed timespec, which is all the call writes to.
+    let answer = unsafe { libc::clock_gettime(clock, &raw mut time) };
+    (answer == 0).then(|| Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
 }
 
 #[cfg(test)]
@@ -59,5 +75,24 @@ mod tests {
             sum = std::hint::black_box(sum.wrapping_add(1));
         }
         assert!(clock.now() > Instant::ZERO, "{sum} additions");
+    }
+
+    #[test]
+    fn another_threads_processor_time_is_its_own() {
+        let (worked, told) = std::sync::mpsc::channel();
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let thread = std::thread::spawn(move || {
+            let clock = MachineClock::new();
+            while clock.thread_cpu() < Duration::from_millis(2) {
+                std::hint::spin_loop();
+            }
+            worked.send(()).unwrap();
+            ended.recv().unwrap_err();
+        });
+        told.recv().unwrap();
+        let used = thread_cpu_of(&thread);
+        drop(end);
+        thread.join().unwrap();
+        assert!(used >= Duration::from_millis(2), "{used:?}");
     }
 }

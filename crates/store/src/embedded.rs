@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::oneshot;
@@ -147,6 +148,10 @@ impl Store for Embedded {
         limit.validate()?;
         self.pool.set_limit(limit);
         Ok(())
+    }
+
+    fn cpu_time(&self) -> Duration {
+        self.pool.cpu_time()
     }
 }
 

@@ -21,7 +21,7 @@ use bytes::Bytes;
 use sherwood_model::Instant;
 use tokio::sync::oneshot;
 
-use crate::clock::Clock;
+use crate::clock::{Clock, thread_cpu_of};
 use crate::limit::{Admission, Gate};
 use crate::session::Session;
 use crate::{Cause, Limit, Limits};
@@ -112,6 +112,11 @@ impl Pool {
         self.shared.cpu_limited.store(cpu_limited, Ordering::Relaxed);
         drop(state);
         self.wake();
+    }
+
+    /// Processor time of all threads since they began.
+    pub(crate) fn cpu_time(&self) -> Duration {
+        self.threads.iter().map(thread_cpu_of).sum()
     }
 
     /// Wakes every thread to look at clock, limits and queue again.

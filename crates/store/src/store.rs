@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::pin::Pin;
+use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -51,6 +52,12 @@ pub trait Store: Send + Sync + 'static {
     /// # Errors
     /// When the value is out of range.
     fn set_limit(&self, limit: Limit) -> Result<(), LimitError>;
+
+    /// Processor time that the store's own threads have used since it was opened; zero when none of its work is done by
+    /// threads of its own. Costs a system call or two for each of them.
+    fn cpu_time(&self) -> Duration {
+        Duration::ZERO
+    }
 }
 
 /// What does the work of a store.

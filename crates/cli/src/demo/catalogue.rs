@@ -29,6 +29,8 @@ use sherwood_workload::SplitMix64;
 use sherwood_workload::onerf::{self, Model};
 use thiserror::Error;
 
+use crate::out;
+
 /// The backends of one profile and the directory that keeps their files.
 pub(crate) struct Catalogue {
     directory: PathBuf,
@@ -353,6 +355,10 @@ impl Store for Rows {
     fn set_limit(&self, limit: Limit) -> Result<(), LimitError> {
         self.inner.set_limit(limit)
     }
+
+    fn cpu_time(&self) -> Duration {
+        self.inner.cpu_time()
+    }
 }
 
 /// How far a load is, for whoever waits: a bar on a terminal, a log line every few seconds elsewhere.
@@ -366,7 +372,10 @@ struct Progress {
 impl Progress {
     fn new(directory: &Path, bytes: u64) -> Self {
         let megabytes = bytes.div_ceil(1_000_000);
-        eprintln!("loading the demo's values, once: {megabytes} MB into {}", directory.display());
+        out::say(format_args!(
+            "loading the demo's values, once: {megabytes} MB into {}",
+            directory.display()
+        ));
         let terminal = io::stderr().is_terminal();
         let bar = if terminal { ProgressBar::new(bytes) } else { ProgressBar::hidden() };
         let style = "{wide_bar} {decimal_bytes}/{decimal_total_bytes}, {eta} left";
@@ -382,14 +391,17 @@ impl Progress {
             let mut logged = logged.lock().unwrap_or_else(PoisonError::into_inner);
             if logged.elapsed() >= LOG_EVERY {
                 *logged = Instant::now();
-                eprintln!("loading the demo's values: {}%", 100 * done_bytes / self.bytes.max(1));
+                out::say(format_args!(
+                    "loading the demo's values: {}%",
+                    100 * done_bytes / self.bytes.max(1)
+                ));
             }
         }
     }
 
     fn finish(self) {
         self.bar.finish_and_clear();
-        eprintln!("the demo's values are loaded");
+        out::say("the demo's values are loaded");
     }
 }
 
@@ -461,17 +473,20 @@ const DISK_FIXED_BYTES: u64 = 64 << 20;
 const LOG_EVERY: Duration = Duration::from_secs(3);
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
+impl Catalogue {
     /// Every backend of the workload, with a few objects each.
-    fn small(directory: &Path) -> Catalogue {
-        let mut catalogue = Catalogue::new(&Model::onerf(), "demo", directory.to_owned());
+    pub(crate) fn small(directory: &Path) -> Self {
+        let mut catalogue = Self::new(&Model::onerf(), "demo", directory.to_owned());
         for shelf in &mut catalogue.shelves {
             shelf.objects = shelf.objects.min(5);
         }
         catalogue
     }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
 
     fn get(store: &Arc<dyn Store>, keys: &[&'static str]) -> Vec<Option<Bytes>> {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
@@ -481,7 +496,7 @@ mod tests {
     #[test]
     fn every_backend_serves_values_of_the_sizes_of_the_workload() {
         let directory = tempfile::tempdir().unwrap();
-        let catalogue = small(directory.path());
+        let catalogue = Catalogue::small(directory.path());
         catalogue.load().unwrap();
         let stores = catalogue.open().unwrap();
         assert_eq!(stores.len(), 20);
@@ -491,13 +506,14 @@ mod tests {
                 values.iter().map(|value| value.as_ref().map(|value| value.len() as u32)).collect();
             let bytes = |object| Some(shelf.backend.object_bytes(object));
             assert_eq!(found, [bytes(0), bytes(1), None], "{}", shelf.name());
+            assert!(store.cpu_time() > Duration::ZERO, "{} worked for nothing", shelf.name());
         }
     }
 
     #[test]
     fn objects_beyond_the_catalogue_read_the_row_of_the_remainder() {
         let directory = tempfile::tempdir().unwrap();
-        let catalogue = small(directory.path());
+        let catalogue = Catalogue::small(directory.path());
         catalogue.load().unwrap();
         for (store, shelf) in catalogue.open().unwrap().iter().zip(&catalogue.shelves) {
             let beyond = shelf.objects * 1_000_000 + 1;
@@ -510,7 +526,7 @@ mod tests {
     #[test]
     fn what_is_complete_is_reused_and_what_is_not_is_loaded_again() {
         let directory = tempfile::tempdir().unwrap();
-        let catalogue = small(directory.path());
+        let catalogue = Catalogue::small(directory.path());
         catalogue.load().unwrap();
         let modified = |name: &str| fs::metadata(directory.path().join(name)).unwrap().modified().unwrap();
         let (kept, redone) = (modified("b03.complete"), directory.path().join("b05.complete"));
@@ -525,7 +541,7 @@ mod tests {
     #[test]
     fn other_parameters_are_loaded_afresh() {
         let directory = tempfile::tempdir().unwrap();
-        let mut catalogue = small(directory.path());
+        let mut catalogue = Catalogue::small(directory.path());
         catalogue.load().unwrap();
         catalogue.shelves[2].objects = 7;
         assert!(!catalogue.shelves[2].is_complete(directory.path()));
@@ -537,7 +553,7 @@ mod tests {
     fn two_processes_do_not_load_into_one_directory() {
         let directory = tempfile::tempdir().unwrap();
         let _held = lock(directory.path()).unwrap();
-        let refused = small(directory.path()).load().unwrap_err();
+        let refused = Catalogue::small(directory.path()).load().unwrap_err();
         assert!(matches!(refused, CatalogueError::Locked { .. }), "{refused}");
     }
 

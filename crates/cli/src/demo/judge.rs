@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use sherwood_model::{FinishedRequest, Instant, RequestWindow, Slo, SloMonitor, SloStanding, WindowOptions};
 
+/// A load later than this at P99 says more about the machine than about the policy.
+pub(crate) const LATE_MAX: Duration = Duration::from_millis(10);
 /// Points of the curve that are kept for the screen.
 const CURVE_MAX: usize = 4_096;
 
@@ -15,6 +17,8 @@ const CURVE_MAX: usize = 4_096;
 #[derive(Debug)]
 pub(crate) struct Judge {
     window: RequestWindow,
+    /// How late requests were sent, over the same time.
+    lateness: RequestWindow,
     monitor: SloMonitor,
     /// When counting begins; none once it has.
     warm_up: Option<Duration>,
@@ -31,6 +35,7 @@ impl Judge {
         Self {
             end: warm_up + measured,
             window: RequestWindow::new(WindowOptions::of(slo.window)),
+            lateness: RequestWindow::new(WindowOptions::of(slo.window)),
             monitor: SloMonitor::new(slo, at(Duration::ZERO)),
             warm_up: Some(warm_up),
             curve: VecDeque::new(),
@@ -40,12 +45,13 @@ impl Judge {
     }
 
     /// Takes note of a request that ended `elapsed` after the start of the run.
-    pub(crate) fn finished(&mut self, elapsed: Duration, latency: Duration, failed: bool) {
+    pub(crate) fn finished(&mut self, elapsed: Duration, request: &Ended) {
         self.requests += 1;
-        self.errors += u64::from(failed);
+        self.errors += u64::from(request.failed);
         let now = at(elapsed);
         self.observe(elapsed);
-        self.window.record(now, now, FinishedRequest::new(latency, None));
+        self.window.record(now, now, FinishedRequest::new(request.latency, None));
+        self.lateness.record(now, now, FinishedRequest::new(request.late, None));
     }
 
     /// Observes the SLO if that is due.
@@ -65,10 +71,10 @@ impl Judge {
         }
     }
 
-    /// The percentile now, whether an observation is due or not.
-    pub(crate) fn current(&self, elapsed: Duration) -> Option<Duration> {
+    /// The SLO's percentile of a window now, whether an observation is due or not.
+    fn current(&self, window: &RequestWindow, elapsed: Duration) -> Option<Duration> {
         let slo = self.monitor.slo();
-        self.window.snapshot(at(elapsed), slo.window).quantile(slo.percentile / 100.0)
+        window.snapshot(at(elapsed), slo.window).quantile(slo.percentile / 100.0)
     }
 
     /// How the SLO has fared since the warm-up.
@@ -79,15 +85,42 @@ impl Judge {
         }
     }
 
-    /// The observations, oldest first: when, and the percentile seen.
-    pub(crate) fn curve(&self) -> impl Iterator<Item = (Duration, Duration)> {
-        self.curve.iter().copied()
+    /// All that is shown of it, copied, so that nobody else has to wait while the rest of the picture is put together.
+    pub(crate) fn seen(&self, elapsed: Duration) -> Seen {
+        Seen {
+            current: self.current(&self.window, elapsed),
+            late: self.current(&self.lateness, elapsed).filter(|late| *late > LATE_MAX),
+            curve: self.curve.iter().copied().collect(),
+            violation_ratio: self.standing().violation_ratio(),
+            requests: (self.requests, self.errors),
+        }
     }
+}
 
+/// A request that ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ended {
+    /// From when it was meant to be sent to its end.
+    pub(crate) latency: Duration,
+    /// By how much it was sent later than it was meant to be.
+    pub(crate) late: Duration,
+    /// Whether it failed, or one of its keys.
+    pub(crate) failed: bool,
+}
+
+/// What a judge has seen by one moment.
+#[derive(Clone, Debug)]
+pub(crate) struct Seen {
+    /// The SLO's percentile now.
+    pub(crate) current: Option<Duration>,
+    /// How late requests are sent at P99, when that is so late that they do not count.
+    pub(crate) late: Option<Duration>,
+    /// The observations, oldest first: when, and the percentile seen.
+    pub(crate) curve: Vec<(Duration, Duration)>,
+    /// Share of the observations since the warm-up that violated the SLO.
+    pub(crate) violation_ratio: f64,
     /// Requests that ended, and those of them that failed.
-    pub(crate) fn requests(&self) -> (u64, u64) {
-        (self.requests, self.errors)
-    }
+    pub(crate) requests: (u64, u64),
 }
 
 fn at(elapsed: Duration) -> Instant {
@@ -104,16 +137,30 @@ mod tests {
         let (ms, s) = (Duration::from_millis, Duration::from_secs);
         let slo = Slo { percentile: 99.0, bound: ms(150), window: s(2), observe: s(1) };
         let mut judge = Judge::new(slo, s(10), s(3_600));
-        (0..100).for_each(|i| judge.finished(ms(i * 100), ms(500), false));
+        let ended = |latency| Ended { latency, late: Duration::ZERO, failed: false };
+        (0..100).for_each(|i| judge.finished(ms(i * 100), &ended(ms(500))));
         assert_eq!(judge.standing(), SloStanding::default());
-        assert_eq!(judge.curve().count(), 9, "one a second, from the first second on");
-        (100..200).for_each(|i| judge.finished(ms(i * 100), ms(if i < 120 { 500 } else { 1 }), false));
+        assert_eq!(judge.seen(s(10)).curve.len(), 9, "one a second, from the first second on");
+        (100..200).for_each(|i| judge.finished(ms(i * 100), &ended(ms(if i < 120 { 500 } else { 1 }))));
         let SloStanding { observations, violations, .. } = judge.standing();
         assert_eq!(
             (observations, violations),
             (9, 3),
             "two slow seconds, and one more in whose window they lie"
         );
-        assert_eq!(judge.requests(), (200, 0));
+        assert_eq!(judge.seen(s(20)).requests, (200, 0));
+    }
+    #[test]
+    fn a_load_is_late_for_as_long_as_the_window_remembers_it() {
+        let (ms, s) = (Duration::from_millis, Duration::from_secs);
+        let slo = Slo { percentile: 99.0, bound: ms(150), window: s(2), observe: s(1) };
+        let mut judge = Judge::new(slo, s(10), s(3_600));
+        let mut late_at = |second, late| {
+            judge.finished(s(second), &Ended { latency: ms(50), late, failed: false });
+            judge.seen(s(second)).late
+        };
+        assert_eq!(late_at(10, ms(10)), None, "as late as is allowed");
+        assert!(late_at(11, ms(25)) >= Some(ms(24)));
+        assert_eq!(late_at(20, ms(1)), None);
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sherwood_node::Node;
 
-use super::judge::Judge;
+use super::judge::Seen;
 use super::time::Times;
 use super::world::Backends;
 
@@ -25,6 +25,8 @@ pub(crate) struct Live {
     pub(crate) bound: Duration,
     /// The SLO's percentile now.
     pub(crate) current: Option<Duration>,
+    /// How late requests are sent at P99, when that is so late that they do not count.
+    pub(crate) late: Option<Duration>,
     /// Observations so far: seconds since the run began, milliseconds.
     pub(crate) curve: Vec<(f64, f64)>,
     /// Share of the observations that violated the SLO.
@@ -57,16 +59,15 @@ pub(crate) struct LiveBackend {
 }
 
 impl Live {
-    /// Reads everything off the running parts.
+    /// Puts together what was `seen` of the load and what the running parts say.
     pub(crate) fn read(
         run: &RunLabel,
         node: &Node,
         backends: &Backends,
-        judge: &Judge,
+        seen: Seen,
         elapsed: Duration,
     ) -> Self {
         let minute = run.times.minute(elapsed);
-        let standing = judge.standing();
         let shared = run.policy == "shared-lru";
         let usages = node.backend_usage();
         let total_bytes = usages.iter().map(|usage| usage.allocated_bytes).sum();
@@ -81,6 +82,7 @@ impl Live {
                 hit_ratio: usage.hits as f64 / (usage.hits + usage.misses).max(1) as f64,
             })
             .collect();
+        let curve = seen.curve.iter().map(|(at, p)| (at.as_secs_f64(), p.as_secs_f64() * 1e3));
         Self {
             policy: run.policy.clone(),
             run: run.run,
@@ -88,10 +90,11 @@ impl Live {
             length: (run.times.warm_up, run.times.measured),
             minute,
             bound: run.bound,
-            current: judge.current(elapsed),
-            curve: judge.curve().map(|(at, seen)| (at.as_secs_f64(), seen.as_secs_f64() * 1e3)).collect(),
-            violation_ratio: standing.violation_ratio(),
-            requests: judge.requests(),
+            current: seen.current,
+            late: seen.late,
+            curve: curve.collect(),
+            violation_ratio: seen.violation_ratio,
+            requests: seen.requests,
             backends,
             total_bytes,
             events: node.events().into_iter().map(|event| event.message).collect(),
@@ -130,6 +133,12 @@ impl Live {
             .collect();
         let slowed =
             if slowed.is_empty() { String::new() } else { format!("; slowed down: {}", slowed.join(", ")) };
-        format!("{} {phase}: {percentile}, {bound}{slowed}", self.policy)
+        let late = self.late.map_or(String::new(), |late| {
+            format!(
+                "; the load is sent {:.0} ms late: something else keeps this machine busy",
+                late.as_secs_f64() * 1e3
+            )
+        });
+        format!("{} {phase}: {percentile}, {bound}{slowed}{late}", self.policy)
     }
 }

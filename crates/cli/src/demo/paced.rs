@@ -158,6 +158,10 @@ impl Store for Paced {
     fn set_limit(&self, limit: Limit) -> Result<(), LimitError> {
         self.inner.set_limit(limit)
     }
+
+    fn cpu_time(&self) -> Duration {
+        self.inner.cpu_time()
+    }
 }
 
 /// A worker kept until it is due, also when the caller gives up.

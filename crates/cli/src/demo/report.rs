@@ -17,6 +17,9 @@ pub(crate) struct Report {
     pub(crate) slo_window_s: f64,
     pub(crate) delta_s: f64,
     pub(crate) runs: Vec<Run>,
+    /// Requests that fall into one window of the SLO on average.
+    #[serde(skip)]
+    window_requests: f64,
 }
 
 /// One policy's measured part.
@@ -37,6 +40,8 @@ pub(crate) struct Run {
     pub(crate) errors: u64,
     /// Processor time of the whole process over wall time and cores.
     pub(crate) cpu_ratio: f64,
+    /// Processor time of the embedded stores' threads over wall time: 1 is one core.
+    pub(crate) store_cpu_ratio: f64,
     /// P99 of how late requests were sent.
     pub(crate) late_p99_ms: f64,
     /// Whether the load kept its schedule, so that the figures mean something.
@@ -49,7 +54,8 @@ pub(crate) struct Run {
 }
 
 impl Report {
-    pub(crate) fn new(seed: u64, times: &Times, bound: Duration) -> Self {
+    /// A report without any runs yet, of a load of `request_rate` requests a second.
+    pub(crate) fn new(seed: u64, times: &Times, bound: Duration, request_rate: f64) -> Self {
         Self {
             seed,
             duration_s: times.measured.as_secs_f64(),
@@ -58,6 +64,7 @@ impl Report {
             slo_window_s: seconds(times.window),
             delta_s: seconds(times.delta),
             runs: Vec::new(),
+            window_requests: request_rate * times.window.as_secs_f64(),
         }
     }
 
@@ -70,8 +77,23 @@ impl Report {
             self.duration_s, self.slo_bound_ms
         );
         let runs = self.runs.iter().map(Run::words);
-        let paragraphs = std::iter::once(story).chain(runs).chain(self.comparison());
+        let paragraphs = std::iter::once(story).chain(runs).chain(self.comparison()).chain(self.caution());
         paragraphs.map(|paragraph| format!("\n{}\n", wrapped(&paragraph))).collect()
+    }
+
+    /// What a short run cannot say, and what to do about it.
+    fn caution(&self) -> Option<String> {
+        let measured = self.runs.iter().any(|run| run.requests > 0);
+        let seconds = self.duration_s * WINDOW_REQUESTS_MIN / self.window_requests;
+        (measured && self.window_requests < WINDOW_REQUESTS_MIN).then(|| {
+            format!(
+                "So short a run says little: a window of the promise lasts {:.0} ms and holds about {:.0} requests, so that \
+                 a single slow one breaks it. For figures that mean something, let it run for --duration {:.0}s or longer.",
+                self.slo_window_s * 1e3,
+                self.window_requests,
+                (seconds / 10.0).ceil() * 10.0
+            )
+        })
     }
 
     /// The two most different runs beside each other.
@@ -152,6 +174,9 @@ fn wrapped(text: &str) -> String {
     lines
 }
 
+/// With fewer requests in a window, its P99 is the slowest of them.
+const WINDOW_REQUESTS_MIN: f64 = 100.0;
+
 /// What fits on the narrowest terminal in use.
 const COLUMNS: usize = 80;
 
@@ -180,6 +205,7 @@ mod tests {
             p99_max_ms: 321.0,
             errors: 3,
             cpu_ratio: 0.42,
+            store_cpu_ratio: 0.21,
             late_p99_ms: 1.25,
             valid: true,
             hit_ratio: 0.875,
@@ -188,8 +214,12 @@ mod tests {
     }
 
     fn report(runs: Vec<Run>) -> Report {
-        let times = Times::of(Duration::from_secs(300));
-        Report { runs, ..Report::new(1, &times, Duration::from_millis(150)) }
+        report_of(300, runs)
+    }
+
+    fn report_of(seconds: u64, runs: Vec<Run>) -> Report {
+        let times = Times::of(Duration::from_secs(seconds));
+        Report { runs, ..Report::new(1, &times, Duration::from_millis(150), 400.0) }
     }
 
     fn interrupted(requests: u64) -> Run {
@@ -218,6 +248,13 @@ mod tests {
         let late = Run { late_p99_ms: 25.0, valid: false, ..run("shared-lru", 0.5) };
         let runs = vec![run("equal", 0.2), late, interrupted(10), interrupted(0)];
         insta::assert_snapshot!(report(runs).words());
+    }
+
+    #[test]
+    fn a_short_run_says_how_little_it_means() {
+        insta::assert_snapshot!(report_of(20, vec![run("robinhood", 0.062)]).words());
+        assert_eq!(report_of(45, vec![run("robinhood", 0.062)]).caution(), None);
+        assert_eq!(report_of(20, vec![interrupted(0)]).caution(), None, "nothing was measured");
     }
 
     #[test]

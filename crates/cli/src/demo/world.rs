@@ -20,8 +20,8 @@ pub(crate) const SCENARIO: &str = "onerf-spikes";
 /// How deep the limits go: what a limit adds to service times is multiplied by it, so 1 is the workload's own depth and 0
 /// none at all.
 ///
-/// Provisional. It is to be set on `shared-lru` alone, seeds 101 to 105, so that this violates the SLO in 20 to 40% of the
-/// observations, as the paper's OneRF did in 30%, before any other policy is looked at.
+/// Set on `shared-lru` alone, seeds 101 to 105, before any other policy was looked at: so that this violates the SLO in 20 to
+/// 40% of the observations, as the paper's OneRF did in 30%. `docs/benchmarks.md` has the runs.
 const DEPTH: f64 = 1.1;
 
 /// The twenty backends, and how their limits move.
@@ -58,6 +58,11 @@ impl Backends {
     /// Calls that wait for a worker, for each backend.
     pub(crate) fn waiting(&self) -> Vec<u32> {
         self.stores.iter().map(|store| store.waiting()).collect()
+    }
+
+    /// Processor time that all stores have used for their real work.
+    pub(crate) fn cpu_time(&self) -> Duration {
+        self.stores.iter().map(|store| store.cpu_time()).sum()
     }
 }
 

@@ -36,11 +36,25 @@ pub(crate) async fn limit(
 
 fn words(limit: Limit) -> String {
     match limit {
+        Limit::Slots(Some(1)) => "1 call at a time".to_owned(),
         Limit::Slots(Some(slots)) => format!("{slots} calls at a time"),
+        Limit::OpsPerS(Some(1.0)) => "1 operation a second".to_owned(),
         Limit::OpsPerS(Some(ops)) => format!("{ops} operations a second"),
         Limit::CpuRatio(Some(ratio)) => format!("{:.0}% of a core", ratio * 100.0),
         Limit::Slots(None) => "any number of calls at a time".to_owned(),
         Limit::OpsPerS(None) => "any number of operations a second".to_owned(),
         Limit::CpuRatio(None) => "all of a core".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_is_no_plural() {
+        assert_eq!(words(Limit::Slots(Some(1))), "1 call at a time");
+        assert_eq!(words(Limit::Slots(Some(4))), "4 calls at a time");
+        assert_eq!(words(Limit::OpsPerS(Some(1.0))), "1 operation a second");
     }
 }

@@ -17,6 +17,8 @@ pub struct Flags {
     pub admin: Option<String>,
     /// `--threads N`.
     pub threads: Option<u64>,
+    /// `--pin`.
+    pub pin: bool,
     /// `--max-connections N`.
     pub max_connections: Option<u64>,
     /// `--max-item-size SIZE`.

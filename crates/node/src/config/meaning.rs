@@ -71,6 +71,8 @@ pub struct Server {
     pub connections_max: u32,
     /// A connection to a listener on which nothing arrives for so long is closed, 1 s to 365 d; none by default: never.
     pub idle_timeout: Option<Duration>,
+    /// Whether each thread of a listener keeps to one core; no by default.
+    pub pin_threads: bool,
 }
 
 /// `[[listener]]`.

@@ -38,6 +38,7 @@ pub(super) struct RawServer {
     pub(super) threads: Key<u64>,
     pub(super) max_connections: Key<u64>,
     pub(super) idle_timeout: Key<Span>,
+    pub(super) pin_threads: Key<bool>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -40,7 +40,10 @@ mod meaning {
         let config = load(&Flags::default(), POLICIES).expect("valid");
         assert_eq!(config, super::config(""));
         assert_eq!((config.memory.total_bytes, config.memory.item_bytes_max), (64 << 20, 1 << 20));
-        assert_eq!(config.server, Server { threads: None, connections_max: 1024, idle_timeout: None });
+        assert_eq!(
+            config.server,
+            Server { threads: None, connections_max: 1024, idle_timeout: None, pin_threads: false }
+        );
         assert_eq!(config.admin.map(|admin| admin.to_string()).as_deref(), Some("127.0.0.1:8080"));
         assert!(config.listeners.is_empty());
         let names: Vec<&str> = config.partitions.iter().map(|partition| partition.name.as_str()).collect();
@@ -60,13 +63,17 @@ mod meaning {
             admin: text("off"),
             threads: Some(2),
             max_connections: Some(10),
+            pin: true,
             max_item_size: text("2MiB"),
             eviction: text("lru"),
             policy: text("static"),
         };
         let config = load(&flags, POLICIES).expect("valid");
         assert_eq!((config.memory.total_bytes, config.memory.item_bytes_max), (1 << 30, 2 << 20));
-        assert_eq!(config.server, Server { threads: Some(2), connections_max: 10, idle_timeout: None });
+        assert_eq!(
+            config.server,
+            Server { threads: Some(2), connections_max: 10, idle_timeout: None, pin_threads: true }
+        );
         let listener = |protocol, bind: &str| Listener {
             protocol,
             bind: bind.parse().expect("an address"),

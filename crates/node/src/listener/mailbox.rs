@@ -6,7 +6,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{AcqRel, Release};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::{Wake, Waker};
 
 use rustix::event::{EventfdFlags, eventfd};
@@ -24,7 +24,7 @@ pub(super) struct Mailbox {
 /// Who is woken by one waker.
 #[derive(Debug)]
 struct Sleeper {
-    mailbox: Arc<Mailbox>,
+    mailbox: Weak<Mailbox>,
     token: u64,
     /// Whether it is in the mailbox.
     waiting: AtomicBool,
@@ -47,7 +47,7 @@ impl Mailbox {
 
     /// A waker that leaves `token` here.
     pub(super) fn waker(self: &Arc<Self>, token: u64) -> Waker {
-        let mailbox = Arc::clone(self);
+        let mailbox = Arc::downgrade(self);
         Waker::from(Arc::new(Sleeper { mailbox, token, waiting: AtomicBool::new(false) }))
     }
 
@@ -65,10 +65,11 @@ impl Mailbox {
 
 impl Wake for Sleeper {
     fn wake(self: Arc<Self>) {
+        // A mailbox that is gone has nobody to wake.
+        let Some(mailbox) = self.mailbox.upgrade() else { return };
         if self.waiting.swap(true, AcqRel) {
             return;
         }
-        let mailbox = Arc::clone(&self.mailbox);
         mailbox.woken.lock().unwrap_or_else(PoisonError::into_inner).push(self);
         // It can only fail because it is as full as can be, and then it is readable.
         let _ = write(&mailbox.signal, &1_u64.to_ne_bytes());

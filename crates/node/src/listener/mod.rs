@@ -1,12 +1,12 @@
 //! The memcached listener: existing clients speak to the cache as if it were memcached.
 //!
 //! A cache is asked far more often than it is told, and each answer is small, so what costs is everything around it: system
-//! calls, wake-ups, locks. Hence one thread per socket and nothing handed over between threads: the system spreads new
-//! connections over the sockets, and a connection stays on its thread from its first byte to its last. All commands that
-//! arrived together are executed at one reading of the clock and answered by one write.
+//! calls, wake-ups, locks. Hence one socket and one event loop per thread, and nothing handed over between threads but
+//! new connections, so that each has as many: a connection stays on its thread from its first byte to its last. All
+//! commands that arrived together are executed at one reading of the clock and answered by one write.
 //!
 //! ```text
-//! socket 0 ─▶ sherwood-mc-0: accept ─▶ connection: read ─▶ parse ─▶ session ─▶ write
+//! socket 0 ─▶ sherwood-mc-0: accept ─▶ connection: recv ─▶ parse ─▶ session ─▶ send
 //! socket 1 ─▶ sherwood-mc-1: …                                       │  ▲
 //!                                                                    ▼  │ read-through only
 //!                                                        cache     Backends::fetch
@@ -18,9 +18,11 @@
 //! | `routing` | from a key to a partition |
 //! | `conversation` | what a protocol has to be: bytes in, bytes out, and what it waits for |
 //! | `memcached` | the memcached protocol as that; `session` and `retrieval` are what its commands do; no I/O, no clock |
-//! | `connection` | one client: its buffers, its patience |
+//! | `connection` | one client: its socket, its buffers, its turn |
+//! | `thread` | the event loop: whose turn it is, accepting, patience, draining; `slots` are its clients' places |
+//! | `crew`, `mailbox` | what threads hand to each other, and how they are woken |
 //! | `fetch` | what a conversation wants from the backends |
-//! | `server` | sockets, threads, accepting, draining |
+//! | `server` | sockets and threads |
 //! | `backends` | what a listener asks of the rest of the node |
 //!
 //! A listener is *look-aside* (a miss is a miss, and the application fetches and stores) or, backend by backend,
@@ -31,6 +33,7 @@ mod backends;
 mod connection;
 mod conversation;
 mod counters;
+mod crew;
 mod fetch;
 mod mailbox;
 mod memcached;

@@ -10,12 +10,13 @@ use thiserror::Error;
 use tokio::sync::watch;
 
 use super::conversation::Protocol;
+use super::crew::Crew;
 use super::memcached::Memcached;
 use super::meter::Meter;
 use super::options::{MemcachedOptions, OptionsError};
 use super::redis::Redis;
 use super::shared::{Service, Shared};
-use super::thread::Thread;
+use super::thread::{NEWCOMERS, Thread};
 use crate::clock::Clock;
 
 /// Connections the system keeps for us, per socket, until they are accepted: memcached's default.
@@ -97,9 +98,10 @@ impl Bound {
         let protocol = Arc::new(protocol);
         let Self { options, address, sockets } = self;
         let shared = Arc::new(Shared::new(options, service, clock));
+        let crew = Arc::new(Crew::new(sockets.len(), NEWCOMERS)?);
         let thread = |(number, socket)| {
-            let (protocol, shared) = (Arc::clone(&protocol), Arc::clone(&shared));
-            Thread::new(protocol, number, shared, socket, stop.clone())
+            let (protocol, shared, crew) = (Arc::clone(&protocol), Arc::clone(&shared), Arc::clone(&crew));
+            Thread::new(protocol, number, shared, crew, socket, stop.clone())
         };
         let threads: Vec<Thread<P>> =
             sockets.into_iter().enumerate().map(thread).collect::<io::Result<_>>()?;

@@ -19,6 +19,7 @@ use std::time::Duration;
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 use rustix::net::{SendFlags, SocketFlags, accept_with, send, sockopt};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use sherwood_model::Instant;
 use socket2::Socket;
 use tokio::sync::watch;
@@ -26,8 +27,9 @@ use tokio::sync::watch;
 use super::connection::{Connection, Desk, End, INPUT_BYTES, Readiness, Turn, Wait};
 use super::conversation::Protocol;
 use super::counters::Count;
+use super::crew::{Crew, Newcomer};
 use super::mailbox::Mailbox;
-use super::shared::{Connections, Shared};
+use super::shared::{Connections, Place, Shared};
 use super::slots::{Slots, Token};
 use crate::buffers::Account;
 use crate::clock::Moment;
@@ -48,6 +50,8 @@ const PATIENCE_MS_MAX: u128 = 3_600_000;
 const ACCEPT: u64 = u64::MAX;
 const MAIL: u64 = u64::MAX - 1;
 const STOP: u64 = u64::MAX - 2;
+/// Also for the [`Crew`]: clients came from another thread.
+pub(super) const NEWCOMERS: u64 = u64::MAX - 3;
 
 /// A thread's state.
 pub(super) struct Thread<P: Protocol> {
@@ -55,6 +59,7 @@ pub(super) struct Thread<P: Protocol> {
     number: usize,
     shared: Arc<Shared>,
     queue: OwnedFd,
+    crew: Arc<Crew>,
     mailbox: Arc<Mailbox>,
     /// Nothing once it was told to stop.
     door: Option<Door>,
@@ -91,11 +96,12 @@ impl<P: Protocol> Thread<P> {
         protocol: Arc<P>,
         number: usize,
         shared: Arc<Shared>,
+        crew: Arc<Crew>,
         socket: Socket,
         mut stop: watch::Receiver<bool>,
     ) -> std::io::Result<Self> {
         let queue = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let mailbox = Mailbox::new()?;
+        let mailbox = Arc::clone(crew.mailbox(number));
         let edges = epoll::EventFlags::IN | epoll::EventFlags::ET;
         epoll::add(&queue, mailbox.signal(), epoll::EventData::new_u64(MAIL), edges)?;
         epoll::add(&queue, socket.as_fd(), epoll::EventData::new_u64(ACCEPT), edges)?;
@@ -108,6 +114,7 @@ impl<P: Protocol> Thread<P> {
             account: shared.service.buffers.account(),
             shared,
             queue,
+            crew,
             mailbox,
             door: Some(Door { socket, knocked: true, closed_until: Instant::ZERO }),
             stop,
@@ -123,6 +130,9 @@ impl<P: Protocol> Thread<P> {
     /// # Errors
     /// When the system fails in a way that no later call would mend.
     pub(super) fn run(mut self) -> std::io::Result<()> {
+        if self.shared.options.pin_threads {
+            keep_to_core(self.number);
+        }
         let mut moment = self.shared.clock.moment();
         let waker = self.mailbox.waker(STOP);
         let mut stop_at = self.told_to_stop(&waker).then_some(moment.now);
@@ -227,6 +237,11 @@ impl<P: Protocol> Thread<P> {
         let mut may_stop = false;
         mailbox.empty(|token| match token {
             STOP => may_stop = true,
+            NEWCOMERS => {
+                for Newcomer { socket, place } in self.crew.newcomers(self.number) {
+                    self.settle_in(socket, place, moment.now);
+                }
+            }
             token => self.turn(Token::from_number(token), moment),
         });
         may_stop
@@ -256,12 +271,12 @@ impl<P: Protocol> Thread<P> {
                 if let End::Lost(error) = end {
                     tracing::debug!(%error, "{} connection lost", P::NAME);
                 }
-                self.clients.remove(token);
+                self.end(token);
             }
             Err(_) => {
                 tracing::error!("a {} connection ended in a panic", P::NAME);
                 self.output.clear();
-                self.clients.remove(token);
+                self.end(token);
             }
         }
     }
@@ -295,6 +310,19 @@ impl<P: Protocol> Thread<P> {
         // Both only make things better; a connection without them works.
         let _ = sockopt::set_tcp_nodelay(&socket, true);
         let _ = sockopt::set_socket_keepalive(&socket, true);
+        match self.crew.choose(self.number) {
+            chosen if chosen == self.number => self.settle_in(socket, place, now),
+            chosen => self.crew.hand_over(chosen, Newcomer { socket, place }),
+        }
+    }
+
+    /// Makes a connection a client of this thread, which counts it already.
+    fn settle_in(&mut self, socket: OwnedFd, place: Place, now: Instant) {
+        if self.door.is_none() {
+            // It came while we were closing: nothing of it was read, and it is closed.
+            self.crew.gone(self.number);
+            return;
+        }
         let conversation = self.protocol.open(&self.shared, self.number);
         let account = self.shared.service.buffers.account();
         let token = self.clients.insert(|token| Connection::new(token, socket, conversation, place, account));
@@ -302,10 +330,16 @@ impl<P: Protocol> Thread<P> {
             self.clients.get_mut(token).map(|client| watch_socket(&self.queue, client.socket(), token));
         if let Some(Err(error)) = added {
             tracing::warn!(%error, "a {} connection cannot be watched and is closed", P::NAME);
-            self.clients.remove(token);
+            self.end(token);
             return;
         }
         self.sweeps.watch(Wait::Input, now);
+    }
+
+    fn end(&mut self, token: Token) {
+        if self.clients.remove(token).is_some() {
+            self.crew.gone(self.number);
+        }
     }
 
     /// Ends those who have kept us waiting for too long.
@@ -326,10 +360,25 @@ impl<P: Protocol> Thread<P> {
         if let Some(count) = count {
             self.shared.counters[self.number].add(count, over.len() as u64);
         }
-        over.into_iter().for_each(|token| drop(self.clients.remove(token)));
+        over.into_iter().for_each(|token| self.end(token));
         if some_left {
             self.sweeps.watch(wait, now);
         }
+    }
+}
+
+/// Keeps this thread to one of the cores that the process may use: number `number` of them, counted around.
+fn keep_to_core(number: usize) {
+    let kept = sched_getaffinity(None).and_then(|allowed| {
+        let cores: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&core| allowed.is_set(core)).collect();
+        let mut only = CpuSet::new();
+        if let Some(place) = number.checked_rem(cores.len()) {
+            only.set(cores[place]);
+        }
+        sched_setaffinity(None, &only)
+    });
+    if let Err(error) = kept {
+        tracing::warn!(%error, "a listener's thread cannot be kept to a core and goes where the system sends it");
     }
 }
 

@@ -129,6 +129,7 @@ fn listener(listener: &config::Listener, config: &Config, threads: usize) -> Mem
         read_through: listener.mode == Mode::ReadThrough,
         threads,
         idle_timeout: config.server.idle_timeout,
+        pin_threads: config.server.pin_threads,
     }
 }
 

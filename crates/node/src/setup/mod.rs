@@ -82,8 +82,10 @@ pub struct MemcachedSetup {
     pub route: RouteSetup,
     /// Whether a miss is fetched from the backend.
     pub read_through: bool,
-    /// Threads, each with a runtime and a socket of its own.
+    /// Threads, each with an event queue and a socket of its own.
     pub threads: usize,
+    /// Whether each thread keeps to one core.
+    pub pin_threads: bool,
     /// A connection that is silent for this long is closed; never where none.
     pub idle_timeout: Option<Duration>,
 }

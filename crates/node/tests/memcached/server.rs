@@ -40,6 +40,78 @@ fn every_thread_serves_the_same_cache() {
 }
 
 #[test]
+fn a_crowd_is_served_by_all_threads_to_the_end() {
+    let mut server = Server::start(MemcachedOptions { threads: 3, ..options() });
+    let mut clients: Vec<_> = (0..60).map(|_| server.connect()).collect();
+    for (number, client) in clients.iter_mut().enumerate() {
+        client.check(&format!("set k{number} 0 0 1\r\nx\r\n"), "STORED\r\n");
+    }
+    let rest = clients.split_off(30);
+    drop(clients);
+    eventually("half of them are gone", || server.connections() == 30);
+    let mut all: Vec<_> = rest.into_iter().chain((0..30).map(|_| server.connect())).collect();
+    for client in &mut all {
+        client.check("get k1\r\n", "VALUE k1 0 1\r\nx\r\nEND\r\n");
+        client.send(b"get k2\r\n");
+    }
+    server.tell_to_stop();
+    for client in &mut all {
+        assert_eq!(client.rest(), "VALUE k2 0 1\r\nx\r\nEND\r\n");
+    }
+    server.join();
+}
+
+#[test]
+fn threads_that_keep_to_a_core_serve() {
+    let server = Server::start(MemcachedOptions { threads: 3, pin_threads: true, ..options() });
+    for number in 0..12 {
+        server.connect().check(&format!("set k{number} 0 0 1\r\nx\r\n"), "STORED\r\n");
+    }
+}
+
+#[test]
+fn a_client_that_leaves_while_a_backend_is_asked_is_gone_after_the_answer() {
+    let slow = Arc::new(Slow::default());
+    let server = Server::read_through(options(), Arc::clone(&slow) as Arc<dyn Backends>);
+    let mut leaving = server.connect();
+    leaving.send(b"get one\r\n");
+    eventually("the backend is asked", || slow.is_asked("one"));
+    drop(leaving);
+    server.connect().check("set k 0 0 1\r\nx\r\n", "STORED\r\n");
+    slow.answer("one", Ok(Some(Bytes::from_static(b"1"))));
+    eventually("no connection is left", || server.connections() == 0);
+}
+
+#[test]
+fn two_thousand_idle_clients_hold_no_buffers() {
+    let server = Server::with_places(CROWD);
+    let mut clients: Vec<_> = (0..CROWD).map(|_| server.connect()).collect();
+    for client in &mut clients {
+        // Some of what a command may hold, and no whole one: half of the clients have said something and are silent.
+        client.check("set k 0 0 2000\r\n", "");
+    }
+    eventually("everybody is connected", || server.connections() == CROWD);
+    for client in clients.iter_mut().step_by(2) {
+        client.send("x".repeat(2000).as_bytes());
+        client.check("\r\nget none\r\n", "STORED\r\nEND\r\n");
+    }
+    // Nobody who was answered holds anything; the others hold their line, and each thread its own buffers.
+    let threads = options().threads as u64 * THREAD_BYTES_MAX;
+    let held = CROWD as u64 / 2 * LINE_BYTES_MAX;
+    eventually("buffers are given back", || server.buffer_bytes() <= held + threads);
+    drop(clients);
+    eventually("nobody is left", || server.connections() == 0);
+    assert!(server.buffer_bytes() <= threads, "{} bytes are held for nobody", server.buffer_bytes());
+}
+
+/// Clients in a crowd.
+const CROWD: usize = 2000;
+/// What a thread may hold after short commands.
+const THREAD_BYTES_MAX: u64 = 64 * 1024;
+/// What a client may hold that has sent the line of a command without its value.
+const LINE_BYTES_MAX: u64 = 64;
+
+#[test]
 fn ten_thousand_commands_before_the_first_answer_is_read() {
     let server = Server::start(options());
     let mut client = server.connect();

@@ -21,6 +21,7 @@ const PLACES: usize = 1024;
 /// A listener on a port of its own. It ends with the test.
 pub(crate) struct Server {
     running: Option<Running>,
+    buffers: Arc<Buffers>,
     stop: watch::Sender<bool>,
 }
 
@@ -50,11 +51,12 @@ impl Server {
         let cache = Cache::new(Options::default(), &[partition], SeededState::new(1)).unwrap();
         let places = Arc::new(Places::new(places));
         let buffers = Buffers::new(1 << 30);
-        let service = Service { cache: Arc::new(cache), routing, backends, places, buffers };
+        let service =
+            Service { cache: Arc::new(cache), routing, backends, places, buffers: Arc::clone(&buffers) };
         let (stop, stopped) = watch::channel(false);
         let bound = Bound::bind(options).unwrap();
         let running = bound.serve(service, Clock::start(), stopped).unwrap();
-        Self { running: Some(running), stop }
+        Self { running: Some(running), buffers, stop }
     }
 
     fn running(&self) -> &Running {
@@ -76,6 +78,11 @@ impl Server {
 
     pub(crate) fn connections(&self) -> usize {
         self.read().open
+    }
+
+    /// What the buffers of threads and clients hold.
+    pub(crate) fn buffer_bytes(&self) -> u64 {
+        self.buffers.bytes()
     }
 
     pub(crate) fn connect(&self) -> Client {

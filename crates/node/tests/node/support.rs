@@ -173,6 +173,7 @@ pub(crate) fn listener(backend: usize) -> MemcachedSetup {
         read_through: true,
         threads: 1,
         idle_timeout: None,
+        pin_threads: false,
     }
 }
 

@@ -23,6 +23,7 @@ fn spikes() -> Live {
         minute,
         bound: Duration::from_millis(150),
         current: Some(Duration::from_micros(183_400)),
+        late: None,
         curve: curve(elapsed),
         violation_ratio: 0.073,
         requests: (137_204, 3),
@@ -127,6 +128,15 @@ fn a_tiny_terminal_still_says_whether_the_promise_is_kept() {
     let mut live = spikes();
     live.current = Some(Duration::from_millis(84));
     insta::assert_snapshot!(text(24, 8, &live));
+}
+
+#[test]
+fn a_late_load_is_warned_of_in_the_last_line() {
+    let live = Live { late: Some(Duration::from_millis(25)), ..spikes() };
+    let last = |width| text(width, 24, &live).lines().last().unwrap_or_default().replace('"', "");
+    let warning = "the load is sent 25 ms late: something else keeps this machine busy";
+    assert!(last(80).trim_end().ends_with(warning), "{}", last(80));
+    assert!(last(40).trim_end().ends_with("load 25 ms late"), "{}", last(40));
 }
 
 /// Every size there may be, also by resizing from one to the next: none panics.

@@ -1,5 +1,7 @@
 //! The screen as a whole, line by line.
 
+use std::time::Duration;
+
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
@@ -20,7 +22,7 @@ pub(super) fn render(area: Rect, buf: &mut Buffer, live: &Live, slowdowns: &Slow
     plot::render(layout.plot, buf, live, slowdowns);
     backends::render(layout.backends, buf, live, layout.backend_columns);
     events(layout.events, buf, &live.events);
-    footer(layout.footer, buf);
+    footer(layout.footer, buf, live.late);
 }
 
 /// Whether the measurement has not begun.
@@ -54,7 +56,7 @@ fn progress(area: Rect, buf: &mut Buffer, live: &Live) {
     let whole = live.length.0 + live.length.1;
     let right = words::left(whole.saturating_sub(live.elapsed));
     let columns = usize::from(area.width).saturating_sub(words::width(&left) + words::width(&right) + 1);
-    let ratio = |part: std::time::Duration| part.as_secs_f64() / whole.as_secs_f64().max(1e-3);
+    let ratio = |part: Duration| part.as_secs_f64() / whole.as_secs_f64().max(1e-3);
     let middle = progress_bar(ratio(live.length.0), ratio(live.elapsed), columns);
     ends(area, buf, Line::from(vec![Span::raw(left), middle]), [Line::raw(right)]);
 }
@@ -110,11 +112,21 @@ fn events(area: Rect, buf: &mut Buffer, events: &[String]) {
     }
 }
 
-fn footer(area: Rect, buf: &mut Buffer) {
+/// What the words mean; while the load is late, that takes their place: whoever watches should not believe the figures.
+fn footer(area: Rect, buf: &mut Buffer, late: Option<Duration>) {
     let left = Line::from(vec![Span::styled("q", BOLD), Span::raw(" quits")]);
-    let wait = "wait: calls queued at the backend";
-    let hints = [format!("P99: 99 of 100 are faster, in ms; {wait}"), wait.to_owned()];
-    ends(area, buf, left, hints.map(|hint| Line::styled(hint, DIM)));
+    let (hints, style) = match late.map(words::duration) {
+        Some(late) => {
+            let short = format!("load {late} late");
+            let long = format!("the load is sent {late} late: something else keeps this machine busy");
+            ([long, short], BAD)
+        }
+        None => {
+            let wait = "wait: calls queued at the backend";
+            ([format!("P99: 99 of 100 are faster, in ms; {wait}"), wait.to_owned()], DIM)
+        }
+    };
+    ends(area, buf, left, hints.map(|hint| Line::styled(hint, style)));
 }
 
 /// One line with two ends: at the right the first of `rights` for which there is room, if any.

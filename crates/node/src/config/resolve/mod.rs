@@ -90,5 +90,6 @@ fn server(file: &RawServer, flags: &Flags, problems: &mut Problems<'_>) -> Serve
         threads: threads.map(|threads| threads as u16),
         connections_max: connections as u32,
         idle_timeout,
+        pin_threads: flags.pin || file.pin_threads.as_ref().is_some_and(|pin| *pin.get_ref()),
     }
 }

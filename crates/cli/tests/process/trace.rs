@@ -1,64 +1,46 @@
 //! `sherwood serve` and `sherwood load` on a recorded trace: the hits are those of an independent exact LRU.
-#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "starts a server and talks to it")]
 
-#[path = "../../cache/tests/support/exact_lru.rs"]
+#[path = "../../../cache/tests/support/exact_lru.rs"]
 mod exact_lru;
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::process::{Child, ChildStderr, Command, Stdio};
+use std::process::Command;
 
-use exact_lru::ExactLru;
 use serde_json::Value;
 use sherwood_cache::charge;
 use sherwood_workload::trace::{built_in, cache2k};
+
+use self::exact_lru::ExactLru;
+use crate::support::Server;
 
 /// Of the 5,000,000 accesses; at depth 1 each costs two processes a turn.
 const ACCESSES: usize = 40_000;
 /// A quarter of the example's memory: about two thirds of the objects that so few accesses touch.
 const TOTAL_BYTES: u64 = 1 << 20;
 
-/// The node of `examples/orm-busy.toml` on ports of its own; killed when dropped.
-struct Node {
-    process: Child,
-    /// Kept open: a node that writes to a closed pipe would end.
-    _stderr: BufReader<ChildStderr>,
-    memcached: String,
-    admin: String,
-}
+/// The node of `examples/orm-busy.toml` on ports of its own.
+struct Node(Server);
 
 impl Node {
     fn start(policy: &str, threads: &str) -> Self {
         let config = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/orm-busy.toml");
-        let mut process = Command::new(env!("CARGO_BIN_EXE_sherwood"))
-            .args(["serve", "--config", config, "--policy", policy, "--threads", threads])
-            .args(["--memory", &TOTAL_BYTES.to_string(), "--eviction", "lru"])
-            .args(["--memcached", "127.0.0.1:0", "--admin", "127.0.0.1:0"])
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut stderr = BufReader::new(process.stderr.take().unwrap());
-        let mut said = String::new();
-        let ready = loop {
-            let start = said.len();
-            assert!(stderr.read_line(&mut said).unwrap() > 0, "the node ended:\n{said}");
-            if said[start..].starts_with("ready") {
-                break said[start..].to_owned();
-            }
-        };
-        let after = |name: &str| {
-            let words = ready.split_whitespace();
-            words.filter_map(|word| word.strip_prefix(name)).next().unwrap().to_owned()
-        };
-        let (memcached, admin) = (after("memcached="), after("admin=http://"));
-        Self { process, _stderr: stderr, memcached, admin }
+        let total_bytes = TOTAL_BYTES.to_string();
+        Self(Server::start(
+            &[
+                &["--config", config, "--policy", policy, "--threads", threads][..],
+                &["--memory", &total_bytes, "--eviction", "lru"],
+                &["--memcached", "127.0.0.1:0", "--admin", "127.0.0.1:0"],
+            ]
+            .concat(),
+        ))
     }
 
     /// What `sherwood load --json` reports of the trace's first accesses, look-aside, strictly one after the other. (With
     /// a second connection a client asks for keys that it is about to set: exact caches would differ then too.)
     fn replay(&self) -> Value {
-        let target = format!("memcached://{}", self.memcached);
+        let target = format!("memcached://{}", self.0.address("memcached"));
         let output = Command::new(env!("CARGO_BIN_EXE_sherwood"))
             .args(["load", "--target", &target, "--trace", "orm-busy", "--ops", &ACCESSES.to_string()])
             .args(["--look-aside", "--value-size", "100", "--connections", "1", "--pipeline", "1"])
@@ -71,7 +53,7 @@ impl Node {
 
     /// Charged bytes of every partition.
     fn used_bytes(&self) -> BTreeMap<String, u64> {
-        let mut stream = TcpStream::connect(&self.admin).unwrap();
+        let mut stream = TcpStream::connect(self.0.address("admin")).unwrap();
         write!(stream, "GET /v1/partitions HTTP/1.1\r\nhost: node\r\nconnection: close\r\n\r\n").unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
@@ -81,13 +63,6 @@ impl Node {
             (partition["name"].as_str().unwrap().to_owned(), partition["used_bytes"].as_u64().unwrap())
         };
         partitions.iter().map(used).collect()
-    }
-}
-
-impl Drop for Node {
-    fn drop(&mut self) {
-        drop(self.process.kill());
-        drop(self.process.wait());
     }
 }
 

@@ -1,87 +1,20 @@
 //! `sherwood serve` and `sherwood check-config` as processes: what they refuse, what they print, how they end.
 
-#![allow(
-    clippy::disallowed_methods,
-    clippy::disallowed_types,
-    reason = "tests of a driver use processes, sockets and the machine's clock"
-)]
-
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
-use std::process::{Child, ChildStderr, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Stdio;
 
 use assert_cmd::Command;
 
-/// Longest wait for anything; reached only by a test that fails.
-const PATIENCE: Duration = Duration::from_secs(30);
+use crate::support::{PATIENCE, Server};
 
 /// What a command that ends by itself says on standard error, and its exit status.
 fn refusal(args: &[&str]) -> (String, i32) {
     let output = Command::cargo_bin("sherwood").unwrap().args(args).timeout(PATIENCE).output().unwrap();
     assert_eq!(output.stdout, b"", "refusals go to standard error");
     (String::from_utf8(output.stderr).unwrap(), output.status.code().expect("it ended by itself"))
-}
-
-/// A node in a process of its own, killed with the test.
-struct Server {
-    process: Child,
-    stderr: BufReader<ChildStderr>,
-    /// What it printed until it was ready.
-    said: Vec<String>,
-}
-
-impl Server {
-    fn start(args: &[&str]) -> Self {
-        let mut command = std::process::Command::new(assert_cmd::cargo::cargo_bin("sherwood"));
-        command.arg("serve").args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-        let mut process = command.spawn().unwrap();
-        let mut stderr = BufReader::new(process.stderr.take().unwrap());
-        let mut said = Vec::new();
-        while !said.last().is_some_and(|line: &String| line.starts_with("ready")) {
-            let mut line = String::new();
-            assert_ne!(stderr.read_line(&mut line).unwrap(), 0, "it ended before it was ready: {said:?}");
-            said.push(line.trim_end().to_owned());
-        }
-        Self { process, stderr, said }
-    }
-
-    /// The address that the line `ready` gives after `name`.
-    fn address(&self, name: &str) -> String {
-        let ready = self.said.last().unwrap();
-        let address = ready.split(' ').find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
-        address.unwrap_or_else(|| panic!("no {name} in {ready:?}")).trim_start_matches("http://").to_owned()
-    }
-
-    fn signal(&self, signal: libc::c_int) {
-        let pid = libc::pid_t::try_from(self.process.id()).unwrap();
-        // SAFETY: sends a signal to a child that has not been waited for, so that the id is still its own.
-        assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
-    }
-
-    /// Waits for its end; its status and what else it printed.
-    fn end(mut self) -> (ExitStatus, String) {
-        let start = Instant::now();
-        let status = loop {
-            if let Some(status) = self.process.try_wait().unwrap() {
-                break status;
-            }
-            assert!(start.elapsed() < PATIENCE, "it does not end");
-            std::thread::yield_now();
-        };
-        let mut rest = String::new();
-        self.stderr.read_to_string(&mut rest).unwrap();
-        (status, rest)
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
 }
 
 /// Sends something and reads as many bytes as are expected.
@@ -207,6 +140,23 @@ fn ready_is_said_once_every_listener_accepts_and_sigterm_ends_with_0() {
     for address in [memcached, admin] {
         assert!(TcpStream::connect(&address).is_err(), "nobody listens on {address} any more");
     }
+}
+
+#[test]
+fn nobody_has_to_listen() {
+    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../sherwood.example.toml");
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut check = std::process::Command::new(env!("CARGO_BIN_EXE_sherwood"));
+    let checked =
+        check.args(["check-config", example]).stdout(writer).stderr(Stdio::piped()).output().unwrap();
+    assert_eq!((checked.status.code(), String::from_utf8_lossy(&checked.stderr).as_ref()), (Some(0), ""));
+
+    let mut server = Server::start(&["--memcached", "127.0.0.1:0", "--admin", "off"]);
+    server.ignore();
+    // It has something to say at its end.
+    server.signal(libc::SIGTERM);
+    assert_eq!(server.end().0.code(), Some(0));
 }
 
 #[test]

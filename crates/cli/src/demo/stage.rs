@@ -1,0 +1,246 @@
+//! One policy's run.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use sherwood_load::http::{self, Workload};
+use sherwood_load::{Control, Gaps, Pace};
+use sherwood_node::Node;
+use sherwood_workload::onerf::Model;
+
+use super::catalogue::Catalogue;
+use super::cpu::{CpuReading, CpuUse};
+use super::judge::{Ended, Judge, LATE_MAX};
+use super::live::{Live, RunLabel};
+use super::paced::Timer;
+use super::report::{Run, ms};
+use super::time::Times;
+use super::view::View;
+use super::world::{self, Backends};
+use crate::exit::Failure;
+use crate::out;
+
+/// How often limits are set and interrupts noticed.
+const TICK: Duration = Duration::from_millis(50);
+
+/// One policy's run, from an empty cache to its figures.
+pub(super) struct Stage<'a> {
+    pub(super) model: &'a Arc<Model>,
+    pub(super) catalogue: &'a Catalogue,
+    pub(super) run: RunLabel,
+    pub(super) seed: u64,
+    pub(super) show: bool,
+    pub(super) stop: &'a Arc<AtomicBool>,
+}
+
+impl Stage<'_> {
+    pub(super) fn play(&self) -> Result<Run, Failure> {
+        let timer = Timer::start().map_err(Failure::failed)?;
+        let stores = self.catalogue.open().map_err(|error| {
+            Failure::failed(format!(
+                "{error}\nif another demo runs, wait for it, or give this one values of its own with --cache-dir"
+            ))
+        })?;
+        let backends = Backends::new(self.model, stores, self.seed, &timer);
+        let setup = world::setup(self.model, &backends, &self.run.policy, &self.run.times, self.seed);
+        let node = Node::start(setup).map_err(Failure::failed)?;
+        let address = node.admin().expect("the setup opens it");
+        let Times { warm_up, measured, .. } = self.run.times;
+        let judge = Mutex::new(Judge::new(self.run.times.slo(&self.model.slo()), warm_up, measured));
+        let (load, ended) = (Control::default(), AtomicBool::new(false));
+        let began = Instant::now();
+        let (outcome, cpu) = thread::scope(|scope| {
+            let watch = scope.spawn(|| {
+                let watched = self.watch(&node, &backends, &judge, &ended, began);
+                // Whatever ended the watch, the load has no use without it.
+                load.stop();
+                watched
+            });
+            let ends = Ends(&ended);
+            let outcome = self.load(&address.to_string(), &load, &judge, began);
+            drop(ends);
+            (outcome, watch.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        });
+        let outcome = outcome.map_err(Failure::failed)?;
+        node.stop();
+        if let Some(error) = &outcome.first_error {
+            out::say(format_args!("sherwood: {}: the first request that failed: {error}", self.run.policy));
+        }
+        let judge = judge.into_inner().expect("no panics while held");
+        Ok(self.figures(&outcome, &judge, cpu?))
+    }
+
+    /// Sends the requests. Blocks until the run has ended.
+    fn load(
+        &self,
+        address: &str,
+        control: &Control,
+        judge: &Mutex<Judge>,
+        began: Instant,
+    ) -> Result<http::Outcome, sherwood_load::LoadError> {
+        let profile = self.model.profile(world::PROFILE).expect("the model that is built in has the profile");
+        let options = http::Options {
+            address: address.to_owned(),
+            pace: Pace::Open { rate_per_s: profile.request_rate, gaps: Gaps::Poisson },
+            phases: vec![self.run.times.warm_up, self.run.times.measured],
+            failed_latency: self.model.timeout(),
+            seed: self.seed,
+            ..http::Options::default()
+        };
+        let (model, profile) = (Arc::clone(self.model), world::PROFILE.to_owned());
+        let workload = Workload::Mix { model, profile, seed: self.seed };
+        http::run(&options, workload, control, |request| {
+            let failed = request.failed || request.failed_keys > 0;
+            let mut judge = judge.lock().expect("no panics while held");
+            let ended = Ended { latency: request.latency, late: request.late, failed };
+            judge.finished(began.elapsed(), &ended);
+        })
+    }
+
+    /// Moves the limits, shows how things stand, and passes an interrupt on. Gives the processor time of the measured part.
+    fn watch(
+        &self,
+        node: &Node,
+        backends: &Backends,
+        judge: &Mutex<Judge>,
+        ended: &AtomicBool,
+        began: Instant,
+    ) -> Result<CpuUse, Failure> {
+        let mut view = View::new(self.show).map_err(Failure::failed)?;
+        let (mut cpu_before, mut next_view) = (None, Duration::ZERO);
+        while !ended.load(Relaxed) {
+            let elapsed = began.elapsed();
+            backends.set_minute(self.run.times.minute(elapsed));
+            if elapsed >= self.run.times.warm_up {
+                cpu_before.get_or_insert_with(|| CpuReading::take(backends));
+            }
+            if self.stop.load(Relaxed) || view.quit_asked() {
+                self.stop.store(true, Relaxed);
+                break;
+            }
+            if elapsed >= next_view {
+                // The load waits for the judge to say that a request has ended: nothing else is done under its lock.
+                let seen = {
+                    let mut judge = judge.lock().expect("no panics while held");
+                    judge.observe(elapsed);
+                    judge.seen(elapsed)
+                };
+                let live = Live::read(&self.run, node, backends, seen, elapsed);
+                next_view = elapsed + view.show(&live).map_err(Failure::failed)?;
+            }
+            thread::sleep(TICK);
+        }
+        Ok(cpu_before.map_or(CpuUse::default(), |before| CpuReading::take(backends).since(&before)))
+    }
+
+    fn figures(&self, outcome: &http::Outcome, judge: &Judge, cpu: CpuUse) -> Run {
+        let measured = outcome.phases.get(1).cloned().unwrap_or_default();
+        let standing = judge.standing();
+        let late = measured.lateness.percentile(99.0);
+        let cores = thread::available_parallelism().map_or(1, std::num::NonZero::get) as f64;
+        let (hits, misses) =
+            measured.by_backend.values().fold((0, 0), |(h, m), b| (h + b.hits, m + b.misses));
+        Run {
+            policy: self.run.policy.clone(),
+            requests: measured.requests,
+            queries: measured.queries,
+            slo_violation_ratio: standing.violation_ratio(),
+            p50_ms: ms(measured.latency.percentile(50.0)),
+            p99_ms: ms(measured.latency.percentile(99.0)),
+            p99_max_ms: standing.max.map_or(0.0, ms),
+            errors: measured.errors + measured.failed_keys,
+            cpu_ratio: cpu.process / cores,
+            store_cpu_ratio: cpu.stores,
+            late_p99_ms: ms(late),
+            valid: late <= LATE_MAX && measured.requests > 0 && outcome.incomplete_because.is_none(),
+            hit_ratio: hits as f64 / (hits + misses).max(1) as f64,
+            incomplete_because: outcome.incomplete_because.clone(),
+        }
+    }
+}
+
+/// Says that the load has ended when it is dropped, by a panic too.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::super::report::Report;
+    use super::super::time;
+    use super::*;
+
+    /// Time for some hundred requests at the workload's rate: few enough for a slow machine to answer them all, late.
+    const TIMES: Times = Times {
+        factor: 54_000.0,
+        measured: Duration::from_millis(200),
+        warm_up: Duration::from_millis(100),
+        delta: Duration::from_millis(20),
+        window: Duration::from_millis(100),
+    };
+
+    /// A whole run over a few objects, as a program reads it.
+    fn play(catalogue: &Catalogue, policy: &str) -> Value {
+        let (model, stop) = (Arc::new(Model::onerf()), Arc::new(AtomicBool::new(false)));
+        let bound = time::bound(&model.slo());
+        let run = RunLabel { policy: policy.to_owned(), run: (1, 1), times: TIMES, bound };
+        let stage = Stage { model: &model, catalogue, run, seed: 1, show: false, stop: &stop };
+        let mut report = Report::new(1, &TIMES, bound, 400.0);
+        report.runs.push(stage.play().unwrap());
+        serde_json::to_value(&report).unwrap()["runs"][0].clone()
+    }
+
+    #[test]
+    fn policies_meet_the_same_requests_and_all_are_answered() {
+        let directory = tempfile::tempdir().unwrap();
+        let catalogue = Catalogue::small(directory.path());
+        catalogue.load().unwrap();
+        catalogue.warm().unwrap();
+        let runs = ["shared-lru", "robinhood"].map(|policy| play(&catalogue, policy));
+        for (run, policy) in runs.iter().zip(["shared-lru", "robinhood"]) {
+            assert_eq!((run["policy"].as_str(), run["errors"].as_u64()), (Some(policy), Some(0)), "{run}");
+            assert!(run.get("incomplete_because").is_none(), "{run}");
+            let number = |field: &str| run[field].as_f64().unwrap_or_else(|| panic!("no {field} in {run}"));
+            assert!(number("requests") >= 20.0 && number("queries") > number("requests"), "{run}");
+            for ratio in ["slo_violation_ratio", "hit_ratio"] {
+                assert!((0.0..=1.0).contains(&number(ratio)), "{ratio} of {run}");
+            }
+            assert!(0.0 < number("p50_ms") && number("p50_ms") <= number("p99_ms"), "{run}");
+            assert!(
+                number("cpu_ratio") >= 0.0 && number("store_cpu_ratio") >= 0.0 && run["valid"].is_boolean(),
+                "{run}"
+            );
+            assert!(number("p99_max_ms") >= 0.0 && number("late_p99_ms") >= 0.0, "{run}");
+        }
+        for same in ["requests", "queries"] {
+            assert_eq!(runs[0][same], runs[1][same], "{same}");
+        }
+    }
+
+    #[test]
+    fn a_run_that_was_stopped_says_so() {
+        let directory = tempfile::tempdir().unwrap();
+        let catalogue = Catalogue::small(directory.path());
+        catalogue.load().unwrap();
+        let (model, stop) = (Arc::new(Model::onerf()), Arc::new(AtomicBool::new(true)));
+        let bound = time::bound(&model.slo());
+        let run = RunLabel {
+            policy: "equal".to_owned(),
+            run: (1, 1),
+            times: Times::of(Duration::from_secs(3_600)),
+            bound,
+        };
+        let stage = Stage { model: &model, catalogue: &catalogue, run, seed: 1, show: false, stop: &stop };
+        let run = stage.play().unwrap();
+        assert_eq!(run.incomplete_because.as_deref(), Some("stopped before its end"));
+        assert!(!run.valid);
+    }
+}

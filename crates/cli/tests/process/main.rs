@@ -1,0 +1,10 @@
+//! Commands as processes: what they refuse, what they print, how they end, and what they do together.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "tests of a driver use processes, sockets and the machine's clock"
+)]
+
+mod serve;
+mod support;
+mod trace;

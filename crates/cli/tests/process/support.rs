@@ -1,0 +1,82 @@
+//! A node in a process of its own.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+/// Longest wait for anything; reached only by a test that fails.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// `sherwood serve`, killed with the test.
+pub(crate) struct Server {
+    process: Child,
+    /// Where it speaks, while anybody listens.
+    stderr: Option<BufReader<ChildStderr>>,
+    /// What it printed until it was ready.
+    pub(crate) said: Vec<String>,
+}
+
+impl Server {
+    /// Starts it, and waits until it says that it is ready.
+    pub(crate) fn start(args: &[&str]) -> Self {
+        let mut process = Command::new(env!("CARGO_BIN_EXE_sherwood"))
+            .arg("serve")
+            .args(args)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut stderr = BufReader::new(process.stderr.take().unwrap());
+        let mut said = Vec::new();
+        while !said.last().is_some_and(|line: &String| line.starts_with("ready")) {
+            let mut line = String::new();
+            assert_ne!(stderr.read_line(&mut line).unwrap(), 0, "it ended before it was ready: {said:?}");
+            said.push(line.trim_end().to_owned());
+        }
+        Self { process, stderr: Some(stderr), said }
+    }
+
+    /// The address that the line `ready` gives after `name`.
+    pub(crate) fn address(&self, name: &str) -> String {
+        let ready = self.said.last().unwrap();
+        let address = ready.split(' ').find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
+        address.unwrap_or_else(|| panic!("no {name} in {ready:?}")).trim_start_matches("http://").to_owned()
+    }
+
+    /// Sends it a signal.
+    pub(crate) fn signal(&self, signal: libc::c_int) {
+        let pid = libc::pid_t::try_from(self.process.id()).unwrap();
+        // SAFETY: sends a signal to a child that has not been waited for, so that the id is still its own.
+        assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
+    }
+
+    /// Stops listening to what it says.
+    pub(crate) fn ignore(&mut self) {
+        self.stderr = None;
+    }
+
+    /// Waits for its end; its status and what else it printed.
+    pub(crate) fn end(mut self) -> (ExitStatus, String) {
+        let start = Instant::now();
+        let status = loop {
+            if let Some(status) = self.process.try_wait().unwrap() {
+                break status;
+            }
+            assert!(start.elapsed() < PATIENCE, "it does not end");
+            std::thread::yield_now();
+        };
+        let mut rest = String::new();
+        if let Some(mut stderr) = self.stderr.take() {
+            stderr.read_to_string(&mut rest).unwrap();
+        }
+        (status, rest)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}

@@ -1,0 +1,93 @@
+//! The threads of a listener as they see each other: who has how many clients, and how one hands a client to another.
+//!
+//! The system spreads connections over sockets by a hash, so that of fifty one of two threads may get thirty: it is then
+//! busy while the other one waits. So whoever accepts a connection gives it to the thread that has fewest. A client stays
+//! where it came to.
+
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Waker;
+
+use super::mailbox::Mailbox;
+use super::shared::Place;
+
+/// All threads of a listener, by their numbers.
+pub(super) struct Crew(Box<[Member]>);
+
+struct Member {
+    mailbox: Arc<Mailbox>,
+    /// Wakes the thread for its newcomers.
+    bell: Waker,
+    /// Clients it has, newcomers included.
+    clients: AtomicUsize,
+    /// Clients it has been given and has not seen yet; no more than there are places.
+    newcomers: Mutex<Vec<Newcomer>>,
+}
+
+/// An accepted connection on its way to its thread.
+pub(super) struct Newcomer {
+    pub(super) socket: OwnedFd,
+    pub(super) place: Place,
+}
+
+impl Crew {
+    /// A crew of so many threads, each woken with `token` when it has newcomers.
+    ///
+    /// # Errors
+    /// When the system has no file descriptors for us.
+    pub(super) fn new(threads: usize, token: u64) -> std::io::Result<Self> {
+        let member = |_| {
+            let mailbox = Mailbox::new()?;
+            let bell = mailbox.waker(token);
+            Ok(Member { mailbox, bell, clients: AtomicUsize::new(0), newcomers: Mutex::default() })
+        };
+        (0..threads).map(member).collect::<std::io::Result<_>>().map(Self)
+    }
+
+    /// The mailbox of a thread.
+    pub(super) fn mailbox(&self, number: usize) -> &Arc<Mailbox> {
+        &self.0[number].mailbox
+    }
+
+    /// Which thread a client of thread `number` should go to, which counts it from now on: the one that has fewest, and
+    /// rather none but itself. Two that choose at once may choose the same.
+    pub(super) fn choose(&self, number: usize) -> usize {
+        let clients = |number: usize| self.0[number].clients.load(Relaxed);
+        let fewest =
+            (0..self.0.len()).min_by_key(|&other| (clients(other), other != number)).unwrap_or(number);
+        self.0[fewest].clients.fetch_add(1, Relaxed);
+        fewest
+    }
+
+    /// Gives a client to the thread that was [chosen](Self::choose).
+    pub(super) fn hand_over(&self, to: usize, newcomer: Newcomer) {
+        let member = &self.0[to];
+        member.newcomers.lock().unwrap_or_else(PoisonError::into_inner).push(newcomer);
+        member.bell.wake_by_ref();
+    }
+
+    /// Takes the clients that a thread has been given.
+    pub(super) fn newcomers(&self, number: usize) -> Vec<Newcomer> {
+        std::mem::take(&mut *self.0[number].newcomers.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// A client of a thread has gone.
+    pub(super) fn gone(&self, number: usize) {
+        self.0[number].clients.fetch_sub(1, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_go_to_whoever_has_fewest_and_stay_where_they_are_if_that_is_no_worse() {
+        let crew = Crew::new(3, 7).unwrap();
+        let chosen: Vec<usize> = (0..6).map(|_| crew.choose(1)).collect();
+        assert_eq!(chosen, [1, 0, 2, 1, 0, 2]);
+        crew.gone(2);
+        assert_eq!((crew.choose(0), crew.choose(0)), (2, 0));
+    }
+}

@@ -1,0 +1,355 @@
+#!/usr/bin/env python3
+"""Sherwood beside memcached, Redis and Valkey: throughput, processor time of a request and tail, in one go.
+
+All servers run at the same time, each with one thread on SERVER_CORE; the load has LOAD_CORE, and only one of them is asked at a
+time. A round asks every server once, each round in another order, so that what else the machine does falls on all alike. What
+counts is the median over the rounds.
+
+Cases: `closed` is as fast as answers come; the processor time of a request there depends on how many requests a wake-up finds, so
+`held` measures it again at a rate that all of them can hold (HELD of the slowest server's). `open` is a Poisson load at a rate, with
+latencies from the intended start. `threads` is `closed` with 2 threads, server and load on both cores. `idle` is what 10,000
+connections cost that have asked once and are silent: resident memory beside that before them.
+
+A load whose core is over 85% busy measures itself: such a line says so (`load_core_ratio`), and the processor time is what to compare.
+
+Without an argument every case runs. JSON lines go to stdout, progress and the summary to stderr.
+"""
+
+import argparse
+import json
+import os
+import resource
+import shutil
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+CONNECTIONS = 50
+IDLE_CONNECTIONS = 10_000
+CONNECTIONS_MAX = str(IDLE_CONNECTIONS + 1_000)
+KEYS = 100_000
+# The share of the slowest server's throughput at which the processor time of a request is compared.
+HELD = 0.7
+BUSY = 0.85
+
+
+class Server:
+    """One server under test and what it has used."""
+
+    def __init__(self, name, protocol, port, command, core):
+        self.name, self.protocol, self.port = name, protocol, port
+        self.log = tempfile.TemporaryFile()
+        pin = ["taskset", "-c", core] if core else []
+        self.process = subprocess.Popen(pin + command, stdout=self.log, stderr=self.log, stdin=subprocess.DEVNULL)
+
+    def target(self):
+        return f"{self.protocol}://127.0.0.1:{self.port}"
+
+    def wait_until_ready(self):
+        end = time.monotonic() + 20
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", self.port), 1).close()
+                return
+            except OSError:
+                if self.process.poll() is not None or time.monotonic() > end:
+                    self.log.seek(0)
+                    text = self.log.read().decode(errors="replace")
+                    raise SystemExit(f"{self.name} did not start on port {self.port}:\n{text}") from None
+                time.sleep(0.05)
+
+    def cpu_s(self):
+        """Processor time of all its threads, seconds."""
+        total, tasks = 0, f"/proc/{self.process.pid}/task"
+        for task in os.listdir(tasks):
+            with open(f"{tasks}/{task}/schedstat", encoding="ascii") as stat:
+                total += int(stat.read().split()[0])
+        return total / 1e9
+
+    def resident_bytes(self):
+        with open(f"/proc/{self.process.pid}/statm", encoding="ascii") as statm:
+            return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    def ask_once(self):
+        """A connection on which a key that is not there was asked for and the answer was read."""
+        connection = socket.create_connection(("127.0.0.1", self.port), 10)
+        asked, answered = (b"get none\r\n", b"END\r\n") if self.protocol == "memcached" else (b"GET none\r\n", b"$-1\r\n")
+        connection.sendall(asked)
+        answer = b""
+        while len(answer) < len(answered):
+            answer += connection.recv(64) or sys.exit(f"{self.name} closed a connection")
+        if answer != answered:
+            raise SystemExit(f"{self.name} answered {answer!r}")
+        return connection
+
+    def stop(self):
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            self.process.wait(10)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def version(command):
+    output = subprocess.run(command, capture_output=True, text=True, check=False)
+    return (output.stdout + output.stderr).strip().split("\n")[0]
+
+
+def sherwood_command(options, protocol, threads, port):
+    command = [options.sherwood, "serve", "--memory", "1GiB", "--admin", "off", "--threads", str(threads)]
+    command += ["--max-connections", CONNECTIONS_MAX]
+    return command + [f"--{protocol}", f"127.0.0.1:{port}"] + options.sherwood_flags.split()
+
+
+def redis_command(binary, port, threads):
+    command = [binary, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--daemonize", "no"]
+    command += ["--maxclients", CONNECTIONS_MAX]
+    return command + ["--maxmemory", "1gb", "--maxmemory-policy", "allkeys-lru", "--io-threads", str(threads)]
+
+
+def memcached_command(binary, port, threads):
+    user = ["-u", "nobody"] if os.getuid() == 0 else []
+    return [binary, "-l", "127.0.0.1", "-p", str(port), "-U", "0", "-m", "1024", "-t", str(threads), "-c", CONNECTIONS_MAX, *user]
+
+
+def start_servers(options, threads, core):
+    """Every server that is installed and that the load speaks to."""
+    help_text = subprocess.run([options.sherwood, "serve", "--help"], capture_output=True, text=True, check=True).stdout
+    probe = [options.sherwood, "load", "--target", "redis://127.0.0.1:1", "--ops", "1"]
+    load_speaks_redis = "not built" not in subprocess.run(probe, capture_output=True, text=True, check=False).stderr
+    wanted = [("sherwood", "memcached", options.sherwood, sherwood_command)]
+    if options.other:
+        wanted.append(("other", "memcached", options.other, None))
+    wanted.append(("memcached", "memcached", options.memcached, memcached_command))
+    if load_speaks_redis and "--redis" in help_text:
+        wanted.append(("sherwood-redis", "redis", options.sherwood, sherwood_command))
+    wanted += [("redis", "redis", options.redis, redis_command), ("valkey", "redis", options.valkey, redis_command)]
+    servers = []
+    for name, protocol, binary, command in wanted:
+        if options.servers and name not in options.servers.split(","):
+            continue
+        if not shutil.which(binary):
+            print(f"peers: without {name}: there is no `{binary}`", file=sys.stderr)
+            continue
+        if protocol == "redis" and not load_speaks_redis:
+            print(f"peers: without {name}: `sherwood load` does not speak its protocol yet", file=sys.stderr)
+            continue
+        port = free_port()
+        if command is sherwood_command:
+            line = sherwood_command(options, protocol, threads, port)
+        elif command is None:
+            line = [binary, *sherwood_command(options, protocol, threads, port)[1:]]
+        else:
+            line = command(binary, port, threads)
+        servers.append(Server(name, protocol, port, line, core))
+        servers[-1].wait_until_ready()
+    return servers
+
+
+def load(options, server, core, *arguments):
+    """Runs the load; its report, with the share of a core it used itself."""
+    pin = ["taskset", "-c", core] if core else []
+    command = [*pin, options.load, "load", "--target", server.target(), "--keys", str(KEYS), "--key-size", "20", "--json"]
+    before = os.times()
+    ran = subprocess.run([*command, *arguments], capture_output=True, text=True, check=False)
+    after = os.times()
+    if ran.returncode != 0:
+        raise SystemExit(f"the load on {server.name} failed:\n{' '.join(command)}\n{ran.stderr}{ran.stdout}")
+    report = json.loads(ran.stdout)
+    used = after.children_user + after.children_system - before.children_user - before.children_system
+    report["load_core_ratio"] = used / report["duration_s"]
+    return report
+
+
+def fill(options, server, core, value_bytes):
+    """Sets nearly every key: 8 times as many sets as keys leave 0.03% out."""
+    load(
+        options, server, core, "--zipf", "0", "--value-size", str(value_bytes), "--get-ratio", "0", "--ops", str(8 * KEYS),
+        "--pipeline", "64", "--connections", "4",
+    )
+
+
+def measure(options, server, core, case, *arguments):
+    cpu_s = server.cpu_s()
+    report = load(
+        options, server, core, "--connections", str(CONNECTIONS), "--zipf", "0.99", "--get-ratio", "0.95", "--value-size",
+        str(case["value_bytes"]), "--duration", f"{options.seconds}s", *arguments,
+    )
+    cpu_s = server.cpu_s() - cpu_s
+    latency = report["latency_us"]
+    return {
+        **case,
+        "server": server.name,
+        "requests_per_s": round(report["ops_per_s"]),
+        "server_cpu_us": round(cpu_s * 1e6 / report["ops"], 3),
+        "server_core_ratio": round(cpu_s / report["duration_s"], 3),
+        "load_core_ratio": round(report["load_core_ratio"], 3),
+        "p50_us": latency["p50"],
+        "p99_us": latency["p99"],
+        "p99_9_us": latency["p99_9"],
+        "late_p99_us": report["late_p99_us"],
+        "hit_ratio": round(report["hit_ratio"], 5),
+        "errors": report["errors"],
+    }
+
+
+def rounds(options, servers, core, case, *arguments):
+    """Every server once a round, the first one another one each time."""
+    found = {server.name: [] for server in servers}
+    for number in range(options.rounds):
+        first = number % len(servers)
+        for server in servers[first:] + servers[:first]:
+            line = {"round": number, **measure(options, server, core, case, *arguments)}
+            print(json.dumps(line), flush=True)
+            found[server.name].append(line)
+    summary(case, found)
+    return found
+
+
+def median(lines, field):
+    values = [line[field] for line in lines if line[field] is not None]
+    return statistics.median(values) if values else float("nan")
+
+
+def summary(case, found):
+    """Medians, and how sherwood stands beside the best peer."""
+    words = ", ".join(f"{name} {value}" for name, value in case.items() if name != "case")
+    print(f"\n{case['case']}: {words}", file=sys.stderr)
+    head = f"  {'':<16}{'req/s':>10}{'cpu µs':>9}{'p50':>8}{'p99':>8}{'p99.9':>9}{'server':>8}{'load':>7}"
+    print(head, file=sys.stderr)
+    for name, lines in found.items():
+        busy = median(lines, "load_core_ratio")
+        errors = sum(line["errors"] for line in lines)
+        note = (" (load busy)" if busy > BUSY else "") + (f" ERRORS {errors}" if errors else "")
+        print(
+            f"  {name:<16}{median(lines, 'requests_per_s'):>10.0f}{median(lines, 'server_cpu_us'):>9.3f}"
+            f"{median(lines, 'p50_us'):>8.0f}{median(lines, 'p99_us'):>8.0f}{median(lines, 'p99_9_us'):>9.0f}"
+            f"{median(lines, 'server_core_ratio'):>8.2f}{busy:>7.2f}{note}",
+            file=sys.stderr,
+        )
+    peers = [name for name in found if not name.startswith("sherwood")]
+    for ours in (name for name in found if name.startswith("sherwood") and peers):
+        best = {
+            "requests_per_s": max(median(found[name], "requests_per_s") for name in peers),
+            "server_cpu_us": min(median(found[name], "server_cpu_us") for name in peers),
+            "p99_us": min(median(found[name], "p99_us") for name in peers),
+            "p99_9_us": min(median(found[name], "p99_9_us") for name in peers),
+        }
+        ratios = {
+            "throughput": median(found[ours], "requests_per_s") / best["requests_per_s"],
+            "requests a cpu second": best["server_cpu_us"] / median(found[ours], "server_cpu_us"),
+            "p99": median(found[ours], "p99_us") / best["p99_us"],
+            "p99.9": median(found[ours], "p99_9_us") / best["p99_9_us"],
+        }
+        words = ", ".join(f"{name} {ratio:.2f}x" for name, ratio in ratios.items())
+        print(f"  {ours} beside the best peer: {words}", file=sys.stderr)
+
+
+def closed(options, servers, core, depths):
+    for value_bytes in (int(size) for size in options.values.split(",")):
+        for server in servers:
+            fill(options, server, core, value_bytes)
+        for depth in depths:
+            case = {"case": "closed", "value_bytes": value_bytes, "depth": depth}
+            found = rounds(options, servers, core, case, "--closed", "--pipeline", str(depth))
+            rate = round(HELD * min(median(lines, "requests_per_s") for lines in found.values()))
+            case = {"case": "held", "value_bytes": value_bytes, "depth": depth, "rate": rate}
+            rounds(options, servers, core, case, "--rate", str(rate), "--pipeline", str(depth))
+
+
+def opened(options, servers, core):
+    for server in servers:
+        fill(options, server, core, 100)
+    for rate in (int(rate) for rate in options.rates.split(",")):
+        case = {"case": "open", "value_bytes": 100, "rate": rate}
+        rounds(options, servers, core, case, "--rate", str(rate), "--pipeline", "16")
+
+
+def threads(options, servers):
+    for server in servers:
+        fill(options, server, None, 100)
+    for depth in (1, 16):
+        case = {"case": "threads", "threads": 2, "value_bytes": 100, "depth": depth}
+        rounds(options, servers, None, case, "--closed", "--pipeline", str(depth))
+
+
+def idle(servers):
+    """Connections that have asked once and are silent."""
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
+    count = min(IDLE_CONNECTIONS, limit - 200)
+    print(f"\nidle: {count} connections that have asked once", file=sys.stderr)
+    for server in servers:
+        server.ask_once().close()
+        before = server.resident_bytes()
+        connections = [server.ask_once() for _ in range(count)]
+        taken = server.resident_bytes() - before
+        line = {"case": "idle", "server": server.name, "connections": count, "resident_bytes": taken}
+        print(json.dumps(line), flush=True)
+        print(f"  {server.name:<16}{taken / count:>10.0f} bytes a connection, {taken >> 20} MiB in all", file=sys.stderr)
+        for connection in connections:
+            connection.close()
+
+
+def with_servers(options, threads_of_each, core, work):
+    servers = []
+    try:
+        servers = start_servers(options, threads_of_each, core)
+        work(servers)
+    finally:
+        for server in servers:
+            server.stop()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    environment = os.environ.get
+    parser.add_argument("cases", nargs="*", choices=["closed", "open", "threads", "idle", []], help="which cases [default: all]")
+    parser.add_argument("--sherwood", default=environment("SHERWOOD", "target/release/sherwood"), help="the binary")
+    parser.add_argument("--sherwood-flags", default="", help="more flags of `sherwood serve`")
+    parser.add_argument("--load", default=None, help="the binary that makes the load [default: --sherwood]")
+    parser.add_argument("--other", default=None, help="another sherwood to compare with, such as an older one")
+    parser.add_argument("--memcached", default=environment("MEMCACHED", "memcached"))
+    parser.add_argument("--redis", default=environment("REDIS", "redis-server"))
+    parser.add_argument("--valkey", default=environment("VALKEY", "valkey-server"))
+    parser.add_argument("--servers", default=None, help="only these: sherwood,memcached,sherwood-redis,redis,valkey")
+    parser.add_argument("--rounds", type=int, default=int(environment("ROUNDS", "5")))
+    parser.add_argument("--seconds", type=float, default=5, help="of one measurement")
+    parser.add_argument("--server-core", default=environment("SERVER_CORE", "0"))
+    parser.add_argument("--load-core", default=environment("LOAD_CORE", "1"))
+    parser.add_argument("--values", default="100,4096", help="sizes of values in the closed loop")
+    parser.add_argument("--depths", default="1,16", help="operations under way on a connection in the closed loop")
+    parser.add_argument("--rates", default="20000,50000,80000", help="of the open loop, requests a second")
+    options = parser.parse_args()
+    options.load = options.load or options.sherwood
+    cases = options.cases or ["closed", "open", "threads", "idle"]
+    named = [("memcached", "-V"), ("redis", "--version"), ("valkey", "--version"), ("sherwood", "--version")]
+    for name, flag in named:
+        binary = getattr(options, name)
+        if shutil.which(binary):
+            print(f"peers: {name} is {binary}: {version([binary, flag])}", file=sys.stderr)
+    depths = [int(depth) for depth in options.depths.split(",")]
+    if "closed" in cases:
+        with_servers(options, 1, options.server_core, lambda servers: closed(options, servers, options.load_core, depths))
+    if "open" in cases:
+        with_servers(options, 1, options.server_core, lambda servers: opened(options, servers, options.load_core))
+    if "threads" in cases:
+        with_servers(options, 2, None, lambda servers: threads(options, servers))
+    if "idle" in cases:
+        with_servers(options, 1, None, idle)
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    main()
