@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
-use sherwood_load::{Control, Gaps, LoadError, Pace, Report, Target, http, memcached};
+use sherwood_load::{Control, Gaps, LoadError, Pace, Report, Target, cache, http};
 use sherwood_workload::KeyValueOptions;
 use sherwood_workload::onerf::Model;
 use sherwood_workload::trace::{built_in, built_in_names};
@@ -129,7 +129,7 @@ enum Mix {
 
 /// What was meant: everything a run needs, checked as far as that is possible without the target.
 enum Plan {
-    Memcached(memcached::Options, memcached::Workload),
+    Cache(cache::Options, cache::Workload),
     Http(http::Options, http::Workload),
 }
 
@@ -163,9 +163,7 @@ pub(crate) fn run(args: &LoadArgs) -> Result<(), Failure> {
 /// The report, and why the first request failed, where that is known.
 fn execute(plan: Plan, control: &Control) -> Result<(Report, Option<String>), LoadError> {
     match plan {
-        Plan::Memcached(options, workload) => {
-            Ok((memcached::run(&options, workload, control, |_| {})?, None))
-        }
+        Plan::Cache(options, workload) => Ok((cache::run(&options, workload, control, |_| {})?, None)),
         Plan::Http(options, workload) => {
             let open = options.pace != Pace::Closed;
             let mut outcome = http::run(&options, workload, control, |_| {})?;
@@ -202,7 +200,7 @@ fn plan(args: &LoadArgs) -> Result<Plan, String> {
                 ("--values", args.values),
             ];
             refuse_given(&for_gateways, "an http:// target only")?;
-            Ok(Plan::Memcached(memcached_options(args, address), memcached_workload(args)?))
+            Ok(Plan::Cache(cache_options(args, address), cache_workload(args)?))
         }
         Target::Http(address) => {
             let pipelined = [
@@ -230,9 +228,9 @@ fn duration(args: &LoadArgs) -> Option<Duration> {
     args.duration.or((!ends).then_some(Duration::from_secs(10)))
 }
 
-fn memcached_options(args: &LoadArgs, address: &str) -> memcached::Options {
+fn cache_options(args: &LoadArgs, address: &str) -> cache::Options {
     let usual = if args.rate.is_some() { 16 } else { 1 };
-    memcached::Options {
+    cache::Options {
         address: address.to_owned(),
         pace: pace(args),
         connections: args.connections.unwrap_or(usual),
@@ -244,11 +242,11 @@ fn memcached_options(args: &LoadArgs, address: &str) -> memcached::Options {
     }
 }
 
-fn memcached_workload(args: &LoadArgs) -> Result<memcached::Workload, String> {
+fn cache_workload(args: &LoadArgs) -> Result<cache::Workload, String> {
     let Some(trace) = &args.trace else {
         let multi_get = args.batch.is_some_and(|batch| batch > 1);
         refuse_given(&[("--look-aside", args.look_aside && multi_get)], "gets of one key: --batch 1")?;
-        return Ok(memcached::Workload::KeyValue {
+        return Ok(cache::Workload::KeyValue {
             options: key_value_options(args),
             batch: args.batch.unwrap_or(1),
             prefixes: args.prefixes.clone(),
@@ -260,14 +258,14 @@ fn memcached_workload(args: &LoadArgs) -> Result<memcached::Workload, String> {
     match format_of(trace, args.format)? {
         Format::Cache2k => {
             let value_bytes = args.value_size.unwrap_or(100);
-            Ok(memcached::Workload::Cache2k { input: open(trace)?, value_bytes })
+            Ok(cache::Workload::Cache2k { input: open(trace)?, value_bytes })
         }
         Format::Robinhood => {
             refuse_given(
                 &[("--value-size", args.value_size.is_some())],
                 "a cache2k trace: RobinHood's holds sizes",
             )?;
-            Ok(memcached::Workload::RobinHood { input: open(trace)? })
+            Ok(cache::Workload::RobinHood { input: open(trace)? })
         }
     }
 }
@@ -424,27 +422,27 @@ mod tests {
         plan(&Cli::try_parse_from(words).map_err(|error| error.to_string())?.load)
     }
 
-    fn memcached_options_of(line: &str) -> memcached::Options {
+    fn cache_options_of(line: &str) -> cache::Options {
         match planned(line).unwrap() {
-            Plan::Memcached(options, _) => options,
+            Plan::Cache(options, _) => options,
             Plan::Http(..) => panic!("{line} is for memcached"),
         }
     }
 
     #[test]
     fn trace_is_replayed_once_in_order_unless_told_otherwise() {
-        let options = memcached_options_of("--target memcached://localhost:1 --trace orm-busy --look-aside");
+        let options = cache_options_of("--target memcached://localhost:1 --trace orm-busy --look-aside");
         assert_eq!((options.pace, options.connections, options.pipeline), (Pace::Closed, 1, 1));
         assert_eq!((options.duration, options.look_aside, options.operations_max), (None, true, None));
     }
 
     #[test]
     fn load_without_an_end_gets_one_and_a_rate_gets_room() {
-        let options = memcached_options_of("--target memcached://localhost:1 --rate 1000 --gaps fixed");
+        let options = cache_options_of("--target memcached://localhost:1 --rate 1000 --gaps fixed");
         assert_eq!(options.pace, Pace::Open { rate_per_s: 1_000.0, gaps: Gaps::Fixed });
         assert_eq!((options.connections, options.pipeline), (16, 16));
         assert_eq!(options.duration, Some(Duration::from_secs(10)));
-        let options = memcached_options_of("--target memcached://localhost:1 --ops 500");
+        let options = cache_options_of("--target memcached://localhost:1 --ops 500");
         assert_eq!((options.duration, options.operations_max), (None, Some(500)));
     }
 

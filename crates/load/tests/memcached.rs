@@ -11,7 +11,7 @@ use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use sherwood_load::memcached::{Ended, Options, Workload, run};
+use sherwood_load::cache::{Ended, Options, Workload, run};
 use sherwood_load::{Control, Gaps, Pace};
 use sherwood_workload::KeyValueOptions;
 use sherwood_workload::trace::{built_in, cache2k};

@@ -110,8 +110,8 @@ mod tests {
     use sherwood_workload::KeyValueOptions;
 
     use super::*;
-    use crate::memcached::Workload;
-    use crate::memcached::operations::from_workload;
+    use crate::cache::Workload;
+    use crate::cache::operations::from_workload;
 
     fn report(tally: Tally<'_>) -> Report {
         let workload = Workload::KeyValue {
