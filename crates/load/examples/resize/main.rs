@@ -102,6 +102,7 @@ fn check_full(partitions: &[Partition]) -> Result<(), String> {
 /// The open load; returns every hit as its intended start and its latency.
 fn load(memcached: &str, prefixes: Vec<String>, origin: Instant) -> Result<(Report, Vec<Span>), String> {
     let options = cache::Options {
+        protocol: cache::Protocol::Memcached,
         address: memcached.to_owned(),
         pace: Pace::Open { rate_per_s: RATE_PER_S, gaps: Gaps::Poisson },
         connections: 16,
