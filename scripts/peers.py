@@ -179,7 +179,7 @@ def measure(options, server, core, case, *arguments):
     cpu_s = server.cpu_s()
     report = load(
         options, server, core, "--connections", str(CONNECTIONS), "--zipf", "0.99", "--get-ratio", "0.95", "--value-size",
-        str(case["value_bytes"]), "--duration", f"{options.seconds}s", *arguments,
+        str(case["value_bytes"]), "--duration", f"{round(options.seconds * 1000)}ms", *arguments,
     )
     cpu_s = server.cpu_s() - cpu_s
     latency = report["latency_us"]
