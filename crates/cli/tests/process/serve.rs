@@ -86,7 +86,7 @@ fn flags_that_make_no_sense_or_are_not_built_yet_are_refused() {
         (&["--policy", "offline_opt"], "--policy"),
         (&["--memory", "1GB"], "--memory"),
         (&["--memory", "0"], "--memory"),
-        (&["--redis", "127.0.0.1:6379"], "--redis"),
+        (&["--redis", "0.0.0.0:6379"], "loopback"),
         (&["--unix-socket", "/tmp/s"], "--unix-socket"),
         (&["--memcached", "0.0.0.0:11211"], "loopback"),
         (&["--admin", "off"], "nothing to listen on"),
