@@ -5,11 +5,13 @@ export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 
 CARGO ?= cargo
 VENV := target/venv
+# The tool that builds fuzz targets; a version of it knows the nightly compilers of its time and later ones.
+CARGO_FUZZ := target/tools/bin/cargo-fuzz
 # Python with pymemcache, for the tests that speak to a listener with a real client.
 export SHERWOOD_PYTHON := $(CURDIR)/$(VENV)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test bench fmt lint docs clean need-build need-test
+.PHONY: help build demo test fuzz bench fmt lint docs clean need-build need-test need-fuzz
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,6 +27,9 @@ test: need-test $(VENV)/ready ## the whole suite: format, lints, documentation, 
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
 	$(CARGO) test --workspace --locked
+
+fuzz: need-fuzz $(CARGO_FUZZ) ## look for inputs that break a codec (one target, longer: make fuzz ARGS="resp_server 600")
+	CARGO_FUZZ=$(CARGO_FUZZ) scripts/fuzz.sh $(ARGS)
 
 bench: build ## the measurements of docs/benchmarks.md (one of them: make bench ARGS=demo)
 	scripts/bench.sh $(ARGS)
@@ -49,6 +54,12 @@ need-build:
 
 need-test:
 	@scripts/need.sh test
+
+need-fuzz:
+	@scripts/need.sh fuzz
+
+$(CARGO_FUZZ): | need-fuzz
+	$(CARGO) install cargo-fuzz --version 0.13.2 --locked --root target/tools --target-dir target/tools/build
 
 $(VENV)/ready: scripts/python-requirements.txt | need-test
 	python3 -m venv --clear $(VENV)

@@ -4,6 +4,7 @@
 #   scripts/need.sh build   rustup (or a recent cargo) and a C compiler: all that `make build` and `make demo` need
 #   scripts/need.sh test    the same, and Debian's packages for the tests, which it installs where it may
 #   scripts/need.sh docs    mdBook
+#   scripts/need.sh fuzz    a nightly compiler, which it installs by rustup, and a C++ compiler
 #
 # Exit status: 0 when nothing is missing, 2 otherwise.
 set -euo pipefail
@@ -93,6 +94,17 @@ need_c_compiler() {
   has_c_compiler || lack "a C compiler" "$(apt_line gcc libc6-dev)"
 }
 
+# libFuzzer is written in C++, and what it needs of the compiler only a nightly one has.
+need_fuzzing() {
+  command -v c++ >/dev/null || lack "a C++ compiler" "$(apt_line g++)"
+  if ! command -v rustup >/dev/null; then
+    lack "rustup, which brings a nightly compiler" "curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- -y"
+  elif ! rustup run nightly rustc --version >/dev/null 2>&1; then
+    rustup toolchain install nightly --profile minimal >&2 ||
+      lack "a nightly compiler" "rustup toolchain install nightly --profile minimal"
+  fi
+}
+
 case "${1:-}" in
   build)
     need_rust
@@ -105,8 +117,11 @@ case "${1:-}" in
   docs)
     command -v mdbook >/dev/null || lack "mdBook" "cargo install mdbook --locked"
     ;;
+  fuzz)
+    need_fuzzing
+    ;;
   *)
-    echo "usage: scripts/need.sh build|test|docs" >&2
+    echo "usage: scripts/need.sh build|test|docs|fuzz" >&2
     exit 2
     ;;
 esac

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """Sherwood beside memcached, Redis and Valkey: throughput, processor time of a request and tail, in one go.
 
+Sherwood takes part twice, with a listener of each protocol: `sherwood` speaks memcached's, `sherwood-redis` Redis's.
+
 All servers run at the same time, each with one thread on SERVER_CORE; the load has LOAD_CORE, and only one of them is asked at a
 time. A round asks every server once, each round in another order, so that what else the machine does falls on all alike. What
 counts is the median over the rounds.
@@ -124,16 +126,12 @@ def memcached_command(binary, port, threads):
 
 
 def start_servers(options, threads, core):
-    """Every server that is installed and that the load speaks to."""
-    help_text = subprocess.run([options.sherwood, "serve", "--help"], capture_output=True, text=True, check=True).stdout
-    probe = [options.sherwood, "load", "--target", "redis://127.0.0.1:1", "--ops", "1"]
-    load_speaks_redis = "not built" not in subprocess.run(probe, capture_output=True, text=True, check=False).stderr
+    """Every server that is installed."""
     wanted = [("sherwood", "memcached", options.sherwood, sherwood_command)]
     if options.other:
         wanted.append(("other", "memcached", options.other, None))
     wanted.append(("memcached", "memcached", options.memcached, memcached_command))
-    if load_speaks_redis and "--redis" in help_text:
-        wanted.append(("sherwood-redis", "redis", options.sherwood, sherwood_command))
+    wanted.append(("sherwood-redis", "redis", options.sherwood, sherwood_command))
     wanted += [("redis", "redis", options.redis, redis_command), ("valkey", "redis", options.valkey, redis_command)]
     servers = []
     for name, protocol, binary, command in wanted:
@@ -141,9 +139,6 @@ def start_servers(options, threads, core):
             continue
         if not shutil.which(binary):
             print(f"peers: without {name}: there is no `{binary}`", file=sys.stderr)
-            continue
-        if protocol == "redis" and not load_speaks_redis:
-            print(f"peers: without {name}: `sherwood load` does not speak its protocol yet", file=sys.stderr)
             continue
         port = free_port()
         if command is sherwood_command:
@@ -184,13 +179,14 @@ def measure(options, server, core, case, *arguments):
     cpu_s = server.cpu_s()
     report = load(
         options, server, core, "--connections", str(CONNECTIONS), "--zipf", "0.99", "--get-ratio", "0.95", "--value-size",
-        str(case["value_bytes"]), "--duration", f"{options.seconds}s", *arguments,
+        str(case["value_bytes"]), "--duration", f"{round(options.seconds * 1000)}ms", *arguments,
     )
     cpu_s = server.cpu_s() - cpu_s
     latency = report["latency_us"]
     return {
         **case,
         "server": server.name,
+        "protocol": server.protocol,
         "requests_per_s": round(report["ops_per_s"]),
         "server_cpu_us": round(cpu_s * 1e6 / report["ops"], 3),
         "server_core_ratio": round(cpu_s / report["duration_s"], 3),
@@ -223,7 +219,7 @@ def median(lines, field):
 
 
 def summary(case, found):
-    """Medians, and how sherwood stands beside the best peer."""
+    """Medians, and how sherwood stands beside the best peer: of its protocol, and of all."""
     words = ", ".join(f"{name} {value}" for name, value in case.items() if name != "case")
     print(f"\n{case['case']}: {words}", file=sys.stderr)
     head = f"  {'':<16}{'req/s':>10}{'cpu µs':>9}{'p50':>8}{'p99':>8}{'p99.9':>9}{'server':>8}{'load':>7}"
@@ -239,21 +235,27 @@ def summary(case, found):
             file=sys.stderr,
         )
     peers = [name for name in found if not name.startswith("sherwood")]
-    for ours in (name for name in found if name.startswith("sherwood") and peers):
-        best = {
-            "requests_per_s": max(median(found[name], "requests_per_s") for name in peers),
-            "server_cpu_us": min(median(found[name], "server_cpu_us") for name in peers),
-            "p99_us": min(median(found[name], "p99_us") for name in peers),
-            "p99_9_us": min(median(found[name], "p99_9_us") for name in peers),
-        }
-        ratios = {
-            "throughput": median(found[ours], "requests_per_s") / best["requests_per_s"],
-            "requests a cpu second": best["server_cpu_us"] / median(found[ours], "server_cpu_us"),
-            "p99": median(found[ours], "p99_us") / best["p99_us"],
-            "p99.9": median(found[ours], "p99_9_us") / best["p99_9_us"],
-        }
-        words = ", ".join(f"{name} {ratio:.2f}x" for name, ratio in ratios.items())
-        print(f"  {ours} beside the best peer: {words}", file=sys.stderr)
+    for ours in (name for name in found if name.startswith("sherwood")):
+        spoken = found[ours][0]["protocol"]
+        alike = [name for name in peers if found[name][0]["protocol"] == spoken]
+        beside(found, ours, alike, f"the best peer that speaks {spoken}")
+        if alike != peers:
+            beside(found, ours, peers, "the best peer")
+
+
+def beside(found, ours, peers, words):
+    """A line on how one of ours stands beside the best of these peers in each respect."""
+    if not peers:
+        return
+    ratios = {
+        "throughput": median(found[ours], "requests_per_s") / max(median(found[name], "requests_per_s") for name in peers),
+        "requests a cpu second": min(median(found[name], "server_cpu_us") for name in peers)
+        / median(found[ours], "server_cpu_us"),
+        "p99": median(found[ours], "p99_us") / min(median(found[name], "p99_us") for name in peers),
+        "p99.9": median(found[ours], "p99_9_us") / min(median(found[name], "p99_9_us") for name in peers),
+    }
+    figures = ", ".join(f"{name} {ratio:.2f}x" for name, ratio in ratios.items())
+    print(f"  {ours} beside {words}: {figures}", file=sys.stderr)
 
 
 def closed(options, servers, core, depths):

@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
-use sherwood_load::{Control, Gaps, LoadError, Pace, Report, Target, http, memcached};
+use sherwood_load::{Control, Gaps, LoadError, Pace, Report, Target, cache, http};
 use sherwood_workload::KeyValueOptions;
 use sherwood_workload::onerf::Model;
 use sherwood_workload::trace::{built_in, built_in_names};
@@ -26,12 +26,13 @@ use crate::{duration, interrupt, out};
   sherwood load --target memcached://127.0.0.1:11211                           as fast as one connection can
   sherwood load --target memcached://127.0.0.1:11211 --rate 20000              latency from the intended start
   sherwood load --target memcached://127.0.0.1:11211 --trace orm-busy --look-aside --json
+  sherwood load --target redis://127.0.0.1:6379 --batch 20                     MGETs of 20 keys
   sherwood load --target http://127.0.0.1:8080 --backend catalog --batch 50 --rate 500
   sherwood load --target http://127.0.0.1:8080 --mix onerf --rate 100 --duration 5m
 
 Ctrl-C ends the load and reports what there is. Exit status: 0 done, 1 failed or every operation did, 2 bad usage.")]
 pub(crate) struct LoadArgs {
-    /// What to send load to: memcached://host:port, or http://host:port (a gateway, POST /v1/requests)
+    /// What to send load to: memcached://host:port, redis://host:port, or http://host:port (a gateway, POST /v1/requests)
     #[arg(long)]
     target: Target,
     /// Operations (gateway: requests) per second, whatever the answers do; latency counts from the intended start
@@ -70,10 +71,10 @@ pub(crate) struct LoadArgs {
     /// Share of gets; the others are sets [default: 0.9]
     #[arg(long, value_name = "RATIO")]
     get_ratio: Option<f64>,
-    /// Distinct keys of one get (a multi-get) or of one request to --backend [default: 1]
+    /// Distinct keys of one get (a multi-get, an MGET) or of one request to --backend [default: 1]
     #[arg(long, value_name = "N")]
     batch: Option<usize>,
-    /// What keys begin with, in front of --key-size, each prefix a partition of its own: a/,b/; memcached only
+    /// What keys begin with, in front of --key-size, each prefix a partition of its own: a/,b/; caches only
     #[arg(long, value_name = "PREFIX,…", value_delimiter = ',')]
     prefixes: Vec<String>,
     /// Ask this backend for keys of the key space, --batch a request; gateway only
@@ -129,7 +130,7 @@ enum Mix {
 
 /// What was meant: everything a run needs, checked as far as that is possible without the target.
 enum Plan {
-    Memcached(memcached::Options, memcached::Workload),
+    Cache(cache::Options, cache::Workload),
     Http(http::Options, http::Workload),
 }
 
@@ -145,7 +146,7 @@ pub(crate) fn run(args: &LoadArgs) -> Result<(), Failure> {
     let progress = Progress::start(&control);
     let outcome = execute(plan, &control);
     drop(progress);
-    let (report, first_error) = outcome.map_err(|error| match error {
+    let report = outcome.map_err(|error| match error {
         LoadError::Connect { .. } | LoadError::Resolve { .. } | LoadError::System { .. } => {
             Failure::failed(error)
         }
@@ -157,28 +158,23 @@ pub(crate) fn run(args: &LoadArgs) -> Result<(), Failure> {
         report.to_string()
     };
     out::print(&text)?;
-    verdict(&report, first_error)
+    verdict(&report)
 }
 
-/// The report, and why the first request failed, where that is known.
-fn execute(plan: Plan, control: &Control) -> Result<(Report, Option<String>), LoadError> {
+fn execute(plan: Plan, control: &Control) -> Result<Report, LoadError> {
     match plan {
-        Plan::Memcached(options, workload) => {
-            Ok((memcached::run(&options, workload, control, |_| {})?, None))
-        }
+        Plan::Cache(options, workload) => cache::run(&options, workload, control, |_| {}),
         Plan::Http(options, workload) => {
             let open = options.pace != Pace::Closed;
-            let mut outcome = http::run(&options, workload, control, |_| {})?;
-            let first_error = outcome.first_error.take();
-            Ok((outcome.report(open), first_error))
+            Ok(http::run(&options, workload, control, |_| {})?.report(open))
         }
     }
 }
 
 /// Whether the run is a success, and what else is to be said about it.
-fn verdict(report: &Report, first_error: Option<String>) -> Result<(), Failure> {
+fn verdict(report: &Report) -> Result<(), Failure> {
     let Report { ops, errors, unsent, .. } = *report;
-    let first_error = first_error.map(|error| format!("the first request that failed: {error}"));
+    let first_error = report.first_error.as_ref().map(|error| format!("the first error: {error}"));
     let all_failed = (ops > 0 && errors == ops).then(|| {
         let refused = ops - unsent;
         format!("every operation failed: {refused} were refused or broken off, {unsent} were never sent")
@@ -195,26 +191,31 @@ fn verdict(report: &Report, first_error: Option<String>) -> Result<(), Failure> 
 
 fn plan(args: &LoadArgs) -> Result<Plan, String> {
     match &args.target {
-        Target::Memcached(address) => {
-            let for_gateways = [
-                ("--mix", args.mix.is_some()),
-                ("--backend", args.backend.is_some()),
-                ("--values", args.values),
-            ];
-            refuse_given(&for_gateways, "an http:// target only")?;
-            Ok(Plan::Memcached(memcached_options(args, address), memcached_workload(args)?))
-        }
-        Target::Http(address) => {
-            let pipelined = [
-                ("--pipeline", args.pipeline.is_some()),
-                ("--look-aside", args.look_aside),
-                ("--prefixes", !args.prefixes.is_empty()),
-            ];
-            refuse_given(&pipelined, "a memcached:// target only")?;
-            Ok(Plan::Http(http_options(args, address), http_workload(args)?))
-        }
+        Target::Memcached(address) => plan_for_cache(args, cache::Protocol::Memcached, address),
+        Target::Redis(address) => plan_for_cache(args, cache::Protocol::Redis, address),
+        Target::Http(address) => plan_for_gateway(args, address),
     }
 }
+
+fn plan_for_cache(args: &LoadArgs, protocol: cache::Protocol, address: &str) -> Result<Plan, String> {
+    let for_gateways =
+        [("--mix", args.mix.is_some()), ("--backend", args.backend.is_some()), ("--values", args.values)];
+    refuse_given(&for_gateways, "an http:// target only")?;
+    Ok(Plan::Cache(cache_options(args, protocol, address), cache_workload(args)?))
+}
+
+fn plan_for_gateway(args: &LoadArgs, address: &str) -> Result<Plan, String> {
+    let pipelined = [
+        ("--pipeline", args.pipeline.is_some()),
+        ("--look-aside", args.look_aside),
+        ("--prefixes", !args.prefixes.is_empty()),
+    ];
+    refuse_given(&pipelined, CACHES_ONLY)?;
+    Ok(Plan::Http(http_options(args, address), http_workload(args)?))
+}
+
+/// What options that a gateway does not have apply to.
+const CACHES_ONLY: &str = "a memcached:// or redis:// target only";
 
 fn pace(args: &LoadArgs) -> Pace {
     match (args.rate, args.gaps) {
@@ -230,9 +231,10 @@ fn duration(args: &LoadArgs) -> Option<Duration> {
     args.duration.or((!ends).then_some(Duration::from_secs(10)))
 }
 
-fn memcached_options(args: &LoadArgs, address: &str) -> memcached::Options {
+fn cache_options(args: &LoadArgs, protocol: cache::Protocol, address: &str) -> cache::Options {
     let usual = if args.rate.is_some() { 16 } else { 1 };
-    memcached::Options {
+    cache::Options {
+        protocol,
         address: address.to_owned(),
         pace: pace(args),
         connections: args.connections.unwrap_or(usual),
@@ -244,11 +246,11 @@ fn memcached_options(args: &LoadArgs, address: &str) -> memcached::Options {
     }
 }
 
-fn memcached_workload(args: &LoadArgs) -> Result<memcached::Workload, String> {
+fn cache_workload(args: &LoadArgs) -> Result<cache::Workload, String> {
     let Some(trace) = &args.trace else {
         let multi_get = args.batch.is_some_and(|batch| batch > 1);
         refuse_given(&[("--look-aside", args.look_aside && multi_get)], "gets of one key: --batch 1")?;
-        return Ok(memcached::Workload::KeyValue {
+        return Ok(cache::Workload::KeyValue {
             options: key_value_options(args),
             batch: args.batch.unwrap_or(1),
             prefixes: args.prefixes.clone(),
@@ -260,14 +262,14 @@ fn memcached_workload(args: &LoadArgs) -> Result<memcached::Workload, String> {
     match format_of(trace, args.format)? {
         Format::Cache2k => {
             let value_bytes = args.value_size.unwrap_or(100);
-            Ok(memcached::Workload::Cache2k { input: open(trace)?, value_bytes })
+            Ok(cache::Workload::Cache2k { input: open(trace)?, value_bytes })
         }
         Format::Robinhood => {
             refuse_given(
                 &[("--value-size", args.value_size.is_some())],
                 "a cache2k trace: RobinHood's holds sizes",
             )?;
-            Ok(memcached::Workload::RobinHood { input: open(trace)? })
+            Ok(cache::Workload::RobinHood { input: open(trace)? })
         }
     }
 }
@@ -300,12 +302,15 @@ fn http_options(args: &LoadArgs, address: &str) -> http::Options {
 
 fn http_workload(args: &LoadArgs) -> Result<http::Workload, String> {
     let writes = [("--value-size", args.value_size.is_some()), ("--get-ratio", args.get_ratio.is_some())];
-    refuse_given(&writes, "a memcached:// target only: a gateway is only read from")?;
+    refuse_given(&writes, "a memcached:// or redis:// target only: a gateway is only read from")?;
     if let Some(backend) = args.backend.clone() {
         let (options, batch) = (key_value_options(args), args.batch.unwrap_or(1));
         return Ok(http::Workload::KeySpace { backend, options, batch, seed: args.seed });
     }
-    refuse_given(&key_space_given(args), "a memcached:// target, or an http:// target with --backend")?;
+    refuse_given(
+        &key_space_given(args),
+        "a memcached:// or redis:// target, or an http:// target with --backend",
+    )?;
     match (&args.trace, args.mix) {
         (None, Some(Mix::Onerf)) => {
             let profile = args.profile.clone().unwrap_or_else(|| "demo".to_owned());
@@ -315,7 +320,7 @@ fn http_workload(args: &LoadArgs) -> Result<http::Workload, String> {
             Format::Robinhood => Ok(http::Workload::RobinHood { input: open(trace)? }),
             Format::Cache2k => {
                 Err("a cache2k trace holds single accesses, not requests: replay it against a \
-                                    memcached:// target, or give a trace with --format robinhood"
+                                    memcached:// or redis:// target, or give a trace with --format robinhood"
                     .to_owned())
             }
         },
@@ -424,27 +429,35 @@ mod tests {
         plan(&Cli::try_parse_from(words).map_err(|error| error.to_string())?.load)
     }
 
-    fn memcached_options_of(line: &str) -> memcached::Options {
+    fn cache_options_of(line: &str) -> cache::Options {
         match planned(line).unwrap() {
-            Plan::Memcached(options, _) => options,
-            Plan::Http(..) => panic!("{line} is for memcached"),
+            Plan::Cache(options, _) => options,
+            Plan::Http(..) => panic!("{line} is for a cache"),
         }
     }
 
     #[test]
     fn trace_is_replayed_once_in_order_unless_told_otherwise() {
-        let options = memcached_options_of("--target memcached://localhost:1 --trace orm-busy --look-aside");
+        let options = cache_options_of("--target memcached://localhost:1 --trace orm-busy --look-aside");
         assert_eq!((options.pace, options.connections, options.pipeline), (Pace::Closed, 1, 1));
         assert_eq!((options.duration, options.look_aside, options.operations_max), (None, true, None));
     }
 
     #[test]
+    fn target_says_what_is_spoken_to_a_cache() {
+        let options = cache_options_of("--target redis://localhost:1/0 --batch 20");
+        assert_eq!((options.protocol, options.address.as_str()), (cache::Protocol::Redis, "localhost:1"));
+        let options = cache_options_of("--target memcached://localhost:1");
+        assert_eq!(options.protocol, cache::Protocol::Memcached);
+    }
+
+    #[test]
     fn load_without_an_end_gets_one_and_a_rate_gets_room() {
-        let options = memcached_options_of("--target memcached://localhost:1 --rate 1000 --gaps fixed");
+        let options = cache_options_of("--target memcached://localhost:1 --rate 1000 --gaps fixed");
         assert_eq!(options.pace, Pace::Open { rate_per_s: 1_000.0, gaps: Gaps::Fixed });
         assert_eq!((options.connections, options.pipeline), (16, 16));
         assert_eq!(options.duration, Some(Duration::from_secs(10)));
-        let options = memcached_options_of("--target memcached://localhost:1 --ops 500");
+        let options = cache_options_of("--target memcached://localhost:1 --ops 500");
         assert_eq!((options.duration, options.operations_max), (None, Some(500)));
     }
 
@@ -459,7 +472,8 @@ mod tests {
     #[test]
     fn what_does_not_apply_is_refused() {
         for (line, part) in [
-            ("--target redis://localhost:1", "not built yet"),
+            ("--target redis://localhost:1/5", "database 0"),
+            ("--target redis://localhost:1 --mix onerf", "--mix applies to an http:// target only"),
             ("--target memcached://localhost:1 --mix onerf", "--mix applies to an http:// target only"),
             ("--target memcached://localhost:1 --values", "--values applies to"),
             ("--target memcached://localhost:1 --rate 5 --closed", "cannot be used with"),
@@ -506,22 +520,24 @@ mod tests {
 
     #[test]
     fn a_run_without_a_success_is_a_failure() {
-        let report =
-            |ops, errors, unsent| Report { ops, errors, unsent, complete: true, ..Report::default() };
-        assert!(verdict(&report(5, 4, 0), Some("connecting".to_owned())).is_ok());
-        assert!(verdict(&report(0, 0, 0), None).is_ok());
-        let Err(Failure::Failed(said)) = verdict(&report(5, 5, 3), Some("connecting".to_owned())) else {
+        let report = |ops, errors, unsent| {
+            let first_error = (errors > 0).then(|| "`ERR no`".to_owned());
+            Report { ops, errors, unsent, first_error, complete: true, ..Report::default() }
+        };
+        assert!(verdict(&report(5, 4, 0)).is_ok());
+        assert!(verdict(&report(0, 0, 0)).is_ok());
+        let Err(Failure::Failed(said)) = verdict(&report(5, 5, 3)) else {
             panic!("nothing succeeded");
         };
         let lines: Vec<_> = said.lines().collect();
-        assert_eq!(lines[0], "the first request that failed: connecting");
+        assert_eq!(lines[0], "the first error: `ERR no`");
         assert_eq!(lines[1], "every operation failed: 2 were refused or broken off, 3 were never sent");
         let early = Report {
             complete: false,
             incomplete_because: Some("stopped before its end".to_owned()),
             ..report(5, 0, 0)
         };
-        let Err(Failure::Failed(said)) = verdict(&early, None) else { panic!("it ended early") };
+        let Err(Failure::Failed(said)) = verdict(&early) else { panic!("it ended early") };
         assert_eq!(said, "incomplete: stopped before its end");
     }
 }

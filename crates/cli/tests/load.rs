@@ -21,7 +21,7 @@ fn nobody() -> String {
 #[test]
 fn what_is_wrong_with_the_command_exits_2_and_says_so() {
     for (line, part) in [
-        ("--target redis://localhost:6379", "redis"),
+        ("--target redis://localhost:6379/1", "database 0"),
         ("--target memcached://localhost:1 --zipf=11", "zipf exponent of 11 is out of range"),
         ("--target memcached://localhost:1 --rate 0", "arrival rate 0"),
         ("--target memcached://localhost:1 --connections 0", "connections of 0 is out of range"),
@@ -43,8 +43,9 @@ fn target_that_is_not_there_exits_1_and_is_named() {
     }
 }
 
-#[test]
-fn a_target_that_refuses_everything_exits_1_and_still_reports() {
+/// What a load says and reports to whose every operation is answered so.
+#[track_caller]
+fn refused(scheme: &str, answer: &'static [u8]) -> (String, String) {
     let target = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = target.local_addr().unwrap();
     // It takes every operation for a mistake, and ends with the load.
@@ -52,13 +53,25 @@ fn a_target_that_refuses_everything_exits_1_and_still_reports() {
         let (mut stream, _) = target.accept().unwrap();
         let mut asked = [0; 4_096];
         while stream.read(&mut asked).unwrap() > 0 {
-            stream.write_all(b"ERROR\r\n").unwrap();
+            stream.write_all(answer).unwrap();
         }
     });
-    let refused = load(&format!("--target memcached://{address} --get-ratio 1 --ops 3")).code(1);
-    let output = refused.get_output();
-    let (said, report) = (String::from_utf8_lossy(&output.stderr), String::from_utf8_lossy(&output.stdout));
-    assert!(said.starts_with("sherwood: every operation failed: 3 were refused"), "{said}");
-    assert!(report.contains("errors        3"), "{report}");
+    let refused = load(&format!("--target {scheme}://{address} --get-ratio 1 --ops 3")).code(1);
     refuse.join().unwrap();
+    let stdout = String::from_utf8_lossy(&refused.get_output().stdout).into_owned();
+    (stderr(refused), stdout)
+}
+
+#[test]
+fn a_target_that_refuses_everything_exits_1_quotes_it_and_still_reports() {
+    for (scheme, answer, quoted) in [
+        ("memcached", &b"ERROR\r\n"[..], "ERROR"),
+        ("redis", b"-NOAUTH Authentication required.\r\n", "NOAUTH Authentication required."),
+    ] {
+        let (said, report) = refused(scheme, answer);
+        let first = format!("sherwood: the first error: `{quoted}`\n");
+        assert!(said.starts_with(&first), "{said}");
+        assert!(said.contains("every operation failed: 3 were refused"), "{said}");
+        assert!(report.contains("errors        3"), "{report}");
+    }
 }

@@ -5,7 +5,7 @@
 //! generator itself was late is reported beside it, so that a run in which it could not keep up is recognised.
 //!
 //! ```text
-//!  operations ──▶ schedule ──▶ connections ──▶ target        memcached: one thread, non-blocking sockets, poll(2)
+//!  operations ──▶ schedule ──▶ connections ──▶ target        caches: one thread, non-blocking sockets, poll(2)
 //!  (generator,    (intended     (a bounded      │
 //!   trace)         start)        pipeline each) ▼
 //!                                 tally: hits, misses, latency, lateness ──▶ Report
@@ -14,7 +14,7 @@
 //!  (mix, trace)  (intended start)  (one task each)              and one that talks
 //! ```
 //!
-//! - [`memcached::run`]: single gets and sets to a memcached-speaking target, open or closed loop.
+//! - [`cache::run`]: gets and sets to a cache that speaks memcached's protocol or Redis's, open or closed loop.
 //! - [`http::run`]: requests to a gateway (`POST /v1/requests`), open or closed loop, with phases and an observer.
 //! - [`Control`] stops a run early and shows how far it is.
 #![allow(
@@ -23,10 +23,10 @@
     reason = "a driver: it owns clocks, sockets and threads"
 )]
 
+pub mod cache;
 mod control;
 pub mod http;
 mod latencies;
-pub mod memcached;
 mod pace;
 mod report;
 mod target;

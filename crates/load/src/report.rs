@@ -44,6 +44,9 @@ pub struct Report {
     /// Why it did not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub incomplete_because: Option<String>,
+    /// What the first operation that failed was answered, where anything was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_error: Option<String>,
 }
 
 /// Keys found and not found.

@@ -10,6 +10,8 @@ use thiserror::Error;
 pub enum Target {
     /// `memcached://host:port`: anything that speaks the memcached text protocol.
     Memcached(String),
+    /// `redis://host:port`, perhaps with `/0` after it: anything that speaks RESP2.
+    Redis(String),
     /// `http://host:port`: a gateway that answers `POST /v1/requests`.
     Http(String),
 }
@@ -17,24 +19,22 @@ pub enum Target {
 /// Why a target was refused.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum TargetError {
-    /// A protocol that is not built yet.
-    #[error(
-        "target `{0}`: the redis protocol is not built yet; give memcached://host:port or http://host:port"
-    )]
-    NotBuilt(String),
     /// Not a target at all.
-    #[error("target `{0}` is none: give memcached://host:port or http://host:port")]
+    #[error("target `{0}` is none: give memcached://host:port, redis://host:port or http://host:port")]
     Unknown(String),
     /// The address lacks its port, or has more than an address.
     #[error("target `{0}`: the address has to be host:port with a port from 1 to 65535 and nothing after it")]
     Address(String),
+    /// A database that a cache does not have, or a user.
+    #[error("target `{0}`: load goes to database 0 and without a password; give redis://host:port")]
+    Database(String),
 }
 
 impl Target {
     /// `host:port`.
     #[must_use]
     pub fn address(&self) -> &str {
-        let (Self::Memcached(address) | Self::Http(address)) = self;
+        let (Self::Memcached(address) | Self::Redis(address) | Self::Http(address)) = self;
         address
     }
 }
@@ -47,10 +47,17 @@ impl FromStr for Target {
         let build = match scheme {
             "memcached" => Self::Memcached,
             "http" => Self::Http,
-            "redis" => return Err(TargetError::NotBuilt(text.to_owned())),
+            "redis" => Self::Redis,
             _ => return Err(TargetError::Unknown(text.to_owned())),
         };
         let address = rest.strip_suffix('/').unwrap_or(rest);
+        let address = match address.split_once('/') {
+            Some((address, "0")) if scheme == "redis" => address,
+            _ if scheme == "redis" && address.contains(['/', '@']) => {
+                return Err(TargetError::Database(text.to_owned()));
+            }
+            _ => address,
+        };
         let valid = address.rsplit_once(':').is_some_and(|(host, port)| {
             !host.is_empty() && !host.contains('/') && port.parse::<u16>().is_ok_and(|port| port > 0)
         });
@@ -62,6 +69,7 @@ impl fmt::Display for Target {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scheme = match self {
             Self::Memcached(_) => "memcached",
+            Self::Redis(_) => "redis",
             Self::Http(_) => "http",
         };
         write!(formatter, "{scheme}://{}", self.address())
@@ -75,13 +83,20 @@ mod tests {
     #[test]
     fn targets_are_scheme_host_and_port() {
         assert_eq!("memcached://127.0.0.1:11211".parse(), Ok(Target::Memcached("127.0.0.1:11211".into())));
+        for text in ["redis://localhost:6379", "redis://localhost:6379/", "redis://localhost:6379/0"] {
+            let target: Target = text.parse().unwrap();
+            assert_eq!(target, Target::Redis("localhost:6379".into()));
+            assert_eq!(target.to_string(), "redis://localhost:6379");
+        }
         assert_eq!("http://[::1]:8080/".parse(), Ok(Target::Http("[::1]:8080".into())));
     }
 
     #[test]
     fn anything_else_is_refused_with_what_would_do() {
         for (text, part) in [
-            ("redis://localhost:6379", "not built yet"),
+            ("redis://localhost:6379/1", "database 0"),
+            ("redis://:secret@localhost:6379", "without a password"),
+            ("redis://localhost", "host:port with a port"),
             ("localhost:11211", "memcached://host:port"),
             ("ftp://localhost:21", "memcached://host:port"),
             ("memcached://localhost", "host:port with a port"),

@@ -133,6 +133,7 @@ impl Backend {
                 self.input(now, draws, |dispatch, _| dispatch.handle_probe(now, replica, ok))
             }
             Echo::Reply { call, reply } => {
+                let down_before = self.down();
                 let late_before = self.dispatch.stats().counters.late_replies;
                 self.dispatch.handle_reply(now, call, reply);
                 let late = self.dispatch.stats().counters.late_replies - late_before;
@@ -142,26 +143,36 @@ impl Backend {
                         "a reply was accepted that nobody waited for"
                     );
                 }
-                self.input(now, draws, |_, _| ())
+                self.follow(now, &down_before, draws)
             }
         }
     }
 
-    /// Gives an input, carries out what follows, checks what must hold.
+    /// Gives an input and [follows](Self::follow) it.
     fn input(
         &mut self,
         now: Instant,
         draws: &mut Draws,
         give: impl FnOnce(&mut Dispatch<Key, Value, Waiter>, &mut Draws),
     ) -> Vec<(Duration, Echo)> {
-        let down_before: Vec<bool> =
-            self.dispatch.stats().replicas.iter().map(|replica| !replica.up).collect();
+        let down_before = self.down();
         give(&mut self.dispatch, draws);
-        let stats = self.dispatch.stats();
+        self.follow(now, &down_before, draws)
+    }
+
+    /// Which replicas are down.
+    fn down(&self) -> Vec<bool> {
+        self.dispatch.stats().replicas.iter().map(|replica| !replica.up).collect()
+    }
+
+    /// Carries out what follows from an input before which the replicas in `down_before` were down, and checks what must
+    /// hold. A call may go to a replica that the same input then took down.
+    fn follow(&mut self, now: Instant, down_before: &[bool], draws: &mut Draws) -> Vec<(Duration, Echo)> {
+        let down = self.down();
         let mut echoes = Vec::new();
         while let Some(action) = self.dispatch.poll_action() {
             if let Action::Call { replica, .. } = &action {
-                let stayed_down = down_before[replica.index()] && !stats.replicas[replica.index()].up;
+                let stayed_down = down_before[replica.index()] && down[replica.index()];
                 assert!(!stayed_down, "a replica that is down got a call");
             }
             echoes.extend(self.carry_out(action, draws));

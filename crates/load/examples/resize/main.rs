@@ -23,7 +23,7 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use sherwood_load::memcached::{self, Ended};
+use sherwood_load::cache::{self, Ended};
 use sherwood_load::{Control, Gaps, Pace, Report};
 use sherwood_workload::KeyValueOptions;
 
@@ -101,7 +101,8 @@ fn check_full(partitions: &[Partition]) -> Result<(), String> {
 
 /// The open load; returns every hit as its intended start and its latency.
 fn load(memcached: &str, prefixes: Vec<String>, origin: Instant) -> Result<(Report, Vec<Span>), String> {
-    let options = memcached::Options {
+    let options = cache::Options {
+        protocol: cache::Protocol::Memcached,
         address: memcached.to_owned(),
         pace: Pace::Open { rate_per_s: RATE_PER_S, gaps: Gaps::Poisson },
         connections: 16,
@@ -111,7 +112,7 @@ fn load(memcached: &str, prefixes: Vec<String>, origin: Instant) -> Result<(Repo
         look_aside: true,
         seed: 1,
     };
-    let workload = memcached::Workload::KeyValue {
+    let workload = cache::Workload::KeyValue {
         options: KeyValueOptions {
             keys: KEYS,
             key_bytes: KEY_BYTES,
@@ -130,7 +131,7 @@ fn load(memcached: &str, prefixes: Vec<String>, origin: Instant) -> Result<(Repo
             hits.push(Span { start, length: ended.latency });
         }
     };
-    let report = memcached::run(&options, workload, &Control::default(), observe);
+    let report = cache::run(&options, workload, &Control::default(), observe);
     Ok((report.map_err(|error| error.to_string())?, hits))
 }
 

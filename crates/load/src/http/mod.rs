@@ -217,6 +217,7 @@ impl Outcome {
             duration_s,
             complete: self.incomplete_because.is_none(),
             incomplete_because: self.incomplete_because.clone(),
+            first_error: self.first_error.clone(),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The memcached listener: existing clients speak to the cache as if it were memcached.
+//! The listeners: existing clients speak to the cache as if it were memcached, or Redis.
 //!
 //! A cache is asked far more often than it is told, and each answer is small, so what costs is everything around it: system
 //! calls, wake-ups, locks. Hence one socket and one event loop per thread, and nothing handed over between threads but
@@ -18,7 +18,8 @@
 //! | `address`, `unix` | where to listen, and what becomes of a UNIX socket's file |
 //! | `routing` | from a key to a partition |
 //! | `conversation` | what a protocol has to be: bytes in, bytes out, and what it waits for |
-//! | `memcached` | the memcached protocol as that; `session` and `retrieval` are what its commands do; no I/O, no clock |
+//! | `memcached` | the memcached protocol as that; `session`, `retrieval` and `meta` are what its commands do; no I/O, no clock |
+//! | `redis` | the Redis protocol as that |
 //! | `connection` | one client: its socket, its buffers, its turn |
 //! | `thread` | the event loop: whose turn it is, accepting, patience, draining; `slots` are its clients' places |
 //! | `crew`, `mailbox` | what threads hand to each other, and how they are woken |
@@ -27,8 +28,8 @@
 //! | `backends` | what a listener asks of the rest of the node |
 //!
 //! A listener is *look-aside* (a miss is a miss, and the application fetches and stores) or, backend by backend,
-//! *read-through* (a miss of `get`, `gets`, `gat`, `gats` or `mg` is fetched from the backend; a failed fetch is answered as a
-//! miss and counted, because the protocol has no error for one key among several).
+//! *read-through* (a miss of `get`, `gets`, `gat`, `gats` or `mg`, or of Redis's `GET` or `MGET`, is fetched from the
+//! backend; a failed fetch is answered as a miss and counted, because the protocols have no error for one key among several).
 
 mod address;
 mod backends;

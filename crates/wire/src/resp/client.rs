@@ -19,6 +19,14 @@ pub fn get(out: &mut Vec<u8>, key: &[u8]) {
     request(out, &[b"GET", key]);
 }
 
+/// Appends `MGET <key>*`, answered by a [`Reply::Array`] of as many as there are keys, each [`Reply::Bulk`] or
+/// [`Reply::Null`], in their order. The keys are gone through twice: their number comes first.
+pub fn mget<'a>(out: &mut Vec<u8>, keys: impl Iterator<Item = &'a [u8]> + Clone) {
+    super::reply::array(out, 1 + keys.clone().count());
+    super::reply::bulk(out, b"MGET");
+    keys.for_each(|key| super::reply::bulk(out, key));
+}
+
 /// Appends `SET <key> <value>`, answered by [`Reply::Simple`] or [`Reply::Error`].
 pub fn set(out: &mut Vec<u8>, key: &[u8], value: &[u8]) {
     request(out, &[b"SET", key, value]);
@@ -117,7 +125,10 @@ mod tests {
         let mut out = Vec::new();
         get(&mut out, b"k");
         set(&mut out, b"k", b"\r\n");
-        assert_eq!(out, b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$2\r\n\r\n\r\n");
+        mget(&mut out, [&b"k"[..], b""].into_iter());
+        let (single, several) = out.split_at(out.len() - 27);
+        assert_eq!(several, b"*3\r\n$4\r\nMGET\r\n$1\r\nk\r\n$0\r\n\r\n");
+        assert_eq!(single, b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$2\r\n\r\n\r\n");
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::Ended;
 use super::operations::Operations;
+use super::protocol::Answer;
 use crate::report::{sent_per_s, us};
 use crate::{HitsMisses, Latencies, LatencySummary, Report};
 
@@ -14,6 +15,8 @@ pub(super) struct Tally<'a> {
     pub(super) errors: u64,
     pub(super) unsent: u64,
     pub(super) sets: u64,
+    /// What the first operation that was refused was answered.
+    pub(super) first_error: Option<String>,
     /// By the index of the partition.
     by_partition: Vec<HitsMisses>,
     latency: Latencies,
@@ -30,6 +33,7 @@ impl<'a> Tally<'a> {
             errors: 0,
             unsent: 0,
             sets: 0,
+            first_error: None,
             by_partition: Vec::new(),
             latency: Latencies::default(),
             lateness: Latencies::default(),
@@ -68,6 +72,11 @@ impl<'a> Tally<'a> {
         (self.observe)(ended);
     }
 
+    /// An operation was answered so; it ends by itself.
+    pub(super) fn refused(&mut self, answer: &Answer<'_>) {
+        self.first_error.get_or_insert_with(|| answer.to_string());
+    }
+
     /// An operation that was due and never sent: nobody was answered, so it ends as an error, at least as slow as the
     /// wait until now.
     pub(super) fn never_sent(&mut self, intended: Duration, waited: Duration) {
@@ -101,6 +110,7 @@ impl<'a> Tally<'a> {
             duration_s,
             complete: true,
             incomplete_because: None,
+            first_error: self.first_error,
         }
     }
 }
@@ -110,8 +120,8 @@ mod tests {
     use sherwood_workload::KeyValueOptions;
 
     use super::*;
-    use crate::memcached::Workload;
-    use crate::memcached::operations::from_workload;
+    use crate::cache::Workload;
+    use crate::cache::operations::from_workload;
 
     fn report(tally: Tally<'_>) -> Report {
         let workload = Workload::KeyValue {

@@ -10,8 +10,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use rustix::io::Errno;
 
 use super::Options;
-use super::connection::{Connection, Ending, Lost, Values};
+use super::connection::{Connection, Lost};
 use super::operations::{Operation, Operations};
+use super::pipeline::{Ending, Values};
 use super::tally::Tally;
 use crate::pace::Schedule;
 use crate::{Control, Report};
@@ -76,7 +77,10 @@ impl<'a> Driver<'a> {
             operations,
             events: Vec::with_capacity(streams.len()),
             free: VecDeque::with_capacity(streams.len()),
-            connections: streams.into_iter().map(Connection::new).map(Some).collect(),
+            connections: streams
+                .into_iter()
+                .map(|stream| Some(Connection::new(stream, options.protocol)))
+                .collect(),
             queue,
             issuing: true,
             incomplete_because: None,

@@ -1,18 +1,27 @@
-//! Gets and sets to a target that speaks the memcached text protocol.
+//! Gets and sets to a cache that speaks the memcached text protocol or Redis's.
 //!
 //! One thread drives all connections, with non-blocking sockets that are registered once with `epoll(7)`. It sleeps in
 //! `poll(2)`, whose time-out has nanoseconds: at tens of thousands of operations a second a timer of a millisecond would
-//! bunch them. Each connection pipelines up to a stated number of
-//! operations; an operation whose intended start has come waits for the first connection with a free place, and that
-//! wait is part of its latency and of the lateness reported.
+//! bunch them. Each connection pipelines up to a stated number of operations; an operation whose intended start has come
+//! waits for the first connection with a free place, and that wait is part of its latency and of the lateness reported.
 //!
 //! With `look_aside`, a get that misses is followed by a set of the value on the same connection, in the same place; the
-//! operation ends with the set's answer. A get of several keys (a multi-get) is one operation and fills nothing. With one connection and a pipeline of 1 a trace is then replayed strictly in
-//! order, and its hits can be compared with a simulation's, access by access.
+//! operation ends with the set's answer. A get of several keys (memcached's multi-get, Redis's `MGET`) is one operation and
+//! fills nothing. With one connection and a pipeline of 1 a trace is then replayed strictly in order, and its hits can be
+//! compared with a simulation's, access by access.
+//!
+//! ```text
+//! driver ── operations due ──▶ pipeline ── bytes ──▶ connection ──▶ socket     protocol: what is written for an
+//!   ▲                             ▲                      │                     operation, and what an answer says
+//!   └── ended: tally              └───── answers ◀── input
+//! ```
 
 mod connection;
 mod driver;
+mod input;
 mod operations;
+mod pipeline;
+mod protocol;
 mod tally;
 
 use std::io::BufRead;
@@ -24,9 +33,21 @@ use sherwood_workload::KeyValueOptions;
 use crate::pace::{Schedule, wake_on_time};
 use crate::{Control, LoadError, Pace, Report, within};
 
+/// What the target speaks. Keys are what memcached can carry in both: 1 to 250 bytes without blanks, so that any load can
+/// be sent to either.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// memcached's text protocol: `get` and `set`.
+    Memcached,
+    /// Redis's, RESP2 without a password and in database 0: `GET`, `MGET` and `SET`.
+    Redis,
+}
+
 /// How to drive the target.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
+    /// What it speaks.
+    pub protocol: Protocol,
     /// `host:port`.
     pub address: String,
     /// Open or closed loop.

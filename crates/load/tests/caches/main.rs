@@ -1,0 +1,190 @@
+//! Against memcached and Redis: what they count and what we count must agree.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "starts a server and waits for it to listen"
+)]
+
+mod support;
+
+use std::collections::HashSet;
+use std::io::Cursor;
+use std::time::Duration;
+
+use sherwood_load::cache::{Ended, Options, Protocol, Workload, run};
+use sherwood_load::{Control, Gaps, Pace};
+use sherwood_workload::KeyValueOptions;
+use sherwood_workload::trace::{built_in, cache2k};
+
+use support::{Cache, free_port, with_each};
+
+fn key_value(options: KeyValueOptions) -> Workload {
+    Workload::KeyValue { options, batch: 1, prefixes: Vec::new(), seed: 3 }
+}
+
+#[test]
+fn replayed_trace_hits_whenever_a_key_was_seen_before_when_memory_is_ample() {
+    with_each(|cache| {
+        let accesses = cache2k::read(built_in("orm-busy").unwrap()).unwrap().take(20_000).map(Result::unwrap);
+        let accesses: Vec<cache2k::Access> = accesses.collect();
+        let words = accesses
+            .iter()
+            .flat_map(|access| (u32::from(access.object_type()) << 27 | access.object()).to_be_bytes());
+        let input = Box::new(Cursor::new(words.collect::<Vec<u8>>()));
+        let workload = Workload::Cache2k { input, value_bytes: 100 };
+
+        let report = run(&cache.options(), workload, &Control::default(), |_| {}).unwrap();
+
+        let distinct: HashSet<_> = accesses.iter().collect();
+        assert_eq!((report.ops, report.errors, report.complete), (20_000, 0, true));
+        assert_eq!((report.hits, report.misses), (20_000 - distinct.len() as u64, distinct.len() as u64));
+        assert_eq!(report.sets, report.misses);
+        for (name, counts) in &report.by_partition {
+            let of_type = |access: &&cache2k::Access| cache2k::partition_name(access.object_type()) == *name;
+            let distinct = distinct.iter().copied().filter(of_type).count() as u64;
+            let all = accesses.iter().filter(of_type).count() as u64;
+            assert_eq!((counts.misses, counts.hits), (distinct, all - distinct), "{name}");
+        }
+    });
+}
+
+#[test]
+fn pipelined_open_loop_sends_what_the_schedule_holds_and_every_operation_ends_once() {
+    with_each(|cache| {
+        let pace = Pace::Open { rate_per_s: 5_000.0, gaps: Gaps::Fixed };
+        let duration = Some(Duration::from_millis(200));
+        let options = Options { pace, connections: 4, pipeline: 8, duration, ..cache.options() };
+        let workload = key_value(KeyValueOptions { keys: 500, get_ratio: 0.8, ..KeyValueOptions::default() });
+        let report = run(&options, workload, &Control::default(), |_| {}).unwrap();
+        // At gaps of 0.2 ms: starts at 0.2, 0.4, ... 199.8 ms, sent or, on a machine that fell behind, counted as unsent.
+        assert_eq!(report.ops, 999);
+        assert_eq!(report.errors, report.unsent);
+        assert!(report.hits > 0 && report.misses > 0 && report.sets > report.misses);
+        assert_eq!(report.by_partition.keys().collect::<Vec<_>>(), ["all"]);
+    });
+}
+
+/// A trace of requests for one object each, of these sizes; the size is also the key.
+fn one_object_requests(sizes: &[u32]) -> Workload {
+    let line =
+        |size| format!("{{\"t\":0,\"d\":[{{\"b\":{{\"S\":[{size}],\"U\":[\"{size}\"],\"C\":[1]}}}}]}}\n");
+    Workload::RobinHood { input: Box::new(Cursor::new(sizes.iter().map(line).collect::<String>())) }
+}
+
+#[test]
+fn refused_value_is_an_error_and_the_connection_stays_in_step() {
+    let Some(memcached) = Cache::memcached() else { return };
+    let workload = one_object_requests(&[2 << 20, 100, 2 << 20, 100]);
+    let report = run(&memcached.options(), workload, &Control::default(), |_| {}).unwrap();
+    assert_eq!((report.ops, report.errors, report.complete), (4, 2, true));
+    assert_eq!(report.first_error.as_deref(), Some("`SERVER_ERROR object too large for cache`"));
+    assert_eq!((report.hits, report.misses, report.sets), (1, 3, 1));
+}
+
+#[test]
+fn values_larger_than_the_read_buffer_are_read() {
+    with_each(|cache| {
+        let report =
+            run(&cache.options(), one_object_requests(&[300_000; 5]), &Control::default(), |_| {}).unwrap();
+        assert_eq!((report.hits, report.misses, report.errors, report.complete), (4, 1, 0, true));
+    });
+}
+
+#[test]
+fn target_that_dies_ends_the_run_with_its_address() {
+    with_each(|mut cache| {
+        let options = cache.options();
+        let control = Control::default();
+        let report = std::thread::scope(|scope| {
+            let running =
+                scope.spawn(|| run(&options, key_value(KeyValueOptions::default()), &control, |_| {}));
+            while control.done() < 100 && !running.is_finished() {
+                std::thread::yield_now();
+            }
+            cache.process.kill().unwrap();
+            running.join().unwrap().unwrap()
+        });
+        assert!(!report.complete && report.ops >= 100);
+        assert!(report.incomplete_because.unwrap().contains(&options.address));
+    });
+}
+
+#[test]
+fn observer_sees_every_operation_of_a_bounded_run() {
+    with_each(|cache| {
+        let options = Options { operations_max: Some(500), ..cache.options() };
+        let workload = key_value(KeyValueOptions { keys: 50, ..KeyValueOptions::default() });
+        let mut seen = Vec::new();
+        let report = run(&options, workload, &Control::default(), |ended| seen.push(*ended)).unwrap();
+        assert_eq!((report.ops, report.complete, seen.len()), (500, true, 500));
+        let keys = |of: fn(&Ended) -> u32| seen.iter().map(|ended| u64::from(of(ended))).sum::<u64>();
+        assert_eq!((keys(|ended| ended.hits), keys(|ended| ended.misses)), (report.hits, report.misses));
+        assert!(seen.is_sorted_by_key(|ended| ended.intended) && seen.iter().all(|ended| !ended.failed));
+        let longest = seen.iter().map(|ended| ended.latency).max().unwrap();
+        assert_eq!(longest.as_nanos() as f64 / 1e3, report.latency_us.max);
+    });
+}
+
+#[test]
+fn multi_get_counts_every_key_it_asks_for() {
+    with_each(|cache| {
+        let half = KeyValueOptions { keys: 20, zipf: 0.0, get_ratio: 0.5, ..KeyValueOptions::default() };
+        let duration = Some(Duration::from_millis(200));
+        let pace = Pace::Open { rate_per_s: 5_000.0, gaps: Gaps::Fixed };
+        let options = Options { pace, duration, pipeline: 8, look_aside: false, ..cache.options() };
+        let workload = Workload::KeyValue { options: half, batch: 10, prefixes: Vec::new(), seed: 3 };
+        let report = run(&options, workload, &Control::default(), |_| {}).unwrap();
+        assert_eq!(report.hits + report.misses, (report.ops - report.unsent - report.sets) * 10);
+        assert!(report.hits > 0 && report.errors == report.unsent, "{report}");
+    });
+}
+
+#[test]
+fn stop_ends_the_run_and_reports_what_was_done() {
+    with_each(|cache| {
+        let control = Control::default();
+        control.stop();
+        let report = run(&cache.options(), key_value(KeyValueOptions::default()), &control, |_| {}).unwrap();
+        assert_eq!((report.ops, report.complete), (0, false));
+    });
+}
+
+#[test]
+fn target_that_is_not_there_is_named() {
+    let address = format!("127.0.0.1:{}", free_port());
+    let options = Options {
+        protocol: Protocol::Redis,
+        address: address.clone(),
+        pace: Pace::Closed,
+        connections: 1,
+        pipeline: 1,
+        duration: None,
+        operations_max: None,
+        look_aside: false,
+        seed: 1,
+    };
+    let error = run(&options, key_value(KeyValueOptions::default()), &Control::default(), |_| {})
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains(&address), "{error}");
+}
+
+#[test]
+fn what_redis_has_no_room_for_is_an_error_that_is_quoted() {
+    let Some(redis) = Cache::redis(&["--maxmemory", "1", "--maxmemory-policy", "noeviction"]) else { return };
+    let options = Options { operations_max: Some(100), pipeline: 4, ..redis.options() };
+    let report = run(&options, key_value(KeyValueOptions::default()), &Control::default(), |_| {}).unwrap();
+    assert_eq!((report.ops, report.errors, report.hits, report.sets), (100, 100, 0, 0));
+    assert!(report.complete && report.first_error.unwrap().starts_with("`OOM "));
+}
+
+#[test]
+fn redis_that_wants_a_password_refuses_everything_and_says_so() {
+    let Some(redis) = Cache::redis(&["--requirepass", "secret"]) else { return };
+    let options = Options { operations_max: Some(10), look_aside: false, ..redis.options() };
+    let workload =
+        Workload::KeyValue { options: KeyValueOptions::default(), batch: 3, prefixes: Vec::new(), seed: 3 };
+    let report = run(&options, workload, &Control::default(), |_| {}).unwrap();
+    assert_eq!((report.ops, report.errors, report.complete), (10, 10, true));
+    assert!(report.first_error.unwrap().starts_with("`NOAUTH "));
+}

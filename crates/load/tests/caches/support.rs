@@ -1,0 +1,91 @@
+//! Caches that others wrote, each on a loopback port of its own.
+
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use sherwood_load::Pace;
+use sherwood_load::cache::{Options, Protocol};
+
+/// A running cache; killed when dropped.
+pub(crate) struct Cache {
+    pub(crate) process: Child,
+    protocol: Protocol,
+    address: String,
+}
+
+/// Tests what holds for every cache with each that is installed.
+pub(crate) fn with_each(test: impl Fn(Cache)) {
+    [Cache::memcached(), Cache::redis(&[])].into_iter().flatten().for_each(test);
+}
+
+impl Cache {
+    /// None, with a word on stderr, where memcached is not installed; in CI that is a failure.
+    pub(crate) fn memcached() -> Option<Self> {
+        let port = free_port();
+        let arguments = ["-l", "127.0.0.1", "-p", &port, "-U", "0", "-m", "64", "-t", "1", "-u", "nobody"];
+        let started = Self::start("memcached", Protocol::Memcached, &port, &arguments);
+        assert!(
+            started.is_some() || std::env::var("CI").is_err(),
+            "memcached is not installed: apt-get install -y memcached"
+        );
+        started
+    }
+
+    /// None, with a word on stderr, where there is no Redis server: `REDIS` names one, or it is on the path. The tests of
+    /// the command line have our own.
+    pub(crate) fn redis(more: &[&str]) -> Option<Self> {
+        let port = free_port();
+        let arguments = ["--bind", "127.0.0.1", "--port", &port, "--save", "", "--appendonly", "no"];
+        let binary = std::env::var("REDIS").unwrap_or_else(|_| "redis-server".to_owned());
+        Self::start(&binary, Protocol::Redis, &port, &[&arguments, more].concat())
+    }
+
+    fn start(binary: &str, protocol: Protocol, port: &str, arguments: &[&str]) -> Option<Self> {
+        let mut command = Command::new(binary);
+        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let Ok(process) = command.spawn() else {
+            eprintln!("skipped: {binary} is not installed");
+            return None;
+        };
+        let cache = Self { process, protocol, address: format!("127.0.0.1:{port}") };
+        cache.wait();
+        Some(cache)
+    }
+
+    /// Until it accepts, at most 10 s.
+    fn wait(&self) {
+        for _ in 0..1_000 {
+            if TcpStream::connect(&self.address).is_ok() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        panic!("nothing accepts on {}", self.address);
+    }
+
+    pub(crate) fn options(&self) -> Options {
+        Options {
+            protocol: self.protocol,
+            address: self.address.clone(),
+            pace: Pace::Closed,
+            connections: 1,
+            pipeline: 1,
+            duration: None,
+            operations_max: None,
+            look_aside: true,
+            seed: 1,
+        }
+    }
+}
+
+impl Drop for Cache {
+    fn drop(&mut self) {
+        drop(self.process.kill());
+        drop(self.process.wait());
+    }
+}
+
+pub(crate) fn free_port() -> String {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string()
+}

@@ -1,0 +1,38 @@
+use sherwood_wire::resp::client::{Progress, Reply, ReplyError, parse};
+use sherwood_wire::resp::{BULK_BYTES_MAX, LINE_BYTES_MAX, Version, reply};
+
+use super::stream::{Step, expanded, same_however_cut};
+
+/// The longest byte string with the longest line before it, their marks and ends included.
+const NEED_MAX: usize = 1 + LINE_BYTES_MAX + BULK_BYTES_MAX as usize + 2;
+
+/// The answers of a Redis server, or of whatever answers on its port.
+///
+/// # Panics
+/// When the client's parser breaks a promise.
+pub fn resp_client(input: &[u8]) {
+    same_however_cut(&expanded(input), NEED_MAX, || step);
+}
+
+fn step(bytes: &[u8]) -> Step<Result<Reply<'_>, ReplyError>> {
+    match parse(bytes) {
+        Ok(Progress::Incomplete(need)) => Step::Incomplete { consumed: 0, need },
+        Ok(Progress::Reply(reply, consumed)) => {
+            check(reply);
+            Step::Said { consumed, what: Ok(reply) }
+        }
+        Err(error) => Step::Broken(Err(error)),
+    }
+}
+
+fn check(reply: Reply<'_>) {
+    let mut written = Vec::new();
+    match reply {
+        Reply::Integer(number) => reply::integer(&mut written, number),
+        Reply::Bulk(bytes) => reply::bulk(&mut written, bytes),
+        Reply::Null => reply::null(&mut written, Version::Resp3),
+        Reply::Array(len) => reply::array(&mut written, len),
+        Reply::Simple(_) | Reply::Error(_) => return,
+    }
+    assert_eq!(parse(&written), Ok(Progress::Reply(reply, written.len())));
+}
