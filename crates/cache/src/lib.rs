@@ -94,6 +94,7 @@ mod item;
 mod ledger;
 mod memory;
 mod options;
+mod prefetch;
 mod scan;
 mod shard;
 #[cfg(test)]

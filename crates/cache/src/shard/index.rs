@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use super::pages::Handle;
 use crate::memory::Supply;
+use crate::prefetch::prefetch;
 
 /// All hashes with the same tag in a segment: the segment, then the tag.
 pub(crate) type Range = u32;
@@ -56,6 +57,15 @@ impl Index {
         let segment = &self.segments[self.segment(hash)];
         let at = segment.find(tag(hash), &mut is)?;
         Some(segment.handles[at])
+    }
+
+    /// Asks for the memory where a look-up of `hash` begins.
+    #[inline]
+    pub(super) fn prefetch(&self, hash: u64) {
+        let segment = &self.segments[self.segment(hash)];
+        let home = segment.home(tag(hash));
+        segment.tags.get(home).into_iter().for_each(prefetch);
+        segment.handles.get(home).into_iter().for_each(prefetch);
     }
 
     /// Adds a handle whose key is not there yet. Amortised O(1), at worst a segment's growth.
