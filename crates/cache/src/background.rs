@@ -1,7 +1,7 @@
 //! Work that nobody waits for, in small steps.
 //!
-//! Three kinds, in this order of urgency: reaching budgets that were lowered, taking out the dead, and giving back memory
-//! that entries and index no longer need.
+//! Four kinds, in this order of urgency: reaching budgets that were lowered, giving back pages that are empty, taking out the dead,
+//! and emptying pages that are not.
 
 use std::sync::TryLockError;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -22,6 +22,9 @@ pub(crate) const PER_LOCK: usize = 32;
 /// else does.
 const ITEM_BYTES: u64 = 4096;
 
+/// Giving a block back takes as long as evicting so many items: some microseconds in the system.
+const ITEMS_A_BLOCK: usize = 8;
+
 /// From the start of one pass over all entries to the next. Dead items are found by use and by eviction anyway; this
 /// bounds how long the others are charged. Chosen: seconds, because a pass reads every entry there is.
 const PASS_INTERVAL: Duration = Duration::from_secs(10);
@@ -33,7 +36,9 @@ pub(crate) struct Background {
     pass: Option<Place>,
     /// No pass begins before.
     next_pass: Instant,
-    /// The shard to look at next for memory to give back.
+    /// The shard to look at next for blocks to give back.
+    give_back: usize,
+    /// The shard to look at next for pages to empty.
     compact: usize,
 }
 
@@ -66,6 +71,7 @@ impl Cache {
             Err(TryLockError::WouldBlock) => None,
         };
         if let Some(mut background) = background {
+            self.give_back(&mut background, &mut left);
             self.reclaim(&mut background, now, &mut left);
             // Reached only when the pass has ended, so it goes by no entry that moves.
             if background.pass.is_none() {
@@ -141,6 +147,29 @@ impl Cache {
         }
     }
 
+    /// Gives back blocks that no page needs, going round the shards once.
+    fn give_back(&self, background: &mut Background, left: &mut usize) {
+        for _ in 0..self.shards.len() {
+            while *left > 0 {
+                let count = self.give_back_some(background.give_back, left.div_ceil(ITEMS_A_BLOCK));
+                *left -= (count * ITEMS_A_BLOCK).min(*left);
+                if count == 0 {
+                    break;
+                }
+            }
+            if *left == 0 {
+                return;
+            }
+            background.give_back = (background.give_back + 1) % self.shards.len();
+        }
+    }
+
+    /// Gives back at most `count_max` blocks of a shard; returns how many it had.
+    fn give_back_some(&self, shard: usize, count_max: usize) -> usize {
+        let blocks = self.shards[shard].lock(&self.ledger).take_emptied(count_max);
+        blocks.len()
+    }
+
     /// Empties pages of shards that have many free places, going round the shards once.
     fn compact(&self, background: &mut Background, left: &mut usize) {
         for _ in 0..self.shards.len() {
@@ -158,8 +187,14 @@ impl Cache {
         }
     }
 
-    /// Moves at most `items_max` records of a shard that has many free places, under one hold of its lock.
+    /// Gives back blocks of a shard or, where there are none, moves at most `items_max` records if it has many free places, under
+    /// one hold of its lock.
     pub(crate) fn compact_shard(&self, shard: usize, items_max: usize) -> Relief {
+        let blocks = self.give_back_some(shard, items_max.div_ceil(ITEMS_A_BLOCK));
+        if blocks > 0 {
+            let items = blocks * ITEMS_A_BLOCK;
+            return Relief { items, bytes: items as u64 * ITEM_BYTES / 2, is_done: false };
+        }
         let mut shard = self.shards[shard].lock(&self.ledger);
         if !shard.has_slack() {
             return Relief { items: 0, bytes: 0, is_done: true };
@@ -179,12 +214,12 @@ fn cost(items: usize, bytes: u64) -> usize {
     items.max(usize::try_from(bytes / ITEM_BYTES).unwrap_or(usize::MAX))
 }
 
-/// What moving records has come to.
+/// What a hold of a shard's lock has brought on the way to less memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Relief {
     /// Records moved, or 1 for what else was done.
     pub(crate) items: usize,
-    /// Bytes moved.
+    /// Bytes moved, or what else was done as bytes moved.
     pub(crate) bytes: u64,
     /// Whether the shard has few free places now.
     pub(crate) is_done: bool,

@@ -38,8 +38,8 @@ pub(crate) struct Pages {
     /// Numbers of pages without a block.
     vacant: Vec<u32>,
     classes: Box<[OfClass]>,
-    /// One block kept back, so that a class that breathes does not ask for one again and again.
-    spare: Option<Block>,
+    /// Blocks without a page, to be given back when there is leisure: that is a call of the system's each.
+    emptied: Vec<Block>,
     /// Bytes of free places, and of all.
     free_bytes: u64,
     place_bytes: u64,
@@ -94,7 +94,7 @@ impl Pages {
             pages: Vec::new(),
             vacant: Vec::new(),
             classes: vec![OfClass::default(); CLASSES].into(),
-            spare: None,
+            emptied: Vec::new(),
             free_bytes: 0,
             place_bytes: 0,
             evacuation: None,
@@ -126,7 +126,7 @@ impl Pages {
         handle(number, usize::from(place) * usize::from(page.place_bytes))
     }
 
-    /// Frees a place. O(1) but for giving back a page that is now empty.
+    /// Frees a place. O(1).
     pub(super) fn free(&mut self, at: Handle) {
         let number = page_of(at);
         let page = &mut self.pages[number as usize];
@@ -296,10 +296,7 @@ impl Pages {
     }
 
     fn open_page(&mut self, class: Class) {
-        let block = match self.spare.take() {
-            Some(block) => block,
-            None => self.supply.block(PAGE_BYTES),
-        };
+        let block = self.emptied.pop().unwrap_or_else(|| self.supply.block(PAGE_BYTES));
         let page = Page::new(class, block);
         self.classes[usize::from(class)].free += u32::from(page.places());
         self.free_bytes += page.all_places_bytes();
@@ -318,7 +315,7 @@ impl Pages {
         self.open(number);
     }
 
-    /// Gives back a page without records.
+    /// Gives up a page without records.
     fn close_page(&mut self, number: u32) {
         if self.evacuation.is_some_and(|evacuation| evacuation.page == number) {
             self.evacuation = None;
@@ -329,15 +326,18 @@ impl Pages {
         }
         let page = &mut self.pages[number as usize];
         let bytes = page.all_places_bytes();
-        let block = page.block.take();
+        self.emptied.extend(page.block.take());
         page.used = 0;
         self.free_bytes -= bytes;
         self.place_bytes -= bytes;
         self.vacant.push(number);
-        // Where one is kept already, this one goes back.
-        if self.spare.is_none() {
-            self.spare = block;
-        }
+    }
+
+    /// At most `count_max` of the blocks that no page needs, to be dropped after the lock. One is kept back, so that a class that
+    /// breathes does not ask for one again and again.
+    pub(super) fn take_emptied(&mut self, count_max: usize) -> Vec<Block> {
+        let count = self.emptied.len().saturating_sub(1).min(count_max);
+        self.emptied.split_off(self.emptied.len() - count)
     }
 
     fn open(&mut self, number: u32) {

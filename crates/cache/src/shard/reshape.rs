@@ -11,7 +11,7 @@ use std::ops::Range;
 use sherwood_model::{Instant, PartitionId};
 
 use super::pages::NO_HANDLE;
-use super::{Evicted, Handle, Locked, Queue, Record, Store};
+use super::{Block, Evicted, Handle, Locked, Queue, Record, Store};
 
 /// Items from the one that is worked on to the one whose bytes are asked for, and to the one whose place in the index is.
 /// Chosen: one item is about as much work as memory is far.
@@ -55,6 +55,11 @@ impl Locked<'_> {
         }
         self.ledger.release(partition, evicted.own);
         evicted
+    }
+
+    /// See [`Pages::take_emptied`](super::pages::Pages::take_emptied).
+    pub(crate) fn take_emptied(&mut self, count_max: usize) -> Vec<Block> {
+        self.store.pages.take_emptied(count_max)
     }
 
     /// Whether so many places are free that [`Self::relocate_some`] should be called.

@@ -18,11 +18,10 @@ fn filled(shards: u16, ops: &[(u16, Option<usize>)]) -> Cache {
     let value = vec![7; 200_000];
     for (key, store) in ops {
         let key = key.to_le_bytes();
-        match store {
-            Some(bytes) => {
-                drop(cache.set(A, &key, NewItem::bytes(&value[..*bytes]), &at(0)).expect("it fits"))
-            }
-            None => drop(cache.get(A, &key, &at(0), |_| ())),
+        if let Some(bytes) = store {
+            cache.set(A, &key, NewItem::bytes(&value[..*bytes]), &at(0)).expect("it fits");
+        } else {
+            cache.get(A, &key, &at(0), |_| ());
         }
     }
     cache
