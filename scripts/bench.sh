@@ -9,9 +9,11 @@
 #   scripts/bench.sh peers        throughput, processor time of a request and tail beside memcached, Redis and Valkey (20 minutes):
 #                                 MEMCACHED, REDIS and VALKEY name their binaries, a server that is not there is left out; a summary
 #                                 goes to stderr, and scripts/peers.py --help says how to run one case
+#   scripts/bench.sh reshape      a full cache of 2 GiB gives up a tenth, beside the peers, and then changes all the time (a quarter of an
+#                                 hour); the same variables, and scripts/reshape.py --help
 #   scripts/bench.sh demo         RobinHood against shared-lru through backend slowdowns, seeds 1 to 5 (about an hour)
 #
-# ROUNDS (5) is how often `resize`, `gateway` and `peers` measure.
+# ROUNDS (5) is how often `resize`, `gateway`, `peers` and `reshape` measure.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -199,6 +201,11 @@ peers() {
   SHERWOOD=$sherwood ROUNDS=$rounds scripts/peers.py
 }
 
+reshape() {
+  cargo build --quiet --release --locked -p sherwood-load --example timeline
+  SHERWOOD=$sherwood ROUNDS=$rounds scripts/reshape.py
+}
+
 demo() {
   local seed
   for seed in 1 2 3 4 5; do
@@ -217,12 +224,12 @@ depth() {
 }
 
 parts=("$@")
-[ "${#parts[@]}" -gt 0 ] || parts=(trace resize gateway peers demo)
+[ "${#parts[@]}" -gt 0 ] || parts=(trace resize gateway peers reshape demo)
 for part in "${parts[@]}"; do
   case "$part" in
-    trace | resize | gateway | peers | demo | depth) "$part" ;;
+    trace | resize | gateway | peers | reshape | demo | depth) "$part" ;;
     *)
-      echo "scripts/bench.sh: no part named $part; there are: trace, resize, gateway, peers, demo, depth" >&2
+      echo "scripts/bench.sh: no part named $part; there are: trace, resize, gateway, peers, reshape, demo, depth" >&2
       exit 2
       ;;
   esac

@@ -1,7 +1,7 @@
 //! Work that nobody waits for, in small steps.
 //!
-//! Three kinds, in this order of urgency: reaching budgets that were lowered, taking out the dead, and giving back memory
-//! that entries and index no longer need.
+//! Four kinds, in this order of urgency: reaching budgets that were lowered, giving back pages that are empty, taking out the dead,
+//! and emptying pages that are not.
 
 use std::sync::TryLockError;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -18,6 +18,13 @@ use crate::shard::{Cause, Cursor};
 /// the work, few enough that a request hardly notices.
 pub(crate) const PER_LOCK: usize = 32;
 
+/// Bytes of an item that is as much work as one that has nothing but a key: giving back, or copying, as many takes as long as all
+/// else does.
+const ITEM_BYTES: u64 = 4096;
+
+/// Giving a block back takes as long as evicting so many items: some microseconds in the system.
+const ITEMS_A_BLOCK: usize = 8;
+
 /// From the start of one pass over all entries to the next. Dead items are found by use and by eviction anyway; this
 /// bounds how long the others are charged. Chosen: seconds, because a pass reads every entry there is.
 const PASS_INTERVAL: Duration = Duration::from_secs(10);
@@ -29,7 +36,9 @@ pub(crate) struct Background {
     pass: Option<Place>,
     /// No pass begins before.
     next_pass: Instant,
-    /// The shard to look at next for memory to give back.
+    /// The shard to look at next for blocks to give back.
+    give_back: usize,
+    /// The shard to look at next for pages to empty.
     compact: usize,
 }
 
@@ -53,7 +62,7 @@ impl Cache {
         while left > 0 && self.is_over() {
             match self.shrink(now, left) {
                 0 => break,
-                items => left -= items,
+                items => left -= items.min(left),
             }
         }
         let background = match self.background.try_lock() {
@@ -62,6 +71,7 @@ impl Cache {
             Err(TryLockError::WouldBlock) => None,
         };
         if let Some(mut background) = background {
+            self.give_back(&mut background, &mut left);
             self.reclaim(&mut background, now, &mut left);
             // Reached only when the pass has ended, so it goes by no entry that moves.
             if background.pass.is_none() {
@@ -83,8 +93,9 @@ impl Cache {
             None => return 0,
         };
         // Where only the total is over, by what is still being stored, one is enough.
-        let evicted = self.evict_some(pool, bytes.max(1), items_max.min(PER_LOCK), now);
-        evicted.map_or(0, |evicted| evicted.items)
+        let items = items_max.min(PER_LOCK);
+        let evicted = self.evict_some(pool, bytes.clamp(1, items as u64 * ITEM_BYTES), items, now);
+        evicted.map_or(0, |evicted| cost(evicted.items, evicted.bytes))
     }
 
     /// Goes on with the pass for dead items, or begins one if it is time.
@@ -136,15 +147,36 @@ impl Cache {
         }
     }
 
+    /// Gives back blocks that no page needs, going round the shards once.
+    fn give_back(&self, background: &mut Background, left: &mut usize) {
+        for _ in 0..self.shards.len() {
+            while *left > 0 {
+                let count = self.give_back_some(background.give_back, left.div_ceil(ITEMS_A_BLOCK));
+                *left -= (count * ITEMS_A_BLOCK).min(*left);
+                if count == 0 {
+                    break;
+                }
+            }
+            if *left == 0 {
+                return;
+            }
+            background.give_back = (background.give_back + 1) % self.shards.len();
+        }
+    }
+
+    /// Gives back at most `count_max` blocks of a shard; returns how many it had.
+    fn give_back_some(&self, shard: usize, count_max: usize) -> usize {
+        let blocks = self.shards[shard].lock(&self.ledger).take_emptied(count_max);
+        blocks.len()
+    }
+
     /// Empties pages of shards that have many free places, going round the shards once.
     fn compact(&self, background: &mut Background, left: &mut usize) {
         for _ in 0..self.shards.len() {
             while *left > 0 {
-                let items = PER_LOCK.min(*left);
-                *left -= items;
-                if self.compact_shard(background.compact, items).is_done {
-                    // Nothing or little was moved here.
-                    *left += items;
+                let relief = self.compact_shard(background.compact, PER_LOCK.min(*left));
+                *left -= cost(relief.items, relief.bytes).min(*left);
+                if relief.is_done {
                     break;
                 }
             }
@@ -155,30 +187,39 @@ impl Cache {
         }
     }
 
-    /// Moves at most `items_max` records of a shard while that has many free places.
+    /// Gives back blocks of a shard or, where there are none, moves at most `items_max` records if it has many free places, under
+    /// one hold of its lock.
     pub(crate) fn compact_shard(&self, shard: usize, items_max: usize) -> Relief {
-        let mut shard = self.shards[shard].lock(&self.ledger);
-        let mut next_death = Instant::NEVER;
-        let mut bytes = 0;
-        for _ in 0..items_max {
-            if !shard.has_slack() {
-                break;
-            }
-            if let Some(moved) = shard.relocate_one() {
-                next_death = next_death.min(moved.expires);
-                bytes += moved.bytes;
-            }
+        let blocks = self.give_back_some(shard, items_max.div_ceil(ITEMS_A_BLOCK));
+        if blocks > 0 {
+            let items = blocks * ITEMS_A_BLOCK;
+            return Relief { items, bytes: items as u64 * ITEM_BYTES / 2, is_done: false };
         }
+        let mut shard = self.shards[shard].lock(&self.ledger);
+        if !shard.has_slack() {
+            return Relief { items: 0, bytes: 0, is_done: true };
+        }
+        let moved = shard.relocate_some(items_max);
+        let is_done = !shard.has_slack();
+        drop(shard);
         // A look for the dead that is under way may have gone by the new place and not have come to the old one.
-        self.note_death(next_death);
-        Relief { bytes, is_done: !shard.has_slack() }
+        self.note_death(moved.next_death);
+        // Where a page was given up instead, that was the work of an item.
+        Relief { items: moved.items.max(1), bytes: moved.bytes, is_done }
     }
 }
 
-/// What moving records has come to.
+/// What a step has done with `items` of together `bytes`, as a number of items: large ones are more work.
+fn cost(items: usize, bytes: u64) -> usize {
+    items.max(usize::try_from(bytes / ITEM_BYTES).unwrap_or(usize::MAX))
+}
+
+/// What a hold of a shard's lock has brought on the way to less memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Relief {
-    /// Bytes moved.
+    /// Records moved, or 1 for what else was done.
+    pub(crate) items: usize,
+    /// Bytes moved, or what else was done as bytes moved.
     pub(crate) bytes: u64,
     /// Whether the shard has few free places now.
     pub(crate) is_done: bool,

@@ -8,15 +8,15 @@ use sherwood_model::{Instant, PartitionId};
 use crate::background::{PER_LOCK, Relief};
 use crate::engine::Cache;
 use crate::options::Eviction;
-use crate::shard::{Cause, EMPTY, Evicted, Locked};
+use crate::shard::{Cause, EMPTY, Evicted, Locked, Record};
 
 /// How often other threads may take the victim, between finding and locking it, before a store gives up. Each time they have
 /// freed or used it; what is left to do is left to the next store or step.
 const TRIES: usize = 64;
 
-/// Bytes a store may evict towards a lowered ceiling for each byte it brings. Chosen: items of another size have taken the
-/// place of the old ones before they themselves are an eighth of the cache.
-const CEILING_PACE: u64 = 8;
+/// Bytes a store may evict for each byte it brings, while blocks and tables take more than they may. Chosen: items of another
+/// size have taken the place of the old ones before they themselves are an eighth of the cache.
+const EVICT_PACE: u64 = 8;
 
 /// Bytes a store may move for each byte it brings, while blocks and tables take more than they may. Chosen: a page that is
 /// worth emptying holds a few times as many bytes as it has free.
@@ -72,7 +72,6 @@ impl Cache {
         let most_over = |_, is_over: Need<'_>| self.evict_most_over(1, is_over, now);
         evict_while(freed, |freed| freed < 2 * charge && self.ledger.is_over(partition), own);
         evict_while(0, |_| self.ledger.is_total_over(), most_over);
-        evict_while(0, |freed| freed < CEILING_PACE * charge && self.ledger.is_ceiling_over(), most_over);
         if self.supply.held() > self.held_max {
             self.relieve(charge, now);
         }
@@ -87,7 +86,7 @@ impl Cache {
         for _ in 0..self.shards.len() {
             while is_over() && moved < MOVE_PACE * charge {
                 let shard = self.next_relief.load(Relaxed) & (self.shards.len() - 1);
-                let Relief { bytes, is_done } = self.compact_shard(shard, PER_LOCK);
+                let Relief { bytes, is_done, .. } = self.compact_shard(shard, PER_LOCK);
                 moved += bytes;
                 if is_done {
                     self.next_relief.store(shard + 1, Relaxed);
@@ -95,7 +94,7 @@ impl Cache {
                 }
             }
         }
-        let has_leave = |freed| moved < MOVE_PACE * charge && freed < CEILING_PACE * charge;
+        let has_leave = |freed| moved < MOVE_PACE * charge && freed < EVICT_PACE * charge;
         let most_over = |_, is_over: Need<'_>| self.evict_most_over(1, is_over, now);
         evict_while(0, |freed| is_over() && has_leave(freed), most_over);
     }
@@ -140,7 +139,13 @@ impl Cache {
                 continue;
             }
             let mut shard = shard.lock(&self.ledger);
-            let evicted = shard.evict(self.lanes(pool), bytes, items_max, |record| self.is_dead(record, now));
+            let is_dead = |record: &Record<'_>| self.is_dead(record, now);
+            let evicted = match pool {
+                Pool::Partition(partition) if items_max > 1 => {
+                    shard.evict_many(partition, self.lanes(pool), bytes, items_max, is_dead)
+                }
+                _ => shard.evict(self.lanes(pool), bytes, items_max, is_dead),
+            };
             drop(shard);
             if evicted.items > 0 {
                 return Some(evicted);

@@ -31,7 +31,6 @@ pub mod listener;
 mod memory;
 mod metrics;
 mod names;
-mod resident;
 mod setup;
 mod shadow;
 mod start;

@@ -7,20 +7,18 @@ use std::time::Duration;
 
 use sherwood_cache::Cache;
 
-use crate::buffers::Buffers;
 use crate::clock::Clock;
 use crate::core::Core;
-use crate::resident::Watch;
 use crate::shadow::Shadow;
 
-/// Items the housekeeper looks at before it lets others have the processor: 40 µs of evictions, which is as long as a
-/// request on its core then waits for it.
+/// Items the housekeeper evicts or moves before it lets others have the processor: 20 µs, which is as long as a request on its
+/// core then waits for it.
 const STEP_ITEMS: usize = 64;
-/// How long it does so. Alone on a core it evicts 8,000 items in this time.
-const GENTLE: Duration = Duration::from_millis(5);
-/// Items between two yields after that: others want the processor too, each yield hands it to them for milliseconds, and a
-/// lowered budget is to be reached in 20 ms.
-const STEP_ITEMS_LATE: usize = 512;
+/// When others have had the processor for so long, they want all of it: there is more to them than a request that came.
+const CROWDED: Duration = Duration::from_millis(1);
+/// Items between two yields then: each hands the processor over for milliseconds, and a lowered budget is to be reached all the
+/// same.
+const STEP_ITEMS_CROWDED: usize = 512;
 /// How often the housekeeper looks for dead items when nobody wakes it.
 const REST: Duration = Duration::from_millis(50);
 
@@ -91,25 +89,19 @@ impl Drop for Worker {
     }
 }
 
-/// Evicts what is over its budget, in small steps, reclaims dead items, and lets `watch` look at the process.
-pub(crate) fn housekeeper(
-    cache: Arc<Cache>,
-    shadow: Arc<Shadow>,
-    buffers: Arc<Buffers>,
-    clock: Clock,
-    mut watch: Option<Watch>,
-) -> std::io::Result<Worker> {
-    let mut busy_since = None;
+/// Evicts what is over its budget and gives memory back, in small steps, and reclaims dead items.
+pub(crate) fn housekeeper(cache: Arc<Cache>, shadow: Arc<Shadow>, clock: Clock) -> std::io::Result<Worker> {
+    let mut yielded = None;
     Worker::start("sherwood-keeper", move || {
         let now = clock.now();
-        let until_look = watch.as_mut().map_or(REST, |watch| watch.look(&cache, &buffers, now));
-        let busy = now - *busy_since.get_or_insert(now);
-        let items = if busy < GENTLE { STEP_ITEMS } else { STEP_ITEMS_LATE };
-        if cache.step(now, items) | shadow.step(now, items) {
+        let away = yielded.map_or(Duration::ZERO, |since| now - since);
+        let items = if away < CROWDED { STEP_ITEMS } else { STEP_ITEMS_CROWDED };
+        if cache.step(now, items) || shadow.step(now, items) {
+            yielded = Some(clock.now());
             return None;
         }
-        busy_since = None;
-        Some(until_look.min(REST))
+        yielded = None;
+        Some(REST)
     })
 }
 

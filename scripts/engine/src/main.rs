@@ -2,12 +2,14 @@
 //!
 //!     cargo run --release --manifest-path scripts/engine/Cargo.toml -- throughput [rounds]
 //!     … -- memory [value bytes]     bytes an item at two million items with keys of 20 bytes
-//!     … -- reclaim [MiB] [value bytes]     a full cache gives up a tenth
+//!     … -- reclaim [MiB] [value bytes] [rounds]     a full cache gives up a tenth, again and again
 //!
 //! Caches take turns within a round and medians are printed, so that a busy machine is busy for all of them. Times of one thread
 //! are of its processor, times of two are of the clock: those are worth something only where two cores are free.
 
+use std::collections::HashMap;
 use std::hint::black_box;
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant as Clock};
@@ -29,7 +31,7 @@ fn main() {
     match arguments.first().map(String::as_str) {
         Some("throughput") | None => throughput(number(1, 5)),
         Some("memory") => memory(number(1, 100)),
-        Some("reclaim") => reclaim(number(1, 2048), number(2, 1024)),
+        Some("reclaim") => reclaim(number(1, 2048), number(2, 1024), number(3, 5)),
         Some(other) => panic!("{other} is none of throughput, memory, reclaim"),
     }
 }
@@ -184,24 +186,55 @@ fn zipf(count: usize) -> Vec<u32> {
     (0..count).map(|_| rank(draw() * sum)).collect()
 }
 
-/// A mapping for each block, given back at once. The node keeps to fewer mappings; what is resident is the same.
+/// Blocks of one mapping that is large enough for all, as the node's are parts of a few: what is given back is the system's
+/// before the call returns. Those of one size are handed out again, the last first.
 #[derive(Debug)]
-struct Mapped;
+struct Mapped {
+    free: Mutex<Free>,
+}
 
-// SAFETY: each block is a new mapping of its own until it is released.
-unsafe impl Memory for Mapped {
-    fn allocate(&self, bytes: usize) -> NonNull<[u8]> {
-        let (protection, flags) =
-            (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+#[derive(Debug, Default)]
+struct Free {
+    /// Addresses never handed out.
+    rest: Range<usize>,
+    by_bytes: HashMap<usize, Vec<usize>>,
+}
+
+impl Mapped {
+    fn new(bytes: usize) -> Self {
+        let (protection, flags) = (
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+        );
         // SAFETY: a new mapping at an address the system chooses touches nothing that is there.
         let start = unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, flags, -1, 0) };
-        assert_ne!(start, libc::MAP_FAILED, "there is memory");
-        NonNull::slice_from_raw_parts(NonNull::new(start.cast()).expect("nothing is mapped at 0"), bytes)
+        assert_ne!(start, libc::MAP_FAILED, "there are addresses");
+        let start = start.expose_provenance();
+        Self { free: Mutex::new(Free { rest: start..start + bytes, by_bytes: HashMap::new() }) }
+    }
+}
+
+// SAFETY: each block is a part of the mapping, which stays, that nobody else has until it is released.
+unsafe impl Memory for Mapped {
+    fn allocate(&self, bytes: usize) -> NonNull<[u8]> {
+        let mut free = self.free.lock().expect("nobody panics");
+        let start = free.by_bytes.get_mut(&bytes).and_then(Vec::pop).unwrap_or_else(|| {
+            let start = free.rest.start;
+            free.rest.start += bytes;
+            assert!(free.rest.start <= free.rest.end, "the mapping is large enough");
+            start
+        });
+        let start =
+            NonNull::new(std::ptr::with_exposed_provenance_mut(start)).expect("nothing is mapped at 0");
+        NonNull::slice_from_raw_parts(start, bytes)
     }
 
     unsafe fn release(&self, block: NonNull<[u8]>) {
-        // SAFETY: by the caller's promise this is a whole mapping that nobody refers to any more.
-        unsafe { libc::munmap(block.as_ptr().cast(), block.len()) };
+        let (start, bytes) = (block.cast::<u8>().as_ptr(), block.len());
+        // SAFETY: whole pages of the mapping; by the caller's promise nobody refers to them any more.
+        unsafe { libc::madvise(start.cast(), bytes, libc::MADV_DONTNEED) };
+        let mut free = self.free.lock().expect("nobody panics");
+        free.by_bytes.entry(bytes).or_default().push(start.expose_provenance());
     }
 }
 
@@ -213,7 +246,8 @@ fn resident() -> usize {
 fn one_partition(total_bytes: u64) -> Cache {
     let partition = Partition { tenant: TenantId(0), backend: BackendId(0), budget_bytes: total_bytes };
     let options = Options { total_bytes, ..Options::default() };
-    Cache::with_memory(options, &[partition], SeededState::new(1), Arc::new(Mapped)).expect("valid options")
+    let memory = Mapped::new(2 * total_bytes as usize + (1 << 30));
+    Cache::with_memory(options, &[partition], SeededState::new(1), Arc::new(memory)).expect("valid options")
 }
 
 fn memory(value_bytes: usize) {
@@ -236,44 +270,85 @@ fn memory(value_bytes: usize) {
     );
 }
 
-fn reclaim(mib: usize, value_bytes: usize) {
+/// What a round of giving up a tenth took.
+struct GivenUp {
+    items: u64,
+    ns_each: f64,
+    reached_ms: f64,
+    back_ms: f64,
+    back_mib: usize,
+    longest_us: f64,
+}
+
+fn reclaim(mib: usize, value_bytes: usize, rounds: usize) {
     let total = (mib as u64) << 20;
     let cache = one_partition(total);
     let value = vec![1; value_bytes];
-    let access = Access::at(Instant::ZERO);
     let items = total / charge(20, value_bytes);
-    let mut state = 1_u64;
-    for number in 0..2 * items {
-        // Every other store goes to a random key, so that the order of places is not that of eviction.
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let number = if number % 2 == 0 { number } else { (state >> 33) % (2 * items) };
-        let key = format!("key:{number:016}");
-        cache.set(PartitionId(0), key.as_bytes(), NewItem::bytes(&value), &access).expect("it fits");
+    let (mut state, mut stores) = (1_u64, 0);
+    let mut store = |count| {
+        for number in stores..stores + count {
+            // Every other store goes to a random key, so that the order of places is not that of eviction.
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let number = if number % 2 == 0 { number } else { (state >> 33) % (2 * items) };
+            let key = format!("key:{number:016}");
+            let access = Access::at(Instant::ZERO);
+            cache.set(PartitionId(0), key.as_bytes(), NewItem::bytes(&value), &access).expect("it fits");
+        }
+        stores += count;
+    };
+    store(2 * items);
+    let mut seen = Vec::new();
+    for _ in 0..rounds {
+        cache.apply(&CachePlan::Budgets(vec![total])).expect("the total");
+        store(items / 2);
+        while cache.step(Instant::ZERO, 1000) {}
+        // A thread of its own has a name of its own in a profile.
+        let shrink = std::thread::Builder::new().name("shrink".to_owned());
+        seen.push(std::thread::scope(|scope| {
+            let worker = shrink.spawn_scoped(scope, || give_up_a_tenth(&cache, total)).expect("a thread");
+            worker.join().expect("it does not panic")
+        }));
     }
-    while cache.step(access.now, 1000) {}
-    let (held, before, full) = (cache.total(), resident(), processor_time());
+    let of = |field: fn(&GivenUp) -> f64| median(seen.iter().map(field).collect());
+    println!(
+        "{mib} MiB of {value_bytes} B: {:.0} items in {:.1} ms, {:.0} ns each; memory back after {:.1} ms: {:.0} of {} MiB; longest step of 64 {:.0} us",
+        of(|one| one.items as f64),
+        of(|one| one.reached_ms),
+        of(|one| one.ns_each),
+        of(|one| one.back_ms),
+        of(|one| one.back_mib as f64),
+        mib / 10,
+        of(|one| one.longest_us),
+    );
+    // The system takes all back at once, and a profile does not show it.
+    std::mem::forget(cache);
+}
+
+fn give_up_a_tenth(cache: &Cache, total: u64) -> GivenUp {
+    let (held, before, start) = (cache.total(), resident(), processor_time());
     cache.apply(&CachePlan::Budgets(vec![total / 10 * 9])).expect("less than the total");
     let (mut longest, mut reached) = (Duration::ZERO, None);
     loop {
-        let start = processor_time();
-        let more = cache.step(access.now, 64);
-        longest = longest.max(processor_time() - start);
+        let start_step = processor_time();
+        let more = cache.step(Instant::ZERO, 64);
+        let end_step = processor_time();
+        longest = longest.max(end_step - start_step);
         if reached.is_none() && cache.used_bytes() <= total / 10 * 9 {
-            reached = Some(processor_time() - full);
+            reached = Some(end_step - start);
         }
         if !more {
             break;
         }
     }
-    let (reached, all) = (reached.expect("the budget is reached"), processor_time() - full);
-    let gone = held.items - cache.total().items;
-    println!(
-        "{mib} MiB of {value_bytes} B: {gone} items in {:.1} ms, {:.0} ns each; memory back after {:.1} ms: {} of {} MiB; longest step of 64 {:.0} us",
-        reached.as_secs_f64() * 1e3,
-        reached.as_nanos() as f64 / gone as f64,
-        all.as_secs_f64() * 1e3,
-        (before.saturating_sub(resident())) >> 20,
-        (held.used_bytes - cache.used_bytes()) >> 20,
-        longest.as_secs_f64() * 1e6,
-    );
+    let (reached, back) = (reached.expect("the budget is reached"), processor_time() - start);
+    let items = held.items - cache.total().items;
+    GivenUp {
+        items,
+        ns_each: reached.as_nanos() as f64 / items as f64,
+        reached_ms: reached.as_secs_f64() * 1e3,
+        back_ms: back.as_secs_f64() * 1e3,
+        back_mib: before.saturating_sub(resident()) >> 20,
+        longest_us: longest.as_secs_f64() * 1e6,
+    }
 }

@@ -8,6 +8,7 @@
 use std::sync::Arc;
 
 use crate::memory::Supply;
+use crate::prefetch;
 
 /// Keys a bucket remembers.
 const WAYS: usize = 8;
@@ -36,6 +37,13 @@ impl Ghost {
         let bucket = &mut self.buckets[at];
         bucket.copy_within(..WAYS - 1, 1);
         bucket[0] = print(hash);
+    }
+
+    /// Asks for the memory that [`Self::remember`] will write.
+    pub(super) fn prefetch(&self, hash: u64) {
+        if !self.buckets.is_empty() {
+            prefetch::element(&self.buckets, self.bucket(hash));
+        }
     }
 
     /// Whether the key with this hash is remembered; forgets it.

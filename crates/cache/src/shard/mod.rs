@@ -12,6 +12,7 @@ mod index;
 mod pages;
 mod queue;
 mod record;
+mod reshape;
 mod s3fifo;
 mod sizes;
 
@@ -134,13 +135,6 @@ pub(crate) struct Removed {
     pub(crate) partition: PartitionId,
     pub(crate) charge: u64,
     run: Option<Block>,
-}
-
-/// A record that was moved.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Moved {
-    pub(crate) bytes: u64,
-    pub(crate) expires: Instant,
 }
 
 /// What an empty lane publishes in place of its oldest stamp.
@@ -488,25 +482,6 @@ impl Locked<'_> {
         }
         Removed { partition, charge, run }
     }
-
-    /// Whether so many places are free that [`Self::relocate_one`] should be called.
-    pub(crate) fn has_slack(&self) -> bool {
-        self.store.pages.has_slack()
-    }
-
-    /// Moves one record so that a page can be given back; only to be called while there is slack. None when a page was
-    /// given up instead.
-    pub(crate) fn relocate_one(&mut self) -> Option<Moved> {
-        let store = &mut *self.store;
-        let from = store.pages.evacuee()?;
-        let expires = store.record(from).expires();
-        let to = store.pages.place_for(from);
-        let (old, new) = store.pages.pair(from, to);
-        new.copy_from_slice(old);
-        let bytes = new.len() as u64;
-        self.moved(from, to);
-        Some(Moved { bytes, expires })
-    }
 }
 
 impl Store {
@@ -524,6 +499,15 @@ impl Store {
 impl Lane {
     fn queue(&mut self, is_main: bool) -> &mut Queue {
         if is_main { &mut self.main } else { &mut self.small }
+    }
+
+    /// The queue that gives the next victim, and whether it is the main one.
+    fn next(&self) -> (&Queue, bool) {
+        if s3fifo::takes_main(self.small.bytes, self.main.bytes) {
+            (&self.main, true)
+        } else {
+            (&self.small, false)
+        }
     }
 
     fn turn(&self, is_main: bool) -> u64 {

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use super::record::{self, edit};
 use super::sizes::{CLASSES, Class, PAGE_BYTES, class_bytes, class_of};
 use crate::memory::{Block, Supply};
+use crate::prefetch;
 
 /// Where a record lies: its page, and its offset in steps of 8 bytes.
 pub(crate) type Handle = u32;
@@ -37,8 +38,8 @@ pub(crate) struct Pages {
     /// Numbers of pages without a block.
     vacant: Vec<u32>,
     classes: Box<[OfClass]>,
-    /// One block kept back, so that a class that breathes does not ask for one again and again.
-    spare: Option<Block>,
+    /// Blocks without a page, to be given back when there is leisure: that is a call of the system's each.
+    emptied: Vec<Block>,
     /// Bytes of free places, and of all.
     free_bytes: u64,
     place_bytes: u64,
@@ -75,7 +76,7 @@ struct OfClass {
 #[derive(Clone, Copy, Debug)]
 struct Evacuation {
     page: u32,
-    /// Places below this are free.
+    /// Places below this are free, or will be before the lock is.
     place: u16,
 }
 
@@ -93,7 +94,7 @@ impl Pages {
             pages: Vec::new(),
             vacant: Vec::new(),
             classes: vec![OfClass::default(); CLASSES].into(),
-            spare: None,
+            emptied: Vec::new(),
             free_bytes: 0,
             place_bytes: 0,
             evacuation: None,
@@ -119,11 +120,13 @@ impl Pages {
         self.free_bytes -= u64::from(page.place_bytes);
         if page.live == page.places() {
             of_class.open.pop();
+        } else if page.free != NO_PLACE {
+            prefetch::element(page.block(), usize::from(page.free) * usize::from(page.place_bytes));
         }
         handle(number, usize::from(place) * usize::from(page.place_bytes))
     }
 
-    /// Frees a place. O(1) but for giving back a page that is now empty.
+    /// Frees a place. O(1).
     pub(super) fn free(&mut self, at: Handle) {
         let number = page_of(at);
         let page = &mut self.pages[number as usize];
@@ -157,6 +160,12 @@ impl Pages {
         let start = offset_of(at);
         let end = start + usize::from(page.place_bytes);
         &mut page.block_mut()[start..end]
+    }
+
+    /// Asks for the memory of a place.
+    #[inline]
+    pub(super) fn prefetch(&self, at: Handle) {
+        prefetch::element(self.bytes(at), 0);
     }
 
     /// Bytes of two different places, the second to be written.
@@ -220,33 +229,40 @@ impl Pages {
                 && self.slackest().is_some())
     }
 
-    /// A record that should move to another place of its class, where there is one; only to be called while there is
-    /// slack. None when there was nothing to move.
-    pub(super) fn evacuee(&mut self) -> Option<Handle> {
-        let Evacuation { page: number, mut place } = match self.evacuation {
-            Some(evacuation) => evacuation,
-            None => self.begin_evacuation()?,
-        };
+    /// Records that should move to other places of their class: at most `items_max`, of at most `bytes_max` or one, and no more
+    /// than there are places. The caller moves them all. None when there was nothing to move; only to be called while there is
+    /// slack.
+    pub(super) fn evacuees(&mut self, items_max: usize, bytes_max: usize) -> Vec<Handle> {
+        let Some(evacuation) = self.evacuation.or_else(|| self.begin_evacuation()) else { return Vec::new() };
+        let Evacuation { page: number, mut place } = evacuation;
         let page = &self.pages[number as usize];
-        if self.classes[usize::from(page.class)].free == 0 {
-            // Others have filled up meanwhile: the page stays.
-            self.evacuation = None;
-            self.classes[usize::from(page.class)].free += u32::from(page.places() - page.live);
-            if page.live < page.places() {
-                self.open(number);
-            }
-            return None;
-        }
         let size = usize::from(page.place_bytes);
-        while place < page.used {
+        let places = self.classes[usize::from(page.class)].free as usize;
+        if places == 0 {
+            self.give_up_evacuation(number);
+            return Vec::new();
+        }
+        let count_max = items_max.min((bytes_max / size).max(1)).min(places);
+        let mut found = Vec::with_capacity(count_max);
+        while place < page.used && found.len() < count_max {
             let start = usize::from(place) * size;
             if record::is_occupied(&page.block()[start..start + size]) {
-                self.evacuation = Some(Evacuation { page: number, place });
-                return Some(handle(number, start));
+                found.push(handle(number, start));
             }
             place += 1;
         }
-        unreachable!("an empty page is closed with its last record");
+        self.evacuation = Some(Evacuation { page: number, place });
+        found
+    }
+
+    /// Lets a page that was being emptied stay, because others have filled up meanwhile.
+    fn give_up_evacuation(&mut self, number: u32) {
+        self.evacuation = None;
+        let page = &self.pages[number as usize];
+        self.classes[usize::from(page.class)].free += u32::from(page.places() - page.live);
+        if page.live < page.places() {
+            self.open(number);
+        }
     }
 
     /// A free place for `evacuee`, of which the caller moves the bytes before it frees the old place.
@@ -280,10 +296,7 @@ impl Pages {
     }
 
     fn open_page(&mut self, class: Class) {
-        let block = match self.spare.take() {
-            Some(block) => block,
-            None => self.supply.block(PAGE_BYTES),
-        };
+        let block = self.emptied.pop().unwrap_or_else(|| self.supply.block(PAGE_BYTES));
         let page = Page::new(class, block);
         self.classes[usize::from(class)].free += u32::from(page.places());
         self.free_bytes += page.all_places_bytes();
@@ -302,7 +315,7 @@ impl Pages {
         self.open(number);
     }
 
-    /// Gives back a page without records.
+    /// Gives up a page without records.
     fn close_page(&mut self, number: u32) {
         if self.evacuation.is_some_and(|evacuation| evacuation.page == number) {
             self.evacuation = None;
@@ -313,15 +326,18 @@ impl Pages {
         }
         let page = &mut self.pages[number as usize];
         let bytes = page.all_places_bytes();
-        let block = page.block.take();
+        self.emptied.extend(page.block.take());
         page.used = 0;
         self.free_bytes -= bytes;
         self.place_bytes -= bytes;
         self.vacant.push(number);
-        // Where one is kept already, this one goes back.
-        if self.spare.is_none() {
-            self.spare = block;
-        }
+    }
+
+    /// At most `count_max` of the blocks that no page needs, to be dropped after the lock. One is kept back, so that a class that
+    /// breathes does not ask for one again and again.
+    pub(super) fn take_emptied(&mut self, count_max: usize) -> Vec<Block> {
+        let count = self.emptied.len().saturating_sub(1).min(count_max);
+        self.emptied.split_off(self.emptied.len() - count)
     }
 
     fn open(&mut self, number: u32) {

@@ -43,6 +43,15 @@ pub(crate) struct Evicted {
     blocks: Vec<Block>,
 }
 
+impl Evicted {
+    pub(super) fn add(&mut self, other: Self) {
+        self.items += other.items;
+        self.bytes += other.bytes;
+        self.own += other.own;
+        self.blocks.extend(other.blocks);
+    }
+}
+
 /// The queue that gives the next victim.
 #[derive(Clone, Copy, Debug)]
 struct Next {
@@ -133,7 +142,7 @@ impl Locked<'_> {
                 .iter()
                 .fold((0, 0), |(small, main), lane| (small + lane.small.bytes, main + lane.main.bytes)),
         };
-        let is_main = main > 0 && small < (small + main) / SMALL_DIVISOR;
+        let is_main = takes_main(small, main);
         if lanes_of.len() == 1 {
             return (small + main > 0).then_some(Next { lane: lanes.start, is_main });
         }
@@ -165,4 +174,9 @@ impl Locked<'_> {
         }
         Some(chosen)
     }
+}
+
+/// Whether the main queues give the next victim, where they and the small ones hold so many bytes.
+pub(super) fn takes_main(small: u64, main: u64) -> bool {
+    main > 0 && small < (small + main) / SMALL_DIVISOR
 }

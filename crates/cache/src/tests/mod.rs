@@ -10,6 +10,7 @@ mod behaviour;
 mod ghosts;
 mod marks;
 mod model;
+mod reshape;
 
 pub(crate) const A: PartitionId = PartitionId(0);
 const B: PartitionId = PartitionId(1);

@@ -1,0 +1,157 @@
+//! What the background does to a shard whose memory is to become less.
+//!
+//! Items that are to go, or to move, lie anywhere, and each of them touches half a dozen places that are far from any
+//! processor: itself, its neighbours in the queue, its place in the index, the memory of dropped keys. Waiting for them one
+//! after the other is most of the work. But which items come next is known, so what they will touch is asked for a few items
+//! ahead, and has arrived when it is their turn.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use sherwood_model::{Instant, PartitionId};
+
+use super::pages::NO_HANDLE;
+use super::{Block, Evicted, Handle, Locked, Queue, Record, Store};
+
+/// Items from the one that is worked on to the one whose bytes are asked for, and to the one whose place in the index is.
+/// Chosen: one item is about as much work as memory is far.
+const AHEAD: usize = 4;
+const AHEAD_INDEX: usize = 2;
+/// Bytes moved under one hold of the lock, but for the last record of them. Chosen: a copy of 10 to 20 µs.
+const MOVE_BYTES_MAX: usize = 64 << 10;
+
+/// Records that were moved.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moved {
+    pub(crate) items: usize,
+    pub(crate) bytes: u64,
+    /// When the first of them dies.
+    pub(crate) next_death: Instant,
+}
+
+impl Locked<'_> {
+    /// Does what [`Self::evict`] does, and sooner where many items of `partition` go.
+    pub(crate) fn evict_many(
+        &mut self,
+        partition: PartitionId,
+        lanes: Range<usize>,
+        bytes: u64,
+        items_max: usize,
+        is_dead: impl Fn(&Record<'_>) -> bool,
+    ) -> Evicted {
+        let mut ahead = Ahead::default();
+        let mut evicted = Evicted::default();
+        while evicted.bytes < bytes && evicted.items < items_max {
+            // Of several lanes it would have to be known which gives the victim after next.
+            if lanes.len() == 1 {
+                let (queue, is_main) = self.store.lanes[lanes.start].next();
+                ahead.look(&self.store, queue, is_main);
+            }
+            let one = self.make_way(partition, lanes.clone(), 1, &is_dead);
+            if one.items == 0 {
+                break;
+            }
+            evicted.add(one);
+        }
+        self.ledger.release(partition, evicted.own);
+        evicted
+    }
+
+    /// See [`Pages::take_emptied`](super::pages::Pages::take_emptied).
+    pub(crate) fn take_emptied(&mut self, count_max: usize) -> Vec<Block> {
+        self.store.pages.take_emptied(count_max)
+    }
+
+    /// Whether so many places are free that [`Self::relocate_some`] should be called.
+    pub(crate) fn has_slack(&self) -> bool {
+        self.store.pages.has_slack()
+    }
+
+    /// Moves records of a page, at most `items_max`, so that it can be given back; only to be called while there is slack.
+    /// Moves none when a page was given up instead.
+    pub(crate) fn relocate_some(&mut self, items_max: usize) -> Moved {
+        let evacuees = self.store.pages.evacuees(items_max, MOVE_BYTES_MAX);
+        let mut moved = Moved { items: evacuees.len(), bytes: 0, next_death: Instant::NEVER };
+        evacuees.iter().take(AHEAD_INDEX).for_each(|&at| self.store.prefetch_links(at));
+        for (number, &from) in evacuees.iter().enumerate() {
+            if let Some(&at) = evacuees.get(number + AHEAD) {
+                self.store.pages.prefetch(at);
+            }
+            if let Some(&at) = evacuees.get(number + AHEAD_INDEX) {
+                self.store.prefetch_links(at);
+            }
+            moved.next_death = moved.next_death.min(self.store.record(from).expires());
+            moved.bytes += self.relocate(from);
+        }
+        moved
+    }
+
+    /// Moves a record to a free place of another page; returns the bytes copied.
+    fn relocate(&mut self, from: Handle) -> u64 {
+        let store = &mut *self.store;
+        let to = store.pages.place_for(from);
+        let (old, new) = store.pages.pair(from, to);
+        new.copy_from_slice(old);
+        let bytes = new.len() as u64;
+        self.moved(from, to);
+        bytes
+    }
+}
+
+/// The oldest items of a queue, as far as they were asked for.
+#[derive(Debug, Default)]
+struct Ahead {
+    items: VecDeque<Handle>,
+    is_main: bool,
+}
+
+impl Ahead {
+    /// Asks for what the evictions after the next one, from the same queue, will touch. To be called before each.
+    fn look(&mut self, store: &Store, queue: &Queue, is_main: bool) {
+        let Some(oldest) = queue.oldest() else { return };
+        // Where the first of them has gone and the second is the oldest, the others are still there. After anything else that
+        // an eviction may have done, such as going round a short queue, one of them may be gone.
+        self.items.pop_front();
+        if self.is_main != is_main || self.items.front() != Some(&oldest) {
+            self.is_main = is_main;
+            self.items.clear();
+            self.items.push_back(oldest);
+        }
+        while self.items.len() <= AHEAD {
+            let last = self.items[self.items.len() - 1];
+            let next = store.links(last).newer();
+            if next == NO_HANDLE {
+                break;
+            }
+            store.pages.prefetch(next);
+            self.items.push_back(next);
+            if let Some(at) = self.items.len().checked_sub(AHEAD - AHEAD_INDEX + 1) {
+                store.prefetch_index(self.items[at]);
+            }
+        }
+    }
+}
+
+impl Store {
+    fn links(&self, at: Handle) -> Record<'_> {
+        Record::links(self.pages.bytes(at))
+    }
+
+    /// Asks for what taking a record out of the index, and into the memory of dropped keys, will touch.
+    fn prefetch_index(&self, at: Handle) {
+        let hash = self.hash_of(&self.record(at));
+        self.index.prefetch(hash);
+        self.ghost.prefetch(hash);
+    }
+
+    /// Asks for what moving a record will touch beside itself.
+    fn prefetch_links(&self, at: Handle) {
+        let links = self.links(at);
+        for neighbour in [links.newer(), links.older()] {
+            if neighbour != NO_HANDLE {
+                self.pages.prefetch(neighbour);
+            }
+        }
+        self.index.prefetch(self.hash_of(&self.record(at)));
+    }
+}

@@ -1,0 +1,79 @@
+//! Giving up memory, a step at a time.
+
+use proptest::prelude::*;
+use sherwood_model::Instant;
+
+use super::*;
+use crate::charge;
+
+/// Value sizes of every kind: small, several to a page, one to a run.
+fn value_bytes() -> impl Strategy<Value = usize> {
+    prop_oneof![4 => 0..300_usize, 2 => 1_000..8_000_usize, 1 => 9_000..200_000_usize]
+}
+
+/// Stores of keys of which some come again, and gets between them.
+fn filled(shards: u16, ops: &[(u16, Option<usize>)]) -> Cache {
+    let cache =
+        cache_with(Options { total_bytes: TOTAL, shards, eviction: Eviction::S3Fifo, ..LRU }, &[TOTAL]);
+    let value = vec![7; 200_000];
+    for (key, store) in ops {
+        let key = key.to_le_bytes();
+        if let Some(bytes) = store {
+            cache.set(A, &key, NewItem::bytes(&value[..*bytes]), &at(0)).expect("it fits");
+        } else {
+            cache.get(A, &key, &at(0), |_| ());
+        }
+    }
+    cache
+}
+
+fn keys(cache: &Cache) -> Vec<u16> {
+    (0..KEYS).filter(|key| cache.peek(A, &key.to_le_bytes(), &at(0), |_| ()).is_some()).collect()
+}
+
+const KEYS: u16 = 600;
+const TOTAL: u64 = 8 << 20;
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn a_step_evicts_no_more_than_it_may(
+        ops in prop::collection::vec((0..KEYS, prop::option::weighted(0.8, value_bytes())), 1..900),
+        tenths in 0..10_u64,
+        items_max in 1..100_usize,
+    ) {
+        let cache = filled(4, &ops);
+        let largest = charge(2, 200_000);
+        cache.apply(&budgets(&[TOTAL / 10 * tenths])).expect("less than the total");
+        // An item of 4 KiB or less is one, a larger one several, rounded down; the last may exceed what was left.
+        let bytes_max = 2 * items_max as u64 * 4096 + largest;
+        for steps in 0.. {
+            let before = cache.total();
+            let more = cache.step(Instant::ZERO, items_max);
+            let after = cache.total();
+            prop_assert!(before.items - after.items <= items_max as u64);
+            prop_assert!(before.used_bytes - after.used_bytes <= bytes_max, "{before:?} {after:?}");
+            if !more {
+                break;
+            }
+            prop_assert!(steps < 100_000, "it comes to an end");
+        }
+        cache.shards.iter().for_each(|shard| shard.check(&cache.ledger));
+        prop_assert!(cache.used_bytes() <= TOTAL / 10 * tenths);
+    }
+
+    #[test]
+    fn what_goes_is_the_same_whether_one_at_a_time_or_many(
+        ops in prop::collection::vec((0..KEYS, prop::option::weighted(0.6, 0..60_000_usize)), 1..900),
+        tenths in 0..10_u64,
+    ) {
+        let [one, many] = [1, 1_000].map(|items_max| {
+            let cache = filled(1, &ops);
+            cache.apply(&budgets(&[TOTAL / 10 * tenths])).expect("less than the total");
+            while cache.step(Instant::ZERO, items_max) {}
+            keys(&cache)
+        });
+        prop_assert_eq!(one, many);
+    }
+}

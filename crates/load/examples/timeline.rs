@@ -1,0 +1,112 @@
+//! An open load on a cache, and when each of its hits ended.
+//!
+//!     timeline TARGET RATE SECONDS KEYS OUT        (TARGET: memcached://host:port or redis://host:port)
+//!
+//! Gets by Zipf's law with exponent 0.99, of keys of 20 bytes; what misses is set, with 1,024 bytes. Every hit is two numbers of 64 bits in the file
+//! OUT, in the byte order of the machine: nanoseconds from the start of the run to its end, and its latency, from when it was meant to start.
+//!
+//! Somebody else does something to the target meanwhile and wants to know what the hits felt of it, so the two have to agree on
+//! the time: each line on stdin is answered by a line with the nanoseconds since the start. Prints the report as JSON at the end.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "a driver: it owns clocks, files and threads"
+)]
+
+use std::error::Error;
+use std::io::{BufRead, Write};
+use std::process::ExitCode;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use sherwood_load::cache::{self, Ended, Protocol};
+use sherwood_load::{Control, Gaps, Pace, Target};
+use sherwood_workload::KeyValueOptions;
+
+const KEY_BYTES: usize = 20;
+const VALUE_BYTES: usize = 1_024;
+const ZIPF: f64 = 0.99;
+const CONNECTIONS: usize = 16;
+const PIPELINE: usize = 64;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [target, rate, seconds, keys, out] = arguments.as_slice() else {
+        eprintln!("timeline: give TARGET, RATE, SECONDS, KEYS and OUT");
+        return ExitCode::from(2);
+    };
+    match run(target, rate, seconds, keys, out) {
+        Ok(json) => {
+            println!("{json}");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("timeline: {error}");
+            ExitCode::from(1)
+        }
+    }
+}
+
+fn run(
+    target: &str,
+    rate: &str,
+    seconds: &str,
+    keys: &str,
+    out: &str,
+) -> Result<serde_json::Value, Box<dyn Error>> {
+    let (protocol, address) = match target.parse()? {
+        Target::Memcached(address) => (Protocol::Memcached, address),
+        Target::Redis(address) => (Protocol::Redis, address),
+        Target::Http(_) => return Err("a gateway is no cache: give memcached:// or redis://".into()),
+    };
+    let (rate_per_s, seconds): (f64, f64) = (rate.parse()?, seconds.parse()?);
+    let options = cache::Options {
+        protocol,
+        address,
+        pace: Pace::Open { rate_per_s, gaps: Gaps::Poisson },
+        connections: CONNECTIONS,
+        pipeline: PIPELINE,
+        duration: Some(Duration::from_secs_f64(seconds)),
+        operations_max: None,
+        look_aside: true,
+        seed: 1,
+    };
+    let workload = cache::Workload::KeyValue {
+        options: KeyValueOptions {
+            keys: keys.parse()?,
+            key_bytes: KEY_BYTES,
+            value_bytes: VALUE_BYTES,
+            zipf: ZIPF,
+            get_ratio: 1.0,
+        },
+        batch: 1,
+        prefixes: Vec::new(),
+        seed: 1,
+    };
+    // Written at once, so that no file is waited for meanwhile.
+    let mut hits = Vec::with_capacity((rate_per_s * seconds * 16.0 * 1.1) as usize);
+    let origin = Instant::now();
+    tell_time(origin);
+    let nanos = |time: Duration| (time.as_nanos() as u64).to_ne_bytes();
+    let report = cache::run(&options, workload, &Control::default(), |ended: &Ended| {
+        if ended.hits > 0 {
+            hits.extend_from_slice(&nanos(origin.elapsed()));
+            hits.extend_from_slice(&nanos(ended.latency));
+        }
+    })?;
+    std::fs::write(out, hits)?;
+    Ok(serde_json::to_value(&report)?)
+}
+
+/// Answers lines on stdin, until there are no more.
+fn tell_time(origin: Instant) {
+    thread::spawn(move || {
+        for _ in std::io::stdin().lock().lines() {
+            let mut stdout = std::io::stdout();
+            let told = writeln!(stdout, "{}", origin.elapsed().as_nanos()).and_then(|()| stdout.flush());
+            if told.is_err() {
+                return;
+            }
+        }
+    });
+}
