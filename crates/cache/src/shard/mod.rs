@@ -195,21 +195,18 @@ impl Shard {
         Locked { store, board: &self.board, ledger }
     }
 
-    /// Asks for the index's lines where the search for a hash begins, unless somebody has the lock.
-    #[inline]
-    pub(crate) fn prefetch_index(&self, hash: u64) {
+    /// Asks for the index's lines where the searches for hashes begin, unless somebody has the lock.
+    pub(crate) fn prefetch_index(&self, hashes: &[u64]) {
         if let Ok(store) = self.store.try_lock() {
-            store.index.prefetch(hash);
+            hashes.iter().for_each(|&hash| store.index.prefetch(hash));
         }
     }
 
-    /// Asks for the record that a hash leads to, unless somebody has the lock.
-    #[inline]
-    pub(crate) fn prefetch_record(&self, hash: u64) {
-        if let Ok(store) = self.store.try_lock()
-            && let Some(at) = store.index.find(hash, |_| true)
-        {
-            prefetch::record(store.pages.bytes(at));
+    /// Asks for the records that hashes lead to, unless somebody has the lock.
+    pub(crate) fn prefetch_records(&self, hashes: &[u64]) {
+        if let Ok(store) = self.store.try_lock() {
+            let found = hashes.iter().filter_map(|&hash| store.index.find(hash, |_| true));
+            found.for_each(|at| prefetch::record(store.pages.bytes(at)));
         }
     }
 }
