@@ -8,6 +8,7 @@
 use sherwood_model::PartitionId;
 
 use crate::engine::Cache;
+use crate::shard::Lookup;
 
 /// Most keys that are asked for ahead at once: some hundred lines, which the smallest first-level cache holds twice.
 pub const PREFETCH_KEYS_MAX: usize = 32;
@@ -28,7 +29,7 @@ impl Cache {
         let mut hashes = [0; PREFETCH_KEYS_MAX];
         let mut len = 0;
         for (hash, (partition, key)) in hashes.iter_mut().zip(keys) {
-            *hash = self.lookup(partition, key).hash;
+            *hash = Lookup::new(&self.hash, partition, key).hash;
             len += 1;
         }
         if len < 2 {
@@ -40,6 +41,11 @@ impl Cache {
         let alike = || hashes.chunk_by(|&a, &b| self.shard_of(a) == self.shard_of(b));
         alike().for_each(|hashes| self.shards[self.shard_of(hashes[0])].prefetch_index(hashes));
         alike().for_each(|hashes| self.shards[self.shard_of(hashes[0])].prefetch_records(hashes));
+    }
+
+    /// The shard that owns a hash.
+    fn shard_of(&self, hash: u64) -> usize {
+        (hash >> 48) as usize & (self.shards.len() - 1)
     }
 }
 

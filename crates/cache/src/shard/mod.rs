@@ -5,6 +5,7 @@
 //! need under strict LRU, the stamp of each lane's oldest item, it publishes in atomics beside the lock, so that finding
 //! the oldest item of the whole cache takes no lock.
 
+mod ahead;
 #[cfg(test)]
 mod check;
 mod ghost;
@@ -35,7 +36,6 @@ use crate::item::{Marks, NewItem, Value};
 use crate::ledger::Ledger;
 use crate::memory::{Block, Supply};
 use crate::options::Eviction;
-use crate::prefetch;
 use crate::usage::Counters;
 
 /// One part of the cache.
@@ -193,21 +193,6 @@ impl Shard {
     pub(crate) fn lock<'a>(&'a self, ledger: &'a Ledger) -> Locked<'a> {
         let store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
         Locked { store, board: &self.board, ledger }
-    }
-
-    /// Asks for the index's lines where the searches for hashes begin, unless somebody has the lock.
-    pub(crate) fn prefetch_index(&self, hashes: &[u64]) {
-        if let Ok(store) = self.store.try_lock() {
-            hashes.iter().for_each(|&hash| store.index.prefetch(hash));
-        }
-    }
-
-    /// Asks for the records that hashes lead to, unless somebody has the lock.
-    pub(crate) fn prefetch_records(&self, hashes: &[u64]) {
-        if let Ok(store) = self.store.try_lock() {
-            let found = hashes.iter().filter_map(|&hash| store.index.find(hash, |_| true));
-            found.for_each(|at| prefetch::record(store.pages.bytes(at)));
-        }
     }
 }
 
