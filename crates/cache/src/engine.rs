@@ -36,7 +36,7 @@ use crate::usage::Usage;
 pub struct Cache {
     pub(crate) options: Options,
     pub(crate) partitions: Box<[Partition]>,
-    hash: SeededState,
+    pub(crate) hash: SeededState,
     pub(crate) shards: Box<[Shard]>,
     pub(crate) ledger: Ledger,
     pub(crate) flushes: Flushes,
@@ -579,20 +579,14 @@ impl Cache {
     }
 
     #[inline]
-    pub(crate) fn lookup<'a>(&self, partition: PartitionId, key: &'a [u8]) -> Lookup<'a> {
+    fn lookup<'a>(&self, partition: PartitionId, key: &'a [u8]) -> Lookup<'a> {
         Lookup::new(&self.hash, partition, key)
     }
 
     #[inline]
     fn lock(&self, lookup: &Lookup<'_>) -> (usize, Locked<'_>) {
-        let index = self.shard_of(lookup.hash);
+        let index = (lookup.hash >> 48) as usize & (self.shards.len() - 1);
         (index, self.shards[index].lock(&self.ledger))
-    }
-
-    /// The shard that owns a hash.
-    #[inline]
-    pub(crate) fn shard_of(&self, hash: u64) -> usize {
-        (hash >> 48) as usize & (self.shards.len() - 1)
     }
 
     /// The next moment in the order of uses. Only drawn under a shard's lock, so that stamps grow along its queues.

@@ -8,6 +8,7 @@
 use sherwood_model::PartitionId;
 
 use crate::engine::Cache;
+use crate::shard::Lookup;
 
 /// Most keys that are asked for ahead at once: some hundred lines, which the smallest first-level cache holds twice.
 pub const PREFETCH_KEYS_MAX: usize = 32;
@@ -18,22 +19,33 @@ const RECORD_BYTES_MAX: usize = 256;
 const LINE_BYTES: usize = 64;
 
 impl Cache {
-    /// Asks for the memory that look-ups of these keys will read, and does not wait for it. Keys from the
-    /// [`PREFETCH_KEYS_MAX`]th on are ignored.
+    /// Asks for the memory that look-ups of these keys will read, and does not wait for it. It takes the first
+    /// [`PREFETCH_KEYS_MAX`] keys and leaves the others in the iterator.
     ///
     /// Nothing is read for a caller and nothing counted, so it makes no difference but in time: less where two keys or more
-    /// are looked up soon and the cache is larger than the processor's, some tens of nanoseconds a key more elsewhere.
-    /// A shard that somebody else has locked is left alone: a hint is not worth waiting for.
-    pub fn prefetch(&self, keys: &[(PartitionId, &[u8])]) {
-        let keys = &keys[..keys.len().min(PREFETCH_KEYS_MAX)];
+    /// are looked up soon and the cache is larger than the processor's, some tens of nanoseconds a key more elsewhere. A
+    /// single key is not worth it, and a shard that somebody else has locked is left alone.
+    pub fn prefetch<'k>(&self, keys: impl IntoIterator<Item = (PartitionId, &'k [u8])>) {
         let mut hashes = [0; PREFETCH_KEYS_MAX];
-        for (hash, &(partition, key)) in hashes.iter_mut().zip(keys) {
-            *hash = self.lookup(partition, key).hash;
-            self.shards[self.shard_of(*hash)].prefetch_index(*hash);
+        let mut len = 0;
+        for (hash, (partition, key)) in hashes.iter_mut().zip(keys) {
+            *hash = Lookup::new(&self.hash, partition, key).hash;
+            len += 1;
         }
-        for &hash in &hashes[..keys.len()] {
-            self.shards[self.shard_of(hash)].prefetch_record(hash);
+        if len < 2 {
+            return;
         }
+        // By their shards, so that each is locked once for all of its keys.
+        let hashes = &mut hashes[..len];
+        hashes.sort_unstable_by_key(|&hash| self.shard_of(hash));
+        let alike = || hashes.chunk_by(|&a, &b| self.shard_of(a) == self.shard_of(b));
+        alike().for_each(|hashes| self.shards[self.shard_of(hashes[0])].prefetch_index(hashes));
+        alike().for_each(|hashes| self.shards[self.shard_of(hashes[0])].prefetch_records(hashes));
+    }
+
+    /// The shard that owns a hash.
+    fn shard_of(&self, hash: u64) -> usize {
+        (hash >> 48) as usize & (self.shards.len() - 1)
     }
 }
 
@@ -92,7 +104,9 @@ mod tests {
         let before = cache.usage(partition);
         let keys: Vec<_> = names.iter().map(|name| (partition, name.as_bytes())).collect();
         for len in [0, 1, PREFETCH_KEYS_MAX, keys.len()] {
-            cache.prefetch(&keys[..len]);
+            let mut keys = keys[..len].iter().copied();
+            cache.prefetch(&mut keys);
+            assert_eq!(keys.len(), len.saturating_sub(PREFETCH_KEYS_MAX), "the others are left");
         }
         assert_eq!(cache.usage(partition), before);
         let found = |name: &String| cache.peek(partition, name.as_bytes(), &access, |_| ()).is_some();

@@ -167,7 +167,8 @@ impl<K: AsRef<[u8]> + Clone, V: Clone> Request<K, V> {
         let mut misses = Vec::new();
         for position in 0..self.queries[query].query.keys.len() {
             if position.is_multiple_of(PREFETCH_KEYS_MAX) {
-                prefetch(cache, &self.queries[query].query, position);
+                let Query { partition, keys, .. } = &self.queries[query].query;
+                cache.prefetch(keys[position..].iter().map(|key| (*partition, key.as_ref())));
             }
             let state = &self.queries[query];
             let (partition, key) = (state.query.partition, &state.query.keys[position]);
@@ -214,19 +215,6 @@ impl<K: AsRef<[u8]> + Clone, V: Clone> Request<K, V> {
         if self.open_keys == 0 {
             self.finished = Some(self.end.finish(elapsed));
         }
-    }
-}
-
-/// Has what look-ups of a query's keys will read come from memory together, from the key at `first` on.
-fn prefetch<K: AsRef<[u8]>>(cache: &Cache, query: &Query<K>, first: usize) {
-    let mut keys = [(query.partition, &b""[..]); PREFETCH_KEYS_MAX];
-    let mut len = 0;
-    for (place, key) in keys.iter_mut().zip(&query.keys[first..]) {
-        place.1 = key.as_ref();
-        len += 1;
-    }
-    if len > 1 {
-        cache.prefetch(&keys[..len]);
     }
 }
 

@@ -78,13 +78,13 @@ impl Conversation for Client {
         }
         let (mut consumed, mut ahead) = (0, 0);
         while output.len() < shared.options.output_bytes_max {
-            if consumed >= ahead {
+            let parsed = parser.parse(&input[consumed..]);
+            consumed += parsed.consumed;
+            if consumed >= ahead && consumed < input.len() {
                 let mut keys = Ahead::of(&input[consumed..]);
                 prefetch(&shared.service, &mut keys);
                 ahead = input.len() - keys.left();
             }
-            let parsed = parser.parse(&input[consumed..]);
-            consumed += parsed.consumed;
             let next = match parsed.event {
                 Event::Incomplete { need } => Some(Next::Need(need)),
                 Event::Refused { refusal, noreply, close } => {

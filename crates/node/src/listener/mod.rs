@@ -3,7 +3,8 @@
 //! A cache is asked far more often than it is told, and each answer is small, so what costs is everything around it: system
 //! calls, wake-ups, locks. Hence one socket and one event loop per thread, and nothing handed over between threads but
 //! new connections, so that each has as many: a connection stays on its thread from its first byte to its last. All
-//! commands that arrived together are executed at one reading of the clock and answered by one write.
+//! commands that arrived together are executed at one reading of the clock and answered by one write. And what is left then is
+//! waiting for memory, so what they will look up is asked for before the first of them is executed.
 //!
 //! ```text
 //! socket 0 ─▶ sherwood-mc-0: accept ─▶ connection: recv ─▶ parse ─▶ session ─▶ send
@@ -22,6 +23,8 @@
 //! | `redis` | the Redis protocol as that |
 //! | `connection` | one client: its socket, its buffers, its turn |
 //! | `thread` | the event loop: whose turn it is, accepting, patience, draining; `slots` are its clients' places |
+//! | `hearing` | what clients that are ready together have said, before the first is answered |
+//! | `ahead` | what commands that have arrived will look up is prefetched |
 //! | `crew`, `mailbox` | what threads hand to each other, and how they are woken |
 //! | `fetch` | what a conversation wants from the backends |
 //! | `server` | sockets and threads |

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use sherwood_cache::{PREFETCH_KEYS_MAX, Value};
 use sherwood_wire::memcached::{Retrieval, reply};
 
-use super::ahead::prefetch_list;
+use super::ahead::prefetch;
 use super::conversation::{Fetched, Wanted};
 use super::counters::Count;
 use super::routing::Target;
@@ -70,14 +70,14 @@ impl Session<'_> {
     ) -> Portion {
         let mut ahead = 0;
         while out.len() < out_max && misses.list.len() < FETCH_KEYS_MAX {
-            if ahead == 0 {
-                ahead = PREFETCH_KEYS_MAX;
-                prefetch_list(&self.shared.service, retrieval.keys);
-            }
-            ahead -= 1;
             let Some(key) = retrieval.keys.next() else {
                 return Portion::Done;
             };
+            if ahead == 0 && !retrieval.keys.text().is_empty() {
+                ahead = PREFETCH_KEYS_MAX;
+                prefetch(&self.shared.service, &mut { retrieval.keys });
+            }
+            ahead = ahead.saturating_sub(1);
             self.look_up(moment, retrieval, key, misses, out);
         }
         Portion::More

@@ -79,6 +79,7 @@ impl<'a> Iterator for Ahead<'a> {
 mod tests {
     use proptest::prelude::*;
 
+    use super::super::{Command, Event, Limits, Parser};
     use super::*;
 
     fn seen(buf: &[u8]) -> Vec<String> {
@@ -107,7 +108,44 @@ mod tests {
         assert_eq!(seen(b"set a 0 0 none\r\n\nget b\r\n"), ["a", "b"]);
     }
 
+    /// The first key of each command as the parser understands it.
+    fn parsed(mut buf: &[u8]) -> Vec<Vec<u8>> {
+        let mut parser = Parser::new(Limits { value_bytes_max: 100 });
+        let mut keys = Vec::new();
+        loop {
+            let step = parser.parse(buf);
+            match step.event {
+                Event::Command(Command::Retrieval(mut retrieval)) => {
+                    keys.extend(retrieval.keys.next().map(<[u8]>::to_vec))
+                }
+                Event::Command(Command::Storage(storage)) => keys.push(storage.key.to_vec()),
+                Event::Command(Command::Delete { key, .. } | Command::Arithmetic { key, .. }) => {
+                    keys.push(key.to_vec())
+                }
+                Event::Command(_) | Event::Refused { .. } => {}
+                Event::Incomplete { .. } => return keys,
+            }
+            buf = &buf[step.consumed..];
+        }
+    }
+
     proptest! {
+        #[test]
+        fn the_glance_sees_what_the_parser_sees(
+            commands in prop::collection::vec((0..6usize, "[a-z]{1,9}", "[a-z\r\n]{0,20}"), 0..40),
+        ) {
+            let text: String = commands.iter().map(|(kind, key, value)| match kind {
+                0 => format!("get {key}\r\n"),
+                1 => format!("gets {key} other {key}\n"),
+                2 => format!("gat 5 {key}\r\n"),
+                3 => format!("set {key} 0 0 {}\r\n{value}\r\n", value.len()),
+                4 => format!("cas {key} 1 0 {} 7 noreply\r\n{value}\r\n", value.len()),
+                _ => format!("version\r\ndelete {key}\r\n"),
+            }).collect();
+            let glanced: Vec<_> = Ahead::of(text.as_bytes()).map(<[u8]>::to_vec).collect();
+            prop_assert_eq!(glanced, parsed(text.as_bytes()));
+        }
+
         #[test]
         fn any_bytes_have_an_end(buf in prop::collection::vec(prop_oneof![any::<u8>(), Just(b' '), Just(b'\n')], 0..300)) {
             prop_assert!(Ahead::of(&buf).count() <= buf.len());

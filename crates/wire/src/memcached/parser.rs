@@ -359,6 +359,10 @@ impl Getter {
     /// The command a line starts with and what follows its name, if it lists keys. The name has to end where any line may,
     /// so that the answer does not depend on how much of the line has arrived.
     fn of(text: &[u8]) -> Option<(Self, &[u8])> {
+        // Nearly every line there is, and the same that is found below.
+        if text.starts_with(b"get ") {
+            return Some((Self { cas: false, touch: false }, &text[b"get".len()..]));
+        }
         let head = &text[..text.len().min(LINE_BYTES_MAX)];
         let (name, after) = split_word(head).filter(|(_, after)| !after.is_empty())?;
         let getter = match name {
@@ -386,9 +390,9 @@ impl Getter {
     }
 
     fn some_keys(self, keys: &[u8], touch: Option<Exptime>, end: usize) -> Parsed<'_> {
-        match split_word(keys) {
-            None => refuse(end, Refusal::Unknown, false),
-            Some(_) => retrieval(keys, end, self.cas, touch, true),
+        match keys.iter().all(|&byte| byte == b' ') {
+            true => refuse(end, Refusal::Unknown, false),
+            false => retrieval(keys, end, self.cas, touch, true),
         }
     }
 }

@@ -76,13 +76,13 @@ impl Conversation for Client {
             if session.is_full(output) {
                 break Next::Send;
             }
-            if consumed >= ahead {
+            let parsed = parser.parse(&input[consumed..]);
+            consumed += parsed.consumed;
+            if consumed >= ahead && consumed < input.len() {
                 let mut keys = Ahead::of(&input[consumed..]);
                 prefetch(&shared.service, &mut keys);
                 ahead = input.len() - keys.left();
             }
-            let parsed = parser.parse(&input[consumed..]);
-            consumed += parsed.consumed;
             match parsed.event {
                 Event::Incomplete { need } => break Next::Need(need),
                 Event::Request(args) => session.execute(args, output),
