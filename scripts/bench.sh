@@ -6,7 +6,7 @@
 #   scripts/bench.sh resize       time to reach a budget, and what hits feel of it
 #   scripts/bench.sh gateway      cost of a request of 50 keys, beside a multi-get to memcached; give the latest release
 #                                 as MEMCACHED=/path/to/memcached
-#   scripts/bench.sh peers        throughput, processor time of a request and tail beside memcached, Redis and Valkey (half an hour):
+#   scripts/bench.sh peers        throughput, processor time of a request and tail beside memcached, Redis and Valkey (20 minutes):
 #                                 MEMCACHED, REDIS and VALKEY name their binaries, a server that is not there is left out; a summary
 #                                 goes to stderr, and scripts/peers.py --help says how to run one case
 #   scripts/bench.sh demo         RobinHood against shared-lru through backend slowdowns, seeds 1 to 5 (about an hour)

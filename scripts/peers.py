@@ -9,12 +9,13 @@ counts is the median over the rounds.
 
 Cases: `closed` is as fast as answers come; the processor time of a request there depends on how many requests a wake-up finds, so
 `held` measures it again at a rate that all of them can hold (HELD of the slowest server's). `open` is a Poisson load at a rate, with
-latencies from the intended start. `threads` is `closed` with 2 threads, server and load on both cores. `idle` is what 10,000
-connections cost that have asked once and are silent: resident memory beside that before them.
+latencies from the intended start. `threads` is `closed` with 1 and with 2 threads, server and load on both cores, beside memcached
+alone (the others have one thread that executes). `idle` is what 10,000 connections cost that have asked once and are silent:
+resident memory beside that before them.
 
 A load whose core is over 85% busy measures itself: such a line says so (`load_core_ratio`), and the processor time is what to compare.
 
-Without an argument every case runs. JSON lines go to stdout, progress and the summary to stderr.
+Without an argument every case runs, in less than 20 minutes. JSON lines go to stdout, progress and the summary to stderr.
 """
 
 import argparse
@@ -37,6 +38,9 @@ KEYS = 100_000
 # The share of the slowest server's throughput at which the processor time of a request is compared.
 HELD = 0.7
 BUSY = 0.85
+# The servers whose threads all execute commands, and how many they are given.
+THREADED = ("sherwood", "other", "memcached")
+THREADS = (1, 2)
 
 
 class Server:
@@ -125,8 +129,8 @@ def memcached_command(binary, port, threads):
     return [binary, "-l", "127.0.0.1", "-p", str(port), "-U", "0", "-m", "1024", "-t", str(threads), "-c", CONNECTIONS_MAX, *user]
 
 
-def start_servers(options, threads, core):
-    """Every server that is installed."""
+def start_servers(options, threads, core, only=None):
+    """Every server that is installed, or `only` some."""
     wanted = [("sherwood", "memcached", options.sherwood, sherwood_command)]
     if options.other:
         wanted.append(("other", "memcached", options.other, None))
@@ -135,7 +139,7 @@ def start_servers(options, threads, core):
     wanted += [("redis", "redis", options.redis, redis_command), ("valkey", "redis", options.valkey, redis_command)]
     servers = []
     for name, protocol, binary, command in wanted:
-        if options.servers and name not in options.servers.split(","):
+        if any(names is not None and name not in names for names in (only, options.servers)):
             continue
         if not shutil.which(binary):
             print(f"peers: without {name}: there is no `{binary}`", file=sys.stderr)
@@ -278,11 +282,11 @@ def opened(options, servers, core):
         rounds(options, servers, core, case, "--rate", str(rate), "--pipeline", "16")
 
 
-def threads(options, servers):
+def threads(options, servers, count, depths):
     for server in servers:
         fill(options, server, None, 100)
-    for depth in (1, 16):
-        case = {"case": "threads", "threads": 2, "value_bytes": 100, "depth": depth}
+    for depth in depths:
+        case = {"case": "threads", "threads": count, "value_bytes": 100, "depth": depth}
         rounds(options, servers, None, case, "--closed", "--pipeline", str(depth))
 
 
@@ -304,10 +308,10 @@ def idle(servers):
             connection.close()
 
 
-def with_servers(options, threads_of_each, core, work):
+def with_servers(options, threads_of_each, core, work, only=None):
     servers = []
     try:
-        servers = start_servers(options, threads_of_each, core)
+        servers = start_servers(options, threads_of_each, core, only)
         work(servers)
     finally:
         for server in servers:
@@ -325,13 +329,13 @@ def main():
     parser.add_argument("--memcached", default=environment("MEMCACHED", "memcached"))
     parser.add_argument("--redis", default=environment("REDIS", "redis-server"))
     parser.add_argument("--valkey", default=environment("VALKEY", "valkey-server"))
-    parser.add_argument("--servers", default=None, help="only these: sherwood,memcached,sherwood-redis,redis,valkey")
+    parser.add_argument("--servers", type=lambda names: names.split(","), default=None, help="only these: sherwood,memcached,sherwood-redis,redis,valkey")
     parser.add_argument("--rounds", type=int, default=int(environment("ROUNDS", "5")))
-    parser.add_argument("--seconds", type=float, default=5, help="of one measurement")
+    parser.add_argument("--seconds", type=float, default=3, help="of one measurement")
     parser.add_argument("--server-core", default=environment("SERVER_CORE", "0"))
     parser.add_argument("--load-core", default=environment("LOAD_CORE", "1"))
     parser.add_argument("--values", default="100,4096", help="sizes of values in the closed loop")
-    parser.add_argument("--depths", default="1,16", help="operations under way on a connection in the closed loop")
+    parser.add_argument("--depths", default="1,16", help="operations under way on a connection in closed loops")
     parser.add_argument("--rates", default="20000,50000,80000", help="of the open loop, requests a second")
     options = parser.parse_args()
     options.load = options.load or options.sherwood
@@ -347,7 +351,8 @@ def main():
     if "open" in cases:
         with_servers(options, 1, options.server_core, lambda servers: opened(options, servers, options.load_core))
     if "threads" in cases:
-        with_servers(options, 2, None, lambda servers: threads(options, servers))
+        for count in THREADS:
+            with_servers(options, count, None, lambda servers, count=count: threads(options, servers, count, depths), THREADED)
     if "idle" in cases:
         with_servers(options, 1, None, idle)
 

@@ -75,7 +75,7 @@ impl Cache {
     /// among all shards each time; else several go under one lock.
     fn shrink(&self, now: Instant, items_max: usize) -> usize {
         if self.options.eviction == Eviction::Lru {
-            return usize::from(self.evict_most_over(1, now).is_some());
+            return usize::from(self.evict_most_over(1, &|| self.is_over(), now).is_some());
         }
         let (pool, bytes) = match self.ledger.most_over() {
             _ if self.ledger.is_shared() => (Pool::All, self.ledger.total_excess()),

@@ -586,14 +586,20 @@ impl Cache {
     }
 
     #[inline]
-    fn lookup<'a>(&self, partition: PartitionId, key: &'a [u8]) -> Lookup<'a> {
+    pub(crate) fn lookup<'a>(&self, partition: PartitionId, key: &'a [u8]) -> Lookup<'a> {
         Lookup::new(&self.hash, partition, key)
     }
 
     #[inline]
     fn lock(&self, lookup: &Lookup<'_>) -> (usize, Locked<'_>) {
-        let index = (lookup.hash >> 48) as usize & (self.shards.len() - 1);
+        let index = self.shard_of(lookup.hash);
         (index, self.shards[index].lock(&self.ledger))
+    }
+
+    /// The shard that owns a hash.
+    #[inline]
+    pub(crate) fn shard_of(&self, hash: u64) -> usize {
+        (hash >> 48) as usize & (self.shards.len() - 1)
     }
 
     /// The next moment in the order of uses. Only drawn under a shard's lock, so that stamps grow along its queues.

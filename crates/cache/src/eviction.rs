@@ -10,8 +10,8 @@ use crate::engine::Cache;
 use crate::options::Eviction;
 use crate::shard::{Cause, EMPTY, Evicted, Locked};
 
-/// How often a victim may be taken away by another thread between finding and locking it before the caller gives up.
-/// Each time, that thread has freed space; what is left to do is left to the next store or step.
+/// How often other threads may take the victim, between finding and locking it, before a store gives up. Each time they have
+/// freed or used it; what is left to do is left to the next store or step.
 const TRIES: usize = 64;
 
 /// Bytes a store may evict towards a lowered ceiling for each byte it brings. Chosen: items of another size have taken the
@@ -27,6 +27,17 @@ const MOVE_PACE: u64 = 8;
 pub(crate) enum Pool {
     Partition(PartitionId),
     All,
+}
+
+/// Whether more is to be freed.
+pub(crate) type Need<'a> = &'a dyn Fn() -> bool;
+
+/// An item that was the oldest when it was looked for.
+#[derive(Clone, Copy, Debug)]
+struct Oldest {
+    stamp: u64,
+    shard: usize,
+    lane: usize,
 }
 
 impl Cache {
@@ -53,22 +64,15 @@ impl Cache {
 
     /// Steps 3 to 5 of a store (see the crate's documentation) of an item charged `charge`, for which `freed` bytes have
     /// gone already.
-    pub(crate) fn make_room(&self, partition: PartitionId, charge: u64, mut freed: u64, now: Instant) {
-        while freed < 2 * charge && self.ledger.is_over(partition) {
+    pub(crate) fn make_room(&self, partition: PartitionId, charge: u64, freed: u64, now: Instant) {
+        let own = |freed, is_over: Need<'_>| {
             let bytes = self.ledger.excess(partition).min(2 * charge - freed);
-            match self.evict(Pool::Partition(partition), bytes, now) {
-                Some(bytes) => freed += bytes,
-                None => break,
-            }
-        }
-        while self.ledger.is_total_over() && self.evict_most_over(1, now).is_some() {}
-        let mut freed = 0;
-        while freed < CEILING_PACE * charge && self.ledger.is_ceiling_over() {
-            match self.evict_most_over(1, now) {
-                Some(bytes) => freed += bytes,
-                None => break,
-            }
-        }
+            self.evict(Pool::Partition(partition), bytes, is_over, now)
+        };
+        let most_over = |_, is_over: Need<'_>| self.evict_most_over(1, is_over, now);
+        evict_while(freed, |freed| freed < 2 * charge && self.ledger.is_over(partition), own);
+        evict_while(0, |_| self.ledger.is_total_over(), most_over);
+        evict_while(0, |freed| freed < CEILING_PACE * charge && self.ledger.is_ceiling_over(), most_over);
         if self.supply.held() > self.held_max {
             self.relieve(charge, now);
         }
@@ -91,13 +95,9 @@ impl Cache {
                 }
             }
         }
-        let mut freed = 0;
-        while is_over() && moved < MOVE_PACE * charge && freed < CEILING_PACE * charge {
-            match self.evict_most_over(1, now) {
-                Some(bytes) => freed += bytes,
-                None => break,
-            }
-        }
+        let has_leave = |freed| moved < MOVE_PACE * charge && freed < CEILING_PACE * charge;
+        let most_over = |_, is_over: Need<'_>| self.evict_most_over(1, is_over, now);
+        evict_while(0, |freed| is_over() && has_leave(freed), most_over);
     }
 
     /// Whether a partition is over its budget or the total is exceeded.
@@ -107,18 +107,18 @@ impl Cache {
 
     /// Evicts one item of the partition most over its budget (or nearest to it), or of all where they share; returns what it
     /// was charged. None when there is nothing to evict.
-    pub(crate) fn evict_most_over(&self, bytes: u64, now: Instant) -> Option<u64> {
+    pub(crate) fn evict_most_over(&self, bytes: u64, is_over: Need<'_>, now: Instant) -> Option<u64> {
         let pool = if self.ledger.is_shared() {
             Some(Pool::All)
         } else {
             self.ledger.most_over().map(|(partition, _)| Pool::Partition(partition))
         };
-        self.evict(pool?, bytes, now)
+        self.evict(pool?, bytes, is_over, now)
     }
 
-    fn evict(&self, pool: Pool, bytes: u64, now: Instant) -> Option<u64> {
+    fn evict(&self, pool: Pool, bytes: u64, is_over: Need<'_>, now: Instant) -> Option<u64> {
         match self.options.eviction {
-            Eviction::Lru => self.evict_oldest(pool, now),
+            Eviction::Lru => self.evict_oldest(pool, is_over, now),
             Eviction::S3Fifo => self.evict_some(pool, bytes, 1, now).map(|evicted| evicted.bytes),
         }
     }
@@ -149,34 +149,43 @@ impl Cache {
         None
     }
 
-    /// Takes the least recent item out of `pool`; returns what it was charged.
-    fn evict_oldest(&self, pool: Pool, now: Instant) -> Option<u64> {
-        for _ in 0..TRIES {
-            let (shard, lane) = self.oldest(pool)?;
-            let mut shard = self.shards[shard].lock(&self.ledger);
-            let Some(at) = shard.oldest(lane) else { continue };
-            let cause = if self.is_dead(&shard.record(at), now) { Cause::Expired } else { Cause::Evicted };
-            let victim = shard.remove(at, cause);
-            drop(shard);
-            return Some(victim.charge);
-        }
-        None
+    /// Takes the least recent item out of `pool`; returns what it was charged, or 0 when another thread was quicker. So
+    /// however stores and background steps meet, what goes is what strict LRU would have let go, and no more of it.
+    fn evict_oldest(&self, pool: Pool, is_over: Need<'_>, now: Instant) -> Option<u64> {
+        let oldest = self.oldest(pool)?;
+        Some(self.evict_if_oldest(oldest, is_over, now).unwrap_or(0))
     }
 
-    /// Shard and lane of the oldest item of `pool`, read without a lock. This is the one place that compares recency:
-    /// deadline classes will weigh the stamps of their lanes here.
-    fn oldest(&self, pool: Pool) -> Option<(usize, usize)> {
+    /// Takes out the item that was found to be the oldest, unless it is not that any more (in its place lies by then what
+    /// is the oldest of its lane, but maybe not of the cache), or enough has gone.
+    fn evict_if_oldest(&self, oldest: Oldest, is_over: Need<'_>, now: Instant) -> Option<u64> {
+        let Oldest { stamp, shard, lane } = oldest;
+        let mut shard = self.shards[shard].lock(&self.ledger);
+        let at = shard.oldest(lane).filter(|&at| shard.record(at).stamp() == stamp)?;
+        // Asked again under the lock that whoever else wants this item has to take.
+        if !is_over() {
+            return None;
+        }
+        let cause = if self.is_dead(&shard.record(at), now) { Cause::Expired } else { Cause::Evicted };
+        let victim = shard.remove(at, cause);
+        drop(shard);
+        Some(victim.charge)
+    }
+
+    /// The oldest item of `pool`, read without a lock. This is the one place that compares recency: deadline classes will
+    /// weigh the stamps of their lanes here.
+    fn oldest(&self, pool: Pool) -> Option<Oldest> {
         let lanes = self.lanes(pool);
-        let mut oldest = (EMPTY, None);
+        let mut oldest = Oldest { stamp: EMPTY, shard: 0, lane: 0 };
         for (number, shard) in self.shards.iter().enumerate() {
             for lane in lanes.clone() {
                 let stamp = shard.oldest()[lane].load(Relaxed);
-                if stamp < oldest.0 {
-                    oldest = (stamp, Some((number, lane)));
+                if stamp < oldest.stamp {
+                    oldest = Oldest { stamp, shard: number, lane };
                 }
             }
         }
-        oldest.1
+        (oldest.stamp != EMPTY).then_some(oldest)
     }
 
     fn lanes(&self, pool: Pool) -> Range<usize> {
@@ -185,5 +194,43 @@ impl Cache {
             Pool::Partition(partition) => partition.index() * classes..(partition.index() + 1) * classes,
             Pool::All => 0..self.partitions.len() * classes,
         }
+    }
+}
+
+/// Calls `evict` with the bytes freed so far for as long as `is_over` of them, until there is nothing to evict.
+fn evict_while(mut freed: u64, is_over: impl Fn(u64) -> bool, evict: impl Fn(u64, Need<'_>) -> Option<u64>) {
+    let mut tries = TRIES;
+    while tries > 0 && is_over(freed) {
+        match evict(freed, &|| is_over(freed)) {
+            Some(0) => tries -= 1,
+            Some(bytes) => freed += bytes,
+            None => break,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::{A, at, cache, has, put};
+
+    #[test]
+    fn what_is_the_oldest_no_more_or_enough_is_left_alone() {
+        let cache = cache(&[u64::from(u32::MAX)], 4);
+        for key in ["a1", "a2", "a3"] {
+            put(&cache, A, key);
+        }
+        let (pool, now) = (Pool::Partition(A), Instant::from_millis(2));
+        let oldest = cache.oldest(pool).expect("three items");
+        cache.get(A, b"a1", &at(1), |_| ()).expect("a hit makes it the newest");
+        assert_eq!(cache.evict_if_oldest(oldest, &|| true, now), None);
+        let oldest = cache.oldest(pool).expect("three items");
+        cache.remove(A, b"a2", &at(2));
+        assert_eq!(cache.evict_if_oldest(oldest, &|| true, now), None);
+        let oldest = cache.oldest(pool).expect("two items");
+        assert_eq!(cache.evict_if_oldest(oldest, &|| false, now), None);
+        assert!(has(&cache, A, "a1", &at(2)) && has(&cache, A, "a3", &at(2)));
+        assert!(cache.evict_if_oldest(oldest, &|| true, now).is_some());
+        assert!(has(&cache, A, "a1", &at(2)) && !has(&cache, A, "a3", &at(2)));
     }
 }

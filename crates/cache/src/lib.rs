@@ -94,6 +94,7 @@ mod item;
 mod ledger;
 mod memory;
 mod options;
+mod prefetch;
 mod scan;
 mod shard;
 #[cfg(test)]
@@ -109,4 +110,5 @@ pub use item::{Change, Item, Marks, NewCas, NewItem, Refused, Use, Value};
 pub use ledger::PlanError;
 pub use memory::{Heap, Memory};
 pub use options::{Eviction, Options, OptionsError, Partition};
+pub use prefetch::PREFETCH_KEYS_MAX;
 pub use usage::Usage;

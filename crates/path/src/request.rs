@@ -3,7 +3,7 @@
 use std::mem;
 use std::time::Duration;
 
-use sherwood_cache::{Access, Cache, Item};
+use sherwood_cache::{Access, Cache, Item, PREFETCH_KEYS_MAX};
 use sherwood_dispatch::FetchError;
 use sherwood_model::{BackendId, FinishedRequest, Instant, PartitionId, QueryEnd, RequestEnd};
 
@@ -166,6 +166,9 @@ impl<K: AsRef<[u8]> + Clone, V: Clone> Request<K, V> {
         let latency = access.now - self.started;
         let mut misses = Vec::new();
         for position in 0..self.queries[query].query.keys.len() {
+            if position.is_multiple_of(PREFETCH_KEYS_MAX) {
+                prefetch(cache, &self.queries[query].query, position);
+            }
             let state = &self.queries[query];
             let (partition, key) = (state.query.partition, &state.query.keys[position]);
             match cache.get(partition, key.as_ref(), access, |item| read(partition, key, item)) {
@@ -211,6 +214,19 @@ impl<K: AsRef<[u8]> + Clone, V: Clone> Request<K, V> {
         if self.open_keys == 0 {
             self.finished = Some(self.end.finish(elapsed));
         }
+    }
+}
+
+/// Has what look-ups of a query's keys will read come from memory together, from the key at `first` on.
+fn prefetch<K: AsRef<[u8]>>(cache: &Cache, query: &Query<K>, first: usize) {
+    let mut keys = [(query.partition, &b""[..]); PREFETCH_KEYS_MAX];
+    let mut len = 0;
+    for (place, key) in keys.iter_mut().zip(&query.keys[first..]) {
+        place.1 = key.as_ref();
+        len += 1;
+    }
+    if len > 1 {
+        cache.prefetch(&keys[..len]);
     }
 }
 

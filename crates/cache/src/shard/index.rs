@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use super::pages::Handle;
 use crate::memory::Supply;
+use crate::prefetch;
 
 /// All hashes with the same tag in a segment: the segment, then the tag.
 pub(crate) type Range = u32;
@@ -56,6 +57,15 @@ impl Index {
         let segment = &self.segments[self.segment(hash)];
         let at = segment.find(tag(hash), &mut is)?;
         Some(segment.handles[at])
+    }
+
+    /// Asks for the lines where [`Self::find`] will begin.
+    #[inline]
+    pub(super) fn prefetch(&self, hash: u64) {
+        let segment = &self.segments[self.segment(hash)];
+        let home = segment.home(tag(hash));
+        prefetch::element(&segment.tags, home);
+        prefetch::element(&segment.handles, home);
     }
 
     /// Adds a handle whose key is not there yet. Amortised O(1), at worst a segment's growth.

@@ -38,6 +38,7 @@ use crate::item::{Marks, NewItem, Value};
 use crate::ledger::Ledger;
 use crate::memory::{Block, Supply};
 use crate::options::Eviction;
+use crate::prefetch;
 use crate::usage::Counters;
 
 /// One part of the cache.
@@ -201,6 +202,24 @@ impl Shard {
     pub(crate) fn lock<'a>(&'a self, ledger: &'a Ledger) -> Locked<'a> {
         let store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
         Locked { store, board: &self.board, ledger }
+    }
+
+    /// Asks for the index's lines where the search for a hash begins, unless somebody has the lock.
+    #[inline]
+    pub(crate) fn prefetch_index(&self, hash: u64) {
+        if let Ok(store) = self.store.try_lock() {
+            store.index.prefetch(hash);
+        }
+    }
+
+    /// Asks for the record that a hash leads to, unless somebody has the lock.
+    #[inline]
+    pub(crate) fn prefetch_record(&self, hash: u64) {
+        if let Ok(store) = self.store.try_lock()
+            && let Some(at) = store.index.find(hash, |_| true)
+        {
+            prefetch::record(store.pages.bytes(at));
+        }
     }
 }
 

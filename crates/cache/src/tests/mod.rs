@@ -11,11 +11,11 @@ mod ghosts;
 mod marks;
 mod model;
 
-const A: PartitionId = PartitionId(0);
+pub(crate) const A: PartitionId = PartitionId(0);
 const B: PartitionId = PartitionId(1);
 
 /// A cache with these budgets, which sum to its total, in `shards` shards; strict LRU, whose victims can be told.
-fn cache(budgets: &[u64], shards: u16) -> Cache {
+pub(crate) fn cache(budgets: &[u64], shards: u16) -> Cache {
     cache_with(Options { total_bytes: budgets.iter().sum(), shards, ..LRU }, budgets)
 }
 
@@ -39,16 +39,16 @@ fn cache_with(options: Options, budgets: &[u64]) -> Cache {
     Cache::new(options, &partitions, SeededState::new(1)).expect("valid options")
 }
 
-fn at(millis: u64) -> Access {
+pub(crate) fn at(millis: u64) -> Access {
     Access::at(Instant::from_millis(millis))
 }
 
 /// Stores `key` with a declared size that makes its charge 1,000 bytes or close to it.
-fn put(cache: &Cache, partition: PartitionId, key: &str) {
+pub(crate) fn put(cache: &Cache, partition: PartitionId, key: &str) {
     cache.set(partition, key.as_bytes(), NewItem::declared(ITEM_VALUE), &at(0)).expect("stored");
 }
 
-fn has(cache: &Cache, partition: PartitionId, key: &str, access: &Access) -> bool {
+pub(crate) fn has(cache: &Cache, partition: PartitionId, key: &str, access: &Access) -> bool {
     cache.peek(partition, key.as_bytes(), access, |_| ()).is_some()
 }
 

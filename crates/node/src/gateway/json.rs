@@ -8,6 +8,8 @@ use super::body::{KeyAnswer, RequestAnswer};
 
 /// More bytes than a key's object takes beside its texts.
 const KEY_BYTES: usize = 144;
+/// What a text takes more than its bytes.
+const QUOTES: usize = 2;
 
 /// The answer as JSON; what serde makes of it, byte for byte.
 pub(super) fn encode(answer: &RequestAnswer<'_>) -> Vec<u8> {
@@ -38,10 +40,10 @@ fn bytes_of(answer: &KeyAnswer<'_>) -> usize {
     KEY_BYTES + answer.backend.len() + answer.key.len() + answer.value_bytes + error
 }
 
-/// What a text takes as JSON, bytes; never less than it will.
+/// What a text takes as JSON, bytes: its own and two more, if nothing in it is escaped, and only then.
 pub(super) fn text_bytes(text: &str) -> usize {
     let more = if is_plain(text.as_bytes()) { 0 } else { text.bytes().map(escape_bytes).sum() };
-    2 + text.len() + more
+    QUOTES + text.len() + more
 }
 
 /// How many bytes more than one a byte takes in JSON.
@@ -54,7 +56,7 @@ fn escape_bytes(byte: u8) -> usize {
 }
 
 fn write_key(out: &mut Vec<u8>, answer: &KeyAnswer<'_>, latency: &mut Latency) {
-    let KeyAnswer { backend, key, status, value, value_bytes: _, encoding, latency_ms, error } = answer;
+    let KeyAnswer { backend, key, status, value, value_bytes, encoding, latency_ms, error } = answer;
     out.extend_from_slice(b"{\"backend\":");
     text(out, backend);
     out.extend_from_slice(b",\"key\":");
@@ -63,7 +65,11 @@ fn write_key(out: &mut Vec<u8>, answer: &KeyAnswer<'_>, latency: &mut Latency) {
     text(out, status);
     if let Some(value) = value {
         out.extend_from_slice(b",\"value\":");
-        text(out, value);
+        // Whoever counted its bytes has looked at each of them: a second look would cost as much as copying them.
+        match *value_bytes == value.len() + QUOTES {
+            true => plain(out, value),
+            false => other(out, value),
+        }
     }
     if let Some(encoding) = encoding {
         out.extend_from_slice(b",\"encoding\":");
@@ -97,13 +103,17 @@ impl Latency {
 }
 
 fn text(out: &mut Vec<u8>, text: &str) {
-    if is_plain(text.as_bytes()) {
-        out.push(b'"');
-        out.extend_from_slice(text.as_bytes());
-        out.push(b'"');
-    } else {
-        other(out, text);
+    match is_plain(text.as_bytes()) {
+        true => plain(out, text),
+        false => other(out, text),
     }
+}
+
+/// A text that is [plain](is_plain).
+fn plain(out: &mut Vec<u8>, text: &str) {
+    out.push(b'"');
+    out.extend_from_slice(text.as_bytes());
+    out.push(b'"');
 }
 
 /// Whether JSON shows the text as it is.

@@ -128,6 +128,17 @@ pub(super) struct Desk<'a> {
     pub(super) output: &'a mut Vec<u8>,
 }
 
+/// What came of an attempt to [hear](Connection::hear) a client.
+#[derive(Debug)]
+pub(super) enum Heard {
+    /// So many bytes, to be [answered](Connection::answer).
+    Input(usize),
+    /// Nothing, and its turn is over.
+    Over(Turn),
+    /// It has something else to do first: a [turn](Connection::turn) of its own.
+    Busy,
+}
+
 /// Events the system tells of a socket.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Readiness {
@@ -197,6 +208,28 @@ impl<C: Conversation> Connection<C> {
         !std::mem::take(&mut self.fresh)
     }
 
+    /// Reads what a client says that has nothing else to do. It is to be answered before anything else happens to the client.
+    pub(super) fn hear(&mut self, room: &mut [u8], counters: &Counters) -> Heard {
+        let idle = matches!(self.stage, Stage::Talking) && !self.owes() && self.need > 0;
+        if !idle || !self.readable || !self.input.is_empty() {
+            return Heard::Busy;
+        }
+        match self.receive(room, counters) {
+            Ok(Some(bytes)) => Heard::Input(bytes),
+            Ok(None) => Heard::Over(Turn::Wait(Wait::Input)),
+            Err(end) => Heard::Over(Turn::End(end)),
+        }
+    }
+
+    /// Executes what was heard, and sends the answers.
+    pub(super) fn answer(&mut self, input: &[u8], desk: &mut Desk<'_>) -> Turn {
+        let advance = self.conversation.advance(desk.moment, input, desk.output);
+        self.input.extend_from_slice(&input[advance.consumed..]);
+        let turn = self.follow(advance.next, desk);
+        self.note_buffers();
+        turn.unwrap_or_else(Turn::End)
+    }
+
     /// Does what can be done now.
     pub(super) fn turn(&mut self, desk: &mut Desk<'_>) -> Turn {
         let turn = match self.stage {
@@ -229,7 +262,9 @@ impl<C: Conversation> Connection<C> {
         } else if !self.readable {
             return Ok(Turn::Wait(Wait::Input));
         } else if self.input.is_empty() {
-            let Some(received) = self.receive(desk)? else { return Ok(Turn::Wait(Wait::Input)) };
+            let Some(received) = self.receive(desk.input, desk.counters)? else {
+                return Ok(Turn::Wait(Wait::Input));
+            };
             let input = &desk.input[..received];
             let advance = self.conversation.advance(desk.moment, input, desk.output);
             self.input.extend_from_slice(&input[advance.consumed..]);
@@ -316,16 +351,16 @@ impl<C: Conversation> Connection<C> {
     fn discard(&mut self, desk: &mut Desk<'_>) -> Result<Turn, End> {
         let fresh = self.fresh;
         if self.readable {
-            self.receive(desk)?;
+            self.receive(desk.input, desk.counters)?;
         }
         self.fresh = fresh;
         Ok(if self.readable { Turn::Again } else { Turn::Wait(Wait::Farewell) })
     }
 
-    /// Reads into the thread's buffer; nothing if nothing has arrived.
-    fn receive(&mut self, desk: &mut Desk<'_>) -> Result<Option<usize>, End> {
-        let received = retry(|| recv(&self.socket, &mut *desk.input, RecvFlags::empty()));
-        self.received(received.map(|(bytes, _)| bytes), desk.input.len(), desk.counters)
+    /// Reads into a buffer of the thread's; nothing if nothing has arrived.
+    fn receive(&mut self, room: &mut [u8], counters: &Counters) -> Result<Option<usize>, End> {
+        let received = retry(|| recv(&self.socket, &mut *room, RecvFlags::empty()));
+        self.received(received.map(|(bytes, _)| bytes), room.len(), counters)
     }
 
     /// Reads behind what is there: what the conversation waits for, but never much more than has arrived already, so that

@@ -39,6 +39,10 @@ pub(super) trait Conversation: Send + 'static {
     /// and must exceed it by one answer at most.
     fn advance(&mut self, moment: Moment, input: &[u8], output: &mut Vec<u8>) -> Advance;
 
+    /// The keys that the commands at the start of `input` are about, as far as a glance can tell: only to have them
+    /// [prefetched](super::ahead).
+    fn keys_ahead(input: &[u8]) -> impl Iterator<Item = &[u8]>;
+
     /// Takes what was fetched, in the order in which it was wanted. `output` is as [`advance`](Self::advance) left it: an
     /// answer may be put where it belongs.
     fn resume(&mut self, moment: Moment, fetched: Fetched, output: &mut Vec<u8>);

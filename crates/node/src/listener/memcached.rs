@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use sherwood_wire::memcached::{Event, Exptime, Keys, Meta, Parser, Retrieval, reply};
+use sherwood_wire::memcached::{Ahead, Event, Exptime, Keys, Meta, Parser, Retrieval, reply};
 
+use super::ahead::prefetch;
 use super::conversation::{Advance, Conversation, Fetched, Next, Protocol};
 use super::retrieval::{Misses, Portion};
 use super::session::{self, Session};
@@ -75,8 +76,13 @@ impl Conversation for Client {
         if let Some(next) = go_on(session, moment, aside, misses, output) {
             return Advance { consumed: 0, next };
         }
-        let mut consumed = 0;
+        let (mut consumed, mut ahead) = (0, 0);
         while output.len() < shared.options.output_bytes_max {
+            if consumed >= ahead {
+                let mut keys = Ahead::of(&input[consumed..]);
+                prefetch(&shared.service, &mut keys);
+                ahead = input.len() - keys.left();
+            }
             let parsed = parser.parse(&input[consumed..]);
             consumed += parsed.consumed;
             let next = match parsed.event {
@@ -102,6 +108,10 @@ impl Conversation for Client {
             }
         }
         Advance { consumed, next: Next::Send }
+    }
+
+    fn keys_ahead(input: &[u8]) -> impl Iterator<Item = &[u8]> {
+        Ahead::of(input)
     }
 
     fn resume(&mut self, moment: Moment, fetched: Fetched, output: &mut Vec<u8>) {

@@ -32,12 +32,14 @@
 //! backend; a failed fetch is answered as a miss and counted, because the protocols have no error for one key among several).
 
 mod address;
+mod ahead;
 mod backends;
 mod connection;
 mod conversation;
 mod counters;
 mod crew;
 mod fetch;
+mod hearing;
 mod mailbox;
 mod memcached;
 mod meta;

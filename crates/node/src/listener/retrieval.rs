@@ -6,9 +6,10 @@
 //! miss remembers where in the output its value belongs.
 
 use bytes::Bytes;
-use sherwood_cache::Value;
+use sherwood_cache::{PREFETCH_KEYS_MAX, Value};
 use sherwood_wire::memcached::{Retrieval, reply};
 
+use super::ahead::prefetch_list;
 use super::conversation::{Fetched, Wanted};
 use super::counters::Count;
 use super::routing::Target;
@@ -67,7 +68,13 @@ impl Session<'_> {
         out: &mut Vec<u8>,
         out_max: usize,
     ) -> Portion {
+        let mut ahead = 0;
         while out.len() < out_max && misses.list.len() < FETCH_KEYS_MAX {
+            if ahead == 0 {
+                ahead = PREFETCH_KEYS_MAX;
+                prefetch_list(&self.shared.service, retrieval.keys);
+            }
+            ahead -= 1;
             let Some(key) = retrieval.keys.next() else {
                 return Portion::Done;
             };

@@ -24,10 +24,11 @@ use sherwood_model::Instant;
 use socket2::Socket;
 use tokio::sync::watch;
 
-use super::connection::{Connection, Desk, End, INPUT_BYTES, Readiness, Turn, Wait};
+use super::connection::{Connection, Desk, End, Heard, INPUT_BYTES, Readiness, Turn, Wait};
 use super::conversation::Protocol;
 use super::counters::Count;
 use super::crew::{Crew, Newcomer};
+use super::hearing::{Hearing, ROOM_BYTES};
 use super::mailbox::Mailbox;
 use super::shared::{Connections, Place, Shared};
 use super::slots::{Slots, Token};
@@ -68,11 +69,13 @@ pub(super) struct Thread<P: Protocol> {
     /// Clients with more to do, in the order of their turns; each once.
     again: VecDeque<Token>,
     sweeps: Sweeps,
-    /// What is being read in this turn.
+    /// Who was read and is to be answered.
+    hearing: Hearing,
+    /// What is being read in a turn of its own.
     input: Box<[u8]>,
     /// What is being answered in this turn. Its capacity is kept: one bound and one value at most, or twice that.
     output: Vec<u8>,
-    /// For both.
+    /// For these three.
     account: Account,
 }
 
@@ -120,6 +123,7 @@ impl<P: Protocol> Thread<P> {
             stop,
             clients: Slots::default(),
             again: VecDeque::new(),
+            hearing: Hearing::new(),
             input: vec![0; INPUT_BYTES].into(),
             output: Vec::new(),
         })
@@ -208,10 +212,15 @@ impl<P: Protocol> Thread<P> {
         for event in events.drain(..) {
             match event.data.u64() {
                 ACCEPT => self.door.iter_mut().for_each(|door| door.knocked = true),
-                MAIL => may_stop |= self.empty_mailbox(moment),
+                MAIL => {
+                    // It may bring turns for those who are heard already.
+                    self.answer(moment);
+                    may_stop |= self.empty_mailbox(moment);
+                }
                 token => self.tell(Token::from_number(token), event.flags, moment),
             }
         }
+        self.answer(moment);
         for _ in 0..waiting {
             let Some(token) = self.again.pop_front() else { break };
             if let Some(client) = self.clients.get_mut(token) {
@@ -229,7 +238,26 @@ impl<P: Protocol> Thread<P> {
         let Some(client) = self.clients.get_mut(token) else { return };
         let finished = flags.intersects(Flags::RDHUP | Flags::HUP | Flags::ERR);
         client.note(Readiness { readable: finished || flags.contains(Flags::IN), finished });
-        self.turn(token, moment);
+        let heard = client.hear(self.hearing.room(), &self.shared.counters[self.number]);
+        match heard {
+            Heard::Input(bytes) => self.hearing.note(token, bytes),
+            Heard::Over(turn) => self.conclude(token, turn, moment.now),
+            Heard::Busy => self.turn(token, moment),
+        }
+        if self.hearing.is_full() {
+            self.answer(moment);
+        }
+    }
+
+    /// Answers those who were heard.
+    fn answer(&mut self, moment: Moment) {
+        let mut hearing = std::mem::take(&mut self.hearing);
+        hearing.prefetch::<P::Conversation>(&self.shared.service);
+        for (token, input) in hearing.inputs() {
+            self.act(token, moment, |client, desk| client.answer(input, desk));
+        }
+        hearing.clear();
+        self.hearing = hearing;
     }
 
     fn empty_mailbox(&mut self, moment: Moment) -> bool {
@@ -248,6 +276,16 @@ impl<P: Protocol> Thread<P> {
     }
 
     fn turn(&mut self, token: Token, moment: Moment) {
+        self.act(token, moment, Connection::turn);
+    }
+
+    /// Has a client do something, and does what that leads to.
+    fn act(
+        &mut self,
+        token: Token,
+        moment: Moment,
+        act: impl FnOnce(&mut Connection<P::Conversation>, &mut Desk<'_>) -> Turn,
+    ) {
         let Some(client) = self.clients.get_mut(token) else { return };
         let counters = &self.shared.counters[self.number];
         let mut desk = Desk {
@@ -258,24 +296,32 @@ impl<P: Protocol> Thread<P> {
             input: &mut self.input,
             output: &mut self.output,
         };
-        let turn = catch_unwind(AssertUnwindSafe(|| client.turn(&mut desk)));
-        self.account.set(self.input.len() + self.output.capacity());
+        let turn = catch_unwind(AssertUnwindSafe(|| act(client, &mut desk)));
+        self.account.set(self.input.len() + ROOM_BYTES + self.output.capacity());
         match turn {
-            Ok(Turn::Wait(wait)) => self.sweeps.watch(wait, moment.now),
-            Ok(Turn::Again) => {
-                if !std::mem::replace(&mut client.queued, true) {
-                    self.again.push_back(token);
-                }
-            }
-            Ok(Turn::End(end)) => {
-                if let End::Lost(error) = end {
-                    tracing::debug!(%error, "{} connection lost", P::NAME);
-                }
-                self.end(token);
-            }
+            Ok(turn) => self.conclude(token, turn, moment.now),
             Err(_) => {
                 tracing::error!("a {} connection ended in a panic", P::NAME);
                 self.output.clear();
+                self.end(token);
+            }
+        }
+    }
+
+    fn conclude(&mut self, token: Token, turn: Turn, now: Instant) {
+        match turn {
+            Turn::Wait(wait) => self.sweeps.watch(wait, now),
+            Turn::Again => {
+                if let Some(client) = self.clients.get_mut(token)
+                    && !std::mem::replace(&mut client.queued, true)
+                {
+                    self.again.push_back(token);
+                }
+            }
+            Turn::End(end) => {
+                if let End::Lost(error) = end {
+                    tracing::debug!(%error, "{} connection lost", P::NAME);
+                }
                 self.end(token);
             }
         }

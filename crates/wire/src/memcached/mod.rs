@@ -15,6 +15,7 @@
 //! no number, negative or above 2 GiB. Meta commands are understood on the server's side only ([`Meta`]). Not supported: the
 //! binary protocol, authentication, and `cache_memlimit`, `slabs`, `lru`, `watch` and `shutdown`, which are answered `ERROR`.
 
+mod ahead;
 mod base64;
 pub mod client;
 mod command;
@@ -24,6 +25,7 @@ mod meta;
 mod parser;
 pub mod reply;
 
+pub use ahead::Ahead;
 pub use command::{Command, Delta, Keys, Refusal, Retrieval, Storage, StorageVerb};
 pub use exptime::{Expires, Exptime};
 pub use meta::{

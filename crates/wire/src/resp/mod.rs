@@ -16,6 +16,7 @@
 //! (Redis's limit up to 6.2; later ones allow 2³¹), and an argument between the configured limit and [`BULK_BYTES_MAX`]
 //! is skipped and reported instead of closing the connection, since one large value is no reason to lose a pipeline.
 
+mod ahead;
 mod args;
 pub mod client;
 mod inline;
@@ -23,6 +24,7 @@ mod integer;
 mod parser;
 pub mod reply;
 
+pub use ahead::Ahead;
 pub use args::{Args, Iter};
 pub use integer::integer;
 pub use parser::{Event, Limits, Parsed, Parser, ProtocolError};

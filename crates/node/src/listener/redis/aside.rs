@@ -5,11 +5,13 @@
 //! fetches or lets others have their turn between them.
 
 use bytes::Bytes;
+use sherwood_cache::PREFETCH_KEYS_MAX;
 use sherwood_wire::resp::{Args, reply};
 
 use super::listing::Listing;
 use super::session::{Session, arg};
 use crate::listener::FETCH_KEYS_MAX;
+use crate::listener::ahead::prefetch;
 use crate::listener::conversation::{Fetched, Next, Wanted};
 use crate::listener::counters::Count;
 
@@ -56,6 +58,9 @@ impl Session<'_> {
     pub(super) fn values(&mut self, args: Args<'_>, first: usize, out: &mut Vec<u8>) {
         let mut values = Values::default();
         for index in first..args.len() {
+            if args.len() > first + 1 && (index - first).is_multiple_of(PREFETCH_KEYS_MAX) {
+                prefetch(&self.shared.service, &mut args.from(index));
+            }
             if self.is_full(out) || values.misses.len() == FETCH_KEYS_MAX {
                 values.keys = encoded(args, index);
                 break;

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use sherwood_wire::resp::{Event, Parser};
+use sherwood_wire::resp::{Ahead, Event, Parser};
 
 use super::Hub;
 use super::clients::Card;
 use super::session::{Session, State};
 use crate::clock::Moment;
+use crate::listener::ahead::prefetch;
 use crate::listener::conversation::{Advance, Conversation, Fetched, Next, Protocol};
 use crate::listener::shared::Shared;
 
@@ -64,7 +65,7 @@ impl Conversation for Client {
         let Self { hub, shared, thread, parser, state, card } = self;
         let counters = &shared.counters[*thread];
         let mut session = Session { shared, hub, counters, client: state, card, moment };
-        let (mut consumed, mut commands) = (0, 0);
+        let (mut consumed, mut ahead, mut commands) = (0, 0, 0);
         let next = loop {
             if let Some(next) = session.go_on(output) {
                 break next;
@@ -74,6 +75,11 @@ impl Conversation for Client {
             }
             if session.is_full(output) {
                 break Next::Send;
+            }
+            if consumed >= ahead {
+                let mut keys = Ahead::of(&input[consumed..]);
+                prefetch(&shared.service, &mut keys);
+                ahead = input.len() - keys.left();
             }
             let parsed = parser.parse(&input[consumed..]);
             consumed += parsed.consumed;
@@ -90,6 +96,10 @@ impl Conversation for Client {
         };
         card.note(moment.now, commands);
         Advance { consumed, next }
+    }
+
+    fn keys_ahead(input: &[u8]) -> impl Iterator<Item = &[u8]> {
+        Ahead::of(input)
     }
 
     fn resume(&mut self, moment: Moment, fetched: Fetched, output: &mut Vec<u8>) {

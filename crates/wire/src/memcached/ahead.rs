@@ -1,0 +1,116 @@
+//! The keys of commands that are yet to be parsed.
+
+use super::line::{split_word, unsigned, without_return};
+use super::{KEY_BYTES_MAX, LINE_BYTES_MAX};
+
+/// The first key of each command in a buffer, by a glance: who knows what will be asked next can have it ready.
+///
+/// A glance is not a parser. It checks nothing and remembers nothing of what came before the buffer, so a key may be none, and
+/// commands after one that it does not understand are not seen. It takes a few nanoseconds a command, looks at no value, and
+/// ends with the last line that is whole, or before the first of more than [`LINE_BYTES_MAX`].
+///
+/// ```
+/// use sherwood_wire::memcached::Ahead;
+/// let ahead = Ahead::of(b"get a b\r\nset c 0 0 3\r\nget\r\ngets d\r\nget ");
+/// assert!(ahead.eq([b"a", b"c", b"d"]));
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Ahead<'a>(&'a [u8]);
+
+impl<'a> Ahead<'a> {
+    /// The keys in `buf`, which begins with a command.
+    #[must_use]
+    pub const fn of(buf: &'a [u8]) -> Self {
+        Self(buf)
+    }
+
+    /// How many bytes at the end of the buffer the glance has not come to.
+    #[must_use]
+    pub const fn left(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The key in a line; what follows the line is skipped where it is a value.
+    fn see(&mut self, line: &'a [u8]) -> Option<&'a [u8]> {
+        let (verb, words) = split_word(line)?;
+        let (first, after) = split_word(words)?;
+        let key = match verb {
+            b"gat" | b"gats" => split_word(after)?.0,
+            b"set" | b"add" | b"replace" | b"append" | b"prepend" | b"cas" => {
+                let (_flags, after) = split_word(after)?;
+                let (_exptime, after) = split_word(after)?;
+                self.skip_value(after);
+                first
+            }
+            b"ms" => {
+                self.skip_value(after);
+                first
+            }
+            _ => first,
+        };
+        (key.len() <= KEY_BYTES_MAX).then_some(key)
+    }
+
+    /// Goes by a value whose length is the next word.
+    fn skip_value(&mut self, words: &[u8]) {
+        let bytes = split_word(words).and_then(|(bytes, _)| unsigned(bytes)).unwrap_or(0);
+        let block = usize::try_from(bytes).unwrap_or(usize::MAX).saturating_add(b"\r\n".len());
+        self.0 = self.0.get(block..).unwrap_or_default();
+    }
+}
+
+impl<'a> Iterator for Ahead<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        loop {
+            let window = &self.0[..self.0.len().min(LINE_BYTES_MAX + b"\r\n".len())];
+            let (line, _) = window.split_at(memchr::memchr(b'\n', window)?);
+            self.0 = &self.0[line.len() + 1..];
+            let key = self.see(without_return(line));
+            if key.is_some() {
+                return key;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn seen(buf: &[u8]) -> Vec<String> {
+        Ahead::of(buf).map(|key| String::from_utf8_lossy(key).into_owned()).collect()
+    }
+
+    #[test]
+    fn every_command_with_a_key_is_seen() {
+        let all = "get a\r\ngets  b c\r\ngat 0 d\r\nmg e v\r\nadd f 0 0 1\r\nx\r\nms g 5 T0\r\nget z\r\ncas h 0 0 0 9\r\n\r\n\
+                   delete i\nversion\r\nincr j 1\r\n";
+        assert_eq!(seen(all.as_bytes()), ["a", "b", "d", "e", "f", "g", "h", "i", "j"]);
+    }
+
+    #[test]
+    fn what_is_left_begins_after_the_last_key_taken() {
+        let mut ahead = Ahead::of(b"get a\r\nset b 0 0 2\r\nxy\r\nget c");
+        assert_eq!((ahead.next(), ahead.left()), (Some(&b"a"[..]), 22));
+        assert_eq!((ahead.next(), ahead.left()), (Some(&b"b"[..]), 5));
+        assert_eq!((ahead.next(), ahead.left()), (None, 5));
+    }
+
+    #[test]
+    fn a_value_that_has_not_arrived_hides_what_follows() {
+        assert_eq!(seen(b"set a 0 0 10\r\nget b\r\n"), ["a"]);
+        assert_eq!(seen(b"set a 0 0 18446744073709551615\r\nget b\r\n"), ["a"]);
+        assert_eq!(seen(b"set a 0 0 none\r\n\nget b\r\n"), ["a", "b"]);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_have_an_end(buf in prop::collection::vec(prop_oneof![any::<u8>(), Just(b' '), Just(b'\n')], 0..300)) {
+            prop_assert!(Ahead::of(&buf).count() <= buf.len());
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! The keys of requests that are yet to be parsed.
+
+/// The first argument of each request in a buffer, which is its key if it has one, by a glance: who knows what will be
+/// asked next can have it ready.
+///
+/// A glance is not a parser. It checks nothing and remembers nothing of what came before the buffer, so an argument may be none,
+/// and requests after one that it does not understand are not seen; it understands no inline requests. It takes a few
+/// nanoseconds an argument, looks at none, and ends with the last request that is whole.
+///
+/// ```
+/// use sherwood_wire::resp::Ahead;
+/// let ahead = Ahead::of(b"*2\r\n$3\r\nGET\r\n$1\r\na\r\n*1\r\n$4\r\nPING\r\n*2\r\n$3\r\nGET\r\n$1\r\nb\r\n*2\r\n");
+/// assert!(ahead.eq([b"a", b"b"]));
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Ahead<'a>(&'a [u8]);
+
+impl<'a> Ahead<'a> {
+    /// The first arguments in `buf`, which begins with a request.
+    #[must_use]
+    pub const fn of(buf: &'a [u8]) -> Self {
+        Self(buf)
+    }
+
+    /// How many bytes at the end of the buffer the glance has not come to.
+    #[must_use]
+    pub const fn left(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The first argument of the next request, if it has one; nothing where there is no whole request.
+    fn request(&mut self) -> Option<Option<&'a [u8]>> {
+        let (count, mut rest) = header(self.0, b'*')?;
+        let mut first = None;
+        for index in 0..count {
+            let (len, body) = header(rest, b'$')?;
+            if index == 1 {
+                first = body.get(..len);
+            }
+            rest = body.get(len.checked_add(b"\r\n".len())?..)?;
+        }
+        self.0 = rest;
+        Some(first)
+    }
+}
+
+impl<'a> Iterator for Ahead<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        loop {
+            let first = self.request()?;
+            if first.is_some() {
+                return first;
+            }
+        }
+    }
+}
+
+/// The number in a line that begins with `mark`, and what follows the line.
+fn header(rest: &[u8], mark: u8) -> Option<(usize, &[u8])> {
+    let (&first, text) = rest.split_first()?;
+    if first != mark {
+        return None;
+    }
+    let mut number = 0_usize;
+    for (at, &byte) in text.iter().enumerate().take(DIGITS_MAX) {
+        match byte {
+            b'0'..=b'9' => number = number * 10 + usize::from(byte - b'0'),
+            b'\r' => return Some((number, text.get(at + b"\r\n".len()..)?)),
+            _ => return None,
+        }
+    }
+    None
+}
+
+/// Longest number that is understood, with its line's end: lengths and counts have at most nine digits.
+const DIGITS_MAX: usize = 10;
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn what_is_left_begins_after_the_last_whole_request() {
+        let mut ahead = Ahead::of(b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$2\r\nxy\r\n*2\r\n$3\r\nGET\r\n$1\r\nb");
+        assert_eq!((ahead.next(), ahead.left()), (Some(&b"a"[..]), 18));
+        assert_eq!((ahead.next(), ahead.left()), (None, 18));
+    }
+
+    #[test]
+    fn what_is_no_request_ends_it() {
+        for text in [
+            "GET a\r\n",
+            "*2\r\n$3\r\nGET\r\n:1\r\n",
+            "*-1\r\n",
+            "*9999999999\r\n",
+            "*1\r\n$999999999\r\n",
+            "*\r",
+        ] {
+            assert_eq!(Ahead::of(text.as_bytes()).next(), None, "{text:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_have_an_end(buf in "[*$0-9\r\nA]{0,60}") {
+            prop_assert!(Ahead::of(buf.as_bytes()).count() <= buf.len());
+        }
+    }
+}
