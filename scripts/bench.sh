@@ -9,9 +9,12 @@
 #   scripts/bench.sh peers        throughput, processor time of a request and tail beside memcached, Redis and Valkey (20 minutes):
 #                                 MEMCACHED, REDIS and VALKEY name their binaries, a server that is not there is left out; a summary
 #                                 goes to stderr, and scripts/peers.py --help says how to run one case
+#   scripts/bench.sh items        bytes that an item takes beside key and value, of the same servers at two million items
+#   scripts/bench.sh engine       the engine in one process beside quick_cache, moka and hashlink
+#   scripts/bench.sh ghost        what a sampled miss ratio curve costs an access, and how far it is off
 #   scripts/bench.sh demo         RobinHood against shared-lru through backend slowdowns, seeds 1 to 5 (about an hour)
 #
-# ROUNDS (5) is how often `resize`, `gateway` and `peers` measure.
+# ROUNDS (5) is how often `resize`, `gateway`, `peers` and `engine` measure.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -199,6 +202,18 @@ peers() {
   SHERWOOD=$sherwood ROUNDS=$rounds scripts/peers.py
 }
 
+items() {
+  SHERWOOD=$sherwood scripts/items.py
+}
+
+engine() {
+  cargo run --quiet --release --locked --manifest-path scripts/engine/Cargo.toml -- throughput "$rounds" --json
+}
+
+ghost() {
+  cargo run --quiet --release --locked -p sherwood-cache --example ghost -- --json
+}
+
 demo() {
   local seed
   for seed in 1 2 3 4 5; do
@@ -217,12 +232,12 @@ depth() {
 }
 
 parts=("$@")
-[ "${#parts[@]}" -gt 0 ] || parts=(trace resize gateway peers demo)
+[ "${#parts[@]}" -gt 0 ] || parts=(trace resize gateway peers items engine ghost demo)
 for part in "${parts[@]}"; do
   case "$part" in
-    trace | resize | gateway | peers | demo | depth) "$part" ;;
+    trace | resize | gateway | peers | items | engine | ghost | demo | depth) "$part" ;;
     *)
-      echo "scripts/bench.sh: no part named $part; there are: trace, resize, gateway, peers, demo, depth" >&2
+      echo "scripts/bench.sh: no part named $part; there are: trace, resize, gateway, peers, items, engine, ghost, demo, depth" >&2
       exit 2
       ;;
   esac

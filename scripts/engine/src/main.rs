@@ -1,6 +1,6 @@
 //! What the engine costs, beside other caches in the same run.
 //!
-//!     cargo run --release --manifest-path scripts/engine/Cargo.toml -- throughput [rounds]
+//!     cargo run --release --manifest-path scripts/engine/Cargo.toml -- throughput [rounds] [--json]
 //!     … -- hits     hit ratios on the public traces, at 1, 3, 10 and 30% of their objects
 //!     … -- memory [value bytes]     bytes an item at two million items with keys of 20 bytes
 //!     … -- reclaim [MiB] [value bytes]     a full cache gives up a tenth
@@ -26,11 +26,12 @@ const CAPACITY: usize = KEYS / 10;
 const ACCESSES: usize = 2_000_000;
 
 fn main() {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let (flags, arguments): (Vec<String>, Vec<String>) =
+        std::env::args().skip(1).partition(|argument| argument == "--json");
     let number =
         |at: usize, default: usize| arguments.get(at).map_or(default, |text| text.parse().expect("a number"));
     match arguments.first().map(String::as_str) {
-        Some("throughput") | None => throughput(number(1, 5)),
+        Some("throughput") | None => throughput(number(1, 5), !flags.is_empty()),
         Some("hits") => hits(),
         Some("memory") => memory(number(1, 100)),
         Some("reclaim") => reclaim(number(1, 2048), number(2, 1024)),
@@ -134,7 +135,7 @@ const PEERS: &[Maker] = &[
     ("hashlink, mutex", |size| Box::new(HashLink(Mutex::new(hashlink::LruCache::new(size.items))))),
 ];
 
-fn throughput(rounds: usize) {
+fn throughput(rounds: usize, as_json: bool) {
     let keys = zipf(4 * ACCESSES);
     let size = Size { items: CAPACITY, partitions: 4, shards: 64 };
     let mut results = vec![[Vec::new(), Vec::new(), Vec::new()]; PEERS.len()];
@@ -155,9 +156,19 @@ fn throughput(rounds: usize) {
             result[2].push(hits as f64 / ACCESSES as f64);
         }
     }
-    println!("{:<20} {:>12} {:>16} {:>10}", "", "1 thread ns", "2 threads M/s", "hit ratio");
-    for ((name, _), [one, two, hits]) in PEERS.iter().zip(results) {
-        println!("{name:<20} {:>12.1} {:>16.2} {:>10.4}", median(one), median(two), median(hits));
+    if !as_json {
+        println!("{:<20} {:>12} {:>16} {:>10}", "", "1 thread ns", "2 threads M/s", "hit ratio");
+    }
+    for ((name, _), result) in PEERS.iter().zip(results) {
+        let [one, two, hits] = result.map(median);
+        if as_json {
+            println!(
+                r#"{{"case":"engine","cache":"{name}","rounds":{rounds},"one_thread_ns":{one:.1},"two_threads_accesses_per_s":{:.0},"hit_ratio":{hits:.4}}}"#,
+                two * 1e6
+            );
+        } else {
+            println!("{name:<20} {one:>12.1} {two:>16.2} {hits:>10.4}");
+        }
     }
 }
 
