@@ -211,7 +211,7 @@ engine() {
 }
 
 ghost() {
-  cargo run --quiet --release --locked -p sherwood-cache --example ghost -- --json
+  cargo run --quiet --release --locked -p sherwood-cache --example ghost
 }
 
 demo() {
