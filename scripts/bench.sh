@@ -11,9 +11,12 @@
 #                                 goes to stderr, and scripts/peers.py --help says how to run one case
 #   scripts/bench.sh reshape      a full cache of 2 GiB gives up a tenth, beside the peers, and then changes all the time (a quarter of an
 #                                 hour); the same variables, and scripts/reshape.py --help
+#   scripts/bench.sh items        bytes that an item takes beside key and value, of the same servers at two million items
+#   scripts/bench.sh engine       the engine in one process beside quick_cache, moka and hashlink
+#   scripts/bench.sh ghost        what a sampled miss ratio curve costs an access, and how far it is off
 #   scripts/bench.sh demo         RobinHood against shared-lru through backend slowdowns, seeds 1 to 5 (about an hour)
 #
-# ROUNDS (5) is how often `resize`, `gateway`, `peers` and `reshape` measure.
+# ROUNDS (5) is how often `resize`, `gateway`, `peers`, `reshape` and `engine` measure.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -206,6 +209,18 @@ reshape() {
   SHERWOOD=$sherwood ROUNDS=$rounds scripts/reshape.py
 }
 
+items() {
+  SHERWOOD=$sherwood scripts/items.py
+}
+
+engine() {
+  cargo run --quiet --release --locked --manifest-path scripts/engine/Cargo.toml -- throughput "$rounds" --json
+}
+
+ghost() {
+  cargo run --quiet --release --locked -p sherwood-cache --example ghost
+}
+
 demo() {
   local seed
   for seed in 1 2 3 4 5; do
@@ -224,12 +239,12 @@ depth() {
 }
 
 parts=("$@")
-[ "${#parts[@]}" -gt 0 ] || parts=(trace resize gateway peers reshape demo)
+[ "${#parts[@]}" -gt 0 ] || parts=(trace resize gateway peers reshape items engine ghost demo)
 for part in "${parts[@]}"; do
   case "$part" in
-    trace | resize | gateway | peers | reshape | demo | depth) "$part" ;;
+    trace | resize | gateway | peers | reshape | items | engine | ghost | demo | depth) "$part" ;;
     *)
-      echo "scripts/bench.sh: no part named $part; there are: trace, resize, gateway, peers, reshape, demo, depth" >&2
+      echo "scripts/bench.sh: no part named $part; there are: trace, resize, gateway, peers, reshape, items, engine, ghost, demo, depth" >&2
       exit 2
       ;;
   esac

@@ -113,20 +113,35 @@ def version(command):
 
 
 def sherwood_command(options, protocol, threads, port):
-    command = [options.sherwood, "serve", "--memory", "1GiB", "--admin", "off", "--threads", str(threads)]
+    command = [options.sherwood, "serve", "--memory", f"{options.memory_mib}MiB", "--admin", "off", "--threads", str(threads)]
     command += ["--max-connections", CONNECTIONS_MAX]
     return command + [f"--{protocol}", f"127.0.0.1:{port}"] + options.sherwood_flags.split()
 
 
-def redis_command(binary, port, threads):
+def redis_command(binary, port, threads, memory_mib):
     command = [binary, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--daemonize", "no"]
     command += ["--maxclients", CONNECTIONS_MAX]
-    return command + ["--maxmemory", "1gb", "--maxmemory-policy", "allkeys-lru", "--io-threads", str(threads)]
+    return command + ["--maxmemory", f"{memory_mib}mb", "--maxmemory-policy", "allkeys-lru", "--io-threads", str(threads)]
 
 
-def memcached_command(binary, port, threads):
+def memcached_command(binary, port, threads, memory_mib):
     user = ["-u", "nobody"] if os.getuid() == 0 else []
-    return [binary, "-l", "127.0.0.1", "-p", str(port), "-U", "0", "-m", "1024", "-t", str(threads), "-c", CONNECTIONS_MAX, *user]
+    command = [binary, "-l", "127.0.0.1", "-p", str(port), "-U", "0", "-m", str(memory_mib)]
+    return command + ["-t", str(threads), "-c", CONNECTIONS_MAX, *user]
+
+
+def add_servers(parser):
+    """The options that say which servers there are."""
+    environment = os.environ.get
+    parser.add_argument("--sherwood", default=environment("SHERWOOD", "target/release/sherwood"), help="the binary")
+    parser.add_argument("--sherwood-flags", default="", help="more flags of `sherwood serve`")
+    parser.add_argument("--other", default=None, help="another sherwood to compare with, such as an older one")
+    parser.add_argument("--memcached", default=environment("MEMCACHED", "memcached"))
+    parser.add_argument("--redis", default=environment("REDIS", "redis-server"))
+    parser.add_argument("--valkey", default=environment("VALKEY", "valkey-server"))
+    names = "sherwood,other,memcached,sherwood-redis,redis,valkey"
+    parser.add_argument("--servers", type=lambda names: names.split(","), default=None, help=f"only these: {names}")
+    parser.add_argument("--memory-mib", type=int, default=1024, help="that each server may hold [default: %(default)s]")
 
 
 def start_servers(options, threads, core, only=None):
@@ -150,7 +165,7 @@ def start_servers(options, threads, core, only=None):
         elif command is None:
             line = [binary, *sherwood_command(options, protocol, threads, port)[1:]]
         else:
-            line = command(binary, port, threads)
+            line = command(binary, port, threads, options.memory_mib)
         servers.append(Server(name, protocol, port, line, core))
         servers[-1].wait_until_ready()
     return servers
@@ -322,14 +337,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     environment = os.environ.get
     parser.add_argument("cases", nargs="*", choices=["closed", "open", "threads", "idle", []], help="which cases [default: all]")
-    parser.add_argument("--sherwood", default=environment("SHERWOOD", "target/release/sherwood"), help="the binary")
-    parser.add_argument("--sherwood-flags", default="", help="more flags of `sherwood serve`")
+    add_servers(parser)
     parser.add_argument("--load", default=None, help="the binary that makes the load [default: --sherwood]")
-    parser.add_argument("--other", default=None, help="another sherwood to compare with, such as an older one")
-    parser.add_argument("--memcached", default=environment("MEMCACHED", "memcached"))
-    parser.add_argument("--redis", default=environment("REDIS", "redis-server"))
-    parser.add_argument("--valkey", default=environment("VALKEY", "valkey-server"))
-    parser.add_argument("--servers", type=lambda names: names.split(","), default=None, help="only these: sherwood,memcached,sherwood-redis,redis,valkey")
     parser.add_argument("--rounds", type=int, default=int(environment("ROUNDS", "5")))
     parser.add_argument("--seconds", type=float, default=3, help="of one measurement")
     parser.add_argument("--server-core", default=environment("SERVER_CORE", "0"))

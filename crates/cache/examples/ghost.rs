@@ -1,8 +1,8 @@
 //! What a ghost costs and how far its curve is off: nanoseconds an access and mean absolute errors in points.
 //!
-//! `cargo run --release -p sherwood-cache --example ghost` prints the table of docs/src/miss-ratio-curves.md: for each
-//! workload the error of a curve sampled at 1/32, corrected and not, over five hash seeds, and the processor time per access
-//! (hash, get and store) beside that of hashing the key alone.
+//! `cargo run --release -p sherwood-cache --example ghost` prints the figures of docs/src/miss-ratio-curves.md, a line of JSON
+//! for each workload: the error of a curve sampled at 1/32, corrected and not, over five hash seeds, and the processor time per
+//! access (hash, get and store) beside that of hashing the key alone.
 
 use sherwood_cache::{Curve, Ghost, GhostOptions, charge};
 use sherwood_model::{SeededState, SplitMix64};
@@ -20,7 +20,6 @@ const SIZES: u64 = 1_000;
 type Accesses = Vec<(u32, u32)>;
 
 fn main() {
-    println!("{:<22} {:>8} {:>8} {:>12} {:>9} {:>9}", "", "median", "worst", "uncorrected", "ns", "hash ns");
     for (name, accesses) in workloads() {
         let ([exact, _], _) = run(&accesses, 0, 1.0);
         let footprint = *exact.bytes.last().unwrap();
@@ -42,7 +41,9 @@ fn main() {
         // The least of all runs: what others do on the machine only ever adds to it.
         let (median, cost) = (errors[middle], costs[0]);
         let hashing = (0..SEEDS).map(|_| hashing(&accesses)).fold(f64::INFINITY, f64::min);
-        println!("{name:<22} {median:>8.3} {worst:>8.3} {raw:>12.3} {cost:>9.2} {hashing:>9.2}");
+        println!(
+            r#"{{"case":"ghost","workload":"{name}","sample":{RATE},"error_points":{median:.3},"error_points_worst":{worst:.3},"error_points_uncorrected":{raw:.3},"access_ns":{cost:.2},"hash_ns":{hashing:.2}}}"#
+        );
     }
 }
 

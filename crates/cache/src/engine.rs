@@ -101,6 +101,7 @@ impl Cache {
             hash,
             bytes: options.total_bytes / u64::from(options.shards),
             supply: Arc::clone(&supply),
+            balances: Arc::new(shard::Balances::new(partitions.len(), options.shards)),
         };
         Ok(Self {
             options,

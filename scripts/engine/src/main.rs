@@ -1,13 +1,14 @@
 //! What the engine costs, beside other caches in the same run.
 //!
-//!     cargo run --release --manifest-path scripts/engine/Cargo.toml -- throughput [rounds]
+//!     cargo run --release --manifest-path scripts/engine/Cargo.toml -- throughput [rounds] [--json]
+//!     … -- hits     hit ratios on the public traces, at 1, 3, 10 and 30% of their objects
 //!     … -- memory [value bytes]     bytes an item at two million items with keys of 20 bytes
 //!     … -- reclaim [MiB] [value bytes] [rounds]     a full cache gives up a tenth, again and again
 //!
 //! Caches take turns within a round and medians are printed, so that a busy machine is busy for all of them. Times of one thread
 //! are of its processor, times of two are of the clock: those are worth something only where two cores are free.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hint::black_box;
 use std::ops::Range;
 use std::ptr::NonNull;
@@ -16,6 +17,7 @@ use std::time::{Duration, Instant as Clock};
 
 use sherwood_cache::{Access, Cache, Eviction, Memory, NewItem, Options, Partition, Value, charge};
 use sherwood_model::{BackendId, CachePlan, Instant, PartitionId, SeededState, TenantId};
+use sherwood_workload::trace::cache2k;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -25,14 +27,16 @@ const CAPACITY: usize = KEYS / 10;
 const ACCESSES: usize = 2_000_000;
 
 fn main() {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let (flags, arguments): (Vec<String>, Vec<String>) =
+        std::env::args().skip(1).partition(|argument| argument == "--json");
     let number =
         |at: usize, default: usize| arguments.get(at).map_or(default, |text| text.parse().expect("a number"));
     match arguments.first().map(String::as_str) {
-        Some("throughput") | None => throughput(number(1, 5)),
+        Some("throughput") | None => throughput(number(1, 5), !flags.is_empty()),
+        Some("hits") => hits(),
         Some("memory") => memory(number(1, 100)),
         Some("reclaim") => reclaim(number(1, 2048), number(2, 1024), number(3, 5)),
-        Some(other) => panic!("{other} is none of throughput, memory, reclaim"),
+        Some(other) => panic!("{other} is none of throughput, hits, memory, reclaim"),
     }
 }
 
@@ -41,32 +45,44 @@ trait Peer: Sync {
     fn access(&self, key: u64) -> bool;
 }
 
-struct Sherwood(Cache);
+/// How large a cache is, in items, and how ours is divided.
+#[derive(Clone, Copy)]
+struct Size {
+    items: usize,
+    partitions: u16,
+    shards: u16,
+}
+
+struct Sherwood {
+    cache: Cache,
+    partitions: u64,
+}
 
 impl Sherwood {
-    fn new(eviction: Eviction, shards: u16) -> Self {
-        let total_bytes = CAPACITY as u64 * charge(8, 8);
+    fn new(eviction: Eviction, size: Size) -> Self {
+        let total_bytes = size.items as u64 * charge(8, 8);
         let partition = |backend| Partition {
             tenant: TenantId(0),
             backend: BackendId(backend),
-            budget_bytes: total_bytes / 4,
+            budget_bytes: total_bytes / u64::from(size.partitions),
         };
-        let partitions: Vec<_> = (0..4).map(partition).collect();
-        let options = Options { total_bytes, shards, eviction, ..Options::default() };
-        Self(Cache::new(options, &partitions, SeededState::new(1)).expect("valid options"))
+        let partitions: Vec<_> = (0..size.partitions).map(partition).collect();
+        let options = Options { total_bytes, shards: size.shards, eviction, ..Options::default() };
+        let cache = Cache::new(options, &partitions, SeededState::new(1)).expect("valid options");
+        Self { cache, partitions: u64::from(size.partitions) }
     }
 }
 
 impl Peer for Sherwood {
     fn access(&self, key: u64) -> bool {
         let access = Access::at(Instant::from_secs(1));
-        let (partition, name) = (PartitionId((key % 4) as u16), key.to_le_bytes());
-        let value = self.0.get(partition, &name, &access, |item| match item.value {
+        let (partition, name) = (PartitionId((key % self.partitions) as u16), key.to_le_bytes());
+        let value = self.cache.get(partition, &name, &access, |item| match item.value {
             Value::Bytes(bytes) => u64::from_le_bytes(bytes.try_into().expect("eight bytes")),
             Value::Declared(_) => 0,
         });
         if value.is_none() {
-            self.0.set(partition, &name, NewItem::bytes(&name), &access).expect("it fits");
+            self.cache.set(partition, &name, NewItem::bytes(&name), &access).expect("it fits");
         }
         black_box(value).is_some()
     }
@@ -110,22 +126,23 @@ impl Peer for HashLink {
 }
 
 /// A name, and how to make one.
-type Maker = (&'static str, fn() -> Box<dyn Peer>);
+type Maker = (&'static str, fn(Size) -> Box<dyn Peer>);
 
 const PEERS: &[Maker] = &[
-    ("sherwood s3-fifo", || Box::new(Sherwood::new(Eviction::S3Fifo, 64))),
-    ("sherwood lru", || Box::new(Sherwood::new(Eviction::Lru, 64))),
-    ("quick_cache::sync", || Box::new(QuickCache(quick_cache::sync::Cache::new(CAPACITY)))),
-    ("moka", || Box::new(Moka(moka::sync::Cache::new(CAPACITY as u64)))),
-    ("hashlink, mutex", || Box::new(HashLink(Mutex::new(hashlink::LruCache::new(CAPACITY))))),
+    ("sherwood s3-fifo", |size| Box::new(Sherwood::new(Eviction::S3Fifo, size))),
+    ("sherwood lru", |size| Box::new(Sherwood::new(Eviction::Lru, size))),
+    ("quick_cache::sync", |size| Box::new(QuickCache(quick_cache::sync::Cache::new(size.items)))),
+    ("moka", |size| Box::new(Moka(moka::sync::Cache::new(size.items as u64)))),
+    ("hashlink, mutex", |size| Box::new(HashLink(Mutex::new(hashlink::LruCache::new(size.items))))),
 ];
 
-fn throughput(rounds: usize) {
+fn throughput(rounds: usize, as_json: bool) {
     let keys = zipf(4 * ACCESSES);
+    let size = Size { items: CAPACITY, partitions: 4, shards: 64 };
     let mut results = vec![[Vec::new(), Vec::new(), Vec::new()]; PEERS.len()];
     for _ in 0..rounds {
         for (result, (_, make)) in results.iter_mut().zip(PEERS) {
-            let peer = make();
+            let peer = make(size);
             run(&*peer, &keys[..2 * ACCESSES]);
             let (one, hits) = run(&*peer, &keys[2 * ACCESSES..3 * ACCESSES]);
             let two = Clock::now();
@@ -140,9 +157,41 @@ fn throughput(rounds: usize) {
             result[2].push(hits as f64 / ACCESSES as f64);
         }
     }
-    println!("{:<20} {:>12} {:>16} {:>10}", "", "1 thread ns", "2 threads M/s", "hit ratio");
-    for ((name, _), [one, two, hits]) in PEERS.iter().zip(results) {
-        println!("{name:<20} {:>12.1} {:>16.2} {:>10.4}", median(one), median(two), median(hits));
+    if !as_json {
+        println!("{:<20} {:>12} {:>16} {:>10}", "", "1 thread ns", "2 threads M/s", "hit ratio");
+    }
+    for ((name, _), result) in PEERS.iter().zip(results) {
+        let [one, two, hits] = result.map(median);
+        if as_json {
+            println!(
+                r#"{{"case":"engine","cache":"{name}","rounds":{rounds},"one_thread_ns":{one:.1},"two_threads_accesses_per_s":{:.0},"hit_ratio":{hits:.4}}}"#,
+                two * 1e6
+            );
+        } else {
+            println!("{name:<20} {one:>12.1} {two:>16.2} {hits:>10.4}");
+        }
+    }
+}
+
+/// Ours undivided and with as many shards as by default: a few items each in the smallest.
+fn hits() {
+    let names = PEERS.iter().map(|(name, _)| format!("{name:>18}")).collect::<String>();
+    println!("{:<12} {:>7}{names}", "", "items");
+    for trace in ["orm-busy", "orm-night", "web07", "web12"] {
+        let path =
+            format!("{}/../../crates/workload/data/cache2k/{trace}.trace.xz", env!("CARGO_MANIFEST_DIR"));
+        let packed = std::fs::read(path).expect("the traces are in the repository");
+        let word = |access: cache2k::Access| u32::from(access.object_type()) << 27 | access.object();
+        let read = cache2k::read(&packed[..]).expect("a trace");
+        let keys: Vec<u32> = read.map(|access| word(access.expect("a trace"))).collect();
+        let objects = keys.iter().collect::<HashSet<_>>().len();
+        for percent in [1, 3, 10, 30] {
+            let size = Size { items: objects * percent / 100, partitions: 1, shards: 16 };
+            let ratio =
+                |make: &fn(Size) -> Box<dyn Peer>| run(&*make(size), &keys).1 as f64 / keys.len() as f64;
+            let ratios = PEERS.iter().map(|(_, make)| format!("{:>18.4}", ratio(make))).collect::<String>();
+            println!("{trace:<12} {:>7}{ratios}", size.items);
+        }
     }
 }
 

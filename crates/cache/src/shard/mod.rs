@@ -6,6 +6,7 @@
 //! the oldest item of the whole cache takes no lock.
 
 mod ahead;
+mod balance;
 #[cfg(test)]
 mod check;
 mod ghost;
@@ -22,12 +23,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sherwood_model::{Instant, PartitionId, SeededState};
 
+pub(crate) use self::balance::Balances;
 pub(crate) use self::index::Range;
 pub(crate) use self::pages::{Cursor, Handle};
 pub(crate) use self::record::{NewRecord, Noted, Record};
 pub(crate) use self::s3fifo::Evicted;
 pub(crate) use self::sizes::{HEADER_BYTES, PLACE_BYTES_MAX, RUN_STEP, place_bytes};
 
+use self::balance::Counts;
 use self::ghost::Ghost;
 use self::index::Index;
 use self::pages::Pages;
@@ -67,6 +70,7 @@ struct Store {
     /// By partition, then by deadline class.
     lanes: Box<[Lane]>,
     ghost: Ghost,
+    balances: Arc<Balances>,
     /// How far the small and the main queue had turned that gave the last victim among several.
     turned: [u64; 2],
     items: usize,
@@ -79,6 +83,8 @@ struct Lane {
     main: Queue,
     /// How far each queue has turned where one of several lanes gives the victim.
     turns: [u64; 2],
+    /// What its partition's [`Balances`] do not know of yet.
+    counts: Counts,
 }
 
 /// Blocks of the items too large for a place, by their numbers.
@@ -98,6 +104,8 @@ pub(crate) struct Plan {
     /// Bytes it will hold, about.
     pub(crate) bytes: u64,
     pub(crate) supply: Arc<Supply>,
+    /// Of all shards.
+    pub(crate) balances: Arc<Balances>,
 }
 
 /// A key with its partition and its hash, computed once per operation.
@@ -159,8 +167,9 @@ impl Shard {
                 pages: Pages::new(Arc::clone(&plan.supply)),
                 runs: Runs::default(),
                 index: Index::new(segments as usize, Arc::clone(&plan.supply)),
-                lanes: vec![Lane { small: Queue::new(), main: Queue::new(), turns: [0; 2] }; lanes].into(),
+                lanes: vec![Lane::new(); lanes].into(),
                 ghost: Ghost::new(Arc::clone(&plan.supply)),
+                balances: Arc::clone(&plan.balances),
                 turned: [0; 2],
                 items: 0,
             }),
@@ -257,8 +266,8 @@ impl Locked<'_> {
         let (partition, charge) = (lookup.partition, new.charge());
         self.ledger.exchange(partition, freed, charge);
         let lane = self.board.lane(partition, class);
+        let is_main = self.store.eviction == Eviction::S3Fifo && self.recall(lookup, lane);
         let store = &mut *self.store;
-        let is_main = store.eviction == Eviction::S3Fifo && store.ghost.recall(lookup.hash);
         let standing = Standing { is_main, ..Standing::new(partition, class, tick) };
         let at = store.pages.allocate(new.place_bytes());
         let run = new.take_run().map(|block| store.runs.put(block));
@@ -270,6 +279,24 @@ impl Locked<'_> {
         let counters = &self.board.counters[partition.index()];
         counters.items.increment();
         counters.stores.increment();
+    }
+
+    /// Whether a key that comes into a lane has proved itself already: it was dropped from the small queue a while ago.
+    fn recall(&mut self, lookup: &Lookup<'_>, lane: usize) -> bool {
+        let Some(was_main) = self.store.ghost.recall(lookup.hash) else { return false };
+        self.count(lane, lookup.partition, |counts| counts.return_to_cache(was_main));
+        !was_main
+    }
+
+    /// Counts a drop or a return for the balance of a partition's queues.
+    fn count(&mut self, lane: usize, partition: PartitionId, count: impl FnOnce(&mut Counts)) {
+        let counts = &mut self.store.lanes[lane].counts;
+        count(counts);
+        if counts.is_full() {
+            let counts = std::mem::take(counts);
+            let items = self.board.counters[partition.index()].items.get();
+            self.store.balances.learn(partition, counts, items);
+        }
     }
 
     /// Gives an item another value; that is a use. Returns what is left of the old value.
@@ -448,9 +475,11 @@ impl Locked<'_> {
         let (hash, run) = (store.hash_of(&record), record.run_at());
         store.index.remove(hash, at);
         store.lanes[lane].queue(is_main).remove(&mut store.pages, at, charge);
-        if store.eviction == Eviction::S3Fifo && cause == Cause::Evicted && !is_main {
-            store.ghost.remember(hash, store.items);
+        if store.eviction == Eviction::S3Fifo && cause == Cause::Evicted {
+            store.ghost.remember(hash, is_main, store.items);
+            self.count(lane, partition, |counts| counts.drop_from(is_main));
         }
+        let store = &mut *self.store;
         store.pages.free(at);
         store.items -= 1;
         let run = run.map(|run| store.runs.take(run.number));
@@ -479,17 +508,12 @@ impl Store {
 }
 
 impl Lane {
-    fn queue(&mut self, is_main: bool) -> &mut Queue {
-        if is_main { &mut self.main } else { &mut self.small }
+    fn new() -> Self {
+        Self { small: Queue::new(), main: Queue::new(), turns: [0; 2], counts: Counts::default() }
     }
 
-    /// The queue that gives the next victim, and whether it is the main one.
-    fn next(&self) -> (&Queue, bool) {
-        if s3fifo::takes_main(self.small.bytes, self.main.bytes) {
-            (&self.main, true)
-        } else {
-            (&self.small, false)
-        }
+    fn queue(&mut self, is_main: bool) -> &mut Queue {
+        if is_main { &mut self.main } else { &mut self.small }
     }
 
     fn turn(&self, is_main: bool) -> u64 {
@@ -531,6 +555,12 @@ impl Board {
     #[inline]
     fn lane(&self, partition: PartitionId, class: u8) -> usize {
         partition.index() * self.classes + usize::from(class)
+    }
+
+    /// The partition of a lane.
+    #[inline]
+    fn partition(&self, lane: usize) -> PartitionId {
+        PartitionId((lane / self.classes) as u16)
     }
 
     /// Under strict LRU, publishes the stamp of a lane's oldest item.

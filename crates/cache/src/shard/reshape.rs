@@ -11,7 +11,7 @@ use std::ops::Range;
 use sherwood_model::{Instant, PartitionId};
 
 use super::pages::NO_HANDLE;
-use super::{Block, Evicted, Handle, Locked, Queue, Record, Store};
+use super::{Block, Evicted, Handle, Lane, Locked, Queue, Record, Store};
 
 /// Items from the one that is worked on to the one whose bytes are asked for, and to the one whose place in the index is.
 /// Chosen: one item is about as much work as memory is far.
@@ -43,8 +43,11 @@ impl Locked<'_> {
         let mut evicted = Evicted::default();
         while evicted.bytes < bytes && evicted.items < items_max {
             // Of several lanes it would have to be known which gives the victim after next.
-            if lanes.len() == 1 {
-                let (queue, is_main) = self.store.lanes[lanes.start].next();
+            if lanes.len() == 1
+                && let Some(is_main) = self.takes_main(lanes.clone())
+            {
+                let Lane { small, main, .. } = &self.store.lanes[lanes.start];
+                let queue = if is_main { main } else { small };
                 ahead.look(&self.store, queue, is_main);
             }
             let one = self.make_way(partition, lanes.clone(), 1, &is_dead);

@@ -1,16 +1,17 @@
 //! Eviction that keeps more than LRU with less work: S3-FIFO.
 //!
-//! New items wait in a small queue, a tenth of the bytes. Most are never used again and go from there; those that were
-//! used go on to the main queue, whose oldest stay for another round for each use they had, at most three. A hit sets two
-//! bits of one item and moves nothing, so hits hardly write. Items that were dropped from the small queue and come back
-//! soon go to the main queue at once (see [`super::ghost`]).
+//! New items wait in a small queue, 1 to 30% of the bytes (see [`super::balance`]). Most are never used again and go from
+//! there; those that were used go on to the main queue, whose oldest stay for another round for each use they had, at most
+//! three. A hit sets two bits of one item and moves nothing, so hits hardly write. Items that were dropped from the small
+//! queue and come back soon go to the main queue at once (see [`super::ghost`]).
 //!
-//! J. Yang, Y. Zhang, Z. Qiu, Y. Yue and K. V. Rashmi, "FIFO queues are all you need for cache eviction", SOSP 2023. Here
-//! sizes are bytes and not items; each shard decides for itself, since a hash has dealt the items evenly; and an eviction
-//! gives at most [`CHANCES`] items another round, so that it never holds the lock for longer.
+//! J. Yang, Y. Zhang, Z. Qiu, Y. Yue and K. V. Rashmi, "FIFO queues are all you need for cache eviction", SOSP 2023. Here the
+//! small queue's share adapts, where the paper has a tenth; sizes are bytes and not items; each shard decides for itself,
+//! since a hash has dealt the items evenly; and an eviction gives at most [`CHANCES`] items another round, so that it never
+//! holds the lock for longer.
 //!
 //! A partition's lanes (deadline classes), or under `Shared` all lanes, are one S3-FIFO: their small queues together are
-//! held to a tenth of their bytes, and of the small or the main queues that one gives the victim that has turned least. So
+//! held to their part of the bytes, and of the small or the main queues that one gives the victim that has turned least. So
 //! all turn at the same speed, in parts of their length, and every item is passed as often as in a single queue, where
 //! a partition that is not used would be passed, and leave, too.
 
@@ -21,8 +22,6 @@ use super::{Block, Cause, Handle, Locked, PartitionId, Record};
 
 /// Uses that are counted.
 pub(super) const USES_MAX: u8 = 3;
-/// The small queues hold a tenth of the bytes, as in the paper.
-const SMALL_DIVISOR: u64 = 10;
 /// Items that one eviction lets stay for another round before it takes the next, used or not. Chosen: hardly ever met, and
 /// as long as half a page copy.
 const CHANCES: usize = 32;
@@ -135,19 +134,25 @@ impl Locked<'_> {
 
     /// Which queue is next; it turns by its oldest item where there are several.
     fn next(&mut self, lanes: Range<usize>) -> Option<Next> {
-        let lanes_of = &self.store.lanes[lanes.clone()];
-        let (small, main) = match lanes_of {
-            [lane] => (lane.small.bytes, lane.main.bytes),
-            lanes => lanes
-                .iter()
-                .fold((0, 0), |(small, main), lane| (small + lane.small.bytes, main + lane.main.bytes)),
-        };
-        let is_main = takes_main(small, main);
-        if lanes_of.len() == 1 {
-            return (small + main > 0).then_some(Next { lane: lanes.start, is_main });
+        let is_main = self.takes_main(lanes.clone())?;
+        if lanes.len() == 1 {
+            return Some(Next { lane: lanes.start, is_main });
         }
         let lane = self.least_turned(lanes, is_main)?;
         Some(Next { lane, is_main })
+    }
+
+    /// Whether the main queues of `lanes` give the next victim, or the small ones; none where all are empty.
+    pub(super) fn takes_main(&self, lanes: Range<usize>) -> Option<bool> {
+        let (mut small, mut main, mut small_max) = (0, 0, 0);
+        for number in lanes {
+            let lane = &self.store.lanes[number];
+            small += lane.small.bytes;
+            main += lane.main.bytes;
+            small_max +=
+                self.store.balances.small(self.board.partition(number), lane.small.bytes + lane.main.bytes);
+        }
+        (small + main > 0).then_some(main > 0 && (small == 0 || small < small_max))
     }
 
     /// The lane whose queue has turned least among those that hold anything. It then turns on by its oldest item, and from
@@ -174,9 +179,4 @@ impl Locked<'_> {
         }
         Some(chosen)
     }
-}
-
-/// Whether the main queues give the next victim, where they and the small ones hold so many bytes.
-pub(super) fn takes_main(small: u64, main: u64) -> bool {
-    main > 0 && small < (small + main) / SMALL_DIVISOR
 }
