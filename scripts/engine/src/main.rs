@@ -1,6 +1,6 @@
 //! What the engine costs, beside other caches in the same run.
 //!
-//!     cargo run --release --manifest-path scripts/engine/Cargo.toml -- throughput [rounds]
+//!     cargo run --release --manifest-path scripts/engine/Cargo.toml -- throughput [rounds] [part of a cache's name]
 //!     … -- memory [value bytes]     bytes an item at two million items with keys of 20 bytes
 //!     … -- reclaim [MiB] [value bytes]     a full cache gives up a tenth
 //!
@@ -27,7 +27,7 @@ fn main() {
     let number =
         |at: usize, default: usize| arguments.get(at).map_or(default, |text| text.parse().expect("a number"));
     match arguments.first().map(String::as_str) {
-        Some("throughput") | None => throughput(number(1, 5)),
+        Some("throughput") | None => throughput(number(1, 5), arguments.get(2).map_or("", String::as_str)),
         Some("memory") => memory(number(1, 100)),
         Some("reclaim") => reclaim(number(1, 2048), number(2, 1024)),
         Some(other) => panic!("{other} is none of throughput, memory, reclaim"),
@@ -50,7 +50,7 @@ impl Sherwood {
             budget_bytes: total_bytes / 4,
         };
         let partitions: Vec<_> = (0..4).map(partition).collect();
-        let options = Options { total_bytes, shards, eviction, ..Options::default() };
+        let options = Options { total_bytes, shards, eviction, threads: 2, ..Options::default() };
         Self(Cache::new(options, &partitions, SeededState::new(1)).expect("valid options"))
     }
 }
@@ -118,11 +118,12 @@ const PEERS: &[Maker] = &[
     ("hashlink, mutex", || Box::new(HashLink(Mutex::new(hashlink::LruCache::new(CAPACITY))))),
 ];
 
-fn throughput(rounds: usize) {
+fn throughput(rounds: usize, name: &str) {
     let keys = zipf(4 * ACCESSES);
-    let mut results = vec![[Vec::new(), Vec::new(), Vec::new()]; PEERS.len()];
+    let peers: Vec<&Maker> = PEERS.iter().filter(|(peer, _)| peer.contains(name)).collect();
+    let mut results = vec![[Vec::new(), Vec::new(), Vec::new()]; peers.len()];
     for _ in 0..rounds {
-        for (result, (_, make)) in results.iter_mut().zip(PEERS) {
+        for (result, (_, make)) in results.iter_mut().zip(&peers) {
             let peer = make();
             run(&*peer, &keys[..2 * ACCESSES]);
             let (one, hits) = run(&*peer, &keys[2 * ACCESSES..3 * ACCESSES]);
@@ -139,7 +140,7 @@ fn throughput(rounds: usize) {
         }
     }
     println!("{:<20} {:>12} {:>16} {:>10}", "", "1 thread ns", "2 threads M/s", "hit ratio");
-    for ((name, _), [one, two, hits]) in PEERS.iter().zip(results) {
+    for ((name, _), [one, two, hits]) in peers.iter().zip(results) {
         println!("{name:<20} {:>12.1} {:>16.2} {:>10.4}", median(one), median(two), median(hits));
     }
 }
