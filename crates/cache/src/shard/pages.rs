@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use super::place::Place;
 use super::record::{self, edit};
 use super::sizes::{CLASSES, Class, PAGE_BYTES, class_bytes, class_of};
 use crate::memory::{Block, Supply};
@@ -143,12 +144,10 @@ impl Pages {
         }
     }
 
-    /// The bytes of a place.
+    /// A place, to be read.
     #[inline]
-    pub(super) fn bytes(&self, at: Handle) -> &[u8] {
-        let page = &self.pages[page_of(at) as usize];
-        let start = offset_of(at);
-        &page.block()[start..start + usize::from(page.place_bytes)]
+    pub(super) fn place(&self, at: Handle) -> Place<'_> {
+        self.pages[page_of(at) as usize].place(offset_of(at))
     }
 
     #[inline]
@@ -173,7 +172,7 @@ impl Pages {
         let [from_page, to_page] =
             self.pages.get_disjoint_mut([from_page, to_page]).expect("two different pages");
         let (from_size, to_size) = (usize::from(from_page.place_bytes), usize::from(to_page.place_bytes));
-        (&from_page.block()[from..from + from_size], &mut to_page.block_mut()[to..to + to_size])
+        (&from_page.block_mut()[from..from + from_size], &mut to_page.block_mut()[to..to + to_size])
     }
 
     /// Bytes of the place at `at`.
@@ -197,7 +196,7 @@ impl Pages {
                     return (seen, Some(cursor));
                 }
                 let start = usize::from(cursor.place) * usize::from(page.place_bytes);
-                if record::is_occupied(&page.block()[start..start + usize::from(page.place_bytes)]) {
+                if record::is_occupied(&page.place(start)) {
                     see(handle(cursor.page, start));
                 }
                 seen += 1;
@@ -240,7 +239,7 @@ impl Pages {
         let size = usize::from(page.place_bytes);
         while place < page.used {
             let start = usize::from(place) * size;
-            if record::is_occupied(&page.block()[start..start + size]) {
+            if record::is_occupied(&page.place(start)) {
                 self.evacuation = Some(Evacuation { page: number, place });
                 return Some(handle(number, start));
             }
@@ -380,9 +379,11 @@ impl Page {
         u64::from(self.places()) * u64::from(self.place_bytes)
     }
 
+    /// The place at an offset.
     #[inline]
-    fn block(&self) -> &Block {
-        self.block.as_ref().expect("a page with records has a block")
+    fn place(&self, offset: usize) -> Place<'_> {
+        let block = self.block.as_ref().expect("a page with records has a block");
+        Place::new(block, offset, usize::from(self.place_bytes))
     }
 
     #[inline]
@@ -399,7 +400,7 @@ impl Page {
         }
         let place = self.free;
         let start = usize::from(place) * usize::from(self.place_bytes);
-        let next = &self.block()[start..start + 2];
+        let next = &self.block_mut()[start..start + 2];
         self.free = u16::from_le_bytes([next[0], next[1]]);
         place
     }
