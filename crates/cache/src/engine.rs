@@ -16,6 +16,7 @@ use crate::flush::Flushes;
 use crate::ghost::{Curve, Ghosts};
 use crate::item::{Change, Item, NewCas, NewItem, Refused, Use};
 use crate::ledger::{Ledger, PlanError};
+use crate::line::Line;
 use crate::memory::{Heap, Memory, Supply};
 use crate::options::{Eviction, Options, OptionsError, Partition};
 use crate::shard::{self, Cause, Evicted, Handle, Locked, Lookup, NewRecord, Noted, Record, Removed, Shard};
@@ -42,7 +43,7 @@ pub struct Cache {
     pub(crate) flushes: Flushes,
     ghosts: Ghosts,
     /// The next recency stamp or CAS. One counter orders all uses and stores of all shards.
-    pub(crate) ticks: AtomicU64,
+    pub(crate) ticks: Line<AtomicU64>,
     /// No item dies before this many nanoseconds, as far as is known: when the background should next look.
     pub(crate) next_death: AtomicU64,
     pub(crate) background: Mutex<Background>,
@@ -111,7 +112,7 @@ impl Cache {
             ledger: Ledger::new(options.total_bytes, budgets),
             flushes: Flushes::new(partitions.len()),
             ghosts: Ghosts::new(options.ghost_rate, options.total_bytes, partitions.len()),
-            ticks: AtomicU64::new(1),
+            ticks: Line(AtomicU64::new(1)),
             next_death: AtomicU64::new(Instant::NEVER.as_nanos()),
             background: Mutex::default(),
             timeline: Timeline::default(),
@@ -220,6 +221,7 @@ impl Cache {
         }
         let new = self.new_record(key, item, Noted::default());
         let mut shard = self.lock(&lookup);
+        shard.expect_insertion(&lookup, self.class(access));
         let found = shard.find(&lookup);
         let stored = self.put(&mut shard, &lookup, found, new, access);
         drop(shard);
@@ -242,6 +244,7 @@ impl Cache {
         self.admit(&lookup, item.value.len())?;
         let new = self.new_record(key, item, Noted::default());
         let mut shard = self.lock(&lookup);
+        shard.expect_insertion(&lookup, self.class(access));
         if self.find_live(&mut shard, &lookup, access.now).is_some() {
             return Ok(false);
         }
@@ -568,15 +571,15 @@ impl Cache {
         let (charge, expires) = (new.charge(), new.expires());
         self.note_store(lookup, charge);
         let class = self.class(access);
+        // Before anything is written: drawing it waits for all that was.
+        let cas = self.tick();
         let stored = match found {
             Some(at) => {
-                let cas = self.tick();
                 let old = shard.overwrite(at, lookup, new, class, cas);
                 Stored { cas, charge, freed: 0, leftovers: (Some(old), Evicted::default()) }
             }
             None => {
                 let evicted = self.make_way(shard, lookup.partition, charge, access.now);
-                let cas = self.tick();
                 shard.insert(lookup, new, class, cas, evicted.own);
                 Stored { cas, charge, freed: evicted.bytes, leftovers: (None, evicted) }
             }

@@ -92,6 +92,7 @@ mod flush;
 mod ghost;
 mod item;
 mod ledger;
+mod line;
 mod lock;
 mod memory;
 mod options;

@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use crate::line::touch;
 use crate::memory::Supply;
 
 /// Keys a bucket remembers.
@@ -36,6 +37,14 @@ impl Ghost {
         let bucket = &mut self.buckets[at];
         bucket.copy_within(..WAYS - 1, 1);
         bucket[0] = print(hash);
+    }
+
+    /// Asks for what [`Self::recall`] will read.
+    #[inline]
+    pub(super) fn expect(&self, hash: u64) {
+        if !self.buckets.is_empty() {
+            touch(&self.buckets[self.bucket(hash)][0]);
+        }
     }
 
     /// Whether the key with this hash is remembered; forgets it.

@@ -10,6 +10,7 @@
 use std::sync::Arc;
 
 use super::pages::Handle;
+use crate::line::touch;
 use crate::memory::Supply;
 
 /// All hashes with the same tag in a segment: the segment, then the tag.
@@ -155,6 +156,10 @@ impl Segment {
     #[inline]
     fn find(&self, tag: u16, is: &mut impl FnMut(Handle) -> bool) -> Option<usize> {
         let mut at = self.home(tag);
+        // What will be asked for next, so that its line comes together with that of the tags.
+        if let Some(handle) = self.handles.get(at) {
+            touch(handle);
+        }
         // Several at a time, since where a search ends cannot be predicted and a wrong guess costs more than all of them. The
         // spill is longer, so that almost every search is over before what is left is too short.
         while let Some(window) = self.tags.get(at..).and_then(<[u16]>::first_chunk::<WINDOW>) {

@@ -39,8 +39,9 @@ use crate::memory::{Block, Supply};
 use crate::options::Eviction;
 use crate::usage::{Counters, Gets, Outcomes, Usage};
 
-/// One part of the cache.
+/// One part of the cache, on lines of its own.
 #[derive(Debug)]
+#[repr(align(64))]
 pub(crate) struct Shard {
     store: Striped<Store>,
     board: Board,
@@ -264,6 +265,18 @@ impl Locked<'_> {
     /// Where a `get` is to be counted: all stripes are held, so any will do.
     pub(crate) fn outcomes(&self, partition: PartitionId) -> &Outcomes {
         self.board.gets[0].of(partition)
+    }
+
+    /// Asks for what the insertion of a key will need, if it comes to that: the items that may have to go, and what is remembered
+    /// of the key.
+    #[inline]
+    pub(crate) fn expect_insertion(&self, lookup: &Lookup<'_>, class: u8) {
+        let store = &*self.store;
+        store.ghost.expect(lookup.hash);
+        let lane = &store.lanes[self.board.lane(lookup.partition, class)];
+        for oldest in [lane.small.oldest(), lane.main.oldest()].into_iter().flatten() {
+            store.pages.expect(oldest);
+        }
     }
 
     /// The oldest item of a lane under strict LRU.

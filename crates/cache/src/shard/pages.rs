@@ -10,6 +10,7 @@ use std::sync::Arc;
 use super::place::Place;
 use super::record::{self, edit};
 use super::sizes::{CLASSES, Class, PAGE_BYTES, class_bytes, class_of};
+use crate::line::touch;
 use crate::memory::{Block, Supply};
 
 /// Where a record lies: its page, and its offset in steps of 8 bytes.
@@ -27,6 +28,8 @@ const NO_PLACE: u16 = u16::MAX;
 /// Part of all places that may be free before pages are emptied. Chosen: a thirty-second costs no more than rounding to
 /// size classes does, and emptying a page then frees it at the price of moving 31 others' worth at most.
 const FREE_DIVISOR: u64 = 32;
+/// Bytes behind a header that are asked for with it: most keys.
+const EXPECTED_BYTES: usize = 24;
 /// Open pages looked at to find an empty one.
 const LOOKS: usize = 64;
 
@@ -148,6 +151,16 @@ impl Pages {
     #[inline]
     pub(super) fn place(&self, at: Handle) -> Place<'_> {
         self.pages[page_of(at) as usize].place(offset_of(at))
+    }
+
+    /// Asks for a place that will be read.
+    #[inline]
+    pub(super) fn expect(&self, at: Handle) {
+        let place = self.place(at);
+        touch(&place.head[0]);
+        if let Some(last) = place.rest.get(..EXPECTED_BYTES.min(place.rest.len())).and_then(<[u8]>::last) {
+            touch(last);
+        }
     }
 
     #[inline]
