@@ -54,3 +54,38 @@ impl<'a> Place<'a> {
         self.noted.store(noted, Relaxed);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::memory::{Heap, Supply};
+
+    /// What an interpreter that finds undefined behaviour is to see: many look while some note, and only then is anything else
+    /// written.
+    #[test]
+    fn readers_note_beside_what_they_read() {
+        let mut block = Supply::new(Arc::new(Heap)).block(4096);
+        for round in 1..4_u8 {
+            block[40..80].fill(round);
+            std::thread::scope(|scope| {
+                for reader in 0..3 {
+                    let block = &block;
+                    scope.spawn(move || {
+                        let place = Place::new(block, 40, 40);
+                        place.note(place.noted() | reader);
+                        assert!(place.head.iter().chain(place.rest).all(|&byte| byte == round));
+                    });
+                }
+            });
+            assert_eq!(block[40 + HEAD_BYTES] & round, round, "what was there before is never lost");
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "a place lies in its page")]
+    fn a_place_that_is_not_in_the_page_is_none() {
+        Place::new(&Supply::new(Arc::new(Heap)).block(4096), 4080, 24);
+    }
+}
