@@ -1,4 +1,4 @@
-//! One thing at a time, whoever comes; every schedule of two or three threads under loom, real threads otherwise.
+//! One thing at a time, whoever comes; schedules of three threads under loom, real threads otherwise.
 
 #[cfg(loom)]
 mod schedules {
