@@ -16,6 +16,7 @@ use crate::flush::Flushes;
 use crate::ghost::{Curve, Ghosts};
 use crate::item::{Change, Item, NewCas, NewItem, Refused, Use};
 use crate::ledger::{Ledger, PlanError};
+use crate::line::Line;
 use crate::memory::{Heap, Memory, Supply};
 use crate::options::{Eviction, Options, OptionsError, Partition};
 use crate::shard::{self, Cause, Evicted, Handle, Locked, Lookup, NewRecord, Noted, Record, Removed, Shard};
@@ -27,8 +28,8 @@ use crate::usage::Usage;
 /// Operations take O(1) but for evictions, which a store pays for in proportion to the bytes it needs; finding a victim
 /// reads one number per shard and deadline class of a partition (of every partition, under `Shared`).
 ///
-/// A closure passed to an operation runs while its key's shard is locked: it should be short, and calling the cache from
-/// it deadlocks.
+/// A closure passed to an operation runs while its key's shard is locked, for reading at least: it should be short, and calling the
+/// cache from it deadlocks.
 ///
 /// # Panics
 /// Every method that takes a [`PartitionId`] panics when the cache has no such partition.
@@ -42,7 +43,7 @@ pub struct Cache {
     pub(crate) flushes: Flushes,
     ghosts: Ghosts,
     /// The next recency stamp or CAS. One counter orders all uses and stores of all shards.
-    pub(crate) ticks: AtomicU64,
+    pub(crate) ticks: Line<AtomicU64>,
     /// No item dies before this many nanoseconds, as far as is known: when the background should next look.
     pub(crate) next_death: AtomicU64,
     pub(crate) background: Mutex<Background>,
@@ -99,6 +100,7 @@ impl Cache {
             classes: options.deadline_classes,
             eviction: options.eviction,
             hash,
+            stripes: options.stripes(),
             bytes: options.total_bytes / u64::from(options.shards),
             supply: Arc::clone(&supply),
             balances: Arc::new(shard::Balances::new(partitions.len(), options.shards)),
@@ -111,7 +113,7 @@ impl Cache {
             ledger: Ledger::new(options.total_bytes, budgets),
             flushes: Flushes::new(partitions.len()),
             ghosts: Ghosts::new(options.ghost_rate, options.total_bytes, partitions.len()),
-            ticks: AtomicU64::new(1),
+            ticks: Line(AtomicU64::new(1)),
             next_death: AtomicU64::new(Instant::NEVER.as_nanos()),
             background: Mutex::default(),
             timeline: Timeline::default(),
@@ -146,13 +148,39 @@ impl Cache {
     ) -> Option<R> {
         let lookup = self.lookup(partition, key);
         self.ghosts.get(partition, lookup.hash, || self.gets(partition) + 1);
-        let (index, mut shard) = self.lock(&lookup);
-        let counters = self.shards[index].counters(partition);
-        let Some(at) = self.find_live(&mut shard, &lookup, access.now) else {
-            counters.misses.increment();
+        if self.options.eviction == Eviction::Lru {
+            return self.get_and_change(&lookup, access, read);
+        }
+        let shard = self.shard(&lookup).read();
+        let Some(record) = shard.find(&lookup) else {
+            shard.outcomes(partition).misses.increment();
             return None;
         };
-        counters.hits.increment();
+        // Before the use is noted.
+        let item = record.item();
+        if self.is_dead(&record, access.now)
+            || !(access.flags.keeps_recency() || record.note_use(self.class(access)))
+        {
+            drop(shard);
+            return self.get_and_change(&lookup, access, read);
+        }
+        shard.outcomes(partition).hits.increment();
+        Some(read(item))
+    }
+
+    /// A [`Self::get`] that takes a dead item out, or moves a live one in its queues.
+    fn get_and_change<R>(
+        &self,
+        lookup: &Lookup<'_>,
+        access: &Access,
+        read: impl FnOnce(Item<'_>) -> R,
+    ) -> Option<R> {
+        let mut shard = self.lock(lookup);
+        let Some(at) = self.find_live(&mut shard, lookup, access.now) else {
+            shard.outcomes(lookup.partition).misses.increment();
+            return None;
+        };
+        shard.outcomes(lookup.partition).hits.increment();
         if access.flags.keeps_recency() {
             return Some(read(shard.record(at).item()));
         }
@@ -171,8 +199,8 @@ impl Cache {
         read: impl FnOnce(Item<'_>) -> R,
     ) -> Option<R> {
         let lookup = self.lookup(partition, key);
-        let (_, shard) = self.lock(&lookup);
-        let record = shard.record(shard.find(&lookup)?);
+        let shard = self.shard(&lookup).read();
+        let record = shard.find(&lookup)?;
         (!self.is_dead(&record, access.now)).then(|| read(record.item()))
     }
 
@@ -193,7 +221,8 @@ impl Cache {
             return Err(refused);
         }
         let new = self.new_record(key, item, Noted::default());
-        let (_, mut shard) = self.lock(&lookup);
+        let mut shard = self.lock(&lookup);
+        shard.expect_insertion(&lookup, self.class(access));
         let found = shard.find(&lookup);
         let stored = self.put(&mut shard, &lookup, found, new, access);
         drop(shard);
@@ -215,7 +244,8 @@ impl Cache {
         let lookup = self.lookup(partition, key);
         self.admit(&lookup, item.value.len())?;
         let new = self.new_record(key, item, Noted::default());
-        let (_, mut shard) = self.lock(&lookup);
+        let mut shard = self.lock(&lookup);
+        shard.expect_insertion(&lookup, self.class(access));
         if self.find_live(&mut shard, &lookup, access.now).is_some() {
             return Ok(false);
         }
@@ -252,7 +282,7 @@ impl Cache {
         decide: impl FnOnce(Option<Item<'_>>) -> (Change<'a>, R),
     ) -> Result<(R, Option<u64>), Refused> {
         let lookup = self.lookup(partition, key);
-        let (_, mut shard) = self.lock(&lookup);
+        let mut shard = self.lock(&lookup);
         let found = self.find_live(&mut shard, &lookup, access.now);
         let (change, result) = decide(found.map(|at| shard.record(at).item()));
         let (cas, stored) = self.change(&mut shard, &lookup, found, &change, access)?;
@@ -319,7 +349,7 @@ impl Cache {
         self.ledger.total_used()
     }
 
-    /// What a partition holds and what happened in it. Takes no lock; O(shards).
+    /// What a partition holds and what happened in it. Takes no lock; O(shards × stripes of their locks).
     #[must_use]
     pub fn usage(&self, partition: PartitionId) -> Usage {
         let mut usage = Usage {
@@ -327,13 +357,11 @@ impl Cache {
             used_bytes: self.ledger.used(partition),
             ..Usage::default()
         };
-        for shard in &self.shards {
-            shard.counters(partition).add_to(&mut usage);
-        }
+        self.shards.iter().for_each(|shard| shard.add_to(partition, &mut usage));
         usage
     }
 
-    /// What all partitions hold together, against the total. Takes no lock; O(partitions × shards).
+    /// What all partitions hold together, against the total. Takes no lock; O(partitions × shards × stripes of their locks).
     #[must_use]
     pub fn total(&self) -> Usage {
         let mut total = Usage {
@@ -343,7 +371,7 @@ impl Cache {
         };
         for shard in &self.shards {
             for index in 0..self.partitions.len() {
-                shard.counters(PartitionId::from_index(index)).add_to(&mut total);
+                shard.add_to(PartitionId::from_index(index), &mut total);
             }
         }
         total
@@ -370,10 +398,10 @@ impl Cache {
         self.ghosts.store(lookup.partition, lookup.hash, charge, || self.gets(lookup.partition));
     }
 
-    /// Gets of a partition so far. O(shards).
+    /// Gets of a partition so far. O(shards × stripes of their locks).
     fn gets(&self, partition: PartitionId) -> u64 {
         let mut usage = Usage::default();
-        self.shards.iter().for_each(|shard| shard.counters(partition).add_to(&mut usage));
+        self.shards.iter().for_each(|shard| shard.add_to(partition, &mut usage));
         usage.hits + usage.misses
     }
 
@@ -400,7 +428,7 @@ impl Cache {
 
     /// Takes a key's item out, if it has a live one; says whether it did.
     fn take_out(&self, lookup: &Lookup<'_>, access: &Access) -> bool {
-        let (_, mut shard) = self.lock(lookup);
+        let mut shard = self.lock(lookup);
         let Some(at) = self.find_live(&mut shard, lookup, access.now) else { return false };
         let removed = shard.remove(at, Cause::Removed);
         drop(shard);
@@ -538,15 +566,15 @@ impl Cache {
         let (charge, expires) = (new.charge(), new.expires());
         self.note_store(lookup, charge);
         let class = self.class(access);
+        // Before anything is written: drawing it waits for all that was.
+        let cas = self.tick();
         let stored = match found {
             Some(at) => {
-                let cas = self.tick();
                 let old = shard.overwrite(at, lookup, new, class, cas);
                 Stored { cas, charge, freed: 0, leftovers: (Some(old), Evicted::default()) }
             }
             None => {
                 let evicted = self.make_way(shard, lookup.partition, charge, access.now);
-                let cas = self.tick();
                 shard.insert(lookup, new, class, cas, evicted.own);
                 Stored { cas, charge, freed: evicted.bytes, leftovers: (None, evicted) }
             }
@@ -585,9 +613,13 @@ impl Cache {
     }
 
     #[inline]
-    fn lock(&self, lookup: &Lookup<'_>) -> (usize, Locked<'_>) {
-        let index = (lookup.hash >> 48) as usize & (self.shards.len() - 1);
-        (index, self.shards[index].lock(&self.ledger))
+    fn shard(&self, lookup: &Lookup<'_>) -> &Shard {
+        &self.shards[(lookup.hash >> 48) as usize & (self.shards.len() - 1)]
+    }
+
+    #[inline]
+    fn lock(&self, lookup: &Lookup<'_>) -> Locked<'_> {
+        self.shard(lookup).lock(&self.ledger)
     }
 
     /// The next moment in the order of uses. Only drawn under a shard's lock, so that stamps grow along its queues.

@@ -35,12 +35,14 @@ impl Flushes {
     }
 
     /// The CAS below which items of `partition` are dead at `now`. `ticks` is the counter CAS values are drawn from.
+    #[inline]
     pub(crate) fn floor(&self, partition: PartitionId, now: Instant, ticks: &AtomicU64) -> u64 {
         self.settle(partition, now, ticks);
         self.marks[partition.index()].floor.load(Relaxed)
     }
 
     /// Carries out the flush of `partition` if its time has come.
+    #[inline]
     pub(crate) fn settle(&self, partition: PartitionId, now: Instant, ticks: &AtomicU64) {
         let mark = &self.marks[partition.index()];
         if mark.is_due(now) {
@@ -68,6 +70,7 @@ impl Flushes {
 }
 
 impl Mark {
+    #[inline]
     fn is_due(&self, now: Instant) -> bool {
         let pending = self.pending.load(Acquire);
         pending != NEVER && pending <= now.as_nanos()

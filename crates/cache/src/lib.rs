@@ -70,7 +70,7 @@
 //! # Threads
 //!
 //! A [`Cache`] may be shared. Items are spread over shards by the hash of (partition, key); an operation locks the one
-//! shard of its key, then, when it must evict, the shards of the victims, one at a time, never two. Other threads may
+//! shard of its key (for reading, if it is a `get` or a `peek`: readers keep out writers and hardly each other), then, when it must evict, the shards of the victims, one at a time, never two. Other threads may
 //! see the total exceeded by the items whose stores have not returned yet. When all have returned it is not, but in one
 //! rare case: a store whose victims other threads took first, 64 times in a row, gives up and leaves the rest to the next
 //! store or [`Cache::step`].
@@ -89,6 +89,8 @@ mod flush;
 mod ghost;
 mod item;
 mod ledger;
+mod line;
+mod lock;
 mod memory;
 mod options;
 mod prefetch;

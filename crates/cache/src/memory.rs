@@ -81,8 +81,23 @@ pub(crate) struct Block {
 
 // SAFETY: the bytes are this block's alone, as those of a boxed slice are, and may be released from any thread.
 unsafe impl Send for Block {}
-// SAFETY: shared references to the block only read the bytes.
+// SAFETY: by a shared reference to the block its bytes are only read, but for those that `shard::place` reads and writes as
+// atomics; it leaves them out of every slice, and nobody takes a slice of a whole page by a shared reference.
 unsafe impl Sync for Block {}
+
+impl Block {
+    /// Where the bytes begin; they may be written as far as the borrows of the block allow.
+    #[inline]
+    pub(crate) fn start(&self) -> NonNull<u8> {
+        self.bytes.cast()
+    }
+
+    /// How many there are.
+    #[inline]
+    pub(crate) fn size(&self) -> usize {
+        self.bytes.len()
+    }
+}
 
 impl Deref for Block {
     type Target = [u8];

@@ -4,6 +4,8 @@ use serde::Deserialize;
 use sherwood_model::{BackendId, TenantId};
 use thiserror::Error;
 
+use crate::lock::STRIPES_MAX;
+
 /// Sizes and limits of a [`Cache`](crate::Cache).
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -17,6 +19,10 @@ pub struct Options {
     /// Independent parts with a lock each: a power of two up to 1,024, default 16, enough that a dozen threads rarely
     /// meet. It changes speed and never what is evicted.
     pub shards: u16,
+    /// Threads that use the cache at a time, about; at least 1, default 4. Each part's lock has so many stripes (a power of two, at
+    /// most 16; one under strict LRU, where every hit is a change): reads by threads of different stripes do not meet, and
+    /// a store takes all of them. It changes speed and never what is evicted.
+    pub threads: u16,
     /// Recency queues per partition, 1 to 16, default 1.
     pub deadline_classes: u8,
     /// Who goes when space is needed.
@@ -47,6 +53,7 @@ impl Default for Options {
             item_bytes_max: 1 << 20,
             key_bytes_max: 250,
             shards: 16,
+            threads: 4,
             deadline_classes: 1,
             eviction: Eviction::default(),
             ghost_rate: 0.0,
@@ -65,6 +72,7 @@ impl Options {
             item_bytes_max,
             key_bytes_max,
             shards,
+            threads,
             deadline_classes,
             eviction: _,
             ghost_rate,
@@ -81,6 +89,9 @@ impl Options {
         if !shards.is_power_of_two() || shards > SHARDS_LIMIT {
             return Err(OptionsError::Shards { shards });
         }
+        if threads == 0 {
+            return Err(OptionsError::NoThread);
+        }
         if !(1..=DEADLINE_CLASSES_LIMIT).contains(&deadline_classes) {
             return Err(OptionsError::DeadlineClasses { classes: deadline_classes });
         }
@@ -88,6 +99,14 @@ impl Options {
             return Err(OptionsError::GhostRate { rate: ghost_rate });
         }
         validate_partitions(partitions, total_bytes)
+    }
+
+    /// Stripes of each shard's lock.
+    pub(crate) fn stripes(&self) -> usize {
+        match self.eviction {
+            Eviction::Lru => 1,
+            Eviction::S3Fifo => usize::from(self.threads).next_power_of_two().min(STRIPES_MAX),
+        }
     }
 }
 
@@ -125,6 +144,9 @@ pub enum OptionsError {
     /// `total_bytes` is 0.
     #[error("cannot build a cache of 0 bytes: total_bytes must be at least 1")]
     NoMemory,
+    /// `threads` is 0.
+    #[error("cannot build a cache for 0 threads: threads must be at least 1")]
+    NoThread,
     /// `item_bytes_max` is out of range.
     #[error("item_bytes_max is {bytes}: it must be 1 to {ITEM_BYTES_LIMIT}")]
     ItemBytesMax {
@@ -207,12 +229,23 @@ mod tests {
         assert_eq!(refused(Options { key_bytes_max: 0, ..ok }), OptionsError::KeyBytesMax);
         assert_eq!(refused(Options { shards: 3, ..ok }), OptionsError::Shards { shards: 3 });
         assert_eq!(refused(Options { shards: 0, ..ok }), OptionsError::Shards { shards: 0 });
+        assert_eq!(refused(Options { threads: 0, ..ok }), OptionsError::NoThread);
         assert_eq!(
             refused(Options { deadline_classes: 0, ..ok }),
             OptionsError::DeadlineClasses { classes: 0 }
         );
         assert_eq!(refused(Options { ghost_rate: 1.1, ..ok }), OptionsError::GhostRate { rate: 1.1 });
         assert_eq!(ok.validate(&[]), Err(OptionsError::Partitions { partitions: 0 }));
+    }
+
+    #[test]
+    fn there_are_as_many_stripes_as_threads_but_where_every_hit_is_a_change() {
+        let stripes = |eviction, threads| Options { eviction, threads, ..Options::default() }.stripes();
+        assert_eq!(
+            [1, 2, 3, 16, 17, u16::MAX].map(|threads| stripes(Eviction::S3Fifo, threads)),
+            [1, 2, 4, 16, 16, 16]
+        );
+        assert_eq!(stripes(Eviction::Lru, 8), 1);
     }
 
     #[test]

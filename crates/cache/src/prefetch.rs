@@ -13,8 +13,6 @@ use crate::shard::Lookup;
 /// Most keys that are asked for ahead at once: some hundred lines, which the smallest first-level cache holds twice.
 pub const PREFETCH_KEYS_MAX: usize = 32;
 
-/// Most bytes of a record that are asked for; what lies behind is read in order, and the processor sees that by itself.
-const RECORD_BYTES_MAX: usize = 256;
 /// Bytes of memory that come together.
 const LINE_BYTES: usize = 64;
 
@@ -57,15 +55,21 @@ pub(crate) fn element<T>(slice: &[T], index: usize) {
     }
 }
 
-/// Has the lines of a record brought near: its header, its key and what fits of its value.
+/// Has the line brought near in which a value begins.
 #[inline]
-pub(crate) fn record(place: &[u8]) {
-    let bytes = place.len().min(RECORD_BYTES_MAX);
-    for at in (0..bytes).step_by(LINE_BYTES) {
-        element(place, at);
+pub(crate) fn start<T>(value: &T) {
+    line(std::ptr::from_ref(value).cast());
+}
+
+/// Has the lines brought near of the first bytes of what somebody will read in order.
+#[inline]
+pub(crate) fn bytes(bytes: &[u8], max: usize) {
+    let max = bytes.len().min(max);
+    for at in (0..max).step_by(LINE_BYTES) {
+        element(bytes, at);
     }
-    // A place begins amid a line, so its end may lie one further.
-    element(place, bytes.saturating_sub(1));
+    // They begin amid a line, so their end may lie one further.
+    element(bytes, max.saturating_sub(1));
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -117,6 +121,6 @@ mod tests {
     fn what_is_not_there_is_not_asked_for() {
         element::<u64>(&[], 0);
         element(&[1, 2], 2);
-        record(&[]);
+        bytes(&[], 100);
     }
 }

@@ -1,9 +1,11 @@
 //! What a partition holds and what happened in it.
 //!
 //! Counters are kept per shard and partition and written only under that shard's lock, so a writer needs no atomic
-//! read-modify-write and a reader no lock.
+//! read-modify-write and a reader no lock. What a `get` counts is kept per stripe of the lock, too: it holds no more than that.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use sherwood_model::PartitionId;
 
 /// A partition (or all of them) at a glance. Counts are since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,13 +28,11 @@ pub struct Usage {
     pub expired: u64,
 }
 
-/// One shard's share of a partition's counters, on a cache line of its own.
+/// One shard's share of a partition's counters but those of `get`s, on a cache line of its own.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub(crate) struct Counters {
     pub(crate) items: Count,
-    pub(crate) hits: Count,
-    pub(crate) misses: Count,
     pub(crate) stores: Count,
     pub(crate) evictions: Count,
     pub(crate) expired: Count,
@@ -41,25 +41,51 @@ pub(crate) struct Counters {
 impl Counters {
     /// Adds this share to `usage`.
     pub(crate) fn add_to(&self, usage: &mut Usage) {
-        let Self { items, hits, misses, stores, evictions, expired } = self;
+        let Self { items, stores, evictions, expired } = self;
         usage.items += items.get();
-        usage.hits += hits.get();
-        usage.misses += misses.get();
         usage.stores += stores.get();
         usage.evictions += evictions.get();
         usage.expired += expired.get();
     }
 }
 
-/// A number with one writer at a time (the holder of the shard's lock) and any number of readers.
+/// What the `get`s of one stripe of one shard have come to, by partition. No two stripes share a cache line.
+#[derive(Debug)]
+pub(crate) struct Gets(Box<[FourPartitions]>);
+
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct FourPartitions([Outcomes; 4]);
+
+/// How many `get`s of a partition found a live item, and how many did not.
+#[derive(Debug, Default)]
+pub(crate) struct Outcomes {
+    pub(crate) hits: Count,
+    pub(crate) misses: Count,
+}
+
+impl Gets {
+    pub(crate) fn new(partitions: usize) -> Self {
+        Self((0..partitions.div_ceil(4)).map(|_| FourPartitions::default()).collect())
+    }
+
+    #[inline]
+    pub(crate) fn of(&self, partition: PartitionId) -> &Outcomes {
+        &self.0[partition.index() / 4].0[partition.index() % 4]
+    }
+}
+
+/// A number with one writer at a time (the holder of the shard's lock, or of the stripe) and any number of readers.
 #[derive(Debug, Default)]
 pub(crate) struct Count(AtomicU64);
 
 impl Count {
+    #[inline]
     pub(crate) fn get(&self) -> u64 {
         self.0.load(Relaxed)
     }
 
+    #[inline]
     pub(crate) fn increment(&self) {
         self.0.store(self.get() + 1, Relaxed);
     }

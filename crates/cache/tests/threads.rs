@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sherwood_cache::{Access, Cache, Change, NewItem, Options, Partition, Value, charge};
+use sherwood_cache::{Access, Cache, Change, Marks, NewItem, Options, Partition, Value, charge};
 use sherwood_model::{BackendId, CachePlan, Instant, PartitionId, SeededState, TenantId};
 
 const PARTITIONS: u16 = 3;
@@ -140,4 +140,43 @@ fn updates_of_one_key_are_never_lost() {
     });
     let next = cache.get(PartitionId(0), b"counter", &access, |item| increment(Some(item.value)));
     assert_eq!(next, Some(1 + THREADS * INCREMENTS));
+}
+
+/// Readers of a shard are there together: none of them is uncounted, and what one has noted is never taken back.
+#[test]
+fn every_get_is_counted_and_leaves_its_mark() {
+    const GETS: u64 = 20_000;
+    for shards in [1, 8] {
+        let cache = cache(shards);
+        let access = Access::at(Instant::ZERO);
+        for key in 0..KEYS / 2 {
+            cache.set(PartitionId(0), &key.to_be_bytes(), NewItem::bytes(b"v"), &access).expect("it fits");
+        }
+        std::thread::scope(|scope| {
+            for thread in 0..THREADS {
+                let cache = &cache;
+                scope.spawn(move || {
+                    let mut numbers = Numbers(thread);
+                    for number in 0..GETS {
+                        let key = numbers.below(KEYS);
+                        let name = key.to_be_bytes();
+                        let found = cache.get(PartitionId(0), &name, &access, |item| item.flags);
+                        assert_eq!(found.is_some(), key < KEYS / 2, "key {key}");
+                        let marks = cache.peek(PartitionId(0), &name, &access, |item| item.marks);
+                        assert!(marks.is_none_or(|marks| marks.contains(Marks::USED)), "key {key}");
+                        if number % 16 == 0 {
+                            // Others are written meanwhile, which moves nothing that is read.
+                            let other = (KEYS + number % 64).to_be_bytes();
+                            cache
+                                .set(PartitionId(0), &other, NewItem::bytes(b"w"), &access)
+                                .expect("it fits");
+                        }
+                    }
+                });
+            }
+        });
+        let usage = cache.usage(PartitionId(0));
+        assert_eq!(usage.hits + usage.misses, THREADS * GETS);
+        assert!(usage.hits > 0 && usage.misses > 0, "{usage:?}");
+    }
 }

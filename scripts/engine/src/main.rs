@@ -1,6 +1,6 @@
 //! What the engine costs, beside other caches in the same run.
 //!
-//!     cargo run --release --manifest-path scripts/engine/Cargo.toml -- throughput [rounds] [--json]
+//!     cargo run --release --manifest-path scripts/engine/Cargo.toml -- throughput [rounds] [part of a cache's name] [--json]
 //!     … -- hits     hit ratios on the public traces, at 1, 3, 10 and 30% of their objects
 //!     … -- memory [value bytes]     bytes an item at two million items with keys of 20 bytes
 //!     … -- reclaim [MiB] [value bytes] [rounds]     a full cache gives up a tenth, again and again
@@ -32,7 +32,9 @@ fn main() {
     let number =
         |at: usize, default: usize| arguments.get(at).map_or(default, |text| text.parse().expect("a number"));
     match arguments.first().map(String::as_str) {
-        Some("throughput") | None => throughput(number(1, 5), !flags.is_empty()),
+        Some("throughput") | None => {
+            throughput(number(1, 5), arguments.get(2).map_or("", String::as_str), !flags.is_empty());
+        }
         Some("hits") => hits(),
         Some("memory") => memory(number(1, 100)),
         Some("reclaim") => reclaim(number(1, 2048), number(2, 1024), number(3, 5)),
@@ -67,7 +69,8 @@ impl Sherwood {
             budget_bytes: total_bytes / u64::from(size.partitions),
         };
         let partitions: Vec<_> = (0..size.partitions).map(partition).collect();
-        let options = Options { total_bytes, shards: size.shards, eviction, ..Options::default() };
+        let options =
+            Options { total_bytes, shards: size.shards, eviction, threads: 2, ..Options::default() };
         let cache = Cache::new(options, &partitions, SeededState::new(1)).expect("valid options");
         Self { cache, partitions: u64::from(size.partitions) }
     }
@@ -136,12 +139,13 @@ const PEERS: &[Maker] = &[
     ("hashlink, mutex", |size| Box::new(HashLink(Mutex::new(hashlink::LruCache::new(size.items))))),
 ];
 
-fn throughput(rounds: usize, as_json: bool) {
+fn throughput(rounds: usize, name: &str, as_json: bool) {
     let keys = zipf(4 * ACCESSES);
     let size = Size { items: CAPACITY, partitions: 4, shards: 64 };
-    let mut results = vec![[Vec::new(), Vec::new(), Vec::new()]; PEERS.len()];
+    let peers: Vec<&Maker> = PEERS.iter().filter(|(peer, _)| peer.contains(name)).collect();
+    let mut results = vec![[Vec::new(), Vec::new(), Vec::new()]; peers.len()];
     for _ in 0..rounds {
-        for (result, (_, make)) in results.iter_mut().zip(PEERS) {
+        for (result, (_, make)) in results.iter_mut().zip(&peers) {
             let peer = make(size);
             run(&*peer, &keys[..2 * ACCESSES]);
             let (one, hits) = run(&*peer, &keys[2 * ACCESSES..3 * ACCESSES]);
@@ -160,7 +164,7 @@ fn throughput(rounds: usize, as_json: bool) {
     if !as_json {
         println!("{:<20} {:>12} {:>16} {:>10}", "", "1 thread ns", "2 threads M/s", "hit ratio");
     }
-    for ((name, _), result) in PEERS.iter().zip(results) {
+    for ((name, _), result) in peers.iter().zip(results) {
         let [one, two, hits] = result.map(median);
         if as_json {
             println!(

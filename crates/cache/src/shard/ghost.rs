@@ -46,7 +46,7 @@ impl Ghost {
         bucket[ways..].fill(0);
     }
 
-    /// Asks for the memory that [`Self::remember`] will write.
+    /// Asks for the memory that [`Self::remember`] and [`Self::recall`] will touch.
     pub(super) fn prefetch(&self, hash: u64) {
         if !self.buckets.is_empty() {
             prefetch::element(&self.buckets, self.bucket(hash));

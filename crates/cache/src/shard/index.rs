@@ -25,6 +25,8 @@ const LOAD: (usize, usize) = (27, 32);
 const SEGMENTS_A_PLACE: usize = 32;
 /// Places behind the last an entry can belong to, for what is pushed over.
 const SPILL: usize = 16;
+/// Tags that are compared at a time.
+const WINDOW: usize = 8;
 /// Smallest segment.
 const PLACES_MIN: usize = 8;
 
@@ -147,6 +149,12 @@ fn tag(hash: u64) -> u16 {
     (hash as u16).min(EMPTY - 1)
 }
 
+/// The places in a window whose tags are such, a bit for each.
+#[inline]
+fn places(window: &[u16; WINDOW], are: impl Fn(u16) -> bool) -> u32 {
+    window.iter().enumerate().fold(0, |places, (at, &tag)| places | u32::from(are(tag)) << at)
+}
+
 impl Segment {
     /// Where entries with this tag begin to lie; grows with the tag.
     #[inline]
@@ -156,17 +164,28 @@ impl Segment {
 
     #[inline]
     fn find(&self, tag: u16, is: &mut impl FnMut(Handle) -> bool) -> Option<usize> {
-        let home = self.home(tag);
-        for (at, &other) in self.tags.get(home..)?.iter().enumerate() {
-            // An empty place compares as larger than any tag.
-            if other > tag {
+        let mut at = self.home(tag);
+        // What will be asked for next, so that its line comes together with that of the tags.
+        prefetch::element(&self.handles, at);
+        // Several at a time, since where a search ends cannot be predicted and a wrong guess costs more than all of them. The
+        // spill is longer, so that almost every search is over before what is left is too short.
+        while let Some(window) = self.tags.get(at..).and_then(<[u16]>::first_chunk::<WINDOW>) {
+            let mut equal = places(window, |other| other == tag);
+            while equal != 0 {
+                let place = at + equal.trailing_zeros() as usize;
+                if is(self.handles[place]) {
+                    return Some(place);
+                }
+                equal &= equal - 1;
+            }
+            // They are in order, and an empty place compares as larger than any tag.
+            if places(window, |other| other > tag) != 0 {
                 return None;
             }
-            if other == tag && is(self.handles[home + at]) {
-                return Some(home + at);
-            }
+            at += WINDOW;
         }
-        None
+        let rest = self.tags.get(at..)?.iter().take_while(|&&other| other <= tag).enumerate();
+        rest.filter(|&(_, &other)| other == tag).map(|(rest, _)| at + rest).find(|&at| is(self.handles[at]))
     }
 
     /// Entries with this tag and larger ones, in order.

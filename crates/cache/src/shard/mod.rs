@@ -1,4 +1,4 @@
-//! A part of the cache under one lock.
+//! A part of the cache under one lock, which many may read at a time.
 //!
 //! A shard holds the items whose hash it owns, of every partition: records in pages, an index of their handles, and one
 //! lane of queues per (partition, deadline class). It knows nothing of the other shards. What those who look for a victim
@@ -12,14 +12,15 @@ mod check;
 mod ghost;
 mod index;
 mod pages;
+mod place;
 mod queue;
 mod record;
 mod reshape;
 mod s3fifo;
 mod sizes;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sherwood_model::{Instant, PartitionId, SeededState};
 
@@ -36,26 +37,30 @@ use self::index::Index;
 use self::pages::Pages;
 use self::queue::Queue;
 use self::record::{Field, RunAt, Standing, edit};
-use crate::item::{Marks, NewItem, Value};
+use crate::item::{NewItem, Value};
 use crate::ledger::Ledger;
+use crate::lock::{Reading, Striped, Writing};
 use crate::memory::{Block, Supply};
 use crate::options::Eviction;
-use crate::usage::Counters;
+use crate::usage::{Counters, Gets, Outcomes, Usage};
 
-/// One part of the cache.
+/// One part of the cache, on lines of its own.
 #[derive(Debug)]
+#[repr(align(64))]
 pub(crate) struct Shard {
-    store: Mutex<Store>,
+    store: Striped<Store>,
     board: Board,
 }
 
-/// What can be read without the lock; written only by its holder.
+/// What can be read without the lock; written only by its holder, what `get`s count by the holder of a stripe.
 #[derive(Debug)]
 struct Board {
     /// Stamp of each lane's oldest item, in the order of the lanes; only under strict LRU.
     oldest: Box<[AtomicU64]>,
     /// By partition.
     counters: Box<[Counters]>,
+    /// By stripe of the lock.
+    gets: Box<[Gets]>,
     classes: usize,
 }
 
@@ -101,6 +106,8 @@ pub(crate) struct Plan {
     pub(crate) classes: u8,
     pub(crate) eviction: Eviction,
     pub(crate) hash: SeededState,
+    /// Stripes of its lock.
+    pub(crate) stripes: usize,
     /// Bytes it will hold, about.
     pub(crate) bytes: u64,
     pub(crate) supply: Arc<Supply>,
@@ -160,22 +167,26 @@ impl Shard {
         let segments = (plan.bytes / SEGMENT_SHARE).clamp(1, SEGMENTS_MAX).next_power_of_two();
         let stamps = if plan.eviction == Eviction::Lru { lanes } else { 0 };
         Self {
-            store: Mutex::new(Store {
-                eviction: plan.eviction,
-                hash: plan.hash,
-                supply: Arc::clone(&plan.supply),
-                pages: Pages::new(Arc::clone(&plan.supply)),
-                runs: Runs::default(),
-                index: Index::new(segments as usize, Arc::clone(&plan.supply)),
-                lanes: vec![Lane::new(); lanes].into(),
-                ghost: Ghost::new(Arc::clone(&plan.supply)),
-                balances: Arc::clone(&plan.balances),
-                turned: [0; 2],
-                items: 0,
-            }),
+            store: Striped::new(
+                plan.stripes,
+                Store {
+                    eviction: plan.eviction,
+                    hash: plan.hash,
+                    supply: Arc::clone(&plan.supply),
+                    pages: Pages::new(Arc::clone(&plan.supply)),
+                    runs: Runs::default(),
+                    index: Index::new(segments as usize, Arc::clone(&plan.supply)),
+                    lanes: vec![Lane::new(); lanes].into(),
+                    ghost: Ghost::new(Arc::clone(&plan.supply)),
+                    balances: Arc::clone(&plan.balances),
+                    turned: [0; 2],
+                    items: 0,
+                },
+            ),
             board: Board {
                 oldest: (0..stamps).map(|_| AtomicU64::new(EMPTY)).collect(),
                 counters: (0..plan.partitions).map(|_| Counters::default()).collect(),
+                gets: (0..plan.stripes).map(|_| Gets::new(plan.partitions)).collect(),
                 classes: usize::from(plan.classes),
             },
         }
@@ -190,19 +201,54 @@ impl Shard {
         &self.board.counters[partition.index()]
     }
 
-    /// Waits for the lock. A caller's closure that panicked under it did so before anything was changed, so a poisoned
-    /// lock protects a sound store.
+    /// Adds this shard's share of a partition's counters to `usage`.
+    pub(crate) fn add_to(&self, partition: PartitionId, usage: &mut Usage) {
+        self.counters(partition).add_to(usage);
+        for gets in &self.board.gets {
+            let Outcomes { hits, misses } = gets.of(partition);
+            usage.hits += hits.get();
+            usage.misses += misses.get();
+        }
+    }
+
+    /// Waits until nobody changes anything here.
+    #[inline]
+    pub(crate) fn read(&self) -> Read<'_> {
+        Read { store: self.store.read(), board: &self.board }
+    }
+
+    /// Waits for the whole lock. A caller's closure that panicked under it did so before anything was changed.
     #[inline]
     pub(crate) fn lock<'a>(&'a self, ledger: &'a Ledger) -> Locked<'a> {
-        let store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
-        Locked { store, board: &self.board, ledger }
+        Locked { store: self.store.write(), board: &self.board, ledger }
+    }
+}
+
+/// A shard in which nobody changes anything, but others may read.
+#[derive(Debug)]
+pub(crate) struct Read<'a> {
+    store: Reading<'a, Store>,
+    board: &'a Board,
+}
+
+impl Read<'_> {
+    /// The record of a key, dead or alive.
+    #[inline]
+    pub(crate) fn find(&self, lookup: &Lookup<'_>) -> Option<Record<'_>> {
+        self.store.find(lookup).map(|at| self.store.record(at))
+    }
+
+    /// Where a `get` is to be counted.
+    #[inline]
+    pub(crate) fn outcomes(&self, partition: PartitionId) -> &Outcomes {
+        self.board.gets[self.store.stripe()].of(partition)
     }
 }
 
 /// A locked shard. Every change keeps index, queues, published stamps, counters and ledger in step.
 #[derive(Debug)]
 pub(crate) struct Locked<'a> {
-    store: MutexGuard<'a, Store>,
+    store: Writing<'a, Store>,
     board: &'a Board,
     ledger: &'a Ledger,
 }
@@ -211,16 +257,29 @@ impl Locked<'_> {
     /// The record of a key, dead or alive.
     #[inline]
     pub(crate) fn find(&self, lookup: &Lookup<'_>) -> Option<Handle> {
-        let store = &*self.store;
-        store.index.find(lookup.hash, |at| {
-            let record = store.record(at);
-            record.key() == lookup.key && record.partition() == lookup.partition
-        })
+        self.store.find(lookup)
     }
 
     #[inline]
     pub(crate) fn record(&self, at: Handle) -> Record<'_> {
         self.store.record(at)
+    }
+
+    /// Where a `get` is to be counted: all stripes are held, so any will do.
+    pub(crate) fn outcomes(&self, partition: PartitionId) -> &Outcomes {
+        self.board.gets[0].of(partition)
+    }
+
+    /// Asks for what the insertion of a key will need, if it comes to that: the items that may have to go, and what is remembered
+    /// of the key.
+    #[inline]
+    pub(crate) fn expect_insertion(&self, lookup: &Lookup<'_>, class: u8) {
+        let store = &*self.store;
+        store.ghost.prefetch(lookup.hash);
+        let lane = &store.lanes[self.board.lane(lookup.partition, class)];
+        for oldest in [lane.small.oldest(), lane.main.oldest()].into_iter().flatten() {
+            store.pages.prefetch(oldest);
+        }
     }
 
     /// The oldest item of a lane under strict LRU.
@@ -371,12 +430,8 @@ impl Locked<'_> {
     }
 
     /// Notes that a `get` has found an item.
-    #[inline]
     pub(crate) fn mark_used(&mut self, at: Handle) {
-        let marks = self.store.record(at).marks();
-        if !marks.contains(Marks::USED) {
-            edit::set_marks(self.store.pages.bytes_mut(at), marks.with(Marks::USED));
-        }
+        edit::set_found(self.store.pages.bytes_mut(at));
     }
 
     /// Sets the marks of an item and, if one is given, its CAS. It may move for that. Nothing is noted about a declared value.
@@ -497,9 +552,14 @@ impl Locked<'_> {
 
 impl Store {
     #[inline]
+    fn find(&self, lookup: &Lookup<'_>) -> Option<Handle> {
+        self.index.find(lookup.hash, |at| self.record(at).is_of(lookup))
+    }
+
+    #[inline]
     fn record(&self, at: Handle) -> Record<'_> {
         let stamped = self.eviction == Eviction::Lru;
-        Record::new(self.pages.bytes(at), stamped, |run| self.runs.bytes(run))
+        Record::new(self.pages.place(at), stamped, |run| self.runs.bytes(run))
     }
 
     fn hash_of(&self, record: &Record<'_>) -> u64 {

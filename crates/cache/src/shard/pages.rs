@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use super::place::Place;
 use super::record::{self, edit};
 use super::sizes::{CLASSES, Class, PAGE_BYTES, class_bytes, class_of};
 use crate::memory::{Block, Supply};
@@ -27,6 +28,10 @@ const NO_PLACE: u16 = u16::MAX;
 /// Part of all places that may be free before pages are emptied. Chosen: a thirty-second costs no more than rounding to
 /// size classes does, and emptying a page then frees it at the price of moving 31 others' worth at most.
 const FREE_DIVISOR: u64 = 32;
+/// Bytes behind a header that are asked for with it: most keys.
+const KEY_BYTES: usize = 24;
+/// Most bytes of a record that are asked for; what lies behind is read in order, and the processor sees that by itself.
+const RECORD_BYTES_MAX: usize = 256;
 /// Open pages looked at to find an empty one.
 const LOOKS: usize = 64;
 
@@ -121,7 +126,7 @@ impl Pages {
         if page.live == page.places() {
             of_class.open.pop();
         } else if page.free != NO_PLACE {
-            prefetch::element(page.block(), usize::from(page.free) * usize::from(page.place_bytes));
+            prefetch::start(page.place(usize::from(page.free) * usize::from(page.place_bytes)).head);
         }
         handle(number, usize::from(place) * usize::from(page.place_bytes))
     }
@@ -146,12 +151,10 @@ impl Pages {
         }
     }
 
-    /// The bytes of a place.
+    /// A place, to be read.
     #[inline]
-    pub(super) fn bytes(&self, at: Handle) -> &[u8] {
-        let page = &self.pages[page_of(at) as usize];
-        let start = offset_of(at);
-        &page.block()[start..start + usize::from(page.place_bytes)]
+    pub(super) fn place(&self, at: Handle) -> Place<'_> {
+        self.pages[page_of(at) as usize].place(offset_of(at))
     }
 
     #[inline]
@@ -162,10 +165,20 @@ impl Pages {
         &mut page.block_mut()[start..end]
     }
 
-    /// Asks for the memory of a place.
+    /// Asks for the memory of a record's header and key.
     #[inline]
     pub(super) fn prefetch(&self, at: Handle) {
-        prefetch::element(self.bytes(at), 0);
+        let place = self.place(at);
+        prefetch::start(place.head);
+        prefetch::element(place.rest, KEY_BYTES.min(place.rest.len()).saturating_sub(1));
+    }
+
+    /// Asks for the memory of a record and what fits of its value.
+    #[inline]
+    pub(super) fn prefetch_all(&self, at: Handle) {
+        let place = self.place(at);
+        prefetch::start(place.head);
+        prefetch::bytes(place.rest, RECORD_BYTES_MAX);
     }
 
     /// Bytes of two different places, the second to be written.
@@ -182,7 +195,7 @@ impl Pages {
         let [from_page, to_page] =
             self.pages.get_disjoint_mut([from_page, to_page]).expect("two different pages");
         let (from_size, to_size) = (usize::from(from_page.place_bytes), usize::from(to_page.place_bytes));
-        (&from_page.block()[from..from + from_size], &mut to_page.block_mut()[to..to + to_size])
+        (&from_page.block_mut()[from..from + from_size], &mut to_page.block_mut()[to..to + to_size])
     }
 
     /// Bytes of the place at `at`.
@@ -206,7 +219,7 @@ impl Pages {
                     return (seen, Some(cursor));
                 }
                 let start = usize::from(cursor.place) * usize::from(page.place_bytes);
-                if record::is_occupied(&page.block()[start..start + usize::from(page.place_bytes)]) {
+                if record::is_occupied(&page.place(start)) {
                     see(handle(cursor.page, start));
                 }
                 seen += 1;
@@ -246,7 +259,7 @@ impl Pages {
         let mut found = Vec::with_capacity(count_max);
         while place < page.used && found.len() < count_max {
             let start = usize::from(place) * size;
-            if record::is_occupied(&page.block()[start..start + size]) {
+            if record::is_occupied(&page.place(start)) {
                 found.push(handle(number, start));
             }
             place += 1;
@@ -396,9 +409,11 @@ impl Page {
         u64::from(self.places()) * u64::from(self.place_bytes)
     }
 
+    /// The place at an offset.
     #[inline]
-    fn block(&self) -> &Block {
-        self.block.as_ref().expect("a page with records has a block")
+    fn place(&self, offset: usize) -> Place<'_> {
+        let block = self.block.as_ref().expect("a page with records has a block");
+        Place::new(block, offset, usize::from(self.place_bytes))
     }
 
     #[inline]
@@ -415,7 +430,7 @@ impl Page {
         }
         let place = self.free;
         let start = usize::from(place) * usize::from(self.place_bytes);
-        let next = &self.block()[start..start + 2];
+        let next = &self.block_mut()[start..start + 2];
         self.free = u16::from_le_bytes([next[0], next[1]]);
         place
     }

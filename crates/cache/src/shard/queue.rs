@@ -69,6 +69,6 @@ impl Queue {
 }
 
 fn neighbours(pages: &Pages, at: Handle) -> (Handle, Handle) {
-    let record = Record::links(pages.bytes(at));
+    let record = Record::links(pages.place(at));
     (record.newer(), record.older())
 }

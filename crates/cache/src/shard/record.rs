@@ -4,11 +4,11 @@
 //! |---|---|
 //! | 0–3, 4–7 | the next newer and the next older item of its queue |
 //! | 8–14 | CAS: 56 bits last 200 years at ten million stores a second |
-//! | 15 | shape: uses (2 bits), main queue, expiry, flags, declared, run, CAS of the caller's |
+//! | 15 | shape: main queue, expiry, flags, declared, run, CAS of the caller's (bits 2 to 7) |
 //! | 16–17, 18–19 | length of the key, partition |
 //! | 20–21 | length of a value that lies here |
-//! | 22 | deadline class (4 bits), whether a `get` has found it (bit 7) |
-//! | 23 | whether there is an item (bit 0), the caller's marks (above) |
+//! | 22 | whether there is an item (bit 0), the caller's marks (above) |
+//! | 23 | what readers note: uses (bits 4 and 5), whether a `get` has found it (bit 7); and the deadline class (4 bits) |
 //!
 //! Then, each only where there is one: the stamp of the last use (8 bytes, under strict LRU), the expiry (8), a CAS of the
 //! caller's own (8), the client's flags (4), the size of a declared value (4), number and length of a run (4 each). Then the
@@ -18,14 +18,16 @@ use std::sync::Arc;
 
 use sherwood_model::{Instant, PartitionId};
 
+use super::Lookup;
 use super::pages::{Handle, NO_HANDLE};
+use super::place::Place;
+use super::s3fifo::USES_MAX;
 use super::sizes::{HEADER_BYTES, PLACE_BYTES_MAX, RUN_STEP};
 use crate::charge;
 use crate::item::{Item, Marks, NewItem, Use, Value};
 use crate::memory::{Block, Supply};
 
 /// Bits of the byte that tells the shape.
-const USES: u8 = 0b11;
 const MAIN: u8 = 1 << 2;
 const EXPIRY: u8 = 1 << 3;
 const FLAGS: u8 = 1 << 4;
@@ -33,13 +35,18 @@ const DECLARED: u8 = 1 << 5;
 const RUN: u8 = 1 << 6;
 const OWN_CAS: u8 = 1 << 7;
 
+/// What only some items have.
+const OPTIONAL: u8 = EXPIRY | FLAGS | DECLARED | RUN | OWN_CAS;
+
 const SHAPE_AT: usize = 15;
-/// Deadline class, and [`Marks::USED`] where the class leaves bits.
-const CLASS_AT: usize = 22;
-const CLASS: u8 = 0b1111;
 /// The caller's marks, moved up by one for the bit that tells an item from a free place.
-const OCCUPIED_AT: usize = 23;
+const OCCUPIED_AT: usize = 22;
 const OCCUPIED: u8 = 1;
+/// What readers note beside the deadline class: uses, and [`Marks::USED`].
+const NOTED_AT: usize = 23;
+const CLASS: u8 = 0b1111;
+const USES_SHIFT: u32 = 4;
+const USES: u8 = 0b11 << USES_SHIFT;
 const CAS_MASK: u64 = (1 << 56) - 1;
 /// What a CAS of the caller's is charged for, as bytes of value.
 const OWN_CAS_BYTES: usize = size_of::<u64>();
@@ -47,8 +54,7 @@ const OWN_CAS_BYTES: usize = size_of::<u64>();
 /// An item as it lies there.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Record<'a> {
-    /// The place.
-    bytes: &'a [u8],
+    place: Place<'a>,
     /// The run, for a record that has one.
     run: &'a [u8],
     stamped: bool,
@@ -62,128 +68,181 @@ pub(super) struct RunAt {
 }
 
 impl<'a> Record<'a> {
-    /// The record in the place `bytes`; `stamped` where recency is kept by stamps. `run` finds the bytes of a run.
+    /// The record in `place`; `stamped` where recency is kept by stamps. `run` finds the bytes of a run.
     #[inline]
-    pub(super) fn new(bytes: &'a [u8], stamped: bool, run: impl FnOnce(RunAt) -> &'a [u8]) -> Self {
-        let record = Self { bytes, run: &[], stamped };
+    pub(super) fn new(place: Place<'a>, stamped: bool, run: impl FnOnce(RunAt) -> &'a [u8]) -> Self {
+        let record = Self { place, run: &[], stamped };
         match record.run_at() {
             Some(at) => Self { run: run(at), ..record },
             None => record,
         }
     }
 
-    /// The record in the place `bytes`, of which only the links are asked for.
-    pub(super) fn links(bytes: &'a [u8]) -> Self {
-        Self { bytes, run: &[], stamped: false }
+    /// The record in `place`, of which only the links are asked for.
+    #[inline]
+    pub(super) fn links(place: Place<'a>) -> Self {
+        Self { place, run: &[], stamped: false }
     }
 
+    #[inline]
     fn shape(&self) -> u8 {
-        self.bytes[SHAPE_AT]
+        self.place.head[SHAPE_AT]
     }
 
+    #[inline]
     fn has(&self, part: u8) -> bool {
         self.shape() & part != 0
     }
 
-    /// Offsets of the optional fields: expiry, CAS of the caller's, flags, declared size, run, and of what follows.
+    /// Offsets behind the header of the optional fields: expiry, CAS of the caller's, flags, declared size, run, and of what
+    /// follows.
     #[inline]
     fn expiry_at(&self) -> usize {
-        HEADER_BYTES + 8 * usize::from(self.stamped)
+        8 * usize::from(self.stamped)
     }
 
+    #[inline]
     fn own_cas_at(&self) -> usize {
         self.expiry_at() + 8 * usize::from(self.has(EXPIRY))
     }
 
+    #[inline]
     fn flags_at(&self) -> usize {
         self.own_cas_at() + 8 * usize::from(self.has(OWN_CAS))
     }
 
+    #[inline]
     fn declared_at(&self) -> usize {
         self.flags_at() + 4 * usize::from(self.has(FLAGS))
     }
 
+    #[inline]
     fn run_field_at(&self) -> usize {
+        // Most have none of them, which is one question and not four.
+        if !self.has(OPTIONAL) {
+            return self.expiry_at();
+        }
         self.declared_at() + 4 * usize::from(self.has(DECLARED))
     }
 
+    #[inline]
     pub(super) fn run_at(&self) -> Option<RunAt> {
         self.has(RUN).then(|| {
             let at = self.run_field_at();
-            RunAt { number: read_u32(self.bytes, at), bytes: read_u32(self.bytes, at + 4) as usize }
+            RunAt { number: read_u32(self.place.rest, at), bytes: read_u32(self.place.rest, at + 4) as usize }
         })
     }
 
-    /// Key and value; only the key of a declared value.
+    #[inline]
+    fn key_bytes(&self) -> usize {
+        usize::from(read_u16(self.place.head, 16))
+    }
+
+    /// Length of a value that lies here.
+    #[inline]
+    fn value_bytes(&self) -> usize {
+        usize::from(read_u16(self.place.head, 20))
+    }
+
+    /// Key and value, and what the place has behind them; only the key of a declared value.
     #[inline]
     fn body(&self) -> &'a [u8] {
-        if self.has(RUN) {
-            return self.run;
-        }
-        let start = self.run_field_at();
-        let bytes = usize::from(read_u16(self.bytes, 16)) + usize::from(read_u16(self.bytes, 20));
-        &self.bytes[start..start + bytes]
+        if self.has(RUN) { self.run } else { &self.place.rest[self.run_field_at()..] }
     }
 
     #[inline]
     pub(crate) fn key(&self) -> &'a [u8] {
-        &self.body()[..usize::from(read_u16(self.bytes, 16))]
+        &self.body()[..self.key_bytes()]
+    }
+
+    /// Whether it is the item that is looked for.
+    #[inline]
+    pub(super) fn is_of(&self, lookup: &Lookup<'_>) -> bool {
+        self.key_bytes() == lookup.key.len()
+            && self.partition() == lookup.partition
+            && is_equal(self.key(), lookup.key)
     }
 
     #[inline]
     fn value(&self) -> Value<'a> {
         if self.has(DECLARED) {
-            return Value::Declared(read_u32(self.bytes, self.declared_at()));
+            return Value::Declared(read_u32(self.place.rest, self.declared_at()));
         }
-        Value::Bytes(&self.body()[usize::from(read_u16(self.bytes, 16))..])
+        let value = &self.body()[self.key_bytes()..];
+        Value::Bytes(if self.has(RUN) { value } else { &value[..self.value_bytes()] })
     }
 
+    #[inline]
     pub(crate) fn charge(&self) -> u64 {
         let own_cas = if self.has(OWN_CAS) { OWN_CAS_BYTES } else { 0 };
-        charge(usize::from(read_u16(self.bytes, 16)), self.value().len() + own_cas)
+        charge(self.key_bytes(), self.value().len() + own_cas)
     }
 
     /// Bytes of the place that are in use.
     pub(super) fn bytes_used(&self) -> usize {
-        let body = if self.has(RUN) { 8 } else { self.body().len() };
-        self.run_field_at() + body
+        let body = if self.has(RUN) { 8 } else { self.key_bytes() + self.value_bytes() };
+        HEADER_BYTES + self.run_field_at() + body
     }
 
+    #[inline]
     pub(crate) fn partition(&self) -> PartitionId {
-        PartitionId(read_u16(self.bytes, 18))
+        PartitionId(read_u16(self.place.head, 18))
     }
 
+    #[inline]
     pub(super) fn class(&self) -> u8 {
-        self.bytes[CLASS_AT] & CLASS
+        self.place.noted() & CLASS
     }
 
+    #[inline]
     pub(super) fn is_main(&self) -> bool {
         self.has(MAIN)
     }
 
     /// How often it was used since it came to the queue, at most 3.
+    #[inline]
     pub(super) fn uses(&self) -> u8 {
-        self.shape() & USES
+        (self.place.noted() & USES) >> USES_SHIFT
+    }
+
+    /// Notes that a `get` with `class` has found it, as any number of readers may at a time; says whether that is all there is to
+    /// be done. What is noted already is not written again, so that an item everybody reads stays in everybody's cache.
+    #[inline]
+    pub(crate) fn note_use(&self, class: u8) -> bool {
+        let before = self.place.noted();
+        if before & CLASS != class {
+            return false;
+        }
+        let more = if before & USES < USES_MAX << USES_SHIFT { 1 << USES_SHIFT } else { 0 };
+        let after = (before + more) | Marks::USED.0;
+        if after != before {
+            self.place.note(after);
+        }
+        true
     }
 
     /// Drawn from the cache's ticks when the value was stored. Flushes go by it even where the caller has given a CAS.
+    #[inline]
     pub(super) fn cas(&self) -> u64 {
-        read_u64(self.bytes, 8) & CAS_MASK
+        read_u64(self.place.head, 8) & CAS_MASK
     }
 
+    #[inline]
     fn own_cas(&self) -> Option<u64> {
-        self.has(OWN_CAS).then(|| read_u64(self.bytes, self.own_cas_at()))
+        self.has(OWN_CAS).then(|| read_u64(self.place.rest, self.own_cas_at()))
     }
 
     /// What is noted about it; nothing for a declared value.
+    #[inline]
     pub(crate) fn marks(&self) -> Marks {
         if self.has(DECLARED) {
             return Marks::NONE;
         }
-        Marks(self.bytes[OCCUPIED_AT] >> 1 | self.bytes[CLASS_AT] & Marks::USED.0)
+        Marks(self.place.head[OCCUPIED_AT] >> 1 | self.place.noted() & Marks::USED.0)
     }
 
     /// When it was last used; when it was stored, where no stamps are kept.
+    #[inline]
     pub(crate) fn last_use(&self) -> Use {
         Use(self.stamp())
     }
@@ -193,8 +252,9 @@ impl<'a> Record<'a> {
     }
 
     /// When it was last used, in the order of the cache's ticks; its CAS where no stamps are kept.
+    #[inline]
     pub(crate) fn stamp(&self) -> u64 {
-        if self.stamped { read_u64(self.bytes, HEADER_BYTES) } else { self.cas() }
+        if self.stamped { read_u64(self.place.rest, 0) } else { self.cas() }
     }
 
     /// What index and queues know of it.
@@ -211,18 +271,21 @@ impl<'a> Record<'a> {
         }
     }
 
+    #[inline]
     pub(super) fn newer(&self) -> Handle {
-        read_u32(self.bytes, 0)
+        read_u32(self.place.head, 0)
     }
 
+    #[inline]
     pub(super) fn older(&self) -> Handle {
-        read_u32(self.bytes, 4)
+        read_u32(self.place.head, 4)
     }
 
     /// When it dies; `NEVER` for never.
+    #[inline]
     pub(crate) fn expires(&self) -> Instant {
         if self.has(EXPIRY) {
-            Instant::from_nanos(read_u64(self.bytes, self.expiry_at()))
+            Instant::from_nanos(read_u64(self.place.rest, self.expiry_at()))
         } else {
             Instant::NEVER
         }
@@ -240,7 +303,7 @@ impl<'a> Record<'a> {
         let expires = self.expires();
         Item {
             value: self.value(),
-            flags: if self.has(FLAGS) { read_u32(self.bytes, self.flags_at()) } else { 0 },
+            flags: if self.has(FLAGS) { read_u32(self.place.rest, self.flags_at()) } else { 0 },
             cas: self.own_cas().unwrap_or(self.cas()),
             expires: (expires != Instant::NEVER).then_some(expires),
             marks: self.marks(),
@@ -331,8 +394,7 @@ impl<'a> NewRecord<'a> {
             | part(FLAGS, item.flags != 0)
             | part(DECLARED, declared)
             | part(RUN, run.is_some())
-            | part(MAIN, standing.is_main)
-            | standing.uses;
+            | part(MAIN, standing.is_main);
         let here = if declared || run.is_some() { 0 } else { item.value.len() };
         place[0..4].copy_from_slice(&standing.newer.to_le_bytes());
         place[4..8].copy_from_slice(&standing.older.to_le_bytes());
@@ -340,8 +402,8 @@ impl<'a> NewRecord<'a> {
         place[16..18].copy_from_slice(&(key.len() as u16).to_le_bytes());
         place[18..20].copy_from_slice(&standing.partition.0.to_le_bytes());
         place[20..22].copy_from_slice(&(here as u16).to_le_bytes());
-        place[CLASS_AT] = standing.class;
         place[OCCUPIED_AT] = OCCUPIED;
+        place[NOTED_AT] = standing.class | standing.uses << USES_SHIFT;
         edit::set_marks(place, noted.marks);
         let mut rest = &mut place[HEADER_BYTES..];
         if self.stamped {
@@ -397,8 +459,8 @@ impl<'a> NewRecord<'a> {
 /// Changes in place of the record in `bytes`.
 pub(super) mod edit {
     use super::{
-        CLASS, CLASS_AT, DECLARED, Field, HEADER_BYTES, Handle, MAIN, Marks, OCCUPIED, OCCUPIED_AT, SHAPE_AT,
-        USES,
+        CLASS, DECLARED, Field, HEADER_BYTES, Handle, MAIN, Marks, NOTED_AT, OCCUPIED, OCCUPIED_AT, SHAPE_AT,
+        USES, USES_SHIFT,
     };
 
     pub(crate) fn set_newer(bytes: &mut [u8], newer: Handle) {
@@ -414,19 +476,24 @@ pub(super) mod edit {
     }
 
     pub(crate) fn set_class(bytes: &mut [u8], class: u8) {
-        bytes[CLASS_AT] = bytes[CLASS_AT] & !CLASS | class;
+        bytes[NOTED_AT] = bytes[NOTED_AT] & !CLASS | class;
     }
 
     /// Sets all marks; nothing is noted about a declared value.
     pub(crate) fn set_marks(bytes: &mut [u8], marks: Marks) {
         if bytes[SHAPE_AT] & DECLARED == 0 {
-            bytes[CLASS_AT] = bytes[CLASS_AT] & !Marks::USED.0 | marks.0 & Marks::USED.0;
+            bytes[NOTED_AT] = bytes[NOTED_AT] & !Marks::USED.0 | marks.0 & Marks::USED.0;
             bytes[OCCUPIED_AT] = OCCUPIED | marks.0 << 1;
         }
     }
 
+    /// Notes that a `get` has found it.
+    pub(crate) fn set_found(bytes: &mut [u8]) {
+        bytes[NOTED_AT] |= Marks::USED.0;
+    }
+
     pub(crate) fn set_uses(bytes: &mut [u8], uses: u8) {
-        bytes[SHAPE_AT] = bytes[SHAPE_AT] & !USES | uses;
+        bytes[NOTED_AT] = bytes[NOTED_AT] & !USES | uses << USES_SHIFT;
     }
 
     pub(crate) fn set_main(bytes: &mut [u8]) {
@@ -497,9 +564,22 @@ impl Field {
     }
 }
 
-/// Whether the place `bytes` holds an item.
-pub(super) fn is_occupied(bytes: &[u8]) -> bool {
-    bytes[OCCUPIED_AT] & OCCUPIED != 0
+/// Whether a place holds an item.
+pub(super) fn is_occupied(place: &Place<'_>) -> bool {
+    place.head[OCCUPIED_AT] & OCCUPIED != 0
+}
+
+/// Whether two byte strings of one length are equal. Up to 16 bytes, which most keys of caches of small items have, in two
+/// words that may overlap: a call to compare memory costs several times as much.
+#[inline]
+fn is_equal(one: &[u8], other: &[u8]) -> bool {
+    match one.len() {
+        bytes @ 8..=16 if other.len() == bytes => {
+            let differ = |at: usize| read_u64(one, at) ^ read_u64(other, at);
+            differ(0) | differ(bytes - 8) == 0
+        }
+        _ => one == other,
+    }
 }
 
 impl Standing {
@@ -518,20 +598,24 @@ impl Standing {
     }
 }
 
+#[inline]
 fn put<'a>(to: &'a mut [u8], bytes: &[u8]) -> &'a mut [u8] {
     let (here, rest) = to.split_at_mut(bytes.len());
     here.copy_from_slice(bytes);
     rest
 }
 
+#[inline]
 fn read_u16(bytes: &[u8], at: usize) -> u16 {
     u16::from_le_bytes(bytes[at..at + 2].try_into().expect("two bytes"))
 }
 
+#[inline]
 fn read_u32(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
 }
 
+#[inline]
 fn read_u64(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
 }

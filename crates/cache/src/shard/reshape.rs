@@ -137,7 +137,7 @@ impl Ahead {
 
 impl Store {
     fn links(&self, at: Handle) -> Record<'_> {
-        Record::links(self.pages.bytes(at))
+        Record::links(self.pages.place(at))
     }
 
     /// Asks for what taking a record out of the index, and into the memory of dropped keys, will touch.

@@ -25,6 +25,7 @@ const LRU: Options = Options {
     item_bytes_max: 1 << 20,
     key_bytes_max: 250,
     shards: 1,
+    threads: 1,
     deadline_classes: 1,
     eviction: Eviction::Lru,
     ghost_rate: 0.0,

@@ -28,6 +28,7 @@ impl Setup {
                 item_bytes_max: config.memory.item_bytes_max,
                 eviction: config.memory.eviction,
                 shards: shards(threads),
+                threads: u16::try_from(threads).unwrap_or(u16::MAX),
                 ghost_rate: config.memory.mrc_sample_ratio,
                 ..sherwood_cache::Options::default()
             },
