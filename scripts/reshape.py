@@ -263,6 +263,7 @@ def shrink(options, kind, number):
         resident, cpu_s = [(load.now(), server.resident_bytes())], server.cpu_s()
         began, reached = load.now(), None
         server.resize(limit)
+        asked = load.now()
         while load.now() < LEAD_S + AFTER_S - 0.5:
             if reached is None and server.held() <= limit:
                 reached, cpu_s = load.now(), server.cpu_s() - cpu_s
@@ -275,7 +276,7 @@ def shrink(options, kind, number):
     back = next(at for at, size in resident if resident[0][1] - size >= 0.95 * fall)
     until = reached or LEAD_S + AFTER_S
     ms = lambda at: round((at - began) * 1e3, 1) if at else None
-    line = {"case": "shrink", "server": kind[0], "round": number, "reached_ms": ms(reached)}
+    line = {"case": "shrink", "server": kind[0], "round": number, "asked_ms": ms(asked), "reached_ms": ms(reached)}
     line |= {"memory_back_ms": ms(back) if fall > total // 100 else None, "memory_back_mib": fall // MIB}
     line |= {"cpu_ms_until_reached": round(cpu_s * 1e3, 1) if reached else None}
     line |= felt(load, "before", began - BEFORE_S, began) | felt(load, "during", began, until)

@@ -336,11 +336,17 @@ impl Cache {
         self.ledger.plan()
     }
 
-    /// Memory that the cache takes: pages and runs, places that are free among them, and tables. Stores hold it to the total and
-    /// its reserve (step 5 of the [crate]'s documentation). Takes no lock; O(1).
+    /// Lowers, for the time being, what all partitions may hold together to `bytes`, or raises it again up to the total.
+    /// Stores evict towards it as in step 5 of the [crate]'s documentation; the plan stays, and nothing happens to a
+    /// cache nothing is stored into. For a driver that sees the process take more memory than the items explain.
+    pub fn set_ceiling(&self, bytes: u64) {
+        self.ledger.set_ceiling(bytes);
+    }
+
+    /// What all partitions may hold together at the moment: the total, or less after [`Self::set_ceiling`].
     #[must_use]
-    pub fn held_bytes(&self) -> u64 {
-        self.supply.held()
+    pub fn ceiling(&self) -> u64 {
+        self.ledger.ceiling()
     }
 
     /// Charges of all items. Takes no lock; O(1).

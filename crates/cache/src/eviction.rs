@@ -14,9 +14,9 @@ use crate::shard::{Cause, EMPTY, Evicted, Locked, Record};
 /// freed or used it; what is left to do is left to the next store or step.
 const TRIES: usize = 64;
 
-/// Bytes a store may evict for each byte it brings, while blocks and tables take more than they may. Chosen: items of another
-/// size have taken the place of the old ones before they themselves are an eighth of the cache.
-const EVICT_PACE: u64 = 8;
+/// Bytes a store may evict towards a lowered ceiling for each byte it brings. Chosen: items of another size have taken the
+/// place of the old ones before they themselves are an eighth of the cache.
+const CEILING_PACE: u64 = 8;
 
 /// Bytes a store may move for each byte it brings, while blocks and tables take more than they may. Chosen: a page that is
 /// worth emptying holds a few times as many bytes as it has free.
@@ -72,6 +72,7 @@ impl Cache {
         let most_over = |_, is_over: Need<'_>| self.evict_most_over(1, is_over, now);
         evict_while(freed, |freed| freed < 2 * charge && self.ledger.is_over(partition), own);
         evict_while(0, |_| self.ledger.is_total_over(), most_over);
+        evict_while(0, |freed| freed < CEILING_PACE * charge && self.ledger.is_ceiling_over(), most_over);
         if self.supply.held() > self.held_max {
             self.relieve(charge, now);
         }
@@ -94,7 +95,7 @@ impl Cache {
                 }
             }
         }
-        let has_leave = |freed| moved < MOVE_PACE * charge && freed < EVICT_PACE * charge;
+        let has_leave = |freed| moved < MOVE_PACE * charge && freed < CEILING_PACE * charge;
         let most_over = |_, is_over: Need<'_>| self.evict_most_over(1, is_over, now);
         evict_while(0, |freed| is_over() && has_leave(freed), most_over);
     }

@@ -16,6 +16,8 @@ use thiserror::Error;
 pub(crate) struct Ledger {
     total_bytes: u64,
     used: AtomicU64,
+    /// What may be used for the time being; at most the total.
+    ceiling: AtomicU64,
     shared: AtomicBool,
     accounts: Box<[Account]>,
     /// The plan in force. Its lock also keeps two changes of plan from interleaving.
@@ -36,6 +38,7 @@ impl Ledger {
         Self {
             total_bytes,
             used: AtomicU64::new(0),
+            ceiling: AtomicU64::new(total_bytes),
             shared: AtomicBool::new(false),
             accounts: budgets.iter().map(account).collect(),
             plan: Mutex::new(CachePlan::Budgets(budgets)),
@@ -135,6 +138,18 @@ impl Ledger {
     /// Bytes by which the total is exceeded.
     pub(crate) fn total_excess(&self) -> u64 {
         self.total_used().saturating_sub(self.total_bytes)
+    }
+
+    pub(crate) fn ceiling(&self) -> u64 {
+        self.ceiling.load(Relaxed)
+    }
+
+    pub(crate) fn set_ceiling(&self, bytes: u64) {
+        self.ceiling.store(bytes.min(self.total_bytes), Relaxed);
+    }
+
+    pub(crate) fn is_ceiling_over(&self) -> bool {
+        self.total_used() > self.ceiling()
     }
 
     /// The partition that exceeds its budget by the most bytes (or, when none does, comes nearest to it) among those

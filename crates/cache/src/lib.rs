@@ -45,7 +45,10 @@
 //! 4. While the total is exceeded, the least recent item of the partition that exceeds its budget by the most bytes (the
 //!    first of equals) is evicted.
 //!
-//! 5. While blocks and tables take more than the total and its reserve (a tenth, or 32 MiB where that is more), pages are
+//! 5. While all items together exceed the ceiling ([`Cache::set_ceiling`]; the total, if nobody has lowered it) and this
+//!    store has freed less than 8*c* for it, the same is evicted as in step 4.
+//!
+//! 6. While blocks and tables take more than the total and its reserve (a tenth, or 32 MiB where that is more), pages are
 //!    emptied, at most 8*c* bytes of records, and where there are none to empty, items of at most 8*c* evicted as in step 4.
 //!
 //! Under [`CachePlan::Shared`](sherwood_model::CachePlan::Shared) there are no budgets: step 3 does nothing and step 4

@@ -31,6 +31,7 @@ pub mod listener;
 mod memory;
 mod metrics;
 mod names;
+mod resident;
 mod setup;
 mod shadow;
 mod start;

@@ -61,8 +61,13 @@ impl Collector for Reading {
             "Values and requests refused for want of buffers",
             refusals,
         )?;
-        let held = one(cache.held_bytes() as f64);
-        gauges(&mut encoder, "cache_held_bytes", "Memory of items, free places and tables of the cache", held)
+        let ceiling = one(cache.ceiling() as f64);
+        gauges(
+            &mut encoder,
+            "cache_ceiling_bytes",
+            "What all partitions may hold together at the moment",
+            ceiling,
+        )
     }
 }
 

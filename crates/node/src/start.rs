@@ -31,6 +31,7 @@ use crate::events::Events;
 use crate::listener::{Address, Running};
 use crate::memory::Mapped;
 use crate::names::Names;
+use crate::resident::Watch;
 use crate::setup::Setup;
 use crate::shadow::Shadow;
 use crate::telemetry::Telemetry;
@@ -127,8 +128,10 @@ impl Node {
         let shadow = Arc::new(Shadow::new(total_bytes, cache.partitions(), hash)?);
         let backends = backends(&setup, &cache, &shadow, clock, &entropy, &runtime)?;
         let buffers = Buffers::new(setup.buffers_bytes_max);
-        let keeper = threads::housekeeper(Arc::clone(&cache), Arc::clone(&shadow), clock)
-            .map_err(StartError::Thread)?;
+        let watch = setup.slack_bytes.and_then(|slack| Watch::start(total_bytes, slack));
+        let keeper =
+            threads::housekeeper(Arc::clone(&cache), Arc::clone(&shadow), Arc::clone(&buffers), clock, watch)
+                .map_err(StartError::Thread)?;
         let partition_names = names.partitions().iter().map(|partition| partition.name.clone()).collect();
         let controller = Controller::new(policy, &setup.control, partition_names, budgets);
         let actuator = OwnCache::new(Arc::clone(&cache), setup.partitions.len(), keeper.thread());

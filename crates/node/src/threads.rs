@@ -7,12 +7,14 @@ use std::time::Duration;
 
 use sherwood_cache::Cache;
 
+use crate::buffers::Buffers;
 use crate::clock::Clock;
 use crate::core::Core;
+use crate::resident::Watch;
 use crate::shadow::Shadow;
 
-/// Items the housekeeper evicts or moves before it lets others have the processor: 20 µs, which is as long as a request on its
-/// core then waits for it.
+/// Items the housekeeper evicts or moves before it lets others have the processor: some 20 µs, which is as long as a request on
+/// its core then waits for it.
 const STEP_ITEMS: usize = 64;
 /// When others have had the processor for so long, they want all of it: there is more to them than a request that came.
 const CROWDED: Duration = Duration::from_millis(1);
@@ -89,11 +91,18 @@ impl Drop for Worker {
     }
 }
 
-/// Evicts what is over its budget and gives memory back, in small steps, and reclaims dead items.
-pub(crate) fn housekeeper(cache: Arc<Cache>, shadow: Arc<Shadow>, clock: Clock) -> std::io::Result<Worker> {
+/// Evicts what is over its budget, in small steps, reclaims dead items, and lets `watch` look at the process.
+pub(crate) fn housekeeper(
+    cache: Arc<Cache>,
+    shadow: Arc<Shadow>,
+    buffers: Arc<Buffers>,
+    clock: Clock,
+    mut watch: Option<Watch>,
+) -> std::io::Result<Worker> {
     let mut yielded = None;
     Worker::start("sherwood-keeper", move || {
         let now = clock.now();
+        let until_look = watch.as_mut().map_or(REST, |watch| watch.look(&cache, &buffers, now));
         let away = yielded.map_or(Duration::ZERO, |since| now - since);
         let items = if away < CROWDED { STEP_ITEMS } else { STEP_ITEMS_CROWDED };
         if cache.step(now, items) || shadow.step(now, items) {
@@ -101,7 +110,7 @@ pub(crate) fn housekeeper(cache: Arc<Cache>, shadow: Arc<Shadow>, clock: Clock) 
             return None;
         }
         yielded = None;
-        Some(REST)
+        Some(until_look.min(REST))
     })
 }
 

@@ -341,3 +341,26 @@ fn the_dead_are_found_though_memory_is_given_back_at_the_same_time() {
     assert!(live.iter().all(|item| item.expires.is_none()), "a dead item was passed by");
     assert_eq!(live.len(), (0..10_000).filter(|key| key % 10 == 3 && key % 3 != 0).count());
 }
+
+#[test]
+fn stores_evict_towards_a_lowered_ceiling_and_the_plan_stays() {
+    let cache = cache(&[20 * ITEM, 20 * ITEM], 4);
+    for key in 10..30 {
+        put(&cache, A, &key.to_string());
+        put(&cache, B, &key.to_string());
+    }
+    cache.set_ceiling(10 * ITEM);
+    while cache.step(Instant::from_millis(50), 1000) {}
+    assert_eq!(cache.used_bytes(), 40 * ITEM, "nothing is stored, nothing goes");
+    put(&cache, A, "30");
+    assert_eq!(cache.used_bytes(), 32 * ITEM, "one came, one went for it, and eight for the ceiling");
+    for key in 31..40 {
+        put(&cache, B, &key.to_string());
+    }
+    assert_eq!(cache.used_bytes(), 10 * ITEM);
+    assert_eq!(cache.plan(), budgets(&[20 * ITEM, 20 * ITEM]));
+    cache.set_ceiling(u64::MAX);
+    assert_eq!(cache.ceiling(), 40 * ITEM);
+    put(&cache, A, "40");
+    assert_eq!(cache.used_bytes(), 11 * ITEM);
+}

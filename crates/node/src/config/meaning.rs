@@ -51,6 +51,15 @@ pub struct Memory {
     pub mrc_sample_ratio: f64,
 }
 
+impl Memory {
+    /// Bytes that the node may take beside the total, the embedded stores and the buffers of connections: 64 MiB, or 15% of
+    /// the total where that is more.
+    #[must_use]
+    pub fn slack_bytes(&self) -> u64 {
+        (self.total_bytes / 100 * 15).max(64 << 20)
+    }
+}
+
 /// What `[memory] buffers` is by default, bytes.
 pub const BUFFERS_BYTES_MAX: u64 = 256 << 20;
 

@@ -231,6 +231,13 @@ mod meaning {
     }
 
     #[test]
+    fn the_slack_is_a_part_of_the_total_but_never_small() {
+        let slack =
+            |total: &str| config(&format!("[memory]\ntotal = \"{total}\"")).memory.slack_bytes() >> 20;
+        assert_eq!((slack("1MiB"), slack("256MiB"), slack("10GiB")), (64, 64, 1535));
+    }
+
+    #[test]
     fn a_listener_goes_by_prefix_where_there_is_one() {
         let listeners =
             |backends: &str| config(&format!("[[listener]]\nbind = \"127.0.0.1:1\"\n{backends}")).listeners;

@@ -47,10 +47,18 @@ impl Setup {
             memcached_connections_max: config.server.connections_max as usize,
             http_connections_max: HTTP_CONNECTIONS_MAX,
             buffers_bytes_max: config.memory.buffers_bytes_max,
+            slack_bytes: Some(slack_bytes(config)),
             threads,
             seed: None,
         })
     }
+}
+
+/// How far resident memory may exceed the total before the cache gives way: five eighths of what is promised, since the
+/// remedy takes a moment to work, and what the embedded stores keep.
+fn slack_bytes(config: &Config) -> u64 {
+    let promised = config.memory.slack_bytes();
+    (promised / 8 * 5).saturating_add(config.stores_bytes())
 }
 
 fn cores() -> usize {

@@ -39,6 +39,8 @@ pub struct Setup {
     pub http_connections_max: usize,
     /// Bytes that values on their way into answers, and the texts of answers, may take together.
     pub buffers_bytes_max: u64,
+    /// Bytes by which resident memory may grow beyond the cache's total before the cache gives way; none lets it grow.
+    pub slack_bytes: Option<u64>,
     /// Threads for the gateway, the dispatchers and the admin API.
     pub threads: usize,
     /// Seed of every random draw; the operating system's where none.

@@ -139,6 +139,7 @@ pub(crate) fn setup(backends: Vec<(&str, Vec<Arc<dyn Store>>)>) -> Setup {
         admin: Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))),
         http_connections_max: 64,
         buffers_bytes_max: 256 << 20,
+        slack_bytes: None,
         threads: 2,
         seed: Some(1),
     }
