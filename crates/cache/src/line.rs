@@ -2,9 +2,9 @@
 
 use std::ops::Deref;
 
-/// A value on lines of its own, so that writing it takes nothing else from other cores.
+/// A value on a pair of lines of its own, as processors fetch them, so that writing it takes nothing else from other cores.
 #[derive(Debug, Default)]
-#[repr(align(64))]
+#[repr(align(128))]
 pub(crate) struct Line<T>(pub(crate) T);
 
 impl<T> Deref for Line<T> {

@@ -184,10 +184,11 @@ impl Stripes {
     }
 }
 
-/// One small lock, on a line of its own. A mutex of the standard library would do, were it not that its guards would have to be
+/// One small lock, on a pair of lines of its own: processors fetch a line's neighbour with it, and would take it from who holds
+/// the next stripe. A mutex of the standard library would do, were it not that its guards would have to be
 /// kept, all of a writer's. What waits sleeps in that one's place.
 #[derive(Debug)]
-#[repr(align(64))]
+#[repr(align(128))]
 struct Stripe {
     state: AtomicU32,
     /// Held from the decision to sleep until asleep, and to wake.

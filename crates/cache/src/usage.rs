@@ -49,13 +49,14 @@ impl Counters {
     }
 }
 
-/// What the `get`s of one stripe of one shard have come to, by partition. No two stripes share a cache line.
+/// What the `get`s of one stripe of one shard have come to, by partition. No two stripes share a pair of cache lines, which
+/// processors fetch together.
 #[derive(Debug)]
-pub(crate) struct Gets(Box<[FourPartitions]>);
+pub(crate) struct Gets(Box<[EightPartitions]>);
 
 #[derive(Debug, Default)]
-#[repr(align(64))]
-struct FourPartitions([Outcomes; 4]);
+#[repr(align(128))]
+struct EightPartitions([Outcomes; 8]);
 
 /// How many `get`s of a partition found a live item, and how many did not.
 #[derive(Debug, Default)]
@@ -66,12 +67,12 @@ pub(crate) struct Outcomes {
 
 impl Gets {
     pub(crate) fn new(partitions: usize) -> Self {
-        Self((0..partitions.div_ceil(4)).map(|_| FourPartitions::default()).collect())
+        Self((0..partitions.div_ceil(8)).map(|_| EightPartitions::default()).collect())
     }
 
     #[inline]
     pub(crate) fn of(&self, partition: PartitionId) -> &Outcomes {
-        &self.0[partition.index() / 4].0[partition.index() % 4]
+        &self.0[partition.index() / 8].0[partition.index() % 8]
     }
 }
 
