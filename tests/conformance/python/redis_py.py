@@ -145,7 +145,7 @@ def word(value):
 
 def pool(address, protocol):
     """More threads than connections, and connections that were closed under the pool's hands."""
-    connections = redis.BlockingConnectionPool(**address, protocol=protocol, max_connections=4, timeout=60)
+    connections = redis.BlockingConnectionPool(**address, protocol=protocol, max_connections=4, timeout=120)
     client = redis.Redis(connection_pool=connections)
     wrong = []
 
@@ -177,16 +177,21 @@ def reconnect(address, protocol):
 
 
 async def asynchronous(address, protocol):
-    client = redis.asyncio.Redis(**address, protocol=protocol, decode_responses=True)
+    connections = redis.asyncio.BlockingConnectionPool(
+        **address, protocol=protocol, max_connections=10, timeout=120, decode_responses=True
+    )
+    client = redis.asyncio.Redis(connection_pool=connections)
     await client.set("async", "ü")
     answers = await asyncio.gather(*(client.get("async") for _ in range(100)))
-    check("a hundred tasks", set(answers), {"ü"})
+    check("a hundred tasks over ten connections", set(answers), {"ü"})
     check("decoded answers", await client.mget("async", "none"), ["ü", None])
     await client.aclose()
+    await connections.disconnect()
 
 
 def main(host, port):
-    address = {"host": host, "port": port}
+    # Longer than anything takes here. Who gives up sends a command twice, and the second answer is another.
+    address = {"host": host, "port": port, "socket_timeout": 120}
     for protocol in (2, 3):
         client = redis.Redis(**address, protocol=protocol)
         client.flushall()
