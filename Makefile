@@ -11,10 +11,10 @@ CARGO_FUZZ := target/tools/bin/cargo-fuzz
 export SHERWOOD_PYTHON := $(CURDIR)/$(VENV)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test loom fuzz bench fmt lint docs clean need-build need-test need-fuzz
+.PHONY: help build demo test loom conformance fuzz bench fmt lint docs clean need-build need-test need-fuzz
 
 help: ## this list
-	@awk -F':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: need-build ## target/release/sherwood
 	$(CARGO) build --release --locked -p sherwood
@@ -30,6 +30,9 @@ test: need-test $(VENV)/ready ## the whole suite: format, lints, documentation, 
 
 loom: need-build ## schedules of three threads at the lock of the cache, all up to three preemptions
 	RUSTFLAGS="--cfg loom" $(CARGO) test --release --locked -p sherwood-cache --target-dir target/loom --lib lock::
+
+conformance: build $(VENV)/ready ## what others wrote against a node (some of it: make conformance ARGS="redis goredis")
+	scripts/conformance.sh $(ARGS)
 
 fuzz: need-fuzz $(CARGO_FUZZ) ## look for inputs that break a codec (one target, longer: make fuzz ARGS="resp_server 600")
 	CARGO_FUZZ=$(CARGO_FUZZ) scripts/fuzz.sh $(ARGS)

@@ -1,115 +1,202 @@
 #!/usr/bin/env bash
-# Runs other projects' test suites against a listener.
+# Runs what others wrote against a node: clients, and other projects' tests of their own servers.
 #
-#   scripts/conformance.sh redis [SHERWOOD]   Redis 7.0's own units for strings, increments, expiry and the protocol
+#   scripts/conformance.sh [SUITE …]   all of them, or some: see tests/conformance/README.md
 #
-# SHERWOOD is the binary to test, target/release/sherwood unless given. Needs tclsh, and apt-get for the suite, which comes
-# from Debian's source package (nothing is installed) into target/conformance; REDIS_SOURCE names an unpacked one instead.
-# Takes half a minute. Exit status: 0 when every test passed that is not listed below, 1 when one failed, 2 when something is missing.
+# SHERWOOD is the binary, target/release/sherwood unless it is set. What a suite needs is fetched into target/conformance: Debian's
+# source packages by apt-get (nothing is installed; MEMCACHED_SOURCE and REDIS_SOURCE name unpacked ones instead), clients by pip, npm, go
+# and cargo. A suite whose tools are missing is skipped, and said to be. Exit status: 0 when all that ran passed, 1 when
+# something failed, 2 when a suite that was asked for cannot run.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-work=target/conformance
-units=(unit/type/string unit/type/incr unit/expire unit/protocol)
-# Tags of tests that need what a cache of strings does not have: Redis's DEBUG command, replicas, its own files.
-tags="-needs:debug -needs:repl"
+suites=(memccapable memcached redis redis_py pymemcache_ pylibmc_ goredis gomemcache ioredis node_redis redis_rs memcache)
+work=$PWD/target/conformance
+here=$PWD/tests/conformance
+sherwood=$(realpath "${SHERWOOD:-target/release/sherwood}")
+server=
+asked=
 
-# Tests that are left out, each as its suite calls it. All need a command that is answered as unknown:
-left_out() {
-  cat <<'EOF'
-INCR fails against a key holding a list
-INCRBYFLOAT fails against a key holding a list
-raw protocol response
-raw protocol response - deferred
-raw protocol response - multiline
-test argument rewriting - issue 9598
-Regression for a crash with blocking ops and pipelining
-MGET against non-string key
-/^SETBIT
-/^GETBIT
-SETRANGE against key with wrong type
-Extended SET GET with incorrect type should result in wrong type error
-/^LCS
-EXPIRE - write on expire should work
-EOF
-  # lists: RPUSH, LPUSH, BLPOP; sets: SADD, SRANDMEMBER; bits: SETBIT, GETBIT; LCS; MULTI.
-}
+memcached_sha256=c383a2ad8f973b627c3de472702f46ee33b402750de4fd2d25cef65a00140110
+redis_sha256=4b1dc4ee6d622a09fff9c6777191209750fb5e5a725ef78ea012d6eef4c22982
 
+# Ends a suite that cannot run.
 missing() {
-  echo "missing: $1" >&2
+  echo "  missing: $1" >&2
   exit 2
 }
 
-# Puts the suite into $work/redis.
-fetch_redis() {
-  [ -d "$work/redis/tests" ] && return 0
-  mkdir -p "$work"
-  if [ -n "${REDIS_SOURCE:-}" ]; then
-    mkdir -p "$work/redis" && cp -r "$REDIS_SOURCE/tests" "$work/redis/"
-    return 0
-  fi
-  command -v apt-get >/dev/null || missing "apt-get, or REDIS_SOURCE with an unpacked Redis 7.0"
-  # Lists of source packages, kept apart from the system's.
-  local apt="$PWD/$work/apt"
-  mkdir -p "$apt/parts" "$apt/lists/partial"
-  local file
-  for file in /etc/apt/sources.list.d/*.sources; do
-    if [ -e "$file" ]; then sed 's/^Types:.*/Types: deb-src/' "$file" >"$apt/parts/$(basename "$file")"; fi
-  done
-  if [ -s /etc/apt/sources.list ]; then sed -n 's/^deb /deb-src /p' /etc/apt/sources.list >"$apt/parts/main.list"; fi
-  local options=(-o Dir::Etc::SourceList=/dev/null -o "Dir::Etc::SourceParts=$apt/parts" -o "Dir::State::Lists=$apt/lists")
-  (
-    cd "$apt"
-    apt-get -qq "${options[@]}" update
-    apt-get -qq "${options[@]}" source --download-only redis
-  ) >/dev/null || missing "Debian's source package redis"
-  mkdir -p "$work/unpacking"
-  tar -xf "$apt"/redis_*.orig.tar.gz -C "$work/unpacking" --strip-components=1
-  mv "$work/unpacking" "$work/redis"
+need() {
+  command -v "$1" >/dev/null || missing "$1 ($2)"
 }
 
-# The suite empties the functions of a foreign server, and wants a client program only to be there.
-adapt_redis() {
-  sed -i 's/^    r function flush$/    catch {r function flush}/' "$work/redis/tests/support/server.tcl"
-  left_out >"$work/left_out"
+# A node with one listener of each protocol; sets memcached_port and redis_port.
+start_server() {
+  local log=$work/server.log _
+  "$sherwood" serve --memory 1GiB "$@" --memcached 127.0.0.1:0 --redis 127.0.0.1:0 --admin off --threads 2 2>"$log" &
+  server=$!
+  for _ in $(seq 300); do
+    memcached_port=$(sed -n 's/^ready .*memcached=127\.0\.0\.1:\([0-9]*\).*/\1/p' "$log")
+    redis_port=$(sed -n 's/^ready .*redis=127\.0\.0\.1:\([0-9]*\).*/\1/p' "$log")
+    [ -z "$memcached_port" ] || [ -z "$redis_port" ] || return 0
+    sleep 0.1
+  done
+  missing "a running node: $(cat "$log")"
+}
+
+# Fetches the upstream part of a Debian source package: name, version, suite of Debian, file, SHA-256, and where to unpack.
+fetch_source() {
+  local apt=$work/apt-$1
+  need apt-get "or $(tr '[:lower:]' '[:upper:]' <<<"$1")_SOURCE with the unpacked source"
+  mkdir -p "$apt/parts" "$apt/lists/partial"
+  # Lists of source packages, kept apart from the system's.
+  printf '%s\n' "Types: deb-src" "URIs: http://deb.debian.org/debian" "Suites: $3" "Components: main" \
+    "Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg" >"$apt/parts/debian.sources"
+  local options=(-o Dir::Etc::SourceList=/dev/null -o "Dir::Etc::SourceParts=$apt/parts" -o "Dir::State::Lists=$apt/lists")
+  # All that counts is the one file, whose checksum is known.
+  (cd "$apt" && apt-get -qq "${options[@]}" update && apt-get -qq "${options[@]}" source --download-only "$1=$2") \
+    >/dev/null 2>&1 || true
+  [ -f "$apt/$4" ] || missing "Debian's source package $1 $2"
+  sha256sum --quiet -c - <<<"$5  $apt/$4" || missing "$4 with the checksum it should have"
+  rm -rf "$6.new" && mkdir -p "$6.new"
+  tar -xf "$apt/$4" -C "$6.new" --strip-components=1
+  mv "$6.new" "$6"
+}
+
+# Runs a program that says "ok" or "not ok" of each answer, and counts.
+run_program() {
+  local name=$1 said=$work/$1.log status=0
+  shift
+  timeout 900 "$@" >"$said" 2>&1 || status=$?
+  local passed failed
+  passed=$(grep -ac '^ok' "$said" || true)
+  failed=$(grep -ac '^not ok' "$said" || true)
+  grep -a '^not ok' "$said" || true
+  [ "$status" = 0 ] || tail -n 5 "$said"
+  echo "$name: $passed passed, $failed failed (log: target/conformance/$name.log)"
+  [ "$status" = 0 ] && [ "$failed" = 0 ] && [ "$passed" -gt 0 ]
+}
+
+python_program() {
+  local python=target/venv/bin/python
+  [ -e target/venv/ready ] || {
+    need python3 "Debian package python3-venv"
+    python3 -m venv --clear target/venv
+    "$python" -m pip install --quiet --disable-pip-version-check -r scripts/python-requirements.txt
+    touch target/venv/ready
+  }
+  run_program "$1" "$python" "$here/python/$1.py" 127.0.0.1 "$2"
+}
+
+go_program() {
+  need go "https://go.dev/dl"
+  (cd "$here/go" && go build -o "$work/bin/$1" "./$1") || missing "$1, which does not build"
+  run_program "$1" "$work/bin/$1" 127.0.0.1 "$2"
+}
+
+node_program() {
+  need npm "Node.js 20 or later"
+  rm -rf "$work/node" && cp -r "$here/node" "$work/node"
+  (cd "$work/node" && npm ci --silent --no-audit --no-fund) || missing "the packages of $1"
+  run_program "$1" node "$work/node/$1.mjs" 127.0.0.1 "$2"
+}
+
+rust_program() {
+  CARGO_TARGET_DIR=$work/rust cargo build --quiet --locked --manifest-path "$here/rust/Cargo.toml" --bin "$1" ||
+    missing "$1, which does not build"
+  run_program "$1" "$work/rust/debug/$1" 127.0.0.1 "$2"
+}
+
+memccapable() {
+  need memccapable "Debian package libmemcached-tools"
+  local said=$work/memccapable.log
+  command memccapable -a -h 127.0.0.1 -p "$memcached_port" >"$said" 2>&1 || true
+  grep -a 'FAIL' "$said" || true
+  echo "memccapable: $(grep -ac '\[pass\]' "$said" || true) passed (log: target/conformance/memccapable.log)"
+  grep -q 'All tests passed' "$said"
+}
+
+# Each file starts servers of its own, by memcached's command line, which memcached-debug translates.
+memcached() {
+  need perl "Debian package perl"
+  local source=${MEMCACHED_SOURCE:-$work/memcached} run=$work/memcached-run name status failed=0 passed=0
+  [ -d "$source/t" ] || fetch_source memcached 1.6.45-1 sid memcached_1.6.45.orig.tar.xz "$memcached_sha256" "$source"
+  rm -rf "$run" && mkdir -p "$run" && cp -r "$source/t" "$run/" && cp "$here"/memcached/{memcached-debug,timedrun} "$run/"
+  # A server with debugging commands can be told that time has passed; others have to wait.
+  sed -i 's/^    print \$sock "debugtime \$move\\r\\n";$/    MemcachedTest::sleep($move + 0.1); return;/' "$run/t/lib/MemcachedTest.pm"
+  while read -r name; do
+    status=0
+    (cd "$run" && SHERWOOD=$sherwood timeout 300 perl -It/lib "t/$name.t") >"$run/$name.log" 2>&1 || status=$?
+    passed=$((passed + $(grep -ac '^ok' "$run/$name.log" || true)))
+    if ! diff <(sed -n "s/^$name \([0-9]*\) #.*/\1/p" "$here/memcached/differs") \
+      <(sed -n 's/^not ok \([0-9]*\).*/\1/p' "$run/$name.log") >/dev/null || { [ "$status" -gt 100 ]; } ||
+      ! grep -aq '^ok' "$run/$name.log"; then
+      failed=$((failed + 1))
+      echo "$name: fails otherwise than tests/conformance/memcached/differs says (log: target/conformance/memcached-run/$name.log)"
+    fi
+  done <"$here/memcached/files"
+  echo "memcached: $passed passed, $(grep -c '^[a-z]' "$here/memcached/differs") differ as is known, $failed files failed"
+  [ "$failed" = 0 ]
 }
 
 redis() {
-  local sherwood=${1:-target/release/sherwood}
-  [ -x "$sherwood" ] || missing "$sherwood; make build brings it"
-  command -v tclsh >/dev/null || missing "tclsh (Debian package tcl)"
-  fetch_redis
-  adapt_redis
-  local log="$work/server.log"
-  "$sherwood" serve --memory 1GiB --max-item-size 16MiB --redis 127.0.0.1:0 --admin off --threads 1 2>"$log" &
-  local server=$!
-  # shellcheck disable=SC2064 # the process is known now
-  trap "kill $server 2>/dev/null || true" EXIT
-  local port=
-  for _ in $(seq 200); do
-    port=$(sed -n 's/^ready .*redis=127\.0\.0\.1:\([0-9]*\).*/\1/p' "$log")
-    [ -n "$port" ] && break
-    sleep 0.1
-  done
-  [ -n "$port" ] || missing "a running server: $(cat "$log")"
-  local singles=() unit
-  for unit in "${units[@]}"; do singles+=(--single "$unit"); done
-  local said="$PWD/$work/redis.log" list="$PWD/$work/left_out"
-  (cd "$work/redis" && tclsh tests/test_helper.tcl --host 127.0.0.1 --port "$port" --singledb --durable --clients 1 \
-    --ignore-encoding --ignore-digest --tags "$tags" --skipfile "$list" "${singles[@]}") >"$said" 2>&1 || true
+  need tclsh "Debian package tcl"
+  local source=${REDIS_SOURCE:-$work/redis-7.0.15} run=$work/redis-run
+  [ -d "$source/tests" ] || fetch_source redis '5:7.0.15-1~deb12u7' bookworm redis_7.0.15.orig.tar.gz "$redis_sha256" "$source"
+  rm -rf "$run" && mkdir -p "$run" && cp -r "$source/tests" "$run/"
+  # The suite empties the functions of a foreign server.
+  sed -i 's/^    r function flush$/    catch {r function flush}/' "$run/tests/support/server.tcl"
+  local said=$work/redis.log passed failed
+  # Tags are of tests that need what a cache of strings does not have: Redis's DEBUG command, replicas.
+  (cd "$run" && tclsh tests/test_helper.tcl --host 127.0.0.1 --port "$redis_port" --singledb --durable --clients 1 \
+    --ignore-encoding --ignore-digest --tags "-needs:debug -needs:repl" --skipfile "$here/redis/left_out" \
+    --single unit/type/string --single unit/type/incr --single unit/expire --single unit/protocol) >"$said" 2>&1 || true
   sed -i 's/\x1b\[[0-9;]*m//g' "$said"
-  local passed failed
   passed=$(grep -ac '^\[ok\]' "$said" || true)
   failed=$(grep -ac '^\[err\]\|^\[exception\]' "$said" || true)
   grep -a -A 3 '^\[err\]\|^\[exception\]' "$said" || true
-  echo "redis: $passed passed, $failed failed (log: $work/redis.log)"
+  echo "redis: $passed passed, $failed failed (log: target/conformance/redis.log)"
   [ "$failed" = 0 ] && [ "$passed" -ge 140 ]
 }
 
-case "${1:-}" in
-  redis) redis "${2:-}" ;;
-  *)
-    echo "usage: scripts/conformance.sh redis [SHERWOOD]" >&2
-    exit 2
-    ;;
-esac
+# One suite, against a node of its own: in a subshell, which ends the node.
+suite() (
+  set -e
+  trap '[ -z "$server" ] || kill "$server" 2>/dev/null || true' EXIT
+  case $1 in
+    redis) start_server --max-item-size 16MiB ;;
+    memcached) ;;
+    *) start_server ;;
+  esac
+  case $1 in
+    memccapable | memcached | redis) "$1" ;;
+    redis_py) python_program "$1" "$redis_port" ;;
+    pymemcache_ | pylibmc_) python_program "$1" "$memcached_port" ;;
+    goredis) go_program "$1" "$redis_port" ;;
+    gomemcache) go_program "$1" "$memcached_port" ;;
+    ioredis | node_redis) node_program "$1" "$redis_port" ;;
+    redis_rs) rust_program "$1" "$redis_port" ;;
+    memcache) rust_program "$1" "$memcached_port" ;;
+    *) missing "a suite called $1; there are ${suites[*]}" ;;
+  esac
+)
+
+[ -x "$sherwood" ] || missing "$sherwood; make build brings it"
+mkdir -p "$work/bin"
+[ $# = 0 ] || { suites=("$@") asked=yes; }
+failed=() skipped=()
+for name in "${suites[@]}"; do
+  # In a condition, errors inside would not end it.
+  set +e
+  suite "$name"
+  status=$?
+  set -e
+  case $status in
+    0) ;;
+    2) skipped+=("$name") ;;
+    *) failed+=("$name") ;;
+  esac
+done
+echo "conformance: $((${#suites[@]} - ${#failed[@]} - ${#skipped[@]})) of ${#suites[@]} suites passed; failed: ${failed[*]:-none}; not run: ${skipped[*]:-none}"
+[ ${#failed[@]} = 0 ] || exit 1
+[ -z "$asked" ] || [ ${#skipped[@]} = 0 ] || exit 2

@@ -17,6 +17,8 @@ pub enum Count {
     CmdFlush,
     /// Keys of `touch`, `gat` and `gats`.
     CmdTouch,
+    /// Meta commands but `mn`.
+    CmdMeta,
     /// Keys asked for and found in the cache.
     GetHits,
     /// Keys asked for and not found in the cache, fetched afterwards or not.
@@ -72,6 +74,7 @@ impl Count {
         (Self::CmdSet, "cmd_set"),
         (Self::CmdFlush, "cmd_flush"),
         (Self::CmdTouch, "cmd_touch"),
+        (Self::CmdMeta, "cmd_meta"),
         (Self::GetHits, "get_hits"),
         (Self::GetMisses, "get_misses"),
         (Self::DeleteHits, "delete_hits"),

@@ -43,6 +43,9 @@ fn general(shared: &Shared, moment: Moment, out: &mut Vec<u8>) {
     stat("total_connections", &connections.total());
     stat("rejected_connections", &connections.rejected());
     stat("accepting_conns", &1);
+    // Connections over the limit are told so; there is never a time in which nobody is accepted.
+    stat("listen_disabled_num", &0);
+    stat("time_in_listen_disabled_us", &0);
     stat("threads", &options.threads);
     let counts = shared.counts_since_reset();
     for (count, name) in Count::ALL {

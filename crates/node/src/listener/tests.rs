@@ -308,7 +308,9 @@ fn keys_by_prefix() {
 #[test]
 fn statistics() {
     let mut client = Client::plain();
-    client.send(b"set a 0 0 1\r\nx\r\nget a b\r\ndelete a\r\nset c 0 0 1\r\nx\r\nincr z 1\r\nfoo\r\n");
+    client.send(
+        b"set a 0 0 1\r\nx\r\nget a b\r\ndelete a\r\nset c 0 0 1\r\nx\r\nincr z 1\r\nfoo\r\nme c\r\nmn\r\n",
+    );
     client.pass(seconds(5));
     let stats = client.send(b"stats\r\n");
     for line in [
@@ -320,6 +322,7 @@ fn statistics() {
         "STAT total_connections 0\r",
         "STAT cmd_get 2\r",
         "STAT cmd_set 2\r",
+        "STAT cmd_meta 1\r",
         "STAT get_hits 1\r",
         "STAT get_misses 1\r",
         "STAT delete_hits 1\r",

@@ -203,14 +203,24 @@ fn lines_that_make_no_sense_leave_the_connection_usable() {
     let server = Server::start(options());
     let mut client = server.connect();
     let key = "k".repeat(251);
-    client.check("\r\nfoo\r\nget\r\n", "ERROR\r\nERROR\r\nERROR\r\n");
-    client.check(&format!("get {key}\r\n"), "CLIENT_ERROR bad command line format\r\n");
-    client.check(&format!("set {key} 0 0 1\r\nx\r\n"), "CLIENT_ERROR bad command line format\r\n");
-    client.check("set a 0 0 -1\r\n", "CLIENT_ERROR bad command line format\r\n");
-    client.check("set a 0 0 1\r\nxyz\r\n", "CLIENT_ERROR bad data chunk\r\nERROR\r\n");
-    client.check("get a\0b\r\n", "CLIENT_ERROR bad command line format\r\n");
+    let bad_format = "CLIENT_ERROR bad command line format\r\n";
+    client.check("\r\nfoo\r\nget\r\n", &format!("{bad_format}ERROR\r\n{bad_format}"));
+    client.check(&format!("get {key}\r\n"), bad_format);
+    client.check(&format!("set {key} 0 0 1\r\nx\r\n"), bad_format);
+    client.check("set a 0 0 -1\r\n", bad_format);
+    client.check("set a 0 0 1\r\nxyz\r\n", &format!("CLIENT_ERROR bad data chunk\r\n{bad_format}"));
+    client.check("get a\0b\r\n", bad_format);
     client.check("get a\r\n", "END\r\n");
     assert_eq!(server.count(Count::ProtocolErrors), 9);
+}
+
+#[test]
+fn a_browser_is_hung_up_on_without_a_word() {
+    let server = Server::start(options());
+    let mut client = server.connect();
+    client.send(b"POST / HTTP/1.1\r\nhost: cache\r\n\r\nset a 0 0 1\r\nx\r\n");
+    assert_eq!(client.rest(), "");
+    server.connect().check("get a\r\n", "END\r\n");
 }
 
 #[test]

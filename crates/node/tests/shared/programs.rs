@@ -4,11 +4,30 @@
 //! says what to install.
 
 use std::io::ErrorKind;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+/// Runs a program of `tests/conformance/python` that speaks to the listener at `port` by this library.
+#[track_caller]
+pub(crate) fn client_program(library: &str, name: &str, port: u16) {
+    let remedy =
+        "python3 -m venv target/venv && target/venv/bin/pip install -r scripts/python-requirements.txt";
+    let python = python();
+    let import = format!("import {library}");
+    let Some(found) = run(Command::new(&python).args(["-c", &import]), remedy) else { return };
+    if !found.status.success() {
+        return missing(library, remedy);
+    }
+    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/conformance/python").join(name);
+    let output = Command::new(&python).arg(program).args(["127.0.0.1", &port.to_string()]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    let wrong: Vec<&str> = said.lines().filter(|line| !line.starts_with("ok")).collect();
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && wrong.is_empty(), "{wrong:#?}\n{complaint}");
+}
+
 /// The Python that `make` prepares, or the system's.
-pub(crate) fn python() -> PathBuf {
+fn python() -> PathBuf {
     let prepared = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/venv/bin/python");
     let own = std::env::var_os("SHERWOOD_PYTHON").map_or_else(|| PathBuf::from(prepared), PathBuf::from);
     if own.exists() { own } else { PathBuf::from("python3") }
@@ -27,7 +46,7 @@ pub(crate) fn run(command: &mut Command, remedy: &str) -> Option<Output> {
 }
 
 /// Says that a program is missing, and what brings it.
-pub(crate) fn missing(program: &str, remedy: &str) {
+fn missing(program: &str, remedy: &str) {
     assert!(std::env::var_os("CI").is_none(), "{program} is not installed: {remedy}");
     eprintln!("skipped: {program} is not installed: {remedy}");
 }

@@ -180,11 +180,13 @@ impl Delta {
 /// Why bytes were not a command, with the text memcached answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// No such command, or not with so many words.
+    /// No such command.
     Unknown,
-    /// A key over 250 bytes or with a zero byte in it, or a number that is none or does not fit.
+    /// Too few words for this command, a key over 250 bytes or with a zero byte in it, or a number that is none or does not
+    /// fit.
     BadFormat,
-    /// A word after the key of a `delete` that is neither `0` nor `noreply`.
+    /// A word after the key of a `delete` that is neither `0` nor `noreply`. memcached has gone on to ignore such words; who
+    /// still sends a delay is told so.
     BadDelete,
     /// An expiry time that is not a number.
     BadExptime,

@@ -14,6 +14,9 @@ const LINE_END: &[u8] = b"\r\n";
 /// Greatest length of a value that is understood as one, and skipped when it is over the limit: memcached's bound.
 const ANNOUNCED_BYTES_MAX: u64 = i32::MAX as u64 - 2;
 
+/// Fewest bytes of a line that may be the name of a command.
+const NAME_BYTES_MIN: usize = 2;
+
 /// What a server is willing to buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -277,10 +280,7 @@ impl Parser {
         end: usize,
     ) -> Parsed<'a> {
         let noreply = words.noreply();
-        let words_min = if matches!(verb, StorageVerb::Cas(_)) { 6 } else { 5 };
-        if !(words_min..=words_min + 1).contains(&words.count()) {
-            return refuse(end, Refusal::Unknown, noreply);
-        }
+        // Without a word for the length there is none to skip. What follows the words that are needed is of no interest.
         let Some(bytes) = unsigned(words.get(4)).filter(|&bytes| bytes <= ANNOUNCED_BYTES_MAX) else {
             return refuse(end, Refusal::BadFormat, noreply);
         };
@@ -380,8 +380,8 @@ impl Getter {
         if !self.touch {
             return self.some_keys(words, None, end);
         }
-        match split_word(words) {
-            None => refuse(end, Refusal::Unknown, false),
+        match split_word(words).filter(|(_, keys)| !keys.is_empty()) {
+            None => refuse(end, Refusal::BadFormat, false),
             Some((exptime, keys)) => match signed(exptime) {
                 Some(secs) => self.some_keys(keys, Some(Exptime(secs)), end),
                 None => refuse(end, Refusal::BadExptime, false),
@@ -391,7 +391,7 @@ impl Getter {
 
     fn some_keys(self, keys: &[u8], touch: Option<Exptime>, end: usize) -> Parsed<'_> {
         match keys.iter().all(|&byte| byte == b' ') {
-            true => refuse(end, Refusal::Unknown, false),
+            true => refuse(end, Refusal::BadFormat, false),
             false => retrieval(keys, end, self.cas, touch, true),
         }
     }
@@ -428,24 +428,28 @@ impl<'a> Header<'a> {
 fn one_line<'a>(words: &Words<'a>, text: &'a [u8], end: usize) -> Parsed<'a> {
     let noreply = words.noreply();
     let command = match (words.get(0), words.count()) {
-        (b"incr", 3..=4) => arithmetic(words, Delta::Increase),
-        (b"decr", 3..=4) => arithmetic(words, Delta::Decrease),
-        (b"touch", 3..=4) => touch(words),
-        (b"delete", 2..=4) => delete(words),
-        (b"flush_all", 1..=3) => flush_all(words),
+        (b"incr", 3..) => arithmetic(words, Delta::Increase),
+        (b"decr", 3..) => arithmetic(words, Delta::Decrease),
+        (b"touch", 3..) => touch(words),
+        (b"delete", 2..) => delete(words),
+        (b"flush_all", _) => flush_all(words),
         (b"stats", _) => Ok(Command::Stats(split_word(text).map_or(b"", |(_, after)| after.trim_ascii()))),
         (b"version", _) => Ok(Command::Version),
-        (b"verbosity", 2..=4) => match flags(words.get(1)) {
+        (b"verbosity", _) => match flags(words.get(1)) {
             Some(_) => Ok(Command::Verbosity { noreply }),
             None => Err(Refusal::BadFormat),
         },
         (b"mn", _) => Ok(Command::MetaNoOp),
         (b"quit", _) => Ok(Command::Quit),
-        // A browser that was made to post to us must not have its body executed.
-        (_, 3) if words.get(2).starts_with(b"HTTP/") => {
-            let event = Event::Refused { refusal: Refusal::Unknown, noreply: false, close: true };
+        // A browser that was made to post to us must not have its body executed, nor be answered.
+        (_, 2..) if words.get(words.count() - 1).starts_with(b"HTTP/") => {
+            let event = Event::Refused { refusal: Refusal::Unknown, noreply: true, close: true };
             return Parsed { consumed: end, event };
         }
+        (b"incr" | b"decr" | b"touch" | b"delete" | b"get" | b"gets" | b"gat" | b"gats", _) => {
+            Err(Refusal::BadFormat)
+        }
+        _ if text.len() < NAME_BYTES_MIN => Err(Refusal::BadFormat),
         _ => return refuse(end, Refusal::Unknown, false),
     };
     match command {
@@ -470,7 +474,8 @@ fn delete<'a>(words: &Words<'a>) -> Result<Command<'a>, Refusal> {
     let allowed = match words.count() {
         2 => true,
         3 => matches!(words.get(2), b"0" | b"noreply"),
-        _ => words.get(2) == b"0" && words.noreply(),
+        4 => words.get(2) == b"0" && words.noreply(),
+        _ => false,
     };
     if !allowed {
         return Err(Refusal::BadDelete);

@@ -21,6 +21,7 @@ use sherwood_cache::{Access, AccessFlags, Item, Marks, Value};
 use sherwood_wire::memcached::{KEY_BYTES_MAX, Meta, MetaVerb};
 
 use super::conversation::Wanted;
+use super::counters::Count;
 use super::routing::Target;
 use super::session::{Next, Session, access};
 use crate::clock::Moment;
@@ -68,6 +69,7 @@ impl Asked<'_> {
 impl Session<'_> {
     /// Carries out a meta command and appends its answer to `out`.
     pub(in super::super) fn meta<'c>(&self, moment: Moment, meta: Meta<'c>, out: &mut Vec<u8>) -> Next<'c> {
+        self.counters.increment(Count::CmdMeta);
         let mut room = [0; KEY_BYTES_MAX];
         let key = meta.key.bytes(&mut room);
         let asked = self.asked(moment, meta, key);

@@ -58,9 +58,13 @@ pub(super) fn refcount(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<
     })
 }
 
-/// `OBJECT IDLETIME key`
+/// `OBJECT IDLETIME key`: seconds since its last use, or since it was stored where eviction needs no time of a use.
 pub(super) fn idletime(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
-    about(session, args, out, |_, _| Err(NO_IDLE_TIME))
+    match session.idle(arg(args, 2)) {
+        Some(idle) => reply::integer(out, idle.as_secs() as i64),
+        None => reply::null(out, session.version()),
+    }
+    Ok(())
 }
 
 /// `OBJECT FREQ key`
@@ -68,9 +72,6 @@ pub(super) fn freq(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>)
     about(session, args, out, |_, _| Err(NO_FREQUENCY))
 }
 
-/// Items are ordered by their use and carry no time of it.
-const NO_IDLE_TIME: Failure =
-    Failure::text("ERR idle time is not tracked, items are only ordered by their use");
 const NO_FREQUENCY: Failure = Failure::text(
     "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that when switching \
      between policies at runtime LRU and LFU data will take some time to adjust.",
@@ -99,7 +100,7 @@ pub(super) fn object_help(_: &mut Session<'_>, _: Args<'_>, out: &mut Vec<u8>) -
         &[
             ("ENCODING <key>", "How Redis would represent the value."),
             ("REFCOUNT <key>", "How many share the value, always 1."),
-            ("IDLETIME <key>", "Not tracked, an error."),
+            ("IDLETIME <key>", "Seconds since its last use, or since it was stored."),
             ("FREQ <key>", "Not tracked, an error."),
         ],
     );

@@ -98,8 +98,23 @@ fn clients(session: &Session<'_>, text: &mut String) -> std::fmt::Result {
 fn memory(session: &Session<'_>, text: &mut String) -> std::fmt::Result {
     let used = session.shared.service.usage().used_bytes;
     let max = session.shared.service.cache.options().total_bytes;
-    write!(text, "used_memory:{used}\r\nused_memory_dataset:{used}\r\nmaxmemory:{max}\r\n")?;
-    write!(text, "maxmemory_policy:{POLICY}\r\n")
+    write!(text, "used_memory:{used}\r\nused_memory_human:{}\r\n", human(used))?;
+    write!(text, "used_memory_dataset:{used}\r\n")?;
+    write!(text, "maxmemory:{max}\r\nmaxmemory_human:{}\r\nmaxmemory_policy:{POLICY}\r\n", human(max))
+}
+
+/// Bytes as Redis tells them to people: `512B`, `1.50M`.
+fn human(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["K", "M", "G", "T", "P"];
+    let mut size = bytes as f64;
+    let mut unit = "B";
+    for larger in UNITS {
+        if size < 1024.0 {
+            break;
+        }
+        (size, unit) = (size / 1024.0, larger);
+    }
+    if unit == "B" { format!("{bytes}B") } else { format!("{size:.2}{unit}") }
 }
 
 fn persistence(_: &Session<'_>, text: &mut String) -> std::fmt::Result {
@@ -143,7 +158,7 @@ fn keyspace(session: &Session<'_>, text: &mut String) -> std::fmt::Result {
 const POLICY: &str = "allkeys-lru";
 
 /// What Redis's settings are here, in the order of their names.
-fn settings(session: &Session<'_>) -> [(&'static str, String); 17] {
+fn settings(session: &Session<'_>) -> [(&'static str, String); 19] {
     let options = &session.shared.options;
     let service = &session.shared.service;
     let unix = options.bind.unix();
@@ -158,10 +173,13 @@ fn settings(session: &Session<'_>) -> [(&'static str, String); 17] {
         ("maxclients", service.places.max().to_string()),
         ("maxmemory", service.cache.options().total_bytes.to_string()),
         ("maxmemory-policy", POLICY.to_owned()),
+        // What frameworks ask before they turn notifications on, and what tells that there are none.
+        ("notify-keyspace-events", String::new()),
         ("port", port(session).to_string()),
         ("proto-max-bulk-len", options.item_size_max.to_string()),
         ("requirepass", String::new()),
         ("save", String::new()),
+        ("tcp-keepalive", "0".to_owned()),
         ("timeout", options.idle_timeout.unwrap_or_default().as_secs().to_string()),
         ("unixsocket", unix.map(|place| place.path.display().to_string()).unwrap_or_default()),
         ("unixsocketperm", unix.map_or_else(|| "0".to_owned(), |place| format!("{:o}", place.permissions))),
@@ -218,4 +236,15 @@ pub(super) fn config_help(_: &mut Session<'_>, _: Args<'_>, out: &mut Vec<u8>) -
         ],
     );
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_for_people_have_a_unit() {
+        let told = [0, 1023, 1024, 1_572_864, 1 << 40, u64::MAX].map(human);
+        assert_eq!(told, ["0B", "1023B", "1.00K", "1.50M", "1.00T", "16384.00P"]);
+    }
 }

@@ -2,6 +2,8 @@
 //!
 //! Nothing here waits. What does not fit in the output, or has to be fetched, is put [aside](super::aside).
 
+use std::time::Duration;
+
 use sherwood_cache::{Access, Change, Item, Refused, Value};
 use sherwood_model::Instant;
 use sherwood_wire::resp::{Args, ProtocolError, Version, integer, reply};
@@ -173,6 +175,14 @@ impl Session<'_> {
         let (target, name) = self.shared.service.routing.find(key)?;
         let access = self.access(target);
         self.shared.service.cache.peek(target.partition, name, &access, |item| Old::of(item).map(read))?
+    }
+
+    /// How long an item has not been used, as the engine remembers it.
+    pub(super) fn idle(&self, key: &[u8]) -> Option<Duration> {
+        let (target, name) = self.shared.service.routing.find(key)?;
+        let cache = &self.shared.service.cache;
+        let last_use = cache.peek(target.partition, name, &self.access(target), |item| item.last_use)?;
+        Some(cache.since(last_use, self.moment.now))
     }
 
     /// Reads an item and changes it in one step.

@@ -250,6 +250,8 @@ fn objects_are_described_as_far_as_is_known() {
             ("OBJECT ENCODING text", "$6 embstr"),
             ("OBJECT REFCOUNT text", ":1"),
             ("OBJECT REFCOUNT none", "$-1"),
+            ("OBJECT IDLETIME text", ":0"),
+            ("OBJECT IDLETIME none", "$-1"),
             ("OBJECT nosuch text", "-ERR unknown subcommand 'nosuch'. Try OBJECT HELP."),
             ("OBJECT ENCODING", "-ERR wrong number of arguments for 'object|encoding' command"),
         ],
@@ -361,6 +363,7 @@ fn settings_are_told_and_stay() {
             ("CONFIG GET maxmemory", "*2 $9 maxmemory $8 67108864"),
             ("CONFIG GET SAVE append*", "*4 $10 appendonly $2 no $4 save $0"),
             ("CONFIG GET nosuch", "*0"),
+            ("CONFIG GET notify-*", "*2 $22 notify-keyspace-events $0"),
             ("CONFIG SET appendonly no", "+OK"),
             (
                 "CONFIG SET appendonly yes",

@@ -1,26 +1,19 @@
-"""Everything pymemcache can ask of a memcached server, asked of the one at HOST PORT.
-
-Exits with status 0 and prints "ok" when every answer is right.
-"""
+"""What pymemcache asks of a memcached server, asked of the one at HOST PORT."""
 
 import sys
 
-from pymemcache.client.base import Client
+from pymemcache.client.base import Client, PooledClient
+from pymemcache.client.hash import HashClient
 from pymemcache.client.retrying import RetryingClient
 from pymemcache.exceptions import MemcacheClientError, MemcacheIllegalInputError, MemcacheServerError
+from pymemcache.serde import pickle_serde
 
+from tap import check, end, refused
 
-def check(what, got, expected):
-    if got != expected:
-        sys.exit(f"{what}: expected {expected!r}, got {got!r}")
-
-
-def refused(what, error, call):
-    try:
-        got = call()
-    except error:
-        return
-    sys.exit(f"{what}: expected {error.__name__}, got {got!r}")
+# What the listener is set to.
+VALUE_BYTES_MAX = 1 << 20
+# Bytes above ASCII; the client itself lets no others through that are not printable.
+KEY = bytes(range(0xA1, 0x100))
 
 
 def storage(client):
@@ -36,8 +29,13 @@ def storage(client):
     check("get of both", client.get("b"), b"-3+")
     check("set with flags", client.set("f", b"x", flags=7, noreply=False), True)
     check("raw get", client.raw_command("get f", "END\r\n"), b"VALUE f 7 1\r\nx\r\n")
-    check("binary value", client.set("bin", bytes(range(256)) * 100, noreply=False), True)
-    check("binary value back", client.get("bin"), bytes(range(256)) * 100)
+    check("any bytes as value", client.set("bin", bytes(range(256)) * 100, noreply=False), True)
+    check("any bytes back", client.get("bin"), bytes(range(256)) * 100)
+    check("an empty value", (client.set("empty", b"", noreply=False), client.get("empty")), (True, b""))
+    check("a key of 250 bytes", (client.set("k" * 250, b"x", noreply=False), client.get("k" * 250)), (True, b"x"))
+    check("any byte a key may have", client.set(KEY, b"x", noreply=False), True)
+    check("any byte a key may have, back", client.get(KEY), b"x")
+    check("delete", (client.delete("b", noreply=False), client.delete("b", noreply=False)), (True, False))
 
 
 def many(client):
@@ -96,8 +94,11 @@ def meta(client):
 
 def limits(client):
     refused("a key that is too long", MemcacheIllegalInputError, lambda: client.get("k" * 251))
-    too_large = b"x" * (2 << 20)
-    refused("a value that is too large", MemcacheServerError, lambda: client.set("l", too_large, noreply=False))
+    largest = b"x" * VALUE_BYTES_MAX
+    check("the largest value", client.set("l", largest, noreply=False), True)
+    check("the largest value back", client.get("l") == largest, True)
+    refused("one byte more", MemcacheServerError, lambda: client.set("l", largest + b"x", noreply=False), "too large")
+    check("nobody reads the value it was to replace", client.get("l"), None)
     check("the connection still works", client.get("a"), b"1")
 
 
@@ -111,15 +112,40 @@ def server(client):
     client.quit()
 
 
+def objects(address):
+    client = Client(address, serde=pickle_serde, timeout=60)
+    value = {"a": [1, 2.5, None, "ü"]}
+    check("an object", (client.set("object", value, noreply=False), client.get("object")), (True, value))
+    client.close()
+
+
+def connections(address):
+    client = Client(address, timeout=60)
+    client.set("again", b"x", noreply=False)
+    # The server closes, as it does to those who are idle for too long.
+    client.sock.sendall(b"quit\r\n")
+    check("the server closes", client.sock.recv(1), b"")
+    client.close()
+    check("a client connects again", client.get("again"), b"x")
+    retrying = RetryingClient(Client(address, timeout=60), attempts=2)
+    check("a client that retries", retrying.set("r", b"x", noreply=False), True)
+    pooled = PooledClient(address, max_pool_size=4, timeout=60)
+    check("a pool", (pooled.set("p", b"x", noreply=False), pooled.get_many(["p", "r"])), (True, {"p": b"x", "r": b"x"}))
+    hashing = HashClient([address], timeout=60, use_pooling=True)
+    check("a ring of one", (hashing.set_many({"h1": b"1", "h2": b"2"}), hashing.get_many(["h1", "h2"])),
+          ([], {"h1": b"1", "h2": b"2"}))
+
+
 def main():
-    host, port = sys.argv[1], int(sys.argv[2])
-    client = Client((host, port), connect_timeout=10, timeout=10, no_delay=True)
+    address = (sys.argv[1], int(sys.argv[2]))
+    # Longer than anything takes here: a program that fails does not hang.
+    client = Client(address, connect_timeout=60, timeout=60, no_delay=True)
     client.flush_all(noreply=False)
     for part in (storage, many, cas, numbers, times, silence, meta, limits, server):
         part(client)
-    retrying = RetryingClient(Client((host, port), timeout=10), attempts=2)
-    check("a client that retries", retrying.set("r", b"x", noreply=False), True)
-    print("ok")
+    objects(address)
+    connections(address)
+    end()
 
 
 main()
