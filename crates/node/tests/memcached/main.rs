@@ -8,9 +8,9 @@
 
 mod asked;
 mod clients;
-#[path = "../shared/patience.rs"]
+#[path = "../common/patience.rs"]
 mod patience;
-#[path = "../shared/programs.rs"]
+#[path = "../common/programs.rs"]
 mod programs;
 mod server;
 mod support;

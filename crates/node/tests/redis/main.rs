@@ -8,7 +8,7 @@
     reason = "tests of a driver use sockets, threads, processes and the machine's clock"
 )]
 
-#[path = "../shared/programs.rs"]
+#[path = "../common/programs.rs"]
 mod programs;
 
 use std::io::{Read, Write};
