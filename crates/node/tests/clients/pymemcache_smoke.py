@@ -5,22 +5,10 @@ Exits with status 0 and prints "ok" when every answer is right.
 
 import sys
 
+from checks import check, refused
 from pymemcache.client.base import Client
 from pymemcache.client.retrying import RetryingClient
 from pymemcache.exceptions import MemcacheClientError, MemcacheIllegalInputError, MemcacheServerError
-
-
-def check(what, got, expected):
-    if got != expected:
-        sys.exit(f"{what}: expected {expected!r}, got {got!r}")
-
-
-def refused(what, error, call):
-    try:
-        got = call()
-    except error:
-        return
-    sys.exit(f"{what}: expected {error.__name__}, got {got!r}")
 
 
 def storage(client):

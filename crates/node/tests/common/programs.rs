@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::{Command, Output};
 
 /// The Python that `make` prepares, or the system's.
-pub(crate) fn python() -> PathBuf {
+fn python() -> PathBuf {
     let prepared = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/venv/bin/python");
     let own = std::env::var_os("SHERWOOD_PYTHON").map_or_else(|| PathBuf::from(prepared), PathBuf::from);
     if own.exists() { own } else { PathBuf::from("python3") }
@@ -27,7 +27,26 @@ pub(crate) fn run(command: &mut Command, remedy: &str) -> Option<Output> {
 }
 
 /// Says that a program is missing, and what brings it.
-pub(crate) fn missing(program: &str, remedy: &str) {
+fn missing(program: &str, remedy: &str) {
     assert!(std::env::var_os("CI").is_none(), "{program} is not installed: {remedy}");
     eprintln!("skipped: {program} is not installed: {remedy}");
+}
+
+/// Has the script `tests/clients/<script>` speak to a port by the library `module`, and checks that it is content.
+#[track_caller]
+pub(crate) fn check_script(script: &str, module: &str, port: u16) {
+    let remedy =
+        "python3 -m venv target/venv && target/venv/bin/pip install -r scripts/python-requirements.txt";
+    let python = python();
+    let import = format!("import {module}");
+    let Some(found) = run(Command::new(&python).args(["-c", &import]), remedy) else { return };
+    if !found.status.success() {
+        return missing(module, remedy);
+    }
+    let path = format!("{}/tests/clients/{script}", env!("CARGO_MANIFEST_DIR"));
+    // -B: nothing is written beside the sources.
+    let output = Command::new(&python).args(["-B", &path, "127.0.0.1", &port.to_string()]).output().unwrap();
+    let (said, complaint) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_eq!((said.trim(), output.status.success()), ("ok", true), "{complaint}");
 }

@@ -4,7 +4,7 @@
 
 use std::process::Command;
 
-use crate::programs::{missing, python, run};
+use crate::programs::{check_script, run};
 use crate::support::{Server, options};
 
 #[test]
@@ -25,20 +25,5 @@ fn memccapable_passes_its_ascii_tests() {
 #[test]
 fn pymemcache_works() {
     let server = Server::start(options());
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients/pymemcache_smoke.py");
-    let remedy = "python3 -m venv target/venv && target/venv/bin/pip install pymemcache";
-    let python = python();
-    let Some(found) = run(Command::new(&python).args(["-c", "import pymemcache"]), remedy) else { return };
-    if !found.status.success() {
-        return missing("pymemcache", remedy);
-    }
-    let port = server.address().port().to_string();
-    let output = Command::new(&python).args([script, "127.0.0.1", &port]).output().unwrap();
-    let answer = String::from_utf8_lossy(&output.stdout);
-    assert_eq!(
-        (answer.trim(), output.status.success()),
-        ("ok", true),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    check_script("pymemcache_smoke.py", "pymemcache", server.address().port());
 }

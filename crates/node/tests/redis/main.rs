@@ -24,7 +24,7 @@ use sherwood_node::clock::Clock;
 use sherwood_node::listener::{Bound, MemcachedOptions, Places, Routing, Running, Service, Target};
 use tokio::sync::watch;
 
-use crate::programs::{missing, python, run};
+use crate::programs::{check_script, run};
 
 /// Longest wait for anything; reached only by a test that fails.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -116,20 +116,8 @@ fn one_client_too_many_is_told_so() {
 
 #[test]
 fn redis_py_works() {
-    let remedy =
-        "python3 -m venv target/venv && target/venv/bin/pip install -r scripts/python-requirements.txt";
-    let python = python();
-    let Some(found) = run(Command::new(&python).args(["-c", "import redis"]), remedy) else { return };
-    if !found.status.success() {
-        return missing("redis-py", remedy);
-    }
     let server = Server::start(16);
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients/redis_smoke.py");
-    let port = server.address().port().to_string();
-    let output = Command::new(&python).args([script, "127.0.0.1", &port]).output().unwrap();
-    let answer = String::from_utf8_lossy(&output.stdout);
-    let complaint = String::from_utf8_lossy(&output.stderr);
-    assert_eq!((answer.trim(), output.status.success()), ("ok", true), "{complaint}");
+    check_script("redis_smoke.py", "redis", server.address().port());
 }
 
 #[test]
