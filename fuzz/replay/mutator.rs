@@ -6,7 +6,7 @@
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use crate::targets::stream::REPEAT;
+use crate::stream::REPEAT;
 
 /// Longest input in bytes; most are much shorter.
 const INPUT_BYTES_MAX: usize = 4096;
