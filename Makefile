@@ -28,7 +28,7 @@ test: need-test $(VENV)/ready ## the whole suite: format, lints, documentation, 
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
 	$(CARGO) test --workspace --locked
 
-fuzz: need-fuzz $(CARGO_FUZZ) ## look for inputs that break a codec (one target, longer: make fuzz ARGS="resp_server 600")
+fuzz: need-fuzz $(CARGO_FUZZ) ## look for inputs that break a codec or a listener (one target, longer: make fuzz ARGS="resp_server 600")
 	CARGO_FUZZ=$(CARGO_FUZZ) scripts/fuzz.sh $(ARGS)
 
 bench: build ## the measurements of docs/benchmarks.md (one of them: make bench ARGS=demo)

@@ -5,6 +5,8 @@
 //! fixed seed (`crates/wire/tests/fuzz` and `crates/node/tests/fuzz`, part of `make test`), and libFuzzer, which looks at the
 //! branches an input takes, for as long as one likes (`make fuzz`). So what one of them finds the other one replays.
 //!
+//! [`codecs`] are about bytes and what they mean, [`conversations`] about whole listeners: bytes and what they are answered.
 
 pub mod codecs;
+pub mod conversations;
 pub mod stream;

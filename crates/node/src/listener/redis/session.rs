@@ -25,6 +25,8 @@ pub(super) struct Session<'a> {
     pub(super) client: &'a mut State,
     pub(super) card: &'a Card,
     pub(super) moment: Moment,
+    /// Commands executed that the card does not know of yet.
+    pub(super) commands: u64,
 }
 
 /// What a connection remembers from one command to the next.
