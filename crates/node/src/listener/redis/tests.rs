@@ -174,6 +174,18 @@ fn bytes_that_are_no_request_are_answered_and_end_the_connection() {
 }
 
 #[test]
+fn a_browser_is_closed_on_before_its_body_is_read() {
+    let listener = Listener::plain();
+    for head in [&b"POST / HTTP/1.1\r\n"[..], b"get / HTTP/1.1\r\nhost: a\r\n"] {
+        let said = [head, b"\r\nSET k v\r\n"].concat();
+        let answer = listener.send(&mut listener.client(), &said);
+        assert!(answer.ends_with(b"(closed)"), "{}", answer.escape_ascii());
+    }
+    listener.check(&mut listener.client(), &[("EXISTS k", ":0")]);
+    assert_eq!(listener.count(Count::ProtocolErrors), 2);
+}
+
+#[test]
 fn a_connections_bound_covers_a_longest_request_and_its_answer() {
     let options = MemcachedOptions::default();
     assert!(connection_bytes_max(&options) > 2 * options.item_size_max as usize);
