@@ -262,7 +262,7 @@ fn bytes_of_no_protocol_or_another_one_are_answered_or_hung_up_on() {
             (&"x".repeat(70_000), "CLIENT_ERROR line too long\r\n(closed)"),
         ],
     );
-    assert!(server.count(Count::ProtocolErrors) >= 10);
+    assert_eq!(server.count(Count::ProtocolErrors), 3 + 3 + 1 + 1);
     let server = Server::redis(options());
     let unknown = |name: &str, args: &str| {
         format!("-ERR unknown command '{name}', with args beginning with: {args}\r\n")
@@ -380,6 +380,32 @@ fn who_never_reads_is_paused_and_then_closed_and_holds_no_more_than_its_bound() 
         ping(&mut server.connect(), protocol);
     });
 }
+
+#[test]
+fn two_hundred_clients_hold_the_large_values_they_sent_and_no_more() {
+    for protocol in PROTOCOLS {
+        let server = Server::speak(protocol, options(), CLIENTS);
+        let said = protocol.set("k", &"x".repeat(LIMIT)).into_bytes();
+        let (most, last) = said.split_at(said.len() - 1);
+        let mut clients: Vec<_> = (0..CLIENTS).map(|_| server.connect()).collect();
+        clients.iter_mut().for_each(|client| client.send(most));
+        eventually("all has arrived", || server.buffer_bytes() >= (CLIENTS * most.len()) as u64);
+        let held_max = (CLIENTS * (said.len() + PIECE) + 2 * THREAD_BYTES_MAX) as u64;
+        assert!(server.buffer_bytes() <= held_max, "{} bytes for {CLIENTS} clients", server.buffer_bytes());
+        for client in &mut clients {
+            client.send(last);
+            client.expect(protocol.stored());
+        }
+        eventually("buffers are given back", || server.buffer_bytes() <= 2 * THREAD_BYTES_MAX as u64);
+    }
+}
+
+/// Clients of large values.
+const CLIENTS: usize = 200;
+/// What is read at least at once, bytes.
+const PIECE: usize = 16 << 10;
+/// What a thread may hold after short answers, bytes.
+const THREAD_BYTES_MAX: usize = 64 << 10;
 
 #[test]
 fn one_client_too_many_is_told_so() {
