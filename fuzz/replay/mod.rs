@@ -8,22 +8,22 @@ mod mutator;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
 
+use rand_xoshiro::Xoshiro256PlusPlus;
+
 use crate::stream::Target;
 use mutator::Mutator;
 
-const SEED: u64 = 1;
-
-/// Runs the one of `targets` that is called `name` on its corpus and on so many other inputs.
+/// Runs the one of `targets` that is called `name` on its corpus and on so many other inputs, drawn from `random`.
 ///
 /// # Panics
 /// When it does, or there is no such target or nothing in its corpus.
-pub fn check(targets: &[(&str, Target)], name: &str, inputs: usize) {
+pub fn check(targets: &[(&str, Target)], name: &str, inputs: usize, random: Xoshiro256PlusPlus) {
     let &(_, target) = targets.iter().find(|(known, _)| *known == name).expect("a target of that name");
     let corpus = corpus(name);
     for input in &corpus {
         run(name, target, input);
     }
-    let mut mutator = Mutator::new(&corpus, SEED);
+    let mut mutator = Mutator::new(&corpus, random);
     for _ in 0..inputs {
         run(name, target, &mutator.input());
     }

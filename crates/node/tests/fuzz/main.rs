@@ -10,15 +10,23 @@ pub mod replay;
 #[path = "../../../../fuzz/src/stream.rs"]
 pub mod stream;
 
+use rand_core::SeedableRng;
+use rand_xoshiro::Xoshiro256PlusPlus;
+
 /// Inputs of each target besides the corpus. Chosen so that they take a few seconds without optimisation.
 const INPUTS: usize = 400;
+const SEED: u64 = 1;
+
+fn check(name: &str) {
+    replay::check(&conversations::TARGETS, name, INPUTS, Xoshiro256PlusPlus::seed_from_u64(SEED));
+}
 
 #[test]
 fn memcached_conversation() {
-    replay::check(&conversations::TARGETS, "memcached_conversation", INPUTS);
+    check("memcached_conversation");
 }
 
 #[test]
 fn redis_conversation() {
-    replay::check(&conversations::TARGETS, "redis_conversation", INPUTS);
+    check("redis_conversation");
 }
