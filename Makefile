@@ -34,7 +34,7 @@ loom: need-build ## schedules of three threads at the lock of the cache, all up 
 conformance: build $(VENV)/ready ## what others wrote against a node (some of it: make conformance ARGS="redis goredis")
 	scripts/conformance.sh $(ARGS)
 
-fuzz: need-fuzz $(CARGO_FUZZ) ## look for inputs that break a codec (one target, longer: make fuzz ARGS="resp_server 600")
+fuzz: need-fuzz $(CARGO_FUZZ) ## look for inputs that break a codec or a listener (one target, longer: make fuzz ARGS="resp_server 600")
 	CARGO_FUZZ=$(CARGO_FUZZ) scripts/fuzz.sh $(ARGS)
 
 bench: build ## the measurements of docs/benchmarks.md (one of them: make bench ARGS=demo)

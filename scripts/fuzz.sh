@@ -4,7 +4,7 @@
 #   scripts/fuzz.sh [<target>|all [<seconds each>]]     default: all, 60
 #
 # New inputs that reach new branches are gathered in target/fuzz/corpus; the kept corpus is read and never written. What
-# breaks a codec is written to fuzz/artifacts/<target>/, with the command that replays it. Exit status: 0 when nothing broke.
+# breaks a target is written to fuzz/artifacts/<target>/, with the command that replays it. Exit status: 0 when nothing broke.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

@@ -2,6 +2,9 @@
 
 use std::fmt::Debug;
 
+/// A fuzz target; its input is in the notation of [`expanded`].
+pub type Target = fn(&[u8]);
+
 /// Says in an input of a target that bytes are to be repeated; see [`expanded`].
 pub const REPEAT: u8 = 0xff;
 /// Longest stream in bytes: two of the longest lines of any protocol, and something after them.
@@ -90,6 +93,21 @@ where
     }
 }
 
+/// Ways to cut `stream`: all at once, in pieces as short as can be, and in pieces of any length.
+#[must_use]
+pub fn ways_to_cut(stream: &[u8]) -> [Vec<&[u8]>; 3] {
+    [Reading::Whole, Reading::Least, Reading::Drawn(checksum(stream))].map(|reading| {
+        let mut reader = Reader::new(reading, stream);
+        let (mut pieces, mut start) = (Vec::new(), 0);
+        while start < stream.len() {
+            let end = stream.len().min(reader.next(start, start + 1));
+            pieces.push(&stream[start..end]);
+            start = end;
+        }
+        pieces
+    })
+}
+
 fn said<'s, T>(
     stream: &'s [u8],
     reading: Reading,
@@ -98,7 +116,7 @@ fn said<'s, T>(
 ) -> Vec<T> {
     let (mut start, mut end) = (0, 0);
     let mut all = Vec::new();
-    let mut reader = Reader { reading, least: 1 + stream.len() / PIECES_MAX };
+    let mut reader = Reader::new(reading, stream);
     // Ends: each turn of the inner loop but its last uses up a byte, and each of the outer one offers another.
     loop {
         let wanted = loop {
@@ -138,6 +156,10 @@ struct Reader {
 }
 
 impl Reader {
+    fn new(reading: Reading, stream: &[u8]) -> Self {
+        Self { reading, least: 1 + stream.len() / PIECES_MAX }
+    }
+
     /// Where the next piece ends when the last one ended at `end` and the codec asks for all before `wanted`.
     fn next(&mut self, end: usize, wanted: usize) -> usize {
         match &mut self.reading {

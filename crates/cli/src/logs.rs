@@ -1,9 +1,12 @@
 //! Logs, to standard error.
 
+use std::env::VarError;
 use std::io::IsTerminal;
 
 use clap::ValueEnum;
 use tracing_subscriber::EnvFilter;
+
+use crate::exit::Failure;
 
 /// How log lines are written.
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
@@ -15,9 +18,45 @@ pub(crate) enum Format {
     Json,
 }
 
-/// Starts logging at `level`, which `SHERWOOD_LOG` overrides.
-pub(crate) fn start(format: Format, level: &str) {
-    let filter = EnvFilter::try_from_env("SHERWOOD_LOG").unwrap_or_else(|_| EnvFilter::new(level));
+/// What sets which lines are written.
+const VARIABLE: &str = "SHERWOOD_LOG";
+
+/// The levels there are, from the fewest lines to the most.
+const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
+
+/// Which lines are written: those of `level` and worse, unless `SHERWOOD_LOG` says something else.
+pub(crate) fn filter(level: &str) -> Result<EnvFilter, Failure> {
+    match std::env::var(VARIABLE) {
+        Ok(text) => parsed(&text, level),
+        Err(VarError::NotPresent) => Ok(EnvFilter::new(level)),
+        Err(VarError::NotUnicode(text)) => Err(refusal(&text.to_string_lossy())),
+    }
+}
+
+/// A word without a level would be taken for a module that logs everything, and silence the others: a misspelt level.
+fn parsed(text: &str, level: &str) -> Result<EnvFilter, Failure> {
+    if text.is_empty() {
+        return Ok(EnvFilter::new(level));
+    }
+    let is_known = |word: &str| {
+        let level = word.rsplit_once('=').map_or(word, |(_, level)| level).trim();
+        LEVELS.iter().any(|known| known.eq_ignore_ascii_case(level))
+    };
+    match text.split(',').find(|word| !is_known(word)) {
+        Some(word) => Err(refusal(word)),
+        None => EnvFilter::builder().parse(text).map_err(|_| refusal(text)),
+    }
+}
+
+fn refusal(word: &str) -> Failure {
+    let levels = LEVELS.join(", ");
+    Failure::usage(format!(
+        "{VARIABLE} asks for the log level {word:?}; accepted are {levels}, and module=level, separated by commas"
+    ))
+}
+
+/// Starts logging what passes `filter`.
+pub(crate) fn start(format: Format, filter: EnvFilter) {
     let logs =
         tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
     // A line that cannot be written is lost. To complain about that on standard error, too, would be a panic.
@@ -25,5 +64,33 @@ pub(crate) fn start(format: Format, level: &str) {
     match format {
         Format::Text => logs.with_ansi(std::io::stderr().is_terminal()).init(),
         Format::Json => logs.json().init(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_of_everything_and_of_modules_are_accepted() {
+        let shown = |text| parsed(text, "info").map(|filter| filter.to_string()).ok();
+        assert_eq!(shown(""), Some("info".to_owned()));
+        assert_eq!(shown("DEBUG"), Some("debug".to_owned()));
+        assert_eq!(shown("warn,sherwood_node=trace"), Some("sherwood_node=trace,warn".to_owned()));
+        assert_eq!(shown("off"), Some("off".to_owned()));
+    }
+
+    #[test]
+    fn what_is_no_level_is_named_with_those_there_are() {
+        for (text, word) in [
+            ("loud", "\"loud\""),
+            ("info,sherwood_node", "\"sherwood_node\""),
+            ("sherwood_node=loud", "\"sherwood_node=loud\""),
+            ("info,", "\"\""),
+            (" ", "\" \""),
+        ] {
+            let Err(Failure::Usage(message)) = parsed(text, "info") else { panic!("{text:?} was accepted") };
+            assert!(message.contains(word) && message.contains("warn, info, debug"), "{message}");
+        }
     }
 }

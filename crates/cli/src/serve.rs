@@ -82,7 +82,7 @@ impl Args {
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let config =
         config::load(&args.flags(), sherwood_policy::available_without_options()).map_err(Failure::usage)?;
-    logs::start(args.log_format, "info");
+    logs::start(args.log_format, logs::filter("info")?);
     serve(&config)
 }
 

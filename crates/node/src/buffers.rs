@@ -1,8 +1,8 @@
 //! Bytes held for clients, bounded over the whole process.
 //!
 //! What one request may hold has a bound of its own, and so has the number of connections; but the product of the two is
-//! more than any machine has. So values on their way into answers, and the texts of answers, share one budget. Whoever
-//! finds it spent is told so at once: nothing waits for others to let go, and so nothing waits for ever.
+//! more than any machine has. So the bodies of requests, values on their way into answers, and the texts of answers share
+//! one budget. Whoever finds it spent is told so at once: nothing waits for others to let go, and so nothing waits for ever.
 //!
 //! The buffers of listeners' connections are bounded each, and only counted here: with the budget they are what the
 //! process holds beside its cache for the clients' sake ([`Buffers::bytes`]), which is nothing that evicting could mend.
@@ -11,6 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use bytes::Bytes;
+
+use crate::config::ByteSize;
 
 /// How much more than it needs a [`Hold`] takes from the budget, so that a value is not an access to a counter that all
 /// threads change. Chosen: with every connection in use it adds up to a fraction of the least budget.
@@ -56,6 +58,14 @@ impl Buffers {
     #[must_use]
     pub fn refused(&self) -> u64 {
         self.refused.load(Relaxed)
+    }
+
+    /// Why somebody was refused, and what to do about it.
+    pub(crate) fn spent(&self) -> String {
+        format!(
+            "the node holds as many bytes for requests and answers as it may, {}; ask again later, or raise buffers in [memory]",
+            ByteSize(self.bytes_max)
+        )
     }
 
     /// A hold on nothing yet.

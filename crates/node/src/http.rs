@@ -1,7 +1,7 @@
 //! The HTTP port: accepts within its bounds, serves, and drains.
 //!
 //! Bounds: connections at once, time for a request's head, size of the head, time for the client to take its answer, and
-//! (in the router) size of the body and time for it. A connection beyond the bound waits in the kernel's backlog; it
+//! (where bodies are read) size of the body and time for it. A connection beyond the bound waits in the kernel's backlog; it
 //! costs the node nothing.
 
 use std::convert::Infallible;
@@ -21,8 +21,11 @@ use tokio::sync::{Semaphore, watch};
 
 /// Longest time a client may take for the head of a request; also how long an idle connection is kept.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(75);
-/// Largest head of a request, bytes; and the read buffer's bound.
+/// Largest head of a request, bytes; and the bound of what is read and of what is written at a time.
 const HEAD_BYTES_MAX: usize = 64 << 10;
+/// What a connection may hold at most beside its part of the budget that all share ([`crate::buffers`]), bytes: what it reads
+/// and what it writes.
+pub(crate) const CONNECTION_BYTES_MAX: usize = 2 * HEAD_BYTES_MAX;
 /// Longest time in which a client may take nothing of what was sent to it, where the system can watch over that.
 #[cfg(target_os = "linux")]
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);

@@ -1,39 +1,28 @@
 //! What holds for any bytes, however they are cut: no panic, no unbounded buffer, the same answers.
 
+#[path = "common/pieces.rs"]
+mod pieces;
+
 use proptest::collection::vec;
 use proptest::prelude::*;
 use sherwood_wire::memcached::client::{self, Progress};
 use sherwood_wire::memcached::{Event, KEYS_BYTES_MAX, Limits, Parsed, Parser};
+
+use pieces::Step;
 
 const LIMITS: Limits = Limits { value_bytes_max: 300 };
 
 /// Everything a parser says when the bytes arrive in pieces of these lengths, in turn.
 fn said(bytes: &[u8], pieces: &[usize]) -> Vec<String> {
     let mut parser = Parser::new(LIMITS);
-    let mut said = Vec::new();
-    let (mut start, mut end) = (0, 0);
-    for &piece in pieces.iter().cycle() {
-        loop {
-            let Parsed { consumed, event } = parser.parse(&bytes[start..end]);
-            start += consumed;
-            assert!(start <= end);
-            match event {
-                Event::Incomplete { need } => {
-                    assert!(need > end - start && need <= LIMITS.buffer_bytes_max());
-                    break;
-                }
-                other => {
-                    assert!(consumed > 0, "a step that says something uses something up");
-                    said.push(format!("{other:?}"));
-                }
-            }
-        }
-        if end == bytes.len() {
-            break;
-        }
-        end = bytes.len().min(end + piece.max(1));
-    }
-    said
+    pieces::said(bytes, pieces, LIMITS.buffer_bytes_max(), |bytes| {
+        let Parsed { consumed, event } = parser.parse(bytes);
+        let step = match event {
+            Event::Incomplete { need } => Step::Need(need),
+            other => Step::Said(format!("{other:?}")),
+        };
+        (consumed, step)
+    })
 }
 
 /// Fragments that, put together at random, are commands, nearly commands and nonsense.

@@ -1,38 +1,30 @@
 //! What holds for any bytes, however they are cut: no panic, no unbounded buffer, the same requests.
 
+#[path = "common/pieces.rs"]
+mod pieces;
+
 use proptest::collection::vec;
 use proptest::prelude::*;
 use sherwood_wire::resp::client::{self, Progress};
 use sherwood_wire::resp::{Event, Limits, Parsed, Parser};
+
+use pieces::Step;
 
 const LIMITS: Limits = Limits { argument_bytes_max: 300, request_bytes_max: 1000 };
 
 /// Everything a parser says when the bytes arrive in pieces of these lengths, in turn.
 fn said(bytes: &[u8], pieces: &[usize]) -> Vec<String> {
     let mut parser = Parser::new(LIMITS);
-    let mut said = Vec::new();
-    let (mut start, mut end) = (0, 0);
-    for &piece in pieces.iter().cycle() {
-        loop {
-            let Parsed { consumed, event } = parser.parse(&bytes[start..end]);
-            start += consumed;
-            assert!(start <= end);
-            match event {
-                Event::Incomplete { need } => {
-                    assert!(need > end - start && need <= LIMITS.buffer_bytes_max());
-                    break;
-                }
-                Event::Request(args) => said.push(format!("{:?}", args.from(0).collect::<Vec<_>>())),
-                Event::TooLarge(args) => said.push(format!("over {:?}", args.from(0).collect::<Vec<_>>())),
-                Event::Broken(error) => said.push(error.to_string()),
-            }
-        }
-        if end == bytes.len() {
-            break;
-        }
-        end = bytes.len().min(end + piece.max(1));
-    }
-    said
+    pieces::said(bytes, pieces, LIMITS.buffer_bytes_max(), |bytes| {
+        let Parsed { consumed, event } = parser.parse(bytes);
+        let step = match event {
+            Event::Incomplete { need } => Step::Need(need),
+            Event::Request(args) => Step::Said(format!("{:?}", args.from(0).collect::<Vec<_>>())),
+            Event::TooLarge(args) => Step::Said(format!("over {:?}", args.from(0).collect::<Vec<_>>())),
+            Event::Broken(error) => Step::Said(error.to_string()),
+        };
+        (consumed, step)
+    })
 }
 
 /// Fragments that, put together at random, are requests, nearly requests and nonsense.

@@ -78,6 +78,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     for policy in &policies {
         sherwood_policy::by_name(policy, &sherwood_policy::Options::default()).map_err(Failure::usage)?;
     }
+    let filter = logs::filter("warn")?;
     let files = descriptors::raise_limit();
     if files < FILES_MIN {
         return Err(Failure::failed(format!(
@@ -100,7 +101,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let show = !args.headless && std::io::stderr().is_terminal() && std::io::stdout().is_terminal();
     // A line in the middle of the screen would spoil it.
     if !show {
-        logs::start(logs::Format::Text, "warn");
+        logs::start(logs::Format::Text, filter);
     }
     let stop = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&stop);

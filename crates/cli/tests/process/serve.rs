@@ -13,7 +13,11 @@ use crate::support::{PATIENCE, Server};
 
 /// What a command that ends by itself says on standard error, and its exit status.
 fn refusal(args: &[&str]) -> (String, i32) {
-    let output = Command::cargo_bin("sherwood").unwrap().args(args).timeout(PATIENCE).output().unwrap();
+    refusal_of(Command::cargo_bin("sherwood").unwrap().args(args))
+}
+
+fn refusal_of(command: &mut Command) -> (String, i32) {
+    let output = command.timeout(PATIENCE).output().unwrap();
     assert_eq!(output.stdout, b"", "refusals go to standard error");
     (String::from_utf8(output.stderr).unwrap(), output.status.code().expect("it ended by itself"))
 }
@@ -100,6 +104,19 @@ fn flags_that_make_no_sense_are_refused() {
     }
     let (said, status) = refusal(&["check-config"]);
     assert!(status == 2 && said.contains("FILE"), "{said}");
+}
+
+#[test]
+fn a_log_level_that_is_none_is_refused_with_those_there_are() {
+    for command in ["serve", "demo"] {
+        let (said, status) =
+            refusal_of(Command::cargo_bin("sherwood").unwrap().arg(command).env("SHERWOOD_LOG", "verbose"));
+        assert_eq!(status, 2);
+        assert!(
+            said.contains("SHERWOOD_LOG") && said.contains("off, error, warn, info, debug, trace"),
+            "{said}"
+        );
+    }
 }
 
 #[test]

@@ -2,10 +2,13 @@
 
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sherwood_load::Pace;
 use sherwood_load::cache::{Options, Protocol};
+
+/// Longest wait for a server; reached only by a test that fails.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A running cache; killed when dropped.
 pub(crate) struct Cache {
@@ -48,20 +51,20 @@ impl Cache {
             eprintln!("skipped: {binary} is not installed");
             return None;
         };
-        let cache = Self { process, protocol, address: format!("127.0.0.1:{port}") };
+        let mut cache = Self { process, protocol, address: format!("127.0.0.1:{port}") };
         cache.wait();
         Some(cache)
     }
 
-    /// Until it accepts, at most 10 s.
-    fn wait(&self) {
-        for _ in 0..1_000 {
-            if TcpStream::connect(&self.address).is_ok() {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(10));
+    /// Until it accepts, or has ended without doing so.
+    fn wait(&mut self) {
+        let start = Instant::now();
+        while TcpStream::connect(&self.address).is_err() {
+            let ended = self.process.try_wait().unwrap();
+            assert!(ended.is_none(), "the server of {} ended: {ended:?}", self.address);
+            assert!(start.elapsed() < PATIENCE, "nothing accepts on {}", self.address);
+            std::thread::yield_now();
         }
-        panic!("nothing accepts on {}", self.address);
     }
 
     pub(crate) fn options(&self) -> Options {

@@ -1,59 +1,85 @@
-//! Bodies of requests, read whole: bounded in size by the router, in time here.
+//! Bodies of requests, read whole: each bounded in size and time, all together by the budget of [`crate::buffers`].
+//!
+//! A body takes its part of the budget as it arrives, and not by what its head announces, so that announcing costs nothing.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use axum::RequestExt;
-use axum::body::Bytes;
-use axum::extract::rejection::BytesRejection;
+use axum::body::{Body, HttpBody};
 use axum::extract::{FromRequest, Request};
 use axum::http::StatusCode;
+use futures_util::TryStreamExt;
 use serde::de::DeserializeOwned;
 
 use super::reply::Problem;
+use crate::buffers::{Buffers, Hold};
+use crate::core::Core;
 use crate::gateway::BODY_BYTES_MAX;
 
 /// Longest time from a request's head to the end of its body. Chosen: the largest body at a tenth of a megabyte a second.
 const BODY_TIMEOUT: Duration = Duration::from_secs(40);
 
-/// A whole body. One that is too large is refused with 413, one that is too slow with 408.
-pub(crate) struct WholeBody(pub(crate) Bytes);
+/// How much memory a body takes for each of its bytes: it is put together in a buffer that doubles as it grows.
+const BODY_COPIES: usize = 2;
 
-impl<S: Send + Sync> FromRequest<S> for WholeBody {
+/// A whole body. One that is too large is refused with 413, one that is too slow with 408, and one for which the node has
+/// no buffers with 503.
+#[derive(Debug)]
+pub(crate) struct WholeBody {
+    pub(crate) bytes: Vec<u8>,
+    /// Its part of the budget, for as long as it is needed.
+    pub(crate) hold: Hold,
+}
+
+impl FromRequest<Arc<Core>> for WholeBody {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
-        read(request, BODY_TIMEOUT).await.map(Self)
+    async fn from_request(request: Request, core: &Arc<Core>) -> Result<Self, Problem> {
+        read(request.into_body(), &core.buffers, BODY_TIMEOUT).await
     }
 }
 
-async fn read(request: Request, longest: Duration) -> Result<Bytes, Problem> {
-    match tokio::time::timeout(longest, request.extract::<Bytes, _>()).await {
-        Ok(body) => body.map_err(refused),
-        Err(_) => {
-            let error =
-                format!("the body had not arrived after {longest:?}; send it faster, or less at once");
-            Err(Problem::new(StatusCode::REQUEST_TIMEOUT, error))
+async fn read(body: Body, buffers: &Arc<Buffers>, longest: Duration) -> Result<WholeBody, Problem> {
+    tokio::time::timeout(longest, gather(body, buffers)).await.unwrap_or_else(|_| {
+        let error = format!("the body had not arrived after {longest:?}; send it faster, or less at once");
+        Err(Problem::new(StatusCode::REQUEST_TIMEOUT, error))
+    })
+}
+
+/// Puts the pieces of a body together, as long as they are within its bounds.
+async fn gather(body: Body, buffers: &Arc<Buffers>) -> Result<WholeBody, Problem> {
+    if body.size_hint().lower() > BODY_BYTES_MAX as u64 {
+        return Err(too_large());
+    }
+    let mut whole = WholeBody { bytes: Vec::new(), hold: buffers.hold() };
+    let mut pieces = body.into_data_stream();
+    let failed = |error| Problem::bad_request(format!("reading the body: {error}"));
+    while let Some(piece) = pieces.try_next().await.map_err(failed)? {
+        if whole.bytes.len() + piece.len() > BODY_BYTES_MAX {
+            return Err(too_large());
         }
+        if !whole.hold.take(BODY_COPIES * piece.len()) {
+            return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, buffers.spent()));
+        }
+        whole.bytes.extend_from_slice(&piece);
     }
+    Ok(whole)
 }
 
-fn refused(error: BytesRejection) -> Problem {
-    if error.status() == StatusCode::PAYLOAD_TOO_LARGE {
-        let error = format!("the body has more than {BODY_BYTES_MAX} bytes; split it");
-        return Problem::new(StatusCode::PAYLOAD_TOO_LARGE, error);
-    }
-    Problem::bad_request(format!("reading the body: {}", error.body_text()))
+fn too_large() -> Problem {
+    let error = format!("the body has more than {BODY_BYTES_MAX} bytes; split it");
+    Problem::new(StatusCode::PAYLOAD_TOO_LARGE, error)
 }
 
 /// A JSON body; whatever is wrong with it is said with its JSON path.
 pub(crate) struct JsonBody<T>(pub(crate) T);
 
-impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for JsonBody<T> {
+impl<T: DeserializeOwned> FromRequest<Arc<Core>> for JsonBody<T> {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
-        let WholeBody(body) = WholeBody::from_request(request, state).await?;
-        let mut json = serde_json::Deserializer::from_slice(&body);
+    async fn from_request(request: Request, core: &Arc<Core>) -> Result<Self, Problem> {
+        let body = WholeBody::from_request(request, core).await?;
+        let mut json = serde_json::Deserializer::from_slice(&body.bytes);
         let value = serde_path_to_error::deserialize(&mut json).map_err(|error| {
             let path = error.path().to_string();
             Problem::bad_request(format!("reading the body: {}, at {path}", error.into_inner()))
@@ -66,17 +92,55 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for JsonBody<T> {
 
 #[cfg(test)]
 mod tests {
-    use axum::body::Body;
-    use futures_util::stream;
+    use std::convert::Infallible;
+
+    use bytes::Bytes;
+    use futures_util::{StreamExt, stream};
 
     use super::*;
 
-    #[test]
-    fn a_body_that_never_ends_is_given_up() {
-        let never = stream::pending::<Result<Bytes, std::convert::Infallible>>();
-        let request = Request::new(Body::from_stream(never));
+    const KIB: usize = 1 << 10;
+
+    fn piece() -> Result<Bytes, Infallible> {
+        Ok(Bytes::from(vec![b'x'; 100 * KIB]))
+    }
+
+    fn read_whole(body: Body, buffers: &Arc<Buffers>, longest: Duration) -> Result<WholeBody, StatusCode> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
-        let problem = runtime.block_on(read(request, Duration::from_millis(1))).expect_err("no body");
-        assert_eq!(problem.status(), StatusCode::REQUEST_TIMEOUT);
+        runtime.block_on(read(body, buffers, longest)).map_err(|problem| problem.status())
+    }
+
+    #[test]
+    fn a_body_that_never_ends_is_given_up_with_what_it_held() {
+        let buffers = Buffers::new(1 << 20);
+        let never = Body::from_stream(stream::iter([piece()]).chain(stream::pending()));
+        let refused = read_whole(never, &buffers, Duration::from_millis(1)).expect_err("no body");
+        assert_eq!((refused, buffers.bytes()), (StatusCode::REQUEST_TIMEOUT, 0));
+    }
+
+    #[test]
+    fn a_body_has_its_part_of_the_budget_and_is_refused_where_there_is_none() {
+        let buffers = Buffers::new(500 << 10);
+        let pieces = |count| Body::from_stream(stream::iter((0..count).map(|_| piece())));
+        let whole = read_whole(pieces(2), &buffers, BODY_TIMEOUT).expect("a body");
+        assert_eq!(whole.bytes.len(), 200 * KIB);
+        assert!((400 * KIB..=416 * KIB).contains(&(buffers.bytes() as usize)), "{}", buffers.bytes());
+        assert!(whole.bytes.capacity() <= 400 * KIB);
+        let refused = read_whole(pieces(1), &buffers, BODY_TIMEOUT).expect_err("no room");
+        assert_eq!((refused, buffers.refused()), (StatusCode::SERVICE_UNAVAILABLE, 1));
+        drop(whole);
+        assert_eq!(buffers.bytes(), 0);
+        read_whole(pieces(1), &buffers, BODY_TIMEOUT).expect("there is room again");
+    }
+
+    #[test]
+    fn a_body_over_its_bound_is_refused_by_its_announcement_or_as_it_comes() {
+        let buffers = Buffers::new(64 << 20);
+        let announced = Body::from(vec![b'x'; BODY_BYTES_MAX + 1]);
+        let growing = Body::from_stream(stream::repeat_with(piece));
+        for body in [announced, growing] {
+            let refused = read_whole(body, &buffers, BODY_TIMEOUT).expect_err("too large");
+            assert_eq!((refused, buffers.bytes()), (StatusCode::PAYLOAD_TOO_LARGE, 0));
+        }
     }
 }

@@ -14,7 +14,7 @@ mod standing;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::{DefaultBodyLimit, State};
+use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use axum::routing::{delete, get, post, put};
@@ -52,7 +52,6 @@ pub(crate) fn router(core: Arc<Core>) -> Router {
                 "this path takes other methods; see the Allow header",
             )
         })
-        .layer(DefaultBodyLimit::max(gateway::BODY_BYTES_MAX))
         .with_state(core)
 }
 

@@ -8,7 +8,7 @@ use sherwood_model::{BackendId, Slo, TenantId};
 use sherwood_store::StoreOptions;
 
 use super::units::ByteSize;
-use crate::gateway;
+use crate::http;
 use crate::listener::{Address, MemcachedOptions, redis_connection_bytes_max};
 
 /// A whole configuration that is valid. It says nothing about the machine: whether a port is free or a file can be
@@ -44,7 +44,7 @@ pub struct Memory {
     pub item_bytes_max: u32,
     /// Which item of a partition goes first; S3-FIFO by default.
     pub eviction: Eviction,
-    /// Bytes that the answers of the gateway and the values fetched for listeners may take together, over all clients and
+    /// Bytes that requests and answers of the gateway and the values fetched for listeners may take together, over all clients and
     /// beside the total, 32 MiB to 64 TiB; 256 MiB by default.
     pub buffers_bytes_max: u64,
     /// Share of the keys that miss ratio curves are drawn from, 0 (no curves) to 1; 1/32 by default.
@@ -179,8 +179,8 @@ impl Config {
         stores.fold(0, |sum, store| sum.saturating_add(store.cache_bytes()))
     }
 
-    /// What clients can add to that at most, as it is said at start-up: `buffers: at most 256MiB for all answers and fetched
-    /// values, 3.3MiB for each of 1024 memcached connections, 8.0MiB for each of 1024 HTTP connections`.
+    /// What clients can add to that at most, as it is said at start-up: `buffers: at most 256MiB for all requests, answers
+    /// and fetched values, 3.3MiB for each of 1024 memcached connections, 0.1MiB for each of 1024 HTTP connections`.
     #[must_use]
     pub fn buffers_line(&self) -> String {
         let options =
@@ -195,11 +195,13 @@ impl Config {
                 format!("{} for each of {} {name} connections", mebibytes(bytes), self.server.connections_max)
             });
         let http = self.admin.map(|_| {
-            let bytes = mebibytes(gateway::CONNECTION_BYTES_MAX);
+            let bytes = mebibytes(http::CONNECTION_BYTES_MAX);
             format!("{bytes} for each of {HTTP_CONNECTIONS_MAX} HTTP connections")
         });
-        let shared =
-            format!("{} for all answers and fetched values", ByteSize(self.memory.buffers_bytes_max));
+        let shared = format!(
+            "{} for all requests, answers and fetched values",
+            ByteSize(self.memory.buffers_bytes_max)
+        );
         let parts: Vec<_> = std::iter::once(shared).chain(listeners).chain(http).collect();
         format!("buffers: at most {}", parts.join(", "))
     }

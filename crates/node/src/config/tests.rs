@@ -223,7 +223,10 @@ mod meaning {
     fn the_buffers_of_connections_are_added_up() {
         let listener = "[server]\nmax_connections = 7\n[[listener]]\nbind = \"127.0.0.1:1\"";
         let line = config(listener).buffers_line();
-        assert!(line.starts_with("buffers: at most 256MiB for all answers and fetched values, "), "{line}");
+        assert!(
+            line.starts_with("buffers: at most 256MiB for all requests, answers and fetched values, "),
+            "{line}"
+        );
         assert!(line.contains("MiB for each of 7 memcached connections, "), "{line}");
         assert!(line.contains("MiB for each of 1024 HTTP connections"), "{line}");
         let off = format!("{listener}\n[admin]\nbind = \"off\"");

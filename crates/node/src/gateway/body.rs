@@ -198,10 +198,10 @@ impl AskedRequest<'_> {
         Ok(asked)
     }
 
-    /// What the request, which came in a body of `body` bytes, takes at most beside the values of its answer, bytes: the body,
-    /// its keys once more and once more in the answer, and what is kept and written of each key.
+    /// What the request, which came in a body of `body` bytes, takes at most beside that body and the values of its answer,
+    /// bytes: its keys once more and once more in the answer, and what is kept and written of each key.
     pub(crate) fn bytes_max(&self, body: usize) -> usize {
-        3 * body + KEY_OVERHEAD_BYTES * (1 + self.keys())
+        2 * body + KEY_OVERHEAD_BYTES * (1 + self.keys())
     }
 
     fn keys(&self) -> usize {

@@ -20,7 +20,6 @@ use tokio::sync::mpsc;
 
 use crate::admin::{Problem, WholeBody, listed};
 use crate::backend::FetchKey;
-use crate::config::ByteSize;
 use crate::core::Core;
 use crate::waiter::{Arrival, Waiter};
 
@@ -28,14 +27,10 @@ use body::{AskedRequest, Form, KeyAnswer, Refusal, RequestAnswer, VALUES_BYTES_M
 pub(crate) use body::{BODY_BYTES_MAX, millis};
 use held::{Held, Lack, Room};
 
-/// What an HTTP connection may hold at most beside its part of the budget that all share ([`crate::buffers`]), bytes: a body
-/// as it arrives in pieces, and once more in one piece.
-pub(crate) const CONNECTION_BYTES_MAX: usize = 2 * BODY_BYTES_MAX;
-
 /// Answers `POST /v1/requests`.
 pub(crate) async fn handle(
     State(core): State<Arc<Core>>,
-    WholeBody(body): WholeBody,
+    WholeBody { bytes: body, mut hold }: WholeBody,
 ) -> Result<Response, Problem> {
     let arrival = core.clock.now();
     let asked = AskedRequest::parse(&body).map_err(refused)?;
@@ -43,9 +38,8 @@ pub(crate) async fn handle(
     if let Some(class) = &asked.class {
         core.classes.count(class);
     }
-    let mut hold = core.buffers.hold();
     if !hold.take(asked.bytes_max(body.len())) {
-        return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, no_room(&core, Lack::Node)));
+        return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, core.buffers.spent()));
     }
     let values = asked.values.unwrap_or(true);
     let room = Room::new(if values { VALUES_BYTES_MAX } else { 0 }, core.buffers.hold());
@@ -238,10 +232,7 @@ fn no_room(core: &Core, lack: Lack) -> String {
             "the values of one answer are at most 16 MiB together; ask for this key in another request"
                 .to_owned()
         }
-        Lack::Node => format!(
-            "the node holds as many bytes for answers as it may, {}; ask again later, or raise buffers in [memory]",
-            ByteSize(core.buffers.bytes_max())
-        ),
+        Lack::Node => core.buffers.spent(),
     }
 }
 

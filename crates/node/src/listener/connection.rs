@@ -363,11 +363,12 @@ impl<C: Conversation> Connection<C> {
         self.received(received.map(|(bytes, _)| bytes), room.len(), counters)
     }
 
-    /// Reads behind what is there: what the conversation waits for, but never much more than has arrived already, so that
-    /// announcing a large value costs nothing.
+    /// Reads behind what is there: what the conversation waits for, which may be no more than the next byte of something whose
+    /// length it cannot know, so as much as is read of short commands at least; but never much more than has arrived
+    /// already, so that announcing a large value costs nothing.
     fn receive_more(&mut self, desk: &mut Desk<'_>) -> Result<Option<usize>, End> {
         let held = self.input.len();
-        let wanted = self.need.max(INPUT_BYTES).saturating_sub(held).max(1);
+        let wanted = self.need.saturating_sub(held).max(INPUT_BYTES);
         self.input.reserve_exact(wanted.min(held.max(INPUT_BYTES)));
         let room = self.input.capacity() - held;
         let received = retry(|| recv(&self.socket, spare_capacity(&mut self.input), RecvFlags::empty()));

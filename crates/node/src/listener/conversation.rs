@@ -41,7 +41,9 @@ pub(super) trait Conversation: Send + 'static {
 
     /// The keys that the commands at the start of `input` are about, as far as a glance can tell: only to have them
     /// [prefetched](super::ahead).
-    fn keys_ahead(input: &[u8]) -> impl Iterator<Item = &[u8]>;
+    fn keys_ahead(input: &[u8]) -> impl Iterator<Item = &[u8]>
+    where
+        Self: Sized;
 
     /// Takes what was fetched, in the order in which it was wanted. `output` is as [`advance`](Self::advance) left it: an
     /// answer may be put where it belongs.

@@ -21,6 +21,7 @@
 //! | `conversation` | what a protocol has to be: bytes in, bytes out, and what it waits for |
 //! | `memcached` | the memcached protocol as that; `session`, `retrieval` and `meta` are what its commands do; no I/O, no clock |
 //! | `redis` | the Redis protocol as that |
+//! | `talk` | one client without a socket, for tests and fuzz targets |
 //! | `connection` | one client: its socket, its buffers, its turn |
 //! | `thread` | the event loop: whose turn it is, accepting, patience, draining; `slots` are its clients' places |
 //! | `hearing` | what clients that are ready together have said, before the first is answered |
@@ -56,6 +57,7 @@ mod session;
 mod shared;
 mod slots;
 mod stats;
+mod talk;
 #[cfg(test)]
 mod tests;
 mod thread;
@@ -71,6 +73,7 @@ pub use retrieval::FETCH_KEYS_MAX;
 pub use routing::{Routing, RoutingError, Target};
 pub use server::{BindError, Bound, Running};
 pub use shared::{Places, Service};
+pub use talk::Talk;
 
 /// What `version` answers: the memcached whose behaviour we were compared with, then ourselves. Clients take this number for
 /// memcached's: those that speak meta commands look for 1.6 and for the versions that flags came with, and these answers are

@@ -7,6 +7,7 @@ use sherwood_wire::memcached::{Limits, reply};
 use thiserror::Error;
 
 use super::address::Address;
+use super::connection::INPUT_BYTES;
 
 /// How a memcached listener behaves. The defaults are memcached's where it has the option.
 ///
@@ -111,7 +112,7 @@ impl MemcachedOptions {
     #[must_use]
     pub fn connection_bytes_max(&self) -> usize {
         let output = self.output_bytes_max + reply::VALUE_LINE_BYTES_MAX + self.item_size_max as usize;
-        self.limits().buffer_bytes_max() + 2 * output
+        self.limits().buffer_bytes_max() + INPUT_BYTES + 2 * output
     }
 
     pub(super) fn limits(&self) -> Limits {

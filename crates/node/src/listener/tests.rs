@@ -10,14 +10,13 @@ use sherwood_cache::{Access, Cache, Eviction, NewItem, Options, Partition};
 use sherwood_model::{BackendId, Instant, PartitionId, SeededState, TenantId};
 
 use super::backends::Backends;
-use super::conversation::{Conversation, Next, Protocol};
 use super::counters::Count;
 use super::fetch::fetch;
-use super::memcached::Memcached;
 use super::options::MemcachedOptions;
 use super::retrieval::FETCH_KEYS_MAX;
 use super::routing::{Routing, Target};
-use super::shared::{Places, Service, Shared};
+use super::shared::{Places, Service};
+use super::talk::Talk;
 use crate::buffers::Buffers;
 use crate::clock::{Clock, Moment};
 
@@ -30,8 +29,7 @@ pub(super) fn service(cache: Arc<Cache>, routing: Routing, backends: Option<Arc<
 
 /// A client whose listener has no socket.
 pub(super) struct Client {
-    shared: Arc<Shared>,
-    conversation: super::memcached::Client,
+    talk: Talk,
     elapsed: Duration,
     on_fetch: Option<Box<dyn Fn()>>,
 }
@@ -40,9 +38,8 @@ impl Client {
     pub(super) fn new(service: Service) -> Self {
         let options =
             MemcachedOptions { threads: 1, item_size_max: ITEM_BYTES_MAX, ..MemcachedOptions::default() };
-        let shared = Arc::new(Shared::new(options, service, Clock::start()));
-        let conversation = Memcached.open(&shared, 0);
-        Self { conversation, shared, elapsed: Duration::from_secs(1), on_fetch: None }
+        let talk = Talk::memcached(options, service, Clock::start());
+        Self { talk, elapsed: Duration::from_secs(1), on_fetch: None }
     }
 
     pub(super) fn plain() -> Self {
@@ -61,30 +58,15 @@ impl Client {
     /// What is answered to `bytes`, up to the end or the closing of the connection.
     pub(super) fn send(&mut self, bytes: &[u8]) -> String {
         let moment = Moment { now: self.now(), unix_secs: UNIX_SECS + self.elapsed.as_secs() };
-        let (mut sent, mut out, mut rest) = (Vec::new(), Vec::new(), bytes);
-        loop {
-            let advance = self.conversation.advance(moment, rest, &mut out);
-            rest = &rest[advance.consumed..];
-            match advance.next {
-                Next::Need(need) => {
-                    assert!(need > rest.len());
-                    break;
-                }
-                Next::Send => sent.append(&mut out),
-                Next::Fetch(wanted) => {
-                    assert!((1..=FETCH_KEYS_MAX).contains(&wanted.len()));
-                    self.on_fetch.iter().for_each(|what| what());
-                    let fetched = fetch(self.shared.service.backends.as_ref(), wanted).now_or_never();
-                    self.conversation.resume(moment, fetched.expect("fakes answer at once"), &mut out);
-                }
-                Next::Close | Next::HangUp => {
-                    out.extend_from_slice(b"(closed)");
-                    break;
-                }
-            }
+        let backends = self.talk.shared.service.backends.clone();
+        let mut said = self.talk.say_with(moment, bytes, |wanted| {
+            self.on_fetch.iter().for_each(|what| what());
+            fetch(backends.as_ref(), wanted).now_or_never().expect("fakes answer at once")
+        });
+        if self.talk.is_closed() {
+            said.extend_from_slice(b"(closed)");
         }
-        sent.append(&mut out);
-        String::from_utf8(sent).unwrap()
+        String::from_utf8(said).unwrap()
     }
 
     pub(super) fn pass(&mut self, time: Duration) {
@@ -92,7 +74,7 @@ impl Client {
     }
 
     pub(super) fn count(&self, count: Count) -> u64 {
-        self.shared.counts().get(count)
+        self.talk.shared.counts().get(count)
     }
 
     #[track_caller]
@@ -460,7 +442,7 @@ fn flushes_go_by_the_backends() {
     let (mut client, fake, _) = read_through();
     client.check(&[("flush_all\r\nflush_all 10\r\n", "OK\r\nOK\r\n")]);
     let log = fake.log();
-    let parts = client.shared.service.routing.partitions().len();
+    let parts = client.talk.shared.service.routing.partitions().len();
     assert_eq!(log.len(), 2 * parts, "{log:?}");
     assert!(log[..parts].iter().all(|line| line.ends_with(" at 1 s")), "{log:?}");
     assert!(log[parts..].iter().all(|line| line.ends_with(" at 11 s")), "{log:?}");

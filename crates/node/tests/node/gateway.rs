@@ -1,5 +1,6 @@
 //! `POST /v1/requests`.
 
+use std::io::Write;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -211,6 +212,24 @@ fn an_answer_that_nobody_reads_has_its_part_of_the_buffers_until_its_client_is_g
     eventually("all is given back", || http.metric("sherwood_buffers_bytes") == 0.0);
     let results = http.request(&body)["results"].clone();
     assert!(results.as_array().unwrap().iter().all(|key| key["status"] == "hit"));
+}
+
+#[test]
+fn a_body_on_its_way_has_its_part_of_the_buffers_until_its_client_is_gone() {
+    let (node, _) = node_with_buffers(256 << 10, &[]);
+    let http = Http::of(&node);
+    let mut slow = http.begin("POST", "/v1/requests", 4 << 20);
+    slow.write_all(&[b' '; 100 << 10]).unwrap();
+    let held = || http.metric("sherwood_buffers_bytes");
+    eventually("the beginning of the body is held", || held() >= f64::from(200 << 10));
+    let body = " ".repeat(100 << 10);
+    for path in ["/v1/requests", "/v1/reports"] {
+        assert!(http.ask("POST", path, &body).refusal(503).contains("raise buffers in [memory]"));
+    }
+    assert_eq!(http.metric("sherwood_buffers_refusals_total"), 2.0);
+    drop(slow);
+    eventually("all is given back", || held() == 0.0);
+    assert_eq!(http.ask("POST", "/v1/reports", &format!("[]{body}")).status, 200);
 }
 
 /// The worst latency in the SLO's window, once there is one.

@@ -10,7 +10,7 @@ mod admin;
 mod faults;
 mod gateway;
 mod listeners;
-#[path = "../shared/patience.rs"]
+#[path = "../common/patience.rs"]
 mod patience;
 mod resizing;
 mod stopping;

@@ -210,14 +210,20 @@ impl Http {
 
     /// Sends a request and leaves its answer to be read.
     pub(crate) fn send(self, method: &str, path: &str, body: &str) -> TcpStream {
+        let mut stream = self.begin(method, path, body.len());
+        // What is refused may not be read to its end; whether it was answered is seen by who reads.
+        let _ = stream.write_all(body.as_bytes());
+        stream
+    }
+
+    /// Sends the head of a request that announces a body of `length`.
+    pub(crate) fn begin(self, method: &str, path: &str, length: usize) -> TcpStream {
         let mut stream = TcpStream::connect(self.0).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        let length = body.len();
         let head = format!(
             "{method} {path} HTTP/1.1\r\nhost: node\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n"
         );
-        // What is refused may not be read to its end; whether it was answered is seen by who reads.
-        let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body.as_bytes()));
+        stream.write_all(head.as_bytes()).unwrap();
         stream
     }
 

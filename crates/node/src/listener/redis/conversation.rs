@@ -64,8 +64,8 @@ impl Conversation for Client {
     fn advance(&mut self, moment: Moment, input: &[u8], output: &mut Vec<u8>) -> Advance {
         let Self { hub, shared, thread, parser, state, card } = self;
         let counters = &shared.counters[*thread];
-        let mut session = Session { shared, hub, counters, client: state, card, moment };
-        let (mut consumed, mut ahead, mut commands) = (0, 0, 0);
+        let mut session = Session { shared, hub, counters, client: state, card, moment, commands: 0 };
+        let (mut consumed, mut ahead) = (0, 0);
         let next = loop {
             if let Some(next) = session.go_on(output) {
                 break next;
@@ -92,9 +92,9 @@ impl Conversation for Client {
                     break Next::HangUp;
                 }
             }
-            commands += 1;
+            session.commands += 1;
         };
-        card.note(moment.now, commands);
+        session.card.note(moment.now, session.commands);
         Advance { consumed, next }
     }
 
@@ -105,6 +105,6 @@ impl Conversation for Client {
     fn resume(&mut self, moment: Moment, fetched: Fetched, output: &mut Vec<u8>) {
         let Self { hub, shared, thread, state, card, .. } = self;
         let counters = &shared.counters[*thread];
-        Session { shared, hub, counters, client: state, card, moment }.resume(fetched, output);
+        Session { shared, hub, counters, client: state, card, moment, commands: 0 }.resume(fetched, output);
     }
 }

@@ -20,7 +20,9 @@ pub(super) const WRONG_PASSWORD: Failure =
     Failure::text("WRONGPASS invalid username-password pair or user is disabled.");
 const OUT_OF_MEMORY: Failure = Failure::text("OOM command not allowed when used memory > 'maxmemory'.");
 /// A key no partition of this listener takes; Redis has no such thing.
-pub(super) const NO_BACKEND: Failure = Failure::text("ERR no backend for this key's prefix");
+const NO_BACKEND: Failure = Failure::text("ERR no backend for this key's prefix");
+/// Keys have something to be found by; Redis's may have nothing.
+const EMPTY_KEY: Failure = Failure::text("ERR a key is empty; keys have 1 to 250 bytes");
 
 impl Failure {
     pub(super) const fn text(text: &'static str) -> Self {
@@ -30,6 +32,11 @@ impl Failure {
     /// A text with something of the client's in it.
     pub(super) fn about(before: &str, what: &[u8], after: &str) -> Self {
         Self(Cow::Owned([before.as_bytes(), what, after.as_bytes()].concat()))
+    }
+
+    /// Why no partition takes `key`.
+    pub(super) fn nowhere(key: &[u8]) -> Self {
+        if key.is_empty() { EMPTY_KEY } else { NO_BACKEND }
     }
 
     pub(super) fn arity(command: &str) -> Self {

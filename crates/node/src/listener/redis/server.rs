@@ -129,7 +129,7 @@ fn stats(session: &Session<'_>, text: &mut String) -> std::fmt::Result {
     let counts = shared.counts_since_reset();
     let connections = &shared.connections;
     write!(text, "total_connections_received:{}\r\n", connections.total())?;
-    write!(text, "total_commands_processed:{}\r\n", session.hub.clients.commands())?;
+    write!(text, "total_commands_processed:{}\r\n", session.hub.clients.commands() + session.commands)?;
     write!(text, "total_net_input_bytes:{}\r\n", counts.get(Count::BytesRead))?;
     write!(text, "total_net_output_bytes:{}\r\n", counts.get(Count::BytesWritten))?;
     write!(text, "rejected_connections:{}\r\n", connections.rejected())?;

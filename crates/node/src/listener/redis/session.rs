@@ -11,7 +11,7 @@ use sherwood_wire::resp::{Args, ProtocolError, Version, integer, reply};
 use super::Hub;
 use super::aside::Aside;
 use super::clients::Card;
-use super::failure::{Failure, NO_BACKEND, NOT_AN_INTEGER, TOO_LONG};
+use super::failure::{Failure, NOT_AN_INTEGER, TOO_LONG};
 use super::table::{self, Command};
 use crate::clock::Moment;
 use crate::listener::counters::{Count, Counters};
@@ -27,6 +27,8 @@ pub(super) struct Session<'a> {
     pub(super) client: &'a mut State,
     pub(super) card: &'a Card,
     pub(super) moment: Moment,
+    /// Commands executed that the card does not know of yet.
+    pub(super) commands: u64,
 }
 
 /// What a connection remembers from one command to the next.
@@ -103,7 +105,14 @@ impl Session<'_> {
 
     fn run(&mut self, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
         let name = arg(args, 0);
-        let command = table::find(name).ok_or_else(|| unknown(args))?;
+        let Some(command) = table::find(name) else {
+            if is_http(name) {
+                self.counters.increment(Count::ProtocolErrors);
+                self.client.quit = true;
+                return Ok(());
+            }
+            return Err(unknown(args));
+        };
         let command = match command.subcommands {
             [] => command,
             subcommands => match args.get(1) {
@@ -191,7 +200,7 @@ impl Session<'_> {
         key: &[u8],
         decide: impl FnOnce(Option<Old<'_>>) -> (Change<'v>, R),
     ) -> Result<R, Failure> {
-        let (target, name) = self.shared.service.routing.find(key).ok_or(NO_BACKEND)?;
+        let (target, name) = self.shared.service.routing.find(key).ok_or_else(|| Failure::nowhere(key))?;
         let access = self.access(target);
         let cache = &self.shared.service.cache;
         let updated = self.shared.service.write(target, name, || {
@@ -253,6 +262,12 @@ pub(super) fn number(text: &[u8]) -> Result<i64, Failure> {
 /// Whether an argument is this word, in any case.
 pub(super) fn is(text: &[u8], word: &str) -> bool {
     text.eq_ignore_ascii_case(word.as_bytes())
+}
+
+/// Whether this is how a browser begins. A page of anybody's may have it send commands to a port of this machine, in the body of
+/// a request; so the connection is closed before the body is read, as Redis does it.
+fn is_http(name: &[u8]) -> bool {
+    is(name, "post") || is(name, "host:")
 }
 
 fn unknown(args: Args<'_>) -> Failure {

@@ -4,7 +4,7 @@ use sherwood_cache::{Change, NewItem};
 use sherwood_model::Instant;
 use sherwood_wire::resp::{Args, reply};
 
-use super::failure::{Failure, NO_BACKEND, SYNTAX, TOO_LONG};
+use super::failure::{Failure, SYNTAX, TOO_LONG};
 use super::session::{Old, Outcome, Session, arg, is, number};
 use crate::listener::counters::Count;
 
@@ -292,7 +292,7 @@ impl Session<'_> {
     /// Stores a value whatever is there.
     pub(super) fn store(&self, key: &[u8], value: &[u8], expires: Option<Instant>) -> Outcome {
         self.counters.increment(Count::CmdSet);
-        let (target, name) = self.shared.service.routing.find(key).ok_or(NO_BACKEND)?;
+        let (target, name) = self.shared.service.routing.find(key).ok_or_else(|| Failure::nowhere(key))?;
         let (access, item) = (self.access(target), NewItem { expires, ..NewItem::bytes(value) });
         let cache = &self.shared.service.cache;
         let stored = self
@@ -307,7 +307,7 @@ impl Session<'_> {
     /// Stores an item if its key has none; says whether it did.
     pub(super) fn add(&self, key: &[u8], item: NewItem<'_>) -> Result<bool, Failure> {
         self.counters.increment(Count::CmdSet);
-        let (target, name) = self.shared.service.routing.find(key).ok_or(NO_BACKEND)?;
+        let (target, name) = self.shared.service.routing.find(key).ok_or_else(|| Failure::nowhere(key))?;
         let access = self.access(target);
         let cache = &self.shared.service.cache;
         let added =

@@ -14,12 +14,11 @@ use super::{Redis, connection_bytes_max};
 use crate::buffers::Buffers;
 use crate::clock::{Clock, Moment};
 use crate::listener::backends::Backends;
-use crate::listener::conversation::{Conversation, Next, Protocol};
 use crate::listener::counters::Count;
-use crate::listener::fetch::fetch;
 use crate::listener::options::MemcachedOptions;
 use crate::listener::routing::{Routing, Target};
 use crate::listener::shared::{Places, Service, Shared};
+use crate::listener::talk::Talk;
 
 mod commands;
 mod portions;
@@ -31,11 +30,6 @@ struct Listener {
     redis: Redis,
     shared: Arc<Shared>,
     now: Instant,
-}
-
-/// A client of one.
-struct Client {
-    conversation: <Redis as Protocol>::Conversation,
 }
 
 impl Listener {
@@ -63,8 +57,9 @@ impl Listener {
         Self::new(cache(1), Routing::single(target(0, false)), None)
     }
 
-    fn client(&self) -> Client {
-        Client { conversation: self.redis.open(&self.shared, 0) }
+    fn client(&self) -> Talk {
+        let bytes_max = connection_bytes_max(&self.shared.options);
+        Talk::open(&self.redis, Arc::clone(&self.shared), bytes_max)
     }
 
     fn pass(&mut self, time: Duration) {
@@ -81,44 +76,22 @@ impl Listener {
     }
 
     /// What is answered to `bytes`, up to the end or the closing of the connection.
-    fn send(&self, client: &mut Client, bytes: &[u8]) -> Vec<u8> {
-        let moment = Moment { now: self.now, unix_secs: self.unix_secs() };
-        let (mut sent, mut out, mut rest) = (Vec::new(), Vec::new(), bytes);
-        loop {
-            assert!(out.len() < self.shared.options.output_bytes_max);
-            let advance = client.conversation.advance(moment, rest, &mut out);
-            rest = &rest[advance.consumed..];
-            match advance.next {
-                Next::Need(need) => {
-                    assert!(need > rest.len());
-                    break;
-                }
-                Next::Send => sent.append(&mut out),
-                Next::Fetch(wanted) => {
-                    let fetched = fetch(self.shared.service.backends.as_ref(), wanted).now_or_never();
-                    client.conversation.resume(moment, fetched.expect("fakes answer at once"), &mut out);
-                }
-                Next::Close | Next::HangUp => {
-                    out.extend_from_slice(b"(closed)");
-                    break;
-                }
-            }
-            if matches!(out.len(), len if len >= self.shared.options.output_bytes_max) {
-                sent.append(&mut out);
-            }
+    fn send(&self, client: &mut Talk, bytes: &[u8]) -> Vec<u8> {
+        let mut said = client.say(Moment { now: self.now, unix_secs: self.unix_secs() }, bytes);
+        if client.is_closed() {
+            said.extend_from_slice(b"(closed)");
         }
-        sent.append(&mut out);
-        sent
+        said
     }
 
     /// The answer to a request whose arguments are the words of `line`, with its line ends shown as spaces.
-    fn ask(&self, client: &mut Client, line: &str) -> String {
+    fn ask(&self, client: &mut Talk, line: &str) -> String {
         let answer = self.send(client, &request(line));
         String::from_utf8_lossy(&answer).replace("\r\n", " ").trim_end().to_owned()
     }
 
     #[track_caller]
-    fn check(&self, client: &mut Client, table: &[(&str, &str)]) {
+    fn check(&self, client: &mut Talk, table: &[(&str, &str)]) {
         for (line, expected) in table {
             assert_eq!(self.ask(client, line), *expected, "after {line:?}");
         }
@@ -198,6 +171,18 @@ fn bytes_that_are_no_request_are_answered_and_end_the_connection() {
     assert_eq!(listener.count(Count::ProtocolErrors), 1);
     let answer = listener.send(&mut listener.client(), b"QUIT\r\nPING\r\n");
     assert_eq!(answer, b"+OK\r\n(closed)");
+}
+
+#[test]
+fn a_browser_is_closed_on_before_its_body_is_read() {
+    let listener = Listener::plain();
+    for head in [&b"POST / HTTP/1.1\r\n"[..], b"get / HTTP/1.1\r\nhost: a\r\n"] {
+        let said = [head, b"\r\nSET k v\r\n"].concat();
+        let answer = listener.send(&mut listener.client(), &said);
+        assert!(answer.ends_with(b"(closed)"), "{}", answer.escape_ascii());
+    }
+    listener.check(&mut listener.client(), &[("EXISTS k", ":0")]);
+    assert_eq!(listener.count(Count::ProtocolErrors), 2);
 }
 
 #[test]

@@ -31,7 +31,7 @@ fn set_stores_under_its_conditions() {
             ("GETSET n w", "$1 v"),
             ("GETDEL n", "$1 w"),
             ("GETDEL n", "$-1"),
-            ("SET '' v", "-ERR no backend for this key's prefix"),
+            ("SET '' v", "-ERR a key is empty; keys have 1 to 250 bytes"),
         ],
     );
 }

@@ -19,7 +19,9 @@ pub(crate) fn client_program(library: &str, name: &str, port: u16) {
         return missing(library, remedy);
     }
     let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/conformance/python").join(name);
-    let output = Command::new(&python).arg(program).args(["127.0.0.1", &port.to_string()]).output().unwrap();
+    // -B: nothing is written beside the sources.
+    let output =
+        Command::new(&python).arg("-B").arg(program).args(["127.0.0.1", &port.to_string()]).output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     let wrong: Vec<&str> = said.lines().filter(|line| !line.starts_with("ok")).collect();
     let complaint = String::from_utf8_lossy(&output.stderr);

@@ -1,7 +1,8 @@
-//! A memcached listener in the test's own process, and a client that waits with a bound.
+//! A listener in the test's own process, and a client that waits with a bound.
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use sherwood_cache::{Cache, Options, Partition};
@@ -9,8 +10,9 @@ use sherwood_model::{BackendId, PartitionId, SeededState, TenantId};
 use sherwood_node::Buffers;
 use sherwood_node::clock::Clock;
 use sherwood_node::listener::{
-    Backends, Bound, Count, MemcachedOptions, Places, Reading, Routing, Running, Service, Target,
+    Address, Backends, Bound, Count, MemcachedOptions, Places, Reading, Routing, Running, Service, Target,
 };
+use socket2::Socket;
 use tokio::sync::watch;
 
 use crate::patience::PATIENCE;
@@ -18,7 +20,14 @@ use crate::patience::PATIENCE;
 /// Connections at a time where a test is not about them.
 const PLACES: usize = 1024;
 
-/// A listener on a port of its own. It ends with the test.
+/// What a listener speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Protocol {
+    Memcached,
+    Redis,
+}
+
+/// A listener at a place of its own. It ends with the test.
 pub(crate) struct Server {
     running: Option<Running>,
     buffers: Arc<Buffers>,
@@ -26,22 +35,28 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// A listener with one look-aside partition of 64 MiB.
+    /// A memcached listener with one look-aside partition of 64 MiB.
     pub(crate) fn start(options: MemcachedOptions) -> Self {
-        Self::serve(options, Routing::single(target(0, false)), None, PLACES)
+        Self::speak(Protocol::Memcached, options, PLACES)
     }
 
-    /// The same with room for so many connections.
-    pub(crate) fn with_places(places: usize) -> Self {
-        Self::serve(options(), Routing::single(target(0, false)), None, places)
+    /// A Redis listener with the same.
+    pub(crate) fn redis(options: MemcachedOptions) -> Self {
+        Self::speak(Protocol::Redis, options, PLACES)
     }
 
-    /// A listener with one partition whose misses are fetched from `backends`.
+    /// Either, with room for so many connections.
+    pub(crate) fn speak(protocol: Protocol, options: MemcachedOptions, places: usize) -> Self {
+        Self::serve(protocol, options, Routing::single(target(0, false)), None, places)
+    }
+
+    /// A memcached listener with one partition whose misses are fetched from `backends`.
     pub(crate) fn read_through(options: MemcachedOptions, backends: Arc<dyn Backends>) -> Self {
-        Self::serve(options, Routing::single(target(0, true)), Some(backends), PLACES)
+        Self::serve(Protocol::Memcached, options, Routing::single(target(0, true)), Some(backends), PLACES)
     }
 
     fn serve(
+        protocol: Protocol,
         options: MemcachedOptions,
         routing: Routing,
         backends: Option<Arc<dyn Backends>>,
@@ -55,8 +70,11 @@ impl Server {
             Service { cache: Arc::new(cache), routing, backends, places, buffers: Arc::clone(&buffers) };
         let (stop, stopped) = watch::channel(false);
         let bound = Bound::bind(options).unwrap();
-        let running = bound.serve(service, Clock::start(), stopped).unwrap();
-        Self { running: Some(running), buffers, stop }
+        let running = match protocol {
+            Protocol::Memcached => bound.serve(service, Clock::start(), stopped),
+            Protocol::Redis => bound.serve_redis(service, Clock::start(), 1, stopped),
+        };
+        Self { running: Some(running.unwrap()), buffers, stop }
     }
 
     fn running(&self) -> &Running {
@@ -85,8 +103,9 @@ impl Server {
         self.buffers.bytes()
     }
 
+    /// A client, by whatever kind of socket the listener has.
     pub(crate) fn connect(&self) -> Client {
-        Client::connect(self.address())
+        Client::connect(self.running().address())
     }
 
     /// Tells the listener to stop, and does not wait for it.
@@ -121,19 +140,39 @@ fn target(partition: u16, read_through: bool) -> Target {
 }
 
 /// A blocking client.
-pub(crate) struct Client(pub(crate) TcpStream);
+pub(crate) struct Client(pub(crate) Socket);
 
 impl Client {
-    fn connect(address: SocketAddr) -> Self {
-        let stream = TcpStream::connect(address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.set_write_timeout(Some(PATIENCE)).unwrap();
-        stream.set_nodelay(true).unwrap();
-        Self(stream)
+    fn connect(address: &Address) -> Self {
+        let socket = match address {
+            Address::Tcp(address) => Socket::from(TcpStream::connect(address).unwrap()),
+            Address::Unix(place) => Socket::from(UnixStream::connect(&place.path).unwrap()),
+        };
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.set_write_timeout(Some(PATIENCE)).unwrap();
+        if matches!(address, Address::Tcp(_)) {
+            socket.set_tcp_nodelay(true).unwrap();
+        }
+        Self(socket)
+    }
+
+    /// Another hand on the same socket.
+    pub(crate) fn other_hand(&self) -> Self {
+        Self(self.0.try_clone().unwrap())
     }
 
     pub(crate) fn send(&mut self, bytes: &[u8]) {
         self.0.write_all(bytes).unwrap();
+    }
+
+    /// The same where the server may have closed.
+    pub(crate) fn try_send(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        self.0.write_all(bytes)
+    }
+
+    /// Says that nothing more is sent. Whom the server has closed on needs no saying.
+    pub(crate) fn finish(&self) {
+        let _ = self.0.shutdown(Shutdown::Write);
     }
 
     /// Reads as many bytes as `expected` has; they have to be these.
@@ -151,11 +190,31 @@ impl Client {
         assert_eq!(String::from_utf8_lossy(&answer), expected);
     }
 
+    /// Reads what is left of a line.
+    pub(crate) fn line(&mut self) -> String {
+        let mut line = String::new();
+        while !line.ends_with('\n') {
+            let mut byte = [0];
+            self.0.read_exact(&mut byte).unwrap();
+            line.push(char::from(byte[0]));
+        }
+        line
+    }
+
     /// Reads to the end of the connection.
     pub(crate) fn rest(&mut self) -> String {
         let mut rest = String::new();
         self.0.read_to_string(&mut rest).unwrap();
         rest
+    }
+
+    /// The same of a server that may close before it has read everything.
+    pub(crate) fn rest_until_closed(&mut self) -> String {
+        let mut rest = Vec::new();
+        match self.0.read_to_end(&mut rest) {
+            Err(error) if error.kind() != ErrorKind::ConnectionReset => panic!("{error}"),
+            _ => String::from_utf8(rest).unwrap(),
+        }
     }
 
     /// Sends and reads the answer, which has to be this.

@@ -3,7 +3,7 @@ use sherwood_wire::memcached::{
     Command, Event, KEY_BYTES_MAX, KEYS_BYTES_MAX, Limits, Meta, MetaVerb, Parsed, Parser, Retrieval, Storage,
 };
 
-use super::stream::{Step, expanded, same_however_cut};
+use crate::stream::{Step, expanded, same_however_cut};
 
 /// A limit that words exceed, and one whose values are longer than a piece of a key list.
 const VALUE_BYTES_MAX: [u32; 2] = [40, 20_000];

@@ -3,10 +3,10 @@
 //! Random bytes get no further than the first word of a protocol. Here a known input is changed a little, mostly by what
 //! is in others: their words, and numbers at the ends of the ranges that codecs check.
 
-use rand_core::{Rng, SeedableRng};
+use rand_core::Rng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use crate::targets::stream::REPEAT;
+use crate::stream::REPEAT;
 
 /// Longest input in bytes; most are much shorter.
 const INPUT_BYTES_MAX: usize = 4096;
@@ -54,8 +54,8 @@ pub(crate) struct Mutator<'a> {
 
 impl<'a> Mutator<'a> {
     /// `corpus` holds at least one input.
-    pub(crate) fn new(corpus: &'a [Vec<u8>], seed: u64) -> Self {
-        Self { corpus, random: Xoshiro256PlusPlus::seed_from_u64(seed) }
+    pub(crate) fn new(corpus: &'a [Vec<u8>], random: Xoshiro256PlusPlus) -> Self {
+        Self { corpus, random }
     }
 
     /// The next input.

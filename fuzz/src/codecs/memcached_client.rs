@@ -1,7 +1,7 @@
 use sherwood_wire::memcached::client::{Progress, Reply, ReplyError, parse};
 use sherwood_wire::memcached::{KEY_BYTES_MAX, reply};
 
-use super::stream::{Step, expanded, same_however_cut};
+use crate::stream::{Step, expanded, same_however_cut};
 
 /// A limit that words exceed, and one that lines do not.
 const VALUE_BYTES_MAX: [u32; 2] = [40, 20_000];

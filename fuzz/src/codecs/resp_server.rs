@@ -1,6 +1,6 @@
 use sherwood_wire::resp::{Args, Event, Limits, Parsed, Parser, ProtocolError, client};
 
-use super::stream::{Step, expanded, same_however_cut};
+use crate::stream::{Step, expanded, same_however_cut};
 
 /// Limits that a few words exceed, and some that are beyond those of a line.
 const LIMITS: [Limits; 2] = [

@@ -1,7 +1,7 @@
 use sherwood_wire::resp::client::{Progress, Reply, ReplyError, parse};
 use sherwood_wire::resp::{BULK_BYTES_MAX, LINE_BYTES_MAX, Version, reply};
 
-use super::stream::{Step, expanded, same_however_cut};
+use crate::stream::{Step, expanded, same_however_cut};
 
 /// The longest byte string with the longest line before it, their marks and ends included.
 const NEED_MAX: usize = 1 + LINE_BYTES_MAX + BULK_BYTES_MAX as usize + 2;

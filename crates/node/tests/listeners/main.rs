@@ -1,4 +1,4 @@
-//! The memcached listener on real sockets.
+//! The listeners on real sockets.
 
 #![allow(
     clippy::disallowed_methods,
@@ -8,10 +8,12 @@
 
 mod asked;
 mod clients;
-#[path = "../shared/patience.rs"]
+mod hostile;
+mod memcached;
+#[path = "../common/patience.rs"]
 mod patience;
-#[path = "../shared/programs.rs"]
+#[path = "../common/programs.rs"]
 mod programs;
-mod server;
+mod redis;
 mod support;
 mod unix;

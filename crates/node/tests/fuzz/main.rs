@@ -1,0 +1,32 @@
+//! The fuzz targets of whole listeners, run for a while, and any cut of what clients say.
+
+#![allow(clippy::disallowed_methods, reason = "a driver: it reads the kept corpus")]
+
+#[path = "../../../../fuzz/src/conversations.rs"]
+pub mod conversations;
+mod cuts;
+#[path = "../../../../fuzz/replay/mod.rs"]
+pub mod replay;
+#[path = "../../../../fuzz/src/stream.rs"]
+pub mod stream;
+
+use rand_core::SeedableRng;
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+/// Inputs of each target besides the corpus. Chosen so that they take a few seconds without optimisation.
+const INPUTS: usize = 400;
+const SEED: u64 = 1;
+
+fn check(name: &str) {
+    replay::check(&conversations::TARGETS, name, INPUTS, Xoshiro256PlusPlus::seed_from_u64(SEED));
+}
+
+#[test]
+fn memcached_conversation() {
+    check("memcached_conversation");
+}
+
+#[test]
+fn redis_conversation() {
+    check("redis_conversation");
+}

@@ -1,0 +1,73 @@
+//! Clients that others wrote, against the listeners.
+//!
+//! What becomes of a test whose client is not installed is in `programs`.
+
+use std::process::Command;
+
+use crate::programs::{client_program, run};
+use crate::support::{Server, options};
+
+#[test]
+fn memccapable_passes_its_ascii_tests() {
+    let server = Server::start(options());
+    let port = server.address().port().to_string();
+    let Some(output) = run(
+        Command::new("memccapable").args(["-a", "-h", "127.0.0.1", "-p", &port]),
+        "apt-get install libmemcached-tools",
+    ) else {
+        return;
+    };
+    let (said, complained) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success() && said.contains("All tests passed"), "{said}{complained}");
+}
+
+#[test]
+fn pymemcache_works() {
+    let server = Server::start(options());
+    client_program("pymemcache", "pymemcache_.py", server.address().port());
+}
+
+#[test]
+fn pylibmc_works() {
+    let server = Server::start(options());
+    client_program("pylibmc", "pylibmc_.py", server.address().port());
+}
+
+#[test]
+fn redis_py_works() {
+    let server = Server::redis(options());
+    client_program("redis", "redis_py.py", server.address().port());
+}
+
+#[test]
+fn redis_cli_and_redis_benchmark_work() {
+    let remedy = "apt-get install redis-tools";
+    let server = Server::redis(options());
+    let port = server.address().port().to_string();
+    let cli = |args: &[&str]| run(Command::new("redis-cli").args(["-p", &port]).args(args), remedy);
+    let Some(set) = cli(&["set", "k", "v", "ex", "100"]) else { return };
+    assert_eq!(String::from_utf8_lossy(&set.stdout).trim(), "OK");
+    let info = cli(&["-3", "info"]).expect("it was there a moment ago");
+    assert!(String::from_utf8_lossy(&info.stdout).contains("redis_version"), "{info:?}");
+    let Some(bench) = run(
+        Command::new("redis-benchmark").args([
+            "-p",
+            &port,
+            "-n",
+            "1000",
+            "-c",
+            "8",
+            "-P",
+            "4",
+            "-q",
+            "-t",
+            "ping,set,get,incr,mset",
+        ]),
+        remedy,
+    ) else {
+        return;
+    };
+    let said = String::from_utf8_lossy(&bench.stdout);
+    assert!(bench.status.success() && said.contains("MSET (10 keys)"), "{said}");
+}

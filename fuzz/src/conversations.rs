@@ -1,0 +1,146 @@
+//! Whole listeners: what clients are answered, whatever they send.
+//!
+//! What a client is answered must depend on what it sent and on nothing else: not on how the network cut it, and so not on
+//! how full buffers were, on what came with the same packet, or on where an answer was too long to be sent at once. Each
+//! target says the same to new listeners in several ways and compares the answers. What a conversation promises besides is
+//! checked by [`Talk::say`]. Listeners are small, so that their limits are in reach: of a value, of what is answered at once, of
+//! what a partition holds. Half of the keys are fetched from a backend that fails for some.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use sherwood_cache::{Cache, Options, Partition};
+use sherwood_model::{BackendId, Instant, PartitionId, SeededState, TenantId};
+use sherwood_node::Buffers;
+use sherwood_node::clock::{Clock, Moment};
+use sherwood_node::listener::{Backends, MemcachedOptions, Places, Routing, Service, Talk, Target};
+
+use crate::stream::{Target as Function, expanded, ways_to_cut};
+
+/// Every target with its name, which is also that of its folder below `fuzz/corpus`.
+pub const TARGETS: [(&str, Function); 2] =
+    [("memcached_conversation", memcached_conversation), ("redis_conversation", redis_conversation)];
+
+/// Longest value, bytes: words exceed it when they are repeated.
+const ITEM_BYTES_MAX: u32 = 300;
+/// What is answered at once, bytes: less than a value.
+const OUTPUT_BYTES_MAX: usize = 200;
+/// What both partitions hold, bytes: some thousand small items.
+const TOTAL_BYTES: u64 = 1 << 20;
+
+/// Conversations in memcached's text and meta commands.
+///
+/// # Panics
+/// When a conversation breaks a promise.
+pub fn memcached_conversation(input: &[u8]) {
+    same_however_cut(&expanded(input), memcached);
+}
+
+/// Conversations in both versions of RESP.
+///
+/// # Panics
+/// When a conversation breaks a promise.
+pub fn redis_conversation(input: &[u8]) {
+    same_however_cut(&expanded(input), redis);
+}
+
+/// A client of a new memcached listener.
+#[must_use]
+pub fn memcached(clock: Clock) -> Talk {
+    Talk::memcached(options(), service(), clock)
+}
+
+/// A client of a new Redis listener.
+#[must_use]
+pub fn redis(clock: Clock) -> Talk {
+    Talk::redis(options(), service(), clock, 1)
+}
+
+fn same_however_cut(stream: &[u8], talk: fn(Clock) -> Talk) {
+    let clock = Clock::start();
+    let moment = clock.moment();
+    let [whole, others @ ..] = ways_to_cut(stream);
+    let whole = answers(&whole, moment, talk(clock));
+    for pieces in others {
+        let other = answers(&pieces, moment, talk(clock));
+        let at = other.iter().zip(&whole).take_while(|(one, other)| one == other).count();
+        assert!(
+            other == whole,
+            "{} pieces are answered {:?}…, and all at once {:?}…, after {at} bytes that are the same",
+            pieces.len(),
+            shown(&other[at..]),
+            shown(&whole[at..])
+        );
+    }
+}
+
+/// All that is answered to `pieces`, and whether the connection was closed. Nobody's time passes.
+#[must_use]
+pub fn answers(pieces: &[&[u8]], moment: Moment, mut talk: Talk) -> Vec<u8> {
+    let mut answers: Vec<u8> = pieces.iter().flat_map(|piece| talk.say(moment, piece)).collect();
+    answers.extend_from_slice(if talk.is_closed() { b"(closed)" } else { b"" });
+    answers
+}
+
+fn shown(bytes: &[u8]) -> String {
+    bytes[..bytes.len().min(80)].escape_ascii().to_string()
+}
+
+fn options() -> MemcachedOptions {
+    MemcachedOptions {
+        threads: 1,
+        item_size_max: ITEM_BYTES_MAX,
+        output_bytes_max: OUTPUT_BYTES_MAX,
+        ..MemcachedOptions::default()
+    }
+}
+
+fn service() -> Service {
+    let options =
+        Options { total_bytes: TOTAL_BYTES, item_bytes_max: ITEM_BYTES_MAX, shards: 1, ..Options::default() };
+    let partitions = [0, 1].map(|backend| Partition {
+        tenant: TenantId(0),
+        backend: BackendId(backend),
+        budget_bytes: TOTAL_BYTES / 2,
+    });
+    let cache = Cache::new(options, &partitions, SeededState::new(1)).expect("options that are valid");
+    let target = |partition, read_through| Target {
+        partition: PartitionId(partition),
+        tenant: TenantId(0),
+        read_through,
+    };
+    let prefixes = [(String::new(), target(0, false)), ("k".to_owned(), target(1, true))];
+    Service {
+        cache: Arc::new(cache),
+        routing: Routing::by_prefix(prefixes).expect("prefixes that differ"),
+        backends: Some(Arc::new(Known)),
+        places: Arc::new(Places::new(1)),
+        buffers: Buffers::new(1 << 20),
+    }
+}
+
+/// A backend that knows some keys, does not know others, and fails for the rest.
+struct Known;
+
+impl Backends for Known {
+    fn fetch(
+        &self,
+        _: PartitionId,
+        keys: Vec<Bytes>,
+    ) -> futures_util::future::BoxFuture<'static, Vec<Result<Option<Bytes>, String>>> {
+        let answer = |key: Bytes| match key.last().map_or(0, |byte| byte % 4) {
+            0 => Err("broken".to_owned()),
+            1 => Ok(None),
+            _ => Ok(Some(key)),
+        };
+        Box::pin(std::future::ready(keys.into_iter().map(answer).collect()))
+    }
+
+    fn write(&self, _: PartitionId, _: &[u8], change: &mut dyn FnMut()) {
+        change();
+    }
+
+    fn flush(&self, _: PartitionId, _: Instant, change: &mut dyn FnMut()) {
+        change();
+    }
+}
