@@ -252,13 +252,14 @@ fn lengths_that_make_no_sense_are_refused_and_the_next_command_is_understood_whe
 #[test]
 fn bytes_of_no_protocol_or_another_one_are_answered_or_hung_up_on() {
     let server = Server::start(options());
+    let bad = "CLIENT_ERROR bad command line format\r\n";
     check_each(
         &server,
         Protocol::Memcached,
         &[
-            ("\u{80}\u{ff}\0\r\n\0\r\n\r\n", &"ERROR\r\n".repeat(3)),
+            ("\u{80}\u{ff}\0\r\n\0\r\n\r\n", &format!("ERROR\r\n{bad}{bad}")),
             ("*1\r\n$4\r\nPING\r\n", &"ERROR\r\n".repeat(3)),
-            ("POST / HTTP/1.1\r\nHost: a\r\n\r\n", "ERROR\r\n(closed)"),
+            ("POST / HTTP/1.1\r\nHost: a\r\n\r\n", "(closed)"),
             (&"x".repeat(70_000), "CLIENT_ERROR line too long\r\n(closed)"),
         ],
     );
