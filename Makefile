@@ -11,7 +11,7 @@ CARGO_FUZZ := target/tools/bin/cargo-fuzz
 export SHERWOOD_PYTHON := $(CURDIR)/$(VENV)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test fuzz bench fmt lint docs clean need-build need-test need-fuzz
+.PHONY: help build demo test fuzz miri bench fmt lint docs clean need-build need-test need-fuzz need-miri
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,6 +30,11 @@ test: need-test $(VENV)/ready ## the whole suite: format, lints, documentation, 
 
 fuzz: need-fuzz $(CARGO_FUZZ) ## look for inputs that break a codec or a listener (one target, longer: make fuzz ARGS="resp_server 600")
 	CARGO_FUZZ=$(CARGO_FUZZ) scripts/fuzz.sh $(ARGS)
+
+# What of the cache handles blocks of memory; the rest of it is safe code, and what maps memory calls the system (see CONTRIBUTING.md).
+miri: need-miri ## the cache's unsafe code, under an interpreter that knows what is undefined
+	RUSTUP_TOOLCHAIN=nightly PROPTEST_CASES=4 MIRIFLAGS=-Zmiri-disable-isolation \
+		$(CARGO) miri test --locked --target-dir target/miri -p sherwood-cache --lib -- memory:: tests::behaviour
 
 bench: build ## the measurements of docs/benchmarks.md (one of them: make bench ARGS=demo)
 	scripts/bench.sh $(ARGS)
@@ -57,6 +62,9 @@ need-test:
 
 need-fuzz:
 	@scripts/need.sh fuzz
+
+need-miri:
+	@scripts/need.sh miri
 
 $(CARGO_FUZZ): | need-fuzz
 	$(CARGO) install cargo-fuzz --version 0.13.2 --locked --root target/tools --target-dir target/tools/build
