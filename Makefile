@@ -11,7 +11,7 @@ CARGO_FUZZ := target/tools/bin/cargo-fuzz
 export SHERWOOD_PYTHON := $(CURDIR)/$(VENV)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test loom conformance fuzz bench fmt lint docs clean need-build need-test need-fuzz
+.PHONY: help build demo test loom miri conformance fuzz bench fmt lint docs clean need-build need-test need-fuzz need-miri
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,6 +36,11 @@ conformance: build $(VENV)/ready ## what others wrote against a node (some of it
 
 fuzz: need-fuzz $(CARGO_FUZZ) ## look for inputs that break a codec or a listener (one target, longer: make fuzz ARGS="resp_server 600")
 	CARGO_FUZZ=$(CARGO_FUZZ) scripts/fuzz.sh $(ARGS)
+
+# The lock, the blocks of memory and the places in them; what maps memory calls the system, which cannot be interpreted.
+miri: need-miri ## the cache's unsafe code, under an interpreter that knows what is undefined
+	RUSTUP_TOOLCHAIN=nightly $(CARGO) miri test --locked --target-dir target/miri -p sherwood-cache --lib -- \
+		lock:: memory:: place::
 
 bench: build ## the measurements of docs/benchmarks.md (one of them: make bench ARGS=demo)
 	scripts/bench.sh $(ARGS)
@@ -63,6 +68,9 @@ need-test:
 
 need-fuzz:
 	@scripts/need.sh fuzz
+
+need-miri:
+	@scripts/need.sh miri
 
 $(CARGO_FUZZ): | need-fuzz
 	$(CARGO) install cargo-fuzz --version 0.13.2 --locked --root target/tools --target-dir target/tools/build

@@ -5,6 +5,7 @@
 #   scripts/need.sh test    the same, and Debian's packages for the tests, which it installs where it may
 #   scripts/need.sh docs    mdBook
 #   scripts/need.sh fuzz    a nightly compiler, which it installs by rustup, and a C++ compiler
+#   scripts/need.sh miri    a nightly compiler with Miri, which it installs by rustup
 #
 # Exit status: 0 when nothing is missing, 2 otherwise.
 set -euo pipefail
@@ -105,6 +106,15 @@ need_fuzzing() {
   fi
 }
 
+need_miri() {
+  if ! command -v rustup >/dev/null; then
+    lack "rustup, which brings a nightly compiler" "curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- -y"
+  elif ! rustup run nightly cargo miri --version >/dev/null 2>&1; then
+    rustup toolchain install nightly --profile minimal --component miri,rust-src >&2 ||
+      lack "a nightly compiler with Miri" "rustup toolchain install nightly --component miri,rust-src"
+  fi
+}
+
 case "${1:-}" in
   build)
     need_rust
@@ -120,8 +130,11 @@ case "${1:-}" in
   fuzz)
     need_fuzzing
     ;;
+  miri)
+    need_miri
+    ;;
   *)
-    echo "usage: scripts/need.sh build|test|docs|fuzz" >&2
+    echo "usage: scripts/need.sh build|test|docs|fuzz|miri" >&2
     exit 2
     ;;
 esac
