@@ -84,6 +84,24 @@ impl LatencySketch {
             (below > rank).then(|| Duration::from_nanos(bucket.start().midpoint(bucket.end())))
         })
     }
+
+    /// The values at `quantiles`, each 0 to 1 and none below the one before, in one pass over the buckets; empty
+    /// when nothing was counted.
+    #[must_use]
+    pub fn quantiles(&self, quantiles: impl IntoIterator<Item = f64>) -> Vec<Duration> {
+        let mut ranks = quantiles.into_iter().map_while(|quantile| rank(quantile, self.count)).peekable();
+        let (mut below, mut found) = (0, Vec::new());
+        for bucket in self.buckets.iter() {
+            below += bucket.count();
+            while ranks.next_if(|&rank| below > rank).is_some() {
+                found.push(Duration::from_nanos(bucket.start().midpoint(bucket.end())));
+            }
+            if ranks.peek().is_none() {
+                break;
+            }
+        }
+        found
+    }
 }
 
 impl Default for LatencySketch {
@@ -163,6 +181,9 @@ mod tests {
             let exact = nanos[rank(quantile, nanos.len() as u64).unwrap() as usize] as f64;
             let got = sketch.quantile(quantile).unwrap().as_nanos() as f64;
             prop_assert!((got - exact).abs() <= exact * LatencySketch::ERROR, "{} for {}", got, exact);
+            let each = [0.0, quantile, quantile, 1.0];
+            let one_by_one: Vec<_> = each.iter().filter_map(|&quantile| sketch.quantile(quantile)).collect();
+            prop_assert_eq!(sketch.quantiles(each), one_by_one, "in one pass");
         }
 
         #[test]

@@ -1,6 +1,6 @@
 //! What the node remembers of the requests and queries that passed: soft state, lost with a restart.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -25,6 +25,9 @@ pub(crate) struct Telemetry {
     requests: Mutex<RequestWindow>,
     slo: Mutex<SloMonitor>,
     queries: Vec<Mutex<LatencyWindow>>,
+    /// Those of the queries that the cache did not answer, kept only while a policy asks for them.
+    misses: Vec<Mutex<LatencyWindow>>,
+    timing_misses: AtomicBool,
     rbc_window: Duration,
     finished: AtomicU64,
     keys: AtomicU64,
@@ -52,7 +55,9 @@ impl Telemetry {
         Self {
             requests: Mutex::new(requests),
             slo: Mutex::new(SloMonitor::new(slo, now)),
-            queries: (0..backends).map(|_| Mutex::new(LatencyWindow::new(rbc_window))).collect(),
+            queries: windows(backends, rbc_window),
+            misses: windows(backends, rbc_window),
+            timing_misses: AtomicBool::new(false),
             rbc_window,
             finished: AtomicU64::new(0),
             keys: AtomicU64::new(0),
@@ -72,6 +77,28 @@ impl Telemetry {
         if let Some(window) = self.queries.get(backend.index()) {
             lock(window).record_times(now, latency, keys);
         }
+    }
+
+    /// Takes note of `keys` keys that `backend` answered `latency` after they were asked for, or failed to, if that is asked for.
+    pub(crate) fn miss(&self, now: Instant, backend: BackendId, latency: Duration, keys: u64) {
+        if self.timing_misses.load(Relaxed)
+            && let Some(window) = self.misses.get(backend.index())
+        {
+            lock(window).record_times(now, latency, keys);
+        }
+    }
+
+    /// Whether to take note of misses from now on. What was noted is dropped when it is no longer.
+    pub(crate) fn time_misses(&self, wanted: bool) {
+        if self.timing_misses.swap(wanted, Relaxed) && !wanted {
+            self.misses.iter().for_each(|window| *lock(window) = LatencyWindow::new(self.rbc_window));
+        }
+    }
+
+    /// The latencies of the misses of `backend` in the RBC window.
+    #[must_use]
+    pub(crate) fn miss_sketch(&self, now: Instant, backend: BackendId) -> LatencySketch {
+        self.misses.get(backend.index()).map(|window| lock(window).sketch(now)).unwrap_or_default()
     }
 
     /// The requests that decisions look at: those of the RBC window, or more where it holds too few.
@@ -138,6 +165,10 @@ impl Telemetry {
     fn window(&self) -> MutexGuard<'_, RequestWindow> {
         lock(&self.requests)
     }
+}
+
+fn windows(backends: usize, span: Duration) -> Vec<Mutex<LatencyWindow>> {
+    (0..backends).map(|_| Mutex::new(LatencyWindow::new(span))).collect()
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

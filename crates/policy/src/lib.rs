@@ -18,8 +18,11 @@
 //! Nothing here reads a clock or does I/O. Budgets are whole numbers of bytes, shares are rounded by largest remainder and
 //! ties go to the lower id, so equal inputs give equal plans on every machine.
 
+mod approach;
 mod bounds;
 mod controller;
+mod curve;
+mod miss_latency;
 mod names;
 mod observation;
 mod options;
@@ -28,8 +31,13 @@ mod policy;
 mod share;
 mod tax;
 
-pub use controller::{Controller, Decision, Kept, Move, Reason};
+pub use controller::{Aim, Controller, Decision, Kept, Move, Reason};
+pub use curve::MissRatioCurve;
+pub use miss_latency::MissLatency;
 pub use names::{PolicyError, available, available_without_options, by_name};
 pub use observation::{BandCounts, Observation, PartitionSeen, hit_ratio_slope};
-pub use options::{BubbleWrap, Options, OptionsError, SizeStage, StartSize, TotalStage};
-pub use policy::{Claims, Needs, Policy, Proposal, Signal, View};
+pub use options::{
+    BubbleWrap, CliffhangerOptions, FairMode, FairOptions, LamaMode, LamaOptions, Options, OptionsError,
+    SizeStage, StartSize, TaoMode, TaoOptions, TotalStage,
+};
+pub use policy::{Claims, Needs, Policy, Proposal, Signal, Target, View};

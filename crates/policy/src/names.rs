@@ -3,17 +3,21 @@
 use thiserror::Error;
 
 use crate::policies::{
-    BubbleWrapped, Critical, CriticalSlope, CriticalSmooth, Equal, HitRatio, Latency, OfflineOpt, Prototype,
-    RequestRate, Shared, Static,
+    BubbleWrapped, Cliffhanger, Critical, CriticalSlope, CriticalSmooth, Equal, Fair, HitRatio, Lama,
+    Latency, OfflineOpt, Prototype, RequestRate, Shared, Static, Tao,
 };
 use crate::{Options, OptionsError, Policy};
 
 /// Names that can be chosen, in the order in which they are shown.
-const AVAILABLE: [&str; 15] = [
+const AVAILABLE: [&str; 19] = [
     "robinhood",
     "shared-lru",
     "static",
     "equal",
+    "tao",
+    "cliffhanger",
+    "fair",
+    "lama",
     "crit_path",
     "crit_path_window",
     "crit_path_small_window",
@@ -31,8 +35,7 @@ const AVAILABLE: [&str; 15] = [
 const WITH_OPTIONS: usize = 2;
 
 /// Names the interface promises for later.
-const PLANNED: [&str; 9] =
-    ["tao", "cliffhanger", "fair", "lama", "baseline", "drf", "hare", "memshare", "non-partitioned"];
+const PLANNED: [&str; 5] = ["baseline", "drf", "hare", "memshare", "non-partitioned"];
 
 /// Why no policy was made.
 #[derive(Clone, Debug, PartialEq, Error)]
@@ -87,7 +90,7 @@ fn choice() -> String {
 /// ```
 /// use sherwood_policy::{Options, PolicyError, by_name};
 /// assert_eq!(by_name("robinhood", &Options::default())?.name(), "robinhood");
-/// assert!(matches!(by_name("lama", &Options::default()), Err(PolicyError::NotBuilt { .. })));
+/// assert!(matches!(by_name("hare", &Options::default()), Err(PolicyError::NotBuilt { .. })));
 /// # Ok::<(), PolicyError>(())
 /// ```
 ///
@@ -99,6 +102,10 @@ pub fn by_name(name: &str, options: &Options) -> Result<Box<dyn Policy>, PolicyE
         "shared-lru" => Box::new(Shared),
         "static" => Box::new(Static),
         "equal" => Box::new(Equal),
+        "tao" => Box::new(Tao::new(options)),
+        "cliffhanger" => Box::new(Cliffhanger::new(options)),
+        "fair" => Box::new(Fair::new(options)),
+        "lama" => Box::new(Lama::new(options)),
         "crit_path" => Box::new(Critical::path(options)),
         "crit_path_window" => Box::new(Critical::window(options)),
         "crit_path_small_window" => Box::new(Critical::small_window(options)),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sherwood_model::{BackendId, Band, RequestSnapshot, TenantId};
 
-use crate::Needs;
+use crate::{MissLatency, MissRatioCurve, Needs};
 
 /// Everything a policy may look at, at one moment. Fields a policy does not need (see [`Needs`]) may stay at their
 /// default; build it with `..Observation::default()`, so that a field added later stays empty where nobody fills it.
@@ -49,6 +49,13 @@ pub struct PartitionSeen {
     pub query_p99: Option<Duration>,
     /// Hit ratio gained per byte added at the present size, see [`hit_ratio_slope`]; none where not measured.
     pub hit_ratio_slope: Option<f64>,
+    /// Look-ups since the decision before this one that missed and would have hit with [`Needs::shadow_ratio`] of the total
+    /// more; none where not measured. Where several caches are decided for alike, theirs together.
+    pub shadow_hits: Option<u64>,
+    /// Its miss ratio by size; none where not measured.
+    pub miss_ratio_curve: Option<MissRatioCurve>,
+    /// How long its backend took for the misses of the window, failures included; none without misses.
+    pub miss_latency: Option<MissLatency>,
 }
 
 impl PartitionSeen {
@@ -67,6 +74,9 @@ impl PartitionSeen {
             queries: 0,
             query_p99: None,
             hit_ratio_slope: None,
+            shadow_hits: None,
+            miss_ratio_curve: None,
+            miss_latency: None,
         }
     }
 

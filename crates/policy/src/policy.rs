@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sherwood_model::{Band, PartitionId};
 
-use crate::{Kept, Observation};
+use crate::{Kept, Observation, Reason};
 
 /// One way to divide the cache.
 ///
@@ -27,7 +27,8 @@ pub trait Policy: Send {
     }
 
     /// What to do now. When [`Needs::requests`] is set it is only called with at least two requests that differ in
-    /// latency, and only if time has passed since the last call.
+    /// latency; when [`Needs::look_ups`] is set, only with at least one look-up; with either, only if time has passed since
+    /// the last call.
     fn propose(&mut self, view: &View<'_>) -> Proposal;
 }
 
@@ -40,6 +41,15 @@ pub struct Needs {
     pub bands: Vec<Band>,
     /// It reads [`PartitionSeen::hit_ratio_slope`](crate::PartitionSeen::hit_ratio_slope), which costs simulated caches.
     pub hit_ratio_slope: bool,
+    /// It learns from look-ups and has nothing to say without them.
+    pub look_ups: bool,
+    /// The share of the total that [`PartitionSeen::shadow_hits`](crate::PartitionSeen::shadow_hits) is counted beyond each
+    /// budget, if it reads them.
+    pub shadow_ratio: Option<f64>,
+    /// It reads [`PartitionSeen::miss_ratio_curve`](crate::PartitionSeen::miss_ratio_curve).
+    pub miss_ratio_curves: bool,
+    /// It reads [`PartitionSeen::miss_latency`](crate::PartitionSeen::miss_latency), which costs a record of every miss.
+    pub miss_latency: bool,
 }
 
 /// What a policy is shown.
@@ -73,6 +83,17 @@ pub enum Proposal {
     Claims(Claims),
     /// These budgets in bytes, one per partition, fitted to the total, the floors and the pins.
     Budgets(Vec<u64>),
+    /// Budgets to go to in small steps, each of which moves at most the tax of the total.
+    Toward(Target),
+}
+
+/// Where a policy wants the budgets to be in the end.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Target {
+    /// Bytes of each partition, fitted to the total, the floors and the pins.
+    pub budgets: Vec<u64>,
+    /// Why each partition's would change; [`Reason::Planned`] for those beyond its end.
+    pub reasons: Vec<Reason>,
 }
 
 /// Who has a claim to the pool, and by what right.

@@ -24,7 +24,7 @@ impl Millionths {
         (u128::from(part) * 1_000_000).cmp(&(u128::from(whole) * u128::from(self.0)))
     }
 
-    fn of(self, bytes: u64) -> u128 {
+    pub(crate) fn of(self, bytes: u64) -> u128 {
         u128::from(bytes) * u128::from(self.0) / 1_000_000
     }
 }

@@ -87,7 +87,7 @@ fn a_wrong_configuration_is_refused_with_line_and_remedy_before_anything_binds()
 fn flags_that_make_no_sense_are_refused() {
     for (args, part) in [
         (&["--eviction", "sieve"][..], "--eviction"),
-        (&["--policy", "lama"], "--policy"),
+        (&["--policy", "hare"], "--policy"),
         (&["--policy", "offline_opt"], "--policy"),
         (&["--memory", "1GB"], "--memory"),
         (&["--memory", "0"], "--memory"),

@@ -169,6 +169,14 @@ pub struct Control {
     pub tax_ratio: f64,
     /// Decide and say so, but move nothing.
     pub dry_run: bool,
+    /// `[control.tao]`.
+    pub tao: sherwood_policy::TaoOptions,
+    /// `[control.cliffhanger]`.
+    pub cliffhanger: sherwood_policy::CliffhangerOptions,
+    /// `[control.fair]`.
+    pub fair: sherwood_policy::FairOptions,
+    /// `[control.lama]`.
+    pub lama: sherwood_policy::LamaOptions,
 }
 
 impl Config {

@@ -142,6 +142,37 @@ pub(super) struct RawControl {
     pub(super) band: Key<Vec<f64>>,
     pub(super) tax: Key<f64>,
     pub(super) dry_run: Key<bool>,
+    pub(super) tao: RawTao,
+    pub(super) cliffhanger: RawCliffhanger,
+    pub(super) fair: RawFair,
+    pub(super) lama: RawLama,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct RawTao {
+    pub(super) learn: Key<Span>,
+    pub(super) mode: Key<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct RawCliffhanger {
+    pub(super) shadow: Key<f64>,
+    pub(super) credit: Key<ByteSize>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct RawFair {
+    pub(super) mode: Key<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct RawLama {
+    pub(super) mode: Key<String>,
+    pub(super) grid: Key<f64>,
 }
 
 #[derive(Debug, Default, Deserialize)]

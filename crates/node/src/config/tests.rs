@@ -8,8 +8,8 @@ use serde::de::DeserializeOwned;
 use sherwood_model::BackendId;
 
 use super::raw::{
-    RawAdmin, RawBackend, RawControl, RawDispatch, RawFile, RawListener, RawMemory, RawPartition, RawProbe,
-    RawRetry, RawServer, RawSlo, RawStore,
+    RawAdmin, RawBackend, RawCliffhanger, RawControl, RawDispatch, RawFair, RawFile, RawLama, RawListener,
+    RawMemory, RawPartition, RawProbe, RawRetry, RawServer, RawSlo, RawStore, RawTao,
 };
 use super::*;
 use crate::listener::{Address, UnixSocket};
@@ -346,6 +346,19 @@ mod refusals {
                 "[control]\nband = []",
                 "a.toml:2:8: [control] band is []; it must be two percentiles from 0 to 100, the lower first: set band = \
                  [98.5, 99.5]",
+            ),
+            (
+                "[control.lama]\ngrid = 0.2",
+                "a.toml:2:8: [control.lama] grid is 0.2; it must be 0.001 to 0.1: set grid = 0.005",
+            ),
+            (
+                "[control.tao]\nlearn = \"0s\"",
+                "a.toml:2:9: [control.tao] learn is 0s; it must be at least 1ms: set learn = \"36m\"",
+            ),
+            (
+                "[control.fair]\nmode = \"waterfal\"",
+                "a.toml:2:8: [control.fair] mode is \"waterfal\"; it must be \"feedback\" or \"waterfill\": did you mean \
+                 \"waterfill\"?",
             ),
             (
                 "[control]\npolicy = \"robinhod\"",
@@ -797,6 +810,9 @@ mod example {
             toml::Value::Array(tables) => tables.clone(),
             table => vec![table.clone()],
         };
+        let below = |tables: &[toml::Value], key: &str| -> Vec<toml::Value> {
+            tables.iter().filter_map(|table| table.get(key)).cloned().collect()
+        };
         let whole = toml::Value::Table(example.clone());
         assert_eq!(present([&whole]), keys::<RawFile>());
         assert_eq!(present(&all("memory")), keys::<RawMemory>());
@@ -806,11 +822,13 @@ mod example {
         assert_eq!(present(&all("partition")), keys::<RawPartition>());
         assert_eq!(present(&all("slo")), keys::<RawSlo>());
         assert_eq!(present(&all("control")), keys::<RawControl>());
+        let control = all("control");
+        assert_eq!(present(&below(&control, "tao")), keys::<RawTao>());
+        assert_eq!(present(&below(&control, "cliffhanger")), keys::<RawCliffhanger>());
+        assert_eq!(present(&below(&control, "fair")), keys::<RawFair>());
+        assert_eq!(present(&below(&control, "lama")), keys::<RawLama>());
         assert_eq!(present(&all("admin")), keys::<RawAdmin>());
         let backends = all("backend");
-        let below = |tables: &[toml::Value], key: &str| -> Vec<toml::Value> {
-            tables.iter().filter_map(|table| table.get(key)).cloned().collect()
-        };
         let dispatch = below(&backends, "dispatch");
         assert_eq!(present(&dispatch), keys::<RawDispatch>());
         assert_eq!(present(&below(&dispatch, "retry")), keys::<RawRetry>());

@@ -4,6 +4,7 @@
 //! actuator is asked for the plan. When the loop is late or fails, the cache keeps its last plan.
 
 mod actuator;
+mod beyond;
 mod window;
 
 use std::time::Duration;
@@ -16,6 +17,7 @@ use sherwood_policy::{
 
 use crate::core::Core;
 use crate::gateway::millis;
+use beyond::Beyond;
 use window::CounterWindow;
 
 pub(crate) use actuator::{Actuator, OwnCache};
@@ -50,6 +52,7 @@ pub(crate) struct Control {
     pins: Vec<Pin>,
     actuator: Box<dyn Actuator>,
     counters: CounterWindow,
+    beyond: Beyond,
     decisions: u64,
     latest: Option<Decision>,
 }
@@ -63,7 +66,8 @@ impl Control {
         actuator: Box<dyn Actuator>,
     ) -> Self {
         let counters = CounterWindow::new(options.rbc_window);
-        Self { controller, options, pins, actuator, counters, decisions: 0, latest: None }
+        let beyond = Beyond::default();
+        Self { controller, options, pins, actuator, counters, beyond, decisions: 0, latest: None }
     }
 
     /// Time between decisions.
@@ -176,7 +180,7 @@ impl Control {
         };
         let partitions =
             core.names.partitions().iter().zip(held.iter().zip(counts)).zip(&self.pins).zip(slopes);
-        let partitions = partitions
+        let mut partitions: Vec<_> = partitions
             .map(|(((partition, (held, (hits, misses))), pin), hit_ratio_slope)| PartitionSeen {
                 allocated_bytes: held.allocated_bytes,
                 used_bytes: held.used_bytes,
@@ -190,8 +194,9 @@ impl Control {
                 ..PartitionSeen::new(partition.tenant, partition.backend)
             })
             .collect();
-        let mut seen =
-            Observation { total_bytes: self.actuator.total_bytes(), partitions, ..Observation::default() };
+        let total_bytes = self.actuator.total_bytes();
+        self.beyond.add((core, now), &needs, total_bytes, &held, &mut partitions);
+        let mut seen = Observation { total_bytes, partitions, ..Observation::default() };
         if needs.requests {
             seen.see_requests(&core.telemetry.snapshot(now), &needs, core.names.backends().len());
         }

@@ -172,7 +172,12 @@ fn record(core: &Core, request: &Request<Bytes, Held>) {
     for answers in request.answers().collect::<Vec<_>>().chunk_by(|a, b| a.0 == b.0) {
         // Keys of a query end together, hits at the look-up and misses with their call: few different latencies.
         for equal in answers.chunk_by(|a, b| a.2.latency == b.2.latency) {
-            core.telemetry.query(now, equal[0].0, equal[0].2.latency, equal.len() as u64);
+            let (backend, latency) = (equal[0].0, equal[0].2.latency);
+            core.telemetry.query(now, backend, latency, equal.len() as u64);
+            let missed = equal.iter().filter(|(_, _, answer)| answer.status != Status::Hit).count();
+            if missed > 0 {
+                core.telemetry.miss(now, backend, latency, missed as u64);
+            }
         }
     }
 }

@@ -100,13 +100,17 @@ fn slo(slo: &config::Slo) -> Slo {
 }
 
 fn control(control: &config::Control) -> sherwood_policy::Options {
-    let config::Control { policy: _, delta, rbc_window, band, tax_ratio, dry_run } = *control;
+    let config::Control { delta, rbc_window, band, tax_ratio, dry_run, .. } = *control;
     sherwood_policy::Options {
         delta,
         rbc_window,
         band: Band::from(band),
         tax: tax_ratio,
         dry_run,
+        tao: control.tao.clone(),
+        cliffhanger: control.cliffhanger.clone(),
+        fair: control.fair.clone(),
+        lama: control.lama.clone(),
         ..sherwood_policy::Options::default()
     }
 }

@@ -12,6 +12,7 @@ mod gateway;
 mod listeners;
 #[path = "../common/patience.rs"]
 mod patience;
+mod policies;
 mod resizing;
 mod stopping;
 mod support;

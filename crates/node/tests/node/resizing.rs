@@ -120,7 +120,7 @@ fn policies_that_cannot_be_switched_to_are_refused_with_those_that_can() {
     let http = Http::of(&node);
     for (name, part) in [
         ("robin hood", "it is not known"),
-        ("lama", "it is not built yet"),
+        ("hare", "it is not built yet"),
         ("offline_opt", "without a schedule"),
         ("bubble_wrap", "without a schedule"),
     ] {

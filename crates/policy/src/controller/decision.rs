@@ -53,6 +53,8 @@ pub enum Reason {
     Taxed,
     /// The policy named its budget.
     Planned,
+    /// A step towards the size at which the policy expects this.
+    Aim(Aim),
     /// The total, a floor or a pin required it.
     Fitted,
     /// Held: it is as small as it may get.
@@ -61,6 +63,19 @@ pub enum Reason {
     AtMaximum,
     /// Held or taxed: it had a claim, but has not filled what it has.
     Unfilled,
+}
+
+/// What a partition's size is expected to change.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Aim {
+    /// What is expected to change.
+    pub what: &'static str,
+    /// What it is at the present budget.
+    pub now: f64,
+    /// What it will be when the policy is where it wants to be.
+    pub then: f64,
+    /// The unit of both, with a space before it where one belongs there.
+    pub unit: &'static str,
 }
 
 /// Why nothing was moved.
@@ -74,6 +89,10 @@ pub enum Kept {
     EqualLatencies,
     /// The clock stood still since the last decision.
     NoTimePassed,
+    /// No key was looked up in the window.
+    NoLookUps,
+    /// What other sizes would bring has not been measured.
+    NotMeasured,
     /// No partition has a claim: nothing blocked, or nothing was measured.
     NoClaim,
     /// Only partitions with room left to fill have a claim.
@@ -93,6 +112,8 @@ impl fmt::Display for Kept {
             Self::OneRequest => "only one request finished in the window",
             Self::EqualLatencies => "all requests took equally long",
             Self::NoTimePassed => "no time has passed since the last decision",
+            Self::NoLookUps => "no key was looked up in the window",
+            Self::NotMeasured => "what other sizes would bring is not known",
             Self::NoClaim => "no partition has a claim to more",
             Self::Unfilled => "those with a claim have room left to fill",
             Self::NothingToMove => "they are as they should be",
@@ -110,6 +131,9 @@ impl fmt::Display for Reason {
             }
             Self::Taxed => f.write_str("paid its part to the pool"),
             Self::Planned => f.write_str("as planned"),
+            Self::Aim(Aim { what, now, then, unit }) => {
+                write!(f, "{what} from {now:.1} to {then:.1}{unit}")
+            }
             Self::Fitted => f.write_str("to fit the total, the floors and the pins"),
             Self::AtFloor => f.write_str("kept at its floor"),
             Self::AtMaximum => f.write_str("kept at its maximum"),
@@ -118,26 +142,29 @@ impl fmt::Display for Reason {
     }
 }
 
+/// What explains the budgets of a decision.
+pub(super) enum Why {
+    /// The claims to a tax round.
+    Claims(Claims),
+    /// A reason for each partition.
+    Each(Vec<Reason>),
+    /// The same reason for all.
+    Same(Reason),
+}
+
 /// What happens to each partition, leaving out those to which nothing worth a word does.
-///
-/// `otherwise` is the reason of a change that no claim explains.
-pub(super) fn moves(
-    view: &View<'_>,
-    after: &[u64],
-    bounds: &Bounds,
-    claims: Option<&Claims>,
-    otherwise: Reason,
-) -> Vec<Move> {
-    let ratios = claims.map(ratios);
+pub(super) fn moves(view: &View<'_>, after: &[u64], bounds: &Bounds, why: &Why) -> Vec<Move> {
+    let ratios = if let Why::Claims(claims) = why { ratios(claims) } else { Vec::new() };
     let explain = |(index, (&before_bytes, &after_bytes)): (usize, (&u64, &u64))| {
         let partition = PartitionId::from_index(index);
-        let reason = match (claims, &ratios) {
-            (Some(claims), Some(ratios)) => {
+        let reason = match why {
+            Why::Claims(claims) => {
                 let bounds = (bounds.low[index], bounds.high[index]);
                 round_reason(claims, partition, ratios[index], (before_bytes, after_bytes), bounds)?
             }
             _ if before_bytes == after_bytes => return None,
-            _ => otherwise,
+            Why::Each(reasons) => reasons[index],
+            Why::Same(reason) => *reason,
         };
         Some(Move { partition, before_bytes, after_bytes, reason })
     };

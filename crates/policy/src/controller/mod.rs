@@ -9,11 +9,13 @@ mod words;
 
 use sherwood_model::{CachePlan, Instant, PartitionId};
 
+use crate::approach::approach;
 use crate::bounds::{Bounds, sum};
 use crate::share::share_equally;
-use crate::{Claims, Needs, Observation, Options, Policy, Proposal, View};
+use crate::{Claims, Needs, Observation, Options, PartitionSeen, Policy, Proposal, Target, View};
 
-pub use decision::{Decision, Kept, Move, Reason};
+use decision::Why;
+pub use decision::{Aim, Decision, Kept, Move, Reason};
 
 /// Owns a policy and the plan it has led to.
 ///
@@ -130,14 +132,21 @@ impl Controller {
         share_equally(total_bytes.into(), &vec![u64::MAX; seen.partitions.len()])
     }
 
-    /// Why a policy that learns from requests would learn nothing now.
+    /// Why a policy that learns would learn nothing now.
     fn nothing_to_learn(&self, now: Instant, seen: &Observation) -> Option<Kept> {
-        if !self.policy.needs().requests {
-            return None;
-        }
-        if self.last.is_some_and(|last| now <= last) {
+        let Needs { requests, look_ups, .. } = self.policy.needs();
+        if (requests || look_ups) && self.last.is_some_and(|last| now <= last) {
             return Some(Kept::NoTimePassed);
         }
+        let looked_up = |seen: &PartitionSeen| seen.hits > 0 || seen.misses > 0;
+        if look_ups && !seen.partitions.iter().any(looked_up) {
+            return Some(Kept::NoLookUps);
+        }
+        if requests { Self::no_requests(seen) } else { None }
+    }
+
+    /// Why the requests of the window tell nothing of their tail.
+    fn no_requests(seen: &Observation) -> Option<Kept> {
         match (seen.requests, seen.latency_range) {
             (0, _) | (_, None) => Some(Kept::NoRequests),
             (1, _) => Some(Kept::OneRequest),
@@ -157,13 +166,29 @@ impl Controller {
             Proposal::Keep(kept) => Outcome::kept(bounds.fit(view.budgets), kept),
             Proposal::Budgets(mut wanted) => {
                 wanted.resize(view.budgets.len(), 0);
-                Outcome { budgets: bounds.fit(&wanted), kept: None, claims: None }
+                Outcome { budgets: bounds.fit(&wanted), kept: None, why: Why::Same(Reason::Planned) }
             }
+            Proposal::Toward(target) => self.approach(target, view, bounds),
             Proposal::Claims(mut claims) => {
                 claims.weights.resize(view.budgets.len(), 0.0);
                 self.tax(claims, view, bounds)
             }
         }
+    }
+
+    fn approach(
+        &self,
+        Target { mut budgets, mut reasons }: Target,
+        view: &View<'_>,
+        bounds: &Bounds,
+    ) -> Outcome {
+        budgets.resize(view.budgets.len(), 0);
+        reasons.resize(view.budgets.len(), Reason::Planned);
+        let limit_bytes = self.options.step_bytes(view.seen.total_bytes);
+        let (from, to) = (bounds.fit(view.budgets), bounds.fit(&budgets));
+        let budgets = approach(&from, &to, limit_bytes, view.page_bytes);
+        let kept = (budgets == from).then_some(Kept::NothingToMove);
+        Outcome { budgets, kept, why: kept.map_or(Why::Each(reasons), |_| Why::Same(Reason::Fitted)) }
     }
 
     fn tax(&self, claims: Claims, view: &View<'_>, bounds: &Bounds) -> Outcome {
@@ -173,18 +198,17 @@ impl Controller {
         }
         let tax = self.options.tax(view.seen.total_bytes);
         let budgets = tax.round(view.budgets, view.total_bytes, &claims.weights, bounds);
-        Outcome { budgets, kept: None, claims: Some(claims) }
+        Outcome { budgets, kept: None, why: Why::Claims(claims) }
     }
 
     /// Reports the outcome, and takes it over unless this is a dry run.
     fn conclude(&mut self, outcome: Outcome, view: &View<'_>, bounds: &Bounds) -> Decision {
-        let Outcome { budgets, mut kept, claims } = outcome;
+        let Outcome { budgets, mut kept, why } = outcome;
         let shared = kept == Some(Kept::Shared);
-        let otherwise = if kept.is_some() { Reason::Fitted } else { Reason::Planned };
         if budgets == view.budgets {
             kept = kept.or(Some(Kept::NothingToMove));
         }
-        let moves = decision::moves(view, &budgets, bounds, claims.as_ref(), otherwise);
+        let moves = decision::moves(view, &budgets, bounds, &why);
         let apply = !self.options.dry_run;
         let pending = view.seen.partitions.iter().zip(view.budgets);
         let pending: Vec<u64> =
@@ -212,12 +236,12 @@ impl Controller {
 struct Outcome {
     budgets: Vec<u64>,
     kept: Option<Kept>,
-    claims: Option<Claims>,
+    why: Why,
 }
 
 impl Outcome {
     fn kept(budgets: Vec<u64>, kept: Kept) -> Self {
-        Self { budgets, kept: Some(kept), claims: None }
+        Self { budgets, kept: Some(kept), why: Why::Same(Reason::Fitted) }
     }
 }
 

@@ -4,10 +4,13 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use sherwood_model::{BackendId, Band, TenantId};
+use sherwood_model::{BackendId, Band, LatencySketch, TenantId};
 
 use super::*;
-use crate::{BandCounts, BubbleWrap, PartitionSeen, SizeStage, TotalStage, available, by_name};
+use crate::{
+    BandCounts, BubbleWrap, FairMode, LamaMode, LamaOptions, MissLatency, MissRatioCurve, PartitionSeen,
+    SizeStage, TaoMode, TaoOptions, TotalStage, available, by_name,
+};
 
 /// Numbers of every size, the extremes often.
 fn number() -> impl Strategy<Value = u64> {
@@ -25,23 +28,47 @@ fn duration() -> impl Strategy<Value = Duration> {
     prop_oneof![Just(Duration::MAX), number().prop_map(Duration::from_micros)]
 }
 
+/// Curves of any points, most of them rising sizes and ratios of 0 to 1.
+fn curve() -> impl Strategy<Value = MissRatioCurve> {
+    let sane = prop::collection::vec((1..1_u64 << 40, 0.0..1.0_f64), 0..20).prop_map(|mut points| {
+        points.sort_by_key(|&(bytes, _)| bytes);
+        points
+    });
+    let any = prop::collection::vec((number(), any::<f64>()), 0..5);
+    prop_oneof![4 => sane, 1 => any].prop_map(MissRatioCurve::new)
+}
+
+fn miss_latency() -> impl Strategy<Value = Option<MissLatency>> {
+    prop::collection::vec((duration(), 1..1_000_u64), 0..4).prop_map(|misses| {
+        let mut sketch = LatencySketch::default();
+        misses.into_iter().for_each(|(latency, times)| sketch.record_times(latency, times));
+        MissLatency::of(&sketch)
+    })
+}
+
 fn partition() -> impl Strategy<Value = PartitionSeen> {
     let pins = (prop_oneof![3 => Just(0), 1 => number()], prop::option::weighted(0.2, number()));
     let slope = prop::option::of(any::<f64>());
     let ids = (0..3_u16, prop_oneof![0..20_u16, any::<u16>()]);
-    (ids, pins, slope, prop::option::of(duration()), prop::array::uniform5(number())).prop_map(
-        |((tenant, backend), (min_bytes, max_bytes), hit_ratio_slope, query_p99, counts)| PartitionSeen {
-            tenant: TenantId(tenant),
-            backend: BackendId(backend),
-            allocated_bytes: counts[0],
-            used_bytes: counts[1],
-            min_bytes,
-            max_bytes,
-            hits: counts[2],
-            misses: counts[3],
-            queries: counts[4],
-            query_p99,
-            hit_ratio_slope,
+    let beyond = (prop::option::of(number()), prop::option::of(curve()), miss_latency());
+    (ids, pins, slope, prop::option::of(duration()), prop::array::uniform5(number()), beyond).prop_map(
+        |((tenant, backend), (min_bytes, max_bytes), hit_ratio_slope, query_p99, counts, beyond)| {
+            PartitionSeen {
+                tenant: TenantId(tenant),
+                backend: BackendId(backend),
+                allocated_bytes: counts[0],
+                used_bytes: counts[1],
+                min_bytes,
+                max_bytes,
+                hits: counts[2],
+                misses: counts[3],
+                queries: counts[4],
+                query_p99,
+                hit_ratio_slope,
+                shadow_hits: beyond.0,
+                miss_ratio_curve: beyond.1,
+                miss_latency: beyond.2,
+            }
         },
     )
 }
@@ -104,13 +131,37 @@ fn options(inner: &str) -> Options {
     Options {
         offline_opt: vec![stage(10.0, u64::MAX), stage(1e300, 0)],
         bubble_wrap: Some(BubbleWrap { policy: inner.to_owned(), stages }),
+        // Coarse, to be quick.
+        lama: LamaOptions { grid: 0.1, ..LamaOptions::default() },
         ..Options::default()
     }
 }
 
+/// Every policy in every mode, as names and options.
+fn every() -> Vec<(&'static str, Options)> {
+    let mut modes: Vec<_> = available().iter().map(|&policy| (policy, options("robinhood"))).collect();
+    let mut also = |policy, change: &dyn Fn(&mut Options)| {
+        let mut options = options("robinhood");
+        change(&mut options);
+        modes.push((policy, options));
+    };
+    also("fair", &|options| options.fair.mode = FairMode::Waterfill);
+    also("lama", &|options| options.lama.mode = LamaMode::Sum);
+    also("lama", &|options| options.lama.mode = LamaMode::Threshold);
+    also("tao", &|options| options.tao.learn = Duration::from_secs(12));
+    also("tao", &|options| {
+        options.tao =
+            TaoOptions { learn: Duration::from_secs(12), mode: TaoMode::Snapshot, ..TaoOptions::default() };
+    });
+    modes
+}
+
 fn controller(policy: &str) -> Controller {
-    let options = options("robinhood");
-    Controller::new(by_name(policy, &options).expect("known"), &options, Vec::new(), Vec::new())
+    controller_of(policy, &options("robinhood"))
+}
+
+fn controller_of(policy: &str, options: &Options) -> Controller {
+    Controller::new(by_name(policy, options).expect("known"), options, Vec::new(), Vec::new())
 }
 
 /// Checks a plan against the bounds stated in the documentation of [`Controller::decide`].
@@ -140,18 +191,36 @@ fn check(policy: &str, seen: &Observation, decision: &Decision) -> Result<(), Te
     Ok(())
 }
 
+/// `partitions` with the pins of `others`.
+fn pinned_as(partitions: &[PartitionSeen], others: &[PartitionSeen]) -> Vec<PartitionSeen> {
+    let pinned = |(seen, other): (&PartitionSeen, &PartitionSeen)| PartitionSeen {
+        min_bytes: other.min_bytes,
+        max_bytes: other.max_bytes,
+        ..seen.clone()
+    };
+    partitions.iter().zip(others).map(pinned).collect()
+}
+
+/// `partitions` that nobody asks for anything.
+fn silent(partitions: &[PartitionSeen]) -> Vec<PartitionSeen> {
+    partitions.iter().map(|seen| PartitionSeen { hits: 0, misses: 0, ..seen.clone() }).collect()
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
     fn budgets_are_exact_and_bounded_whatever_is_observed(rounds in rounds()) {
-        for policy in available() {
-            let (mut controller, mut twin) = (controller(policy), controller(policy));
+        for (policy, options) in every() {
+            let (mut controller, mut twin) = (controller_of(policy, &options), controller_of(policy, &options));
             for (now, seen) in &rounds {
                 let decision = controller.decide(*now, seen);
                 check(policy, seen, &decision)?;
                 prop_assert_eq!(&decision, &twin.decide(*now, seen), "equal inputs, equal decisions");
                 let moved = |m: &Move| {
+                    if let Reason::Aim(Aim { now, then, .. }) = m.reason {
+                        return now.is_finite() && then.is_finite() && now >= 0.0 && then >= 0.0;
+                    }
                     let claim = matches!(m.reason, Reason::Claim { ratio, .. } if !(0.0..=1.0).contains(&ratio));
                     !claim && decision.plan.budget(m.partition).is_none_or(|after| after == m.after_bytes)
                 };
@@ -162,7 +231,7 @@ proptest! {
 
     #[test]
     fn without_samples_the_allocation_is_kept(mut rounds in rounds()) {
-        for policy in ["robinhood", "crit_smooth", "latency", "prototype"] {
+        for policy in ["robinhood", "crit_smooth", "latency", "prototype", "tao"] {
             let mut controller = controller(policy);
             let (_, first) = &rounds[0];
             let mut kept = controller.decide(Instant::ZERO, first).plan;
@@ -173,6 +242,44 @@ proptest! {
                 let decision = controller.decide(Instant::from_secs(1 + second as u64), silent);
                 prop_assert_eq!(&decision.plan, &kept);
                 kept = decision.plan;
+            }
+        }
+    }
+
+    #[test]
+    fn without_look_ups_the_allocation_is_kept(mut rounds in rounds()) {
+        for policy in ["cliffhanger", "fair", "lama"] {
+            let mut controller = controller(policy);
+            let (_, first) = &rounds[0];
+            let mut kept = controller.decide(Instant::ZERO, first).plan;
+            let seen = first.clone();
+            for (second, (_, silent)) in rounds.iter_mut().enumerate() {
+                silent.clone_from(&seen);
+                silent.partitions.iter_mut().for_each(|seen| (seen.hits, seen.misses) = (0, 0));
+                let decision = controller.decide(Instant::from_secs(1 + second as u64), silent);
+                prop_assert_eq!(decision.kept, Some(Kept::NoLookUps));
+                prop_assert_eq!(&decision.plan, &kept);
+                kept = decision.plan;
+            }
+        }
+    }
+
+    #[test]
+    fn a_step_moves_at_most_the_tax_of_the_total(rounds in rounds()) {
+        for (policy, options) in every() {
+            let mut controller = controller_of(policy, &options);
+            let (_, first) = &rounds[0];
+            for (now, seen) in &rounds {
+                let seen = Observation { total_bytes: first.total_bytes, ..seen.clone() };
+                let seen = Observation { partitions: pinned_as(&seen.partitions, &first.partitions), ..seen };
+                let before = controller.decide(*now, &Observation { requests: 0, partitions: silent(&seen.partitions), ..seen.clone() });
+                let after = controller.decide(*now + Duration::from_secs(1), &seen);
+                if let (CachePlan::Budgets(before), CachePlan::Budgets(after)) = (before.plan, after.plan)
+                    && ["cliffhanger", "fair", "lama"].contains(&policy)
+                {
+                    let moved: u128 = before.iter().zip(&after).map(|(b, a)| u128::from(a.saturating_sub(*b))).sum();
+                    prop_assert!(moved <= options.step_bytes(seen.total_bytes), "{} moved {}", policy, moved);
+                }
             }
         }
     }

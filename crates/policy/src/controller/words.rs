@@ -140,6 +140,14 @@ mod tests {
     }
 
     #[test]
+    fn a_line_says_what_a_step_is_to_bring() {
+        let aim = |now, then| Reason::Aim(crate::Aim { what: "query P99", now, then, unit: " ms" });
+        let moves = [moved(0, MIB, 2 * MIB, aim(120.0, 40.0)), moved(1, 2 * MIB, MIB, aim(3.0, 4.0))];
+        let expected = "moved 1.0 MiB: b00 +1.0 MiB (query P99 from 120.0 to 40.0 ms); given by b01 -1.0 MiB";
+        assert_eq!(line(true, None, &moves, &backend), expected);
+    }
+
+    #[test]
     fn a_line_says_why_nothing_moved() {
         let kept = line(false, Some(Kept::EqualLatencies), &[], &backend);
         assert_eq!(kept, "dry run, not applied: kept the budgets: all requests took equally long");

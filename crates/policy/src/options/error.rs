@@ -82,6 +82,35 @@ pub enum OptionsError {
         /// Bytes to divide.
         total_bytes: u64,
     },
+    /// A share of the total is out of range.
+    #[error("cannot use {key} = {ratio}: the accepted range is {min} to {max} of the total")]
+    Ratio {
+        /// `cliffhanger.shadow` or `lama.grid`.
+        key: &'static str,
+        /// What was given.
+        ratio: f64,
+        /// Least.
+        min: f64,
+        /// Most.
+        max: f64,
+    },
+    /// The bytes that a hit in a shadow queue moves are out of range.
+    #[error("cannot use cliffhanger.credit_bytes = {0}: the accepted range is 1 to 1073741824")]
+    Credit(u64),
+    /// The time that `tao` learns for is out of range.
+    #[error("cannot use tao.learn = {seconds} s: the accepted range is 0.001 to 604800 s")]
+    Learn {
+        /// What was given, in seconds.
+        seconds: f64,
+    },
+    /// The sizes of `tao` are not one per partition.
+    #[error("cannot use tao.budgets_bytes: it names {sizes} sizes for {partitions} partitions")]
+    Learnt {
+        /// Sizes it names.
+        sizes: usize,
+        /// Partitions there are.
+        partitions: usize,
+    },
     /// A timed list is empty or its times do not rise.
     #[error(
         "cannot follow {key}: it needs at least one stage, each ending later than the one before (stage {stage} does not)"

@@ -1,6 +1,7 @@
 //! What may be chosen about the control loop, and the check that the choice makes sense.
 
 mod error;
+mod policies;
 
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use crate::bounds::Bounds;
 use crate::tax::{Millionths, Tax};
 
 pub use error::OptionsError;
+pub use policies::{CliffhangerOptions, FairMode, FairOptions, LamaMode, LamaOptions, TaoMode, TaoOptions};
 
 /// Pages a cache has: 1 MiB each at 32 GiB, as in RobinHood, and as fine for a small cache.
 const PAGES: u64 = 32_768;
@@ -31,7 +33,8 @@ pub struct Options {
     pub rbc_window: Duration,
     /// Band of request latency that counts as slow, in percent.
     pub band: Band,
-    /// Part of every partition that goes to the pool each round, 0 to 0.5.
+    /// Part of every partition that goes to the pool each round, 0 to 0.5; for policies without a pool, the part of the total
+    /// that a round moves at most.
     pub tax: f64,
     /// Least pages of a partition without a pin.
     pub floor_pages: u64,
@@ -46,6 +49,14 @@ pub struct Options {
     pub offline_opt: Vec<SizeStage>,
     /// The policy inside `bubble_wrap` and its totals, by time.
     pub bubble_wrap: Option<BubbleWrap>,
+    /// What may be chosen about policy `tao`.
+    pub tao: TaoOptions,
+    /// What may be chosen about policy `cliffhanger`.
+    pub cliffhanger: CliffhangerOptions,
+    /// What may be chosen about policy `fair`.
+    pub fair: FairOptions,
+    /// What may be chosen about policy `lama`.
+    pub lama: LamaOptions,
 }
 
 /// Absolute sizes for a while.
@@ -102,6 +113,10 @@ impl Default for Options {
             dry_run: false,
             offline_opt: Vec::new(),
             bubble_wrap: None,
+            tao: TaoOptions::default(),
+            cliffhanger: CliffhangerOptions::default(),
+            fair: FairOptions::default(),
+            lama: LamaOptions::default(),
         }
     }
 }
@@ -128,7 +143,10 @@ impl Options {
             return Err(OptionsError::Unfilled(self.unfilled_ratio_max));
         }
         self.validate_sizes(total_bytes, partitions)?;
-        self.validate_stages(partitions)
+        self.validate_stages(partitions)?;
+        self.tao.validate(partitions)?;
+        self.cliffhanger.validate()?;
+        self.lama.validate()
     }
 
     fn validate_sizes(&self, total_bytes: u64, partitions: usize) -> Result<(), OptionsError> {
@@ -184,6 +202,11 @@ impl Options {
         Ok(if open == 0 { bounds.fit_under(&wanted) } else { bounds.fit(&wanted) })
     }
 
+    /// Bytes that a step towards other budgets moves at most.
+    pub(crate) fn step_bytes(&self, total_bytes: u64) -> u128 {
+        Millionths::from_ratio(self.tax).of(total_bytes)
+    }
+
     pub(crate) fn tax(&self, total_bytes: u64) -> Tax {
         Tax { ratio: Millionths::from_ratio(self.tax), page_bytes: self.page_bytes(total_bytes) }
     }
@@ -215,7 +238,9 @@ fn check_pins(total_bytes: u64, floor: u64, sizes: &[StartSize]) -> Result<(), O
 fn seconds<'de, D: serde::Deserializer<'de>>(input: D) -> Result<Duration, D::Error> {
     let seconds = f64::deserialize(input)?;
     Duration::try_from_secs_f64(seconds).map_err(|_| {
-        serde::de::Error::custom(format_args!("cannot wait {seconds} s: 0.001 to 3600 are accepted"))
+        serde::de::Error::custom(format_args!(
+            "cannot wait {seconds} s: a positive number of seconds is needed"
+        ))
     })
 }
 

@@ -140,7 +140,7 @@ pub(super) fn smooth(old: f64, new: f64) -> f64 {
 }
 
 fn needs(band: Band) -> Needs {
-    Needs { requests: true, bands: vec![band], hit_ratio_slope: false }
+    Needs { requests: true, bands: vec![band], ..Needs::default() }
 }
 
 /// Blocking counts per partition: each backend's count over its partitions, by their queries.

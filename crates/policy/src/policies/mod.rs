@@ -1,24 +1,32 @@
-//! The policies: RobinHood, its authors' variants, and the simple ones to compare with.
+//! The policies: RobinHood, its authors' variants, those it was compared with, and the simple ones.
 //!
 //! The variants are those of the authors' public controller, under their names there, to measure what each part of
-//! RobinHood is worth. All of them share the tax round; they differ in the weights, and in when a partition counts as
+//! RobinHood is worth. All of those share the tax round; they differ in the weights, and in when a partition counts as
 //! not filled ([`Fill`]).
 
+mod cliffhanger;
 mod critical;
+mod fair;
 mod fill;
 mod fixed;
 mod hit_ratio;
+mod lama;
 mod latency;
 mod prototype;
 mod request_rate;
+mod tao;
 mod timed;
 
+pub(crate) use cliffhanger::Cliffhanger;
 pub(crate) use critical::{Critical, CriticalSlope, CriticalSmooth};
+pub(crate) use fair::Fair;
 pub(crate) use fixed::{Equal, Shared, Static};
 pub(crate) use hit_ratio::HitRatio;
+pub(crate) use lama::Lama;
 pub(crate) use latency::Latency;
 pub(crate) use prototype::Prototype;
 pub(crate) use request_rate::RequestRate;
+pub(crate) use tao::Tao;
 pub(crate) use timed::{BubbleWrapped, OfflineOpt};
 
 use fill::Fill;

@@ -8,7 +8,10 @@ use sherwood_model::{
 
 use super::fill::Fill;
 use super::*;
-use crate::{BandCounts, Observation, Options, PartitionSeen, Policy, Proposal, View};
+use crate::{
+    BandCounts, CliffhangerOptions, Controller, FairMode, FairOptions, Kept, MissRatioCurve, Observation,
+    Options, PartitionSeen, Policy, Proposal, Reason, TaoMode, TaoOptions, View, by_name,
+};
 
 const MIB: u64 = 1 << 20;
 
@@ -184,4 +187,142 @@ fn a_timed_list_holds_each_stage_until_its_time() {
     assert_eq!(at(9), Proposal::Budgets(vec![1]));
     assert_eq!(at(10), Proposal::Budgets(vec![2]));
     assert_eq!(at(99), Proposal::Budgets(vec![2]), "the last stage stays");
+}
+
+/// What `policy` proposes after so many seconds.
+fn after(policy: &mut dyn Policy, seen: &Observation, budgets: &[u64], seconds: u64) -> Proposal {
+    policy.propose(&View { elapsed: Duration::from_secs(seconds), ..view(seen, budgets) })
+}
+
+fn learning(mode: TaoMode) -> Tao {
+    let tao = TaoOptions { learn: Duration::from_secs(30), mode, ..TaoOptions::default() };
+    Tao::new(&Options { tao, ..Options::default() })
+}
+
+#[test]
+fn tao_freezes_the_mean_over_time_of_what_robinhood_found() {
+    let seen = counted(Band::TAIL, &[1, 0], vec![partition(0), partition(1)]);
+    let mut tao = learning(TaoMode::Mean);
+    assert!(matches!(after(&mut tao, &seen, &[100, 100], 0), Proposal::Claims(_)));
+    assert!(matches!(after(&mut tao, &seen, &[130, 70], 10), Proposal::Claims(_)));
+    // Ten seconds at 130, fifteen at 160, and, because learning ends at thirty, five at 190.
+    assert!(matches!(after(&mut tao, &seen, &[160, 40], 25), Proposal::Claims(_)));
+    let frozen = Proposal::Budgets(vec![155, 45]);
+    assert_eq!(after(&mut tao, &seen, &[190, 10], 1_000), frozen);
+    assert_eq!(after(&mut tao, &seen, &[100, 100], 2_000), frozen, "whatever it is now");
+}
+
+#[test]
+fn tao_freezes_the_last_sizes_when_it_is_told_to() {
+    let seen = counted(Band::TAIL, &[1, 0], vec![partition(0), partition(1)]);
+    let mut tao = learning(TaoMode::Snapshot);
+    assert!(matches!(after(&mut tao, &seen, &[100, 100], 0), Proposal::Claims(_)));
+    assert_eq!(after(&mut tao, &seen, &[190, 10], 30), Proposal::Budgets(vec![190, 10]));
+}
+
+#[test]
+fn tao_learns_nothing_where_the_sizes_are_known() {
+    let tao = TaoOptions { budgets_bytes: vec![1, 2], ..TaoOptions::default() };
+    let mut tao = Tao::new(&Options { tao, ..Options::default() });
+    let seen = counted(Band::TAIL, &[1, 0], vec![partition(0), partition(1)]);
+    assert_eq!(after(&mut tao, &seen, &[100, 100], 0), Proposal::Budgets(vec![1, 2]));
+}
+
+#[test]
+fn a_find_is_worth_a_credit_that_all_others_pay_alike() {
+    assert_eq!(cliffhanger::credits(&[Some(9), Some(3), Some(0)], 10), [75, -15, -60]);
+    assert_eq!(
+        cliffhanger::credits(&[Some(4), None, Some(0)], 10),
+        [40, 0, -40],
+        "who is not counted is left out"
+    );
+    assert_eq!(cliffhanger::credits(&[Some(7)], 10), [0], "nobody to take from");
+}
+
+#[test]
+fn cliffhanger_owes_what_is_less_than_a_page() {
+    let options = CliffhangerOptions { credit_bytes: MIB / 4, ..CliffhangerOptions::default() };
+    let mut policy = Cliffhanger::new(&Options { cliffhanger: options, ..Options::default() });
+    let found = |hits, backend| PartitionSeen { shadow_hits: hits, ..partition(backend) };
+    let seen = |hits| Observation {
+        partitions: vec![found(Some(hits), 0), found(Some(0), 1)],
+        ..Observation::default()
+    };
+    let budgets = [10 * MIB, 10 * MIB];
+    let mut wanted = |hits| match policy.propose(&view(&seen(hits), &budgets)) {
+        Proposal::Toward(target) => target.budgets[0],
+        other => panic!("{other:?}"),
+    };
+    assert_eq!([wanted(2), wanted(2)], [10 * MIB + MIB / 2, 11 * MIB]);
+    assert_eq!([wanted(8), wanted(1)], [13 * MIB, 11 * MIB + MIB / 4], "no more than a page is owed");
+    let none = Observation { partitions: vec![found(None, 0), found(Some(3), 1)], ..Observation::default() };
+    assert_eq!(policy.propose(&view(&none, &budgets)), Proposal::Keep(Kept::NotMeasured));
+    assert_eq!(policy.propose(&view(&seen(0), &budgets)), Proposal::Keep(Kept::NoClaim));
+}
+
+/// Hits that grow with the logarithm of the size, as those of Zipf's law do; the other is asked half as often.
+#[test]
+fn cliffhanger_comes_to_rest_where_all_shadow_queues_are_found_in_alike() {
+    let options = Options::default();
+    let total = 1_000 * MIB;
+    let ratio = |mib: u64| 1.0 - (1.0 + mib as f64).ln() / 1_001_f64.ln();
+    let curve = MissRatioCurve::new((0..=1_000).map(|mib| (mib * MIB, ratio(mib))));
+    let policy = by_name("cliffhanger", &options).expect("known");
+    let mut controller = Controller::new(policy, &options, Vec::new(), vec![total / 2; 2]);
+    let mut finds = [0; 2];
+    for round in 1..2_000 {
+        let seen = |index: usize| {
+            let look_ups = [2_000_000, 1_000_000][index];
+            let shadow_hits = curve.shadow_hits(controller.budgets()[index], total / 100, look_ups);
+            PartitionSeen { misses: look_ups, shadow_hits: Some(shadow_hits), ..partition(index as u16) }
+        };
+        let partitions = vec![seen(0), seen(1)];
+        finds = [0, 1].map(|index: usize| partitions[index].shadow_hits.expect("set above"));
+        let seen = Observation { total_bytes: total, partitions, ..Observation::default() };
+        controller.decide(Instant::from_secs(5 * round), &seen);
+    }
+    assert!(finds[0].abs_diff(finds[1]) * 50 < finds[0], "{finds:?} differ by more than a fiftieth");
+    let share = controller.budgets()[0] as f64 / total as f64;
+    assert!((share - 2.0 / 3.0).abs() < 0.02, "sizes as the rates: {share}");
+}
+
+#[test]
+fn water_fills_all_curves_to_one_level_but_for_those_that_cannot_reach_it() {
+    let line = |bytes, least| MissRatioCurve::new([(bytes, least)]);
+    // Two that miss nothing at 100 and 300 bytes, and one that no size brings below 0.9.
+    let (easy, hard, never) = (line(100, 0.0), line(300, 0.0), line(50, 0.9));
+    let sizes = fair::levelled(&[&easy, &hard, &never], 250);
+    assert!((easy.at(sizes[0]) - 0.5).abs() < 0.01 && (hard.at(sizes[1]) - 0.5).abs() < 0.01, "{sizes:?}");
+    assert_eq!((sizes[2], sizes.iter().sum::<u64>()), (50, 250));
+    assert_eq!(fair::levelled(&[&easy, &hard, &never], 510), [120, 320, 70], "the rest is for all alike");
+    assert_eq!(fair::levelled(&[&never, &never], 0), [0, 0]);
+}
+
+#[test]
+fn fair_feeds_those_below_the_mean_whether_they_fill_or_not() {
+    let hitting =
+        |hits, backend| PartitionSeen { hits, misses: 100 - hits, used_bytes: 1, ..partition(backend) };
+    let partitions = vec![hitting(20, 0), hitting(40, 1), hitting(90, 2)];
+    let seen = Observation { partitions, ..Observation::default() };
+    close(&weights(&mut Fair::new(&Options::default()), &seen, &[100; 3]), &[0.667, 0.333, 0.0]);
+}
+
+#[test]
+fn water_is_filled_among_those_that_are_known() {
+    let fair = FairOptions { mode: FairMode::Waterfill };
+    let mut policy = Fair::new(&Options { fair, ..Options::default() });
+    let known = |bytes, backend| {
+        let miss_ratio_curve = Some(MissRatioCurve::new([(bytes, 0.0)]));
+        PartitionSeen { miss_ratio_curve, ..partition(backend) }
+    };
+    let seen = Observation {
+        partitions: vec![known(100, 0), partition(1), known(300, 2)],
+        ..Observation::default()
+    };
+    let Proposal::Toward(target) = policy.propose(&view(&seen, &[100, 50, 100])) else { panic!("a target") };
+    assert_eq!(target.budgets, [50, 50, 150]);
+    let Reason::Aim(aim) = target.reasons[2] else { panic!("an aim") };
+    assert_eq!((aim.now.round(), aim.then.round()), (67.0, 50.0));
+    let unknown = Observation { partitions: vec![partition(0)], ..Observation::default() };
+    assert_eq!(policy.propose(&view(&unknown, &[9])), Proposal::Keep(Kept::NotMeasured));
 }

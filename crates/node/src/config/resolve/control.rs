@@ -12,6 +12,8 @@ use crate::config::raw::{RawControl, RawSlo};
 use crate::config::scope::{Given, Setting, flag_or, given, in_range, unknown};
 use crate::config::units::Span;
 
+use super::policies;
+
 const PERCENTILE: Setting = Setting::new("[slo]", "percentile", "99.0");
 const BOUND: Setting = Setting::new("[slo]", "bound", "\"150ms\"");
 const WINDOW: Setting = Setting::new("[slo]", "window", "\"60s\"");
@@ -44,7 +46,7 @@ pub(super) fn control(
     policies: &[&str],
     problems: &mut Problems<'_>,
 ) -> Control {
-    let RawControl { policy, delta, rbc_window, band, tax, dry_run } = file;
+    let RawControl { policy, delta, rbc_window, band, tax, dry_run, tao, cliffhanger, fair, lama } = file;
     let policy = flag_or("--policy", flags.policy.clone(), policy);
     if let Some(policy) = policy.as_ref().filter(|policy| !policies.contains(&policy.value.as_str())) {
         refuse_policy(policy, policies, problems);
@@ -59,6 +61,10 @@ pub(super) fn control(
         band: band_of(given(band), problems),
         tax_ratio: in_range(problems, TAX, given(tax), 0.01, 0.0..=0.5),
         dry_run: dry_run.as_ref().is_some_and(|dry_run| *dry_run.get_ref()),
+        tao: policies::tao(tao, problems),
+        cliffhanger: policies::cliffhanger(cliffhanger, problems),
+        fair: policies::fair(fair, problems),
+        lama: policies::lama(lama, problems),
     }
 }
 

@@ -8,6 +8,7 @@ mod binds;
 mod control;
 mod dispatch;
 mod partitions;
+mod policies;
 mod stores;
 
 use std::time::Duration;

@@ -1,0 +1,110 @@
+//! What other sizes would bring: a partition's miss ratio by its size.
+
+/// Points kept at most; those beyond are left out, and the curve is constant from there on.
+const POINTS_MAX: usize = 4_096;
+
+/// Miss ratios by size: 1 at 0 bytes, straight between two points, never rising, constant after the last.
+///
+/// ```
+/// let curve = sherwood_policy::MissRatioCurve::new([(0, 1.0), (100, 0.5), (300, 0.1)]);
+/// assert_eq!((curve.at(50), curve.at(1_000)), (0.75, 0.1));
+/// assert_eq!(curve.bytes_for(0.5), Some(100));
+/// assert_eq!(curve.bytes_for(0.05), None);
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct MissRatioCurve {
+    points: Vec<(u64, f64)>,
+}
+
+impl MissRatioCurve {
+    /// The curve through `points`, each (bytes, miss ratio) and larger than the one before. Whatever they are, the curve is
+    /// one: ratios are brought into 0 to 1 and never rise, and what is no number or out of order is left out.
+    #[must_use]
+    pub fn new(points: impl IntoIterator<Item = (u64, f64)>) -> Self {
+        let mut curve = vec![(0, 1.0)];
+        for (bytes, ratio) in points.into_iter().filter(|(_, ratio)| !ratio.is_nan()) {
+            let (last_bytes, last_ratio) = curve[curve.len() - 1];
+            if bytes > last_bytes && curve.len() < POINTS_MAX {
+                curve.push((bytes, ratio.clamp(0.0, last_ratio)));
+            }
+        }
+        Self { points: curve }
+    }
+
+    /// The miss ratio at a size, 0 to 1. O(log points).
+    #[must_use]
+    pub fn at(&self, bytes: u64) -> f64 {
+        let after = self.points.partition_point(|&(size, _)| size <= bytes);
+        let (size, ratio) = self.points[after - 1];
+        let Some(&(next_size, next_ratio)) = self.points.get(after) else { return ratio };
+        let way = (bytes - size) as f64 / (next_size - size) as f64;
+        ratio + (next_ratio - ratio) * way
+    }
+
+    /// The least size at which at most `miss_ratio` of the look-ups miss, none where no size does that. O(log points).
+    #[must_use]
+    pub fn bytes_for(&self, miss_ratio: f64) -> Option<u64> {
+        let first = self.points.partition_point(|&(_, ratio)| ratio > miss_ratio);
+        let &(bytes, ratio) = self.points.get(first)?;
+        let Some(&(before_bytes, before_ratio)) = first.checked_sub(1).and_then(|i| self.points.get(i))
+        else {
+            return Some(bytes);
+        };
+        let way = (before_ratio - miss_ratio) / (before_ratio - ratio);
+        let more = ((bytes - before_bytes) as f64 * way).ceil() as u64;
+        Some(before_bytes.saturating_add(more).min(bytes))
+    }
+
+    /// The miss ratio that no size improves on.
+    #[must_use]
+    pub fn least(&self) -> f64 {
+        self.points[self.points.len() - 1].1
+    }
+
+    /// How many of `look_ups` would hit with `more_bytes` beyond `bytes` and miss without: what a shadow queue of that size
+    /// behind the partition counts.
+    #[must_use]
+    pub fn shadow_hits(&self, bytes: u64, more_bytes: u64, look_ups: u64) -> u64 {
+        let gain = self.at(bytes) - self.at(bytes.saturating_add(more_bytes));
+        (look_ups as f64 * gain).round() as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn what_is_no_curve_becomes_one() {
+        let curve =
+            MissRatioCurve::new([(5, f64::NAN), (10, 0.5), (10, 0.1), (20, 0.9), (30, -1.0), (40, 2.0)]);
+        assert_eq!((curve.at(10), curve.at(20), curve.at(30), curve.at(u64::MAX)), (0.5, 0.5, 0.0, 0.0));
+        assert_eq!(MissRatioCurve::new([]).at(7), 1.0);
+        assert_eq!(MissRatioCurve::new([]).bytes_for(0.99), None);
+    }
+
+    #[test]
+    fn a_shadow_queue_counts_what_hits_only_with_more() {
+        let curve = MissRatioCurve::new([(100, 0.5), (200, 0.25)]);
+        assert_eq!(curve.shadow_hits(100, 50, 1_000), 125);
+        assert_eq!(curve.shadow_hits(300, 50, 1_000), 0);
+        assert_eq!(curve.shadow_hits(u64::MAX, u64::MAX, u64::MAX), 0);
+    }
+
+    proptest! {
+        #[test]
+        fn the_least_size_is_the_least(
+            points in prop::collection::vec((0..1_000_u64, any::<f64>()), 0..20), ratio in 0.0..1.0_f64,
+        ) {
+            let curve = MissRatioCurve::new(points);
+            match curve.bytes_for(ratio) {
+                None => prop_assert!(curve.least() > ratio),
+                Some(bytes) => {
+                    prop_assert!(curve.at(bytes) <= ratio + 1e-9);
+                    prop_assert!(bytes == 0 || curve.at(bytes - 1) > ratio - 1e-9);
+                }
+            }
+        }
+    }
+}
