@@ -20,16 +20,20 @@
 
 mod bounds;
 mod controller;
+mod counter_window;
 mod names;
 mod observation;
 mod options;
 mod policies;
 mod policy;
+mod request_log;
 mod share;
 mod tax;
 
 pub use controller::{Controller, Decision, Kept, Move, Reason};
+pub use counter_window::CounterWindow;
 pub use names::{PolicyError, available, available_without_options, by_name};
 pub use observation::{BandCounts, Observation, PartitionSeen, hit_ratio_slope};
 pub use options::{BubbleWrap, Options, OptionsError, SizeStage, StartSize, TotalStage};
 pub use policy::{Claims, Needs, Policy, Proposal, Signal, View};
+pub use request_log::RequestLog;
