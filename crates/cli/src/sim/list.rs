@@ -13,6 +13,9 @@ use crate::out;
 
 /// Lists scenarios, policies, scales and settings
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  sherwood sim list
+  sherwood sim list --json")]
 pub(crate) struct Args {
     /// Print the lists as one JSON document
     #[arg(long)]
