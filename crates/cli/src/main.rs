@@ -19,6 +19,7 @@ mod logs;
 mod mrc;
 mod out;
 mod serve;
+mod sim;
 
 use std::process::ExitCode;
 
@@ -51,6 +52,8 @@ enum Command {
     Load(Box<load::LoadArgs>),
     /// Draws the miss ratio curve of a trace
     Mrc(mrc::Args),
+    /// Simulates a service of application servers and backends under an allocation policy
+    Sim(sim::Args),
     /// Checks a configuration file and says what is wrong with it
     CheckConfig(check_config::Args),
 }
@@ -61,6 +64,7 @@ fn main() -> ExitCode {
         Command::Demo(args) => demo::run(&args),
         Command::Load(args) => load::run(&args),
         Command::Mrc(args) => mrc::run(&args),
+        Command::Sim(args) => sim::run(&args),
         Command::CheckConfig(args) => check_config::run(&args),
     };
     exit::report(outcome)

@@ -18,5 +18,8 @@ fn every_command_explains_itself() {
     insta::assert_snapshot!("demo", help(&["demo"]));
     insta::assert_snapshot!("load", help(&["load"]));
     insta::assert_snapshot!("mrc", help(&["mrc"]));
+    insta::assert_snapshot!("sim", help(&["sim"]));
+    insta::assert_snapshot!("sim-list", help(&["sim", "list"]));
+    insta::assert_snapshot!("sim-run", help(&["sim", "run"]));
     insta::assert_snapshot!("check-config", help(&["check-config"]));
 }

@@ -6,15 +6,9 @@ use std::time::Duration;
 
 use sherwood_model::{
     BackendId, Band, FinishedRequest, Instant, LatencySketch, LatencyWindow, RequestSelection,
-    RequestSnapshot, RequestWindow, Slo, SloMonitor, SloStanding, WindowOptions,
+    RequestSnapshot, Slo, SloMonitor, SloStanding,
 };
-
-/// With fewer requests in the window a percentile band holds fewer than two; the window then reaches further back.
-const BAND_REQUESTS_MIN: u64 = 200;
-/// Slots at most in the part of the window that is kept however busy it is.
-const SLOTS_MAX: u32 = 600;
-/// How many times its length the RBC window may reach back for that.
-const REACH_MAX: u32 = 10;
+use sherwood_policy::RequestLog;
 
 /// Windows over finished requests and over query latencies per backend.
 ///
@@ -22,7 +16,7 @@ const REACH_MAX: u32 = 10;
 /// sorting, is done on copies outside of the locks.
 #[derive(Debug)]
 pub(crate) struct Telemetry {
-    requests: Mutex<RequestWindow>,
+    requests: Mutex<RequestLog>,
     slo: Mutex<SloMonitor>,
     queries: Vec<Mutex<LatencyWindow>>,
     /// Those of the queries that the cache did not answer, kept only while a policy asks for them.
@@ -46,14 +40,8 @@ impl Telemetry {
     /// Empty windows for `backends` backends.
     #[must_use]
     pub(crate) fn new(backends: usize, slo: Slo, rbc_window: Duration, now: Instant) -> Self {
-        let span = slo.window.max(rbc_window * REACH_MAX);
-        // Fine enough for the shorter window, and never so fine that the longer one has thousands of slots.
-        let fine = WindowOptions::of(slo.window.min(rbc_window)).slot;
-        let slot = fine.max(slo.window.max(rbc_window) / SLOTS_MAX);
-        let keep = slo.window.max(rbc_window);
-        let requests = RequestWindow::new(WindowOptions { slot, keep, ..WindowOptions::of(span) });
         Self {
-            requests: Mutex::new(requests),
+            requests: Mutex::new(RequestLog::new(slo.window, rbc_window)),
             slo: Mutex::new(SloMonitor::new(slo, now)),
             queries: windows(backends, rbc_window),
             misses: windows(backends, rbc_window),
@@ -108,7 +96,7 @@ impl Telemetry {
     }
 
     fn selection(&self, now: Instant) -> RequestSelection {
-        self.window().select_at_least(now, self.rbc_window, BAND_REQUESTS_MIN)
+        self.window().for_decision(now)
     }
 
     /// The latencies of the queries to `backend` in the RBC window.
@@ -130,7 +118,7 @@ impl Telemetry {
         let mut slo = lock(&self.slo);
         if slo.due() <= now {
             slo.observe(now, |last| {
-                let selection = self.window().select(now, last);
+                let selection = self.window().last(now, last);
                 selection.into()
             });
         }
@@ -162,7 +150,7 @@ impl Telemetry {
         (self.finished.load(Relaxed), self.keys.load(Relaxed), self.window().dropped())
     }
 
-    fn window(&self) -> MutexGuard<'_, RequestWindow> {
+    fn window(&self) -> MutexGuard<'_, RequestLog> {
         lock(&self.requests)
     }
 }

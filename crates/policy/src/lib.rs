@@ -21,6 +21,7 @@
 mod approach;
 mod bounds;
 mod controller;
+mod counter_window;
 mod curve;
 mod miss_latency;
 mod names;
@@ -28,10 +29,12 @@ mod observation;
 mod options;
 mod policies;
 mod policy;
+mod request_log;
 mod share;
 mod tax;
 
 pub use controller::{Aim, Controller, Decision, Kept, Move, Reason};
+pub use counter_window::CounterWindow;
 pub use curve::MissRatioCurve;
 pub use miss_latency::MissLatency;
 pub use names::{PolicyError, available, available_without_options, by_name};
@@ -41,3 +44,4 @@ pub use options::{
     SizeStage, StartSize, TaoMode, TaoOptions, TotalStage,
 };
 pub use policy::{Claims, Needs, Policy, Proposal, Signal, Target, View};
+pub use request_log::RequestLog;

@@ -5,20 +5,18 @@
 
 mod actuator;
 mod beyond;
-mod window;
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use sherwood_model::{Band, CachePlan, Instant, PartitionId};
 use sherwood_policy::{
-    Controller, Decision, Observation, Options, PartitionSeen, Policy, PolicyError, by_name,
+    Controller, CounterWindow, Decision, Observation, Options, PartitionSeen, Policy, PolicyError, by_name,
 };
 
 use crate::core::Core;
 use crate::gateway::millis;
 use beyond::Beyond;
-use window::CounterWindow;
 
 pub(crate) use actuator::{Actuator, OwnCache};
 
@@ -171,7 +169,7 @@ impl Control {
     fn observe(&mut self, core: &Core, now: Instant) -> Observation {
         let needs = self.controller.needs();
         let held = self.actuator.observe();
-        let counts = self.counters.advance(now, &held);
+        let counts = self.counters.advance(now, held.iter().map(|held| (held.hits, held.misses)).collect());
         let slopes = if needs.hit_ratio_slope {
             core.shadow.slopes(self.controller.budgets())
         } else {

@@ -5,26 +5,25 @@ use std::time::Duration;
 
 use sherwood_model::Instant;
 
-use super::actuator::Held;
-
 /// Samples kept at most; with more decisions to a window than this, the window is cut short.
 const SAMPLES_MAX: usize = 1_024;
 
 /// Samples of every partition's counters, reaching back one window.
 #[derive(Debug)]
-pub(super) struct CounterWindow {
+pub struct CounterWindow {
     span: Duration,
     samples: VecDeque<(Instant, Vec<(u64, u64)>)>,
 }
 
 impl CounterWindow {
-    pub(super) fn new(span: Duration) -> Self {
+    /// A window that reaches back `span`, empty.
+    #[must_use]
+    pub fn new(span: Duration) -> Self {
         Self { span, samples: VecDeque::new() }
     }
 
-    /// Takes a sample, and says each partition's hits and misses since the window began (or since the start).
-    pub(super) fn advance(&mut self, now: Instant, held: &[Held]) -> Vec<(u64, u64)> {
-        let counts: Vec<_> = held.iter().map(|held| (held.hits, held.misses)).collect();
+    /// Takes a sample of every partition's (hits, misses) since the start, and says those since the window began.
+    pub fn advance(&mut self, now: Instant, counts: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
         let begins = now - self.span;
         // The newest sample before the window is kept: it is what the window's counts are counted from.
         while self.samples.get(1).is_some_and(|(at, _)| *at <= begins) || self.samples.len() >= SAMPLES_MAX {
@@ -52,11 +51,11 @@ mod tests {
     #[test]
     fn counts_are_those_of_the_window() {
         let mut window = CounterWindow::new(Duration::from_secs(10));
-        let held = |hits| [Held { hits, misses: 2 * hits, ..Held::default() }];
-        assert_eq!(window.advance(Instant::from_secs(100), &held(5)), [(5, 10)]);
-        assert_eq!(window.advance(Instant::from_secs(105), &held(7)), [(2, 4)]);
-        assert_eq!(window.advance(Instant::from_secs(112), &held(9)), [(4, 8)]);
-        assert_eq!(window.advance(Instant::from_secs(116), &held(9)), [(2, 4)]);
-        assert_eq!(window.advance(Instant::from_secs(200), &held(10)), [(1, 2)]);
+        let held = |hits| vec![(hits, 2 * hits)];
+        assert_eq!(window.advance(Instant::from_secs(100), held(5)), [(5, 10)]);
+        assert_eq!(window.advance(Instant::from_secs(105), held(7)), [(2, 4)]);
+        assert_eq!(window.advance(Instant::from_secs(112), held(9)), [(4, 8)]);
+        assert_eq!(window.advance(Instant::from_secs(116), held(9)), [(2, 4)]);
+        assert_eq!(window.advance(Instant::from_secs(200), held(10)), [(1, 2)]);
     }
 }

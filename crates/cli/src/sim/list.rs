@@ -1,0 +1,111 @@
+//! `sherwood sim list`: what there is to simulate.
+
+use std::fmt::Write;
+
+use serde::Serialize;
+use sherwood_policy::available_without_options;
+use sherwood_sim::Knobs;
+use sherwood_workload::onerf::{Model, Profile, Scenario};
+
+use super::SCALES;
+use crate::exit::Failure;
+use crate::out;
+
+/// Lists scenarios, policies, scales and settings
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  sherwood sim list
+  sherwood sim list --json")]
+pub(crate) struct Args {
+    /// Print the lists as one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct List {
+    scenarios: Vec<ScenarioLine>,
+    policies: Vec<&'static str>,
+    scales: Vec<ScaleLine>,
+    settings: Vec<SettingLine>,
+}
+
+#[derive(Serialize)]
+struct ScenarioLine {
+    name: String,
+    paper: Option<String>,
+    warmup_min: f64,
+    measure_min: f64,
+}
+
+#[derive(Serialize)]
+struct ScaleLine {
+    scale: &'static str,
+    app_servers: u32,
+    cache_bytes_per_server: u64,
+    requests_per_s: f64,
+}
+
+#[derive(Serialize)]
+struct SettingLine {
+    key: &'static str,
+    value: &'static str,
+    about: &'static str,
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let list = List::of(&Model::onerf());
+    if args.json {
+        out::print(&(serde_json::to_string(&list).expect("a list has string keys only") + "\n"))
+    } else {
+        out::print(&list.text())
+    }
+}
+
+impl List {
+    fn of(model: &Model) -> Self {
+        let scenario = |(name, scenario): (&String, &Scenario)| ScenarioLine {
+            name: name.clone(),
+            paper: scenario.paper.clone(),
+            warmup_min: scenario.warmup_min,
+            measure_min: scenario.measure_min,
+        };
+        let scale = |&(scale, profile): &(&'static str, &str)| {
+            let Profile { app_servers, request_rate, cache_bytes_per_server, .. } = model.profiles()[profile];
+            ScaleLine { scale, app_servers, cache_bytes_per_server, requests_per_s: request_rate }
+        };
+        let setting = |setting: sherwood_sim::Setting| SettingLine {
+            key: setting.key,
+            value: setting.value,
+            about: setting.about,
+        };
+        Self {
+            scenarios: model.scenarios().iter().map(scenario).collect(),
+            policies: available_without_options().to_vec(),
+            scales: SCALES.iter().map(scale).collect(),
+            settings: Knobs::settings().into_iter().map(setting).collect(),
+        }
+    }
+
+    fn text(&self) -> String {
+        let mut text = "Scenarios (minutes of warm-up + measured)\n".to_owned();
+        for ScenarioLine { name, paper, warmup_min, measure_min } in &self.scenarios {
+            let paper = paper.as_deref().unwrap_or_default();
+            let _ = writeln!(text, "  {name:<14} {warmup_min:>3} + {measure_min:<4} {paper}");
+        }
+        let _ = writeln!(text, "\nPolicies\n  {}", self.policies.join(", "));
+        text += "\nScales\n";
+        for ScaleLine { scale, app_servers, cache_bytes_per_server, requests_per_s } in &self.scales {
+            let mib = cache_bytes_per_server >> 20;
+            let _ = writeln!(
+                text,
+                "  {scale:<14} {app_servers} servers with {mib} MiB of cache each, {requests_per_s} requests a second"
+            );
+        }
+        text += "\nSettings (--set KEY=VALUE)\n";
+        for SettingLine { key, value, about } in &self.settings {
+            let _ = writeln!(text, "  {:<24} {about}", format!("{key}={value}"));
+        }
+        text
+    }
+}

@@ -1,0 +1,40 @@
+//! `sherwood sim`: what each policy would do, simulated.
+
+mod list;
+mod run;
+mod series;
+
+use clap::Subcommand;
+
+use crate::exit::Failure;
+
+/// Simulates a service under an allocation policy: application servers with caches before backends with queues
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  sherwood sim list
+  sherwood sim run --scenario onerf-spikes --policy robinhood
+  sherwood sim run --scenario onerf-random --policy shared-lru --set walk=3 --json
+
+`sherwood sim COMMAND --help` shows the flags of a command.")]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Lists scenarios, policies, scales and settings
+    List(list::Args),
+    /// Simulates one policy in one scenario
+    Run(run::Args),
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    match &args.command {
+        Command::List(args) => list::run(args),
+        Command::Run(args) => run::run(args),
+    }
+}
+
+/// Scales and their profiles.
+const SCALES: [(&str, &str); 3] = [("0.01", "s100"), ("0.1", "s10"), ("1", "full")];

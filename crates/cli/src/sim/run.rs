@@ -1,0 +1,173 @@
+//! `sherwood sim run`: one policy in one scenario.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+use sherwood_model::Instant as SimulatedInstant;
+use sherwood_policy::available_without_options;
+use sherwood_sim::{Results, Setup, SetupError, World};
+
+use super::{SCALES, series};
+use crate::exit::Failure;
+use crate::interrupt;
+use crate::out;
+
+/// Simulates one policy in one scenario
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  sherwood sim run --scenario onerf-spikes --policy robinhood
+  sherwood sim run --scenario ramp-7-quick --policy shared-lru --seed 2 --json
+  sherwood sim run --scenario none --policy equal --set minutes=5+5 --series none.csv
+
+Equal seeds give equal results on every machine, and meet the same requests whatever the policy.
+`sherwood sim list` shows scenarios, policies and settings.
+
+Exit status: 0 done, 1 failed or interrupted, 2 bad usage.")]
+pub(crate) struct Args {
+    /// What happens to the backends
+    #[arg(long, value_name = "NAME")]
+    scenario: String,
+    /// Who divides the caches
+    #[arg(long, value_name = "NAME", value_parser = clap::builder::PossibleValuesParser::new(available_without_options().iter().copied()))]
+    policy: String,
+    /// Seed of every draw
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Part of the full system that is simulated
+    #[arg(long, default_value = SCALES[0].0, value_parser = SCALES.map(|(scale, _)| scale))]
+    scale: String,
+    /// Change a setting
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    settings: Vec<String>,
+    /// Print the results as one JSON document
+    #[arg(long)]
+    json: bool,
+    /// Write what was observed over time into this file, as CSV
+    #[arg(long, value_name = "FILE")]
+    series: Option<PathBuf>,
+}
+
+/// The results and what the machine needed for them.
+#[derive(Serialize)]
+struct Report<'a> {
+    #[serde(flatten)]
+    results: &'a Results,
+    wall_s: f64,
+    queries_per_s: f64,
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let mut world = World::new(&setup(args)?).map_err(refused)?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let stopper = Arc::clone(&stop);
+    interrupt::on_interrupt(move || stopper.store(true, Relaxed)).map_err(Failure::failed)?;
+    let began = Instant::now();
+    play(&mut world, &stop)?;
+    let (results, wall) = (world.results(), began.elapsed().as_secs_f64());
+    if !results.complete {
+        let minutes = world.now().as_nanos() as f64 / 60e9;
+        return Err(Failure::failed(format!(
+            "stopped after {minutes:.1} simulated minutes, before the end: there is no result"
+        )));
+    }
+    if let Some(path) = &args.series {
+        let names: Vec<_> = results.hit_ratio.keys().map(String::as_str).collect();
+        std::fs::write(path, series::csv(&names, world.samples()))
+            .map_err(|error| Failure::failed(format!("writing {}: {error}", path.display())))?;
+    }
+    let report = Report { results: &results, wall_s: wall, queries_per_s: world.queries() as f64 / wall };
+    let text = if args.json {
+        serde_json::to_string(&report).expect("results have string keys only") + "\n"
+    } else {
+        text(&report)
+    };
+    out::print(&text)
+}
+
+fn setup(args: &Args) -> Result<Setup, Failure> {
+    let mut setup = Setup::new(&args.scenario, &args.policy, args.seed);
+    let profile = SCALES.iter().find(|(scale, _)| *scale == args.scale).map(|(_, profile)| *profile);
+    setup.profile = profile.unwrap_or(SCALES[0].1).to_owned();
+    for setting in &args.settings {
+        let Some((key, value)) = setting.split_once('=') else {
+            return Err(Failure::usage(format!("--set {setting}: write it as KEY=VALUE, such as delta=5")));
+        };
+        setup.knobs.set(key, value).map_err(|error| Failure::usage(format!("--set {setting}: {error}")))?;
+    }
+    Ok(setup)
+}
+
+fn refused(error: SetupError) -> Failure {
+    Failure::usage(error)
+}
+
+/// Simulated time between two looks at progress and interrupts.
+const STRIDE: Duration = Duration::from_secs(10);
+
+/// Lets time pass until the end, or until it is stopped.
+fn play(world: &mut World, stop: &AtomicBool) -> Result<(), Failure> {
+    let seconds = world.end().as_nanos() / 1_000_000_000;
+    // Shown on a terminal only.
+    let progress = ProgressBar::new(seconds);
+    let style = ProgressStyle::with_template("{bar:40} {percent}% of the simulated time, {eta} left{msg}")
+        .expect("a valid template");
+    progress.set_style(style);
+    let began = Instant::now();
+    let mut until = SimulatedInstant::ZERO;
+    while world.now() < world.end() && !stop.load(Relaxed) {
+        until += STRIDE;
+        world.advance(until).map_err(Failure::failed)?;
+        progress.set_position(world.now().as_nanos() / 1_000_000_000);
+        let rate = world.queries() as f64 / began.elapsed().as_secs_f64();
+        progress.set_message(format!(", {:.1} million queries/s", rate / 1e6));
+    }
+    progress.finish_and_clear();
+    Ok(())
+}
+
+fn text(report: &Report<'_>) -> String {
+    let Report { results, wall_s, queries_per_s } = report;
+    let mut text = format!(
+        "{} under {} at scale {}, seed {}\n\n\
+         {:>10.2}%  of the observations violated the SLO (P99 above {:.0} ms)\n\
+         {:>8.1} ms  P50 of request latency, P90 {:.1}, P99 {:.1}; the worst P99 observed {:.1}\n\
+         {:>10.0}%  of the slow requests waited for one backend, on average; at most {:.0}%\n\
+         {:>11.2}  caches a division would need that never changes\n\n",
+        results.scenario,
+        results.policy,
+        results.scale,
+        results.seed,
+        results.slo_violation_ratio * 100.0,
+        results.slo_bound_ms,
+        results.p50_ms,
+        results.p90_ms,
+        results.p99_ms,
+        results.p99_max_ms,
+        results.dominant_rbc.mean * 100.0,
+        results.dominant_rbc.max * 100.0,
+        results.static_equivalent_ratio,
+    );
+    text += "backend   hit ratio   query P99   mean allocation   largest\n";
+    for ((name, ratio), allocation) in results.hit_ratio.iter().zip(results.allocation_bytes.values()) {
+        let p99 = results.query_p99_ms[name].map_or("-".to_owned(), |ms| format!("{ms:.1} ms"));
+        let mib = |bytes: f64| format!("{:.1} MiB", bytes / f64::from(1 << 20));
+        text += &format!(
+            "{name:<8} {:>9.1}%  {p99:>10}  {:>16}  {:>8}\n",
+            ratio * 100.0,
+            mib(allocation.mean),
+            mib(allocation.max),
+        );
+    }
+    text += &format!(
+        "\n{} requests with {} queries measured, {} keys failed; {wall_s:.1} s, {:.2} million queries/s\n",
+        results.requests,
+        results.queries,
+        results.errors,
+        queries_per_s / 1e6,
+    );
+    text
+}

@@ -1,0 +1,67 @@
+//! What was observed over time, as CSV.
+
+use std::fmt::Write;
+
+use sherwood_sim::{BackendSample, Sample};
+
+/// One line for each observation: the requests', then each backend's columns. A value that there was none of is left empty.
+pub(super) fn csv(names: &[&str], samples: &[Sample]) -> String {
+    let mut text = "minute,p50_ms,p90_ms,p99_ms,violated".to_owned();
+    for name in names {
+        let _ = write!(
+            text,
+            ",{name}_limit,{name}_waiting,{name}_rbc_ratio,{name}_hit_ratio,{name}_allocation_bytes,{name}_used_bytes"
+        );
+    }
+    text.push('\n');
+    for sample in samples {
+        line(&mut text, sample);
+    }
+    text
+}
+
+fn line(text: &mut String, sample: &Sample) {
+    let ms = |value: Option<f64>| value.map_or(String::new(), |ms| format!("{ms:.3}"));
+    let Sample { minute, p50_ms, p90_ms, p99_ms, violated, backends } = sample;
+    let _ =
+        write!(text, "{minute:.4},{},{},{},{}", ms(*p50_ms), ms(*p90_ms), ms(*p99_ms), u8::from(*violated));
+    for backend in backends {
+        let BackendSample { limit, waiting, blocking_ratio, hit_ratio, allocation_bytes, used_bytes } =
+            backend;
+        let hit_ratio = hit_ratio.map_or(String::new(), |ratio| format!("{ratio:.4}"));
+        let _ = write!(
+            text,
+            ",{limit:.4},{waiting},{blocking_ratio:.4},{hit_ratio},{allocation_bytes:.0},{used_bytes:.0}"
+        );
+    }
+    text.push('\n');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_line_has_a_value_or_a_place_for_each_column() {
+        let backend = BackendSample {
+            limit: 0.5,
+            waiting: 3,
+            blocking_ratio: 0.25,
+            hit_ratio: None,
+            allocation_bytes: 10.0,
+            used_bytes: 9.0,
+        };
+        let sample = Sample {
+            minute: 0.25,
+            p50_ms: Some(1.5),
+            p90_ms: None,
+            p99_ms: None,
+            violated: true,
+            backends: vec![backend],
+        };
+        let text = csv(&["b01"], &[sample]);
+        let lines: Vec<_> = text.lines().collect();
+        assert_eq!(lines[1], "0.2500,1.500,,,1,0.5000,3,0.2500,,10,9");
+        assert_eq!(lines[0].split(',').count(), lines[1].split(',').count());
+    }
+}

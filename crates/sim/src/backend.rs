@@ -1,0 +1,64 @@
+//! A backend: its workers, its limit, and the time its calls take.
+
+use std::time::Duration;
+
+use sherwood_dispatch::CallId;
+use sherwood_model::{BackendId, Instant, ReplicaId, SplitMix64};
+use sherwood_workload::normal_quantile;
+use sherwood_workload::onerf::{Backend as Law, Limits};
+
+use crate::key::Key;
+use crate::station::Station;
+
+/// What a worker is kept busy with.
+#[derive(Clone, Debug)]
+pub(crate) struct Job {
+    pub(crate) server: u16,
+    /// When it was sent, which its service time is drawn by.
+    pub(crate) sent: Instant,
+    pub(crate) work: Work,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Work {
+    Call { call: CallId, keys: Vec<Key> },
+    Probe { replica: ReplicaId },
+}
+
+/// A backend that all servers share. Jobs wait by their number in the world's table.
+pub(crate) struct Backend {
+    pub(crate) law: Law,
+    pub(crate) station: Station<u32>,
+    draws: u64,
+}
+
+impl Backend {
+    pub(crate) fn new(law: &Law, profile: &str, seed: u64) -> Self {
+        let workers = law.service.workers[profile];
+        let draws = SplitMix64::new(seed ^ (u64::from(law.id) << 48)).next_u64();
+        Self { law: law.clone(), station: Station::new(workers), draws }
+    }
+
+    /// Time a job takes that is begun at a resource `limit`.
+    ///
+    /// The draw belongs to the server and the moment the call was sent, not to its place in the queue: runs that differ in
+    /// the policy alone meet the same luck.
+    pub(crate) fn service_time(&self, job: &Job, limit: f64) -> Duration {
+        let items = match &job.work {
+            Work::Call { keys, .. } => keys.len() as u32,
+            Work::Probe { .. } => 1,
+        };
+        let moment = job.sent.as_nanos() ^ (u64::from(job.server) << 48);
+        let bits = SplitMix64::new(self.draws ^ moment).next_u64();
+        let z = normal_quantile(((bits >> 11) as f64 + 0.5) / TWO_POW_53);
+        self.law.service_time(items, limit, z)
+    }
+}
+
+const TWO_POW_53: f64 = 9_007_199_254_740_992.0;
+
+/// What is left of a backend's resource at `minute`, where what a limit adds to service times counts `depth` times.
+pub(crate) fn limit_at(limits: &Limits, backend: BackendId, minute: f64, depth: f64) -> f64 {
+    let slowdown = 1.0 / limits.limit(backend, minute);
+    1.0 / (1.0 + depth * (slowdown - 1.0))
+}

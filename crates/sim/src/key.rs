@@ -1,0 +1,31 @@
+//! The key of an object.
+
+use std::hash::{Hash, Hasher};
+
+/// An object's id as the eight bytes a cache looks it up by; the partition says whose it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+// As an id is, so that a batch of ids becomes a batch of keys where it lies.
+#[repr(align(8))]
+pub(crate) struct Key([u8; 8]);
+
+impl Key {
+    pub(crate) const fn new(object: u64) -> Self {
+        Self(object.to_le_bytes())
+    }
+
+    pub(crate) const fn object(self) -> u64 {
+        u64::from_le_bytes(self.0)
+    }
+}
+
+impl AsRef<[u8]> for Key {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.object());
+    }
+}

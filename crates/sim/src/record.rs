@@ -1,0 +1,147 @@
+//! What is seen of a run from outside: its requests, its promise, and who held what.
+
+use std::time::Duration;
+
+use sherwood_model::{
+    BackendId, Band, CachePlan, FinishedRequest, Instant, LatencySketch, PartitionId, RequestSnapshot,
+    RequestWindow, Slo, SloMonitor, WindowOptions,
+};
+
+use crate::results::{BackendSample, Results, Sample};
+use crate::server::Server;
+use crate::setup::Setup;
+
+/// The judge of a run, who sees every request when it ends.
+pub(crate) struct Recorder {
+    window: RequestWindow,
+    monitor: SloMonitor,
+    measured_from: Instant,
+    /// Requests measured, and their latencies.
+    pub(crate) latencies: LatencySketch,
+    /// Of each backend.
+    pub(crate) backends: Vec<BackendRecord>,
+    samples: Vec<Sample>,
+}
+
+/// What was measured of one backend.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct BackendRecord {
+    pub(crate) hits: u64,
+    pub(crate) misses: u64,
+    pub(crate) latencies: LatencySketch,
+    /// Hits and misses at the last observation.
+    seen: (u64, u64),
+}
+
+impl Recorder {
+    pub(crate) fn new(slo: Slo, backends: usize, measured_from: Instant) -> Self {
+        Self {
+            window: RequestWindow::new(WindowOptions::of(slo.window)),
+            monitor: SloMonitor::new(slo, measured_from),
+            measured_from,
+            latencies: LatencySketch::default(),
+            backends: vec![BackendRecord::default(); backends],
+            samples: Vec::new(),
+        }
+    }
+
+    /// When the next observation is due.
+    pub(crate) fn due(&self) -> Instant {
+        self.monitor.due()
+    }
+
+    pub(crate) fn samples(&self) -> &[Sample] {
+        &self.samples
+    }
+
+    /// A request has ended.
+    pub(crate) fn request(&mut self, now: Instant, finished: FinishedRequest) {
+        self.window.record(now, now, finished);
+        if now >= self.measured_from {
+            self.latencies.record(Duration::from_micros(finished.latency_us.into()));
+        }
+    }
+
+    /// So many keys of a backend have ended alike, `hits` of them in the cache.
+    pub(crate) fn keys(
+        &mut self,
+        now: Instant,
+        backend: BackendId,
+        latency: Duration,
+        (hits, keys): (u64, u64),
+    ) {
+        if now >= self.measured_from {
+            let record = &mut self.backends[backend.index()];
+            record.hits += hits;
+            record.misses += keys - hits;
+            record.latencies.record_times(latency, keys);
+        }
+    }
+
+    /// Observes the SLO and takes a sample.
+    pub(crate) fn observe(
+        &mut self,
+        now: Instant,
+        servers: &[Server],
+        limits: Vec<f64>,
+        waiting: Vec<usize>,
+    ) {
+        let Self { window, monitor, .. } = self;
+        let mut seen = RequestSnapshot::default();
+        let bound = monitor.slo().bound;
+        let p99 = monitor.observe(now, |last| {
+            seen = window.snapshot(now, last);
+            seen.clone()
+        });
+        let blocking = seen.blocking_counts(Band::TAIL, self.backends.len());
+        let blocked = blocking.iter().sum::<u64>().max(1) as f64;
+        let mut backends = Vec::with_capacity(blocking.len());
+        for (index, record) in self.backends.iter_mut().enumerate() {
+            let (hits, misses) = (record.hits - record.seen.0, record.misses - record.seen.1);
+            record.seen = (record.hits, record.misses);
+            let (allocation, used) = held(servers, index);
+            backends.push(BackendSample {
+                limit: limits[index],
+                waiting: waiting[index] as u64,
+                blocking_ratio: blocking[index] as f64 / blocked,
+                hit_ratio: (hits + misses > 0).then(|| hits as f64 / (hits + misses) as f64),
+                allocation_bytes: allocation,
+                used_bytes: used,
+            });
+        }
+        let quantile = |quantile| seen.quantile(quantile).map(ms);
+        self.samples.push(Sample {
+            minute: (now - self.measured_from).as_secs_f64() / 60.0,
+            p50_ms: quantile(0.5),
+            p90_ms: quantile(0.9),
+            p99_ms: p99.map(ms),
+            violated: p99.is_some_and(|seen| seen > bound),
+            backends,
+        });
+    }
+
+    /// What was measured so far.
+    pub(crate) fn results(&self, setup: &Setup, complete: bool, errors: u64) -> Results {
+        Results::new(setup, self, self.monitor.slo(), self.monitor.standing(), complete, errors)
+    }
+}
+
+/// What a backend is allotted and what it uses, on average over the servers. Where partitions share, they are allotted what they
+/// use.
+fn held(servers: &[Server], index: usize) -> (f64, f64) {
+    let (mut allocation, mut used) = (0, 0);
+    for server in servers {
+        let usage = server.cache.usage(PartitionId::from_index(index));
+        used += usage.used_bytes;
+        allocation += match server.controller.plan() {
+            CachePlan::Budgets(budgets) if server.controller.policy() != "shared-lru" => budgets[index],
+            _ => usage.used_bytes,
+        };
+    }
+    let servers = servers.len() as f64;
+    (allocation as f64 / servers, used as f64 / servers)
+}
+
+pub(crate) fn ms(latency: Duration) -> f64 {
+    latency.as_secs_f64() * 1e3
+}

@@ -1,0 +1,161 @@
+//! Knobs by name, as `--set key=value` turns them.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use sherwood_cache::Eviction;
+use sherwood_model::Band;
+use sherwood_workload::onerf::Walk;
+use thiserror::Error;
+
+use crate::setup::{Knobs, Resize};
+
+/// A knob with its key, what it takes and what it does, for help texts.
+#[derive(Clone, Copy, Debug)]
+pub struct Setting {
+    /// The key.
+    pub key: &'static str,
+    /// What values look like.
+    pub value: &'static str,
+    /// What it does.
+    pub about: &'static str,
+}
+
+const fn setting(key: &'static str, value: &'static str, about: &'static str) -> Setting {
+    Setting { key, value, about }
+}
+
+/// All there are.
+const SETTINGS: [Setting; 13] = [
+    setting("walk", "given|N", "realisation of a random scenario: the one written down, or drawn from N"),
+    setting("delta", "SECONDS", "time between decisions"),
+    setting("rbc_window", "SECONDS", "how far back decisions look"),
+    setting("band", "LOW-HIGH", "percentiles of request latency that count as slow, such as 98.5-99.5"),
+    setting("tax", "RATIO", "part of every partition that changes hands in a round"),
+    setting(
+        "unfilled",
+        "RATIO|off",
+        "no gift to a partition with more than this share of its used bytes unfilled",
+    ),
+    setting("eviction", "lru|s3-fifo", "whom the caches evict"),
+    setting("resize", "at-once|BYTES", "bytes a second that leave a shrinking partition"),
+    setting("servers", "N", "application servers"),
+    setting("cache", "RATIO", "each server's cache, as a share of the profile's"),
+    setting("load", "RATIO", "rate of requests, as a share of the profile's"),
+    setting("depth", "RATIO", "multiplies what limits add to service times"),
+    setting("minutes", "WARM-UP+MEASURED", "minutes before and in the measurement, such as 60+180"),
+];
+
+/// Why a setting was refused.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum SettingError {
+    /// There is no such key.
+    #[error("there is no setting {key:?}; choose one of {}", Knobs::settings().map(|setting| setting.key).join(", "))]
+    Unknown {
+        /// As given.
+        key: String,
+    },
+    /// The value is not one of those the key takes.
+    #[error("setting {key} to {value:?}: it takes {accepted}")]
+    Value {
+        /// The key.
+        key: &'static str,
+        /// As given.
+        value: String,
+        /// What is accepted.
+        accepted: &'static str,
+    },
+}
+
+impl Knobs {
+    /// The settings [`Knobs::set`] knows.
+    #[must_use]
+    pub fn settings() -> [Setting; SETTINGS.len()] {
+        SETTINGS
+    }
+
+    /// Turns one knob. Ranges are checked with the whole setup.
+    ///
+    /// ```
+    /// use sherwood_sim::Knobs;
+    /// let mut knobs = Knobs::default();
+    /// knobs.set("band", "99-100")?;
+    /// assert_eq!(knobs.control.band.low, 99.0);
+    /// let error = knobs.set("tax", "much").unwrap_err().to_string();
+    /// assert_eq!(error, "setting tax to \"much\": it takes RATIO");
+    /// # Ok::<(), sherwood_sim::SettingError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Keys there are not, and values that do not parse.
+    pub fn set(&mut self, key: &str, value: &str) -> Result<(), SettingError> {
+        let Some(setting) = SETTINGS.iter().find(|setting| setting.key == key) else {
+            return Err(SettingError::Unknown { key: key.to_owned() });
+        };
+        let refused =
+            || SettingError::Value { key: setting.key, value: value.to_owned(), accepted: setting.value };
+        self.turn(key, value).ok_or_else(refused)
+    }
+
+    fn turn(&mut self, key: &str, value: &str) -> Option<()> {
+        match key {
+            "walk" if value == "given" => self.walk = Walk::Given,
+            "walk" => self.walk = Walk::Drawn { seed: number(value)? },
+            "delta" => self.control.delta = seconds(value)?,
+            "rbc_window" => self.control.rbc_window = seconds(value)?,
+            "band" => {
+                let (low, high) = value.split_once('-')?;
+                self.control.band = Band { low: number(low)?, high: number(high)? };
+            }
+            "tax" => self.control.tax = number(value)?,
+            "unfilled" if value == "off" => self.control.unfilled_ratio_max = f64::INFINITY,
+            "unfilled" => self.control.unfilled_ratio_max = number(value)?,
+            "eviction" => {
+                self.eviction = match value {
+                    "lru" => Eviction::Lru,
+                    "s3-fifo" => Eviction::S3Fifo,
+                    _ => return None,
+                };
+            }
+            "resize" if value == "at-once" => self.resize = Resize::AtOnce,
+            "resize" => self.resize = Resize::BytesPerSecond(number(value)?),
+            "servers" => self.servers = Some(number(value)?),
+            "cache" => self.cache_ratio = number(value)?,
+            "load" => self.load_ratio = number(value)?,
+            "depth" => self.limit_depth = number(value)?,
+            "minutes" => {
+                let (warm_up, measured) = value.split_once('+')?;
+                (self.warmup_min, self.measure_min) = (Some(number(warm_up)?), Some(number(measured)?));
+            }
+            _ => return None,
+        }
+        Some(())
+    }
+}
+
+fn number<N: FromStr>(text: &str) -> Option<N> {
+    text.parse().ok()
+}
+
+fn seconds(text: &str) -> Option<Duration> {
+    Duration::try_from_secs_f64(number(text)?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_setting_has_a_value_it_takes_and_one_it_refuses() {
+        let good =
+            ["3", "0.5", "5", "99-99.5", "0.02", "off", "s3-fifo", "1000", "2", "0.5", "1.1", "2", "0.1+0.2"];
+        for (setting, good) in Knobs::settings().iter().zip(good) {
+            let (mut knobs, untouched) = (Knobs::default(), format!("{:?}", Knobs::default()));
+            knobs.set(setting.key, good).expect(setting.key);
+            assert_ne!(format!("{knobs:?}"), untouched, "{}", setting.key);
+            assert!(matches!(knobs.set(setting.key, "?"), Err(SettingError::Value { .. })));
+        }
+        let refusal = Knobs::default().set("taxes", "1").unwrap_err().to_string();
+        assert!(refusal.starts_with("there is no setting \"taxes\"; choose one of walk, delta"), "{refusal}");
+    }
+}

@@ -1,0 +1,186 @@
+//! What is simulated, checked whole before anything is built.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sherwood_cache::Eviction;
+use sherwood_policy::{Options as Control, PolicyError};
+use sherwood_workload::ArrivalsError;
+use sherwood_workload::onerf::{Model, ModelError, Profile, Scenario, Walk};
+use thiserror::Error;
+
+/// A run: who is asked for what, on which scale, and who divides the caches.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// Backends, request mix and scenarios.
+    pub model: Arc<Model>,
+    /// Name of one of the model's scenarios.
+    pub scenario: String,
+    /// Name of one of the model's profiles.
+    pub profile: String,
+    /// Name of the allocation policy, one of `sherwood_policy::available_without_options`.
+    pub policy: String,
+    /// Arrivals, requests, their servers and the service times follow from it, and from nothing else: runs of one seed meet the
+    /// same requests at the same times whatever the policy.
+    pub seed: u64,
+    /// What may be chosen beside.
+    pub knobs: Knobs,
+}
+
+/// What may be changed about a run; the defaults are the papers'.
+#[derive(Clone, Debug)]
+pub struct Knobs {
+    /// The control loop of each server. Pages and floors left open come from the profile.
+    pub control: Control,
+    /// Which realisation of a random scenario.
+    pub walk: Walk,
+    /// Whom the caches evict: strict LRU, as the caches the papers measured.
+    pub eviction: Eviction,
+    /// How quickly a new plan takes effect.
+    pub resize: Resize,
+    /// Application servers; none for the profile's number.
+    pub servers: Option<u32>,
+    /// Each server's cache, as a share of the profile's.
+    pub cache_ratio: f64,
+    /// Rate of requests, as a share of the profile's.
+    pub load_ratio: f64,
+    /// What a limit adds to service times is multiplied by it.
+    pub limit_depth: f64,
+    /// Minutes before the measurement; none for the scenario's.
+    pub warmup_min: Option<f64>,
+    /// Measured minutes; none for the scenario's.
+    pub measure_min: Option<f64>,
+}
+
+/// How quickly a new plan takes effect.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Resize {
+    /// With the decision, as in a Sherwood node, where a budget is a number.
+    #[default]
+    AtOnce,
+    /// Each shrinking partition loses at most this many bytes a second, and what is freed goes to those that grow: a cache
+    /// that empties a page before it changes hands.
+    BytesPerSecond(u64),
+}
+
+impl Default for Knobs {
+    fn default() -> Self {
+        Self {
+            control: Control::default(),
+            walk: Walk::Given,
+            eviction: Eviction::Lru,
+            resize: Resize::AtOnce,
+            servers: None,
+            cache_ratio: 1.0,
+            load_ratio: 1.0,
+            limit_depth: 1.0,
+            warmup_min: None,
+            measure_min: None,
+        }
+    }
+}
+
+/// Why a run cannot be set up.
+#[derive(Clone, Debug, PartialEq, Error)]
+pub enum SetupError {
+    /// The model has no such scenario or profile.
+    #[error(transparent)]
+    Model(#[from] ModelError),
+    /// No such policy.
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
+    /// The policy looks at what is not simulated.
+    #[error(
+        "cannot simulate policy {policy}: it needs slopes of hit ratios, which only a node measures; choose another"
+    )]
+    Unobserved {
+        /// Its name.
+        policy: String,
+    },
+    /// The control loop's options contradict each other or the cache.
+    #[error(transparent)]
+    Control(#[from] sherwood_policy::OptionsError),
+    /// The caches cannot be built.
+    #[error(transparent)]
+    Cache(#[from] sherwood_cache::OptionsError),
+    /// The dispatchers cannot be built.
+    #[error(transparent)]
+    Dispatch(#[from] sherwood_dispatch::OptionsError),
+    /// The rate of requests is out of range.
+    #[error(transparent)]
+    Rate(#[from] ArrivalsError),
+    /// A number is out of range.
+    #[error("cannot simulate with {knob} = {value}: the accepted range is {accepted}")]
+    Knob {
+        /// Its name.
+        knob: &'static str,
+        /// As given.
+        value: f64,
+        /// What is accepted.
+        accepted: &'static str,
+    },
+}
+
+/// Servers at most; an event names one by 16 bits.
+const SERVERS_MAX: u32 = 1_024;
+
+impl Setup {
+    /// A run of the model that is built in.
+    #[must_use]
+    pub fn new(scenario: &str, policy: &str, seed: u64) -> Self {
+        Self {
+            model: Arc::new(Model::onerf()),
+            scenario: scenario.to_owned(),
+            profile: "s100".to_owned(),
+            policy: policy.to_owned(),
+            seed,
+            knobs: Knobs::default(),
+        }
+    }
+
+    /// Checks the numbers that nothing else checks.
+    pub(crate) fn validate(&self) -> Result<(), SetupError> {
+        let Knobs { servers, cache_ratio, load_ratio, limit_depth, warmup_min, measure_min, .. } = self.knobs;
+        let ratio = "above 0 and up to 1000";
+        let positive = |value: f64| value > 0.0 && value <= 1e3;
+        let minutes = |value: f64| (0.0..=1e6).contains(&value);
+        check("servers", servers.map_or(1.0, f64::from), "1 to 1024", |n| {
+            (1.0..=f64::from(SERVERS_MAX)).contains(&n)
+        })?;
+        check("cache_ratio", cache_ratio, ratio, positive)?;
+        check("load_ratio", load_ratio, ratio, positive)?;
+        check("limit_depth", limit_depth, "0 to 1000", |value| (0.0..=1e3).contains(&value))?;
+        check("warmup_min", warmup_min.unwrap_or(0.0), "0 to 1000000", minutes)?;
+        check("measure_min", measure_min.unwrap_or(1.0), "above 0 and up to 1000000", |m| {
+            m > 0.0 && minutes(m)
+        })
+    }
+
+    pub(crate) fn profile(&self) -> Result<&Profile, ModelError> {
+        self.model.profile(&self.profile)
+    }
+
+    /// The scenario, with its times as chosen.
+    pub(crate) fn scenario(&self) -> Result<Scenario, ModelError> {
+        let scenario = self.model.scenario(&self.scenario)?;
+        Ok(Scenario {
+            warmup_min: self.knobs.warmup_min.unwrap_or(scenario.warmup_min),
+            measure_min: self.knobs.measure_min.unwrap_or(scenario.measure_min),
+            ..scenario.clone()
+        })
+    }
+}
+
+fn check(
+    knob: &'static str,
+    value: f64,
+    accepted: &'static str,
+    holds: impl Fn(f64) -> bool,
+) -> Result<(), SetupError> {
+    if holds(value) { Ok(()) } else { Err(SetupError::Knob { knob, value, accepted }) }
+}
+
+/// Minutes as time.
+pub(crate) fn minutes(minutes: f64) -> Duration {
+    Duration::from_secs_f64(minutes * 60.0)
+}

@@ -1,0 +1,427 @@
+//! The world: servers, backends, and the clock that moves when something happens.
+
+use std::time::Duration;
+
+use sherwood_cache::Access;
+use sherwood_dispatch::{Action, CallId, Reply};
+use sherwood_model::{BackendId, Instant, Slo};
+use sherwood_path::{Request, Status};
+use sherwood_workload::onerf::Limits;
+use thiserror::Error;
+
+use crate::backend::{Backend, Job, Work, limit_at};
+use crate::events::EventQueue;
+use crate::key::Key;
+use crate::record::Recorder;
+use crate::results::{Results, Sample};
+use crate::server::{Server, Waiter};
+use crate::setup::{Setup, SetupError, minutes};
+use crate::slab::Slab;
+use crate::statistics::Statistics;
+use crate::traffic::Traffic;
+
+/// A run, from empty caches on.
+///
+/// Call [`World::advance`] with later and later times up to [`World::end`], then ask for the [`World::results`]. Nothing
+/// happens between events, so the steps in which time advances make no difference.
+///
+/// # Time
+/// A request is looked up the model's hit latency after it arrived; calls wait for a worker of their backend and keep it for the
+/// model's service time, by the limit in force when they begin. Servers report once a second, on the second. Controllers
+/// decide every Δ, half a second after a report. The SLO is observed from outside, with nothing between.
+///
+/// # Memory
+/// The caches' items (declared sizes: a record each, no value), live requests and calls, and one sample for each observation of
+/// the SLO.
+pub struct World {
+    setup: Setup,
+    limits: Limits,
+    depth: f64,
+    hit_latency: Duration,
+    measured_from: Instant,
+    end: Instant,
+    now: Instant,
+    events: EventQueue<Event>,
+    traffic: Traffic,
+    servers: Vec<Server>,
+    backends: Vec<Backend>,
+    jobs: Slab<Job>,
+    live: Slab<Live>,
+    statistics: Statistics,
+    recorder: Recorder,
+    /// Keys looked up since the start.
+    queries: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    /// A request has arrived, and is looked up.
+    LookUp,
+    /// A worker of this backend is done with this job.
+    Done { backend: u16, job: u32 },
+    /// A server's dispatcher asked to be woken up.
+    Wake { server: u16, backend: u16 },
+    /// Every server reports.
+    Report,
+    /// Every controller decides.
+    Decide,
+    /// The SLO is observed.
+    Observe,
+}
+
+/// A request that has not finished.
+struct Live {
+    server: u16,
+    request: Request<Key, u32>,
+}
+
+/// Keys of a request that ended with one latency.
+struct Alike {
+    backend: BackendId,
+    latency: Duration,
+    hits: u64,
+    keys: u64,
+}
+
+/// The books do not balance: the simulation itself is wrong, and what it found is worth nothing.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error(
+    "the books do not balance after {seconds} s: {what} is {found}, should be {expected}; this is a bug, please report it with the command line"
+)]
+pub struct Imbalance {
+    /// Simulated seconds since the start.
+    pub seconds: u64,
+    /// What was counted.
+    pub what: &'static str,
+    /// What it came to.
+    pub found: u64,
+    /// What it should have come to, or at most.
+    pub expected: u64,
+}
+
+const REPORT_EVERY: Duration = Duration::from_secs(1);
+/// From a report to the decisions on it.
+const DECIDE_AFTER: Duration = Duration::from_millis(500);
+
+impl World {
+    /// A world in which nothing has happened yet.
+    ///
+    /// # Errors
+    /// When the setup names what there is not, or a number in it is out of range.
+    pub fn new(setup: &Setup) -> Result<Self, SetupError> {
+        setup.validate()?;
+        let mut setup = setup.clone();
+        let profile = *setup.profile()?;
+        if setup.knobs.control.page_bytes.is_none() && setup.knobs.cache_ratio == 1.0 {
+            setup.knobs.control.page_bytes = Some(profile.alloc_granularity_bytes);
+        }
+        let scenario = setup.scenario()?;
+        let (model, knobs) = (&setup.model, &setup.knobs);
+        let servers = knobs.servers.unwrap_or(profile.app_servers);
+        let law = model.slo();
+        let slo = Slo {
+            percentile: law.percentile,
+            bound: Duration::from_secs_f64(law.limit_ms / 1e3),
+            window: Duration::from_secs_f64(law.window_s),
+            observe: Duration::from_secs_f64(law.every_s),
+        };
+        let measured_from = Instant::ZERO + minutes(scenario.warmup_min);
+        let count = model.backends().len();
+        let mut world = Self {
+            limits: scenario.limits(knobs.walk),
+            depth: knobs.limit_depth,
+            hit_latency: model.hit_latency(),
+            measured_from,
+            end: measured_from + minutes(scenario.measure_min),
+            now: Instant::ZERO,
+            events: EventQueue::default(),
+            traffic: Traffic::new(model, &setup.profile, knobs.load_ratio, servers, setup.seed)?,
+            servers: (0..servers)
+                .map(|number| Server::new(&setup, number.into()))
+                .collect::<Result<_, _>>()?,
+            backends: model
+                .backends()
+                .iter()
+                .map(|law| Backend::new(law, &setup.profile, setup.seed))
+                .collect(),
+            jobs: Slab::new(),
+            live: Slab::new(),
+            statistics: Statistics::new(count, slo.window, knobs.control.rbc_window),
+            recorder: Recorder::new(slo, count, measured_from),
+            queries: 0,
+            setup,
+        };
+        world.begin();
+        Ok(world)
+    }
+
+    /// When the measurement ends.
+    #[must_use]
+    pub fn end(&self) -> Instant {
+        self.end
+    }
+
+    /// The time it is.
+    #[must_use]
+    pub fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// Keys looked up so far.
+    #[must_use]
+    pub fn queries(&self) -> u64 {
+        self.queries
+    }
+
+    /// Lets everything happen that happens before `until` (and before the end), then balances the books.
+    ///
+    /// # Errors
+    /// When the books do not balance.
+    pub fn advance(&mut self, until: Instant) -> Result<(), Imbalance> {
+        // What happens at the very end belongs to the run: the last observation does.
+        let before = until.min(self.end + Duration::from_nanos(1));
+        while let Some((at, event)) = self.events.take_before(before) {
+            self.now = at;
+            self.happen(event);
+        }
+        self.now = self.now.max(until.min(self.end));
+        self.balance()
+    }
+
+    /// What was measured so far.
+    #[must_use]
+    pub fn results(&self) -> Results {
+        let errors = self.machines().map(|machine| {
+            let counters = machine.stats().counters;
+            counters.timed_out + counters.failed + counters.refused
+        });
+        self.recorder.results(&self.setup, self.now >= self.end, errors.sum())
+    }
+
+    /// One sample for each observation of the SLO so far.
+    #[must_use]
+    pub fn samples(&self) -> &[Sample] {
+        self.recorder.samples()
+    }
+
+    fn begin(&mut self) {
+        let first = self.traffic.next_arrival() + self.hit_latency;
+        self.events.schedule(first, Event::LookUp);
+        self.events.schedule(Instant::ZERO + REPORT_EVERY, Event::Report);
+        let delta = self.setup.knobs.control.delta;
+        self.events.schedule(Instant::ZERO + delta + DECIDE_AFTER, Event::Decide);
+        self.events.schedule(self.recorder.due(), Event::Observe);
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::LookUp => self.look_up(),
+            Event::Done { backend, job } => self.done(BackendId(backend), job),
+            Event::Wake { server, backend } => self.wake(server, BackendId(backend)),
+            Event::Report => self.report(),
+            Event::Decide => self.decide(),
+            Event::Observe => self.observe(),
+        }
+    }
+
+    fn look_up(&mut self) {
+        let now = self.now;
+        let (server, queries) = self.traffic.next_request();
+        self.queries += queries.iter().map(|query| query.keys.len() as u64).sum::<u64>();
+        let mut request = Request::start(now - self.hit_latency, queries);
+        let fetches = request
+            .look_up(&self.servers[server].cache, &Access::at(now), |_, _, item| item.value.len() as u32);
+        let number = self.live.insert(Live { server: server as u16, request });
+        if fetches.is_empty() {
+            self.finish(number);
+        }
+        for fetch in fetches {
+            let keys = fetch.keys.into_iter().map(|(key, slot)| (key, Waiter { request: number, slot }));
+            // One replica: there is nothing to draw.
+            self.servers[server].machines[fetch.backend.index()].handle_fetch(now, keys, 0);
+            self.drive(server as u16, fetch.backend);
+        }
+        let next = self.traffic.next_arrival() + self.hit_latency;
+        self.events.schedule(next, Event::LookUp);
+    }
+
+    /// Carries out what a dispatcher asks for.
+    fn drive(&mut self, server: u16, backend: BackendId) {
+        let place = (usize::from(server), backend.index());
+        while let Some(action) = self.servers[place.0].machines[place.1].poll_action() {
+            match action {
+                Action::Call { call, keys, .. } => self.send(server, backend, Work::Call { call, keys }),
+                Action::Probe { replica, .. } => self.send(server, backend, Work::Probe { replica }),
+                Action::Cancel { call, .. } => self.cancel(server, backend, call),
+                Action::Deliver { key, result, fill, waiters } => {
+                    if let (true, Ok(Some(bytes))) = (fill, &result) {
+                        self.servers[place.0].fill(self.now, backend, key, *bytes);
+                    }
+                    for waiter in waiters {
+                        self.tell(waiter, result.clone());
+                    }
+                }
+            }
+        }
+        self.arm(server, backend);
+    }
+
+    /// Sees to it that a dispatcher is woken up in time. One that is woken too early says when to come again.
+    fn arm(&mut self, server: u16, backend: BackendId) {
+        let Server { machines, armed, .. } = &mut self.servers[usize::from(server)];
+        let armed = &mut armed[backend.index()];
+        if let Some(due) = machines[backend.index()].next_timeout()
+            && armed.is_none_or(|armed| due < armed)
+        {
+            *armed = Some(due);
+            self.events.schedule(due, Event::Wake { server, backend: backend.0 });
+        }
+    }
+
+    fn wake(&mut self, server: u16, backend: BackendId) {
+        let Server { machines, armed, .. } = &mut self.servers[usize::from(server)];
+        // Of two alarms the earlier was set later, and left the other one behind.
+        if armed[backend.index()] == Some(self.now) {
+            armed[backend.index()] = None;
+        }
+        machines[backend.index()].handle_timeout(self.now);
+        self.drive(server, backend);
+    }
+
+    fn tell(&mut self, waiter: Waiter, result: Result<Option<u32>, sherwood_dispatch::FetchError>) {
+        let Some(live) = self.live.get_mut(waiter.request) else { return };
+        live.request.handle_result(self.now, waiter.slot, result);
+        if live.request.finished().is_some() {
+            self.finish(waiter.request);
+        }
+    }
+
+    /// A request has its last answer.
+    fn finish(&mut self, number: u32) {
+        let Some(Live { server, request }) = self.live.remove(number) else { return };
+        let Some(finished) = request.finished() else { return };
+        let report = &mut self.servers[usize::from(server)].report;
+        report.requests.push((self.now, finished));
+        self.recorder.request(self.now, finished);
+        // Keys of a query end together, hits at the look-up and misses with their call: few different latencies.
+        let mut alike: Option<Alike> = None;
+        for (backend, _, answer) in request.answers() {
+            let hit = u64::from(answer.status == Status::Hit);
+            match &mut alike {
+                Some(same) if (same.backend, same.latency) == (backend, answer.latency) => {
+                    same.hits += hit;
+                    same.keys += 1;
+                }
+                _ => {
+                    let next = Alike { backend, latency: answer.latency, hits: hit, keys: 1 };
+                    if let Some(ended) = alike.replace(next) {
+                        self.note(usize::from(server), &ended);
+                    }
+                }
+            }
+        }
+        if let Some(ended) = alike {
+            self.note(usize::from(server), &ended);
+        }
+    }
+
+    fn note(&mut self, server: usize, ended: &Alike) {
+        let &Alike { backend, latency, hits, keys } = ended;
+        self.recorder.keys(self.now, backend, latency, (hits, keys));
+        self.servers[server].report.queries.push((self.now, backend, latency, keys));
+    }
+
+    /// A call or probe reaches its backend.
+    fn send(&mut self, server: u16, backend: BackendId, work: Work) {
+        let job = self.jobs.insert(Job { server, sent: self.now, work });
+        if let Some(job) = self.backends[backend.index()].station.arrive(job) {
+            self.serve(backend, job);
+        }
+    }
+
+    /// A worker begins a job.
+    fn serve(&mut self, backend: BackendId, job: u32) {
+        let limit = self.limit(backend);
+        let Some(begun) = self.jobs.get(job) else { return };
+        let done = self.now + self.backends[backend.index()].service_time(begun, limit);
+        self.events.schedule(done, Event::Done { backend: backend.0, job });
+    }
+
+    fn done(&mut self, backend: BackendId, job: u32) {
+        if let Some(next) = self.backends[backend.index()].station.finish() {
+            self.serve(backend, next);
+        }
+        let Some(Job { server, work, .. }) = self.jobs.remove(job) else { return };
+        let (now, machines) = (self.now, &mut self.servers[usize::from(server)].machines);
+        let machine = &mut machines[backend.index()];
+        match work {
+            Work::Call { call, keys } => {
+                let law = &self.backends[backend.index()].law;
+                let sizes = keys.into_iter().map(|key| Some(law.object_bytes(key.object())));
+                machine.handle_reply(now, call, Reply::Ok(sizes.collect()));
+            }
+            Work::Probe { replica } => machine.handle_probe(now, replica, true),
+        }
+        self.drive(server, backend);
+    }
+
+    /// Nobody waits for a call any more: if it waits for a worker, it leaves.
+    fn cancel(&mut self, server: u16, backend: BackendId, cancelled: CallId) {
+        let jobs = &self.jobs;
+        let is_it = |&job: &u32| {
+            let work = jobs.get(job).filter(|job| job.server == server).map(|job| &job.work);
+            matches!(work, Some(Work::Call { call, .. }) if *call == cancelled)
+        };
+        if let Some(job) = self.backends[backend.index()].station.give_up(is_it) {
+            self.jobs.remove(job);
+        }
+    }
+
+    fn report(&mut self) {
+        let mut counts = vec![(0, 0); self.backends.len()];
+        for server in &mut self.servers {
+            self.statistics.receive(self.now, &mut server.report);
+            for (index, (hits, misses)) in counts.iter_mut().enumerate() {
+                let usage = server.cache.usage(sherwood_model::PartitionId::from_index(index));
+                (*hits, *misses) = (*hits + usage.hits, *misses + usage.misses);
+            }
+            server.go_on_resizing(self.now);
+        }
+        self.statistics.count(counts);
+        self.events.schedule(self.now + REPORT_EVERY, Event::Report);
+    }
+
+    fn decide(&mut self) {
+        // All servers run the same policy, so they ask for the same.
+        let needs = self.servers[0].controller.needs();
+        let known = self.statistics.known(self.now, &needs);
+        for server in &mut self.servers {
+            server.decide(self.now, &known);
+        }
+        self.events.schedule(self.now + self.setup.knobs.control.delta, Event::Decide);
+    }
+
+    fn observe(&mut self) {
+        let limits = (0..self.backends.len()).map(|index| self.limit(BackendId::from_index(index))).collect();
+        let waiting = self.backends.iter().map(|backend| backend.station.waiting()).collect();
+        self.recorder.observe(self.now, &self.servers, limits, waiting);
+        self.events.schedule(self.recorder.due(), Event::Observe);
+    }
+
+    /// What is left of a backend's resource now.
+    fn limit(&self, backend: BackendId) -> f64 {
+        if self.now < self.measured_from {
+            return 1.0;
+        }
+        let minute = (self.now - self.measured_from).as_secs_f64() / 60.0;
+        limit_at(&self.limits, backend, minute, self.depth)
+    }
+
+    fn machines(&self) -> impl Iterator<Item = &crate::server::Machine> {
+        self.servers.iter().flat_map(|server| &server.machines)
+    }
+}
+
+mod books;
+#[cfg(test)]
+mod tests;

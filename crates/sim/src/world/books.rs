@@ -1,0 +1,51 @@
+//! The books: what went in is what came out and what is still there.
+
+use sherwood_model::CachePlan;
+
+use super::{Imbalance, World};
+
+impl World {
+    /// Every key looked up was a hit or a miss, every miss was asked for, and whatever was asked for has an answer or
+    /// somebody waiting; budgets sum to the total, and no cache holds more.
+    pub(super) fn balance(&self) -> Result<(), Imbalance> {
+        let (mut hits, mut misses) = (0, 0);
+        for server in &self.servers {
+            let total = server.cache.total();
+            (hits, misses) = (hits + total.hits, misses + total.misses);
+        }
+        self.equal("the number of hits and misses", hits + misses, self.queries)?;
+        let (mut asked, mut settled) = (0, 0);
+        for stats in self.machines().map(|machine| machine.stats()) {
+            let counters = stats.counters;
+            asked += counters.asked;
+            let ended = counters.answered + counters.timed_out + counters.failed + counters.refused;
+            settled += ended + u64::from(stats.waiters);
+        }
+        self.equal("the number of keys that backends were asked for", asked, misses)?;
+        self.equal("the number of keys answered, failed or waited for", settled, asked)?;
+        self.balance_bytes()
+    }
+
+    fn balance_bytes(&self) -> Result<(), Imbalance> {
+        for server in &self.servers {
+            let total = server.cache.options().total_bytes;
+            self.at_most("bytes in a cache", server.cache.used_bytes(), total)?;
+            if let CachePlan::Budgets(budgets) = server.controller.plan() {
+                self.equal("the sum of budgets", budgets.iter().sum(), total)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn equal(&self, what: &'static str, found: u64, expected: u64) -> Result<(), Imbalance> {
+        if found == expected { Ok(()) } else { Err(self.imbalance(what, found, expected)) }
+    }
+
+    fn at_most(&self, what: &'static str, found: u64, expected: u64) -> Result<(), Imbalance> {
+        if found <= expected { Ok(()) } else { Err(self.imbalance(what, found, expected)) }
+    }
+
+    fn imbalance(&self, what: &'static str, found: u64, expected: u64) -> Imbalance {
+        Imbalance { seconds: self.now.as_nanos() / 1_000_000_000, what, found, expected }
+    }
+}

@@ -1,0 +1,157 @@
+//! Small worlds whose outcome is known otherwise.
+
+use std::sync::Arc;
+
+use sherwood_cache::charge;
+use sherwood_policy::available_without_options;
+use sherwood_workload::onerf::Model;
+
+use super::*;
+use crate::setup::Resize;
+
+/// One server and one backend of 500 objects of 1,000 bytes, answered in a microsecond, ten a second; the cache holds `items`.
+fn small(items: u64, seed: u64) -> Setup {
+    slow(items, seed, 0.001)
+}
+
+/// The same, answered by one worker in `service_ms`.
+fn slow(items: u64, seed: u64, service_ms: f64) -> Setup {
+    let cache = items * charge(8, 1_000) + 500;
+    let document = format!(
+        r#"{{"schema":"onerf-workload/1","name":"small",
+        "slo":{{"percentile":99,"limit_ms":150,"window_s":60,"every_s":5}},
+        "timeout_ms":1000,"hit_latency_ms":0.5,"max_batch":10,"empty_request_fraction":0,
+        "profiles":{{"small":{{"app_servers":1,"request_rate":10,"cache_bytes_per_server":{cache},
+            "alloc_granularity_bytes":1,"alloc_floor_bytes":0,"verified":false}}}},
+        "backends":[{{"id":1,"name":"b01","kind":"kv","objects":{{"small":500}},"zipf_alpha":0.8,
+            "unique_fraction":0.02,
+            "size":{{"dist":"lognormal","mean_bytes":1000,"ln_mu":6.907755,"ln_sigma":0,"min":1000,"max":1000}},
+            "service":{{"base_ms":{service_ms},"per_item_ms":0,"cv":0,"workers":{{"small":1}}}}}}],
+        "request_types":[[1.0,[[1,1]]]],
+        "scenarios":{{"none":{{"warmup_min":0,"measure_min":10,"kind":"piecewise_linear","limits":{{}}}}}}}}"#
+    );
+    let model = Arc::new(Model::from_json(&document).expect("a valid model"));
+    Setup { model, profile: "small".to_owned(), ..Setup::new("none", "shared-lru", seed) }
+}
+
+fn run(setup: &Setup) -> World {
+    let mut world = World::new(setup).expect("a valid setup");
+    world.advance(world.end()).expect("the books balance");
+    world
+}
+
+/// Hits of an LRU of `items` places, by the place of each key in the order of last uses.
+fn lru_hits(keys: impl Iterator<Item = u64>, items: usize) -> u64 {
+    let (mut order, mut hits) = (Vec::new(), 0);
+    for key in keys {
+        let depth = order.iter().rev().position(|&seen| seen == key);
+        hits += u64::from(depth.is_some_and(|depth| depth < items));
+        if let Some(depth) = depth {
+            order.remove(order.len() - 1 - depth);
+        }
+        order.push(key);
+    }
+    hits
+}
+
+#[test]
+fn an_lru_hits_what_stack_distances_say() {
+    for (items, seed) in [(1, 1), (20, 2), (150, 3)] {
+        let setup = small(items, seed);
+        let world = run(&setup);
+        let mut traffic = Traffic::new(&setup.model, "small", 1.0, 1, seed).expect("valid");
+        let keys = (0..world.queries()).map(|_| traffic.next_request().1[0].keys[0].object());
+        let total = world.servers[0].cache.total();
+        assert_eq!(total.hits, lru_hits(keys, items as usize), "{items} places");
+        assert!(total.hits > 0 && total.misses > total.hits / 100);
+    }
+}
+
+#[test]
+fn a_request_takes_the_look_up_and_what_it_fetches() {
+    let results = run(&small(1, 1)).results();
+    assert!((results.p50_ms - 0.501).abs() < 0.006, "{}", results.p50_ms);
+    assert_eq!((results.errors, results.slo_violation_ratio), (0, 0.0));
+}
+
+/// Three seconds of the workload at its smallest scale, half of them measured.
+fn brief(scenario: &str, policy: &str) -> Setup {
+    let mut setup = Setup::new(scenario, policy, 7);
+    (setup.knobs.warmup_min, setup.knobs.measure_min) = (Some(0.025), Some(0.025));
+    setup.knobs.control.delta = Duration::from_millis(400);
+    setup
+}
+
+#[test]
+fn equal_seeds_give_equal_bytes_however_time_advances() {
+    let setup = brief("onerf-spikes", "robinhood");
+    let whole = run(&setup);
+    let mut stepped = World::new(&setup).expect("valid");
+    let mut until = Instant::ZERO;
+    while stepped.now() < stepped.end() {
+        until += Duration::from_millis(333);
+        stepped.advance(until).expect("the books balance");
+    }
+    let bytes = |world: &World| serde_json::to_string(&world.results()).expect("plain figures");
+    assert_eq!(bytes(&whole), bytes(&stepped));
+    assert_eq!(whole.samples(), stepped.samples());
+    let other = run(&Setup { seed: 8, ..setup });
+    assert_ne!(bytes(&whole), bytes(&other));
+}
+
+#[test]
+fn the_books_balance_under_every_policy_and_all_meet_the_same_requests() {
+    let mut asked = Vec::new();
+    for policy in available_without_options() {
+        let mut setup = brief("none", policy);
+        setup.knobs.cache_ratio = 0.05;
+        match World::new(&setup) {
+            Err(error) => assert!(matches!(error, SetupError::Unobserved { .. }), "{policy}: {error}"),
+            Ok(mut world) => {
+                world.advance(world.end()).unwrap_or_else(|error| panic!("{policy}: {error}"));
+                assert!(world.results().complete);
+                asked.push(world.queries());
+            }
+        }
+    }
+    assert!(asked.len() > 10 && asked.iter().all(|&queries| queries == asked[0]), "{asked:?}");
+}
+
+#[test]
+fn a_backend_that_cannot_keep_up_fails_its_queries_and_the_books_balance() {
+    let mut setup = slow(20, 1, 400.0);
+    setup.knobs.measure_min = Some(1.0);
+    let world = run(&setup);
+    let results = world.results();
+    assert!(results.errors > 100 && results.p99_max_ms >= 1_000.0, "{results:?}");
+    assert!(world.backends[0].station.waiting() <= 20, "who gives up leaves the queue");
+}
+
+#[test]
+fn pages_that_change_hands_slowly_never_exceed_the_total() {
+    let mut setup = brief("none", "robinhood");
+    setup.knobs.resize = Resize::BytesPerSecond(1 << 16);
+    // Nothing is filled yet.
+    setup.knobs.control.unfilled_ratio_max = f64::INFINITY;
+    let world = run(&setup);
+    let budgets = |server: &Server| match server.cache.plan() {
+        sherwood_model::CachePlan::Budgets(budgets) => budgets,
+        sherwood_model::CachePlan::Shared => panic!("robinhood divides"),
+    };
+    for server in &world.servers {
+        assert_ne!(budgets(server), server.controller.budgets(), "it takes longer than the test");
+        assert_eq!(budgets(server).iter().sum::<u64>(), server.cache.options().total_bytes);
+    }
+}
+
+#[test]
+fn what_there_is_not_is_refused() {
+    let error = |setup: &Setup| World::new(setup).err().expect("refused").to_string();
+    assert!(error(&Setup::new("none", "robin", 1)).contains("not known"));
+    assert!(
+        error(&Setup::new("nothing", "robinhood", 1)).contains("no scenario `nothing`; it has: none, onerf")
+    );
+    let mut setup = Setup::new("none", "robinhood", 1);
+    setup.knobs.servers = Some(0);
+    assert_eq!(error(&setup), "cannot simulate with servers = 0: the accepted range is 1 to 1024");
+}
