@@ -618,9 +618,15 @@ impl Cache {
         Lookup::new(&self.hash, partition, key)
     }
 
+    /// The shard that owns a hash.
+    #[inline]
+    pub(crate) fn shard_of(&self, hash: u64) -> usize {
+        (hash >> 48) as usize & (self.shards.len() - 1)
+    }
+
     #[inline]
     fn shard(&self, lookup: &Lookup<'_>) -> &Shard {
-        &self.shards[(lookup.hash >> 48) as usize & (self.shards.len() - 1)]
+        &self.shards[self.shard_of(lookup.hash)]
     }
 
     #[inline]

@@ -55,7 +55,7 @@
 //! evicts the least recent item of all.
 //!
 //! Under **S3-FIFO**, the default, the same steps hold with other victims: what was not used again goes, from a small queue of
-//! new items (a tenth of the bytes) or from a main queue of those that were used. Every shard decides for its own items, and
+//! new items (1 to 30% of the bytes, by what comes back after it was dropped) or from a main queue of those that were used. Every shard decides for its own items, and
 //! the shard of the key that is stored is asked first, before the item is there. `Shared` makes one S3-FIFO of all
 //! partitions' queues: they turn at the same speed, in parts of their length, so that an item stays as long whichever
 //! partition it is of.
@@ -73,8 +73,8 @@
 //! # Threads
 //!
 //! A [`Cache`] may be shared. Items are spread over shards by the hash of (partition, key); an operation locks the one
-//! shard of its key (for reading, if it is a `get` or a `peek`: readers keep out writers and hardly each other), then, when it must evict, the shards of the victims, one at a time, never two. Other threads may
-//! see the total exceeded by the items whose stores have not returned yet. When all have returned it is not, but in one
+//! shard of its key (for reading, if it is a `get` or a `peek`: readers keep out writers and hardly each other), then, when it must
+//! evict, the shards of the victims, one at a time, never two. Other threads may see the total exceeded by the items whose stores have not returned yet. When all have returned it is not, but in one
 //! rare case: a store whose victims other threads took first, 64 times in a row, gives up and leaves the rest to the next
 //! store or [`Cache::step`].
 //!

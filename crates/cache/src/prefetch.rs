@@ -40,11 +40,6 @@ impl Cache {
         alike().for_each(|hashes| self.shards[self.shard_of(hashes[0])].prefetch_index(hashes));
         alike().for_each(|hashes| self.shards[self.shard_of(hashes[0])].prefetch_records(hashes));
     }
-
-    /// The shard that owns a hash.
-    fn shard_of(&self, hash: u64) -> usize {
-        (hash >> 48) as usize & (self.shards.len() - 1)
-    }
 }
 
 /// Has the line brought near in which this element lies, if there is one.

@@ -13,8 +13,8 @@ use crate::core::Core;
 use crate::resident::Watch;
 use crate::shadow::Shadow;
 
-/// Items the housekeeper evicts or moves before it lets others have the processor: some 20 µs, which is as long as a request on
-/// its core then waits for it.
+/// Items the housekeeper evicts or moves before it lets others have the processor: some tens of microseconds as a rule, and a few
+/// hundred at most, which is as long as a request on its core then waits for it.
 const STEP_ITEMS: usize = 64;
 /// When others have had the processor for so long, they want all of it: there is more to them than a request that came.
 const CROWDED: Duration = Duration::from_millis(1);

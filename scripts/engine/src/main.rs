@@ -141,7 +141,8 @@ const PEERS: &[Maker] = &[
 
 fn throughput(rounds: usize, name: &str, as_json: bool) {
     let keys = zipf(4 * ACCESSES);
-    let size = Size { items: CAPACITY, partitions: 4, shards: 64 };
+    // As many shards as a node of two threads has.
+    let size = Size { items: CAPACITY, partitions: 4, shards: 16 };
     let peers: Vec<&Maker> = PEERS.iter().filter(|(peer, _)| peer.contains(name)).collect();
     // A quarter of the capacity, so that all of them are there once each has been asked for.
     let popular: Vec<u32> = keys.iter().copied().filter(|&key| (key as usize) < CAPACITY / 4).collect();

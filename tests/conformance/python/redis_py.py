@@ -98,7 +98,7 @@ def lifetimes(client):
     client.set("t", b"1", px=20)
     deadline = time.monotonic() + 20
     while client.exists("t") and time.monotonic() < deadline:
-        time.sleep(0.001)
+        pass
     check("a key with 20 ms to live ends", client.exists("t"), 0)
     client.set("t", b"1")
     check("expire", client.expire("t", 100), True)

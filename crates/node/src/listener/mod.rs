@@ -77,5 +77,5 @@ pub use talk::Talk;
 
 /// What `version` answers: the memcached whose behaviour we were compared with, then ourselves. Clients take this number for
 /// memcached's: those that speak meta commands look for 1.6 and for the versions that flags came with, and these answers are
-/// 1.6.45's. The older commands have not changed since 1.6.18, which they were compared with.
+/// 1.6.45's; where they differ, docs/src/memcached.md and tests/conformance/memcached/differs say so.
 pub const VERSION: &str = concat!("1.6.45-sherwood-", env!("CARGO_PKG_VERSION"));
