@@ -1,5 +1,7 @@
 //! Which object of a catalogue is asked for.
 
+use std::sync::Arc;
+
 use crate::draw::uniform;
 
 /// Zipf-like popularity of ranks 0 (most popular) to N-1, by the closed form of the bounded Pareto distribution.
@@ -7,7 +9,10 @@ use crate::draw::uniform;
 /// With U uniform in [0, 1) and exponent a, the rank is floor((1 + U ((N+1)^(1-a) - 1))^(1/(1-a))) - 1. That form *is*
 /// the definition, in the workload model's file format too: samplers called "Zipf" differ in the head of the
 /// distribution, and with it in every hit ratio. a = 0 is uniform; at a = 1 the form has the limit (N+1)^U, which is
-/// used within 1e-6 of 1, where the powers would lose their digits. Constant time and memory, one draw per rank.
+/// used within 1e-6 of 1, where the powers would lose their digits. Constant time, one draw per rank.
+///
+/// Most draws need no power: the unit interval is cut into up to 65,536 equal cells, 4 bytes each, and a cell in which every
+/// draw stands for the same rank says which. So the ranks are those of the closed form, to the last draw.
 ///
 /// ```
 /// use sherwood_workload::Popularity;
@@ -18,7 +23,18 @@ use crate::draw::uniform;
 pub struct Popularity {
     objects: u64,
     shape: Shape,
+    /// The rank that all draws of a cell stand for, or [`MIXED`].
+    cells: Arc<[u32]>,
 }
+
+/// Cells at most, a power of two so that a draw's cell is exact.
+const CELLS_MAX: u64 = 1 << 16;
+/// Cells for each rank, where there are few ranks.
+const CELLS_PER_RANK: u64 = 8;
+/// Marks a cell whose draws stand for different ranks.
+const MIXED: u32 = u32::MAX;
+/// How far from a whole number the ends of a cell must lie for it to have one rank: a million times the error of a power.
+const MARGIN: f64 = 1e-9;
 
 #[derive(Clone, Debug)]
 enum Shape {
@@ -44,7 +60,8 @@ impl Popularity {
         } else {
             Shape::Power { span: libm::pow(ends, 1.0 - alpha) - 1.0, inverse: 1.0 / (1.0 - alpha) }
         };
-        Self { objects, shape }
+        let cells = cells(objects, &shape);
+        Self { objects, shape, cells }
     }
 
     /// The number of ranks, N.
@@ -56,12 +73,15 @@ impl Popularity {
     /// The rank that the uniform draw `u` in [0, 1) stands for, 0 to N-1.
     #[must_use]
     pub fn rank(&self, u: f64) -> u64 {
-        let position = match self.shape {
-            Shape::Power { span, inverse } => libm::pow(1.0 + u * span, inverse),
-            Shape::Exponential { span } => libm::exp(u * span),
-        };
+        match self.cells.get((u * self.cells.len() as f64) as usize) {
+            Some(&rank) if rank != MIXED => u64::from(rank),
+            _ => self.exact_rank(u),
+        }
+    }
+
+    fn exact_rank(&self, u: f64) -> u64 {
         // Rounding may carry a draw just below 1 to N+1.
-        ((position as u64).saturating_sub(1)).min(self.objects - 1)
+        (self.shape.position(u) as u64).saturating_sub(1).min(self.objects - 1)
     }
 
     /// A rank drawn with one output of `rng`.
@@ -69,6 +89,31 @@ impl Popularity {
     pub fn draw(&self, rng: &mut impl rand_core::Rng) -> u64 {
         self.rank(uniform(rng))
     }
+}
+
+impl Shape {
+    /// One more than the rank of `u`, not rounded down yet; rises with `u`.
+    fn position(&self, u: f64) -> f64 {
+        match *self {
+            Self::Power { span, inverse } => libm::pow(1.0 + u * span, inverse),
+            Self::Exponential { span } => libm::exp(u * span),
+        }
+    }
+}
+
+/// What each cell's draws stand for.
+fn cells(objects: u64, shape: &Shape) -> Arc<[u32]> {
+    let count = objects.saturating_mul(CELLS_PER_RANK).min(CELLS_MAX).next_power_of_two();
+    let edges = (0..=count).map(|edge| shape.position(edge as f64 / count as f64));
+    let edges: Vec<f64> = edges.collect();
+    let rank = |ends: &[f64]| {
+        let (low, high) = (ends[0] * (1.0 - MARGIN), ends[1] * (1.0 + MARGIN));
+        // Ends that round to 1 from below belong to rank 0, as in `exact_rank`.
+        let (first, last) = ((low as u64).max(1), (high as u64).max(1));
+        let one = first == last && last <= objects;
+        if one { u32::try_from(first - 1).unwrap_or(MIXED) } else { MIXED }
+    };
+    edges.windows(2).map(rank).collect()
 }
 
 #[cfg(test)]
@@ -101,7 +146,20 @@ mod tests {
         assert_eq!(Popularity::new(1, 0.99).rank(1.0 - f64::EPSILON / 2.0), 0);
     }
 
+    #[test]
+    fn most_draws_from_a_catalogue_find_their_rank_in_a_cell() {
+        let popularity = Popularity::new(9_257, 0.85);
+        let found = popularity.cells.iter().filter(|&&rank| rank != MIXED).count();
+        assert!(found * 5 > popularity.cells.len() * 4, "{found} of {}", popularity.cells.len());
+    }
+
     proptest! {
+        #[test]
+        fn cells_say_what_the_closed_form_says(objects in 1u64..100_000, alpha in 0.0f64..1.5, u in 0.0f64..1.0) {
+            let popularity = Popularity::new(objects, alpha);
+            prop_assert_eq!(popularity.rank(u), popularity.exact_rank(u));
+        }
+
         #[test]
         fn ranks_stay_within_the_catalogue_and_rise_with_the_draw(
             objects in 1u64..1 << 40, alpha in 0.0f64..3.0, low in 0.0f64..1.0, high in 0.0f64..1.0
