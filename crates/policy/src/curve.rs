@@ -2,6 +2,10 @@
 
 /// Points kept at most; those beyond are left out, and the curve is constant from there on.
 const POINTS_MAX: usize = 4_096;
+/// With fewer sampled look-ups than this, a curve says nothing yet.
+const SAMPLED_MIN: f64 = 200.0;
+/// Sizes that are this part of themselves apart are one for a mean: a sampled curve is not known more finely.
+const MEAN_STEP: u64 = 32;
 
 /// Miss ratios by size: 1 at 0 bytes, straight between two points, never rising, constant after the last.
 ///
@@ -29,6 +33,41 @@ impl MissRatioCurve {
             }
         }
         Self { points: curve }
+    }
+
+    /// The curve that a sample of so many look-ups tells, none while they are too few to tell anything.
+    #[must_use]
+    pub fn sampled(look_ups: f64, points: impl IntoIterator<Item = (u64, f64)>) -> Option<Self> {
+        (look_ups >= SAMPLED_MIN).then(|| Self::new(points))
+    }
+
+    /// What several caches of one size would miss together, each given with its look-ups: the mean of their curves. None without
+    /// look-ups. It has a point where any of them has one; of several within a 32nd of their size, the first and the last.
+    /// O(n log n) for n points of all.
+    ///
+    /// ```
+    /// use sherwood_policy::MissRatioCurve;
+    /// let (steep, flat) = (MissRatioCurve::new([(100, 0.0)]), MissRatioCurve::new([(200, 1.0)]));
+    /// let mean = MissRatioCurve::mean(&[(300, &steep), (100, &flat)]).expect("there are look-ups");
+    /// assert_eq!((mean.at(50), mean.at(100)), (0.625, 0.25));
+    /// ```
+    #[must_use]
+    pub fn mean(curves: &[(u64, &Self)]) -> Option<Self> {
+        let look_ups: f64 = curves.iter().map(|(look_ups, _)| *look_ups as f64).sum();
+        if look_ups <= 0.0 {
+            return None;
+        }
+        let mut sizes: Vec<u64> = curves.iter().flat_map(|(_, curve)| curve.sizes()).collect();
+        sizes.sort();
+        sizes.dedup();
+        let sizes = thinned(&sizes);
+        let misses =
+            |size| curves.iter().map(|(look_ups, curve)| *look_ups as f64 * curve.at(size)).sum::<f64>();
+        Some(Self::new(sizes.into_iter().map(|size| (size, misses(size) / look_ups))))
+    }
+
+    fn sizes(&self) -> impl Iterator<Item = u64> {
+        self.points.iter().map(|&(size, _)| size)
     }
 
     /// The miss ratio at a size, 0 to 1. O(log points).
@@ -70,6 +109,20 @@ impl MissRatioCurve {
     }
 }
 
+/// Of ascending sizes the first and the last of each handful that lies close together.
+fn thinned(sizes: &[u64]) -> Vec<u64> {
+    let far = |from: u64, to: u64| to - from > from / MEAN_STEP;
+    let mut kept = Vec::new();
+    for (index, &size) in sizes.iter().enumerate() {
+        let first = kept.last().is_none_or(|&last| far(last, size));
+        let last = sizes.get(index + 1).is_none_or(|&next| far(size, next));
+        if first || last {
+            kept.push(size);
+        }
+    }
+    kept
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -92,7 +145,27 @@ mod tests {
         assert_eq!(curve.shadow_hits(u64::MAX, u64::MAX, u64::MAX), 0);
     }
 
+    #[test]
+    fn too_small_a_sample_tells_nothing() {
+        assert_eq!(MissRatioCurve::sampled(199.0, [(1, 0.5)]), None);
+        assert_eq!(MissRatioCurve::sampled(200.0, [(1, 0.5)]), Some(MissRatioCurve::new([(1, 0.5)])));
+        assert_eq!(MissRatioCurve::mean(&[(0, &MissRatioCurve::new([]))]), None);
+    }
+
     proptest! {
+        #[test]
+        fn a_mean_lies_between(
+            ones in prop::collection::vec((0..1_000_u64, 0.0..1.0_f64), 0..20), looked_up in 1..100_u64,
+            others in prop::collection::vec((0..1_000_u64, 0.0..1.0_f64), 0..20), size in 0..1_100_u64,
+        ) {
+            let (one, other) = (MissRatioCurve::new(ones), MissRatioCurve::new(others));
+            let mean = MissRatioCurve::mean(&[(looked_up, &one), (7, &other)]).expect("there are look-ups");
+            // Between two points it may have left one out, a 15th of the size away at most.
+            let [before, after] = [size - size / 15, size + size / 15 + 1];
+            prop_assert!(mean.at(size) <= one.at(before).max(other.at(before)) + 1e-9);
+            prop_assert!(mean.at(size) >= one.at(after).min(other.at(after)) - 1e-9);
+        }
+
         #[test]
         fn the_least_size_is_the_least(
             points in prop::collection::vec((0..1_000_u64, any::<f64>()), 0..20), ratio in 0.0..1.0_f64,

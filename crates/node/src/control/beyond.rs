@@ -7,9 +7,6 @@ use sherwood_policy::{MissLatency, MissRatioCurve, Needs, PartitionSeen};
 use super::actuator::Held;
 use crate::core::Core;
 
-/// With fewer sampled gets than this, a curve says nothing yet.
-const SAMPLED_GETS_MIN: f64 = 200.0;
-
 /// Each partition's look-ups up to the last decision.
 #[derive(Debug, Default)]
 pub(super) struct Beyond {
@@ -47,6 +44,5 @@ impl Beyond {
 
 fn curve(core: &Core, partition: PartitionId) -> Option<MissRatioCurve> {
     let curve = core.cache.miss_ratio_curve(partition)?;
-    let known = curve.sampled_gets >= SAMPLED_GETS_MIN;
-    known.then(|| MissRatioCurve::new(curve.bytes.into_iter().zip(curve.miss_ratio)))
+    MissRatioCurve::sampled(curve.sampled_gets, curve.bytes.into_iter().zip(curve.miss_ratio))
 }

@@ -265,7 +265,7 @@ fn cliffhanger_owes_what_is_less_than_a_page() {
 fn cliffhanger_comes_to_rest_where_all_shadow_queues_are_found_in_alike() {
     let options = Options::default();
     let total = 1_000 * MIB;
-    let ratio = |mib: u64| 1.0 - (1.0 + mib as f64).ln() / 1_001_f64.ln();
+    let ratio = |mib: u64| 1.0 - libm::log(1.0 + mib as f64) / libm::log(1_001.0);
     let curve = MissRatioCurve::new((0..=1_000).map(|mib| (mib * MIB, ratio(mib))));
     let policy = by_name("cliffhanger", &options).expect("known");
     let mut controller = Controller::new(policy, &options, Vec::new(), vec![total / 2; 2]);
