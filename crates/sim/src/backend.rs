@@ -29,6 +29,8 @@ pub(crate) enum Work {
 pub(crate) struct Backend {
     pub(crate) law: Law,
     pub(crate) station: Station<u32>,
+    /// Bytes of each object of the catalogue that was fetched; 0 where nobody did, or where it is to be worked out again.
+    sizes: Vec<u32>,
     draws: u64,
 }
 
@@ -36,7 +38,18 @@ impl Backend {
     pub(crate) fn new(law: &Law, profile: &str, seed: u64) -> Self {
         let workers = law.service.workers[profile];
         let draws = SplitMix64::new(seed ^ (u64::from(law.id) << 48)).next_u64();
-        Self { law: law.clone(), station: Station::new(workers), draws }
+        let sizes = vec![0; law.objects[profile].min(SIZES_MAX) as usize];
+        Self { law: law.clone(), station: Station::new(workers), sizes, draws }
+    }
+
+    /// Bytes of an object. A size takes longer to work out than to remember.
+    pub(crate) fn object_bytes(&mut self, object: u64) -> u32 {
+        let law = &self.law;
+        let Some(known) = self.sizes.get_mut(object as usize) else { return law.object_bytes(object) };
+        if *known == 0 {
+            *known = law.object_bytes(object);
+        }
+        *known
     }
 
     /// Time a job takes that is begun at a resource `limit`.
@@ -54,6 +67,9 @@ impl Backend {
         self.law.service_time(items, limit, z)
     }
 }
+
+/// Objects of a backend whose sizes are remembered, at most: 64 MiB.
+const SIZES_MAX: u64 = 1 << 24;
 
 const TWO_POW_53: f64 = 9_007_199_254_740_992.0;
 

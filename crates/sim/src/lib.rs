@@ -26,6 +26,7 @@
 //! ```
 
 mod backend;
+mod beyond;
 mod events;
 mod key;
 mod record;

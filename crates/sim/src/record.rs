@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use sherwood_model::{
-    BackendId, Band, CachePlan, FinishedRequest, Instant, LatencySketch, PartitionId, RequestSnapshot,
-    RequestWindow, Slo, SloMonitor, WindowOptions,
+    Band, CachePlan, FinishedRequest, Instant, LatencySketch, PartitionId, RequestSnapshot, RequestWindow,
+    Slo, SloMonitor, WindowOptions,
 };
 
 use crate::results::{BackendSample, Results, Sample};
 use crate::server::Server;
 use crate::setup::Setup;
+use crate::statistics::Alike;
 
 /// The judge of a run, who sees every request when it ends.
 pub(crate) struct Recorder {
@@ -31,6 +32,15 @@ pub(crate) struct BackendRecord {
     pub(crate) latencies: LatencySketch,
     /// Hits and misses at the last observation.
     seen: (u64, u64),
+}
+
+/// How each backend stands at an observation.
+pub(crate) struct Backlog {
+    /// Share of its resource that is left.
+    pub(crate) limits: Vec<f64>,
+    /// Calls that wait for a worker.
+    pub(crate) waiting: Vec<usize>,
+    pub(crate) query_p99: Vec<Option<Duration>>,
 }
 
 impl Recorder {
@@ -62,14 +72,9 @@ impl Recorder {
         }
     }
 
-    /// So many keys of a backend have ended alike, `hits` of them in the cache.
-    pub(crate) fn keys(
-        &mut self,
-        now: Instant,
-        backend: BackendId,
-        latency: Duration,
-        (hits, keys): (u64, u64),
-    ) {
+    /// Keys of a backend have ended alike.
+    pub(crate) fn keys(&mut self, now: Instant, ended: Alike) {
+        let Alike { backend, latency, hits, keys } = ended;
         if now >= self.measured_from {
             let record = &mut self.backends[backend.index()];
             record.hits += hits;
@@ -79,13 +84,7 @@ impl Recorder {
     }
 
     /// Observes the SLO and takes a sample.
-    pub(crate) fn observe(
-        &mut self,
-        now: Instant,
-        servers: &[Server],
-        limits: Vec<f64>,
-        waiting: Vec<usize>,
-    ) {
+    pub(crate) fn observe(&mut self, now: Instant, servers: &[Server], backlog: Backlog) {
         let Self { window, monitor, .. } = self;
         let mut seen = RequestSnapshot::default();
         let bound = monitor.slo().bound;
@@ -101,8 +100,9 @@ impl Recorder {
             record.seen = (record.hits, record.misses);
             let (allocation, used) = held(servers, index);
             backends.push(BackendSample {
-                limit: limits[index],
-                waiting: waiting[index] as u64,
+                limit: backlog.limits[index],
+                waiting: backlog.waiting[index] as u64,
+                query_p99_ms: backlog.query_p99[index].map(ms),
                 blocking_ratio: blocking[index] as f64 / blocked,
                 hit_ratio: (hits + misses > 0).then(|| hits as f64 / (hits + misses) as f64),
                 allocation_bytes: allocation,

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use sherwood_model::{Slo, SloStanding};
 
 use crate::record::{BackendRecord, Recorder, ms};
 use crate::setup::Setup;
 
 /// The measured part of a run in figures; the fields of `sherwood sim run --json`. Maps are by backend name.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Results {
     /// The scenario's name.
     pub scenario: String,
@@ -52,7 +52,7 @@ pub struct Results {
 }
 
 /// The share of slow requests (the band that RobinHood looks at) that the backend blocked which blocked most.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DominantRbc {
     /// At minutes 50, 100 and 150, as far as the run goes.
     pub at: Vec<f64>,
@@ -63,7 +63,7 @@ pub struct DominantRbc {
 }
 
 /// A backend's space over time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Allocation {
     /// Mean over all observations.
     pub mean: f64,
@@ -95,6 +95,9 @@ pub struct BackendSample {
     pub limit: f64,
     /// Calls that wait for a worker.
     pub waiting: u64,
+    /// P99 of its queries, hits and misses alike, over the window that decisions look back on, as last reported; none without
+    /// queries.
+    pub query_p99_ms: Option<f64>,
     /// Share of the slow requests in the window that it blocked.
     pub blocking_ratio: f64,
     /// Share of its keys since the last observation that were in a cache; none without keys.
@@ -179,11 +182,11 @@ fn allocations(samples: &[Sample], backends: usize) -> Vec<Allocation> {
     allocations
 }
 
-/// Part of the full system that a profile is.
+/// Part of the full system that a profile is; one of another name is of a system of its own.
 fn scale(profile: &str) -> f64 {
     match profile {
-        "full" => 1.0,
+        "s100" | "demo" => 0.01,
         "s10" => 0.1,
-        _ => 0.01,
+        _ => 1.0,
     }
 }

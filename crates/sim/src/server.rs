@@ -8,6 +8,7 @@ use sherwood_model::{BackendId, CachePlan, Instant, PartitionId, SeededState, Te
 use sherwood_path::Slot;
 use sherwood_policy::{Controller, Observation, PartitionSeen, StartSize, by_name};
 
+use crate::beyond::KnownBeyond;
 use crate::key::Key;
 use crate::resize::Resizing;
 use crate::setup::{Setup, SetupError};
@@ -41,7 +42,8 @@ impl Server {
         let backends = setup.model.backends();
         let control = &setup.knobs.control;
         let policy = by_name(&setup.policy, control)?;
-        if policy.needs().hit_ratio_slope {
+        let needs = policy.needs();
+        if needs.hit_ratio_slope {
             return Err(SetupError::Unobserved { policy: setup.policy.clone() });
         }
         control.validate(total_bytes, backends.len())?;
@@ -58,6 +60,11 @@ impl Server {
             // One thread, one lock.
             shards: 1,
             eviction: setup.knobs.eviction,
+            ghost_rate: if needs.miss_ratio_curves || needs.shadow_ratio.is_some() {
+                setup.ghost_rate()
+            } else {
+                0.0
+            },
             ..CacheOptions::default()
         };
         let hash = SeededState::new(number);
@@ -110,6 +117,7 @@ impl Server {
         let seen = |(index, known): (usize, &KnownBackend)| {
             let usage = self.cache.usage(PartitionId::from_index(index));
             let (hits, misses) = known.counts;
+            let KnownBeyond { curve, shadow_hits } = known.beyond.clone();
             PartitionSeen {
                 allocated_bytes: usage.budget_bytes,
                 used_bytes: usage.used_bytes,
@@ -117,6 +125,9 @@ impl Server {
                 misses,
                 queries: hits + misses,
                 query_p99: known.query_p99,
+                shadow_hits,
+                miss_ratio_curve: curve,
+                miss_latency: known.miss_latency.clone(),
                 ..PartitionSeen::new(TenantId(0), BackendId::from_index(index))
             }
         };

@@ -3,6 +3,9 @@
 use std::str::FromStr;
 use std::time::Duration;
 
+use serde::Deserialize;
+use serde::de::IntoDeserializer;
+use serde::de::value::{Error as ValueError, StrDeserializer};
 use sherwood_cache::Eviction;
 use sherwood_model::Band;
 use sherwood_workload::onerf::Walk;
@@ -26,7 +29,7 @@ const fn setting(key: &'static str, value: &'static str, about: &'static str) ->
 }
 
 /// All there are.
-const SETTINGS: [Setting; 13] = [
+const SETTINGS: [Setting; 19] = [
     setting("walk", "given|N", "realisation of a random scenario: the one written down, or drawn from N"),
     setting("delta", "SECONDS", "time between decisions"),
     setting("rbc_window", "SECONDS", "how far back decisions look"),
@@ -37,6 +40,12 @@ const SETTINGS: [Setting; 13] = [
         "RATIO|off",
         "no gift to a partition with more than this share of its used bytes unfilled",
     ),
+    setting("tao", "mean|snapshot", "which of the sizes RobinHood had policy tao freezes"),
+    setting("shadow", "RATIO", "size of cliffhanger's shadow queues, as a share of a cache"),
+    setting("credit", "BYTES", "what a find in them moves"),
+    setting("fair", "feedback|waterfill", "how policy fair comes to equal miss ratios"),
+    setting("lama", "minmax|sum|threshold", "what policy lama makes small"),
+    setting("ghost", "RATIO", "share of the keys that miss ratio curves are drawn from"),
     setting("eviction", "lru|s3-fifo", "whom the caches evict"),
     setting("resize", "at-once|BYTES", "bytes a second that leave a shrinking partition"),
     setting("servers", "N", "application servers"),
@@ -110,6 +119,12 @@ impl Knobs {
             "tax" => self.control.tax = number(value)?,
             "unfilled" if value == "off" => self.control.unfilled_ratio_max = f64::INFINITY,
             "unfilled" => self.control.unfilled_ratio_max = number(value)?,
+            "tao" => self.control.tao.mode = word(value)?,
+            "shadow" => self.control.cliffhanger.shadow = number(value)?,
+            "credit" => self.control.cliffhanger.credit_bytes = number(value)?,
+            "fair" => self.control.fair.mode = word(value)?,
+            "lama" => self.control.lama.mode = word(value)?,
+            "ghost" => self.ghost_rate = Some(number(value)?),
             "eviction" => {
                 self.eviction = match value {
                     "lru" => Eviction::Lru,
@@ -137,6 +152,12 @@ fn number<N: FromStr>(text: &str) -> Option<N> {
     text.parse().ok()
 }
 
+/// A choice as it is written in a configuration.
+fn word<'a, W: Deserialize<'a>>(text: &'a str) -> Option<W> {
+    let text: StrDeserializer<'_, ValueError> = text.into_deserializer();
+    W::deserialize(text).ok()
+}
+
 fn seconds(text: &str) -> Option<Duration> {
     Duration::try_from_secs_f64(number(text)?).ok()
 }
@@ -147,8 +168,27 @@ mod tests {
 
     #[test]
     fn every_setting_has_a_value_it_takes_and_one_it_refuses() {
-        let good =
-            ["3", "0.5", "5", "99-99.5", "0.02", "off", "s3-fifo", "1000", "2", "0.5", "1.1", "2", "0.1+0.2"];
+        let good = [
+            "3",
+            "0.5",
+            "5",
+            "99-99.5",
+            "0.02",
+            "off",
+            "snapshot",
+            "0.1",
+            "1",
+            "waterfill",
+            "sum",
+            "1",
+            "s3-fifo",
+            "1000",
+            "2",
+            "0.5",
+            "1.1",
+            "2",
+            "0.1+0.2",
+        ];
         for (setting, good) in Knobs::settings().iter().zip(good) {
             let (mut knobs, untouched) = (Knobs::default(), format!("{:?}", Knobs::default()));
             knobs.set(setting.key, good).expect(setting.key);

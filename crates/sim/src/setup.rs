@@ -38,6 +38,9 @@ pub struct Knobs {
     pub eviction: Eviction,
     /// How quickly a new plan takes effect.
     pub resize: Resize,
+    /// Share of the keys that miss ratio curves are drawn from, for the policies that ask for any; none for a share that samples
+    /// some thousands of keys in each cache.
+    pub ghost_rate: Option<f64>,
     /// Application servers; none for the profile's number.
     pub servers: Option<u32>,
     /// Each server's cache, as a share of the profile's.
@@ -70,6 +73,7 @@ impl Default for Knobs {
             walk: Walk::Given,
             eviction: Eviction::Lru,
             resize: Resize::AtOnce,
+            ghost_rate: None,
             servers: None,
             cache_ratio: 1.0,
             load_ratio: 1.0,
@@ -121,6 +125,16 @@ pub enum SetupError {
     },
 }
 
+/// The policy whose sizes are learnt in another run, where, and in which part of the measurement.
+const TAO: &str = "tao";
+const TAO_SCENARIO: &str = "onerf-spikes";
+const TAO_LEARNS: f64 = 0.2;
+
+/// Share of the keys that curves are drawn from: a node's.
+const GHOST_RATE: f64 = 1.0 / 32.0;
+/// The same where a cache holds fourteen thousand items only.
+const GHOST_RATE_SMALL: f64 = 1.0 / 4.0;
+
 /// Servers at most; an event names one by 16 bits.
 const SERVERS_MAX: u32 = 1_024;
 
@@ -140,13 +154,16 @@ impl Setup {
 
     /// Checks the numbers that nothing else checks.
     pub(crate) fn validate(&self) -> Result<(), SetupError> {
-        let Knobs { servers, cache_ratio, load_ratio, limit_depth, warmup_min, measure_min, .. } = self.knobs;
+        let Knobs {
+            ghost_rate, servers, cache_ratio, load_ratio, limit_depth, warmup_min, measure_min, ..
+        } = self.knobs;
         let ratio = "above 0 and up to 1000";
         let positive = |value: f64| value > 0.0 && value <= 1e3;
         let minutes = |value: f64| (0.0..=1e6).contains(&value);
         check("servers", servers.map_or(1.0, f64::from), "1 to 1024", |n| {
             (1.0..=f64::from(SERVERS_MAX)).contains(&n)
         })?;
+        check("ghost", ghost_rate.unwrap_or(1.0), "above 0 and up to 1", |rate| rate > 0.0 && rate <= 1.0)?;
         check("cache_ratio", cache_ratio, ratio, positive)?;
         check("load_ratio", load_ratio, ratio, positive)?;
         check("limit_depth", limit_depth, "0 to 1000", |value| (0.0..=1e3).contains(&value))?;
@@ -158,6 +175,42 @@ impl Setup {
 
     pub(crate) fn profile(&self) -> Result<&Profile, ModelError> {
         self.model.profile(&self.profile)
+    }
+
+    /// The run that policy `tao` learns its sizes from: RobinHood in the first fifth of the spikes' measurement (in this scenario
+    /// where a model has no spikes), with the same seed and knobs. None for other policies, and where the sizes are given.
+    /// What it finds ([`World::learnt`](crate::World::learnt)) goes into `knobs.control.tao.budgets_bytes`; without, `tao`
+    /// learns at the beginning of its own run, as in a node.
+    ///
+    /// # Errors
+    /// When there is no such scenario.
+    pub fn learning(&self) -> Result<Option<Self>, ModelError> {
+        if self.policy != TAO || !self.knobs.control.tao.budgets_bytes.is_empty() {
+            return Ok(None);
+        }
+        let spikes = self.model.scenarios().contains_key(TAO_SCENARIO);
+        let mut setup = Self { policy: "robinhood".to_owned(), ..self.clone() };
+        if spikes {
+            setup.scenario = TAO_SCENARIO.to_owned();
+        }
+        let Scenario { measure_min, .. } = setup.scenario()?;
+        setup.knobs.measure_min = Some(measure_min * TAO_LEARNS);
+        Ok(Some(setup))
+    }
+
+    /// Simulated time of the run, warm-up and measurement.
+    ///
+    /// # Errors
+    /// When there is no such scenario.
+    pub fn duration(&self) -> Result<Duration, ModelError> {
+        let scenario = self.scenario()?;
+        Ok(minutes(scenario.warmup_min) + minutes(scenario.measure_min))
+    }
+
+    /// Share of the keys that curves are drawn from.
+    pub(crate) fn ghost_rate(&self) -> f64 {
+        let default = if self.profile == "s100" { GHOST_RATE_SMALL } else { GHOST_RATE };
+        self.knobs.ghost_rate.unwrap_or(default)
     }
 
     /// The scenario, with its times as chosen.

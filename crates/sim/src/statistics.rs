@@ -6,14 +6,26 @@
 use std::time::Duration;
 
 use sherwood_model::{BackendId, FinishedRequest, Instant, LatencyWindow, RequestSnapshot};
-use sherwood_policy::{CounterWindow, Needs, Observation, RequestLog};
+use sherwood_policy::{CounterWindow, MissLatency, Needs, Observation, RequestLog};
+
+use crate::beyond::{Beyond, KnownBeyond};
+use crate::server::Server;
 
 /// What one server has to report; emptied once a second.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     pub(crate) requests: Vec<(Instant, FinishedRequest)>,
-    /// Keys of a backend that ended with the same latency, and how many there were.
-    pub(crate) queries: Vec<(Instant, BackendId, Duration, u64)>,
+    pub(crate) queries: Vec<(Instant, Alike)>,
+}
+
+/// Keys of a backend that ended with one latency.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Alike {
+    pub(crate) backend: BackendId,
+    pub(crate) latency: Duration,
+    /// Those that were in the cache.
+    pub(crate) hits: u64,
+    pub(crate) keys: u64,
 }
 
 /// Soft state over all servers.
@@ -21,6 +33,9 @@ pub(crate) struct Report {
 pub(crate) struct Statistics {
     log: RequestLog,
     queries: Vec<LatencyWindow>,
+    /// Of misses alone; empty unless the policy asks for them.
+    misses: Vec<LatencyWindow>,
+    beyond: Beyond,
     /// Hits and misses of each backend, over all servers, as last reported.
     counts: Vec<(u64, u64)>,
     counters: CounterWindow,
@@ -35,18 +50,24 @@ pub(crate) struct Known {
 }
 
 /// What is known of a backend over the RBC window.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct KnownBackend {
     /// Hits and misses.
     pub(crate) counts: (u64, u64),
     pub(crate) query_p99: Option<Duration>,
+    pub(crate) miss_latency: Option<MissLatency>,
+    pub(crate) beyond: KnownBeyond,
 }
 
 impl Statistics {
-    pub(crate) fn new(backends: usize, slo_window: Duration, rbc_window: Duration) -> Self {
+    /// Statistics for a policy with these `needs`.
+    pub(crate) fn new(backends: usize, slo_window: Duration, rbc_window: Duration, needs: &Needs) -> Self {
+        let timed = if needs.miss_latency { backends } else { 0 };
         Self {
             log: RequestLog::new(slo_window, rbc_window),
             queries: vec![LatencyWindow::new(rbc_window); backends],
+            misses: vec![LatencyWindow::new(rbc_window); timed],
+            beyond: Beyond::default(),
             counts: vec![(0, 0); backends],
             counters: CounterWindow::new(rbc_window),
         }
@@ -57,8 +78,11 @@ impl Statistics {
         for (at, request) in report.requests.drain(..) {
             self.log.record(now, at, request);
         }
-        for (at, backend, latency, keys) in report.queries.drain(..) {
+        for (at, Alike { backend, latency, hits, keys }) in report.queries.drain(..) {
             self.queries[backend.index()].record_times(at, latency, keys);
+            if let Some(misses) = self.misses.get_mut(backend.index()) {
+                misses.record_times(at, latency, keys - hits);
+            }
         }
     }
 
@@ -67,17 +91,27 @@ impl Statistics {
         self.counts = counts;
     }
 
-    /// What is told to those who ask at `now`.
-    pub(crate) fn known(&mut self, now: Instant, needs: &Needs) -> Known {
+    /// The 99th percentile of each backend's queries over the RBC window; none without queries.
+    pub(crate) fn query_p99(&self, now: Instant) -> Vec<Option<Duration>> {
+        self.queries.iter().map(|window| window.sketch(now).quantile(0.99)).collect()
+    }
+
+    /// What is told to those who ask at `now`, whose caches are `servers`'.
+    pub(crate) fn known(&mut self, now: Instant, needs: &Needs, servers: &[Server]) -> Known {
+        let backends = self.queries.len();
         let counts = self.counters.advance(now, self.counts.clone());
-        let p99 = |window: &LatencyWindow| window.sketch(now).quantile(0.99);
-        let known = |(counts, window)| KnownBackend { counts, query_p99: p99(window) };
-        let backends: Vec<KnownBackend> = counts.into_iter().zip(&self.queries).map(known).collect();
+        let beyond = self.beyond.known(needs, servers, backends);
+        let known = |(((index, counts), query_p99), beyond): (((usize, _), _), _)| {
+            let misses = self.misses.get(index);
+            let miss_latency = misses.and_then(|window| MissLatency::of(&window.sketch(now)));
+            KnownBackend { counts, query_p99, miss_latency, beyond }
+        };
+        let known = counts.into_iter().enumerate().zip(self.query_p99(now)).zip(beyond).map(known).collect();
         let mut requests = Observation::default();
         if needs.requests {
             let finished = RequestSnapshot::from(self.log.for_decision(now));
-            requests.see_requests(&finished, needs, backends.len());
+            requests.see_requests(&finished, needs, backends);
         }
-        Known { requests, backends }
+        Known { requests, backends: known }
     }
 }

@@ -6,18 +6,19 @@ use sherwood_cache::Access;
 use sherwood_dispatch::{Action, CallId, Reply};
 use sherwood_model::{BackendId, Instant, Slo};
 use sherwood_path::{Request, Status};
+use sherwood_policy::{TaoMode, by_name};
 use sherwood_workload::onerf::Limits;
 use thiserror::Error;
 
 use crate::backend::{Backend, Job, Work, limit_at};
 use crate::events::EventQueue;
 use crate::key::Key;
-use crate::record::Recorder;
+use crate::record::{Backlog, Recorder};
 use crate::results::{Results, Sample};
 use crate::server::{Server, Waiter};
 use crate::setup::{Setup, SetupError, minutes};
 use crate::slab::Slab;
-use crate::statistics::Statistics;
+use crate::statistics::{Alike, Statistics};
 use crate::traffic::Traffic;
 
 /// A run, from empty caches on.
@@ -75,14 +76,6 @@ struct Live {
     request: Request<Key, u32>,
 }
 
-/// Keys of a request that ended with one latency.
-struct Alike {
-    backend: BackendId,
-    latency: Duration,
-    hits: u64,
-    keys: u64,
-}
-
 /// The books do not balance: the simulation itself is wrong, and what it found is worth nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
@@ -127,6 +120,7 @@ impl World {
         };
         let measured_from = Instant::ZERO + minutes(scenario.warmup_min);
         let count = model.backends().len();
+        let needs = by_name(&setup.policy, &knobs.control)?.needs();
         let mut world = Self {
             limits: scenario.limits(knobs.walk),
             depth: knobs.limit_depth,
@@ -146,7 +140,7 @@ impl World {
                 .collect(),
             jobs: Slab::new(),
             live: Slab::new(),
-            statistics: Statistics::new(count, slo.window, knobs.control.rbc_window),
+            statistics: Statistics::new(count, slo.window, knobs.control.rbc_window, &needs),
             recorder: Recorder::new(slo, count, measured_from),
             queries: 0,
             setup,
@@ -202,6 +196,23 @@ impl World {
     #[must_use]
     pub fn samples(&self) -> &[Sample] {
         self.recorder.samples()
+    }
+
+    /// Bytes that each backend was allotted in the measurement so far, on average over the servers: what policy `tao` learns from
+    /// a run of RobinHood ([`Setup::learning`]). Empty before the first observation.
+    #[must_use]
+    pub fn learnt(&self, mode: TaoMode) -> Vec<u64> {
+        let samples = self.samples();
+        let of = match mode {
+            TaoMode::Mean => samples,
+            TaoMode::Snapshot => &samples[samples.len().saturating_sub(1)..],
+        };
+        let Some(last) = of.last() else { return Vec::new() };
+        let mean = |backend: usize| {
+            let sum: f64 = of.iter().map(|sample| sample.backends[backend].allocation_bytes).sum();
+            (sum / of.len() as f64) as u64
+        };
+        (0..last.backends.len()).map(mean).collect()
     }
 
     fn begin(&mut self) {
@@ -315,20 +326,19 @@ impl World {
                 _ => {
                     let next = Alike { backend, latency: answer.latency, hits: hit, keys: 1 };
                     if let Some(ended) = alike.replace(next) {
-                        self.note(usize::from(server), &ended);
+                        self.note(usize::from(server), ended);
                     }
                 }
             }
         }
         if let Some(ended) = alike {
-            self.note(usize::from(server), &ended);
+            self.note(usize::from(server), ended);
         }
     }
 
-    fn note(&mut self, server: usize, ended: &Alike) {
-        let &Alike { backend, latency, hits, keys } = ended;
-        self.recorder.keys(self.now, backend, latency, (hits, keys));
-        self.servers[server].report.queries.push((self.now, backend, latency, keys));
+    fn note(&mut self, server: usize, ended: Alike) {
+        self.recorder.keys(self.now, ended);
+        self.servers[server].report.queries.push((self.now, ended));
     }
 
     /// A call or probe reaches its backend.
@@ -356,7 +366,7 @@ impl World {
         let machine = &mut machines[backend.index()];
         match work {
             Work::Call { call, keys } => {
-                let law = &self.backends[backend.index()].law;
+                let law = &mut self.backends[backend.index()];
                 let sizes = keys.into_iter().map(|key| Some(law.object_bytes(key.object())));
                 machine.handle_reply(now, call, Reply::Ok(sizes.collect()));
             }
@@ -394,7 +404,7 @@ impl World {
     fn decide(&mut self) {
         // All servers run the same policy, so they ask for the same.
         let needs = self.servers[0].controller.needs();
-        let known = self.statistics.known(self.now, &needs);
+        let known = self.statistics.known(self.now, &needs, &self.servers);
         for server in &mut self.servers {
             server.decide(self.now, &known);
         }
@@ -404,7 +414,8 @@ impl World {
     fn observe(&mut self) {
         let limits = (0..self.backends.len()).map(|index| self.limit(BackendId::from_index(index))).collect();
         let waiting = self.backends.iter().map(|backend| backend.station.waiting()).collect();
-        self.recorder.observe(self.now, &self.servers, limits, waiting);
+        let query_p99 = self.statistics.query_p99(self.now);
+        self.recorder.observe(self.now, &self.servers, Backlog { limits, waiting, query_p99 });
         self.events.schedule(self.recorder.due(), Event::Observe);
     }
 

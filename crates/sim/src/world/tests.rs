@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sherwood_cache::charge;
-use sherwood_policy::available_without_options;
+use sherwood_policy::{StartSize, available_without_options};
 use sherwood_workload::onerf::Model;
 
 use super::*;
@@ -142,6 +142,44 @@ fn pages_that_change_hands_slowly_never_exceed_the_total() {
         assert_ne!(budgets(server), server.controller.budgets(), "it takes longer than the test");
         assert_eq!(budgets(server).iter().sum::<u64>(), server.cache.options().total_bytes);
     }
+}
+
+#[test]
+fn policies_that_ask_what_other_sizes_bring_are_told() {
+    for policy in ["cliffhanger", "lama", "fair"] {
+        let mut setup = brief("none", policy);
+        setup.knobs.cache_ratio = 0.05;
+        setup.knobs.ghost_rate = Some(1.0);
+        setup.knobs.control.fair.mode = sherwood_policy::FairMode::Waterfill;
+        setup.knobs.control.lama.grid = 0.05;
+        let world = run(&setup);
+        let server = &world.servers[0];
+        let start = setup
+            .knobs
+            .control
+            .start_budgets(server.cache.options().total_bytes, &[StartSize::default(); 20]);
+        assert_ne!(server.controller.budgets(), start.expect("equal sizes"), "{policy} never moved anything");
+        let budgets = world.servers.iter().map(|server| server.controller.budgets());
+        assert_eq!(budgets.clone().max(), budgets.min(), "{policy} knows the same everywhere");
+    }
+}
+
+#[test]
+fn tao_keeps_what_robinhood_had_in_the_spikes() {
+    let mut setup = brief("ramp-1-slow", "tao");
+    (setup.knobs.measure_min, setup.knobs.load_ratio) = (Some(0.5), 0.1);
+    setup.knobs.control.unfilled_ratio_max = f64::INFINITY;
+    let learning = setup.learning().expect("there is such a scenario").expect("tao learns");
+    assert_eq!((learning.scenario.as_str(), learning.policy.as_str()), ("onerf-spikes", "robinhood"));
+    let learnt = run(&learning).learnt(TaoMode::Mean);
+    assert!(learnt.iter().max() > learnt.iter().min(), "a fifth of 30 s holds an observation: {learnt:?}");
+    setup.knobs.control.tao.budgets_bytes = learnt.clone();
+    assert!(setup.learning().expect("valid").is_none());
+    let world = run(&setup);
+    for (budget, learnt) in world.servers[0].controller.budgets().iter().zip(learnt) {
+        assert!(budget.abs_diff(learnt) <= 20, "{budget} and {learnt} differ by what was rounded off");
+    }
+    assert!(brief("none", "robinhood").learning().expect("valid").is_none());
 }
 
 #[test]

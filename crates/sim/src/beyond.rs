@@ -1,0 +1,62 @@
+//! What other sizes would bring, over all servers together.
+//!
+//! The policies that ask for it were made for one cache. Where there are several, their measurements meet at the statistics
+//! server and come back to all (RobinHood's paper, section 5.1): curves are averaged by look-ups, finds in shadow queues are
+//! added up. What each server measures is its cache's own, as in a node.
+
+use sherwood_cache::Cache;
+use sherwood_model::PartitionId;
+use sherwood_policy::{MissRatioCurve, Needs};
+
+use crate::server::Server;
+
+/// What is known of one backend.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct KnownBeyond {
+    /// Miss ratio by a server's budget.
+    pub(crate) curve: Option<MissRatioCurve>,
+    /// Finds of all servers since the last decision.
+    pub(crate) shadow_hits: Option<u64>,
+}
+
+/// Look-ups up to the last decision, of each server and backend.
+#[derive(Debug, Default)]
+pub(crate) struct Beyond {
+    look_ups: Vec<Vec<u64>>,
+}
+
+impl Beyond {
+    /// One element for each backend, empty where `needs` asks for nothing. O(n log n) for n points of all curves.
+    pub(crate) fn known(&mut self, needs: &Needs, servers: &[Server], backends: usize) -> Vec<KnownBeyond> {
+        if needs.shadow_ratio.is_none() && !needs.miss_ratio_curves {
+            return vec![KnownBeyond::default(); backends];
+        }
+        self.look_ups.resize(servers.len(), vec![0; backends]);
+        (0..backends).map(|backend| self.of(backend, needs, servers)).collect()
+    }
+
+    fn of(&mut self, backend: usize, needs: &Needs, servers: &[Server]) -> KnownBeyond {
+        let partition = PartitionId::from_index(backend);
+        let mut shadow_hits = None;
+        let mut curves = Vec::with_capacity(servers.len());
+        for (server, before) in servers.iter().zip(&mut self.look_ups) {
+            let usage = server.cache.usage(partition);
+            let look_ups = usage.hits + usage.misses;
+            let since = look_ups - std::mem::replace(&mut before[backend], look_ups);
+            let Some(curve) = curve(&server.cache, partition) else { continue };
+            if let Some(ratio) = needs.shadow_ratio {
+                let more = (server.cache.options().total_bytes as f64 * ratio) as u64;
+                *shadow_hits.get_or_insert(0) += curve.shadow_hits(usage.budget_bytes, more, since);
+            }
+            curves.push((look_ups, curve));
+        }
+        let curves: Vec<_> = curves.iter().map(|(look_ups, curve)| (*look_ups, curve)).collect();
+        let curve = if needs.miss_ratio_curves { MissRatioCurve::mean(&curves) } else { None };
+        KnownBeyond { curve, shadow_hits }
+    }
+}
+
+fn curve(cache: &Cache, partition: PartitionId) -> Option<MissRatioCurve> {
+    let curve = cache.miss_ratio_curve(partition)?;
+    MissRatioCurve::sampled(curve.sampled_gets, curve.bytes.into_iter().zip(curve.miss_ratio))
+}
