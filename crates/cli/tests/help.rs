@@ -21,5 +21,6 @@ fn every_command_explains_itself() {
     insta::assert_snapshot!("sim", help(&["sim"]));
     insta::assert_snapshot!("sim-list", help(&["sim", "list"]));
     insta::assert_snapshot!("sim-run", help(&["sim", "run"]));
+    insta::assert_snapshot!("sim-compare", help(&["sim", "compare"]));
     insta::assert_snapshot!("check-config", help(&["check-config"]));
 }

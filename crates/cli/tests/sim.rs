@@ -1,5 +1,7 @@
 //! `sherwood sim` as a program.
 
+use std::path::Path;
+
 use assert_cmd::Command;
 use serde_json::Value;
 
@@ -59,6 +61,97 @@ fn what_there_is_not_is_refused_naming_what_there_is() {
     let output = sherwood().args(["sim", "run", "--scenario", "calm", "--policy", "equal"]).assert().code(2);
     let text = String::from_utf8(output.get_output().stderr.clone()).unwrap();
     assert!(text.contains("no scenario `calm`; it has: none, onerf-random"), "{text}");
+}
+
+/// Two policies, one of which learns in another run first, for 25 simulated seconds of little load.
+fn compare(results: &Path, flags: &[&str]) -> Command {
+    let mut command = sherwood();
+    command.args(["sim", "compare", "--scenario", "ramp-7-quick", "--policies", "shared-lru,tao"]);
+    command
+        .args(["--set", "minutes=0+0.42", "--set", "load=0.1", "--results", results.to_str().unwrap()])
+        .args(flags);
+    command
+}
+
+#[test]
+fn a_comparison_goes_on_where_it_was_stopped() {
+    let directory = tempfile::tempdir().unwrap();
+    let results = directory.path().join("results");
+    let compared = || {
+        let output = compare(&results, &["--seeds", "1,2", "--json"]).assert().success();
+        let mut document: Value = serde_json::from_slice(&output.get_output().stdout).unwrap();
+        let wall_s = document.as_object_mut().unwrap().remove("wall_s").unwrap().as_f64().unwrap();
+        (document, wall_s, String::from_utf8(output.get_output().stderr.clone()).unwrap())
+    };
+    let (first, _, told) = compared();
+    assert!(told.contains("4 of 4 finished"), "{told}");
+    assert_eq!((first["runs"].as_array().unwrap().len(), first["summary"].as_array().unwrap().len()), (4, 2));
+    assert!(first["summary"][1]["p99_ms"]["high"].as_f64() >= first["summary"][1]["p99_ms"]["mean"].as_f64());
+    assert_eq!(compared().0, first, "nothing was left to do");
+
+    let one = std::fs::read_dir(&results).unwrap().next().unwrap().unwrap().path();
+    std::fs::remove_file(&one).unwrap();
+    let (again, _, told) = compared();
+    assert!(told.contains("3 of 4 runs are kept") && told.contains("1 of 1 finished"), "{told}");
+    let timeless = |document: &Value| {
+        let runs = document["runs"].as_array().unwrap().iter().cloned().map(|mut run| {
+            run.as_object_mut().unwrap().retain(|field, _| field != "wall_s" && field != "queries_per_s");
+            run
+        });
+        runs.collect::<Vec<_>>()
+    };
+    assert_eq!(timeless(&again), timeless(&first));
+
+    std::fs::copy("Cargo.toml", &one).unwrap();
+    let output = compare(&results, &["--seeds", "1,2"]).assert().code(1);
+    let text = String::from_utf8(output.get_output().stderr.clone()).unwrap();
+    assert!(text.contains(one.to_str().unwrap()) && text.contains("remove it"), "{text}");
+}
+
+#[test]
+fn a_comparison_is_reported_as_a_page_that_needs_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let page = directory.path().join("report.html");
+    let flags = ["--policies", "robinhood", "--report", page.to_str().unwrap()];
+    let output = compare(directory.path(), &flags).assert().success();
+    let text = String::from_utf8(output.get_output().stdout.clone()).unwrap();
+    assert!(text.starts_with("ramp-7-quick ") && text.contains("  robinhood "), "{text}");
+    let page = std::fs::read_to_string(page).unwrap();
+    assert_eq!((page.matches("<svg").count(), page.matches("</svg>").count()), (6, 6));
+    assert!(!page.contains("src=") && !page.contains("href=") && page.ends_with("</html>\n"));
+}
+
+#[test]
+fn a_system_of_ones_own_is_described_by_a_file() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/two-backends.sim.json");
+    let run = |scenario: &str| {
+        let mut command = sherwood();
+        command.args(["sim", "run", "--policy", "robinhood", "--set", "minutes=0.1+0.2", "--json"]);
+        command.args(["--scenario", scenario]).assert()
+    };
+    let output = run(file).success();
+    let document: Value = serde_json::from_slice(&output.get_output().stdout).unwrap();
+    assert_eq!(
+        (document["scenario"].as_str(), document["scale"].as_f64()),
+        (Some("reviews-slow-down"), Some(1.0))
+    );
+    assert_eq!(
+        document["hit_ratio"].as_object().unwrap().keys().collect::<Vec<_>>(),
+        ["catalogue", "reviews"]
+    );
+    let refused = |scenario: &str, words: &str| {
+        let output = run(scenario).code(2);
+        let text = String::from_utf8(output.get_output().stderr.clone()).unwrap();
+        assert!(text.contains(words), "{scenario}: {text}");
+    };
+    refused(&format!("{file}#night"), "no scenario `night`; it has: reviews-slow-down");
+    refused("nowhere.json", "reading the scenario file nowhere.json");
+    let directory = tempfile::tempdir().unwrap();
+    let wrong = directory.path().join("wrong.json");
+    std::fs::copy("Cargo.toml", &wrong).unwrap();
+    refused(wrong.to_str().unwrap(), "line 1");
+    let several = "../workload/data/onerf.json";
+    refused(several, "say which one, such as ../workload/data/onerf.json#none");
 }
 
 #[test]

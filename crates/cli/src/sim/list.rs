@@ -7,7 +7,7 @@ use sherwood_policy::available_without_options;
 use sherwood_sim::Knobs;
 use sherwood_workload::onerf::{Model, Profile, Scenario};
 
-use super::SCALES;
+use super::flags::SCALES;
 use crate::exit::Failure;
 use crate::out;
 

@@ -1,8 +1,12 @@
 //! `sherwood sim`: what each policy would do, simulated.
 
+mod compare;
+mod flags;
 mod list;
+mod play;
 mod run;
 mod series;
+mod subject;
 
 use clap::Subcommand;
 
@@ -14,6 +18,7 @@ use crate::exit::Failure;
   sherwood sim list
   sherwood sim run --scenario onerf-spikes --policy robinhood
   sherwood sim run --scenario onerf-random --policy shared-lru --set walk=3 --json
+  sherwood sim compare --scenario ramp-7-quick --seeds 1,2,3
 
 `sherwood sim COMMAND --help` shows the flags of a command.")]
 pub(crate) struct Args {
@@ -27,14 +32,14 @@ enum Command {
     List(list::Args),
     /// Simulates one policy in one scenario
     Run(run::Args),
+    /// Simulates policies in scenarios, with several seeds, and keeps what was finished
+    Compare(compare::Args),
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     match &args.command {
         Command::List(args) => list::run(args),
         Command::Run(args) => run::run(args),
+        Command::Compare(args) => compare::run(args),
     }
 }
-
-/// Scales and their profiles.
-const SCALES: [(&str, &str); 3] = [("0.01", "s100"), ("0.1", "s10"), ("1", "full")];

@@ -7,11 +7,13 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
-use sherwood_model::Instant as SimulatedInstant;
 use sherwood_policy::available_without_options;
-use sherwood_sim::{Results, Setup, SetupError, World};
+use sherwood_sim::{Results, Setup, World};
+use sherwood_workload::onerf::Model;
 
-use super::{SCALES, series};
+use super::flags::Flags;
+use super::subject::Subject;
+use super::{play, series};
 use crate::exit::Failure;
 use crate::interrupt;
 use crate::out;
@@ -22,14 +24,15 @@ use crate::out;
   sherwood sim run --scenario onerf-spikes --policy robinhood
   sherwood sim run --scenario ramp-7-quick --policy shared-lru --seed 2 --json
   sherwood sim run --scenario none --policy equal --set minutes=5+5 --series none.csv
+  sherwood sim run --scenario our-shop.json --policy robinhood
 
 Equal seeds give equal results on every machine, and meet the same requests whatever the policy.
 `sherwood sim list` shows scenarios, policies and settings.
 
 Exit status: 0 done, 1 failed or interrupted, 2 bad usage.")]
 pub(crate) struct Args {
-    /// What happens to the backends
-    #[arg(long, value_name = "NAME")]
+    /// What happens to the backends: a scenario of the list, or one of a file
+    #[arg(long, value_name = "NAME|FILE.json[#NAME]")]
     scenario: String,
     /// Who divides the caches
     #[arg(long, value_name = "NAME", value_parser = clap::builder::PossibleValuesParser::new(available_without_options().iter().copied()))]
@@ -37,12 +40,8 @@ pub(crate) struct Args {
     /// Seed of every draw
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Part of the full system that is simulated
-    #[arg(long, default_value = SCALES[0].0, value_parser = SCALES.map(|(scale, _)| scale))]
-    scale: String,
-    /// Change a setting
-    #[arg(long = "set", value_name = "KEY=VALUE")]
-    settings: Vec<String>,
+    #[command(flatten)]
+    flags: Flags,
     /// Print the results as one JSON document
     #[arg(long)]
     json: bool,
@@ -61,19 +60,33 @@ struct Report<'a> {
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let mut world = World::new(&setup(args)?).map_err(refused)?;
+    let subject = Subject::find(&args.scenario, &Arc::new(Model::onerf()))?;
+    let setup = subject.setup(&args.flags, &args.policy, args.seed)?;
+    // Refused before anything is learnt for it.
+    World::new(&setup).map_err(Failure::usage)?;
     let stop = Arc::new(AtomicBool::new(false));
     let stopper = Arc::clone(&stop);
     interrupt::on_interrupt(move || stopper.store(true, Relaxed)).map_err(Failure::failed)?;
+    let Some(setup) = learnt(setup, &stop)? else {
+        return Err(Failure::failed("stopped while policy tao learnt its sizes: there is no result"));
+    };
+    let mut world = World::new(&setup).map_err(Failure::usage)?;
     let began = Instant::now();
-    play(&mut world, &stop)?;
-    let (results, wall) = (world.results(), began.elapsed().as_secs_f64());
-    if !results.complete {
+    let bar = bar("the simulated time", setup.duration().map_err(Failure::usage)?);
+    let seen = |passed: Duration, world: &World| {
+        bar.inc(passed.as_secs());
+        let rate = world.queries() as f64 / began.elapsed().as_secs_f64();
+        bar.set_message(format!(", {:.1} million queries/s", rate / 1e6));
+    };
+    let complete = play::play(&mut world, &stop, seen)?;
+    bar.finish_and_clear();
+    if !complete {
         let minutes = world.now().as_nanos() as f64 / 60e9;
         return Err(Failure::failed(format!(
             "stopped after {minutes:.1} simulated minutes, before the end: there is no result"
         )));
     }
+    let (results, wall) = (world.results(), began.elapsed().as_secs_f64());
     if let Some(path) = &args.series {
         let names: Vec<_> = results.hit_ratio.keys().map(String::as_str).collect();
         std::fs::write(path, series::csv(&names, world.samples()))
@@ -88,45 +101,24 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     out::print(&text)
 }
 
-fn setup(args: &Args) -> Result<Setup, Failure> {
-    let mut setup = Setup::new(&args.scenario, &args.policy, args.seed);
-    let profile = SCALES.iter().find(|(scale, _)| *scale == args.scale).map(|(_, profile)| *profile);
-    setup.profile = profile.unwrap_or(SCALES[0].1).to_owned();
-    for setting in &args.settings {
-        let Some((key, value)) = setting.split_once('=') else {
-            return Err(Failure::usage(format!("--set {setting}: write it as KEY=VALUE, such as delta=5")));
+/// Shown on a terminal only.
+fn bar(of: &str, duration: Duration) -> ProgressBar {
+    let style =
+        ProgressStyle::with_template(&format!("{{bar:40}} {{percent}}% of {of}, {{eta}} left{{msg}}"));
+    ProgressBar::new(duration.as_secs()).with_style(style.expect("a valid template"))
+}
+
+/// The setup with what it has to learn from another run; none when that was stopped.
+fn learnt(mut setup: Setup, stop: &AtomicBool) -> Result<Option<Setup>, Failure> {
+    if let Some(learning) = setup.learning().map_err(Failure::usage)? {
+        let bar = bar("what RobinHood finds", learning.duration().map_err(Failure::usage)?);
+        let Some(sizes) = play::learn(&learning, stop, |passed, _| bar.inc(passed.as_secs()))? else {
+            return Ok(None);
         };
-        setup.knobs.set(key, value).map_err(|error| Failure::usage(format!("--set {setting}: {error}")))?;
+        bar.finish_and_clear();
+        setup.knobs.control.tao.budgets_bytes = sizes;
     }
-    Ok(setup)
-}
-
-fn refused(error: SetupError) -> Failure {
-    Failure::usage(error)
-}
-
-/// Simulated time between two looks at progress and interrupts.
-const STRIDE: Duration = Duration::from_secs(10);
-
-/// Lets time pass until the end, or until it is stopped.
-fn play(world: &mut World, stop: &AtomicBool) -> Result<(), Failure> {
-    let seconds = world.end().as_nanos() / 1_000_000_000;
-    // Shown on a terminal only.
-    let progress = ProgressBar::new(seconds);
-    let style = ProgressStyle::with_template("{bar:40} {percent}% of the simulated time, {eta} left{msg}")
-        .expect("a valid template");
-    progress.set_style(style);
-    let began = Instant::now();
-    let mut until = SimulatedInstant::ZERO;
-    while world.now() < world.end() && !stop.load(Relaxed) {
-        until += STRIDE;
-        world.advance(until).map_err(Failure::failed)?;
-        progress.set_position(world.now().as_nanos() / 1_000_000_000);
-        let rate = world.queries() as f64 / began.elapsed().as_secs_f64();
-        progress.set_message(format!(", {:.1} million queries/s", rate / 1e6));
-    }
-    progress.finish_and_clear();
-    Ok(())
+    Ok(Some(setup))
 }
 
 fn text(report: &Report<'_>) -> String {

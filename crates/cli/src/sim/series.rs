@@ -10,7 +10,7 @@ pub(super) fn csv(names: &[&str], samples: &[Sample]) -> String {
     for name in names {
         let _ = write!(
             text,
-            ",{name}_limit,{name}_waiting,{name}_rbc_ratio,{name}_hit_ratio,{name}_allocation_bytes,{name}_used_bytes"
+            ",{name}_limit,{name}_waiting,{name}_query_p99_ms,{name}_rbc_ratio,{name}_hit_ratio,{name}_allocation_bytes,{name}_used_bytes"
         );
     }
     text.push('\n');
@@ -26,12 +26,20 @@ fn line(text: &mut String, sample: &Sample) {
     let _ =
         write!(text, "{minute:.4},{},{},{},{}", ms(*p50_ms), ms(*p90_ms), ms(*p99_ms), u8::from(*violated));
     for backend in backends {
-        let BackendSample { limit, waiting, blocking_ratio, hit_ratio, allocation_bytes, used_bytes } =
-            backend;
+        let BackendSample {
+            limit,
+            waiting,
+            query_p99_ms,
+            blocking_ratio,
+            hit_ratio,
+            allocation_bytes,
+            used_bytes,
+        } = backend;
+        let query_p99 = ms(*query_p99_ms);
         let hit_ratio = hit_ratio.map_or(String::new(), |ratio| format!("{ratio:.4}"));
         let _ = write!(
             text,
-            ",{limit:.4},{waiting},{blocking_ratio:.4},{hit_ratio},{allocation_bytes:.0},{used_bytes:.0}"
+            ",{limit:.4},{waiting},{query_p99},{blocking_ratio:.4},{hit_ratio},{allocation_bytes:.0},{used_bytes:.0}"
         );
     }
     text.push('\n');
@@ -46,6 +54,7 @@ mod tests {
         let backend = BackendSample {
             limit: 0.5,
             waiting: 3,
+            query_p99_ms: Some(2.0),
             blocking_ratio: 0.25,
             hit_ratio: None,
             allocation_bytes: 10.0,
@@ -61,7 +70,7 @@ mod tests {
         };
         let text = csv(&["b01"], &[sample]);
         let lines: Vec<_> = text.lines().collect();
-        assert_eq!(lines[1], "0.2500,1.500,,,1,0.5000,3,0.2500,,10,9");
+        assert_eq!(lines[1], "0.2500,1.500,,,1,0.5000,3,2.000,0.2500,,10,9");
         assert_eq!(lines[0].split(',').count(), lines[1].split(',').count());
     }
 }

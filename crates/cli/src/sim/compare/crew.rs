@@ -1,0 +1,130 @@
+//! Makes the runs that are missing, several at a time.
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
+use sherwood_sim::{Results, Setup, World};
+
+use super::keep::{Keep, Kept, Outcome};
+use super::runs::Run;
+use super::series::Series;
+use crate::exit::Failure;
+use crate::out;
+use crate::sim::play;
+
+/// Threads that take one run after another, the longest first, each on one core.
+pub(super) struct Crew<'a> {
+    keep: &'a Keep,
+    stop: &'a AtomicBool,
+    /// In the order in which they are taken.
+    runs: Vec<&'a Run>,
+    taken: AtomicUsize,
+    finished: AtomicUsize,
+    /// What policy `tao` freezes, by seed, once somebody has found it out.
+    learnt: BTreeMap<u64, Mutex<Option<Vec<u64>>>>,
+    began: Instant,
+    bar: ProgressBar,
+}
+
+impl<'a> Crew<'a> {
+    /// A crew for the runs that are missing.
+    pub(super) fn new(keep: &'a Keep, stop: &'a AtomicBool, mut runs: Vec<&'a Run>) -> Self {
+        let learns = |run: &Run| matches!(run.setup.learning(), Ok(Some(_)));
+        // Runs that learn come last: those of one seed wait for each other once.
+        runs.sort_by_key(|run| (learns(run), std::cmp::Reverse(run.seconds())));
+        let style = ProgressStyle::with_template("{bar:40} {percent}% of the simulated time, {eta} left");
+        let bar = ProgressBar::new(runs.iter().map(|run| run.seconds()).sum());
+        Self {
+            keep,
+            stop,
+            learnt: runs.iter().map(|run| (run.inputs.seed, Mutex::new(None))).collect(),
+            runs,
+            taken: AtomicUsize::new(0),
+            finished: AtomicUsize::new(0),
+            began: Instant::now(),
+            bar: bar.with_style(style.expect("a valid template")),
+        }
+    }
+
+    /// Works until all runs are finished and kept, or somebody stops it; how many were finished.
+    pub(super) fn work(&self, threads: usize) -> Result<usize, Failure> {
+        let outcomes: Vec<Result<(), Failure>> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..threads).map(|_| scope.spawn(|| self.take_runs())).collect();
+            threads.into_iter().map(|thread| thread.join().expect("runs do not panic")).collect()
+        });
+        self.bar.finish_and_clear();
+        outcomes.into_iter().collect::<Result<(), _>>()?;
+        Ok(self.finished.load(Relaxed))
+    }
+
+    fn take_runs(&self) -> Result<(), Failure> {
+        while !self.stop.load(Relaxed)
+            && let Some(run) = self.runs.get(self.taken.fetch_add(1, Relaxed))
+        {
+            // What one run failed of, the others would too.
+            self.make(run).inspect_err(|_| self.stop.store(true, Relaxed))?;
+        }
+        Ok(())
+    }
+
+    fn make(&self, run: &Run) -> Result<(), Failure> {
+        let mut setup = run.setup.clone();
+        if let Some(learning) = setup.learning().map_err(Failure::usage)? {
+            let Some(sizes) = self.learn(run.inputs.seed, &learning)? else { return Ok(()) };
+            setup.knobs.control.tao.budgets_bytes = sizes;
+        }
+        let began = Instant::now();
+        let mut world = World::new(&setup).map_err(Failure::usage)?;
+        if !play::play(&mut world, self.stop, |passed, _| self.bar.inc(passed.as_secs()))? {
+            return Ok(());
+        }
+        let wall = began.elapsed();
+        let kept = kept(run, &world, wall);
+        self.keep.write(&kept)?;
+        self.say(run, &kept.outcome.results, wall);
+        Ok(())
+    }
+
+    /// The sizes that policy `tao` freezes in runs of this seed; none when it was stopped.
+    fn learn(&self, seed: u64, learning: &Setup) -> Result<Option<Vec<u64>>, Failure> {
+        let mut learnt = self.learnt[&seed].lock().expect("no panics while held");
+        if learnt.is_none() {
+            *learnt = play::learn(learning, self.stop, |_, _| ())?;
+        }
+        Ok(learnt.clone())
+    }
+
+    fn say(&self, run: &Run, results: &Results, wall: Duration) {
+        let finished = self.finished.fetch_add(1, Relaxed) + 1;
+        let line = format!(
+            "{}: {:.2}% violations, in {}; {finished} of {} finished, about {} left",
+            run.name(),
+            results.slo_violation_ratio * 100.0,
+            HumanDuration(wall),
+            self.runs.len(),
+            self.left(),
+        );
+        self.bar.suspend(|| out::say(line));
+    }
+
+    /// Time that is left, if simulated time passes on as it did.
+    fn left(&self) -> impl Display {
+        let (done, all) = (self.bar.position(), self.bar.length().unwrap_or(0));
+        let share = all.saturating_sub(done) as f64 / done.max(1) as f64;
+        HumanDuration(self.began.elapsed().mul_f64(share))
+    }
+}
+
+fn kept(run: &Run, world: &World, wall: Duration) -> Kept {
+    let wall_s = wall.as_secs_f64();
+    let names = run.setup.model.backends().iter().map(|backend| backend.name.clone());
+    Kept {
+        inputs: run.inputs.clone(),
+        outcome: Outcome { results: world.results(), wall_s, queries_per_s: world.queries() as f64 / wall_s },
+        series: Series::of(names, world.samples()),
+    }
+}

@@ -1,0 +1,114 @@
+//! What a run's plots are drawn from: less than was observed, more than a plot shows.
+
+use serde::{Deserialize, Serialize};
+use sherwood_sim::{BackendSample, Sample};
+
+/// Observations over time, as columns. Values are rounded to four digits.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Series {
+    /// Minutes since the measurement began, one for each observation of the SLO.
+    pub(super) minute: Vec<f64>,
+    /// Of request latency; none when nothing ended.
+    pub(super) p50_ms: Vec<Option<f64>>,
+    pub(super) p90_ms: Vec<Option<f64>>,
+    pub(super) p99_ms: Vec<Option<f64>>,
+    /// In the order of the backends' ids.
+    pub(super) backends: Vec<BackendSeries>,
+}
+
+/// One backend, at each observation with which a minute begins: the first at or after it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct BackendSeries {
+    pub(super) name: String,
+    pub(super) query_p99_ms: Vec<Option<f64>>,
+    pub(super) blocking_ratio: Vec<f64>,
+    pub(super) allocation_bytes: Vec<f64>,
+}
+
+impl Series {
+    /// The columns of `samples`, of backends with these names.
+    pub(super) fn of(names: impl Iterator<Item = String>, samples: &[Sample]) -> Self {
+        let column = |value: fn(&Sample) -> Option<f64>| {
+            samples.iter().map(|sample| value(sample).map(rounded)).collect()
+        };
+        let minutes: Vec<&Sample> = samples
+            .iter()
+            .enumerate()
+            .filter(|&(index, sample)| begins(index.checked_sub(1).map(|before| &samples[before]), sample))
+            .map(|(_, sample)| sample)
+            .collect();
+        let backend = |(index, name): (usize, String)| {
+            let of = |value: fn(&BackendSample) -> f64| {
+                minutes.iter().map(|sample| rounded(value(&sample.backends[index]))).collect()
+            };
+            let p99 = |sample: &&Sample| sample.backends[index].query_p99_ms.map(rounded);
+            BackendSeries {
+                name,
+                query_p99_ms: minutes.iter().map(p99).collect(),
+                blocking_ratio: of(|backend| backend.blocking_ratio),
+                allocation_bytes: of(|backend| backend.allocation_bytes),
+            }
+        };
+        Self {
+            minute: samples.iter().map(|sample| rounded(sample.minute)).collect(),
+            p50_ms: column(|sample| sample.p50_ms),
+            p90_ms: column(|sample| sample.p90_ms),
+            p99_ms: column(|sample| sample.p99_ms),
+            backends: names.enumerate().map(backend).collect(),
+        }
+    }
+}
+
+/// Whether this is the first sample of its minute; a minute begins with what is observed on it.
+fn begins(before: Option<&Sample>, sample: &Sample) -> bool {
+    let minute = |sample: &Sample| (sample.minute + 1e-9).floor();
+    minute(sample) >= 1.0 && before.is_none_or(|before| minute(before) < minute(sample))
+}
+
+/// To four digits.
+fn rounded(value: f64) -> f64 {
+    if value == 0.0 || !value.is_finite() {
+        return value;
+    }
+    let digits = 3 - value.abs().log10().floor() as i32;
+    let unit = 10f64.powi(digits.abs());
+    if digits >= 0 { (value * unit).round() / unit } else { (value / unit).round() * unit }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn four_digits_are_kept() {
+        assert_eq!([1234.56, 0.0123456, 7.0, 0.0].map(rounded), [1235.0, 0.01235, 7.0, 0.0]);
+        assert_eq!(rounded(123_456_789.0), 123_500_000.0);
+    }
+
+    #[test]
+    fn backends_have_a_value_for_each_minute() {
+        let backend = BackendSample {
+            limit: 1.0,
+            waiting: 0,
+            query_p99_ms: None,
+            blocking_ratio: 0.5,
+            hit_ratio: None,
+            allocation_bytes: 1e6,
+            used_bytes: 1.0,
+        };
+        let sample = |number: u32| Sample {
+            minute: f64::from(number + 1) / 12.0,
+            p50_ms: None,
+            p90_ms: None,
+            p99_ms: Some(f64::from(number)),
+            violated: false,
+            backends: vec![BackendSample { allocation_bytes: f64::from(number), ..backend }],
+        };
+        let samples: Vec<_> = (0..30).map(sample).collect();
+        let series = Series::of(["b01".to_owned()].into_iter(), &samples);
+        assert_eq!((series.p99_ms.len(), series.p99_ms[3]), (30, Some(3.0)));
+        assert_eq!(series.backends[0].allocation_bytes, [11.0, 23.0], "minutes 1 and 2");
+    }
+}

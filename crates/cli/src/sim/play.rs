@@ -1,0 +1,52 @@
+//! Lets a simulated world run to its end, or until somebody wants it to stop.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+use sherwood_model::Instant;
+use sherwood_sim::{Setup, World};
+
+use crate::exit::Failure;
+
+/// Simulated time between two looks at progress and interrupts.
+const STRIDE: Duration = Duration::from_secs(10);
+
+/// Lets time pass until the end, and tells `seen` how much did, again and again; false when it was stopped before.
+pub(super) fn play(
+    world: &mut World,
+    stop: &AtomicBool,
+    mut seen: impl FnMut(Duration, &World),
+) -> Result<bool, Failure> {
+    let mut until = Instant::ZERO;
+    while world.now() < world.end() {
+        if stop.load(Relaxed) {
+            return Ok(false);
+        }
+        let before = world.now();
+        until += STRIDE;
+        world.advance(until).map_err(Failure::failed)?;
+        seen(world.now() - before, world);
+    }
+    Ok(true)
+}
+
+/// The sizes that `setup` has to be given by another run, which is played here; none when it was stopped.
+pub(super) fn learn(
+    setup: &Setup,
+    stop: &AtomicBool,
+    seen: impl FnMut(Duration, &World),
+) -> Result<Option<Vec<u64>>, Failure> {
+    let mode = setup.knobs.control.tao.mode;
+    let mut world = World::new(setup).map_err(Failure::usage)?;
+    if !play(&mut world, stop, seen)? {
+        return Ok(None);
+    }
+    let sizes = world.learnt(mode);
+    if sizes.is_empty() {
+        return Err(Failure::usage(
+            "policy tao learns in the first fifth of a measurement, and no observation falls into it: \
+             lengthen it with --set minutes=WARM-UP+MEASURED",
+        ));
+    }
+    Ok(Some(sizes))
+}

@@ -1,0 +1,101 @@
+//! What is simulated: a scenario that is built in, or one of a file.
+
+use std::sync::Arc;
+
+use sherwood_model::SeededState;
+use sherwood_sim::Setup;
+use sherwood_workload::onerf::Model;
+
+use super::flags::{Flags, SCALES};
+use crate::exit::Failure;
+
+/// A scenario and the model it is of.
+#[derive(Clone, Debug)]
+pub(super) struct Subject {
+    pub(super) scenario: String,
+    /// Tells documents apart; none for the one that is built in.
+    pub(super) document: Option<String>,
+    model: Arc<Model>,
+}
+
+impl Subject {
+    /// The scenario that `text` names: one of the `built_in` model's, `FILE.json` or `FILE.json#NAME`.
+    pub(super) fn find(text: &str, built_in: &Arc<Model>) -> Result<Self, Failure> {
+        match file(text) {
+            Some((path, name)) => Self::read(path, name),
+            None => Ok(Self { scenario: text.to_owned(), document: None, model: Arc::clone(built_in) }),
+        }
+    }
+
+    fn read(path: &str, name: Option<&str>) -> Result<Self, Failure> {
+        let document = std::fs::read_to_string(path)
+            .map_err(|error| Failure::usage(format!("reading the scenario file {path}: {error}")))?;
+        let model =
+            Model::from_json(&document).map_err(|error| Failure::usage(format!("{path}: {error}")))?;
+        let scenario = match (name, model.scenarios().len()) {
+            (Some(name), _) => name.to_owned(),
+            (None, 1) => model.scenarios().keys().next().expect("one").clone(),
+            (None, _) => {
+                let names: Vec<_> = model.scenarios().keys().map(String::as_str).collect();
+                let example = names.first().unwrap_or(&"NAME");
+                return Err(Failure::usage(format!(
+                    "{path} has the scenarios [{}]: say which one, such as {path}#{example}",
+                    names.join(", ")
+                )));
+            }
+        };
+        let mark = SeededState::new(0).hash_bytes(document.as_bytes());
+        Ok(Self { scenario, document: Some(format!("{mark:016x}")), model: Arc::new(model) })
+    }
+
+    /// One run.
+    pub(super) fn setup(&self, flags: &Flags, policy: &str, seed: u64) -> Result<Setup, Failure> {
+        let mut setup = Setup::new(&self.scenario, policy, seed);
+        setup.model = Arc::clone(&self.model);
+        setup.profile = self.profile(&flags.scale)?;
+        flags.apply(&mut setup.knobs)?;
+        Ok(setup)
+    }
+
+    /// The model's profile of a scale. A model of somebody's own system has one, which is the scale there is.
+    fn profile(&self, scale: &str) -> Result<String, Failure> {
+        let profiles = self.model.profiles();
+        let wanted =
+            SCALES.iter().find(|(name, _)| *name == scale).map_or(SCALES[0].1, |(_, profile)| profile);
+        if profiles.contains_key(wanted) {
+            return Ok(wanted.to_owned());
+        }
+        let names: Vec<_> = profiles.keys().map(String::as_str).collect();
+        match names[..] {
+            [only] => Ok(only.to_owned()),
+            _ => Err(Failure::usage(format!(
+                "--scale {scale}: the model {} has no profile `{wanted}`; it has: {}; leave one, or call it so",
+                self.model.name(),
+                names.join(", ")
+            ))),
+        }
+    }
+}
+
+/// A file's path, and the name of the scenario in it if there is one.
+fn file(text: &str) -> Option<(&str, Option<&str>)> {
+    const SUFFIX: &str = ".json";
+    if text.ends_with(SUFFIX) {
+        return Some((text, None));
+    }
+    let end = text.find(".json#")? + SUFFIX.len();
+    Some((&text[..end], Some(&text[end + 1..])))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_told_from_names() {
+        assert_eq!(file("onerf-spikes"), None);
+        assert_eq!(file("dir/a.json"), Some(("dir/a.json", None)));
+        assert_eq!(file("a.json#night"), Some(("a.json", Some("night"))));
+        assert_eq!(file("a.json#b.json"), Some(("a.json#b.json", None)), "a file may be called anything");
+    }
+}
