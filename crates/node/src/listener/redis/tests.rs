@@ -174,6 +174,19 @@ fn bytes_that_are_no_request_are_answered_and_end_the_connection() {
 }
 
 #[test]
+fn errors_repeat_what_was_sent_byte_by_byte_up_to_a_zero() {
+    let listener = Listener::plain();
+    let mut out = Vec::new();
+    client::request(&mut out, &[b"no\0more", b"\xff\xe9", b"a\0b", b"c\r\nd"]);
+    client::request(&mut out, &[b"CLIENT", b"\xff\0x"]);
+    assert_eq!(
+        listener.send(&mut listener.client(), &out),
+        b"-ERR unknown command 'no', with args beginning with: '\xff\xe9' 'a' 'c  d' \r\n\
+          -ERR unknown subcommand '\xff'. Try CLIENT HELP.\r\n"
+    );
+}
+
+#[test]
 fn a_browser_is_closed_on_before_its_body_is_read() {
     let listener = Listener::plain();
     for head in [&b"POST / HTTP/1.1\r\n"[..], b"get / HTTP/1.1\r\nhost: a\r\n"] {
