@@ -15,6 +15,7 @@
 #   scripts/bench.sh engine       the engine in one process beside quick_cache, moka and hashlink
 #   scripts/bench.sh ghost        what a sampled miss ratio curve costs an access, and how far it is off
 #   scripts/bench.sh demo         RobinHood against shared-lru through backend slowdowns, seeds 1 to 5 (about an hour)
+#   scripts/bench.sh depth        shared-lru alone on seeds 101 to 105, which the depth of the slowdowns is set by (35 minutes); not part of "every"
 #
 # ROUNDS (5) is how often `resize`, `gateway`, `peers`, `reshape` and `engine` measure.
 set -euo pipefail
@@ -190,6 +191,10 @@ TOML
     measure "gateway, values:false" "$sherwood" load --target "http://$admin" --backend kv
     measure "sherwood multi-get" "$sherwood" load --target "memcached://$cache" --get-ratio 1 --pipeline 1
     stop_server
+    command -v "$memcached" >/dev/null || {
+      echo "gateway: there is no $memcached to compare with; MEMCACHED names one" >&2
+      continue
+    }
     taskset -c 0 "$memcached" -l 127.0.0.1 -p "${cache#*:}" -U 0 -m 256 -t 1 -u nobody &
     server=$!
     wait_for bash -c "</dev/tcp/${cache/:/\/}"

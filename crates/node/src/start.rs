@@ -59,7 +59,9 @@ pub enum StartError {
     #[error(transparent)]
     Policy(#[from] sherwood_policy::PolicyError),
     /// A port could not be bound.
-    #[error("cannot listen on {address}: {error}; choose another port, or stop who uses it")]
+    #[error(
+        "the admin API cannot listen on {address}: {error}; choose another port (--admin, [admin] bind), or stop what uses it"
+    )]
     Bind {
         /// The address asked for.
         address: SocketAddr,

@@ -20,7 +20,9 @@ use crate::out;
 
 /// Draws the miss ratio curve of a trace: how many gets an LRU of each size misses
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:
+#[command(
+    allow_negative_numbers = true,
+    after_help = "Examples:
   sherwood mrc orm-busy                                        exact, of a trace that is built in
   sherwood mrc orm-busy --sample 0.01 --plot curve.svg         of one object in a hundred, drawn
   sherwood mrc cluster52.csv --format twitter --json
@@ -30,7 +32,8 @@ Gets count, whether they hit or not; stores only say what an object weighs and t
 most recent. A get of an absent object fills it in. An exact curve takes 55 to 110 bytes of memory
 for each object, a sampled one its share of that.
 
-Exit status: 0 done, 1 failed, 2 bad usage.")]
+Exit status: 0 done, 1 failed, 2 bad usage."
+)]
 pub(crate) struct Args {
     /// The trace: a file (packed with xz or not), - for standard input, or orm-busy or orm-night, which are built in
     #[arg(value_name = "FILE|NAME")]
@@ -98,9 +101,15 @@ struct Report {
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    if args.plot.as_deref() == Some(Path::new("-")) {
+        return Err(Failure::usage(
+            "--plot is -, and a picture needs a file: give its name, such as curve.svg",
+        ));
+    }
+    // What is not there is said to be missing before its format is asked for.
+    let input = open(&args.trace)?;
     let format = format_of(&args.trace, args.format)?;
     let value_bytes = value_bytes(args.value_size, format)?;
-    let input = open(&args.trace)?;
     let failed = |error: TraceError| Failure::failed(format!("{}: {error}", args.trace.display()));
     let options = objects::Options { format, hash: SeededState::new(args.seed), value_bytes };
     let accesses = objects::read(input, options).map_err(failed)?;
@@ -198,12 +207,12 @@ fn text(report: &Report) -> String {
     } else {
         "exact".to_owned()
     };
-    let mut text = format!(
-        "{} gets of {} objects, {exact}\n\n{:>12}  miss ratio\n",
-        HumanCount(report.accesses),
-        HumanCount(report.unique),
-        if unit.is_empty() { "size" } else { unit },
-    );
+    let (gets, objects) = (HumanCount(report.accesses), HumanCount(report.unique));
+    let mut text = format!("{gets} gets of {objects} objects, {exact}\n\n");
+    if last == 0 {
+        return text + "Every get misses, whatever the size: no object that was looked at came twice.\n";
+    }
+    text += &format!("{:>12}  miss ratio\n", if unit.is_empty() { "size" } else { unit });
     let sizes = (0..ROWS).rev().map(|halvings| last >> halvings);
     for bytes in sizes.filter(|&bytes| bytes > 0) {
         text += &format!("{:>12}  {:>10.4}\n", size(bytes), at(report, bytes));
