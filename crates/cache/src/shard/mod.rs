@@ -235,7 +235,7 @@ impl Read<'_> {
     /// The record of a key, dead or alive.
     #[inline]
     pub(crate) fn find(&self, lookup: &Lookup<'_>) -> Option<Record<'_>> {
-        self.store.find(lookup).map(|at| self.store.record(at))
+        self.store.find(lookup).map(|(_, record)| record)
     }
 
     /// Where a `get` is to be counted.
@@ -257,10 +257,10 @@ impl Locked<'_> {
     /// The record of a key, dead or alive.
     #[inline]
     pub(crate) fn find(&self, lookup: &Lookup<'_>) -> Option<Handle> {
-        self.store.find(lookup)
+        self.store.find(lookup).map(|(at, _)| at)
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn record(&self, at: Handle) -> Record<'_> {
         self.store.record(at)
     }
@@ -551,12 +551,18 @@ impl Locked<'_> {
 }
 
 impl Store {
-    #[inline]
-    fn find(&self, lookup: &Lookup<'_>) -> Option<Handle> {
-        self.index.find(lookup.hash, |at| self.record(at).is_of(lookup))
+    #[inline(always)]
+    fn find(&self, lookup: &Lookup<'_>) -> Option<(Handle, Record<'_>)> {
+        for at in self.index.find(lookup.hash) {
+            let record = self.record(at);
+            if record.is_of(lookup) {
+                return Some((at, record));
+            }
+        }
+        None
     }
 
-    #[inline]
+    #[inline(always)]
     fn record(&self, at: Handle) -> Record<'_> {
         let stamped = self.eviction == Eviction::Lru;
         Record::new(self.pages.place(at), stamped, |run| self.runs.bytes(run))
@@ -604,7 +610,8 @@ impl Runs {
         self.blocks[number as usize].take().expect("a record's run is there")
     }
 
-    #[inline]
+    /// Apart from those who call it, since a record with a run is large and few are.
+    #[inline(never)]
     fn bytes(&self, at: RunAt) -> &[u8] {
         let block = self.blocks[at.number as usize].as_ref().expect("a record's run is there");
         &block[..at.bytes]

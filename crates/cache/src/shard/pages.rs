@@ -152,7 +152,7 @@ impl Pages {
     }
 
     /// A place, to be read.
-    #[inline]
+    #[inline(always)]
     pub(super) fn place(&self, at: Handle) -> Place<'_> {
         self.pages[page_of(at) as usize].place(offset_of(at))
     }
@@ -410,7 +410,7 @@ impl Page {
     }
 
     /// The place at an offset.
-    #[inline]
+    #[inline(always)]
     fn place(&self, offset: usize) -> Place<'_> {
         let block = self.block.as_ref().expect("a page with records has a block");
         Place::new(block, offset, usize::from(self.place_bytes))

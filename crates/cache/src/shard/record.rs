@@ -69,13 +69,13 @@ pub(super) struct RunAt {
 
 impl<'a> Record<'a> {
     /// The record in `place`; `stamped` where recency is kept by stamps. `run` finds the bytes of a run.
-    #[inline]
+    #[inline(always)]
     pub(super) fn new(place: Place<'a>, stamped: bool, run: impl FnOnce(RunAt) -> &'a [u8]) -> Self {
-        let record = Self { place, run: &[], stamped };
-        match record.run_at() {
-            Some(at) => Self { run: run(at), ..record },
-            None => record,
+        let mut record = Self { place, run: &[], stamped };
+        if let Some(at) = record.run_at() {
+            record.run = run(at);
         }
+        record
     }
 
     /// The record in `place`, of which only the links are asked for.
@@ -84,12 +84,12 @@ impl<'a> Record<'a> {
         Self { place, run: &[], stamped: false }
     }
 
-    #[inline]
+    #[inline(always)]
     fn shape(&self) -> u8 {
         self.place.head[SHAPE_AT]
     }
 
-    #[inline]
+    #[inline(always)]
     fn has(&self, part: u8) -> bool {
         self.shape() & part != 0
     }
@@ -116,7 +116,7 @@ impl<'a> Record<'a> {
         self.flags_at() + 4 * usize::from(self.has(FLAGS))
     }
 
-    #[inline]
+    #[inline(always)]
     fn run_field_at(&self) -> usize {
         // Most have none of them, which is one question and not four.
         if !self.has(OPTIONAL) {
@@ -125,7 +125,7 @@ impl<'a> Record<'a> {
         self.declared_at() + 4 * usize::from(self.has(DECLARED))
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn run_at(&self) -> Option<RunAt> {
         self.has(RUN).then(|| {
             let at = self.run_field_at();
@@ -133,30 +133,30 @@ impl<'a> Record<'a> {
         })
     }
 
-    #[inline]
+    #[inline(always)]
     fn key_bytes(&self) -> usize {
         usize::from(read_u16(self.place.head, 16))
     }
 
     /// Length of a value that lies here.
-    #[inline]
+    #[inline(always)]
     fn value_bytes(&self) -> usize {
         usize::from(read_u16(self.place.head, 20))
     }
 
     /// Key and value, and what the place has behind them; only the key of a declared value.
-    #[inline]
+    #[inline(always)]
     fn body(&self) -> &'a [u8] {
         if self.has(RUN) { self.run } else { &self.place.rest[self.run_field_at()..] }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn key(&self) -> &'a [u8] {
         &self.body()[..self.key_bytes()]
     }
 
     /// Whether it is the item that is looked for.
-    #[inline]
+    #[inline(always)]
     pub(super) fn is_of(&self, lookup: &Lookup<'_>) -> bool {
         self.key_bytes() == lookup.key.len()
             && self.partition() == lookup.partition
@@ -207,7 +207,7 @@ impl<'a> Record<'a> {
 
     /// Notes that a `get` with `class` has found it, as any number of readers may at a time; says whether that is all there is to
     /// be done. What is noted already is not written again, so that an item everybody reads stays in everybody's cache.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn note_use(&self, class: u8) -> bool {
         let before = self.place.noted();
         if before & CLASS != class {
@@ -233,7 +233,7 @@ impl<'a> Record<'a> {
     }
 
     /// What is noted about it; nothing for a declared value.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn marks(&self) -> Marks {
         if self.has(DECLARED) {
             return Marks::NONE;
@@ -292,14 +292,32 @@ impl<'a> Record<'a> {
     }
 
     /// Whether its time has come by `now`, or its CAS is below the partition's flush.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn is_dead(&self, now: Instant, flush_floor: u64) -> bool {
         let expires = self.expires();
         self.cas() < flush_floor || (expires != Instant::NEVER && expires <= now)
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn item(&self) -> Item<'a> {
+        if self.has(OPTIONAL) {
+            return self.item_of_all_parts();
+        }
+        // Most have none of them, which is one question and not five.
+        let value = &self.body()[self.key_bytes()..][..self.value_bytes()];
+        Item {
+            value: Value::Bytes(value),
+            flags: 0,
+            cas: self.cas(),
+            expires: None,
+            marks: self.marks(),
+            last_use: self.last_use(),
+        }
+    }
+
+    /// Of a record with any of the optional parts.
+    #[inline(never)]
+    fn item_of_all_parts(&self) -> Item<'a> {
         let expires = self.expires();
         Item {
             value: self.value(),
