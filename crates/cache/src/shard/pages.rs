@@ -203,6 +203,13 @@ impl Pages {
         usize::from(self.pages[page_of(at) as usize].place_bytes)
     }
 
+    /// Whether the place of an item that goes may be taken by a record of `bytes` as it is: one of their size, in a page that stays.
+    pub(super) fn suits(&self, at: Handle, bytes: usize) -> bool {
+        let number = page_of(at);
+        self.pages[number as usize].class == class_of(bytes)
+            && self.evacuation.is_none_or(|evacuation| evacuation.page != number)
+    }
+
     /// Goes through at most `places_max` places from `from` on and calls `see` with the records in them. Returns how many
     /// places it went by and where to go on, or none at the end.
     pub(crate) fn walk(
