@@ -222,7 +222,7 @@ impl Cache {
         }
         let new = self.new_record(key, item, Noted::default());
         let mut shard = self.lock(&lookup);
-        shard.expect_insertion(&lookup, self.class(access));
+        shard.expect_insertion(&lookup);
         let found = shard.find(&lookup);
         let stored = self.put(&mut shard, &lookup, found, new, access);
         drop(shard);
@@ -245,7 +245,7 @@ impl Cache {
         self.admit(&lookup, item.value.len())?;
         let new = self.new_record(key, item, Noted::default());
         let mut shard = self.lock(&lookup);
-        shard.expect_insertion(&lookup, self.class(access));
+        shard.expect_insertion(&lookup);
         if self.find_live(&mut shard, &lookup, access.now).is_some() {
             return Ok(false);
         }
@@ -580,8 +580,8 @@ impl Cache {
                 Stored { cas, charge, freed: 0, leftovers: (Some(old), Evicted::default()) }
             }
             None => {
-                let evicted = self.make_way(shard, lookup.partition, charge, access.now);
-                shard.insert(lookup, new, class, cas, evicted.own);
+                let evicted = self.make_way(shard, lookup.partition, (charge, new.place_bytes()), access.now);
+                shard.insert(lookup, new, class, cas, &evicted);
                 Stored { cas, charge, freed: evicted.bytes, leftovers: (None, evicted) }
             }
         };

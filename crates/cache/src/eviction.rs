@@ -41,13 +41,13 @@ struct Oldest {
 }
 
 impl Cache {
-    /// Under S3-FIFO, makes room for an item charged `charge` in the shard it goes to, before it is there: steps 3 and 4 of a
+    /// Under S3-FIFO, makes room for an item charged `charge`, with a place of `place_bytes`, in the shard it goes to, before it is there: steps 3 and 4 of a
     /// store (see the crate's documentation) as far as this shard can.
     pub(crate) fn make_way(
         &self,
         shard: &mut Locked<'_>,
         partition: PartitionId,
-        charge: u64,
+        (charge, place_bytes): (u64, usize),
         now: Instant,
     ) -> Evicted {
         let excess = match self.options.eviction {
@@ -59,7 +59,7 @@ impl Cache {
         }
         let pool = if self.ledger.is_shared() { Pool::All } else { Pool::Partition(partition) };
         let bytes = excess.min(2 * charge);
-        shard.make_way(partition, self.lanes(pool), bytes, |record| self.is_dead(record, now))
+        shard.make_way(partition, self.lanes(pool), (bytes, place_bytes), |record| self.is_dead(record, now))
     }
 
     /// Steps 3 to 5 of a store (see the crate's documentation) of an item charged `charge`, for which `freed` bytes have

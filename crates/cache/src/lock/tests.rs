@@ -9,7 +9,7 @@ mod schedules {
 
     /// What the stripes protect, with a cell that reports every access that is not ordered by them.
     struct Pair {
-        stripes: Stripes,
+        stripes: Stripes<()>,
         value: UnsafeCell<u32>,
     }
 
@@ -19,12 +19,12 @@ mod schedules {
     unsafe impl Send for Pair {}
 
     fn read(pair: &Pair, stripe: usize) -> u32 {
-        pair.stripes.lock(stripe);
+        pair.stripes.0[stripe].lock();
         let seen = pair.value.with(|value| {
             // SAFETY: a stripe is held; loom checks that nobody writes.
             unsafe { *value }
         });
-        pair.stripes.unlock(stripe);
+        pair.stripes.0[stripe].unlock();
         seen
     }
 
@@ -44,7 +44,7 @@ mod schedules {
     }
 
     fn pair() -> Arc<Pair> {
-        Arc::new(Pair { stripes: Stripes::new(2), value: UnsafeCell::new(0) })
+        Arc::new(Pair { stripes: Stripes::new(2, || ()), value: UnsafeCell::new(0) })
     }
 
     #[test]
@@ -89,7 +89,7 @@ mod threads {
     #[test]
     fn readers_see_whole_writes() {
         for stripes in [1, 2, 16] {
-            let lock = Striped::new(stripes, (0_u64, 0_u64));
+            let lock = Striped::new(stripes, (0_u64, 0_u64), || ());
             let reads = AtomicU64::new(0);
             std::thread::scope(|scope| {
                 for thread in 0..4 {
@@ -116,7 +116,7 @@ mod threads {
 
     #[test]
     fn a_panic_leaves_the_lock_free() {
-        let lock = Striped::new(2, 1);
+        let lock = Striped::new(2, 1, || ());
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             let _reading = lock.read();
             panic!("a reader");
@@ -128,13 +128,13 @@ mod threads {
 
     #[test]
     fn a_reader_keeps_out_writers_and_no_reader_of_another_stripe() {
-        let stripes = Stripes::new(2);
-        stripes.lock(0);
+        let stripes = Stripes::new(2, || ());
+        stripes.0[0].lock();
         assert_eq!(stripes.0[0].state.load(Relaxed), HELD);
         // Were the two in each other's way, this would never return.
-        stripes.lock(1);
-        stripes.unlock(1);
-        stripes.unlock(0);
+        stripes.0[1].lock();
+        stripes.0[1].unlock();
+        stripes.0[0].unlock();
         stripes.lock_all();
         assert!(stripes.0.iter().all(|stripe| stripe.state.load(Relaxed) == HELD));
         stripes.unlock_all();

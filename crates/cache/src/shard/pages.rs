@@ -152,7 +152,7 @@ impl Pages {
     }
 
     /// A place, to be read.
-    #[inline]
+    #[inline(always)]
     pub(super) fn place(&self, at: Handle) -> Place<'_> {
         self.pages[page_of(at) as usize].place(offset_of(at))
     }
@@ -201,6 +201,13 @@ impl Pages {
     /// Bytes of the place at `at`.
     pub(super) fn place_bytes(&self, at: Handle) -> usize {
         usize::from(self.pages[page_of(at) as usize].place_bytes)
+    }
+
+    /// Whether the place of an item that goes may be taken by a record of `bytes` as it is: one of their size, in a page that stays.
+    pub(super) fn suits(&self, at: Handle, bytes: usize) -> bool {
+        let number = page_of(at);
+        self.pages[number as usize].class == class_of(bytes)
+            && self.evacuation.is_none_or(|evacuation| evacuation.page != number)
     }
 
     /// Goes through at most `places_max` places from `from` on and calls `see` with the records in them. Returns how many
@@ -410,7 +417,7 @@ impl Page {
     }
 
     /// The place at an offset.
-    #[inline]
+    #[inline(always)]
     fn place(&self, offset: usize) -> Place<'_> {
         let block = self.block.as_ref().expect("a page with records has a block");
         Place::new(block, offset, usize::from(self.place_bytes))
