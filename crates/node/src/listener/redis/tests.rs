@@ -46,6 +46,7 @@ impl Listener {
             backends,
             places: Arc::new(Places::new(9)),
             buffers: Buffers::new(1 << 20),
+            chores: Arc::default(),
         };
         let clock = Clock::start();
         let shared = Arc::new(Shared::new(options, service, clock));
