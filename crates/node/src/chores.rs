@@ -103,10 +103,18 @@ impl Glance {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpStream;
+    use std::sync::Arc;
+
     use sherwood_cache::{Access, NewItem, Options, Partition};
     use sherwood_model::{BackendId, CachePlan, PartitionId, SeededState, TenantId};
+    use tokio::sync::watch;
 
     use super::*;
+    use crate::buffers::Buffers;
+    use crate::clock::Clock;
+    use crate::listener::{Bound, MemcachedOptions, Places, Routing, Service, Target};
 
     const BYTES: u64 = 1 << 20;
 
@@ -162,6 +170,38 @@ mod tests {
         assert!(leisure.is_used(&chores, at(102_000)));
         leisure.asked(true, at(150_000));
         assert!(leisure.is_used(&chores, at(150_000)), "it slept, which takes as long as it takes");
+    }
+
+    #[test]
+    fn clients_that_ask_now_and_then_are_enough_for_all_of_the_work() {
+        let (cache, chores) = (Arc::new(over()), Arc::new(Chores::default()));
+        let bind = std::net::SocketAddr::from(([127, 0, 0, 1], 0)).into();
+        let options = MemcachedOptions { bind, threads: 1, ..MemcachedOptions::default() };
+        let target = Target { partition: PartitionId(0), tenant: TenantId(0), read_through: false };
+        let service = Service {
+            cache: Arc::clone(&cache),
+            routing: Routing::single(target),
+            backends: None,
+            places: Arc::new(Places::new(1)),
+            buffers: Buffers::new(1 << 20),
+            chores: Arc::clone(&chores),
+        };
+        let (stop, stopping) = watch::channel(false);
+        let running = Bound::bind(options).expect("a port").serve(service, Clock::start(), stopping);
+        let running = running.expect("a thread");
+        let mut client = TcpStream::connect(running.address().tcp().expect("a port")).expect("a listener");
+        let mut ask = || {
+            client.write_all(b"mn\r\n").expect("a connection");
+            client.read_exact(&mut [0; 4]).expect("an answer");
+        };
+        ask();
+        let used = cache.used_bytes();
+        chores.set_waiting(true);
+        // A step at least for most of them, whatever the machine does besides.
+        (0..1_000_000).take_while(|_| cache.used_bytes() > 0).for_each(|_| ask());
+        assert!(used > 0 && cache.used_bytes() == 0, "{} of {used} bytes are left", cache.used_bytes());
+        stop.send_replace(true);
+        running.join().expect("no panic");
     }
 
     #[test]
