@@ -26,6 +26,9 @@ pub(super) const USES_MAX: u8 = 3;
 /// Items that one eviction lets stay for another round before it takes the next, used or not. Chosen: hardly ever met, and
 /// as long as half a page copy.
 const CHANCES: usize = 32;
+/// Items that make way for one that is stored, under the lock that its store holds. Chosen: ten microseconds; where a large item
+/// comes among small ones, the others are evicted after it, one at a time.
+const WAY_MAX: usize = 32;
 /// A whole turn of a queue.
 const TURN: u128 = 1 << 32;
 /// Turns from which on all of a shard start at 0 again.
@@ -105,7 +108,7 @@ impl Locked<'_> {
 
     /// Evicts from `lanes` for a store into `partition` that follows under the same lock: the ledger learns of both at once,
     /// and in a cache whose items are of one size it has nothing to write. Nor have the pages then: the place of an item that goes is
-    /// kept for one that suits a record of `place_bytes` (0 for none); the caller takes it.
+    /// kept for one that suits a record of `place_bytes` (0 for none); the caller takes it. At most [`WAY_MAX`] items go.
     pub(crate) fn make_way(
         &mut self,
         partition: PartitionId,
@@ -114,7 +117,7 @@ impl Locked<'_> {
         is_dead: impl Fn(&Record<'_>) -> bool,
     ) -> Evicted {
         let mut evicted = Evicted::default();
-        while evicted.bytes < bytes {
+        while evicted.bytes < bytes && evicted.items < WAY_MAX {
             let Some((at, cause)) = self.victim(lanes.clone(), &is_dead) else { break };
             let removed = self.unlink(at, cause);
             let pages = &mut self.store.pages;
