@@ -11,16 +11,6 @@ use super::{BackendSetup, MemcachedSetup, PartitionSetup, RouteSetup, Setup};
 use crate::config::{self, Config, HTTP_CONNECTIONS_MAX, Mode, Route};
 use crate::control::Pin;
 
-/// Shards of the cache for each thread that serves it, so that two threads rarely meet at a lock.
-const SHARDS_PER_THREAD: usize = 8;
-/// What the engine takes.
-const SHARDS_MAX: u16 = 1_024;
-/// Every shard has pages of its own for each size of items, some of them partly empty: 2 to 4 MiB where sizes are mixed. In shards
-/// of a quarter of this a cache held half of what it may, in a sixteenth hardly anything.
-const SHARD_BYTES_MIN: u64 = 32 << 20;
-/// Half of what a shard can name.
-const SHARD_BYTES_MAX: u64 = 16 << 30;
-
 impl Setup {
     /// The node that `config` describes, its stores opened.
     ///
@@ -31,13 +21,13 @@ impl Setup {
         let backends = config.backends.iter().map(backend).collect::<Result<_, _>>()?;
         Ok(Self {
             cache: sherwood_cache::Options {
-                total_bytes: config.memory.total_bytes,
                 item_bytes_max: config.memory.item_bytes_max,
                 eviction: config.memory.eviction,
-                shards: shards(threads, config.memory.total_bytes),
-                threads: u16::try_from(threads).unwrap_or(u16::MAX),
                 ghost_rate: config.memory.mrc_sample_ratio,
-                ..sherwood_cache::Options::default()
+                ..sherwood_cache::Options::sized(
+                    config.memory.total_bytes,
+                    u16::try_from(threads).unwrap_or(u16::MAX),
+                )
             },
             tenants: config.tenants.clone(),
             backends,
@@ -70,14 +60,6 @@ fn slack_bytes(config: &Config) -> u64 {
 
 fn cores() -> usize {
     thread::available_parallelism().map_or(1, NonZero::get)
-}
-
-/// Shards for a cache of `total_bytes` that `threads` threads serve: a power of two, at most what the engine takes.
-fn shards(threads: usize, total_bytes: u64) -> u16 {
-    let most = 1 << (total_bytes / SHARD_BYTES_MIN).max(1).ilog2();
-    let least = total_bytes.div_ceil(SHARD_BYTES_MAX).next_power_of_two();
-    let wanted = (threads * SHARDS_PER_THREAD).next_power_of_two() as u64;
-    u16::try_from(wanted.min(most).max(least)).unwrap_or(SHARDS_MAX).min(SHARDS_MAX)
 }
 
 fn backend(backend: &config::Backend) -> Result<BackendSetup, OpenError> {
@@ -165,15 +147,6 @@ mod tests {
             ..default
         };
         assert_eq!(setup.backends[0].dispatch, expected);
-    }
-
-    #[test]
-    fn shards_follow_the_threads_as_far_as_memory_goes_round() {
-        let of = |threads, mib: u64| shards(threads, mib << 20);
-        assert_eq!([of(1, 4096), of(2, 4096), of(3, 4096), of(500, 1 << 20)], [8, 16, 32, 1_024]);
-        assert_eq!([of(4, 1), of(4, 64), of(4, 100), of(4, 256), of(16, 1024)], [1, 2, 2, 8, 32]);
-        // 400 GiB, and more than the engine is made for.
-        assert_eq!([of(1, 400 << 10), of(1, 1 << 40)], [32, 1_024]);
     }
 
     #[test]
