@@ -308,7 +308,7 @@ impl Locked<'_> {
     pub(crate) fn insert(
         &mut self,
         lookup: &Lookup<'_>,
-        mut new: NewRecord<'_>,
+        new: &mut NewRecord<'_>,
         class: u8,
         tick: u64,
         evicted: &Evicted,
@@ -354,7 +354,7 @@ impl Locked<'_> {
         &mut self,
         at: Handle,
         lookup: &Lookup<'_>,
-        mut new: NewRecord<'_>,
+        new: &mut NewRecord<'_>,
         class: u8,
         tick: u64,
     ) -> Removed {
