@@ -8,7 +8,7 @@
 use crate::shard::{HEADER_BYTES, PLACE_BYTES_MAX, RUN_STEP, place_bytes};
 
 /// Bytes charged for every item beside its key and value: a header of 24 bytes (links, CAS, lengths, partition, marks), and
-/// 12 for its share of the index (7.3 to 7.8) and of the memory of dropped keys (1 to 2), and of pages.
+/// 12 for its share of the index (7.3 to 8.2) and of the memory of dropped keys (1 to 2), and of pages.
 pub const ITEM_OVERHEAD_BYTES: u64 = HEADER_BYTES as u64 + TABLES_BYTES;
 
 /// Bytes of index and of remembered keys for each item.

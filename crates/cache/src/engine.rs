@@ -220,11 +220,11 @@ impl Cache {
             self.take_out(&lookup, access);
             return Err(refused);
         }
-        let new = self.new_record(key, item, Noted::default());
+        let mut new = self.new_record(key, item, Noted::default());
         let mut shard = self.lock(&lookup);
         shard.expect_insertion(&lookup);
         let found = shard.find(&lookup);
-        let stored = self.put(&mut shard, &lookup, found, new, access);
+        let stored = self.put(&mut shard, &lookup, found, &mut new, access);
         drop(shard);
         Ok(self.settle(partition, stored, access))
     }
@@ -243,13 +243,13 @@ impl Cache {
     ) -> Result<bool, Refused> {
         let lookup = self.lookup(partition, key);
         self.admit(&lookup, item.value.len())?;
-        let new = self.new_record(key, item, Noted::default());
+        let mut new = self.new_record(key, item, Noted::default());
         let mut shard = self.lock(&lookup);
         shard.expect_insertion(&lookup);
         if self.find_live(&mut shard, &lookup, access.now).is_some() {
             return Ok(false);
         }
-        let stored = self.put(&mut shard, &lookup, None, new, access);
+        let stored = self.put(&mut shard, &lookup, None, &mut new, access);
         drop(shard);
         self.settle(partition, stored, access);
         Ok(true)
@@ -503,8 +503,8 @@ impl Cache {
         };
         match self.admit(lookup, item.value.len()) {
             Ok(()) => {
-                let new = self.new_record(lookup.key, item, noted);
-                let stored = self.put(shard, lookup, found, new, access);
+                let mut new = self.new_record(lookup.key, item, noted);
+                let stored = self.put(shard, lookup, found, &mut new, access);
                 Ok((Some(noted.cas.unwrap_or(stored.cas)), stored))
             }
             Err(refused) => {
@@ -564,7 +564,7 @@ impl Cache {
         shard: &mut Locked<'_>,
         lookup: &Lookup<'_>,
         found: Option<Handle>,
-        new: NewRecord<'_>,
+        new: &mut NewRecord<'_>,
         access: &Access,
     ) -> Stored {
         // A flush whose time has come is for what was stored before, not for this.

@@ -153,9 +153,11 @@ pub(crate) struct Removed {
 /// What an empty lane publishes in place of its oldest stamp.
 pub(crate) const EMPTY: u64 = u64::MAX;
 
-/// Bytes of items for a segment of the index: 800 of 100 bytes, which it lays out anew in microseconds, and 120 of 1 KiB, among
-/// which what a segment takes for itself is a byte each. The fewer they are, the fewer are taken for each other.
-const SEGMENT_SHARE: u64 = 128 << 10;
+/// Bytes of items for a segment of the index: 1,600 of 100 bytes, which it lays out anew in microseconds, and 240 of 1 KiB, among
+/// which what a segment takes for itself is a byte each. With half of it fewer keys would be taken for each other, but
+/// segments of a cache that is not full yet would take a byte or two more for each.
+const SEGMENT_SHARE: u64 = 256 << 10;
+
 /// Most segments, so that those of an empty cache are no burden.
 const SEGMENTS_MAX: u64 = 4096;
 
@@ -308,7 +310,7 @@ impl Locked<'_> {
     pub(crate) fn insert(
         &mut self,
         lookup: &Lookup<'_>,
-        mut new: NewRecord<'_>,
+        new: &mut NewRecord<'_>,
         class: u8,
         tick: u64,
         evicted: &Evicted,
@@ -354,7 +356,7 @@ impl Locked<'_> {
         &mut self,
         at: Handle,
         lookup: &Lookup<'_>,
-        mut new: NewRecord<'_>,
+        new: &mut NewRecord<'_>,
         class: u8,
         tick: u64,
     ) -> Removed {

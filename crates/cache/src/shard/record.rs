@@ -414,14 +414,19 @@ impl<'a> NewRecord<'a> {
             | part(RUN, run.is_some())
             | part(MAIN, standing.is_main);
         let here = if declared || run.is_some() { 0 } else { item.value.len() };
-        place[0..4].copy_from_slice(&standing.newer.to_le_bytes());
-        place[4..8].copy_from_slice(&standing.older.to_le_bytes());
-        place[8..16].copy_from_slice(&((standing.cas & CAS_MASK) | (u64::from(shape) << 56)).to_le_bytes());
-        place[16..18].copy_from_slice(&(key.len() as u16).to_le_bytes());
-        place[18..20].copy_from_slice(&standing.partition.0.to_le_bytes());
-        place[20..22].copy_from_slice(&(here as u16).to_le_bytes());
-        place[OCCUPIED_AT] = OCCUPIED;
-        place[NOTED_AT] = standing.class | standing.uses << USES_SHIFT;
+        // As three words, of which each is one store.
+        let words = [
+            u64::from(standing.newer) | u64::from(standing.older) << 32,
+            (standing.cas & CAS_MASK) | (u64::from(shape) << 56),
+            u64::from(key.len() as u16)
+                | u64::from(standing.partition.0) << 16
+                | u64::from(here as u16) << 32
+                | u64::from(OCCUPIED) << (8 * (OCCUPIED_AT - 16))
+                | u64::from(standing.class | standing.uses << USES_SHIFT) << (8 * (NOTED_AT - 16)),
+        ];
+        for (at, word) in words.iter().enumerate() {
+            place[8 * at..][..8].copy_from_slice(&word.to_le_bytes());
+        }
         edit::set_marks(place, noted.marks);
         let mut rest = &mut place[HEADER_BYTES..];
         if self.stamped {
