@@ -59,7 +59,8 @@ impl<T, S> Striped<T, S> {
     #[inline]
     pub(crate) fn try_read(&self) -> Option<Reading<'_, T, S>> {
         let stripe = self.stripes.own();
-        stripe.try_lock().then_some(Reading { value: &self.value, stripe })
+        // Made only where the stripe was taken, since it gives the stripe back when it is dropped.
+        stripe.try_lock().then(|| Reading { value: &self.value, stripe })
     }
 
     /// Waits until nobody else reads or writes.

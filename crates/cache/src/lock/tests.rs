@@ -87,6 +87,17 @@ mod threads {
     const ROUNDS: u64 = if cfg!(miri) { 100 } else { 20_000 };
 
     #[test]
+    fn who_is_refused_gives_nothing_back() {
+        let lock = Striped::new(1, 0_u64, || ());
+        let held = lock.write();
+        for _ in 0..3 {
+            assert!(lock.try_read().is_none());
+        }
+        drop(held);
+        assert!(lock.try_read().is_some());
+    }
+
+    #[test]
     fn readers_see_whole_writes() {
         for stripes in [1, 2, 16] {
             let lock = Striped::new(stripes, (0_u64, 0_u64), || ());
