@@ -53,6 +53,7 @@
 
 mod curve;
 mod histogram;
+mod index;
 mod partitions;
 mod stack;
 #[cfg(test)]
@@ -184,9 +185,7 @@ impl Ghost {
             }
         }
         self.until_fading -= 1;
-        if self.stack.is_full() || self.until_fading == 0 {
-            self.maintain(gets());
-        }
+        self.tend(gets);
     }
 
     /// Makes a key the most recent, with `bytes` (at least 1, at most 2^32 - 1) as its weight. Counts no get. A key that is
@@ -196,9 +195,7 @@ impl Ghost {
             return;
         }
         self.stack.put(hash, u32::try_from(bytes).unwrap_or(u32::MAX).max(1));
-        if self.stack.is_full() {
-            self.maintain(gets());
-        }
+        self.tend(gets);
     }
 
     /// Forgets a key: it is a miss at every size until it is stored again.
@@ -229,23 +226,29 @@ impl Ghost {
         self.stack.memory_bytes() + self.reuses.memory_bytes()
     }
 
+    fn tend(&mut self, gets: impl FnOnce() -> u64) {
+        if self.until_fading == 0 || self.stack.is_due() {
+            self.maintain(gets);
+        }
+    }
+
+    /// Does a little of what is to be done.
     #[cold]
-    fn maintain(&mut self, gets: u64) {
+    fn maintain(&mut self, gets: impl FnOnce() -> u64) {
         if self.until_fading == 0 {
-            self.fade(gets);
+            return self.fade(gets());
         }
-        if !self.stack.is_full() {
-            return;
+        if self.stack.sweep(self.sampled_depth()) && self.stack.is_crowded() && !self.stack.grow() {
+            self.halve(gets());
         }
-        self.stack.compact(self.sampled_depth(), |_| true);
-        // Each round halves the sample; a threshold of 0 leaves none of it.
-        while self.stack.is_crowded() && !self.stack.grow() {
-            self.mark(gets);
-            self.threshold /= 2;
-            self.scale(0.5, 0.5);
-            let threshold = self.threshold;
-            self.stack.compact(self.sampled_depth(), |hash| hash >> 32 < threshold);
-        }
+    }
+
+    /// Halves the sample.
+    fn halve(&mut self, gets: u64) {
+        self.mark(gets);
+        self.threshold /= 2;
+        self.scale(0.5, 0.5);
+        self.stack.halve(self.threshold);
     }
 
     /// Halves the counts, and doubles the rate if it was lowered and there is room for twice the keys and more.
