@@ -1,8 +1,8 @@
 //! Slots of keys by hash, in many small tables.
 //!
 //! One table of all keys moves all of them when it grows, and again when the marks that removals leave have used it up; with
-//! a million keys that takes tens of milliseconds. Here a part of the hash chooses one of up to 2,048 tables, and each
-//! grows by itself: an insertion moves as many keys as one of them holds at most, 840 where memory is limited to 80 MB.
+//! a million keys that takes tens of milliseconds. Here a part of the hash chooses one of up to 4,096 tables, and each
+//! grows by itself: an insertion moves as many keys as one of them holds at most, 840 in a cache's ghosts.
 
 use hashbrown::HashTable;
 
@@ -20,8 +20,8 @@ pub(super) struct Index {
 
 /// Buckets of a table where there are not too many tables.
 const BUCKETS_BITS: u32 = 10;
-/// Tables are at most 2^11: their headers fit into a core's second cache.
-const TABLES_BITS_MAX: u32 = 11;
+/// Tables are at most 2^12, enough for what a cache may spend: their headers fit into a core's second cache.
+const TABLES_BITS_MAX: u32 = 12;
 
 impl Index {
     /// An empty one of at most 2^`bits` buckets.
