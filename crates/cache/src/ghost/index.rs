@@ -22,6 +22,8 @@ pub(super) struct Index {
 const BUCKETS_BITS: u32 = 10;
 /// Tables are at most 2^12, enough for what a cache may spend: their headers fit into a core's second cache.
 const TABLES_BITS_MAX: u32 = 12;
+/// Where more buckets than these are allowed there is one table: it is a study, which has nobody waiting, and one is a little faster.
+const BITS_DIVIDED_MAX: u32 = 24;
 
 impl Index {
     /// An empty one of at most 2^`bits` buckets.
@@ -111,8 +113,11 @@ pub(super) const fn keys_max(buckets: usize) -> usize {
 }
 
 const fn tables_bits(bits: u32) -> u32 {
-    let bits = bits.saturating_sub(BUCKETS_BITS);
-    if bits < TABLES_BITS_MAX { bits } else { TABLES_BITS_MAX }
+    match bits.saturating_sub(BUCKETS_BITS) {
+        _ if bits > BITS_DIVIDED_MAX => 0,
+        tables if tables > TABLES_BITS_MAX => TABLES_BITS_MAX,
+        tables => tables,
+    }
 }
 
 /// A table takes its bucket from the low bits and a tag from the high ones, which are all alike in a sample.
