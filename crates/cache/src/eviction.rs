@@ -8,7 +8,7 @@ use sherwood_model::{Instant, PartitionId};
 use crate::background::{PER_LOCK, Relief};
 use crate::engine::Cache;
 use crate::options::Eviction;
-use crate::shard::{Cause, EMPTY, Evicted, Locked, Record};
+use crate::shard::{Cause, EMPTY, Evicted, Locked, Record, Slack};
 
 /// How often other threads may take the victim, between finding and locking it, before a store gives up. Each time they have
 /// freed or used it; what is left to do is left to the next store or step.
@@ -87,7 +87,7 @@ impl Cache {
         for _ in 0..self.shards.len() {
             while is_over() && moved < MOVE_PACE * charge {
                 let shard = self.next_relief.load(Relaxed) & (self.shards.len() - 1);
-                let Relief { bytes, is_done, .. } = self.compact_shard(shard, PER_LOCK);
+                let Relief { bytes, is_done, .. } = self.compact_shard(shard, Slack::Any, PER_LOCK);
                 moved += bytes;
                 if is_done {
                     self.next_relief.store(shard + 1, Relaxed);

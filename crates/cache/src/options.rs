@@ -55,7 +55,7 @@ impl Default for Options {
 
 impl Options {
     /// The defaults for a cache of `total_bytes` that about so many threads use at a time: with eight shards for each of them, so
-    /// that two rarely meet at a lock, as far as that leaves each 32 MiB.
+    /// that two rarely meet at a lock, as far as that leaves each 128 MiB.
     #[must_use]
     pub fn sized(total_bytes: u64, threads: u16) -> Self {
         Self {
@@ -233,9 +233,9 @@ const SHARDS_LIMIT: u16 = 1024;
 /// Half of what the handles of a shard reach.
 const SHARD_BYTES_LIMIT: u64 = 16 << 30;
 const SHARDS_PER_THREAD: u64 = 8;
-/// Partly empty pages take 2 to 4 MiB of a shard where sizes are mixed. In shards of a quarter of this a cache held half of what it
-/// may, in a sixteenth hardly anything.
-const SHARD_BYTES_MIN: u64 = 32 << 20;
+/// Partly empty pages take up to a page or two of each size of items in each shard, 4 to 12 MiB where sizes are mixed and change: a
+/// tenth of this, which is what a cache may take beside its total. In shards of 8 MiB it held half of what it may.
+const SHARD_BYTES_MIN: u64 = 128 << 20;
 const DEADLINE_CLASSES_LIMIT: u8 = 16;
 /// As many as a `PartitionId` can name.
 const PARTITIONS_LIMIT: usize = 1 << 16;
@@ -278,7 +278,7 @@ mod tests {
     fn shards_follow_the_threads_as_far_as_memory_goes_round() {
         let of = |mib: u64, threads| Options::sized(mib << 20, threads).shards;
         assert_eq!([of(4096, 1), of(4096, 2), of(4096, 3), of(1 << 20, 500)], [8, 16, 32, 1_024]);
-        assert_eq!([of(1, 4), of(64, 4), of(100, 4), of(256, 4), of(1024, 16)], [1, 2, 2, 8, 32]);
+        assert_eq!([of(1, 4), of(64, 4), of(300, 4), of(1024, 16)], [1, 1, 2, 8]);
         assert_eq!(of(400 << 10, 1), 32, "no more than 16 GiB each");
     }
 

@@ -26,7 +26,7 @@ use sherwood_model::{Instant, PartitionId, SeededState};
 
 pub(crate) use self::balance::Balances;
 pub(crate) use self::index::Range;
-pub(crate) use self::pages::{Cursor, Handle};
+pub(crate) use self::pages::{Cursor, Handle, Slack};
 pub(crate) use self::record::{NewRecord, Noted, Record};
 pub(crate) use self::s3fifo::Evicted;
 pub(crate) use self::sizes::{HEADER_BYTES, PLACE_BYTES_MAX, RUN_STEP, place_bytes};
