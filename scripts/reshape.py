@@ -33,7 +33,7 @@ import sys
 import tempfile
 import time
 
-from peers import Server, free_port
+from peers import Server, add_binaries, free_port, memcached_command, redis_command
 
 MIB = 1 << 20
 VALUE_BYTES = 1024
@@ -112,7 +112,7 @@ class Memcached(Resizable):
     def __init__(self, name, binary, memory_mib, core):
         port = free_port()
         self.limit = None
-        command = [binary, "-l", "127.0.0.1", "-p", str(port), "-U", "0", "-m", str(memory_mib), "-t", "1", "-u", "nobody"]
+        command = memcached_command(binary, port, 1, memory_mib)
         super().__init__(name, "memcached", port, command, core)
 
     set_command = Sherwood.set_command
@@ -145,8 +145,7 @@ class Memcached(Resizable):
 class Redis(Resizable):
     def __init__(self, name, binary, memory_mib, core):
         port = free_port()
-        command = [binary, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--io-threads", "1"]
-        command += ["--maxmemory", str(memory_mib * MIB), "--maxmemory-policy", "allkeys-lru", "--daemonize", "no"]
+        command = redis_command(binary, port, 1, memory_mib)
         super().__init__(name, "redis", port, command, core)
 
     def set_command(self, key, value):
@@ -389,15 +388,11 @@ def main():
     environment = os.environ.get
     cases = {"shrink": shrink, "churn": churn, "robinhood": robinhood}
     parser.add_argument("cases", nargs="*", choices=[*cases, []], help="which cases [default: all]")
-    parser.add_argument("--sherwood", default=environment("SHERWOOD", "target/release/sherwood"), help="the binary")
+    add_binaries(parser)
+    parser.set_defaults(memory_mib=2048)
     parser.add_argument("--timeline", default="target/release/examples/timeline", help="the load")
-    parser.add_argument("--other", default=None, help="another sherwood to compare with, such as an older one")
-    parser.add_argument("--memcached", default=environment("MEMCACHED", "memcached"))
-    parser.add_argument("--redis", default=environment("REDIS", "redis-server"))
-    parser.add_argument("--valkey", default=environment("VALKEY", "valkey-server"))
     parser.add_argument("--servers", default=None, help="only these: sherwood,other,memcached,redis,valkey")
     parser.add_argument("--rounds", type=int, default=int(environment("ROUNDS", "5")), help="of `shrink`")
-    parser.add_argument("--memory-mib", type=int, default=2048)
     parser.add_argument("--rate", type=int, default=30_000, help="gets a second")
     parser.add_argument("--churn-s", type=float, default=60)
     parser.add_argument("--churn-peers-s", type=float, default=15, help="the same for the peers")
