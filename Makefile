@@ -22,11 +22,12 @@ build: need-build ## target/release/sherwood
 demo: build ## build, then run `sherwood demo` (flags: make demo ARGS="--headless --seed 2")
 	target/release/sherwood demo $(ARGS)
 
-test: need-test $(VENV)/ready ## the whole suite: format, lints, documentation, tests
+test: need-test $(VENV)/ready ## the whole suite: format, lints, documentation, tests, schedules
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
 	$(CARGO) test --workspace --locked
+	$(MAKE) loom
 
 loom: need-build ## schedules of three threads at the lock of the cache, all up to three preemptions
 	RUSTFLAGS="--cfg loom" $(CARGO) test --release --locked -p sherwood-cache --target-dir target/loom --lib lock::

@@ -13,10 +13,12 @@
 #                                 hour); the same variables, and scripts/reshape.py --help
 #   scripts/bench.sh items        bytes that an item takes beside key and value, of the same servers at two million items
 #   scripts/bench.sh engine       the engine in one process beside quick_cache, moka and hashlink
+#   scripts/bench.sh reclaim      nanoseconds that an item takes which a smaller budget evicts, with values of 100 bytes, 1 and 4 KiB
 #   scripts/bench.sh ghost        what a sampled miss ratio curve costs an access, and how far it is off
 #   scripts/bench.sh demo         RobinHood against shared-lru through backend slowdowns, seeds 1 to 5 (about an hour)
+#   scripts/bench.sh depth        shared-lru alone on seeds 101 to 105, which the depth of the slowdowns is set by (35 minutes); not part of "every"
 #
-# ROUNDS (5) is how often `resize`, `gateway`, `peers`, `reshape` and `engine` measure.
+# ROUNDS (5) is how often `resize`, `gateway`, `peers`, `reshape`, `engine` and `reclaim` measure.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -190,6 +192,10 @@ TOML
     measure "gateway, values:false" "$sherwood" load --target "http://$admin" --backend kv
     measure "sherwood multi-get" "$sherwood" load --target "memcached://$cache" --get-ratio 1 --pipeline 1
     stop_server
+    command -v "$memcached" >/dev/null || {
+      echo "gateway: there is no $memcached to compare with; MEMCACHED names one" >&2
+      continue
+    }
     taskset -c 0 "$memcached" -l 127.0.0.1 -p "${cache#*:}" -U 0 -m 256 -t 1 -u nobody &
     server=$!
     wait_for bash -c "</dev/tcp/${cache/:/\/}"
@@ -217,6 +223,13 @@ engine() {
   cargo run --quiet --release --locked --manifest-path scripts/engine/Cargo.toml -- throughput "$rounds" --json
 }
 
+reclaim() {
+  local bytes
+  for bytes in 100 1024 4096; do
+    cargo run --quiet --release --locked --manifest-path scripts/engine/Cargo.toml -- reclaim 2048 "$bytes" "$rounds"
+  done
+}
+
 ghost() {
   cargo run --quiet --release --locked -p sherwood-cache --example ghost
 }
@@ -239,12 +252,12 @@ depth() {
 }
 
 parts=("$@")
-[ "${#parts[@]}" -gt 0 ] || parts=(trace resize gateway peers reshape items engine ghost demo)
+[ "${#parts[@]}" -gt 0 ] || parts=(trace resize gateway peers reshape items engine reclaim ghost demo)
 for part in "${parts[@]}"; do
   case "$part" in
-    trace | resize | gateway | peers | reshape | items | engine | ghost | demo | depth) "$part" ;;
+    trace | resize | gateway | peers | reshape | items | engine | reclaim | ghost | demo | depth) "$part" ;;
     *)
-      echo "scripts/bench.sh: no part named $part; there are: trace, resize, gateway, peers, reshape, items, engine, ghost, demo, depth" >&2
+      echo "scripts/bench.sh: no part named $part; there are: trace, resize, gateway, peers, reshape, items, engine, reclaim, ghost, demo, depth" >&2
       exit 2
       ;;
   esac

@@ -10,10 +10,10 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-suites=(memccapable memcached redis redis_py pymemcache_ pylibmc_ goredis gomemcache ioredis node_redis redis_rs memcache)
+all=(memccapable memcached redis redis_py pymemcache_ pylibmc_ goredis gomemcache ioredis node_redis redis_rs memcache)
 work=$PWD/target/conformance
 here=$PWD/tests/conformance
-sherwood=$(realpath "${SHERWOOD:-target/release/sherwood}")
+sherwood=$(realpath -m "${SHERWOOD:-target/release/sherwood}")
 server=
 asked=
 
@@ -41,7 +41,8 @@ start_server() {
     [ -z "$memcached_port" ] || [ -z "$redis_port" ] || return 0
     sleep 0.1
   done
-  missing "a running node: $(cat "$log")"
+  echo "  the node does not start: $(cat "$log")" >&2
+  exit 1
 }
 
 # Fetches the upstream part of a Debian source package: name, version, suite of Debian, file, SHA-256, and where to unpack.
@@ -177,13 +178,16 @@ suite() (
     ioredis | node_redis) node_program "$1" "$redis_port" ;;
     redis_rs) rust_program "$1" "$redis_port" ;;
     memcache) rust_program "$1" "$memcached_port" ;;
-    *) missing "a suite called $1; there are ${suites[*]}" ;;
   esac
 )
 
 [ -x "$sherwood" ] || missing "$sherwood; make build brings it"
 mkdir -p "$work/bin"
+suites=("${all[@]}")
 [ $# = 0 ] || { suites=("$@") asked=yes; }
+for name in "${suites[@]}"; do
+  [[ " ${all[*]} " == *" $name "* ]] || missing "a suite called $name; there are ${all[*]}"
+done
 failed=() skipped=()
 for name in "${suites[@]}"; do
   # In a condition, errors inside would not end it.

@@ -27,10 +27,10 @@ VALUE_BYTES = 100
 
 def charge(key_bytes, value_bytes):
     """12 bytes for index and remembered keys, and the place that holds 24 bytes, key and value: rounded to 8 bytes up to
-    256, then to a sixteenth of the power of two below."""
+    256, then to a sixteenth of the power of two below, up to 1,024."""
     size = 24 + key_bytes + value_bytes
     step = 8 if size <= 256 else (1 << ((size - 1).bit_length() - 1)) // 16
-    assert size <= 2048, "larger places divide a page, which no value here needs"
+    assert size <= 1024, "larger places divide a page, which no value here needs"
     return 12 + -(-size // step) * step
 
 

@@ -8,8 +8,9 @@ each may hold a value coming and a value going. Every profile runs in a node of 
 other in one node, and `swing` goes from the smallest values to the largest and back, which is what fragments memory most. `held` is what the cache makes of its budget at the end. Exit
 status 0 when the rule holds for all, else 1. Takes a minute or two; needs nothing but Python.
 
-A profile that has not ended at its deadline has hung: what it was at is said, with the state of every thread of the node, the
-node is killed, and the others still run. A debug build takes ten times as long as a release build; a loaded machine longer.
+A profile that has not ended at its deadline (in `shift` and `swing`, one of those that they run) has hung: what it was at is said, with the
+state of every thread of the node, the node is killed, and the others still run. A debug build takes ten times as long as a release build; a
+loaded machine longer.
 """
 
 import argparse
@@ -111,20 +112,28 @@ def churn(node, sizes, budget_bytes, draw):
         batch, size = [], 0
         while size < BATCH_BYTES:
             value = body[: sizes(draw)]
-            batch.append(b"set key:%016d 0 0 %d noreply\r\n%b\r\n" % (draw.randrange(keys), len(value), value))
+            # `randrange` would take longer than the node does for all of it.
+            batch.append(b"set key:%016d 0 0 %d noreply\r\n%b\r\n" % (int(draw.random() * keys), len(value), value))
             size += len(value) + KEY_BYTES
         node.send(b"".join(batch))
         left -= size
 
 
 class Deadline:
-    """Kills the node when a profile takes too long, after saying what it was at."""
+    """Kills the node when a profile, or one of those that run one after the other, takes too long, after saying what it was at."""
 
     def __init__(self, node, seconds):
-        self.node, self.at, self.passed = node, "the start", False
-        self.timer = threading.Timer(seconds, self.expire)
+        self.node, self.seconds, self.passed = node, seconds, False
+        self.begin("the start")
+
+    def begin(self, at):
+        self.at = at
+        self.timer = threading.Timer(self.seconds, self.expire)
         self.timer.daemon = True
         self.timer.start()
+
+    def end(self):
+        self.timer.cancel()
 
     def expire(self):
         self.passed = True
@@ -139,7 +148,8 @@ def measure(name, profiles, args):
     deadline = Deadline(node, args.deadline_s)
     try:
         for number, profile in enumerate(profiles, start=1):
-            deadline.at = f"{profile!r}, number {number} of {len(profiles)}"
+            deadline.end()
+            deadline.begin(f"{profile!r}, number {number} of {len(profiles)}")
             churn(node, PROFILES[profile], budget, draw)
         held, now, most = node.held(), node.memory("VmRSS"), node.memory("VmHWM")
     except OSError as error:
@@ -149,7 +159,7 @@ def measure(name, profiles, args):
         print(f"{name:<12} HUNG: {error}", flush=True)
         return False
     finally:
-        deadline.timer.cancel()
+        deadline.end()
         node.stop()
     bound = node.start_bytes + budget + max(64 * MIB, budget * 15 // 100) + CONNECTIONS * 2 * VALUE_BYTES_MAX
     shown = [f"{value / MIB:8.1f}" for value in (node.start_bytes, held, now, most, bound)]

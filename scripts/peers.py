@@ -130,18 +130,23 @@ def memcached_command(binary, port, threads, memory_mib):
     return command + ["-t", str(threads), "-c", CONNECTIONS_MAX, *user]
 
 
-def add_servers(parser):
-    """The options that say which servers there are."""
+def add_binaries(parser):
+    """The options that say where the servers are."""
     environment = os.environ.get
     parser.add_argument("--sherwood", default=environment("SHERWOOD", "target/release/sherwood"), help="the binary")
-    parser.add_argument("--sherwood-flags", default="", help="more flags of `sherwood serve`")
     parser.add_argument("--other", default=None, help="another sherwood to compare with, such as an older one")
     parser.add_argument("--memcached", default=environment("MEMCACHED", "memcached"))
     parser.add_argument("--redis", default=environment("REDIS", "redis-server"))
     parser.add_argument("--valkey", default=environment("VALKEY", "valkey-server"))
+    parser.add_argument("--memory-mib", type=int, default=1024, help="that each server may hold [default: %(default)s]")
+
+
+def add_servers(parser):
+    """The options that say which servers there are."""
+    add_binaries(parser)
+    parser.add_argument("--sherwood-flags", default="", help="more flags of `sherwood serve`")
     names = "sherwood,other,memcached,sherwood-redis,redis,valkey"
     parser.add_argument("--servers", type=lambda names: names.split(","), default=None, help=f"only these: {names}")
-    parser.add_argument("--memory-mib", type=int, default=1024, help="that each server may hold [default: %(default)s]")
 
 
 def start_servers(options, threads, core, only=None):

@@ -13,7 +13,8 @@ Cases: `shrink` gives up a tenth once a round, in a server of its own, the order
 up and takes it back, a move each 100 ms. `robinhood` moves a hundredth, down or up, at the start of every other window of 5 s; hits of windows with a move
 are compared with those of windows without.
 
-Latencies are from when a get was meant to start, and a hit belongs to the window in which it was. A silence is the time between two hits that follow each
+Latencies are from when a get was meant to start, and a hit belongs to the window in which it was. In `shrink` the server is asked each 2 ms how much
+it holds, during the change and before, since the question takes time of the core that hits need. A silence is the time between two hits that follow each
 other. JSON lines go to stdout, progress and medians to stderr. Needs the example `timeline` of crates/load.
 """
 
@@ -32,7 +33,7 @@ import sys
 import tempfile
 import time
 
-from peers import Server, free_port
+from peers import Server, add_binaries, free_port, memcached_command, redis_command
 
 MIB = 1 << 20
 VALUE_BYTES = 1024
@@ -110,8 +111,8 @@ class Sherwood(Resizable):
 class Memcached(Resizable):
     def __init__(self, name, binary, memory_mib, core):
         port = free_port()
-        self.limit = memory_mib * MIB
-        command = [binary, "-l", "127.0.0.1", "-p", str(port), "-U", "0", "-m", str(memory_mib), "-t", "1", "-u", "nobody"]
+        self.limit = None
+        command = memcached_command(binary, port, 1, memory_mib)
         super().__init__(name, "memcached", port, command, core)
 
     set_command = Sherwood.set_command
@@ -134,7 +135,7 @@ class Memcached(Resizable):
     def held(self):
         stats = self.slabs()
         held = int(stats["total_malloced"])
-        if held > self.limit // MIB * MIB:
+        if self.limit and held > self.limit // MIB * MIB:
             pages = {name.split(":")[0]: int(value) for name, value in stats.items() if name.endswith(":total_pages")}
             # Busy while a page is under way.
             self.ask(b"slabs reassign %b 0" % max(pages, key=pages.get).encode())
@@ -144,8 +145,7 @@ class Memcached(Resizable):
 class Redis(Resizable):
     def __init__(self, name, binary, memory_mib, core):
         port = free_port()
-        command = [binary, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--io-threads", "1"]
-        command += ["--maxmemory", str(memory_mib * MIB), "--maxmemory-policy", "allkeys-lru", "--daemonize", "no"]
+        command = redis_command(binary, port, 1, memory_mib)
         super().__init__(name, "redis", port, command, core)
 
     def set_command(self, key, value):
@@ -259,7 +259,10 @@ def shrink(options, kind, number):
     limit = total // 10 * 9
     server, load = start(options, kind, LEAD_S + AFTER_S)
     try:
-        load.wait_until(LEAD_S)
+        load.wait_until(LEAD_S - BEFORE_S)
+        while load.now() < LEAD_S:
+            server.held()
+            time.sleep(LOOK_S)
         resident, cpu_s = [(load.now(), server.resident_bytes())], server.cpu_s()
         began, reached = load.now(), None
         server.resize(limit)
@@ -385,15 +388,11 @@ def main():
     environment = os.environ.get
     cases = {"shrink": shrink, "churn": churn, "robinhood": robinhood}
     parser.add_argument("cases", nargs="*", choices=[*cases, []], help="which cases [default: all]")
-    parser.add_argument("--sherwood", default=environment("SHERWOOD", "target/release/sherwood"), help="the binary")
+    add_binaries(parser)
+    parser.set_defaults(memory_mib=2048)
     parser.add_argument("--timeline", default="target/release/examples/timeline", help="the load")
-    parser.add_argument("--other", default=None, help="another sherwood to compare with, such as an older one")
-    parser.add_argument("--memcached", default=environment("MEMCACHED", "memcached"))
-    parser.add_argument("--redis", default=environment("REDIS", "redis-server"))
-    parser.add_argument("--valkey", default=environment("VALKEY", "valkey-server"))
     parser.add_argument("--servers", default=None, help="only these: sherwood,other,memcached,redis,valkey")
     parser.add_argument("--rounds", type=int, default=int(environment("ROUNDS", "5")), help="of `shrink`")
-    parser.add_argument("--memory-mib", type=int, default=2048)
     parser.add_argument("--rate", type=int, default=30_000, help="gets a second")
     parser.add_argument("--churn-s", type=float, default=60)
     parser.add_argument("--churn-peers-s", type=float, default=15, help="the same for the peers")

@@ -116,6 +116,7 @@ fn service() -> Service {
         backends: Some(Arc::new(Known)),
         places: Arc::new(Places::new(1)),
         buffers: Buffers::new(1 << 20),
+        chores: Arc::default(),
     }
 }
 

@@ -67,6 +67,8 @@ const RESERVE_BYTES_MIN: u64 = 32 << 20;
 struct Stored {
     cas: u64,
     charge: u64,
+    /// Charge of the item that became the most recent, for the partition's ghost; 0 where none did.
+    used_charge: u64,
     /// Freed for it under its own lock already.
     freed: u64,
     /// What was replaced and evicted, held so that its blocks are given back after the lock.
@@ -220,13 +222,13 @@ impl Cache {
             self.take_out(&lookup, access);
             return Err(refused);
         }
-        let new = self.new_record(key, item, Noted::default());
+        let mut new = self.new_record(key, item, Noted::default());
         let mut shard = self.lock(&lookup);
-        shard.expect_insertion(&lookup, self.class(access));
+        shard.expect_insertion(&lookup);
         let found = shard.find(&lookup);
-        let stored = self.put(&mut shard, &lookup, found, new, access);
+        let stored = self.put(&mut shard, &lookup, found, &mut new, access);
         drop(shard);
-        Ok(self.settle(partition, stored, access))
+        Ok(self.settle(&lookup, stored, access))
     }
 
     /// Stores an item only if its key has none, as the fill after a miss does. Says whether it did; the item that was
@@ -243,15 +245,15 @@ impl Cache {
     ) -> Result<bool, Refused> {
         let lookup = self.lookup(partition, key);
         self.admit(&lookup, item.value.len())?;
-        let new = self.new_record(key, item, Noted::default());
+        let mut new = self.new_record(key, item, Noted::default());
         let mut shard = self.lock(&lookup);
-        shard.expect_insertion(&lookup, self.class(access));
+        shard.expect_insertion(&lookup);
         if self.find_live(&mut shard, &lookup, access.now).is_some() {
             return Ok(false);
         }
-        let stored = self.put(&mut shard, &lookup, None, new, access);
+        let stored = self.put(&mut shard, &lookup, None, &mut new, access);
         drop(shard);
-        self.settle(partition, stored, access);
+        self.settle(&lookup, stored, access);
         Ok(true)
     }
 
@@ -287,7 +289,7 @@ impl Cache {
         let (change, result) = decide(found.map(|at| shard.record(at).item()));
         let (cas, stored) = self.change(&mut shard, &lookup, found, &change, access)?;
         drop(shard);
-        self.settle(partition, stored, access);
+        self.settle(&lookup, stored, access);
         Ok((result, cas))
     }
 
@@ -484,12 +486,11 @@ impl Cache {
             }
             (Change::Amend { expires, marks, cas }, Some(at)) => {
                 let noted = Noted { marks: *marks, cas: self.number(*cas) };
-                let (cas, stored) = self.amend(shard, lookup, at, (*expires, noted), access);
+                let (cas, stored) = self.amend(shard, at, (*expires, noted), access);
                 return Ok((Some(cas), stored));
             }
             (Change::Touch(expires), Some(at)) => {
-                self.touch(shard, lookup, at, *expires, access);
-                return Ok((None, Stored::default()));
+                return Ok((None, self.touch(shard, at, *expires, access)));
             }
             (Change::Remove, Some(at)) => {
                 self.ghosts.remove(lookup.partition, lookup.hash);
@@ -503,8 +504,8 @@ impl Cache {
         };
         match self.admit(lookup, item.value.len()) {
             Ok(()) => {
-                let new = self.new_record(lookup.key, item, noted);
-                let stored = self.put(shard, lookup, found, new, access);
+                let mut new = self.new_record(lookup.key, item, noted);
+                let stored = self.put(shard, lookup, found, &mut new, access);
                 Ok((Some(noted.cas.unwrap_or(stored.cas)), stored))
             }
             Err(refused) => {
@@ -527,7 +528,6 @@ impl Cache {
     fn amend(
         &self,
         shard: &mut Locked<'_>,
-        lookup: &Lookup<'_>,
         at: Handle,
         (expires, noted): (Option<Instant>, Noted),
         access: &Access,
@@ -536,26 +536,21 @@ impl Cache {
         let at = shard.set_expires(at, expires);
         self.note_death(expires.unwrap_or(Instant::NEVER));
         let (charge, cas) = (shard.record(at).charge(), shard.record(at).item().cas);
+        let mut used_charge = 0;
         if !access.flags.keeps_recency() {
-            self.note_store(lookup, charge);
+            used_charge = charge;
             shard.note_use(at, self.class(access), self.use_tick());
         }
         let charge = if noted.cas.is_some() { charge } else { 0 };
-        (cas, Stored { charge, ..Stored::default() })
+        (cas, Stored { charge, used_charge, ..Stored::default() })
     }
 
-    fn touch(
-        &self,
-        shard: &mut Locked<'_>,
-        lookup: &Lookup<'_>,
-        at: Handle,
-        expires: Option<Instant>,
-        access: &Access,
-    ) {
-        self.note_store(lookup, shard.record(at).charge());
+    fn touch(&self, shard: &mut Locked<'_>, at: Handle, expires: Option<Instant>, access: &Access) -> Stored {
+        let used_charge = shard.record(at).charge();
         let at = shard.set_expires(at, expires);
         self.note_death(expires.unwrap_or(Instant::NEVER));
         shard.note_use(at, self.class(access), self.use_tick());
+        Stored { used_charge, ..Stored::default() }
     }
 
     /// Stores over the item `found`, or beside the others.
@@ -564,25 +559,30 @@ impl Cache {
         shard: &mut Locked<'_>,
         lookup: &Lookup<'_>,
         found: Option<Handle>,
-        new: NewRecord<'_>,
+        new: &mut NewRecord<'_>,
         access: &Access,
     ) -> Stored {
         // A flush whose time has come is for what was stored before, not for this.
         self.flushes.settle(lookup.partition, access.now, &self.ticks);
         let (charge, expires) = (new.charge(), new.expires());
-        self.note_store(lookup, charge);
         let class = self.class(access);
         // Before anything is written: drawing it waits for all that was.
         let cas = self.tick();
         let stored = match found {
             Some(at) => {
                 let old = shard.overwrite(at, lookup, new, class, cas);
-                Stored { cas, charge, freed: 0, leftovers: (Some(old), Evicted::default()) }
+                Stored {
+                    cas,
+                    charge,
+                    used_charge: charge,
+                    freed: 0,
+                    leftovers: (Some(old), Evicted::default()),
+                }
             }
             None => {
-                let evicted = self.make_way(shard, lookup.partition, charge, access.now);
-                shard.insert(lookup, new, class, cas, evicted.own);
-                Stored { cas, charge, freed: evicted.bytes, leftovers: (None, evicted) }
+                let evicted = self.make_way(shard, lookup.partition, (charge, new.place_bytes()), access.now);
+                shard.insert(lookup, new, class, cas, &evicted);
+                Stored { cas, charge, used_charge: charge, freed: evicted.bytes, leftovers: (None, evicted) }
             }
         };
         // After the store, so that the background, when it has taken the time noted, finds the item.
@@ -590,11 +590,15 @@ impl Cache {
         stored
     }
 
-    /// After the lock: gives back what a store has left and makes what room is still missing. Returns the CAS.
-    fn settle(&self, partition: PartitionId, stored: Stored, access: &Access) -> u64 {
-        let Stored { cas, charge, freed, leftovers } = stored;
+    /// After the lock: gives back what a store has left, makes what room is still missing and shows the store to the partition's
+    /// ghost. Two stores of a key that overlap may be shown in the other order: one of them was the last either way. Returns the CAS.
+    fn settle(&self, lookup: &Lookup<'_>, stored: Stored, access: &Access) -> u64 {
+        let Stored { cas, charge, used_charge, freed, leftovers } = stored;
         drop(leftovers);
-        self.make_room(partition, charge, freed, access.now);
+        self.make_room(lookup.partition, charge, freed, access.now);
+        if used_charge > 0 {
+            self.note_store(lookup, used_charge);
+        }
         cas
     }
 

@@ -8,7 +8,7 @@ use sherwood_model::{Instant, PartitionId};
 use crate::background::{PER_LOCK, Relief};
 use crate::engine::Cache;
 use crate::options::Eviction;
-use crate::shard::{Cause, EMPTY, Evicted, Locked, Record};
+use crate::shard::{Cause, EMPTY, Evicted, Locked, Record, Slack};
 
 /// How often other threads may take the victim, between finding and locking it, before a store gives up. Each time they have
 /// freed or used it; what is left to do is left to the next store or step.
@@ -41,13 +41,13 @@ struct Oldest {
 }
 
 impl Cache {
-    /// Under S3-FIFO, makes room for an item charged `charge` in the shard it goes to, before it is there: steps 3 and 4 of a
+    /// Under S3-FIFO, makes room for an item charged `charge`, with a place of `place_bytes`, in the shard it goes to, before it is there: steps 3 and 4 of a
     /// store (see the crate's documentation) as far as this shard can.
     pub(crate) fn make_way(
         &self,
         shard: &mut Locked<'_>,
         partition: PartitionId,
-        charge: u64,
+        (charge, place_bytes): (u64, usize),
         now: Instant,
     ) -> Evicted {
         let excess = match self.options.eviction {
@@ -59,7 +59,7 @@ impl Cache {
         }
         let pool = if self.ledger.is_shared() { Pool::All } else { Pool::Partition(partition) };
         let bytes = excess.min(2 * charge);
-        shard.make_way(partition, self.lanes(pool), bytes, |record| self.is_dead(record, now))
+        shard.make_way(partition, self.lanes(pool), (bytes, place_bytes), |record| self.is_dead(record, now))
     }
 
     /// Steps 3 to 5 of a store (see the crate's documentation) of an item charged `charge`, for which `freed` bytes have
@@ -87,7 +87,7 @@ impl Cache {
         for _ in 0..self.shards.len() {
             while is_over() && moved < MOVE_PACE * charge {
                 let shard = self.next_relief.load(Relaxed) & (self.shards.len() - 1);
-                let Relief { bytes, is_done, .. } = self.compact_shard(shard, PER_LOCK);
+                let Relief { bytes, is_done, .. } = self.compact_shard(shard, Slack::Any, PER_LOCK);
                 moved += bytes;
                 if is_done {
                     self.next_relief.store(shard + 1, Relaxed);

@@ -46,9 +46,14 @@ impl Flushes {
     pub(crate) fn settle(&self, partition: PartitionId, now: Instant, ticks: &AtomicU64) {
         let mark = &self.marks[partition.index()];
         if mark.is_due(now) {
-            let _moving = self.moving.lock().unwrap_or_else(PoisonError::into_inner);
-            mark.settle(now, ticks);
+            self.move_on(mark, now, ticks);
         }
+    }
+
+    #[cold]
+    fn move_on(&self, mark: &Mark, now: Instant, ticks: &AtomicU64) {
+        let _moving = self.moving.lock().unwrap_or_else(PoisonError::into_inner);
+        mark.settle(now, ticks);
     }
 
     /// Kills what `partition` has stored by the time `at`; replaces a flush that is still to come.

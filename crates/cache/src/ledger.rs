@@ -124,11 +124,13 @@ impl Ledger {
 
     /// Bytes by which `partition` is over its budget.
     pub(crate) fn excess(&self, partition: PartitionId) -> u64 {
-        u64::try_from(self.accounts[partition.index()].excess()).unwrap_or(0)
+        let account = &self.accounts[partition.index()];
+        account.used.load(Relaxed).saturating_sub(account.budget.load(Relaxed))
     }
 
+    #[inline]
     pub(crate) fn is_over(&self, partition: PartitionId) -> bool {
-        self.accounts[partition.index()].excess() > 0
+        self.excess(partition) > 0
     }
 
     pub(crate) fn is_total_over(&self) -> bool {

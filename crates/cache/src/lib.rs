@@ -56,7 +56,7 @@
 //!
 //! Under **S3-FIFO**, the default, the same steps hold with other victims: what was not used again goes, from a small queue of
 //! new items (1 to 30% of the bytes, by what comes back after it was dropped) or from a main queue of those that were used. Every shard decides for its own items, and
-//! the shard of the key that is stored is asked first, before the item is there. `Shared` makes one S3-FIFO of all
+//! the shard of the key that is stored is asked first, before the item is there, for 32 items at most. `Shared` makes one S3-FIFO of all
 //! partitions' queues: they turn at the same speed, in parts of their length, so that an item stays as long whichever
 //! partition it is of.
 //!

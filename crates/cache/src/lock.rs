@@ -8,6 +8,8 @@
 //!
 //! Two threads of the same stripe exclude each other, which is slower but as sound. Nothing promises that a writer gets its
 //! turn, but what is held here is held for a microsecond.
+//!
+//! What a reader writes in any case, because it counts what it reads, lies on its stripe's line as well.
 
 use std::cell::UnsafeCell;
 use std::fmt;
@@ -28,46 +30,53 @@ pub(crate) const STRIPES_MAX: usize = 16;
 /// How often a stripe that is held is looked at before its thread goes to sleep. Chosen: about as long as one is held.
 const LOOKS: usize = if cfg!(loom) { 1 } else { 100 };
 
-/// A value that any number of threads read or one writes.
-pub(crate) struct Striped<T> {
-    stripes: Stripes,
+/// A value that any number of threads read or one writes, and an `S` of each stripe.
+pub(crate) struct Striped<T, S> {
+    stripes: Stripes<S>,
     value: UnsafeCell<T>,
 }
 
 // SAFETY: `&T` is given out while a stripe is held, to several threads at a time, so `T` must be `Sync`; `&mut T` while all
-// stripes are, to whichever thread, so it must be `Send`. Each reader holds a stripe, so nobody holds all beside it.
-unsafe impl<T: Send + Sync> Sync for Striped<T> {}
+// stripes are, to whichever thread, so it must be `Send`. Each reader holds a stripe, so nobody holds all beside it. `&S` is given
+// out to everybody.
+unsafe impl<T: Send + Sync, S: Sync> Sync for Striped<T, S> {}
 
-impl<T> Striped<T> {
-    /// `stripes` is 1 to [`STRIPES_MAX`], a power of two.
-    pub(crate) fn new(stripes: usize, value: T) -> Self {
-        Self { stripes: Stripes::new(stripes), value: UnsafeCell::new(value) }
+impl<T, S> Striped<T, S> {
+    /// `stripes` is 1 to [`STRIPES_MAX`], a power of two; `own` makes what each has.
+    pub(crate) fn new(stripes: usize, value: T, own: impl Fn() -> S) -> Self {
+        Self { stripes: Stripes::new(stripes, own), value: UnsafeCell::new(value) }
     }
 
     /// Waits until nobody writes. To be read only by one thread of each stripe at a time.
     #[inline]
-    pub(crate) fn read(&self) -> Reading<'_, T> {
+    pub(crate) fn read(&self) -> Reading<'_, T, S> {
         let stripe = self.stripes.own();
-        self.stripes.lock(stripe);
-        Reading { of: self, stripe }
+        stripe.lock();
+        Reading { value: &self.value, stripe }
     }
 
     /// As [`Self::read`] where nobody has to be waited for.
     #[inline]
-    pub(crate) fn try_read(&self) -> Option<Reading<'_, T>> {
+    pub(crate) fn try_read(&self) -> Option<Reading<'_, T, S>> {
         let stripe = self.stripes.own();
-        self.stripes.try_lock(stripe).then(|| Reading { of: self, stripe })
+        // Made only where the stripe was taken, since it gives the stripe back when it is dropped.
+        stripe.try_lock().then(|| Reading { value: &self.value, stripe })
     }
 
     /// Waits until nobody else reads or writes.
     #[inline]
-    pub(crate) fn write(&self) -> Writing<'_, T> {
+    pub(crate) fn write(&self) -> Writing<'_, T, S> {
         self.stripes.lock_all();
         Writing { of: self }
     }
+
+    /// What all stripes have.
+    pub(crate) fn of_stripes(&self) -> impl Iterator<Item = &S> {
+        self.stripes.0.iter().map(|stripe| &stripe.own)
+    }
 }
 
-impl<T> fmt::Debug for Striped<T> {
+impl<T, S> fmt::Debug for Striped<T, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Striped").field("stripes", &self.stripes.0.len()).finish_non_exhaustive()
     }
@@ -75,44 +84,52 @@ impl<T> fmt::Debug for Striped<T> {
 
 /// A value that nobody writes as long as this is there.
 #[derive(Debug)]
-pub(crate) struct Reading<'a, T> {
-    of: &'a Striped<T>,
-    stripe: usize,
+pub(crate) struct Reading<'a, T, S> {
+    value: &'a UnsafeCell<T>,
+    stripe: &'a Stripe<S>,
 }
 
-impl<T> Reading<'_, T> {
-    /// The stripe that is held, so nobody else is reading by it.
+impl<'a, T, S> Reading<'a, T, S> {
+    /// What the stripe has that is held, so nobody else is reading by it.
     #[inline]
-    pub(crate) fn stripe(&self) -> usize {
-        self.stripe
+    pub(crate) fn own(&self) -> &'a S {
+        &self.stripe.own
     }
 }
 
-impl<T> Deref for Reading<'_, T> {
+impl<T, S> Deref for Reading<'_, T, S> {
     type Target = T;
 
     #[inline]
     fn deref(&self) -> &T {
         // SAFETY: a stripe is held until this guard is dropped, which the returned borrow keeps from happening, and `&mut T`
         // is given out only to who holds them all.
-        unsafe { &*self.of.value.get() }
+        unsafe { &*self.value.get() }
     }
 }
 
-impl<T> Drop for Reading<'_, T> {
+impl<T, S> Drop for Reading<'_, T, S> {
     #[inline]
     fn drop(&mut self) {
-        self.of.stripes.unlock(self.stripe);
+        self.stripe.unlock();
     }
 }
 
 /// A value that nobody else reads or writes as long as this is there.
 #[derive(Debug)]
-pub(crate) struct Writing<'a, T> {
-    of: &'a Striped<T>,
+pub(crate) struct Writing<'a, T, S> {
+    of: &'a Striped<T, S>,
 }
 
-impl<T> Deref for Writing<'_, T> {
+impl<T, S> Writing<'_, T, S> {
+    /// What one of the stripes has; all are held.
+    #[inline]
+    pub(crate) fn own(&self) -> &S {
+        &self.of.stripes.0[0].own
+    }
+}
+
+impl<T, S> Deref for Writing<'_, T, S> {
     type Target = T;
 
     #[inline]
@@ -123,7 +140,7 @@ impl<T> Deref for Writing<'_, T> {
     }
 }
 
-impl<T> DerefMut for Writing<'_, T> {
+impl<T, S> DerefMut for Writing<'_, T, S> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: all stripes are held until this guard is dropped, so there is no other guard to borrow the value from, and
@@ -132,7 +149,7 @@ impl<T> DerefMut for Writing<'_, T> {
     }
 }
 
-impl<T> Drop for Writing<'_, T> {
+impl<T, S> Drop for Writing<'_, T, S> {
     #[inline]
     fn drop(&mut self) {
         self.of.stripes.unlock_all();
@@ -141,36 +158,21 @@ impl<T> Drop for Writing<'_, T> {
 
 /// The locks without what they protect.
 #[derive(Debug)]
-struct Stripes(Box<[Stripe]>);
+struct Stripes<S>(Box<[Stripe<S>]>);
 
-impl Stripes {
-    fn new(stripes: usize) -> Self {
+impl<S> Stripes<S> {
+    fn new(stripes: usize, own: impl Fn() -> S) -> Self {
         debug_assert!(stripes.is_power_of_two() && stripes <= STRIPES_MAX);
-        Self((0..stripes).map(|_| Stripe::new()).collect())
+        Self((0..stripes).map(|_| Stripe::new(own())).collect())
     }
 
     /// The stripe of this thread.
     #[inline]
-    fn own(&self) -> usize {
-        match self.0.len() {
-            1 => 0,
-            stripes => thread_number() & (stripes - 1),
+    fn own(&self) -> &Stripe<S> {
+        match &*self.0 {
+            [stripe] => stripe,
+            stripes => &stripes[thread_number() & (stripes.len() - 1)],
         }
-    }
-
-    #[inline]
-    fn lock(&self, stripe: usize) {
-        self.0[stripe].lock();
-    }
-
-    #[inline]
-    fn try_lock(&self, stripe: usize) -> bool {
-        self.0[stripe].try_lock()
-    }
-
-    #[inline]
-    fn unlock(&self, stripe: usize) {
-        self.0[stripe].unlock();
     }
 
     #[inline]
@@ -188,12 +190,13 @@ impl Stripes {
 /// the next stripe. A mutex of the standard library would do, were it not that its guards would have to be
 /// kept, all of a writer's. What waits sleeps in that one's place.
 #[derive(Debug)]
-#[repr(align(128))]
-struct Stripe {
+#[repr(C, align(128))]
+struct Stripe<S> {
     state: AtomicU32,
     /// Held from the decision to sleep until asleep, and to wake.
     bed: Mutex<()>,
     free: Condvar,
+    own: S,
 }
 
 const FREE: u32 = 0;
@@ -201,9 +204,9 @@ const HELD: u32 = 1;
 /// Held, and somebody may be asleep.
 const WAITED_FOR: u32 = 2;
 
-impl Stripe {
-    fn new() -> Self {
-        Self { state: AtomicU32::new(FREE), bed: Mutex::new(()), free: Condvar::new() }
+impl<S> Stripe<S> {
+    fn new(own: S) -> Self {
+        Self { state: AtomicU32::new(FREE), bed: Mutex::new(()), free: Condvar::new(), own }
     }
 
     #[inline]

@@ -16,8 +16,9 @@ pub struct Options {
     pub item_bytes_max: u32,
     /// Longest key in bytes, at least 1, default 250 as in memcached.
     pub key_bytes_max: u16,
-    /// Independent parts with a lock each: a power of two up to 1,024, default 16, enough that a dozen threads rarely
-    /// meet. It changes speed and never what is evicted.
+    /// Independent parts with a lock each: a power of two up to 1,024, of at most 16 GiB each; [`Self::sized`] has what suits. It
+    /// changes speed and, under S3-FIFO, a little what is evicted. Each has pages of its own for every size of items: in
+    /// parts of a few MiB, items of many sizes cannot use what their budgets say.
     pub shards: u16,
     /// Threads that use the cache at a time, about; at least 1, default 4. Each part's lock has so many stripes (a power of two, at
     /// most 16; one under strict LRU, where every hit is a change): reads by threads of different stripes do not meet, and
@@ -48,20 +49,27 @@ pub enum Eviction {
 
 impl Default for Options {
     fn default() -> Self {
+        Self::sized(64 << 20, 4)
+    }
+}
+
+impl Options {
+    /// The defaults for a cache of `total_bytes` that about so many threads use at a time: with eight shards for each of them, so
+    /// that two rarely meet at a lock, as far as that leaves each 128 MiB.
+    #[must_use]
+    pub fn sized(total_bytes: u64, threads: u16) -> Self {
         Self {
-            total_bytes: 64 << 20,
+            total_bytes,
             item_bytes_max: 1 << 20,
             key_bytes_max: 250,
-            shards: 16,
-            threads: 4,
+            shards: shards(total_bytes, threads),
+            threads,
             deadline_classes: 1,
             eviction: Eviction::default(),
             ghost_rate: 0.0,
         }
     }
-}
 
-impl Options {
     /// Checks every field, and that `partitions` fit.
     ///
     /// # Errors
@@ -89,6 +97,9 @@ impl Options {
         if !shards.is_power_of_two() || shards > SHARDS_LIMIT {
             return Err(OptionsError::Shards { shards });
         }
+        if total_bytes / u64::from(shards) > SHARD_BYTES_LIMIT {
+            return Err(OptionsError::ShardBytes { total_bytes, shards });
+        }
         if threads == 0 {
             return Err(OptionsError::NoThread);
         }
@@ -108,6 +119,15 @@ impl Options {
             Eviction::S3Fifo => usize::from(self.threads).next_power_of_two().min(STRIPES_MAX),
         }
     }
+}
+
+/// How many shards suit: a power of two.
+fn shards(total_bytes: u64, threads: u16) -> u16 {
+    let wanted = (u64::from(threads) * SHARDS_PER_THREAD).next_power_of_two();
+    let most = 1 << (total_bytes / SHARD_BYTES_MIN).max(1).ilog2();
+    let least = total_bytes.div_ceil(SHARD_BYTES_LIMIT).next_power_of_two();
+    let shards = wanted.min(most).max(least).min(u64::from(SHARDS_LIMIT));
+    shards as u16
 }
 
 fn validate_partitions(partitions: &[Partition], total_bytes: u64) -> Result<(), OptionsError> {
@@ -162,6 +182,14 @@ pub enum OptionsError {
         /// As given.
         shards: u16,
     },
+    /// The parts are larger than the engine can name.
+    #[error("{total_bytes} bytes in {shards} shards: a shard may have 16 GiB; ask for more shards")]
+    ShardBytes {
+        /// As given.
+        total_bytes: u64,
+        /// As given.
+        shards: u16,
+    },
     /// `deadline_classes` is out of range.
     #[error("deadline_classes is {classes}: it must be 1 to {DEADLINE_CLASSES_LIMIT}")]
     DeadlineClasses {
@@ -202,6 +230,12 @@ pub enum OptionsError {
 
 const ITEM_BYTES_LIMIT: u32 = 1 << 30;
 const SHARDS_LIMIT: u16 = 1024;
+/// Half of what the handles of a shard reach.
+const SHARD_BYTES_LIMIT: u64 = 16 << 30;
+const SHARDS_PER_THREAD: u64 = 8;
+/// Partly empty pages take up to a page or two of each size of items in each shard, 4 to 12 MiB where sizes are mixed and change: a
+/// tenth of this, which is what a cache may take beside its total. In shards of 8 MiB it held half of what it may.
+const SHARD_BYTES_MIN: u64 = 128 << 20;
 const DEADLINE_CLASSES_LIMIT: u8 = 16;
 /// As many as a `PartitionId` can name.
 const PARTITIONS_LIMIT: usize = 1 << 16;
@@ -229,6 +263,8 @@ mod tests {
         assert_eq!(refused(Options { key_bytes_max: 0, ..ok }), OptionsError::KeyBytesMax);
         assert_eq!(refused(Options { shards: 3, ..ok }), OptionsError::Shards { shards: 3 });
         assert_eq!(refused(Options { shards: 0, ..ok }), OptionsError::Shards { shards: 0 });
+        let large = Options { total_bytes: 40 << 30, shards: 2, ..ok };
+        assert_eq!(refused(large), OptionsError::ShardBytes { total_bytes: 40 << 30, shards: 2 });
         assert_eq!(refused(Options { threads: 0, ..ok }), OptionsError::NoThread);
         assert_eq!(
             refused(Options { deadline_classes: 0, ..ok }),
@@ -236,6 +272,14 @@ mod tests {
         );
         assert_eq!(refused(Options { ghost_rate: 1.1, ..ok }), OptionsError::GhostRate { rate: 1.1 });
         assert_eq!(ok.validate(&[]), Err(OptionsError::Partitions { partitions: 0 }));
+    }
+
+    #[test]
+    fn shards_follow_the_threads_as_far_as_memory_goes_round() {
+        let of = |mib: u64, threads| Options::sized(mib << 20, threads).shards;
+        assert_eq!([of(4096, 1), of(4096, 2), of(4096, 3), of(1 << 20, 500)], [8, 16, 32, 1_024]);
+        assert_eq!([of(1, 4), of(64, 4), of(300, 4), of(1024, 16)], [1, 1, 2, 8]);
+        assert_eq!(of(400 << 10, 1), 32, "no more than 16 GiB each");
     }
 
     #[test]

@@ -49,10 +49,16 @@ impl Counters {
     }
 }
 
-/// What the `get`s of one stripe of one shard have come to, by partition. No two stripes share a pair of cache lines, which
-/// processors fetch together.
+/// What the `get`s of one stripe of one shard have come to, by partition. It lies behind the stripe's lock, which the same readers
+/// write: those of the first partitions on the same line or its neighbour.
 #[derive(Debug)]
-pub(crate) struct Gets(Box<[EightPartitions]>);
+pub(crate) struct Gets {
+    first: [Outcomes; FIRST],
+    others: Box<[EightPartitions]>,
+}
+
+/// So many that a lock of 16 bytes and they fill a pair of cache lines, which processors fetch together.
+const FIRST: usize = 6;
 
 #[derive(Debug, Default)]
 #[repr(align(128))]
@@ -67,12 +73,17 @@ pub(crate) struct Outcomes {
 
 impl Gets {
     pub(crate) fn new(partitions: usize) -> Self {
-        Self((0..partitions.div_ceil(8)).map(|_| EightPartitions::default()).collect())
+        let others = partitions.saturating_sub(FIRST).div_ceil(8);
+        Self { first: Default::default(), others: (0..others).map(|_| EightPartitions::default()).collect() }
     }
 
     #[inline]
     pub(crate) fn of(&self, partition: PartitionId) -> &Outcomes {
-        &self.0[partition.index() / 8].0[partition.index() % 8]
+        let index = partition.index();
+        match self.first.get(index) {
+            Some(outcomes) => outcomes,
+            None => &self.others[(index - FIRST) / 8].0[(index - FIRST) % 8],
+        }
     }
 }
 

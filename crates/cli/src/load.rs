@@ -22,7 +22,9 @@ use crate::{duration, interrupt, out};
 
 /// Options of `sherwood load`, as typed.
 #[derive(Args, Clone, Debug)]
-#[command(after_help = "Examples:
+#[command(
+    allow_negative_numbers = true,
+    after_help = "Examples:
   sherwood load --target memcached://127.0.0.1:11211                           as fast as one connection can
   sherwood load --target memcached://127.0.0.1:11211 --rate 20000              latency from the intended start
   sherwood load --target memcached://127.0.0.1:11211 --trace orm-busy --look-aside --json
@@ -30,7 +32,8 @@ use crate::{duration, interrupt, out};
   sherwood load --target http://127.0.0.1:8080 --backend catalog --batch 50 --rate 500
   sherwood load --target http://127.0.0.1:8080 --mix onerf --rate 100 --duration 5m
 
-Ctrl-C ends the load and reports what there is. Exit status: 0 done, 1 failed or every operation did, 2 bad usage.")]
+Ctrl-C ends the load and reports what there is. Exit status: 0 done, 1 failed or every operation did, 2 bad usage."
+)]
 pub(crate) struct LoadArgs {
     /// What to send load to: memcached://host:port, redis://host:port, or http://host:port (a gateway, POST /v1/requests)
     #[arg(long)]
@@ -54,7 +57,7 @@ pub(crate) struct LoadArgs {
     #[arg(long, value_name = "TIME", value_parser = load_time)]
     duration: Option<Duration>,
     /// End after so many operations (gateway: requests)
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     ops: Option<u64>,
     /// Distinct keys [default: 100000]
     #[arg(long, value_name = "N")]

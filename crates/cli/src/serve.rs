@@ -22,7 +22,7 @@ pub(crate) struct Args {
     /// Configuration file (TOML)
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Bytes for keys, values, index and metadata: 64MiB, 1GiB, …
+    /// Bytes for keys, values, index and metadata: 512MiB, 1GiB, … [default: 64MiB]
     #[arg(long, value_name = "SIZE")]
     memory: Option<String>,
     /// Listen here for the memcached text protocol

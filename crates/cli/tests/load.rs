@@ -23,7 +23,9 @@ fn what_is_wrong_with_the_command_exits_2_and_says_so() {
     for (line, part) in [
         ("--target redis://localhost:6379/1", "database 0"),
         ("--target memcached://localhost:1 --zipf=11", "zipf exponent of 11 is out of range"),
+        ("--target memcached://localhost:1 --zipf -1", "zipf exponent of -1 is out of range"),
         ("--target memcached://localhost:1 --rate 0", "arrival rate 0"),
+        ("--target memcached://localhost:1 --ops 0", "0 is not in 1.."),
         ("--target memcached://localhost:1 --connections 0", "connections of 0 is out of range"),
         ("--target http://localhost:1 --mix onerf --profile s1000", "no profile `s1000`"),
         ("--target http://localhost:1 --mix drf", "onerf"),

@@ -73,6 +73,13 @@ fn twitter_traces_come_from_standard_input_too() {
 }
 
 #[test]
+fn objects_are_counted_that_are_gone_in_the_end_or_were_never_there() {
+    let text = "0,a,1,9,1,set,0\n1,a,1,9,1,get,0\n2,a,1,0,1,delete,0\n3,b,1,0,1,get,0\n";
+    let found = json(mrc(&["-", "--format", "twitter", "--json"]).write_stdin(text));
+    assert_eq!((&found["unique"], &found["accesses"]), (&Value::from(2), &Value::from(2)));
+}
+
+#[test]
 fn oracle_general_traces_are_known_by_their_name() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("a.oracleGeneral.bin");
@@ -94,11 +101,30 @@ fn oracle_general_traces_are_known_by_their_name() {
 
 #[test]
 fn what_makes_no_sense_is_refused_with_what_to_do() {
-    let error = refusal(&mut mrc(&["trace"]), 2);
-    assert!(error.contains("which format is the trace trace? add --format"), "{error}");
+    let readme = concat!(env!("CARGO_MANIFEST_DIR"), "/../workload/data/README.md");
+    let error = refusal(&mut mrc(&[readme]), 2);
+    assert!(error.contains("which format is the trace") && error.contains("? add --format"), "{error}");
     assert!(refusal(&mut mrc(&["orm-busy", "--format", "twitter"]), 2).contains("leave --format out"));
     assert!(refusal(&mut mrc(&["orm-busy", "--sample", "0"]), 2).contains("above 0 and up to 1"));
+    assert!(refusal(&mut mrc(&["orm-busy", "--sample", "-1"]), 2).contains("above 0 and up to 1"));
+    assert!(refusal(&mut mrc(&["orm-busy", "--plot", "-"]), 2).contains("give its name"));
     assert!(refusal(&mut mrc(&["no.csv"]), 1).contains("opening the trace no.csv"));
+    // A misspelt name of a built-in one, too.
+    let error = refusal(&mut mrc(&["orm-bsy"]), 1);
+    assert!(error.contains("built in are: orm-busy, orm-night"), "{error}");
     let error = refusal(mrc(&["-", "--format", "twitter"]).write_stdin("0,a,1,9,1,set,0\n"), 1);
     assert!(error.contains("no get"), "{error}");
+    let error = refusal(&mut mrc(&[ROBINHOOD, "--value-size", "5"]), 2);
+    assert!(error.contains("--value-size is for cache2k traces"), "{error}");
+    let error = refusal(&mut mrc(&[ROBINHOOD, "--sample", "1e-9"]), 1);
+    assert!(error.contains("no object of the trace is in the sample: raise --sample"), "{error}");
+}
+
+#[test]
+fn a_trace_in_which_nothing_comes_back_says_so() {
+    let table = stdout(mrc(&["-", "--format", "twitter"]).write_stdin("0,a,1,9,1,get,0\n1,b,1,9,1,get,0\n"));
+    assert_eq!(
+        table,
+        "2 gets of 2 objects, exact\n\nEvery get misses, whatever the size: no object that was looked at came twice.\n"
+    );
 }

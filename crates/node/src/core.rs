@@ -8,6 +8,7 @@ use tokio::sync::{Semaphore, watch};
 
 use crate::backend::Backend;
 use crate::buffers::Buffers;
+use crate::chores::Chores;
 use crate::classes::Classes;
 use crate::clock::Clock;
 use crate::control::Control;
@@ -30,6 +31,8 @@ pub(crate) struct Core {
     pub(crate) classes: Classes,
     /// What is held for clients.
     pub(crate) buffers: Arc<Buffers>,
+    /// The cache's background work, as far as listeners may help.
+    pub(crate) chores: Arc<Chores>,
     pub(crate) control: Mutex<Control>,
     /// Places for readers of the event stream.
     pub(crate) event_streams: Arc<Semaphore>,

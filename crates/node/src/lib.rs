@@ -17,6 +17,7 @@
 mod admin;
 mod backend;
 mod buffers;
+mod chores;
 mod classes;
 pub mod clock;
 pub mod config;
@@ -40,6 +41,7 @@ mod threads;
 mod waiter;
 
 pub use buffers::Buffers;
+pub use chores::Chores;
 pub use control::Pin;
 pub use events::Event;
 pub use setup::{BackendSetup, MemcachedSetup, PartitionSetup, RouteSetup, Setup};

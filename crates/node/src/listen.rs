@@ -50,6 +50,7 @@ pub(crate) fn serve(
             routing: routing(core, setup)?,
             places: Arc::clone(&places),
             buffers: Arc::clone(&core.buffers),
+            chores: Arc::clone(&core.chores),
             backends: Some(Arc::new(Behind(Arc::clone(core)))),
         };
         let running = match setup.protocol {

@@ -6,7 +6,7 @@
 //! sherwood-http-*    gateway, dispatchers, admin API (a work-stealing pool)
 //! sherwood-mc-*, -rd-* memcached and Redis listeners, each thread with its own socket and event queue
 //! sherwood-control   observe, decide, act every Δ; observes the SLO
-//! sherwood-keeper    evicts what is over budget, in small steps
+//! sherwood-keeper    evicts what is over budget, in small steps, where listeners do not
 //! ```
 
 use std::io;
@@ -21,6 +21,7 @@ use tokio::sync::{Semaphore, watch};
 
 use crate::backend::{Backend, BackendParts};
 use crate::buffers::Buffers;
+use crate::chores::Chores;
 use crate::classes::Classes;
 use crate::clock::Clock;
 use crate::config::Protocol;
@@ -35,7 +36,7 @@ use crate::resident::Watch;
 use crate::setup::Setup;
 use crate::shadow::Shadow;
 use crate::telemetry::Telemetry;
-use crate::threads::{self, Worker};
+use crate::threads::{self, Keeper, Worker};
 use crate::{admin, http, listen};
 
 /// Why a node did not start.
@@ -59,7 +60,9 @@ pub enum StartError {
     #[error(transparent)]
     Policy(#[from] sherwood_policy::PolicyError),
     /// A port could not be bound.
-    #[error("cannot listen on {address}: {error}; choose another port, or stop who uses it")]
+    #[error(
+        "the admin API cannot listen on {address}: {error}; choose another port (--admin, [admin] bind), or stop what uses it"
+    )]
     Bind {
         /// The address asked for.
         address: SocketAddr,
@@ -129,9 +132,16 @@ impl Node {
         let backends = backends(&setup, &cache, &shadow, clock, &entropy, &runtime)?;
         let buffers = Buffers::new(setup.buffers_bytes_max);
         let watch = setup.slack_bytes.and_then(|slack| Watch::start(total_bytes, slack));
-        let keeper =
-            threads::housekeeper(Arc::clone(&cache), Arc::clone(&shadow), Arc::clone(&buffers), clock, watch)
-                .map_err(StartError::Thread)?;
+        let chores = Arc::new(Chores::default());
+        let keeper = Keeper {
+            cache: Arc::clone(&cache),
+            shadow: Arc::clone(&shadow),
+            buffers: Arc::clone(&buffers),
+            chores: Arc::clone(&chores),
+            clock,
+            watch,
+        };
+        let keeper = threads::housekeeper(keeper).map_err(StartError::Thread)?;
         let partition_names = names.partitions().iter().map(|partition| partition.name.clone()).collect();
         let controller = Controller::new(policy, &setup.control, partition_names, budgets);
         let actuator = OwnCache::new(Arc::clone(&cache), setup.partitions.len(), keeper.thread());
@@ -150,6 +160,7 @@ impl Node {
             events: Events::default(),
             classes: Classes::default(),
             buffers,
+            chores,
             control: Mutex::new(control),
             event_streams: Arc::new(Semaphore::new(admin::STREAMS_MAX)),
             meters: OnceLock::new(),

@@ -8,18 +8,17 @@ use std::time::Duration;
 use sherwood_cache::Cache;
 
 use crate::buffers::Buffers;
+use crate::chores::{CROWDED, Chores, GLANCE, Glance};
 use crate::clock::Clock;
 use crate::core::Core;
 use crate::resident::Watch;
 use crate::shadow::Shadow;
 
-/// Items the housekeeper evicts or moves before it lets others have the processor: some tens of microseconds as a rule, and a few
-/// hundred at most, which is as long as a request on its core then waits for it.
+/// Items the housekeeper evicts or moves before it lets others have the processor: some tens of microseconds, which is as long as a
+/// request on its core then waits for it.
 const STEP_ITEMS: usize = 64;
-/// When others have had the processor for so long, they want all of it: there is more to them than a request that came.
-const CROWDED: Duration = Duration::from_millis(1);
-/// Items between two yields then: each hands the processor over for milliseconds, and a lowered budget is to be reached all the
-/// same.
+/// Items between two yields when others have had the processor for long, and want all of it: each hands the processor over for
+/// milliseconds, and a lowered budget is to be reached all the same.
 const STEP_ITEMS_CROWDED: usize = 512;
 /// How often the housekeeper looks for dead items when nobody wakes it.
 const REST: Duration = Duration::from_millis(50);
@@ -91,21 +90,34 @@ impl Drop for Worker {
     }
 }
 
-/// Evicts what is over its budget, in small steps, reclaims dead items, and lets `watch` look at the process.
-pub(crate) fn housekeeper(
-    cache: Arc<Cache>,
-    shadow: Arc<Shadow>,
-    buffers: Arc<Buffers>,
-    clock: Clock,
-    mut watch: Option<Watch>,
-) -> std::io::Result<Worker> {
+/// What the housekeeper keeps.
+pub(crate) struct Keeper {
+    pub(crate) cache: Arc<Cache>,
+    pub(crate) shadow: Arc<Shadow>,
+    pub(crate) buffers: Arc<Buffers>,
+    pub(crate) chores: Arc<Chores>,
+    pub(crate) clock: Clock,
+    pub(crate) watch: Option<Watch>,
+}
+
+/// Sees to it that what is over its budget is evicted, in small steps, and the dead reclaimed, by listeners or by itself, and looks
+/// at the process.
+pub(crate) fn housekeeper(keeper: Keeper) -> std::io::Result<Worker> {
+    let Keeper { cache, shadow, buffers, chores, clock, mut watch } = keeper;
+    let mut glance = Glance::default();
     let mut yielded = None;
     Worker::start("sherwood-keeper", move || {
         let now = clock.now();
         let until_look = watch.as_mut().map_or(REST, |watch| watch.look(&cache, &buffers, now));
+        if glance.sees_help(&chores, now) {
+            yielded = None;
+            return Some(until_look.min(GLANCE));
+        }
         let away = yielded.map_or(Duration::ZERO, |since| now - since);
         let items = if away < CROWDED { STEP_ITEMS } else { STEP_ITEMS_CROWDED };
-        if cache.step(now, items) || shadow.step(now, items) {
+        let more = cache.step(now, items);
+        chores.set_waiting(more);
+        if more || shadow.step(now, items) {
             yielded = Some(clock.now());
             return None;
         }

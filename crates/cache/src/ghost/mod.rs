@@ -22,6 +22,9 @@
 //!   go. The paper lowers it key by key, with a heap of hashes; halving needs no heap and costs nothing between times.
 //!   Unlike there, keys deeper than [`GhostOptions::depth_bytes`] are forgotten first: a daemon meets new keys for ever.
 //!   And the threshold rises again, up to what was asked for, while the sample fills less than a quarter of its memory.
+//! - *No pauses*. What concerns all sampled keys is done 64 slots at a time by the accesses that follow, for a thread that serves
+//!   thousands of clients must not think about a million keys at once. While half of the keys are on their way out, the
+//!   weights of both halves stand for those that stay, at half of their sum: distances are as precise as before.
 //! - *Fading*. Counts are halved each time that 16,384 sampled gets, or four for each sampled key if that is more, have
 //!   been counted, so the curve is that of the last one to two such spans. Studies of a whole trace switch it off.
 //!
@@ -53,6 +56,7 @@
 
 mod curve;
 mod histogram;
+mod index;
 mod partitions;
 mod stack;
 #[cfg(test)]
@@ -71,7 +75,8 @@ pub struct GhostOptions {
     pub rate: f64,
     /// Distances beyond this many bytes are misses at every size, and keys that deep are forgotten.
     pub depth_bytes: u64,
-    /// What it may take, in bytes; at least about 28 KiB are taken where the depth is that of a whole trace, and for a moment half as much again while it grows.
+    /// What it may take, in bytes; at least about 28 KiB are taken where the depth is that of a whole trace. As much address space is
+    /// reserved from the start, unless it is without limit, so that growing moves nothing.
     pub memory_bytes: usize,
     /// Whether old counts fade.
     pub fades: bool,
@@ -88,8 +93,9 @@ impl GhostOptions {
 /// The reuse distances of one stream of gets and stores.
 ///
 /// Keys are 64-bit hashes that should be uniform; two keys with one hash are one key. Only the upper half chooses the sample.
-/// A get or a store of a sampled key takes O(log n) in the number n of sampled keys, amortised over compactions; for
-/// others there is nothing to do but the comparison of [`Self::samples`], which callers may make on their own.
+/// A get or a store of a sampled key takes O(log n) in the number n of sampled keys, at worst too: some 20 microseconds with a
+/// million of them, where memory is limited. For others there is nothing to do but the comparison of [`Self::samples`], which callers
+/// may make on their own.
 ///
 /// `gets` of the methods is the number of all gets so far, sampled or not, the present one included. It is only asked for at
 /// the rare moments when it matters.
@@ -184,9 +190,7 @@ impl Ghost {
             }
         }
         self.until_fading -= 1;
-        if self.stack.is_full() || self.until_fading == 0 {
-            self.maintain(gets());
-        }
+        self.tend(gets);
     }
 
     /// Makes a key the most recent, with `bytes` (at least 1, at most 2^32 - 1) as its weight. Counts no get. A key that is
@@ -196,9 +200,7 @@ impl Ghost {
             return;
         }
         self.stack.put(hash, u32::try_from(bytes).unwrap_or(u32::MAX).max(1));
-        if self.stack.is_full() {
-            self.maintain(gets());
-        }
+        self.tend(gets);
     }
 
     /// Forgets a key: it is a miss at every size until it is stored again.
@@ -229,23 +231,29 @@ impl Ghost {
         self.stack.memory_bytes() + self.reuses.memory_bytes()
     }
 
+    fn tend(&mut self, gets: impl FnOnce() -> u64) {
+        if self.until_fading == 0 || self.stack.is_due() {
+            self.maintain(gets);
+        }
+    }
+
+    /// Does a little of what is to be done.
     #[cold]
-    fn maintain(&mut self, gets: u64) {
+    fn maintain(&mut self, gets: impl FnOnce() -> u64) {
         if self.until_fading == 0 {
-            self.fade(gets);
+            return self.fade(gets());
         }
-        if !self.stack.is_full() {
-            return;
+        if self.stack.sweep(self.sampled_depth()) && self.stack.is_crowded() && !self.stack.grow() {
+            self.halve(gets());
         }
-        self.stack.compact(self.sampled_depth(), |_| true);
-        // Each round halves the sample; a threshold of 0 leaves none of it.
-        while self.stack.is_crowded() && !self.stack.grow() {
-            self.mark(gets);
-            self.threshold /= 2;
-            self.scale(0.5, 0.5);
-            let threshold = self.threshold;
-            self.stack.compact(self.sampled_depth(), |hash| hash >> 32 < threshold);
-        }
+    }
+
+    /// Halves the sample.
+    fn halve(&mut self, gets: u64) {
+        self.mark(gets);
+        self.threshold /= 2;
+        self.scale(0.5, 0.5);
+        self.stack.halve(self.threshold);
     }
 
     /// Halves the counts, and doubles the rate if it was lowered and there is room for twice the keys and more.

@@ -4,29 +4,42 @@
 //! The bytes used since then are the weights in the slots behind it: a sum over a range, which a Fenwick tree (P. Fenwick,
 //! *A New Data Structure for Cumulative Frequency Tables*, 1994) answers in O(log n). The tree here is over blocks of 64
 //! slots, and the rest of a block is added up one by one: two cache lines of each array instead of a tree of the array's
-//! size. When the slots are used up the occupied ones move together; that is paid by the uses since the last time, of which
-//! there were at least an eighth as many as there are slots.
+//! size.
+//!
+//! Before the slots are used up a sweep moves the occupied ones together, from the oldest on, a block for each use
+//! ([`Stack::sweep`]). A million keys moved at once would take tens of milliseconds, and everybody who shares the thread
+//! would wait for them; a block takes a microsecond or two. The order is the same before and after each block, so uses between
+//! them find all as it should be. A sweep of n slots ends within n/63 uses, long before the eighth of the slots that are left when
+//! it begins are used up; it is paid for by the uses since the last one, of which there were a sixteenth as many as there are
+//! slots at least.
+//!
+//! All else that concerns every key is left to a sweep too: which are forgotten because they are too deep, because there
+//! are too many or because all are, and that counts of uses fade.
 
-use hashbrown::HashTable;
+use super::index::{self, Index};
 
 /// The recency stack.
 #[derive(Clone, Debug)]
 pub(super) struct Stack {
-    /// By slot; what an empty one holds means nothing.
+    /// By slot, up to the last one ever used; what an empty one holds means nothing.
     hashes: Vec<u64>,
-    /// By slot.
+    /// By slot, as many.
     slots: Vec<Held>,
-    /// Fenwick tree of the weights of each block that has no unused slot.
+    /// Fenwick tree of the weights of each block that has no unused slot; up to the last block that ever was one, counted from 1.
     blocks: Vec<u64>,
     /// Slots of the keys, by hash.
-    index: HashTable<u32>,
-    /// The first slot that was not used yet.
+    index: Index,
+    /// The first slot that was not used yet, or not since the last sweep.
     next: usize,
     /// All weights together.
     total: u64,
     /// There are 2^scale slots, at most 2^scale_max.
     scale: u32,
     scale_max: u32,
+    sweep: Option<Sweep>,
+    /// How often counts of uses were halved, and how often they had been when the last sweep began.
+    fadings: u32,
+    swept_fadings: u32,
 }
 
 /// What is known of a slot's key.
@@ -34,8 +47,74 @@ pub(super) struct Stack {
 struct Held {
     /// Its weight; 0 where the slot is empty.
     bytes: u32,
-    /// How often it was refreshed; halved by [`Stack::fade`].
-    uses: u32,
+    /// How often it was refreshed.
+    uses: Fading,
+}
+
+/// A count, with the number of the fading that it was noted after, modulo 64, in the low bits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Fading(u32);
+
+const FADINGS_BITS: u32 = 6;
+const FADINGS_MASK: u32 = (1 << FADINGS_BITS) - 1;
+
+impl Fading {
+    fn new(count: u32, fadings: u32) -> Self {
+        Self(count.min(u32::MAX >> FADINGS_BITS) << FADINGS_BITS | fadings & FADINGS_MASK)
+    }
+
+    fn count(self, fadings: u32) -> u32 {
+        let since = fadings.wrapping_sub(self.0) & FADINGS_MASK;
+        (self.0 >> FADINGS_BITS).checked_shr(since).unwrap_or(0)
+    }
+}
+
+/// Where a sweep is. The slots from `to` up to `from` are empty; those before were swept, those behind are to be.
+#[derive(Clone, Copy, Debug)]
+struct Sweep {
+    from: usize,
+    to: usize,
+    /// What happens to the keys below the slot `mark`.
+    purpose: Purpose,
+    mark: usize,
+    /// How many of them the sweep has not come to yet.
+    left: usize,
+    /// The stack's, when it began.
+    fadings: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Purpose {
+    /// Only the too deep ones are forgotten.
+    Tidy,
+    /// Those whose hash's upper half is not below this are forgotten: half of them, about.
+    Halve(u64),
+    /// All are.
+    Clear,
+}
+
+impl Sweep {
+    fn is_ahead_of(&self, slot: usize) -> bool {
+        (self.from..self.mark).contains(&slot)
+    }
+
+    /// Whether the key of a slot is only there until the sweep comes to it.
+    fn forgets(&self, slot: usize, hash: u64) -> bool {
+        match self.purpose {
+            Purpose::Tidy => false,
+            Purpose::Halve(threshold) => self.is_ahead_of(slot) && hash >> 32 >= threshold,
+            Purpose::Clear => self.is_ahead_of(slot),
+        }
+    }
+
+    /// How many keys will have been forgotten, for all that is known.
+    fn forgotten(&self) -> usize {
+        match self.purpose {
+            Purpose::Tidy => 0,
+            Purpose::Halve(_) => self.left / 2,
+            Purpose::Clear => self.left,
+        }
+    }
 }
 
 /// A key that was there before.
@@ -59,33 +138,43 @@ impl Stack {
     /// An empty one that grows up to `memory_bytes`, if the smallest one fits into them.
     pub(super) fn new(memory_bytes: usize) -> Self {
         let fitting = (SCALE_MIN..=SCALE_LIMIT).take_while(|&scale| bytes_of(scale) <= memory_bytes);
-        let mut stack = Self {
-            hashes: Vec::new(),
-            slots: Vec::new(),
-            blocks: Vec::new(),
-            index: HashTable::new(),
+        let scale_max = fitting.last().unwrap_or(SCALE_MIN);
+        // What is reserved takes no memory until it is used, and growing moves nothing. Only without a limit there is nothing to
+        // reserve.
+        let reserved = if scale_max < SCALE_LIMIT { 1 << scale_max } else { 0 };
+        let mut blocks = Vec::with_capacity(reserved / BLOCK + 1);
+        blocks.push(0);
+        Self {
+            hashes: Vec::with_capacity(reserved),
+            slots: Vec::with_capacity(reserved),
+            blocks,
+            index: Index::new(scale_max - 1),
             next: 0,
             total: 0,
             scale: SCALE_MIN,
-            scale_max: fitting.last().unwrap_or(SCALE_MIN),
-        };
-        stack.allocate();
-        stack
+            scale_max,
+            sweep: None,
+            fadings: 0,
+            swept_fadings: 0,
+        }
     }
 
-    /// Number of keys.
+    /// Number of keys; while half of them are being forgotten, about.
     pub(super) fn len(&self) -> usize {
-        self.index.len()
+        self.index.len() - self.sweep.map_or(0, |sweep| sweep.forgotten())
     }
 
-    /// Whether it must be compacted before the next use.
-    pub(super) fn is_full(&self) -> bool {
-        self.next == self.hashes.len() || self.len() == keys_max(self.scale)
+    /// Whether [`Self::sweep`] has something to do.
+    pub(super) fn is_due(&self) -> bool {
+        self.sweep.is_some()
+            || self.next >= (1 << self.scale) / 8 * 7
+            || self.index.len() > keys_max(self.scale) / 16 * 13
+            || self.fadings != self.swept_fadings
     }
 
-    /// Whether so many keys remain after compaction that the next one would come too soon.
+    /// Whether so many keys remain after a sweep that the next one would come too soon.
     pub(super) fn is_crowded(&self) -> bool {
-        self.len() > keys_max(self.scale) / 4 * 3
+        self.len() > keys_max(self.scale) / 16 * 11
     }
 
     /// Whether it holds less than a quarter of the keys it may come to hold.
@@ -95,132 +184,211 @@ impl Stack {
 
     /// Makes a key the most recent, if it is there.
     pub(super) fn refresh(&mut self, hash: u64) -> Option<Seen> {
-        let hashes = &self.hashes;
-        let place = self.index.find_mut(spread(hash), |&slot| hashes[slot as usize] == hash)?;
-        let old = std::mem::replace(place, self.next as u32) as usize;
+        let Self { hashes, index, next, sweep, .. } = self;
+        let place = index.find_mut(hash, hashes)?;
+        if sweep.is_some_and(|sweep| sweep.forgets(*place as usize, hash)) {
+            return None;
+        }
+        let old = std::mem::replace(place, *next as u32) as usize;
         let Held { bytes, uses } = self.slots[old];
-        let newer_bytes = self.newer_bytes(old);
-        self.weigh(old, 0);
-        self.fill(hash, Held { bytes, uses: uses.saturating_add(1) });
+        let (uses, newer_bytes) = (uses.count(self.fadings), self.newer_bytes(old));
+        self.vacate(old);
+        self.fill(hash, bytes, uses.saturating_add(1));
         Some(Seen { uses, newer_bytes, bytes })
     }
 
     /// Makes a key the most recent, with this weight, whether it is there or not. A new one has been used once: by the get
-    /// that brought it.
+    /// that brought it. Where the index has no room, it is left out.
     pub(super) fn put(&mut self, hash: u64, bytes: u32) {
         let mut uses = 1;
-        let Self { hashes, index, next, .. } = self;
-        let found = index.find_mut(spread(hash), |&slot| hashes[slot as usize] == hash);
-        match found {
-            // The fill after a get of a key that was known: it is the most recent already.
-            Some(&mut newest) if newest as usize + 1 == *next => {
-                return self.weigh(newest as usize, bytes);
-            }
+        let Self { hashes, index, next, sweep, .. } = self;
+        match index.find_mut(hash, hashes) {
             Some(place) => {
-                let old = std::mem::replace(place, *next as u32) as usize;
-                uses = self.slots[old].uses;
-                self.weigh(old, 0);
+                let old = *place as usize;
+                let forgotten = sweep.is_some_and(|sweep| sweep.forgets(old, hash));
+                // The fill after a get of a key that was known: it is the most recent already.
+                if old + 1 == *next && !forgotten {
+                    return self.weigh(old, bytes);
+                }
+                *place = *next as u32;
+                if !forgotten {
+                    uses = self.slots[old].uses.count(self.fadings);
+                }
+                self.vacate(old);
             }
             None => {
-                index.insert_unique(spread(hash), *next as u32, |&slot| spread(hashes[slot as usize]));
+                if !index.insert(hash, *next as u32, hashes) {
+                    return;
+                }
             }
         }
-        self.fill(hash, Held { bytes, uses });
+        self.fill(hash, bytes, uses);
     }
 
     pub(super) fn remove(&mut self, hash: u64) {
-        let hashes = &self.hashes;
-        if let Ok(found) = self.index.find_entry(spread(hash), |&slot| hashes[slot as usize] == hash) {
-            let (slot, _) = found.remove();
-            self.weigh(slot as usize, 0);
+        if let Some(slot) = self.index.remove(hash, &self.hashes) {
+            self.vacate(slot as usize);
         }
     }
 
+    /// Forgets all keys. O(1): sweeps see to it.
     pub(super) fn clear(&mut self) {
-        self.index.clear();
-        self.slots.fill(Held::default());
-        (self.next, self.total) = (0, 0);
-        self.blocks.fill(0);
+        self.begin(Purpose::Clear);
     }
 
-    /// Moves the occupied slots together, without the keys that `keep` is against and those that have `depth` bytes or more
-    /// above them.
-    pub(super) fn compact(&mut self, depth: u64, keep: impl Fn(u64) -> bool) {
-        let first = self.first_within(depth);
-        let (used, mut to) = (self.next, 0);
-        self.index.clear();
-        self.total = 0;
-        for from in 0..used {
-            let (hash, held) = (self.hashes[from], std::mem::take(&mut self.slots[from]));
-            if held.bytes == 0 || from < first || !keep(hash) {
-                continue;
-            }
-            (self.hashes[to], self.slots[to]) = (hash, held);
-            let hashes = &self.hashes;
-            self.index.insert_unique(spread(hash), to as u32, |&slot| spread(hashes[slot as usize]));
-            self.total += u64::from(held.bytes);
-            to += 1;
-        }
-        self.next = to;
-        self.rebuild_blocks();
+    /// Forgets the keys whose hash's upper half is not below this, which must be half of what it was: those that remain stand
+    /// for them meanwhile.
+    pub(super) fn halve(&mut self, threshold: u64) {
+        self.begin(Purpose::Halve(threshold));
     }
 
     /// Halves how often each key was used.
     pub(super) fn fade(&mut self) {
-        self.slots[..self.next].iter_mut().for_each(|held| held.uses /= 2);
+        // Where no sweep comes by, because no key is used, the number must not come round.
+        if self.fadings.wrapping_sub(self.swept_fadings) < FADINGS_MASK {
+            self.fadings = self.fadings.wrapping_add(1);
+        }
     }
 
     /// Doubles the slots, if they may be as many; says whether it did.
     pub(super) fn grow(&mut self) -> bool {
-        if self.scale == self.scale_max {
-            return false;
+        let grows = self.scale < self.scale_max;
+        self.scale += u32::from(grows);
+        grows
+    }
+
+    /// Goes on with the sweep under way by one block, or begins one, for which there is a time between any two uses while
+    /// [`Self::is_due`]. Forgets keys that have `depth` bytes or more above them. Says whether a sweep has ended.
+    pub(super) fn sweep(&mut self, depth: u64) -> bool {
+        if self.sweep.is_none() {
+            self.begin(Purpose::Tidy);
         }
-        self.scale += 1;
-        self.allocate();
-        self.rebuild_blocks();
-        true
+        let Some(mut sweep) = self.sweep else { return false };
+        self.sweep_block(&mut sweep, depth);
+        let ends = sweep.from == self.next;
+        if ends {
+            self.end(&sweep);
+        }
+        self.sweep = (!ends).then_some(sweep);
+        ends
     }
 
     pub(super) fn memory_bytes(&self) -> usize {
-        self.hashes.capacity() * size_of::<u64>()
-            + self.slots.capacity() * size_of::<Held>()
-            + self.blocks.capacity() * size_of::<u64>()
-            + self.index.allocation_size()
+        self.hashes.len() * size_of::<u64>()
+            + self.slots.len() * size_of::<Held>()
+            + self.blocks.len() * size_of::<u64>()
+            + self.index.memory_bytes()
     }
 
-    /// The oldest slot with less than `depth` bytes above it.
-    fn first_within(&self, depth: u64) -> usize {
-        if self.total < depth {
-            return 0;
-        }
-        let mut above = 0;
-        for slot in (0..self.next).rev() {
-            if above >= depth {
-                return slot + 1;
+    fn begin(&mut self, purpose: Purpose) {
+        let (mark, left) = if purpose == Purpose::Tidy { (0, 0) } else { (self.next, self.index.len()) };
+        self.sweep = Some(Sweep { from: 0, to: 0, purpose, mark, left, fadings: self.fadings });
+    }
+
+    fn sweep_block(&mut self, sweep: &mut Sweep, depth: u64) {
+        let block = sweep.from / BLOCK;
+        let to_block = sweep.to / BLOCK;
+        let (mut out, mut into) = (0, [0_u64; 2]);
+        for slot in sweep.from..self.next.min(sweep.from + BLOCK) {
+            let Held { bytes, uses } = std::mem::take(&mut self.slots[slot]);
+            if bytes == 0 {
+                continue;
             }
-            above += u64::from(self.slots[slot].bytes);
+            out += u64::from(bytes);
+            let hash = self.hashes[slot];
+            // All older ones are gone, so the rest is above it.
+            let is_too_deep =
+                sweep.purpose == Purpose::Tidy && sweep.to == 0 && self.total - u64::from(bytes) >= depth;
+            if is_too_deep || sweep.forgets(slot, hash) {
+                self.index.remove_slot(hash, slot as u32);
+                self.total -= u64::from(bytes);
+            } else {
+                self.hashes[sweep.to] = hash;
+                self.slots[sweep.to] =
+                    Held { bytes, uses: Fading::new(uses.count(self.fadings), self.fadings) };
+                if sweep.to < slot {
+                    self.index.renumber(hash, slot as u32, sweep.to as u32);
+                }
+                into[sweep.to / BLOCK - to_block] += u64::from(bytes);
+                sweep.to += 1;
+            }
+            sweep.left -= usize::from(slot < sweep.mark);
         }
-        0
+        sweep.from = self.next.min(sweep.from + BLOCK);
+        self.add(block, 0_u64.wrapping_sub(out));
+        self.add(to_block, into[0]);
+        self.add(to_block + 1, into[1]);
     }
 
+    /// The slots behind the last swept one are unused again.
+    fn end(&mut self, sweep: &Sweep) {
+        let block = sweep.to / BLOCK;
+        let within = block_sum(&self.slots[block * BLOCK..sweep.to]);
+        self.add(block, 0_u64.wrapping_sub(within));
+        self.next = sweep.to;
+        self.swept_fadings = sweep.fadings;
+    }
+
+    /// Weights above a slot, in keys that remain.
     fn newer_bytes(&self, slot: usize) -> u64 {
+        let newer = self.above(slot);
+        match self.sweep {
+            Some(Sweep { purpose: Purpose::Halve(_), from, mark, .. }) if slot < mark => {
+                // Of what the sweep has not come to, half.
+                let ahead = self.above(slot.max(from.saturating_sub(1))).saturating_sub(self.above(mark - 1));
+                newer - ahead / 2
+            }
+            _ => newer,
+        }
+    }
+
+    fn above(&self, slot: usize) -> u64 {
         let block = slot / BLOCK;
         let within = block_sum(&self.slots[block * BLOCK..=slot]);
-        let (mut older, mut node) = (0, block);
+        self.total - self.before(block) - within
+    }
+
+    /// Weights in all blocks before this one.
+    fn before(&self, block: usize) -> u64 {
+        let (mut sum, mut node) = (0_u64, block);
         while node > 0 {
-            older += self.blocks[node];
+            sum = sum.wrapping_add(self.blocks[node]);
             node &= node - 1;
         }
-        self.total - older - within
+        sum
     }
 
     /// Occupies the next slot. Its block enters the tree as a whole, once no slot of it is left.
-    fn fill(&mut self, hash: u64, held: Held) {
-        (self.hashes[self.next], self.slots[self.next]) = (hash, held);
-        self.total += u64::from(held.bytes);
+    fn fill(&mut self, hash: u64, bytes: u32, uses: u32) {
+        let held = Held { bytes, uses: Fading::new(uses, self.fadings) };
+        if self.next == self.slots.len() {
+            self.hashes.push(hash);
+            self.slots.push(held);
+        } else {
+            (self.hashes[self.next], self.slots[self.next]) = (hash, held);
+        }
+        self.total += u64::from(bytes);
         self.next += 1;
         if self.next.is_multiple_of(BLOCK) {
-            self.add(self.next / BLOCK - 1, block_sum(&self.slots[self.next - BLOCK..self.next]));
+            let sum = block_sum(&self.slots[self.next - BLOCK..self.next]);
+            self.enter(self.next / BLOCK - 1, sum);
+        }
+    }
+
+    /// Puts a block's sum into the tree, which grows by a node where the block never was in it.
+    fn enter(&mut self, block: usize, sum: u64) {
+        let node = block + 1;
+        if node < self.blocks.len() {
+            return self.add(block, sum);
+        }
+        let first = node & (node - 1);
+        self.blocks.push(self.before(block).wrapping_sub(self.before(first)).wrapping_add(sum));
+    }
+
+    fn vacate(&mut self, slot: usize) {
+        self.weigh(slot, 0);
+        if let Some(sweep) = &mut self.sweep {
+            sweep.left -= usize::from(sweep.is_ahead_of(slot));
         }
     }
 
@@ -229,45 +397,19 @@ impl Stack {
         let old = std::mem::replace(&mut self.slots[slot].bytes, bytes);
         let more = u64::from(bytes).wrapping_sub(u64::from(old));
         self.total = self.total.wrapping_add(more);
-        if slot / BLOCK < self.next / BLOCK {
-            self.add(slot / BLOCK, more);
-        }
+        self.add(slot / BLOCK, more);
     }
 
-    /// Adds to a block's sum, modulo 2^64.
+    /// Adds to a block's sum, modulo 2^64, if the block is in the tree.
     fn add(&mut self, block: usize, bytes: u64) {
+        if block >= self.next / BLOCK || bytes == 0 {
+            return;
+        }
         let mut node = block + 1;
         while node < self.blocks.len() {
             self.blocks[node] = self.blocks[node].wrapping_add(bytes);
             node += node & node.wrapping_neg();
         }
-    }
-
-    fn rebuild_blocks(&mut self) {
-        self.blocks.fill(0);
-        for (block, slots) in self.slots[..self.next].chunks_exact(BLOCK).enumerate() {
-            self.blocks[block + 1] = block_sum(slots);
-        }
-        for node in 1..self.blocks.len() {
-            let parent = node + (node & node.wrapping_neg());
-            if parent < self.blocks.len() {
-                self.blocks[parent] += self.blocks[node];
-            }
-        }
-    }
-
-    fn allocate(&mut self) {
-        let slots = 1 << self.scale;
-        self.hashes.reserve_exact(slots - self.hashes.len());
-        self.hashes.resize(slots, 0);
-        self.slots.reserve_exact(slots - self.slots.len());
-        self.slots.resize(slots, Held::default());
-        let blocks = slots / BLOCK + 1;
-        self.blocks.reserve_exact(blocks - self.blocks.len());
-        self.blocks.resize(blocks, 0);
-        let hashes = &self.hashes;
-        let more = keys_max(self.scale) - self.index.len();
-        self.index.reserve(more, |&slot| spread(hashes[slot as usize]));
     }
 }
 
@@ -275,30 +417,25 @@ fn block_sum(slots: &[Held]) -> u64 {
     slots.iter().map(|held| u64::from(held.bytes)).sum()
 }
 
-/// The index takes its bucket from the low bits and a tag from the high ones, which are all alike in a sample.
-fn spread(hash: u64) -> u64 {
-    hash.rotate_left(32)
-}
-
-/// Keys that 2^scale slots are for: half as many, and as many as an index of that many buckets takes without growing.
+/// Keys that 2^scale slots are for: as many as an index of half as many buckets takes.
 const fn keys_max(scale: u32) -> usize {
-    (1 << scale) / 2 / 8 * 7
+    index::keys_max(1 << (scale - 1))
 }
 
-/// What 2^scale slots take: a hash and what is held each, their blocks, and an index of half as many buckets with a tag each (and
-/// a group of tags at its end).
+/// What 2^scale slots take: a hash and what is held each, their blocks, and an index of half as many buckets.
 const fn bytes_of(scale: u32) -> usize {
     let slots = 1 << scale;
     slots * (size_of::<u64>() + size_of::<Held>())
         + (slots / BLOCK + 1) * size_of::<u64>()
-        + slots / 2 * (size_of::<u32>() + 1)
-        + 16
+        + Index::bytes_at_most(scale - 1)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use proptest::prelude::*;
+    use sherwood_model::SplitMix64;
+
+    use super::*;
 
     /// Keys with their weights, oldest first.
     #[derive(Debug, Default)]
@@ -313,9 +450,17 @@ mod tests {
         }
     }
 
+    /// Those that remain, oldest first.
     fn keys(stack: &Stack) -> Vec<(u64, u32, u32)> {
-        let slots = stack.hashes.iter().zip(&stack.slots).filter(|(_, held)| held.bytes > 0);
-        slots.map(|(&hash, held)| (hash, held.bytes, held.uses)).collect()
+        let slots = stack.hashes.iter().zip(&stack.slots).take(stack.next).enumerate();
+        let forgotten = |slot, hash| stack.sweep.is_some_and(|sweep| sweep.forgets(slot, hash));
+        let slots = slots.filter(|&(slot, (&hash, held))| held.bytes > 0 && !forgotten(slot, hash));
+        slots.map(|(_, (&hash, held))| (hash, held.bytes, held.uses.count(stack.fadings))).collect()
+    }
+
+    /// Sweeps to the end.
+    fn tidy(stack: &mut Stack, depth: u64) {
+        while !stack.sweep(depth) {}
     }
 
     #[derive(Clone, Debug)]
@@ -323,25 +468,27 @@ mod tests {
         Refresh(u64),
         Put(u64, u32),
         Remove(u64),
-        Compact,
+        Sweep,
+        Fade,
         Clear,
     }
 
     fn steps() -> impl Strategy<Value = Vec<Step>> {
-        let key = 0_u64..90;
+        let key = 0_u64..400;
         let step = prop_oneof![
-            8 => key.clone().prop_map(Step::Refresh),
-            8 => (key.clone(), 1_u32..1000).prop_map(|(key, bytes)| Step::Put(key, bytes)),
-            2 => key.prop_map(Step::Remove),
-            1 => Just(Step::Compact),
-            1 => (0..20).prop_map(|draw| if draw == 0 { Step::Clear } else { Step::Compact }),
+            80 => key.clone().prop_map(Step::Refresh),
+            80 => (key.clone(), 1_u32..1000).prop_map(|(key, bytes)| Step::Put(key, bytes)),
+            20 => key.prop_map(Step::Remove),
+            10 => Just(Step::Sweep),
+            2 => Just(Step::Fade),
+            1 => Just(Step::Clear),
         ];
-        prop::collection::vec(step, 0..600)
+        prop::collection::vec(step, 0..2000)
     }
 
     proptest! {
         #[test]
-        fn it_agrees_with_a_plain_list(steps in steps()) {
+        fn it_agrees_with_a_plain_list_before_while_and_after_it_is_swept(steps in steps()) {
             let (mut stack, mut plain) = (Stack::new(1 << 16), Plain::default());
             for step in steps {
                 match step {
@@ -359,46 +506,100 @@ mod tests {
                         plain.take(hash);
                         stack.remove(hash);
                     }
-                    Step::Compact => stack.compact(u64::MAX, |_| true),
+                    Step::Sweep => drop(stack.sweep(u64::MAX)),
+                    Step::Fade => {
+                        plain.0.iter_mut().for_each(|(.., uses)| *uses /= 2);
+                        stack.fade();
+                    }
                     Step::Clear => {
                         plain.0.clear();
                         stack.clear();
                     }
                 }
-                if stack.is_full() {
-                    stack.compact(u64::MAX, |_| true);
-                    if stack.is_crowded() {
-                        prop_assert!(stack.grow());
-                    }
+                if stack.is_due() && stack.sweep(u64::MAX) && stack.is_crowded() {
+                    prop_assert!(stack.grow());
                 }
                 prop_assert_eq!(stack.len(), plain.0.len());
             }
+            prop_assert_eq!(&keys(&stack), &plain.0);
+            tidy(&mut stack, u64::MAX);
             prop_assert_eq!(keys(&stack), plain.0);
         }
 
         #[test]
-        fn compaction_drops_what_is_too_deep_or_unwanted(
+        fn a_sweep_drops_what_is_too_deep(
             weights in prop::collection::vec(1_u32..100, 1..50),
             depth in 0_u64..3000,
         ) {
             let mut stack = Stack::new(0);
             (0..).zip(&weights).for_each(|(hash, &bytes)| stack.put(hash, bytes));
-            stack.compact(depth, |hash| hash % 3 != 0);
+            tidy(&mut stack, depth);
             let above = |at: usize| weights[at + 1..].iter().map(|&bytes| u64::from(bytes)).sum::<u64>();
-            let kept = (0..weights.len()).filter(|&at| at % 3 != 0 && above(at) < depth);
+            let kept = (0..weights.len()).filter(|&at| above(at) < depth);
             prop_assert_eq!(keys(&stack), kept.map(|at| (at as u64, weights[at], 1)).collect::<Vec<_>>());
         }
+    }
+
+    #[test]
+    fn while_it_is_halved_half_of_what_remains_to_be_swept_is_said_to_be_there() {
+        const KEYS: u64 = 10_000;
+        const BYTES: u32 = 16;
+        let mut stack = Stack::new(usize::MAX);
+        // Every second one is to go.
+        let hash_of = |key: u64| ((key % 2) << 32) | key;
+        for key in 0..KEYS {
+            stack.put(hash_of(key), BYTES);
+            while stack.is_due() {
+                if stack.sweep(u64::MAX) && stack.is_crowded() {
+                    stack.grow();
+                }
+            }
+        }
+        stack.halve(1);
+        let mut used = Vec::new();
+        loop {
+            let remaining = KEYS / 2 + used.len() as u64 / 2;
+            // One that goes, one that was used before, and all old ones in a row that does not go by their age.
+            assert_eq!(stack.refresh(hash_of(KEYS - 1)), None);
+            let key = used.len() as u64 * 26 % KEYS;
+            let newer = (KEYS - key) / 2 + used.iter().filter(|&&used| used < key).count() as u64;
+            let seen = stack.refresh(hash_of(key)).unwrap();
+            let off = seen.newer_bytes.abs_diff(newer * u64::from(BYTES)) / u64::from(BYTES);
+            assert!(off <= 2, "key {key}: {} bytes above it, not those of {newer}", seen.newer_bytes);
+            assert!((stack.len() as u64).abs_diff(KEYS / 2) <= 64 + remaining - KEYS / 2, "{}", stack.len());
+            used.push(key);
+            if stack.sweep(u64::MAX) {
+                break;
+            }
+        }
+        assert!(used.len() > 100);
+        assert_eq!(stack.len() as u64, KEYS / 2);
+    }
+
+    #[test]
+    fn fadings_that_no_sweep_follows_do_not_come_round() {
+        let mut stack = Stack::new(0);
+        stack.put(1, 1);
+        (0..1000).for_each(|_| stack.fade());
+        assert_eq!(stack.refresh(1).unwrap().uses, 0);
     }
 
     #[test]
     fn memory_stays_within_what_was_given() {
         for memory_bytes in [3_000, 10_000, 100_000, 3_000_000] {
             let mut stack = Stack::new(memory_bytes);
+            let reserved = stack.hashes.capacity();
             while stack.grow() {}
-            for hash in 0..keys_max(stack.scale) as u64 {
-                stack.put(hash.wrapping_mul(0x9E37_79B9_7F4A_7C15), 1);
+            for hash in 0..1 << stack.scale {
+                stack.put(SplitMix64::new(hash).next_u64(), 1);
             }
-            assert!(stack.is_full() && stack.memory_bytes() <= memory_bytes, "{memory_bytes}: {stack:?}");
+            assert!(stack.memory_bytes() <= memory_bytes, "{memory_bytes}: {}", stack.memory_bytes());
+            assert_eq!(
+                (stack.next, stack.hashes.capacity()),
+                (stack.index.len(), reserved),
+                "as many as fit"
+            );
+            assert!(stack.next > keys_max(stack.scale) / 10 * 9);
         }
     }
 }

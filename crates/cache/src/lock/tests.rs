@@ -7,34 +7,35 @@ mod schedules {
     use loom::sync::Arc;
     use loom::thread;
 
-    /// What the stripes protect, with a cell that reports every access that is not ordered by them.
-    struct Pair {
-        stripes: Stripes,
-        value: UnsafeCell<u32>,
-    }
+    /// What the lock protects: a cell that reports every access that is not ordered by it.
+    struct Watched(UnsafeCell<u32>);
 
     // SAFETY: that the accesses exclude each other is what is explored.
-    unsafe impl Sync for Pair {}
+    unsafe impl Sync for Watched {}
     // SAFETY: as above.
-    unsafe impl Send for Pair {}
+    unsafe impl Send for Watched {}
 
-    fn read(pair: &Pair, stripe: usize) -> u32 {
-        pair.stripes.lock(stripe);
-        let seen = pair.value.with(|value| {
+    type Lock = Striped<Watched, ()>;
+
+    fn see(reading: &Reading<'_, Watched, ()>) -> u32 {
+        reading.0.with(|value| {
             // SAFETY: a stripe is held; loom checks that nobody writes.
             unsafe { *value }
-        });
-        pair.stripes.unlock(stripe);
-        seen
+        })
     }
 
-    fn write(pair: &Pair) {
-        pair.stripes.lock_all();
-        pair.value.with_mut(|value| {
+    /// Reads by a stripe of choice: loom runs all of its threads on one of the system's.
+    fn read(lock: &Lock, stripe: usize) -> u32 {
+        let stripe = &lock.stripes.0[stripe];
+        stripe.lock();
+        see(&Reading { value: &lock.value, stripe })
+    }
+
+    fn write(lock: &Lock) {
+        lock.write().0.with_mut(|value| {
             // SAFETY: all stripes are held; loom checks that nobody reads or writes.
             unsafe { *value += 1 }
         });
-        pair.stripes.unlock_all();
     }
 
     fn explore(preemptions: usize, check: impl Fn() + Sync + Send + 'static) {
@@ -43,37 +44,52 @@ mod schedules {
         builder.check(check);
     }
 
-    fn pair() -> Arc<Pair> {
-        Arc::new(Pair { stripes: Stripes::new(2), value: UnsafeCell::new(0) })
+    fn lock(stripes: usize) -> Arc<Lock> {
+        Arc::new(Striped::new(stripes, Watched(UnsafeCell::new(0)), || ()))
     }
 
     #[test]
     fn two_writers_and_a_reader() {
         explore(3, || {
-            let pair = pair();
-            let other = Arc::clone(&pair);
+            let lock = lock(2);
+            let other = Arc::clone(&lock);
             let writer = thread::spawn(move || write(&other));
-            let other = Arc::clone(&pair);
+            let other = Arc::clone(&lock);
             let reader = thread::spawn(move || read(&other, 1));
-            write(&pair);
+            write(&lock);
             writer.join().unwrap();
             assert!(reader.join().unwrap() <= 2);
-            assert_eq!(read(&pair, 0), 2);
+            assert_eq!(read(&lock, 0), 2);
         });
     }
 
     #[test]
     fn readers_of_one_stripe_and_of_another_and_a_writer() {
         explore(3, || {
-            let pair = pair();
-            let other = Arc::clone(&pair);
+            let lock = lock(2);
+            let other = Arc::clone(&lock);
             let reader = thread::spawn(move || (read(&other, 0), read(&other, 0)));
-            let other = Arc::clone(&pair);
+            let other = Arc::clone(&lock);
             let another = thread::spawn(move || read(&other, 1));
-            write(&pair);
+            write(&lock);
             let (first, second) = reader.join().unwrap();
             assert!(first <= second);
             assert!(another.join().unwrap() <= 1);
+        });
+    }
+
+    #[test]
+    fn who_is_refused_a_stripe_does_not_free_it() {
+        explore(3, || {
+            let lock = lock(1);
+            let other = Arc::clone(&lock);
+            let writer = thread::spawn(move || write(&other));
+            let other = Arc::clone(&lock);
+            let reader = thread::spawn(move || other.try_read().map(|reading| see(&reading)));
+            write(&lock);
+            writer.join().unwrap();
+            assert!(reader.join().unwrap().is_none_or(|seen| seen <= 2));
+            assert_eq!(read(&lock, 0), 2);
         });
     }
 }
@@ -87,9 +103,20 @@ mod threads {
     const ROUNDS: u64 = if cfg!(miri) { 100 } else { 20_000 };
 
     #[test]
+    fn who_is_refused_gives_nothing_back() {
+        let lock = Striped::new(1, 0_u64, || ());
+        let held = lock.write();
+        for _ in 0..3 {
+            assert!(lock.try_read().is_none());
+        }
+        drop(held);
+        assert!(lock.try_read().is_some());
+    }
+
+    #[test]
     fn readers_see_whole_writes() {
         for stripes in [1, 2, 16] {
-            let lock = Striped::new(stripes, (0_u64, 0_u64));
+            let lock = Striped::new(stripes, (0_u64, 0_u64), || ());
             let reads = AtomicU64::new(0);
             std::thread::scope(|scope| {
                 for thread in 0..4 {
@@ -116,7 +143,7 @@ mod threads {
 
     #[test]
     fn a_panic_leaves_the_lock_free() {
-        let lock = Striped::new(2, 1);
+        let lock = Striped::new(2, 1, || ());
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             let _reading = lock.read();
             panic!("a reader");
@@ -128,13 +155,13 @@ mod threads {
 
     #[test]
     fn a_reader_keeps_out_writers_and_no_reader_of_another_stripe() {
-        let stripes = Stripes::new(2);
-        stripes.lock(0);
+        let stripes = Stripes::new(2, || ());
+        stripes.0[0].lock();
         assert_eq!(stripes.0[0].state.load(Relaxed), HELD);
         // Were the two in each other's way, this would never return.
-        stripes.lock(1);
-        stripes.unlock(1);
-        stripes.unlock(0);
+        stripes.0[1].lock();
+        stripes.0[1].unlock();
+        stripes.0[0].unlock();
         stripes.lock_all();
         assert!(stripes.0.iter().all(|stripe| stripe.state.load(Relaxed) == HELD));
         stripes.unlock_all();

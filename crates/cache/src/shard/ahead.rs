@@ -13,7 +13,7 @@ impl Shard {
     /// Asks for the records that hashes lead to, unless somebody is changing the shard.
     pub(crate) fn prefetch_records(&self, hashes: &[u64]) {
         if let Some(store) = self.store.try_read() {
-            let found = hashes.iter().filter_map(|&hash| store.index.find(hash, |_| true));
+            let found = hashes.iter().filter_map(|&hash| store.index.find(hash).next());
             found.for_each(|at| store.pages.prefetch_all(at));
         }
     }

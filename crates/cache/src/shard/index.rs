@@ -1,9 +1,13 @@
 //! From a key's hash to its record.
 //!
 //! A table that doubles is half empty just after, and moves all it holds while somebody waits. Here a shard's index is cut
-//! into segments of some hundred to some thousand entries, and each is a sorted array with gaps: 16 bits of the hash, its tag, say both
-//! where an entry belongs and how it compares, so a segment grows by an eighth at a time, in microseconds, without a
-//! look at any record, and stays three quarters full. An entry takes 7.2 to 8 bytes.
+//! into segments of some hundred to some thousand entries, and each is a sorted sequence with gaps: 16 bits of the hash, its tag, say
+//! both where an entry belongs and how it compares, so a segment grows by an eighth at a time, in microseconds, without a
+//! look at any record, and stays five sixths full. An entry takes 7.3 to 8.2 bytes.
+//!
+//! What a search waits for is memory, so the sequence is cut into lines of the processor's cache, of ten entries each, their tags
+//! and their handles side by side. An entry belongs to a line; where that is full, the largest of its entries lie in the next. A
+//! search reads one line, and one in ten a second.
 //!
 //! Ordered open addressing: O. Amble and D. E. Knuth, "Ordered hash tables", The Computer Journal 17(2), 1974.
 
@@ -19,16 +23,21 @@ pub(crate) type Range = u32;
 const TAG_BITS: u32 = u16::BITS;
 /// What stands where no entry is; larger than every tag.
 const EMPTY: u16 = u16::MAX;
-/// Fullest a segment gets: 27 of 32. Beyond, an insertion shifts dozens of entries.
-const LOAD: (usize, usize) = (27, 32);
+/// Entries of a line.
+const ENTRIES: usize = 10;
+const LAST: usize = ENTRIES - 1;
+/// Tags of a line, with those that are compared for nothing: two more fill it up.
+const LANES: usize = 12;
+/// Tags that are compared at a time, in a word.
+const TAGS_A_WORD: usize = 4;
+const ONE_EACH: u64 = 0x0001_0001_0001_0001;
+const HIGH_EACH: u64 = ONE_EACH << (TAG_BITS - 1);
+/// Fullest a segment gets: 28 of 32. Beyond, what an insertion pushes over goes through four lines and more.
+const LOAD: (usize, usize) = (28, 32);
+/// Part of a segment by which it grows.
+const GROWTH_DIVISOR: u32 = 8;
 /// Segments that a walk goes by for the price of an entry, so that many empty ones are neither a long walk nor many.
 const SEGMENTS_A_PLACE: usize = 32;
-/// Places behind the last an entry can belong to, for what is pushed over.
-const SPILL: usize = 16;
-/// Tags that are compared at a time.
-const WINDOW: usize = 8;
-/// Smallest segment.
-const PLACES_MIN: usize = 8;
 
 /// Handles of a shard's records by the hash of their keys.
 #[derive(Debug)]
@@ -39,13 +48,23 @@ pub(crate) struct Index {
 
 #[derive(Clone, Debug, Default)]
 struct Segment {
-    /// In order, with gaps.
-    tags: Vec<u16>,
-    handles: Vec<Handle>,
-    /// Places an entry can belong to; the spill is behind.
-    places: usize,
-    entries: usize,
+    /// Entries in order, with gaps at the lines' ends.
+    lines: Box<[Line]>,
+    /// Lines that an entry can belong to; one may be behind, for what is pushed over.
+    homes: u32,
+    entries: u32,
 }
+
+/// Some entries, on one line of the processor's cache.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
+struct Line {
+    /// In order. [`EMPTY`] behind the last entry, and always behind [`ENTRIES`].
+    tags: [u16; LANES],
+    handles: [Handle; ENTRIES],
+}
+
+const _: () = assert!(size_of::<Line>() == 64);
 
 impl Index {
     /// An index of `segments`, a power of two.
@@ -53,51 +72,47 @@ impl Index {
         Self { segments: vec![Segment::default(); segments].into(), supply }
     }
 
-    /// The handle with this hash for which `is` holds. O(1).
+    /// The handles whose hashes are like this one, which are few. O(1).
     #[inline]
-    pub(super) fn find(&self, hash: u64, mut is: impl FnMut(Handle) -> bool) -> Option<Handle> {
-        let segment = &self.segments[self.segment(hash)];
-        let at = segment.find(tag(hash), &mut is)?;
-        Some(segment.handles[at])
+    pub(super) fn find(&self, hash: u64) -> impl Iterator<Item = Handle> {
+        self.segments[self.segment(hash)].find(tag(hash)).map(|(_, handle)| handle)
     }
 
-    /// Asks for the lines where [`Self::find`] will begin.
+    /// Asks for the line where [`Self::find`] will begin.
     #[inline]
     pub(super) fn prefetch(&self, hash: u64) {
         let segment = &self.segments[self.segment(hash)];
-        let home = segment.home(tag(hash));
-        prefetch::element(&segment.tags, home);
-        prefetch::element(&segment.handles, home);
+        prefetch::element(&segment.lines, segment.home(tag(hash)));
     }
 
     /// Adds a handle whose key is not there yet. Amortised O(1), at worst a segment's growth.
     pub(super) fn insert(&mut self, hash: u64, handle: Handle) {
-        let segment = self.segment(hash);
-        let segment = &mut self.segments[segment];
-        let before = segment.bytes();
-        segment.insert(tag(hash), handle);
-        if segment.bytes() != before {
-            self.supply.resized(before, segment.bytes());
-        }
+        self.change(hash, |segment, tag| segment.insert(tag, handle));
     }
 
     /// Removes a handle that is there. O(1).
     pub(super) fn remove(&mut self, hash: u64, handle: Handle) {
-        let segment = self.segment(hash);
-        let segment = &mut self.segments[segment];
-        let before = segment.bytes();
-        segment.remove(tag(hash), handle);
-        if segment.bytes() != before {
-            self.supply.resized(before, segment.bytes());
-        }
+        self.change(hash, |segment, tag| segment.remove(tag, handle));
     }
 
     /// Renames a handle whose record has moved. O(1).
     pub(super) fn rename(&mut self, hash: u64, from: Handle, to: Handle) {
         let segment = self.segment(hash);
         let segment = &mut self.segments[segment];
-        let at = segment.find(tag(hash), &mut |other| other == from).expect("every record is in the index");
-        segment.handles[at] = to;
+        let (line, entry) = segment.place(tag(hash), from);
+        segment.lines[line].handles[entry] = to;
+    }
+
+    /// Changes the segment of a hash.
+    #[inline]
+    fn change(&mut self, hash: u64, change: impl FnOnce(&mut Segment, u16)) {
+        let segment = self.segment(hash);
+        let segment = &mut self.segments[segment];
+        let before = segment.bytes();
+        change(segment, tag(hash));
+        if segment.bytes() != before {
+            self.supply.resized(before, segment.bytes());
+        }
     }
 
     /// Goes by at most `places_max` entries (but by all of a range; and 32 segments count as one), in the order of segments and tags
@@ -149,117 +164,228 @@ fn tag(hash: u64) -> u16 {
     (hash as u16).min(EMPTY - 1)
 }
 
-/// The places in a window whose tags are such, a bit for each.
+/// The entry that the lowest bit of a line's [`Line::equal`] stands for: of three words one above the other.
 #[inline]
-fn places(window: &[u16; WINDOW], are: impl Fn(u16) -> bool) -> u32 {
-    window.iter().enumerate().fold(0, |places, (at, &tag)| places | u32::from(are(tag)) << at)
+fn entry(equal: u64) -> usize {
+    let bit = equal.trailing_zeros();
+    let (tag, word) = (bit / TAG_BITS, bit % TAG_BITS - (TAG_BITS - LANES as u32 / TAGS_A_WORD as u32));
+    word as usize * TAGS_A_WORD + tag as usize
 }
 
-impl Segment {
-    /// Where entries with this tag begin to lie; grows with the tag.
+impl Line {
+    const EMPTY: Self = Self { tags: [EMPTY; LANES], handles: [Handle::MAX; ENTRIES] };
+
+    /// The entries with this tag, a bit for each, to be read by [`entry`].
+    #[inline(always)]
+    fn equal(&self, tag: u16) -> u64 {
+        // Four at a time, and all before the first of them is looked at, since which it is cannot be predicted.
+        let wanted = u64::from(tag) * ONE_EACH;
+        let equal = |word: usize| {
+            let tag = |at: usize| u64::from(self.tags[TAGS_A_WORD * word + at]) << (TAG_BITS as usize * at);
+            let tags = tag(0) | tag(1) | tag(2) | tag(3);
+            let differ = tags ^ wanted;
+            // The highest bit of each tag that differs in any; then of those that do not.
+            let differ = ((differ & !HIGH_EACH) + !HIGH_EACH) | differ;
+            !differ & HIGH_EACH
+        };
+        equal(0) >> 2 | equal(1) >> 1 | equal(2)
+    }
+
+    /// How many entries have this tag or a smaller one.
     #[inline]
-    fn home(&self, tag: u16) -> usize {
-        (usize::from(tag) * self.places) >> 16
+    fn up_to(&self, tag: u16) -> usize {
+        self.tags.partition_point(|&other| other <= tag)
     }
 
     #[inline]
-    fn find(&self, tag: u16, is: &mut impl FnMut(Handle) -> bool) -> Option<usize> {
-        let mut at = self.home(tag);
-        // What will be asked for next, so that its line comes together with that of the tags.
-        prefetch::element(&self.handles, at);
-        // Several at a time, since where a search ends cannot be predicted and a wrong guess costs more than all of them. The
-        // spill is longer, so that almost every search is over before what is left is too short.
-        while let Some(window) = self.tags.get(at..).and_then(<[u16]>::first_chunk::<WINDOW>) {
-            let mut equal = places(window, |other| other == tag);
-            while equal != 0 {
-                let place = at + equal.trailing_zeros() as usize;
-                if is(self.handles[place]) {
-                    return Some(place);
-                }
-                equal &= equal - 1;
-            }
-            // They are in order, and an empty place compares as larger than any tag.
-            if places(window, |other| other > tag) != 0 {
-                return None;
-            }
-            at += WINDOW;
-        }
-        let rest = self.tags.get(at..)?.iter().take_while(|&&other| other <= tag).enumerate();
-        rest.filter(|&(_, &other)| other == tag).map(|(rest, _)| at + rest).find(|&at| is(self.handles[at]))
+    fn is_full(&self) -> bool {
+        self.tags[LAST] != EMPTY
+    }
+
+    /// Adds an entry, behind those with its tag; returns what has no room any more, or an empty one.
+    #[inline]
+    fn insert(&mut self, entry: (u16, Handle)) -> (u16, Handle) {
+        let out = (self.tags[LAST], self.handles[LAST]);
+        let at = self.up_to(entry.0);
+        self.tags.copy_within(at..LAST, at + 1);
+        self.handles.copy_within(at..LAST, at + 1);
+        (self.tags[at], self.handles[at]) = entry;
+        out
+    }
+
+    /// As [`Self::insert`], for an entry that is not larger than any here: without a call to move what lies behind it.
+    #[inline]
+    fn insert_first(&mut self, entry: (u16, Handle)) -> (u16, Handle) {
+        let out = (self.tags[LAST], self.handles[LAST]);
+        self.tags.copy_within(..LAST, 1);
+        self.handles.copy_within(..LAST, 1);
+        (self.tags[0], self.handles[0]) = entry;
+        out
+    }
+
+    /// Takes an entry out and puts `next`, which is not smaller than any here, or is empty, at the end.
+    #[inline]
+    fn remove(&mut self, at: usize, next: (u16, Handle)) {
+        self.tags.copy_within(at + 1..ENTRIES, at);
+        self.handles.copy_within(at + 1.., at);
+        (self.tags[LAST], self.handles[LAST]) = next;
+    }
+
+    /// As [`Self::remove`], for the first entry.
+    #[inline]
+    fn remove_first(&mut self, next: (u16, Handle)) {
+        self.tags.copy_within(1..ENTRIES, 0);
+        self.handles.copy_within(1.., 0);
+        (self.tags[LAST], self.handles[LAST]) = next;
+    }
+}
+
+impl Segment {
+    /// The line where entries with this tag begin to lie; grows with the tag.
+    #[inline]
+    fn home(&self, tag: u16) -> usize {
+        (usize::from(tag) * self.homes as usize) >> TAG_BITS
+    }
+
+    /// Line, place in the line and handle of each entry with this tag.
+    #[inline]
+    fn find(&self, tag: u16) -> Found<'_> {
+        Found { lines: &self.lines, tag, next: self.home(tag), equal: 0, is_over: false }
+    }
+
+    /// Line and place in the line of a handle that is there.
+    #[inline]
+    fn place(&self, tag: u16, handle: Handle) -> (usize, usize) {
+        let mut found = self.find(tag);
+        found.find(|&(_, other)| other == handle).expect("every record is in the index").0
     }
 
     /// Entries with this tag and larger ones, in order.
     fn from(&self, tag: u16) -> impl Iterator<Item = (u16, Handle)> {
-        let home = self.home(tag).min(self.tags.len());
-        let entries = self.tags[home..].iter().zip(&self.handles[home..]);
+        let lines = self.lines.iter().skip(self.home(tag));
+        let entries = lines.flat_map(|line| line.tags.into_iter().zip(line.handles));
         // Between them lie gaps, and before them smaller ones that were pushed over.
-        entries.map(|(&tag, &handle)| (tag, handle)).filter(move |(other, _)| (tag..EMPTY).contains(other))
+        entries.filter(move |(other, _)| (tag..EMPTY).contains(other))
     }
 
     fn insert(&mut self, tag: u16, handle: Handle) {
-        if self.places * LOAD.0 <= self.entries * LOAD.1 {
-            self.resize((self.places + self.places / 8 + 4).max(PLACES_MIN));
+        if self.homes as usize * ENTRIES * LOAD.0 <= self.entries as usize * LOAD.1 {
+            self.resize(self.homes + self.homes / GROWTH_DIVISOR + 1);
         }
-        let home = self.home(tag);
-        let mut at = home;
-        while at < self.tags.len() && self.tags[at] <= tag {
+        self.entries += 1;
+        let mut at = self.home(tag);
+        while self.lines.get(at).is_some_and(|line| line.tags[LAST] <= tag) {
             at += 1;
         }
+        let mut pushed = self.line_mut(at).insert((tag, handle));
         // What is larger makes way, up to the next gap; rarely that is behind the end.
-        let mut gap = at;
-        while gap < self.tags.len() && self.tags[gap] != EMPTY {
-            gap += 1;
+        while pushed.0 != EMPTY {
+            at += 1;
+            pushed = self.line_mut(at).insert_first(pushed);
         }
-        if gap == self.tags.len() {
-            self.tags.push(EMPTY);
-            self.handles.push(Handle::MAX);
+    }
+
+    /// A line, or a new one behind the last.
+    #[inline]
+    fn line_mut(&mut self, at: usize) -> &mut Line {
+        if at == self.lines.len() {
+            self.lines = self.lines.iter().copied().chain([Line::EMPTY]).collect();
         }
-        self.tags.copy_within(at..gap, at + 1);
-        self.handles.copy_within(at..gap, at + 1);
-        (self.tags[at], self.handles[at]) = (tag, handle);
-        self.entries += 1;
+        &mut self.lines[at]
     }
 
     fn remove(&mut self, tag: u16, handle: Handle) {
-        let at = self.find(tag, &mut |other| other == handle).expect("every record is in the index");
+        let (mut at, entry) = self.place(tag, handle);
         // What was pushed over moves back, until something is where it belongs.
-        let mut end = at + 1;
-        while end < self.tags.len() && self.tags[end] != EMPTY && self.home(self.tags[end]) < end {
-            end += 1;
+        let mut next = self.pushed_over(at);
+        self.lines[at].remove(entry, next);
+        while next.0 != EMPTY {
+            at += 1;
+            next = self.pushed_over(at);
+            self.lines[at].remove_first(next);
         }
-        self.tags.copy_within(at + 1..end, at);
-        self.handles.copy_within(at + 1..end, at);
-        self.tags[end - 1] = EMPTY;
         self.entries -= 1;
-        if self.places > 2 * PLACES_MIN && self.entries < self.places / 2 {
-            self.resize(self.entries * 4 / 3);
+        if self.homes > 2 && self.entries < self.homes * ENTRIES as u32 / 2 {
+            self.resize((self.entries * 4 / 3).div_ceil(ENTRIES as u32));
         }
     }
 
-    /// Lays everything out anew with `places`.
-    fn resize(&mut self, places: usize) {
-        let old_tags = std::mem::take(&mut self.tags);
-        let old_handles = std::mem::take(&mut self.handles);
-        let places = places.max(PLACES_MIN);
-        self.places = places;
-        self.tags = Vec::with_capacity(places + SPILL);
-        self.handles = Vec::with_capacity(places + SPILL);
-        for (tag, handle) in old_tags.into_iter().zip(old_handles) {
-            if tag != EMPTY {
-                let at = self.home(tag).max(self.tags.len());
-                self.tags.resize(at, EMPTY);
-                self.handles.resize(at, Handle::MAX);
-                self.tags.push(tag);
-                self.handles.push(handle);
+    /// The first entry of the next line, if it belongs to this one or one before it; else an empty one.
+    #[inline]
+    fn pushed_over(&self, at: usize) -> (u16, Handle) {
+        match self.lines.get(at + 1) {
+            Some(next)
+                if self.lines[at].is_full() && next.tags[0] != EMPTY && self.home(next.tags[0]) <= at =>
+            {
+                (next.tags[0], next.handles[0])
+            }
+            _ => (EMPTY, Handle::MAX),
+        }
+    }
+
+    /// Lays everything out anew with so many lines.
+    fn resize(&mut self, homes: u32) {
+        let old = std::mem::take(&mut self.lines);
+        self.homes = homes;
+        let mut lines = vec![Line::EMPTY; homes as usize];
+        let (mut at, mut used) = (0, 0);
+        for line in &old {
+            for (&tag, &handle) in line.tags.iter().zip(&line.handles) {
+                if tag == EMPTY {
+                    break;
+                }
+                let home = self.home(tag);
+                if home > at {
+                    (at, used) = (home, 0);
+                } else if used == ENTRIES {
+                    (at, used) = (at + 1, 0);
+                }
+                if at == lines.len() {
+                    lines.reserve_exact(1);
+                    lines.push(Line::EMPTY);
+                }
+                (lines[at].tags[used], lines[at].handles[used]) = (tag, handle);
+                used += 1;
             }
         }
-        let end = self.tags.len().max(places + SPILL);
-        self.tags.resize(end, EMPTY);
-        self.handles.resize(end, Handle::MAX);
+        self.lines = lines.into();
     }
 
     fn bytes(&self) -> usize {
-        self.tags.capacity() * size_of::<u16>() + self.handles.capacity() * size_of::<Handle>()
+        size_of_val(&*self.lines)
+    }
+}
+
+/// What a search comes upon.
+struct Found<'a> {
+    lines: &'a [Line],
+    tag: u16,
+    /// The line to look at next.
+    next: usize,
+    /// Entries with the tag of the line before that.
+    equal: u64,
+    /// Whether that line was the last with any.
+    is_over: bool,
+}
+
+impl Iterator for Found<'_> {
+    type Item = ((usize, usize), Handle);
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Self::Item> {
+        while self.equal == 0 {
+            if self.is_over {
+                return None;
+            }
+            let line = self.lines.get(self.next)?;
+            self.equal = line.equal(self.tag);
+            // They are in order, and an empty one compares as larger than any tag.
+            self.is_over = line.tags[LAST] > self.tag;
+            self.next += 1;
+        }
+        let (line, entry) = (self.next - 1, entry(self.equal));
+        self.equal &= self.equal - 1;
+        Some(((line, entry), self.lines[line].handles[entry]))
     }
 }
 
@@ -288,10 +414,10 @@ mod tests {
                     truth.insert(handle, hash);
                 } else if let Some((handle, hash)) = truth.pop_first() {
                     index.remove(hash, handle);
-                    prop_assert_eq!(index.find(hash, |other| other == handle), None);
+                    prop_assert_eq!(found(&index, hash, handle), None);
                 }
                 for (&handle, &hash) in &truth {
-                    prop_assert_eq!(index.find(hash, |other| other == handle), Some(handle));
+                    prop_assert_eq!(found(&index, hash, handle), Some(handle));
                 }
             }
             for places_max in [1, 7, usize::MAX] {
@@ -299,9 +425,13 @@ mod tests {
             }
             let bytes: usize = index.segments.iter().map(Segment::bytes).sum();
             prop_assert_eq!(supply.held(), bytes as u64);
-            let entries: usize = index.segments.iter().map(|segment| segment.entries).sum();
+            let entries: usize = index.segments.iter().map(|segment| segment.entries as usize).sum();
             prop_assert_eq!(entries, truth.len());
         }
+    }
+
+    fn found(index: &Index, hash: u64, handle: Handle) -> Option<Handle> {
+        index.find(hash).find(|&other| other == handle)
     }
 
     /// All handles, in order, seen by so many places a walk.

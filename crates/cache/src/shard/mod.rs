@@ -26,7 +26,7 @@ use sherwood_model::{Instant, PartitionId, SeededState};
 
 pub(crate) use self::balance::Balances;
 pub(crate) use self::index::Range;
-pub(crate) use self::pages::{Cursor, Handle};
+pub(crate) use self::pages::{Cursor, Handle, Slack};
 pub(crate) use self::record::{NewRecord, Noted, Record};
 pub(crate) use self::s3fifo::Evicted;
 pub(crate) use self::sizes::{HEADER_BYTES, PLACE_BYTES_MAX, RUN_STEP, place_bytes};
@@ -48,19 +48,17 @@ use crate::usage::{Counters, Gets, Outcomes, Usage};
 #[derive(Debug)]
 #[repr(align(64))]
 pub(crate) struct Shard {
-    store: Striped<Store>,
+    store: Striped<Store, Gets>,
     board: Board,
 }
 
-/// What can be read without the lock; written only by its holder, what `get`s count by the holder of a stripe.
+/// What can be read without the lock; written only by its holder.
 #[derive(Debug)]
 struct Board {
     /// Stamp of each lane's oldest item, in the order of the lanes; only under strict LRU.
     oldest: Box<[AtomicU64]>,
     /// By partition.
     counters: Box<[Counters]>,
-    /// By stripe of the lock.
-    gets: Box<[Gets]>,
     classes: usize,
 }
 
@@ -156,8 +154,10 @@ pub(crate) struct Removed {
 pub(crate) const EMPTY: u64 = u64::MAX;
 
 /// Bytes of items for a segment of the index: 1,600 of 100 bytes, which it lays out anew in microseconds, and 240 of 1 KiB, among
-/// which what a segment takes for itself is a byte each. A quarter of it took 8 bytes more for each of those.
+/// which what a segment takes for itself is a byte each. With half of it fewer keys would be taken for each other, but
+/// segments of a cache that is not full yet would take a byte or two more for each.
 const SEGMENT_SHARE: u64 = 256 << 10;
+
 /// Most segments, so that those of an empty cache are no burden.
 const SEGMENTS_MAX: u64 = 4096;
 
@@ -182,11 +182,11 @@ impl Shard {
                     turned: [0; 2],
                     items: 0,
                 },
+                || Gets::new(plan.partitions),
             ),
             board: Board {
                 oldest: (0..stamps).map(|_| AtomicU64::new(EMPTY)).collect(),
                 counters: (0..plan.partitions).map(|_| Counters::default()).collect(),
-                gets: (0..plan.stripes).map(|_| Gets::new(plan.partitions)).collect(),
                 classes: usize::from(plan.classes),
             },
         }
@@ -204,7 +204,7 @@ impl Shard {
     /// Adds this shard's share of a partition's counters to `usage`.
     pub(crate) fn add_to(&self, partition: PartitionId, usage: &mut Usage) {
         self.counters(partition).add_to(usage);
-        for gets in &self.board.gets {
+        for gets in self.store.of_stripes() {
             let Outcomes { hits, misses } = gets.of(partition);
             usage.hits += hits.get();
             usage.misses += misses.get();
@@ -214,7 +214,7 @@ impl Shard {
     /// Waits until nobody changes anything here.
     #[inline]
     pub(crate) fn read(&self) -> Read<'_> {
-        Read { store: self.store.read(), board: &self.board }
+        Read { store: self.store.read() }
     }
 
     /// Waits for the whole lock. A caller's closure that panicked under it did so before anything was changed.
@@ -227,28 +227,27 @@ impl Shard {
 /// A shard in which nobody changes anything, but others may read.
 #[derive(Debug)]
 pub(crate) struct Read<'a> {
-    store: Reading<'a, Store>,
-    board: &'a Board,
+    store: Reading<'a, Store, Gets>,
 }
 
 impl Read<'_> {
     /// The record of a key, dead or alive.
     #[inline]
     pub(crate) fn find(&self, lookup: &Lookup<'_>) -> Option<Record<'_>> {
-        self.store.find(lookup).map(|at| self.store.record(at))
+        self.store.find(lookup).map(|(_, record)| record)
     }
 
     /// Where a `get` is to be counted.
     #[inline]
     pub(crate) fn outcomes(&self, partition: PartitionId) -> &Outcomes {
-        self.board.gets[self.store.stripe()].of(partition)
+        self.store.own().of(partition)
     }
 }
 
 /// A locked shard. Every change keeps index, queues, published stamps, counters and ledger in step.
 #[derive(Debug)]
 pub(crate) struct Locked<'a> {
-    store: Writing<'a, Store>,
+    store: Writing<'a, Store, Gets>,
     board: &'a Board,
     ledger: &'a Ledger,
 }
@@ -257,29 +256,23 @@ impl Locked<'_> {
     /// The record of a key, dead or alive.
     #[inline]
     pub(crate) fn find(&self, lookup: &Lookup<'_>) -> Option<Handle> {
-        self.store.find(lookup)
+        self.store.find(lookup).map(|(at, _)| at)
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn record(&self, at: Handle) -> Record<'_> {
         self.store.record(at)
     }
 
     /// Where a `get` is to be counted: all stripes are held, so any will do.
     pub(crate) fn outcomes(&self, partition: PartitionId) -> &Outcomes {
-        self.board.gets[0].of(partition)
+        self.store.own().of(partition)
     }
 
-    /// Asks for what the insertion of a key will need, if it comes to that: the items that may have to go, and what is remembered
-    /// of the key.
+    /// Asks for what the insertion of a key will need, if it comes to that: what is remembered of the key.
     #[inline]
-    pub(crate) fn expect_insertion(&self, lookup: &Lookup<'_>, class: u8) {
-        let store = &*self.store;
-        store.ghost.prefetch(lookup.hash);
-        let lane = &store.lanes[self.board.lane(lookup.partition, class)];
-        for oldest in [lane.small.oldest(), lane.main.oldest()].into_iter().flatten() {
-            store.pages.prefetch(oldest);
-        }
+    pub(crate) fn expect_insertion(&self, lookup: &Lookup<'_>) {
+        self.store.ghost.prefetch(lookup.hash);
     }
 
     /// The oldest item of a lane under strict LRU.
@@ -313,22 +306,22 @@ impl Locked<'_> {
         self.store.index.ranges()
     }
 
-    /// Adds an item whose key is not there. `freed` bytes of its partition were taken out by [`Self::make_way`] for it.
+    /// Adds an item whose key is not there, for which [`Self::make_way`] has taken out what `evicted` says.
     pub(crate) fn insert(
         &mut self,
         lookup: &Lookup<'_>,
-        mut new: NewRecord<'_>,
+        new: &mut NewRecord<'_>,
         class: u8,
         tick: u64,
-        freed: u64,
+        evicted: &Evicted,
     ) {
         let (partition, charge) = (lookup.partition, new.charge());
-        self.ledger.exchange(partition, freed, charge);
+        self.ledger.exchange(partition, evicted.own, charge);
         let lane = self.board.lane(partition, class);
         let is_main = self.store.eviction == Eviction::S3Fifo && self.recall(lookup, lane);
         let store = &mut *self.store;
         let standing = Standing { is_main, ..Standing::new(partition, class, tick) };
-        let at = store.pages.allocate(new.place_bytes());
+        let at = evicted.place.unwrap_or_else(|| store.pages.allocate(new.place_bytes()));
         let run = new.take_run().map(|block| store.runs.put(block));
         new.write(store.pages.bytes_mut(at), &standing, run);
         store.index.insert(lookup.hash, at);
@@ -363,7 +356,7 @@ impl Locked<'_> {
         &mut self,
         at: Handle,
         lookup: &Lookup<'_>,
-        mut new: NewRecord<'_>,
+        new: &mut NewRecord<'_>,
         class: u8,
         tick: u64,
     ) -> Removed {
@@ -516,13 +509,14 @@ impl Locked<'_> {
 
     /// Takes an item out.
     pub(crate) fn remove(&mut self, at: Handle, cause: Cause) -> Removed {
-        let removed = self.take_out(at, cause);
+        let removed = self.unlink(at, cause);
+        self.store.pages.free(at);
         self.ledger.release(removed.partition, removed.charge);
         removed
     }
 
-    /// Takes an item out, but for the ledger.
-    fn take_out(&mut self, at: Handle, cause: Cause) -> Removed {
+    /// Takes an item out of everything but its place and the ledger.
+    fn unlink(&mut self, at: Handle, cause: Cause) -> Removed {
         let store = &mut *self.store;
         let record = store.record(at);
         let (partition, charge, is_main) = (record.partition(), record.charge(), record.is_main());
@@ -535,7 +529,6 @@ impl Locked<'_> {
             self.count(lane, partition, |counts| counts.drop_from(is_main));
         }
         let store = &mut *self.store;
-        store.pages.free(at);
         store.items -= 1;
         let run = run.map(|run| store.runs.take(run.number));
         self.board.publish(lane, store);
@@ -551,15 +544,20 @@ impl Locked<'_> {
 }
 
 impl Store {
-    #[inline]
-    fn find(&self, lookup: &Lookup<'_>) -> Option<Handle> {
-        self.index.find(lookup.hash, |at| self.record(at).is_of(lookup))
+    #[inline(always)]
+    fn find(&self, lookup: &Lookup<'_>) -> Option<(Handle, Record<'_>)> {
+        for at in self.index.find(lookup.hash) {
+            let record = self.record(at);
+            if record.is_of(lookup) {
+                return Some((at, record));
+            }
+        }
+        None
     }
 
-    #[inline]
+    #[inline(always)]
     fn record(&self, at: Handle) -> Record<'_> {
-        let stamped = self.eviction == Eviction::Lru;
-        Record::new(self.pages.place(at), stamped, |run| self.runs.bytes(run))
+        Record::new(self.pages.place(at), self.eviction == Eviction::Lru, &self.runs)
     }
 
     fn hash_of(&self, record: &Record<'_>) -> u64 {

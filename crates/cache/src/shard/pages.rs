@@ -85,6 +85,16 @@ struct Evacuation {
     place: u16,
 }
 
+/// Which free places are too many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Slack {
+    /// Two pages' worth of a class, where all classes have more than a thirty-second free: emptying a page is worth the work, and
+    /// the next few records have room.
+    Plenty,
+    /// A page's worth of a class: there is room elsewhere for all that its emptiest page holds. For who has no memory left.
+    Any,
+}
+
 /// A place on the way through all pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Cursor {
@@ -152,7 +162,7 @@ impl Pages {
     }
 
     /// A place, to be read.
-    #[inline]
+    #[inline(always)]
     pub(super) fn place(&self, at: Handle) -> Place<'_> {
         self.pages[page_of(at) as usize].place(offset_of(at))
     }
@@ -203,6 +213,13 @@ impl Pages {
         usize::from(self.pages[page_of(at) as usize].place_bytes)
     }
 
+    /// Whether the place of an item that goes may be taken by a record of `bytes` as it is: one of their size, in a page that stays.
+    pub(super) fn suits(&self, at: Handle, bytes: usize) -> bool {
+        let number = page_of(at);
+        self.pages[number as usize].class == class_of(bytes)
+            && self.evacuation.is_none_or(|evacuation| evacuation.page != number)
+    }
+
     /// Goes through at most `places_max` places from `from` on and calls `see` with the records in them. Returns how many
     /// places it went by and where to go on, or none at the end.
     pub(crate) fn walk(
@@ -236,17 +253,19 @@ impl Pages {
     }
 
     /// Whether so many places are free that a page is worth emptying, or one is being emptied.
-    pub(super) fn has_slack(&self) -> bool {
+    pub(super) fn has_slack(&self, slack: Slack) -> bool {
+        let is_worth_it = || self.free_bytes > (2 * PAGE_BYTES) as u64 + self.place_bytes / FREE_DIVISOR;
         self.evacuation.is_some()
-            || (self.free_bytes > (2 * PAGE_BYTES) as u64 + self.place_bytes / FREE_DIVISOR
-                && self.slackest().is_some())
+            || ((slack == Slack::Any || is_worth_it()) && self.slackest(slack).is_some())
     }
 
     /// Records that should move to other places of their class: at most `items_max`, of at most `bytes_max` or one, and no more
     /// than there are places. The caller moves them all. None when there was nothing to move; only to be called while there is
     /// slack.
-    pub(super) fn evacuees(&mut self, items_max: usize, bytes_max: usize) -> Vec<Handle> {
-        let Some(evacuation) = self.evacuation.or_else(|| self.begin_evacuation()) else { return Vec::new() };
+    pub(super) fn evacuees(&mut self, slack: Slack, items_max: usize, bytes_max: usize) -> Vec<Handle> {
+        let Some(evacuation) = self.evacuation.or_else(|| self.begin_evacuation(slack)) else {
+            return Vec::new();
+        };
         let Evacuation { page: number, mut place } = evacuation;
         let page = &self.pages[number as usize];
         let size = usize::from(page.place_bytes);
@@ -283,8 +302,8 @@ impl Pages {
         self.take(self.pages[page_of(evacuee) as usize].class)
     }
 
-    fn begin_evacuation(&mut self) -> Option<Evacuation> {
-        let class = self.slackest()?;
+    fn begin_evacuation(&mut self, slack: Slack) -> Option<Evacuation> {
+        let class = self.slackest(slack)?;
         let of_class = &mut self.classes[class];
         let first = of_class.look as usize;
         of_class.look = of_class.look.wrapping_add(LOOKS as u32);
@@ -299,13 +318,16 @@ impl Pages {
         Some(evacuation)
     }
 
-    /// The class with most pages' worth of free places, if that is two at least: one to empty, and one for what does not
-    /// fit elsewhere.
-    fn slackest(&self) -> Option<usize> {
+    /// The class with most pages' worth of free places, if that is enough.
+    fn slackest(&self, slack: Slack) -> Option<usize> {
         let pages =
-            |class: usize| self.classes[class].free as usize * class_bytes(class as Class) / PAGE_BYTES;
+            |class: usize| self.classes[class].free as usize / (PAGE_BYTES / class_bytes(class as Class));
         let class = (0..CLASSES).max_by_key(|&class| pages(class))?;
-        (pages(class) >= 2).then_some(class)
+        let enough = match slack {
+            Slack::Plenty => 2,
+            Slack::Any => 1,
+        };
+        (pages(class) >= enough).then_some(class)
     }
 
     fn open_page(&mut self, class: Class) {
@@ -410,7 +432,7 @@ impl Page {
     }
 
     /// The place at an offset.
-    #[inline]
+    #[inline(always)]
     fn place(&self, offset: usize) -> Place<'_> {
         let block = self.block.as_ref().expect("a page with records has a block");
         Place::new(block, offset, usize::from(self.place_bytes))

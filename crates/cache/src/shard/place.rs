@@ -26,7 +26,7 @@ impl<'a> Place<'a> {
     ///
     /// # Panics
     /// When it is not in the block or has no room for a header.
-    #[inline]
+    #[inline(always)]
     pub(super) fn new(block: &'a Block, start: usize, bytes: usize) -> Self {
         assert!(bytes >= HEADER_BYTES && start + bytes <= block.size(), "a place lies in its page");
         // SAFETY: the place is in the block by the assertion, and the block is there for as long as it is borrowed. Under a shared

@@ -18,11 +18,11 @@ use std::sync::Arc;
 
 use sherwood_model::{Instant, PartitionId};
 
-use super::Lookup;
 use super::pages::{Handle, NO_HANDLE};
 use super::place::Place;
 use super::s3fifo::USES_MAX;
 use super::sizes::{HEADER_BYTES, PLACE_BYTES_MAX, RUN_STEP};
+use super::{Lookup, Runs};
 use crate::charge;
 use crate::item::{Item, Marks, NewItem, Use, Value};
 use crate::memory::{Block, Supply};
@@ -55,8 +55,8 @@ const OWN_CAS_BYTES: usize = size_of::<u64>();
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Record<'a> {
     place: Place<'a>,
-    /// The run, for a record that has one.
-    run: &'a [u8],
+    /// Key and value, with what the place has behind them; nothing where only the links are asked for.
+    body: &'a [u8],
     stamped: bool,
 }
 
@@ -68,28 +68,39 @@ pub(super) struct RunAt {
 }
 
 impl<'a> Record<'a> {
-    /// The record in `place`; `stamped` where recency is kept by stamps. `run` finds the bytes of a run.
-    #[inline]
-    pub(super) fn new(place: Place<'a>, stamped: bool, run: impl FnOnce(RunAt) -> &'a [u8]) -> Self {
-        let record = Self { place, run: &[], stamped };
-        match record.run_at() {
-            Some(at) => Self { run: run(at), ..record },
-            None => record,
+    /// The record in `place`; `stamped` where recency is kept by stamps. Its run, if it has one, is among `runs`.
+    #[inline(always)]
+    pub(super) fn new(place: Place<'a>, stamped: bool, runs: &'a Runs) -> Self {
+        let mut record = Self { place, body: &[], stamped };
+        // Most have no optional part, which is one question and not five.
+        record.body = match record.has(OPTIONAL) {
+            false => &place.rest[record.expiry_at()..],
+            true => record.body_behind_parts(runs),
+        };
+        record
+    }
+
+    /// By value, as it is called by those who have their record in registers, and is not called for most.
+    #[inline(never)]
+    fn body_behind_parts(self, runs: &'a Runs) -> &'a [u8] {
+        match self.run_at() {
+            Some(at) => runs.bytes(at),
+            None => &self.place.rest[self.run_field_at()..],
         }
     }
 
     /// The record in `place`, of which only the links are asked for.
     #[inline]
     pub(super) fn links(place: Place<'a>) -> Self {
-        Self { place, run: &[], stamped: false }
+        Self { place, body: &[], stamped: false }
     }
 
-    #[inline]
+    #[inline(always)]
     fn shape(&self) -> u8 {
         self.place.head[SHAPE_AT]
     }
 
-    #[inline]
+    #[inline(always)]
     fn has(&self, part: u8) -> bool {
         self.shape() & part != 0
     }
@@ -118,10 +129,6 @@ impl<'a> Record<'a> {
 
     #[inline]
     fn run_field_at(&self) -> usize {
-        // Most have none of them, which is one question and not four.
-        if !self.has(OPTIONAL) {
-            return self.expiry_at();
-        }
         self.declared_at() + 4 * usize::from(self.has(DECLARED))
     }
 
@@ -133,30 +140,24 @@ impl<'a> Record<'a> {
         })
     }
 
-    #[inline]
+    #[inline(always)]
     fn key_bytes(&self) -> usize {
         usize::from(read_u16(self.place.head, 16))
     }
 
     /// Length of a value that lies here.
-    #[inline]
+    #[inline(always)]
     fn value_bytes(&self) -> usize {
         usize::from(read_u16(self.place.head, 20))
     }
 
-    /// Key and value, and what the place has behind them; only the key of a declared value.
-    #[inline]
-    fn body(&self) -> &'a [u8] {
-        if self.has(RUN) { self.run } else { &self.place.rest[self.run_field_at()..] }
-    }
-
-    #[inline]
+    #[inline(always)]
     pub(crate) fn key(&self) -> &'a [u8] {
-        &self.body()[..self.key_bytes()]
+        &self.body[..self.key_bytes()]
     }
 
     /// Whether it is the item that is looked for.
-    #[inline]
+    #[inline(always)]
     pub(super) fn is_of(&self, lookup: &Lookup<'_>) -> bool {
         self.key_bytes() == lookup.key.len()
             && self.partition() == lookup.partition
@@ -168,7 +169,7 @@ impl<'a> Record<'a> {
         if self.has(DECLARED) {
             return Value::Declared(read_u32(self.place.rest, self.declared_at()));
         }
-        let value = &self.body()[self.key_bytes()..];
+        let value = &self.body[self.key_bytes()..];
         Value::Bytes(if self.has(RUN) { value } else { &value[..self.value_bytes()] })
     }
 
@@ -207,7 +208,7 @@ impl<'a> Record<'a> {
 
     /// Notes that a `get` with `class` has found it, as any number of readers may at a time; says whether that is all there is to
     /// be done. What is noted already is not written again, so that an item everybody reads stays in everybody's cache.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn note_use(&self, class: u8) -> bool {
         let before = self.place.noted();
         if before & CLASS != class {
@@ -233,7 +234,7 @@ impl<'a> Record<'a> {
     }
 
     /// What is noted about it; nothing for a declared value.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn marks(&self) -> Marks {
         if self.has(DECLARED) {
             return Marks::NONE;
@@ -292,14 +293,31 @@ impl<'a> Record<'a> {
     }
 
     /// Whether its time has come by `now`, or its CAS is below the partition's flush.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn is_dead(&self, now: Instant, flush_floor: u64) -> bool {
         let expires = self.expires();
         self.cas() < flush_floor || (expires != Instant::NEVER && expires <= now)
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn item(&self) -> Item<'a> {
+        if self.has(OPTIONAL) {
+            return self.item_of_all_parts();
+        }
+        let value = &self.body[self.key_bytes()..][..self.value_bytes()];
+        Item {
+            value: Value::Bytes(value),
+            flags: 0,
+            cas: self.cas(),
+            expires: None,
+            marks: self.marks(),
+            last_use: self.last_use(),
+        }
+    }
+
+    /// Of a record with any of the optional parts; by value for the same reason.
+    #[inline(never)]
+    fn item_of_all_parts(self) -> Item<'a> {
         let expires = self.expires();
         Item {
             value: self.value(),
@@ -366,7 +384,7 @@ impl<'a> NewRecord<'a> {
     }
 
     /// Bytes its place needs.
-    pub(super) fn place_bytes(&self) -> usize {
+    pub(crate) fn place_bytes(&self) -> usize {
         let body = if self.run.is_some() { 8 } else { self.body_bytes() };
         self.bytes_beside_body() + body
     }
@@ -396,14 +414,19 @@ impl<'a> NewRecord<'a> {
             | part(RUN, run.is_some())
             | part(MAIN, standing.is_main);
         let here = if declared || run.is_some() { 0 } else { item.value.len() };
-        place[0..4].copy_from_slice(&standing.newer.to_le_bytes());
-        place[4..8].copy_from_slice(&standing.older.to_le_bytes());
-        place[8..16].copy_from_slice(&((standing.cas & CAS_MASK) | (u64::from(shape) << 56)).to_le_bytes());
-        place[16..18].copy_from_slice(&(key.len() as u16).to_le_bytes());
-        place[18..20].copy_from_slice(&standing.partition.0.to_le_bytes());
-        place[20..22].copy_from_slice(&(here as u16).to_le_bytes());
-        place[OCCUPIED_AT] = OCCUPIED;
-        place[NOTED_AT] = standing.class | standing.uses << USES_SHIFT;
+        // As three words, of which each is one store.
+        let words = [
+            u64::from(standing.newer) | u64::from(standing.older) << 32,
+            (standing.cas & CAS_MASK) | (u64::from(shape) << 56),
+            u64::from(key.len() as u16)
+                | u64::from(standing.partition.0) << 16
+                | u64::from(here as u16) << 32
+                | u64::from(OCCUPIED) << (8 * (OCCUPIED_AT - 16))
+                | u64::from(standing.class | standing.uses << USES_SHIFT) << (8 * (NOTED_AT - 16)),
+        ];
+        for (at, word) in words.iter().enumerate() {
+            place[8 * at..][..8].copy_from_slice(&word.to_le_bytes());
+        }
         edit::set_marks(place, noted.marks);
         let mut rest = &mut place[HEADER_BYTES..];
         if self.stamped {

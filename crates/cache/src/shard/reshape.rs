@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use sherwood_model::{Instant, PartitionId};
 
-use super::pages::NO_HANDLE;
+use super::pages::{NO_HANDLE, Slack};
 use super::{Block, Evicted, Handle, Lane, Locked, Queue, Record, Store};
 
 /// Items from the one that is worked on to the one whose bytes are asked for, and to the one whose place in the index is.
@@ -50,7 +50,7 @@ impl Locked<'_> {
                 let queue = if is_main { main } else { small };
                 ahead.look(&self.store, queue, is_main);
             }
-            let one = self.make_way(partition, lanes.clone(), 1, &is_dead);
+            let one = self.make_way(partition, lanes.clone(), (1, 0), &is_dead);
             if one.items == 0 {
                 break;
             }
@@ -66,14 +66,14 @@ impl Locked<'_> {
     }
 
     /// Whether so many places are free that [`Self::relocate_some`] should be called.
-    pub(crate) fn has_slack(&self) -> bool {
-        self.store.pages.has_slack()
+    pub(crate) fn has_slack(&self, slack: Slack) -> bool {
+        self.store.pages.has_slack(slack)
     }
 
     /// Moves records of a page, at most `items_max`, so that it can be given back; only to be called while there is slack.
     /// Moves none when a page was given up instead.
-    pub(crate) fn relocate_some(&mut self, items_max: usize) -> Moved {
-        let evacuees = self.store.pages.evacuees(items_max, MOVE_BYTES_MAX);
+    pub(crate) fn relocate_some(&mut self, slack: Slack, items_max: usize) -> Moved {
+        let evacuees = self.store.pages.evacuees(slack, items_max, MOVE_BYTES_MAX);
         let mut moved = Moved { items: evacuees.len(), bytes: 0, next_death: Instant::NEVER };
         evacuees.iter().take(AHEAD_INDEX).for_each(|&at| self.store.prefetch_links(at));
         for (number, &from) in evacuees.iter().enumerate() {

@@ -17,14 +17,18 @@
 
 use std::ops::Range;
 
+use super::pages::NO_HANDLE;
 use super::record::edit;
-use super::{Block, Cause, Handle, Locked, PartitionId, Record};
+use super::{Block, Cause, Handle, Locked, PartitionId, Record, Store};
 
 /// Uses that are counted.
 pub(super) const USES_MAX: u8 = 3;
 /// Items that one eviction lets stay for another round before it takes the next, used or not. Chosen: hardly ever met, and
 /// as long as half a page copy.
 const CHANCES: usize = 32;
+/// Items that make way for one that is stored, under the lock that its store holds. Chosen: ten microseconds; where a large item
+/// comes among small ones, the others are evicted after it, one at a time.
+const WAY_MAX: usize = 32;
 /// A whole turn of a queue.
 const TURN: u128 = 1 << 32;
 /// Turns from which on all of a shard start at 0 again.
@@ -38,6 +42,8 @@ pub(crate) struct Evicted {
     pub(crate) bytes: u64,
     /// Of them, bytes of the partition they were for that the ledger does not know of yet.
     pub(crate) own: u64,
+    /// A place that one of them leaves, for the store they were for.
+    pub(super) place: Option<Handle>,
     /// Blocks to be given back after the lock.
     blocks: Vec<Block>,
 }
@@ -47,6 +53,7 @@ impl Evicted {
         self.items += other.items;
         self.bytes += other.bytes;
         self.own += other.own;
+        self.place = self.place.or(other.place);
         self.blocks.extend(other.blocks);
     }
 }
@@ -56,6 +63,27 @@ impl Evicted {
 struct Next {
     lane: usize,
     is_main: bool,
+}
+
+impl Store {
+    /// Asks for what will be touched when the item after the oldest one of a queue goes: by the next eviction, so that it has arrived by
+    /// then. The record of that item was asked for by the last one.
+    #[inline]
+    fn look_behind(&self, oldest: &Record<'_>) {
+        let next = oldest.newer();
+        if next == NO_HANDLE {
+            return;
+        }
+        let record = self.record(next);
+        if record.uses() == 0 {
+            let hash = self.hash_of(&record);
+            self.index.prefetch(hash);
+            self.ghost.prefetch(hash);
+        }
+        if record.newer() != NO_HANDLE {
+            self.pages.prefetch(record.newer());
+        }
+    }
 }
 
 impl Locked<'_> {
@@ -79,18 +107,25 @@ impl Locked<'_> {
     }
 
     /// Evicts from `lanes` for a store into `partition` that follows under the same lock: the ledger learns of both at once,
-    /// and in a cache whose items are of one size it has nothing to write.
+    /// and in a cache whose items are of one size it has nothing to write. Nor have the pages then: the place of an item that goes is
+    /// kept for one that suits a record of `place_bytes` (0 for none); the caller takes it. At most [`WAY_MAX`] items go.
     pub(crate) fn make_way(
         &mut self,
         partition: PartitionId,
         lanes: Range<usize>,
-        bytes: u64,
+        (bytes, place_bytes): (u64, usize),
         is_dead: impl Fn(&Record<'_>) -> bool,
     ) -> Evicted {
         let mut evicted = Evicted::default();
-        while evicted.bytes < bytes {
+        while evicted.bytes < bytes && evicted.items < WAY_MAX {
             let Some((at, cause)) = self.victim(lanes.clone(), &is_dead) else { break };
-            let removed = self.take_out(at, cause);
+            let removed = self.unlink(at, cause);
+            let pages = &mut self.store.pages;
+            if evicted.place.is_none() && place_bytes > 0 && pages.suits(at, place_bytes) {
+                evicted.place = Some(at);
+            } else {
+                pages.free(at);
+            }
             if removed.partition == partition {
                 evicted.own += removed.charge;
             } else {
@@ -113,6 +148,7 @@ impl Locked<'_> {
             let Next { lane, is_main } = self.next(lanes.clone())?;
             let at = self.store.lanes[lane].queue(is_main).oldest()?;
             let record = self.store.record(at);
+            self.store.look_behind(&record);
             if is_dead(&record) {
                 return Some((at, Cause::Expired));
             }

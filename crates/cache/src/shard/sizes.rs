@@ -1,7 +1,7 @@
 //! The sizes of places.
 //!
 //! A page is cut into places of one size, so that what one item leaves another fits. Steps are 8 bytes up to 256, a
-//! sixteenth of the power of two below up to 2 KiB, and above that what divides a page into whole numbers: rounding takes
+//! sixteenth of the power of two below up to 1 KiB, and above that what divides a page into whole numbers: rounding takes
 //! 3% on average and never more than a seventh. Items above [`PLACE_BYTES_MAX`] take a run of whole system pages instead.
 
 /// Bytes of a page of places. Chosen: items of a class that is hardly used waste one at most, and a page is worth a system
@@ -22,7 +22,7 @@ pub(crate) const fn place_bytes(bytes: usize) -> usize {
     match bytes {
         0..=HEADER_BYTES => HEADER_BYTES,
         25..=256 => bytes.next_multiple_of(8),
-        257..=2048 => bytes.next_multiple_of(1 << ((bytes - 1).ilog2() - 4)),
+        257..=1024 => bytes.next_multiple_of(1 << ((bytes - 1).ilog2() - 4)),
         _ => {
             let places = PAGE_BYTES / bytes;
             let place = PAGE_BYTES / places / 8 * 8;

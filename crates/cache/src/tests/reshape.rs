@@ -77,3 +77,36 @@ proptest! {
         prop_assert_eq!(one, many);
     }
 }
+
+/// Each shard has partly empty pages of every size, which are not to take what the budget says.
+#[test]
+fn items_of_many_sizes_use_the_budget_and_so_do_those_that_follow() {
+    let total_bytes = 64 << 20;
+    for eviction in [Eviction::S3Fifo, Eviction::Lru] {
+        let cache = cache_with(Options { eviction, ..Options::sized(total_bytes, 4) }, &[total_bytes]);
+        let value = [7; 8_000];
+        let mut number = 0_u64;
+        for sizes in [0..2_000_u64, 3_000..8_000, 0..500, 0..8_000] {
+            let mut stored = 0;
+            while stored < 2 * total_bytes {
+                number += 1;
+                let mixed = number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 33;
+                let bytes = (sizes.start + mixed % (sizes.end - sizes.start)) as usize;
+                cache
+                    .set(A, &number.to_le_bytes(), NewItem::bytes(&value[..bytes]), &at(0))
+                    .expect("it fits");
+                stored += charge(8, bytes);
+                if number.is_multiple_of(1_000) {
+                    cache.step(Instant::ZERO, 1_000);
+                }
+            }
+            let used = cache.used_bytes();
+            assert!(used > total_bytes / 20 * 19, "{used} bytes of items of {sizes:?}, {eviction:?}");
+            assert!(
+                cache.supply.held() <= cache.held_max + (1 << 20),
+                "{} bytes are held",
+                cache.supply.held()
+            );
+        }
+    }
+}

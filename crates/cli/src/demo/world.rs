@@ -24,6 +24,9 @@ pub(crate) const SCENARIO: &str = "onerf-spikes";
 /// 40% of the observations, as the paper's OneRF did in 30%. `docs/benchmarks.md` has the runs.
 const DEPTH: f64 = 1.1;
 
+/// Threads of the node, as a sidecar has them.
+const THREADS: u16 = 2;
+
 /// The twenty backends, and how their limits move.
 pub(crate) struct Backends {
     stores: Vec<Arc<Paced>>,
@@ -85,10 +88,9 @@ pub(crate) fn setup(model: &Model, backends: &Backends, policy: &str, times: &Ti
     let count = model.backends().len();
     Setup {
         cache: sherwood_cache::Options {
-            total_bytes: profile.cache_bytes_per_server,
             // As the cache that RobinHood was measured on.
             eviction: sherwood_cache::Eviction::Lru,
-            ..sherwood_cache::Options::default()
+            ..sherwood_cache::Options::sized(profile.cache_bytes_per_server, THREADS)
         },
         tenants: vec!["default".to_owned()],
         backends: backends.stores.iter().zip(model.backends()).map(backend).collect(),
@@ -107,7 +109,7 @@ pub(crate) fn setup(model: &Model, backends: &Backends, policy: &str, times: &Ti
         // The process is load and backends, too: what it takes says nothing about the cache.
         buffers_bytes_max: sherwood_node::config::BUFFERS_BYTES_MAX,
         slack_bytes: None,
-        threads: 2,
+        threads: usize::from(THREADS),
         seed: Some(seed),
     }
 }

@@ -7,6 +7,7 @@ use std::io::{BufRead, BufReader, Cursor};
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
+use hashbrown::HashSet;
 use indicatif::{HumanCount, ProgressBar};
 use serde::Serialize;
 use sherwood_cache::{Curve, Ghost, GhostOptions, charge};
@@ -19,17 +20,20 @@ use crate::out;
 
 /// Draws the miss ratio curve of a trace: how many gets an LRU of each size misses
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:
+#[command(
+    allow_negative_numbers = true,
+    after_help = "Examples:
   sherwood mrc orm-busy                                        exact, of a trace that is built in
   sherwood mrc orm-busy --sample 0.01 --plot curve.svg         of one object in a hundred, drawn
   sherwood mrc cluster52.csv --format twitter --json
   zstd -dc trace.oracleGeneral.zst | sherwood mrc - --format oracleGeneral
 
 Gets count, whether they hit or not; stores only say what an object weighs and that it is the
-most recent. A get of an absent object fills it in. An exact curve takes 45 to 90 bytes of memory
+most recent. A get of an absent object fills it in. An exact curve takes 55 to 110 bytes of memory
 for each object, a sampled one its share of that.
 
-Exit status: 0 done, 1 failed, 2 bad usage.")]
+Exit status: 0 done, 1 failed, 2 bad usage."
+)]
 pub(crate) struct Args {
     /// The trace: a file (packed with xz or not), - for standard input, or orm-busy or orm-night, which are built in
     #[arg(value_name = "FILE|NAME")]
@@ -43,9 +47,9 @@ pub(crate) struct Args {
     /// What an object weighs
     #[arg(long, value_enum, default_value_t = Weigh::Charge)]
     weigh: Weigh,
-    /// Bytes of a value, for cache2k traces: they record no sizes
-    #[arg(long, value_name = "BYTES", default_value_t = 100)]
-    value_size: u32,
+    /// Bytes of a value, for cache2k traces: they record no sizes [default: 100]
+    #[arg(long, value_name = "BYTES")]
+    value_size: Option<u32>,
     /// Seed of the hash that chooses the sample
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -88,7 +92,7 @@ struct Report {
     miss_ratio: Vec<f64>,
     /// Gets.
     accesses: u64,
-    /// Objects that were there to be cached; an estimate when sampled.
+    /// Objects that were asked for or written; an estimate when sampled.
     unique: u64,
     /// Stores and deletes, which are no accesses.
     writes: u64,
@@ -97,15 +101,20 @@ struct Report {
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let format = format_of(&args.trace, args.format)?;
+    if args.plot.as_deref() == Some(Path::new("-")) {
+        return Err(Failure::usage(
+            "--plot is -, and a picture needs a file: give its name, such as curve.svg",
+        ));
+    }
+    // What is not there is said to be missing before its format is asked for.
     let input = open(&args.trace)?;
+    let format = format_of(&args.trace, args.format)?;
+    let value_bytes = value_bytes(args.value_size, format)?;
     let failed = |error: TraceError| Failure::failed(format!("{}: {error}", args.trace.display()));
-    let options =
-        objects::Options { format, hash: SeededState::new(args.seed), value_bytes: args.value_size };
+    let options = objects::Options { format, hash: SeededState::new(args.seed), value_bytes };
     let accesses = objects::read(input, options).map_err(failed)?;
     let report = study(accesses, args).map_err(failed)?;
-    if report.accesses == 0 {
-        let error = "the trace holds no get, so there is no miss ratio: give one with gets";
+    if let Some(error) = emptiness(&report) {
         return Err(Failure::failed(format!("{}: {error}", args.trace.display())));
     }
     if let Some(path) = &args.plot {
@@ -121,6 +130,14 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     out::print(&text)
 }
 
+/// Why a study has come to nothing, if it has.
+fn emptiness(report: &Report) -> Option<&'static str> {
+    if report.accesses == 0 {
+        return Some("the trace holds no get, so there is no miss ratio: give one with gets");
+    }
+    (report.unique == 0).then_some("no object of the trace is in the sample: raise --sample")
+}
+
 /// Accesses from one sign of life to the next.
 const PROGRESS_ACCESSES: u64 = 1 << 18;
 
@@ -129,6 +146,8 @@ fn study(
     args: &Args,
 ) -> Result<Report, TraceError> {
     let mut ghost = Ghost::new(GhostOptions { rate: args.sample, ..GhostOptions::exact() });
+    // What is deleted in the end, or never stored, the ghost does not know.
+    let mut sampled = HashSet::with_hasher(SeededState::new(args.seed));
     // Shown on a terminal only.
     let progress = ProgressBar::new_spinner();
     let (mut gets, mut writes) = (0, 0);
@@ -136,6 +155,9 @@ fn study(
         let access = access?;
         gets += u64::from(access.kind == Kind::Get);
         writes += u64::from(access.kind != Kind::Get);
+        if ghost.samples(access.object) {
+            sampled.insert(access.object);
+        }
         note(&mut ghost, &access, args.weigh, gets);
         if (gets + writes).is_multiple_of(PROGRESS_ACCESSES) {
             progress.set_message(format!("{} accesses", HumanCount(gets + writes)));
@@ -143,13 +165,14 @@ fn study(
         }
     }
     progress.finish_and_clear();
-    let Curve { bytes, miss_ratio, rate, keys, .. } = ghost.curve(gets);
+    let Curve { bytes, miss_ratio, rate, .. } = ghost.curve(gets);
+    let unique = (sampled.len() as f64 / rate) as u64;
     let weigh = match args.weigh {
         Weigh::Charge => "charge",
         Weigh::Size => "size",
         Weigh::One => "one",
     };
-    Ok(Report { bytes, miss_ratio, accesses: gets, unique: keys, writes, sample: rate, weigh })
+    Ok(Report { bytes, miss_ratio, accesses: gets, unique, writes, sample: rate, weigh })
 }
 
 fn note(ghost: &mut Ghost, access: &Access, weigh: Weigh, gets: u64) {
@@ -169,6 +192,9 @@ fn note(ghost: &mut Ghost, access: &Access, weigh: Weigh, gets: u64) {
     }
 }
 
+/// Bytes of a value where neither the trace nor anybody else says.
+const VALUE_BYTES: u32 = 100;
+
 /// Rows of the table, at most: each twice the size of the one before.
 const ROWS: u32 = 12;
 
@@ -181,12 +207,12 @@ fn text(report: &Report) -> String {
     } else {
         "exact".to_owned()
     };
-    let mut text = format!(
-        "{} gets of {} objects, {exact}\n\n{:>12}  miss ratio\n",
-        HumanCount(report.accesses),
-        HumanCount(report.unique),
-        if unit.is_empty() { "size" } else { unit },
-    );
+    let (gets, objects) = (HumanCount(report.accesses), HumanCount(report.unique));
+    let mut text = format!("{gets} gets of {objects} objects, {exact}\n\n");
+    if last == 0 {
+        return text + "Every get misses, whatever the size: no object that was looked at came twice.\n";
+    }
+    text += &format!("{:>12}  miss ratio\n", if unit.is_empty() { "size" } else { unit });
     let sizes = (0..ROWS).rev().map(|halvings| last >> halvings);
     for bytes in sizes.filter(|&bytes| bytes > 0) {
         text += &format!("{:>12}  {:>10.4}\n", size(bytes), at(report, bytes));
@@ -240,6 +266,17 @@ fn format_of(trace: &Path, given: Option<Format>) -> Result<objects::Format, Fai
                 trace.display()
             ))
         }),
+    }
+}
+
+/// Bytes of a value where `format` records none.
+fn value_bytes(given: Option<u32>, format: objects::Format) -> Result<u32, Failure> {
+    match given {
+        Some(_) if format != objects::Format::Cache2k => Err(Failure::usage(
+            "--value-size is for cache2k traces; others record the sizes of their values: leave it out"
+                .to_owned(),
+        )),
+        given => Ok(given.unwrap_or(VALUE_BYTES)),
     }
 }
 

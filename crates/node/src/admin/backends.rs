@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::{Path, State};
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use sherwood_store::{Limit, Limits};
 
 use super::body::JsonBody;
@@ -14,8 +14,9 @@ use crate::core::Core;
 pub(crate) async fn limit(
     State(core): State<Arc<Core>>,
     Path(name): Path<String>,
-    JsonBody(limit): JsonBody<Limit>,
-) -> Result<Json<serde_json::Value>, Problem> {
+    JsonBody(body): JsonBody<Map<String, Value>>,
+) -> Result<Json<Value>, Problem> {
+    let limit = one_limit(body)?;
     let Some(id) = core.names.backend_id(&name) else {
         return Err(Problem::not_found("backend", &name, core.names.backends()));
     };
@@ -32,6 +33,19 @@ pub(crate) async fn limit(
     let view = json!({ "backend": name, "slots": slots, "ops_per_s": ops_per_s, "cpu_ratio": cpu_ratio });
     core.say("backend", format!("{name} limited by hand: {}", words(limit)), view.clone());
     Ok(Json(view))
+}
+
+/// The limit that a body names. Read apart from its JSON, since of none or of two serde says where and not what is wrong.
+fn one_limit(body: Map<String, Value>) -> Result<Limit, Problem> {
+    if body.len() != 1 {
+        let named = body.len();
+        let error = format!(
+            "reading the body: it names {named} limits; give one of `slots`, `ops_per_s` and `cpu_ratio`"
+        );
+        return Err(Problem::bad_request(error));
+    }
+    serde_json::from_value(Value::Object(body))
+        .map_err(|error| Problem::bad_request(format!("reading the body: {error}")))
 }
 
 fn words(limit: Limit) -> String {

@@ -702,6 +702,17 @@ mod refusals {
     }
 
     #[test]
+    fn a_listener_that_is_refused_is_not_said_to_be_missing_too() {
+        let off = || Some("off".to_owned());
+        let flags = Flags { memcached: Some("localhost:1".to_owned()), admin: off(), ..Flags::default() };
+        let one = "it must be an IP address and a port";
+        assert!(matches!(&refusal("", &flags)[..], [only] if only.contains(one)));
+        let file = "[[listener]]\nbind = \"localhost:1\"";
+        let found = refusal(file, &Flags { admin: off(), ..Flags::default() });
+        assert!(matches!(&found[..], [only] if only.contains(one)), "{found:?}");
+    }
+
+    #[test]
     fn a_flag_for_one_listener_cannot_move_several() {
         let file = "[[listener]]\nbind = \"127.0.0.1:1\"\n[[listener]]\nbind = \"127.0.0.1:2\"\n";
         let flags = Flags { memcached: Some("127.0.0.1:3".to_owned()), ..Flags::default() };

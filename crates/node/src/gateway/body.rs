@@ -26,7 +26,7 @@ pub(crate) const CLASS_BYTES_MAX: usize = 64;
 
 /// A request as it is asked.
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an object with `queries`")]
 pub(crate) struct AskedRequest<'a> {
     /// A name for requests of this kind, counted in the metrics.
     #[serde(borrow)]
@@ -45,7 +45,7 @@ pub(crate) struct AskedRequest<'a> {
 
 /// One query of a request as it is asked.
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an object with `backend` and `keys`")]
 pub(crate) struct AskedQuery<'a> {
     /// Name of a configured backend.
     #[serde(borrow)]
@@ -283,6 +283,8 @@ mod tests {
         assert!(refusal(r#"{"queries":[{"backend":"a","keys":["k",""]}]}"#).contains("queries[0].keys[1]"));
         assert!(refusal(r#"{"queries":[]} trailing"#).contains("trailing"));
         assert!(refusal("").contains("EOF"));
+        assert!(refusal("[]").contains("expected an object with `queries`"));
+        assert!(refusal(r#"{"queries":[7]}"#).contains("expected an object with `backend` and `keys`"));
     }
 
     #[test]

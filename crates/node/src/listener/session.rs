@@ -2,6 +2,8 @@
 //!
 //! Nothing here waits. Key lists, which may have to, are in [`super::retrieval`].
 
+use std::borrow::Cow;
+
 use sherwood_cache::{Access, Change, Item, NewItem, Refused, Value};
 use sherwood_model::Instant;
 use sherwood_wire::memcached::{
@@ -274,14 +276,16 @@ fn joined(
     (Change::StoreOwned { value, flags, expires }, reply::STORED)
 }
 
-/// What `incr` and `decr` make of what is there. As in memcached, a number that got shorter is filled up with spaces.
+/// What `incr` and `decr` make of what is there. As in memcached, a number that got shorter is filled up with spaces, and what
+/// meta commands know of the item stays: a stale one is stale.
 fn counted(old: Option<Item<'_>>, delta: Delta) -> (Change<'static>, Result<u64, &'static [u8]>) {
-    let Some(Item { value: Value::Bytes(value), flags, expires, .. }) = old else {
+    let Some(Item { value: Value::Bytes(value), flags, expires, marks, .. }) = old else {
         return (Change::Keep, Err(reply::NOT_FOUND));
     };
     let Some(number) = number(value) else { return (Change::Keep, Err(reply::NON_NUMERIC)) };
     let number = delta.apply(number);
-    (Change::StoreOwned { value: padded(number, value.len()), flags, expires }, Ok(number))
+    let value = Cow::Owned(padded(number, value.len()));
+    (Change::StoreMarked { value, flags, expires, marks, cas: None }, Ok(number))
 }
 
 /// A number as a value of at least so many bytes.

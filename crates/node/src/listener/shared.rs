@@ -10,6 +10,7 @@ use super::counters::{Counters, Counts};
 use super::options::MemcachedOptions;
 use super::routing::{Routing, Target};
 use crate::buffers::Buffers;
+use crate::chores::Chores;
 use crate::clock::{Clock, Moment};
 
 /// What a listener serves.
@@ -25,6 +26,8 @@ pub struct Service {
     pub places: Arc<Places>,
     /// Where the buffers of connections are counted, and what fetched values take their bytes from.
     pub buffers: Arc<Buffers>,
+    /// What threads do that have no events.
+    pub chores: Arc<Chores>,
 }
 
 impl Service {

@@ -24,7 +24,14 @@ const UNIX_SECS: u64 = 1_800_000_000;
 pub(super) const ITEM_BYTES_MAX: u32 = 1000;
 
 pub(super) fn service(cache: Arc<Cache>, routing: Routing, backends: Option<Arc<dyn Backends>>) -> Service {
-    Service { cache, routing, backends, places: Arc::new(Places::new(1)), buffers: Buffers::new(1 << 20) }
+    Service {
+        cache,
+        routing,
+        backends,
+        places: Arc::new(Places::new(1)),
+        buffers: Buffers::new(1 << 20),
+        chores: Arc::default(),
+    }
 }
 
 /// A client whose listener has no socket.

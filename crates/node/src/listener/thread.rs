@@ -33,6 +33,7 @@ use super::mailbox::Mailbox;
 use super::shared::{Connections, Place, Shared};
 use super::slots::{Slots, Token};
 use crate::buffers::Account;
+use crate::chores::Leisure;
 use crate::clock::Moment;
 
 /// Events taken from the system at once. The clock is read anew after them.
@@ -141,9 +142,16 @@ impl<P: Protocol> Thread<P> {
         let waker = self.mailbox.waker(STOP);
         let mut stop_at = self.told_to_stop(&waker).then_some(moment.now);
         let mut events = Vec::with_capacity(EVENTS_MAX);
+        let mut leisure = Leisure::default();
         while stop_at.is_none() {
-            self.wait(&mut events, self.patience(moment.now))?;
+            let helps = self.again.is_empty() && leisure.is_used(&self.shared.service.chores, moment.now);
+            let patience = if helps { Some(Duration::ZERO) } else { self.patience(moment.now) };
+            self.wait(&mut events, patience)?;
             moment = self.shared.clock.moment();
+            leisure.asked(!events.is_empty(), moment.now);
+            if helps && events.is_empty() {
+                leisure.help(&self.shared.service.chores, &self.shared.service.cache, moment.now);
+            }
             if self.serve(moment, &mut events) && self.told_to_stop(&waker) {
                 stop_at = Some(moment.now);
             }

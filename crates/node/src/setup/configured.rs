@@ -11,9 +11,6 @@ use super::{BackendSetup, MemcachedSetup, PartitionSetup, RouteSetup, Setup};
 use crate::config::{self, Config, HTTP_CONNECTIONS_MAX, Mode, Route};
 use crate::control::Pin;
 
-/// Shards of the cache for each thread that serves it, so that two threads rarely meet at a lock.
-const SHARDS_PER_THREAD: usize = 8;
-
 impl Setup {
     /// The node that `config` describes, its stores opened.
     ///
@@ -24,13 +21,13 @@ impl Setup {
         let backends = config.backends.iter().map(backend).collect::<Result<_, _>>()?;
         Ok(Self {
             cache: sherwood_cache::Options {
-                total_bytes: config.memory.total_bytes,
                 item_bytes_max: config.memory.item_bytes_max,
                 eviction: config.memory.eviction,
-                shards: shards(threads),
-                threads: u16::try_from(threads).unwrap_or(u16::MAX),
                 ghost_rate: config.memory.mrc_sample_ratio,
-                ..sherwood_cache::Options::default()
+                ..sherwood_cache::Options::sized(
+                    config.memory.total_bytes,
+                    u16::try_from(threads).unwrap_or(u16::MAX),
+                )
             },
             tenants: config.tenants.clone(),
             backends,
@@ -63,11 +60,6 @@ fn slack_bytes(config: &Config) -> u64 {
 
 fn cores() -> usize {
     thread::available_parallelism().map_or(1, NonZero::get)
-}
-
-/// Shards for a cache that `threads` threads serve: a power of two, at most what the engine takes.
-fn shards(threads: usize) -> u16 {
-    u16::try_from((threads * SHARDS_PER_THREAD).next_power_of_two()).unwrap_or(1_024).min(1_024)
 }
 
 fn backend(backend: &config::Backend) -> Result<BackendSetup, OpenError> {

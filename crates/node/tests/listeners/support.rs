@@ -66,8 +66,14 @@ impl Server {
         let cache = Cache::new(Options::default(), &[partition], SeededState::new(1)).unwrap();
         let places = Arc::new(Places::new(places));
         let buffers = Buffers::new(1 << 30);
-        let service =
-            Service { cache: Arc::new(cache), routing, backends, places, buffers: Arc::clone(&buffers) };
+        let service = Service {
+            cache: Arc::new(cache),
+            routing,
+            backends,
+            places,
+            buffers: Arc::clone(&buffers),
+            chores: Arc::default(),
+        };
         let (stop, stopped) = watch::channel(false);
         let bound = Bound::bind(options).unwrap();
         let running = match protocol {

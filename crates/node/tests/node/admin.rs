@@ -108,7 +108,11 @@ fn stores_are_limited_while_they_run() {
     assert_eq!(fake.limits().slots, Some(4));
     assert_eq!(put("catalog", json!({"slots": null})).json(), view(Value::Null, json!(0.5), json!(0.25)));
     assert!(put("catalog", json!({"slots": 0})).refusal(422).contains("1 to 65536"));
-    assert_eq!(put("catalog", json!({"slots": 1, "cpu_ratio": 1})).status, 400);
+    for (body, named) in [(json!({}), 0), (json!({"slots": 1, "cpu_ratio": 1}), 2)] {
+        let refusal = put("catalog", body).refusal(400);
+        let what = format!("it names {named} limits; give one of `slots`, `ops_per_s` and `cpu_ratio`");
+        assert!(refusal.contains(&what), "{refusal}");
+    }
     assert_eq!(put("catalog", json!({"latency_ms": 1})).status, 400);
     assert!(put("plain", json!({"slots": 1})).refusal(422).contains("no store"));
     assert!(put("other", json!({"slots": 1})).refusal(404).contains("there are: catalog, plain"));

@@ -4,8 +4,8 @@
 /// asked next can have it ready.
 ///
 /// A glance is not a parser. It checks nothing and remembers nothing of what came before the buffer, so an argument may be none,
-/// and requests after one that it does not understand are not seen; it understands no inline requests. It takes a few
-/// nanoseconds an argument, looks at none, and ends with the last request that is whole.
+/// and requests after one that it does not understand are not seen; it understands no inline requests, and none of more than
+/// 1,024 arguments. It takes a few nanoseconds an argument, looks at none, and ends with the last request that is whole.
 ///
 /// ```
 /// use sherwood_wire::resp::Ahead;
@@ -31,6 +31,9 @@ impl<'a> Ahead<'a> {
     /// The first argument of the next request, if it has one; nothing where there is no whole request.
     fn request(&mut self) -> Option<Option<&'a [u8]>> {
         let (count, mut rest) = header(self.0, b'*')?;
+        if count > ARGUMENTS_MAX {
+            return None;
+        }
         let mut first = None;
         for index in 0..count {
             let (len, body) = header(rest, b'$')?;
@@ -77,6 +80,11 @@ fn header(rest: &[u8], mark: u8) -> Option<(usize, &[u8])> {
 /// Longest number that is understood, with its line's end: lengths and counts have at most nine digits.
 const DIGITS_MAX: usize = 10;
 
+/// Most arguments of a request that is looked through. A long one arrives in many pieces, and a glance goes over it with each:
+/// without a bound, who sends a few bytes at a time of a request of hundreds of thousands would take milliseconds for every
+/// packet. Chosen: some microseconds, and more than all but bulk requests have.
+const ARGUMENTS_MAX: usize = 1024;
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -102,6 +110,19 @@ mod tests {
         ] {
             assert_eq!(Ahead::of(text.as_bytes()).next(), None, "{text:?}");
         }
+    }
+
+    #[test]
+    fn a_request_of_very_many_arguments_is_not_looked_through() {
+        let request = |arguments: usize| {
+            let mut bytes = format!("*{arguments}\r\n").into_bytes();
+            bytes.extend_from_slice(&b"$1\r\na\r\n".repeat(arguments));
+            bytes
+        };
+        assert_eq!(Ahead::of(&request(ARGUMENTS_MAX)).count(), 1);
+        let longer = request(ARGUMENTS_MAX + 1);
+        let mut ahead = Ahead::of(&longer);
+        assert_eq!((ahead.next(), ahead.left()), (None, longer.len()));
     }
 
     proptest! {

@@ -226,6 +226,16 @@ mod tests {
         }
     }
 
+    #[test]
+    fn packed_input_is_known_though_it_comes_a_byte_at_a_time() {
+        let whole = include_bytes!("../../data/cache2k/web12.trace.xz");
+        let by_bytes = std::io::BufReader::with_capacity(1, &whole[..]);
+        let found = read(by_bytes, options(Format::Cache2k)).unwrap().collect::<Result<Vec<_>, _>>().unwrap();
+        assert_eq!(found, accesses(whole, Format::Cache2k));
+        let zstd = std::io::BufReader::with_capacity(1, &b"\x28\xB5\x2F\xFD\0\0"[..]);
+        assert!(matches!(read(zstd, options(Format::Cache2k)), Err(TraceError::Packed { program: "zstd" })));
+    }
+
     proptest! {
         #[test]
         fn any_bytes_are_read_or_refused(bytes: Vec<u8>) {

@@ -1,8 +1,8 @@
 //! Packed input, told by its first bytes.
 
-use std::io::{BufRead, Cursor, Read, Write};
+use std::io::{BufRead, Chain, Cursor, Read, Write};
 
-use super::{Position, TraceError};
+use super::{Position, TraceError, fill};
 
 /// Input as it is, or as it was before it was packed with xz.
 #[derive(Debug)]
@@ -10,9 +10,12 @@ pub struct Unpacked<R>(Source<R>);
 
 #[derive(Debug)]
 enum Source<R> {
-    Plain(R),
+    Plain(Whole<R>),
     Held(Cursor<Vec<u8>>),
 }
+
+/// An input with the bytes in front of it again that were taken to be looked at.
+type Whole<R> = Chain<Cursor<Vec<u8>>, R>;
 
 /// What is unpacked is held in memory; the built-in traces take 20 MB. Larger ones can be given unpacked.
 const UNPACKED_BYTES_MAX: usize = 1 << 30;
@@ -27,14 +30,16 @@ const OTHERS: [(&[u8], &str); 2] = [(b"\x28\xB5\x2F\xFD", "zstd"), (b"\x1F\x8B\x
 /// # Errors
 /// When reading fails, when the packed file is damaged, cut off or too large, or when it is packed another way.
 pub fn unpacked<R: BufRead>(mut input: R) -> Result<Unpacked<R>, TraceError> {
-    let start = Position::Byte(0);
-    // One look suffices: no reader in use hands out less than six bytes of a longer file at first.
-    let first = input.fill_buf().map_err(|source| TraceError::Read { at: start, source })?;
+    // A pipe hands out what its other end has written so far, which may be a byte.
+    let mut first = vec![0; XZ_MAGIC.len()];
+    let filled = fill(&mut input, &mut first);
+    first.truncate(filled.map_err(|source| TraceError::Read { at: Position::Byte(0), source })?);
     if let Some((_, program)) = OTHERS.iter().find(|(magic, _)| first.starts_with(magic)) {
         return Err(TraceError::Packed { program });
     }
-    let packed = first.starts_with(XZ_MAGIC);
-    let source = if packed { Source::Held(Cursor::new(unpack(input)?)) } else { Source::Plain(input) };
+    let packed = first == XZ_MAGIC;
+    let whole = Cursor::new(first).chain(input);
+    let source = if packed { Source::Held(Cursor::new(unpack(whole)?)) } else { Source::Plain(whole) };
     Ok(Unpacked(source))
 }
 

@@ -51,7 +51,9 @@ pub(super) fn resolve(
     let mut listeners = listeners(&file.listener, flags, backends, problems);
     listeners.extend(unix_socket(flags, backends, problems));
     refuse_shared_addresses(admin.as_ref(), &listeners, problems);
-    if admin.is_none() && listeners.is_empty() {
+    // A listener that was named and refused has its own problem.
+    let by_flag = [&flags.memcached, &flags.redis, &flags.unix_socket].into_iter().any(Option::is_some);
+    if admin.is_none() && file.listener.is_empty() && !by_flag {
         let message = "there is nothing to listen on; a node needs a listener or the admin API: add a [[listener]], give \
                        --memcached 127.0.0.1:11211, or leave the admin API on";
         problems.add(&Origin::Absent, message);

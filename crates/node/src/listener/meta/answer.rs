@@ -80,20 +80,23 @@ pub(super) fn ttl_secs(expires: Option<Instant>, moment: Moment) -> Option<u64> 
 pub(super) struct Expiry {
     /// At the place of `t`.
     pub(super) shown: Option<Instant>,
+    /// At the place of `R`.
+    pub(super) compared: Option<Instant>,
     /// At the end.
     pub(super) last: Option<Instant>,
 }
 
 impl Expiry {
-    /// Goes through the flags in their order, as memcached does: `t` tells what those before it have set. `N` counts for an item
-    /// that was just `made` only.
+    /// Goes through the flags in their order, as memcached does: `t` tells what those before it have set, and `R` looks at it.
+    /// `N` counts for an item that was just `made` only.
     pub(super) fn of(flags: MetaFlags<'_>, before: Option<Instant>, made: bool, moment: Moment) -> Self {
-        let mut expiry_of = Self { shown: before, last: before };
+        let mut expiry_of = Self { shown: before, compared: before, last: before };
         for flag in flags {
             match flag {
                 MetaFlag::Ttl(exptime) => expiry_of.last = expiry(exptime, moment),
                 MetaFlag::Vivify(exptime) if made => expiry_of.last = expiry(exptime, moment),
                 MetaFlag::ReturnTtl => expiry_of.shown = expiry_of.last,
+                MetaFlag::Recache(_) => expiry_of.compared = expiry_of.last,
                 _ => {}
             }
         }

@@ -201,7 +201,7 @@ impl Outcome {
     ) -> Self {
         let expiry = Expiry::of(asked.meta.flags, expires, made, asked.moment);
         let (taken, stale) = (marks.contains(WON), marks.contains(STALE));
-        let won = made || !taken && (stale || runs_out(options, expiry.last, asked.moment));
+        let won = made || !taken && (stale || runs_out(options, expiry.compared, asked.moment));
         let marks = if won { marks.with(WON) } else { marks };
         let used = if asked.meta.flags.has(b'u') || made { marks } else { marks.with(Marks::USED) };
         Self { expiry, marks: used, won, taken, stale }

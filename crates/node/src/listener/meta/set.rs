@@ -47,7 +47,8 @@ impl Session<'_> {
         let new = New {
             mode,
             value,
-            options,
+            // Nothing is 0's number: memcached gives the next one then.
+            options: MetaOptions { new_cas: options.new_cas.filter(|&cas| cas != 0), ..options },
             expires: options.ttl.and_then(|exptime| expiry(exptime, asked.moment)),
             vivify: options.vivify.filter(|_| adds).map(|exptime| expiry(exptime, asked.moment)),
             marks: asked.marks(),

@@ -3,8 +3,8 @@
 use sherwood_wire::resp::{Args, Version, integer, reply};
 
 use super::VERSION;
-use super::failure::{DATABASE, Failure, NOT_AN_INTEGER, SYNTAX, WRONG_PASSWORD};
-use super::session::{Outcome, Replies, Session, State, arg, is};
+use super::failure::{DATABASE, DATABASE_NUMBER, Failure, SYNTAX, WRONG_PASSWORD};
+use super::session::{Outcome, Replies, Session, State, arg, is, number};
 use super::words;
 
 /// `PING [message]`
@@ -32,7 +32,12 @@ pub(super) fn quit(session: &mut Session<'_>, _: Args<'_>, out: &mut Vec<u8>) ->
 
 /// `RESET`
 pub(super) fn reset(session: &mut Session<'_>, _: Args<'_>, out: &mut Vec<u8>) -> Outcome {
-    *session.client = State::default();
+    let replies = match session.client.replies {
+        // That was about this very command.
+        Replies::SkipThis => Replies::SkipThis,
+        _ => Replies::All,
+    };
+    *session.client = State { replies, ..State::default() };
     session.card.names().name.clear();
     reply::simple(out, "RESET");
     Ok(())
@@ -40,12 +45,18 @@ pub(super) fn reset(session: &mut Session<'_>, _: Args<'_>, out: &mut Vec<u8>) -
 
 /// `SELECT index`: there is one database.
 pub(super) fn select(_: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
-    match integer(arg(args, 1)) {
-        Some(0) => out.extend_from_slice(reply::OK),
-        Some(_) => return Err(DATABASE),
-        None => return Err(NOT_AN_INTEGER),
-    }
+    database(arg(args, 1))?;
+    out.extend_from_slice(reply::OK);
     Ok(())
+}
+
+/// Refuses every number of a database but 0.
+pub(super) fn database(index: &[u8]) -> Outcome {
+    match number(index)? {
+        0 => Ok(()),
+        index if i32::try_from(index).is_ok() => Err(DATABASE),
+        _ => Err(DATABASE_NUMBER),
+    }
 }
 
 /// `AUTH [username] password`: there is one user, who needs no password.

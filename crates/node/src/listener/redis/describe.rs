@@ -85,9 +85,12 @@ fn description(out: &mut Vec<u8>, version: Version, command: &Command) {
     let categories = command.categories();
     reply::set(out, version, categories.len());
     categories.iter().for_each(|category| reply::simple(out, category));
-    reply::array(out, 0);
-    reply::array(out, 0);
-    reply::array(out, command.subcommands.len());
+    reply::set(out, version, 0);
+    reply::set(out, version, 0);
+    match command.subcommands {
+        [] => reply::set(out, version, 0),
+        subcommands => reply::array(out, subcommands.len()),
+    }
     command.subcommands.iter().for_each(|subcommand| description(out, version, subcommand));
 }
 

@@ -16,6 +16,8 @@ pub(super) const TOO_LONG: Failure =
     Failure::text("ERR string exceeds maximum allowed size (proto-max-bulk-len)");
 pub(super) const NO_SUCH_KEY: Failure = Failure::text("ERR no such key");
 pub(super) const DATABASE: Failure = Failure::text("ERR DB index is out of range");
+pub(super) const DATABASE_NUMBER: Failure =
+    Failure::text("ERR value is out of range, value must between -2147483648 and 2147483647");
 pub(super) const WRONG_PASSWORD: Failure =
     Failure::text("WRONGPASS invalid username-password pair or user is disabled.");
 const OUT_OF_MEMORY: Failure = Failure::text("OOM command not allowed when used memory > 'maxmemory'.");
@@ -31,7 +33,7 @@ impl Failure {
 
     /// A text with something of the client's in it.
     pub(super) fn about(before: &str, what: &[u8], after: &str) -> Self {
-        Self(Cow::Owned([before.as_bytes(), what, after.as_bytes()].concat()))
+        Self(Cow::Owned([before.as_bytes(), quoted(what), after.as_bytes()].concat()))
     }
 
     /// Why no partition takes `key`.
@@ -46,6 +48,11 @@ impl Failure {
     pub(super) fn expire_time(command: &str) -> Self {
         Self::about("ERR invalid expire time in '", command.as_bytes(), "' command")
     }
+}
+
+/// What an error repeats of a client's word: as in Redis, nothing from a zero byte on.
+pub(super) fn quoted(word: &[u8]) -> &[u8] {
+    word.split(|&byte| byte == 0).next().unwrap_or_default()
 }
 
 impl From<Refused> for Failure {

@@ -31,6 +31,15 @@ pub(super) fn matches(pattern: &[u8], text: &[u8], any_case: bool) -> bool {
     }
 }
 
+/// Most steps that [`matches`] takes with a text of so many bytes: what follows the first star may be tried at every place of
+/// the text.
+pub(super) fn steps_max(pattern: &[u8], text_bytes: usize) -> usize {
+    match pattern.iter().position(|&byte| byte == b'*') {
+        Some(star) => pattern.len() + text_bytes * (pattern.len() - star),
+        None => pattern.len(),
+    }
+}
+
 /// How much of `pattern` stands for `byte`, if its start does.
 fn one(pattern: &[u8], byte: u8, any_case: bool) -> Option<usize> {
     let fold = |byte: u8| if any_case { byte.to_ascii_lowercase() } else { byte };
@@ -105,6 +114,13 @@ mod tests {
                 assert!(!matches(pattern.as_bytes(), text.as_bytes(), false), "{pattern} {text}")
             });
         }
+    }
+
+    #[test]
+    fn what_follows_a_star_may_be_tried_everywhere() {
+        let steps =
+            ["", "user:1", "user:*", "*", "*:1", r"\*[a*]"].map(|pattern| steps_max(pattern.as_bytes(), 10));
+        assert_eq!(steps, [0, 6, 16, 11, 33, 56]);
     }
 
     #[test]

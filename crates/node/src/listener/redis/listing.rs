@@ -10,12 +10,16 @@ use super::failure::{Failure, SYNTAX};
 use super::glob;
 use super::session::{Outcome, Session, arg, is, number};
 
-/// Places that are looked at before others have their turn. Chosen: a fraction of a millisecond.
+/// Most places that are looked at before others have their turn. Chosen: a fraction of a millisecond.
 const PLACES: usize = 4096;
+/// Most steps of matching before others have their turn, if one place does not take more: about a millisecond.
+const STEPS: usize = 256 * 1024;
+/// As long a key is taken to be, in bytes: the engine's longest, beside which a prefix counts for little.
+const KEY_BYTES: usize = 250;
 /// Places that are looked at between two looks at what was found.
 const PLACES_A_LOOK: usize = 32;
-/// Most places a `SCAN` looks at, whatever its `COUNT`.
-const SCAN_PLACES_MAX: usize = 64 * 1024;
+/// As many such portions a `SCAN` takes at once, whatever its `COUNT`.
+const SCAN_PORTIONS_MAX: usize = 16;
 /// Places a `SCAN` looks at for each key that is wanted: Redis's factor, for a cache of many partitions or holes.
 const SCAN_PLACES_PER_KEY: usize = 10;
 /// Most bytes `KEYS` answers.
@@ -112,7 +116,11 @@ impl Listing {
 
     fn step(&mut self, session: &Session<'_>) -> bool {
         let Self { purpose, walk, count, found, .. } = self;
-        walk.step(session, PLACES, |key| match purpose {
+        let places = match purpose {
+            Purpose::Keys(pattern) => places(Some(pattern)),
+            Purpose::Count | Purpose::Any { .. } => places(None),
+        };
+        walk.step(session, places, |key| match purpose {
             Purpose::Keys(pattern) if glob::matches(pattern, key, false) => {
                 *count += 1;
                 if found.len() < KEYS_BYTES_MAX {
@@ -170,6 +178,12 @@ pub(super) fn randomkey(session: &mut Session<'_>, _: Args<'_>, _: &mut Vec<u8>)
     Ok(())
 }
 
+/// How many places are looked at before others have their turn, when keys are matched with `pattern`.
+fn places(pattern: Option<&[u8]>) -> usize {
+    let steps = pattern.map_or(0, |pattern| glob::steps_max(pattern, KEY_BYTES));
+    STEPS.checked_div(steps).unwrap_or(PLACES).clamp(1, PLACES)
+}
+
 fn pattern(text: &[u8]) -> Result<&[u8], Failure> {
     if text.len() > PATTERN_BYTES_MAX { Err(PATTERN_TOO_LONG) } else { Ok(text) }
 }
@@ -180,11 +194,12 @@ pub(super) fn scan(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>)
     let mut walk = Walk::of(cursor.ok_or(Failure::text("ERR invalid cursor"))?);
     let ScanOptions { pattern, count, of_strings } = scan_options(args)?;
     let (mut keys, mut seen, mut found) = (Vec::new(), 0, 0);
-    let mut places = SCAN_PLACES_MAX.min(count.saturating_mul(SCAN_PLACES_PER_KEY));
+    let portion = places(pattern);
+    let mut left = (SCAN_PORTIONS_MAX * portion).min(count.saturating_mul(SCAN_PLACES_PER_KEY));
     let mut more = true;
-    while more && places > 0 && seen < count && !session.is_full(&keys) {
-        let look = places.min(PLACES_A_LOOK);
-        places -= look;
+    while more && left > 0 && seen < count && !session.is_full(&keys) {
+        let look = left.min(portion).min(PLACES_A_LOOK);
+        left -= look;
         more = walk.step(session, look, |key| {
             seen += 1;
             if of_strings && pattern.is_none_or(|pattern| glob::matches(pattern, key, false)) {
@@ -230,6 +245,13 @@ fn scan_options(args: Args<'_>) -> Result<ScanOptions<'_>, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_longer_a_pattern_takes_to_match_the_fewer_keys_are_looked_at_in_a_row() {
+        let class = [b"*[".to_vec(), b"*b".repeat(500), b"]".to_vec()].concat();
+        assert_eq!([None, Some(&b"user:1"[..]), Some(b"")].map(places), [PLACES; 3]);
+        assert_eq!([Some(&b"user:*"[..]), Some(&class[..])].map(places), [1024, 1]);
+    }
 
     #[test]
     fn a_cursor_names_a_route_and_a_place() {

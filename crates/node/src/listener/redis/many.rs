@@ -5,9 +5,10 @@
 //! What remains visible: a reader, or a writer of one key, may come between the keys of one such command.
 
 use sherwood_cache::{Change, NewItem};
-use sherwood_wire::resp::{Args, integer, reply};
+use sherwood_wire::resp::{Args, reply};
 
-use super::failure::{DATABASE, Failure, NO_SUCH_KEY, NOT_AN_INTEGER, SYNTAX};
+use super::connection::database;
+use super::failure::{Failure, NO_SUCH_KEY, SYNTAX};
 use super::session::{Outcome, Session, arg, is};
 
 /// `MGET key …`
@@ -130,13 +131,9 @@ fn copy_replaces(args: Args<'_>) -> Result<bool, Failure> {
         index += 1;
         if is(word, "replace") {
             replace = true;
-        } else if let Some(database) = args.get(index).filter(|_| is(word, "db")) {
+        } else if let Some(index_of_db) = args.get(index).filter(|_| is(word, "db")) {
             index += 1;
-            match integer(database) {
-                Some(0) => {}
-                Some(_) => return Err(DATABASE),
-                None => return Err(NOT_AN_INTEGER),
-            }
+            database(index_of_db)?;
         } else {
             return Err(SYNTAX);
         }

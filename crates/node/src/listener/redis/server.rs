@@ -201,11 +201,13 @@ pub(super) fn config_get(session: &mut Session<'_>, args: Args<'_>, out: &mut Ve
 /// `CONFIG SET parameter value …`: settings are the node's and cannot be changed from here; to say what is so already is no
 /// change.
 pub(super) fn config_set(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    if !args.len().is_multiple_of(2) {
+        return Err(SYNTAX);
+    }
     let settings = settings(session);
     for index in (2..args.len()).step_by(2) {
-        let (name, value) = (arg(args, index), args.get(index + 1));
-        let known = settings.iter().find(|(known, _)| is(name, known));
-        let ((_, current), value) = known.zip(value).ok_or_else(|| {
+        let (name, value) = (arg(args, index), arg(args, index + 1));
+        let (_, current) = settings.iter().find(|(known, _)| is(name, known)).ok_or_else(|| {
             Failure::about("ERR Unknown option or number of arguments for CONFIG SET - '", name, "'")
         })?;
         if !is(value, current) {

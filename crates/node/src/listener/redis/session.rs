@@ -11,7 +11,7 @@ use sherwood_wire::resp::{Args, ProtocolError, Version, integer, reply};
 use super::Hub;
 use super::aside::Aside;
 use super::clients::Card;
-use super::failure::{Failure, NOT_AN_INTEGER, TOO_LONG};
+use super::failure::{Failure, NOT_AN_INTEGER, TOO_LONG, quoted};
 use super::table::{self, Command};
 use crate::clock::Moment;
 use crate::listener::counters::{Count, Counters};
@@ -49,6 +49,8 @@ pub(super) enum Replies {
     All,
     /// All but that to the next command.
     SkipNext,
+    /// All but that to the command under way.
+    SkipThis,
     None,
 }
 
@@ -82,24 +84,23 @@ impl Session<'_> {
     /// Executes a command and appends its answer to `out`, unless the client wants none.
     pub(super) fn execute(&mut self, args: Args<'_>, out: &mut Vec<u8>) {
         let before = out.len();
-        let wanted = self.client.replies;
-        if wanted == Replies::SkipNext {
-            self.client.replies = Replies::All;
+        if self.client.replies == Replies::SkipNext {
+            self.client.replies = Replies::SkipThis;
         }
         if let Err(failure) = self.run(args, out) {
             out.truncate(before);
             reply::error(out, &failure.0);
         }
-        let unwanted = match (wanted, self.client.replies) {
-            (Replies::SkipNext, _) => true,
-            // Redis answers neither the command that turns answers off nor the one that skips the next.
-            (_, now) => now != Replies::All,
-        };
-        if unwanted {
+        // As the command has left it: Redis answers what turns answers on, and neither what turns them off nor what skips the
+        // next one.
+        if self.client.replies != Replies::All {
             out.truncate(before);
             if let Some(aside) = &mut self.client.aside {
                 aside.mute();
             }
+        }
+        if self.client.replies == Replies::SkipThis {
+            self.client.replies = Replies::All;
         }
     }
 
@@ -272,22 +273,17 @@ fn is_http(name: &[u8]) -> bool {
 
 fn unknown(args: Args<'_>) -> Failure {
     let name = arg(args, 0);
-    let mut list = Vec::new();
+    let list = "', with args beginning with: ";
+    let mut failure = Failure::about("ERR unknown command '", &name[..name.len().min(QUOTED_MAX)], list);
+    let text = failure.0.to_mut();
+    let start = text.len();
     for arg in args.from(1) {
-        if list.len() >= QUOTED_MAX {
-            break;
-        }
-        let room = QUOTED_MAX - list.len();
-        list.push(b'\'');
-        list.extend_from_slice(&arg[..arg.len().min(room)]);
-        list.extend_from_slice(b"' ");
+        let Some(room @ 1..) = QUOTED_MAX.checked_sub(text.len() - start) else { break };
+        text.push(b'\'');
+        text.extend_from_slice(quoted(&arg[..arg.len().min(room)]));
+        text.extend_from_slice(b"' ");
     }
-    let list = String::from_utf8_lossy(&list).into_owned();
-    Failure::about(
-        "ERR unknown command '",
-        &name[..name.len().min(QUOTED_MAX)],
-        &format!("', with args beginning with: {list}"),
-    )
+    failure
 }
 
 impl Command {

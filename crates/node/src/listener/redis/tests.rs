@@ -46,6 +46,7 @@ impl Listener {
             backends,
             places: Arc::new(Places::new(9)),
             buffers: Buffers::new(1 << 20),
+            chores: Arc::default(),
         };
         let clock = Clock::start();
         let shared = Arc::new(Shared::new(options, service, clock));
@@ -171,6 +172,19 @@ fn bytes_that_are_no_request_are_answered_and_end_the_connection() {
     assert_eq!(listener.count(Count::ProtocolErrors), 1);
     let answer = listener.send(&mut listener.client(), b"QUIT\r\nPING\r\n");
     assert_eq!(answer, b"+OK\r\n(closed)");
+}
+
+#[test]
+fn errors_repeat_what_was_sent_byte_by_byte_up_to_a_zero() {
+    let listener = Listener::plain();
+    let mut out = Vec::new();
+    client::request(&mut out, &[b"no\0more", b"\xff\xe9", b"a\0b", b"c\r\nd"]);
+    client::request(&mut out, &[b"CLIENT", b"\xff\0x"]);
+    assert_eq!(
+        listener.send(&mut listener.client(), &out),
+        b"-ERR unknown command 'no', with args beginning with: '\xff\xe9' 'a' 'c  d' \r\n\
+          -ERR unknown subcommand '\xff'. Try CLIENT HELP.\r\n"
+    );
 }
 
 #[test]

@@ -273,6 +273,10 @@ fn a_connection_agrees_on_its_version_and_has_a_name() {
             ("ECHO hi", "$2 hi"),
             ("SELECT 0", "+OK"),
             ("SELECT 1", "-ERR DB index is out of range"),
+            (
+                "SELECT 2147483648",
+                "-ERR value is out of range, value must between -2147483648 and 2147483647",
+            ),
             ("AUTH default x", "+OK"),
             ("AUTH u x", "-WRONGPASS invalid username-password pair or user is disabled."),
             ("CLIENT GETNAME", "$-1"),
@@ -328,6 +332,17 @@ fn answers_can_be_declined() {
             ("NOSUCH", ""),
             ("CLIENT REPLY ON", "+OK"),
             ("GET k", "$1 v"),
+            ("CLIENT REPLY SKIP", ""),
+            ("CLIENT REPLY ON", "+OK"),
+            ("GET k", "$1 v"),
+            ("CLIENT REPLY SKIP", ""),
+            ("CLIENT REPLY SKIP", ""),
+            ("CLIENT REPLY nosuch", ""),
+            ("GET k", "$1 v"),
+            ("CLIENT REPLY SKIP", ""),
+            ("RESET", ""),
+            ("CLIENT REPLY OFF", ""),
+            ("RESET", "+RESET"),
         ],
     );
 }
@@ -369,6 +384,7 @@ fn settings_are_told_and_stay() {
                 "CONFIG SET appendonly yes",
                 "-ERR CONFIG SET failed (possibly related to argument 'appendonly') - can't set immutable config",
             ),
+            ("CONFIG SET appendonly no save", "-ERR syntax error"),
             ("CONFIG SET nosuch 1", "-ERR Unknown option or number of arguments for CONFIG SET - 'nosuch'"),
             ("CONFIG RESETSTAT", "+OK"),
         ],
@@ -392,6 +408,15 @@ fn commands_and_the_server_describe_themselves() {
                 "*2 $3 get *6 $7 summary $13 Read a value. $5 since $5 1.0.0 $5 group $6 string",
             ),
         ],
+    );
+    let mut newer = listener.client();
+    listener.ask(&mut newer, "HELLO 3");
+    listener.check(
+        &mut newer,
+        &[(
+            "COMMAND INFO get",
+            "*1 *10 $3 get :2 ~2 +readonly +fast :1 :1 :1 ~3 +@read +@fast +@string ~0 ~0 ~0",
+        )],
     );
     let info = listener.ask(&mut client, "INFO server memory");
     assert!(info.contains("redis_version:7.0.15") && info.contains("maxmemory:67108864"), "{info}");

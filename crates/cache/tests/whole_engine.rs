@@ -1,0 +1,451 @@
+//! Everything a caller can do, in any order, against a plain map.
+//!
+//! The map knows what was stored last under each key and what was noted about it since. What the cache holds is the same,
+//! whatever is evicted meanwhile, however budgets move, and however often an item moves because it gets a number or an
+//! expiry; and nothing goes without a reason.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use proptest::prelude::*;
+use sherwood_cache::{
+    Access, AccessFlags, Cache, Change, DeadlineClass, Eviction, Item, Marks, NewCas, NewItem, Options,
+    Partition, Value, charge,
+};
+use sherwood_model::{BackendId, CachePlan, Instant, PartitionId, SeededState, TenantId};
+
+const PARTITIONS: u16 = 3;
+const TOTAL: u64 = 600_000;
+const VALUE_MAX: u32 = 30_000;
+const STALE: Marks = Marks::of_caller(0);
+
+/// A partition and a key in it.
+type Key = (u16, u8);
+
+#[derive(Clone, Debug)]
+enum Op {
+    Get(Key),
+    Set(Key, New),
+    Add(Key, New),
+    Update(Key, Update),
+    Remove(Key),
+    Prefetch(Vec<Key>),
+    /// Shares of the total by weight; all zero for `Shared`.
+    Plan([u8; PARTITIONS as usize]),
+    /// A part of the total, of 256.
+    Ceiling(u8),
+    Flush(Option<u16>, u64),
+    Step(usize),
+    Wait(u64),
+    /// Whether accesses from now on leave the recency as it is.
+    Pass(bool),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct New {
+    bytes: u32,
+    declared: bool,
+    flags: u32,
+    ttl_ms: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Update {
+    Keep,
+    Store(New),
+    StoreMarked(New, Marks, Option<u64>),
+    Amend(Option<u64>, Marks, NewCas),
+    Touch(Option<u64>),
+    Remove,
+}
+
+fn ttl() -> impl Strategy<Value = Option<u64>> {
+    prop::option::weighted(0.3, 0..150_u64)
+}
+
+fn new() -> impl Strategy<Value = New> {
+    // Many around the largest that lies in a place, with and without what may be added later.
+    let bytes =
+        prop_oneof![4 => 0..300_u32, 2 => 300..8_110_u32, 2 => 8_110..8_180_u32, 1 => 8_180..VALUE_MAX + 20];
+    let parts = (bytes, prop::bool::weighted(0.2), 0..2_u32, ttl());
+    parts.prop_map(|(bytes, declared, flags, ttl_ms)| New { bytes, declared, flags, ttl_ms })
+}
+
+fn update() -> impl Strategy<Value = Update> {
+    let marks = || any::<bool>().prop_map(|stale| if stale { STALE } else { Marks::NONE });
+    let cas = prop_oneof![Just(NewCas::Keep), Just(NewCas::Next), any::<u64>().prop_map(NewCas::Given)];
+    prop_oneof![
+        1 => Just(Update::Keep),
+        2 => new().prop_map(Update::Store),
+        3 => (new(), marks(), prop::option::of(any::<u64>()))
+            .prop_map(|(new, marks, cas)| Update::StoreMarked(new, marks, cas)),
+        5 => (ttl(), marks(), cas).prop_map(|(ttl_ms, marks, cas)| Update::Amend(ttl_ms, marks, cas)),
+        3 => ttl().prop_map(Update::Touch),
+        1 => Just(Update::Remove),
+    ]
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let key = || (0..PARTITIONS, 0..60_u8);
+    prop_oneof![
+        8 => key().prop_map(Op::Get),
+        8 => (key(), new()).prop_map(|(key, new)| Op::Set(key, new)),
+        4 => (key(), new()).prop_map(|(key, new)| Op::Add(key, new)),
+        14 => (key(), update()).prop_map(|(key, update)| Op::Update(key, update)),
+        2 => key().prop_map(Op::Remove),
+        1 => prop::collection::vec(key(), 0..40).prop_map(Op::Prefetch),
+        2 => prop_oneof![3 => any::<[u8; 3]>(), 1 => Just([0; 3])].prop_map(Op::Plan),
+        1 => any::<u8>().prop_map(Op::Ceiling),
+        1 => (prop::option::of(0..PARTITIONS), prop_oneof![Just(0), 1..100_u64])
+            .prop_map(|(partition, delay_ms)| Op::Flush(partition, delay_ms)),
+        3 => (1..200_usize).prop_map(Op::Step),
+        4 => (0..40_u64).prop_map(Op::Wait),
+        1 => any::<bool>().prop_map(Op::Pass),
+    ]
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Stored {
+    Bytes(Vec<u8>),
+    Declared(u32),
+}
+
+/// What the map knows of an item.
+#[derive(Clone, Debug)]
+struct Known {
+    value: Stored,
+    flags: u32,
+    expires: Option<Instant>,
+    cas: u64,
+    marks: Marks,
+    /// Whether its CAS takes bytes of its own.
+    has_own_cas: bool,
+}
+
+impl Known {
+    fn value(&self) -> Value<'_> {
+        match &self.value {
+            Stored::Bytes(bytes) => Value::Bytes(bytes),
+            Stored::Declared(bytes) => Value::Declared(*bytes),
+        }
+    }
+
+    fn new_item(&self) -> NewItem<'_> {
+        NewItem { value: self.value(), flags: self.flags, expires: self.expires }
+    }
+
+    fn is(&self, item: &Item<'_>) -> bool {
+        let Self { flags, expires, cas, marks, .. } = *self;
+        self.value() == item.value
+            && (flags, expires, cas, marks) == (item.flags, item.expires, item.cas, item.marks)
+    }
+
+    fn charge(&self, key: Key) -> u64 {
+        charge(name(key).len(), self.value().len() + if self.has_own_cas { 8 } else { 0 })
+    }
+}
+
+/// The cache and the map side by side.
+struct Pair {
+    cache: Cache,
+    truth: BTreeMap<Key, Known>,
+    /// When the next flush of each partition comes.
+    flushes: [Option<Instant>; PARTITIONS as usize],
+    now: Instant,
+    class: u8,
+    flags: AccessFlags,
+}
+
+impl Pair {
+    fn new(eviction: Eviction, shards: u16) -> Self {
+        let partition = |backend| Partition {
+            tenant: TenantId(0),
+            backend: BackendId(backend),
+            budget_bytes: TOTAL / u64::from(PARTITIONS),
+        };
+        let options = Options {
+            total_bytes: TOTAL,
+            item_bytes_max: VALUE_MAX,
+            shards,
+            deadline_classes: 2,
+            eviction,
+            ghost_rate: 0.5,
+            ..Options::default()
+        };
+        let partitions: Vec<_> = (0..PARTITIONS).map(partition).collect();
+        Self {
+            cache: Cache::new(options, &partitions, SeededState::new(1)).expect("valid options"),
+            truth: BTreeMap::new(),
+            flushes: [None; PARTITIONS as usize],
+            now: Instant::from_millis(1),
+            class: 0,
+            flags: AccessFlags::NONE,
+        }
+    }
+
+    fn access(&self) -> Access {
+        Access { class: DeadlineClass(self.class), flags: self.flags, ..Access::at(self.now) }
+    }
+
+    fn expiry(&self, ttl_ms: Option<u64>) -> Option<Instant> {
+        ttl_ms.map(|ms| self.now + Duration::from_millis(ms))
+    }
+
+    /// What may be found under a key.
+    fn live(&self, key: Key) -> Option<Known> {
+        let known = self.truth.get(&key).filter(|known| known.expires.is_none_or(|at| at > self.now));
+        known.cloned()
+    }
+
+    /// What is known of a new item, but for its CAS.
+    fn known(&self, key: Key, new: New) -> Known {
+        let value = match new.declared {
+            true => Stored::Declared(new.bytes),
+            false => Stored::Bytes((0..new.bytes).map(|at| at as u8 ^ key.1).collect()),
+        };
+        let expires = self.expiry(new.ttl_ms);
+        Known { value, flags: new.flags, expires, cas: 0, marks: Marks::NONE, has_own_cas: false }
+    }
+
+    fn apply(&mut self, op: &Op) -> Result<(), TestCaseError> {
+        self.class = (self.class + 1) % 3;
+        match *op {
+            Op::Get(key) => self.get(key)?,
+            Op::Set(key, new) => {
+                let known = self.known(key, new);
+                let set = self.cache.set(id(key.0), &name(key), known.new_item(), &self.access());
+                self.learn(key, set.ok().map(|cas| Known { cas, ..known }));
+            }
+            Op::Add(key, new) => self.add(key, new)?,
+            Op::Update(key, update) => self.update(key, update)?,
+            Op::Remove(key) => {
+                let removed = self.cache.remove(id(key.0), &name(key), &self.access());
+                prop_assert!(!removed || self.live(key).is_some());
+                self.learn(key, None);
+            }
+            Op::Prefetch(ref keys) => {
+                let names: Vec<_> = keys.iter().map(|&key| (id(key.0), name(key))).collect();
+                self.cache.prefetch(names.iter().map(|(partition, name)| (*partition, name.as_slice())));
+            }
+            Op::Plan(weights) => self.cache.apply(&plan(weights)).expect("shares of the total fit"),
+            Op::Ceiling(part) => self.cache.set_ceiling(TOTAL / 256 * (1 + u64::from(part))),
+            Op::Flush(partition, delay_ms) => {
+                let at = self.now + Duration::from_millis(delay_ms);
+                self.cache.flush(partition.map(id), at, self.now);
+                let flushed = (0..PARTITIONS).filter(|&other| partition.is_none_or(|one| one == other));
+                flushed.for_each(|partition| self.flushes[usize::from(partition)] = Some(at));
+                self.pass_time();
+            }
+            Op::Step(items_max) => drop(self.cache.step(self.now, items_max)),
+            Op::Wait(ms) => {
+                self.now += Duration::from_millis(ms);
+                self.pass_time();
+            }
+            Op::Pass(passes) => {
+                self.flags = if passes { AccessFlags::KEEP_RECENCY } else { AccessFlags::NONE };
+            }
+        }
+        Ok(())
+    }
+
+    fn get(&mut self, key: Key) -> Result<(), TestCaseError> {
+        let known = self.live(key);
+        let is_right = |item: Item<'_>| known.as_ref().is_some_and(|known| known.is(&item));
+        let right = self.cache.get(id(key.0), &name(key), &self.access(), is_right);
+        prop_assert_ne!(right, Some(false), "{:?} is not {:?}", key, known);
+        if let Some(known) = self.truth.get_mut(&key)
+            && right.is_some()
+            && self.flags == AccessFlags::NONE
+            && matches!(known.value, Stored::Bytes(_))
+        {
+            known.marks = known.marks.with(Marks::USED);
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, key: Key, new: New) -> Result<(), TestCaseError> {
+        let known = self.known(key, new);
+        let added = self.cache.add(id(key.0), &name(key), known.new_item(), &self.access());
+        prop_assert!(added != Ok(false) || self.live(key).is_some(), "{:?} was not there", key);
+        if added == Ok(true) {
+            let cas = self.cache.peek(id(key.0), &name(key), &self.access(), |item| item.cas);
+            // One that is dead or evicted already cannot be asked for its number, and nobody will see it.
+            self.learn(key, Some(Known { cas: cas.unwrap_or(0), ..known }));
+        }
+        Ok(())
+    }
+
+    fn update(&mut self, key: Key, update: Update) -> Result<(), TestCaseError> {
+        let known = self.live(key);
+        let after = self.after(key, update, known.as_ref());
+        let done = self.cache.update_with_cas(id(key.0), &name(key), &self.access(), |item| {
+            let right = item.map(|item| known.as_ref().is_some_and(|known| known.is(&item)));
+            (self.change(update, after.as_ref()), right)
+        });
+        let Ok((found, cas)) = done else {
+            self.learn(key, None);
+            return Ok(());
+        };
+        prop_assert_ne!(found, Some(false), "{:?} is not {:?}", key, known);
+        let stores = matches!(update, Update::Store(_) | Update::StoreMarked(..));
+        let after = after.filter(|_| stores || found.is_some());
+        self.learn(key, after.map(|after| Known { cas: cas.unwrap_or(after.cas), ..after }));
+        Ok(())
+    }
+
+    /// What is known after an update that saw `known`.
+    fn after(&self, key: Key, update: Update, known: Option<&Known>) -> Option<Known> {
+        match update {
+            Update::Keep => known.cloned(),
+            Update::Store(new) => Some(self.known(key, new)),
+            Update::StoreMarked(new, marks, cas) => {
+                let known = self.known(key, New { declared: false, ..new });
+                Some(Known { marks, has_own_cas: cas.is_some(), ..known })
+            }
+            Update::Amend(ttl_ms, marks, cas) => {
+                let amended = Known { expires: self.expiry(ttl_ms), ..known?.clone() };
+                Some(match amended.value {
+                    Stored::Declared(_) => amended,
+                    Stored::Bytes(_) => {
+                        let has_own_cas = amended.has_own_cas || cas != NewCas::Keep;
+                        Known { marks, has_own_cas, ..amended }
+                    }
+                })
+            }
+            Update::Touch(ttl_ms) => Some(Known { expires: self.expiry(ttl_ms), ..known?.clone() }),
+            Update::Remove => None,
+        }
+    }
+
+    /// The change that makes an item what is known of it `after`.
+    fn change<'a>(&self, update: Update, after: Option<&'a Known>) -> Change<'a> {
+        match (update, after) {
+            (Update::Store(_), Some(after)) => Change::Store(after.new_item()),
+            (
+                Update::StoreMarked(.., cas),
+                Some(Known { value: Stored::Bytes(value), flags, expires, marks, .. }),
+            ) => {
+                let value = Cow::Borrowed(value.as_slice());
+                Change::StoreMarked { value, flags: *flags, expires: *expires, marks: *marks, cas }
+            }
+            (Update::Amend(ttl_ms, marks, cas), _) => {
+                Change::Amend { expires: self.expiry(ttl_ms), marks, cas }
+            }
+            (Update::Touch(ttl_ms), _) => Change::Touch(self.expiry(ttl_ms)),
+            (Update::Remove, _) => Change::Remove,
+            _ => Change::Keep,
+        }
+    }
+
+    fn learn(&mut self, key: Key, known: Option<Known>) {
+        match known {
+            Some(known) => drop(self.truth.insert(key, known)),
+            None => drop(self.truth.remove(&key)),
+        }
+    }
+
+    /// Lets flushes happen whose time has come.
+    fn pass_time(&mut self) {
+        for (partition, flush) in (0..).zip(&mut self.flushes) {
+            if flush.take_if(|at| *at <= self.now).is_some() {
+                self.truth.retain(|key, _| key.0 != partition);
+            }
+        }
+    }
+
+    /// Goes through the cache `places` at a time; all that is there is as the map has it. Returns the keys and their charge.
+    fn scanned(&self, places: usize) -> Result<(BTreeSet<Key>, u64), TestCaseError> {
+        let (mut keys, mut charge) = (BTreeSet::new(), 0);
+        for partition in 0..PARTITIONS {
+            let mut cursor = 0;
+            loop {
+                let mut wrong = None;
+                cursor = self.cache.scan(id(partition), cursor, self.now, places, |name, item| {
+                    let key = (partition, name[0]);
+                    let known = self.live(key).filter(|known| known.is(&item));
+                    if keys.insert(key) {
+                        charge += known.as_ref().map_or(0, |known| known.charge(key));
+                    }
+                    wrong = wrong.or(known.is_none().then_some(key));
+                });
+                prop_assert_eq!(wrong, None);
+                if cursor == 0 {
+                    break;
+                }
+            }
+        }
+        Ok((keys, charge))
+    }
+
+    fn check(&self, places: usize) -> Result<(), TestCaseError> {
+        let (keys, charge) = self.scanned(places)?;
+        for key in (0..PARTITIONS).flat_map(|partition| (0..60).map(move |key| (partition, key))) {
+            let peeked = self.cache.peek(id(key.0), &name(key), &self.access(), |_| ()).is_some();
+            prop_assert_eq!(peeked, keys.contains(&key), "{:?}", key);
+        }
+        let total = self.cache.total();
+        prop_assert!(charge <= total.used_bytes && total.used_bytes <= TOTAL, "{} {:?}", charge, total);
+        if total.evictions == 0 {
+            let live = self.truth.keys().filter(|&&key| self.live(key).is_some());
+            prop_assert_eq!(keys.len(), live.count(), "nothing goes without a reason");
+        }
+        Ok(())
+    }
+
+    /// With all the time it needs, the cache holds what lives, within its budgets, and nothing else.
+    fn settle(&mut self) -> Result<(), TestCaseError> {
+        // A pass for the dead that is under way ends, and another begins.
+        self.now += Duration::from_secs(20);
+        self.pass_time();
+        for _ in 0..2 {
+            while self.cache.step(self.now, 1000) {}
+        }
+        let (keys, charge) = self.scanned(1000)?;
+        let total = self.cache.total();
+        prop_assert_eq!((total.items, total.used_bytes), (keys.len() as u64, charge));
+        for partition in (0..PARTITIONS).map(id) {
+            let usage = self.cache.usage(partition);
+            prop_assert!(usage.used_bytes <= usage.budget_bytes, "{:?}", usage);
+            let curve = self.cache.miss_ratio_curve(partition).expect("there is a rate");
+            prop_assert!((curve.gets - (usage.hits + usage.misses) as f64).abs() < 1e-6);
+        }
+        Ok(())
+    }
+}
+
+fn plan(weights: [u8; PARTITIONS as usize]) -> CachePlan {
+    let sum: u64 = weights.iter().map(|&weight| u64::from(weight)).sum();
+    match sum {
+        0 => CachePlan::Shared,
+        _ => CachePlan::Budgets(weights.iter().map(|&weight| TOTAL * u64::from(weight) / sum).collect()),
+    }
+}
+
+fn id(partition: u16) -> PartitionId {
+    PartitionId(partition)
+}
+
+/// Keys of many lengths.
+fn name(key: Key) -> Vec<u8> {
+    vec![key.1; 1 + usize::from(key.1) * 4]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    #[test]
+    fn what_is_there_is_what_was_stored_and_noted_last(
+        ops in prop::collection::vec(op(), 1..250), shards in 0..3_u32, places in 1..100_usize, lru: bool,
+    ) {
+        let mut pair = Pair::new(if lru { Eviction::Lru } else { Eviction::S3Fifo }, 1 << shards);
+        for (number, op) in ops.iter().enumerate() {
+            pair.apply(op)?;
+            if number % 16 == 0 {
+                pair.check(places)?;
+            }
+        }
+        pair.check(places)?;
+        pair.settle()?;
+    }
+}
