@@ -51,8 +51,8 @@ struct Place {
 }
 
 impl Cache {
-    /// Does background work on at most `items_max` items (evicted, looked at or moved) and says whether it stopped for
-    /// that reason, so that there may be more to do. A shard is locked for at most 32 items at a time. Call it every few
+    /// Does background work on at most `items_max` items (evicted, looked at or moved) and says whether there may be more to do: it
+    /// stopped for that reason, or another thread is at it. A shard is locked for at most 32 items at a time. Call it every few
     /// milliseconds and, while it returns true, again as soon as there is leisure: budgets that were lowered are reached
     /// as fast as it is called.
     ///
@@ -72,13 +72,12 @@ impl Cache {
             Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
             Err(TryLockError::WouldBlock) => None,
         };
-        if let Some(mut background) = background {
-            self.give_back(&mut background, &mut left);
-            self.reclaim(&mut background, now, &mut left);
-            // Reached only when the pass has ended, so it goes by no entry that moves.
-            if background.pass.is_none() {
-                self.compact(&mut background, &mut left);
-            }
+        let Some(mut background) = background else { return true };
+        self.give_back(&mut background, &mut left);
+        self.reclaim(&mut background, now, &mut left);
+        // Reached only when the pass has ended, so it goes by no entry that moves.
+        if background.pass.is_none() {
+            self.compact(&mut background, &mut left);
         }
         left == 0
     }

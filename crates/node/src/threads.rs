@@ -13,6 +13,7 @@ use crate::clock::Clock;
 use crate::core::Core;
 use crate::resident::Watch;
 use crate::shadow::Shadow;
+use crate::vital::Vital;
 
 /// Items the housekeeper evicts or moves before it lets others have the processor: some tens of microseconds, which is as long as a
 /// request on its core then waits for it.
@@ -22,19 +23,6 @@ const STEP_ITEMS: usize = 64;
 const STEP_ITEMS_CROWDED: usize = 512;
 /// How often the housekeeper looks for dead items when nobody wakes it.
 const REST: Duration = Duration::from_millis(50);
-
-/// Ends the process when the thread that holds it panics: a node whose loop or housekeeper is gone would look healthy, keep an
-/// old plan and grow, where a restart mends all of it.
-struct Vital;
-
-impl Drop for Vital {
-    fn drop(&mut self) {
-        if thread::panicking() {
-            tracing::error!("a thread that the node cannot do without has panicked; ending");
-            std::process::exit(1);
-        }
-    }
-}
 
 /// A thread that runs until it is told to stop, or its worker is dropped.
 pub(crate) struct Worker {

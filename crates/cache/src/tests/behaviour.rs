@@ -115,6 +115,15 @@ fn a_store_pays_for_twice_its_bytes_at_most_and_steps_do_the_rest() {
 }
 
 #[test]
+fn who_finds_somebody_else_at_the_background_work_is_told_that_there_may_be_more() {
+    let cache = cache(&[10 * ITEM], 1);
+    let at_it = cache.background.lock();
+    assert!(cache.step(Instant::ZERO, 100));
+    drop(at_it);
+    assert!(!cache.step(Instant::ZERO, 100));
+}
+
+#[test]
 fn sharing_evicts_the_oldest_of_all_and_switching_flushes_nothing() {
     let cache = cache(&[2 * ITEM, 2 * ITEM], 8);
     put(&cache, A, "a1");
