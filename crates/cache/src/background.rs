@@ -31,6 +31,17 @@ const BYTES_A_BLOCK: u64 = 16 << 10;
 /// bounds how long the others are charged. Chosen: seconds, because a pass reads every entry there is.
 const PASS_INTERVAL: Duration = Duration::from_secs(10);
 
+/// What is known of the background work after a bit of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// There was no more to do.
+    Done,
+    /// There may be more to do.
+    Left,
+    /// Another thread is at it, and knows.
+    Elsewhere,
+}
+
 /// Where the background is.
 #[derive(Debug, Default)]
 pub(crate) struct Background {
@@ -51,14 +62,20 @@ struct Place {
 }
 
 impl Cache {
-    /// Does background work on at most `items_max` items (evicted, looked at or moved) and says whether there may be more to do: it
-    /// stopped for that reason, or another thread is at it. A shard is locked for at most 32 items at a time. Call it every few
+    /// Does background work on at most `items_max` items (evicted, looked at or moved) and says whether it stopped for
+    /// that reason, so that there may be more to do. A shard is locked for at most 32 items at a time. Call it every few
     /// milliseconds and, while it returns true, again as soon as there is leisure: budgets that were lowered are reached
     /// as fast as it is called.
     ///
     /// Looking for dead items takes a pass over all entries. One begins only when something is known to have died, and
-    /// at most every 10 seconds. Of several threads that call this at a time one does the looking.
+    /// at most every 10 seconds. Of several threads that call this at a time one does the looking; [`Self::work`] tells the
+    /// others so.
     pub fn step(&self, now: Instant, items_max: usize) -> bool {
+        self.work(now, items_max) == Work::Left
+    }
+
+    /// As [`Self::step`], for several threads that do the work in turn.
+    pub fn work(&self, now: Instant, items_max: usize) -> Work {
         self.timeline.note(self.ticks.load(Relaxed), now);
         let mut left = items_max;
         while left > 0 && self.is_over() {
@@ -72,14 +89,20 @@ impl Cache {
             Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
             Err(TryLockError::WouldBlock) => None,
         };
-        let Some(mut background) = background else { return true };
-        self.give_back(&mut background, &mut left);
-        self.reclaim(&mut background, now, &mut left);
-        // Reached only when the pass has ended, so it goes by no entry that moves.
-        if background.pass.is_none() {
-            self.compact(&mut background, &mut left);
+        let is_mine = background.is_some();
+        if let Some(mut background) = background {
+            self.give_back(&mut background, &mut left);
+            self.reclaim(&mut background, now, &mut left);
+            // Reached only when the pass has ended, so it goes by no entry that moves.
+            if background.pass.is_none() {
+                self.compact(&mut background, &mut left);
+            }
         }
-        left == 0
+        match (left, is_mine) {
+            (0, _) => Work::Left,
+            (_, true) => Work::Done,
+            (_, false) => Work::Elsewhere,
+        }
     }
 
     /// Evicts at most `items_max` items of whoever is most over; returns how many. Under strict LRU the next is looked for

@@ -14,7 +14,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use sherwood_cache::Cache;
+use sherwood_cache::{Cache, Work};
 use sherwood_model::Instant;
 
 use crate::vital::Vital;
@@ -76,14 +76,15 @@ impl Leisure {
         }
     }
 
-    /// Does a little. Where that was all there is, the rest of the time is for sleeping.
+    /// Does a little. Where that was all there is, or somebody else is at it, the rest of the time is for sleeping.
     pub(crate) fn help(&mut self, chores: &Chores, cache: &Cache, now: Instant) {
         let _vital = Vital;
-        if cache.step(now, STEP_ITEMS) {
-            chores.steps.fetch_add(1, Relaxed);
-            self.step = Some(now);
-        } else {
-            self.until = now;
+        match cache.work(now, STEP_ITEMS) {
+            Work::Left => {
+                chores.steps.fetch_add(1, Relaxed);
+                self.step = Some(now);
+            }
+            Work::Done | Work::Elsewhere => self.until = now,
         }
     }
 }

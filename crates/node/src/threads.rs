@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::{self, JoinHandle, Thread};
 use std::time::Duration;
 
-use sherwood_cache::Cache;
+use sherwood_cache::{Cache, Work};
 
 use crate::buffers::Buffers;
 use crate::chores::{CROWDED, Chores, GLANCE, Glance};
@@ -103,7 +103,8 @@ pub(crate) fn housekeeper(keeper: Keeper) -> std::io::Result<Worker> {
         }
         let away = yielded.map_or(Duration::ZERO, |since| now - since);
         let items = if away < CROWDED { STEP_ITEMS } else { STEP_ITEMS_CROWDED };
-        let more = cache.step(now, items);
+        // Where a listener is at it, nobody knows yet.
+        let more = cache.work(now, items) != Work::Done;
         chores.set_waiting(more);
         if more || shadow.step(now, items) {
             yielded = Some(clock.now());

@@ -277,7 +277,7 @@ impl Stack {
             return false;
         }
         self.end(&sweep);
-        let follows = Sweep { from: 0, to: 0, mark: sweep.behind, behind: 0, ..sweep };
+        let follows = Sweep { from: 0, to: 0, mark: sweep.behind, behind: 0, fadings: self.fadings, ..sweep };
         self.sweep = (sweep.behind > 0).then_some(follows);
         self.sweep.is_none()
     }

@@ -212,7 +212,7 @@ fn text(report: &Report) -> String {
     if last == 0 {
         text += "Every get misses, whatever the size: none found an object there that was looked at.\n";
         if report.sample < 1.0 {
-            text += "Few objects are looked at in a sample of so few; a higher --sample looks at more.\n";
+            text += "A sample looks at few objects; a higher --sample looks at more.\n";
         }
         return text;
     }
