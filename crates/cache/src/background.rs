@@ -31,6 +31,17 @@ const BYTES_A_BLOCK: u64 = 16 << 10;
 /// bounds how long the others are charged. Chosen: seconds, because a pass reads every entry there is.
 const PASS_INTERVAL: Duration = Duration::from_secs(10);
 
+/// What is known of the background work after a bit of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// There was no more to do.
+    Done,
+    /// There may be more to do.
+    Left,
+    /// Another thread is at it, and knows.
+    Elsewhere,
+}
+
 /// Where the background is.
 #[derive(Debug, Default)]
 pub(crate) struct Background {
@@ -57,8 +68,14 @@ impl Cache {
     /// as fast as it is called.
     ///
     /// Looking for dead items takes a pass over all entries. One begins only when something is known to have died, and
-    /// at most every 10 seconds. Of several threads that call this at a time one does the looking.
+    /// at most every 10 seconds. Of several threads that call this at a time one does the looking; [`Self::work`] tells the
+    /// others so.
     pub fn step(&self, now: Instant, items_max: usize) -> bool {
+        self.work(now, items_max) == Work::Left
+    }
+
+    /// As [`Self::step`], for several threads that do the work in turn.
+    pub fn work(&self, now: Instant, items_max: usize) -> Work {
         self.timeline.note(self.ticks.load(Relaxed), now);
         let mut left = items_max;
         while left > 0 && self.is_over() {
@@ -72,6 +89,7 @@ impl Cache {
             Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
             Err(TryLockError::WouldBlock) => None,
         };
+        let is_mine = background.is_some();
         if let Some(mut background) = background {
             self.give_back(&mut background, &mut left);
             self.reclaim(&mut background, now, &mut left);
@@ -80,7 +98,11 @@ impl Cache {
                 self.compact(&mut background, &mut left);
             }
         }
-        left == 0
+        match (left, is_mine) {
+            (0, _) => Work::Left,
+            (_, true) => Work::Done,
+            (_, false) => Work::Elsewhere,
+        }
     }
 
     /// Evicts at most `items_max` items of whoever is most over; returns how many. Under strict LRU the next is looked for

@@ -591,7 +591,8 @@ impl Cache {
     }
 
     /// After the lock: gives back what a store has left, makes what room is still missing and shows the store to the partition's
-    /// ghost. Two stores of a key that overlap may be shown in the other order: one of them was the last either way. Returns the CAS.
+    /// ghost. Two stores of a key that overlap may be shown in the other order: one of them was the last either way. A key that is removed
+    /// in between stays in the ghost until it sinks out of it. Returns the CAS.
     fn settle(&self, lookup: &Lookup<'_>, stored: Stored, access: &Access) -> u64 {
         let Stored { cas, charge, used_charge, freed, leftovers } = stored;
         drop(leftovers);

@@ -41,8 +41,8 @@ struct Oldest {
 }
 
 impl Cache {
-    /// Under S3-FIFO, makes room for an item charged `charge`, with a place of `place_bytes`, in the shard it goes to, before it is there: steps 3 and 4 of a
-    /// store (see the crate's documentation) as far as this shard can.
+    /// Under S3-FIFO, makes room for an item charged `charge`, with a place of `place_bytes`, in the shard it goes to, before it is
+    /// there: steps 3 and 4 of a store (see the crate's documentation) as far as this shard can.
     pub(crate) fn make_way(
         &self,
         shard: &mut Locked<'_>,

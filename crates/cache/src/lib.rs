@@ -105,6 +105,7 @@ mod timeline;
 mod usage;
 
 pub use access::{Access, AccessFlags, DeadlineClass};
+pub use background::Work;
 pub use charge::{ITEM_OVERHEAD_BYTES, charge};
 pub use engine::Cache;
 pub use ghost::{Curve, Ghost, GhostOptions};

@@ -55,7 +55,7 @@ impl Default for Options {
 
 impl Options {
     /// The defaults for a cache of `total_bytes` that about so many threads use at a time: with eight shards for each of them, so
-    /// that two rarely meet at a lock, as far as that leaves each 128 MiB.
+    /// that two rarely meet at a lock, as far as that leaves each 128 MiB, and at least one for each GiB of the first TiB.
     #[must_use]
     pub fn sized(total_bytes: u64, threads: u16) -> Self {
         Self {
@@ -125,7 +125,7 @@ impl Options {
 fn shards(total_bytes: u64, threads: u16) -> u16 {
     let wanted = (u64::from(threads) * SHARDS_PER_THREAD).next_power_of_two();
     let most = 1 << (total_bytes / SHARD_BYTES_MIN).max(1).ilog2();
-    let least = total_bytes.div_ceil(SHARD_BYTES_LIMIT).next_power_of_two();
+    let least = total_bytes.div_ceil(SHARD_BYTES_MAX).next_power_of_two();
     let shards = wanted.min(most).max(least).min(u64::from(SHARDS_LIMIT));
     shards as u16
 }
@@ -236,6 +236,9 @@ const SHARDS_PER_THREAD: u64 = 8;
 /// Partly empty pages take up to a page or two of each size of items in each shard, 4 to 12 MiB where sizes are mixed and change: a
 /// tenth of this, which is what a cache may take beside its total. In shards of 8 MiB it held half of what it may.
 const SHARD_BYTES_MIN: u64 = 128 << 20;
+/// Beyond it the segments of a shard's index, of which there is a most, would hold more than is quickly laid out anew. Strict LRU looks at
+/// each shard's oldest for every victim, so there are no more shards than that takes.
+const SHARD_BYTES_MAX: u64 = 1 << 30;
 const DEADLINE_CLASSES_LIMIT: u8 = 16;
 /// As many as a `PartitionId` can name.
 const PARTITIONS_LIMIT: usize = 1 << 16;
@@ -279,7 +282,11 @@ mod tests {
         let of = |mib: u64, threads| Options::sized(mib << 20, threads).shards;
         assert_eq!([of(4096, 1), of(4096, 2), of(4096, 3), of(1 << 20, 500)], [8, 16, 32, 1_024]);
         assert_eq!([of(1, 4), of(64, 4), of(300, 4), of(1024, 16)], [1, 1, 2, 8]);
-        assert_eq!(of(400 << 10, 1), 32, "no more than 16 GiB each");
+        assert_eq!(
+            [of(6 << 10, 1), of(9 << 10, 1), of(400 << 10, 1)],
+            [8, 16, 512],
+            "no more than 1 GiB each"
+        );
     }
 
     #[test]

@@ -125,6 +125,6 @@ fn a_trace_in_which_nothing_comes_back_says_so() {
     let table = stdout(mrc(&["-", "--format", "twitter"]).write_stdin("0,a,1,9,1,get,0\n1,b,1,9,1,get,0\n"));
     assert_eq!(
         table,
-        "2 gets of 2 objects, exact\n\nEvery get misses, whatever the size: no object that was looked at came twice.\n"
+        "2 gets of 2 objects, exact\n\nEvery get misses, whatever the size: none found an object there that was looked at.\n"
     );
 }

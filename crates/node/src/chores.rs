@@ -14,10 +14,13 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use sherwood_cache::Cache;
+use sherwood_cache::{Cache, Work};
 use sherwood_model::Instant;
 
-/// Items of a listener's step. Chosen: some ten microseconds, a few times as long as asking for events takes.
+use crate::vital::Vital;
+
+/// Items of a listener's step. Chosen: some ten microseconds (and a look at every shard where little is left to do), a few times as long
+/// as asking for events takes.
 const STEP_ITEMS: usize = 32;
 /// A listener that had no events for so long goes to sleep, and leaves the work to the housekeeper. Chosen: clients that ask a thousand
 /// times a second are enough.
@@ -63,9 +66,9 @@ impl Leisure {
         chores.wait.load(Relaxed) && (self.from..self.until).contains(&now)
     }
 
-    /// Notes that the system has been asked for events, and whether there were any.
-    pub(crate) fn asked(&mut self, any: bool, now: Instant) {
-        if self.step.take().is_some_and(|began| now > began + CROWDED) {
+    /// Notes that the system has been asked for events, whether it was to wait for them, and whether there were any.
+    pub(crate) fn asked(&mut self, waited: bool, any: bool, now: Instant) {
+        if self.step.take().is_some_and(|began| !waited && now > began + CROWDED) {
             self.from = now + RETREAT;
         }
         if any {
@@ -73,13 +76,15 @@ impl Leisure {
         }
     }
 
-    /// Does a little. Where that was all there is, the rest of the time is for sleeping.
+    /// Does a little. Where that was all there is, or somebody else is at it, the rest of the time is for sleeping.
     pub(crate) fn help(&mut self, chores: &Chores, cache: &Cache, now: Instant) {
-        if cache.step(now, STEP_ITEMS) {
-            chores.steps.fetch_add(1, Relaxed);
-            self.step = Some(now);
-        } else {
-            self.until = now;
+        let _vital = Vital;
+        match cache.work(now, STEP_ITEMS) {
+            Work::Left => {
+                chores.steps.fetch_add(1, Relaxed);
+                self.step = Some(now);
+            }
+            Work::Done | Work::Elsewhere => self.until = now,
         }
     }
 }
@@ -92,8 +97,11 @@ pub(crate) struct Glance {
 }
 
 impl Glance {
-    /// Whether listeners have done enough since the last look for the work to be left to them.
+    /// Whether listeners have done enough since the last look for the work to be left to them. Too soon after it nobody can tell.
     pub(crate) fn sees_help(&mut self, chores: &Chores, now: Instant) -> bool {
+        if now < self.at + GLANCE {
+            return false;
+        }
         let steps = chores.steps.load(Relaxed);
         let last = std::mem::replace(self, Self { at: now, steps });
         let enough = now.since(last.at).as_micros() as u64 * STEPS_A_MS / 1000;
@@ -143,14 +151,14 @@ mod tests {
     #[test]
     fn a_listener_helps_until_all_is_done_or_its_clients_are_gone() {
         let (cache, chores, mut leisure) = (over(), Chores::default(), Leisure::default());
-        leisure.asked(true, at(0));
+        leisure.asked(true, true, at(0));
         assert!(!leisure.is_used(&chores, at(1)), "there is no work");
         chores.set_waiting(true);
         assert!(leisure.is_used(&chores, at(999)) && !leisure.is_used(&chores, at(1_000)));
         let used = cache.used_bytes();
         leisure.help(&chores, &cache, at(2));
         assert!((1..used).contains(&cache.used_bytes()), "a little");
-        leisure.asked(false, at(20));
+        leisure.asked(false, false, at(20));
         assert!(leisure.is_used(&chores, at(20)));
         while leisure.is_used(&chores, at(20)) {
             leisure.help(&chores, &cache, at(20));
@@ -162,18 +170,26 @@ mod tests {
     fn a_listener_whose_core_is_wanted_by_others_leaves_the_work_to_the_housekeeper() {
         let (cache, chores, mut leisure) = (over(), Chores::default(), Leisure::default());
         chores.set_waiting(true);
-        leisure.asked(true, at(0));
+        leisure.asked(true, true, at(0));
         leisure.help(&chores, &cache, at(1));
-        leisure.asked(true, at(2_000));
+        leisure.asked(false, true, at(2_000));
         assert!(!leisure.is_used(&chores, at(2_000)));
-        leisure.asked(true, at(102_000));
+        leisure.asked(true, true, at(102_000));
         assert!(leisure.is_used(&chores, at(102_000)));
-        leisure.asked(true, at(150_000));
-        assert!(leisure.is_used(&chores, at(150_000)), "it slept, which takes as long as it takes");
     }
 
     #[test]
-    fn clients_that_ask_now_and_then_are_enough_for_all_of_the_work() {
+    fn a_listener_that_slept_until_its_clients_came_has_not_been_kept_waiting() {
+        let (cache, chores, mut leisure) = (over(), Chores::default(), Leisure::default());
+        chores.set_waiting(true);
+        leisure.asked(true, true, at(0));
+        leisure.help(&chores, &cache, at(990));
+        leisure.asked(true, true, at(5_000));
+        assert!(leisure.is_used(&chores, at(5_000)));
+    }
+
+    #[test]
+    fn clients_that_ask_leave_time_for_all_of_the_work() {
         let (cache, chores) = (Arc::new(over()), Arc::new(Chores::default()));
         let bind = std::net::SocketAddr::from(([127, 0, 0, 1], 0)).into();
         let options = MemcachedOptions { bind, threads: 1, ..MemcachedOptions::default() };
@@ -216,5 +232,18 @@ mod tests {
         assert!(!look(4, 49), "as many in twice the time");
         assert!(look(5, 66));
         assert!(!look(6, 66), "they have gone to sleep");
+    }
+
+    #[test]
+    fn a_step_in_a_moment_says_nothing_of_a_millisecond() {
+        let (chores, mut glance) = (Chores::default(), Glance::default());
+        assert!(!glance.sees_help(&chores, at(0)));
+        for (micros, steps) in [(40, 1), (80, 2), (999, 16)] {
+            chores.steps.store(steps, Relaxed);
+            assert!(!glance.sees_help(&chores, at(micros)), "{steps} steps in {micros} µs");
+        }
+        assert!(!glance.sees_help(&chores, at(1_000)), "all of it counts");
+        chores.steps.store(33, Relaxed);
+        assert!(glance.sees_help(&chores, at(2_000)));
     }
 }

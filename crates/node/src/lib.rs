@@ -38,6 +38,7 @@ mod shadow;
 mod start;
 mod telemetry;
 mod threads;
+mod vital;
 mod waiter;
 
 pub use buffers::Buffers;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::{self, JoinHandle, Thread};
 use std::time::Duration;
 
-use sherwood_cache::Cache;
+use sherwood_cache::{Cache, Work};
 
 use crate::buffers::Buffers;
 use crate::chores::{CROWDED, Chores, GLANCE, Glance};
@@ -13,6 +13,7 @@ use crate::clock::Clock;
 use crate::core::Core;
 use crate::resident::Watch;
 use crate::shadow::Shadow;
+use crate::vital::Vital;
 
 /// Items the housekeeper evicts or moves before it lets others have the processor: some tens of microseconds, which is as long as a
 /// request on its core then waits for it.
@@ -22,19 +23,6 @@ const STEP_ITEMS: usize = 64;
 const STEP_ITEMS_CROWDED: usize = 512;
 /// How often the housekeeper looks for dead items when nobody wakes it.
 const REST: Duration = Duration::from_millis(50);
-
-/// Ends the process when the thread that holds it panics: a node whose loop or housekeeper is gone would look healthy, keep an
-/// old plan and grow, where a restart mends all of it.
-struct Vital;
-
-impl Drop for Vital {
-    fn drop(&mut self) {
-        if thread::panicking() {
-            tracing::error!("a thread that the node cannot do without has panicked; ending");
-            std::process::exit(1);
-        }
-    }
-}
 
 /// A thread that runs until it is told to stop, or its worker is dropped.
 pub(crate) struct Worker {
@@ -115,7 +103,8 @@ pub(crate) fn housekeeper(keeper: Keeper) -> std::io::Result<Worker> {
         }
         let away = yielded.map_or(Duration::ZERO, |since| now - since);
         let items = if away < CROWDED { STEP_ITEMS } else { STEP_ITEMS_CROWDED };
-        let more = cache.step(now, items);
+        // Where a listener is at it, nobody knows yet.
+        let more = cache.work(now, items) != Work::Done;
         chores.set_waiting(more);
         if more || shadow.step(now, items) {
             yielded = Some(clock.now());

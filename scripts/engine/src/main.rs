@@ -141,7 +141,7 @@ const PEERS: &[Maker] = &[
 
 fn throughput(rounds: usize, name: &str, as_json: bool) {
     let keys = zipf(4 * ACCESSES);
-    // As many shards as a node of two threads has.
+    // As many shards as a node of two threads has from 2 GiB on.
     let size = Size { items: CAPACITY, partitions: 4, shards: 16 };
     let peers: Vec<&Maker> = PEERS.iter().filter(|(peer, _)| peer.contains(name)).collect();
     // A quarter of the capacity, so that all of them are there once each has been asked for.
@@ -179,7 +179,7 @@ fn throughput(rounds: usize, name: &str, as_json: bool) {
     }
 }
 
-/// Ours undivided and with as many shards as by default: a few items each in the smallest.
+/// Ours undivided and in sixteen shards: a few items each in the smallest.
 fn hits() {
     let names = PEERS.iter().map(|(name, _)| format!("{name:>18}")).collect::<String>();
     println!("{:<12} {:>7}{names}", "", "items");

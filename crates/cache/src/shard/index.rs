@@ -50,7 +50,7 @@ pub(crate) struct Index {
 struct Segment {
     /// Entries in order, with gaps at the lines' ends.
     lines: Box<[Line]>,
-    /// Lines that an entry can belong to; one may be behind, for what is pushed over.
+    /// Lines that an entry can belong to; rarely more than one is behind, for what is pushed over.
     homes: u32,
     entries: u32,
 }

@@ -49,11 +49,12 @@ pub(crate) struct Evicted {
 }
 
 impl Evicted {
+    /// Adds what was evicted for nobody's place.
     pub(super) fn add(&mut self, other: Self) {
+        debug_assert!(other.place.is_none(), "a place that is kept for somebody");
         self.items += other.items;
         self.bytes += other.bytes;
         self.own += other.own;
-        self.place = self.place.or(other.place);
         self.blocks.extend(other.blocks);
     }
 }

@@ -6,7 +6,7 @@ use sherwood_model::{CachePlan, Instant, PartitionId};
 
 use super::model::contents;
 use super::{A, B, ITEM, ITEM_VALUE, LRU, at, budgets, cache, cache_with, has, put};
-use crate::{Access, Cache, Change, DeadlineClass, NewItem, Options, Refused, Value};
+use crate::{Access, Cache, Change, DeadlineClass, NewItem, Options, Refused, Value, Work};
 
 fn value(cache: &Cache, partition: PartitionId, key: &[u8], access: &Access) -> Option<Vec<u8>> {
     cache.get(partition, key, access, |item| match item.value {
@@ -112,6 +112,18 @@ fn a_store_pays_for_twice_its_bytes_at_most_and_steps_do_the_rest() {
     assert!(!cache.step(Instant::ZERO, 100));
     assert_eq!((cache.usage(A).items, cache.usage(A).evictions), (5, 16));
     assert!(has(&cache, A, "k1", &at(0)));
+}
+
+#[test]
+fn who_finds_somebody_else_at_the_background_work_is_told() {
+    let cache = cache(&[10 * ITEM], 1);
+    let at_it = cache.background.lock();
+    assert_eq!(cache.work(Instant::ZERO, 100), Work::Elsewhere);
+    cache.set(A, b"k", NewItem::declared(1), &at(0)).unwrap();
+    cache.apply(&budgets(&[0])).unwrap();
+    assert_eq!(cache.work(Instant::ZERO, 1), Work::Left, "a budget is reached all the same");
+    drop(at_it);
+    assert_eq!(cache.work(Instant::ZERO, 100), Work::Done);
 }
 
 #[test]

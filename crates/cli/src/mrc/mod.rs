@@ -210,7 +210,11 @@ fn text(report: &Report) -> String {
     let (gets, objects) = (HumanCount(report.accesses), HumanCount(report.unique));
     let mut text = format!("{gets} gets of {objects} objects, {exact}\n\n");
     if last == 0 {
-        return text + "Every get misses, whatever the size: no object that was looked at came twice.\n";
+        text += "Every get misses, whatever the size: none found an object there that was looked at.\n";
+        if report.sample < 1.0 {
+            text += "A sample looks at few objects; a higher --sample looks at more.\n";
+        }
+        return text;
     }
     text += &format!("{:>12}  miss ratio\n", if unit.is_empty() { "size" } else { unit });
     let sizes = (0..ROWS).rev().map(|halvings| last >> halvings);

@@ -680,6 +680,7 @@ mod refusals {
         let flags = Flags {
             memory: text("0"),
             memcached: text("192.0.2.1:11211"),
+            redis: text("192.0.2.1:6379"),
             admin: text("127.0.0.1"),
             threads: Some(1000),
             max_item_size: text("1MB"),
@@ -697,8 +698,18 @@ mod refusals {
              --admin is \"127.0.0.1\"; it must be an IP address and a port: give --admin 127.0.0.1:8080\n\
              --memcached is 192.0.2.1:11211, which other machines may reach; only loopback addresses are accepted until \
              listeners ask who is there: give --memcached 127.0.0.1:11211\n\
+             --redis is 192.0.2.1:6379, which other machines may reach; only loopback addresses are accepted until \
+             listeners ask who is there: give --redis 127.0.0.1:6379\n\
              --policy is \"tao\"; it must be one of \"robinhood\", \"shared-lru\", \"static\": give --policy robinhood"
         );
+    }
+
+    #[test]
+    fn a_path_is_told_how_sockets_are_written() {
+        let flags = Flags { memcached: Some("/run/m.sock".to_owned()), ..Flags::default() };
+        let expected = "--memcached is \"/run/m.sock\"; it must be an IP address and a port, or a UNIX socket with unix: before \
+                        its path: write unix:/run/m.sock";
+        assert_eq!(refusal("", &flags), [expected]);
     }
 
     #[test]

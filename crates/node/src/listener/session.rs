@@ -4,7 +4,7 @@
 
 use std::borrow::Cow;
 
-use sherwood_cache::{Access, Change, Item, NewItem, Refused, Value};
+use sherwood_cache::{Access, Change, Item, Marks, NewItem, Refused, Value};
 use sherwood_model::Instant;
 use sherwood_wire::memcached::{
     Command, Delta, Expires, Exptime, Meta, Refusal, Retrieval, Storage, StorageVerb, reply,
@@ -276,23 +276,24 @@ fn joined(
     (Change::StoreOwned { value, flags, expires }, reply::STORED)
 }
 
-/// What `incr` and `decr` make of what is there. As in memcached, a number that got shorter is filled up with spaces, and what
-/// meta commands know of the item stays: a stale one is stale.
+/// What `incr` and `decr` make of what is there.
 fn counted(old: Option<Item<'_>>, delta: Delta) -> (Change<'static>, Result<u64, &'static [u8]>) {
     let Some(Item { value: Value::Bytes(value), flags, expires, marks, .. }) = old else {
         return (Change::Keep, Err(reply::NOT_FOUND));
     };
     let Some(number) = number(value) else { return (Change::Keep, Err(reply::NON_NUMERIC)) };
     let number = delta.apply(number);
-    let value = Cow::Owned(padded(number, value.len()));
+    let (value, marks) = recounted(number, value, marks);
     (Change::StoreMarked { value, flags, expires, marks, cas: None }, Ok(number))
 }
 
-/// A number as a value of at least so many bytes.
-pub(super) fn padded(number: u64, bytes_min: usize) -> Vec<u8> {
+/// A number in the place of an old value, and what meta commands know of the item then. As in memcached, one that is shorter is filled
+/// up with spaces, and one that is longer makes the item a new one: a stale one is stale no more.
+pub(super) fn recounted(number: u64, old: &[u8], marks: Marks) -> (Cow<'static, [u8]>, Marks) {
     let mut text = number.to_string().into_bytes();
-    text.resize(text.len().max(bytes_min), b' ');
-    text
+    let marks = if text.len() > old.len() { Marks::NONE } else { marks };
+    text.resize(text.len().max(old.len()), b' ');
+    (Cow::Owned(text), marks)
 }
 
 /// A value as a number: digits, with spaces around them or not.

@@ -148,7 +148,7 @@ impl<P: Protocol> Thread<P> {
             let patience = if helps { Some(Duration::ZERO) } else { self.patience(moment.now) };
             self.wait(&mut events, patience)?;
             moment = self.shared.clock.moment();
-            leisure.asked(!events.is_empty(), moment.now);
+            leisure.asked(!helps, !events.is_empty(), moment.now);
             if helps && events.is_empty() {
                 leisure.help(&self.shared.service.chores, &self.shared.service.cache, moment.now);
             }

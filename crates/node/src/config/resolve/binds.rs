@@ -15,6 +15,7 @@ use crate::listener::{Address, UnixSocket};
 
 const PROTOCOL: Setting = Setting::new("[[listener]]", "protocol", "\"memcached\"");
 const BIND: Setting = Setting::new("[[listener]]", "bind", "\"127.0.0.1:11211\"");
+const REDIS_BIND: Setting = Setting::new("[[listener]]", "bind", "\"127.0.0.1:6379\"");
 const PERMISSIONS: Setting = Setting::new("[[listener]]", "permissions", "\"0700\"");
 const ROUTE: Setting = Setting::new("[[listener]]", "route", "\"prefix\"");
 const BACKEND: Setting = Setting::new("[[listener]]", "backend", "\"catalog\"");
@@ -243,7 +244,17 @@ fn place(
                            \"unix:/run/sherwood.sock\"";
             problems.add(&permissions.origin, message);
         }
-        return address(BIND, bind, problems).map(Address::Tcp);
+        if bind.value.starts_with('/') {
+            let (name, shown) = (BIND.name(&bind.origin), quoted(&bind.value));
+            let message = format!(
+                "{name} is \"{shown}\"; it must be an IP address and a port, or a UNIX socket with {UNIX} before its path: write \
+                 {UNIX}{shown}"
+            );
+            problems.add(&bind.origin, message);
+            return None;
+        }
+        let setting = if matches!(bind.origin, Origin::Flag("--redis")) { REDIS_BIND } else { BIND };
+        return address(setting, bind, problems).map(Address::Tcp);
     };
     let permissions = permissions.map_or(Some(UnixSocket::PERMISSIONS), |given| mode(&given, problems));
     if path.is_empty() || path.len() > UnixSocket::PATH_BYTES_MAX || path.contains('\0') {

@@ -7,7 +7,7 @@ use sherwood_model::Instant;
 use sherwood_wire::memcached::{ArithmeticMode, Delta, MetaFlag, MetaOptions, reply};
 
 use super::super::counters::Count;
-use super::super::session::{Session, number, padded};
+use super::super::session::{Session, number, recounted};
 use super::answer::{self, Expiry};
 use super::{Asked, stored};
 
@@ -82,13 +82,9 @@ fn count(
     };
     let number = delta.apply(old);
     let expiry = Expiry::of(asked.meta.flags, item.expires, false, asked.moment);
-    let change = Change::StoreMarked {
-        value: Cow::Owned(padded(number, value.len())),
-        flags: item.flags,
-        expires: expiry.last,
-        marks: item.marks,
-        cas: options.new_cas,
-    };
+    let (value, marks) = recounted(number, value, item.marks);
+    let change =
+        Change::StoreMarked { value, flags: item.flags, expires: expiry.last, marks, cas: options.new_cas };
     (change, Outcome::Counted { number, expires: expiry.shown, made: false })
 }
 
@@ -99,7 +95,7 @@ fn make(asked: &Asked<'_>, options: &MetaOptions) -> (Change<'static>, Outcome) 
     }
     let expiry = Expiry::of(asked.meta.flags, None, true, asked.moment);
     let change = Change::StoreMarked {
-        value: Cow::Owned(padded(options.initial, 0)),
+        value: Cow::Owned(options.initial.to_string().into_bytes()),
         flags: 0,
         expires: expiry.last,
         marks: asked.marks(),
@@ -112,7 +108,7 @@ fn write(asked: &Asked<'_>, outcome: &Outcome, cas: u64, out: &mut Vec<u8>) {
     let flags = asked.meta.flags;
     let (number, expires) = match outcome {
         Outcome::Counted { .. } if flags.has(b'q') => return,
-        Outcome::Counted { number, expires, .. } => (padded(*number, 0), *expires),
+        Outcome::Counted { number, expires, .. } => (number.to_string(), *expires),
         Outcome::NotFound => return answer::without_item(asked.meta, asked.key, b"NF", out),
         Outcome::Exists => return answer::without_item(asked.meta, asked.key, b"EX", out),
         Outcome::NonNumeric => return out.extend_from_slice(reply::NON_NUMERIC),
@@ -133,7 +129,7 @@ fn write(asked: &Asked<'_>, outcome: &Outcome, cas: u64, out: &mut Vec<u8>) {
     }
     out.extend_from_slice(b"\r\n");
     if flags.has(b'v') {
-        out.extend_from_slice(&number);
+        out.extend_from_slice(number.as_bytes());
         out.extend_from_slice(b"\r\n");
     }
 }

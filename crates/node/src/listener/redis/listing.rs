@@ -18,7 +18,7 @@ const STEPS: usize = 256 * 1024;
 const KEY_BYTES: usize = 250;
 /// Places that are looked at between two looks at what was found.
 const PLACES_A_LOOK: usize = 32;
-/// As many such portions a `SCAN` takes at once, whatever its `COUNT`.
+/// As many such portions a `SCAN` takes at once, whatever its `COUNT`: some milliseconds for a pattern that is dear to match.
 const SCAN_PORTIONS_MAX: usize = 16;
 /// Places a `SCAN` looks at for each key that is wanted: Redis's factor, for a cache of many partitions or holes.
 const SCAN_PLACES_PER_KEY: usize = 10;
