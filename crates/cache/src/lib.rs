@@ -85,6 +85,7 @@
 
 mod access;
 mod background;
+mod batch;
 mod charge;
 mod engine;
 mod eviction;

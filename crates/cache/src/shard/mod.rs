@@ -26,7 +26,7 @@ use sherwood_model::{Instant, PartitionId, SeededState};
 
 pub(crate) use self::balance::Balances;
 pub(crate) use self::index::Range;
-pub(crate) use self::pages::{Cursor, Handle, Slack};
+pub(crate) use self::pages::{Cursor, Handle, NO_HANDLE, Slack};
 pub(crate) use self::record::{NewRecord, Noted, Record};
 pub(crate) use self::s3fifo::Evicted;
 pub(crate) use self::sizes::{HEADER_BYTES, PLACE_BYTES_MAX, RUN_STEP, place_bytes};
@@ -325,9 +325,13 @@ impl Locked<'_> {
         let run = new.take_run().map(|block| store.runs.put(block));
         new.write(store.pages.bytes_mut(at), &standing, run);
         store.index.insert(lookup.hash, at);
-        store.lanes[lane].queue(is_main).push(&mut store.pages, at, charge);
+        let queue = store.lanes[lane].queue(is_main);
+        let was_empty = queue.oldest().is_none();
+        queue.push(&mut store.pages, at, charge);
         store.items += 1;
-        self.board.publish(lane, store);
+        if was_empty {
+            self.board.publish(lane, store);
+        }
         let counters = &self.board.counters[partition.index()];
         counters.items.increment();
         counters.stores.increment();
@@ -406,24 +410,39 @@ impl Locked<'_> {
     fn move_to(&mut self, at: Handle, class: u8, tick: u64) {
         let store = &mut *self.store;
         let record = store.record(at);
-        let (charge, is_main) = (record.charge(), record.is_main());
+        let is_main = record.is_main();
         let from = self.board.lane(record.partition(), record.class());
         let to = self.board.lane(record.partition(), class);
-        store.lanes[from].queue(is_main).remove(&mut store.pages, at, charge);
-        let place = store.pages.bytes_mut(at);
-        edit::set_class(place, class);
-        if store.eviction == Eviction::Lru {
-            edit::set_stamp(place, tick);
-        }
-        store.lanes[to].queue(is_main).push(&mut store.pages, at, charge);
         if from != to {
-            self.board.publish(from, store);
+            let charge = record.charge();
+            store.lanes[from].queue(is_main).remove(&mut store.pages, at, charge);
+            edit::set_class(store.pages.bytes_mut(at), class);
+            store.lanes[to].queue(is_main).push(&mut store.pages, at, charge);
+            self.stamp(at, tick);
+            self.board.publish(from, &self.store);
+            self.board.publish(to, &self.store);
+            return;
         }
-        self.board.publish(to, store);
+        let (newer, older) = (record.newer(), record.older());
+        let queue = store.lanes[to].queue(is_main);
+        queue.renew(&mut store.pages, at, (newer, older));
+        self.stamp(at, tick);
+        if older == NO_HANDLE {
+            self.board.publish(to, &self.store);
+        }
     }
 
-    /// Notes that a `get` has found an item.
-    pub(crate) fn mark_used(&mut self, at: Handle) {
+    /// Notes when an item was used, where that is noted.
+    #[inline]
+    fn stamp(&mut self, at: Handle, tick: u64) {
+        if self.store.eviction == Eviction::Lru {
+            edit::set_stamp(self.store.pages.bytes_mut(at), tick);
+        }
+    }
+
+    /// Notes that a `get` with `class` has found an item at `tick`.
+    #[inline]
+    pub(crate) fn note_get(&mut self, at: Handle, class: u8, tick: u64) {
         edit::set_found(self.store.pages.bytes_mut(at));
     }
 
@@ -466,6 +485,7 @@ impl Locked<'_> {
         }
         let to = store.pages.allocate(used + 8);
         let (from, place) = store.pages.pair(at, to);
+        self.note_use(at, class, tick);
         field.add(from, used, stamped, place);
         self.moved(at, to);
         to
@@ -523,7 +543,9 @@ impl Locked<'_> {
         let lane = self.board.lane(partition, record.class());
         let (hash, run) = (store.hash_of(&record), record.run_at());
         store.index.remove(hash, at);
-        store.lanes[lane].queue(is_main).remove(&mut store.pages, at, charge);
+        let queue = store.lanes[lane].queue(is_main);
+        let was_oldest = queue.oldest() == Some(at);
+        queue.remove(&mut store.pages, at, charge);
         if store.eviction == Eviction::S3Fifo && cause == Cause::Evicted {
             store.ghost.remember(hash, is_main, store.items);
             self.count(lane, partition, |counts| counts.drop_from(is_main));
@@ -531,7 +553,9 @@ impl Locked<'_> {
         let store = &mut *self.store;
         store.items -= 1;
         let run = run.map(|run| store.runs.take(run.number));
-        self.board.publish(lane, store);
+        if was_oldest {
+            self.board.publish(lane, store);
+        }
         let counters = &self.board.counters[partition.index()];
         counters.items.decrement();
         match cause {
