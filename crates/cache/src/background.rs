@@ -32,7 +32,7 @@ const BYTES_A_BLOCK: u64 = 16 << 10;
 const PASS_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Where the background is.
-#[derive(Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Background {
     /// The place a pass over all entries goes on at; none between passes.
     pass: Option<Place>,

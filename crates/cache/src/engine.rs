@@ -41,7 +41,7 @@ pub struct Cache {
     pub(crate) shards: Box<[Shard]>,
     pub(crate) ledger: Ledger,
     pub(crate) flushes: Flushes,
-    ghosts: Ghosts,
+    pub(crate) ghosts: Ghosts,
     /// The next recency stamp or CAS. One counter orders all uses and stores of all shards.
     pub(crate) ticks: Line<AtomicU64>,
     /// No item dies before this many nanoseconds, as far as is known: when the background should next look.

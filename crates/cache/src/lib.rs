@@ -87,6 +87,7 @@ mod access;
 mod background;
 mod batch;
 mod charge;
+mod copy;
 mod engine;
 mod eviction;
 mod flush;

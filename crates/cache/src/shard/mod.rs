@@ -192,6 +192,47 @@ impl Shard {
         }
     }
 
+    /// The same, of a copy of the cache, of which `balances` are there once the first shard was copied.
+    pub(crate) fn copy(&mut self, supply: &Arc<Supply>, balances: &mut Option<Arc<Balances>>) -> Self {
+        let Self { store, board: Board { oldest, counters, classes } } = self;
+        let (store, gets) = store.get_mut();
+        let gets: Vec<Gets> = gets.map(|gets| gets.copy()).collect();
+        let Store {
+            eviction,
+            hash,
+            supply: _,
+            pages,
+            runs,
+            index,
+            lanes,
+            ghost,
+            balances: of,
+            turned,
+            items,
+        } = store;
+        let store = Store {
+            eviction: *eviction,
+            hash: *hash,
+            supply: Arc::clone(supply),
+            pages: pages.copy(supply),
+            runs: runs.copy(supply),
+            index: index.copy(supply),
+            lanes: lanes.clone(),
+            ghost: ghost.copy(supply),
+            balances: Arc::clone(balances.get_or_insert_with(|| Arc::new(of.copy()))),
+            turned: *turned,
+            items: *items,
+        };
+        Self {
+            store: Striped::with_own(store, gets.into_iter()),
+            board: Board {
+                oldest: oldest.iter_mut().map(|stamp| AtomicU64::new(*stamp.get_mut())).collect(),
+                counters: counters.iter().map(Counters::copy).collect(),
+                classes: *classes,
+            },
+        }
+    }
+
     /// Stamps of the oldest items of all lanes, [`EMPTY`] for a lane without any. Only under strict LRU.
     pub(crate) fn oldest(&self) -> &[AtomicU64] {
         &self.board.oldest
@@ -444,6 +485,7 @@ impl Locked<'_> {
     #[inline]
     pub(crate) fn note_get(&mut self, at: Handle, class: u8, tick: u64) {
         edit::set_found(self.store.pages.bytes_mut(at));
+        self.note_use(at, class, tick);
     }
 
     /// Sets the marks of an item and, if one is given, its CAS. It may move for that. Nothing is noted about a declared value.
@@ -485,7 +527,6 @@ impl Locked<'_> {
         }
         let to = store.pages.allocate(used + 8);
         let (from, place) = store.pages.pair(at, to);
-        self.note_use(at, class, tick);
         field.add(from, used, stamped, place);
         self.moved(at, to);
         to
@@ -608,6 +649,12 @@ impl Lane {
 }
 
 impl Runs {
+    /// The same, of a copy of the cache.
+    fn copy(&mut self, supply: &Arc<Supply>) -> Self {
+        let block = |block: &mut Option<Block>| block.as_mut().map(|block| block.copy(supply));
+        Self { blocks: self.blocks.iter_mut().map(block).collect(), vacant: self.vacant.clone() }
+    }
+
     fn put(&mut self, block: Block) -> u32 {
         match self.vacant.pop() {
             Some(number) => {

@@ -7,6 +7,7 @@ use crate::{Access, Cache, Eviction, NewItem, Options, Partition};
 mod against_map;
 mod against_model;
 mod behaviour;
+mod copies;
 mod ghosts;
 mod marks;
 mod model;
