@@ -76,7 +76,7 @@ use crate::{
 /// assert_eq!(dispatch.next_timeout(), None);
 /// # Ok::<(), sherwood_dispatch::OptionsError>(())
 /// ```
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Dispatch<K, V, W, R = PowerOfTwo> {
     options: Options,
     route: R,
@@ -100,7 +100,7 @@ pub struct Dispatch<K, V, W, R = PowerOfTwo> {
 }
 
 /// A key somebody waits for; it belongs to exactly one call, or to the batch being built.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Key<K, W> {
     key: K,
     waiters: Vec<W>,
@@ -109,7 +109,7 @@ struct Key<K, W> {
 }
 
 /// Keys that travel together.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Call {
     keys: Vec<Id>,
     deadline: Instant,
