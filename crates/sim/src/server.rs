@@ -32,7 +32,7 @@ pub(crate) struct Server {
     pub(crate) armed: Vec<Option<Instant>>,
     /// What goes to the statistics server with the next report.
     pub(crate) report: Report,
-    resizing: Resizing,
+    pub(crate) resizing: Resizing,
 }
 
 impl Server {

@@ -10,6 +10,8 @@ use sherwood_policy::{TaoMode, by_name};
 use sherwood_workload::onerf::Limits;
 use thiserror::Error;
 
+pub use self::fork::ForkError;
+
 use crate::backend::{Backend, Job, Work, limit_at};
 use crate::events::EventQueue;
 use crate::key::Key;
@@ -35,6 +37,8 @@ use crate::traffic::Traffic;
 /// The caches' items (declared sizes: a record each, no value), live requests and calls, and one sample for each observation of
 /// the SLO.
 pub struct World {
+    /// As it was asked for; [`Self::setup`] has what follows from the profile filled in.
+    asked: Setup,
     setup: Setup,
     limits: Limits,
     depth: f64,
@@ -71,6 +75,7 @@ enum Event {
 }
 
 /// A request that has not finished.
+#[derive(Clone)]
 struct Live {
     server: u16,
     request: Request<Key, u32>,
@@ -103,7 +108,8 @@ impl World {
     /// When the setup names what there is not, or a number in it is out of range.
     pub fn new(setup: &Setup) -> Result<Self, SetupError> {
         setup.validate()?;
-        let mut setup = setup.clone();
+        let asked = setup.clone();
+        let mut setup = asked.clone();
         let profile = *setup.profile()?;
         if setup.knobs.control.page_bytes.is_none() && setup.knobs.cache_ratio == 1.0 {
             setup.knobs.control.page_bytes = Some(profile.alloc_granularity_bytes);
@@ -122,6 +128,7 @@ impl World {
         let count = model.backends().len();
         let needs = by_name(&setup.policy, &knobs.control)?.needs();
         let mut world = Self {
+            asked,
             limits: scenario.limits(knobs.walk),
             depth: knobs.limit_depth,
             hit_latency: model.hit_latency(),
@@ -434,5 +441,6 @@ impl World {
 }
 
 mod books;
+mod fork;
 #[cfg(test)]
 mod tests;
