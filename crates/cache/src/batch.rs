@@ -58,10 +58,11 @@ impl Cache {
         for (hash, key) in hashes.iter_mut().zip(keys) {
             *hash = self.lookup(partition, key.as_ref()).hash;
         }
-        let hashes = &hashes[..keys.len()];
         if self.shards.len() > 1 {
-            self.prefetch_hashes(&mut hashes.to_vec());
+            // Runs of one shard are short, so what all will read is asked for first.
+            self.prefetch_hashes(&mut hashes.clone()[..keys.len()]);
         }
+        let hashes = &hashes[..keys.len()];
         let mut first = 0;
         for hashes in hashes.chunk_by(|&a, &b| self.shard_of(a) == self.shard_of(b)) {
             let keys = &keys[first..first + hashes.len()];

@@ -113,6 +113,6 @@ pub use ghost::{Curve, Ghost, GhostOptions};
 pub use item::{Change, Item, Marks, NewCas, NewItem, Refused, Use, Value};
 pub use ledger::PlanError;
 pub use memory::{Heap, Memory};
-pub use options::{Eviction, Options, OptionsError, Partition};
+pub use options::{Eviction, Options, OptionsError, Partition, SHARD_BYTES_LIMIT};
 pub use prefetch::PREFETCH_KEYS_MAX;
 pub use usage::Usage;

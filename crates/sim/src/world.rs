@@ -21,7 +21,7 @@ use crate::server::{Server, Waiter};
 use crate::setup::{Setup, SetupError, minutes};
 use crate::slab::Slab;
 use crate::statistics::{Alike, Statistics};
-use crate::traffic::Traffic;
+use crate::traffic::{Traffic, partition};
 
 /// A run, from empty caches on.
 ///
@@ -369,15 +369,17 @@ impl World {
             self.serve(backend, next);
         }
         let Some(Job { server, work, .. }) = self.jobs.remove(job) else { return };
-        let (now, machines) = (self.now, &mut self.servers[usize::from(server)].machines);
+        let Server { cache, machines, .. } = &mut self.servers[usize::from(server)];
         let machine = &mut machines[backend.index()];
         match work {
             Work::Call { call, keys } => {
+                // They are about to be filled.
+                cache.prefetch(keys.iter().map(|key| (partition(backend), key.as_ref())));
                 let law = &mut self.backends[backend.index()];
                 let sizes = keys.into_iter().map(|key| Some(law.object_bytes(key.object())));
-                machine.handle_reply(now, call, Reply::Ok(sizes.collect()));
+                machine.handle_reply(self.now, call, Reply::Ok(sizes.collect()));
             }
-            Work::Probe { replica } => machine.handle_probe(now, replica, true),
+            Work::Probe { replica } => machine.handle_probe(self.now, replica, true),
         }
         self.drive(server, backend);
     }
