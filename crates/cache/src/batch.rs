@@ -59,8 +59,9 @@ impl Cache {
             *hash = self.lookup(partition, key.as_ref()).hash;
         }
         if self.shards.len() > 1 {
-            // Runs of one shard are short, so what all will read is asked for first.
-            self.prefetch_hashes(&mut hashes.clone()[..keys.len()]);
+            // Runs of one shard are short, so what all will read is asked for first, in an order of its own.
+            let mut by_shard = hashes;
+            self.prefetch_hashes(&mut by_shard[..keys.len()]);
         }
         let hashes = &hashes[..keys.len()];
         let mut first = 0;
