@@ -6,6 +6,7 @@ use crate::{Access, Cache, Eviction, NewItem, Options, Partition};
 
 mod against_map;
 mod against_model;
+mod batches;
 mod behaviour;
 mod copies;
 mod ghosts;
