@@ -43,7 +43,7 @@ pub enum Work {
 }
 
 /// Where the background is.
-#[derive(Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Background {
     /// The place a pass over all entries goes on at; none between passes.
     pass: Option<Place>,

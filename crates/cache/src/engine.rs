@@ -41,7 +41,7 @@ pub struct Cache {
     pub(crate) shards: Box<[Shard]>,
     pub(crate) ledger: Ledger,
     pub(crate) flushes: Flushes,
-    ghosts: Ghosts,
+    pub(crate) ghosts: Ghosts,
     /// The next recency stamp or CAS. One counter orders all uses and stores of all shards.
     pub(crate) ticks: Line<AtomicU64>,
     /// No item dies before this many nanoseconds, as far as is known: when the background should next look.
@@ -149,7 +149,7 @@ impl Cache {
         read: impl FnOnce(Item<'_>) -> R,
     ) -> Option<R> {
         let lookup = self.lookup(partition, key);
-        self.ghosts.get(partition, lookup.hash, || self.gets(partition) + 1);
+        self.note_get(&lookup);
         if self.options.eviction == Eviction::Lru {
             return self.get_and_change(&lookup, access, read);
         }
@@ -178,18 +178,34 @@ impl Cache {
         read: impl FnOnce(Item<'_>) -> R,
     ) -> Option<R> {
         let mut shard = self.lock(lookup);
-        let Some(at) = self.find_live(&mut shard, lookup, access.now) else {
-            shard.outcomes(lookup.partition).misses.increment();
-            return None;
+        let found = shard.find(lookup);
+        let live = found.filter(|&at| !self.is_dead(&shard.record(at), access.now));
+        self.end_get(&mut shard, lookup.partition, (found, live), access, |item| item.map(read))
+    }
+
+    /// Ends the `get` of a key whose record was `found`, if it has one, and is `live`: counts it, takes a dead item out and notes
+    /// the use of a live one.
+    #[inline]
+    pub(crate) fn end_get<R>(
+        &self,
+        shard: &mut Locked<'_>,
+        partition: PartitionId,
+        (found, live): (Option<Handle>, Option<Handle>),
+        access: &Access,
+        read: impl FnOnce(Option<Item<'_>>) -> R,
+    ) -> R {
+        let Some(at) = live else {
+            drop(found.map(|at| shard.remove(at, Cause::Expired)));
+            shard.outcomes(partition).misses.increment();
+            return read(None);
         };
-        shard.outcomes(lookup.partition).hits.increment();
-        if access.flags.keeps_recency() {
-            return Some(read(shard.record(at).item()));
+        shard.outcomes(partition).hits.increment();
+        // Before the use is noted.
+        let result = read(Some(shard.record(at).item()));
+        if !access.flags.keeps_recency() {
+            shard.note_get(at, self.class(access), self.use_tick());
         }
-        let (marks, last_use) = (shard.record(at).marks(), shard.record(at).last_use());
-        shard.mark_used(at);
-        shard.note_use(at, self.class(access), self.use_tick());
-        Some(read(Item { marks, last_use, ..shard.record(at).item() }))
+        result
     }
 
     /// Reads an item as [`Self::get`] does, but counts nothing and leaves the recency as it is.
@@ -399,6 +415,12 @@ impl Cache {
     #[must_use]
     pub fn ghost_bytes(&self) -> u64 {
         self.ghosts.memory_bytes()
+    }
+
+    /// Shows the partition's ghost a `get` that is about to be counted.
+    #[inline]
+    pub(crate) fn note_get(&self, lookup: &Lookup<'_>) {
+        self.ghosts.get(lookup.partition, lookup.hash, || self.gets(lookup.partition) + 1);
     }
 
     /// Shows the partition's ghost a store, or whatever else makes an item the most recent.
@@ -619,7 +641,7 @@ impl Cache {
     }
 
     #[inline]
-    fn lookup<'a>(&self, partition: PartitionId, key: &'a [u8]) -> Lookup<'a> {
+    pub(crate) fn lookup<'a>(&self, partition: PartitionId, key: &'a [u8]) -> Lookup<'a> {
         Lookup::new(&self.hash, partition, key)
     }
 

@@ -172,6 +172,7 @@ impl Cache {
         if !is_over() {
             return None;
         }
+        shard.look_behind(at);
         let cause = if self.is_dead(&shard.record(at), now) { Cause::Expired } else { Cause::Evicted };
         let victim = shard.remove(at, cause);
         drop(shard);

@@ -34,6 +34,15 @@ impl Flushes {
         Self { marks: (0..partitions).map(mark).collect(), moving: Mutex::new(()) }
     }
 
+    /// The same, of a copy of the cache.
+    pub(crate) fn copy(&mut self) -> Self {
+        let mark = |mark: &mut Mark| Mark {
+            floor: AtomicU64::new(*mark.floor.get_mut()),
+            pending: AtomicU64::new(*mark.pending.get_mut()),
+        };
+        Self { marks: self.marks.iter_mut().map(mark).collect(), moving: Mutex::new(()) }
+    }
+
     /// The CAS below which items of `partition` are dead at `now`. `ticks` is the counter CAS values are drawn from.
     #[inline]
     pub(crate) fn floor(&self, partition: PartitionId, now: Instant, ticks: &AtomicU64) -> u64 {

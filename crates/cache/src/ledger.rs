@@ -45,6 +45,22 @@ impl Ledger {
         }
     }
 
+    /// The same, of a copy of the cache.
+    pub(crate) fn copy(&mut self) -> Self {
+        let account = |account: &mut Account| Account {
+            used: AtomicU64::new(*account.used.get_mut()),
+            budget: AtomicU64::new(*account.budget.get_mut()),
+        };
+        Self {
+            total_bytes: self.total_bytes,
+            used: AtomicU64::new(*self.used.get_mut()),
+            ceiling: AtomicU64::new(*self.ceiling.get_mut()),
+            shared: AtomicBool::new(*self.shared.get_mut()),
+            accounts: self.accounts.iter_mut().map(account).collect(),
+            plan: Mutex::new(self.plan.get_mut().unwrap_or_else(PoisonError::into_inner).clone()),
+        }
+    }
+
     pub(crate) fn apply(&self, plan: &CachePlan) -> Result<(), PlanError> {
         self.check(plan)?;
         let mut in_force = self.plan.lock().unwrap_or_else(PoisonError::into_inner);

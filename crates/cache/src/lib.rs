@@ -85,7 +85,9 @@
 
 mod access;
 mod background;
+mod batch;
 mod charge;
+mod copy;
 mod engine;
 mod eviction;
 mod flush;
@@ -112,6 +114,6 @@ pub use ghost::{Curve, Ghost, GhostOptions};
 pub use item::{Change, Item, Marks, NewCas, NewItem, Refused, Use, Value};
 pub use ledger::PlanError;
 pub use memory::{Heap, Memory};
-pub use options::{Eviction, Options, OptionsError, Partition};
+pub use options::{Eviction, Options, OptionsError, Partition, SHARD_BYTES_LIMIT};
 pub use prefetch::PREFETCH_KEYS_MAX;
 pub use usage::Usage;

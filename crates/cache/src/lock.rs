@@ -70,6 +70,16 @@ impl<T, S> Striped<T, S> {
         Writing { of: self }
     }
 
+    /// The value and what all stripes have, while nobody else can get at them.
+    pub(crate) fn get_mut(&mut self) -> (&mut T, impl Iterator<Item = &mut S>) {
+        (self.value.get_mut(), self.stripes.0.iter_mut().map(|stripe| &mut stripe.own))
+    }
+
+    /// Another with `value`, and what each stripe has of `own`, of which there is one for each stripe.
+    pub(crate) fn with_own(value: T, own: impl Iterator<Item = S>) -> Self {
+        Self { stripes: Stripes(own.map(Stripe::new).collect()), value: UnsafeCell::new(value) }
+    }
+
     /// What all stripes have.
     pub(crate) fn of_stripes(&self) -> impl Iterator<Item = &S> {
         self.stripes.0.iter().map(|stripe| &stripe.own)

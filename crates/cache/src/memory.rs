@@ -92,6 +92,13 @@ impl Block {
         self.bytes.cast()
     }
 
+    /// A block of `supply` with the same bytes. Exclusive, since readers of a page write into it.
+    pub(crate) fn copy(&mut self, supply: &Arc<Supply>) -> Self {
+        let mut copy = supply.block(self.size());
+        copy.copy_from_slice(self);
+        copy
+    }
+
     /// How many there are.
     #[inline]
     pub(crate) fn size(&self) -> usize {

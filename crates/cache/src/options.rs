@@ -230,8 +230,8 @@ pub enum OptionsError {
 
 const ITEM_BYTES_LIMIT: u32 = 1 << 30;
 const SHARDS_LIMIT: u16 = 1024;
-/// Half of what the handles of a shard reach.
-const SHARD_BYTES_LIMIT: u64 = 16 << 30;
+/// Bytes of a shard at most: half of what its handles reach.
+pub const SHARD_BYTES_LIMIT: u64 = 16 << 30;
 const SHARDS_PER_THREAD: u64 = 8;
 /// Partly empty pages take up to a page or two of each size of items in each shard, 4 to 12 MiB where sizes are mixed and change: a
 /// tenth of this, which is what a cache may take beside its total. In shards of 8 MiB it held half of what it may.

@@ -33,8 +33,12 @@ impl Cache {
         if len < 2 {
             return;
         }
+        self.prefetch_hashes(&mut hashes[..len]);
+    }
+
+    /// As [`Self::prefetch`], by hashes, in whatever order.
+    pub(crate) fn prefetch_hashes(&self, hashes: &mut [u64]) {
         // By their shards, so that each is locked once for all of its keys.
-        let hashes = &mut hashes[..len];
         hashes.sort_unstable_by_key(|&hash| self.shard_of(hash));
         let alike = || hashes.chunk_by(|&a, &b| self.shard_of(a) == self.shard_of(b));
         alike().for_each(|hashes| self.shards[self.shard_of(hashes[0])].prefetch_index(hashes));

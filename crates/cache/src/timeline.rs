@@ -35,6 +35,11 @@ struct Moment {
 }
 
 impl Timeline {
+    /// The same, of a copy of the cache.
+    pub(crate) fn copy(&mut self) -> Self {
+        Self { moments: Mutex::new(self.moments.get_mut().unwrap_or_else(PoisonError::into_inner).clone()) }
+    }
+
     /// Remembers that the next use after `at` gets the number `next`, if that is worth remembering.
     pub(crate) fn note(&self, next: u64, at: Instant) {
         let mut moments = self.moments.lock().unwrap_or_else(PoisonError::into_inner);

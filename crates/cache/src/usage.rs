@@ -39,6 +39,17 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
+    /// The same, of a copy of the cache.
+    pub(crate) fn copy(&self) -> Self {
+        let Self { items, stores, evictions, expired } = self;
+        Self {
+            items: items.copy(),
+            stores: stores.copy(),
+            evictions: evictions.copy(),
+            expired: expired.copy(),
+        }
+    }
+
     /// Adds this share to `usage`.
     pub(crate) fn add_to(&self, usage: &mut Usage) {
         let Self { items, stores, evictions, expired } = self;
@@ -77,6 +88,19 @@ impl Gets {
         Self { first: Default::default(), others: (0..others).map(|_| EightPartitions::default()).collect() }
     }
 
+    /// The same, of a copy of the cache.
+    pub(crate) fn copy(&self) -> Self {
+        let outcomes = |of: &Outcomes| Outcomes { hits: of.hits.copy(), misses: of.misses.copy() };
+        Self {
+            first: self.first.each_ref().map(outcomes),
+            others: self
+                .others
+                .iter()
+                .map(|eight| EightPartitions(eight.0.each_ref().map(outcomes)))
+                .collect(),
+        }
+    }
+
     #[inline]
     pub(crate) fn of(&self, partition: PartitionId) -> &Outcomes {
         let index = partition.index();
@@ -95,6 +119,10 @@ impl Count {
     #[inline]
     pub(crate) fn get(&self) -> u64 {
         self.0.load(Relaxed)
+    }
+
+    fn copy(&self) -> Self {
+        Self(AtomicU64::new(self.get()))
     }
 
     #[inline]

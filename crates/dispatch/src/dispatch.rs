@@ -8,6 +8,7 @@ use std::mem;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
+use hashbrown::hash_map::Entry;
 use sherwood_model::{Instant, ReplicaId, SeededState};
 
 use crate::budget::RetryBudget;
@@ -75,7 +76,7 @@ use crate::{
 /// assert_eq!(dispatch.next_timeout(), None);
 /// # Ok::<(), sherwood_dispatch::OptionsError>(())
 /// ```
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Dispatch<K, V, W, R = PowerOfTwo> {
     options: Options,
     route: R,
@@ -99,7 +100,7 @@ pub struct Dispatch<K, V, W, R = PowerOfTwo> {
 }
 
 /// A key somebody waits for; it belongs to exactly one call, or to the batch being built.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Key<K, W> {
     key: K,
     waiters: Vec<W>,
@@ -108,7 +109,7 @@ struct Key<K, W> {
 }
 
 /// Keys that travel together.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Call {
     keys: Vec<Id>,
     deadline: Instant,
@@ -274,14 +275,20 @@ impl<K: Clone + Eq + Hash, V, W, R: Route> Dispatch<K, V, W, R> {
             return None;
         }
         self.waiters += 1;
-        if let Some(open) = self.joinable.get(&key).and_then(|id| self.keys.get_mut(*id)) {
-            self.counters.joined += 1;
-            open.waiters.push(waiter);
-            return None;
+        match self.joinable.entry(key) {
+            Entry::Occupied(open) => {
+                self.counters.joined += 1;
+                let open = self.keys.get_mut(*open.get()).expect("a key that is joined is stored");
+                open.waiters.push(waiter);
+                None
+            }
+            Entry::Vacant(vacant) => {
+                let key = vacant.key().clone();
+                let id = self.keys.insert(Key { key, waiters: vec![waiter], fresh: true });
+                vacant.insert(id);
+                Some(id)
+            }
         }
-        let id = self.keys.insert(Key { key: key.clone(), waiters: vec![waiter], fresh: true });
-        self.joinable.insert(key, id);
-        Some(id)
     }
 
     fn deliver(&mut self, id: Id, result: Result<Option<V>, FetchError>) {

@@ -79,10 +79,11 @@ impl LatencySketch {
     pub fn quantile(&self, quantile: f64) -> Option<Duration> {
         let rank = rank(quantile, self.count)?;
         let mut below = 0;
-        self.buckets.iter().find_map(|bucket| {
-            below += bucket.count();
-            (below > rank).then(|| Duration::from_nanos(bucket.start().midpoint(bucket.end())))
-        })
+        let found = self.buckets.as_slice().iter().position(|count| {
+            below += count;
+            below > rank
+        });
+        found.map(middle)
     }
 
     /// The values at `quantiles`, each 0 to 1 and none below the one before, in one pass over the buckets; empty
@@ -102,6 +103,15 @@ impl LatencySketch {
         }
         found
     }
+}
+
+/// The middle of a bucket. The first are one nanosecond wide; then each power of two has as many, and the last holds what is longer.
+fn middle(bucket: usize) -> Duration {
+    let group = bucket as u64 >> GROUPING_POWER;
+    let Some(width_power) = group.checked_sub(1) else { return Duration::from_nanos(bucket as u64) };
+    let (width, within) = (1 << width_power, bucket as u64 % (1 << GROUPING_POWER));
+    let start: u64 = ((1 << GROUPING_POWER) + within) * width;
+    Duration::from_nanos(start.midpoint(start + width - 1))
 }
 
 impl Default for LatencySketch {
@@ -198,6 +208,15 @@ mod tests {
             let together = sketch_of(&[a, b].concat());
             prop_assert_eq!(merged.count(), together.count());
             prop_assert_eq!(merged.quantile(0.9), together.quantile(0.9));
+        }
+    }
+
+    #[test]
+    fn the_middle_of_a_bucket_is_that_of_what_it_counts() {
+        let sketch = LatencySketch::default();
+        for (number, bucket) in sketch.buckets.iter().enumerate() {
+            let expected = bucket.start().midpoint(bucket.end());
+            assert_eq!(middle(number), Duration::from_nanos(expected), "bucket {number}");
         }
     }
 

@@ -47,7 +47,7 @@ impl WindowOptions {
 ///
 /// Recording takes amortised constant time while exact, and logarithmic time in the cells of a table;
 /// [`select`](Self::select) copies what it selects.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct RequestWindow {
     options: WindowOptions,
     /// In order of time; a slot in which nothing ended is not there.
@@ -56,7 +56,7 @@ pub struct RequestWindow {
     dropped: u64,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Slot {
     /// Which multiple of the slot length since the origin.
     number: u64,

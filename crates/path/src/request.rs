@@ -3,7 +3,7 @@
 use std::mem;
 use std::time::Duration;
 
-use sherwood_cache::{Access, Cache, Item, PREFETCH_KEYS_MAX};
+use sherwood_cache::{Access, Cache, Item};
 use sherwood_dispatch::FetchError;
 use sherwood_model::{BackendId, FinishedRequest, Instant, PartitionId, QueryEnd, RequestEnd};
 
@@ -165,20 +165,18 @@ impl<K: AsRef<[u8]> + Clone, V: Clone> Request<K, V> {
     ) -> Vec<u32> {
         let latency = access.now - self.started;
         let mut misses = Vec::new();
-        for position in 0..self.queries[query].query.keys.len() {
-            if position.is_multiple_of(PREFETCH_KEYS_MAX) {
-                let Query { partition, keys, .. } = &self.queries[query].query;
-                cache.prefetch(keys[position..].iter().map(|key| (*partition, key.as_ref())));
+        let state = &mut self.queries[query];
+        let (partition, first_key) = (state.query.partition, state.first_key);
+        // Lent out for as long as they are looked up.
+        let keys = mem::take(&mut state.query.keys);
+        cache.get_each(partition, &keys, access, |position, item| match item {
+            Some(item) => {
+                let value = read(partition, &keys[position], item);
+                self.end_key(access.now, query, first_key + position, Answer::hit(value, latency));
             }
-            let state = &self.queries[query];
-            let (partition, key) = (state.query.partition, &state.query.keys[position]);
-            match cache.get(partition, key.as_ref(), access, |item| read(partition, key, item)) {
-                Some(value) => {
-                    self.end_key(access.now, query, state.first_key + position, Answer::hit(value, latency));
-                }
-                None => misses.push(position as u32),
-            }
-        }
+            None => misses.push(position as u32),
+        });
+        self.queries[query].query.keys = keys;
         misses
     }
 

@@ -9,7 +9,7 @@ use sherwood_model::Instant;
 const SAMPLES_MAX: usize = 1_024;
 
 /// Samples of every partition's counters, reaching back one window.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct CounterWindow {
     span: Duration,
     samples: VecDeque<(Instant, Vec<(u64, u64)>)>,

@@ -43,5 +43,5 @@ pub use options::{
     BubbleWrap, CliffhangerOptions, FairMode, FairOptions, LamaMode, LamaOptions, Options, OptionsError,
     SizeStage, StartSize, TaoMode, TaoOptions, TotalStage,
 };
-pub use policy::{Claims, Needs, Policy, Proposal, Signal, Target, View};
+pub use policy::{Claims, CopyPolicy, Needs, Policy, Proposal, Signal, Target, View};
 pub use request_log::RequestLog;

@@ -11,7 +11,7 @@ use crate::{Kept, Observation, Reason};
 /// A policy is asked once per control interval and answers with a [`Proposal`]; it may keep small state of its own between
 /// the rounds (averages, queues of credit). It never sees a clock: time reaches it as [`View::elapsed`]. Floors, pins and
 /// conservation are the controller's business, so a proposal may be careless about all three.
-pub trait Policy: Send {
+pub trait Policy: CopyPolicy + Send {
     /// The name it is chosen by.
     fn name(&self) -> &'static str;
 
@@ -30,6 +30,25 @@ pub trait Policy: Send {
     /// latency; when [`Needs::look_ups`] is set, only with at least one look-up; with either, only if time has passed since
     /// the last call.
     fn propose(&mut self, view: &View<'_>) -> Proposal;
+}
+
+/// That a policy can be copied with all it keeps, as every one can that is [`Clone`]: a simulation that is copied goes on with
+/// policies of its own.
+pub trait CopyPolicy {
+    /// A copy.
+    fn copy(&self) -> Box<dyn Policy>;
+}
+
+impl<P: Policy + Clone + 'static> CopyPolicy for P {
+    fn copy(&self) -> Box<dyn Policy> {
+        Box::new(self.clone())
+    }
+}
+
+impl Clone for Box<dyn Policy> {
+    fn clone(&self) -> Self {
+        (**self).copy()
+    }
 }
 
 /// What a policy wants observed, so that the driver measures nothing in vain.

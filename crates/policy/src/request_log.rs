@@ -15,7 +15,7 @@ const REACH_MAX: u32 = 10;
 /// promise was kept, over the SLO's.
 ///
 /// Memory is that of a [`RequestWindow`] that reaches back ten RBC windows while requests are few.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct RequestLog {
     requests: RequestWindow,
     rbc_window: Duration,

@@ -26,6 +26,7 @@ pub(crate) enum Work {
 }
 
 /// A backend that all servers share. Jobs wait by their number in the world's table.
+#[derive(Clone)]
 pub(crate) struct Backend {
     pub(crate) law: Law,
     pub(crate) station: Station<u32>,

@@ -20,7 +20,7 @@ pub(crate) struct KnownBeyond {
 }
 
 /// Look-ups up to the last decision, of each server and backend.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Beyond {
     look_ups: Vec<Vec<u64>>,
 }

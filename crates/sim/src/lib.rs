@@ -46,4 +46,4 @@ pub use results::{Allocation, BackendSample, DominantRbc, Results, Sample};
 pub use settings::{Setting, SettingError};
 pub use setup::{Knobs, Resize, Setup, SetupError};
 pub use station::Station;
-pub use world::{Imbalance, World};
+pub use world::{ForkError, Imbalance, World};

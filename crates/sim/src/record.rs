@@ -13,6 +13,7 @@ use crate::setup::Setup;
 use crate::statistics::Alike;
 
 /// The judge of a run, who sees every request when it ends.
+#[derive(Clone)]
 pub(crate) struct Recorder {
     window: RequestWindow,
     monitor: SloMonitor,

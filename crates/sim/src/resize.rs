@@ -5,6 +5,7 @@ use sherwood_model::CachePlan;
 use crate::setup::Resize;
 
 /// Where a cache is on its way to the plan it was last given.
+#[derive(Clone)]
 pub(crate) struct Resizing {
     speed: Resize,
     /// Budgets in force.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sherwood_cache::{Access, Cache, Options as CacheOptions, Partition, Value};
+use sherwood_cache::{Access, Cache, Options as CacheOptions, Partition, SHARD_BYTES_LIMIT, Value};
 use sherwood_dispatch::{Dispatch, Options as DispatchOptions};
 use sherwood_model::{BackendId, CachePlan, Instant, PartitionId, SeededState, TenantId};
 use sherwood_path::Slot;
@@ -32,7 +32,7 @@ pub(crate) struct Server {
     pub(crate) armed: Vec<Option<Instant>>,
     /// What goes to the statistics server with the next report.
     pub(crate) report: Report,
-    resizing: Resizing,
+    pub(crate) resizing: Resizing,
 }
 
 impl Server {
@@ -57,8 +57,8 @@ impl Server {
         let options = CacheOptions {
             total_bytes,
             item_bytes_max: 1 << 30,
-            // One thread, one lock.
-            shards: 1,
+            // One thread, one lock, but for what is too large for one.
+            shards: total_bytes.div_ceil(SHARD_BYTES_LIMIT).next_power_of_two() as u16,
             eviction: setup.knobs.eviction,
             ghost_rate: if needs.miss_ratio_curves || needs.shadow_ratio.is_some() {
                 setup.ghost_rate()

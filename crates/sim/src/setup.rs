@@ -28,7 +28,7 @@ pub struct Setup {
 }
 
 /// What may be changed about a run; the defaults are the papers'.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Knobs {
     /// The control loop of each server. Pages and floors left open come from the profile.
     pub control: Control,
@@ -205,6 +205,14 @@ impl Setup {
     pub fn duration(&self) -> Result<Duration, ModelError> {
         let scenario = self.scenario()?;
         Ok(minutes(scenario.warmup_min) + minutes(scenario.measure_min))
+    }
+
+    /// Simulated time before the measurement.
+    ///
+    /// # Errors
+    /// When there is no such scenario.
+    pub fn warm_up(&self) -> Result<Duration, ModelError> {
+        Ok(minutes(self.scenario()?.warmup_min))
     }
 
     /// Share of the keys that curves are drawn from.

@@ -12,7 +12,7 @@ use crate::beyond::{Beyond, KnownBeyond};
 use crate::server::Server;
 
 /// What one server has to report; emptied once a second.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Report {
     pub(crate) requests: Vec<(Instant, FinishedRequest)>,
     pub(crate) queries: Vec<(Instant, Alike)>,
@@ -29,7 +29,7 @@ pub(crate) struct Alike {
 }
 
 /// Soft state over all servers.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Statistics {
     log: RequestLog,
     queries: Vec<LatencyWindow>,

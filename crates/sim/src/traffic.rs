@@ -13,6 +13,7 @@ use crate::setup::SetupError;
 
 /// The open loop in front of all servers. Its draws come from generators of their own, so that they are the same whatever the
 /// servers do.
+#[derive(Clone)]
 pub(crate) struct Traffic {
     arrivals: Arrivals,
     mix: RequestMix,

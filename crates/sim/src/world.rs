@@ -10,6 +10,8 @@ use sherwood_policy::{TaoMode, by_name};
 use sherwood_workload::onerf::Limits;
 use thiserror::Error;
 
+pub use self::fork::ForkError;
+
 use crate::backend::{Backend, Job, Work, limit_at};
 use crate::events::EventQueue;
 use crate::key::Key;
@@ -19,7 +21,7 @@ use crate::server::{Server, Waiter};
 use crate::setup::{Setup, SetupError, minutes};
 use crate::slab::Slab;
 use crate::statistics::{Alike, Statistics};
-use crate::traffic::Traffic;
+use crate::traffic::{Traffic, partition};
 
 /// A run, from empty caches on.
 ///
@@ -35,6 +37,8 @@ use crate::traffic::Traffic;
 /// The caches' items (declared sizes: a record each, no value), live requests and calls, and one sample for each observation of
 /// the SLO.
 pub struct World {
+    /// As it was asked for; [`Self::setup`] has what follows from the profile filled in.
+    asked: Setup,
     setup: Setup,
     limits: Limits,
     depth: f64,
@@ -71,6 +75,7 @@ enum Event {
 }
 
 /// A request that has not finished.
+#[derive(Clone)]
 struct Live {
     server: u16,
     request: Request<Key, u32>,
@@ -103,7 +108,8 @@ impl World {
     /// When the setup names what there is not, or a number in it is out of range.
     pub fn new(setup: &Setup) -> Result<Self, SetupError> {
         setup.validate()?;
-        let mut setup = setup.clone();
+        let asked = setup.clone();
+        let mut setup = asked.clone();
         let profile = *setup.profile()?;
         if setup.knobs.control.page_bytes.is_none() && setup.knobs.cache_ratio == 1.0 {
             setup.knobs.control.page_bytes = Some(profile.alloc_granularity_bytes);
@@ -122,6 +128,7 @@ impl World {
         let count = model.backends().len();
         let needs = by_name(&setup.policy, &knobs.control)?.needs();
         let mut world = Self {
+            asked,
             limits: scenario.limits(knobs.walk),
             depth: knobs.limit_depth,
             hit_latency: model.hit_latency(),
@@ -362,15 +369,17 @@ impl World {
             self.serve(backend, next);
         }
         let Some(Job { server, work, .. }) = self.jobs.remove(job) else { return };
-        let (now, machines) = (self.now, &mut self.servers[usize::from(server)].machines);
+        let Server { cache, machines, .. } = &mut self.servers[usize::from(server)];
         let machine = &mut machines[backend.index()];
         match work {
             Work::Call { call, keys } => {
+                // They are about to be filled.
+                cache.prefetch(keys.iter().map(|key| (partition(backend), key.as_ref())));
                 let law = &mut self.backends[backend.index()];
                 let sizes = keys.into_iter().map(|key| Some(law.object_bytes(key.object())));
-                machine.handle_reply(now, call, Reply::Ok(sizes.collect()));
+                machine.handle_reply(self.now, call, Reply::Ok(sizes.collect()));
             }
-            Work::Probe { replica } => machine.handle_probe(now, replica, true),
+            Work::Probe { replica } => machine.handle_probe(self.now, replica, true),
         }
         self.drive(server, backend);
     }
@@ -434,5 +443,6 @@ impl World {
 }
 
 mod books;
+mod fork;
 #[cfg(test)]
 mod tests;

@@ -12,7 +12,8 @@ use crate::draw::uniform;
 /// used within 1e-6 of 1, where the powers would lose their digits. Constant time, one draw per rank.
 ///
 /// Most draws need no power: the unit interval is cut into up to 65,536 equal cells, 4 bytes each, and a cell in which every
-/// draw stands for the same rank says which. So the ranks are those of the closed form, to the last draw.
+/// draw stands for the same rank says which. One that two ranks share says (in 8 bytes more) where the second begins, to a few
+/// parts of 65,536, and only the draws between are worked out. So the ranks are those of the closed form, to the last draw.
 ///
 /// ```
 /// use sherwood_workload::Popularity;
@@ -23,16 +24,29 @@ use crate::draw::uniform;
 pub struct Popularity {
     objects: u64,
     shape: Shape,
-    /// The rank that all draws of a cell stand for, or [`MIXED`].
+    /// The rank that all draws of a cell stand for, [`MIXED`], or [`SPLIT`] and the number of its split.
     cells: Arc<[u32]>,
+    splits: Arc<[Split]>,
+}
+
+/// Where in a cell of two ranks the second begins: not before `from`, and by `to`, in parts of [`PARTS`].
+#[derive(Clone, Copy, Debug)]
+struct Split {
+    rank: u32,
+    from: u16,
+    to: u16,
 }
 
 /// Cells at most, a power of two so that a draw's cell is exact.
 const CELLS_MAX: u64 = 1 << 16;
 /// Cells for each rank, where there are few ranks.
 const CELLS_PER_RANK: u64 = 8;
-/// Marks a cell whose draws stand for different ranks.
+/// Marks a cell whose draws stand for more than two ranks.
 const MIXED: u32 = u32::MAX;
+/// Marks a cell whose draws stand for two ranks.
+const SPLIT: u32 = 1 << 31;
+/// Parts of a cell.
+const PARTS: f64 = 65_536.0;
 /// How far from a whole number the ends of a cell must lie for it to have one rank: a million times the error of a power.
 const MARGIN: f64 = 1e-9;
 
@@ -60,8 +74,8 @@ impl Popularity {
         } else {
             Shape::Power { span: libm::pow(ends, 1.0 - alpha) - 1.0, inverse: 1.0 / (1.0 - alpha) }
         };
-        let cells = cells(objects, &shape);
-        Self { objects, shape, cells }
+        let (cells, splits) = cells(objects, &shape);
+        Self { objects, shape, cells, splits }
     }
 
     /// The number of ranks, N.
@@ -73,9 +87,22 @@ impl Popularity {
     /// The rank that the uniform draw `u` in [0, 1) stands for, 0 to N-1.
     #[must_use]
     pub fn rank(&self, u: f64) -> u64 {
-        match self.cells.get((u * self.cells.len() as f64) as usize) {
-            Some(&rank) if rank != MIXED => u64::from(rank),
-            _ => self.exact_rank(u),
+        // Exact, as the number of cells is a power of two.
+        let at = u * self.cells.len() as f64;
+        match self.cells.get(at as usize) {
+            Some(&rank) if rank < SPLIT => u64::from(rank),
+            Some(&MIXED) | None => self.exact_rank(u),
+            Some(&split) => {
+                let Split { rank, from, to } = self.splits[(split - SPLIT) as usize];
+                let part = ((at - (at as usize) as f64) * PARTS) as u16;
+                if part < from {
+                    u64::from(rank)
+                } else if part >= to {
+                    u64::from(rank) + 1
+                } else {
+                    self.exact_rank(u)
+                }
+            }
         }
     }
 
@@ -99,21 +126,62 @@ impl Shape {
             Self::Exponential { span } => libm::exp(u * span),
         }
     }
+
+    /// The draw of a position, within rounding.
+    fn draw(&self, position: f64) -> f64 {
+        match *self {
+            Self::Power { span, inverse } => (libm::pow(position, 1.0 / inverse) - 1.0) / span,
+            Self::Exponential { span } => libm::log(position) / span,
+        }
+    }
 }
 
 /// What each cell's draws stand for.
-fn cells(objects: u64, shape: &Shape) -> Arc<[u32]> {
+fn cells(objects: u64, shape: &Shape) -> (Arc<[u32]>, Arc<[Split]>) {
     let count = objects.saturating_mul(CELLS_PER_RANK).min(CELLS_MAX).next_power_of_two();
     let edges = (0..=count).map(|edge| shape.position(edge as f64 / count as f64));
     let edges: Vec<f64> = edges.collect();
-    let rank = |ends: &[f64]| {
-        let (low, high) = (ends[0] * (1.0 - MARGIN), ends[1] * (1.0 + MARGIN));
-        // Ends that round to 1 from below belong to rank 0, as in `exact_rank`.
-        let (first, last) = ((low as u64).max(1), (high as u64).max(1));
-        let one = first == last && last <= objects;
-        if one { u32::try_from(first - 1).unwrap_or(MIXED) } else { MIXED }
+    let mut splits = Vec::new();
+    let cell = |(cell, ends): (usize, &[f64])| {
+        let (first, last) = (rank_above(ends[0]), rank_below(ends[1]));
+        if last >= objects || last >= u64::from(SPLIT) {
+            return MIXED;
+        }
+        match last - first {
+            0 => first as u32,
+            1 => match split(cell, count, first, shape) {
+                Some(split) => {
+                    splits.push(split);
+                    SPLIT | (splits.len() - 1) as u32
+                }
+                None => MIXED,
+            },
+            _ => MIXED,
+        }
     };
-    edges.windows(2).map(rank).collect()
+    let cells = edges.windows(2).enumerate().map(cell).collect();
+    (cells, splits.into())
+}
+
+/// The least rank that draws at a position and beyond stand for, however it was rounded.
+fn rank_above(position: f64) -> u64 {
+    // What rounds to 1 from below belongs to rank 0, as in `exact_rank`.
+    ((position * (1.0 - MARGIN)) as u64).saturating_sub(1)
+}
+
+/// The greatest rank that draws up to a position stand for.
+fn rank_below(position: f64) -> u64 {
+    ((position * (1.0 + MARGIN)) as u64).saturating_sub(1)
+}
+
+/// Where in a cell the rank after `rank` begins; none where that is too near to its ends to tell.
+fn split(cell: usize, count: u64, rank: u64, shape: &Shape) -> Option<Split> {
+    let begins = shape.draw((rank + 2) as f64) * count as f64 - cell as f64;
+    let part = (begins * PARTS) as u16;
+    let (from, to) = (part.checked_sub(1)?, part.checked_add(2)?);
+    let position = |part: u16| shape.position((cell as f64 + f64::from(part) / PARTS) / count as f64);
+    let holds = rank_below(position(from)) == rank && rank_above(position(to)) == rank + 1;
+    holds.then_some(Split { rank: rank as u32, from, to })
 }
 
 #[cfg(test)]
@@ -149,8 +217,26 @@ mod tests {
     #[test]
     fn most_draws_from_a_catalogue_find_their_rank_in_a_cell() {
         let popularity = Popularity::new(9_257, 0.85);
-        let found = popularity.cells.iter().filter(|&&rank| rank != MIXED).count();
-        assert!(found * 5 > popularity.cells.len() * 4, "{found} of {}", popularity.cells.len());
+        let mixed = popularity.cells.iter().filter(|&&rank| rank == MIXED).count();
+        assert!(mixed * 1_000 < popularity.cells.len(), "{mixed} of {}", popularity.cells.len());
+    }
+
+    #[test]
+    fn draws_beside_the_beginning_of_a_rank_are_those_of_the_closed_form() {
+        let popularity = Popularity::new(35_276, 0.6);
+        let cells = popularity.cells.len() as f64;
+        for (cell, &split) in popularity.cells.iter().enumerate().step_by(7) {
+            if !(SPLIT..MIXED).contains(&split) {
+                continue;
+            }
+            let Split { from, to, .. } = popularity.splits[(split - SPLIT) as usize];
+            for part in [from.saturating_sub(1), from, from + 1, to - 1, to, to.saturating_add(1)] {
+                for beside in [-1e-12, 0.0, 1e-12] {
+                    let u = (cell as f64 + f64::from(part) / PARTS) / cells + beside;
+                    assert_eq!(popularity.rank(u), popularity.exact_rank(u), "{u}");
+                }
+            }
+        }
     }
 
     proptest! {

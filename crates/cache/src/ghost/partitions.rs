@@ -41,6 +41,18 @@ impl Ghosts {
         }
     }
 
+    /// The same, of a copy of the cache.
+    pub(crate) fn copy(&mut self) -> Self {
+        let ghost = |ghost: &mut Mutex<Ghost>| {
+            Mutex::new(ghost.get_mut().unwrap_or_else(PoisonError::into_inner).clone())
+        };
+        let threshold = |threshold: &mut AtomicU64| AtomicU64::new(*threshold.get_mut());
+        Self {
+            thresholds: self.thresholds.iter_mut().map(threshold).collect(),
+            ghosts: self.ghosts.iter_mut().map(ghost).collect(),
+        }
+    }
+
     /// Notes a get; `gets` is the number of all of the partition's.
     pub(crate) fn get(&self, partition: PartitionId, hash: u64, gets: impl FnOnce() -> u64) {
         if self.samples(partition, hash) {

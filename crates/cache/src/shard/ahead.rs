@@ -1,6 +1,6 @@
 //! What look-ups will read, asked for before they do: see [`Cache::prefetch`](crate::Cache::prefetch).
 
-use super::Shard;
+use super::{Handle, Locked, Lookup, NO_HANDLE, Shard};
 
 impl Shard {
     /// Asks for the index's lines where the searches for hashes begin, unless somebody is changing the shard.
@@ -15,6 +15,34 @@ impl Shard {
         if let Some(store) = self.store.try_read() {
             let found = hashes.iter().filter_map(|&hash| store.index.find(hash).next());
             found.for_each(|at| store.pages.prefetch_all(at));
+        }
+    }
+}
+
+impl Locked<'_> {
+    /// Asks for the memory that searches for these hashes will read. Notes in `ahead`, which is as long at least and holds no
+    /// handle, the first of each hash, if there is one: what [`Self::find_ahead`] begins with.
+    #[inline]
+    pub(crate) fn look_ahead(&self, hashes: &[u64], ahead: &mut [Handle]) {
+        if hashes.len() > 1 {
+            hashes.iter().for_each(|&hash| self.store.index.prefetch(hash));
+        }
+        for (ahead, &hash) in ahead.iter_mut().zip(hashes) {
+            if let Some(at) = self.store.index.find(hash).next() {
+                *ahead = at;
+                self.store.pages.prefetch(at);
+            }
+        }
+    }
+
+    /// The record of a key, dead or alive, where the index is as it was when `ahead` was the first handle of the key's hash.
+    #[inline]
+    pub(crate) fn find_ahead(&self, lookup: &Lookup<'_>, ahead: Handle) -> Option<Handle> {
+        match ahead {
+            NO_HANDLE => None,
+            at if self.record(at).is_of(lookup) => Some(at),
+            // Another key with the same few bits.
+            _ => self.find(lookup),
         }
     }
 }

@@ -58,7 +58,7 @@ struct Balance {
 }
 
 /// Sums of [`Counts`], faded.
-#[derive(Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Seen {
     dropped: [u64; 2],
     returned: [u64; 2],
@@ -82,6 +82,15 @@ impl Balances {
     pub(crate) fn new(partitions: usize, shards: u16) -> Self {
         let balance = |_| Balance { small: AtomicU32::new(START), seen: Mutex::default() };
         Self { partitions: (0..partitions).map(balance).collect(), shards: u64::from(shards) }
+    }
+
+    /// The same, of a copy of the cache.
+    pub(super) fn copy(&self) -> Self {
+        let balance = |balance: &Balance| Balance {
+            small: AtomicU32::new(balance.small.load(Relaxed)),
+            seen: Mutex::new(*balance.seen.lock().unwrap_or_else(PoisonError::into_inner)),
+        };
+        Self { partitions: self.partitions.iter().map(balance).collect(), shards: self.shards }
     }
 
     /// What the small queues may hold of `bytes` bytes of a partition.

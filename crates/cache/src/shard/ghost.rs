@@ -36,6 +36,15 @@ impl Ghost {
         Self { buckets: Vec::new(), supply }
     }
 
+    /// The same, of a copy of the cache.
+    pub(super) fn copy(&self, supply: &Arc<Supply>) -> Self {
+        // As large as the original, which decides when it grows next and counts as held.
+        let mut buckets = Vec::with_capacity(self.buckets.capacity());
+        buckets.extend_from_slice(&self.buckets);
+        supply.resized(0, buckets.capacity() * size_of::<[u16; WAYS]>());
+        Self { buckets, supply: Arc::clone(supply) }
+    }
+
     /// Remembers the key with this hash and the queue that it was dropped from. `items` says how many the shard holds.
     pub(super) fn remember(&mut self, hash: u64, was_main: bool, items: usize) {
         self.fit(items);

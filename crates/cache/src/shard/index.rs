@@ -72,6 +72,12 @@ impl Index {
         Self { segments: vec![Segment::default(); segments].into(), supply }
     }
 
+    /// The same, of a copy of the cache.
+    pub(super) fn copy(&self, supply: &Arc<Supply>) -> Self {
+        supply.resized(0, self.segments.iter().map(Segment::bytes).sum());
+        Self { segments: self.segments.clone(), supply: Arc::clone(supply) }
+    }
+
     /// The handles whose hashes are like this one, which are few. O(1).
     #[inline]
     pub(super) fn find(&self, hash: u64) -> impl Iterator<Item = Handle> {

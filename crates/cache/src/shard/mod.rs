@@ -26,7 +26,7 @@ use sherwood_model::{Instant, PartitionId, SeededState};
 
 pub(crate) use self::balance::Balances;
 pub(crate) use self::index::Range;
-pub(crate) use self::pages::{Cursor, Handle, Slack};
+pub(crate) use self::pages::{Cursor, Handle, NO_HANDLE, Slack};
 pub(crate) use self::record::{NewRecord, Noted, Record};
 pub(crate) use self::s3fifo::Evicted;
 pub(crate) use self::sizes::{HEADER_BYTES, PLACE_BYTES_MAX, RUN_STEP, place_bytes};
@@ -193,6 +193,47 @@ impl Shard {
         }
     }
 
+    /// The same, of a copy of the cache, of which `balances` are there once the first shard was copied.
+    pub(crate) fn copy(&mut self, supply: &Arc<Supply>, balances: &mut Option<Arc<Balances>>) -> Self {
+        let Self { store, board: Board { oldest, counters, classes } } = self;
+        let (store, gets) = store.get_mut();
+        let gets: Vec<Gets> = gets.map(|gets| gets.copy()).collect();
+        let Store {
+            eviction,
+            hash,
+            supply: _,
+            pages,
+            runs,
+            index,
+            lanes,
+            ghost,
+            balances: of,
+            turned,
+            items,
+        } = store;
+        let store = Store {
+            eviction: *eviction,
+            hash: *hash,
+            supply: Arc::clone(supply),
+            pages: pages.copy(supply),
+            runs: runs.copy(supply),
+            index: index.copy(supply),
+            lanes: lanes.clone(),
+            ghost: ghost.copy(supply),
+            balances: Arc::clone(balances.get_or_insert_with(|| Arc::new(of.copy()))),
+            turned: *turned,
+            items: *items,
+        };
+        Self {
+            store: Striped::with_own(store, gets.into_iter()),
+            board: Board {
+                oldest: oldest.iter_mut().map(|stamp| AtomicU64::new(*stamp.get_mut())).collect(),
+                counters: counters.iter().map(Counters::copy).collect(),
+                classes: *classes,
+            },
+        }
+    }
+
     /// Stamps of the oldest items of all lanes, [`EMPTY`] for a lane without any. Only under strict LRU.
     pub(crate) fn oldest(&self) -> &[AtomicU64] {
         &self.board.oldest
@@ -326,9 +367,13 @@ impl Locked<'_> {
         let run = new.take_run().map(|block| store.runs.put(block));
         new.write(store.pages.bytes_mut(at), &standing, run);
         store.index.insert(lookup.hash, at);
-        store.lanes[lane].queue(is_main).push(&mut store.pages, at, charge);
+        let queue = store.lanes[lane].queue(is_main);
+        let was_empty = queue.oldest().is_none();
+        queue.push(&mut store.pages, at, charge);
         store.items += 1;
-        self.board.publish(lane, store);
+        if was_empty {
+            self.board.publish(lane, store);
+        }
         let counters = &self.board.counters[partition.index()];
         counters.items.increment();
         counters.stores.increment();
@@ -407,25 +452,41 @@ impl Locked<'_> {
     fn move_to(&mut self, at: Handle, class: u8, tick: u64) {
         let store = &mut *self.store;
         let record = store.record(at);
-        let (charge, is_main) = (record.charge(), record.is_main());
+        let is_main = record.is_main();
         let from = self.board.lane(record.partition(), record.class());
         let to = self.board.lane(record.partition(), class);
-        store.lanes[from].queue(is_main).remove(&mut store.pages, at, charge);
-        let place = store.pages.bytes_mut(at);
-        edit::set_class(place, class);
-        if store.eviction == Eviction::Lru {
-            edit::set_stamp(place, tick);
-        }
-        store.lanes[to].queue(is_main).push(&mut store.pages, at, charge);
         if from != to {
-            self.board.publish(from, store);
+            let charge = record.charge();
+            store.lanes[from].queue(is_main).remove(&mut store.pages, at, charge);
+            edit::set_class(store.pages.bytes_mut(at), class);
+            store.lanes[to].queue(is_main).push(&mut store.pages, at, charge);
+            self.stamp(at, tick);
+            self.board.publish(from, &self.store);
+            self.board.publish(to, &self.store);
+            return;
         }
-        self.board.publish(to, store);
+        let (newer, older) = (record.newer(), record.older());
+        let queue = store.lanes[to].queue(is_main);
+        queue.renew(&mut store.pages, at, (newer, older));
+        self.stamp(at, tick);
+        if older == NO_HANDLE {
+            self.board.publish(to, &self.store);
+        }
     }
 
-    /// Notes that a `get` has found an item.
-    pub(crate) fn mark_used(&mut self, at: Handle) {
+    /// Notes when an item was used, where that is noted.
+    #[inline]
+    fn stamp(&mut self, at: Handle, tick: u64) {
+        if self.store.eviction == Eviction::Lru {
+            edit::set_stamp(self.store.pages.bytes_mut(at), tick);
+        }
+    }
+
+    /// Notes that a `get` with `class` has found an item at `tick`.
+    #[inline]
+    pub(crate) fn note_get(&mut self, at: Handle, class: u8, tick: u64) {
         edit::set_found(self.store.pages.bytes_mut(at));
+        self.note_use(at, class, tick);
     }
 
     /// Sets the marks of an item and, if one is given, its CAS. It may move for that. Nothing is noted about a declared value.
@@ -524,7 +585,9 @@ impl Locked<'_> {
         let lane = self.board.lane(partition, record.class());
         let (hash, run) = (store.hash_of(&record), record.run_at());
         store.index.remove(hash, at);
-        store.lanes[lane].queue(is_main).remove(&mut store.pages, at, charge);
+        let queue = store.lanes[lane].queue(is_main);
+        let was_oldest = queue.oldest() == Some(at);
+        queue.remove(&mut store.pages, at, charge);
         if store.eviction == Eviction::S3Fifo && cause == Cause::Evicted {
             store.ghost.remember(hash, is_main, store.items);
             self.count(lane, partition, |counts| counts.drop_from(is_main));
@@ -532,7 +595,9 @@ impl Locked<'_> {
         let store = &mut *self.store;
         store.items -= 1;
         let run = run.map(|run| store.runs.take(run.number));
-        self.board.publish(lane, store);
+        if was_oldest {
+            self.board.publish(lane, store);
+        }
         let counters = &self.board.counters[partition.index()];
         counters.items.decrement();
         match cause {
@@ -585,6 +650,12 @@ impl Lane {
 }
 
 impl Runs {
+    /// The same, of a copy of the cache.
+    fn copy(&mut self, supply: &Arc<Supply>) -> Self {
+        let block = |block: &mut Option<Block>| block.as_mut().map(|block| block.copy(supply));
+        Self { blocks: self.blocks.iter_mut().map(block).collect(), vacant: self.vacant.clone() }
+    }
+
     fn put(&mut self, block: Block) -> u32 {
         match self.vacant.pop() {
             Some(number) => {

@@ -116,6 +116,25 @@ impl Pages {
         }
     }
 
+    /// The same, of a copy of the cache: every record has the handle it had.
+    pub(super) fn copy(&mut self, supply: &Arc<Supply>) -> Self {
+        let page = |page: &mut Page| {
+            let Page { ref mut block, place_bytes, class, live, used, free, open_at } = *page;
+            let block = block.as_mut().map(|block| block.copy(supply));
+            Page { block, place_bytes, class, live, used, free, open_at }
+        };
+        Self {
+            supply: Arc::clone(supply),
+            pages: self.pages.iter_mut().map(page).collect(),
+            vacant: self.vacant.clone(),
+            classes: self.classes.clone(),
+            emptied: self.emptied.iter_mut().map(|block| block.copy(supply)).collect(),
+            free_bytes: self.free_bytes,
+            place_bytes: self.place_bytes,
+            evacuation: self.evacuation,
+        }
+    }
+
     /// A free place for a record of `bytes`. O(1) but for a new page's block.
     pub(super) fn allocate(&mut self, bytes: usize) -> Handle {
         let class = class_of(bytes);

@@ -1,7 +1,7 @@
 //! Items in the order they came, linked through their records.
 
 use super::pages::{Handle, NO_HANDLE, Pages};
-use super::record::{Record, edit};
+use super::record::{edit, neighbours};
 
 /// A queue: `oldest` is the next to go. Under strict LRU a use makes an item the newest.
 #[derive(Clone, Copy, Debug)]
@@ -24,9 +24,7 @@ impl Queue {
 
     /// Adds a record that is in no queue as the newest; `bytes` is its charge.
     pub(super) fn push(&mut self, pages: &mut Pages, at: Handle, bytes: u64) {
-        let place = pages.bytes_mut(at);
-        edit::set_newer(place, NO_HANDLE);
-        edit::set_older(place, self.newest);
+        edit::set_links(pages.bytes_mut(at), NO_HANDLE, self.newest);
         match self.newest {
             NO_HANDLE => self.oldest = at,
             newest => edit::set_newer(pages.bytes_mut(newest), at),
@@ -35,16 +33,26 @@ impl Queue {
         self.bytes += bytes;
     }
 
+    /// Makes a record of this queue, which lies between `newer` and `older`, the newest.
+    #[inline]
+    pub(super) fn renew(&mut self, pages: &mut Pages, at: Handle, (newer, older): (Handle, Handle)) {
+        if newer == NO_HANDLE {
+            return;
+        }
+        self.link(pages, newer, older);
+        self.push(pages, at, 0);
+    }
+
     /// Takes a record of this queue out of it.
     pub(super) fn remove(&mut self, pages: &mut Pages, at: Handle, bytes: u64) {
-        let (newer, older) = neighbours(pages, at);
+        let (newer, older) = neighbours(&pages.place(at));
         self.link(pages, newer, older);
         self.bytes -= bytes;
     }
 
     /// Lets the neighbours of a record that has moved to `at` (its own links moved with it) point there.
     pub(super) fn relocate(&mut self, pages: &mut Pages, at: Handle) {
-        let (newer, older) = neighbours(pages, at);
+        let (newer, older) = neighbours(&pages.place(at));
         match newer {
             NO_HANDLE => self.newest = at,
             newer => edit::set_older(pages.bytes_mut(newer), at),
@@ -66,9 +74,4 @@ impl Queue {
             older => edit::set_newer(pages.bytes_mut(older), newer),
         }
     }
-}
-
-fn neighbours(pages: &Pages, at: Handle) -> (Handle, Handle) {
-    let record = Record::links(pages.place(at));
-    (record.newer(), record.older())
 }

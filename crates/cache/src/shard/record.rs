@@ -55,9 +55,8 @@ const OWN_CAS_BYTES: usize = size_of::<u64>();
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Record<'a> {
     place: Place<'a>,
-    /// Key and value, with what the place has behind them; nothing where only the links are asked for.
-    body: &'a [u8],
     stamped: bool,
+    runs: &'a Runs,
 }
 
 /// What a record needs beside its place.
@@ -68,31 +67,31 @@ pub(super) struct RunAt {
 }
 
 impl<'a> Record<'a> {
-    /// The record in `place`; `stamped` where recency is kept by stamps. Its run, if it has one, is among `runs`.
+    /// The record in `place`; `stamped` where recency is kept by stamps. Its run, if it has one, is among `runs`. Nothing is read
+    /// before it is asked for.
     #[inline(always)]
     pub(super) fn new(place: Place<'a>, stamped: bool, runs: &'a Runs) -> Self {
-        let mut record = Self { place, body: &[], stamped };
-        // Most have no optional part, which is one question and not five.
-        record.body = match record.has(OPTIONAL) {
-            false => &place.rest[record.expiry_at()..],
-            true => record.body_behind_parts(runs),
-        };
-        record
+        Self { place, stamped, runs }
+    }
+
+    /// Key and value, with what the place has behind them.
+    #[inline(always)]
+    fn body(&self) -> &'a [u8] {
+        // Most have no optional part, or are declared and have no other, which is one question and not five.
+        match self.shape() & OPTIONAL {
+            0 => &self.place.rest[self.expiry_at()..],
+            DECLARED => &self.place.rest[self.expiry_at() + 4..],
+            _ => self.body_behind_parts(),
+        }
     }
 
     /// By value, as it is called by those who have their record in registers, and is not called for most.
     #[inline(never)]
-    fn body_behind_parts(self, runs: &'a Runs) -> &'a [u8] {
+    fn body_behind_parts(self) -> &'a [u8] {
         match self.run_at() {
-            Some(at) => runs.bytes(at),
+            Some(at) => self.runs.bytes(at),
             None => &self.place.rest[self.run_field_at()..],
         }
-    }
-
-    /// The record in `place`, of which only the links are asked for.
-    #[inline]
-    pub(super) fn links(place: Place<'a>) -> Self {
-        Self { place, body: &[], stamped: false }
     }
 
     #[inline(always)]
@@ -153,7 +152,7 @@ impl<'a> Record<'a> {
 
     #[inline(always)]
     pub(crate) fn key(&self) -> &'a [u8] {
-        &self.body[..self.key_bytes()]
+        &self.body()[..self.key_bytes()]
     }
 
     /// Whether it is the item that is looked for.
@@ -169,14 +168,19 @@ impl<'a> Record<'a> {
         if self.has(DECLARED) {
             return Value::Declared(read_u32(self.place.rest, self.declared_at()));
         }
-        let value = &self.body[self.key_bytes()..];
+        let value = &self.body()[self.key_bytes()..];
         Value::Bytes(if self.has(RUN) { value } else { &value[..self.value_bytes()] })
     }
 
     #[inline]
     pub(crate) fn charge(&self) -> u64 {
-        let own_cas = if self.has(OWN_CAS) { OWN_CAS_BYTES } else { 0 };
-        charge(self.key_bytes(), self.value().len() + own_cas)
+        let key_bytes = self.key_bytes();
+        let value_bytes = match self.shape() & OPTIONAL {
+            0 => self.value_bytes(),
+            DECLARED => read_u32(self.place.rest, self.expiry_at()) as usize,
+            _ => self.value().len() + if self.has(OWN_CAS) { OWN_CAS_BYTES } else { 0 },
+        };
+        charge(key_bytes, value_bytes)
     }
 
     /// Bytes of the place that are in use.
@@ -274,12 +278,12 @@ impl<'a> Record<'a> {
 
     #[inline]
     pub(super) fn newer(&self) -> Handle {
-        read_u32(self.place.head, 0)
+        neighbours(&self.place).0
     }
 
     #[inline]
     pub(super) fn older(&self) -> Handle {
-        read_u32(self.place.head, 4)
+        neighbours(&self.place).1
     }
 
     /// When it dies; `NEVER` for never.
@@ -301,12 +305,13 @@ impl<'a> Record<'a> {
 
     #[inline(always)]
     pub(crate) fn item(&self) -> Item<'a> {
-        if self.has(OPTIONAL) {
-            return self.item_of_all_parts();
-        }
-        let value = &self.body[self.key_bytes()..][..self.value_bytes()];
+        let value = match self.shape() & OPTIONAL {
+            0 => Value::Bytes(&self.body()[self.key_bytes()..][..self.value_bytes()]),
+            DECLARED => Value::Declared(read_u32(self.place.rest, self.expiry_at())),
+            _ => return self.item_of_all_parts(),
+        };
         Item {
-            value: Value::Bytes(value),
+            value,
             flags: 0,
             cas: self.cas(),
             expires: None,
@@ -486,6 +491,11 @@ pub(super) mod edit {
         USES, USES_SHIFT,
     };
 
+    pub(crate) fn set_links(bytes: &mut [u8], newer: Handle, older: Handle) {
+        let word = u64::from(newer) | u64::from(older) << 32;
+        bytes[..8].copy_from_slice(&word.to_le_bytes());
+    }
+
     pub(crate) fn set_newer(bytes: &mut [u8], newer: Handle) {
         bytes[0..4].copy_from_slice(&newer.to_le_bytes());
     }
@@ -585,6 +595,12 @@ impl Field {
             Self::OwnCas(cas) => noted.cas = Some(cas),
         }
     }
+}
+
+/// The next newer and the next older item of the queue that the item of a place is in.
+#[inline]
+pub(super) fn neighbours(place: &Place<'_>) -> (Handle, Handle) {
+    (read_u32(place.head, 0), read_u32(place.head, 4))
 }
 
 /// Whether a place holds an item.

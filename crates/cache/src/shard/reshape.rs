@@ -122,7 +122,7 @@ impl Ahead {
         }
         while self.items.len() <= AHEAD {
             let last = self.items[self.items.len() - 1];
-            let next = store.links(last).newer();
+            let next = store.record(last).newer();
             if next == NO_HANDLE {
                 break;
             }
@@ -136,10 +136,6 @@ impl Ahead {
 }
 
 impl Store {
-    fn links(&self, at: Handle) -> Record<'_> {
-        Record::links(self.pages.place(at))
-    }
-
     /// Asks for what taking a record out of the index, and into the memory of dropped keys, will touch.
     fn prefetch_index(&self, at: Handle) {
         let hash = self.hash_of(&self.record(at));
@@ -149,7 +145,7 @@ impl Store {
 
     /// Asks for what moving a record will touch beside itself.
     fn prefetch_links(&self, at: Handle) {
-        let links = self.links(at);
+        let links = self.record(at);
         for neighbour in [links.newer(), links.older()] {
             if neighbour != NO_HANDLE {
                 self.pages.prefetch(neighbour);

@@ -88,6 +88,11 @@ impl Store {
 }
 
 impl Locked<'_> {
+    /// Asks for what the eviction after that of the oldest item of a queue, which lies at `at`, will touch.
+    pub(crate) fn look_behind(&self, at: Handle) {
+        self.store.look_behind(&self.store.record(at));
+    }
+
     /// Evicts from `lanes`, until `bytes` are free or `items_max` items are gone, or nothing is left.
     pub(crate) fn evict(
         &mut self,

@@ -6,7 +6,9 @@ use crate::{Access, Cache, Eviction, NewItem, Options, Partition};
 
 mod against_map;
 mod against_model;
+mod batches;
 mod behaviour;
+mod copies;
 mod ghosts;
 mod marks;
 mod model;

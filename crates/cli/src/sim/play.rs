@@ -30,6 +30,23 @@ pub(super) fn play(
     Ok(true)
 }
 
+/// Lets the warm-up pass, likewise.
+pub(super) fn warm_up(
+    world: &mut World,
+    stop: &AtomicBool,
+    mut seen: impl FnMut(Duration),
+) -> Result<bool, Failure> {
+    while world.now() < world.measured_from() {
+        if stop.load(Relaxed) {
+            return Ok(false);
+        }
+        let before = world.now();
+        world.advance((before + STRIDE).min(world.measured_from())).map_err(Failure::failed)?;
+        seen(world.now() - before);
+    }
+    Ok(true)
+}
+
 /// The sizes that `setup` has to be given by another run, which is played here; none when it was stopped.
 pub(super) fn learn(
     setup: &Setup,

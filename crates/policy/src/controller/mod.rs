@@ -34,6 +34,7 @@ pub use decision::{Aim, Decision, Kept, Move, Reason};
 /// *Changing the policy* moves nothing by itself. `shared-lru` leaves the budgets aside; when a policy with budgets
 /// returns, it goes on from the last ones. Budgets of another number of partitions than observed are replaced by equal
 /// ones.
+#[derive(Clone)]
 pub struct Controller {
     policy: Box<dyn Policy>,
     options: Options,

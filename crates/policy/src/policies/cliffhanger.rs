@@ -17,6 +17,7 @@ use crate::{Kept, Needs, Options, Policy, Proposal, Reason, Signal, Target, View
 const FOUND: Signal = Signal { before: "had ", after: " of the hits just beyond the budgets" };
 
 /// Credits by finds in shadow queues.
+#[derive(Clone)]
 pub(crate) struct Cliffhanger {
     shadow_ratio: f64,
     credit_bytes: i128,

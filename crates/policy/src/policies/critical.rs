@@ -27,6 +27,7 @@ const TOP: Band = Band { low: 99.0, high: 100.0 };
 const SMOOTH_OLD: f64 = 0.7;
 
 /// Weights are the blocking counts of one band.
+#[derive(Clone)]
 pub(crate) struct Critical {
     name: &'static str,
     band: Band,
@@ -73,6 +74,7 @@ impl Policy for Critical {
 }
 
 /// `crit_smooth`: an exponential average of the paper's band, forgotten while a partition has room left to fill.
+#[derive(Clone)]
 pub(crate) struct CriticalSmooth {
     fill: Fill,
     averages: Vec<f64>,
@@ -107,6 +109,7 @@ impl Policy for CriticalSmooth {
 }
 
 /// `crit_path_w_delta`: blocking counts of the slowest hundredth times what a byte would add to the hit ratio.
+#[derive(Clone)]
 pub(crate) struct CriticalSlope {
     fill: Fill,
 }

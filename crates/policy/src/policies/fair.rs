@@ -22,6 +22,7 @@ use crate::{
 const HALVINGS: u32 = 40;
 
 /// Levels miss ratios.
+#[derive(Clone)]
 pub(crate) struct Fair {
     mode: FairMode,
 }

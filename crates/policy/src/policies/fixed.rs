@@ -4,13 +4,16 @@ use crate::share::share_equally;
 use crate::{Policy, Proposal, View};
 
 /// `shared-lru`: one LRU over all partitions.
+#[derive(Clone)]
 pub(crate) struct Shared;
 
 /// `static`: the budgets as configured or set by hand. The only policy that may leave bytes free, because only an operator
 /// can want that.
+#[derive(Clone)]
 pub(crate) struct Static;
 
 /// `equal`: the same for every partition.
+#[derive(Clone)]
 pub(crate) struct Equal;
 
 impl Policy for Shared {

@@ -9,6 +9,7 @@ use crate::{Needs, Options, Policy, Proposal, Signal, View};
 ///
 /// Partitions that are not filled enter the mean as zero; those without look-ups do not enter it; one that never hits gets
 /// nothing.
+#[derive(Clone)]
 pub(crate) struct HitRatio {
     fill: Fill,
 }

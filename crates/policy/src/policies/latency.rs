@@ -10,6 +10,7 @@ use crate::{Needs, Options, Policy, Proposal, Signal, View};
 const SLOW: f64 = 0.9;
 
 /// Weights are the 99th percentiles of query latency above 0.9 of their mean over the partitions that had queries.
+#[derive(Clone)]
 pub(crate) struct Latency {
     fill: Fill,
 }

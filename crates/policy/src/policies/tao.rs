@@ -12,6 +12,7 @@ use super::Critical;
 use crate::{Needs, Options, Policy, Proposal, TaoMode, TaoOptions, View};
 
 /// RobinHood for a while, then what it found.
+#[derive(Clone)]
 pub(crate) struct Tao {
     learner: Critical,
     options: TaoOptions,

@@ -6,6 +6,7 @@ use crate::options::check_times;
 use crate::{Needs, Options, OptionsError, Policy, PolicyError, Proposal, SizeStage, TotalStage, View};
 
 /// `offline_opt`: sizes found elsewhere, each for a while.
+#[derive(Clone)]
 pub(crate) struct OfflineOpt {
     stages: Vec<SizeStage>,
 }
@@ -33,6 +34,7 @@ impl Policy for OfflineOpt {
 }
 
 /// `bubble_wrap`: any other policy while the total changes. What the total loses or gains passes through that policy's pool.
+#[derive(Clone)]
 pub(crate) struct BubbleWrapped {
     inner: Box<dyn Policy>,
     stages: Vec<TotalStage>,

@@ -7,7 +7,7 @@ use sherwood_policy::{StartSize, available_without_options};
 use sherwood_workload::onerf::Model;
 
 use super::*;
-use crate::setup::Resize;
+use crate::setup::{Knobs, Resize};
 
 /// One server and one backend of 500 objects of 1,000 bytes, answered in a microsecond, ten a second; the cache holds `items`.
 fn small(items: u64, seed: u64) -> Setup {
@@ -97,6 +97,46 @@ fn equal_seeds_give_equal_bytes_however_time_advances() {
     assert_eq!(whole.samples(), stepped.samples());
     let other = run(&Setup { seed: 8, ..setup });
     assert_ne!(bytes(&whole), bytes(&other));
+}
+
+#[test]
+fn a_fork_is_the_run_it_would_have_been_alone() {
+    let bytes = |world: &World| serde_json::to_string(&world.results()).expect("plain figures");
+    for policy in ["robinhood", "shared-lru", "tao", "cliffhanger", "lama", "crit_smooth"] {
+        let mut spikes = brief("onerf-spikes", policy);
+        (spikes.knobs.cache_ratio, spikes.knobs.load_ratio) = (0.02, 0.3);
+        let mut ramp = Setup { scenario: "ramp-7-quick".to_owned(), ..spikes.clone() };
+        (ramp.knobs.limit_depth, ramp.knobs.measure_min) = (2.0, Some(0.03));
+        let mut warm = World::new(&spikes).expect("valid");
+        warm.advance(warm.measured_from()).expect("the books balance");
+        for setup in [&ramp, &spikes] {
+            let mut fork = warm.fork(setup).expect("only what comes afterwards differs");
+            fork.advance(fork.end()).expect("the books balance");
+            let alone = run(setup);
+            assert_eq!(bytes(&fork), bytes(&alone), "{policy} in {}", setup.scenario);
+            assert_eq!((fork.samples(), fork.queries()), (alone.samples(), alone.queries()));
+        }
+    }
+}
+
+#[test]
+fn a_fork_with_another_past_is_refused() {
+    let setup = brief("onerf-spikes", "robinhood");
+    let mut world = World::new(&setup).expect("valid");
+    for other in [
+        Setup { seed: 8, ..setup.clone() },
+        Setup { policy: "shared-lru".to_owned(), ..setup.clone() },
+        Setup { knobs: Knobs { load_ratio: 0.5, ..setup.knobs.clone() }, ..setup.clone() },
+        Setup { knobs: Knobs { warmup_min: Some(0.02), ..setup.knobs.clone() }, ..setup.clone() },
+    ] {
+        assert!(matches!(world.fork(&other), Err(ForkError::Beginning { .. })), "{other:?}");
+    }
+    assert!(matches!(
+        world.fork(&Setup { scenario: "nothing".to_owned(), ..setup.clone() }),
+        Err(ForkError::Setup(_))
+    ));
+    world.advance(world.measured_from() + Duration::from_nanos(1)).expect("the books balance");
+    assert_eq!(world.fork(&setup).err(), Some(ForkError::Measured { seconds: 1 }));
 }
 
 #[test]

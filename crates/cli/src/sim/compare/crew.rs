@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
 use sherwood_sim::{Results, Setup, World};
 
+use super::family::Family;
 use super::keep::{Keep, Kept, Outcome};
 use super::runs::Run;
 use super::series::Series;
@@ -16,13 +17,18 @@ use crate::exit::Failure;
 use crate::out;
 use crate::sim::play;
 
-/// Threads that take one run after another, the longest first, each on one core.
+/// Threads that take one family of runs after another, the longest first, each on one core. Who finds none left helps with
+/// those under way.
+///
+/// At most one family for each thread is under way, so memory is bounded by two worlds a thread: the one at the end of the warm-up
+/// and the one that goes on from it.
 pub(super) struct Crew<'a> {
     keep: &'a Keep,
     stop: &'a AtomicBool,
     /// In the order in which they are taken.
-    runs: Vec<&'a Run>,
+    families: Vec<Family<'a>>,
     taken: AtomicUsize,
+    runs: usize,
     finished: AtomicUsize,
     /// What policy `tao` freezes, by seed, once somebody has found it out.
     learnt: BTreeMap<u64, Mutex<Option<Vec<u64>>>>,
@@ -32,28 +38,34 @@ pub(super) struct Crew<'a> {
 
 impl<'a> Crew<'a> {
     /// A crew for the runs that are missing.
-    pub(super) fn new(keep: &'a Keep, stop: &'a AtomicBool, mut runs: Vec<&'a Run>) -> Self {
-        let learns = |run: &Run| matches!(run.setup.learning(), Ok(Some(_)));
+    ///
+    /// # Errors
+    /// When a run's scenario is none.
+    pub(super) fn new(keep: &'a Keep, stop: &'a AtomicBool, mut runs: Vec<&'a Run>) -> Result<Self, Failure> {
+        runs.sort_by_key(|run| std::cmp::Reverse(run.seconds()));
+        let mut families = Family::all(&runs)?;
+        let learns = |family: &Family<'_>| matches!(family.runs[0].setup.learning(), Ok(Some(_)));
         // Runs that learn come last: those of one seed wait for each other once.
-        runs.sort_by_key(|run| (learns(run), std::cmp::Reverse(run.seconds())));
+        families.sort_by_key(|family| (learns(family), std::cmp::Reverse(family.seconds())));
         let style = ProgressStyle::with_template("{bar:40} {percent}% of the simulated time, {eta} left");
-        let bar = ProgressBar::new(runs.iter().map(|run| run.seconds()).sum());
-        Self {
+        let bar = ProgressBar::new(families.iter().map(Family::seconds).sum());
+        Ok(Self {
             keep,
             stop,
             learnt: runs.iter().map(|run| (run.inputs.seed, Mutex::new(None))).collect(),
-            runs,
+            families,
+            runs: runs.len(),
             taken: AtomicUsize::new(0),
             finished: AtomicUsize::new(0),
             began: Instant::now(),
             bar: bar.with_style(style.expect("a valid template")),
-        }
+        })
     }
 
     /// Works until all runs are finished and kept, or somebody stops it; how many were finished.
     pub(super) fn work(&self, threads: usize) -> Result<usize, Failure> {
         let outcomes: Vec<Result<(), Failure>> = std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..threads).map(|_| scope.spawn(|| self.take_runs())).collect();
+            let threads: Vec<_> = (0..threads).map(|_| scope.spawn(|| self.take_families())).collect();
             threads.into_iter().map(|thread| thread.join().expect("runs do not panic")).collect()
         });
         self.bar.finish_and_clear();
@@ -61,29 +73,67 @@ impl<'a> Crew<'a> {
         Ok(self.finished.load(Relaxed))
     }
 
-    fn take_runs(&self) -> Result<(), Failure> {
-        while !self.stop.load(Relaxed)
-            && let Some(run) = self.runs.get(self.taken.fetch_add(1, Relaxed))
-        {
+    fn take_families(&self) -> Result<(), Failure> {
+        while let Some(family) = self.families.get(self.taken.fetch_add(1, Relaxed)) {
+            self.take_runs(family)?;
+        }
+        self.families.iter().try_for_each(|family| self.take_runs(family))
+    }
+
+    /// Makes the runs of a family that nobody else has taken.
+    fn take_runs(&self, family: &Family<'_>) -> Result<(), Failure> {
+        while !self.stop.load(Relaxed) {
             // What one run failed of, the others would too.
-            self.make(run).inspect_err(|_| self.stop.store(true, Relaxed))?;
+            let begun = self.begin(family).inspect_err(|_| self.stop.store(true, Relaxed))?;
+            let Some(begun) = begun else { break };
+            self.make(begun).inspect_err(|_| self.stop.store(true, Relaxed))?;
         }
         Ok(())
     }
 
-    fn make(&self, run: &Run) -> Result<(), Failure> {
+    /// The next run of a family; none where none is left or it was stopped. The first comes with the warm-up, the others with a copy of
+    /// what that left.
+    fn begin<'r>(&self, family: &Family<'r>) -> Result<Option<Begun<'r>>, Failure> {
+        let mut state = family.state();
+        let Some(&run) = family.runs.get(state.taken) else { return Ok(None) };
         let mut setup = run.setup.clone();
         if let Some(learning) = setup.learning().map_err(Failure::usage)? {
-            let Some(sizes) = self.learn(run.inputs.seed, &learning)? else { return Ok(()) };
+            let Some(sizes) = self.learn(run.inputs.seed, &learning)? else { return Ok(None) };
             setup.knobs.control.tao.budgets_bytes = sizes;
         }
         let began = Instant::now();
-        let mut world = World::new(&setup).map_err(Failure::usage)?;
+        state.taken += 1;
+        let left = family.runs.len() - state.taken;
+        let mut inherited = 0;
+        let world = match &mut state.warm {
+            Some(warm) => {
+                inherited = warm.queries();
+                warm.fork(&setup).map_err(Failure::usage)?
+            }
+            None => {
+                let mut world = World::new(&setup).map_err(Failure::usage)?;
+                if left > 0 {
+                    if !play::warm_up(&mut world, self.stop, |passed| self.bar.inc(passed.as_secs()))? {
+                        return Ok(None);
+                    }
+                    state.warm = Some(world.fork(&setup).map_err(Failure::usage)?);
+                }
+                world
+            }
+        };
+        if left == 0 {
+            state.warm = None;
+        }
+        Ok(Some(Begun { run, world, began, inherited }))
+    }
+
+    fn make(&self, begun: Begun<'_>) -> Result<(), Failure> {
+        let Begun { run, mut world, began, inherited } = begun;
         if !play::play(&mut world, self.stop, |passed, _| self.bar.inc(passed.as_secs()))? {
             return Ok(());
         }
         let wall = began.elapsed();
-        let kept = kept(run, &world, wall);
+        let kept = kept(run, &world, wall, inherited);
         self.keep.write(&kept)?;
         self.say(run, &kept.outcome.results, wall);
         Ok(())
@@ -105,7 +155,7 @@ impl<'a> Crew<'a> {
             run.name(),
             results.slo_violation_ratio * 100.0,
             HumanDuration(wall),
-            self.runs.len(),
+            self.runs,
             self.left(),
         );
         self.bar.suspend(|| out::say(line));
@@ -119,12 +169,22 @@ impl<'a> Crew<'a> {
     }
 }
 
-fn kept(run: &Run, world: &World, wall: Duration) -> Kept {
+/// A run that somebody has begun.
+struct Begun<'a> {
+    run: &'a Run,
+    world: World,
+    began: Instant,
+    /// Keys that were looked up before, in the warm-up of another run.
+    inherited: u64,
+}
+
+fn kept(run: &Run, world: &World, wall: Duration, inherited: u64) -> Kept {
     let wall_s = wall.as_secs_f64();
+    let queries = world.queries() - inherited;
     let names = run.setup.model.backends().iter().map(|backend| backend.name.clone());
     Kept {
         inputs: run.inputs.clone(),
-        outcome: Outcome { results: world.results(), wall_s, queries_per_s: world.queries() as f64 / wall_s },
+        outcome: Outcome { results: world.results(), wall_s, queries_per_s: queries as f64 / wall_s },
         series: Series::of(names, world.samples()),
     }
 }

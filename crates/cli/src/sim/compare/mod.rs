@@ -4,6 +4,7 @@
 //! finished, and the same command takes up where it was stopped.
 
 mod crew;
+mod family;
 mod keep;
 mod report;
 mod runs;
@@ -131,7 +132,7 @@ fn make_missing(args: &Args, keep: &Keep, runs: &[Run]) -> Result<(), Failure> {
     interrupt::on_interrupt(move || stopper.store(true, Relaxed)).map_err(Failure::failed)?;
     let threads = args.threads.or_else(|| std::thread::available_parallelism().ok());
     let threads = threads.map_or(1, NonZeroUsize::get).min(missed);
-    let finished = Crew::new(keep, &stop, missing).work(threads)?;
+    let finished = Crew::new(keep, &stop, missing)?.work(threads)?;
     if finished < missed {
         return Err(Failure::failed(format!(
             "stopped with {} of {all} runs finished; they are kept in {}, and the same command goes on with the others",

@@ -22,6 +22,7 @@ use crate::{
 };
 
 /// Divides by what misses cost.
+#[derive(Clone)]
 pub(crate) struct Lama {
     options: LamaOptions,
     /// The last latencies known of each partition's misses.

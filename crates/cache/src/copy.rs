@@ -1,0 +1,74 @@
+//! Another cache with the same in it.
+//!
+//! A simulation that has warmed a cache up has waited for it, and several that differ only in what comes afterwards would wait for
+//! the same. A copy goes on as the original would: what was counted, in which order items were used, where they lie and what
+//! the ghosts have seen is all there, so equal operations bring equal answers and equal evictions in both.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::{Mutex, PoisonError};
+
+use crate::engine::Cache;
+use crate::line::Line;
+use crate::memory::{Memory, Supply};
+
+impl Cache {
+    /// A copy of this cache, with its items in blocks of `memory` and nothing shared with it. Exclusive, so that nobody changes a part
+    /// of it meanwhile. O(bytes that blocks and tables take), and as much memory again.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use sherwood_cache::{Access, Cache, Heap, NewItem, Options, Partition};
+    /// use sherwood_model::{BackendId, Instant, PartitionId, SeededState, TenantId};
+    ///
+    /// let partition = Partition { tenant: TenantId(0), backend: BackendId(0), budget_bytes: 1 << 20 };
+    /// let options = Options { total_bytes: 1 << 20, ..Options::default() };
+    /// let mut cache = Cache::new(options, &[partition], SeededState::new(7))?;
+    /// let (partition, access) = (PartitionId(0), Access::at(Instant::from_secs(1)));
+    /// cache.set(partition, b"there", NewItem::bytes(b"1"), &access)?;
+    /// let copy = cache.copy(Arc::new(Heap));
+    /// cache.set(partition, b"later", NewItem::bytes(b"2"), &access)?;
+    /// let has = |key: &[u8]| copy.get(partition, key, &access, |_| ()).is_some();
+    /// assert_eq!([has(b"there"), has(b"later")], [true, false]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn copy(&mut self, memory: Arc<dyn Memory>) -> Self {
+        let Self {
+            options,
+            partitions,
+            hash,
+            shards,
+            ledger,
+            flushes,
+            ghosts,
+            ticks,
+            next_death,
+            background,
+            timeline,
+            supply: _,
+            held_max,
+            next_relief,
+            next_shard,
+        } = self;
+        let supply = Supply::new(memory);
+        let mut balances = None;
+        Self {
+            options: *options,
+            partitions: partitions.clone(),
+            hash: *hash,
+            shards: shards.iter_mut().map(|shard| shard.copy(&supply, &mut balances)).collect(),
+            ledger: ledger.copy(),
+            flushes: flushes.copy(),
+            ghosts: ghosts.copy(),
+            ticks: Line(AtomicU64::new(*ticks.0.get_mut())),
+            next_death: AtomicU64::new(*next_death.get_mut()),
+            background: Mutex::new(*background.get_mut().unwrap_or_else(PoisonError::into_inner)),
+            timeline: timeline.copy(),
+            supply,
+            held_max: *held_max,
+            next_relief: AtomicUsize::new(*next_relief.get_mut()),
+            next_shard: AtomicUsize::new(*next_shard.get_mut()),
+        }
+    }
+}
