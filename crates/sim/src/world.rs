@@ -167,13 +167,14 @@ impl World {
         self.queries
     }
 
-    /// Lets everything happen that happens before `until` (and before the end), then balances the books.
+    /// Lets everything happen that happens before `until`, then balances the books. Where that is the end, what happens at the end
+    /// is included.
     ///
     /// # Errors
     /// When the books do not balance.
     pub fn advance(&mut self, until: Instant) -> Result<(), Imbalance> {
         // What happens at the very end belongs to the run: the last observation does.
-        let before = until.min(self.end + Duration::from_nanos(1));
+        let before = if until < self.end { until } else { self.end + Duration::from_nanos(1) };
         while let Some((at, event)) = self.events.take_before(before) {
             self.now = at;
             self.happen(event);
