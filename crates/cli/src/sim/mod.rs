@@ -2,9 +2,11 @@
 
 mod compare;
 mod flags;
+mod keep;
 mod list;
 mod play;
 mod run;
+mod runs;
 mod series;
 mod subject;
 

@@ -40,14 +40,14 @@ pub enum Next {
 /// Searches of every policy along every axis: with the first seed from the conditions as they are, then with each other seed
 /// from where the first one ended.
 ///
-/// Workers ask for [`Board::next`] and answer with [`Board::learn`], in any order. What is asked for does not depend on the
+/// Workers ask for [`Board::take`] and answer with [`Board::learn`], in any order. What is asked for does not depend on the
 /// workers: two that differ in number find the same. Memory and the time of a question grow with searches and seeds; a search has 15
 /// tries at most.
 ///
 /// ```
 /// use sherwood_sim::{Axis, Board, Next, Verdict};
 /// let mut board = Board::new(1, &[1, 2]);
-/// while let Next::Try(probe) = board.next() {
+/// while let Next::Try(probe) = board.take() {
 ///     let kept = probe.step < if probe.axis == Axis::Load { 2 } else { 9 };
 ///     board.learn(probe, if kept { Verdict::Kept } else { Verdict::Broken });
 /// }
@@ -84,7 +84,7 @@ impl Board {
     }
 
     /// What to do next.
-    pub fn next(&mut self) -> Next {
+    pub fn take(&mut self) -> Next {
         let mut left = false;
         for line in &self.lines {
             for (search, &seed) in line.searches.iter().zip(&self.seeds) {
@@ -161,7 +161,7 @@ mod tests {
     fn play(board: &mut Board, workers: usize, mut draws: u64, kept: impl Fn(&Probe) -> bool) -> Vec<Probe> {
         let (mut tried, mut busy) = (Vec::new(), Vec::new());
         loop {
-            match board.next() {
+            match board.take() {
                 Next::Try(probe) => {
                     tried.push(probe);
                     busy.push(probe);
@@ -169,7 +169,7 @@ mod tests {
                 Next::Wait => assert!(!busy.is_empty(), "nobody is left to wait for"),
                 Next::Done => return tried,
             }
-            if busy.len() == workers || board.next_is_to_wait() {
+            if busy.len() == workers || board.nothing_to_take() {
                 let probe = busy.swap_remove((draws % busy.len() as u64) as usize);
                 draws = draws.rotate_left(7).wrapping_mul(0x9e37_79b9_7f4a_7c15);
                 board.learn(probe, if kept(&probe) { Verdict::Kept } else { Verdict::Broken });
@@ -178,8 +178,8 @@ mod tests {
     }
 
     impl Board {
-        fn next_is_to_wait(&self) -> bool {
-            self.clone().next() == Next::Wait
+        fn nothing_to_take(&self) -> bool {
+            self.clone().take() == Next::Wait
         }
     }
 

@@ -6,7 +6,6 @@
 mod crew;
 mod keep;
 mod report;
-mod runs;
 mod series;
 mod summary;
 
@@ -20,12 +19,13 @@ use serde::Serialize;
 use sherwood_policy::available_without_options;
 
 use super::flags::Flags;
+use super::keep::Keep;
+use super::runs::{self, Run};
 use crate::exit::Failure;
 use crate::interrupt;
 use crate::out;
 use crew::Crew;
-use keep::{Keep, Kept, Outcome};
-use runs::Run;
+use keep::{Kept, Outcome};
 use summary::Line;
 
 /// Simulates policies in scenarios, with several seeds, and keeps what was finished
@@ -115,7 +115,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 fn make_missing(args: &Args, keep: &Keep, runs: &[Run]) -> Result<(), Failure> {
     let mut missing = Vec::new();
     for run in runs {
-        if keep.read(&run.inputs)?.is_none() {
+        if keep.read::<Kept>(&run.inputs)?.is_none() {
             missing.push(run);
         }
     }
@@ -144,7 +144,7 @@ fn make_missing(args: &Args, keep: &Keep, runs: &[Run]) -> Result<(), Failure> {
 
 fn kept(keep: &Keep, run: &Run) -> Result<Kept, Failure> {
     let missing =
-        || Failure::failed(format!("the finished run {} is gone: did anybody remove it?", run.name()));
+        || Failure::failed(format!("the finished run {} is gone: did anybody remove it?", run.name));
     keep.read(&run.inputs)?.ok_or_else(missing)
 }
 
