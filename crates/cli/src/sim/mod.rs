@@ -2,6 +2,7 @@
 
 mod compare;
 mod flags;
+mod frontier;
 mod keep;
 mod list;
 mod play;
@@ -21,6 +22,7 @@ use crate::exit::Failure;
   sherwood sim run --scenario onerf-spikes --policy robinhood
   sherwood sim run --scenario onerf-random --policy shared-lru --set walk=3 --json
   sherwood sim compare --scenario ramp-7-quick --seeds 1,2,3
+  sherwood sim frontier --scenario onerf-spikes --policies robinhood,shared-lru
 
 `sherwood sim COMMAND --help` shows the flags of a command.")]
 pub(crate) struct Args {
@@ -36,6 +38,8 @@ enum Command {
     Run(run::Args),
     /// Simulates policies in scenarios, with several seeds, and keeps what was finished
     Compare(compare::Args),
+    /// Finds how deep limits, how small caches and how high a load each policy stands
+    Frontier(frontier::Args),
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
@@ -43,5 +47,6 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         Command::List(args) => list::run(args),
         Command::Run(args) => run::run(args),
         Command::Compare(args) => compare::run(args),
+        Command::Frontier(args) => frontier::run(args),
     }
 }

@@ -96,3 +96,14 @@ pub(super) fn subjects(named: &[String]) -> Result<Vec<Subject>, Failure> {
     }
     Ok(subjects)
 }
+
+/// Each once, in order.
+pub(super) fn distinct<T: Clone + PartialEq>(given: &[T]) -> Vec<T> {
+    let mut distinct = Vec::with_capacity(given.len());
+    for one in given {
+        if !distinct.contains(one) {
+            distinct.push(one.clone());
+        }
+    }
+    distinct
+}

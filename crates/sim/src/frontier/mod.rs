@@ -13,6 +13,8 @@ mod search;
 
 use std::fmt::{self, Display};
 
+use crate::setup::Knobs;
+
 pub use board::{Board, Next, Probe};
 pub use search::{Bracket, Search};
 
@@ -36,24 +38,32 @@ impl Axis {
     /// All there are.
     pub const ALL: [Self; 3] = [Self::Depth, Self::Cache, Self::Load];
 
-    /// What the condition is multiplied by, `step` steps harder (milder below 0); four digits.
+    /// The value of the condition `step` steps harder (milder below 0) than where it is `base`, to four digits.
     ///
     /// ```
     /// use sherwood_sim::Axis;
-    /// assert_eq!([-1, 0, 1, 8].map(|step| Axis::Load.multiplier(step)), [0.9524, 1.0, 1.05, 1.477]);
-    /// assert_eq!(Axis::Cache.multiplier(8), 0.6768);
+    /// assert_eq!([-1, 0, 1, 8].map(|step| Axis::Load.value(1.0, step)), [0.9524, 1.0, 1.05, 1.477]);
+    /// assert_eq!([0, 8].map(|step| Axis::Cache.value(0.5, step)), [0.5, 0.3384]);
     /// ```
     #[must_use]
-    pub fn multiplier(self, step: i32) -> f64 {
-        let harder = match self {
+    pub fn value(self, base: f64, step: i32) -> f64 {
+        let more = match self {
             Self::Depth | Self::Load => step,
             Self::Cache => -step,
         };
-        let mut exact = 1.0;
-        for _ in 0..harder.unsigned_abs() {
-            exact *= if harder > 0 { STEP_RATIO } else { 1.0 / STEP_RATIO };
+        // Multiplied out, for the same digits on every machine.
+        let ratio = (0..more.unsigned_abs()).fold(1.0, |ratio, _| ratio * STEP_RATIO);
+        four_digits(if more < 0 { base / ratio } else { base * ratio })
+    }
+
+    /// The condition's value in `knobs`.
+    #[must_use]
+    pub fn of(self, knobs: &Knobs) -> f64 {
+        match self {
+            Self::Depth => knobs.limit_depth,
+            Self::Cache => knobs.cache_ratio,
+            Self::Load => knobs.load_ratio,
         }
-        four_digits(exact)
     }
 
     /// The key of its setting ([`Knobs::set`](crate::Knobs::set)).
@@ -73,14 +83,12 @@ impl Display for Axis {
     }
 }
 
-/// To four digits, for numbers from 0.01 to 100.
+/// A positive number to four digits.
 fn four_digits(value: f64) -> f64 {
-    let unit = match value {
-        ..0.1 => 1e5,
-        ..1.0 => 1e4,
-        ..10.0 => 1e3,
-        _ => 1e2,
-    };
+    let mut unit = 1.0;
+    while value > 0.0 && value * unit < 1e3 {
+        unit *= 10.0;
+    }
     (value * unit).round() / unit
 }
 
@@ -92,11 +100,24 @@ mod tests {
     fn steps_are_five_percent_apart_and_harder_is_less_cache() {
         for axis in Axis::ALL {
             for step in -STEPS_MAX..STEPS_MAX {
-                let (milder, harder) = (axis.multiplier(step), axis.multiplier(step + 1));
+                let (milder, harder) = (axis.value(1.0, step), axis.value(1.0, step + 1));
                 let ratio = if axis == Axis::Cache { milder / harder } else { harder / milder };
                 assert!((ratio - 1.05).abs() < 0.001, "{axis} {step}: {milder} {harder}");
             }
         }
-        assert_eq!((Axis::Depth.multiplier(STEPS_MAX), Axis::Depth.multiplier(-STEPS_MAX)), (15.37, 0.06507));
+        assert_eq!(
+            (Axis::Depth.value(1.0, STEPS_MAX), Axis::Depth.value(1.0, -STEPS_MAX)),
+            (15.367, 0.06507)
+        );
+    }
+
+    #[test]
+    fn an_axis_is_the_setting_of_its_key() {
+        for axis in Axis::ALL {
+            let mut knobs = Knobs::default();
+            assert_eq!(axis.of(&knobs), 1.0);
+            knobs.set(axis.key(), "0.75").expect("a setting");
+            assert_eq!(axis.of(&knobs), 0.75, "{axis}");
+        }
     }
 }

@@ -20,7 +20,7 @@ use sherwood_policy::available_without_options;
 
 use super::flags::Flags;
 use super::keep::Keep;
-use super::runs::{self, Run};
+use super::runs::{self, Run, distinct};
 use crate::exit::Failure;
 use crate::interrupt;
 use crate::out;
@@ -67,7 +67,7 @@ pub(crate) struct Args {
 }
 
 /// Those that RobinHood's paper compares.
-const POLICIES: [&str; 6] = ["robinhood", "shared-lru", "tao", "cliffhanger", "fair", "lama"];
+pub(super) const POLICIES: [&str; 6] = ["robinhood", "shared-lru", "tao", "cliffhanger", "fair", "lama"];
 
 /// The JSON document.
 #[derive(Serialize)]
@@ -146,15 +146,4 @@ fn kept(keep: &Keep, run: &Run) -> Result<Kept, Failure> {
     let missing =
         || Failure::failed(format!("the finished run {} is gone: did anybody remove it?", run.name));
     keep.read(&run.inputs)?.ok_or_else(missing)
-}
-
-/// Each once, in order.
-fn distinct<T: Clone + PartialEq>(given: &[T]) -> Vec<T> {
-    let mut distinct = Vec::with_capacity(given.len());
-    for one in given {
-        if !distinct.contains(one) {
-            distinct.push(one.clone());
-        }
-    }
-    distinct
 }
