@@ -3,13 +3,14 @@
 //! One file for each piece, which says what it followed from and what came out. A file appears under its name when it is
 //! complete; one of other inputs under the same name is made anew.
 
+use std::fmt::Display;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use sherwood_model::SplitMix64;
+use sherwood_model::SeededState;
 
 use super::runs::Inputs;
 use crate::exit::Failure;
@@ -37,10 +38,15 @@ impl Keep {
         Ok(Self { directory: directory.to_owned() })
     }
 
+    /// Where it is, for messages.
+    pub(super) fn directory(&self) -> impl Display {
+        self.directory.display()
+    }
+
     /// What followed from these inputs, if it was finished.
     pub(super) fn read<F: Finished>(&self, inputs: &Inputs) -> Result<Option<F>, Failure> {
         let path = self.path::<F>(inputs);
-        let failed = |error: &dyn std::fmt::Display| {
+        let failed = |error: &dyn Display| {
             let path = path.display();
             Failure::failed(format!(
                 "reading the finished run {path}: {error}; remove it to have it made again"
@@ -78,9 +84,29 @@ impl Keep {
 
 /// A number that tells documents and lists of settings apart in names of files; the files say what they are of.
 fn mark(document: Option<&String>, settings: &[String]) -> u32 {
-    let mut mixed = SplitMix64::new(0);
-    for byte in document.into_iter().chain(settings).flat_map(|text| text.bytes().chain([0])) {
-        mixed.stir(byte.into());
+    let texts = document.into_iter().chain(settings);
+    let bytes: Vec<u8> = texts.flat_map(|text| text.bytes().chain([0])).collect();
+    (SeededState::new(0).hash_bytes(&bytes) >> 32) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_of_the_same_letters_are_told_apart() {
+        let lists = [
+            &["walk=12"][..],
+            &["walk=21"],
+            &["wakl=12"],
+            &["walk=1", "2"],
+            &["depth=1.477"],
+            &["depth=4.177"],
+        ];
+        let mark =
+            |list: &[&str]| mark(None, &list.iter().map(|&setting| setting.to_owned()).collect::<Vec<_>>());
+        let mut marks = lists.map(mark);
+        marks.sort_unstable();
+        assert!(marks.windows(2).all(|pair| pair[0] != pair[1]), "{marks:?}");
     }
-    (mixed.next_u64() >> 32) as u32
 }
