@@ -1,5 +1,6 @@
 //! `sherwood sim`: what each policy would do, simulated.
 
+mod ablate;
 mod compare;
 mod flags;
 mod frontier;
@@ -23,6 +24,7 @@ use crate::exit::Failure;
   sherwood sim run --scenario onerf-random --policy shared-lru --set walk=3 --json
   sherwood sim compare --scenario ramp-7-quick --seeds 1,2,3
   sherwood sim frontier --scenario onerf-spikes --policies robinhood,shared-lru
+  sherwood sim ablate --scenario onerf-random --seeds 1,2,3
 
 `sherwood sim COMMAND --help` shows the flags of a command.")]
 pub(crate) struct Args {
@@ -40,6 +42,8 @@ enum Command {
     Compare(compare::Args),
     /// Finds how deep limits, how small caches and how high a load each policy stands
     Frontier(frontier::Args),
+    /// Changes one thing about RobinHood at a time, and compares with RobinHood unchanged
+    Ablate(ablate::Args),
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
@@ -48,5 +52,6 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         Command::Run(args) => run::run(args),
         Command::Compare(args) => compare::run(args),
         Command::Frontier(args) => frontier::run(args),
+        Command::Ablate(args) => ablate::run(args),
     }
 }

@@ -67,17 +67,18 @@ pub(super) fn of(
     let mut runs: Vec<Run> = Vec::new();
     for subject in subjects {
         for policy in policies {
-            let first = runs.len();
             for &seed in seeds {
                 runs.push(Run::new(flags, subject, policy, seed)?);
             }
-            // What cannot be simulated is refused before anything is; no seed makes a difference to that.
-            if let Some(run) = runs.get(first) {
-                World::new(&run.setup).map_err(Failure::usage)?;
-            }
         }
     }
+    check(runs.iter().step_by(seeds.len().max(1)))?;
     Ok(runs)
+}
+
+/// Refuses what cannot be simulated before anything is; no seed makes a difference to that.
+pub(super) fn check<'a>(mut runs: impl Iterator<Item = &'a Run>) -> Result<(), Failure> {
+    runs.try_for_each(|run| World::new(&run.setup).map(drop).map_err(Failure::usage))
 }
 
 /// The scenarios that are named, or all of the built-in model that limit something.

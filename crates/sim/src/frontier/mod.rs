@@ -107,7 +107,7 @@ mod tests {
         }
         assert_eq!(
             (Axis::Depth.value(1.0, STEPS_MAX), Axis::Depth.value(1.0, -STEPS_MAX)),
-            (15.367, 0.06507)
+            (15.37, 0.06507)
         );
     }
 

@@ -10,17 +10,17 @@ use crate::sim::runs::Inputs;
 /// A finished run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Kept {
-    pub(super) inputs: Inputs,
-    pub(super) outcome: Outcome,
+pub(in crate::sim) struct Kept {
+    pub(in crate::sim) inputs: Inputs,
+    pub(in crate::sim) outcome: Outcome,
     pub(super) series: Series,
 }
 
 /// What came out, as `sherwood sim run --json` prints it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Outcome {
+pub(in crate::sim) struct Outcome {
     #[serde(flatten)]
-    pub(super) results: Results,
+    pub(in crate::sim) results: Results,
     pub(super) wall_s: f64,
     pub(super) queries_per_s: f64,
 }

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use serde::Serialize;
 use sherwood_sim::{Axis, Board, Bracket, STEPS_MAX};
 
+use super::plot::{Panel, Plot, Row};
 use super::trials::Trials;
 
 /// The frontier, as far as it is known.
@@ -161,6 +162,21 @@ impl<'a> Found<'a> {
                 every one, where 1 is the scenario as it is; the other two conditions are as they are.\n"
     }
 
+    pub(super) fn plot(&self) -> String {
+        let panel = |axis: Axis| Panel { name: panel_name(axis), rows: self.rows(axis).collect() };
+        let title = format!("How far the promise is kept: {}", self.trials.scenario());
+        Plot { title, panels: Axis::ALL.map(panel).into() }.svg()
+    }
+
+    fn rows(&self, axis: Axis) -> impl Iterator<Item = Row> {
+        let value = move |step: Option<i32>| step.map(|step| self.trials.value(axis, step));
+        self.trials.policies().iter().zip(&self.policies).filter_map(move |(policy, limits)| {
+            let limit = limits[axis as usize].as_ref()?;
+            let (kept, broken) = (value(limit.kept()), value(limit.broken()));
+            Some(Row { policy: policy.clone(), kept, broken, words: self.cell(axis, limit) })
+        })
+    }
+
     /// `1.477 .. 1.551`, or on which side of the range the limit is.
     fn cell(&self, axis: Axis, limit: &Limit) -> String {
         let value = |step| self.trials.value(axis, step);
@@ -171,5 +187,14 @@ impl<'a> Found<'a> {
             (Some(kept), None) => format!("{} .. {more} {}", value(kept), value(STEPS_MAX)),
             (None, _) => format!("{less} {}", value(-STEPS_MAX)),
         }
+    }
+}
+
+/// What is on an axis, and which end of it is good.
+fn panel_name(axis: Axis) -> &'static str {
+    match axis {
+        Axis::Depth => "depth of limits (more stands more)",
+        Axis::Cache => "size of caches (less stands more)",
+        Axis::Load => "load (more stands more)",
     }
 }

@@ -5,6 +5,7 @@
 
 mod crew;
 mod found;
+mod plot;
 mod trials;
 
 use std::num::NonZeroUsize;
@@ -36,10 +37,10 @@ use trials::Trials;
   sherwood sim frontier --scenario onerf-spikes --violation 0.01 --plot frontier.svg
   sherwood sim frontier --scenario our-shop.json --policies robinhood,shared-lru --json
 
-One condition is changed at a time, in steps of 5% from a fifteenth to fifteen times what it is: with
-the first seed from the conditions as they are, with the others from where the first one ended. What
-is found is kept with every seed. Runs end when their verdict is certain; verdicts are kept in the
-directory of --results, and the same command goes on with what is missing.
+One condition is changed at a time, in steps of 5%, from a fifteenth of what it is to fifteen times
+that. The first seed is searched from the conditions as they are, the others from where it ended;
+what is found is kept with every seed. Runs end when their verdict is certain; verdicts are kept in
+the directory of --results, and the same command goes on with what is missing.
 
 Exit status: 0 done, 1 failed or interrupted, 2 bad usage.")]
 pub(crate) struct Args {
@@ -66,6 +67,9 @@ pub(crate) struct Args {
     /// Print what was found as one JSON document
     #[arg(long)]
     json: bool,
+    /// Draw what was found into this file, as SVG
+    #[arg(long, value_name = "FILE.svg")]
+    plot: Option<PathBuf>,
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
@@ -92,8 +96,12 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             found.finished(),
             found.searches(),
             found.so_far(),
-            args.results.display(),
+            keep.directory(),
         )));
+    }
+    if let Some(path) = &args.plot {
+        std::fs::write(path, found.plot())
+            .map_err(|error| Failure::failed(format!("writing {}: {error}", path.display())))?;
     }
     out::print(&if args.json { found.json() } else { found.text() })
 }
