@@ -22,5 +22,7 @@ fn every_command_explains_itself() {
     insta::assert_snapshot!("sim-list", help(&["sim", "list"]));
     insta::assert_snapshot!("sim-run", help(&["sim", "run"]));
     insta::assert_snapshot!("sim-compare", help(&["sim", "compare"]));
+    insta::assert_snapshot!("sim-frontier", help(&["sim", "frontier"]));
+    insta::assert_snapshot!("sim-ablate", help(&["sim", "ablate"]));
     insta::assert_snapshot!("check-config", help(&["check-config"]));
 }

@@ -41,7 +41,7 @@ pub use names::{PolicyError, available, available_without_options, by_name};
 pub use observation::{BandCounts, Observation, PartitionSeen, hit_ratio_slope};
 pub use options::{
     BubbleWrap, CliffhangerOptions, FairMode, FairOptions, LamaMode, LamaOptions, Options, OptionsError,
-    SizeStage, StartSize, TaoMode, TaoOptions, TotalStage,
+    Rounding, SizeStage, StartSize, TaoMode, TaoOptions, TotalStage,
 };
 pub use policy::{Claims, CopyPolicy, Needs, Policy, Proposal, Signal, Target, View};
 pub use request_log::RequestLog;

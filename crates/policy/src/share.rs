@@ -40,6 +40,22 @@ pub(crate) fn share_equally(amount: u128, caps: &[u64]) -> Vec<u64> {
     share(amount, &vec![1.0; caps.len()], caps)
 }
 
+/// The whole part of what each weight's share of `amount` is, at most its cap: what [`share`] gives before it rounds and before
+/// what is cut off goes to the others. They sum to `amount` at most.
+pub(crate) fn quotas(amount: u128, weights: &[f64], caps: &[u64]) -> Vec<u64> {
+    let shares = fixed(weights);
+    let whole = shares.iter().map(|&share| u128::from(share)).sum::<u128>().max(1);
+    let mut left = amount;
+    let mut quota = |(share, &cap): (u64, &u64)| {
+        // A share that a float's last digit keeps from a whole number is that number.
+        let quota = (REMAINDER_STEPS * amount * u128::from(share) + whole) / (REMAINDER_STEPS * whole);
+        let quota = quota.min(u128::from(cap)).min(left);
+        left -= quota;
+        u64::try_from(quota).expect("at most the cap")
+    };
+    shares.into_iter().zip(caps).map(&mut quota).collect()
+}
+
 /// Whole quotas first, then one unit each to the largest remainders.
 fn round(left: u128, whole: u128, shares: &[u64], open: &[usize], mut parts: Vec<u64>) -> Vec<u64> {
     let mut units = left;
@@ -81,6 +97,13 @@ mod tests {
         assert_eq!(share(30, &[0.55, 0.25, 0.20], &FREE), [17, 7, 6]);
         assert_eq!(share(30, &[55.0, 25.0, 20.0], &FREE), [17, 7, 6]);
         assert_eq!(share(2, &[1.0, 1.0, 1.0], &FREE), [1, 1, 0]);
+    }
+
+    #[test]
+    fn a_quota_is_what_is_not_rounded() {
+        assert_eq!(quotas(30, &[0.55, 0.25, 0.20], &FREE), [16, 7, 6]);
+        assert_eq!(quotas(30, &[0.55, 0.25, 0.0], &[10, 80, 80]), [10, 9, 0]);
+        assert_eq!(quotas(30, &[0.0, f64::NAN], &[80, 80]), [0, 0]);
     }
 
     #[test]

@@ -5,10 +5,11 @@
 //! claim over about 1 / tax rounds.
 //!
 //! Tax is counted in whole pages, rounded down: a partition of fewer than 1 / tax pages pays nothing, which makes 100
-//! pages the size below which a tax of 1% takes nothing. Gifts are whole pages too, by largest remainder.
+//! pages the size below which a tax of 1% takes nothing. Gifts are whole pages too, by largest remainder unless told otherwise.
 
 use crate::bounds::{Bounds, add, as_weights, sum};
-use crate::share::share;
+use crate::options::Rounding;
+use crate::share::{quotas, share};
 
 /// A share of 0 to 1 in millionths, so that the tax of a whole number of bytes is exact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +35,7 @@ impl Millionths {
 pub(crate) struct Tax {
     pub(crate) ratio: Millionths,
     pub(crate) page_bytes: u64,
+    pub(crate) rounding: Rounding,
 }
 
 impl Tax {
@@ -63,12 +65,30 @@ impl Tax {
     fn give(&self, pool: u128, kept: &[u64], weights: &[f64], bounds: &Bounds) -> Vec<u64> {
         let page = self.page_bytes.max(1);
         let rooms: Vec<u64> = bounds.room(kept).iter().map(|room| room / page).collect();
-        let pages = share(pool / u128::from(page), weights, &rooms);
+        let divide = match self.rounding {
+            Rounding::Largest => share,
+            Rounding::First => quotas,
+        };
+        let pages = divide(pool / u128::from(page), weights, &rooms);
         let gifts: Vec<u64> = pages.iter().map(|pages| pages * page).collect();
         let given = add(kept, &gifts);
-        let rest = pool - sum(&gifts);
-        add(&given, &share(rest, weights, &bounds.room(&given)))
+        let (rest, room) = (pool - sum(&gifts), bounds.room(&given));
+        let more = match self.rounding {
+            Rounding::Largest => share(rest, weights, &room),
+            Rounding::First => in_order(rest, &room),
+        };
+        add(&given, &more)
     }
+}
+
+/// All to the first, as far as it has room, what is left to the next.
+fn in_order(mut amount: u128, room: &[u64]) -> Vec<u64> {
+    let mut gift = |&room: &u64| {
+        let gift = u64::try_from(amount).map_or(room, |amount| amount.min(room));
+        amount -= u128::from(gift);
+        gift
+    };
+    room.iter().map(&mut gift).collect()
 }
 
 /// `given` plus what of `total` is still in the pool, back to those who have less than their budget was.
@@ -91,14 +111,18 @@ mod tests {
     use sherwood_model::{BackendId, TenantId};
 
     const MIB: u64 = 1 << 20;
-    const TAX: Tax = Tax { ratio: Millionths(10_000), page_bytes: MIB };
+    const TAX: Tax = Tax { ratio: Millionths(10_000), page_bytes: MIB, rounding: Rounding::Largest };
 
     fn round(budgets: &[u64], weights: &[f64]) -> Vec<u64> {
+        round_by(TAX, budgets, weights)
+    }
+
+    fn round_by(tax: Tax, budgets: &[u64], weights: &[f64]) -> Vec<u64> {
         let total: u64 = budgets.iter().sum();
         let partitions = vec![PartitionSeen::new(TenantId(0), BackendId(0)); budgets.len()];
         let bytes: Vec<u64> = budgets.iter().map(|mib| mib * MIB).collect();
         let bounds = Bounds::new(total * MIB, 30 * MIB, &partitions);
-        TAX.round(&bytes, total * MIB, weights, &bounds).iter().map(|bytes| bytes / MIB).collect()
+        tax.round(&bytes, total * MIB, weights, &bounds).iter().map(|bytes| bytes / MIB).collect()
     }
 
     #[test]
@@ -113,6 +137,18 @@ mod tests {
     #[test]
     fn the_page_left_over_goes_to_the_largest_remainder_and_the_lower_id() {
         assert_eq!(round(&[1_000; 3], &[0.55, 0.25, 0.20]), [1_007, 997, 996]);
+    }
+
+    #[test]
+    fn or_what_rounding_leaves_goes_to_the_first() {
+        let first = Tax { rounding: Rounding::First, ..TAX };
+        assert_eq!(round_by(first, &[1_000; 3], &[0.55, 0.25, 0.20]), [1_007, 997, 996]);
+        assert_eq!(
+            round_by(first, &[1_000; 3], &[0.0, 0.55, 0.45]),
+            [991, 1_006, 1_003],
+            "claim or no claim"
+        );
+        assert_eq!(in_order(10, &[4, 0, 9, 9]), [4, 0, 6, 0]);
     }
 
     #[test]

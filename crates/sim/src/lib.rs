@@ -28,6 +28,7 @@
 mod backend;
 mod beyond;
 mod events;
+mod frontier;
 mod key;
 mod record;
 mod resize;
@@ -39,11 +40,14 @@ mod slab;
 mod station;
 mod statistics;
 mod traffic;
+mod verdict;
 mod world;
 
 pub use events::EventQueue;
+pub use frontier::{Axis, Board, Bracket, Next, Probe, STEPS_MAX, Search};
 pub use results::{Allocation, BackendSample, DominantRbc, Results, Sample};
 pub use settings::{Setting, SettingError};
 pub use setup::{Knobs, Resize, Setup, SetupError};
 pub use station::Station;
+pub use verdict::{Tally, Verdict};
 pub use world::{ForkError, Imbalance, World};

@@ -29,7 +29,7 @@ const fn setting(key: &'static str, value: &'static str, about: &'static str) ->
 }
 
 /// All there are.
-const SETTINGS: [Setting; 19] = [
+const SETTINGS: [Setting; 21] = [
     setting("walk", "given|N", "realisation of a random scenario: the one written down, or drawn from N"),
     setting("delta", "SECONDS", "time between decisions"),
     setting("rbc_window", "SECONDS", "how far back decisions look"),
@@ -40,6 +40,7 @@ const SETTINGS: [Setting; 19] = [
         "RATIO|off",
         "no gift to a partition with more than this share of its used bytes unfilled",
     ),
+    setting("rounding", "largest|first", "who gets what is left when gifts are rounded"),
     setting("tao", "mean|snapshot", "which of the sizes RobinHood had policy tao freezes"),
     setting("shadow", "RATIO", "size of cliffhanger's shadow queues, as a share of a cache"),
     setting("credit", "BYTES", "what a find in them moves"),
@@ -48,6 +49,7 @@ const SETTINGS: [Setting; 19] = [
     setting("ghost", "RATIO", "share of the keys that miss ratio curves are drawn from"),
     setting("eviction", "lru|s3-fifo", "whom the caches evict"),
     setting("resize", "at-once|BYTES", "bytes a second that leave a shrinking partition"),
+    setting("stale", "SECONDS", "age of the statistics that decisions are made on"),
     setting("servers", "N", "application servers"),
     setting("cache", "RATIO", "each server's cache, as a share of the profile's"),
     setting("load", "RATIO", "rate of requests, as a share of the profile's"),
@@ -119,6 +121,7 @@ impl Knobs {
             "tax" => self.control.tax = number(value)?,
             "unfilled" if value == "off" => self.control.unfilled_ratio_max = f64::INFINITY,
             "unfilled" => self.control.unfilled_ratio_max = number(value)?,
+            "rounding" => self.control.rounding = word(value)?,
             "tao" => self.control.tao.mode = word(value)?,
             "shadow" => self.control.cliffhanger.shadow = number(value)?,
             "credit" => self.control.cliffhanger.credit_bytes = number(value)?,
@@ -134,6 +137,7 @@ impl Knobs {
             }
             "resize" if value == "at-once" => self.resize = Resize::AtOnce,
             "resize" => self.resize = Resize::BytesPerSecond(number(value)?),
+            "stale" => self.stale = seconds(value)?,
             "servers" => self.servers = Some(number(value)?),
             "cache" => self.cache_ratio = number(value)?,
             "load" => self.load_ratio = number(value)?,
@@ -175,6 +179,7 @@ mod tests {
             "99-99.5",
             "0.02",
             "off",
+            "first",
             "snapshot",
             "0.1",
             "1",
@@ -183,6 +188,7 @@ mod tests {
             "1",
             "s3-fifo",
             "1000",
+            "3",
             "2",
             "0.5",
             "1.1",

@@ -38,6 +38,8 @@ pub struct Knobs {
     pub eviction: Eviction,
     /// How quickly a new plan takes effect.
     pub resize: Resize,
+    /// How old statistics are when controllers decide on them, beyond the half second since a report: 0 to 1 hour.
+    pub stale: Duration,
     /// Share of the keys that miss ratio curves are drawn from, for the policies that ask for any; none for a share that samples
     /// some thousands of keys in each cache.
     pub ghost_rate: Option<f64>,
@@ -73,6 +75,7 @@ impl Default for Knobs {
             walk: Walk::Given,
             eviction: Eviction::Lru,
             resize: Resize::AtOnce,
+            stale: Duration::ZERO,
             ghost_rate: None,
             servers: None,
             cache_ratio: 1.0,
@@ -138,6 +141,9 @@ const GHOST_RATE_SMALL: f64 = 1.0 / 4.0;
 /// Servers at most; an event names one by 16 bits.
 const SERVERS_MAX: u32 = 1_024;
 
+/// Age of the statistics at most; what was told waits that long.
+const STALE_MAX: Duration = Duration::from_secs(3_600);
+
 impl Setup {
     /// A run of the model that is built in.
     #[must_use]
@@ -155,7 +161,15 @@ impl Setup {
     /// Checks the numbers that nothing else checks.
     pub(crate) fn validate(&self) -> Result<(), SetupError> {
         let Knobs {
-            ghost_rate, servers, cache_ratio, load_ratio, limit_depth, warmup_min, measure_min, ..
+            ghost_rate,
+            servers,
+            cache_ratio,
+            load_ratio,
+            limit_depth,
+            warmup_min,
+            measure_min,
+            stale,
+            ..
         } = self.knobs;
         let ratio = "above 0 and up to 1000";
         let positive = |value: f64| value > 0.0 && value <= 1e3;
@@ -164,6 +178,7 @@ impl Setup {
             (1.0..=f64::from(SERVERS_MAX)).contains(&n)
         })?;
         check("ghost", ghost_rate.unwrap_or(1.0), "above 0 and up to 1", |rate| rate > 0.0 && rate <= 1.0)?;
+        check("stale", stale.as_secs_f64(), "0 to 3600 s", |age| age <= STALE_MAX.as_secs_f64())?;
         check("cache_ratio", cache_ratio, ratio, positive)?;
         check("load_ratio", load_ratio, ratio, positive)?;
         check("limit_depth", limit_depth, "0 to 1000", |value| (0.0..=1e3).contains(&value))?;

@@ -42,7 +42,7 @@ pub(crate) struct Statistics {
 }
 
 /// What a controller is told.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Known {
     /// What the finished requests tell; partitions are each server's own.
     pub(crate) requests: Observation,

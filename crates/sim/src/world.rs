@@ -1,5 +1,6 @@
 //! The world: servers, backends, and the clock that moves when something happens.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use sherwood_cache::Access;
@@ -20,7 +21,7 @@ use crate::results::{Results, Sample};
 use crate::server::{Server, Waiter};
 use crate::setup::{Setup, SetupError, minutes};
 use crate::slab::Slab;
-use crate::statistics::{Alike, Statistics};
+use crate::statistics::{Alike, Known, Statistics};
 use crate::traffic::{Traffic, partition};
 
 /// A run, from empty caches on.
@@ -31,7 +32,7 @@ use crate::traffic::{Traffic, partition};
 /// # Time
 /// A request is looked up the model's hit latency after it arrived; calls wait for a worker of their backend and keep it for the
 /// model's service time, by the limit in force when they begin. Servers report once a second, on the second. Controllers
-/// decide every Δ, half a second after a report. The SLO is observed from outside, with nothing between.
+/// decide every Δ, half a second after a report, on statistics as old as they are told to be. The SLO is observed from outside, with nothing between.
 ///
 /// # Memory
 /// The caches' items (declared sizes: a record each, no value), live requests and calls, and one sample for each observation of
@@ -53,6 +54,9 @@ pub struct World {
     jobs: Slab<Job>,
     live: Slab<Live>,
     statistics: Statistics,
+    /// What controllers were told and have not decided on yet, the oldest first: as many as asked within the age of stale
+    /// statistics.
+    told: VecDeque<Known>,
     recorder: Recorder,
     /// Keys looked up since the start.
     queries: u64,
@@ -68,7 +72,9 @@ enum Event {
     Wake { server: u16, backend: u16 },
     /// Every server reports.
     Report,
-    /// Every controller decides.
+    /// Every controller asks for the statistics.
+    Ask,
+    /// Every controller decides on those it was told when it asked.
     Decide,
     /// The SLO is observed.
     Observe,
@@ -98,8 +104,8 @@ pub struct Imbalance {
 }
 
 const REPORT_EVERY: Duration = Duration::from_secs(1);
-/// From a report to the decisions on it.
-const DECIDE_AFTER: Duration = Duration::from_millis(500);
+/// From a report to those who ask for it.
+const ASK_AFTER: Duration = Duration::from_millis(500);
 
 impl World {
     /// A world in which nothing has happened yet.
@@ -147,6 +153,7 @@ impl World {
                 .collect(),
             jobs: Slab::new(),
             live: Slab::new(),
+            told: VecDeque::new(),
             statistics: Statistics::new(count, slo.window, knobs.control.rbc_window, &needs),
             recorder: Recorder::new(slo, count, measured_from),
             queries: 0,
@@ -174,13 +181,14 @@ impl World {
         self.queries
     }
 
-    /// Lets everything happen that happens before `until` (and before the end), then balances the books.
+    /// Lets everything happen that happens before `until`, then balances the books. Where that is the end, what happens at the end
+    /// is included.
     ///
     /// # Errors
     /// When the books do not balance.
     pub fn advance(&mut self, until: Instant) -> Result<(), Imbalance> {
         // What happens at the very end belongs to the run: the last observation does.
-        let before = until.min(self.end + Duration::from_nanos(1));
+        let before = if until < self.end { until } else { self.end + Duration::from_nanos(1) };
         while let Some((at, event)) = self.events.take_before(before) {
             self.now = at;
             self.happen(event);
@@ -227,7 +235,7 @@ impl World {
         self.events.schedule(first, Event::LookUp);
         self.events.schedule(Instant::ZERO + REPORT_EVERY, Event::Report);
         let delta = self.setup.knobs.control.delta;
-        self.events.schedule(Instant::ZERO + delta + DECIDE_AFTER, Event::Decide);
+        self.events.schedule(Instant::ZERO + delta + ASK_AFTER, Event::Ask);
         self.events.schedule(self.recorder.due(), Event::Observe);
     }
 
@@ -237,6 +245,7 @@ impl World {
             Event::Done { backend, job } => self.done(BackendId(backend), job),
             Event::Wake { server, backend } => self.wake(server, BackendId(backend)),
             Event::Report => self.report(),
+            Event::Ask => self.ask(),
             Event::Decide => self.decide(),
             Event::Observe => self.observe(),
         }
@@ -410,14 +419,22 @@ impl World {
         self.events.schedule(self.now + REPORT_EVERY, Event::Report);
     }
 
-    fn decide(&mut self) {
+    fn ask(&mut self) {
         // All servers run the same policy, so they ask for the same.
         let needs = self.servers[0].controller.needs();
-        let known = self.statistics.known(self.now, &needs, &self.servers);
+        self.told.push_back(self.statistics.known(self.now, &needs, &self.servers));
+        match self.setup.knobs.stale {
+            Duration::ZERO => self.decide(),
+            age => self.events.schedule(self.now + age, Event::Decide),
+        }
+        self.events.schedule(self.now + self.setup.knobs.control.delta, Event::Ask);
+    }
+
+    fn decide(&mut self) {
+        let Some(known) = self.told.pop_front() else { return };
         for server in &mut self.servers {
             server.decide(self.now, &known);
         }
-        self.events.schedule(self.now + self.setup.knobs.control.delta, Event::Decide);
     }
 
     fn observe(&mut self) {

@@ -1,10 +1,14 @@
 //! `sherwood sim`: what each policy would do, simulated.
 
+mod ablate;
 mod compare;
 mod flags;
+mod frontier;
+mod keep;
 mod list;
 mod play;
 mod run;
+mod runs;
 mod series;
 mod subject;
 
@@ -19,6 +23,8 @@ use crate::exit::Failure;
   sherwood sim run --scenario onerf-spikes --policy robinhood
   sherwood sim run --scenario onerf-random --policy shared-lru --set walk=3 --json
   sherwood sim compare --scenario ramp-7-quick --seeds 1,2,3
+  sherwood sim frontier --scenario onerf-spikes --policies robinhood,shared-lru
+  sherwood sim ablate --scenario onerf-random --seeds 1,2,3
 
 `sherwood sim COMMAND --help` shows the flags of a command.")]
 pub(crate) struct Args {
@@ -34,6 +40,10 @@ enum Command {
     Run(run::Args),
     /// Simulates policies in scenarios, with several seeds, and keeps what was finished
     Compare(compare::Args),
+    /// Finds how deep limits, how small caches and how high a load each policy stands
+    Frontier(frontier::Args),
+    /// Changes one thing about RobinHood at a time, and compares with RobinHood unchanged
+    Ablate(ablate::Args),
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
@@ -41,5 +51,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         Command::List(args) => list::run(args),
         Command::Run(args) => run::run(args),
         Command::Compare(args) => compare::run(args),
+        Command::Frontier(args) => frontier::run(args),
+        Command::Ablate(args) => ablate::run(args),
     }
 }

@@ -3,7 +3,6 @@
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-use sherwood_model::Instant;
 use sherwood_sim::{Setup, World};
 
 use crate::exit::Failure;
@@ -17,7 +16,19 @@ pub(super) fn play(
     stop: &AtomicBool,
     mut seen: impl FnMut(Duration, &World),
 ) -> Result<bool, Failure> {
-    let mut until = Instant::ZERO;
+    play_while(world, stop, |passed, world| {
+        seen(passed, world);
+        true
+    })
+}
+
+/// The same, until `goes_on` says that it has seen enough; that is no stop.
+pub(super) fn play_while(
+    world: &mut World,
+    stop: &AtomicBool,
+    mut goes_on: impl FnMut(Duration, &World) -> bool,
+) -> Result<bool, Failure> {
+    let mut until = world.now();
     while world.now() < world.end() {
         if stop.load(Relaxed) {
             return Ok(false);
@@ -25,7 +36,9 @@ pub(super) fn play(
         let before = world.now();
         until += STRIDE;
         world.advance(until).map_err(Failure::failed)?;
-        seen(world.now() - before, world);
+        if !goes_on(world.now() - before, world) {
+            break;
+        }
     }
     Ok(true)
 }

@@ -40,6 +40,8 @@ pub struct Options {
     pub floor_pages: u64,
     /// The unit of tax and gifts; none for a 32,768th of the total, at least one byte.
     pub page_bytes: Option<u64>,
+    /// Who gets what is left of the pool when gifts are rounded to whole pages.
+    pub rounding: Rounding,
     /// A partition gets no gift while it holds more than this share of its used bytes unfilled; 0 or more, infinity for
     /// never.
     pub unfilled_ratio_max: f64,
@@ -57,6 +59,17 @@ pub struct Options {
     pub fair: FairOptions,
     /// What may be chosen about policy `lama`.
     pub lama: LamaOptions,
+}
+
+/// Who gets what is left when gifts are rounded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Rounding {
+    /// A page each to those who lost most by it, so that gifts are in proportion but for less than a page.
+    #[default]
+    Largest,
+    /// All to the first partition with room, whether it has a claim or not, as in RobinHood's published code.
+    First,
 }
 
 /// Absolute sizes for a while.
@@ -109,6 +122,7 @@ impl Default for Options {
             tax: 0.01,
             floor_pages: 30,
             page_bytes: None,
+            rounding: Rounding::Largest,
             unfilled_ratio_max: 0.3,
             dry_run: false,
             offline_opt: Vec::new(),
@@ -208,7 +222,11 @@ impl Options {
     }
 
     pub(crate) fn tax(&self, total_bytes: u64) -> Tax {
-        Tax { ratio: Millionths::from_ratio(self.tax), page_bytes: self.page_bytes(total_bytes) }
+        Tax {
+            ratio: Millionths::from_ratio(self.tax),
+            page_bytes: self.page_bytes(total_bytes),
+            rounding: self.rounding,
+        }
     }
 }
 

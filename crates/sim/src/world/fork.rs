@@ -101,6 +101,7 @@ impl World {
             backends: self.backends.clone(),
             jobs: self.jobs.clone(),
             live: self.live.clone(),
+            told: self.told.clone(),
             statistics: self.statistics.clone(),
             recorder: self.recorder.clone(),
             queries: self.queries,

@@ -233,3 +233,29 @@ fn what_there_is_not_is_refused() {
     setup.knobs.servers = Some(0);
     assert_eq!(error(&setup), "cannot simulate with servers = 0: the accepted range is 1 to 1024");
 }
+
+/// Asked once a second, told two and a half seconds later.
+#[test]
+fn stale_statistics_are_those_of_the_time_before() {
+    let stale = |stale| {
+        let mut setup = brief("none", "robinhood");
+        setup.knobs.control.delta = Duration::from_secs(1);
+        setup.knobs.control.unfilled_ratio_max = f64::INFINITY;
+        setup.knobs.measure_min = Some(0.1);
+        setup.knobs.stale = stale;
+        World::new(&setup).expect("valid")
+    };
+    let budgets = |world: &World| world.servers[0].controller.budgets().to_vec();
+    let (mut fresh, mut late) = (stale(Duration::ZERO), stale(Duration::from_millis(2_500)));
+    let start = budgets(&late);
+    fresh.advance(Instant::from_millis(1_600)).expect("the books balance");
+    assert_ne!(budgets(&fresh), start, "decided half a second after the first report");
+    late.advance(Instant::from_millis(3_900)).expect("the books balance");
+    assert_eq!((budgets(&late), late.told.len()), (start, 3), "asked after 1.5, 2.5 and 3.5 seconds");
+    late.advance(Instant::from_millis(4_100)).expect("the books balance");
+    assert_eq!(
+        (budgets(&late), late.told.len()),
+        (budgets(&fresh), 2),
+        "the same, as nothing else was known"
+    );
+}

@@ -10,12 +10,13 @@ use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
 use sherwood_sim::{Results, Setup, World};
 
 use super::family::Family;
-use super::keep::{Keep, Kept, Outcome};
-use super::runs::Run;
+use super::keep::{Kept, Outcome};
 use super::series::Series;
 use crate::exit::Failure;
 use crate::out;
+use crate::sim::keep::Keep;
 use crate::sim::play;
+use crate::sim::runs::Run;
 
 /// Threads that take one family of runs after another, the longest first, each on one core. Who finds none left helps with
 /// those under way.
@@ -152,7 +153,7 @@ impl<'a> Crew<'a> {
         let finished = self.finished.fetch_add(1, Relaxed) + 1;
         let line = format!(
             "{}: {:.2}% violations, in {}; {finished} of {} finished, about {} left",
-            run.name(),
+            run.name,
             results.slo_violation_ratio * 100.0,
             HumanDuration(wall),
             self.runs,

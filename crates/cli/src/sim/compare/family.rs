@@ -7,8 +7,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use sherwood_sim::World;
 
-use super::runs::Run;
 use crate::exit::Failure;
+use crate::sim::runs::Run;
 
 /// At least one run.
 pub(super) struct Family<'a> {

@@ -1,96 +1,34 @@
-//! The directory in which finished runs are kept, so that a comparison goes on where it was stopped.
-//!
-//! One file for each run, which says what the run followed from and what came out. A file appears under its name when it is
-//! complete; one of other inputs under the same name is made anew.
-
-use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
+//! What is kept of a finished run of a comparison.
 
 use serde::{Deserialize, Serialize};
-use sherwood_model::SplitMix64;
 use sherwood_sim::Results;
 
-use super::runs::Inputs;
 use super::series::Series;
-use crate::exit::Failure;
+use crate::sim::keep::Finished;
+use crate::sim::runs::Inputs;
 
 /// A finished run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Kept {
-    pub(super) inputs: Inputs,
-    pub(super) outcome: Outcome,
+pub(in crate::sim) struct Kept {
+    pub(in crate::sim) inputs: Inputs,
+    pub(in crate::sim) outcome: Outcome,
     pub(super) series: Series,
 }
 
 /// What came out, as `sherwood sim run --json` prints it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Outcome {
+pub(in crate::sim) struct Outcome {
     #[serde(flatten)]
-    pub(super) results: Results,
+    pub(in crate::sim) results: Results,
     pub(super) wall_s: f64,
     pub(super) queries_per_s: f64,
 }
 
-/// The directory.
-#[derive(Clone, Debug)]
-pub(super) struct Keep {
-    directory: PathBuf,
-}
+impl Finished for Kept {
+    const PREFIX: &str = "";
 
-impl Keep {
-    /// The directory, made when there is none.
-    pub(super) fn open(directory: &Path) -> Result<Self, Failure> {
-        fs::create_dir_all(directory)
-            .map_err(|error| Failure::failed(format!("making {}: {error}", directory.display())))?;
-        Ok(Self { directory: directory.to_owned() })
+    fn inputs(&self) -> &Inputs {
+        &self.inputs
     }
-
-    /// The run of these inputs, if it was finished.
-    pub(super) fn read(&self, inputs: &Inputs) -> Result<Option<Kept>, Failure> {
-        let path = self.path(inputs);
-        let failed = |error: &dyn std::fmt::Display| {
-            let path = path.display();
-            Failure::failed(format!(
-                "reading the finished run {path}: {error}; remove it to have it made again"
-            ))
-        };
-        let text = match fs::read_to_string(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            text => text.map_err(|error| failed(&error))?,
-        };
-        let kept: Kept = serde_json::from_str(&text).map_err(|error| failed(&error))?;
-        Ok((kept.inputs == *inputs).then_some(kept))
-    }
-
-    /// Keeps a finished run.
-    pub(super) fn write(&self, kept: &Kept) -> Result<(), Failure> {
-        let path = self.path(&kept.inputs);
-        let text = serde_json::to_string(kept).expect("results have string keys only") + "\n";
-        let unfinished = path.with_extension("part");
-        fs::write(&unfinished, text)
-            .and_then(|()| fs::rename(&unfinished, &path))
-            .map_err(|error| Failure::failed(format!("keeping the finished run {}: {error}", path.display())))
-    }
-
-    fn path(&self, inputs: &Inputs) -> PathBuf {
-        let Inputs { version: _, scenario, document, policy, seed, scale, settings } = inputs;
-        let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
-        let scenario: String = scenario.chars().map(plain).collect();
-        let mut name = format!("{scenario}_{policy}_scale-{scale}_seed-{seed}");
-        if !settings.is_empty() || document.is_some() {
-            name += &format!("_{:08x}", mark(document.as_ref(), settings));
-        }
-        self.directory.join(name + ".json")
-    }
-}
-
-/// A number that tells documents and lists of settings apart in names of files; the files say what they are of.
-fn mark(document: Option<&String>, settings: &[String]) -> u32 {
-    let mut mixed = SplitMix64::new(0);
-    for byte in document.into_iter().chain(settings).flat_map(|text| text.bytes().chain([0])) {
-        mixed.stir(byte.into());
-    }
-    (mixed.next_u64() >> 32) as u32
 }

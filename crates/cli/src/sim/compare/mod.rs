@@ -5,11 +5,10 @@
 
 mod crew;
 mod family;
-mod keep;
+pub(super) mod keep;
 mod report;
-mod runs;
 mod series;
-mod summary;
+pub(super) mod summary;
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -21,12 +20,13 @@ use serde::Serialize;
 use sherwood_policy::available_without_options;
 
 use super::flags::Flags;
+use super::keep::Keep;
+use super::runs::{self, Run, distinct};
 use crate::exit::Failure;
 use crate::interrupt;
 use crate::out;
 use crew::Crew;
-use keep::{Keep, Kept, Outcome};
-use runs::Run;
+use keep::{Kept, Outcome};
 use summary::Line;
 
 /// Simulates policies in scenarios, with several seeds, and keeps what was finished
@@ -68,7 +68,7 @@ pub(crate) struct Args {
 }
 
 /// Those that RobinHood's paper compares.
-const POLICIES: [&str; 6] = ["robinhood", "shared-lru", "tao", "cliffhanger", "fair", "lama"];
+pub(super) const POLICIES: [&str; 6] = ["robinhood", "shared-lru", "tao", "cliffhanger", "fair", "lama"];
 
 /// The JSON document.
 #[derive(Serialize)]
@@ -89,9 +89,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let runs = runs::of(&args.flags, &subjects, &policies, &seeds)?;
     let keep = Keep::open(&args.results)?;
     let began = Instant::now();
-    make_missing(args, &keep, &runs)?;
+    make_missing(&keep, &runs, args.threads)?;
     let wall_s = began.elapsed().as_secs_f64();
-    let kept = runs.iter().map(|run| kept(&keep, run)).collect::<Result<Vec<_>, _>>()?;
+    let kept = kept(&keep, &runs)?;
     let summary = summary::of(&kept);
     if let Some(path) = &args.report {
         std::fs::write(path, report::page(&kept, &summary))
@@ -112,11 +112,11 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     out::print(&(serde_json::to_string(&document).expect("results have string keys only") + "\n"))
 }
 
-/// Makes the runs that are not kept yet.
-fn make_missing(args: &Args, keep: &Keep, runs: &[Run]) -> Result<(), Failure> {
+/// Makes the runs that are not kept yet, as many at a time as there are processors unless told.
+pub(super) fn make_missing(keep: &Keep, runs: &[Run], threads: Option<NonZeroUsize>) -> Result<(), Failure> {
     let mut missing = Vec::new();
     for run in runs {
-        if keep.read(&run.inputs)?.is_none() {
+        if keep.read::<Kept>(&run.inputs)?.is_none() {
             missing.push(run);
         }
     }
@@ -125,37 +125,27 @@ fn make_missing(args: &Args, keep: &Keep, runs: &[Run]) -> Result<(), Failure> {
         return Ok(());
     }
     if missed < all {
-        out::say(format_args!("{} of {all} runs are kept in {}", all - missed, args.results.display()));
+        out::say(format_args!("{} of {all} runs are kept in {}", all - missed, keep.directory()));
     }
     let stop = Arc::new(AtomicBool::new(false));
     let stopper = Arc::clone(&stop);
     interrupt::on_interrupt(move || stopper.store(true, Relaxed)).map_err(Failure::failed)?;
-    let threads = args.threads.or_else(|| std::thread::available_parallelism().ok());
+    let threads = threads.or_else(|| std::thread::available_parallelism().ok());
     let threads = threads.map_or(1, NonZeroUsize::get).min(missed);
     let finished = Crew::new(keep, &stop, missing)?.work(threads)?;
     if finished < missed {
         return Err(Failure::failed(format!(
             "stopped with {} of {all} runs finished; they are kept in {}, and the same command goes on with the others",
             all - missed + finished,
-            args.results.display(),
+            keep.directory(),
         )));
     }
     Ok(())
 }
 
-fn kept(keep: &Keep, run: &Run) -> Result<Kept, Failure> {
+/// All runs, which are finished.
+pub(super) fn kept(keep: &Keep, runs: &[Run]) -> Result<Vec<Kept>, Failure> {
     let missing =
-        || Failure::failed(format!("the finished run {} is gone: did anybody remove it?", run.name()));
-    keep.read(&run.inputs)?.ok_or_else(missing)
-}
-
-/// Each once, in order.
-fn distinct<T: Clone + PartialEq>(given: &[T]) -> Vec<T> {
-    let mut distinct = Vec::with_capacity(given.len());
-    for one in given {
-        if !distinct.contains(one) {
-            distinct.push(one.clone());
-        }
-    }
-    distinct
+        |run: &Run| Failure::failed(format!("the finished run {} is gone: did anybody remove it?", run.name));
+    runs.iter().map(|run| keep.read(&run.inputs)?.ok_or_else(|| missing(run))).collect()
 }

@@ -9,30 +9,30 @@ use super::keep::Kept;
 
 /// A policy in a scenario, over all seeds.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Line {
-    pub(super) scenario: String,
-    pub(super) policy: String,
-    pub(super) seeds: usize,
-    pub(super) slo_violation_ratio: Estimate,
-    pub(super) p50_ms: Estimate,
-    pub(super) p90_ms: Estimate,
-    pub(super) p99_ms: Estimate,
-    pub(super) p99_max_ms: Estimate,
-    pub(super) dominant_rbc_mean: Estimate,
-    pub(super) dominant_rbc_max: Estimate,
-    pub(super) static_equivalent_ratio: Estimate,
+pub(in crate::sim) struct Line {
+    pub(in crate::sim) scenario: String,
+    pub(in crate::sim) policy: String,
+    pub(in crate::sim) seeds: usize,
+    pub(in crate::sim) slo_violation_ratio: Estimate,
+    pub(in crate::sim) p50_ms: Estimate,
+    pub(in crate::sim) p90_ms: Estimate,
+    pub(in crate::sim) p99_ms: Estimate,
+    pub(in crate::sim) p99_max_ms: Estimate,
+    pub(in crate::sim) dominant_rbc_mean: Estimate,
+    pub(in crate::sim) dominant_rbc_max: Estimate,
+    pub(in crate::sim) static_equivalent_ratio: Estimate,
 }
 
 /// A mean over seeds and the interval that holds the true one with a confidence of 95%; no interval for one seed.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub(super) struct Estimate {
-    pub(super) mean: f64,
-    pub(super) low: Option<f64>,
-    pub(super) high: Option<f64>,
+pub(in crate::sim) struct Estimate {
+    pub(in crate::sim) mean: f64,
+    pub(in crate::sim) low: Option<f64>,
+    pub(in crate::sim) high: Option<f64>,
 }
 
 /// One line for each scenario and policy, in the order of the runs.
-pub(super) fn of(runs: &[Kept]) -> Vec<Line> {
+pub(in crate::sim) fn of(runs: &[Kept]) -> Vec<Line> {
     let same =
         |a: &Kept, b: &Kept| (&a.inputs.scenario, &a.inputs.policy) == (&b.inputs.scenario, &b.inputs.policy);
     runs.chunk_by(same).map(line).collect()
@@ -64,7 +64,7 @@ const STUDENT_MANY: f64 = 2.2;
 
 impl Estimate {
     /// From one value for each seed, at least one.
-    fn of(values: &[f64]) -> Self {
+    pub(in crate::sim) fn of(values: &[f64]) -> Self {
         let count = values.len() as f64;
         let mean = values.iter().sum::<f64>() / count;
         if values.len() < 2 {
@@ -78,25 +78,26 @@ impl Estimate {
     }
 
     /// The same in other units.
-    pub(super) fn times(self, factor: f64) -> Self {
+    pub(in crate::sim) fn times(self, factor: f64) -> Self {
         let times = |value: f64| value * factor;
         Self { mean: times(self.mean), low: self.low.map(times), high: self.high.map(times) }
     }
 }
 
-/// The mean, and what may be added and taken away.
+/// The mean, with its sign where `+` asks for it, and what may be added and taken away.
 impl Display for Estimate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let decimals = f.precision().unwrap_or(2);
-        match self.high {
-            Some(high) => write!(f, "{:.decimals$} ± {:.decimals$}", self.mean, high - self.mean),
-            None => write!(f, "{:.decimals$}", self.mean),
+        if f.sign_plus() && self.mean >= 0.0 {
+            f.write_str("+")?;
         }
+        write!(f, "{:.decimals$}", self.mean)?;
+        self.high.map_or(Ok(()), |high| write!(f, " ± {:.decimals$}", high - self.mean))
     }
 }
 
 /// The lines as tables, one for each scenario.
-pub(super) fn text(lines: &[Line]) -> String {
+pub(in crate::sim) fn text(lines: &[Line]) -> String {
     let mut text = String::new();
     for scenario in lines.chunk_by(|a, b| a.scenario == b.scenario) {
         let _ = writeln!(
@@ -131,6 +132,7 @@ mod tests {
         let estimate = Estimate::of(&[1.0, 2.0, 3.0, 4.0, 5.0]);
         assert_eq!(format!("{estimate:.3}"), "3.000 ± 1.963");
         assert_eq!(format!("{:.1}", estimate.times(100.0)), "300.0 ± 196.3");
+        assert_eq!(format!("{estimate:+.0} {:+.0}", estimate.times(0.0)), "+3 ± 2 +0 ± 0");
         assert_eq!(Estimate::of(&[7.0]), Estimate { mean: 7.0, low: None, high: None });
         assert_eq!(format!("{}", Estimate::of(&[7.0])), "7.00");
     }

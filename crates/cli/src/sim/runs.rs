@@ -1,4 +1,4 @@
-//! Which runs a comparison is made of.
+//! Runs that are to be made, and what tells them apart.
 
 use std::sync::Arc;
 
@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 use sherwood_sim::{Setup, World};
 use sherwood_workload::onerf::Model;
 
+use super::flags::Flags;
+use super::subject::Subject;
 use crate::exit::Failure;
-use crate::sim::flags::Flags;
-use crate::sim::subject::Subject;
 
 /// What a run follows from; equal inputs give equal results in one version.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,10 +31,12 @@ pub(super) struct Inputs {
 pub(super) struct Run {
     pub(super) inputs: Inputs,
     pub(super) setup: Setup,
+    /// As lines call it.
+    pub(super) name: String,
 }
 
 impl Run {
-    fn new(flags: &Flags, subject: &Subject, policy: &str, seed: u64) -> Result<Self, Failure> {
+    pub(super) fn new(flags: &Flags, subject: &Subject, policy: &str, seed: u64) -> Result<Self, Failure> {
         let setup = subject.setup(flags, policy, seed)?;
         let inputs = Inputs {
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -45,18 +47,13 @@ impl Run {
             scale: flags.scale.clone(),
             settings: flags.settings.clone(),
         };
-        Ok(Self { inputs, setup })
+        let name = format!("{} {policy} seed {seed}", subject.scenario);
+        Ok(Self { inputs, setup, name })
     }
 
     /// Simulated seconds it takes.
     pub(super) fn seconds(&self) -> u64 {
         self.setup.duration().map_or(0, |duration| duration.as_secs())
-    }
-
-    /// The run as a line names it.
-    pub(super) fn name(&self) -> String {
-        let Inputs { scenario, policy, seed, .. } = &self.inputs;
-        format!("{scenario} {policy} seed {seed}")
     }
 }
 
@@ -70,17 +67,18 @@ pub(super) fn of(
     let mut runs: Vec<Run> = Vec::new();
     for subject in subjects {
         for policy in policies {
-            let first = runs.len();
             for &seed in seeds {
                 runs.push(Run::new(flags, subject, policy, seed)?);
             }
-            // What cannot be simulated is refused before anything is; no seed makes a difference to that.
-            if let Some(run) = runs.get(first) {
-                World::new(&run.setup).map_err(Failure::usage)?;
-            }
         }
     }
+    check(runs.iter().step_by(seeds.len().max(1)))?;
     Ok(runs)
+}
+
+/// Refuses what cannot be simulated before anything is; no seed makes a difference to that.
+pub(super) fn check<'a>(mut runs: impl Iterator<Item = &'a Run>) -> Result<(), Failure> {
+    runs.try_for_each(|run| World::new(&run.setup).map(drop).map_err(Failure::usage))
 }
 
 /// The scenarios that are named, or all of the built-in model that limit something.
@@ -98,4 +96,15 @@ pub(super) fn subjects(named: &[String]) -> Result<Vec<Subject>, Failure> {
         }
     }
     Ok(subjects)
+}
+
+/// Each once, in order.
+pub(super) fn distinct<T: Clone + PartialEq>(given: &[T]) -> Vec<T> {
+    let mut distinct = Vec::with_capacity(given.len());
+    for one in given {
+        if !distinct.contains(one) {
+            distinct.push(one.clone());
+        }
+    }
+    distinct
 }

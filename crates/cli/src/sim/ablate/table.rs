@@ -1,0 +1,139 @@
+//! What came out of each change, beside what came out unchanged.
+
+use std::fmt::Write;
+
+use serde::Serialize;
+use sherwood_sim::Results;
+
+use super::change::Change;
+use crate::sim::compare::keep::Kept;
+use crate::sim::compare::summary::Estimate;
+use crate::sim::flags::Flags;
+
+/// A row for each scenario and change; the first of a scenario is unchanged.
+pub(super) struct Table {
+    pub(super) seeds: Vec<u64>,
+    rows: Vec<Row>,
+}
+
+/// A change in a scenario, over all seeds.
+#[derive(Serialize)]
+pub(super) struct Row {
+    pub(super) scenario: String,
+    pub(super) change: String,
+    policy: &'static str,
+    slo_bound_ms: f64,
+    slo_violation_ratio: Estimate,
+    /// More than unchanged, with the same seed.
+    slo_violation_ratio_more: Estimate,
+    p99_max_ms: Estimate,
+    p99_max_ms_more: Estimate,
+    p99_ms: Estimate,
+    dominant_rbc_mean: Estimate,
+    static_equivalent_ratio: Estimate,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    version: &'static str,
+    scale: &'a str,
+    settings: &'a [String],
+    seeds: &'a [u64],
+    /// Time the missing runs took.
+    wall_s: f64,
+    rows: &'a [Row],
+}
+
+impl Table {
+    /// The table of `runs`: one for each seed of each of the `changes` of each scenario, in this order.
+    pub(super) fn of(runs: &[Kept], changes: &[Change], seeds: &[u64]) -> Self {
+        let mut rows = Vec::new();
+        for scenario in runs.chunks(changes.len() * seeds.len()) {
+            let unchanged = &scenario[..seeds.len()];
+            let changed = changes.iter().zip(scenario.chunks(seeds.len()));
+            rows.extend(changed.map(|(change, runs)| Row::of(*change, runs, unchanged)));
+        }
+        Self { seeds: seeds.to_vec(), rows }
+    }
+
+    pub(super) fn text(&self) -> String {
+        let mut text = String::new();
+        for rows in self.scenarios() {
+            let _ = writeln!(text, "{:<24} {}", rows[0].scenario, columns(&HEAD.map(str::to_owned)));
+            for row in rows {
+                let _ = writeln!(text, "  {:<22} {}", row.change, columns(&row.cells()));
+            }
+            text.push('\n');
+        }
+        text
+    }
+
+    pub(super) fn json(&self, flags: &Flags, wall_s: f64) -> String {
+        let document = Document {
+            version: env!("CARGO_PKG_VERSION"),
+            scale: &flags.scale,
+            settings: &flags.settings,
+            seeds: &self.seeds,
+            wall_s,
+            rows: &self.rows,
+        };
+        serde_json::to_string(&document).expect("rows have string keys only") + "\n"
+    }
+
+    /// The rows of each scenario.
+    pub(super) fn scenarios(&self) -> impl Iterator<Item = &[Row]> {
+        self.rows.chunk_by(|a, b| a.scenario == b.scenario)
+    }
+}
+
+/// What the cells of a row are.
+pub(super) const HEAD: [&str; 6] =
+    ["violations %", "more, points", "worst P99 ms", "more, ms", "P99 ms", "RBC mean %"];
+
+/// Cells as wide as intervals make them.
+fn columns(cells: &[String; HEAD.len()]) -> String {
+    cells.iter().map(|cell| format!("{cell:>16}")).collect()
+}
+
+impl Row {
+    fn of(change: Change, runs: &[Kept], unchanged: &[Kept]) -> Self {
+        let of = |value: fn(&Results) -> f64| {
+            Estimate::of(&runs.iter().map(|run| value(&run.outcome.results)).collect::<Vec<_>>())
+        };
+        let more = |value: fn(&Results) -> f64| {
+            let pairs = runs.iter().zip(unchanged);
+            let more =
+                pairs.map(|(run, unchanged)| value(&run.outcome.results) - value(&unchanged.outcome.results));
+            Estimate::of(&more.collect::<Vec<_>>())
+        };
+        Self {
+            scenario: runs[0].inputs.scenario.clone(),
+            change: change.to_string(),
+            policy: change.policy(),
+            slo_bound_ms: runs[0].outcome.results.slo_bound_ms,
+            slo_violation_ratio: of(|results| results.slo_violation_ratio),
+            slo_violation_ratio_more: more(|results| results.slo_violation_ratio),
+            p99_max_ms: of(|results| results.p99_max_ms),
+            p99_max_ms_more: more(|results| results.p99_max_ms),
+            p99_ms: of(|results| results.p99_ms),
+            dominant_rbc_mean: of(|results| results.dominant_rbc.mean),
+            static_equivalent_ratio: of(|results| results.static_equivalent_ratio),
+        }
+    }
+
+    /// As [`HEAD`] says; how much more is left out of the row that is unchanged.
+    pub(super) fn cells(&self) -> [String; HEAD.len()] {
+        let unchanged = self.change == Change::None.to_string();
+        let more = |more: Estimate, decimals: usize| {
+            if unchanged { "-".to_owned() } else { format!("{more:+.decimals$}") }
+        };
+        [
+            format!("{:.2}", self.slo_violation_ratio.times(100.0)),
+            more(self.slo_violation_ratio_more.times(100.0), 2),
+            format!("{:.1}", self.p99_max_ms),
+            more(self.p99_max_ms_more, 1),
+            format!("{:.1}", self.p99_ms),
+            format!("{:.0}", self.dominant_rbc_mean.times(100.0)),
+        ]
+    }
+}

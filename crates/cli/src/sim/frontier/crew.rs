@@ -1,0 +1,137 @@
+//! Tries what a board asks for, several at a time.
+
+use std::fmt::Display;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
+use sherwood_sim::{Board, Next, Probe, Tally, Verdict};
+
+use super::trials::{Trials, Tried};
+use crate::exit::Failure;
+use crate::out;
+use crate::sim::keep::Keep;
+
+/// Threads that take one run after another, each on one core.
+pub(super) struct Crew<'a> {
+    trials: &'a Trials,
+    keep: &'a Keep,
+    stop: &'a AtomicBool,
+    board: Mutex<Board>,
+    /// There is a verdict more, or a thread less.
+    news: Condvar,
+    /// Runs that were made, not counting those that were kept before.
+    made: AtomicU64,
+    kept: AtomicU64,
+    began: Instant,
+    bar: ProgressBar,
+}
+
+impl<'a> Crew<'a> {
+    pub(super) fn new(trials: &'a Trials, keep: &'a Keep, stop: &'a AtomicBool, board: Board) -> Self {
+        let style = ProgressStyle::with_template("{bar:40} {pos} of about {len} runs{msg}");
+        let bar = ProgressBar::new(board.left());
+        Self {
+            trials,
+            keep,
+            stop,
+            board: Mutex::new(board),
+            news: Condvar::new(),
+            made: AtomicU64::new(0),
+            kept: AtomicU64::new(0),
+            began: Instant::now(),
+            bar: bar.with_style(style.expect("a valid template")),
+        }
+    }
+
+    /// Works until all is found, or somebody stops it; what is known then.
+    pub(super) fn work(self, threads: usize) -> Result<Board, Failure> {
+        let outcomes: Vec<Result<(), Failure>> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..threads).map(|_| scope.spawn(|| self.take_probes())).collect();
+            threads.into_iter().map(|thread| thread.join().expect("runs do not panic")).collect()
+        });
+        self.bar.finish_and_clear();
+        outcomes.into_iter().collect::<Result<(), _>>()?;
+        let kept = self.kept.into_inner();
+        if kept > 0 {
+            out::say(format_args!("{kept} verdicts were kept from before"));
+        }
+        Ok(self.board.into_inner().expect("no panics while held"))
+    }
+
+    fn take_probes(&self) -> Result<(), Failure> {
+        while let Some(probe) = self.next() {
+            // What one run failed of, the others would too.
+            let tally = self.tally(probe).inspect_err(|_| self.stop.store(true, Relaxed));
+            if let Ok(Some((_, verdict))) = &tally {
+                self.board.lock().expect("no panics while held").learn(probe, *verdict);
+            }
+            self.news.notify_all();
+            tally?;
+        }
+        Ok(())
+    }
+
+    /// The next place to try, when there is one; none at the end.
+    fn next(&self) -> Option<Probe> {
+        let mut board = self.board.lock().expect("no panics while held");
+        loop {
+            if self.stop.load(Relaxed) {
+                return None;
+            }
+            match board.take() {
+                Next::Try(probe) => return Some(probe),
+                Next::Done => return None,
+                // Somebody is at work on what this waits for, and says so when he ends, however he does.
+                Next::Wait => board = self.news.wait(board).expect("no panics while held"),
+            }
+        }
+    }
+
+    /// How the run of a place stands when its verdict is certain; none when it was stopped.
+    fn tally(&self, probe: Probe) -> Result<Option<(Tally, Verdict)>, Failure> {
+        let run = self.trials.run(probe)?;
+        let verdict = |tally: Tally| tally.verdict(self.trials.violation()).map(|verdict| (tally, verdict));
+        if let Some(tried) = self.keep.read::<Tried>(&run.inputs)?
+            && let Some(certain) = verdict(tried.tally)
+        {
+            self.kept.fetch_add(1, Relaxed);
+            return Ok(Some(certain));
+        }
+        let began = Instant::now();
+        let Some(tried) = self.trials.make(&run, self.stop)? else { return Ok(None) };
+        self.keep.write(&tried)?;
+        let certain = verdict(tried.tally);
+        if let Some((tally, verdict)) = certain {
+            self.say(&run.name, tally, verdict, began.elapsed());
+        }
+        Ok(certain)
+    }
+
+    fn say(&self, name: &str, tally: Tally, verdict: Verdict, wall: Duration) {
+        let made = self.made.fetch_add(1, Relaxed) + 1;
+        // This one is not known to the board yet.
+        let left = self.board.lock().expect("no panics while held").left().saturating_sub(1);
+        let verdict = match verdict {
+            Verdict::Kept => "kept",
+            Verdict::Broken => "broken",
+        };
+        let line = format!(
+            "{name}: {verdict}, {} of {} observations violated, in {}; about {left} runs left, {}",
+            tally.violations,
+            tally.observations,
+            HumanDuration(wall),
+            self.time_for(left, made),
+        );
+        self.bar.set_length(made + left);
+        self.bar.set_position(made);
+        self.bar.set_message(format!(", {} left", self.time_for(left, made)));
+        self.bar.suspend(|| out::say(line));
+    }
+
+    /// Time that so many runs take, if they take as long as those that were made.
+    fn time_for(&self, left: u64, made: u64) -> impl Display {
+        HumanDuration(self.began.elapsed().mul_f64(left as f64 / made as f64))
+    }
+}

@@ -1,0 +1,166 @@
+//! `sherwood sim frontier` and `sherwood sim ablate` as programs.
+#![allow(clippy::disallowed_methods, reason = "writes a scenario to read")]
+
+use std::path::{Path, PathBuf};
+
+use assert_cmd::Command;
+use serde_json::{Value, json};
+
+/// A service whose every call takes 20 ms, twice as long in the scenario `halved`, and never waits or hits. It keeps a promise of
+/// 150 ms as long as 0.5 + 20 (1 + depth) does: up to a depth of 6.475, whatever caches and load.
+fn service(directory: &Path, limit_ms: f64) -> PathBuf {
+    let service = json!({
+        "schema": "onerf-workload/1", "name": "service", "slo": {"percentile": 99, "limit_ms": limit_ms, "window_s": 60, "every_s": 5},
+        "timeout_ms": 10_000, "hit_latency_ms": 0.5, "max_batch": 10, "empty_request_fraction": 0,
+        "profiles": {"small": {"app_servers": 1, "request_rate": 4, "cache_bytes_per_server": 1 << 20,
+            "alloc_granularity_bytes": 1, "alloc_floor_bytes": 0, "verified": false}},
+        "backends": [{"id": 1, "name": "b01", "kind": "kv", "objects": {"small": 500}, "zipf_alpha": 0.8, "unique_fraction": 1,
+            "size": {"dist": "lognormal", "mean_bytes": 1000, "ln_mu": 6.907_755, "ln_sigma": 0, "min": 1000, "max": 1000},
+            "service": {"base_ms": 20, "per_item_ms": 0, "cv": 0, "workers": {"small": 1_000}}}],
+        "request_types": [[1.0, [[1, 1]]]],
+        "scenarios": {"halved": {"warmup_min": 0, "measure_min": 0.5, "kind": "piecewise_linear", "limits": {"1": [[0, 0.5]]}}},
+    });
+    let path = directory.join("service.json");
+    std::fs::write(&path, service.to_string()).unwrap();
+    path
+}
+
+fn frontier(directory: &Path, service: &Path, flags: &[&str]) -> Command {
+    let mut command = Command::cargo_bin("sherwood").unwrap();
+    command.args(["sim", "frontier", "--policies", "robinhood,shared-lru", "--threads", "2"]);
+    command.arg("--scenario").arg(service).arg("--results").arg(directory.join("results")).args(flags);
+    command
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+#[test]
+fn limits_are_found_where_they_are_and_what_was_tried_is_kept() {
+    let directory = tempfile::tempdir().unwrap();
+    let service = service(directory.path(), 150.0);
+    let output = frontier(directory.path(), &service, &["--json"]).assert().success();
+    let found: Value = serde_json::from_slice(&output.get_output().stdout).unwrap();
+    let seeds = |kept: f64, broken: Option<f64>| {
+        Value::from([1, 2, 3].map(|seed| json!({"seed": seed, "kept": kept, "broken": broken})).to_vec())
+    };
+    let line = |policy: &str| {
+        let (depth, cache, load) = (seeds(6.385, Some(6.705)), seeds(0.06507, None), seeds(15.37, None));
+        json!({
+            "policy": policy, "limit_depth": 6.385, "cache_ratio": 0.06507, "load_ratio": 15.37,
+            "brackets": {"limit_depth": depth, "cache_ratio": cache, "load_ratio": load},
+        })
+    };
+    assert_eq!(found, json!([line("robinhood"), line("shared-lru")]));
+    let told = text(&output.get_output().stderr);
+    assert!(
+        told.contains("halved robinhood seed 1 depth=15.37: broken, 1 of 1 observations violated"),
+        "{told}"
+    );
+
+    let plot = directory.path().join("plot.svg");
+    let output = frontier(directory.path(), &service, &["--plot", plot.to_str().unwrap()]).assert().success();
+    let told = text(&output.get_output().stderr);
+    assert!(told.starts_with("46 verdicts were kept from before\n") && told.lines().count() == 1, "{told}");
+    let table = text(&output.get_output().stdout);
+    assert!(
+        table.starts_with(
+            "halved at scale 0.01, seeds 1, 2, 3: at most 0.3% of the observations above 150 ms, 0 of 6"
+        ),
+        "{table}"
+    );
+    let line = "\nrobinhood              6.385 .. 6.705         <= 0.06507           >= 15.37\n";
+    assert!(table.contains(line), "{table}");
+    let plot = std::fs::read_to_string(plot).unwrap();
+    assert_eq!((plot.matches("<circle").count(), plot.ends_with("</svg>\n")), (6, true), "{plot}");
+}
+
+#[test]
+fn a_promise_that_is_never_kept_has_no_limits() {
+    let directory = tempfile::tempdir().unwrap();
+    let service = service(directory.path(), 10.0);
+    let flags = ["--seeds", "5"];
+    let output = frontier(directory.path(), &service, &flags).args(["--json"]).assert().success();
+    let found: Value = serde_json::from_slice(&output.get_output().stdout).unwrap();
+    let none = ["limit_depth", "cache_ratio", "load_ratio"].map(|field| found[0][field].is_null());
+    assert_eq!((none, found[0]["brackets"]["load_ratio"][0]["broken"].as_f64()), ([true; 3], Some(0.06507)));
+    let output = frontier(directory.path(), &service, &flags).assert().success();
+    let table = text(&output.get_output().stdout);
+    assert!(
+        table.contains("\nshared-lru                  < 0.06507            > 15.37          < 0.06507\n"),
+        "{table}"
+    );
+}
+
+#[test]
+fn other_conditions_are_where_settings_say() {
+    let directory = tempfile::tempdir().unwrap();
+    let service = service(directory.path(), 150.0);
+    let flags = ["--seeds", "1", "--set", "depth=10", "--json"];
+    let output = frontier(directory.path(), &service, &flags).assert().success();
+    let found: Value = serde_json::from_slice(&output.get_output().stdout).unwrap();
+    let depth = found[0]["limit_depth"].as_f64().unwrap();
+    assert!((6.475 / 1.05..=6.475).contains(&depth), "{depth}");
+    assert!(found[0]["cache_ratio"].is_null(), "no cache helps at this depth: {found}");
+}
+
+#[test]
+fn what_cannot_be_searched_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let service = service(directory.path(), 150.0);
+    let refused = |flags: &[&str], words: &str| {
+        let output = frontier(directory.path(), &service, flags).assert().code(2);
+        let told = text(&output.get_output().stderr);
+        assert!(told.contains(words), "{flags:?}: {told}");
+    };
+    refused(&["--violation", "2"], "--violation 2: it is a share of the observations");
+    refused(&["--violation", "1"], "the accepted range is 0 up to");
+    refused(&["--policies", "robin"], "invalid value 'robin'");
+    refused(&["--set", "depth=0"], "nothing that could be made harder");
+    refused(&["--set", "load=100"], "load=1537: cannot simulate with load_ratio");
+    refused(&["--set", "minutes=0+0.05"], "no observation of the SLO falls into the measurement");
+    refused(&["--seeds", ""], "invalid value ''");
+}
+
+#[test]
+fn changes_are_put_beside_what_is_unchanged() {
+    let directory = tempfile::tempdir().unwrap();
+    let service = service(directory.path(), 150.0);
+    let page = directory.path().join("page.html");
+    let ablate = |flags: &[&str]| {
+        let mut command = Command::cargo_bin("sherwood").unwrap();
+        command.args(["sim", "ablate", "--change", "unfilled,stale", "--seeds", "1,2"]);
+        command
+            .arg("--scenario")
+            .arg(&service)
+            .arg("--results")
+            .arg(directory.path().join("results"))
+            .args(flags);
+        command.assert()
+    };
+    let output = ablate(&["--report", page.to_str().unwrap()]).success();
+    let told = text(&output.get_output().stderr);
+    assert!(
+        told.contains("halved stale=60 seed 2: 0.00% violations") && told.contains("10 of 10 finished"),
+        "{told}"
+    );
+    let table = text(&output.get_output().stdout);
+    assert!(table.starts_with("halved ") && table.contains("\n  unchanged "), "{table}");
+    let page = std::fs::read_to_string(page).unwrap();
+    assert!(page.contains("<td>unfilled=off</td>") && page.ends_with("</html>\n"), "{page}");
+
+    let output = ablate(&["--json"]).success();
+    assert!(output.get_output().stderr.is_empty(), "nothing was left to do");
+    let document: Value = serde_json::from_slice(&output.get_output().stdout).unwrap();
+    let changes: Vec<_> = document["rows"].as_array().unwrap().iter().map(|row| &row["change"]).collect();
+    assert_eq!(changes, ["unchanged", "unfilled=off", "stale=3", "stale=15", "stale=60"]);
+    let row = &document["rows"][1];
+    // Limits halve the service: 0.5 + 40 ms, whoever divides the cache.
+    assert!((row["p99_max_ms"]["mean"].as_f64().unwrap() - 40.5).abs() < 0.4, "{row}");
+    assert_eq!(
+        (row["p99_max_ms_more"]["mean"].as_f64(), row["policy"].as_str()),
+        (Some(0.0), Some("robinhood"))
+    );
+    ablate(&["--change", "windows"]).code(2);
+}

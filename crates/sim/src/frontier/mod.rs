@@ -1,0 +1,120 @@
+//! How far a policy keeps a promise.
+//!
+//! Policies that all keep a promise look alike, and so do those that all break it. What tells them apart is how much harder, or
+//! milder, conditions may be until it just holds: how deep the limits of the backends, how small the caches, how high the load.
+//! That is also what an operator asks: how much headroom does a policy buy?
+//!
+//! Conditions are searched on a grid whose steps are 5%, so that all policies and seeds are tried at the same places, and a
+//! place is tried once. A search assumes that what is broken stays broken where it is harder; chance can make it otherwise
+//! within a few steps, which is why several seeds search.
+
+mod board;
+mod search;
+
+use std::fmt::{self, Display};
+
+use crate::setup::Knobs;
+
+pub use board::{Board, Next, Probe};
+pub use search::{Bracket, Search};
+
+/// A condition that can be made harder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Axis {
+    /// What the limits of backends add to service times, of which more is harder.
+    Depth,
+    /// Each server's cache, of which less is harder.
+    Cache,
+    /// The rate of requests, of which more is harder.
+    Load,
+}
+
+/// From one step to the next.
+const STEP_RATIO: f64 = 1.05;
+/// Steps to either side of the conditions as they are: from a fifteenth to fifteen times.
+pub const STEPS_MAX: i32 = 56;
+
+impl Axis {
+    /// All there are.
+    pub const ALL: [Self; 3] = [Self::Depth, Self::Cache, Self::Load];
+
+    /// The value of the condition `step` steps harder (milder below 0) than where it is `base`, to four digits.
+    ///
+    /// ```
+    /// use sherwood_sim::Axis;
+    /// assert_eq!([-1, 0, 1, 8].map(|step| Axis::Load.value(1.0, step)), [0.9524, 1.0, 1.05, 1.477]);
+    /// assert_eq!([0, 8].map(|step| Axis::Cache.value(0.5, step)), [0.5, 0.3384]);
+    /// ```
+    #[must_use]
+    pub fn value(self, base: f64, step: i32) -> f64 {
+        let more = match self {
+            Self::Depth | Self::Load => step,
+            Self::Cache => -step,
+        };
+        // Multiplied out, for the same digits on every machine.
+        let ratio = (0..more.unsigned_abs()).fold(1.0, |ratio, _| ratio * STEP_RATIO);
+        four_digits(if more < 0 { base / ratio } else { base * ratio })
+    }
+
+    /// The condition's value in `knobs`.
+    #[must_use]
+    pub fn of(self, knobs: &Knobs) -> f64 {
+        match self {
+            Self::Depth => knobs.limit_depth,
+            Self::Cache => knobs.cache_ratio,
+            Self::Load => knobs.load_ratio,
+        }
+    }
+
+    /// The key of its setting ([`Knobs::set`](crate::Knobs::set)).
+    #[must_use]
+    pub fn key(self) -> &'static str {
+        match self {
+            Self::Depth => "depth",
+            Self::Cache => "cache",
+            Self::Load => "load",
+        }
+    }
+}
+
+impl Display for Axis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.key())
+    }
+}
+
+/// A positive number to four digits.
+fn four_digits(value: f64) -> f64 {
+    let mut unit = 1.0;
+    while value > 0.0 && value * unit < 1e3 {
+        unit *= 10.0;
+    }
+    (value * unit).round() / unit
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_are_five_percent_apart_and_harder_is_less_cache() {
+        for axis in Axis::ALL {
+            for step in -STEPS_MAX..STEPS_MAX {
+                let (milder, harder) = (axis.value(1.0, step), axis.value(1.0, step + 1));
+                let ratio = if axis == Axis::Cache { milder / harder } else { harder / milder };
+                assert!((ratio - 1.05).abs() < 0.001, "{axis} {step}: {milder} {harder}");
+            }
+        }
+        assert_eq!((Axis::Depth.value(1.0, STEPS_MAX), Axis::Depth.value(1.0, -STEPS_MAX)), (15.37, 0.06507));
+    }
+
+    #[test]
+    fn an_axis_is_the_setting_of_its_key() {
+        for axis in Axis::ALL {
+            let mut knobs = Knobs::default();
+            assert_eq!(axis.of(&knobs), 1.0);
+            knobs.set(axis.key(), "0.75").expect("a setting");
+            assert_eq!(axis.of(&knobs), 0.75, "{axis}");
+        }
+    }
+}
