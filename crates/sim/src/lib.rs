@@ -42,7 +42,7 @@ mod traffic;
 mod world;
 
 pub use events::EventQueue;
-pub use results::{Allocation, BackendSample, DominantRbc, Results, Sample};
+pub use results::{Allocation, BackendSample, DominantRbc, LimitLine, Results, Sample};
 pub use settings::{Setting, SettingError};
 pub use setup::{Knobs, Resize, Setup, SetupError};
 pub use station::Station;
