@@ -8,6 +8,7 @@
     reason = "a driver: it owns clocks, sockets and threads"
 )]
 
+mod chart;
 mod check_config;
 mod demo;
 mod descriptors;

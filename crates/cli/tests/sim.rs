@@ -1,5 +1,7 @@
 //! `sherwood sim` as a program.
 
+#![allow(clippy::disallowed_methods, reason = "writes a document to read")]
+
 use std::path::Path;
 
 use assert_cmd::Command;
@@ -88,6 +90,8 @@ fn a_comparison_goes_on_where_it_was_stopped() {
     assert_eq!((first["runs"].as_array().unwrap().len(), first["summary"].as_array().unwrap().len()), (4, 2));
     assert!(first["summary"][1]["p99_ms"]["high"].as_f64() >= first["summary"][1]["p99_ms"]["mean"].as_f64());
     assert_eq!(compared().0, first, "nothing was left to do");
+    // Of a scenario of other length nothing is claimed.
+    assert_eq!(first["claims"].as_array().map(Vec::len), Some(0));
 
     let one = std::fs::read_dir(&results).unwrap().next().unwrap().unwrap().path();
     std::fs::remove_file(&one).unwrap();
@@ -111,14 +115,25 @@ fn a_comparison_goes_on_where_it_was_stopped() {
 #[test]
 fn a_comparison_is_reported_as_a_page_that_needs_nothing() {
     let directory = tempfile::tempdir().unwrap();
-    let page = directory.path().join("report.html");
-    let flags = ["--policies", "robinhood", "--report", page.to_str().unwrap()];
+    let [page, plots] = ["report.html", "plots"].map(|name| directory.path().join(name));
+    let hits = directory.path().join("hits.json");
+    std::fs::write(&hits, r#"{"runs":[{"policy":"robinhood","hit_p99_ms":{"b01":0.5}}]}"#).unwrap();
+    let [to_page, to_plots, from_hits] = [&page, &plots, &hits].map(|path| path.to_str().unwrap());
+    let flags = ["--policies", "robinhood", "--report", to_page, "--plots", to_plots, "--hits", from_hits];
     let output = compare(directory.path(), &flags).assert().success();
     let text = String::from_utf8(output.get_output().stdout.clone()).unwrap();
     assert!(text.starts_with("ramp-7-quick ") && text.contains("  robinhood "), "{text}");
-    let page = std::fs::read_to_string(page).unwrap();
-    assert_eq!((page.matches("<svg").count(), page.matches("</svg>").count()), (6, 6));
-    assert!(!page.contains("src=") && !page.contains("href=") && page.ends_with("</html>\n"));
+    let page = std::fs::read_to_string(&page).unwrap();
+    assert_eq!((page.matches("<svg").count(), page.matches("</svg>").count()), (8, 8));
+    assert!(!page.contains("src=") && !page.contains("href=\"http") && page.ends_with("</html>\n"));
+    let files = std::fs::read_dir(&plots).unwrap().map(|file| file.unwrap().path());
+    let drawn: Vec<String> = files.map(|file| std::fs::read_to_string(file).unwrap()).collect();
+    assert!(drawn.len() == 8 && drawn.iter().all(|svg| page.contains(svg)), "the page's own pictures");
+
+    std::fs::write(&hits, r#"{"runs":[{"policy":"robinhood"}]}"#).unwrap();
+    let output = compare(directory.path(), &flags).assert().code(2);
+    let text = String::from_utf8(output.get_output().stderr.clone()).unwrap();
+    assert!(text.contains("hits.json: missing field `hit_p99_ms`") && text.contains("demo --json"), "{text}");
 }
 
 #[test]

@@ -45,7 +45,7 @@ mod world;
 
 pub use events::EventQueue;
 pub use frontier::{Axis, Board, Bracket, Next, Probe, STEPS_MAX, Search};
-pub use results::{Allocation, BackendSample, DominantRbc, Results, Sample};
+pub use results::{Allocation, BackendSample, DominantRbc, LimitLine, Results, Sample};
 pub use settings::{Setting, SettingError};
 pub use setup::{Knobs, Resize, Setup, SetupError};
 pub use station::Station;

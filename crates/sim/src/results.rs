@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use sherwood_model::{Slo, SloStanding};
+use sherwood_workload::onerf::ModelError;
 
+use crate::backend::limit_at;
 use crate::record::{BackendRecord, Recorder, ms};
 use crate::setup::Setup;
 
 /// The measured part of a run in figures; the fields of `sherwood sim run --json`. Maps are by backend name.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Results {
     /// The scenario's name.
     pub scenario: String,
@@ -108,6 +110,42 @@ pub struct BackendSample {
     pub used_bytes: f64,
 }
 
+/// What a scenario leaves of one backend over the measurement.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LimitLine {
+    /// The backend's index in the model.
+    pub backend: usize,
+    /// Its name.
+    pub name: String,
+    /// Minutes of the measurement from 0 on, four in each, and the share of its resource that is left then.
+    pub points: Vec<(f64, f64)>,
+}
+
+impl LimitLine {
+    /// One for each backend that the scenario of `setup` limits at some time, in the order of their ids.
+    ///
+    /// # Errors
+    /// When the model has no such scenario.
+    pub fn of(setup: &Setup) -> Result<Vec<Self>, ModelError> {
+        const POINTS_A_MINUTE: f64 = 4.0;
+        let scenario = setup.scenario()?;
+        let limits = scenario.limits(setup.knobs.walk);
+        let points = (scenario.measure_min * POINTS_A_MINUTE).min(f64::from(LIMIT_POINTS_MAX)) as u32;
+        let line = |backend: sherwood_model::BackendId| Self {
+            backend: backend.index(),
+            name: setup.model.backend(backend).name.clone(),
+            points: (0..=points)
+                .map(|point| f64::from(point) / POINTS_A_MINUTE)
+                .map(|minute| (minute, limit_at(&limits, backend, minute, setup.knobs.limit_depth)))
+                .collect(),
+        };
+        Ok(limits.backends().map(line).collect())
+    }
+}
+
+/// Points of a line of limits, at most: a quarter of a year of them.
+const LIMIT_POINTS_MAX: u32 = 1 << 19;
+
 /// Minutes at which the papers look at the dominant backend.
 const DOMINANT_AT_MIN: [f64; 3] = [50.0, 100.0, 150.0];
 
@@ -188,5 +226,24 @@ fn scale(profile: &str) -> f64 {
         "s100" | "demo" => 0.01,
         "s10" => 0.1,
         _ => 1.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_those_that_calls_meet() {
+        let mut setup = Setup::new("onerf-spikes", "robinhood", 1);
+        let lines = LimitLine::of(&setup).unwrap();
+        let names: Vec<&str> = lines.iter().map(|line| line.name.as_str()).collect();
+        assert_eq!(names, ["b01", "b05", "b06", "b08"]);
+        let at = |lines: &[LimitLine], minute: usize| lines[2].points[minute * 4];
+        assert_eq!((at(&lines, 0), at(&lines, 49), lines[2].points.len()), ((0.0, 1.0), (49.0, 0.36), 721));
+        // Half as deep: what it adds to service times is halved.
+        setup.knobs.limit_depth = 0.5;
+        let slowdown = 1.0 / at(&LimitLine::of(&setup).unwrap(), 49).1;
+        assert!((slowdown - (1.0 + 0.5 * (1.0 / 0.36 - 1.0))).abs() < 1e-9, "{slowdown}");
     }
 }

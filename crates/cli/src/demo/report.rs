@@ -1,5 +1,6 @@
 //! What the demo found, for programs and for people.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::Duration;
 
@@ -48,6 +49,8 @@ pub(crate) struct Run {
     pub(crate) valid: bool,
     /// Share of the keys that were in the cache.
     pub(crate) hit_ratio: f64,
+    /// P99 of the latency of those keys, by backend: from a request's arrival at the node to the end of its look-up.
+    pub(crate) hit_p99_ms: BTreeMap<String, f64>,
     /// Why the run ended early, if it did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) incomplete_because: Option<String>,
@@ -209,6 +212,7 @@ mod tests {
             late_p99_ms: 1.25,
             valid: true,
             hit_ratio: 0.875,
+            hit_p99_ms: BTreeMap::from([("b01".to_owned(), 0.5)]),
             incomplete_because: None,
         }
     }

@@ -156,6 +156,11 @@ impl Stage<'_> {
             late_p99_ms: ms(late),
             valid: late <= LATE_MAX && measured.requests > 0 && outcome.incomplete_because.is_none(),
             hit_ratio: hits as f64 / (hits + misses).max(1) as f64,
+            hit_p99_ms: measured
+                .hit_latency
+                .iter()
+                .map(|(backend, latencies)| (backend.clone(), ms(latencies.percentile(99.0))))
+                .collect(),
             incomplete_because: outcome.incomplete_because.clone(),
         }
     }

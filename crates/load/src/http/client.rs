@@ -134,6 +134,8 @@ pub(super) struct KeyResult<'a> {
     #[serde(borrow)]
     pub(super) backend: Cow<'a, str>,
     pub(super) status: Status,
+    /// As the gateway measured it; none from one that does not say.
+    pub(super) latency_ms: Option<f64>,
 }
 
 /// How a key ended.

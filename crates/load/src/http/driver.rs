@@ -178,8 +178,15 @@ impl<'a, F: FnMut(&Finished)> Driver<'a, F> {
             Failure::Request(error) => error.to_string(),
         })?;
         let answer = Answer::parse(&body).map_err(|error| error.to_string())?;
-        let by_backend = &mut self.phases[finished.phase].by_backend;
+        let Phase { by_backend, hit_latency, .. } = &mut self.phases[finished.phase];
         for result in answer.results {
+            if let (Status::Hit, Some(ms)) = (result.status, result.latency_ms) {
+                let latency = Duration::try_from_secs_f64(ms / 1e3).unwrap_or_default();
+                match hit_latency.get_mut(result.backend.as_ref()) {
+                    Some(latencies) => latencies.record(latency),
+                    None => hit_latency.entry(result.backend.to_string()).or_default().record(latency),
+                }
+            }
             let hit = match result.status {
                 Status::Hit | Status::Stale => true,
                 Status::Miss | Status::NotFound => false,

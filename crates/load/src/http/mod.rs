@@ -136,6 +136,8 @@ pub struct Phase {
     pub overflow: u64,
     /// Hits and misses by backend.
     pub by_backend: BTreeMap<String, HitsMisses>,
+    /// Latency of the keys that were hits by backend, as the gateway measured it.
+    pub hit_latency: BTreeMap<String, Latencies>,
     /// Latency of requests, from their intended start.
     pub latency: Latencies,
     /// Time by which requests were sent later than intended.

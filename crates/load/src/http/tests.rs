@@ -91,6 +91,26 @@ fn requests_fall_into_the_phase_they_were_meant_to_start_in_and_every_key_is_cou
 }
 
 #[test]
+fn hits_have_the_latency_that_the_gateway_measured() {
+    let (_runtime, address) = gateway(|body| {
+        let mut answer = answer_all(&body, |key| if key.len() % 2 == 0 { "hit" } else { "miss" });
+        for result in answer["results"].as_array_mut().unwrap() {
+            let hit = result["status"] == "hit";
+            result["latency_ms"] = json!(if hit { 0.25 } else { 40.0 });
+        }
+        (StatusCode::OK, Json(answer))
+    });
+    let outcome = run(&options(address), mix(5), &Control::default(), |_| {}).unwrap();
+    for phase in &outcome.phases {
+        let hits = phase.by_backend.iter().filter(|(_, counts)| counts.hits > 0);
+        let counted: Vec<_> = hits.map(|(name, counts)| (name.clone(), counts.hits)).collect();
+        let timed = phase.hit_latency.iter().map(|(name, latencies)| (name.clone(), latencies.count()));
+        assert_eq!(timed.collect::<Vec<_>>(), counted);
+        assert!(phase.hit_latency.values().all(|hits| hits.max() == Duration::from_micros(250)));
+    }
+}
+
+#[test]
 fn failed_query_makes_its_request_slow_and_a_refused_request_is_an_error() {
     let (_runtime, address) = gateway(|body| match body["queries"].as_array().unwrap().len() {
         1 => (StatusCode::OK, Json(answer_all(&body, |_| "timeout"))),

@@ -3,13 +3,16 @@
 //! A comparison of all there is takes long, and whoever waits for one wants to lose nothing: each run is kept when it is
 //! finished, and the same command takes up where it was stopped.
 
+mod claims;
 mod crew;
 mod family;
+mod hits;
 pub(super) mod keep;
 mod report;
 mod series;
 pub(super) mod summary;
 
+use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,6 +21,7 @@ use std::time::Instant;
 
 use serde::Serialize;
 use sherwood_policy::available_without_options;
+use sherwood_sim::LimitLine;
 
 use super::flags::Flags;
 use super::keep::Keep;
@@ -25,14 +29,16 @@ use super::runs::{self, Run, distinct};
 use crate::exit::Failure;
 use crate::interrupt;
 use crate::out;
+use claims::Claim;
 use crew::Crew;
 use keep::{Kept, Outcome};
+use report::{Limits, Study};
 use summary::Line;
 
 /// Simulates policies in scenarios, with several seeds, and keeps what was finished
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  sherwood sim compare --report report.html
+  sherwood sim compare --report report.html --plots plots
   sherwood sim compare --scenario onerf-spikes,onerf-random --policies robinhood,shared-lru
   sherwood sim compare --scenario ramp-7-quick --seeds 1,2,3,4,5 --json
 
@@ -65,6 +71,12 @@ pub(crate) struct Args {
     /// Write summary and plots into this file, as one page of HTML
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
+    /// Write each plot into this directory, as a file of SVG
+    #[arg(long, value_name = "DIR")]
+    plots: Option<PathBuf>,
+    /// Plot latencies of hits too, from what `sherwood demo --json` printed into this file
+    #[arg(long, value_name = "FILE")]
+    hits: Option<PathBuf>,
 }
 
 /// Those that RobinHood's paper compares.
@@ -80,6 +92,8 @@ struct Document<'a> {
     /// Time the missing runs took.
     wall_s: f64,
     summary: &'a [Line],
+    /// What RobinHood's paper says and what came out.
+    claims: &'a [Claim],
     runs: Vec<&'a Outcome>,
 }
 
@@ -87,18 +101,26 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let (policies, seeds) = (distinct(&args.policies), distinct(&args.seeds));
     let subjects = runs::subjects(&distinct(&args.scenarios))?;
     let runs = runs::of(&args.flags, &subjects, &policies, &seeds)?;
+    let hits = args.hits.as_deref().map(hits::read).transpose()?.unwrap_or_default();
     let keep = Keep::open(&args.results)?;
     let began = Instant::now();
     make_missing(&keep, &runs, args.threads)?;
     let wall_s = began.elapsed().as_secs_f64();
     let kept = kept(&keep, &runs)?;
-    let summary = summary::of(&kept);
+    let (summary, limits) = (summary::of(&kept), limits(&runs)?);
+    let claims = claims::of(&kept, &limits);
+    let study = Study { kept: &kept, lines: &summary, claims: &claims, limits: &limits, hits: &hits };
     if let Some(path) = &args.report {
-        std::fs::write(path, report::page(&kept, &summary))
+        std::fs::write(path, report::page(&study))
             .map_err(|error| Failure::failed(format!("writing {}: {error}", path.display())))?;
     }
+    if let Some(directory) = &args.plots {
+        report::write_plots(&study, directory).map_err(|error| {
+            Failure::failed(format!("writing plots into {}: {error}", directory.display()))
+        })?;
+    }
     if !args.json {
-        return out::print(&summary::text(&summary));
+        return out::print(&(summary::text(&summary) + &claims::text(&claims)));
     }
     let document = Document {
         version: env!("CARGO_PKG_VERSION"),
@@ -107,9 +129,21 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         seeds: &seeds,
         wall_s,
         summary: &summary,
+        claims: &claims,
         runs: kept.iter().map(|kept| &kept.outcome).collect(),
     };
     out::print(&(serde_json::to_string(&document).expect("results have string keys only") + "\n"))
+}
+
+/// What each scenario leaves of its backends.
+fn limits(runs: &[Run]) -> Result<BTreeMap<String, Limits>, Failure> {
+    let mut limits = BTreeMap::new();
+    for run in runs {
+        if !limits.contains_key(&run.inputs.scenario) {
+            limits.insert(run.inputs.scenario.clone(), LimitLine::of(&run.setup).map_err(Failure::usage)?);
+        }
+    }
+    Ok(limits)
 }
 
 /// Makes the runs that are not kept yet, as many at a time as there are processors unless told.

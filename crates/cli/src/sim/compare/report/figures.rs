@@ -1,69 +1,161 @@
 //! Which plots there are: those of RobinHood's paper, of whatever was compared.
 
-use super::bars::{Bars, Group};
-use super::chart::{Axis, Chart, Line};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use super::{Limits, Study};
+use crate::chart::{
+    Areas, Axis, Bar, Bars, COLOURS, Column, Group, Line, Lines, Mark, OTHERS, Pen, assigned,
+};
+use crate::sim::compare::hits::LiveRun;
 use crate::sim::compare::keep::Kept;
 use crate::sim::compare::series::{BackendSeries, Series};
 
 /// A picture and what it shows.
 pub(super) struct Figure {
+    /// Of its file, without the ending.
+    pub(super) name: String,
     pub(super) svg: String,
     pub(super) caption: String,
 }
 
-const COLOURS: [&str; 8] =
-    ["#2a7f3f", "#c0392b", "#8e44ad", "#d68910", "#1f618d", "#7f8c8d", "#000000", "#16a085"];
-const OTHERS_COLOUR: &str = "#dddddd";
+/// Whoever RobinHood's paper compares has a pen of its own, whatever it is compared with here.
+const POLICIES: [(&str, Pen); 6] = [
+    ("robinhood", Pen { width: 2.4, ..Pen::solid(COLOURS[0]) }),
+    ("shared-lru", Pen::solid(COLOURS[5])),
+    ("tao", Pen { dashes: "8 2", ..Pen::solid(COLOURS[2]) }),
+    ("cliffhanger", Pen { dashes: "2 2", ..Pen::solid(COLOURS[3]) }),
+    ("fair", Pen { dashes: "6 2 2 2", ..Pen::solid(COLOURS[1]) }),
+    ("lama", Pen::solid(COLOURS[4])),
+];
 
+/// Height of a frame.
+const HEIGHT: f64 = 250.0;
 /// Points of a line at most: more are not seen.
 const POINTS_MAX: usize = 720;
 /// Latencies up to this many times the bound are drawn.
-const LATENCY_SPAN: f64 = 3.0;
+const LATENCY_SPAN: f64 = 4.0;
+/// Largest share of the observations that is drawn, in percent.
+const EXCEEDED_PERCENT: f64 = 60.0;
 /// Backends that have a line or a part of their own.
 const BACKENDS_MAX: usize = 6;
+/// Backends whose hits are shown, at most.
+const HITS_OF: usize = 20;
 /// Minutes at which the paper looks at who blocks.
 const BLOCKING_AT_MIN: [usize; 3] = [50, 100, 150];
 
 /// The figures of one scenario. Where something is shown over time it is of the first seed.
-pub(super) fn of(runs: &[&Kept]) -> Vec<Figure> {
-    let seed = runs[0].inputs.seed;
+pub(super) fn of(study: &Study<'_>, scenario: &str) -> Vec<Figure> {
+    let runs: Vec<&Kept> = study.kept.iter().filter(|run| run.inputs.scenario == scenario).collect();
+    let Some(seed) = runs.first().map(|run| run.inputs.seed) else { return Vec::new() };
     let first: Vec<&Kept> = runs.iter().copied().filter(|run| run.inputs.seed == seed).collect();
-    let mut figures = vec![request_p99(&first)];
-    figures.extend(levels(runs));
-    figures.extend(first.iter().find(|run| run.inputs.policy == "shared-lru").map(|run| backend_p99(run)));
+    let under = |policy: &str| first.iter().copied().find(|run| run.inputs.policy == policy);
+    let pens = pens(&runs);
+    let mut figures: Vec<Figure> = Vec::new();
+    figures.extend(study.limits.get(scenario).filter(|limits| !limits.is_empty()).map(left));
+    figures.push(request_p99(&first, &pens));
+    figures.extend(levels(&runs, &pens));
+    figures.extend(under("shared-lru").map(backend_p99));
     figures.extend(blocking(&first));
-    figures.extend(first.iter().find(|run| run.inputs.policy == "robinhood").map(|run| allocation(run)));
+    figures.extend(under("robinhood").map(allocation));
+    for figure in &mut figures {
+        if let Some(number) = number_in_paper(scenario, &figure.name) {
+            let _ = write!(figure.caption, " In RobinHood's paper: figure {number}.");
+        }
+        figure.name = format!("{}-{}", file_name(scenario), figure.name);
+    }
     figures
 }
 
-fn request_p99(runs: &[&Kept]) -> Figure {
+/// The figure of RobinHood's paper that shows the same.
+fn number_in_paper(scenario: &str, figure: &str) -> Option<u8> {
+    match (scenario, figure) {
+        ("onerf-spikes", "request-p99") => Some(3),
+        ("onerf-spikes", "backend-p99") => Some(7),
+        ("onerf-spikes", "violations-p99" | "violations-p90" | "violations-p50") => Some(8),
+        ("onerf-spikes", "blocking") => Some(9),
+        ("ramp-7-slow" | "ramp-7-quick", "request-p99") => Some(10),
+        ("ramp-1-slow" | "ramp-1-quick", "request-p99") => Some(11),
+        ("onerf-random", "request-p99" | "violations-p99") => Some(12),
+        ("onerf-spikes" | "onerf-random", "allocation") => Some(13),
+        _ => None,
+    }
+}
+
+/// `text` with only such characters as every file may have in its name.
+fn file_name(text: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
+    text.chars().map(plain).collect()
+}
+
+/// A pen for each policy.
+fn pens(runs: &[&Kept]) -> BTreeMap<String, Pen> {
+    let mut pens = BTreeMap::new();
+    let mut others = 0;
+    for run in runs {
+        let policy = &run.inputs.policy;
+        if pens.contains_key(policy) {
+            continue;
+        }
+        pens.insert(policy.clone(), pen(policy, others));
+        others += usize::from(POLICIES.iter().all(|(name, _)| name != policy));
+    }
+    pens
+}
+
+/// The policy's own pen, or one of those that are nobody's.
+fn pen(policy: &str, others: usize) -> Pen {
+    let own = POLICIES.iter().find(|(name, _)| *name == policy);
+    own.map_or_else(|| Pen::of(POLICIES.len() + others), |(_, pen)| *pen)
+}
+
+/// What happens to the backends.
+fn left(limits: &Limits) -> Figure {
+    let numbers: Vec<usize> = limits.iter().map(|line| line.backend).collect();
+    let line = |(line, pen): (&sherwood_sim::LimitLine, Pen)| Line {
+        name: line.name.clone(),
+        pen,
+        points: line.points.iter().map(|&(minute, limit)| (minute, Some(limit))).collect(),
+    };
+    let minutes = limits.iter().flat_map(|line| &line.points).map(|point| point.0).fold(1.0, f64::max);
+    let lines = Lines {
+        title: "What is left of the backends",
+        note: "",
+        x: Axis::of("minutes", minutes),
+        y: Axis::shares("share of the resource"),
+        height: HEIGHT * 0.6,
+        lines: limits.iter().zip(assigned(&numbers)).map(line).collect(),
+        mark: None,
+    };
+    Figure {
+        name: "limits".to_owned(),
+        svg: lines.svg(),
+        caption: "A call of a backend that has half left takes twice as long. Backends that are not drawn have all of theirs."
+            .to_owned(),
+    }
+}
+
+fn request_p99(runs: &[&Kept], pens: &BTreeMap<String, Pen>) -> Figure {
     let bound = bound_ms(runs);
-    let line = |(index, run): (usize, &&Kept)| Line {
+    let end = bound * LATENCY_SPAN;
+    let line = |run: &&Kept| Line {
         name: run.inputs.policy.clone(),
-        colour: COLOURS[index % COLOURS.len()],
+        pen: pens[&run.inputs.policy],
         points: points(&run.series.minute, &run.series.p99_ms),
     };
-    let lines = runs.iter().enumerate().map(line).collect();
+    let lines = runs.iter().map(line).collect();
     Figure {
-        svg: over_time(
-            "P99 of request latency",
-            "ms",
-            bound * LATENCY_SPAN,
-            lines,
-            Some((bound, "SLO")),
-            runs[0],
-        ),
+        name: "request-p99".to_owned(),
+        svg: over_time("P99 of request latency", end, lines, Some(Mark::Across(bound, "SLO")), runs[0]),
         caption: format!(
-            "P99 of the requests of the last minute, observed every 5 s; seed {}. Latencies above {:.0} ms are \
-             drawn there.",
+            "P99 of the requests of the last minute, observed every 5 s; seed {}. What is above {end:.0} ms is drawn there.",
             runs[0].inputs.seed,
-            bound * LATENCY_SPAN
         ),
     }
 }
 
-/// One for each percentile: which bound would have been violated how often.
-fn levels(runs: &[&Kept]) -> Vec<Figure> {
+/// One for each percentile, which bound would have been violated how often.
+fn levels(runs: &[&Kept], pens: &BTreeMap<String, Pen>) -> Vec<Figure> {
     let bound = bound_ms(runs);
     let one = |name: &str, end: f64, column: fn(&Series) -> &[Option<f64>]| {
         let mut policies: Vec<&str> = Vec::new();
@@ -72,27 +164,25 @@ fn levels(runs: &[&Kept]) -> Vec<Figure> {
                 policies.push(&run.inputs.policy);
             }
         }
-        let line = |(index, policy): (usize, &&str)| {
+        let line = |policy: &&str| {
             let of = runs.iter().filter(|run| run.inputs.policy == **policy);
             let mut seen: Vec<f64> =
                 of.flat_map(|run| column(&run.series).iter().flatten().copied()).collect();
             seen.sort_by(f64::total_cmp);
-            Line {
-                name: (*policy).to_owned(),
-                colour: COLOURS[index % COLOURS.len()],
-                points: exceeded(&seen, end),
-            }
+            Line { name: (*policy).to_owned(), pen: pens[*policy], points: exceeded(&seen, end) }
         };
-        let title = format!("Observations of {name} above a bound");
-        let chart = Chart {
-            title: &title,
-            x: Axis { name: "bound (ms)", end },
-            y: Axis { name: "% of the observations", end: 60.0 },
-            lines: policies.iter().enumerate().map(line).collect(),
-            mark: None,
+        let lines = Lines {
+            title: &format!("Observations of {name} above a bound"),
+            note: "",
+            x: Axis::of("bound (ms)", end),
+            y: Axis::of("% of the observations", EXCEEDED_PERCENT),
+            height: HEIGHT,
+            lines: policies.iter().map(line).collect(),
+            mark: (name == "P99").then_some(Mark::Up(bound, "SLO")),
         };
         Figure {
-            svg: chart.svg(),
+            name: format!("violations-{}", name.to_lowercase()),
+            svg: lines.svg(),
             caption: format!("How often the {name} of a minute's requests was above each bound; all seeds."),
         }
     };
@@ -113,67 +203,149 @@ fn exceeded(seen: &[f64], end: f64) -> Vec<(f64, Option<f64>)> {
 }
 
 fn backend_p99(run: &Kept) -> Figure {
-    let backends = largest(run, |backend| backend.query_p99_ms.iter().flatten().sum());
-    let lines =
-        backends.iter().enumerate().map(|(index, backend)| line(index, backend, &backend.query_p99_ms, 1.0));
-    let lines: Vec<Line> = lines.collect();
+    let order = largest(run, |backend| backend.query_p99_ms.iter().flatten().sum());
+    let line = |(&index, pen): (&usize, Pen)| {
+        let backend = &run.series.backends[index];
+        let points = backend.query_p99_ms.iter().enumerate();
+        Line {
+            name: backend.name.clone(),
+            pen,
+            points: points.map(|(minute, &ms)| ((minute + 1) as f64, ms)).collect(),
+        }
+    };
+    let lines: Vec<Line> = order.iter().zip(assigned(&order)).map(line).collect();
+    let top =
+        lines.iter().flat_map(|line| line.points.iter().filter_map(|point| point.1)).fold(0.0, f64::max);
     Figure {
-        svg: over_time("P99 of query latency under shared-lru", "ms", top(&lines), lines, None, run),
+        name: "backend-p99".to_owned(),
+        svg: over_time(
+            "P99 of query latency under shared-lru",
+            if top > 0.0 { top } else { 1.0 },
+            lines,
+            None,
+            run,
+        ),
         caption: format!(
             "The {} backends whose queries were slowest; hits count, so a P99 may be a hit's.",
-            backends.len()
+            order.len()
         ),
     }
 }
 
 fn allocation(run: &Kept) -> Figure {
-    let backends = largest(run, |backend| backend.allocation_bytes.iter().sum());
-    let mib = f64::from(1 << 20);
-    let lines = backends.iter().enumerate().map(|(index, backend)| {
-        let bytes: Vec<Option<f64>> = backend.allocation_bytes.iter().copied().map(Some).collect();
-        line(index, backend, &bytes, 1.0 / mib)
-    });
-    let lines: Vec<Line> = lines.collect();
+    let all = &run.series.backends;
+    let results = &run.outcome.results;
+    let ratio = results.static_equivalent_ratio;
+    let largest_bytes: f64 = results.allocation_bytes.values().map(|allocation| allocation.max).sum();
+    let cache_bytes = if ratio > 0.0 { largest_bytes / ratio } else { 1.0 };
+    let order = largest(run, |backend| backend.allocation_bytes.iter().sum());
+    let share = |index: usize, minute: usize| all[index].allocation_bytes[minute] / cache_bytes;
+    let column = |minute: usize| {
+        let own = order.iter().map(|&index| share(index, minute));
+        let others = (0..all.len()).filter(|index| !order.contains(index));
+        let others = others.map(|index| share(index, minute)).sum();
+        Column { x: (minute + 1) as f64, values: own.chain([others]).collect() }
+    };
+    let minutes = all.first().map_or(0, |backend| backend.allocation_bytes.len());
+    let end = ratio.max(1.0) * 1.08;
+    let tick = |fifth: u32| (f64::from(fifth) / 5.0, format!("{}%", fifth * 20));
+    let ticks = (0..).map(tick).take_while(|(value, _)| *value <= end);
+    let areas = Areas {
+        title: "Allocation under robinhood",
+        note: "",
+        x: Axis::of("minutes", run.series.minute.last().copied().unwrap_or(1.0)),
+        y: Axis { name: "share of a server's cache".to_owned(), end, ticks: ticks.collect() },
+        height: HEIGHT,
+        parts: parts(all, &order),
+        columns: (0..minutes).map(column).collect(),
+        marks: vec![(1.0, "the cache".to_owned()), (ratio, format!("without moving: {ratio:.2} caches"))],
+    };
     Figure {
-        svg: over_time("Allocation under robinhood", "MiB", top(&lines), lines, None, run),
+        name: "allocation".to_owned(),
+        svg: areas.svg(),
         caption: format!(
             "Of a server's cache, on average over the servers. A division that never changes and gives each backend its \
-             maximum would need {:.2} times the cache.",
-            run.outcome.results.static_equivalent_ratio
+             maximum would need {ratio:.2} times the cache.",
         ),
     }
 }
 
 /// Who blocked the slow requests, under each policy at three times; none where the run is too short.
 fn blocking(runs: &[&Kept]) -> Option<Figure> {
-    let minutes = runs[0].series.backends.first()?.blocking_ratio.len();
-    let at: Vec<usize> = BLOCKING_AT_MIN.into_iter().filter(|&minute| minute <= minutes).collect();
     let all = &runs[0].series.backends;
+    let minutes = all.first()?.blocking_ratio.len();
+    let at: Vec<usize> = BLOCKING_AT_MIN.into_iter().filter(|&minute| minute <= minutes).collect();
     let sum = |index: usize| -> f64 {
         runs.iter().flat_map(|run| at.iter().map(move |&minute| share(run, index, minute))).sum()
     };
-    let mut order: Vec<usize> = (0..all.len()).collect();
-    order.sort_by(|&a, &b| sum(b).total_cmp(&sum(a)));
-    order.truncate(BACKENDS_MAX);
+    let order = first_by(all.len(), sum);
     let bar = |run: &&Kept, minute: usize| {
-        let shares: Vec<f64> = order.iter().map(|&index| share(run, index, minute)).collect();
+        let own = order.iter().map(|&index| share(run, index, minute));
         let others = (0..all.len()).filter(|index| !order.contains(index));
         let others = others.map(|index| share(run, index, minute)).sum();
-        (run.inputs.policy.clone(), shares.into_iter().chain([others]).collect())
+        let dominant =
+            (0..all.len()).max_by(|&a, &b| share(run, a, minute).total_cmp(&share(run, b, minute)));
+        let note = |index: usize| format!("{} {:.0}%", all[index].name, share(run, index, minute) * 100.0);
+        Bar {
+            name: run.inputs.policy.clone(),
+            values: own.chain([others]).collect(),
+            note: dominant.map(note).unwrap_or_default(),
+        }
     };
     let group = |&minute: &usize| Group {
         name: format!("minute {minute}"),
         bars: runs.iter().map(|run| bar(run, minute)).collect(),
     };
-    let parts = order.iter().zip(COLOURS).map(|(&index, colour)| (all[index].name.clone(), colour));
     let bars = Bars {
         title: "Who blocks the slow requests",
-        parts: parts.chain([("others".to_owned(), OTHERS_COLOUR)]).collect(),
+        note: "",
+        parts: parts(all, &order),
+        axis: Axis::shares("share of the slow requests"),
         groups: at.iter().map(group).collect(),
     };
     (!at.is_empty()).then(|| Figure {
+        name: "blocking".to_owned(),
         svg: bars.svg(),
-        caption: "Shares of the backends in the blocking of the requests between the 98.5th and the 99.5th percentile."
+        caption: "Shares of the backends in the blocking of the requests between the 98.5th and the 99.5th percentile, and the \
+                  largest of them."
+            .to_owned(),
+    })
+}
+
+/// Latencies of hits that nodes measured; none without any.
+pub(super) fn hits(runs: &[LiveRun]) -> Option<Figure> {
+    let mut backends: Vec<&String> = runs.iter().flat_map(|run| run.hit_p99_ms.keys()).collect();
+    backends.sort();
+    backends.dedup();
+    backends.truncate(HITS_OF);
+    let highest = runs.iter().flat_map(|run| run.hit_p99_ms.values()).copied().fold(0.0, f64::max);
+    let parts: Vec<(String, Pen)> =
+        runs.iter().enumerate().map(|(index, run)| (run.policy.clone(), pen(&run.policy, index))).collect();
+    let bar = |index: usize, backend: &str| {
+        let ms = runs[index].hit_p99_ms.get(backend).copied();
+        let value = |part: usize| if part == index { ms.unwrap_or(0.0) } else { 0.0 };
+        Bar {
+            name: runs[index].policy.clone(),
+            values: (0..runs.len()).map(value).collect(),
+            note: ms.map_or("no hit".to_owned(), |ms| format!("{ms:.3} ms")),
+        }
+    };
+    let group = |backend: &&String| Group {
+        name: (*backend).clone(),
+        bars: (0..runs.len()).map(|index| bar(index, backend)).collect(),
+    };
+    let bars = Bars {
+        title: "P99 of the latency of hits",
+        note: "",
+        parts,
+        axis: Axis::of("ms", if highest > 0.0 { highest } else { 1.0 }),
+        groups: backends.iter().map(group).collect(),
+    };
+    (!backends.is_empty()).then(|| Figure {
+        name: "hits-p99".to_owned(),
+        svg: bars.svg(),
+        caption: "Of keys that were in the cache, measured by a node under load: from the request's arrival to the end of its \
+                  look-up. In RobinHood's paper: figure 14."
             .to_owned(),
     })
 }
@@ -186,31 +358,24 @@ fn bound_ms(runs: &[&Kept]) -> f64 {
     runs[0].outcome.results.slo_bound_ms
 }
 
-/// The backends with the largest values, in the order of their ids.
-fn largest(run: &Kept, value: impl Fn(&BackendSeries) -> f64) -> Vec<&BackendSeries> {
-    let mut backends: Vec<&BackendSeries> = run.series.backends.iter().collect();
-    backends.sort_by(|a, b| value(b).total_cmp(&value(a)));
-    backends.truncate(BACKENDS_MAX);
-    backends.sort_by(|a, b| a.name.cmp(&b.name));
-    backends
+/// Backends with names and pens, and what the others are drawn with.
+fn parts(all: &[BackendSeries], order: &[usize]) -> Vec<(String, Pen)> {
+    let own = order.iter().zip(assigned(order)).map(|(&index, pen)| (all[index].name.clone(), pen));
+    own.chain([("others".to_owned(), OTHERS)]).collect()
 }
 
-/// A backend's values, one for each minute.
-fn line(index: usize, backend: &BackendSeries, values: &[Option<f64>], factor: f64) -> Line {
-    let point =
-        |(minute, value): (usize, &Option<f64>)| ((minute + 1) as f64, value.map(|value| value * factor));
-    Line {
-        name: backend.name.clone(),
-        colour: COLOURS[index % COLOURS.len()],
-        points: values.iter().enumerate().map(point).collect(),
-    }
+/// The backends with the largest values, in order.
+fn largest(run: &Kept, value: impl Fn(&BackendSeries) -> f64) -> Vec<usize> {
+    first_by(run.series.backends.len(), |index| value(&run.series.backends[index]))
 }
 
-/// The largest value of any line, or 1 where there is none.
-fn top(lines: &[Line]) -> f64 {
-    let values = lines.iter().flat_map(|line| line.points.iter().filter_map(|point| point.1));
-    let top = values.fold(0.0, f64::max);
-    if top > 0.0 { top } else { 1.0 }
+/// Those of the first `count` numbers that have the largest values, in order.
+fn first_by(count: usize, value: impl Fn(usize) -> f64) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..count).collect();
+    order.sort_by(|&a, &b| value(b).total_cmp(&value(a)));
+    order.truncate(BACKENDS_MAX);
+    order.sort_unstable();
+    order
 }
 
 /// Points of a line; of several that cannot be told apart the highest.
@@ -221,17 +386,10 @@ fn points(x: &[f64], y: &[Option<f64>]) -> Vec<(f64, Option<f64>)> {
     x.chunks(together).zip(y.chunks(together)).map(highest).collect()
 }
 
-fn over_time(
-    title: &str,
-    unit: &str,
-    end: f64,
-    lines: Vec<Line>,
-    mark: Option<(f64, &str)>,
-    run: &Kept,
-) -> String {
+fn over_time(title: &str, end_ms: f64, lines: Vec<Line>, mark: Option<Mark<'_>>, run: &Kept) -> String {
     let minutes = run.series.minute.last().copied().unwrap_or(1.0);
-    let (x, y) = (Axis { name: "minutes", end: minutes }, Axis { name: unit, end });
-    Chart { title, x, y, lines, mark }.svg()
+    let (x, y) = (Axis::of("minutes", minutes), Axis::of("ms", end_ms));
+    Lines { title, note: "", x, y, height: HEIGHT, lines, mark }.svg()
 }
 
 #[cfg(test)]

@@ -1,13 +1,36 @@
-//! A comparison as one page of HTML that needs nothing beside it.
+//! A comparison as one page of HTML that needs nothing beside it, and as a file for each picture.
 
-mod bars;
-mod chart;
 mod figures;
+mod tables;
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::fs;
+use std::io;
+use std::path::Path;
 
+use sherwood_sim::LimitLine;
+
+use super::claims::Claim;
+use super::hits::LiveRun;
 use super::keep::Kept;
 use super::summary::Line;
+use crate::chart::escaped;
+use figures::Figure;
+
+/// What a comparison found, in the order of its runs: a scenario at a time.
+pub(super) struct Study<'a> {
+    pub(super) kept: &'a [Kept],
+    pub(super) lines: &'a [Line],
+    pub(super) claims: &'a [Claim],
+    /// What scenarios leave of their backends.
+    pub(super) limits: &'a BTreeMap<String, Limits>,
+    /// Live runs that measured latencies of hits; there may be none.
+    pub(super) hits: &'a [LiveRun],
+}
+
+/// One line for each backend that is limited.
+pub(super) type Limits = Vec<LimitLine>;
 
 const HEAD: &str = "<!doctype html>
 <html lang=\"en\">
@@ -17,32 +40,64 @@ const HEAD: &str = "<!doctype html>
 <title>Allocation policies compared</title>
 <style>
 body { font: 16px/1.5 sans-serif; max-width: 60em; margin: 2em auto; padding: 0 1em; color: #222; background: #fff }
+h2 { margin-top: 2.5em; border-bottom: 2px solid #222 }
+nav a { margin-right: 1.2em; white-space: nowrap }
+.wide { overflow-x: auto }
 table { border-collapse: collapse; margin: 1em 0 }
-th, td { padding: .2em .8em; text-align: right; border-bottom: 1px solid #ddd }
-th:first-child, td:first-child { text-align: left }
+th, td { padding: .2em .7em; text-align: right; border-bottom: 1px solid #ddd }
+td { white-space: nowrap }
+th { vertical-align: bottom }
+th.word, td.word { text-align: left }
+td.no { font-weight: bold }
 figure { margin: 2em 0 }
-figure svg { width: 100%; height: auto }
+figure svg { min-width: 640px; width: 100%; height: auto }
 figcaption { color: #555 }
 </style>
 </head>
 <body>
 ";
 
-/// The page of all `runs`, whose summary is `lines`; both in one order, a scenario at a time.
-pub(super) fn page(runs: &[Kept], lines: &[Line]) -> String {
+/// The page.
+pub(super) fn page(study: &Study<'_>) -> String {
     let mut page = HEAD.to_owned();
     page += "<h1>Allocation policies compared</h1>\n";
-    page += &preface(runs);
-    for lines in lines.chunk_by(|a, b| a.scenario == b.scenario) {
+    page += &preface(study.kept);
+    page += &contents(study);
+    page += &tables::overview(study.lines);
+    page += &tables::claims(study.claims);
+    for lines in scenarios(study) {
         let scenario = &lines[0].scenario;
-        let _ = writeln!(page, "<h2>{}</h2>", escaped(scenario));
-        page += &table(lines);
-        let runs: Vec<&Kept> = runs.iter().filter(|run| run.inputs.scenario == *scenario).collect();
-        for figures::Figure { svg, caption } in figures::of(&runs) {
-            let _ = writeln!(page, "<figure>\n{svg}<figcaption>{caption}</figcaption>\n</figure>");
+        let _ = writeln!(page, "<h2 id=\"{0}\">{0}</h2>", escaped(scenario));
+        page += &tables::summary(lines);
+        for Figure { svg, caption, .. } in figures::of(study, scenario) {
+            page += &framed(&svg, &caption);
         }
     }
+    if let Some(Figure { svg, caption, .. }) = figures::hits(study.hits) {
+        page += "<h2 id=\"hits\">Latencies of hits</h2>\n";
+        page += &framed(&svg, &caption);
+    }
     page + "</body>\n</html>\n"
+}
+
+fn framed(svg: &str, caption: &str) -> String {
+    let caption = escaped(caption);
+    format!("<figure>\n<div class=\"wide\">\n{svg}</div>\n<figcaption>{caption}</figcaption>\n</figure>\n")
+}
+
+/// Writes each picture into a file of its own in `directory`, which is made when there is none.
+pub(super) fn write_plots(study: &Study<'_>, directory: &Path) -> io::Result<()> {
+    fs::create_dir_all(directory)?;
+    let of_scenarios = scenarios(study).flat_map(|lines| figures::of(study, &lines[0].scenario));
+    for Figure { name, svg, .. } in of_scenarios.chain(figures::hits(study.hits)) {
+        fs::write(directory.join(name + ".svg"), svg)?;
+    }
+    Ok(())
+}
+
+/// The lines of each scenario.
+fn scenarios<'a>(study: &Study<'a>) -> impl Iterator<Item = &'a [Line]> {
+    study.lines.chunk_by(|a, b| a.scenario == b.scenario)
 }
 
 fn preface(runs: &[Kept]) -> String {
@@ -61,27 +116,16 @@ fn preface(runs: &[Kept]) -> String {
     )
 }
 
-fn table(lines: &[Line]) -> String {
-    let mut table = "<table>\n<tr><th>policy</th><th>SLO violations, %</th><th>P99, ms</th><th>worst P99, ms</th>\
-                     <th>P50, ms</th><th>dominant blocker, mean %</th><th>at most %</th><th>static caches</th></tr>\n"
-        .to_owned();
-    for line in lines {
-        let _ = writeln!(
-            table,
-            "<tr><td>{}</td><td>{:.2}</td><td>{:.1}</td><td>{:.0}</td><td>{:.1}</td><td>{:.0}</td><td>{:.0}</td><td>{:.2}</td></tr>",
-            line.policy,
-            line.slo_violation_ratio.times(100.0),
-            line.p99_ms,
-            line.p99_max_ms,
-            line.p50_ms,
-            line.dominant_rbc_mean.times(100.0),
-            line.dominant_rbc_max.times(100.0),
-            line.static_equivalent_ratio,
-        );
-    }
-    table + "</table>\n"
+/// Where on the page each scenario is, if there are several.
+fn contents(study: &Study<'_>) -> String {
+    let link = |lines: &[Line]| format!("<a href=\"#{0}\">{0}</a>", escaped(&lines[0].scenario));
+    let links: Vec<String> = scenarios(study).map(link).collect();
+    let links: Vec<String> = links
+        .into_iter()
+        .chain((!study.hits.is_empty()).then(|| "<a href=\"#hits\">hits</a>".to_owned()))
+        .collect();
+    if links.len() < 2 { String::new() } else { format!("<nav>{}</nav>\n", links.join("\n")) }
 }
 
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
-}
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,138 @@
+//! What the paper's figures are of.
+
+use serde::Serialize;
+use sherwood_sim::LimitLine;
+
+use crate::sim::compare::keep::Kept;
+
+/// Something that a run has a figure for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(in crate::sim::compare) enum Measure {
+    /// Observations of P99 above the bound.
+    SloViolation,
+    /// Observations of P90 above 50 ms.
+    P90Above50Ms,
+    /// The largest P99 observed.
+    P99Max,
+    /// The part that one backend has in the blocking, at the largest of minutes 50, 100 and 150.
+    DominantRbcAt,
+    /// Over all observations.
+    DominantRbcMean,
+    /// The largest observed.
+    DominantRbcMax,
+    /// Its largest P99 in a spike over RobinHood's in the same, in the spike where that is most.
+    P99AgainstRobinhood,
+    /// Caches that a division would need which never changes.
+    StaticEquivalent,
+}
+
+/// What a figure counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(in crate::sim::compare) enum Unit {
+    /// A share, 0 to 1.
+    Ratio,
+    Ms,
+    /// How many times as much.
+    Times,
+}
+
+/// P90 that the paper looks at.
+const P90_MS: f64 = 50.0;
+/// Minutes at which the paper looks at who blocks.
+const BLOCKING_TIMES: usize = 3;
+
+impl Measure {
+    /// The figure of `own` run. `robinhood` is the run of that policy with the same seed, if there is one.
+    pub(super) fn of(self, own: &Kept, robinhood: Option<&Kept>, limits: &[LimitLine]) -> Option<f64> {
+        let results = &own.outcome.results;
+        let dominant = &results.dominant_rbc;
+        match self {
+            Self::SloViolation => Some(results.slo_violation_ratio),
+            Self::P90Above50Ms => above(&own.series.p90_ms, P90_MS),
+            Self::P99Max => Some(results.p99_max_ms),
+            Self::DominantRbcAt => {
+                (dominant.at.len() == BLOCKING_TIMES).then(|| dominant.at.iter().copied().fold(0.0, f64::max))
+            }
+            Self::DominantRbcMean => Some(dominant.mean),
+            Self::DominantRbcMax => Some(dominant.max),
+            Self::P99AgainstRobinhood => {
+                let robinhood = robinhood?;
+                let ratio = |spike: (f64, f64)| Some(worst(own, spike)? / worst(robinhood, spike)?);
+                spikes(limits).into_iter().filter_map(ratio).max_by(f64::total_cmp)
+            }
+            Self::StaticEquivalent => Some(results.static_equivalent_ratio),
+        }
+    }
+
+    pub(super) const fn unit(self) -> Unit {
+        match self {
+            Self::P99Max => Unit::Ms,
+            Self::P99AgainstRobinhood | Self::StaticEquivalent => Unit::Times,
+            Self::SloViolation
+            | Self::P90Above50Ms
+            | Self::DominantRbcAt
+            | Self::DominantRbcMean
+            | Self::DominantRbcMax => Unit::Ratio,
+        }
+    }
+
+    pub(in crate::sim::compare) const fn words(self) -> &'static str {
+        match self {
+            Self::SloViolation => "P99 above the SLO",
+            Self::P90Above50Ms => "P90 above 50 ms",
+            Self::P99Max => "worst P99",
+            Self::DominantRbcAt => "one backend's blocking, min. 50, 100, 150",
+            Self::DominantRbcMean => "one backend's blocking, on average",
+            Self::DominantRbcMax => "one backend's blocking, at some time",
+            Self::P99AgainstRobinhood => "P99 over robinhood's, in some spike",
+            Self::StaticEquivalent => "space if allocations never changed",
+        }
+    }
+}
+
+impl Unit {
+    /// A figure for people; of ours, more digits.
+    pub(super) fn words(self, value: f64, ours: bool) -> String {
+        match (self, ours) {
+            (Self::Ratio, true) => format!("{:.2}%", value * 100.0),
+            (Self::Ratio, false) => format!("{}%", (value * 1e3).round() / 10.0),
+            (Self::Ms, _) => format!("{value:.0} ms"),
+            (Self::Times, true) => format!("{value:.2}×"),
+            (Self::Times, false) => format!("{value}×"),
+        }
+    }
+}
+
+/// Share of the values above `bound`; none without values.
+fn above(values: &[Option<f64>], bound: f64) -> Option<f64> {
+    let seen: Vec<f64> = values.iter().flatten().copied().collect();
+    let above = seen.iter().filter(|&&value| value > bound).count();
+    (!seen.is_empty()).then(|| above as f64 / seen.len() as f64)
+}
+
+/// The largest P99 observed from one minute to another.
+fn worst(run: &Kept, (from, to): (f64, f64)) -> Option<f64> {
+    let seen = run.series.minute.iter().zip(&run.series.p99_ms);
+    let within = seen.filter(|&(&minute, _)| from <= minute && minute <= to);
+    within.filter_map(|(_, p99)| *p99).max_by(f64::total_cmp)
+}
+
+/// From when to when some backend is limited, again and again.
+pub(super) fn spikes(limits: &[LimitLine]) -> Vec<(f64, f64)> {
+    let points = limits.first().map_or(0, |line| line.points.len());
+    let limited = |point: usize| limits.iter().any(|line| line.points[point].1 < 1.0);
+    let mut spikes: Vec<(f64, f64)> = Vec::new();
+    let mut within = false;
+    for point in 0..points {
+        let minute = limits[0].points[point].0;
+        match spikes.last_mut().filter(|_| within) {
+            Some(spike) if limited(point) => spike.1 = minute,
+            None if limited(point) => spikes.push((minute, minute)),
+            _ => {}
+        }
+        within = limited(point);
+    }
+    spikes
+}

@@ -1,0 +1,39 @@
+//! Latencies of hits, which the simulator takes as given and a node measures: read from a document of `sherwood demo --json`.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde::Deserialize;
+
+use crate::exit::Failure;
+
+/// A live run under one policy.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct LiveRun {
+    pub(super) policy: String,
+    /// By backend.
+    pub(super) hit_p99_ms: BTreeMap<String, f64>,
+}
+
+/// As far as it is read.
+#[derive(Deserialize)]
+struct Document {
+    runs: Vec<LiveRun>,
+}
+
+/// The live runs of the document at `path`, at least one.
+pub(super) fn read(path: &Path) -> Result<Vec<LiveRun>, Failure> {
+    let refused = |why: &dyn std::fmt::Display| {
+        Failure::usage(format!(
+            "reading latencies of hits from {}: {why}; give what `sherwood demo --json` printed",
+            path.display()
+        ))
+    };
+    let text = std::fs::read_to_string(path).map_err(|error| refused(&error))?;
+    let Document { runs } = serde_json::from_str(&text).map_err(|error| refused(&error))?;
+    let sound = |ms: &f64| ms.is_finite() && *ms >= 0.0;
+    if runs.is_empty() || !runs.iter().all(|run| run.hit_p99_ms.values().all(sound)) {
+        return Err(refused(&"it needs a run, with latencies of 0 or more"));
+    }
+    Ok(runs)
+}

@@ -1,0 +1,118 @@
+//! The tables of the page.
+
+use std::fmt::Write;
+
+use crate::chart::escaped;
+use crate::sim::compare::claims::Claim;
+use crate::sim::compare::summary::Line;
+
+/// Violations of each policy in each scenario; nothing where there is one scenario only, whose own table has them.
+pub(super) fn overview(lines: &[Line]) -> String {
+    let mut policies: Vec<&str> = Vec::new();
+    for line in lines {
+        if !policies.contains(&line.policy.as_str()) {
+            policies.push(&line.policy);
+        }
+    }
+    let scenarios: Vec<&[Line]> = lines.chunk_by(|a, b| a.scenario == b.scenario).collect();
+    if scenarios.len() < 2 {
+        return String::new();
+    }
+    let mut head = vec![word("scenario")];
+    head.extend(policies.iter().map(number));
+    let row = |lines: &&[Line]| {
+        let of = |policy: &&str| {
+            let line = lines.iter().find(|line| line.policy == **policy);
+            number(line.map_or(String::new(), |line| format!("{:.2}", line.slo_violation_ratio.times(100.0))))
+        };
+        std::iter::once(word(&lines[0].scenario)).chain(policies.iter().map(of)).collect()
+    };
+    let rows: Vec<Vec<Cell>> = scenarios.iter().map(row).collect();
+    format!("<h2>SLO violations, % of the observations</h2>\n{}", table(&head, &rows))
+}
+
+/// The paper's figures beside ours.
+pub(super) fn claims(claims: &[Claim]) -> String {
+    if claims.is_empty() {
+        return String::new();
+    }
+    let head = ["scenario", "policy", "what"].map(word).into_iter();
+    let head = head.chain(["paper", "ours"].map(number)).chain([word("")]).collect::<Vec<_>>();
+    let row = |claim: &Claim| {
+        let verdict = Cell { class: if claim.holds { "word" } else { "word no" }, ..word(claim.verdict()) };
+        vec![
+            word(claim.scenario),
+            word(claim.who()),
+            word(claim.measure.words()),
+            number(claim.paper_words()),
+            number(claim.ours_words()),
+            verdict,
+        ]
+    };
+    let rows: Vec<Vec<Cell>> = claims.iter().map(row).collect();
+    let held = claims.iter().filter(|claim| claim.holds).count();
+    format!(
+        "<h2>What RobinHood's paper says</h2>\n<p>{held} of {} rows hold{}.</p>\n{}",
+        claims.len(),
+        if claims[0].by_seed.len() > 1 {
+            ", which a row does when it does with every seed; ours are means, with the range of the seeds"
+        } else {
+            ""
+        },
+        table(&head, &rows)
+    )
+}
+
+/// The policies in one scenario.
+pub(super) fn summary(lines: &[Line]) -> String {
+    let titles = [
+        "SLO violations, %",
+        "P99, ms",
+        "worst P99, ms",
+        "P90, ms",
+        "P50, ms",
+        "dominant blocker, mean %",
+        "at most %",
+        "static caches",
+    ];
+    let head: Vec<Cell> = std::iter::once(word("policy")).chain(titles.map(number)).collect();
+    let row = |line: &Line| {
+        vec![
+            word(&line.policy),
+            number(format!("{:.2}", line.slo_violation_ratio.times(100.0))),
+            number(format!("{:.1}", line.p99_ms)),
+            number(format!("{:.0}", line.p99_max_ms)),
+            number(format!("{:.1}", line.p90_ms)),
+            number(format!("{:.1}", line.p50_ms)),
+            number(format!("{:.0}", line.dominant_rbc_mean.times(100.0))),
+            number(format!("{:.0}", line.dominant_rbc_max.times(100.0))),
+            number(format!("{:.2}", line.static_equivalent_ratio)),
+        ]
+    };
+    table(&head, &lines.iter().map(row).collect::<Vec<_>>())
+}
+
+struct Cell {
+    class: &'static str,
+    text: String,
+}
+
+fn word(text: impl AsRef<str>) -> Cell {
+    Cell { class: "word", text: text.as_ref().to_owned() }
+}
+
+fn number(text: impl AsRef<str>) -> Cell {
+    Cell { class: "", text: text.as_ref().to_owned() }
+}
+
+fn table(head: &[Cell], rows: &[Vec<Cell>]) -> String {
+    let cells = |tag: &str, cells: &[Cell]| {
+        cells.iter().fold("<tr>".to_owned(), |mut row, Cell { class, text }| {
+            let class = if class.is_empty() { String::new() } else { format!(" class=\"{class}\"") };
+            let _ = write!(row, "<{tag}{class}>{}</{tag}>", escaped(text));
+            row
+        }) + "</tr>\n"
+    };
+    let rows: String = rows.iter().map(|row| cells("td", row)).collect();
+    format!("<div class=\"wide\">\n<table>\n{}{rows}</table>\n</div>\n", cells("th", head))
+}

@@ -1,0 +1,113 @@
+use sherwood_sim::{DominantRbc, Results};
+
+use super::*;
+use crate::chart::assert_sound;
+use crate::sim::compare::keep::Outcome;
+use crate::sim::compare::series::{BackendSeries, Series};
+use crate::sim::compare::{claims, summary};
+
+/// A run of 55 minutes in which two of the backends matter.
+fn run(scenario: &str, policy: &str, seed: u64) -> Kept {
+    let minutes = || (1..=55).map(f64::from);
+    let backend = |number: usize| BackendSeries {
+        name: format!("b{number:02}"),
+        query_p99_ms: minutes().map(|minute| (minute > 5.0).then_some(minute * number as f64)).collect(),
+        blocking_ratio: minutes().map(|_| if number < 3 { 0.4 } else { 0.1 }).collect(),
+        allocation_bytes: minutes().map(|minute| 100.0 + minute * number as f64).collect(),
+    };
+    let results = Results {
+        scenario: scenario.to_owned(),
+        policy: policy.to_owned(),
+        seed,
+        slo_bound_ms: 150.0,
+        slo_violation_ratio: seed as f64 / 100.0,
+        p99_ms: 62.5,
+        p99_max_ms: 480.0,
+        dominant_rbc: DominantRbc { at: vec![0.4], mean: 0.35, max: 0.7 },
+        allocation_bytes: [("b01".to_owned(), sherwood_sim::Allocation { mean: 1.0, max: 800.0 })].into(),
+        static_equivalent_ratio: 1.6,
+        complete: true,
+        ..Results::default()
+    };
+    let inputs = serde_json::json!({
+        "version": "0", "scenario": scenario, "document": null, "policy": policy, "seed": seed, "scale": "0.01",
+        "settings": [],
+    });
+    Kept {
+        inputs: serde_json::from_value(inputs).unwrap(),
+        outcome: Outcome { results, wall_s: 1.0, queries_per_s: 1.0 },
+        series: Series {
+            minute: minutes().collect(),
+            p50_ms: minutes().map(|_| Some(8.0)).collect(),
+            p90_ms: minutes().map(Some).collect(),
+            p99_ms: minutes().map(|minute| (minute != 30.0).then_some(minute * 10.0)).collect(),
+            backends: (1..=8).map(backend).collect(),
+        },
+    }
+}
+
+fn limits() -> BTreeMap<String, Limits> {
+    let line = LimitLine { backend: 5, name: "b06".to_owned(), points: vec![(0.0, 1.0), (55.0, 0.4)] };
+    BTreeMap::from([("ramp-7-slow".to_owned(), vec![line.clone()]), ("our <own>".to_owned(), vec![line])])
+}
+
+fn compared() -> Vec<Kept> {
+    let mut runs = Vec::new();
+    for scenario in ["ramp-7-slow", "our <own>"] {
+        for policy in ["robinhood", "shared-lru", "equal"] {
+            runs.extend([1, 2].map(|seed| run(scenario, policy, seed)));
+        }
+    }
+    runs
+}
+
+fn hits() -> Vec<LiveRun> {
+    let run = |policy: &str, ms| LiveRun {
+        policy: policy.to_owned(),
+        hit_p99_ms: [("b01".to_owned(), ms), ("b02".to_owned(), 0.5)].into(),
+    };
+    vec![run("robinhood", 0.75), run("shared-lru", 0.25)]
+}
+
+/// What `seen` makes of the study of all runs.
+fn studied<T>(seen: impl Fn(&Study<'_>) -> T) -> T {
+    let (kept, limits, hits) = (compared(), limits(), hits());
+    let (lines, claims) = (summary::of(&kept), claims::of(&kept, &limits));
+    seen(&Study { kept: &kept, lines: &lines, claims: &claims, limits: &limits, hits: &hits })
+}
+
+#[test]
+fn every_picture_has_a_file_of_its_own_and_is_sound() {
+    let directory = tempfile::tempdir().unwrap();
+    studied(|study| write_plots(study, directory.path())).unwrap();
+    let mut files: Vec<_> =
+        fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    for file in &files {
+        assert_sound(&fs::read_to_string(file).unwrap());
+    }
+    let names = files.iter().map(|file| file.file_name().unwrap().to_str().unwrap());
+    insta::assert_snapshot!(names.collect::<Vec<_>>().join("\n"));
+}
+
+#[test]
+fn a_page_needs_nothing_beside_it() {
+    let page = studied(page);
+    assert!(!page.contains("src=") && !page.contains("href=\"http") && page.ends_with("</html>\n"));
+    assert!(!page.contains("<own>") && page.contains("our &lt;own&gt;"), "names are no markup");
+    assert!(page.contains("<td>1.50 ± 6.35</td>"), "{page}");
+    assert!(page.contains("does not") && page.contains("P99 above the SLO"), "the paper's rows are there");
+    // Eight of each scenario, and the hits.
+    assert_eq!((page.matches("<svg").count(), page.matches("</figure>").count()), (17, 17));
+}
+
+#[test]
+fn one_scenario_has_neither_contents_nor_overview() {
+    let kept = vec![run("none", "robinhood", 1)];
+    let (lines, limits) = (summary::of(&kept), BTreeMap::new());
+    let page = page(&Study { kept: &kept, lines: &lines, claims: &[], limits: &limits, hits: &[] });
+    assert!(
+        !page.contains("<nav>") && !page.contains("SLO violations, % of") && !page.contains("paper says")
+    );
+    assert!(page.contains("<h2 id=\"none\">none</h2>"));
+}
