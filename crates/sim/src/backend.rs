@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use sherwood_dispatch::CallId;
 use sherwood_model::{BackendId, Instant, ReplicaId, SplitMix64};
-use sherwood_workload::normal_quantile;
 use sherwood_workload::onerf::{Backend as Law, Limits};
 
 use crate::key::Key;
@@ -62,16 +61,13 @@ impl Backend {
             Work::Probe { .. } => 1,
         };
         let moment = job.sent.as_nanos() ^ (u64::from(job.server) << 48);
-        let bits = SplitMix64::new(self.draws ^ moment).next_u64();
-        let z = normal_quantile(((bits >> 11) as f64 + 0.5) / TWO_POW_53);
-        self.law.service_time(items, limit, z)
+        let draw = SplitMix64::new(self.draws ^ moment).next_u64();
+        self.law.service_time(items, limit, draw)
     }
 }
 
 /// Objects of a backend whose sizes are remembered, at most: 64 MiB.
 const SIZES_MAX: u64 = 1 << 24;
-
-const TWO_POW_53: f64 = 9_007_199_254_740_992.0;
 
 /// What is left of a backend's resource at `minute`, where what a limit adds to service times counts `depth` times.
 pub(crate) fn limit_at(limits: &Limits, backend: BackendId, minute: f64, depth: f64) -> f64 {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use sherwood_model::{BackendId, SplitMix64};
 
+use super::service::ServiceLaw;
 use crate::draw::normal_from_bits;
 
 /// A backend of the model.
@@ -64,20 +65,6 @@ pub struct SizeLaw {
     pub max: u32,
 }
 
-/// Time one backend call occupies one worker.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ServiceLaw {
-    /// Milliseconds of a call, whatever it carries.
-    pub base_ms: f64,
-    /// Milliseconds for each object it carries.
-    pub per_item_ms: f64,
-    /// Coefficient of variation of the log-normal factor with mean 1.
-    pub cv: f64,
-    /// Workers by profile; they serve one first-in-first-out queue.
-    pub workers: BTreeMap<String, u32>,
-}
-
 /// What a simulation of the model found, at the profiles that are `verified`.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -121,16 +108,14 @@ impl Backend {
         libm::round(bytes.clamp(f64::from(min), f64::from(max))) as u32
     }
 
-    /// Time a call for `items` objects occupies a worker, at a resource `limit` in (0, 1] and a standard normal `z`.
+    /// Time a call for `items` objects occupies a worker, at a resource `limit` in (0, 1], decided by the 64 random bits `draw`.
     ///
-    /// (base + per item × items) X / limit, with X = exp(sigma z - sigma²/2) and sigma² = ln(1 + cv²), which makes X
-    /// log-normal with mean 1. Saturates at `Duration::MAX` for a limit of 0.
+    /// By the law it is (base + per item × items) X / limit, with X = exp(sigma z - sigma²/2), z the standard normal quantile that
+    /// `draw` stands for and sigma² = ln(1 + cv²), which makes X log-normal with mean 1; where times were measured, the quantile
+    /// of those, and per item × (items - 1) beside, divided alike. Saturates at `Duration::MAX` for a limit of 0.
     #[must_use]
-    pub fn service_time(&self, items: u32, limit: f64, z: f64) -> Duration {
-        let ServiceLaw { base_ms, per_item_ms, cv, .. } = self.service;
-        let variance = libm::log(1.0 + cv * cv);
-        let factor = libm::exp(libm::sqrt(variance) * z - variance / 2.0);
-        let ms = (base_ms + per_item_ms * f64::from(items)) * factor / limit;
+    pub fn service_time(&self, items: u32, limit: f64, draw: u64) -> Duration {
+        let ms = self.service.ms(items, draw) / limit;
         Duration::try_from_secs_f64(ms / 1e3).unwrap_or(Duration::MAX)
     }
 }

@@ -16,11 +16,13 @@ mod backend;
 mod mix;
 mod model;
 mod scenario;
+mod service;
 #[cfg(test)]
 mod tests;
 mod validate;
 
-pub use backend::{Backend, Expectation, Kind, PublishedRow, ServiceLaw, SizeLaw};
+pub use backend::{Backend, Expectation, Kind, PublishedRow, SizeLaw};
 pub use mix::{Batch, RequestMix};
 pub use model::{Batching, Model, ModelError, Profile, RequestType, Slo};
 pub use scenario::{Course, Limits, RandomWalk, Scenario, Walk};
+pub use service::{Measured, ServiceLaw};

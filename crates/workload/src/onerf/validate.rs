@@ -20,7 +20,7 @@ pub struct Invalid {
     pub accepted: String,
 }
 
-type Verdict = Result<(), Invalid>;
+pub(super) type Verdict = Result<(), Invalid>;
 
 pub(super) fn model(model: &Model) -> Verdict {
     let Model {
@@ -103,9 +103,7 @@ fn backend(at: &str, index: usize, backend: &Backend, profiles: &BTreeMap<String
     number(&format!("{at}.size.ln_mu"), size.ln_mu, -10.0, 30.0)?;
     number(&format!("{at}.size.ln_sigma"), size.ln_sigma, 0.0, 10.0)?;
     number(&format!("{at}.size.min"), f64::from(size.min), 1.0, f64::from(size.max))?;
-    number(&format!("{at}.service.base_ms"), service.base_ms, 0.0, 3.6e6)?;
-    number(&format!("{at}.service.per_item_ms"), service.per_item_ms, 0.0, 3.6e6)?;
-    number(&format!("{at}.service.cv"), service.cv, 0.0, 100.0)?;
+    service.validate(&format!("{at}.service"))?;
     for profile in profiles.keys() {
         each_profile(&format!("{at}.objects"), objects, profile, 1.0, (1u64 << 39) as f64, |objects| {
             objects as f64
@@ -249,12 +247,12 @@ fn known_backend(at: &str, id: u16, backends: usize) -> Verdict {
 /// A limit this low makes a call take a hundred thousand times as long; 0 would be for ever.
 const LIMIT_LEAST: f64 = 1e-5;
 
-fn number(at: &str, value: f64, least: f64, most: f64) -> Verdict {
+pub(super) fn number(at: &str, value: f64, least: f64, most: f64) -> Verdict {
     let within = (least..=most).contains(&value);
     require(within, || at.to_owned(), value, format!("{least} to {most}"))
 }
 
-fn require(
+pub(super) fn require(
     holds: bool,
     at: impl FnOnce() -> String,
     found: impl ToString,
