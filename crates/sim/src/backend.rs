@@ -20,8 +20,17 @@ pub(crate) struct Job {
 
 #[derive(Clone, Debug)]
 pub(crate) enum Work {
-    Call { call: CallId, keys: Vec<Key> },
-    Probe { replica: ReplicaId },
+    Call {
+        call: CallId,
+        keys: Vec<Key>,
+    },
+    Probe {
+        replica: ReplicaId,
+    },
+    /// A call that is not simulated, of so many keys: nobody waits for it.
+    Echo {
+        keys: u32,
+    },
 }
 
 /// A backend that all servers share. Jobs wait by their number in the world's table.
@@ -37,7 +46,8 @@ impl Backend {
     pub(crate) fn new(law: &Law, profile: &str, seed: u64) -> Self {
         let workers = law.service.workers[profile];
         let draws = SplitMix64::new(seed ^ (u64::from(law.id) << 48)).next_u64();
-        let sizes = vec![0; law.objects[profile].min(SIZES_MAX) as usize];
+        let objects = law.objects.get(profile).copied().unwrap_or_default();
+        let sizes = vec![0; objects.min(SIZES_MAX) as usize];
         Self { law: law.clone(), station: Station::new(workers), sizes, draws }
     }
 
@@ -59,6 +69,7 @@ impl Backend {
         let items = match &job.work {
             Work::Call { keys, .. } => keys.len() as u32,
             Work::Probe { .. } => 1,
+            Work::Echo { keys } => *keys,
         };
         let moment = job.sent.as_nanos() ^ (u64::from(job.server) << 48);
         let draw = SplitMix64::new(self.draws ^ moment).next_u64();

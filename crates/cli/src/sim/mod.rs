@@ -7,6 +7,7 @@ mod play;
 mod run;
 mod series;
 mod subject;
+mod trace;
 
 use clap::Subcommand;
 

@@ -18,15 +18,18 @@ pub struct Backend {
     /// Name, such as `b01`.
     pub name: String,
     /// Which resource a limit acts on.
+    #[serde(default)]
     pub kind: Kind,
-    /// Catalogue size N by profile.
+    /// Catalogue size N by profile; empty where requests come from a trace.
+    #[serde(default)]
     pub objects: BTreeMap<String, u64>,
-    /// Exponent of the catalogue's [`crate::Popularity`].
-    pub zipf_alpha: f64,
-    /// Probability that a query asks for a brand-new object that is never asked for again (ids N, N+1, …).
-    pub unique_fraction: f64,
-    /// Sizes of the objects.
-    pub size: SizeLaw,
+    /// Exponent of the catalogue's [`crate::Popularity`]; none where requests come from a trace.
+    pub zipf_alpha: Option<f64>,
+    /// Probability that a query asks for a brand-new object that is never asked for again (ids N, N+1, …); none
+    /// where requests come from a trace.
+    pub unique_fraction: Option<f64>,
+    /// Sizes of the objects; none where a trace says.
+    pub size: Option<SizeLaw>,
     /// Time a call takes.
     pub service: ServiceLaw,
     /// What a simulation of the model found.
@@ -36,7 +39,7 @@ pub struct Backend {
 }
 
 /// The resource that makes a backend slow when it is limited.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// Processor time: a recommender that multiplies matrices.
@@ -44,6 +47,7 @@ pub enum Kind {
     /// Disk operations: a database with joins.
     Io,
     /// Look-ups: a key-value store.
+    #[default]
     Kv,
 }
 
@@ -99,11 +103,11 @@ impl Backend {
     /// Size in bytes of `object`, an id below 2^40; independent of the profile and of popularity.
     ///
     /// The normal quantile is taken at (floor(h / 2^11) + 1/2) / 2^53, where h is SplitMix64's output for the state
-    /// id 2^40 + object. Sizes are rounded to whole bytes.
+    /// id 2^40 + object. Sizes are rounded to whole bytes. 0 where there is no law of sizes.
     #[must_use]
     pub fn object_bytes(&self, object: u64) -> u32 {
         let bits = SplitMix64::new((u64::from(self.id) << 40).wrapping_add(object)).next_u64();
-        let SizeLaw { ln_mu, ln_sigma, min, max, .. } = self.size;
+        let Some(SizeLaw { ln_mu, ln_sigma, min, max, .. }) = self.size else { return 0 };
         let bytes = libm::exp(ln_mu + ln_sigma * normal_from_bits(bits));
         libm::round(bytes.clamp(f64::from(min), f64::from(max))) as u32
     }

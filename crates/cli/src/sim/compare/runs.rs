@@ -43,7 +43,7 @@ impl Run {
             policy: policy.to_owned(),
             seed,
             scale: flags.scale.clone(),
-            settings: flags.settings.clone(),
+            settings: flags.all_settings(),
         };
         Ok(Self { inputs, setup })
     }
