@@ -22,5 +22,6 @@ fn every_command_explains_itself() {
     insta::assert_snapshot!("sim-list", help(&["sim", "list"]));
     insta::assert_snapshot!("sim-run", help(&["sim", "run"]));
     insta::assert_snapshot!("sim-compare", help(&["sim", "compare"]));
+    insta::assert_snapshot!("sim-record", help(&["sim", "record"]));
     insta::assert_snapshot!("check-config", help(&["check-config"]));
 }

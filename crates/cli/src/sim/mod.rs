@@ -4,6 +4,7 @@ mod compare;
 mod flags;
 mod list;
 mod play;
+mod record;
 mod run;
 mod series;
 mod subject;
@@ -20,6 +21,7 @@ use crate::exit::Failure;
   sherwood sim run --scenario onerf-spikes --policy robinhood
   sherwood sim run --scenario onerf-random --policy shared-lru --set walk=3 --json
   sherwood sim compare --scenario ramp-7-quick --seeds 1,2,3
+  sherwood sim record --node http://127.0.0.1:8080 shop.json
 
 `sherwood sim COMMAND --help` shows the flags of a command.")]
 pub(crate) struct Args {
@@ -35,6 +37,8 @@ enum Command {
     Run(run::Args),
     /// Simulates policies in scenarios, with several seeds, and keeps what was finished
     Compare(compare::Args),
+    /// Makes a scenario file of a running node
+    Record(record::Args),
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
@@ -42,5 +46,6 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         Command::List(args) => list::run(args),
         Command::Run(args) => run::run(args),
         Command::Compare(args) => compare::run(args),
+        Command::Record(args) => record::run(args),
     }
 }
