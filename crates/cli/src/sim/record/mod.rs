@@ -25,9 +25,10 @@ use seen::Seen;
   sherwood sim record --node http://127.0.0.1:8080 --for 10m shop.json
   sherwood sim run --scenario shop.json --policy robinhood
 
-It asks the node's admin API, whose figures do not say all: popularity is fitted to the miss ratio
-curves, and what was assumed is printed and noted in the file. Record under the usual load, after the
-cache is full. The file has no limits: write those you are interested in under `scenarios`.
+It asks the node's admin API, whose figures do not say all: popularity is fitted to the miss
+ratio curves, and what was assumed is printed and noted in the file. Record under the usual load,
+after the cache is full. The file has no limits: write those you are interested in under
+`scenarios`.
 
 Exit status: 0 done, 1 failed or interrupted, 2 bad usage.")]
 pub(crate) struct Args {
