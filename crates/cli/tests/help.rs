@@ -24,5 +24,6 @@ fn every_command_explains_itself() {
     insta::assert_snapshot!("sim-compare", help(&["sim", "compare"]));
     insta::assert_snapshot!("sim-frontier", help(&["sim", "frontier"]));
     insta::assert_snapshot!("sim-ablate", help(&["sim", "ablate"]));
+    insta::assert_snapshot!("sim-record", help(&["sim", "record"]));
     insta::assert_snapshot!("check-config", help(&["check-config"]));
 }

@@ -12,7 +12,7 @@ use sherwood_cache::{Access, Cache, Value};
 use sherwood_dispatch::{
     Action, CallId, Dispatch, Failure, FailureKind, Options, OptionsError, Reply, Stats,
 };
-use sherwood_model::{Instant, PartitionId, ReplicaId, SeededState};
+use sherwood_model::{BackendId, Instant, PartitionId, ReplicaId, SeededState};
 use sherwood_store::{Fault, Store, StoreError};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
@@ -20,6 +20,7 @@ use tokio::task::AbortHandle;
 
 use crate::clock::Clock;
 use crate::entropy::Entropy;
+use crate::recording::Recording;
 use crate::shadow::Shadow;
 use crate::waiter::Waiter;
 
@@ -63,6 +64,10 @@ pub(crate) struct Backend {
     pub(crate) timeout: Duration,
     pub(crate) ttl: Option<Duration>,
     pub(crate) replicas: Vec<Arc<dyn Store>>,
+    /// Calls that all replicas work on at a time at most.
+    pub(crate) calls_at_once_max: u64,
+    id: BackendId,
+    recording: Arc<Recording>,
     state: Mutex<State>,
     calls: Mutex<HashMap<CallId, AbortHandle>>,
     /// The first key of each replica's last call, to probe it with.
@@ -77,10 +82,12 @@ pub(crate) struct Backend {
 
 /// What a [`Backend`] is made of.
 pub(crate) struct BackendParts {
+    pub(crate) id: BackendId,
     pub(crate) name: String,
     pub(crate) options: Options,
     pub(crate) ttl: Option<Duration>,
     pub(crate) replicas: Vec<Arc<dyn Store>>,
+    pub(crate) recording: Arc<Recording>,
 }
 
 impl Backend {
@@ -93,14 +100,17 @@ impl Backend {
         entropy: Arc<Entropy>,
         runtime: Handle,
     ) -> Result<Arc<Self>, OptionsError> {
-        let BackendParts { name, options, ttl, replicas } = parts;
+        let BackendParts { id, name, options, ttl, replicas, recording } = parts;
         let machine = Dispatch::new(options, replicas.len(), SeededState::new(entropy.draw()))?;
         let backend = Arc::new(Self {
             name,
             timeout: options.timeout,
             ttl,
             asked_last: replicas.iter().map(|_| Mutex::default()).collect(),
+            calls_at_once_max: u64::from(options.in_flight_calls_max) * replicas.len() as u64,
             replicas,
+            id,
+            recording,
             state: Mutex::new(State { machine, flushes: BTreeMap::new() }),
             calls: Mutex::default(),
             rearm: Notify::new(),
@@ -195,11 +205,15 @@ impl Backend {
         let mut calls = lock(&self.calls);
         *lock(&self.asked_last[replica.index()]) = keys.first().map(|key| key.key.clone());
         let task = self.runtime.spawn(async move {
-            let keys = keys.into_iter().map(|key| key.key).collect();
+            let keys: Vec<_> = keys.into_iter().map(|key| key.key).collect();
+            let (count, sent) = (keys.len(), backend.clock.now());
             let answer = tokio::time::timeout(timeout, store.get_many(keys)).await;
             lock(&backend.calls).remove(&call);
             let reply = match answer {
-                Ok(Ok(values)) => Reply::Ok(values),
+                Ok(Ok(values)) => {
+                    backend.recording.call(backend.id, backend.clock.now() - sent, count);
+                    Reply::Ok(values)
+                }
                 Ok(Err(error)) => Reply::Failed(failure(&error)),
                 // The dispatcher has given the call up by itself. Its `Cancel` ends the task as a rule; but one that was
                 // carried out before the task was in the table has ended nothing.

@@ -15,6 +15,7 @@ use crate::control::Control;
 use crate::events::{Event, Events};
 use crate::listener::{Address, Meter};
 use crate::names::Names;
+use crate::recording::Recording;
 use crate::shadow::Shadow;
 use crate::telemetry::Telemetry;
 
@@ -27,6 +28,8 @@ pub(crate) struct Core {
     pub(crate) backends: Vec<Option<Arc<Backend>>>,
     pub(crate) telemetry: Telemetry,
     pub(crate) shadow: Arc<Shadow>,
+    /// What a simulation has to know, while somebody records it.
+    pub(crate) recording: Arc<Recording>,
     pub(crate) events: Events,
     pub(crate) classes: Classes,
     /// What is held for clients.

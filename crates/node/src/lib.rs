@@ -32,6 +32,7 @@ pub mod listener;
 mod memory;
 mod metrics;
 mod names;
+mod recording;
 mod resident;
 mod setup;
 mod shadow;

@@ -32,6 +32,7 @@ use crate::events::Events;
 use crate::listener::{Address, Running};
 use crate::memory::Mapped;
 use crate::names::Names;
+use crate::recording::Recording;
 use crate::resident::Watch;
 use crate::setup::Setup;
 use crate::shadow::Shadow;
@@ -129,7 +130,8 @@ impl Node {
         let runtime = runtime(setup.threads).map_err(StartError::Thread)?;
         let hash = SeededState::new(entropy.draw());
         let shadow = Arc::new(Shadow::new(total_bytes, cache.partitions(), hash)?);
-        let backends = backends(&setup, &cache, &shadow, clock, &entropy, &runtime)?;
+        let recording = Arc::new(Recording::new());
+        let backends = backends(&setup, &cache, &shadow, &recording, clock, &entropy, &runtime)?;
         let buffers = Buffers::new(setup.buffers_bytes_max);
         let watch = setup.slack_bytes.and_then(|slack| Watch::start(total_bytes, slack));
         let chores = Arc::new(Chores::default());
@@ -157,6 +159,7 @@ impl Node {
             backends,
             telemetry,
             shadow,
+            recording,
             events: Events::default(),
             classes: Classes::default(),
             buffers,
@@ -316,19 +319,22 @@ fn backends(
     setup: &Setup,
     cache: &Arc<Cache>,
     shadow: &Arc<Shadow>,
+    recording: &Arc<Recording>,
     clock: Clock,
     entropy: &Arc<Entropy>,
     runtime: &Runtime,
 ) -> Result<Vec<Option<Arc<Backend>>>, StartError> {
-    let start = |backend: &crate::setup::BackendSetup| {
+    let start = |(index, backend): (usize, &crate::setup::BackendSetup)| {
         if backend.stores.is_empty() {
             return Ok(None);
         }
         let parts = BackendParts {
+            id: BackendId::from_index(index),
             name: backend.name.clone(),
             options: backend.dispatch,
             ttl: backend.ttl,
             replicas: backend.stores.clone(),
+            recording: Arc::clone(recording),
         };
         Backend::start(
             parts,
@@ -341,7 +347,7 @@ fn backends(
         .map(Some)
         .map_err(|error| StartError::Dispatch { backend: backend.name.clone(), error })
     };
-    setup.backends.iter().map(start).collect()
+    setup.backends.iter().enumerate().map(start).collect()
 }
 
 fn runtime(threads: usize) -> io::Result<Runtime> {

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use sherwood_dispatch::CallId;
 use sherwood_model::{BackendId, Instant, ReplicaId, SplitMix64};
-use sherwood_workload::normal_quantile;
 use sherwood_workload::onerf::{Backend as Law, Limits};
 
 use crate::key::Key;
@@ -21,8 +20,17 @@ pub(crate) struct Job {
 
 #[derive(Clone, Debug)]
 pub(crate) enum Work {
-    Call { call: CallId, keys: Vec<Key> },
-    Probe { replica: ReplicaId },
+    Call {
+        call: CallId,
+        keys: Vec<Key>,
+    },
+    Probe {
+        replica: ReplicaId,
+    },
+    /// A call that is not simulated, of so many keys: nobody waits for it.
+    Echo {
+        keys: u32,
+    },
 }
 
 /// A backend that all servers share. Jobs wait by their number in the world's table.
@@ -39,7 +47,8 @@ impl Backend {
     pub(crate) fn new(law: &Law, profile: &str, seed: u64) -> Self {
         let workers = law.service.workers[profile];
         let draws = SplitMix64::new(seed ^ (u64::from(law.id) << 48)).next_u64();
-        let sizes = vec![0; law.objects[profile].min(SIZES_MAX) as usize];
+        let objects = law.objects.get(profile).copied().unwrap_or_default();
+        let sizes = vec![0; objects.min(SIZES_MAX) as usize];
         Self { law: law.clone(), station: Station::new(workers), sizes, draws }
     }
 
@@ -61,18 +70,16 @@ impl Backend {
         let items = match &job.work {
             Work::Call { keys, .. } => keys.len() as u32,
             Work::Probe { .. } => 1,
+            Work::Echo { keys } => *keys,
         };
         let moment = job.sent.as_nanos() ^ (u64::from(job.server) << 48);
-        let bits = SplitMix64::new(self.draws ^ moment).next_u64();
-        let z = normal_quantile(((bits >> 11) as f64 + 0.5) / TWO_POW_53);
-        self.law.service_time(items, limit, z)
+        let draw = SplitMix64::new(self.draws ^ moment).next_u64();
+        self.law.service_time(items, limit, draw)
     }
 }
 
 /// Objects of a backend whose sizes are remembered, at most: 64 MiB.
 const SIZES_MAX: u64 = 1 << 24;
-
-const TWO_POW_53: f64 = 9_007_199_254_740_992.0;
 
 /// What is left of a backend's resource at `minute`, where what a limit adds to service times counts `depth` times.
 pub(crate) fn limit_at(limits: &Limits, backend: BackendId, minute: f64, depth: f64) -> f64 {

@@ -11,7 +11,8 @@
 //! statistics that travel between servers, and a judge who sees every request end.
 //!
 //! Nothing here reads a clock or draws from anywhere but the seed, and mathematics is `libm`'s: a seed gives the same bytes on
-//! every machine. What went in is what came out at every step, or the run ends with an [`Imbalance`].
+//! every machine. What went in is what came out at every step, or the run ends with an [`Imbalance`]. Requests are drawn, or
+//! those of a [`Trace`] that the caller opens.
 //!
 //! ```
 //! use sherwood_sim::{Setup, World};
@@ -31,11 +32,14 @@ mod events;
 mod frontier;
 mod key;
 mod record;
+mod recorded;
 mod resize;
 mod results;
+mod sample;
 mod server;
 mod settings;
 mod setup;
+mod sizes;
 mod slab;
 mod station;
 mod statistics;
@@ -45,9 +49,10 @@ mod world;
 
 pub use events::EventQueue;
 pub use frontier::{Axis, Board, Bracket, Next, Probe, STEPS_MAX, Search};
+pub use recorded::{Requests, Trace, TraceStop};
 pub use results::{Allocation, BackendSample, DominantRbc, LimitLine, Results, Sample};
 pub use settings::{Setting, SettingError};
 pub use setup::{Knobs, Resize, Setup, SetupError};
 pub use station::Station;
 pub use verdict::{Tally, Verdict};
-pub use world::{ForkError, Imbalance, World};
+pub use world::{ForkError, Halt, Imbalance, World};

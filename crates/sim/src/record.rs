@@ -42,6 +42,8 @@ pub(crate) struct Backlog {
     /// Calls that wait for a worker.
     pub(crate) waiting: Vec<usize>,
     pub(crate) query_p99: Vec<Option<Duration>>,
+    /// Bytes of the full caches that one simulated byte stands for.
+    pub(crate) stands_for: f64,
 }
 
 impl Recorder {
@@ -99,7 +101,7 @@ impl Recorder {
         for (index, record) in self.backends.iter_mut().enumerate() {
             let (hits, misses) = (record.hits - record.seen.0, record.misses - record.seen.1);
             record.seen = (record.hits, record.misses);
-            let (allocation, used) = held(servers, index);
+            let (allocation, used) = held(servers, index, backlog.stands_for);
             backends.push(BackendSample {
                 limit: backlog.limits[index],
                 waiting: backlog.waiting[index] as u64,
@@ -129,7 +131,7 @@ impl Recorder {
 
 /// What a backend is allotted and what it uses, on average over the servers. Where partitions share, they are allotted what they
 /// use.
-fn held(servers: &[Server], index: usize) -> (f64, f64) {
+fn held(servers: &[Server], index: usize, stands_for: f64) -> (f64, f64) {
     let (mut allocation, mut used) = (0, 0);
     for server in servers {
         let usage = server.cache.usage(PartitionId::from_index(index));
@@ -139,8 +141,8 @@ fn held(servers: &[Server], index: usize) -> (f64, f64) {
             _ => usage.used_bytes,
         };
     }
-    let servers = servers.len() as f64;
-    (allocation as f64 / servers, used as f64 / servers)
+    let each = stands_for / servers.len() as f64;
+    (allocation as f64 * each, used as f64 * each)
 }
 
 pub(crate) fn ms(latency: Duration) -> f64 {

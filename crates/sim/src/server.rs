@@ -37,8 +37,7 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn new(setup: &Setup, number: u64) -> Result<Self, SetupError> {
-        let profile = setup.profile()?;
-        let total_bytes = (profile.cache_bytes_per_server as f64 * setup.knobs.cache_ratio) as u64;
+        let total_bytes = setup.cache_bytes()?;
         let backends = setup.model.backends();
         let control = &setup.knobs.control;
         let policy = by_name(&setup.policy, control)?;

@@ -29,7 +29,7 @@ const fn setting(key: &'static str, value: &'static str, about: &'static str) ->
 }
 
 /// All there are.
-const SETTINGS: [Setting; 21] = [
+const SETTINGS: [Setting; 22] = [
     setting("walk", "given|N", "realisation of a random scenario: the one written down, or drawn from N"),
     setting("delta", "SECONDS", "time between decisions"),
     setting("rbc_window", "SECONDS", "how far back decisions look"),
@@ -54,6 +54,7 @@ const SETTINGS: [Setting; 21] = [
     setting("cache", "RATIO", "each server's cache, as a share of the profile's"),
     setting("load", "RATIO", "rate of requests, as a share of the profile's"),
     setting("depth", "RATIO", "multiplies what limits add to service times"),
+    setting("sample", "1/N", "one in N objects is simulated, with its part of requests and caches"),
     setting("minutes", "WARM-UP+MEASURED", "minutes before and in the measurement, such as 60+180"),
 ];
 
@@ -142,6 +143,7 @@ impl Knobs {
             "cache" => self.cache_ratio = number(value)?,
             "load" => self.load_ratio = number(value)?,
             "depth" => self.limit_depth = number(value)?,
+            "sample" => self.sample = number(value.strip_prefix("1/")?)?,
             "minutes" => {
                 let (warm_up, measured) = value.split_once('+')?;
                 (self.warmup_min, self.measure_min) = (Some(number(warm_up)?), Some(number(measured)?));
@@ -193,6 +195,7 @@ mod tests {
             "0.5",
             "1.1",
             "2",
+            "1/4",
             "0.1+0.2",
         ];
         for (setting, good) in Knobs::settings().iter().zip(good) {

@@ -7,7 +7,11 @@ use sherwood_cache::Eviction;
 use sherwood_policy::{Options as Control, PolicyError};
 use sherwood_workload::ArrivalsError;
 use sherwood_workload::onerf::{Model, ModelError, Profile, Scenario, Walk};
+use sherwood_workload::trace::objects::Format;
 use thiserror::Error;
+
+use crate::recorded::Trace;
+use crate::sample::SAMPLE_MAX;
 
 /// A run: who is asked for what, on which scale, and who divides the caches.
 #[derive(Clone, Debug)]
@@ -25,6 +29,8 @@ pub struct Setup {
     pub seed: u64,
     /// What may be chosen beside.
     pub knobs: Knobs,
+    /// Where the requests are, for a model that does not draw them.
+    pub trace: Option<Arc<dyn Trace>>,
 }
 
 /// What may be changed about a run; the defaults are the papers'.
@@ -51,6 +57,8 @@ pub struct Knobs {
     pub load_ratio: f64,
     /// What a limit adds to service times is multiplied by it.
     pub limit_depth: f64,
+    /// One in so many objects is simulated, with its part of requests and caches; 1 for all.
+    pub sample: u32,
     /// Minutes before the measurement; none for the scenario's.
     pub warmup_min: Option<f64>,
     /// Measured minutes; none for the scenario's.
@@ -81,6 +89,7 @@ impl Default for Knobs {
             cache_ratio: 1.0,
             load_ratio: 1.0,
             limit_depth: 1.0,
+            sample: 1,
             warmup_min: None,
             measure_min: None,
         }
@@ -116,6 +125,17 @@ pub enum SetupError {
     /// The rate of requests is out of range.
     #[error(transparent)]
     Rate(#[from] ArrivalsError),
+    /// The model's requests are in a trace, and nobody gave it.
+    #[error("cannot simulate without the trace {file}, which the requests are in: give it with the setup")]
+    NoTrace {
+        /// The trace's name.
+        file: String,
+    },
+    /// The trace is of whole requests, and a sample of keys would take them apart.
+    #[error(
+        "cannot simulate a sample of a trace of whole requests: they would lose keys; leave the sample out"
+    )]
+    WholeRequests,
     /// A number is out of range.
     #[error("cannot simulate with {knob} = {value}: the accepted range is {accepted}")]
     Knob {
@@ -155,6 +175,7 @@ impl Setup {
             policy: policy.to_owned(),
             seed,
             knobs: Knobs::default(),
+            trace: None,
         }
     }
 
@@ -166,6 +187,7 @@ impl Setup {
             cache_ratio,
             load_ratio,
             limit_depth,
+            sample,
             warmup_min,
             measure_min,
             stale,
@@ -182,6 +204,12 @@ impl Setup {
         check("cache_ratio", cache_ratio, ratio, positive)?;
         check("load_ratio", load_ratio, ratio, positive)?;
         check("limit_depth", limit_depth, "0 to 1000", |value| (0.0..=1e3).contains(&value))?;
+        check("sample", f64::from(sample), "1 to 1024", |one_in| {
+            (1.0..=f64::from(SAMPLE_MAX)).contains(&one_in)
+        })?;
+        if sample > 1 && self.model.replay().is_some_and(|replay| replay.format == Format::RobinHood) {
+            return Err(SetupError::WholeRequests);
+        }
         check("warmup_min", warmup_min.unwrap_or(0.0), "0 to 1000000", minutes)?;
         check("measure_min", measure_min.unwrap_or(1.0), "above 0 and up to 1000000", |m| {
             m > 0.0 && minutes(m)
@@ -233,7 +261,30 @@ impl Setup {
     /// Share of the keys that curves are drawn from.
     pub(crate) fn ghost_rate(&self) -> f64 {
         let default = if self.profile == "s100" { GHOST_RATE_SMALL } else { GHOST_RATE };
-        self.knobs.ghost_rate.unwrap_or(default)
+        (self.knobs.ghost_rate.unwrap_or(default) * f64::from(self.knobs.sample)).min(1.0)
+    }
+
+    /// Each server's cache in bytes, as far as it is simulated.
+    pub(crate) fn cache_bytes(&self) -> Result<u64, ModelError> {
+        let bytes = self.profile()?.cache_bytes_per_server as f64 * self.knobs.cache_ratio;
+        Ok((bytes / f64::from(self.knobs.sample)) as u64)
+    }
+
+    /// Scales what is counted in bytes by the part of the caches that is simulated.
+    pub(crate) fn scale_bytes(&mut self) -> Result<(), ModelError> {
+        let granularity = self.profile()?.alloc_granularity_bytes;
+        let Knobs { control, cache_ratio, sample, resize, .. } = &mut self.knobs;
+        let part = |bytes: u64| (bytes / u64::from(*sample)).max(1);
+        if control.page_bytes.is_none() && *cache_ratio == 1.0 {
+            control.page_bytes = Some(part(granularity));
+        }
+        if *sample > 1 {
+            control.cliffhanger.credit_bytes = part(control.cliffhanger.credit_bytes);
+        }
+        if let Resize::BytesPerSecond(bytes) = resize {
+            *bytes = part(*bytes);
+        }
+        Ok(())
     }
 
     /// The scenario, with its times as chosen.

@@ -1,28 +1,56 @@
 //! Who asks for what, when, and of which server.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use rand_core::Rng as _;
 use sherwood_model::{BackendId, Instant, PartitionId, SplitMix64};
 use sherwood_path::Query;
-use sherwood_workload::onerf::{Batch, Model, RequestMix};
+use sherwood_workload::onerf::{Batch, RequestMix, Times};
+use sherwood_workload::trace::requests::Request;
 use sherwood_workload::{Arrivals, Rng, rng_from_seed};
 
 use crate::key::Key;
-use crate::setup::SetupError;
+use crate::recorded::{NoMore, Recorded};
+use crate::sample::Sample;
+use crate::setup::{Setup, SetupError};
+use crate::sizes::UNCACHEABLE;
 
 /// The open loop in front of all servers. Its draws come from generators of their own, so that they are the same whatever the
 /// servers do.
-#[derive(Clone)]
 pub(crate) struct Traffic {
+    source: Source,
+    balance_draws: Rng,
+    servers: u64,
+    timeout: Duration,
+}
+
+enum Source {
+    Drawn(Box<Drawn>),
+    Recorded {
+        recorded: Box<Recorded>,
+        /// The request that arrives next.
+        next: Option<Request>,
+    },
+}
+
+#[derive(Clone)]
+struct Drawn {
     arrivals: Arrivals,
     mix: RequestMix,
     arrival_draws: Rng,
     mix_draws: Rng,
-    balance_draws: Rng,
-    servers: u64,
-    timeout: Duration,
+    sample: Option<Sample>,
     next: Instant,
+}
+
+/// A request that has arrived.
+pub(crate) struct Arrived {
+    /// Who it is sent to.
+    pub(crate) server: usize,
+    pub(crate) queries: Vec<Query<Key>>,
+    /// Sizes of the objects, in the order of the keys, where a trace says them.
+    pub(crate) bytes: Vec<u32>,
 }
 
 /// Streams of draws of one seed.
@@ -31,45 +59,112 @@ const MIX: u64 = 2;
 const BALANCE: u64 = 3;
 
 impl Traffic {
-    pub(crate) fn new(
-        model: &Model,
-        profile: &str,
-        load_ratio: f64,
-        servers: u32,
-        seed: u64,
-    ) -> Result<Self, SetupError> {
-        let rate = model.profile(profile)?.request_rate * load_ratio;
+    pub(crate) fn new(setup: &Setup, servers: u32) -> Result<Self, SetupError> {
         Ok(Self {
-            arrivals: Arrivals::poisson(rate)?,
-            mix: model.mix(profile)?,
-            arrival_draws: stream(seed, ARRIVALS),
-            mix_draws: stream(seed, MIX),
-            balance_draws: stream(seed, BALANCE),
+            source: Source::new(setup)?,
+            balance_draws: stream(setup.seed, BALANCE),
             servers: servers.into(),
-            timeout: model.timeout(),
-            next: Instant::ZERO,
+            timeout: setup.model.timeout(),
+        })
+    }
+
+    /// A copy that draws what this one will; none of a trace, which is read once.
+    pub(crate) fn copy(&self) -> Option<Self> {
+        let Source::Drawn(drawn) = &self.source else { return None };
+        Some(Self {
+            source: Source::Drawn(drawn.clone()),
+            balance_draws: self.balance_draws.clone(),
+            ..*self
         })
     }
 
     /// When the next request arrives, after the one before it.
-    pub(crate) fn next_arrival(&mut self) -> Instant {
-        self.next += self.arrivals.next_gap(&mut self.arrival_draws);
-        self.next
+    pub(crate) fn next_arrival(&mut self) -> Result<Instant, NoMore> {
+        match &mut self.source {
+            Source::Drawn(drawn) => {
+                drawn.next += drawn.arrivals.next_gap(&mut drawn.arrival_draws);
+                Ok(drawn.next)
+            }
+            Source::Recorded { recorded, next } => {
+                let (at, request) = recorded.next()?;
+                *next = Some(request);
+                Ok(at)
+            }
+        }
     }
 
     /// The request that arrives now, and the server it is sent to, each equally likely.
-    pub(crate) fn next_request(&mut self) -> (usize, Vec<Query<Key>>) {
+    pub(crate) fn next_request(&mut self) -> Arrived {
         let server = ((self.balance_draws.next_u64() >> 32) * self.servers) >> 32;
         let timeout = self.timeout;
-        let batches = self.mix.next_request(&mut self.mix_draws);
-        let query = |batch: Batch| Query {
-            backend: batch.backend,
-            partition: partition(batch.backend),
-            keys: batch.objects.into_iter().map(Key::new).collect(),
+        let query = |backend: BackendId, keys: Vec<Key>| Query {
+            backend,
+            partition: partition(backend),
+            keys,
             best_effort: false,
             timeout,
         };
-        (server as usize, batches.into_iter().map(query).collect())
+        let (queries, bytes) = match &mut self.source {
+            Source::Drawn(drawn) => {
+                let batches = drawn.next_request().into_iter();
+                let keys =
+                    |batch: Batch| query(batch.backend, batch.objects.into_iter().map(Key::new).collect());
+                (batches.map(keys).collect(), Vec::new())
+            }
+            Source::Recorded { next, .. } => {
+                let asked = next.take().map(|request| request.queries).unwrap_or_default();
+                let objects = asked.iter().flat_map(|query| &query.objects);
+                let bytes = objects.map(|object| object.bytes.unwrap_or(UNCACHEABLE)).collect();
+                let keys = |objects: &[sherwood_workload::trace::requests::Object]| {
+                    objects.iter().map(|object| Key::new(object.id)).collect()
+                };
+                (asked.iter().map(|asked| query(asked.backend, keys(&asked.objects))).collect(), bytes)
+            }
+        };
+        Arrived { server: server as usize, queries, bytes }
+    }
+
+    /// The name of the trace that requests come from, if they do.
+    pub(crate) fn trace(&self) -> Option<String> {
+        match &self.source {
+            Source::Drawn(_) => None,
+            Source::Recorded { recorded, .. } => Some(recorded.name()),
+        }
+    }
+}
+
+impl Source {
+    fn new(setup: &Setup) -> Result<Self, SetupError> {
+        let Setup { model, seed, knobs, .. } = setup;
+        let rate = setup.profile()?.request_rate * knobs.load_ratio / f64::from(knobs.sample);
+        let Some(replay) = model.replay() else {
+            return Ok(Self::Drawn(Box::new(Drawn {
+                arrivals: Arrivals::poisson(rate)?,
+                mix: model.mix(&setup.profile)?,
+                arrival_draws: stream(*seed, ARRIVALS),
+                mix_draws: stream(*seed, MIX),
+                sample: Sample::new(model, &setup.profile, knobs.sample),
+                next: Instant::ZERO,
+            })));
+        };
+        let Some(trace) = &setup.trace else {
+            return Err(SetupError::NoTrace { file: replay.file.clone() });
+        };
+        let times = replay.times();
+        let arrivals = (times == Times::Rate).then(|| Arrivals::poisson(rate)).transpose()?;
+        let (trace, draws) = (Arc::clone(trace), stream(*seed, ARRIVALS));
+        let recorded = Recorded::new(trace, knobs.sample, times, arrivals, knobs.load_ratio, draws);
+        Ok(Self::Recorded { recorded: Box::new(recorded), next: None })
+    }
+}
+
+impl Drawn {
+    fn next_request(&mut self) -> Vec<Batch> {
+        let mut batches = self.mix.next_request(&mut self.mix_draws);
+        if let Some(sample) = &self.sample {
+            batches.iter_mut().for_each(|batch| sample.stand_in(batch));
+        }
+        batches
     }
 }
 

@@ -3,11 +3,13 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use rand_core::Rng as _;
 use sherwood_cache::Access;
 use sherwood_dispatch::{Action, CallId, Reply};
 use sherwood_model::{BackendId, Instant, Slo};
 use sherwood_path::{Request, Status};
 use sherwood_policy::{TaoMode, by_name};
+use sherwood_workload::Rng;
 use sherwood_workload::onerf::Limits;
 use thiserror::Error;
 
@@ -17,12 +19,15 @@ use crate::backend::{Backend, Job, Work, limit_at};
 use crate::events::EventQueue;
 use crate::key::Key;
 use crate::record::{Backlog, Recorder};
+use crate::recorded::{NoMore, TraceStop};
 use crate::results::{Results, Sample};
+use crate::sample::ECHOES_WITHIN;
 use crate::server::{Server, Waiter};
 use crate::setup::{Setup, SetupError, minutes};
+use crate::sizes::Sizes;
 use crate::slab::Slab;
 use crate::statistics::{Alike, Known, Statistics};
-use crate::traffic::{Traffic, partition};
+use crate::traffic::{Arrived, Traffic, partition, stream};
 
 /// A run, from empty caches on.
 ///
@@ -49,6 +54,13 @@ pub struct World {
     now: Instant,
     events: EventQueue<Event>,
     traffic: Traffic,
+    /// Why the trace has no further requests, once it has none.
+    stop: Option<TraceStop>,
+    /// Of the objects asked for, where a trace says them.
+    sizes: Option<Sizes>,
+    /// Calls that each call stands for, beside itself.
+    echoes: u32,
+    echo_draws: Rng,
     servers: Vec<Server>,
     backends: Vec<Backend>,
     jobs: Slab<Job>,
@@ -68,6 +80,8 @@ enum Event {
     LookUp,
     /// A worker of this backend is done with this job.
     Done { backend: u16, job: u32 },
+    /// A call that is not simulated reaches this backend.
+    Echo { backend: u16, job: u32 },
     /// A server's dispatcher asked to be woken up.
     Wake { server: u16, backend: u16 },
     /// Every server reports.
@@ -103,6 +117,20 @@ pub struct Imbalance {
     pub expected: u64,
 }
 
+/// Why a run does not go on.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum Halt {
+    /// It is wrong.
+    #[error(transparent)]
+    Imbalance(#[from] Imbalance),
+    /// Its trace has no further requests. What was measured so far is incomplete.
+    #[error(transparent)]
+    Trace(#[from] TraceStop),
+}
+
+/// Stream of the moments at which echoes come.
+const ECHOES: u64 = 4;
+
 const REPORT_EVERY: Duration = Duration::from_secs(1);
 /// From a report to those who ask for it.
 const ASK_AFTER: Duration = Duration::from_millis(500);
@@ -116,10 +144,8 @@ impl World {
         setup.validate()?;
         let asked = setup.clone();
         let mut setup = asked.clone();
+        setup.scale_bytes()?;
         let profile = *setup.profile()?;
-        if setup.knobs.control.page_bytes.is_none() && setup.knobs.cache_ratio == 1.0 {
-            setup.knobs.control.page_bytes = Some(profile.alloc_granularity_bytes);
-        }
         let scenario = setup.scenario()?;
         let (model, knobs) = (&setup.model, &setup.knobs);
         let servers = knobs.servers.unwrap_or(profile.app_servers);
@@ -142,7 +168,11 @@ impl World {
             end: measured_from + minutes(scenario.measure_min),
             now: Instant::ZERO,
             events: EventQueue::default(),
-            traffic: Traffic::new(model, &setup.profile, knobs.load_ratio, servers, setup.seed)?,
+            traffic: Traffic::new(&setup, servers)?,
+            stop: None,
+            sizes: model.replay().map(|_| Sizes::new()),
+            echoes: knobs.sample - 1,
+            echo_draws: stream(setup.seed, ECHOES),
             servers: (0..servers)
                 .map(|number| Server::new(&setup, number.into()))
                 .collect::<Result<_, _>>()?,
@@ -185,16 +215,28 @@ impl World {
     /// is included.
     ///
     /// # Errors
-    /// When the books do not balance.
-    pub fn advance(&mut self, until: Instant) -> Result<(), Imbalance> {
+    /// When the books do not balance, or a trace ends before the run does, at its last request.
+    pub fn advance(&mut self, until: Instant) -> Result<(), Halt> {
         // What happens at the very end belongs to the run: the last observation does.
         let before = if until < self.end { until } else { self.end + Duration::from_nanos(1) };
-        while let Some((at, event)) = self.events.take_before(before) {
+        while self.stop.is_none()
+            && let Some((at, event)) = self.events.take_before(before)
+        {
             self.now = at;
             self.happen(event);
         }
+        if let Some(stop) = &self.stop {
+            self.balance()?;
+            return Err(stop.clone().into());
+        }
         self.now = self.now.max(until.min(self.end));
-        self.balance()
+        Ok(self.balance()?)
+    }
+
+    /// Why the trace has no further requests, if the run stopped for that.
+    #[must_use]
+    pub fn trace_stop(&self) -> Option<&TraceStop> {
+        self.stop.as_ref()
     }
 
     /// What was measured so far.
@@ -225,14 +267,13 @@ impl World {
         let Some(last) = of.last() else { return Vec::new() };
         let mean = |backend: usize| {
             let sum: f64 = of.iter().map(|sample| sample.backends[backend].allocation_bytes).sum();
-            (sum / of.len() as f64) as u64
+            (sum / of.len() as f64 / f64::from(self.setup.knobs.sample)) as u64
         };
         (0..last.backends.len()).map(mean).collect()
     }
 
     fn begin(&mut self) {
-        let first = self.traffic.next_arrival() + self.hit_latency;
-        self.events.schedule(first, Event::LookUp);
+        self.expect_arrival();
         self.events.schedule(Instant::ZERO + REPORT_EVERY, Event::Report);
         let delta = self.setup.knobs.control.delta;
         self.events.schedule(Instant::ZERO + delta + ASK_AFTER, Event::Ask);
@@ -243,6 +284,7 @@ impl World {
         match event {
             Event::LookUp => self.look_up(),
             Event::Done { backend, job } => self.done(BackendId(backend), job),
+            Event::Echo { backend, job } => self.echo(BackendId(backend), job),
             Event::Wake { server, backend } => self.wake(server, BackendId(backend)),
             Event::Report => self.report(),
             Event::Ask => self.ask(),
@@ -253,7 +295,10 @@ impl World {
 
     fn look_up(&mut self) {
         let now = self.now;
-        let (server, queries) = self.traffic.next_request();
+        let Arrived { server, queries, bytes } = self.traffic.next_request();
+        if let Some(sizes) = &mut self.sizes {
+            sizes.ask(&queries, &bytes);
+        }
         self.queries += queries.iter().map(|query| query.keys.len() as u64).sum::<u64>();
         let mut request = Request::start(now - self.hit_latency, queries);
         let fetches = request
@@ -268,8 +313,22 @@ impl World {
             self.servers[server].machines[fetch.backend.index()].handle_fetch(now, keys, 0);
             self.drive(server as u16, fetch.backend);
         }
-        let next = self.traffic.next_arrival() + self.hit_latency;
-        self.events.schedule(next, Event::LookUp);
+        self.expect_arrival();
+    }
+
+    /// Sees to it that the next request is looked up, or that the run stops.
+    fn expect_arrival(&mut self) {
+        let why = match self.traffic.next_arrival() {
+            Ok(at) => return self.events.schedule(at + self.hit_latency, Event::LookUp),
+            Err(why) => why,
+        };
+        let name = self.traffic.trace().unwrap_or_default();
+        self.stop = Some(match why {
+            NoMore::End => {
+                TraceStop::Ended { name, reached: self.now - Instant::ZERO, needed: self.end - Instant::ZERO }
+            }
+            NoMore::Error(detail) => TraceStop::Unreadable { name, detail },
+        });
     }
 
     /// Carries out what a dispatcher asks for.
@@ -332,7 +391,10 @@ impl World {
         self.recorder.request(self.now, finished);
         // Keys of a query end together, hits at the look-up and misses with their call: few different latencies.
         let mut alike: Option<Alike> = None;
-        for (backend, _, answer) in request.answers() {
+        for (backend, key, answer) in request.answers() {
+            if let Some(sizes) = &mut self.sizes {
+                sizes.end(backend, *key);
+            }
             let hit = u64::from(answer.status == Status::Hit);
             match &mut alike {
                 Some(same) if (same.backend, same.latency) == (backend, answer.latency) => {
@@ -359,10 +421,43 @@ impl World {
 
     /// A call or probe reaches its backend.
     fn send(&mut self, server: u16, backend: BackendId, work: Work) {
+        if let (1.., Work::Call { keys, .. }) = (self.echoes, &work) {
+            self.send_echoes(server, backend, keys.len() as u32);
+        }
         let job = self.jobs.insert(Job { server, sent: self.now, work });
         if let Some(job) = self.backends[backend.index()].station.arrive(job) {
             self.serve(backend, job);
         }
+    }
+
+    /// The calls of requests that are not simulated are on their way.
+    fn send_echoes(&mut self, server: u16, backend: BackendId, keys: u32) {
+        for _ in 0..self.echoes {
+            let delay_ns = (u128::from(self.echo_draws.next_u64()) * ECHOES_WITHIN.as_nanos()) >> 64;
+            let sent = self.now + Duration::from_nanos(delay_ns as u64);
+            let job = self.jobs.insert(Job { server, sent, work: Work::Echo { keys } });
+            self.events.schedule(sent, Event::Echo { backend: backend.0, job });
+        }
+    }
+
+    fn echo(&mut self, backend: BackendId, job: u32) {
+        if let Some(job) = self.backends[backend.index()].station.arrive(job) {
+            self.serve(backend, job);
+        }
+    }
+
+    /// A worker is done with a job; the one it begins next. Who sent an echo would have given up on it like anybody.
+    fn next_job(&mut self, backend: BackendId) -> Option<u32> {
+        let timeout = self.setup.model.timeout();
+        while let Some(next) = self.backends[backend.index()].station.finish() {
+            match self.jobs.get(next) {
+                Some(Job { work: Work::Echo { .. }, sent, .. }) if self.now - *sent > timeout => {
+                    self.jobs.remove(next);
+                }
+                _ => return Some(next),
+            }
+        }
+        None
     }
 
     /// A worker begins a job.
@@ -374,7 +469,7 @@ impl World {
     }
 
     fn done(&mut self, backend: BackendId, job: u32) {
-        if let Some(next) = self.backends[backend.index()].station.finish() {
+        if let Some(next) = self.next_job(backend) {
             self.serve(backend, next);
         }
         let Some(Job { server, work, .. }) = self.jobs.remove(job) else { return };
@@ -385,9 +480,13 @@ impl World {
                 // They are about to be filled.
                 cache.prefetch(keys.iter().map(|key| (partition(backend), key.as_ref())));
                 let law = &mut self.backends[backend.index()];
-                let sizes = keys.into_iter().map(|key| Some(law.object_bytes(key.object())));
+                let sizes = keys.into_iter().map(|key| match &self.sizes {
+                    None => Some(law.object_bytes(key.object())),
+                    Some(sizes) => Some(sizes.bytes(backend, key)),
+                });
                 machine.handle_reply(self.now, call, Reply::Ok(sizes.collect()));
             }
+            Work::Echo { .. } => return,
             Work::Probe { replica } => machine.handle_probe(self.now, replica, true),
         }
         self.drive(server, backend);
@@ -441,7 +540,8 @@ impl World {
         let limits = (0..self.backends.len()).map(|index| self.limit(BackendId::from_index(index))).collect();
         let waiting = self.backends.iter().map(|backend| backend.station.waiting()).collect();
         let query_p99 = self.statistics.query_p99(self.now);
-        self.recorder.observe(self.now, &self.servers, Backlog { limits, waiting, query_p99 });
+        let stands_for = f64::from(self.setup.knobs.sample);
+        self.recorder.observe(self.now, &self.servers, Backlog { limits, waiting, query_p99, stands_for });
         self.events.schedule(self.recorder.due(), Event::Observe);
     }
 

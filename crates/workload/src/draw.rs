@@ -28,7 +28,12 @@ pub fn standard_normal(rng: &mut impl rand_core::Rng) -> f64 {
 
 /// The standard normal quantile of (floor(bits / 2^11) + 1/2) / 2^53: finite for each of the 2^64 inputs.
 pub(crate) fn normal_from_bits(bits: u64) -> f64 {
-    normal_quantile(((bits >> 11) as f64 + 0.5) * TWO_POW_MINUS_53)
+    normal_quantile(midpoint_from_bits(bits))
+}
+
+/// (floor(bits / 2^11) + 1/2) / 2^53, which is neither 0 nor, but for rounding, 1.
+pub(crate) fn midpoint_from_bits(bits: u64) -> f64 {
+    ((bits >> 11) as f64 + 0.5) * TWO_POW_MINUS_53
 }
 
 /// The value below which a standard normal variable stays with probability `p`; relative error about 1e-15.

@@ -8,12 +8,14 @@
 //! - [`onerf`]: the request mix, the backends and the slowdown scenarios of a OneRF-like service.
 //! - [`KeyValue`]: single gets and sets over a Zipf-distributed key space.
 //! - [`trace`]: readers of recorded accesses (cache2k, oracleGeneral, Twitter) and recorded requests (RobinHood).
+//! - [`fit`]: the popularity law behind a miss ratio curve.
 //! - [`Arrivals`], [`Popularity`], [`SplitMix64`], [`uniform`], [`normal_quantile`]: what those are made of.
 //!
 //! Nothing here reads a clock, a file or the environment: readers take any `BufRead`, arrivals return gaps.
 
 mod arrivals;
 mod draw;
+mod fit;
 mod key_value;
 pub mod onerf;
 mod popularity;
@@ -21,6 +23,7 @@ pub mod trace;
 
 pub use arrivals::{Arrivals, ArrivalsError};
 pub use draw::{Rng, normal_quantile, rng_from_seed, standard_normal, uniform};
+pub use fit::{Fit, fit};
 pub use key_value::{KeyValue, KeyValueError, KeyValueOptions, Operation};
 pub use popularity::Popularity;
 pub use sherwood_model::SplitMix64;

@@ -136,6 +136,27 @@ impl Shape {
     }
 }
 
+/// A catalogue cut into runs of ranks that are about equally popular, most popular first: how many objects each has, and its share of
+/// the draws. Runs grow by a third, so there are some 70 for a billion objects.
+pub(crate) fn shares(objects: u64, alpha: f64) -> Vec<(f64, f64)> {
+    let end = (objects + 1) as f64;
+    // Draws up to a position, all of them being `below(end)`.
+    let below = |position: f64| {
+        if (alpha - 1.0).abs() < 1e-6 {
+            libm::log(position)
+        } else {
+            (libm::pow(position, 1.0 - alpha) - 1.0) / (1.0 - alpha)
+        }
+    };
+    let (mut runs, mut first) = (Vec::new(), 1.0);
+    while first < end {
+        let next = libm::floor(first * (4.0 / 3.0)).max(first + 1.0).min(end);
+        runs.push((next - first, (below(next) - below(first)) / below(end)));
+        first = next;
+    }
+    runs
+}
+
 /// What each cell's draws stand for.
 fn cells(objects: u64, shape: &Shape) -> (Arc<[u32]>, Arc<[Split]>) {
     let count = objects.saturating_mul(CELLS_PER_RANK).min(CELLS_MAX).next_power_of_two();
@@ -206,6 +227,20 @@ mod tests {
         for step in 0..1_000 {
             let u = f64::from(step) / 1_000.0;
             assert!(at.rank(u).abs_diff(near.rank(u)) <= 1, "{u}");
+        }
+    }
+
+    #[test]
+    fn shares_are_those_of_the_draws() {
+        for alpha in [0.0, 0.7, 1.0, 1.3] {
+            let (popularity, shares) = (Popularity::new(5_000, alpha), shares(5_000, alpha));
+            let (mut rank, mut share) = (0.0, 0.0);
+            for (objects, part) in shares {
+                (rank, share) = (rank + objects, share + part);
+                let found = popularity.rank((share - 1e-9).max(0.0)) as f64;
+                assert!((found - (rank - 1.0)).abs() < 1.0, "{alpha}: {found} {rank}");
+            }
+            assert!((share - 1.0).abs() < 1e-9 && rank == 5_000.0);
         }
     }
 

@@ -230,7 +230,8 @@ impl Shelf {
 
     /// What the marker says: everything the loaded values depend on.
     fn parameters(&self) -> String {
-        let onerf::SizeLaw { dist, ln_mu, ln_sigma, min, max, mean_bytes: _ } = &self.backend.size;
+        let onerf::SizeLaw { dist, ln_mu, ln_sigma, min, max, mean_bytes: _ } =
+            self.backend.size.as_ref().expect("the model built in draws its requests");
         let parameters = serde_json::json!({
             "format": FORMAT,
             "kind": self.kind().to_string(),

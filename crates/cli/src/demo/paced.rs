@@ -34,9 +34,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use rand_core::Rng as _;
 use sherwood_store::{Attempt, BoxFuture, Cause, Kind, Limit, LimitError, Limits, Store, StoreError};
 use sherwood_workload::onerf::Backend;
-use sherwood_workload::{Rng, SplitMix64, rng_from_seed, standard_normal};
+use sherwood_workload::{Rng, SplitMix64, rng_from_seed};
 
 pub(crate) use timer::Timer;
 use workers::{Worker, Workers};
@@ -120,9 +121,9 @@ impl Paced {
     }
 
     fn service_time(&self, keys: usize) -> Duration {
-        let z = standard_normal(&mut *self.rng.lock().unwrap_or_else(PoisonError::into_inner));
+        let draw = self.rng.lock().unwrap_or_else(PoisonError::into_inner).next_u64();
         let limit = f64::from_bits(self.limit.load(Ordering::Relaxed));
-        self.backend.service_time(u32::try_from(keys).unwrap_or(u32::MAX), limit, z)
+        self.backend.service_time(u32::try_from(keys).unwrap_or(u32::MAX), limit, draw)
     }
 }
 

@@ -7,10 +7,12 @@ mod frontier;
 mod keep;
 mod list;
 mod play;
+mod record;
 mod run;
 mod runs;
 mod series;
 mod subject;
+mod trace;
 
 use clap::Subcommand;
 
@@ -25,6 +27,7 @@ use crate::exit::Failure;
   sherwood sim compare --scenario ramp-7-quick --seeds 1,2,3
   sherwood sim frontier --scenario onerf-spikes --policies robinhood,shared-lru
   sherwood sim ablate --scenario onerf-random --seeds 1,2,3
+  sherwood sim record --node http://127.0.0.1:8080 shop.json
 
 `sherwood sim COMMAND --help` shows the flags of a command.")]
 pub(crate) struct Args {
@@ -44,6 +47,8 @@ enum Command {
     Frontier(frontier::Args),
     /// Changes one thing about RobinHood at a time, and compares with RobinHood unchanged
     Ablate(ablate::Args),
+    /// Makes a scenario file of a running node
+    Record(record::Args),
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
@@ -53,5 +58,6 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         Command::Compare(args) => compare::run(args),
         Command::Frontier(args) => frontier::run(args),
         Command::Ablate(args) => ablate::run(args),
+        Command::Record(args) => record::run(args),
     }
 }

@@ -25,6 +25,7 @@ use crate::out;
   sherwood sim run --scenario ramp-7-quick --policy shared-lru --seed 2 --json
   sherwood sim run --scenario none --policy equal --set minutes=5+5 --series none.csv
   sherwood sim run --scenario our-shop.json --policy robinhood
+  sherwood sim run --scenario onerf-spikes --policy robinhood --scale 1 --sample 1/16
 
 Equal seeds give equal results on every machine, and meet the same requests whatever the policy.
 `sherwood sim list` shows scenarios, policies and settings.
@@ -78,15 +79,25 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         let rate = world.queries() as f64 / began.elapsed().as_secs_f64();
         bar.set_message(format!(", {:.1} million queries/s", rate / 1e6));
     };
-    let complete = play::play(&mut world, &stop, seen)?;
+    let played = play::play(&mut world, &stop, seen);
     bar.finish_and_clear();
-    if !complete {
+    if let Ok(false) = played {
         let minutes = world.now().as_nanos() as f64 / 60e9;
         return Err(Failure::failed(format!(
             "stopped after {minutes:.1} simulated minutes, before the end: there is no result"
         )));
     }
-    let (results, wall) = (world.results(), began.elapsed().as_secs_f64());
+    // What came of a trace that ended too early is shown, and is no success.
+    if world.trace_stop().is_none() {
+        played?;
+        return show(args, &world, began.elapsed());
+    }
+    show(args, &world, began.elapsed())?;
+    played.map(|_| ())
+}
+
+fn show(args: &Args, world: &World, wall: Duration) -> Result<(), Failure> {
+    let (results, wall) = (world.results(), wall.as_secs_f64());
     if let Some(path) = &args.series {
         let names: Vec<_> = results.hit_ratio.keys().map(String::as_str).collect();
         std::fs::write(path, series::csv(&names, world.samples()))
@@ -123,8 +134,9 @@ fn learnt(mut setup: Setup, stop: &AtomicBool) -> Result<Option<Setup>, Failure>
 
 fn text(report: &Report<'_>) -> String {
     let Report { results, wall_s, queries_per_s } = report;
+    let incomplete = if results.complete { "" } else { "INCOMPLETE: the trace ended before the run did\n\n" };
     let mut text = format!(
-        "{} under {} at scale {}, seed {}\n\n\
+        "{incomplete}{} under {} at scale {}, seed {}\n\n\
          {:>10.2}%  of the observations violated the SLO (P99 above {:.0} ms)\n\
          {:>8.1} ms  P50 of request latency, P90 {:.1}, P99 {:.1}; the worst P99 observed {:.1}\n\
          {:>10.0}%  of the slow requests waited for one backend, on average; at most {:.0}%\n\

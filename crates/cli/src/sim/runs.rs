@@ -45,7 +45,7 @@ impl Run {
             policy: policy.to_owned(),
             seed,
             scale: flags.scale.clone(),
-            settings: flags.settings.clone(),
+            settings: flags.all_settings(),
         };
         let name = format!("{} {policy} seed {seed}", subject.scenario);
         Ok(Self { inputs, setup, name })

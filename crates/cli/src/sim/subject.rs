@@ -1,12 +1,14 @@
 //! What is simulated: a scenario that is built in, or one of a file.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use sherwood_model::SeededState;
-use sherwood_sim::Setup;
+use sherwood_sim::{Setup, Trace};
 use sherwood_workload::onerf::Model;
 
 use super::flags::{Flags, SCALES};
+use super::trace::TraceFile;
 use crate::exit::Failure;
 
 /// A scenario and the model it is of.
@@ -16,6 +18,8 @@ pub(super) struct Subject {
     /// Tells documents apart; none for the one that is built in.
     pub(super) document: Option<String>,
     model: Arc<Model>,
+    /// Where the requests are, if they are not drawn.
+    trace: Option<Arc<dyn Trace>>,
 }
 
 impl Subject {
@@ -23,7 +27,12 @@ impl Subject {
     pub(super) fn find(text: &str, built_in: &Arc<Model>) -> Result<Self, Failure> {
         match file(text) {
             Some((path, name)) => Self::read(path, name),
-            None => Ok(Self { scenario: text.to_owned(), document: None, model: Arc::clone(built_in) }),
+            None => Ok(Self {
+                scenario: text.to_owned(),
+                document: None,
+                model: Arc::clone(built_in),
+                trace: None,
+            }),
         }
     }
 
@@ -44,14 +53,21 @@ impl Subject {
                 )));
             }
         };
+        let trace = TraceFile::of(&model, Path::new(path))?;
         let mark = SeededState::new(0).hash_bytes(document.as_bytes());
-        Ok(Self { scenario, document: Some(format!("{mark:016x}")), model: Arc::new(model) })
+        let document = match &trace {
+            Some(trace) => format!("{mark:016x}-{:016x}", trace.mark()),
+            None => format!("{mark:016x}"),
+        };
+        let trace = trace.map(|trace| Arc::new(trace) as Arc<dyn Trace>);
+        Ok(Self { scenario, document: Some(document), model: Arc::new(model), trace })
     }
 
     /// One run.
     pub(super) fn setup(&self, flags: &Flags, policy: &str, seed: u64) -> Result<Setup, Failure> {
         let mut setup = Setup::new(&self.scenario, policy, seed);
         setup.model = Arc::clone(&self.model);
+        setup.trace.clone_from(&self.trace);
         setup.profile = self.profile(&flags.scale)?;
         flags.apply(&mut setup.knobs)?;
         Ok(setup)

@@ -6,6 +6,8 @@
 )]
 
 mod load;
+mod record;
+mod replay;
 mod serve;
 mod support;
 mod trace;

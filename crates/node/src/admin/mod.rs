@@ -8,6 +8,7 @@ mod events;
 mod keys;
 mod mrc;
 mod partitions;
+mod recording;
 mod reply;
 mod standing;
 
@@ -44,6 +45,7 @@ pub(crate) fn router(core: Arc<Core>) -> Router {
         .route("/v1/control", get(control::show).put(control::change))
         .route("/v1/backends/{name}/limit", put(backends::limit))
         .route("/v1/keys/{backend}/{*key}", delete(keys::remove))
+        .route("/v1/recording", get(recording::show).post(recording::begin).delete(recording::end))
         .route("/v1/events", get(events::stream))
         .fallback(async || Problem::new(StatusCode::NOT_FOUND, "no such path; GET / lists what there is"))
         .method_not_allowed_fallback(async || {

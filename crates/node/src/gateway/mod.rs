@@ -169,6 +169,11 @@ fn record(core: &Core, request: &Request<Bytes, Held>) {
     }
     let now = core.clock.now();
     core.telemetry.request(now, now, finished);
+    if core.recording.is_on() {
+        let latency = Duration::from_micros(finished.latency_us.into());
+        let all_hit = request.answers().all(|(_, _, answer)| answer.status == Status::Hit);
+        core.recording.request(latency, all_hit, request.answers().map(|(backend, ..)| (backend, 1)));
+    }
     for answers in request.answers().collect::<Vec<_>>().chunk_by(|a, b| a.0 == b.0) {
         // Keys of a query end together, hits at the look-up and misses with their call: few different latencies.
         for equal in answers.chunk_by(|a, b| a.2.latency == b.2.latency) {

@@ -9,7 +9,7 @@ use sherwood_node::Node;
 use sherwood_store::Store;
 
 use crate::patience::eventually;
-use crate::support::{Fake, Http, listener, setup};
+use crate::support::{Fake, Http, TOTAL, listener, setup};
 
 fn node() -> (Node, Arc<Fake>) {
     let fake = Fake::new([("a/1", &b"1"[..])]);
@@ -193,6 +193,41 @@ fn the_page_and_wrong_paths_help() {
     assert!(http.ask("GET", "/v1/partition", "").refusal(404).contains("GET /"));
     let wrong = http.ask("POST", "/v1/partitions", "");
     assert!(wrong.refusal(405).contains("Allow") && wrong.head.contains("allow: get"), "{wrong:?}");
+}
+
+#[test]
+fn what_a_simulation_has_to_know_is_recorded_while_somebody_asks_for_it() {
+    let (node, _) = node();
+    let http = Http::of(&node);
+    let refusal = http.ask("GET", "/v1/recording", "").refusal(409);
+    assert!(refusal.contains("POST /v1/recording begins"), "{refusal}");
+    http.key("catalog", "a/1");
+    assert_eq!(http.ask("POST", "/v1/recording", "").status, 204);
+    let both = json!({"queries": [{"backend": "plain", "keys": ["x"]}, {"backend": "catalog", "keys": ["a/1", "a/2"]}]});
+    http.request(&both);
+    http.key("catalog", "a/1");
+    eventually("all are recorded", || http.get("/v1/recording")["requests"].as_array().unwrap().len() == 2);
+    let seen = http.get("/v1/recording");
+    let keys = |mean: f64| json!({"mean": mean, "deviation": 0.0});
+    assert_eq!(
+        seen["requests"],
+        json!([
+            {"requests": 1, "keys": {"catalog": keys(1.0)}},
+            {"requests": 1, "keys": {"catalog": keys(2.0), "plain": keys(1.0)}},
+        ])
+    );
+    assert!(seen["hit_latency_ms"].is_number() && seen["recorded_s"].as_f64().unwrap() > 0.0);
+    assert_eq!((&seen["total_bytes"], &seen["other_requests"]), (&json!(TOTAL), &json!(0)));
+    let catalog = &seen["backends"][0];
+    assert_eq!(
+        (&catalog["name"], &catalog["calls"], &catalog["call_keys"]),
+        (&json!("catalog"), &json!(1), &json!(1))
+    );
+    assert_eq!(catalog["call_ms"].as_array().unwrap().len(), 105);
+    assert!(catalog["calls_at_once_max"].as_u64().unwrap() > 0 && catalog["timeout_ms"].is_number());
+    assert_eq!(seen["backends"][1]["timeout_ms"], Value::Null, "it has no store");
+    assert_eq!(http.ask("DELETE", "/v1/recording", "").status, 204);
+    assert_eq!(http.ask("DELETE", "/v1/recording", "").status, 409);
 }
 
 #[test]

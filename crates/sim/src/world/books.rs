@@ -21,7 +21,13 @@ impl World {
             let ended = counters.answered + counters.timed_out + counters.failed + counters.refused;
             settled += ended + u64::from(stats.waiters);
         }
-        self.equal("the number of keys that backends were asked for", asked, misses)?;
+        let what = "the number of keys that backends were asked for";
+        // A trace or a sample may ask for an object twice in a query, and both times are answered by one.
+        if self.sizes.is_some() || self.echoes > 0 {
+            self.at_most(what, asked, misses)?;
+        } else {
+            self.equal(what, asked, misses)?;
+        }
         self.equal("the number of keys answered, failed or waited for", settled, asked)?;
         self.balance_bytes()
     }

@@ -34,6 +34,9 @@ pub enum ForkError {
         /// Simulated seconds since the start.
         seconds: u64,
     },
+    /// The requests are a trace's, which is read once; simulate each run from its beginning.
+    #[error("cannot go on from this world: its requests come from a trace, which is read once; begin anew")]
+    Trace,
     /// The run itself is wrong.
     #[error(transparent)]
     Setup(#[from] SetupError),
@@ -41,12 +44,12 @@ pub enum ForkError {
 
 impl Setup {
     /// Whether the two runs are one until their warm-ups end: they differ in the scenario at most, in which walk it takes, in the depth
-    /// of its limits and in the measured minutes.
+    /// of its limits and in the measured minutes. Runs of traces never are: each reads its own.
     ///
     /// # Errors
     /// When there is no such scenario.
     pub fn shares_warm_up(&self, other: &Self) -> Result<bool, SetupError> {
-        let Self { model, scenario: _, profile, policy, seed, knobs } = self;
+        let Self { model, scenario: _, profile, policy, seed, knobs, trace } = self;
         let Knobs { walk, limit_depth, measure_min, .. } = knobs;
         let alike = Knobs {
             walk: *walk,
@@ -56,7 +59,8 @@ impl Setup {
         };
         let same = Arc::ptr_eq(model, &other.model)
             && (profile, policy, seed, knobs) == (&other.profile, &other.policy, &other.seed, &alike);
-        Ok(same && self.scenario()?.warmup_min == other.scenario()?.warmup_min)
+        let drawn = trace.is_none() && other.trace.is_none();
+        Ok(same && drawn && self.scenario()?.warmup_min == other.scenario()?.warmup_min)
     }
 }
 
@@ -74,6 +78,7 @@ impl World {
     /// When the run begins otherwise ([`Setup::shares_warm_up`]), or the measurement has begun.
     pub fn fork(&mut self, setup: &Setup) -> Result<Self, ForkError> {
         setup.validate()?;
+        let Some(traffic) = self.traffic.copy() else { return Err(ForkError::Trace) };
         if !self.asked.shares_warm_up(setup)? {
             let (scenario, policy) = (setup.scenario.clone(), setup.policy.clone());
             return Err(ForkError::Beginning { scenario, policy });
@@ -96,7 +101,7 @@ impl World {
             end: self.measured_from + minutes(scenario.measure_min),
             now: self.now,
             events: self.events.clone(),
-            traffic: self.traffic.clone(),
+            traffic,
             servers: self.servers.iter_mut().map(Server::copy).collect(),
             backends: self.backends.clone(),
             jobs: self.jobs.clone(),
@@ -105,6 +110,11 @@ impl World {
             statistics: self.statistics.clone(),
             recorder: self.recorder.clone(),
             queries: self.queries,
+            // Sizes and an early end are those of traces.
+            sizes: None,
+            echoes: self.echoes,
+            echo_draws: self.echo_draws.clone(),
+            stop: None,
             setup: own,
         })
     }

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use sherwood_cache::charge;
 use sherwood_policy::{StartSize, available_without_options};
 use sherwood_workload::onerf::Model;
+use sherwood_workload::trace::requests::{Object, Query as RecordedQuery, Request as RecordedRequest};
+use sherwood_workload::trace::{Position, TraceError};
 
 use super::*;
 use crate::setup::{Knobs, Resize};
@@ -59,8 +61,8 @@ fn an_lru_hits_what_stack_distances_say() {
     for (items, seed) in [(1, 1), (20, 2), (150, 3)] {
         let setup = small(items, seed);
         let world = run(&setup);
-        let mut traffic = Traffic::new(&setup.model, "small", 1.0, 1, seed).expect("valid");
-        let keys = (0..world.queries()).map(|_| traffic.next_request().1[0].keys[0].object());
+        let mut traffic = Traffic::new(&setup, 1).expect("valid");
+        let keys = (0..world.queries()).map(|_| traffic.next_request().queries[0].keys[0].object());
         let total = world.servers[0].cache.total();
         assert_eq!(total.hits, lru_hits(keys, items as usize), "{items} places");
         assert!(total.hits > 0 && total.misses > total.hits / 100);
@@ -258,4 +260,130 @@ fn stale_statistics_are_those_of_the_time_before() {
         (budgets(&fresh), 2),
         "the same, as nothing else was known"
     );
+}
+
+/// A trace of one access of each of these objects a second, then an end or something wrong.
+#[derive(Debug)]
+struct Accesses {
+    objects: Vec<(u64, Option<u32>)>,
+    wrong: bool,
+}
+
+impl crate::Trace for Accesses {
+    fn name(&self) -> String {
+        "accesses".to_owned()
+    }
+
+    fn requests(&self, _: u32) -> Result<crate::Requests, TraceError> {
+        let request = |(line, (id, bytes))| {
+            let objects = vec![Object { id, bytes }];
+            let queries = vec![RecordedQuery { backend: BackendId(0), objects }];
+            Ok(RecordedRequest { at: Position::Line(line), time: line as i64, queries })
+        };
+        let wrong =
+            self.wrong.then_some(Err(TraceError::Truncated { at: Position::Line(9), expected: "a line" }));
+        Ok(Box::new((1..).zip(self.objects.clone()).map(request).chain(wrong)))
+    }
+}
+
+/// One server of `items` places of 1,000 bytes, whose requests are the accesses.
+fn replay(items: u64, accesses: Accesses, minutes: f64) -> Setup {
+    let cache = items * charge(8, 1_000) + 500;
+    let document = format!(
+        r#"{{"schema":"onerf-workload/1","name":"small",
+        "slo":{{"percentile":99,"limit_ms":150,"window_s":60,"every_s":5}},"timeout_ms":1000,"hit_latency_ms":0.5,
+        "profiles":{{"small":{{"app_servers":1,"cache_bytes_per_server":{cache},
+            "alloc_granularity_bytes":1,"alloc_floor_bytes":0}}}},
+        "backends":[{{"id":1,"name":"b01","service":{{"quantiles_ms":[[0,2],[1,3]],"workers":{{"small":1}}}}}}],
+        "trace":{{"file":"accesses","format":"oracleGeneral"}},
+        "scenarios":{{"none":{{"warmup_min":0,"measure_min":{minutes},"kind":"piecewise_linear","limits":{{}}}}}}}}"#
+    );
+    let model = Arc::new(Model::from_json(&document).expect("a valid model"));
+    let trace: Option<Arc<dyn crate::Trace>> = Some(Arc::new(accesses));
+    Setup { model, profile: "small".to_owned(), trace, ..Setup::new("none", "shared-lru", 1) }
+}
+
+#[test]
+fn a_trace_is_replayed_access_by_access_and_sizes_are_forgotten() {
+    let objects = || (0..600u64).map(|n| (n * n * 7_919 % 40, Some(1_000)));
+    let setup = replay(20, Accesses { objects: objects().collect(), wrong: false }, 9.0);
+    let world = run(&setup);
+    let total = world.servers[0].cache.total();
+    let seen = objects().map(|(object, _)| object).take(world.queries() as usize);
+    assert!((539..=541).contains(&world.queries()), "{}", world.queries());
+    assert_eq!(total.hits, lru_hits(seen, 20));
+    let results = world.results();
+    assert!(results.complete && results.query_p99_ms["b01"].is_some_and(|ms| (2.4..3.6).contains(&ms)));
+    assert!(world.sizes.as_ref().is_some_and(|sizes| sizes.len() <= 1));
+}
+
+#[test]
+fn what_no_cache_may_keep_is_fetched_each_time() {
+    let objects = (0..120u64).map(|n| (n % 2, (n % 2 == 0).then_some(1_000))).collect();
+    let world = run(&replay(20, Accesses { objects, wrong: false }, 1.5));
+    let total = world.servers[0].cache.total();
+    assert_eq!((total.hits, total.misses), (44, 46));
+}
+
+#[test]
+fn a_trace_that_ends_too_early_leaves_incomplete_results() {
+    for (wrong, message) in [
+        (
+            false,
+            "the trace accesses ends after 0.99 simulated minutes of 9.00: give the scenario less time, such as --set minutes=WARM-UP+MEASURED, or a longer trace",
+        ),
+        (
+            true,
+            "accesses: the trace ends within a line at line 9: the file is truncated, or of another format",
+        ),
+    ] {
+        let objects = vec![(1, Some(1_000)); 60];
+        let mut world = World::new(&replay(20, Accesses { objects, wrong }, 9.0)).expect("valid");
+        let halt = world.advance(world.end()).expect_err("it stops").to_string();
+        assert_eq!(halt, message);
+        assert_eq!(world.advance(world.end()).expect_err("it stays stopped").to_string(), message);
+        let results = world.results();
+        assert!(!results.complete && results.requests >= 58, "{}", results.requests);
+        assert_eq!(results.slo_violation_ratio, 0.0, "nothing is observed after the end");
+        assert_eq!(world.samples().len(), 11);
+    }
+    let setup = Setup { trace: None, ..replay(20, Accesses { objects: Vec::new(), wrong: false }, 1.0) };
+    let error = World::new(&setup).err().expect("refused").to_string();
+    assert_eq!(
+        error,
+        "cannot simulate without the trace accesses, which the requests are in: give it with the setup"
+    );
+}
+
+#[test]
+fn a_sample_waits_for_backends_as_all_requests_do() {
+    let mut setup = slow(1, 1, 80.0);
+    let full = run(&setup).results();
+    setup.knobs.sample = 4;
+    let sampled = run(&setup).results();
+    assert!((0.2..0.3).contains(&(sampled.requests as f64 / full.requests as f64)));
+    // Alone they would find the worker idle four times out of five, and take little more than 80 ms.
+    assert!(
+        full.p50_ms > 150.0 && (0.7..1.4).contains(&(sampled.p50_ms / full.p50_ms)),
+        "{}",
+        sampled.p50_ms
+    );
+}
+
+#[test]
+fn a_sample_has_its_part_of_caches_and_reports_whole_ones() {
+    let mut setup = brief("none", "robinhood");
+    (setup.knobs.warmup_min, setup.knobs.measure_min) = (Some(0.0), Some(0.1));
+    let full = run(&setup);
+    setup.knobs.sample = 4;
+    let sampled = run(&setup);
+    let of = |world: &World| world.servers[0].cache.options().total_bytes;
+    assert_eq!(of(&full) / 4, of(&sampled));
+    let bytes = |world: &World| world.results().allocation_bytes.values().map(|one| one.mean).sum::<f64>();
+    assert!((bytes(&sampled) / bytes(&full) - 1.0).abs() < 1e-3, "{} {}", bytes(&sampled), bytes(&full));
+    let learnt: u64 = sampled.learnt(TaoMode::Mean).iter().sum();
+    assert!(learnt.abs_diff(of(&sampled)) <= 20, "{learnt}");
+    setup.knobs.sample = 0;
+    let error = World::new(&setup).err().expect("refused").to_string();
+    assert_eq!(error, "cannot simulate with sample = 0: the accepted range is 1 to 1024");
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use sherwood_model::{BackendId, SplitMix64};
 
+use super::service::ServiceLaw;
 use crate::draw::normal_from_bits;
 
 /// A backend of the model.
@@ -17,15 +18,18 @@ pub struct Backend {
     /// Name, such as `b01`.
     pub name: String,
     /// Which resource a limit acts on.
+    #[serde(default)]
     pub kind: Kind,
-    /// Catalogue size N by profile.
+    /// Catalogue size N by profile; empty where requests come from a trace.
+    #[serde(default)]
     pub objects: BTreeMap<String, u64>,
-    /// Exponent of the catalogue's [`crate::Popularity`].
-    pub zipf_alpha: f64,
-    /// Probability that a query asks for a brand-new object that is never asked for again (ids N, N+1, …).
-    pub unique_fraction: f64,
-    /// Sizes of the objects.
-    pub size: SizeLaw,
+    /// Exponent of the catalogue's [`crate::Popularity`]; none where requests come from a trace.
+    pub zipf_alpha: Option<f64>,
+    /// Probability that a query asks for a brand-new object that is never asked for again (ids N, N+1, …); none
+    /// where requests come from a trace.
+    pub unique_fraction: Option<f64>,
+    /// Sizes of the objects; none where a trace says.
+    pub size: Option<SizeLaw>,
     /// Time a call takes.
     pub service: ServiceLaw,
     /// What a simulation of the model found.
@@ -35,7 +39,7 @@ pub struct Backend {
 }
 
 /// The resource that makes a backend slow when it is limited.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// Processor time: a recommender that multiplies matrices.
@@ -43,6 +47,7 @@ pub enum Kind {
     /// Disk operations: a database with joins.
     Io,
     /// Look-ups: a key-value store.
+    #[default]
     Kv,
 }
 
@@ -62,20 +67,6 @@ pub struct SizeLaw {
     pub min: u32,
     /// Largest object, in bytes.
     pub max: u32,
-}
-
-/// Time one backend call occupies one worker.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ServiceLaw {
-    /// Milliseconds of a call, whatever it carries.
-    pub base_ms: f64,
-    /// Milliseconds for each object it carries.
-    pub per_item_ms: f64,
-    /// Coefficient of variation of the log-normal factor with mean 1.
-    pub cv: f64,
-    /// Workers by profile; they serve one first-in-first-out queue.
-    pub workers: BTreeMap<String, u32>,
 }
 
 /// What a simulation of the model found, at the profiles that are `verified`.
@@ -112,25 +103,23 @@ impl Backend {
     /// Size in bytes of `object`, an id below 2^40; independent of the profile and of popularity.
     ///
     /// The normal quantile is taken at (floor(h / 2^11) + 1/2) / 2^53, where h is SplitMix64's output for the state
-    /// id 2^40 + object. Sizes are rounded to whole bytes.
+    /// id 2^40 + object. Sizes are rounded to whole bytes. 0 where there is no law of sizes.
     #[must_use]
     pub fn object_bytes(&self, object: u64) -> u32 {
         let bits = SplitMix64::new((u64::from(self.id) << 40).wrapping_add(object)).next_u64();
-        let SizeLaw { ln_mu, ln_sigma, min, max, .. } = self.size;
+        let Some(SizeLaw { ln_mu, ln_sigma, min, max, .. }) = self.size else { return 0 };
         let bytes = libm::exp(ln_mu + ln_sigma * normal_from_bits(bits));
         libm::round(bytes.clamp(f64::from(min), f64::from(max))) as u32
     }
 
-    /// Time a call for `items` objects occupies a worker, at a resource `limit` in (0, 1] and a standard normal `z`.
+    /// Time a call for `items` objects occupies a worker, at a resource `limit` in (0, 1], decided by the 64 random bits `draw`.
     ///
-    /// (base + per item × items) X / limit, with X = exp(sigma z - sigma²/2) and sigma² = ln(1 + cv²), which makes X
-    /// log-normal with mean 1. Saturates at `Duration::MAX` for a limit of 0.
+    /// By the law it is (base + per item × items) X / limit, with X = exp(sigma z - sigma²/2), z the standard normal quantile that
+    /// `draw` stands for and sigma² = ln(1 + cv²), which makes X log-normal with mean 1; where times were measured, the quantile
+    /// of those, and per item × (items - 1) beside, divided alike. Saturates at `Duration::MAX` for a limit of 0.
     #[must_use]
-    pub fn service_time(&self, items: u32, limit: f64, z: f64) -> Duration {
-        let ServiceLaw { base_ms, per_item_ms, cv, .. } = self.service;
-        let variance = libm::log(1.0 + cv * cv);
-        let factor = libm::exp(libm::sqrt(variance) * z - variance / 2.0);
-        let ms = (base_ms + per_item_ms * f64::from(items)) * factor / limit;
+    pub fn service_time(&self, items: u32, limit: f64, draw: u64) -> Duration {
+        let ms = self.service.ms(items, draw) / limit;
         Duration::try_from_secs_f64(ms / 1e3).unwrap_or(Duration::MAX)
     }
 }

@@ -63,8 +63,8 @@ impl RequestMix {
         let catalogues = model.backends().iter().map(|backend| {
             let objects = backend.objects[profile];
             Catalogue {
-                popularity: Popularity::new(objects, backend.zipf_alpha),
-                unique_fraction: backend.unique_fraction,
+                popularity: Popularity::new(objects, backend.zipf_alpha.unwrap_or_default()),
+                unique_fraction: backend.unique_fraction.unwrap_or_default(),
                 next_unique: objects,
             }
         });

@@ -9,18 +9,24 @@
 //! [`RequestType`]s say which backends a request asks and for how many objects; [`RequestMix`] draws requests from
 //! them. [`Scenario`]s say which backends are slowed down when; [`Limits`] is one realisation of that.
 //!
+//! A document may name a trace instead of request types, a [`Replay`]: then objects, their sizes and their popularity are the trace's.
+//!
 //! What the model leaves out: temporal locality beyond popularity, correlation between the batches of one request beyond
 //! its type, writes, and expiry.
 
 mod backend;
 mod mix;
 mod model;
+mod replay;
 mod scenario;
+mod service;
 #[cfg(test)]
 mod tests;
 mod validate;
 
-pub use backend::{Backend, Expectation, Kind, PublishedRow, ServiceLaw, SizeLaw};
+pub use backend::{Backend, Expectation, Kind, PublishedRow, SizeLaw};
 pub use mix::{Batch, RequestMix};
 pub use model::{Batching, Model, ModelError, Profile, RequestType, Slo};
+pub use replay::{Replay, Route, Times};
 pub use scenario::{Course, Limits, RandomWalk, Scenario, Walk};
+pub use service::{Measured, ServiceLaw};

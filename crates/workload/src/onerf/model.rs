@@ -10,6 +10,7 @@ use thiserror::Error;
 
 use super::backend::Backend;
 use super::mix::RequestMix;
+use super::replay::Replay;
 use super::scenario::Scenario;
 use super::validate::{self, Invalid};
 
@@ -21,14 +22,20 @@ pub struct Model {
     #[serde(rename = "schema")]
     pub(super) _schema: IgnoredAny,
     pub(super) name: String,
+    /// What whoever made the document had to say.
+    #[serde(rename = "notes")]
+    pub(super) _notes: Option<IgnoredAny>,
     pub(super) slo: Slo,
     pub(super) timeout_ms: f64,
     pub(super) hit_latency_ms: f64,
+    #[serde(default = "max_batch")]
     pub(super) max_batch: u32,
+    #[serde(default)]
     pub(super) empty_request_fraction: f64,
     pub(super) profiles: BTreeMap<String, Profile>,
     pub(super) backends: Vec<Backend>,
-    pub(super) request_types: Vec<RequestType>,
+    pub(super) request_types: Option<Vec<RequestType>>,
+    pub(super) trace: Option<Replay>,
     pub(super) scenarios: BTreeMap<String, Scenario>,
 }
 
@@ -52,7 +59,8 @@ pub struct Slo {
 pub struct Profile {
     /// Application servers, each with its own cache; at least 1.
     pub app_servers: u32,
-    /// Requests per second that ask at least one backend, over all servers; Poisson.
+    /// Requests per second that ask at least one backend, over all servers; Poisson. 0 where a trace says when.
+    #[serde(default)]
     pub request_rate: f64,
     /// Cache of each server, in bytes.
     pub cache_bytes_per_server: u64,
@@ -61,6 +69,7 @@ pub struct Profile {
     /// Least allocation of a partition, in bytes.
     pub alloc_floor_bytes: u64,
     /// Whether the model's expectations were checked by simulation at this scale.
+    #[serde(default)]
     pub verified: bool,
 }
 
@@ -118,6 +127,17 @@ pub enum ModelError {
         /// The names there are, separated by commas.
         known: String,
     },
+    /// Requests cannot be drawn: they are in a trace.
+    #[error("the workload model has no request types to draw from: its requests are in the trace {file}")]
+    Recorded {
+        /// The trace's name.
+        file: String,
+    },
+}
+
+/// What a request asks of one backend at most, where a document sets no bound.
+const fn max_batch() -> u32 {
+    65_535
 }
 
 /// The schema this module reads.
@@ -213,10 +233,16 @@ impl Model {
         &self.backends[id.index()]
     }
 
-    /// The kinds of requests; their probabilities sum to 1 within 1e-7.
+    /// The kinds of requests; their probabilities sum to 1 within 1e-7. Empty where requests come from a trace.
     #[must_use]
     pub fn request_types(&self) -> &[RequestType] {
-        &self.request_types
+        self.request_types.as_deref().unwrap_or_default()
+    }
+
+    /// The trace that requests come from, if they are not drawn.
+    #[must_use]
+    pub const fn replay(&self) -> Option<&Replay> {
+        self.trace.as_ref()
     }
 
     /// The slowdowns, by name.
@@ -236,9 +262,12 @@ impl Model {
     /// A generator of this model's requests with the catalogues of `profile`.
     ///
     /// # Errors
-    /// When there is no such profile.
+    /// When there is no such profile, or requests come from a trace.
     pub fn mix(&self, profile: &str) -> Result<RequestMix, ModelError> {
         self.profile(profile)?;
+        if let Some(replay) = &self.trace {
+            return Err(ModelError::Recorded { file: replay.file.clone() });
+        }
         Ok(RequestMix::new(self, profile))
     }
 }

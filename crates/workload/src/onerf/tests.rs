@@ -3,7 +3,7 @@
 use sherwood_model::BackendId;
 
 use super::*;
-use crate::draw::{rng_from_seed, standard_normal};
+use crate::draw::rng_from_seed;
 
 const DOCUMENT: &str = include_str!("../../data/onerf.json");
 
@@ -137,7 +137,7 @@ fn sizes_follow_the_stated_law_and_mean() {
     let objects: f64 = model.backends().iter().map(|backend| backend.objects["s10"] as f64).sum();
     assert_near("mean object over the catalogue", sum / objects, 23_700.0, 500.0);
     for backend in model.backends() {
-        let expected = backend.size.mean_bytes;
+        let expected = backend.size.as_ref().unwrap().mean_bytes;
         assert_near(&backend.name, mean_bytes(backend, 20_000), expected, 0.06 * expected);
     }
     // Computed independently of this crate, in double precision, from the document's definition.
@@ -156,14 +156,14 @@ fn service_times_have_the_stated_mean_and_spread() {
     let model = Model::onerf();
     let backend = model.backend(BackendId(6));
     let mut rng = rng_from_seed(11);
-    let mut ms = || backend.service_time(3, 0.5, standard_normal(&mut rng)).as_secs_f64() * 1e3;
+    let mut ms = || backend.service_time(3, 0.5, rand_core::Rng::next_u64(&mut rng)).as_secs_f64() * 1e3;
     let times: Vec<f64> = (0..100_000).map(|_| ms()).collect();
     let mean = times.iter().sum::<f64>() / 1e5;
     let variance = times.iter().map(|time| (time - mean) * (time - mean)).sum::<f64>() / 1e5;
     // (5.89 + 3 x 4.13) / 0.5, and a coefficient of variation of 0.8.
     assert_near("mean", mean, 36.56, 0.4);
     assert_near("cv", variance.sqrt() / mean, 0.8, 0.03);
-    assert_eq!(backend.service_time(1, 0.0, 0.0), std::time::Duration::MAX);
+    assert_eq!(backend.service_time(1, 0.0, 1 << 63), std::time::Duration::MAX);
 }
 
 #[test]
@@ -257,6 +257,115 @@ fn documents_with_a_fault_are_refused_with_its_place_and_range() {
         let error = Model::from_json(&DOCUMENT.replacen(sound, faulty, 1)).unwrap_err().to_string();
         assert!(error.contains(expected), "{faulty}: {error}");
     }
+    let without = DOCUMENT.replacen(r#""zipf_alpha":0.75,"#, "", 1);
+    let error = Model::from_json(&without).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "workload model: backends[1].zipf_alpha is missing; it must be given, as requests are drawn"
+    );
     let cut = Model::from_json(&DOCUMENT[..DOCUMENT.len() / 2]).unwrap_err().to_string();
     assert!(cut.contains("line"), "{cut}");
+}
+
+/// A model whose requests are in a trace.
+const REPLAY: &str = r#"{"schema":"onerf-workload/1","name":"shop",
+    "slo":{"percentile":99,"limit_ms":150,"window_s":60,"every_s":5},"timeout_ms":1000,"hit_latency_ms":0.5,
+    "profiles":{"shop":{"app_servers":1,"request_rate":10,"cache_bytes_per_server":1000,
+        "alloc_granularity_bytes":1,"alloc_floor_bytes":0}},
+    "backends":[
+        {"id":1,"name":"a","service":{"base_ms":1,"per_item_ms":0,"cv":0,"workers":{"shop":1}}},
+        {"id":2,"name":"b","service":{"quantiles_ms":[[0.5,1],[1,9]],"workers":{"shop":1}}}],
+    "trace":{"file":"t.trace","format":"cache2k","value_bytes":100,"route":{"types":{"1":1},"others":2}},
+    "scenarios":{"none":{"warmup_min":0,"measure_min":1,"kind":"piecewise_linear","limits":{}}}}"#;
+
+#[test]
+fn requests_may_be_in_a_trace() {
+    let model = Model::from_json(REPLAY).unwrap();
+    let replay = model.replay().unwrap();
+    assert_eq!((replay.times(), replay.batch(), replay.value_bytes()), (Times::Rate, 1, 100));
+    assert_eq!(
+        model.mix("shop").unwrap_err().to_string(),
+        "the workload model has no request types to draw from: its requests are in the trace t.trace"
+    );
+    let trace = r#""trace":{"file":"t.trace","format":"cache2k","value_bytes":100,"route":{"types":{"1":1},"others":2}}"#;
+    let cases = [
+        (trace.to_owned() + ",", String::new(), "request_types is missing; it must be given, or a `trace`"),
+        (
+            trace.to_owned(),
+            format!(r#"{trace},"request_types":[]"#),
+            "request_types is given; it must be left out",
+        ),
+        (
+            r#""name":"a""#.into(),
+            r#""name":"a","zipf_alpha":1"#.into(),
+            "backends[0].zipf_alpha is given; it must be left out: objects are those of the `trace`",
+        ),
+        (
+            r#""file":"t.trace""#.into(),
+            r#""file":"""#.into(),
+            "trace.file is empty; it must be the name of a file",
+        ),
+        (
+            r#""value_bytes":100"#.into(),
+            r#""batch":2"#.into(),
+            "trace.value_bytes is missing; it must be given, for accesses",
+        ),
+        (
+            r#""value_bytes":100"#.into(),
+            r#""value_bytes":100,"batch":0"#.into(),
+            "trace.batch is 0; it must be 1 to 65535",
+        ),
+        (
+            r#""value_bytes":100"#.into(),
+            r#""value_bytes":100,"times":"s""#.into(),
+            "trace.times is a unit of time; it must be left out",
+        ),
+        (r#""others":2"#.into(), r#""others":3"#.into(), "trace.route.others is 3; it must be 1 to 2"),
+        (r#"{"1":1},"#.into(), r#"{"32":1},"#.into(), "trace.route.types type is 32; it must be 0 to 31"),
+        (
+            r#","route":{"types":{"1":1},"others":2}"#.into(),
+            String::new(),
+            "trace.route is missing; it must be given, since there are several backends",
+        ),
+        (
+            r#"{"types":{"1":1},"others":2}"#.into(),
+            r#"{"shares":{"1":0.5,"2":0.4}}"#.into(),
+            "sum of trace.route.shares is 0.9; it must be 0.9999999 to 1.0000001",
+        ),
+        (
+            r#"{"types":{"1":1},"others":2}"#.into(),
+            r#"{"prefixes":{"u":1}}"#.into(),
+            "trace.route.prefixes is given; it must be left out but for a twitter trace",
+        ),
+        (
+            r#"{"types":{"1":1},"others":2}"#.into(),
+            r#"{"backend":1,"others":2}"#.into(),
+            "`route` takes one of `backend`, `shares`, `types` and `prefixes`",
+        ),
+        (
+            r#""cache2k","value_bytes":100"#.into(),
+            r#""robinhood""#.into(),
+            "trace.route is given; it must be left out: the trace says itself",
+        ),
+        (
+            r#""cache2k""#.into(),
+            r#""csv""#.into(),
+            "unknown variant `csv`, expected one of `cache2k`, `oracleGeneral`, `twitter`, `robinhood`",
+        ),
+        (
+            r#""request_rate":10,"#.into(),
+            String::new(),
+            "profiles.shop.request_rate is 0; it must be 0.001 to 1000000000",
+        ),
+    ];
+    for (sound, faulty, expected) in cases {
+        assert!(REPLAY.contains(&sound), "{sound}");
+        let error = Model::from_json(&REPLAY.replacen(&sound, &faulty, 1)).unwrap_err().to_string();
+        assert!(error.contains(expected), "{faulty}: {error}");
+    }
+    let timed = REPLAY
+        .replace(r#""request_rate":10,"#, "")
+        .replace(r#""cache2k","value_bytes":100"#, r#""oracleGeneral""#);
+    let timed = timed.replace(r#"{"types":{"1":1},"others":2}"#, r#"{"backend":2}"#);
+    assert_eq!(Model::from_json(&timed).unwrap().replay().unwrap().times(), Times::S);
 }

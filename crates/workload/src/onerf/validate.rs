@@ -6,6 +6,7 @@ use thiserror::Error;
 
 use super::backend::Backend;
 use super::model::{Batching, Model, Profile, RequestType, Slo};
+use super::replay::Times;
 use super::scenario::{Course, RandomWalk, Scenario};
 
 /// A value of a workload model that is out of its range.
@@ -20,12 +21,13 @@ pub struct Invalid {
     pub accepted: String,
 }
 
-type Verdict = Result<(), Invalid>;
+pub(super) type Verdict = Result<(), Invalid>;
 
 pub(super) fn model(model: &Model) -> Verdict {
     let Model {
         _schema: _,
         name: _,
+        _notes: _,
         slo,
         timeout_ms,
         hit_latency_ms,
@@ -34,6 +36,7 @@ pub(super) fn model(model: &Model) -> Verdict {
         profiles,
         backends,
         request_types,
+        trace,
         scenarios,
     } = model;
     objective(slo)?;
@@ -42,15 +45,33 @@ pub(super) fn model(model: &Model) -> Verdict {
     number("max_batch", f64::from(*max_batch), 1.0, 65_535.0)?;
     number("empty_request_fraction", *empty_request_fraction, 0.0, 1.0)?;
     require(!profiles.is_empty(), || "profiles".into(), "empty", "at least one profile")?;
+    let at = || "request_types".into();
+    match (request_types, trace) {
+        (Some(_), Some(_)) => require(false, at, "given", "left out, as requests come from `trace`")?,
+        (None, None) => require(false, at, "missing", "given, or a `trace` that requests come from")?,
+        _ => {}
+    }
+    // Where a trace says when, there is no rate.
+    let rate_least =
+        if trace.as_ref().is_some_and(|trace| trace.times() != Times::Rate) { 0.0 } else { 0.001 };
     for (name, one) in profiles {
-        profile(&format!("profiles.{name}"), one)?;
+        profile(&format!("profiles.{name}"), one, rate_least)?;
     }
     let count = backends.len();
     number("number of backends", count as f64, 1.0, 65_535.0)?;
     for (index, one) in backends.iter().enumerate() {
-        backend(&format!("backends[{index}]"), index, one, profiles)?;
+        let at = format!("backends[{index}]");
+        backend(&at, index, one, profiles)?;
+        match trace {
+            None => catalogue(&at, one, profiles)?,
+            Some(_) => no_catalogue(&at, one)?,
+        }
     }
-    mix(request_types, count, *max_batch)?;
+    match (request_types, trace) {
+        (Some(types), _) => mix(types, count, *max_batch)?,
+        (None, Some(trace)) => trace.validate(count)?,
+        (None, None) => {}
+    }
     for (name, one) in scenarios {
         scenario(&format!("scenarios.{name}"), one, count)?;
     }
@@ -65,7 +86,7 @@ fn objective(slo: &Slo) -> Verdict {
     number("slo.every_s", every_s, 0.001, 86_400.0)
 }
 
-fn profile(at: &str, profile: &Profile) -> Verdict {
+fn profile(at: &str, profile: &Profile, rate_least: f64) -> Verdict {
     let Profile {
         app_servers,
         request_rate,
@@ -75,7 +96,7 @@ fn profile(at: &str, profile: &Profile) -> Verdict {
         ..
     } = *profile;
     number(&format!("{at}.app_servers"), f64::from(app_servers), 1.0, 1e6)?;
-    number(&format!("{at}.request_rate"), request_rate, 0.001, 1e9)?;
+    number(&format!("{at}.request_rate"), request_rate, rate_least, 1e9)?;
     number(&format!("{at}.cache_bytes_per_server"), cache_bytes_per_server as f64, 1.0, 1e18)?;
     number(
         &format!("{at}.alloc_granularity_bytes"),
@@ -87,7 +108,7 @@ fn profile(at: &str, profile: &Profile) -> Verdict {
 }
 
 fn backend(at: &str, index: usize, backend: &Backend, profiles: &BTreeMap<String, Profile>) -> Verdict {
-    let Backend { id, name, objects, zipf_alpha, unique_fraction, size, service, .. } = backend;
+    let Backend { id, name, service, .. } = backend;
     let expected = index + 1;
     require(
         usize::from(*id) == expected,
@@ -97,22 +118,51 @@ fn backend(at: &str, index: usize, backend: &Backend, profiles: &BTreeMap<String
     )?;
     let plain = !name.is_empty() && name.len() <= 64 && name.bytes().all(|byte| byte.is_ascii_graphic());
     require(plain, || format!("{at}.name"), name, "1 to 64 printable ASCII characters without space")?;
-    number(&format!("{at}.zipf_alpha"), *zipf_alpha, 0.0, 10.0)?;
-    number(&format!("{at}.unique_fraction"), *unique_fraction, 0.0, 1.0)?;
+    service.validate(&format!("{at}.service"))?;
+    for profile in profiles.keys() {
+        each_profile(&format!("{at}.service.workers"), &service.workers, profile, 1.0, 1e6, f64::from)?;
+    }
+    Ok(())
+}
+
+/// What requests are drawn from.
+fn catalogue(at: &str, backend: &Backend, profiles: &BTreeMap<String, Profile>) -> Verdict {
+    let Backend { objects, zipf_alpha, unique_fraction, size, .. } = backend;
+    number(&format!("{at}.zipf_alpha"), given(at, "zipf_alpha", *zipf_alpha)?, 0.0, 10.0)?;
+    number(&format!("{at}.unique_fraction"), given(at, "unique_fraction", *unique_fraction)?, 0.0, 1.0)?;
+    let size = given(at, "size", size.as_ref())?;
     require(size.dist == "lognormal", || format!("{at}.size.dist"), &size.dist, "lognormal")?;
     number(&format!("{at}.size.ln_mu"), size.ln_mu, -10.0, 30.0)?;
     number(&format!("{at}.size.ln_sigma"), size.ln_sigma, 0.0, 10.0)?;
     number(&format!("{at}.size.min"), f64::from(size.min), 1.0, f64::from(size.max))?;
-    number(&format!("{at}.service.base_ms"), service.base_ms, 0.0, 3.6e6)?;
-    number(&format!("{at}.service.per_item_ms"), service.per_item_ms, 0.0, 3.6e6)?;
-    number(&format!("{at}.service.cv"), service.cv, 0.0, 100.0)?;
     for profile in profiles.keys() {
         each_profile(&format!("{at}.objects"), objects, profile, 1.0, (1u64 << 39) as f64, |objects| {
             objects as f64
         })?;
-        each_profile(&format!("{at}.service.workers"), &service.workers, profile, 1.0, 1e6, f64::from)?;
     }
     Ok(())
+}
+
+fn given<T>(at: &str, field: &str, value: Option<T>) -> Result<T, Invalid> {
+    value.ok_or_else(|| Invalid {
+        at: format!("{at}.{field}"),
+        found: "missing".to_owned(),
+        accepted: "given, as requests are drawn".to_owned(),
+    })
+}
+
+/// What a trace says by itself.
+fn no_catalogue(at: &str, backend: &Backend) -> Verdict {
+    let Backend { objects, zipf_alpha, unique_fraction, size, .. } = backend;
+    let fields = [
+        ("objects", !objects.is_empty()),
+        ("zipf_alpha", zipf_alpha.is_some()),
+        ("unique_fraction", unique_fraction.is_some()),
+        ("size", size.is_some()),
+    ];
+    fields.into_iter().try_for_each(|(field, given)| {
+        require(!given, || format!("{at}.{field}"), "given", "left out: objects are those of the `trace`")
+    })
 }
 
 fn each_profile<T: Copy>(
@@ -249,12 +299,12 @@ fn known_backend(at: &str, id: u16, backends: usize) -> Verdict {
 /// A limit this low makes a call take a hundred thousand times as long; 0 would be for ever.
 const LIMIT_LEAST: f64 = 1e-5;
 
-fn number(at: &str, value: f64, least: f64, most: f64) -> Verdict {
+pub(super) fn number(at: &str, value: f64, least: f64, most: f64) -> Verdict {
     let within = (least..=most).contains(&value);
     require(within, || at.to_owned(), value, format!("{least} to {most}"))
 }
 
-fn require(
+pub(super) fn require(
     holds: bool,
     at: impl FnOnce() -> String,
     found: impl ToString,

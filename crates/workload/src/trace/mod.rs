@@ -3,7 +3,8 @@
 //! A recorded trace is the one input nobody can accuse of having been made to fit. Four formats are read: packed object
 //! accesses of an application as recorded for cache2k ([`cache2k`]), requests in the JSON lines of RobinHood's test bed
 //! ([`robinhood`]), libCacheSim's binary records ([`oracle_general`]) and the CSV of Twitter's cache clusters ([`twitter`]).
-//! [`objects`] reads each of them as a stream of gets and stores of objects with sizes, for studies that need no more.
+//! [`objects`] reads each of them as a stream of gets and stores of objects with sizes, for studies that need no more; [`requests`] as
+//! requests to backends.
 //!
 //! Readers take any `BufRead`, read forwards, and say at which line or byte a file goes wrong, a file that ends too early
 //! included. Packed input is unpacked where it is xz ([`unpacked`]).
@@ -12,6 +13,7 @@ pub mod cache2k;
 pub mod objects;
 pub mod oracle_general;
 mod packed;
+pub mod requests;
 pub mod robinhood;
 pub mod twitter;
 

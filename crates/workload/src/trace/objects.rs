@@ -6,13 +6,15 @@
 use std::collections::VecDeque;
 use std::io::BufRead;
 
+use serde::Deserialize;
 use sherwood_model::SeededState;
 
 use super::packed::{Unpacked, unpacked};
 use super::{TraceError, cache2k, oracle_general, robinhood, twitter};
 
 /// How a trace is written down.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum Format {
     /// [`cache2k`]: gets of objects whose sizes were not recorded.
     Cache2k,
@@ -22,6 +24,7 @@ pub enum Format {
     Twitter,
     /// [`robinhood`]: gets of a request's objects, in the order of layers and backends. Objects that no cache may keep are
     /// left out.
+    #[serde(rename = "robinhood")]
     RobinHood,
 }
 

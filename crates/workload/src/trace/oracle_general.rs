@@ -41,6 +41,13 @@ pub fn read<R: BufRead>(input: R) -> Accesses<R> {
     Accesses { input, offset: 0, ended: false }
 }
 
+impl<R> Accesses<R> {
+    /// Where the access begins that was read last.
+    pub(super) const fn last_at(&self) -> Position {
+        Position::Byte(self.offset.saturating_sub(RECORD_BYTES as u64))
+    }
+}
+
 impl<R: BufRead> Iterator for Accesses<R> {
     type Item = Result<Access, TraceError>;
 

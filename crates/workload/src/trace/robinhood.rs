@@ -68,6 +68,13 @@ pub fn read<R: BufRead>(input: R) -> Requests<R> {
     Requests { input, line: 0, buffer: Vec::new(), ended: false }
 }
 
+impl<R> Requests<R> {
+    /// Where the request is that was read last.
+    pub(super) const fn last_at(&self) -> Position {
+        Position::Line(self.line)
+    }
+}
+
 impl<R: BufRead> Iterator for Requests<R> {
     type Item = Result<Request, TraceError>;
 

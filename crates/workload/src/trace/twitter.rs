@@ -63,6 +63,13 @@ pub fn read<R: BufRead>(input: R) -> Operations<R> {
     Operations { input, line: 0, buffer: Vec::new(), ended: false }
 }
 
+impl<R> Operations<R> {
+    /// Where the operation is that was read last.
+    pub(super) const fn last_at(&self) -> Position {
+        Position::Line(self.line)
+    }
+}
+
 impl<R: BufRead> Iterator for Operations<R> {
     type Item = Result<Operation, TraceError>;
 

@@ -125,7 +125,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let document = Document {
         version: env!("CARGO_PKG_VERSION"),
         scale: &args.flags.scale,
-        settings: &args.flags.settings,
+        settings: &args.flags.all_settings(),
         seeds: &seeds,
         wall_s,
         summary: &summary,

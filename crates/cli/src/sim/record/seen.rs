@@ -1,0 +1,104 @@
+//! What a node was seen to do: the answers of its admin API.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use super::admin::Admin;
+use crate::exit::Failure;
+
+/// A node over the time that it was watched.
+#[derive(Clone, Debug)]
+pub(super) struct Seen {
+    pub(super) recording: Recording,
+    pub(super) slo: Slo,
+    /// At the beginning and at the end.
+    pub(super) partitions: [Vec<Partition>; 2],
+    /// By partition; those that there are.
+    pub(super) curves: BTreeMap<String, Curve>,
+}
+
+/// `/v1/recording`.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Recording {
+    pub(super) recorded_s: f64,
+    pub(super) total_bytes: u64,
+    pub(super) slo_observe_s: f64,
+    pub(super) hit_latency_ms: Option<f64>,
+    pub(super) requests: Vec<Kind>,
+    pub(super) other_requests: u64,
+    pub(super) backends: Vec<Backend>,
+}
+
+/// Requests that ask the same backends.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Kind {
+    pub(super) requests: u64,
+    pub(super) keys: BTreeMap<String, Keys>,
+}
+
+/// Keys of a request.
+#[derive(Clone, Copy, Debug, Deserialize)]
+pub(super) struct Keys {
+    pub(super) mean: f64,
+    pub(super) deviation: f64,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Backend {
+    pub(super) name: String,
+    pub(super) timeout_ms: Option<f64>,
+    pub(super) calls_at_once_max: Option<u64>,
+    pub(super) calls: u64,
+    pub(super) call_ms: Vec<(f64, f64)>,
+}
+
+/// `/v1/slo`.
+#[derive(Clone, Copy, Debug, Deserialize)]
+pub(super) struct Slo {
+    pub(super) percentile: f64,
+    pub(super) bound_ms: f64,
+    pub(super) window_s: f64,
+}
+
+/// One of `/v1/partitions`.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Partition {
+    pub(super) name: String,
+    pub(super) backend: String,
+    pub(super) used_bytes: u64,
+    pub(super) items: u64,
+    pub(super) hits: u64,
+    pub(super) misses: u64,
+}
+
+/// `/v1/mrc/{partition}`.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Curve {
+    pub(super) bytes: Vec<u64>,
+    pub(super) miss_ratio: Vec<f64>,
+    pub(super) sampled_accesses: u64,
+    pub(super) unique: u64,
+}
+
+impl Seen {
+    /// Watches a node until `wait` comes back; none where it says so.
+    pub(super) fn watch(admin: &Admin, wait: impl FnOnce() -> bool) -> Result<Option<Self>, Failure> {
+        admin.ask("POST", "/v1/recording")?;
+        let before = admin.get("/v1/partitions")?;
+        if !wait() {
+            admin.ask("DELETE", "/v1/recording")?;
+            return Ok(None);
+        }
+        let recording = admin.get("/v1/recording")?;
+        let after: Vec<Partition> = admin.get("/v1/partitions")?;
+        admin.ask("DELETE", "/v1/recording")?;
+        // A node may keep no curves, and says so.
+        let curve = |partition: &Partition| {
+            let curve = admin.get(&format!("/v1/mrc/{}", partition.name)).ok()?;
+            Some((partition.name.clone(), curve))
+        };
+        let curves = after.iter().filter_map(curve).collect();
+        Ok(Some(Self { recording, slo: admin.get("/v1/slo")?, partitions: [before, after], curves }))
+    }
+}

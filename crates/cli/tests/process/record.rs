@@ -1,0 +1,120 @@
+//! `sherwood sim record` on a node that runs, and a simulation of what it wrote.
+
+use std::fs;
+use std::process::{Child, Command, Output, Stdio};
+
+use serde_json::Value;
+
+use crate::support::Server;
+
+const CONFIG: &str = r#"
+[memory]
+total = "8MiB"
+mrc_sample = 1
+
+[[listener]]
+bind = "127.0.0.1:0"
+backend = "similar"
+
+[[backend]]
+name = "similar"
+store = { kind = "compute", n = 4, bytes = "900B" }
+
+[[backend]]
+name = "idle"
+
+[admin]
+bind = "127.0.0.1:0"
+"#;
+
+fn sherwood(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sherwood"));
+    command.args(args);
+    command
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Load without an end, which ends with the test.
+struct Load(Child);
+
+impl Load {
+    /// Some 200 requests a second, of four keys each.
+    fn on(address: &str) -> Self {
+        let target = format!("http://{address}");
+        let args = ["load", "--target", &target, "--backend", "similar", "--batch", "4", "--keys", "2000"];
+        let mut command = sherwood(&args);
+        command.args(["--rate", "200", "--duration", "10m"]).stdout(Stdio::null()).stderr(Stdio::null());
+        Self(command.spawn().unwrap())
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_node_under_load_is_recorded_and_the_scenario_simulated() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = directory.path().join("sherwood.toml");
+    fs::write(&config, CONFIG).unwrap();
+    let node = Server::start(&["--config", config.to_str().unwrap()]);
+    let (admin, file) = (node.address("admin"), directory.path().join("recorded.json"));
+    let file = file.to_str().unwrap();
+    let record = || sherwood(&["sim", "record", "--node", &admin, "--for", "2s", file]).output().unwrap();
+
+    let output = record();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(said(&output).contains("nothing was asked of the node in 2 s"), "{}", said(&output));
+    assert!(!fs::exists(file).unwrap());
+
+    let _load = Load::on(&admin);
+    // The load has begun when something was asked.
+    let output = loop {
+        let output = record();
+        if !said(&output).contains("nothing was asked") {
+            break output;
+        }
+    };
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let told = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        told.starts_with(&format!("wrote {file}; simulate it: sherwood sim run --scenario {file}")),
+        "{told}"
+    );
+    assert!(
+        told.contains("- idle: no call to it was seen") && told.contains("- similar: times of "),
+        "{told}"
+    );
+    let document: Value = serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap();
+    assert_eq!(document["request_types"], serde_json::json!([[1.0, [[1, 4]]]]));
+    let size = document["backends"][0]["size"]["min"].as_u64().unwrap();
+    assert!((890..=950).contains(&size), "900 bytes, and what a longer key takes: {size}");
+    assert_eq!(document["profiles"]["node"]["cache_bytes_per_server"], 8 << 20);
+
+    let simulate =
+        ["sim", "run", "--scenario", file, "--policy", "robinhood", "--json", "--set", "minutes=0.05+0.1"];
+    let output = sherwood(&simulate).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((found["scenario"].as_str(), &found["complete"]), (Some("as-recorded"), &Value::Bool(true)));
+    assert_eq!(found["queries"].as_u64().unwrap(), 4 * found["requests"].as_u64().unwrap());
+}
+
+#[test]
+fn where_no_node_is_that_is_said() {
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let output =
+        sherwood(&["sim", "record", "--node", &nobody, "--for", "1s", "never.json"]).output().unwrap();
+    let text = said(&output);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.starts_with(&format!("sherwood: asking http://{nobody}/v1/recording: ")), "{text}");
+    assert!(text.ends_with("is a node's admin API there? give its address with --node\n"), "{text}");
+    let output = sherwood(&["sim", "record", "--for", "10ms", "never.json"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+}

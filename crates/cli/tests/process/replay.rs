@@ -1,0 +1,175 @@
+//! `sherwood sim` with a trace of somebody's own.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+/// A service of two backends whose requests are in `trace`.
+fn scenario(directory: &Path, trace: &str, services: [&str; 2]) -> String {
+    let backend = |id: usize, name: &str| {
+        format!(r#"{{"id":{id},"name":"{name}","service":{{{},"workers":{{"shop":4}}}}}}"#, services[id - 1])
+    };
+    let document = format!(
+        r#"{{"schema":"onerf-workload/1","name":"shop","slo":{{"percentile":99,"limit_ms":150,"window_s":60,"every_s":5}},
+        "timeout_ms":1000,"hit_latency_ms":0.5,
+        "profiles":{{"shop":{{"app_servers":2,"request_rate":20,"cache_bytes_per_server":1000000,
+            "alloc_granularity_bytes":1000,"alloc_floor_bytes":0}}}},
+        "backends":[{},{}],"trace":{trace},
+        "scenarios":{{"calm":{{"warmup_min":0.1,"measure_min":0.4,"kind":"piecewise_linear","limits":{{}}}}}}}}"#,
+        backend(1, "39f00c48"),
+        backend(2, "b4fbebd8"),
+    );
+    let path = directory.join("shop.json");
+    fs::write(&path, document).unwrap();
+    path.display().to_string()
+}
+
+const LAWS: [&str; 2] =
+    [r#""base_ms":2,"per_item_ms":1,"cv":0.5"#, r#""cumulative_ms":[[1,10],[5,90],[20,100]]"#];
+
+fn run(scenario: &str, flags: &[&str]) -> Output {
+    let args = ["sim", "run", "--policy", "robinhood", "--json", "--scenario", scenario];
+    Command::new(env!("CARGO_BIN_EXE_sherwood")).args(args).args(flags).output().unwrap()
+}
+
+#[track_caller]
+fn said(output: &Output, status: i32) -> String {
+    let text = String::from_utf8(output.stderr.clone()).unwrap();
+    assert_eq!(output.status.code(), Some(status), "{text}");
+    text
+}
+
+fn document(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// Gets of one of 50 keys, 20 a second.
+fn gets(seconds: u64) -> String {
+    let line = |n: u64| format!("{},key{},20,{},1,get,0\n", n / 20, n * n % 50, 100 + n % 7);
+    (0..seconds * 20).map(line).collect()
+}
+
+const CSV: &str = r#"{"file":"shop.csv","format":"twitter","value_bytes":100,"batch":2,
+    "route":{"shares":{"1":0.5,"2":0.5}}}"#;
+
+#[test]
+fn accesses_of_a_file_are_requests_at_the_times_of_the_file() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("shop.csv"), gets(40)).unwrap();
+    let path = scenario(directory.path(), CSV, LAWS);
+    let output = run(&path, &[]);
+    assert_eq!(said(&output, 0), "");
+    let found = document(&output);
+    // 24 of 30 seconds are measured, with ten requests of two keys each.
+    let (requests, queries) = (found["requests"].as_u64().unwrap(), found["queries"].as_u64().unwrap());
+    assert!((236..=244).contains(&requests) && queries == 2 * requests, "{requests} {queries}");
+    assert_eq!(found["complete"], true);
+    let again = run(&path, &[]);
+    assert_eq!(document(&again)["p99_ms"], found["p99_ms"], "equal seeds");
+    let sampled = document(&run(&path, &["--sample", "1/5"]));
+    assert!((10..120).contains(&sampled["requests"].as_u64().unwrap()), "{sampled}");
+}
+
+#[test]
+fn a_trace_that_ends_or_goes_wrong_is_said_to_with_what_there_is() {
+    let directory = tempfile::tempdir().unwrap();
+    let (csv, path) = (directory.path().join("shop.csv"), scenario(directory.path(), CSV, LAWS));
+    let name = csv.display();
+    let cases = [
+        (
+            gets(12),
+            format!(
+                "sherwood: the trace {name} ends after 0.20 simulated minutes of 0.50: give the scenario less time, \
+                 such as --set minutes=WARM-UP+MEASURED, or a longer trace\n"
+            ),
+        ),
+        (
+            gets(12) + "12,key1,20,get,0\n",
+            format!(
+                "sherwood: {name}: the trace at line 241 is not an operation `time,key,key bytes,value \
+                 bytes,client,operation,ttl`: it has 5 fields\n"
+            ),
+        ),
+        (
+            gets(12) + "12,key",
+            format!(
+                "sherwood: {name}: the trace ends within an operation `time,key,key bytes,value \
+                 bytes,client,operation,ttl` at line 241: the file is truncated, or of another format\n"
+            ),
+        ),
+        (
+            gets(12) + "5,key1,20,100,1,get,0\n12,key1,20,100,1,get,0\n",
+            format!(
+                "sherwood: {name}: the trace at line 241 is not in the order of time: its time is 5, after 11; sort the \
+                 trace, or set `trace.times` to \"rate\"\n"
+            ),
+        ),
+    ];
+    for (text, expected) in &cases {
+        fs::write(&csv, text).unwrap();
+        let output = run(&path, &[]);
+        assert_eq!(said(&output, 1), *expected);
+        let found = document(&output);
+        assert_eq!(found["complete"], false);
+        assert!((50..=61).contains(&found["requests"].as_u64().unwrap()), "{found}");
+    }
+}
+
+#[test]
+fn whole_requests_are_replayed_at_the_rate_and_a_backend_there_is_not_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/../workload/data/robinhood/trace-200.json");
+    let trace = format!(r#"{{"file":"{sample}","format":"robinhood"}}"#);
+    let path = scenario(directory.path(), &trace, LAWS);
+    let output = run(&path, &["--set", "minutes=0.02+0.1"]);
+    assert_eq!(said(&output, 0), "");
+    let found = document(&output);
+    assert_eq!(found["queries"].as_u64().unwrap(), 3 * found["requests"].as_u64().unwrap());
+    let other = fs::read_to_string(&path).unwrap().replace("b4fbebd8", "prices");
+    fs::write(&path, other).unwrap();
+    let refusal = format!(
+        "sherwood: {sample}: the trace at line 1 is not a request to the backends of the scenario: it asks `b4fbebd8`; \
+         there are: 39f00c48, prices\n"
+    );
+    assert_eq!(said(&run(&path, &[]), 1), refusal);
+    assert!(
+        said(&run(&path, &["--sample", "1/2"]), 2)
+            .contains("a trace of whole requests: they would lose keys")
+    );
+}
+
+#[test]
+fn what_is_wrong_with_a_declaration_is_refused_with_its_place() {
+    let directory = tempfile::tempdir().unwrap();
+    let refused = |trace: &str, services: [&str; 2], expected: &str| {
+        let path = scenario(directory.path(), trace, services);
+        let text = said(&run(&path, &[]), 2);
+        assert!(text.starts_with(&format!("sherwood: {path}: ")) && text.contains(expected), "{text}");
+    };
+    refused(CSV, LAWS, "shop.csv: No such file or directory (os error 2); built in are: orm-busy, orm-night");
+    let route = CSV.replace("0.5,", "0.7,");
+    refused(
+        &route,
+        LAWS,
+        "workload model: sum of trace.route.shares is 1.2; it must be 0.9999999 to 1.0000001",
+    );
+    let buckets = [LAWS[0], r#""histogram_ms":[[5,10],[2,4]]"#];
+    refused(
+        CSV,
+        buckets,
+        "workload model: backends[1].service.histogram_ms[1][0] is 2; it must be above 5, the time before it",
+    );
+    let both = [LAWS[0], r#""histogram_ms":[[5,10]],"cv":1"#];
+    refused(CSV, both, "`service` takes either `base_ms`, `per_item_ms` and `cv`, or one of `histogram_ms`");
+}
+
+#[test]
+fn the_examples_are_valid() {
+    for (file, name) in [("orm-busy", "prices-slow-down"), ("two-backends", "reviews-slow-down")] {
+        let path = format!("{}/../../examples/{file}.sim.json", env!("CARGO_MANIFEST_DIR"));
+        let model = sherwood_workload::onerf::Model::from_json(&fs::read_to_string(path).unwrap()).unwrap();
+        assert!(model.scenario(name).is_ok());
+    }
+}

@@ -1,0 +1,111 @@
+//! `/v1/recording`: what a simulation of this node has to know.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use sherwood_model::BackendId;
+
+use super::aside::aside;
+use super::reply::Problem;
+use crate::core::Core;
+use crate::gateway::millis;
+use crate::recording::{Calls, Kind, Recorded};
+
+/// What was recorded, as the API shows it.
+#[derive(Debug, Serialize)]
+struct RecordingView {
+    recorded_s: f64,
+    /// Of the cache.
+    total_bytes: u64,
+    slo_observe_s: f64,
+    /// Median latency of requests whose keys all were in the cache; null when there was none.
+    hit_latency_ms: Option<f64>,
+    requests: Vec<KindView>,
+    /// Requests of kinds there was no room for.
+    other_requests: u64,
+    backends: Vec<BackendView>,
+}
+
+#[derive(Debug, Serialize)]
+struct KindView {
+    requests: u64,
+    /// By backend, the mean number of keys and its standard deviation.
+    keys: Map<String, Value>,
+}
+
+#[derive(Debug, Serialize)]
+struct BackendView {
+    name: String,
+    /// Null where there is no store.
+    timeout_ms: Option<f64>,
+    /// Calls that its replicas are given at a time at most; null where there is no store.
+    calls_at_once_max: Option<u64>,
+    calls: u64,
+    call_keys: u64,
+    /// Quantiles of the times of calls, `[share, ms]`; empty without calls.
+    call_ms: Vec<(f64, f64)>,
+}
+
+pub(crate) async fn begin(State(core): State<Arc<Core>>) -> StatusCode {
+    core.recording.begin(core.clock.now(), core.backends.len());
+    StatusCode::NO_CONTENT
+}
+
+pub(crate) async fn end(State(core): State<Arc<Core>>) -> Result<StatusCode, Problem> {
+    if core.recording.end() { Ok(StatusCode::NO_CONTENT) } else { Err(none()) }
+}
+
+pub(crate) async fn show(State(core): State<Arc<Core>>) -> Result<Json<Value>, Problem> {
+    aside(core, |core| view(core).map(|view| Json(json!(view)))).await?
+}
+
+fn none() -> Problem {
+    Problem::new(StatusCode::CONFLICT, "nothing is being recorded; POST /v1/recording begins")
+}
+
+fn view(core: &Arc<Core>) -> Result<RecordingView, Problem> {
+    let Recorded { since, kinds, others, hits, calls } = core.recording.read().ok_or_else(none)?;
+    let mut kinds: Vec<_> = kinds.into_iter().collect();
+    kinds.sort_by(|(a, _), (b, _)| a.cmp(b));
+    let kind = |(backends, kind): (Vec<BackendId>, Kind)| {
+        let count = kind.requests as f64;
+        let keys = backends.iter().zip(kind.keys).map(|(&backend, (sum, squares))| {
+            let mean = sum / count;
+            let deviation = (squares / count - mean * mean).max(0.0).sqrt();
+            (core.names.backend(backend).to_owned(), json!({"mean": mean, "deviation": deviation}))
+        });
+        KindView { requests: kind.requests, keys: keys.collect() }
+    };
+    let backends = calls.iter().enumerate().map(|(index, calls)| backend(core, index, calls));
+    Ok(RecordingView {
+        recorded_s: (core.clock.now() - since).as_secs_f64(),
+        total_bytes: core.cache.options().total_bytes,
+        slo_observe_s: core.telemetry.slo().0.observe.as_secs_f64(),
+        hit_latency_ms: hits.quantile(0.5).map(millis),
+        requests: kinds.into_iter().map(kind).collect(),
+        other_requests: others,
+        backends: backends.collect(),
+    })
+}
+
+/// Percentiles, and closer and closer to the longest time.
+fn shares() -> impl Iterator<Item = f64> {
+    (0..100).map(|percent| f64::from(percent) / 100.0).chain([0.995, 0.999, 0.999_5, 0.999_9, 1.0])
+}
+
+fn backend(core: &Core, index: usize, calls: &Calls) -> BackendView {
+    let times = calls.latencies.quantiles(shares());
+    let store = core.backends[index].as_ref();
+    BackendView {
+        name: core.names.backends()[index].clone(),
+        timeout_ms: store.map(|store| millis(store.timeout)),
+        calls_at_once_max: store.map(|store| store.calls_at_once_max),
+        calls: calls.latencies.count(),
+        call_keys: calls.keys,
+        call_ms: shares().zip(times.into_iter().map(millis)).collect(),
+    }
+}

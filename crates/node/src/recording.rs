@@ -1,0 +1,180 @@
+//! What a simulation of this node has to know, noted while somebody asks for it.
+//!
+//! `sherwood sim record` makes a scenario of a node that runs. Counters say how much was asked; this says what requests look like (which
+//! backends they ask together, and for how many keys) and how long calls take. It costs a lock for each request and call, so it is on
+//! between [`Recording::begin`] and [`Recording::end`] only.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
+
+use sherwood_model::{BackendId, Instant, LatencySketch, SeededState};
+
+/// Kinds of requests that are told apart; further ones are counted together.
+const KINDS_MAX: usize = 1_024;
+
+/// A recording, or none.
+pub(crate) struct Recording {
+    on: AtomicBool,
+    recorded: Mutex<Option<Recorded>>,
+}
+
+/// What was noted since a recording began.
+#[derive(Clone, Debug)]
+pub(crate) struct Recorded {
+    pub(crate) since: Instant,
+    /// By the backends asked, in the order of their ids.
+    pub(crate) kinds: HashMap<Vec<BackendId>, Kind, SeededState>,
+    /// Requests of kinds for which there was no room.
+    pub(crate) others: u64,
+    /// Latencies of the requests whose keys all were in the cache.
+    pub(crate) hits: LatencySketch,
+    pub(crate) calls: Vec<Calls>,
+}
+
+/// Requests that ask the same backends.
+#[derive(Clone, Debug)]
+pub(crate) struct Kind {
+    pub(crate) requests: u64,
+    /// Keys of each of the backends, in their order: the sum over the requests, and the sum of the squares.
+    pub(crate) keys: Vec<(f64, f64)>,
+}
+
+/// Calls to a backend that were answered.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Calls {
+    pub(crate) keys: u64,
+    pub(crate) latencies: LatencySketch,
+}
+
+impl Recording {
+    /// No recording.
+    pub(crate) fn new() -> Self {
+        Self { on: AtomicBool::new(false), recorded: Mutex::new(None) }
+    }
+
+    /// Begins one, in place of one that was on.
+    pub(crate) fn begin(&self, now: Instant, backends: usize) {
+        *self.lock() = Some(Recorded {
+            since: now,
+            kinds: HashMap::with_hasher(SeededState::new(0)),
+            others: 0,
+            hits: LatencySketch::default(),
+            calls: vec![Calls::default(); backends],
+        });
+        self.on.store(true, Relaxed);
+    }
+
+    /// Ends it and forgets what was noted; false when there was none.
+    pub(crate) fn end(&self) -> bool {
+        self.on.store(false, Relaxed);
+        self.lock().take().is_some()
+    }
+
+    /// What was noted so far, if there is a recording.
+    pub(crate) fn read(&self) -> Option<Recorded> {
+        self.lock().clone()
+    }
+
+    /// Whether anything is noted.
+    pub(crate) fn is_on(&self) -> bool {
+        self.on.load(Relaxed)
+    }
+
+    /// A request has ended that asked each of these backends for so many keys.
+    pub(crate) fn request(
+        &self,
+        latency: Duration,
+        all_hit: bool,
+        asked: impl Iterator<Item = (BackendId, u64)>,
+    ) {
+        let mut asked: Vec<(BackendId, u64)> = asked.collect();
+        asked.sort_unstable();
+        asked.dedup_by(|later, first| {
+            let same = later.0 == first.0;
+            first.1 += if same { later.1 } else { 0 };
+            same
+        });
+        if let Some(recorded) = self.lock().as_mut() {
+            recorded.note(&asked);
+            if all_hit {
+                recorded.hits.record(latency);
+            }
+        }
+    }
+
+    /// A backend has answered a call.
+    pub(crate) fn call(&self, backend: BackendId, latency: Duration, keys: usize) {
+        if self.is_on()
+            && let Some(calls) =
+                self.lock().as_mut().and_then(|recorded| recorded.calls.get_mut(backend.index()))
+        {
+            calls.keys += keys as u64;
+            calls.latencies.record(latency);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Recorded>> {
+        self.recorded.lock().expect("no panics while held")
+    }
+}
+
+impl Recorded {
+    fn note(&mut self, asked: &[(BackendId, u64)]) {
+        let room = self.kinds.len() < KINDS_MAX;
+        let kind = match self.kinds.entry(asked.iter().map(|(backend, _)| *backend).collect()) {
+            Entry::Occupied(kind) => kind.into_mut(),
+            Entry::Vacant(place) if room => {
+                place.insert(Kind { requests: 0, keys: vec![(0.0, 0.0); asked.len()] })
+            }
+            Entry::Vacant(_) => {
+                self.others += 1;
+                return;
+            }
+        };
+        kind.requests += 1;
+        for ((sum, squares), &(_, keys)) in kind.keys.iter_mut().zip(asked) {
+            (*sum, *squares) = (*sum + keys as f64, *squares + (keys * keys) as f64);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: BackendId = BackendId(0);
+    const B: BackendId = BackendId(1);
+
+    #[test]
+    fn requests_are_told_apart_by_the_backends_they_ask() {
+        let recording = Recording::new();
+        let ms = Duration::from_millis;
+        recording.request(ms(1), true, [(A, 9)].into_iter());
+        assert!(recording.read().is_none() && !recording.end(), "nothing is noted before it begins");
+        recording.begin(Instant::ZERO, 2);
+        recording.request(ms(1), true, [(A, 2)].into_iter());
+        recording.request(ms(7), false, [(B, 1), (A, 2), (B, 3)].into_iter());
+        recording.request(ms(9), false, [(A, 1), (B, 2)].into_iter());
+        recording.call(B, ms(5), 3);
+        let seen = recording.read().expect("it is on");
+        assert_eq!((seen.kinds.len(), seen.others, seen.hits.count()), (2, 0, 1));
+        assert_eq!((seen.kinds[&vec![A]].requests, &seen.kinds[&vec![A]].keys), (1, &vec![(2.0, 4.0)]));
+        assert_eq!((seen.kinds[&vec![A, B]].requests, seen.kinds[&vec![A, B]].keys[1]), (2, (6.0, 20.0)));
+        assert_eq!((seen.calls[1].keys, seen.calls[1].latencies.count(), seen.calls[0].keys), (3, 1, 0));
+        assert!(recording.end() && recording.read().is_none());
+    }
+
+    #[test]
+    fn kinds_are_bounded() {
+        let recording = Recording::new();
+        recording.begin(Instant::ZERO, 0);
+        for id in 0..1_030 {
+            recording.request(Duration::ZERO, false, [(BackendId(id), 1)].into_iter());
+        }
+        let seen = recording.read().expect("it is on");
+        assert_eq!((seen.kinds.len(), seen.others), (KINDS_MAX, 6));
+    }
+}

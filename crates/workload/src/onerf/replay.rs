@@ -1,0 +1,238 @@
+//! A recorded trace in place of drawn requests.
+//!
+//! Whoever has a trace of their own has its popularity, sizes and bursts, and needs no laws for them. What a trace of single accesses
+//! does not say is which backend an object is of and which accesses belong to one request; so that is declared.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use sherwood_model::BackendId;
+
+use super::validate::{Verdict, number, require};
+use crate::trace::objects::Format;
+
+/// Where requests come from, if they are not drawn.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Replay {
+    /// Name of the file, for whoever opens it.
+    pub file: String,
+    /// How it is written down.
+    pub format: Format,
+    /// When requests arrive; none for what is usual for the format, see [`Self::times`].
+    times: Option<Times>,
+    /// Accesses of a request; none for 1, and where the trace has requests.
+    batch: Option<u32>,
+    /// Whose the objects are; none where there is one backend, or the trace says.
+    route: Option<Route>,
+    /// Bytes of a value where the trace records none.
+    value_bytes: Option<u32>,
+}
+
+/// When the requests of a trace arrive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Times {
+    /// At random, at the profile's rate.
+    Rate,
+    /// As recorded, in seconds.
+    S,
+    /// As recorded, in milliseconds.
+    Ms,
+    /// As recorded, in microseconds.
+    Us,
+}
+
+/// Whose the object of an access is. Backends are numbered as in the document, from 1.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(try_from = "Document")]
+pub enum Route {
+    /// All are this backend's.
+    One(u16),
+    /// A share of the objects is each backend's, by a hash of the object.
+    Shares(BTreeMap<u16, f64>),
+    /// By the object's type, and what the others are.
+    Types(BTreeMap<u8, u16>, Option<u16>),
+    /// By the longest of these that the key begins with, and what the others are.
+    Prefixes(BTreeMap<String, u16>, Option<u16>),
+}
+
+/// As written: one of the ways to tell.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Document {
+    backend: Option<u16>,
+    shares: Option<BTreeMap<u16, f64>>,
+    types: Option<BTreeMap<u8, u16>>,
+    prefixes: Option<BTreeMap<String, u16>>,
+    others: Option<u16>,
+}
+
+impl TryFrom<Document> for Route {
+    type Error = &'static str;
+
+    fn try_from(document: Document) -> Result<Self, Self::Error> {
+        let Document { backend, shares, types, prefixes, others } = document;
+        match (backend, shares, types, prefixes, others) {
+            (Some(backend), None, None, None, None) => Ok(Self::One(backend)),
+            (None, Some(shares), None, None, None) => Ok(Self::Shares(shares)),
+            (None, None, Some(types), None, others) => Ok(Self::Types(types, others)),
+            (None, None, None, Some(prefixes), others) => Ok(Self::Prefixes(prefixes, others)),
+            _ => {
+                Err("`route` takes one of `backend`, `shares`, `types` and `prefixes`, the latter two with \
+                      `others` or without")
+            }
+        }
+    }
+}
+
+impl Replay {
+    /// When requests arrive: as recorded, in seconds, where the format says so, else at the rate.
+    #[must_use]
+    pub fn times(&self) -> Times {
+        let usual = match self.format {
+            Format::OracleGeneral | Format::Twitter => Times::S,
+            Format::Cache2k | Format::RobinHood => Times::Rate,
+        };
+        self.times.unwrap_or(usual)
+    }
+
+    /// Accesses of a request.
+    #[must_use]
+    pub fn batch(&self) -> u32 {
+        self.batch.unwrap_or(1)
+    }
+
+    /// Whose the objects are.
+    #[must_use]
+    pub fn route(&self) -> Route {
+        self.route.clone().unwrap_or(Route::One(1))
+    }
+
+    /// Bytes of a value where the trace records none; 0 where it always does.
+    #[must_use]
+    pub fn value_bytes(&self) -> u32 {
+        self.value_bytes.unwrap_or(0)
+    }
+
+    pub(super) fn validate(&self, backends: usize) -> Verdict {
+        require(!self.file.is_empty(), || "trace.file".into(), "empty", "the name of a file")?;
+        let requests = self.format == Format::RobinHood;
+        let whole = "left out: the trace says itself which objects a request asks of which backend";
+        require(!requests || self.batch.is_none(), || "trace.batch".into(), "given", whole)?;
+        require(!requests || self.route.is_none(), || "trace.route".into(), "given", whole)?;
+        number("trace.batch", f64::from(self.batch()), 1.0, 65_535.0)?;
+        require(
+            self.format != Format::Cache2k || self.times() == Times::Rate,
+            || "trace.times".into(),
+            "a unit of time",
+            "left out, or \"rate\": cache2k traces record no times",
+        )?;
+        self.validate_sizes()?;
+        require(
+            requests || backends == 1 || self.route.is_some(),
+            || "trace.route".into(),
+            "missing",
+            "given, since there are several backends",
+        )?;
+        self.route.as_ref().map_or(Ok(()), |route| self.validate_route(route, backends))
+    }
+
+    fn validate_sizes(&self) -> Verdict {
+        let needed = matches!(self.format, Format::Cache2k | Format::Twitter);
+        let at = || "trace.value_bytes".into();
+        match self.value_bytes {
+            None => require(!needed, at, "missing", "given, for accesses that have no size in the trace"),
+            Some(_) if !needed => require(false, at, "given", "left out: the trace has all sizes"),
+            Some(bytes) => number("trace.value_bytes", f64::from(bytes), 0.0, f64::from(1 << 30)),
+        }
+    }
+
+    fn validate_route(&self, route: &Route, backends: usize) -> Verdict {
+        let known =
+            |at: &str, id: u16| number(&format!("trace.route.{at}"), f64::from(id), 1.0, backends as f64);
+        match route {
+            Route::One(id) => known("backend", *id),
+            Route::Shares(shares) => {
+                for (&id, &share) in shares {
+                    known("shares backend", id)?;
+                    number(&format!("trace.route.shares.{id}"), share, 0.0, 1.0)?;
+                }
+                number("sum of trace.route.shares", shares.values().sum(), 1.0 - 1e-7, 1.0 + 1e-7)
+            }
+            Route::Types(types, others) => {
+                self.only(Format::Cache2k, "types", "a cache2k trace, whose objects have types")?;
+                for (object_type, &id) in types {
+                    number("trace.route.types type", f64::from(*object_type), 0.0, 31.0)?;
+                    known(&format!("types.{object_type}"), id)?;
+                }
+                others.map_or(Ok(()), |id| known("others", id))
+            }
+            Route::Prefixes(prefixes, others) => {
+                self.only(Format::Twitter, "prefixes", "a twitter trace, whose keys are text")?;
+                for (prefix, &id) in prefixes {
+                    known(&format!("prefixes.{prefix}"), id)?;
+                }
+                others.map_or(Ok(()), |id| known("others", id))
+            }
+        }
+    }
+
+    fn only(&self, format: Format, field: &str, whose: &str) -> Verdict {
+        require(
+            self.format == format,
+            || format!("trace.route.{field}"),
+            "given",
+            format!("left out but for {whose}"),
+        )
+    }
+}
+
+impl Times {
+    /// Microseconds of a unit; none where nothing is recorded.
+    #[must_use]
+    pub const fn unit_us(self) -> Option<u64> {
+        match self {
+            Self::Rate => None,
+            Self::S => Some(1_000_000),
+            Self::Ms => Some(1_000),
+            Self::Us => Some(1),
+        }
+    }
+}
+
+impl Route {
+    /// The backend that an object with this hash is of.
+    pub(crate) fn by_hash(&self, hash: u64) -> Option<BackendId> {
+        match self {
+            Self::One(id) => Some(backend(*id)),
+            Self::Shares(shares) => {
+                // Bits that a table of objects has no use for.
+                let mut left = (hash >> 11) as f64 / (1u64 << 53) as f64;
+                let owner = shares.iter().find(|&(_, &share)| {
+                    left -= share;
+                    left < 0.0
+                });
+                owner.or(shares.iter().next_back()).map(|(&id, _)| backend(id))
+            }
+            Self::Types(..) | Self::Prefixes(..) => None,
+        }
+    }
+
+    /// The backend that objects of this type are of.
+    pub(crate) fn by_type(&self, object_type: u8) -> Option<BackendId> {
+        let Self::Types(types, others) = self else { return None };
+        types.get(&object_type).copied().or(*others).map(backend)
+    }
+
+    /// The backend that objects with this key are of.
+    pub(crate) fn by_key(&self, key: &str) -> Option<BackendId> {
+        let Self::Prefixes(prefixes, others) = self else { return None };
+        let longest = prefixes.iter().filter(|(prefix, _)| key.starts_with(prefix.as_str()));
+        longest.max_by_key(|(prefix, _)| prefix.len()).map(|(_, &id)| id).or(*others).map(backend)
+    }
+}
+
+fn backend(id: u16) -> BackendId {
+    BackendId(id.saturating_sub(1))
+}

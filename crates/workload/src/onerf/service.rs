@@ -1,0 +1,306 @@
+//! The time a backend keeps a worker for a call: by a law with parameters, or as it was measured.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use super::validate::{Verdict, number, require};
+use crate::draw::{midpoint_from_bits, normal_from_bits};
+
+/// Time one backend call occupies one worker.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(try_from = "Document")]
+pub struct ServiceLaw {
+    /// Milliseconds of a call, whatever it carries; 0 where it was measured.
+    pub base_ms: f64,
+    /// Milliseconds for each object it carries; where it was measured, for each beyond the first.
+    pub per_item_ms: f64,
+    /// Coefficient of variation of the log-normal factor with mean 1; 0 where it was measured.
+    pub cv: f64,
+    /// What was measured, instead of a law.
+    pub measured: Option<Measured>,
+    /// Workers by profile; they serve one first-in-first-out queue.
+    pub workers: BTreeMap<String, u32>,
+}
+
+/// Measured times of calls, drawn from by the inverse of their distribution function, which is linear between the points given.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Measured {
+    form: Form,
+    /// As given.
+    points: Vec<(f64, f64)>,
+    /// Share of the calls that take at most so many milliseconds. Both rise; the last share is 1.
+    cumulative: Vec<(f64, f64)>,
+}
+
+/// How measured times are written down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    /// `(upper bound in ms, calls above the bound before and up to this one)`.
+    Histogram,
+    /// `(upper bound in ms, calls up to it)`, as Prometheus exposes histograms.
+    Cumulative,
+    /// `(share of the calls, ms that they take at most)`.
+    Quantiles,
+}
+
+/// Points at most; a histogram of three significant digits over nine decades has fewer.
+const POINTS_MAX: usize = 100_000;
+
+/// As written: a law, or one of the forms of what was measured.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Document {
+    base_ms: Option<f64>,
+    per_item_ms: Option<f64>,
+    cv: Option<f64>,
+    histogram_ms: Option<Vec<(f64, f64)>>,
+    cumulative_ms: Option<Vec<(f64, f64)>>,
+    quantiles_ms: Option<Vec<(f64, f64)>>,
+    workers: BTreeMap<String, u32>,
+}
+
+impl TryFrom<Document> for ServiceLaw {
+    type Error = &'static str;
+
+    fn try_from(document: Document) -> Result<Self, Self::Error> {
+        let Document { base_ms, per_item_ms, cv, histogram_ms, cumulative_ms, quantiles_ms, workers } =
+            document;
+        match (base_ms, per_item_ms, cv, histogram_ms, cumulative_ms, quantiles_ms) {
+            (Some(base_ms), Some(per_item_ms), Some(cv), None, None, None) => {
+                Ok(Self { base_ms, per_item_ms, cv, measured: None, workers })
+            }
+            (None, per_item_ms, None, Some(points), None, None) => {
+                Ok(Self::measured(Form::Histogram, points, per_item_ms, workers))
+            }
+            (None, per_item_ms, None, None, Some(points), None) => {
+                Ok(Self::measured(Form::Cumulative, points, per_item_ms, workers))
+            }
+            (None, per_item_ms, None, None, None, Some(points)) => {
+                Ok(Self::measured(Form::Quantiles, points, per_item_ms, workers))
+            }
+            _ => Err("`service` takes either `base_ms`, `per_item_ms` and `cv`, or one of `histogram_ms`, \
+                 `cumulative_ms` and `quantiles_ms`, with `per_item_ms` or without"),
+        }
+    }
+}
+
+impl ServiceLaw {
+    fn measured(
+        form: Form,
+        points: Vec<(f64, f64)>,
+        per_item_ms: Option<f64>,
+        workers: BTreeMap<String, u32>,
+    ) -> Self {
+        let measured = Some(Measured::new(form, points));
+        Self { base_ms: 0.0, per_item_ms: per_item_ms.unwrap_or(0.0), cv: 0.0, measured, workers }
+    }
+
+    /// Milliseconds a call for `items` objects takes while nothing is limited, decided by the 64 random bits `draw`.
+    pub(super) fn ms(&self, items: u32, draw: u64) -> f64 {
+        if let Some(measured) = &self.measured {
+            let further = f64::from(items.saturating_sub(1));
+            return measured.quantile(midpoint_from_bits(draw)) + self.per_item_ms * further;
+        }
+        let variance = libm::log(1.0 + self.cv * self.cv);
+        let factor = libm::exp(libm::sqrt(variance) * normal_from_bits(draw) - variance / 2.0);
+        (self.base_ms + self.per_item_ms * f64::from(items)) * factor
+    }
+
+    /// Checks everything but the workers, which are each profile's.
+    pub(super) fn validate(&self, at: &str) -> Verdict {
+        number(&format!("{at}.base_ms"), self.base_ms, 0.0, 3.6e6)?;
+        number(&format!("{at}.per_item_ms"), self.per_item_ms, 0.0, 3.6e6)?;
+        number(&format!("{at}.cv"), self.cv, 0.0, 100.0)?;
+        self.measured.as_ref().map_or(Ok(()), |measured| measured.validate(at))
+    }
+}
+
+impl Measured {
+    fn new(form: Form, points: Vec<(f64, f64)>) -> Self {
+        let cumulative = match form {
+            Form::Histogram => {
+                let mut sum = 0.0;
+                let summed = points.iter().map(|&(ms, calls)| {
+                    sum += calls;
+                    (sum, ms)
+                });
+                summed.collect()
+            }
+            Form::Cumulative => points.iter().map(|&(ms, calls)| (calls, ms)).collect(),
+            Form::Quantiles => points.clone(),
+        };
+        Self { form, points, cumulative: shares(cumulative) }
+    }
+
+    /// The time that a share `u` of the calls takes at most, `u` within 0 and 1, both excluded. O(log points).
+    fn quantile(&self, u: f64) -> f64 {
+        let after = self.cumulative.partition_point(|&(share, _)| share < u).min(self.cumulative.len() - 1);
+        let (share, ms) = self.cumulative[after];
+        let (from, from_ms) = if after == 0 { (0.0, 0.0) } else { self.cumulative[after - 1] };
+        // The first point may be at share 0; every later one is reached by a share above the one before.
+        if share > from { from_ms + (ms - from_ms) * ((u - from) / (share - from)) } else { ms }
+    }
+
+    fn validate(&self, at: &str) -> Verdict {
+        let (field, bound, weight) = match self.form {
+            Form::Histogram => ("histogram_ms", 0, 1),
+            Form::Cumulative => ("cumulative_ms", 0, 1),
+            Form::Quantiles => ("quantiles_ms", 1, 0),
+        };
+        let at = format!("{at}.{field}");
+        require(
+            (1..=POINTS_MAX).contains(&self.points.len()),
+            || at.clone(),
+            format!("a list of {} pairs", self.points.len()),
+            format!("a list of 1 to {POINTS_MAX} pairs"),
+        )?;
+        let (mut ms_before, mut weight_before) = (None, 0.0);
+        for (index, &(first, second)) in self.points.iter().enumerate() {
+            let (ms, count) = if bound == 0 { (first, second) } else { (second, first) };
+            number(&format!("{at}[{index}][{bound}]"), ms, 0.0, 3.6e6)?;
+            require(
+                ms_before.is_none_or(|before| ms > before),
+                || format!("{at}[{index}][{bound}]"),
+                ms,
+                format!("above {}, the time before it", ms_before.unwrap_or_default()),
+            )?;
+            let least = if self.form == Form::Histogram { 0.0 } else { weight_before };
+            let most = if self.form == Form::Quantiles { 1.0 } else { 1e18 };
+            number(&format!("{at}[{index}][{weight}]"), count, least, most)?;
+            (ms_before, weight_before) = (Some(ms), count);
+        }
+        self.validate_end(&at)
+    }
+
+    /// There must be calls, and none slower than the last time.
+    fn validate_end(&self, at: &str) -> Verdict {
+        let last = self.points.len() - 1;
+        match self.form {
+            Form::Quantiles => require(
+                self.points[last].0 == 1.0,
+                || format!("{at}[{last}][0]"),
+                self.points[last].0,
+                "1, the share that the largest time is for",
+            ),
+            Form::Histogram | Form::Cumulative => require(
+                self.points.iter().any(|&(_, calls)| calls > 0.0),
+                || at.to_owned(),
+                "without calls",
+                "a list in which some count is above 0",
+            ),
+        }
+    }
+}
+
+/// Counts up to each time as shares of the last count.
+fn shares(mut cumulative: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
+    let all = cumulative.last().map_or(1.0, |&(calls, _)| calls);
+    for (calls, _) in &mut cumulative {
+        *calls /= all;
+    }
+    cumulative
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::draw::rng_from_seed;
+
+    fn law(fields: &str) -> ServiceLaw {
+        serde_json::from_str(&format!(r#"{{{fields},"workers":{{"p":1}}}}"#)).expect("a law")
+    }
+
+    fn draws(law: &ServiceLaw, items: u32) -> Vec<f64> {
+        let mut rng = rng_from_seed(1);
+        let mut ms: Vec<f64> =
+            (0..100_000).map(|_| law.ms(items, rand_core::Rng::next_u64(&mut rng))).collect();
+        ms.sort_by(f64::total_cmp);
+        ms
+    }
+
+    #[test]
+    fn draws_follow_the_buckets_and_are_even_within_each() {
+        let drawn = draws(&law(r#""histogram_ms":[[1,10],[2,0],[4,30],[10,60]]"#), 1);
+        let at_most = |ms: f64| drawn.partition_point(|&drawn| drawn <= ms) as f64 / drawn.len() as f64;
+        for (ms, share) in [(0.5, 0.05), (1.0, 0.1), (2.0, 0.1), (3.0, 0.25), (4.0, 0.4), (7.0, 0.7)] {
+            assert!((at_most(ms) - share).abs() < 0.006, "{ms}: {}", at_most(ms));
+        }
+        assert!(drawn[0] > 0.0 && drawn[drawn.len() - 1] <= 10.0);
+    }
+
+    #[test]
+    fn the_three_forms_of_one_distribution_are_drawn_alike() {
+        let histogram = law(r#""histogram_ms":[[1,10],[4,30],[10,60]]"#);
+        let cumulative = law(r#""cumulative_ms":[[1,10],[4,40],[10,100]]"#);
+        let quantiles = law(r#""quantiles_ms":[[0.1,1],[0.4,4],[1,10]]"#);
+        for draw in (0..u64::MAX).step_by(1 << 58) {
+            let ms = histogram.ms(1, draw);
+            assert!((cumulative.ms(1, draw) - ms).abs() < 1e-9 && (quantiles.ms(1, draw) - ms).abs() < 1e-9);
+        }
+    }
+
+    #[test]
+    fn a_least_time_and_further_objects_count() {
+        let law = law(r#""quantiles_ms":[[0,5],[1,6]],"per_item_ms":2"#);
+        let (one, four) = (draws(&law, 1), draws(&law, 4));
+        assert!(one[0] >= 5.0 && one[one.len() - 1] <= 6.0);
+        assert!((four[0] - one[0] - 6.0).abs() < 1e-9);
+        let always = self::law(r#""histogram_ms":[[0,3]]"#);
+        assert_eq!(always.ms(1, 7), 0.0);
+    }
+
+    #[test]
+    fn what_makes_no_distribution_is_refused_with_its_place() {
+        let cases = [
+            (
+                r#""histogram_ms":[]"#,
+                "s.histogram_ms is a list of 0 pairs; it must be a list of 1 to 100000 pairs",
+            ),
+            (
+                r#""histogram_ms":[[1,0],[2,0]]"#,
+                "s.histogram_ms is without calls; it must be a list in which some count is above 0",
+            ),
+            (
+                r#""histogram_ms":[[4,1],[4,1]]"#,
+                "s.histogram_ms[1][0] is 4; it must be above 4, the time before it",
+            ),
+            (r#""histogram_ms":[[4,-1]]"#, "s.histogram_ms[0][1] is -1; it must be 0 to 1000000000000000000"),
+            (r#""histogram_ms":[[4e6,1]]"#, "s.histogram_ms[0][0] is 4000000; it must be 0 to 3600000"),
+            (
+                r#""cumulative_ms":[[1,5],[2,4]]"#,
+                "s.cumulative_ms[1][1] is 4; it must be 5 to 1000000000000000000",
+            ),
+            (
+                r#""quantiles_ms":[[0.5,1],[0.99,2]]"#,
+                "s.quantiles_ms[1][0] is 0.99; it must be 1, the share that the largest time is for",
+            ),
+            (
+                r#""quantiles_ms":[[0.5,2],[1,1]]"#,
+                "s.quantiles_ms[1][1] is 1; it must be above 2, the time before it",
+            ),
+            (r#""quantiles_ms":[[1.5,2]]"#, "s.quantiles_ms[0][0] is 1.5; it must be 0 to 1"),
+            (r#""quantiles_ms":[[1,2]],"per_item_ms":-1"#, "s.per_item_ms is -1; it must be 0 to 3600000"),
+        ];
+        for (fields, expected) in cases {
+            let error = law(fields).validate("s").expect_err(fields).to_string();
+            assert_eq!(error, format!("workload model: {expected}"));
+        }
+    }
+
+    #[test]
+    fn a_law_and_a_measurement_exclude_each_other() {
+        for fields in [
+            r#""cv":1"#,
+            r#""base_ms":1,"quantiles_ms":[[1,2]]"#,
+            r#""quantiles_ms":[[1,2]],"histogram_ms":[[1,2]]"#,
+        ] {
+            let text = format!(r#"{{{fields},"workers":{{}}}}"#);
+            let error = serde_json::from_str::<ServiceLaw>(&text).expect_err(fields).to_string();
+            assert!(
+                error.starts_with("`service` takes either `base_ms`, `per_item_ms` and `cv`, or one of"),
+                "{error}"
+            );
+        }
+    }
+}
