@@ -30,6 +30,7 @@ mod beyond;
 mod events;
 mod key;
 mod record;
+mod requests;
 mod resize;
 mod results;
 mod server;
@@ -42,6 +43,7 @@ mod traffic;
 mod world;
 
 pub use events::EventQueue;
+pub use requests::Met;
 pub use results::{Allocation, BackendSample, DominantRbc, Results, Sample};
 pub use settings::{Setting, SettingError};
 pub use setup::{Knobs, Resize, Setup, SetupError};

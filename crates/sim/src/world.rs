@@ -434,5 +434,6 @@ impl World {
 }
 
 mod books;
+mod caches;
 #[cfg(test)]
 mod tests;
