@@ -7,5 +7,6 @@
 
 mod load;
 mod serve;
+mod sim;
 mod support;
 mod trace;
