@@ -15,10 +15,12 @@
 #   scripts/bench.sh engine       the engine in one process beside quick_cache, moka and hashlink
 #   scripts/bench.sh reclaim      nanoseconds that an item takes which a smaller budget evicts, with values of 100 bytes, 1 and 4 KiB
 #   scripts/bench.sh ghost        what a sampled miss ratio curve costs an access, and how far it is off
+#   scripts/bench.sh lcs          an LRU simulated on a trace of ten million gets, beside libCacheSim: LIBCACHESIM names its program
+#                                 cachesim, which is left out when it is not there
 #   scripts/bench.sh demo         RobinHood against shared-lru through backend slowdowns, seeds 1 to 5 (about an hour)
 #   scripts/bench.sh depth        shared-lru alone on seeds 101 to 105, which the depth of the slowdowns is set by (35 minutes); not part of "every"
 #
-# ROUNDS (5) is how often `resize`, `gateway`, `peers`, `reshape`, `engine` and `reclaim` measure.
+# ROUNDS (5) is how often `resize`, `gateway`, `peers`, `reshape`, `engine`, `reclaim` and `lcs` measure.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -234,6 +236,29 @@ ghost() {
   cargo run --quiet --release --locked -p sherwood-cache --example ghost
 }
 
+# Turn by turn, with a hundredth of the objects and with a tenth. The miss ratios are to be the same.
+lcs() {
+  local round objects example=target/release/examples/lru trace=$scratch/zipf.oracleGeneral.bin
+  local cachesim=
+  cargo build --quiet --release --locked -p sherwood-cache --example lru
+  "$example" draw "$trace"
+  if command -v "${LIBCACHESIM:-cachesim}" >/dev/null; then
+    cachesim=$(realpath "$(command -v "${LIBCACHESIM:-cachesim}")")
+  else
+    echo "lcs: there is no ${LIBCACHESIM:-cachesim} to compare with; LIBCACHESIM names one" >&2
+  fi
+  for round in $(seq "$rounds"); do
+    echo "lcs: round $round of $rounds" >&2
+    for objects in 10000 100000; do
+      "$example" "$trace" "$objects" | sed "s/}$/,\"objects\":$objects}/"
+      [ -n "$cachesim" ] || continue
+      # It leaves a file of results where it is started.
+      (cd "$scratch" && "$cachesim" "$trace" oracleGeneral lru "$objects" --ignore-obj-size 1 --num-thread 1) 2>&1 |
+        sed -nE "s/.* ([0-9]+) req, miss ratio ([0-9.]+), throughput ([0-9.]+) MQPS.*/{\"case\":\"libCacheSim lru\",\"gets\":\1,\"miss_ratio\":\2,\"gets_per_s\":\3e6,\"objects\":$objects}/p"
+    done
+  done
+}
+
 demo() {
   local seed
   for seed in 1 2 3 4 5; do
@@ -252,12 +277,12 @@ depth() {
 }
 
 parts=("$@")
-[ "${#parts[@]}" -gt 0 ] || parts=(trace resize gateway peers reshape items engine reclaim ghost demo)
+[ "${#parts[@]}" -gt 0 ] || parts=(trace resize gateway peers reshape items engine reclaim ghost lcs demo)
 for part in "${parts[@]}"; do
   case "$part" in
-    trace | resize | gateway | peers | reshape | items | engine | reclaim | ghost | demo | depth) "$part" ;;
+    trace | resize | gateway | peers | reshape | items | engine | reclaim | ghost | lcs | demo | depth) "$part" ;;
     *)
-      echo "scripts/bench.sh: no part named $part; there are: trace, resize, gateway, peers, reshape, items, engine, reclaim, ghost, demo, depth" >&2
+      echo "scripts/bench.sh: no part named $part; there are: trace, resize, gateway, peers, reshape, items, engine, reclaim, ghost, lcs, demo, depth" >&2
       exit 2
       ;;
   esac

@@ -11,6 +11,8 @@ pub(crate) enum Failure {
     Failed(String),
     /// It was asked for something that makes no sense: exit status 2.
     Usage(String),
+    /// Somebody stopped it before its end: exit status 130, as of a command that Ctrl-C ends.
+    Interrupted(String),
 }
 
 impl Failure {
@@ -21,7 +23,14 @@ impl Failure {
     pub(crate) fn usage(error: impl ToString) -> Self {
         Self::Usage(error.to_string())
     }
+
+    pub(crate) fn interrupted(what: impl ToString) -> Self {
+        Self::Interrupted(what.to_string())
+    }
 }
+
+/// 128 and the number of SIGINT, which is what shells say of a command that Ctrl-C ended.
+pub(crate) const INTERRUPTED: u8 = 130;
 
 /// Says what went wrong on standard error, and gives the exit status.
 pub(crate) fn report(outcome: Result<(), Failure>) -> ExitCode {
@@ -29,6 +38,7 @@ pub(crate) fn report(outcome: Result<(), Failure>) -> ExitCode {
         Ok(()) => return ExitCode::SUCCESS,
         Err(Failure::Failed(message)) => (message, 1),
         Err(Failure::Usage(message)) => (message, 2),
+        Err(Failure::Interrupted(message)) => (message, INTERRUPTED),
     };
     for line in message.lines() {
         out::say(format_args!("sherwood: {line}"));

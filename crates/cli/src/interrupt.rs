@@ -4,6 +4,8 @@ use std::io;
 
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::exit::INTERRUPTED;
+
 /// Calls `stop` at the first SIGINT or SIGTERM; a second one ends the process at once, as if nothing had been caught.
 pub(crate) fn on_interrupt(stop: impl FnOnce() + Send + 'static) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -22,7 +24,7 @@ pub(crate) fn on_interrupt(stop: impl FnOnce() + Send + 'static) -> io::Result<(
         wait();
         stop();
         wait();
-        std::process::exit(130);
+        std::process::exit(INTERRUPTED.into());
     };
     std::thread::Builder::new().name("sherwood-signals".to_owned()).spawn(watch)?;
     Ok(())

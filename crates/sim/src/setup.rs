@@ -196,9 +196,8 @@ impl Setup {
         let ratio = "above 0 and up to 1000";
         let positive = |value: f64| value > 0.0 && value <= 1e3;
         let minutes = |value: f64| (0.0..=1e6).contains(&value);
-        check("servers", servers.map_or(1.0, f64::from), "1 to 1024", |n| {
-            (1.0..=f64::from(SERVERS_MAX)).contains(&n)
-        })?;
+        let servers = servers.unwrap_or(self.profile()?.app_servers);
+        check("servers", f64::from(servers), "1 to 1024", |n| (1.0..=f64::from(SERVERS_MAX)).contains(&n))?;
         check("ghost", ghost_rate.unwrap_or(1.0), "above 0 and up to 1", |rate| rate > 0.0 && rate <= 1.0)?;
         check("stale", stale.as_secs_f64(), "0 to 3600 s", |age| age <= STALE_MAX.as_secs_f64())?;
         check("cache_ratio", cache_ratio, ratio, positive)?;

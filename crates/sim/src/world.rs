@@ -560,6 +560,7 @@ impl World {
 }
 
 mod books;
+mod caches;
 mod fork;
 #[cfg(test)]
 mod tests;

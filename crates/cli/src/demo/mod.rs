@@ -44,7 +44,7 @@ const FILES_MIN: u64 = 10_000;
   sherwood demo --headless --json > demo.json          for programs
 
 The first run loads about 1.6 GB of values into the user's cache directory. A third of the measured time is \
-spent on warming up before it. SHERWOOD_LOG=info logs decisions, where there is no screen. Exit status: 0 done, 1 failed, 2 bad usage.")]
+spent on warming up before it. SHERWOOD_LOG=info logs decisions, where there is no screen. Exit status: 0 done, 1 failed, 2 bad usage, 130 interrupted.")]
 pub(crate) struct Args {
     /// Policy that sizes the partitions
     #[arg(long, value_name = "NAME", default_value = "robinhood", conflicts_with = "compare")]
@@ -119,7 +119,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     out::print(&format!("{result}\n"))?;
     // Leaving the screen is an end like another; a script that is interrupted must not take the result for a whole one.
     if stop.load(Relaxed) && !show {
-        return Err(Failure::failed("interrupted: the last run is incomplete"));
+        return Err(Failure::interrupted("interrupted: the last run is incomplete"));
     }
     Ok(())
 }

@@ -30,7 +30,7 @@ use crate::out;
 Equal seeds give equal results on every machine, and meet the same requests whatever the policy.
 `sherwood sim list` shows scenarios, policies and settings.
 
-Exit status: 0 done, 1 failed or interrupted, 2 bad usage.")]
+Exit status: 0 done, 1 failed, 2 bad usage, 130 interrupted.")]
 pub(crate) struct Args {
     /// What happens to the backends: a scenario of the list, or one of a file
     #[arg(long, value_name = "NAME|FILE.json[#NAME]")]
@@ -69,7 +69,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let stopper = Arc::clone(&stop);
     interrupt::on_interrupt(move || stopper.store(true, Relaxed)).map_err(Failure::failed)?;
     let Some(setup) = learnt(setup, &stop)? else {
-        return Err(Failure::failed("stopped while policy tao learnt its sizes: there is no result"));
+        return Err(Failure::interrupted("stopped while policy tao learnt its sizes: there is no result"));
     };
     let mut world = World::new(&setup).map_err(Failure::usage)?;
     let began = Instant::now();
@@ -83,7 +83,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     bar.finish_and_clear();
     if let Ok(false) = played {
         let minutes = world.now().as_nanos() as f64 / 60e9;
-        return Err(Failure::failed(format!(
+        return Err(Failure::interrupted(format!(
             "stopped after {minutes:.1} simulated minutes, before the end: there is no result"
         )));
     }

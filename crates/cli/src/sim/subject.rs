@@ -44,6 +44,11 @@ impl Subject {
         let scenario = match (name, model.scenarios().len()) {
             (Some(name), _) => name.to_owned(),
             (None, 1) => model.scenarios().keys().next().expect("one").clone(),
+            (None, 0) => {
+                return Err(Failure::usage(format!(
+                    "{path} has no scenario, so there is nothing to simulate: add one to `scenarios`"
+                )));
+            }
             (None, _) => {
                 let names: Vec<_> = model.scenarios().keys().map(String::as_str).collect();
                 let example = names.first().unwrap_or(&"NAME");

@@ -9,5 +9,6 @@ mod load;
 mod record;
 mod replay;
 mod serve;
+mod sim;
 mod support;
 mod trace;

@@ -1,4 +1,4 @@
-//! A node in a process of its own.
+//! The program in a process of its own.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
@@ -7,41 +7,51 @@ use std::time::{Duration, Instant};
 /// Longest wait for anything; reached only by a test that fails.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// `sherwood serve`, killed with the test.
-pub(crate) struct Server {
+/// The program with some arguments, killed with the test.
+pub(crate) struct Program {
     process: Child,
     /// Where it speaks, while anybody listens.
     stderr: Option<BufReader<ChildStderr>>,
-    /// What it printed until it was ready.
-    pub(crate) said: Vec<String>,
 }
 
-impl Server {
-    /// Starts it, and waits until it says that it is ready.
+impl Program {
+    /// Starts it. Nothing is read from its standard output.
     pub(crate) fn start(args: &[&str]) -> Self {
         let mut process = Command::new(env!("CARGO_BIN_EXE_sherwood"))
-            .arg("serve")
             .args(args)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut stderr = BufReader::new(process.stderr.take().unwrap());
-        let mut said = Vec::new();
-        while !said.last().is_some_and(|line: &String| line.starts_with("ready")) {
-            let mut line = String::new();
-            assert_ne!(stderr.read_line(&mut line).unwrap(), 0, "it ended before it was ready: {said:?}");
-            said.push(line.trim_end().to_owned());
-        }
-        Self { process, stderr: Some(stderr), said }
+        let stderr = process.stderr.take().map(BufReader::new);
+        Self { process, stderr }
     }
 
-    /// The address that the line `ready` gives after `name`.
-    pub(crate) fn address(&self, name: &str) -> String {
-        let ready = self.said.last().unwrap();
-        let address = ready.split(' ').find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
-        address.unwrap_or_else(|| panic!("no {name} in {ready:?}")).trim_start_matches("http://").to_owned()
+    /// What it says up to a line that is `awaited`.
+    pub(crate) fn hear(&mut self, awaited: impl Fn(&str) -> bool) -> Vec<String> {
+        let stderr = self.stderr.as_mut().expect("somebody listens");
+        let mut said = Vec::new();
+        while !said.last().is_some_and(|line: &String| awaited(line)) {
+            let mut line = String::new();
+            assert_ne!(stderr.read_line(&mut line).unwrap(), 0, "it ended before it said so: {said:?}");
+            said.push(line.trim_end().to_owned());
+        }
+        said
+    }
+
+    /// Waits until it has a handler for this signal.
+    pub(crate) fn catches(&self, signal: libc::c_int) {
+        let start = Instant::now();
+        let caught = || {
+            let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id())).unwrap();
+            let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).expect("Linux says so");
+            u64::from_str_radix(mask.trim(), 16).unwrap() >> (signal - 1) & 1 == 1
+        };
+        while !caught() {
+            assert!(start.elapsed() < PATIENCE, "it never handles signal {signal}");
+            std::thread::yield_now();
+        }
     }
 
     /// Sends it a signal.
@@ -74,9 +84,47 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for Program {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
+    }
+}
+
+/// `sherwood serve`.
+pub(crate) struct Server {
+    program: Program,
+    /// What it printed until it was ready.
+    pub(crate) said: Vec<String>,
+}
+
+impl Server {
+    /// Starts it, and waits until it says that it is ready.
+    pub(crate) fn start(args: &[&str]) -> Self {
+        let mut program = Program::start(&[&["serve"], args].concat());
+        let said = program.hear(|line| line.starts_with("ready"));
+        Self { program, said }
+    }
+
+    /// The address that the line `ready` gives after `name`.
+    pub(crate) fn address(&self, name: &str) -> String {
+        let ready = self.said.last().unwrap();
+        let address = ready.split(' ').find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
+        address.unwrap_or_else(|| panic!("no {name} in {ready:?}")).trim_start_matches("http://").to_owned()
+    }
+
+    /// Sends it a signal.
+    pub(crate) fn signal(&self, signal: libc::c_int) {
+        self.program.signal(signal);
+    }
+
+    /// Stops listening to what it says.
+    pub(crate) fn ignore(&mut self) {
+        self.program.ignore();
+    }
+
+    /// Waits for its end; its status and what else it printed.
+    pub(crate) fn end(self) -> (ExitStatus, String) {
+        self.program.end()
     }
 }

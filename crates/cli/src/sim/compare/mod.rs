@@ -46,7 +46,7 @@ Runs are kept in the directory of --results as they finish. The same command goe
 are missing; results of another version or of other settings are made anew. With several seeds,
 intervals are given that hold the true mean with a confidence of 95%.
 
-Exit status: 0 done, 1 failed or interrupted, 2 bad usage.")]
+Exit status: 0 done, 1 failed, 2 bad usage, 130 interrupted.")]
 pub(crate) struct Args {
     /// What happens to the backends: scenarios of the list, or of files [default: all but none]
     #[arg(long = "scenario", value_name = "NAME|FILE.json[#NAME],…", value_delimiter = ',')]
@@ -168,7 +168,7 @@ pub(super) fn make_missing(keep: &Keep, runs: &[Run], threads: Option<NonZeroUsi
     let threads = threads.map_or(1, NonZeroUsize::get).min(missed);
     let finished = Crew::new(keep, &stop, missing)?.work(threads)?;
     if finished < missed {
-        return Err(Failure::failed(format!(
+        return Err(Failure::interrupted(format!(
             "stopped with {} of {all} runs finished; they are kept in {}, and the same command goes on with the others",
             all - missed + finished,
             keep.directory(),

@@ -1,0 +1,99 @@
+//! How fast one LRU is simulated on a trace: the engine with declared sizes, which is what the simulator's servers run.
+//!
+//! `lru draw FILE` writes ten million gets of a million objects, Zipf 1.0, in the format oracleGeneral. `lru FILE OBJECTS` runs a
+//! trace of that format through an LRU of so many objects, whatever their sizes, and prints a line of JSON: gets, misses, and the
+//! time between the first record and the last, reading the file included. `scripts/bench.sh lcs` puts that beside
+//! libCacheSim's.
+
+#![expect(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    reason = "this reads files and measures time"
+)]
+
+use std::env::args;
+use std::error::Error;
+use std::fs::File;
+use std::io::{BufReader, BufWriter, Write};
+use std::time::Instant as Clock;
+
+use sherwood_cache::{Access, Cache, Eviction, NewItem, Options, PREFETCH_KEYS_MAX, Partition, charge};
+use sherwood_model::{BackendId, Instant, PartitionId, SeededState, TenantId};
+use sherwood_workload::trace::oracle_general;
+use sherwood_workload::{Popularity, rng_from_seed};
+
+const DRAWN: u32 = 10_000_000;
+const OBJECTS: u64 = 1_000_000;
+const ALPHA: f64 = 1.0;
+/// Gets in a second of the trace drawn.
+const RATE: u32 = 100_000;
+
+const KEY_BYTES: usize = 8;
+const PARTITION: PartitionId = PartitionId(0);
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let args: Vec<String> = args().skip(1).collect();
+    match &args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["draw", path] => draw(path),
+        [path, objects] => simulate(path, objects.parse()?),
+        _ => Err("usage: lru draw FILE, or lru FILE OBJECTS".into()),
+    }
+}
+
+fn draw(path: &str) -> Result<(), Box<dyn Error>> {
+    let (popularity, mut rng) = (Popularity::new(OBJECTS, ALPHA), rng_from_seed(1));
+    let mut file = BufWriter::new(File::create(path)?);
+    for number in 0..DRAWN {
+        // What comes in the first second libCacheSim may take for a warm-up: a single get is.
+        let time_s = if number == 0 { 0 } else { 1 + number / RATE };
+        file.write_all(&time_s.to_le_bytes())?;
+        file.write_all(&popularity.draw(&mut rng).to_le_bytes())?;
+        file.write_all(&1_u32.to_le_bytes())?;
+        // Nobody knows when it comes again, and an LRU does not ask.
+        file.write_all(&(-1_i64).to_le_bytes())?;
+    }
+    file.flush()?;
+    Ok(())
+}
+
+/// A cache with room for so many objects without a value.
+fn cache(objects: u64) -> Result<Cache, Box<dyn Error>> {
+    let total_bytes = objects * charge(KEY_BYTES, 0);
+    let options =
+        Options { total_bytes, shards: 1, eviction: Eviction::Lru, ghost_rate: 0.0, ..Options::default() };
+    let partition = Partition { tenant: TenantId(0), backend: BackendId(0), budget_bytes: total_bytes };
+    Ok(Cache::new(options, &[partition], SeededState::new(1))?)
+}
+
+fn simulate(path: &str, objects: u64) -> Result<(), Box<dyn Error>> {
+    let cache = cache(objects)?;
+    let access = Access::at(Instant::ZERO);
+    let mut trace = oracle_general::read(BufReader::with_capacity(1 << 20, File::open(path)?));
+    let mut keys = Vec::with_capacity(PREFETCH_KEYS_MAX);
+    let began = Clock::now();
+    loop {
+        keys.clear();
+        for record in trace.by_ref().take(PREFETCH_KEYS_MAX) {
+            keys.push(record?.object.to_le_bytes());
+        }
+        if keys.is_empty() {
+            break;
+        }
+        cache.prefetch(keys.iter().map(|key| (PARTITION, &key[..])));
+        for key in &keys {
+            if cache.get(PARTITION, key, &access, |_| ()).is_none() {
+                cache.add(PARTITION, key, NewItem::declared(0), &access)?;
+            }
+        }
+    }
+    let seconds = began.elapsed().as_secs_f64();
+    let total = cache.total();
+    let gets = total.hits + total.misses;
+    println!(
+        r#"{{"case":"lru","gets":{gets},"misses":{},"miss_ratio":{:.4},"gets_per_s":{:.0}}}"#,
+        total.misses,
+        total.misses as f64 / gets as f64,
+        gets as f64 / seconds,
+    );
+    Ok(())
+}

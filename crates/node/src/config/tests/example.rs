@@ -1,0 +1,49 @@
+//! The example file beside the code.
+
+use super::*;
+
+/// The keys of a raw table, from its refusal of a key it does not have.
+fn keys<T: DeserializeOwned>() -> BTreeSet<String> {
+    let Err(error) = toml::from_str::<T>("no_such_key = 0") else { panic!("unknown keys are refused") };
+    let (_, known) = read::unknown_field(error.message()).expect("the message lists the keys");
+    known.into_iter().map(str::to_owned).collect()
+}
+
+fn present<'a>(tables: impl IntoIterator<Item = &'a toml::Value>) -> BTreeSet<String> {
+    tables.into_iter().filter_map(toml::Value::as_table).flat_map(|table| table.keys().cloned()).collect()
+}
+
+#[test]
+fn every_key_is_in_the_example() {
+    let example: toml::Table = toml::from_str(EXAMPLE).expect("the example is TOML");
+    let all = |name: &str| match &example[name] {
+        toml::Value::Array(tables) => tables.clone(),
+        table => vec![table.clone()],
+    };
+    let below = |tables: &[toml::Value], key: &str| -> Vec<toml::Value> {
+        tables.iter().filter_map(|table| table.get(key)).cloned().collect()
+    };
+    let whole = toml::Value::Table(example.clone());
+    assert_eq!(present([&whole]), keys::<RawFile>());
+    assert_eq!(present(&all("memory")), keys::<RawMemory>());
+    assert_eq!(present(&all("server")), keys::<RawServer>());
+    assert_eq!(present(&all("listener")), keys::<RawListener>());
+    assert_eq!(present(&all("backend")), keys::<RawBackend>());
+    assert_eq!(present(&all("partition")), keys::<RawPartition>());
+    assert_eq!(present(&all("slo")), keys::<RawSlo>());
+    assert_eq!(present(&all("control")), keys::<RawControl>());
+    let control = all("control");
+    assert_eq!(present(&below(&control, "tao")), keys::<RawTao>());
+    assert_eq!(present(&below(&control, "cliffhanger")), keys::<RawCliffhanger>());
+    assert_eq!(present(&below(&control, "fair")), keys::<RawFair>());
+    assert_eq!(present(&below(&control, "lama")), keys::<RawLama>());
+    assert_eq!(present(&all("admin")), keys::<RawAdmin>());
+    let backends = all("backend");
+    let dispatch = below(&backends, "dispatch");
+    assert_eq!(present(&dispatch), keys::<RawDispatch>());
+    assert_eq!(present(&below(&dispatch, "retry")), keys::<RawRetry>());
+    assert_eq!(present(&below(&dispatch, "probe")), keys::<RawProbe>());
+    let stores = backends.iter().filter_map(|backend| backend.get("store"));
+    let replicas = backends.iter().filter_map(|backend| backend.get("replicas")?.as_array()).flatten();
+    assert_eq!(present(stores.chain(replicas)), keys::<RawStore>());
+}
