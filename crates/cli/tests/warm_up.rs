@@ -24,7 +24,7 @@ fn runs(scenarios: &str, results: &Path, flags: &[&str]) -> Vec<Value> {
 fn runs_that_share_a_warm_up_are_what_they_are_alone() {
     let directory = tempfile::tempdir().unwrap();
     let results = |name| directory.path().join(name);
-    let names = ["ramp-7-quick", "onerf-random", "ramp-1-quick"];
+    let names = ["ramp-7-quick", "onerf-random"];
     let together = runs(&names.join(","), &results("together"), &["--threads", "2"]);
     let alone: Vec<Value> =
         names.iter().flat_map(|name| runs(name, &results("alone"), &["--threads", "1"])).collect();
