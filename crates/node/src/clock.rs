@@ -1,5 +1,7 @@
 //! The daemon's clocks: one for decisions, one for people.
 
+#[cfg(test)]
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant as Monotonic, SystemTime, UNIX_EPOCH};
 
 use sherwood_model::Instant;
@@ -18,6 +20,9 @@ pub struct Moment {
 pub struct Clock {
     origin: Monotonic,
     origin_unix: Duration,
+    /// Nanoseconds from the pure rooms' origin, where a test is what moves the clock.
+    #[cfg(test)]
+    driven: Option<&'static AtomicU64>,
 }
 
 impl Clock {
@@ -25,7 +30,18 @@ impl Clock {
     #[must_use]
     pub fn start() -> Self {
         let origin_unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Self { origin: Monotonic::now(), origin_unix }
+        Self {
+            origin: Monotonic::now(),
+            origin_unix,
+            #[cfg(test)]
+            driven: None,
+        }
+    }
+
+    /// A clock that shows what was last written into `nanos`.
+    #[cfg(test)]
+    pub(crate) fn driven(nanos: &'static AtomicU64) -> Self {
+        Self { driven: Some(nanos), ..Self::start() }
     }
 
     const HEAD_START: Duration = Duration::from_secs(365 * 24 * 3600);
@@ -33,6 +49,10 @@ impl Clock {
     /// Now, for the pure rooms.
     #[must_use]
     pub fn now(&self) -> Instant {
+        #[cfg(test)]
+        if let Some(nanos) = self.driven {
+            return Instant::from_nanos(nanos.load(Relaxed));
+        }
         Instant::ZERO + Self::HEAD_START + self.origin.elapsed()
     }
 

@@ -12,11 +12,12 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, OnceLock};
+use std::thread::Thread;
 
 use sherwood_cache::{Cache, Partition};
 use sherwood_model::{BackendId, CachePlan, SeededState, SloStanding};
-use sherwood_policy::{Controller, StartSize, by_name};
-use tokio::runtime::Runtime;
+use sherwood_policy::{Controller, Policy, StartSize, by_name};
+use tokio::runtime::{Handle, Runtime};
 use tokio::sync::{Semaphore, watch};
 
 use crate::backend::{Backend, BackendParts};
@@ -112,64 +113,16 @@ impl Node {
     /// # Errors
     /// See [`StartError`]; nothing is left behind.
     pub fn start(setup: Setup) -> Result<Self, StartError> {
-        let clock = Clock::start();
-        let entropy = Arc::new(setup.seed.map_or_else(Entropy::from_system, Entropy::seeded));
-        let total_bytes = setup.cache.total_bytes;
-        setup.control.validate(total_bytes, setup.partitions.len())?;
-        let policy = by_name(&setup.policy, &setup.control)?;
-        let budgets = start_budgets(&setup)?;
-        let cache = Arc::new(cache(&setup, &budgets, &entropy)?);
-        if policy.name() == "shared-lru" && !setup.control.dry_run {
-            // From the first item on, not from the first decision on.
-            cache.apply(&CachePlan::Shared).expect("always accepted");
-        }
+        let engine = Engine::new(&setup, Clock::start())?;
         let bound = setup.admin.map(|address| bound(address, http::bind(address))).transpose()?;
         let admin = bound.as_ref().and_then(|listener| listener.local_addr().ok());
         let listeners = listen::bind(&setup.memcached, setup.cache.item_bytes_max)?;
-        let names = names(&setup);
         let runtime = runtime(setup.threads).map_err(StartError::Thread)?;
-        let hash = SeededState::new(entropy.draw());
-        let shadow = Arc::new(Shadow::new(total_bytes, cache.partitions(), hash)?);
-        let recording = Arc::new(Recording::new());
-        let backends = backends(&setup, &cache, &shadow, &recording, clock, &entropy, &runtime)?;
-        let buffers = Buffers::new(setup.buffers_bytes_max);
-        let watch = setup.slack_bytes.and_then(|slack| Watch::start(total_bytes, slack));
-        let chores = Arc::new(Chores::default());
-        let keeper = Keeper {
-            cache: Arc::clone(&cache),
-            shadow: Arc::clone(&shadow),
-            buffers: Arc::clone(&buffers),
-            chores: Arc::clone(&chores),
-            clock,
-            watch,
-        };
-        let keeper = threads::housekeeper(keeper).map_err(StartError::Thread)?;
-        let partition_names = names.partitions().iter().map(|partition| partition.name.clone()).collect();
-        let controller = Controller::new(policy, &setup.control, partition_names, budgets);
-        let actuator = OwnCache::new(Arc::clone(&cache), setup.partitions.len(), keeper.thread());
-        let pins = setup.partitions.iter().map(|partition| partition.pin).collect();
-        let telemetry =
-            Telemetry::new(setup.backends.len(), setup.slo, setup.control.rbc_window, clock.now());
-        let control = Control::new(controller, setup.control.clone(), pins, Box::new(actuator));
+        let entropy = Arc::clone(&engine.entropy);
+        let parts = Parts::new(engine, &setup, runtime.handle())?;
+        let keeper = threads::housekeeper(parts.keeper(&setup)).map_err(StartError::Thread)?;
         let (stop, stopping) = watch::channel(false);
-        let core = Arc::new(Core {
-            clock,
-            names,
-            cache,
-            backends,
-            telemetry,
-            shadow,
-            recording,
-            events: Events::default(),
-            classes: Classes::default(),
-            buffers,
-            chores,
-            control: Mutex::new(control),
-            event_streams: Arc::new(Semaphore::new(admin::STREAMS_MAX)),
-            meters: OnceLock::new(),
-            aside: Arc::new(Semaphore::new(1)),
-            stopping: stopping.clone(),
-        });
+        let core = Arc::new(parts.core(&setup, keeper.thread(), stopping.clone()));
         let places = setup.memcached_connections_max;
         let listeners = listen::serve(&core, &setup.memcached, listeners, places, &entropy, &stopping)?;
         let meters =
@@ -267,6 +220,97 @@ impl Node {
     }
 }
 
+/// The cache of a node, and who is going to divide it.
+struct Engine {
+    clock: Clock,
+    entropy: Arc<Entropy>,
+    policy: Box<dyn Policy>,
+    budgets: Vec<u64>,
+    cache: Arc<Cache>,
+}
+
+impl Engine {
+    /// The engine of a setup, empty.
+    fn new(setup: &Setup, clock: Clock) -> Result<Self, StartError> {
+        let entropy = Arc::new(setup.seed.map_or_else(Entropy::from_system, Entropy::seeded));
+        setup.control.validate(setup.cache.total_bytes, setup.partitions.len())?;
+        let policy = by_name(&setup.policy, &setup.control)?;
+        let budgets = start_budgets(setup)?;
+        let cache = Arc::new(cache(setup, &budgets, &entropy)?);
+        if policy.name() == "shared-lru" && !setup.control.dry_run {
+            // From the first item on, not from the first decision on.
+            cache.apply(&CachePlan::Shared).expect("always accepted");
+        }
+        Ok(Self { clock, entropy, policy, budgets, cache })
+    }
+}
+
+/// What a [`Core`] is made of that does something by itself, or is asked by what does.
+struct Parts {
+    engine: Engine,
+    shadow: Arc<Shadow>,
+    recording: Arc<Recording>,
+    backends: Vec<Option<Arc<Backend>>>,
+    buffers: Arc<Buffers>,
+    chores: Arc<Chores>,
+}
+
+impl Parts {
+    /// The parts around `engine`, with the backends' tasks on `runtime`.
+    fn new(engine: Engine, setup: &Setup, runtime: &Handle) -> Result<Self, StartError> {
+        let hash = SeededState::new(engine.entropy.draw());
+        let shadow = Arc::new(Shadow::new(setup.cache.total_bytes, engine.cache.partitions(), hash)?);
+        let recording = Arc::new(Recording::new());
+        let backends = backends(setup, &engine, &shadow, &recording, runtime)?;
+        let buffers = Buffers::new(setup.buffers_bytes_max);
+        Ok(Self { engine, shadow, recording, backends, buffers, chores: Arc::new(Chores::default()) })
+    }
+
+    /// What the housekeeper keeps.
+    fn keeper(&self, setup: &Setup) -> Keeper {
+        Keeper {
+            cache: Arc::clone(&self.engine.cache),
+            shadow: Arc::clone(&self.shadow),
+            buffers: Arc::clone(&self.buffers),
+            chores: Arc::clone(&self.chores),
+            clock: self.engine.clock,
+            watch: setup.slack_bytes.and_then(|slack| Watch::start(setup.cache.total_bytes, slack)),
+        }
+    }
+
+    /// All of it together; `keeper` is woken when there is something to evict.
+    fn core(self, setup: &Setup, keeper: Thread, stopping: watch::Receiver<bool>) -> Core {
+        let Self { engine, shadow, recording, backends, buffers, chores } = self;
+        let Engine { clock, entropy: _, policy, budgets, cache } = engine;
+        let names = names(setup);
+        let partition_names = names.partitions().iter().map(|partition| partition.name.clone()).collect();
+        let controller = Controller::new(policy, &setup.control, partition_names, budgets);
+        let actuator = OwnCache::new(Arc::clone(&cache), setup.partitions.len(), keeper);
+        let pins = setup.partitions.iter().map(|partition| partition.pin).collect();
+        let telemetry =
+            Telemetry::new(setup.backends.len(), setup.slo, setup.control.rbc_window, clock.now());
+        let control = Control::new(controller, setup.control.clone(), pins, Box::new(actuator));
+        Core {
+            clock,
+            names,
+            cache,
+            backends,
+            telemetry,
+            shadow,
+            recording,
+            events: Events::default(),
+            classes: Classes::default(),
+            buffers,
+            chores,
+            control: Mutex::new(control),
+            event_streams: Arc::new(Semaphore::new(admin::STREAMS_MAX)),
+            meters: OnceLock::new(),
+            aside: Arc::new(Semaphore::new(1)),
+            stopping,
+        }
+    }
+}
+
 /// What a backend's partitions hold together.
 #[derive(Clone, Debug, Default)]
 pub struct BackendUsage {
@@ -317,12 +361,10 @@ fn names(setup: &Setup) -> Names {
 
 fn backends(
     setup: &Setup,
-    cache: &Arc<Cache>,
+    engine: &Engine,
     shadow: &Arc<Shadow>,
     recording: &Arc<Recording>,
-    clock: Clock,
-    entropy: &Arc<Entropy>,
-    runtime: &Runtime,
+    runtime: &Handle,
 ) -> Result<Vec<Option<Arc<Backend>>>, StartError> {
     let start = |(index, backend): (usize, &crate::setup::BackendSetup)| {
         if backend.stores.is_empty() {
@@ -338,11 +380,11 @@ fn backends(
         };
         Backend::start(
             parts,
-            Arc::clone(cache),
+            Arc::clone(&engine.cache),
             Arc::clone(shadow),
-            clock,
-            Arc::clone(entropy),
-            runtime.handle().clone(),
+            engine.clock,
+            Arc::clone(&engine.entropy),
+            runtime.clone(),
         )
         .map(Some)
         .map_err(|error| StartError::Dispatch { backend: backend.name.clone(), error })
@@ -361,3 +403,6 @@ fn runtime(threads: usize) -> io::Result<Runtime> {
 fn bound<T>(address: SocketAddr, bound: io::Result<T>) -> Result<T, StartError> {
     bound.map_err(|error| StartError::Bind { address, error })
 }
+
+#[cfg(test)]
+mod beside_the_simulator;

@@ -42,8 +42,8 @@ impl MissRatioCurve {
     }
 
     /// What several caches of one size would miss together, each given with its look-ups: the mean of their curves. None without
-    /// look-ups. It has a point where any of them has one; of several within a 32nd of their size, the first and the last.
-    /// O(n log n) for n points of all.
+    /// look-ups; of one alone itself. It has a point where any of them has one; of several within a 32nd of their size, the first and
+    /// the last. O(n log n) for n points of all.
     ///
     /// ```
     /// use sherwood_policy::MissRatioCurve;
@@ -56,6 +56,10 @@ impl MissRatioCurve {
         let look_ups: f64 = curves.iter().map(|(look_ups, _)| *look_ups as f64).sum();
         if look_ups <= 0.0 {
             return None;
+        }
+        if let [(_, only)] = curves {
+            // Nothing is mixed, so nothing is left out: one simulated server knows what a node would.
+            return Some((*only).clone());
         }
         let mut sizes: Vec<u64> = curves.iter().flat_map(|(_, curve)| curve.sizes()).collect();
         sizes.sort();
@@ -127,6 +131,12 @@ fn thinned(sizes: &[u64]) -> Vec<u64> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn a_mean_of_one_is_itself_however_close_its_points() {
+        let close = MissRatioCurve::new((1_000..1_100).map(|size| (size, 1.0 / size as f64)));
+        assert_eq!(MissRatioCurve::mean(&[(7, &close)]), Some(close));
+    }
 
     #[test]
     fn what_is_no_curve_becomes_one() {
