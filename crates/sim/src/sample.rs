@@ -25,6 +25,7 @@ pub(crate) const ECHOES_WITHIN: Duration = Duration::from_secs(10);
 pub(crate) const SAMPLE_MAX: u32 = 1_024;
 
 /// Which objects of the drawn ones are left.
+#[derive(Clone)]
 pub(crate) struct Sample {
     one_in: u64,
     /// Objects of each backend's catalogue.

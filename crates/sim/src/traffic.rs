@@ -25,6 +25,7 @@ pub(crate) struct Traffic {
     timeout: Duration,
 }
 
+#[derive(Clone)]
 enum Source {
     Drawn(Box<Drawn>),
     Recorded {
@@ -34,6 +35,7 @@ enum Source {
     },
 }
 
+#[derive(Clone)]
 struct Drawn {
     arrivals: Arrivals,
     mix: RequestMix,
