@@ -25,6 +25,7 @@ pub(crate) struct Traffic {
     timeout: Duration,
 }
 
+#[derive(Clone)]
 enum Source {
     Drawn(Box<Drawn>),
     Recorded {
