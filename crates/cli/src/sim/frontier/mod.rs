@@ -91,7 +91,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let board = Crew::new(&trials, &keep, &stop, board).work(threads.map_or(1, NonZeroUsize::get))?;
     let found = Found::of(&trials, &board, &seeds);
     if !found.is_complete() {
-        return Err(Failure::failed(format!(
+        return Err(Failure::interrupted(format!(
             "stopped with {} of {} searches finished{}\nverdicts are kept in {}, and the same command goes on with the others",
             found.finished(),
             found.searches(),
