@@ -58,7 +58,7 @@ impl Cache {
         for (hash, key) in hashes.iter_mut().zip(keys) {
             *hash = self.lookup(partition, key.as_ref()).hash;
         }
-        if self.shards.len() > 1 {
+        if self.shards.len() > 1 && keys.len() > 1 {
             // Runs of one shard are short, so what all will read is asked for first, in an order of its own.
             let mut by_shard = hashes;
             self.prefetch_hashes(&mut by_shard[..keys.len()]);

@@ -57,20 +57,23 @@ impl Recording {
 
     /// Begins one, in place of one that was on.
     pub(crate) fn begin(&self, now: Instant, backends: usize) {
-        *self.lock() = Some(Recorded {
+        let mut recorded = self.lock();
+        *recorded = Some(Recorded {
             since: now,
             kinds: HashMap::with_hasher(SeededState::new(0)),
             others: 0,
             hits: LatencySketch::default(),
             calls: vec![Calls::default(); backends],
         });
+        // Under the lock, so that it says what is so when beginnings and ends meet.
         self.on.store(true, Relaxed);
     }
 
     /// Ends it and forgets what was noted; false when there was none.
     pub(crate) fn end(&self) -> bool {
+        let mut recorded = self.lock();
         self.on.store(false, Relaxed);
-        self.lock().take().is_some()
+        recorded.take().is_some()
     }
 
     /// What was noted so far, if there is a recording.

@@ -85,14 +85,20 @@ impl Seen {
     /// Watches a node until `wait` comes back; none where it says so.
     pub(super) fn watch(admin: &Admin, wait: impl FnOnce() -> bool) -> Result<Option<Self>, Failure> {
         admin.ask("POST", "/v1/recording")?;
+        let seen = Self::look(admin, wait);
+        // Whatever came of it, the node is to stop noting.
+        let ended = admin.ask("DELETE", "/v1/recording");
+        let seen = seen?;
+        ended.map(|_| seen)
+    }
+
+    fn look(admin: &Admin, wait: impl FnOnce() -> bool) -> Result<Option<Self>, Failure> {
         let before = admin.get("/v1/partitions")?;
         if !wait() {
-            admin.ask("DELETE", "/v1/recording")?;
             return Ok(None);
         }
         let recording = admin.get("/v1/recording")?;
         let after: Vec<Partition> = admin.get("/v1/partitions")?;
-        admin.ask("DELETE", "/v1/recording")?;
         // A node may keep no curves, and says so.
         let curve = |partition: &Partition| {
             let curve = admin.get(&format!("/v1/mrc/{}", partition.name)).ok()?;
