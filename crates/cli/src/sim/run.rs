@@ -90,16 +90,16 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     // What came of a trace that ended too early is shown, and is no success.
     if world.trace_stop().is_none() {
         played?;
-        return show(args, &world, began.elapsed());
+        return show(args, &setup, &world, began.elapsed());
     }
-    show(args, &world, began.elapsed())?;
+    show(args, &setup, &world, began.elapsed())?;
     played.map(|_| ())
 }
 
-fn show(args: &Args, world: &World, wall: Duration) -> Result<(), Failure> {
+fn show(args: &Args, setup: &Setup, world: &World, wall: Duration) -> Result<(), Failure> {
     let (results, wall) = (world.results(), wall.as_secs_f64());
     if let Some(path) = &args.series {
-        let names: Vec<_> = results.hit_ratio.keys().map(String::as_str).collect();
+        let names: Vec<_> = setup.model.backends().iter().map(|backend| backend.name.as_str()).collect();
         std::fs::write(path, series::csv(&names, world.samples()))
             .map_err(|error| Failure::failed(format!("writing {}: {error}", path.display())))?;
     }

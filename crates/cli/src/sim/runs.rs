@@ -10,11 +10,11 @@ use super::flags::Flags;
 use super::subject::Subject;
 use crate::exit::Failure;
 
-/// What a run follows from; equal inputs give equal results in one version.
+/// What a run follows from; equal inputs give equal results.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Inputs {
-    /// Of Sherwood.
+    /// Of Sherwood, and of the sources of what simulates.
     pub(super) version: String,
     pub(super) scenario: String,
     /// Of the file the scenario is from, a number that tells its contents apart; none for what is built in.
@@ -39,7 +39,7 @@ impl Run {
     pub(super) fn new(flags: &Flags, subject: &Subject, policy: &str, seed: u64) -> Result<Self, Failure> {
         let setup = subject.setup(flags, policy, seed)?;
         let inputs = Inputs {
-            version: env!("CARGO_PKG_VERSION").to_owned(),
+            version: concat!(env!("CARGO_PKG_VERSION"), "+", env!("SHERWOOD_SOURCES")).to_owned(),
             scenario: subject.scenario.clone(),
             document: subject.document.clone(),
             policy: policy.to_owned(),

@@ -33,7 +33,7 @@ Each change is settings of `sherwood sim run` over policy robinhood, or another 
 compare` are, and the same command goes on with those that are missing. With several seeds, intervals
 are given that hold the true mean with a confidence of 95%; differences are taken seed by seed.
 
-Exit status: 0 done, 1 failed or interrupted, 2 bad usage.")]
+Exit status: 0 done, 1 failed, 2 bad usage, 130 interrupted.")]
 pub(crate) struct Args {
     /// What happens to the backends: scenarios of the list, or of files
     #[arg(long = "scenario", value_name = "NAME|FILE.json[#NAME],…", value_delimiter = ',', default_values = ["onerf-spikes", "onerf-random"])]

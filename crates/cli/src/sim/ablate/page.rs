@@ -38,8 +38,8 @@ pub(super) fn of(table: &Table, flags: &Flags) -> String {
 }
 
 fn preface(table: &Table, flags: &Flags) -> String {
-    let settings =
-        if flags.settings.is_empty() { "none".to_owned() } else { escaped(&flags.settings.join(", ")) };
+    let settings = flags.all_settings();
+    let settings = if settings.is_empty() { "none".to_owned() } else { escaped(&settings.join(", ")) };
     let seeds: Vec<String> = table.seeds.iter().map(u64::to_string).collect();
     format!(
         "<p>Simulated by Sherwood {} at scale {}; settings of all runs: {settings}; seeds: {}. With one seed, all meet the \

@@ -72,7 +72,7 @@ impl Table {
         let document = Document {
             version: env!("CARGO_PKG_VERSION"),
             scale: &flags.scale,
-            settings: &flags.settings,
+            settings: &flags.all_settings(),
             seeds: &self.seeds,
             wall_s,
             rows: &self.rows,

@@ -31,8 +31,8 @@ pub(super) struct Crew<'a> {
     taken: AtomicUsize,
     runs: usize,
     finished: AtomicUsize,
-    /// What policy `tao` freezes, by seed, once somebody has found it out.
-    learnt: BTreeMap<u64, Mutex<Option<Vec<u64>>>>,
+    /// What policy `tao` freezes, once somebody has found it out, by where it is learnt: file, scenario and seed.
+    learnt: BTreeMap<Lesson, Mutex<Option<Vec<u64>>>>,
     began: Instant,
     bar: ProgressBar,
 }
@@ -45,6 +45,12 @@ impl<'a> Crew<'a> {
     pub(super) fn new(keep: &'a Keep, stop: &'a AtomicBool, mut runs: Vec<&'a Run>) -> Result<Self, Failure> {
         runs.sort_by_key(|run| std::cmp::Reverse(run.seconds()));
         let mut families = Family::all(&runs)?;
+        let mut learnt = BTreeMap::new();
+        for run in &runs {
+            if let Some(learning) = run.setup.learning().map_err(Failure::usage)? {
+                learnt.insert(lesson(run, &learning), Mutex::new(None));
+            }
+        }
         let learns = |family: &Family<'_>| matches!(family.runs[0].setup.learning(), Ok(Some(_)));
         // Runs that learn come last: those of one seed wait for each other once.
         families.sort_by_key(|family| (learns(family), std::cmp::Reverse(family.seconds())));
@@ -53,7 +59,7 @@ impl<'a> Crew<'a> {
         Ok(Self {
             keep,
             stop,
-            learnt: runs.iter().map(|run| (run.inputs.seed, Mutex::new(None))).collect(),
+            learnt,
             families,
             runs: runs.len(),
             taken: AtomicUsize::new(0),
@@ -99,7 +105,7 @@ impl<'a> Crew<'a> {
         let Some(&run) = family.runs.get(state.taken) else { return Ok(None) };
         let mut setup = run.setup.clone();
         if let Some(learning) = setup.learning().map_err(Failure::usage)? {
-            let Some(sizes) = self.learn(run.inputs.seed, &learning)? else { return Ok(None) };
+            let Some(sizes) = self.learn(run, &learning)? else { return Ok(None) };
             setup.knobs.control.tao.budgets_bytes = sizes;
         }
         let began = Instant::now();
@@ -140,9 +146,9 @@ impl<'a> Crew<'a> {
         Ok(())
     }
 
-    /// The sizes that policy `tao` freezes in runs of this seed; none when it was stopped.
-    fn learn(&self, seed: u64, learning: &Setup) -> Result<Option<Vec<u64>>, Failure> {
-        let mut learnt = self.learnt[&seed].lock().expect("no panics while held");
+    /// The sizes that policy `tao` freezes in a run; none when it was stopped.
+    fn learn(&self, run: &Run, learning: &Setup) -> Result<Option<Vec<u64>>, Failure> {
+        let mut learnt = self.learnt[&lesson(run, learning)].lock().expect("no panics while held");
         if learnt.is_none() {
             *learnt = play::learn(learning, self.stop, |_, _| ())?;
         }
@@ -168,6 +174,14 @@ impl<'a> Crew<'a> {
         let share = all.saturating_sub(done) as f64 / done.max(1) as f64;
         HumanDuration(self.began.elapsed().mul_f64(share))
     }
+}
+
+/// Where sizes are learnt: the scenario's file, if it has one, the scenario and the seed. Settings are those of all runs, but for changes to
+/// `robinhood`, which learns nothing.
+type Lesson = (Option<String>, String, u64);
+
+fn lesson(run: &Run, learning: &Setup) -> Lesson {
+    (run.inputs.document.clone(), learning.scenario.clone(), run.inputs.seed)
 }
 
 /// A run that somebody has begun.

@@ -43,7 +43,7 @@ use summary::Line;
   sherwood sim compare --scenario ramp-7-quick --seeds 1,2,3,4,5 --json
 
 Runs are kept in the directory of --results as they finish. The same command goes on with those that
-are missing; results of another version or of other settings are made anew. With several seeds,
+are missing; results of another build or of other settings are made anew. With several seeds,
 intervals are given that hold the true mean with a confidence of 95%.
 
 Exit status: 0 done, 1 failed, 2 bad usage, 130 interrupted.")]

@@ -64,9 +64,12 @@ impl<'a> Crew<'a> {
         while let Some(probe) = self.next() {
             // What one run failed of, the others would too.
             let tally = self.tally(probe).inspect_err(|_| self.stop.store(true, Relaxed));
+            // Under the lock even where there is nothing to learn: nobody may go to sleep between a look and the news.
+            let mut board = self.board.lock().expect("no panics while held");
             if let Ok(Some((_, verdict))) = &tally {
-                self.board.lock().expect("no panics while held").learn(probe, *verdict);
+                board.learn(probe, *verdict);
             }
+            drop(board);
             self.news.notify_all();
             tally?;
         }

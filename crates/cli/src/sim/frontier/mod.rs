@@ -42,7 +42,7 @@ that. The first seed is searched from the conditions as they are, the others fro
 what is found is kept with every seed. Runs end when their verdict is certain; verdicts are kept in
 the directory of --results, and the same command goes on with what is missing.
 
-Exit status: 0 done, 1 failed or interrupted, 2 bad usage.")]
+Exit status: 0 done, 1 failed, 2 bad usage, 130 interrupted.")]
 pub(crate) struct Args {
     /// What happens to the backends: a scenario of the list, or one of a file
     #[arg(long, value_name = "NAME|FILE.json[#NAME]")]

@@ -30,7 +30,7 @@ ratio curves, and what was assumed is printed and noted in the file. Record unde
 after the cache is full. The file has no limits: write those you are interested in under
 `scenarios`.
 
-Exit status: 0 done, 1 failed or interrupted, 2 bad usage.")]
+Exit status: 0 done, 1 failed, 2 bad usage, 130 interrupted.")]
 pub(crate) struct Args {
     /// The file to write; one that is there is replaced
     #[arg(value_name = "FILE.json")]
@@ -56,7 +56,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     interrupt::on_interrupt(move || stopper.store(true, Relaxed)).map_err(Failure::failed)?;
     let admin = Admin::at(&args.node);
     let Some(seen) = Seen::watch(&admin, || wait(args.time, &stop))? else {
-        return Err(Failure::failed("stopped before the time was over: nothing was written"));
+        return Err(Failure::interrupted("stopped before the time was over: nothing was written"));
     };
     let Described { document, notes } = describe(&seen)?;
     let text = serde_json::to_string_pretty(&document).expect("it has string keys only") + "\n";
