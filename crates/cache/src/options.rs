@@ -236,8 +236,8 @@ const SHARDS_PER_THREAD: u64 = 8;
 /// Partly empty pages take up to a page or two of each size of items in each shard, 4 to 12 MiB where sizes are mixed and change: a
 /// tenth of this, which is what a cache may take beside its total. In shards of 8 MiB it held half of what it may.
 const SHARD_BYTES_MIN: u64 = 128 << 20;
-/// Beyond it the segments of a shard's index, of which there is a most, would hold more than is quickly laid out anew. Strict LRU looks at
-/// each shard's oldest for every victim, so there are no more shards than that takes.
+/// Beyond it the segments of a shard's index, of which there is a most, would hold more than is quickly laid out anew. Far smaller shards
+/// would be a burden to strict LRU, which looks at the oldest of each for every victim.
 const SHARD_BYTES_MAX: u64 = 1 << 30;
 const DEADLINE_CLASSES_LIMIT: u8 = 16;
 /// As many as a `PartitionId` can name.

@@ -158,8 +158,8 @@ pub(crate) const EMPTY: u64 = u64::MAX;
 /// segments of a cache that is not full yet would take a byte or two more for each.
 const SEGMENT_SHARE: u64 = 256 << 10;
 
-/// Most segments, so that those of an empty cache are no burden: enough for 1 GiB, which shards have at most unless somebody asks for
-/// larger ones.
+/// Most segments, so that those of an empty cache are no burden: enough for 1 GiB. Shards have more only in caches beyond a TiB, or where
+/// somebody asks for fewer of them.
 const SEGMENTS_MAX: u64 = 4096;
 
 impl Shard {
