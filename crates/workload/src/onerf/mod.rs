@@ -15,9 +15,11 @@
 //! its type, writes, and expiry.
 
 mod backend;
+mod limited;
 mod mix;
 mod model;
 mod replay;
+mod replicas;
 mod scenario;
 mod service;
 #[cfg(test)]
@@ -25,8 +27,10 @@ mod tests;
 mod validate;
 
 pub use backend::{Backend, Expectation, Kind, PublishedRow, SizeLaw};
+pub use limited::Limited;
 pub use mix::{Batch, RequestMix};
 pub use model::{Batching, Model, ModelError, Profile, RequestType, Slo};
 pub use replay::{Replay, Route, Times};
+pub use replicas::Replicas;
 pub use scenario::{Course, Limits, RandomWalk, Scenario, Walk};
 pub use service::{Measured, ServiceLaw};

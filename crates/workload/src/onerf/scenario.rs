@@ -1,9 +1,11 @@
 //! Which backends are slowed down, by how much, when.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
-use sherwood_model::{BackendId, SplitMix64};
+use sherwood_model::{BackendId, ReplicaId, SplitMix64};
+
+use super::limited::Limited;
 
 /// A schedule of resource limits: a warm-up without limits, then measured minutes. Minute 0 is the start of measurement.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -22,8 +24,8 @@ pub struct Scenario {
 /// How limits move over the measured minutes. Backends are numbered as in the document, from 1.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Course {
-    /// `(minute, limit)` points by backend: linear between them, constant before the first and after the last.
-    PiecewiseLinear(BTreeMap<u16, Vec<(f64, f64)>>),
+    /// `(minute, limit)` points by backend or replica: linear between them, constant before the first and after the last.
+    PiecewiseLinear(BTreeMap<Limited, Vec<(f64, f64)>>),
     /// A random walk of each listed backend.
     RandomWalk(RandomWalk),
 }
@@ -62,6 +64,8 @@ pub enum Walk {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Limits {
     timelines: BTreeMap<BackendId, Timeline>,
+    /// Of replicas that have their own.
+    replicas: BTreeMap<(BackendId, ReplicaId), Timeline>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -76,11 +80,18 @@ impl Scenario {
     /// The limits over time, with the realisation `walk` where they are random.
     #[must_use]
     pub fn limits(&self, walk: Walk) -> Limits {
+        let mut replicas = BTreeMap::new();
         let timelines = match &self.course {
             Course::PiecewiseLinear(points) => {
-                let lines =
-                    points.iter().map(|(&id, points)| (BackendId(id - 1), Timeline::Linear(points.clone())));
-                lines.collect()
+                let mut timelines = BTreeMap::new();
+                for (limited, points) in points {
+                    let (backend, line) = (BackendId(limited.backend - 1), Timeline::Linear(points.clone()));
+                    match limited.replica {
+                        None => timelines.insert(backend, line),
+                        Some(replica) => replicas.insert((backend, ReplicaId(replica)), line),
+                    };
+                }
+                timelines
             }
             Course::RandomWalk(random) => {
                 let levels = match walk {
@@ -92,7 +103,7 @@ impl Scenario {
                 steps.collect()
             }
         };
-        Limits { timelines }
+        Limits { timelines, replicas }
     }
 
     /// Steps that cover the measured minutes, at least 1.
@@ -129,7 +140,8 @@ impl RandomWalk {
 
 impl Limits {
     /// The share of its resource that `backend` has left at `minute` of the measurement, in (0, 1]; 1 before minute 0
-    /// and for backends the scenario does not name. After the last point or step the last limit stays.
+    /// and for backends the scenario does not name. After the last point or step the last limit stays. Replicas may have limits of their
+    /// own ([`Self::replica_limit`]).
     #[must_use]
     pub fn limit(&self, backend: BackendId, minute: f64) -> f64 {
         if minute < 0.0 {
@@ -138,9 +150,20 @@ impl Limits {
         self.timelines.get(&backend).map_or(1.0, |timeline| timeline.at(minute))
     }
 
-    /// The backends that are limited at some time, in the order of their ids.
+    /// As [`Self::limit`], for a replica: its own limit if it has one, else its backend's.
+    #[must_use]
+    pub fn replica_limit(&self, backend: BackendId, replica: ReplicaId, minute: f64) -> f64 {
+        match self.replicas.get(&(backend, replica)) {
+            Some(timeline) if minute >= 0.0 => timeline.at(minute),
+            _ => self.limit(backend, minute),
+        }
+    }
+
+    /// The backends that are limited at some time, or a replica of which is, in the order of their ids.
     pub fn backends(&self) -> impl Iterator<Item = BackendId> {
-        self.timelines.keys().copied()
+        let whole = self.timelines.keys().copied();
+        let backends: BTreeSet<BackendId> = whole.chain(self.replicas.keys().map(|key| key.0)).collect();
+        backends.into_iter()
     }
 }
 
@@ -173,7 +196,7 @@ struct Document {
     warmup_min: f64,
     measure_min: f64,
     kind: DocumentKind,
-    limits: Option<BTreeMap<u16, Vec<(f64, f64)>>>,
+    limits: Option<BTreeMap<Limited, Vec<(f64, f64)>>>,
     step_s: Option<f64>,
     levels: Option<u32>,
     start_level: Option<u32>,

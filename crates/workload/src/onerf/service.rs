@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
+use super::replicas::Replicas;
 use super::validate::{Verdict, number, require};
 use crate::draw::{midpoint_from_bits, normal_from_bits};
 
@@ -19,8 +20,10 @@ pub struct ServiceLaw {
     pub cv: f64,
     /// What was measured, instead of a law.
     pub measured: Option<Measured>,
-    /// Workers by profile; they serve one first-in-first-out queue.
+    /// Workers of each replica by profile; they serve one first-in-first-out queue.
     pub workers: BTreeMap<String, u32>,
+    /// Replicas, each with workers and a queue of its own.
+    pub replicas: Replicas,
 }
 
 /// Measured times of calls, drawn from by the inverse of their distribution function, which is linear between the points given.
@@ -58,17 +61,27 @@ struct Document {
     cumulative_ms: Option<Vec<(f64, f64)>>,
     quantiles_ms: Option<Vec<(f64, f64)>>,
     workers: BTreeMap<String, u32>,
+    #[serde(default)]
+    replicas: Replicas,
 }
 
 impl TryFrom<Document> for ServiceLaw {
     type Error = &'static str;
 
     fn try_from(document: Document) -> Result<Self, Self::Error> {
-        let Document { base_ms, per_item_ms, cv, histogram_ms, cumulative_ms, quantiles_ms, workers } =
-            document;
-        match (base_ms, per_item_ms, cv, histogram_ms, cumulative_ms, quantiles_ms) {
+        let Document {
+            base_ms,
+            per_item_ms,
+            cv,
+            histogram_ms,
+            cumulative_ms,
+            quantiles_ms,
+            workers,
+            replicas,
+        } = document;
+        let law = match (base_ms, per_item_ms, cv, histogram_ms, cumulative_ms, quantiles_ms) {
             (Some(base_ms), Some(per_item_ms), Some(cv), None, None, None) => {
-                Ok(Self { base_ms, per_item_ms, cv, measured: None, workers })
+                Ok(Self { base_ms, per_item_ms, cv, measured: None, workers, replicas: Replicas::default() })
             }
             (None, per_item_ms, None, Some(points), None, None) => {
                 Ok(Self::measured(Form::Histogram, points, per_item_ms, workers))
@@ -81,7 +94,8 @@ impl TryFrom<Document> for ServiceLaw {
             }
             _ => Err("`service` takes either `base_ms`, `per_item_ms` and `cv`, or one of `histogram_ms`, \
                  `cumulative_ms` and `quantiles_ms`, with `per_item_ms` or without"),
-        }
+        };
+        law.map(|law| Self { replicas, ..law })
     }
 }
 
@@ -93,7 +107,14 @@ impl ServiceLaw {
         workers: BTreeMap<String, u32>,
     ) -> Self {
         let measured = Some(Measured::new(form, points));
-        Self { base_ms: 0.0, per_item_ms: per_item_ms.unwrap_or(0.0), cv: 0.0, measured, workers }
+        Self {
+            base_ms: 0.0,
+            per_item_ms: per_item_ms.unwrap_or(0.0),
+            cv: 0.0,
+            measured,
+            workers,
+            replicas: Replicas::default(),
+        }
     }
 
     /// Milliseconds a call for `items` objects takes while nothing is limited, decided by the 64 random bits `draw`.
@@ -107,7 +128,7 @@ impl ServiceLaw {
         (self.base_ms + self.per_item_ms * f64::from(items)) * factor
     }
 
-    /// Checks everything but the workers, which are each profile's.
+    /// Checks everything but workers and replicas, which are each profile's.
     pub(super) fn validate(&self, at: &str) -> Verdict {
         number(&format!("{at}.base_ms"), self.base_ms, 0.0, 3.6e6)?;
         number(&format!("{at}.per_item_ms"), self.per_item_ms, 0.0, 3.6e6)?;

@@ -1,6 +1,6 @@
 //! The model built in against the figures it was fitted to, and documents that must be refused.
 
-use sherwood_model::BackendId;
+use sherwood_model::{BackendId, ReplicaId};
 
 use super::*;
 use crate::draw::rng_from_seed;
@@ -186,6 +186,25 @@ fn piecewise_limits_are_exact_at_points_and_linear_between() {
 }
 
 #[test]
+fn a_replica_has_its_own_limit_or_its_backends() {
+    let several = DOCUMENT
+        .replacen(r#""workers":{"full":20,"#, r#""replicas":3,"workers":{"full":20,"#, 1)
+        .replacen(r#""limits":{"6":"#, r#""limits":{"1/2":[[10,0.2]],"6":"#, 1);
+    let model = Model::from_json(&several).unwrap();
+    assert_eq!([0, 1].map(|backend| model.backends()[backend].service.replicas.at("full")), [3, 1]);
+    let limits = model.scenario("onerf-spikes").unwrap().limits(Walk::Given);
+    let of = |backend, replica, minute| limits.replica_limit(BackendId(backend), ReplicaId(replica), minute);
+    for minute in [-1.0, 0.0, 20.0, 120.0, 150.0] {
+        assert_eq!(of(0, 1, minute), limits.limit(BackendId(0), minute));
+        assert_eq!(of(5, 0, minute), limits.limit(BackendId(5), minute));
+        assert_eq!(of(0, 2, minute), if minute < 0.0 { 1.0 } else { 0.2 });
+    }
+    let only = several.replacen(r#"[[10,0.2]],"6":"#, r#"[[10,0.2]],"2/0":"#, 1);
+    let limits = Model::from_json(&only).unwrap().scenario("onerf-spikes").unwrap().limits(Walk::Given);
+    assert_eq!(limits.backends().collect::<Vec<_>>(), [0, 1, 4, 7].map(BackendId));
+}
+
+#[test]
 fn given_walk_is_the_one_its_seed_draws() {
     let model = Model::onerf();
     let scenario = model.scenario("onerf-random").unwrap();
@@ -239,6 +258,22 @@ fn documents_with_a_fault_are_refused_with_its_place_and_range() {
             r#""limits":{"6":"#,
             r#""limits":{"66":"#,
             "scenarios.onerf-spikes backend is 66; it must be 1 to 20",
+        ),
+        (
+            r#""limits":{"6":"#,
+            r#""limits":{"6/1":"#,
+            "scenarios.onerf-spikes.limits.6/1 is a limit of replica 1; it must be of a replica that backend 6 has in every profile, 0 to 0",
+        ),
+        (r#""limits":{"6":"#, r#""limits":{"b06":"#, "a limit is of `b06`, expected a backend's number"),
+        (
+            r#""workers":{"full":20,"#,
+            r#""replicas":"two","workers":{"full":20,"#,
+            r#"backends[0].service.replicas is "two"; it must be a whole number from 1 to 64, or one for every profile"#,
+        ),
+        (
+            r#""workers":{"full":20,"#,
+            r#""replicas":{"full":4},"workers":{"full":20,"#,
+            "backends[0].service.replicas.demo is missing; it must be given for every profile",
         ),
         ("[[0,1],[15,0.41]", "[[0,1],[0,0.41]", "each later than the one before"),
         (r#""walk":{"1":"7"#, r#""walk":{"1":"z"#, "scenarios.onerf-random.walk.1"),

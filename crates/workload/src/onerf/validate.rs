@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use thiserror::Error;
 
 use super::backend::Backend;
+use super::limited::Limited;
 use super::model::{Batching, Model, Profile, RequestType, Slo};
 use super::replay::Times;
 use super::scenario::{Course, RandomWalk, Scenario};
@@ -74,6 +75,12 @@ pub(super) fn model(model: &Model) -> Verdict {
     }
     for (name, one) in scenarios {
         scenario(&format!("scenarios.{name}"), one, count)?;
+        if let Course::PiecewiseLinear(limits) = &one.course {
+            let mut limited = limits.keys();
+            limited.try_for_each(|limited| {
+                known_replica(&format!("scenarios.{name}.limits"), *limited, backends, profiles)
+            })?;
+        }
     }
     Ok(())
 }
@@ -122,7 +129,7 @@ fn backend(at: &str, index: usize, backend: &Backend, profiles: &BTreeMap<String
     for profile in profiles.keys() {
         each_profile(&format!("{at}.service.workers"), &service.workers, profile, 1.0, 1e6, f64::from)?;
     }
-    Ok(())
+    service.replicas.validate(&format!("{at}.service.replicas"), profiles)
 }
 
 /// What requests are drawn from.
@@ -226,9 +233,9 @@ fn scenario(at: &str, scenario: &Scenario, backends: usize) -> Verdict {
     number(&format!("{at}.measure_min"), scenario.measure_min, 1e-6, 1e6)?;
     match &scenario.course {
         Course::PiecewiseLinear(limits) => {
-            for (&id, points) in limits {
-                known_backend(at, id, backends)?;
-                line(&format!("{at}.limits.{id}"), points)?;
+            for (limited, points) in limits {
+                known_backend(at, limited.backend, backends)?;
+                line(&format!("{at}.limits.{limited}"), points)?;
             }
             Ok(())
         }
@@ -294,6 +301,24 @@ fn steps(at: &str, each: usize, walk: &RandomWalk) -> Verdict {
 fn known_backend(at: &str, id: u16, backends: usize) -> Verdict {
     let known = (1..=backends).contains(&usize::from(id));
     require(known, || format!("{at} backend"), id, format!("1 to {backends}"))
+}
+
+/// A limit that is in force at some scales only would be overlooked.
+fn known_replica(
+    at: &str,
+    limited: Limited,
+    backends: &[Backend],
+    profiles: &BTreeMap<String, Profile>,
+) -> Verdict {
+    let Limited { backend, replica: Some(replica) } = limited else { return Ok(()) };
+    let replicas = &backends[usize::from(backend) - 1].service.replicas;
+    let least = profiles.keys().map(|profile| replicas.at(profile)).min().unwrap_or(1);
+    require(
+        replica < least,
+        || format!("{at}.{limited}"),
+        format!("a limit of replica {replica}"),
+        format!("of a replica that backend {backend} has in every profile, 0 to {}", least - 1),
+    )
 }
 
 /// A limit this low makes a call take a hundred thousand times as long; 0 would be for ever.

@@ -1,0 +1,97 @@
+//! How many replicas a backend has.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::validate::{Verdict, require};
+
+/// Replicas at most; a simulation keeps a queue for each.
+const REPLICAS_MAX: u64 = 64;
+
+/// Replicas of a backend: one number for all profiles, or one for each; 1 where nothing is said.
+///
+/// It is kept as it was written until it is validated, so that whatever stands there is refused with its place.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(transparent)]
+pub struct Replicas(Option<Value>);
+
+impl Replicas {
+    /// Replicas at the scale of `profile`, from 1 to 64.
+    #[must_use]
+    pub fn at(&self, profile: &str) -> u16 {
+        let written = match &self.0 {
+            Some(Value::Object(each)) => each.get(profile),
+            all => all.as_ref(),
+        };
+        written.and_then(number).unwrap_or(1)
+    }
+
+    pub(super) fn validate<T>(&self, at: &str, profiles: &BTreeMap<String, T>) -> Verdict {
+        match &self.0 {
+            None => Ok(()),
+            Some(Value::Object(each)) => profiles.keys().try_for_each(|profile| {
+                let at = || format!("{at}.{profile}");
+                let Some(written) = each.get(profile) else {
+                    return require(false, at, "missing", "given for every profile");
+                };
+                require(
+                    number(written).is_some(),
+                    at,
+                    written,
+                    format!("a whole number from 1 to {REPLICAS_MAX}"),
+                )
+            }),
+            Some(written) => require(
+                number(written).is_some(),
+                || at.to_owned(),
+                written,
+                format!("a whole number from 1 to {REPLICAS_MAX}, or one for every profile"),
+            ),
+        }
+    }
+}
+
+fn number(written: &Value) -> Option<u16> {
+    written.as_u64().filter(|number| (1..=REPLICAS_MAX).contains(number)).map(|number| number as u16)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn replicas(written: &str) -> Replicas {
+        serde_json::from_str(written).expect("any JSON")
+    }
+
+    #[test]
+    fn they_are_one_number_or_one_for_each_profile_and_one_where_nothing_is_said() {
+        let profiles = BTreeMap::from([("day".to_owned(), ()), ("night".to_owned(), ())]);
+        for (written, day, night) in
+            [("null", 1, 1), ("64", 64, 64), (r#"{"day":3,"night":1,"dusk":2}"#, 3, 1)]
+        {
+            let replicas = replicas(written);
+            assert_eq!(replicas.validate("at", &profiles), Ok(()), "{written}");
+            assert_eq!((replicas.at("day"), replicas.at("night")), (day, night), "{written}");
+        }
+        assert_eq!(Replicas::default().at("day"), 1);
+    }
+
+    #[test]
+    fn whatever_is_no_number_of_replicas_is_refused_with_its_place() {
+        let profiles = BTreeMap::from([("day".to_owned(), ())]);
+        for (written, said) in [
+            ("0", "at is 0; it must be a whole number from 1 to 64, or one for every profile"),
+            ("65", "at is 65; it must be a whole number from 1 to 64, or one for every profile"),
+            ("1.5", "at is 1.5; it must be a whole number from 1 to 64, or one for every profile"),
+            (r#""two""#, r#"at is "two"; it must be a whole number from 1 to 64, or one for every profile"#),
+            (r#"{"night":2}"#, "at.day is missing; it must be given for every profile"),
+            (r#"{"day":-1}"#, "at.day is -1; it must be a whole number from 1 to 64"),
+            (r#"{"day":[2]}"#, "at.day is [2]; it must be a whole number from 1 to 64"),
+        ] {
+            let error = replicas(written).validate("at", &profiles).expect_err(written).to_string();
+            assert_eq!(error, format!("workload model: {said}"));
+        }
+    }
+}
