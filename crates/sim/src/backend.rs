@@ -1,4 +1,4 @@
-//! A backend: its workers, its limit, and the time its calls take.
+//! A backend: its replicas, their limits, and the time its calls take.
 
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use crate::station::Station;
 #[derive(Clone, Debug)]
 pub(crate) struct Job {
     pub(crate) server: u16,
+    pub(crate) replica: ReplicaId,
     /// When it was sent, which its service time is drawn by.
     pub(crate) sent: Instant,
     pub(crate) work: Work,
@@ -24,9 +25,7 @@ pub(crate) enum Work {
         call: CallId,
         keys: Vec<Key>,
     },
-    Probe {
-        replica: ReplicaId,
-    },
+    Probe,
     /// A call that is not simulated, of so many keys: nobody waits for it.
     Echo {
         keys: u32,
@@ -37,7 +36,8 @@ pub(crate) enum Work {
 #[derive(Clone)]
 pub(crate) struct Backend {
     pub(crate) law: Law,
-    pub(crate) station: Station<u32>,
+    /// One for each replica.
+    stations: Vec<Station<u32>>,
     /// Bytes of each object of the catalogue that was fetched; 0 where nobody did, or where it is to be worked out again.
     sizes: Vec<u32>,
     draws: u64,
@@ -45,11 +45,26 @@ pub(crate) struct Backend {
 
 impl Backend {
     pub(crate) fn new(law: &Law, profile: &str, seed: u64) -> Self {
-        let workers = law.service.workers[profile];
+        let (workers, replicas) = (law.service.workers[profile], law.service.replicas.at(profile));
+        let stations = (0..replicas).map(|_| Station::new(workers)).collect();
         let draws = SplitMix64::new(seed ^ (u64::from(law.id) << 48)).next_u64();
         let objects = law.objects.get(profile).copied().unwrap_or_default();
         let sizes = vec![0; objects.min(SIZES_MAX) as usize];
-        Self { law: law.clone(), station: Station::new(workers), sizes, draws }
+        Self { law: law.clone(), stations, sizes, draws }
+    }
+
+    pub(crate) fn replicas(&self) -> u16 {
+        self.stations.len() as u16
+    }
+
+    /// The queue of a replica and its workers.
+    pub(crate) fn station(&mut self, replica: ReplicaId) -> &mut Station<u32> {
+        &mut self.stations[replica.index()]
+    }
+
+    /// Jobs that wait for a worker, at all replicas together.
+    pub(crate) fn waiting(&self) -> usize {
+        self.stations.iter().map(Station::waiting).sum()
     }
 
     /// Bytes of an object. A size takes longer to work out than to remember.
@@ -69,7 +84,7 @@ impl Backend {
     pub(crate) fn service_time(&self, job: &Job, limit: f64) -> Duration {
         let items = match &job.work {
             Work::Call { keys, .. } => keys.len() as u32,
-            Work::Probe { .. } => 1,
+            Work::Probe => 1,
             Work::Echo { keys } => *keys,
         };
         let moment = job.sent.as_nanos() ^ (u64::from(job.server) << 48);
@@ -81,8 +96,22 @@ impl Backend {
 /// Objects of a backend whose sizes are remembered, at most: 64 MiB.
 const SIZES_MAX: u64 = 1 << 24;
 
-/// What is left of a backend's resource at `minute`, where what a limit adds to service times counts `depth` times.
-pub(crate) fn limit_at(limits: &Limits, backend: BackendId, minute: f64, depth: f64) -> f64 {
-    let slowdown = 1.0 / limits.limit(backend, minute);
+/// What is left of a replica's resource at `minute`, where what a limit adds to service times counts `depth` times.
+pub(crate) fn limit_at(
+    limits: &Limits,
+    backend: BackendId,
+    replica: ReplicaId,
+    minute: f64,
+    depth: f64,
+) -> f64 {
+    let slowdown = 1.0 / limits.replica_limit(backend, replica, minute);
     1.0 / (1.0 + depth * (slowdown - 1.0))
+}
+
+/// What is left of a backend's resource: the mean over its replicas, of which there is at least one.
+pub(crate) fn left_of(replicas: u16, limit: impl Fn(ReplicaId) -> f64) -> f64 {
+    let first = limit(ReplicaId(0));
+    // Where all are limited alike nothing is rounded.
+    let more: f64 = (1..replicas).map(|replica| limit(ReplicaId(replica)) - first).sum();
+    first + more / f64::from(replicas)
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use sherwood_model::{Slo, SloStanding};
 use sherwood_workload::onerf::ModelError;
 
-use crate::backend::limit_at;
+use crate::backend::{left_of, limit_at};
 use crate::record::{BackendRecord, Recorder, ms};
 use crate::setup::Setup;
 
@@ -131,12 +131,16 @@ impl LimitLine {
         let scenario = setup.scenario()?;
         let limits = scenario.limits(setup.knobs.walk);
         let points = (scenario.measure_min * POINTS_A_MINUTE).min(f64::from(LIMIT_POINTS_MAX)) as u32;
+        let left = |backend, minute| {
+            let replicas = setup.model.backend(backend).service.replicas.at(&setup.profile);
+            left_of(replicas, |replica| limit_at(&limits, backend, replica, minute, setup.knobs.limit_depth))
+        };
         let line = |backend: sherwood_model::BackendId| Self {
             backend: backend.index(),
             name: setup.model.backend(backend).name.clone(),
             points: (0..=points)
                 .map(|point| f64::from(point) / POINTS_A_MINUTE)
-                .map(|minute| (minute, limit_at(&limits, backend, minute, setup.knobs.limit_depth)))
+                .map(|minute| (minute, left(backend, minute)))
                 .collect(),
         };
         Ok(limits.backends().map(line).collect())

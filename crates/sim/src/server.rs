@@ -7,6 +7,7 @@ use sherwood_dispatch::{Dispatch, Options as DispatchOptions};
 use sherwood_model::{BackendId, CachePlan, Instant, PartitionId, SeededState, TenantId};
 use sherwood_path::Slot;
 use sherwood_policy::{Controller, Observation, PartitionSeen, StartSize, by_name};
+use sherwood_workload::onerf::Backend;
 
 use crate::beyond::KnownBeyond;
 use crate::key::Key;
@@ -71,7 +72,10 @@ impl Server {
         if policy.name() == "shared-lru" {
             cache.apply(&CachePlan::Shared).expect("always accepted");
         }
-        let machine = |_| Dispatch::new(dispatch(setup.model.timeout()), 1, hash);
+        let machine = |backend: &Backend| {
+            let replicas = backend.service.replicas.at(&setup.profile);
+            Dispatch::new(dispatch(setup.model.timeout()), replicas.into(), hash)
+        };
         let names = backends.iter().map(|backend| backend.name.clone()).collect();
         Ok(Self {
             cache,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use rand_core::Rng as _;
 use sherwood_cache::Access;
 use sherwood_dispatch::{Action, CallId, Reply};
-use sherwood_model::{BackendId, Instant, Slo};
+use sherwood_model::{BackendId, Instant, ReplicaId, Slo};
 use sherwood_path::{Request, Status};
 use sherwood_policy::{TaoMode, by_name};
 use sherwood_workload::Rng;
@@ -15,7 +15,7 @@ use thiserror::Error;
 
 pub use self::fork::ForkError;
 
-use crate::backend::{Backend, Job, Work, limit_at};
+use crate::backend::{Backend, Job, Work, left_of, limit_at};
 use crate::events::EventQueue;
 use crate::key::Key;
 use crate::record::{Backlog, Recorder};
@@ -61,6 +61,8 @@ pub struct World {
     /// Calls that each call stands for, beside itself.
     echoes: u32,
     echo_draws: Rng,
+    /// What dispatchers choose replicas by.
+    route_draws: Rng,
     servers: Vec<Server>,
     backends: Vec<Backend>,
     jobs: Slab<Job>,
@@ -130,6 +132,8 @@ pub enum Halt {
 
 /// Stream of the moments at which echoes come.
 const ECHOES: u64 = 4;
+/// Stream of the entropy that dispatchers are given.
+const ROUTES: u64 = 5;
 
 const REPORT_EVERY: Duration = Duration::from_secs(1);
 /// From a report to those who ask for it.
@@ -173,6 +177,7 @@ impl World {
             sizes: model.replay().map(|_| Sizes::new()),
             echoes: knobs.sample - 1,
             echo_draws: stream(setup.seed, ECHOES),
+            route_draws: stream(setup.seed, ROUTES),
             servers: (0..servers)
                 .map(|number| Server::new(&setup, number.into()))
                 .collect::<Result<_, _>>()?,
@@ -309,8 +314,10 @@ impl World {
         }
         for fetch in fetches {
             let keys = fetch.keys.into_iter().map(|(key, slot)| (key, Waiter { request: number, slot }));
-            // One replica: there is nothing to draw.
-            self.servers[server].machines[fetch.backend.index()].handle_fetch(now, keys, 0);
+            // Where there is one replica, there is nothing to draw.
+            let several = self.backends[fetch.backend.index()].replicas() > 1;
+            let entropy = if several { self.route_draws.next_u64() } else { 0 };
+            self.servers[server].machines[fetch.backend.index()].handle_fetch(now, keys, entropy);
             self.drive(server as u16, fetch.backend);
         }
         self.expect_arrival();
@@ -336,9 +343,11 @@ impl World {
         let place = (usize::from(server), backend.index());
         while let Some(action) = self.servers[place.0].machines[place.1].poll_action() {
             match action {
-                Action::Call { call, keys, .. } => self.send(server, backend, Work::Call { call, keys }),
-                Action::Probe { replica, .. } => self.send(server, backend, Work::Probe { replica }),
-                Action::Cancel { call, .. } => self.cancel(server, backend, call),
+                Action::Call { call, replica, keys, .. } => {
+                    self.send(server, backend, replica, Work::Call { call, keys });
+                }
+                Action::Probe { replica, .. } => self.send(server, backend, replica, Work::Probe),
+                Action::Cancel { call, replica } => self.cancel(server, backend, replica, call),
                 Action::Deliver { key, result, fill, waiters } => {
                     if let (true, Ok(Some(bytes))) = (fill, &result) {
                         self.servers[place.0].fill(self.now, backend, key, *bytes);
@@ -419,37 +428,38 @@ impl World {
         self.servers[server].report.queries.push((self.now, ended));
     }
 
-    /// A call or probe reaches its backend.
-    fn send(&mut self, server: u16, backend: BackendId, work: Work) {
+    /// A call or probe reaches its replica.
+    fn send(&mut self, server: u16, backend: BackendId, replica: ReplicaId, work: Work) {
         if let (1.., Work::Call { keys, .. }) = (self.echoes, &work) {
-            self.send_echoes(server, backend, keys.len() as u32);
+            self.send_echoes(server, backend, replica, keys.len() as u32);
         }
-        let job = self.jobs.insert(Job { server, sent: self.now, work });
-        if let Some(job) = self.backends[backend.index()].station.arrive(job) {
+        let job = self.jobs.insert(Job { server, replica, sent: self.now, work });
+        if let Some(job) = self.backends[backend.index()].station(replica).arrive(job) {
             self.serve(backend, job);
         }
     }
 
-    /// The calls of requests that are not simulated are on their way.
-    fn send_echoes(&mut self, server: u16, backend: BackendId, keys: u32) {
+    /// The calls of requests that are not simulated are on their way, to where the dispatcher sent the one that is.
+    fn send_echoes(&mut self, server: u16, backend: BackendId, replica: ReplicaId, keys: u32) {
         for _ in 0..self.echoes {
             let delay_ns = (u128::from(self.echo_draws.next_u64()) * ECHOES_WITHIN.as_nanos()) >> 64;
             let sent = self.now + Duration::from_nanos(delay_ns as u64);
-            let job = self.jobs.insert(Job { server, sent, work: Work::Echo { keys } });
+            let job = self.jobs.insert(Job { server, replica, sent, work: Work::Echo { keys } });
             self.events.schedule(sent, Event::Echo { backend: backend.0, job });
         }
     }
 
     fn echo(&mut self, backend: BackendId, job: u32) {
-        if let Some(job) = self.backends[backend.index()].station.arrive(job) {
+        let Some(&Job { replica, .. }) = self.jobs.get(job) else { return };
+        if let Some(job) = self.backends[backend.index()].station(replica).arrive(job) {
             self.serve(backend, job);
         }
     }
 
     /// A worker is done with a job; the one it begins next. Who sent an echo would have given up on it like anybody.
-    fn next_job(&mut self, backend: BackendId) -> Option<u32> {
+    fn next_job(&mut self, backend: BackendId, replica: ReplicaId) -> Option<u32> {
         let timeout = self.setup.model.timeout();
-        while let Some(next) = self.backends[backend.index()].station.finish() {
+        while let Some(next) = self.backends[backend.index()].station(replica).finish() {
             match self.jobs.get(next) {
                 Some(Job { work: Work::Echo { .. }, sent, .. }) if self.now - *sent > timeout => {
                     self.jobs.remove(next);
@@ -462,14 +472,15 @@ impl World {
 
     /// A worker begins a job.
     fn serve(&mut self, backend: BackendId, job: u32) {
-        let limit = self.limit(backend);
         let Some(begun) = self.jobs.get(job) else { return };
+        let limit = self.limit(backend, begun.replica);
         let done = self.now + self.backends[backend.index()].service_time(begun, limit);
         self.events.schedule(done, Event::Done { backend: backend.0, job });
     }
 
     fn done(&mut self, backend: BackendId, job: u32) {
-        if let Some(next) = self.next_job(backend) {
+        let Some(&Job { replica, .. }) = self.jobs.get(job) else { return };
+        if let Some(next) = self.next_job(backend, replica) {
             self.serve(backend, next);
         }
         let Some(Job { server, work, .. }) = self.jobs.remove(job) else { return };
@@ -487,19 +498,19 @@ impl World {
                 machine.handle_reply(self.now, call, Reply::Ok(sizes.collect()));
             }
             Work::Echo { .. } => return,
-            Work::Probe { replica } => machine.handle_probe(self.now, replica, true),
+            Work::Probe => machine.handle_probe(self.now, replica, true),
         }
         self.drive(server, backend);
     }
 
     /// Nobody waits for a call any more: if it waits for a worker, it leaves.
-    fn cancel(&mut self, server: u16, backend: BackendId, cancelled: CallId) {
+    fn cancel(&mut self, server: u16, backend: BackendId, replica: ReplicaId, cancelled: CallId) {
         let jobs = &self.jobs;
         let is_it = |&job: &u32| {
             let work = jobs.get(job).filter(|job| job.server == server).map(|job| &job.work);
             matches!(work, Some(Work::Call { call, .. }) if *call == cancelled)
         };
-        if let Some(job) = self.backends[backend.index()].station.give_up(is_it) {
+        if let Some(job) = self.backends[backend.index()].station(replica).give_up(is_it) {
             self.jobs.remove(job);
         }
     }
@@ -537,21 +548,24 @@ impl World {
     }
 
     fn observe(&mut self) {
-        let limits = (0..self.backends.len()).map(|index| self.limit(BackendId::from_index(index))).collect();
-        let waiting = self.backends.iter().map(|backend| backend.station.waiting()).collect();
+        let limit = |(index, backend): (usize, &Backend)| {
+            left_of(backend.replicas(), |replica| self.limit(BackendId::from_index(index), replica))
+        };
+        let limits = self.backends.iter().enumerate().map(limit).collect();
+        let waiting = self.backends.iter().map(Backend::waiting).collect();
         let query_p99 = self.statistics.query_p99(self.now);
         let stands_for = f64::from(self.setup.knobs.sample);
         self.recorder.observe(self.now, &self.servers, Backlog { limits, waiting, query_p99, stands_for });
         self.events.schedule(self.recorder.due(), Event::Observe);
     }
 
-    /// What is left of a backend's resource now.
-    fn limit(&self, backend: BackendId) -> f64 {
+    /// What is left of a replica's resource now.
+    fn limit(&self, backend: BackendId, replica: ReplicaId) -> f64 {
         if self.now < self.measured_from {
             return 1.0;
         }
         let minute = (self.now - self.measured_from).as_secs_f64() / 60.0;
-        limit_at(&self.limits, backend, minute, self.depth)
+        limit_at(&self.limits, backend, replica, minute, self.depth)
     }
 
     fn machines(&self) -> impl Iterator<Item = &crate::server::Machine> {

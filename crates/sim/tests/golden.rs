@@ -33,6 +33,18 @@ fn a_run_of_the_built_in_workload() {
     insta::assert_snapshot!("onerf", document);
 }
 
+/// A backend of three replicas, one of which slows down.
+#[test]
+fn a_run_with_replicas() {
+    let model = Model::from_json(include_str!("../../../examples/replicas.sim.json")).expect("a valid model");
+    let mut setup = hurried(Setup::new("one-replica-slows-down", "robinhood", 1));
+    (setup.model, setup.profile) = (Arc::new(model), "site".to_owned());
+    (setup.knobs.warmup_min, setup.knobs.measure_min) = (Some(0.1), Some(0.5));
+    setup.knobs.limit_depth = 20.0;
+    let document = serde_json::to_string_pretty(&run(&setup)).expect("plain figures");
+    insta::assert_snapshot!("replicas", document);
+}
+
 /// A system of somebody's own, with batches of drawn sizes, under each of the policies that are compared, a line each.
 #[test]
 fn runs_of_every_policy() {

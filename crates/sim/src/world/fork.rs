@@ -114,6 +114,7 @@ impl World {
             sizes: None,
             echoes: self.echoes,
             echo_draws: self.echo_draws.clone(),
+            route_draws: self.route_draws.clone(),
             stop: None,
             setup: own,
         })

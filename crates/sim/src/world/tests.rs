@@ -1,5 +1,7 @@
 //! Small worlds whose outcome is known otherwise.
 
+mod replicas;
+
 use std::sync::Arc;
 
 use sherwood_cache::charge;
@@ -166,7 +168,7 @@ fn a_backend_that_cannot_keep_up_fails_its_queries_and_the_books_balance() {
     let world = run(&setup);
     let results = world.results();
     assert!(results.errors > 100 && results.p99_max_ms >= 1_000.0, "{results:?}");
-    assert!(world.backends[0].station.waiting() <= 20, "who gives up leaves the queue");
+    assert!(world.backends[0].waiting() <= 20, "who gives up leaves the queue");
 }
 
 #[test]
