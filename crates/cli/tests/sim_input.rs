@@ -23,6 +23,8 @@ fn a_scenario_file_that_is_wrong_is_refused_saying_where_and_what_was_expected()
     let changes = [
         ("a limit of a backend there is not", r#""limits": { "2""#, r#""limits": { "9""#),
         ("a limit of a backend by its name", r#""limits": { "2""#, r#""limits": { "reviews""#),
+        ("a limit of a replica there is not", r#""limits": { "2""#, r#""limits": { "2/1""#),
+        ("a limit of no replica", r#""limits": { "2""#, r#""limits": { "2/first""#),
         ("a limit of nothing", "[10, 0.5]", "[10, 0]"),
         ("a limit that is none", "[10, 0.5]", "[10, 1.5]"),
         ("limits out of order", "[10, 0.5]", "[35, 0.5]"),
@@ -40,6 +42,22 @@ fn a_scenario_file_that_is_wrong_is_refused_saying_where_and_what_was_expected()
         ("a number that is text", r#""hit_latency_ms": 0.5"#, r#""hit_latency_ms": "0.5""#),
         ("a field of another name", r#""warmup_min""#, r#""warm_up_min""#),
         ("a profile without workers", r#""workers": { "shop": 8 }"#, r#""workers": {}"#),
+        ("no replica", r#""workers": { "shop": 8 }"#, r#""workers": { "shop": 8 }, "replicas": 0"#),
+        (
+            "too many replicas",
+            r#""workers": { "shop": 8 }"#,
+            r#""workers": { "shop": 8 }, "replicas": { "shop": 65 }"#,
+        ),
+        (
+            "replicas that are no number",
+            r#""workers": { "shop": 8 }"#,
+            r#""workers": { "shop": 8 }, "replicas": "two""#,
+        ),
+        (
+            "a profile without replicas",
+            r#""workers": { "shop": 8 }"#,
+            r#""workers": { "shop": 8 }, "replicas": {}"#,
+        ),
         ("a scenario that is over at once", r#""measure_min": 40"#, r#""measure_min": 0"#),
         ("a scenario of another kind", "piecewise_linear", "spikes"),
         ("another schema", "onerf-workload/1", "onerf-workload/2"),

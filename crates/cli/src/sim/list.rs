@@ -44,6 +44,9 @@ struct ScaleLine {
     app_servers: u32,
     cache_bytes_per_server: u64,
     requests_per_s: f64,
+    backends: usize,
+    /// Of all backends together.
+    replicas: u32,
 }
 
 #[derive(Serialize)]
@@ -72,7 +75,16 @@ impl List {
         };
         let scale = |&(scale, profile): &(&'static str, &str)| {
             let Profile { app_servers, request_rate, cache_bytes_per_server, .. } = model.profiles()[profile];
-            ScaleLine { scale, app_servers, cache_bytes_per_server, requests_per_s: request_rate }
+            let backends = model.backends();
+            let replicas = backends.iter().map(|backend| u32::from(backend.service.replicas.at(profile)));
+            ScaleLine {
+                scale,
+                app_servers,
+                cache_bytes_per_server,
+                requests_per_s: request_rate,
+                backends: backends.len(),
+                replicas: replicas.sum(),
+            }
         };
         let setting = |setting: sherwood_sim::Setting| SettingLine {
             key: setting.key,
@@ -95,11 +107,13 @@ impl List {
         }
         let _ = writeln!(text, "\nPolicies\n  {}", self.policies.join(", "));
         text += "\nScales\n";
-        for ScaleLine { scale, app_servers, cache_bytes_per_server, requests_per_s } in &self.scales {
-            let mib = cache_bytes_per_server >> 20;
+        for line in &self.scales {
+            let ScaleLine { scale, app_servers, requests_per_s, backends, replicas, .. } = line;
+            let mib = line.cache_bytes_per_server >> 20;
             let _ = writeln!(
                 text,
-                "  {scale:<14} {app_servers} servers with {mib} MiB of cache each, {requests_per_s} requests a second"
+                "  {scale:<14} {app_servers} servers with {mib} MiB of cache each, {requests_per_s} requests a second, {backends} backends \
+                 ({replicas} replicas)"
             );
         }
         text += "\nSettings (--set KEY=VALUE)\n";
