@@ -56,6 +56,38 @@ fn done(setup: &Setup) -> (World, [u64; 2], [u64; 2]) {
     (world, calls, echoes)
 }
 
+/// Mean time from sending a call to its end, in seconds.
+fn call_s(mut setup: Setup, seed: u64) -> f64 {
+    (setup.seed, setup.knobs.measure_min) = (seed, Some(5.0));
+    let mut world = World::new(&setup).expect("a valid setup");
+    let (mut calls, mut seconds) = (0.0, 0.0);
+    while let Some((at, event)) = world.events.take_before(world.end) {
+        world.now = at;
+        if let Event::Done { job, .. } = event {
+            let job = world.jobs.get(job).expect("a job is there until it is done");
+            seconds += (at - job.sent).as_secs_f64();
+            calls += 1.0;
+        }
+        world.happen(event);
+    }
+    seconds / calls
+}
+
+/// Ten runs, and the interval that holds the expectation in 999 of 1,000 cases (Student's t, 9 degrees of freedom).
+#[test]
+fn calls_of_a_world_take_what_pollaczek_and_khinchine_say() {
+    const T: f64 = 4.781;
+    let (service_s, load, cv) = (0.02, 0.6, 1.0);
+    let expected = service_s + load * service_s * (1.0 + cv * cv) / (2.0 * (1.0 - load));
+    let means: Vec<f64> =
+        (1..=10).map(|seed| call_s(system(1, load / service_s, r#""workers":{"p":1}"#, ""), seed)).collect();
+    let mean = means.iter().sum::<f64>() / 10.0;
+    let variance = means.iter().map(|x| (x - mean) * (x - mean)).sum::<f64>() / 9.0;
+    let half = T * (variance / 10.0).sqrt();
+    assert!((mean - expected).abs() <= half, "{mean} ± {half}, expected {expected}");
+    assert!(half < 0.15 * expected, "too wide to mean anything: {mean} ± {half}");
+}
+
 /// By theory, of eight tenths of what the workers can do: alone, calls wait for 4 times their service on average; with the less loaded of
 /// two chosen, about once; where all take from one queue, three quarters.
 #[test]
