@@ -18,7 +18,7 @@ backend = "similar"
 
 [[backend]]
 name = "similar"
-store = { kind = "compute", n = 4, bytes = "900B" }
+replicas = [{ kind = "compute", n = 4, bytes = "900B" }, { kind = "compute", n = 4, bytes = "900B" }]
 
 [[backend]]
 name = "idle"
@@ -93,6 +93,8 @@ fn a_node_under_load_is_recorded_and_the_scenario_simulated() {
     );
     let document: Value = serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap();
     assert_eq!(document["request_types"], serde_json::json!([[1.0, [[1, 4]]]]));
+    let replicas = |backend: usize| &document["backends"][backend]["service"]["replicas"];
+    assert_eq!((replicas(0), replicas(1)), (&Value::from(2), &Value::from(1)));
     let size = document["backends"][0]["size"]["min"].as_u64().unwrap();
     assert!((890..=950).contains(&size), "900 bytes, and what a longer key takes: {size}");
     assert_eq!(document["profiles"]["node"]["cache_bytes_per_server"], 8 << 20);

@@ -42,6 +42,8 @@ struct BackendView {
     name: String,
     /// Null where there is no store.
     timeout_ms: Option<f64>,
+    /// Null where there is no store.
+    replicas: Option<usize>,
     /// Calls that its replicas are given at a time at most; null where there is no store.
     calls_at_once_max: Option<u64>,
     calls: u64,
@@ -103,6 +105,7 @@ fn backend(core: &Core, index: usize, calls: &Calls) -> BackendView {
     BackendView {
         name: core.names.backends()[index].clone(),
         timeout_ms: store.map(|store| millis(store.timeout)),
+        replicas: store.map(|store| store.replicas.len()),
         calls_at_once_max: store.map(|store| store.calls_at_once_max),
         calls: calls.latencies.count(),
         call_keys: calls.keys,

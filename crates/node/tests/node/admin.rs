@@ -224,6 +224,7 @@ fn what_a_simulation_has_to_know_is_recorded_while_somebody_asks_for_it() {
         (&json!("catalog"), &json!(1), &json!(1))
     );
     assert_eq!(catalog["call_ms"].as_array().unwrap().len(), 105);
+    assert_eq!((&catalog["replicas"], &seen["backends"][1]["replicas"]), (&json!(1), &Value::Null));
     assert!(catalog["calls_at_once_max"].as_u64().unwrap() > 0 && catalog["timeout_ms"].is_number());
     assert_eq!(seen["backends"][1]["timeout_ms"], Value::Null, "it has no store");
     assert_eq!(http.ask("DELETE", "/v1/recording", "").status, 204);

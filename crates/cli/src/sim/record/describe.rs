@@ -251,19 +251,20 @@ fn popularity(seen: &Seen, part: &Part<'_>, notes: &mut Vec<String>) -> Fit {
 }
 
 fn service(part: &Part<'_>, notes: &mut Vec<String>) -> Value {
-    let Backend { name, calls, call_ms, calls_at_once_max, .. } = part.backend;
-    let workers = json!({ PROFILE: calls_at_once_max.unwrap_or(1).max(1) });
+    let Backend { name, calls, call_ms, replicas, calls_at_once_max, .. } = part.backend;
+    let replicas = replicas.unwrap_or(1).max(1);
+    let workers = json!({ PROFILE: (calls_at_once_max.unwrap_or(1) / replicas).max(1) });
     if *calls == 0 {
         notes.push(format!(
             "{name}: no call to it was seen, so what it takes is not known; {UNSEEN_CALL_MS} ms are assumed: correct `service`"
         ));
-        return json!({ "base_ms": UNSEEN_CALL_MS, "per_item_ms": 0, "cv": 1, "workers": workers });
+        return json!({ "base_ms": UNSEEN_CALL_MS, "per_item_ms": 0, "cv": 1, "workers": workers, "replicas": replicas });
     }
     notes.push(format!(
         "{name}: times of {calls} calls, with what they waited in the backend and whatever number of keys they had; workers are the calls \
-         it is given at a time at most"
+         that each replica is given at a time at most"
     ));
-    json!({ "quantiles_ms": rising(call_ms), "workers": workers })
+    json!({ "quantiles_ms": rising(call_ms), "workers": workers, "replicas": replicas })
 }
 
 /// Of equal times the largest share, so that times rise.

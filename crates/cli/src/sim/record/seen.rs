@@ -48,6 +48,8 @@ pub(super) struct Keys {
 pub(super) struct Backend {
     pub(super) name: String,
     pub(super) timeout_ms: Option<f64>,
+    pub(super) replicas: Option<u64>,
+    /// Of all replicas together.
     pub(super) calls_at_once_max: Option<u64>,
     pub(super) calls: u64,
     pub(super) call_ms: Vec<(f64, f64)>,
