@@ -129,14 +129,14 @@ impl LimitLine {
     pub fn of(setup: &Setup) -> Result<Vec<Self>, ModelError> {
         const POINTS_A_MINUTE: f64 = 4.0;
         let scenario = setup.scenario()?;
-        let limits = scenario.limits(setup.knobs.walk);
+        let (limits, depth) = (scenario.limits(setup.knobs.walk), setup.limit_depth()?);
         let points = (scenario.measure_min * POINTS_A_MINUTE).min(f64::from(LIMIT_POINTS_MAX)) as u32;
         let line = |backend: sherwood_model::BackendId| Self {
             backend: backend.index(),
             name: setup.model.backend(backend).name.clone(),
             points: (0..=points)
                 .map(|point| f64::from(point) / POINTS_A_MINUTE)
-                .map(|minute| (minute, limit_at(&limits, backend, minute, setup.knobs.limit_depth)))
+                .map(|minute| (minute, limit_at(&limits, backend, minute, depth)))
                 .collect(),
         };
         Ok(limits.backends().map(line).collect())
