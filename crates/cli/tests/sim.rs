@@ -92,6 +92,7 @@ fn a_comparison_goes_on_where_it_was_stopped() {
     assert_eq!(compared().0, first, "nothing was left to do");
     // Of a scenario of other length nothing is claimed.
     assert_eq!(first["claims"].as_array().map(Vec::len), Some(0));
+    assert_eq!(first["claims_left_out"], serde_json::json!(["minutes=0+0.42", "load=0.1"]));
 
     let one = std::fs::read_dir(&results).unwrap().next().unwrap().unwrap().path();
     std::fs::remove_file(&one).unwrap();

@@ -59,6 +59,8 @@ fn a_scenario_file_that_is_wrong_is_refused_saying_where_and_what_was_expected()
             r#""workers": { "shop": 8 }, "replicas": {}"#,
         ),
         ("a scenario that is over at once", r#""measure_min": 40"#, r#""measure_min": 0"#),
+        ("a depth at a scale there is not", r#""warmup_min""#, r#""depth": { "full": 1.1 }, "warmup_min""#),
+        ("a depth below none", r#""warmup_min""#, r#""depth": { "shop": -1 }, "warmup_min""#),
         ("a scenario of another kind", "piecewise_linear", "spikes"),
         ("another schema", "onerf-workload/1", "onerf-workload/2"),
     ];
@@ -77,6 +79,7 @@ fn a_scenario_file_that_is_wrong_is_refused_saying_where_and_what_was_expected()
     refuse("half a file", before.as_bytes());
     refuse("an empty file", b"");
     refuse("no text", b"\xff\xfe{}");
+    refuse("no text from the second line on", b"{\n  \"name\": \"caf\xe9\"}");
     insta::assert_snapshot!("scenario_files", said);
 }
 

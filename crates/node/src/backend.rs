@@ -211,7 +211,8 @@ impl Backend {
             lock(&backend.calls).remove(&call);
             let reply = match answer {
                 Ok(Ok(values)) => {
-                    backend.recording.call(backend.id, backend.clock.now() - sent, count);
+                    let now = backend.clock.now();
+                    backend.recording.call(now, backend.id, now - sent, count);
                     Reply::Ok(values)
                 }
                 Ok(Err(error)) => Reply::Failed(failure(&error)),

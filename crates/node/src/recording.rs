@@ -2,7 +2,8 @@
 //!
 //! `sherwood sim record` makes a scenario of a node that runs. Counters say how much was asked; this says what requests look like (which
 //! backends they ask together, and for how many keys) and how long calls take. It costs a lock for each request and call, so it is on
-//! between [`Recording::begin`] and [`Recording::end`] only.
+//! between [`Recording::begin`] and [`Recording::end`] only, and ends by itself at the time that was announced: whoever asked for it
+//! may be gone.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -25,6 +26,8 @@ pub(crate) struct Recording {
 #[derive(Clone, Debug)]
 pub(crate) struct Recorded {
     pub(crate) since: Instant,
+    /// When it ends by itself.
+    until: Instant,
     /// By the backends asked, in the order of their ids.
     pub(crate) kinds: HashMap<Vec<BackendId>, Kind, SeededState>,
     /// Requests of kinds for which there was no room.
@@ -55,11 +58,12 @@ impl Recording {
         Self { on: AtomicBool::new(false), recorded: Mutex::new(None) }
     }
 
-    /// Begins one, in place of one that was on.
-    pub(crate) fn begin(&self, now: Instant, backends: usize) {
+    /// Begins one of so long at most, in place of one that was on.
+    pub(crate) fn begin(&self, now: Instant, time: Duration, backends: usize) {
         let mut recorded = self.lock();
         *recorded = Some(Recorded {
             since: now,
+            until: now + time,
             kinds: HashMap::with_hasher(SeededState::new(0)),
             others: 0,
             hits: LatencySketch::default(),
@@ -70,15 +74,15 @@ impl Recording {
     }
 
     /// Ends it and forgets what was noted; false when there was none.
-    pub(crate) fn end(&self) -> bool {
-        let mut recorded = self.lock();
+    pub(crate) fn end(&self, now: Instant) -> bool {
+        let mut recorded = self.at(now);
         self.on.store(false, Relaxed);
         recorded.take().is_some()
     }
 
     /// What was noted so far, if there is a recording.
-    pub(crate) fn read(&self) -> Option<Recorded> {
-        self.lock().clone()
+    pub(crate) fn read(&self, now: Instant) -> Option<Recorded> {
+        self.at(now).clone()
     }
 
     /// Whether anything is noted.
@@ -89,6 +93,7 @@ impl Recording {
     /// A request has ended that asked each of these backends for so many keys.
     pub(crate) fn request(
         &self,
+        now: Instant,
         latency: Duration,
         all_hit: bool,
         asked: impl Iterator<Item = (BackendId, u64)>,
@@ -100,7 +105,7 @@ impl Recording {
             first.1 += if same { later.1 } else { 0 };
             same
         });
-        if let Some(recorded) = self.lock().as_mut() {
+        if let Some(recorded) = self.at(now).as_mut() {
             recorded.note(&asked);
             if all_hit {
                 recorded.hits.record(latency);
@@ -109,14 +114,24 @@ impl Recording {
     }
 
     /// A backend has answered a call.
-    pub(crate) fn call(&self, backend: BackendId, latency: Duration, keys: usize) {
+    pub(crate) fn call(&self, now: Instant, backend: BackendId, latency: Duration, keys: usize) {
         if self.is_on()
             && let Some(calls) =
-                self.lock().as_mut().and_then(|recorded| recorded.calls.get_mut(backend.index()))
+                self.at(now).as_mut().and_then(|recorded| recorded.calls.get_mut(backend.index()))
         {
             calls.keys += keys as u64;
             calls.latencies.record(latency);
         }
+    }
+
+    /// What there is at this time: nothing where its time is over, of which nobody else takes notice.
+    fn at(&self, now: Instant) -> MutexGuard<'_, Option<Recorded>> {
+        let mut recorded = self.lock();
+        if recorded.as_ref().is_some_and(|recorded| recorded.until <= now) {
+            *recorded = None;
+            self.on.store(false, Relaxed);
+        }
+        recorded
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Recorded>> {
@@ -150,34 +165,57 @@ mod tests {
 
     const A: BackendId = BackendId(0);
     const B: BackendId = BackendId(1);
+    const NOW: Instant = Instant::ZERO;
+    const HOUR: Duration = Duration::from_secs(3_600);
 
     #[test]
     fn requests_are_told_apart_by_the_backends_they_ask() {
         let recording = Recording::new();
         let ms = Duration::from_millis;
-        recording.request(ms(1), true, [(A, 9)].into_iter());
-        assert!(recording.read().is_none() && !recording.end(), "nothing is noted before it begins");
-        recording.begin(Instant::ZERO, 2);
-        recording.request(ms(1), true, [(A, 2)].into_iter());
-        recording.request(ms(7), false, [(B, 1), (A, 2), (B, 3)].into_iter());
-        recording.request(ms(9), false, [(A, 1), (B, 2)].into_iter());
-        recording.call(B, ms(5), 3);
-        let seen = recording.read().expect("it is on");
+        recording.request(NOW, ms(1), true, [(A, 9)].into_iter());
+        assert!(recording.read(NOW).is_none() && !recording.end(NOW), "nothing is noted before it begins");
+        recording.begin(NOW, HOUR, 2);
+        recording.request(NOW, ms(1), true, [(A, 2)].into_iter());
+        recording.request(NOW, ms(7), false, [(B, 1), (A, 2), (B, 3)].into_iter());
+        recording.request(NOW, ms(9), false, [(A, 1), (B, 2)].into_iter());
+        recording.call(NOW, B, ms(5), 3);
+        let seen = recording.read(NOW).expect("it is on");
         assert_eq!((seen.kinds.len(), seen.others, seen.hits.count()), (2, 0, 1));
         assert_eq!((seen.kinds[&vec![A]].requests, &seen.kinds[&vec![A]].keys), (1, &vec![(2.0, 4.0)]));
         assert_eq!((seen.kinds[&vec![A, B]].requests, seen.kinds[&vec![A, B]].keys[1]), (2, (6.0, 20.0)));
         assert_eq!((seen.calls[1].keys, seen.calls[1].latencies.count(), seen.calls[0].keys), (3, 1, 0));
-        assert!(recording.end() && recording.read().is_none());
+        assert!(recording.end(NOW) && recording.read(NOW).is_none());
+    }
+
+    #[test]
+    fn a_recording_ends_by_itself_when_its_time_is_over() {
+        let recording = Recording::new();
+        recording.begin(NOW, HOUR, 1);
+        let (last, over) = (NOW + HOUR - Duration::from_nanos(1), NOW + HOUR);
+        recording.request(last, HOUR, true, [(A, 1)].into_iter());
+        assert_eq!(recording.read(last).expect("it is on").kinds.len(), 1);
+        recording.request(over, HOUR, true, [(A, 1)].into_iter());
+        assert!(!recording.is_on(), "the first request afterwards ends it");
+        assert!(recording.read(last).is_none(), "and what was noted is forgotten");
+        for (what, look) in [
+            ("a call", &(|recording: &Recording| recording.call(over, A, HOUR, 1)) as &dyn Fn(&Recording)),
+            ("a reader", &|recording| assert!(recording.read(over).is_none())),
+            ("whoever ends it", &|recording| assert!(!recording.end(over))),
+        ] {
+            recording.begin(NOW, HOUR, 1);
+            look(&recording);
+            assert!(!recording.is_on(), "{what} ends it too");
+        }
     }
 
     #[test]
     fn kinds_are_bounded() {
         let recording = Recording::new();
-        recording.begin(Instant::ZERO, 0);
+        recording.begin(NOW, HOUR, 0);
         for id in 0..1_030 {
-            recording.request(Duration::ZERO, false, [(BackendId(id), 1)].into_iter());
+            recording.request(NOW, Duration::ZERO, false, [(BackendId(id), 1)].into_iter());
         }
-        let seen = recording.read().expect("it is on");
+        let seen = recording.read(NOW).expect("it is on");
         assert_eq!((seen.kinds.len(), seen.others), (KINDS_MAX, 6));
     }
 }

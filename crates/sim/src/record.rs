@@ -129,16 +129,16 @@ impl Recorder {
     }
 }
 
-/// What a backend is allotted and what it uses, on average over the servers. Where partitions share, they are allotted what they
-/// use.
+/// What a backend is allotted and what it uses, on average over the servers. Allotted is what is in force, which may be on its way
+/// to what was decided. Where partitions share, they are allotted what they use.
 fn held(servers: &[Server], index: usize, stands_for: f64) -> (f64, f64) {
     let (mut allocation, mut used) = (0, 0);
     for server in servers {
         let usage = server.cache.usage(PartitionId::from_index(index));
         used += usage.used_bytes;
-        allocation += match server.controller.plan() {
-            CachePlan::Budgets(budgets) if server.controller.policy() != "shared-lru" => budgets[index],
-            _ => usage.used_bytes,
+        allocation += match server.cache.plan() {
+            CachePlan::Budgets(_) => usage.budget_bytes,
+            CachePlan::Shared => usage.used_bytes,
         };
     }
     let each = stands_for / servers.len() as f64;

@@ -129,11 +129,11 @@ impl LimitLine {
     pub fn of(setup: &Setup) -> Result<Vec<Self>, ModelError> {
         const POINTS_A_MINUTE: f64 = 4.0;
         let scenario = setup.scenario()?;
-        let limits = scenario.limits(setup.knobs.walk);
+        let (limits, depth) = (scenario.limits(setup.knobs.walk), setup.limit_depth()?);
         let points = (scenario.measure_min * POINTS_A_MINUTE).min(f64::from(LIMIT_POINTS_MAX)) as u32;
         let left = |backend, minute| {
             let replicas = setup.model.backend(backend).service.replicas.at(&setup.profile);
-            left_of(replicas, |replica| limit_at(&limits, backend, replica, minute, setup.knobs.limit_depth))
+            left_of(replicas, |replica| limit_at(&limits, backend, replica, minute, depth))
         };
         let line = |backend: sherwood_model::BackendId| Self {
             backend: backend.index(),

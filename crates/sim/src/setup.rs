@@ -36,7 +36,8 @@ pub struct Setup {
 /// What may be changed about a run; the defaults are the papers'.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Knobs {
-    /// The control loop of each server. Pages and floors left open come from the profile.
+    /// The control loop of each server. Where the page is left open, page and floor are the profile's, as a part of the cache: they
+    /// become smaller and larger with it, as in a node, whose page is a part of its cache.
     pub control: Control,
     /// Which realisation of a random scenario.
     pub walk: Walk,
@@ -55,7 +56,7 @@ pub struct Knobs {
     pub cache_ratio: f64,
     /// Rate of requests, as a share of the profile's.
     pub load_ratio: f64,
-    /// What a limit adds to service times is multiplied by it.
+    /// What a limit adds to service times is multiplied by it, and by the scenario's own depth at this profile.
     pub limit_depth: f64,
     /// One in so many objects is simulated, with its part of requests and caches; 1 for all.
     pub sample: u32,
@@ -269,13 +270,24 @@ impl Setup {
         Ok((bytes / f64::from(self.knobs.sample)) as u64)
     }
 
+    /// What a limit adds to service times is multiplied by it.
+    pub(crate) fn limit_depth(&self) -> Result<f64, ModelError> {
+        Ok(self.model.scenario(&self.scenario)?.depth(&self.profile) * self.knobs.limit_depth)
+    }
+
     /// Scales what is counted in bytes by the part of the caches that is simulated.
+    ///
+    /// A page is the same part of a small cache as of the profile's: in pages that stayed, most partitions of a small cache would be
+    /// below the hundred from which tax takes anything, and no policy would move. Floors are whole pages, so their part of the cache
+    /// stays too, and they fit a cache of any size if they fit the profile's.
     pub(crate) fn scale_bytes(&mut self) -> Result<(), ModelError> {
-        let granularity = self.profile()?.alloc_granularity_bytes;
+        let Profile { alloc_granularity_bytes: page, alloc_floor_bytes: floor, .. } = *self.profile()?;
         let Knobs { control, cache_ratio, sample, resize, .. } = &mut self.knobs;
         let part = |bytes: u64| (bytes / u64::from(*sample)).max(1);
-        if control.page_bytes.is_none() && *cache_ratio == 1.0 {
-            control.page_bytes = Some(part(granularity));
+        if control.page_bytes.is_none() {
+            let simulated = page as f64 * *cache_ratio / f64::from(*sample);
+            control.page_bytes = Some((simulated.round() as u64).max(1));
+            control.floor_pages = (floor as f64 / page as f64).round() as u64;
         }
         if *sample > 1 {
             control.cliffhanger.credit_bytes = part(control.cliffhanger.credit_bytes);
@@ -309,4 +321,50 @@ fn check(
 /// Minutes as time.
 pub(crate) fn minutes(minutes: f64) -> Duration {
     Duration::from_secs_f64(minutes * 60.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Page and floor of a server's cache of the built-in model.
+    fn page_and_floor(profile: &str, cache_ratio: f64, sample: u32) -> (u64, u64) {
+        let mut setup = Setup { profile: profile.to_owned(), ..Setup::new("onerf-spikes", "robinhood", 1) };
+        (setup.knobs.cache_ratio, setup.knobs.sample) = (cache_ratio, sample);
+        scaled(setup)
+    }
+
+    fn scaled(mut setup: Setup) -> (u64, u64) {
+        setup.scale_bytes().expect("a profile that there is");
+        let total = setup.cache_bytes().expect("likewise");
+        let control = &setup.knobs.control;
+        control.validate(total, setup.model.backends().len()).expect("floors fit");
+        (control.page_bytes(total), control.floor_bytes(total))
+    }
+
+    #[test]
+    fn pages_and_floors_are_the_profiles_part_of_caches_of_any_size() {
+        assert_eq!(page_and_floor("full", 1.0, 1), (1 << 20, 30 << 20));
+        assert_eq!(page_and_floor("s100", 1.0, 1), (10_486, 30 * 10_486));
+        // A step away from 1 is a step away from these.
+        assert_eq!(page_and_floor("s100", 1.05, 1), (11_010, 30 * 11_010));
+        assert_eq!(page_and_floor("full", 1.0 / 64.0, 1), (16_384, 30 * 16_384));
+        assert_eq!(page_and_floor("full", 0.5, 8), (65_536, 30 * 65_536));
+        assert_eq!(page_and_floor("full", 1e-3, 1_024), (1, 30));
+    }
+
+    #[test]
+    fn a_floor_is_the_files_and_not_thirty_pages() {
+        let document = include_str!("../../../examples/two-backends.sim.json");
+        let document =
+            document.replacen(r#""alloc_floor_bytes": 245760"#, r#""alloc_floor_bytes": 100000"#, 1);
+        let model = Arc::new(Model::from_json(&document).expect("a valid model"));
+        let mut setup = Setup::new("reviews-slow-down", "robinhood", 1);
+        (setup.model, setup.profile) = (model, "shop".to_owned());
+        assert_eq!(scaled(setup.clone()), (8_192, 12 * 8_192), "in whole pages, to the nearest");
+        setup.knobs.cache_ratio = 0.5;
+        assert_eq!(scaled(setup.clone()), (4_096, 12 * 4_096));
+        setup.knobs.control.page_bytes = Some(64);
+        assert_eq!(scaled(setup), (64, 30 * 64), "whoever says a page says the floor");
+    }
 }

@@ -166,7 +166,7 @@ impl World {
         let mut world = Self {
             asked,
             limits: scenario.limits(knobs.walk),
-            depth: knobs.limit_depth,
+            depth: setup.limit_depth()?,
             hit_latency: model.hit_latency(),
             measured_from,
             end: measured_from + minutes(scenario.measure_min),

@@ -1,6 +1,7 @@
 //! What is simulated: a scenario that is built in, or one of a file.
 
 use std::path::Path;
+use std::string::FromUtf8Error;
 use std::sync::Arc;
 
 use sherwood_model::SeededState;
@@ -37,8 +38,9 @@ impl Subject {
     }
 
     fn read(path: &str, name: Option<&str>) -> Result<Self, Failure> {
-        let document = std::fs::read_to_string(path)
+        let document = std::fs::read(path)
             .map_err(|error| Failure::usage(format!("reading the scenario file {path}: {error}")))?;
+        let document = String::from_utf8(document).map_err(|error| not_text(path, &error))?;
         let model =
             Model::from_json(&document).map_err(|error| Failure::usage(format!("{path}: {error}")))?;
         let scenario = match (name, model.scenarios().len()) {
@@ -96,6 +98,16 @@ impl Subject {
             ))),
         }
     }
+}
+
+/// Says where a file ceases to be text.
+fn not_text(path: &str, error: &FromUtf8Error) -> Failure {
+    let text = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+    let line = 1 + text.iter().filter(|&&byte| byte == b'\n').count();
+    let column = 1 + text.iter().rev().take_while(|&&byte| byte != b'\n').count();
+    Failure::usage(format!(
+        "{path}: line {line} column {column} is no UTF-8: a scenario file is JSON, which is"
+    ))
 }
 
 /// A file's path, and the name of the scenario in it if there is one.

@@ -115,7 +115,10 @@ fn where_no_node_is_that_is_said() {
         sherwood(&["sim", "record", "--node", &nobody, "--for", "1s", "never.json"]).output().unwrap();
     let text = said(&output);
     assert_eq!(output.status.code(), Some(1), "{text}");
-    assert!(text.starts_with(&format!("sherwood: asking http://{nobody}/v1/recording: ")), "{text}");
+    assert!(
+        text.starts_with(&format!("sherwood: asking http://{nobody}/v1/recording?for_s=121: ")),
+        "{text}"
+    );
     assert!(text.ends_with("is a node's admin API there? give its address with --node\n"), "{text}");
     let output = sherwood(&["sim", "record", "--for", "10ms", "never.json"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2), "{}", said(&output));

@@ -1,11 +1,13 @@
 //! `/v1/recording`: what a simulation of this node has to know.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Json;
-use axum::extract::State;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, State};
 use axum::http::StatusCode;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use sherwood_model::BackendId;
 
@@ -52,13 +54,40 @@ struct BackendView {
     call_ms: Vec<(f64, f64)>,
 }
 
-pub(crate) async fn begin(State(core): State<Arc<Core>>) -> StatusCode {
-    core.recording.begin(core.clock.now(), core.backends.len());
-    StatusCode::NO_CONTENT
+/// What may be said about a recording that begins.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Begin {
+    /// Seconds after which it ends by itself.
+    for_s: Option<f64>,
+}
+
+/// The longest recording, and that of whoever says nothing: what a command watches at most, and an hour to come for it.
+const TIME_MAX: Duration = Duration::from_secs(25 * 3_600);
+
+pub(crate) async fn begin(
+    State(core): State<Arc<Core>>,
+    asked: Result<Query<Begin>, QueryRejection>,
+) -> Result<StatusCode, Problem> {
+    let Query(Begin { for_s }) = asked.map_err(Problem::bad_request)?;
+    let time = match for_s {
+        None => TIME_MAX,
+        Some(seconds) if seconds > 0.0 && seconds <= TIME_MAX.as_secs_f64() => {
+            Duration::from_secs_f64(seconds)
+        }
+        Some(seconds) => {
+            return Err(Problem::bad_request(format!(
+                "cannot record for_s = {seconds}: the accepted range is above 0 and up to {} seconds",
+                TIME_MAX.as_secs()
+            )));
+        }
+    };
+    core.recording.begin(core.clock.now(), time, core.backends.len());
+    Ok(StatusCode::NO_CONTENT)
 }
 
 pub(crate) async fn end(State(core): State<Arc<Core>>) -> Result<StatusCode, Problem> {
-    if core.recording.end() { Ok(StatusCode::NO_CONTENT) } else { Err(none()) }
+    if core.recording.end(core.clock.now()) { Ok(StatusCode::NO_CONTENT) } else { Err(none()) }
 }
 
 pub(crate) async fn show(State(core): State<Arc<Core>>) -> Result<Json<Value>, Problem> {
@@ -66,11 +95,16 @@ pub(crate) async fn show(State(core): State<Arc<Core>>) -> Result<Json<Value>, P
 }
 
 fn none() -> Problem {
-    Problem::new(StatusCode::CONFLICT, "nothing is being recorded; POST /v1/recording begins")
+    Problem::new(
+        StatusCode::CONFLICT,
+        "nothing is being recorded, or its time is over; POST /v1/recording begins",
+    )
 }
 
 fn view(core: &Arc<Core>) -> Result<RecordingView, Problem> {
-    let Recorded { since, kinds, others, hits, calls } = core.recording.read().ok_or_else(none)?;
+    let now = core.clock.now();
+    let recorded = core.recording.read(now).ok_or_else(none)?;
+    let Recorded { since, kinds, others, hits, calls, .. } = recorded;
     let mut kinds: Vec<_> = kinds.into_iter().collect();
     kinds.sort_by(|(a, _), (b, _)| a.cmp(b));
     let kind = |(backends, kind): (Vec<BackendId>, Kind)| {
@@ -84,7 +118,7 @@ fn view(core: &Arc<Core>) -> Result<RecordingView, Problem> {
     };
     let backends = calls.iter().enumerate().map(|(index, calls)| backend(core, index, calls));
     Ok(RecordingView {
-        recorded_s: (core.clock.now() - since).as_secs_f64(),
+        recorded_s: (now - since).as_secs_f64(),
         total_bytes: core.cache.options().total_bytes,
         slo_observe_s: core.telemetry.slo().0.observe.as_secs_f64(),
         hit_latency_ms: hits.quantile(0.5).map(millis),

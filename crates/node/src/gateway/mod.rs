@@ -172,7 +172,7 @@ fn record(core: &Core, request: &Request<Bytes, Held>) {
     if core.recording.is_on() {
         let latency = Duration::from_micros(finished.latency_us.into());
         let all_hit = request.answers().all(|(_, _, answer)| answer.status == Status::Hit);
-        core.recording.request(latency, all_hit, request.answers().map(|(backend, ..)| (backend, 1)));
+        core.recording.request(now, latency, all_hit, request.answers().map(|(backend, ..)| (backend, 1)));
     }
     for answers in request.answers().collect::<Vec<_>>().chunk_by(|a, b| a.0 == b.0) {
         // Keys of a query end together, hits at the look-up and misses with their call: few different latencies.

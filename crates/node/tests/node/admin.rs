@@ -202,7 +202,12 @@ fn what_a_simulation_has_to_know_is_recorded_while_somebody_asks_for_it() {
     let refusal = http.ask("GET", "/v1/recording", "").refusal(409);
     assert!(refusal.contains("POST /v1/recording begins"), "{refusal}");
     http.key("catalog", "a/1");
-    assert_eq!(http.ask("POST", "/v1/recording", "").status, 204);
+    for wrong in ["for_s=0", "for_s=-1", "for_s=90001", "for_s=nan", "for_s=long", "for=1"] {
+        http.ask("POST", &format!("/v1/recording?{wrong}"), "").refusal(400);
+    }
+    assert!(http.ask("POST", "/v1/recording?for_s=0", "").refusal(400).contains("up to 90000 seconds"));
+    http.ask("GET", "/v1/recording", "").refusal(409);
+    assert_eq!(http.ask("POST", "/v1/recording?for_s=3600", "").status, 204);
     let both = json!({"queries": [{"backend": "plain", "keys": ["x"]}, {"backend": "catalog", "keys": ["a/1", "a/2"]}]});
     http.request(&both);
     http.key("catalog", "a/1");

@@ -87,6 +87,7 @@ impl World {
             return Err(ForkError::Measured { seconds: self.now.as_nanos() / 1_000_000_000 });
         }
         let scenario = setup.scenario().map_err(SetupError::from)?;
+        let depth = setup.limit_depth().map_err(SetupError::from)?;
         let mut own = self.setup.clone();
         own.scenario.clone_from(&setup.scenario);
         own.knobs.walk = setup.knobs.walk;
@@ -95,7 +96,7 @@ impl World {
         Ok(Self {
             asked: setup.clone(),
             limits: scenario.limits(own.knobs.walk),
-            depth: own.knobs.limit_depth,
+            depth,
             hit_latency: self.hit_latency,
             measured_from: self.measured_from,
             end: self.measured_from + minutes(scenario.measure_min),

@@ -20,6 +20,11 @@ fn small(items: u64, seed: u64) -> Setup {
 
 /// The same, answered by one worker in `service_ms`.
 fn slow(items: u64, seed: u64, service_ms: f64) -> Setup {
+    limited(items, seed, service_ms, r#""limits":{}"#)
+}
+
+/// The same, under these limits.
+fn limited(items: u64, seed: u64, service_ms: f64, limits: &str) -> Setup {
     let cache = items * charge(8, 1_000) + 500;
     let document = format!(
         r#"{{"schema":"onerf-workload/1","name":"small",
@@ -32,7 +37,7 @@ fn slow(items: u64, seed: u64, service_ms: f64) -> Setup {
             "size":{{"dist":"lognormal","mean_bytes":1000,"ln_mu":6.907755,"ln_sigma":0,"min":1000,"max":1000}},
             "service":{{"base_ms":{service_ms},"per_item_ms":0,"cv":0,"workers":{{"small":1}}}}}}],
         "request_types":[[1.0,[[1,1]]]],
-        "scenarios":{{"none":{{"warmup_min":0,"measure_min":10,"kind":"piecewise_linear","limits":{{}}}}}}}}"#
+        "scenarios":{{"none":{{"warmup_min":0,"measure_min":10,"kind":"piecewise_linear",{limits}}}}}}}"#
     );
     let model = Arc::new(Model::from_json(&document).expect("a valid model"));
     Setup { model, profile: "small".to_owned(), ..Setup::new("none", "shared-lru", seed) }
@@ -186,6 +191,53 @@ fn pages_that_change_hands_slowly_never_exceed_the_total() {
         assert_ne!(budgets(server), server.controller.budgets(), "it takes longer than the test");
         assert_eq!(budgets(server).iter().sum::<u64>(), server.cache.options().total_bytes);
     }
+}
+
+#[test]
+fn what_is_reported_as_allotted_is_what_is_in_force() {
+    let mut setup = brief("none", "robinhood");
+    setup.knobs.resize = Resize::BytesPerSecond(1 << 10);
+    setup.knobs.control.unfilled_ratio_max = f64::INFINITY;
+    (setup.knobs.warmup_min, setup.knobs.measure_min) = (Some(0.0), Some(0.1));
+    let mut world = World::new(&setup).expect("valid");
+    // The SLO is observed at the fifth second, before the caches go on.
+    world.advance(Instant::ZERO + Duration::from_millis(4_999)).expect("the books balance");
+    let means = |of: &dyn Fn(&Server, usize) -> u64| -> Vec<f64> {
+        let mean = |index| {
+            world.servers.iter().map(|server| of(server, index)).sum::<u64>() as f64
+                / world.servers.len() as f64
+        };
+        (0..20).map(mean).collect()
+    };
+    let in_force =
+        means(&|server, index| server.cache.usage(partition(BackendId(index as u16))).budget_bytes);
+    let decided = means(&|server, index| server.controller.budgets()[index]);
+    world.advance(Instant::ZERO + Duration::from_millis(5_001)).expect("the books balance");
+    let sample = world.samples().last().expect("one after five seconds");
+    let reported: Vec<f64> = sample.backends.iter().map(|backend| backend.allocation_bytes).collect();
+    assert_eq!(reported, in_force);
+    assert_ne!(reported, decided, "a kibibyte a second does not keep up");
+}
+
+#[test]
+fn a_profiles_own_depth_multiplies_the_knobs() {
+    let figures = |depth: &str, knob: f64| {
+        let limits = format!(r#"{depth}"limits":{{"1":[[0,0.8]]}}"#);
+        let mut setup = limited(20, 1, 20.0, &limits);
+        (setup.knobs.limit_depth, setup.knobs.measure_min) = (knob, Some(1.0));
+        let mut world = World::new(&setup).expect("valid");
+        let mut fork = world.fork(&setup).expect("nothing is measured yet");
+        for world in [&mut world, &mut fork] {
+            world.advance(world.end()).expect("the books balance");
+        }
+        assert_eq!(world.results(), fork.results());
+        let line = crate::LimitLine::of(&setup).expect("a scenario there is");
+        (world.results(), line[0].points[0].1)
+    };
+    let plain = figures("", 1.0);
+    assert_eq!(figures(r#""depth":{"small":3},"#, 0.5), figures("", 1.5));
+    assert_eq!(figures(r#""depth":{"small":1},"#, 1.0), plain);
+    assert_ne!(figures(r#""depth":{"small":3},"#, 1.0).0, plain.0);
 }
 
 #[test]

@@ -57,7 +57,7 @@ pub struct Slo {
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Profile {
-    /// Application servers, each with its own cache; at least 1.
+    /// Application servers, each with its own cache; 1 to 1,024.
     pub app_servers: u32,
     /// Requests per second that ask at least one backend, over all servers; Poisson. 0 where a trace says when.
     #[serde(default)]

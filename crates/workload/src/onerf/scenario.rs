@@ -17,6 +17,9 @@ pub struct Scenario {
     pub warmup_min: f64,
     /// Measured minutes.
     pub measure_min: f64,
+    /// What limits add to service times is multiplied by it, by profile; 1 where none is given. More workers queue less, so the
+    /// same limit hurts less at a larger scale.
+    pub depth: BTreeMap<String, f64>,
     /// How the limits move.
     pub course: Course,
 }
@@ -77,6 +80,12 @@ enum Timeline {
 }
 
 impl Scenario {
+    /// What its limits add to service times at this profile is multiplied by it. [`Scenario::limits`] are without.
+    #[must_use]
+    pub fn depth(&self, profile: &str) -> f64 {
+        self.depth.get(profile).copied().unwrap_or(1.0)
+    }
+
     /// The limits over time, with the realisation `walk` where they are random.
     #[must_use]
     pub fn limits(&self, walk: Walk) -> Limits {
@@ -195,6 +204,8 @@ struct Document {
     paper: Option<String>,
     warmup_min: f64,
     measure_min: f64,
+    #[serde(default)]
+    depth: BTreeMap<String, f64>,
     kind: DocumentKind,
     limits: Option<BTreeMap<Limited, Vec<(f64, f64)>>>,
     step_s: Option<f64>,
@@ -220,6 +231,7 @@ impl TryFrom<Document> for Scenario {
             paper,
             warmup_min,
             measure_min,
+            depth,
             kind,
             limits,
             step_s,
@@ -250,6 +262,6 @@ impl TryFrom<Document> for Scenario {
                 );
             }
         };
-        Ok(Self { paper, warmup_min, measure_min, course })
+        Ok(Self { paper, warmup_min, measure_min, depth, course })
     }
 }

@@ -205,6 +205,17 @@ fn a_replica_has_its_own_limit_or_its_backends() {
 }
 
 #[test]
+fn limits_are_as_deep_as_written_but_where_a_profile_has_a_depth_of_its_own() {
+    let document = DOCUMENT.replacen(r#""depth":{"full":1.0}"#, r#""depth":{"full":1.25}"#, 1);
+    let model = Model::from_json(&document).unwrap();
+    let depth = |scenario, profile| model.scenario(scenario).unwrap().depth(profile);
+    assert_eq!((depth("onerf-spikes", "full"), depth("onerf-spikes", "s100")), (1.25, 1.0));
+    assert_eq!(depth("ramp-1-slow", "full"), 1.0);
+    let plain = DOCUMENT.replacen(r#""depth":{"full":1.0},"#, "", 1);
+    assert!(Model::from_json(&plain).unwrap().scenario("onerf-spikes").unwrap().depth.is_empty());
+}
+
+#[test]
 fn given_walk_is_the_one_its_seed_draws() {
     let model = Model::onerf();
     let scenario = model.scenario("onerf-random").unwrap();
@@ -257,7 +268,7 @@ fn documents_with_a_fault_are_refused_with_its_place_and_range() {
         (
             r#""limits":{"6":"#,
             r#""limits":{"66":"#,
-            "scenarios.onerf-spikes backend is 66; it must be 1 to 20",
+            "scenarios.onerf-spikes.limits backend is 66; it must be 1 to 20",
         ),
         (
             r#""limits":{"6":"#,
@@ -282,9 +293,20 @@ fn documents_with_a_fault_are_refused_with_its_place_and_range() {
             r#""step_s":0.001,"#,
             "step_s is 0.001, 10800000 steps of 4 backends over measure_min; it must be long enough for at most 1000000",
         ),
+        (
+            r#""depth":{"full":1.0}"#,
+            r#""depth":{"large":1.0}"#,
+            "scenarios.onerf-spikes.depth.large is of a profile there is not; it must be of one of: demo, full, s10, s100",
+        ),
+        (
+            r#""depth":{"full":1.0}"#,
+            r#""depth":{"full":-0.5}"#,
+            "scenarios.onerf-spikes.depth.full is -0.5; it must be 0 to 1000",
+        ),
+        (r#""app_servers":16"#, r#""app_servers":1025"#, "app_servers is 1025; it must be 1 to 1024"),
         (r#""step_s":20,"#, "", "a random_walk scenario has `step_s`"),
         ("[6.13e-06,[[1,", "[6.13e-06,[[1.5,", "neither [backend, objects] nor [backend, median, sigma]"),
-        ("[6.13e-06,", "[0.613,", "sum of the request types' probabilities"),
+        ("[6.13e-06,", "[0.613,", "request_types: the sum of the probabilities is"),
         ("[6.13e-06,[[1,", "[6.13e-06,[[2,", "request_types[319] is asking backend 2 twice"),
     ];
     for (sound, faulty, expected) in cases {

@@ -59,7 +59,7 @@ pub(super) fn model(model: &Model) -> Verdict {
         profile(&format!("profiles.{name}"), one, rate_least)?;
     }
     let count = backends.len();
-    number("number of backends", count as f64, 1.0, 65_535.0)?;
+    number("backends: their number", count as f64, 1.0, 65_535.0)?;
     for (index, one) in backends.iter().enumerate() {
         let at = format!("backends[{index}]");
         backend(&at, index, one, profiles)?;
@@ -74,7 +74,7 @@ pub(super) fn model(model: &Model) -> Verdict {
         (None, None) => {}
     }
     for (name, one) in scenarios {
-        scenario(&format!("scenarios.{name}"), one, count)?;
+        scenario(&format!("scenarios.{name}"), one, count, profiles)?;
         if let Course::PiecewiseLinear(limits) = &one.course {
             let mut limited = limits.keys();
             limited.try_for_each(|limited| {
@@ -102,7 +102,7 @@ fn profile(at: &str, profile: &Profile, rate_least: f64) -> Verdict {
         alloc_floor_bytes,
         ..
     } = *profile;
-    number(&format!("{at}.app_servers"), f64::from(app_servers), 1.0, 1e6)?;
+    number(&format!("{at}.app_servers"), f64::from(app_servers), 1.0, 1_024.0)?;
     number(&format!("{at}.request_rate"), request_rate, rate_least, 1e9)?;
     number(&format!("{at}.cache_bytes_per_server"), cache_bytes_per_server as f64, 1.0, 1e18)?;
     number(
@@ -225,16 +225,25 @@ fn mix(types: &[RequestType], backends: usize, max_batch: u32) -> Verdict {
         }
     }
     let sum: f64 = types.iter().map(|request_type| request_type.0).sum();
-    number("sum of the request types' probabilities", sum, 1.0 - 1e-7, 1.0 + 1e-7)
+    number("request_types: the sum of the probabilities", sum, 1.0 - 1e-7, 1.0 + 1e-7)
 }
 
-fn scenario(at: &str, scenario: &Scenario, backends: usize) -> Verdict {
+fn scenario(at: &str, scenario: &Scenario, backends: usize, profiles: &BTreeMap<String, Profile>) -> Verdict {
     number(&format!("{at}.warmup_min"), scenario.warmup_min, 0.0, 1e6)?;
     number(&format!("{at}.measure_min"), scenario.measure_min, 1e-6, 1e6)?;
+    for (profile, &depth) in &scenario.depth {
+        require(
+            profiles.contains_key(profile),
+            || format!("{at}.depth.{profile}"),
+            "of a profile there is not",
+            format!("of one of: {}", profiles.keys().map(String::as_str).collect::<Vec<_>>().join(", ")),
+        )?;
+        number(&format!("{at}.depth.{profile}"), depth, 0.0, 1e3)?;
+    }
     match &scenario.course {
         Course::PiecewiseLinear(limits) => {
             for (limited, points) in limits {
-                known_backend(at, limited.backend, backends)?;
+                known_backend(&format!("{at}.limits"), limited.backend, backends)?;
                 line(&format!("{at}.limits.{limited}"), points)?;
             }
             Ok(())
@@ -262,7 +271,7 @@ fn random_walk(at: &str, walk: &RandomWalk, backends: usize) -> Verdict {
     number(&format!("{at}.levels"), f64::from(*levels), 1.0, 35.0)?;
     number(&format!("{at}.start_level"), f64::from(*start_level), 0.0, f64::from(*levels))?;
     for (&id, &(low, high)) in range {
-        known_backend(at, id, backends)?;
+        known_backend(&format!("{at}.range"), id, backends)?;
         number(&format!("{at}.range.{id}[0]"), low, LIMIT_LEAST, 1.0)?;
         number(&format!("{at}.range.{id}[1]"), high, low, 1.0)?;
     }

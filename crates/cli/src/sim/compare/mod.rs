@@ -94,6 +94,8 @@ struct Document<'a> {
     summary: &'a [Line],
     /// What RobinHood's paper says and what came out.
     claims: &'a [Claim],
+    /// The settings that are not the paper's; where there are any, nothing is claimed.
+    claims_left_out: &'a [String],
     runs: Vec<&'a Outcome>,
 }
 
@@ -108,8 +110,15 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let wall_s = began.elapsed().as_secs_f64();
     let kept = kept(&keep, &runs)?;
     let (summary, limits) = (summary::of(&kept), limits(&runs)?);
-    let claims = claims::of(&kept, &limits);
-    let study = Study { kept: &kept, lines: &summary, claims: &claims, limits: &limits, hits: &hits };
+    let (claims, unlike) = (claims::of(&kept, &limits), claims::left_out(&kept));
+    let study = Study {
+        kept: &kept,
+        lines: &summary,
+        claims: &claims,
+        unlike: &unlike,
+        limits: &limits,
+        hits: &hits,
+    };
     if let Some(path) = &args.report {
         std::fs::write(path, report::page(&study))
             .map_err(|error| Failure::failed(format!("writing {}: {error}", path.display())))?;
@@ -120,7 +129,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         })?;
     }
     if !args.json {
-        return out::print(&(summary::text(&summary) + &claims::text(&claims)));
+        return out::print(&(summary::text(&summary) + &claims::text(&claims, &unlike)));
     }
     let document = Document {
         version: env!("CARGO_PKG_VERSION"),
@@ -130,6 +139,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         wall_s,
         summary: &summary,
         claims: &claims,
+        claims_left_out: &unlike,
         runs: kept.iter().map(|kept| &kept.outcome).collect(),
     };
     out::print(&(serde_json::to_string(&document).expect("results have string keys only") + "\n"))

@@ -55,7 +55,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let stopper = Arc::clone(&stop);
     interrupt::on_interrupt(move || stopper.store(true, Relaxed)).map_err(Failure::failed)?;
     let admin = Admin::at(&args.node);
-    let Some(seen) = Seen::watch(&admin, || wait(args.time, &stop))? else {
+    let Some(seen) = Seen::watch(&admin, args.time, || wait(args.time, &stop))? else {
         return Err(Failure::interrupted("stopped before the time was over: nothing was written"));
     };
     let Described { document, notes } = describe(&seen)?;

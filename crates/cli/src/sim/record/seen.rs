@@ -1,6 +1,7 @@
 //! What a node was seen to do: the answers of its admin API.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde::Deserialize;
 
@@ -83,10 +84,17 @@ pub(super) struct Curve {
     pub(super) unique: u64,
 }
 
+/// What asking a busy node before and after the time may take: two answers that are waited for.
+const TO_ASK: Duration = Duration::from_secs(120);
+
 impl Seen {
-    /// Watches a node until `wait` comes back; none where it says so.
-    pub(super) fn watch(admin: &Admin, wait: impl FnOnce() -> bool) -> Result<Option<Self>, Failure> {
-        admin.ask("POST", "/v1/recording")?;
+    /// Watches a node until `wait` comes back, after `time`; none where it says so. A node that is not asked any more stops by itself.
+    pub(super) fn watch(
+        admin: &Admin,
+        time: Duration,
+        wait: impl FnOnce() -> bool,
+    ) -> Result<Option<Self>, Failure> {
+        admin.ask("POST", &format!("/v1/recording?for_s={}", (time + TO_ASK).as_secs()))?;
         let seen = Self::look(admin, wait);
         // Whatever came of it, the node is to stop noting.
         let ended = admin.ask("DELETE", "/v1/recording");

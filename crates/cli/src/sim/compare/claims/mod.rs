@@ -1,8 +1,8 @@
 //! What RobinHood's paper says of each policy, beside what came out here.
 //!
 //! A claim is a figure and a direction: at most so much, or at least. It holds or does not, by the figure as the paper prints it, and
-//! with several seeds it holds where it does with each. A row is there when all runs it speaks of are. Where a setting makes a
-//! scenario another one, nothing is claimed of it.
+//! with several seeds it holds where it does with each. A row is there when the runs it speaks of are. The paper says nothing of other
+//! settings than its own, so where one is another nothing is claimed, and what is other is said.
 
 mod measure;
 mod stated;
@@ -11,11 +11,11 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use serde::Serialize;
-use sherwood_sim::LimitLine;
+use sherwood_sim::{Knobs, LimitLine};
 
 use super::keep::Kept;
 use measure::{Measure, Unit};
-use stated::{COMPETITORS, Stated, Who};
+use stated::Stated;
 
 /// One row: the paper's figure and ours.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -23,7 +23,7 @@ pub(super) struct Claim {
     pub(super) scenario: &'static str,
     /// Whom it is about.
     pub(super) policy: &'static str,
-    /// Whether that is the best of those RobinHood is compared with, found out here.
+    /// Whether the paper found it the best of those RobinHood is compared with.
     pub(super) next_best: bool,
     pub(super) measure: Measure,
     pub(super) unit: Unit,
@@ -46,42 +46,57 @@ pub(super) enum Relation {
     AtLeast,
 }
 
-/// Settings after which a scenario is no longer the paper's.
-const OTHERWISE: [&str; 4] = ["minutes", "depth", "load", "cache"];
-
 /// The rows that `runs` can answer. `limits` is what each scenario leaves of its backends.
 pub(super) fn of(runs: &[Kept], limits: &BTreeMap<String, Vec<LimitLine>>) -> Vec<Claim> {
-    let published = |run: &&Kept| {
-        let settings = &run.inputs.settings;
-        let key = |setting: &String| setting.split('=').next().unwrap_or_default().to_owned();
-        run.inputs.document.is_none() && !settings.iter().any(|setting| OTHERWISE.contains(&&*key(setting)))
-    };
+    let published = |run: &&Kept| run.inputs.document.is_none() && unlike(&run.inputs.settings).is_empty();
     let runs: Vec<&Kept> = runs.iter().filter(published).collect();
     stated::all().iter().filter_map(|stated| row(stated, &runs, limits)).collect()
 }
 
-fn row(stated: &Stated, runs: &[&Kept], limits: &BTreeMap<String, Vec<LimitLine>>) -> Option<Claim> {
-    let Stated { scenario, who, measure, relation, paper } = *stated;
-    let limits = limits.get(scenario).map_or(&[][..], Vec::as_slice);
-    let of = |policy: &'static str| Some((policy, by_seed(runs, scenario, policy, measure, limits)?));
-    let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
-    let (policy, by_seed) = match who {
-        Who::Policy(policy) => of(policy)?,
-        Who::NextBest => {
-            let all = COMPETITORS.into_iter().map(of).collect::<Option<Vec<_>>>()?;
-            all.into_iter().min_by(|a, b| mean(&a.1).total_cmp(&mean(&b.1)))?
-        }
+/// The settings for which nothing is claimed of `runs`, if the paper has figures of their scenarios.
+pub(super) fn left_out(runs: &[Kept]) -> Vec<String> {
+    let stated = stated::all();
+    let of_paper = |run: &&Kept| {
+        let inputs = &run.inputs;
+        inputs.document.is_none() && stated.iter().any(|stated| stated.scenario == inputs.scenario)
     };
+    runs.iter().find(of_paper).map_or(Vec::new(), |run| unlike(&run.inputs.settings))
+}
+
+/// The settings that make a run another one than the paper's. A realisation of the random scenario is as good as another: the paper's
+/// is not known.
+fn unlike(settings: &[String]) -> Vec<String> {
+    let key = |setting: &String| setting.split('=').next().unwrap_or_default().to_owned();
+    let changes = |setting: &str| {
+        let mut knobs = Knobs::default();
+        let turned = setting.split_once('=').and_then(|(key, value)| knobs.set(key, value).ok());
+        turned.is_none() || Knobs { walk: Knobs::default().walk, ..knobs } != Knobs::default()
+    };
+    let mut unlike = Vec::new();
+    for (index, setting) in settings.iter().enumerate() {
+        // Later ones overrule.
+        let last = !settings[index + 1..].iter().any(|later| key(later) == key(setting));
+        if last && changes(setting) {
+            unlike.push(setting.clone());
+        }
+    }
+    unlike
+}
+
+fn row(stated: &Stated, runs: &[&Kept], limits: &BTreeMap<String, Vec<LimitLine>>) -> Option<Claim> {
+    let Stated { scenario, policy, next_best, measure, relation, paper } = *stated;
+    let limits = limits.get(scenario).map_or(&[][..], Vec::as_slice);
+    let by_seed = by_seed(runs, scenario, policy, measure, limits)?;
     let seeds_held = by_seed.iter().filter(|&&ours| relation.holds(ours, paper)).count();
     Some(Claim {
         scenario,
         policy,
-        next_best: who == Who::NextBest,
+        next_best,
         measure,
         unit: measure.unit(),
         relation,
         paper,
-        ours: mean(&by_seed),
+        ours: by_seed.iter().sum::<f64>() / by_seed.len() as f64,
         seeds_held,
         holds: seeds_held == by_seed.len(),
         by_seed,
@@ -119,7 +134,7 @@ impl Relation {
 impl Claim {
     /// Whom it is about, in words.
     pub(super) fn who(&self) -> String {
-        if self.next_best { format!("next best: {}", self.policy) } else { self.policy.to_owned() }
+        if self.next_best { format!("next best, {}", self.policy) } else { self.policy.to_owned() }
     }
 
     /// What the paper says, in words.
@@ -153,9 +168,19 @@ impl Claim {
     }
 }
 
-/// The rows as a table; nothing where there are none.
-pub(super) fn text(claims: &[Claim]) -> String {
+/// Why there are no rows, where settings are `unlike` the paper's; nothing where none are.
+pub(super) fn reason(unlike: &[String]) -> Option<String> {
+    (!unlike.is_empty()).then(|| {
+        format!("RobinHood's paper has other settings, so nothing is compared with it: {}", unlike.join(", "))
+    })
+}
+
+/// The rows as a table, or why there are none.
+pub(super) fn text(claims: &[Claim], unlike: &[String]) -> String {
     let mut text = String::new();
+    if let Some(reason) = reason(unlike) {
+        let _ = writeln!(text, "{reason}\n");
+    }
     if claims.is_empty() {
         return text;
     }

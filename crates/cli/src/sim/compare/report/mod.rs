@@ -23,6 +23,8 @@ pub(super) struct Study<'a> {
     pub(super) kept: &'a [Kept],
     pub(super) lines: &'a [Line],
     pub(super) claims: &'a [Claim],
+    /// Settings that are not those of the paper.
+    pub(super) unlike: &'a [String],
     /// What scenarios leave of their backends.
     pub(super) limits: &'a BTreeMap<String, Limits>,
     /// Live runs that measured latencies of hits; there may be none.
@@ -64,7 +66,7 @@ pub(super) fn page(study: &Study<'_>) -> String {
     page += &preface(study.kept);
     page += &contents(study);
     page += &tables::overview(study.lines);
-    page += &tables::claims(study.claims);
+    page += &tables::claims(study.claims, study.unlike);
     for lines in scenarios(study) {
         let scenario = &lines[0].scenario;
         let _ = writeln!(page, "<h2 id=\"{0}\">{0}</h2>", escaped(scenario));

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use crate::chart::escaped;
-use crate::sim::compare::claims::Claim;
+use crate::sim::compare::claims::{Claim, reason};
 use crate::sim::compare::summary::Line;
 
 /// Violations of each policy in each scenario; nothing where there is one scenario only, whose own table has them.
@@ -31,10 +31,10 @@ pub(super) fn overview(lines: &[Line]) -> String {
     format!("<h2>SLO violations, % of the observations</h2>\n{}", table(&head, &rows))
 }
 
-/// The paper's figures beside ours.
-pub(super) fn claims(claims: &[Claim]) -> String {
+/// The paper's figures beside ours, or why they are not.
+pub(super) fn claims(claims: &[Claim], unlike: &[String]) -> String {
     if claims.is_empty() {
-        return String::new();
+        return reason(unlike).map_or(String::new(), |reason| format!("<p>{}.</p>\n", escaped(&reason)));
     }
     let head = ["scenario", "policy", "what"].map(word).into_iter();
     let head = head.chain(["paper", "ours"].map(number)).chain([word("")]).collect::<Vec<_>>();

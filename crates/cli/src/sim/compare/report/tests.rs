@@ -73,7 +73,7 @@ fn hits() -> Vec<LiveRun> {
 fn studied<T>(seen: impl Fn(&Study<'_>) -> T) -> T {
     let (kept, limits, hits) = (compared(), limits(), hits());
     let (lines, claims) = (summary::of(&kept), claims::of(&kept, &limits));
-    seen(&Study { kept: &kept, lines: &lines, claims: &claims, limits: &limits, hits: &hits })
+    seen(&Study { kept: &kept, lines: &lines, claims: &claims, unlike: &[], limits: &limits, hits: &hits })
 }
 
 #[test]
@@ -105,9 +105,17 @@ fn a_page_needs_nothing_beside_it() {
 fn one_scenario_has_neither_contents_nor_overview() {
     let kept = vec![run("none", "robinhood", 1)];
     let (lines, limits) = (summary::of(&kept), BTreeMap::new());
-    let page = page(&Study { kept: &kept, lines: &lines, claims: &[], limits: &limits, hits: &[] });
+    let page = page(&Study {
+        kept: &kept,
+        lines: &lines,
+        claims: &[],
+        unlike: &["servers=2 & more".to_owned()],
+        limits: &limits,
+        hits: &[],
+    });
     assert!(
         !page.contains("<nav>") && !page.contains("SLO violations, % of") && !page.contains("paper says")
     );
     assert!(page.contains("<h2 id=\"none\">none</h2>"));
+    assert!(page.contains("so nothing is compared with it: servers=2 &amp; more.</p>"), "{page}");
 }
