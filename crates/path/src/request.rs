@@ -241,6 +241,9 @@ impl<K: AsRef<[u8]> + Clone, V: Clone> Request<K, V> {
             states.push(match item {
                 Some(item) => KeyState::Ended(End::Hit(read(*partition, key, item))),
                 None => {
+                    if misses.is_empty() {
+                        misses.reserve_exact(keys.len() - position);
+                    }
                     misses.push(Missed { begins: beginning(key.as_ref()), position: position as u32 });
                     KeyState::Asked { query: index as u32, again: NO_MORE }
                 }
@@ -258,10 +261,12 @@ impl<K: AsRef<[u8]> + Clone, V: Clone> Request<K, V> {
         let first_slot = *first_key as u32;
         let key = |missed: &Missed| &query.keys[missed.position as usize];
         let slot = |missed: &Missed| first_slot + missed.position;
-        misses.sort_unstable_by(|a, b| {
-            let by_bytes = || key(a).as_ref().cmp(key(b).as_ref());
-            a.begins.cmp(&b.begins).then_with(by_bytes).then(a.position.cmp(&b.position))
-        });
+        // One comparison of numbers, which no branch depends on; only keys that begin alike are read again, in a sort that keeps
+        // the order of repetitions.
+        misses.sort_unstable_by_key(|missed| u128::from(missed.begins) << 32 | u128::from(missed.position));
+        for alike in misses.chunk_by_mut(|a, b| a.begins == b.begins).filter(|alike| alike.len() > 1) {
+            alike.sort_by(|a, b| key(a).as_ref().cmp(key(b).as_ref()));
+        }
         let same = |a: &Missed, b: &Missed| a.begins == b.begins && key(a).as_ref() == key(b).as_ref();
         for pair in misses.windows(2).filter(|pair| same(&pair[0], &pair[1])) {
             let again = slot(&pair[1]);
