@@ -174,7 +174,8 @@ impl<K: Clone + Eq + Hash, V, W, R: Route> Dispatch<K, V, W, R> {
     pub fn handle_fetch(&mut self, now: Instant, keys: impl IntoIterator<Item = (K, W)>, entropy: u64) {
         self.draws.stir(entropy);
         self.advance(now);
-        let mut batch = Vec::new();
+        let keys = keys.into_iter();
+        let mut batch = Vec::with_capacity(keys.size_hint().0.min(self.options.batch_keys_max as usize));
         for (key, waiter) in keys {
             batch.extend(self.admit(key, waiter));
             if batch.len() == self.options.batch_keys_max as usize {
