@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use sherwood_model::ReplicaId;
 
-use crate::FetchError;
 use crate::slab::Id;
+use crate::{FetchError, Waiters};
 
 /// One thing for the driver to do. Actions come in the order they must be carried out.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,8 +38,8 @@ pub enum Action<K, V, W> {
         result: Result<Option<V>, FetchError>,
         /// Whether the result is a value that may enter the cache: not when the key was invalidated meanwhile.
         fill: bool,
-        /// At least one waiter, in the order they came.
-        waiters: Vec<W>,
+        /// Whom to tell.
+        waiters: Waiters<W>,
     },
     /// Ask a replica that is down whether it is back, in whatever way is cheap, then report with
     /// [`Dispatch::handle_probe`](crate::Dispatch::handle_probe).

@@ -17,7 +17,7 @@ use crate::replica::Replica;
 use crate::slab::{Id, Slab};
 use crate::{
     Action, Bound, CallId, Counters, Failure, FailureKind, FetchError, Options, OptionsError, PowerOfTwo,
-    ReplicaLoad, Reply, Route, Stats,
+    ReplicaLoad, Reply, Route, Stats, Waiters,
 };
 
 /// Everything between the misses of one backend and its replicas.
@@ -58,7 +58,7 @@ use crate::{
 /// [`Options::waiters_max`].
 ///
 /// ```
-/// use sherwood_dispatch::{Action, Dispatch, Options, Reply};
+/// use sherwood_dispatch::{Action, Dispatch, Options, Reply, Waiters};
 /// use sherwood_model::{Instant, SeededState};
 ///
 /// let mut dispatch = Dispatch::new(Options::default(), 1, SeededState::new(7))?;
@@ -70,8 +70,10 @@ use crate::{
 /// assert_eq!(dispatch.poll_action(), None);
 ///
 /// dispatch.handle_reply(now, call, Reply::Ok(vec![Some(10), None]));
-/// let a = Action::Deliver { key: "a", result: Ok(Some(10)), fill: true, waiters: vec![1, 3] };
-/// let b = Action::Deliver { key: "b", result: Ok(None), fill: false, waiters: vec![2] };
+/// let mut waiters = Waiters::new(1);
+/// waiters.push(3);
+/// let a = Action::Deliver { key: "a", result: Ok(Some(10)), fill: true, waiters };
+/// let b = Action::Deliver { key: "b", result: Ok(None), fill: false, waiters: Waiters::new(2) };
 /// assert_eq!((dispatch.poll_action(), dispatch.poll_action()), (Some(a), Some(b)));
 /// assert_eq!(dispatch.next_timeout(), None);
 /// # Ok::<(), sherwood_dispatch::OptionsError>(())
@@ -103,7 +105,7 @@ pub struct Dispatch<K, V, W, R = PowerOfTwo> {
 #[derive(Clone, Debug)]
 struct Key<K, W> {
     key: K,
-    waiters: Vec<W>,
+    waiters: Waiters<W>,
     /// Not invalidated since it was asked for: it may be joined and may fill.
     fresh: bool,
 }
@@ -172,7 +174,8 @@ impl<K: Clone + Eq + Hash, V, W, R: Route> Dispatch<K, V, W, R> {
     pub fn handle_fetch(&mut self, now: Instant, keys: impl IntoIterator<Item = (K, W)>, entropy: u64) {
         self.draws.stir(entropy);
         self.advance(now);
-        let mut batch = Vec::new();
+        let keys = keys.into_iter();
+        let mut batch = Vec::with_capacity(keys.size_hint().0.min(self.options.batch_keys_max as usize));
         for (key, waiter) in keys {
             batch.extend(self.admit(key, waiter));
             if batch.len() == self.options.batch_keys_max as usize {
@@ -271,7 +274,12 @@ impl<K: Clone + Eq + Hash, V, W, R: Route> Dispatch<K, V, W, R> {
         if self.waiters == limit {
             self.counters.refused += 1;
             let result = Err(FetchError::Overloaded { bound: Bound::Waiters, limit });
-            self.actions.push_back(Action::Deliver { key, result, fill: false, waiters: vec![waiter] });
+            self.actions.push_back(Action::Deliver {
+                key,
+                result,
+                fill: false,
+                waiters: Waiters::new(waiter),
+            });
             return None;
         }
         self.waiters += 1;
@@ -284,7 +292,7 @@ impl<K: Clone + Eq + Hash, V, W, R: Route> Dispatch<K, V, W, R> {
             }
             Entry::Vacant(vacant) => {
                 let key = vacant.key().clone();
-                let id = self.keys.insert(Key { key, waiters: vec![waiter], fresh: true });
+                let id = self.keys.insert(Key { key, waiters: Waiters::new(waiter), fresh: true });
                 vacant.insert(id);
                 Some(id)
             }

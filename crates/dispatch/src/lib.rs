@@ -22,6 +22,7 @@ mod replica;
 mod route;
 mod slab;
 mod stats;
+mod waiters;
 
 pub use action::{Action, CallId, Failure, FailureKind, Reply};
 pub use dispatch::Dispatch;
@@ -29,3 +30,4 @@ pub use error::{Bound, FetchError};
 pub use options::{Options, OptionsError, ProbeOptions, RetryOptions};
 pub use route::{CallShape, PowerOfTwo, ReplicaLoad, Route};
 pub use stats::{Counters, ReplicaStats, Stats};
+pub use waiters::Waiters;

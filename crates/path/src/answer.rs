@@ -3,18 +3,19 @@
 use std::time::Duration;
 
 use sherwood_dispatch::FetchError;
+use sherwood_model::{BackendId, Instant};
 
-/// The end of one key.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer<V> {
+/// The end of one key, as its request keeps it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Answer<'a, V> {
     /// Which end.
     pub status: Status,
     /// The value of a [`Status::Hit`] or [`Status::Miss`].
-    pub value: Option<V>,
+    pub value: Option<&'a V>,
     /// Time from the request's arrival to this end.
     pub latency: Duration,
     /// Why there is no value, of a [`Status::Rejected`], [`Status::Timeout`] or [`Status::Error`].
-    pub error: Option<FetchError>,
+    pub error: Option<&'a FetchError>,
 }
 
 /// The ways a key can end.
@@ -45,17 +46,67 @@ impl Status {
     }
 }
 
-impl<V> Answer<V> {
-    pub(crate) fn hit(value: V, latency: Duration) -> Self {
-        Self { status: Status::Hit, value: Some(value), latency, error: None }
+/// Keys of one query that ended after the same time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Alike {
+    /// The query's backend.
+    pub backend: BackendId,
+    /// Time from the request's arrival to their end.
+    pub latency: Duration,
+    /// Those of `keys` that were in the cache.
+    pub hits: u64,
+    /// How many they are, at least one.
+    pub keys: u64,
+}
+
+/// How a key ended, in little room: most are hits, which all end at one time, and the few errors have their memory elsewhere.
+#[derive(Clone, Debug)]
+pub(crate) enum End<V> {
+    Hit(V),
+    Miss { value: V, at: Instant },
+    NotFound { at: Instant },
+    Failed(Box<Failed>),
+}
+
+/// Why a key has no value, and since when.
+#[derive(Clone, Debug)]
+pub(crate) struct Failed {
+    error: FetchError,
+    at: Instant,
+}
+
+impl<V> End<V> {
+    /// The end of a key whose fetch had this `result` at `at`.
+    pub(crate) fn fetched(result: Result<Option<V>, FetchError>, at: Instant) -> Self {
+        match result {
+            Ok(Some(value)) => Self::Miss { value, at },
+            Ok(None) => Self::NotFound { at },
+            Err(error) => Self::Failed(Box::new(Failed { error, at })),
+        }
     }
 
-    pub(crate) fn fetched(result: Result<Option<V>, FetchError>, latency: Duration) -> Self {
-        match result {
-            Ok(Some(value)) => Self { status: Status::Miss, value: Some(value), latency, error: None },
-            Ok(None) => Self { status: Status::NotFound, value: None, latency, error: None },
-            Err(error) => Self { status: status_of(&error), value: None, latency, error: Some(error) },
+    pub(crate) const fn is_hit(&self) -> bool {
+        matches!(self, Self::Hit(_))
+    }
+
+    /// When it ended, in a request whose hits ended at `hits_at`.
+    pub(crate) fn at(&self, hits_at: Instant) -> Instant {
+        match self {
+            Self::Hit(_) => hits_at,
+            Self::Miss { at, .. } | Self::NotFound { at } => *at,
+            Self::Failed(failed) => failed.at,
         }
+    }
+
+    /// What its request answers, that arrived at `started` and whose hits ended at `hits_at`.
+    pub(crate) fn answer(&self, started: Instant, hits_at: Instant) -> Answer<'_, V> {
+        let (status, value, error) = match self {
+            Self::Hit(value) => (Status::Hit, Some(value), None),
+            Self::Miss { value, .. } => (Status::Miss, Some(value), None),
+            Self::NotFound { .. } => (Status::NotFound, None, None),
+            Self::Failed(failed) => (status_of(&failed.error), None, Some(&failed.error)),
+        };
+        Answer { status, value, latency: self.at(hits_at) - started, error }
     }
 }
 
@@ -78,8 +129,10 @@ mod tests {
     #[test]
     fn every_error_has_a_status() {
         let status = |error: FetchError| {
-            let answer = Answer::<()>::fetched(Err(error.clone()), Duration::ZERO);
-            assert_eq!((answer.value, answer.error), (None, Some(error)));
+            let end = End::<()>::fetched(Err(error.clone()), Instant::from_millis(5));
+            let answer = end.answer(Instant::from_millis(3), Instant::ZERO);
+            assert_eq!((answer.value, answer.error), (None, Some(&error)));
+            assert_eq!(answer.latency, Duration::from_millis(2));
             assert!(answer.status.is_failure());
             answer.status
         };

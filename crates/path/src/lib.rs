@@ -49,7 +49,7 @@ mod fill;
 mod query;
 mod request;
 
-pub use answer::{Answer, Status};
+pub use answer::{Alike, Answer, Status};
 pub use fill::fill;
 pub use query::{Fetch, Query, Slot};
 pub use request::Request;

@@ -7,7 +7,8 @@ use sherwood_cache::{Access, Cache, Item};
 use sherwood_dispatch::FetchError;
 use sherwood_model::{BackendId, FinishedRequest, Instant, PartitionId, QueryEnd, RequestEnd};
 
-use crate::{Answer, Fetch, Query, Slot};
+use crate::answer::End;
+use crate::{Alike, Answer, Fetch, Query, Slot};
 
 /// One request: its queries, and what became of each of their keys.
 ///
@@ -35,15 +36,16 @@ use crate::{Answer, Fetch, Query, Slot};
 /// the first to end. A query with a failed key counts at least as the backend's time-out, unless it is best effort.
 ///
 /// # Complexity and memory
-/// One look-up per key, and a sort of each query's misses to find repetitions. Holds its keys and answers and nothing
-/// else.
+/// One look-up per key, and a sort of each query's misses to find repetitions. Hits are ended a query at a time. Holds its keys
+/// and answers and nothing else: with values of up to 4 bytes, 16 bytes for each key beside the key.
 #[derive(Clone, Debug)]
 pub struct Request<K, V> {
     started: Instant,
     queries: Vec<QueryState<K>>,
-    /// The keys of all queries, in their order.
+    /// The keys of all queries, in their order; none before they were looked up.
     keys: Vec<KeyState<V>>,
-    looked_up: bool,
+    /// When the keys were looked up, which is when the hits ended.
+    looked_up: Option<Instant>,
     /// Keys without an answer.
     open_keys: usize,
     end: RequestEnd,
@@ -56,18 +58,30 @@ struct QueryState<K> {
     /// Position of its first key among the keys of all queries.
     first_key: usize,
     open_keys: usize,
+    hits: usize,
     failed: bool,
 }
 
 #[derive(Clone, Debug)]
 enum KeyState<V> {
-    Arrived,
     Asked {
         query: u32,
-        /// The next repetition of the same key, which waits for the same result.
-        again: Option<u32>,
+        /// The next repetition of the same key, which waits for the same result; [`NO_MORE`] if there is none.
+        again: u32,
     },
-    Ended(Answer<V>),
+    Ended(End<V>),
+}
+
+/// The key that is none.
+const NO_MORE: u32 = u32::MAX;
+
+/// A key that the cache did not have.
+#[derive(Clone, Copy, Debug)]
+struct Missed {
+    /// The key's first bytes, which order most keys without a look at the others.
+    begins: u64,
+    /// Its position within its query.
+    position: u32,
 }
 
 impl<K: AsRef<[u8]> + Clone, V: Clone> Request<K, V> {
@@ -81,7 +95,7 @@ impl<K: AsRef<[u8]> + Clone, V: Clone> Request<K, V> {
         let state = |query: Query<K>| {
             let first_key = open_keys;
             open_keys += query.keys.len();
-            QueryState { open_keys: query.keys.len(), first_key, failed: false, query }
+            QueryState { open_keys: query.keys.len(), first_key, hits: 0, failed: false, query }
         };
         let queries: Vec<_> = queries.into_iter().map(state).collect();
         assert!(u32::try_from(open_keys.max(queries.len())).is_ok(), "a request has fewer than 2^32 keys");
@@ -89,8 +103,8 @@ impl<K: AsRef<[u8]> + Clone, V: Clone> Request<K, V> {
         Self {
             started: now,
             queries,
-            keys: (0..open_keys).map(|_| KeyState::Arrived).collect(),
-            looked_up: false,
+            keys: Vec::with_capacity(open_keys),
+            looked_up: None,
             open_keys,
             finished: (open_keys == 0).then(|| end.finish(Duration::ZERO)),
             end,
@@ -106,9 +120,10 @@ impl<K: AsRef<[u8]> + Clone, V: Clone> Request<K, V> {
         access: &Access,
         mut read: impl FnMut(PartitionId, &K, Item<'_>) -> V,
     ) -> Vec<Fetch<K>> {
-        if mem::replace(&mut self.looked_up, true) {
+        if self.looked_up.is_some() {
             return Vec::new();
         }
+        self.looked_up = Some(access.now);
         let mut fetches = Vec::new();
         for query in 0..self.queries.len() {
             let misses = self.look_up_query(query, cache, access, &mut read);
@@ -121,15 +136,26 @@ impl<K: AsRef<[u8]> + Clone, V: Clone> Request<K, V> {
 
     /// How a fetched key ended. Ignored when the key has its answer already or was not asked for.
     pub fn handle_result(&mut self, now: Instant, slot: Slot, result: Result<Option<V>, FetchError>) {
-        let Some(&KeyState::Asked { query, mut again }) = self.keys.get(slot.0 as usize) else { return };
-        let latency = now - self.started;
-        while let Some(key) = again
-            && let KeyState::Asked { again: next, .. } = self.keys[key as usize]
-        {
+        let Some(&KeyState::Asked { query, mut again }) = self.keys.get(slot.0 as usize) else {
+            eprintln!(
+                "DBG slot {} of {} firsts {:?} open {}",
+                slot.0,
+                self.keys.len(),
+                self.queries.iter().map(|q| (q.first_key, q.query.keys.len(), q.hits)).collect::<Vec<_>>(),
+                self.open_keys
+            );
+            return;
+        };
+        let failed = result.is_err();
+        let mut ended = 1;
+        while let Some(&KeyState::Asked { again: next, .. }) = self.keys.get(again as usize) {
+            self.keys[again as usize] = KeyState::Ended(End::fetched(result.clone(), now));
             again = next;
-            self.end_key(now, query as usize, key as usize, Answer::fetched(result.clone(), latency));
+            ended += 1;
         }
-        self.end_key(now, query as usize, slot.0 as usize, Answer::fetched(result, latency));
+        self.keys[slot.0 as usize] = KeyState::Ended(End::fetched(result, now));
+        self.queries[query as usize].failed |= failed;
+        self.end_keys(now, query as usize, ended);
     }
 
     /// What is to be remembered of the request, once every key has its answer.
@@ -145,75 +171,137 @@ impl<K: AsRef<[u8]> + Clone, V: Clone> Request<K, V> {
     }
 
     /// The keys that have ended, all of them once it has finished, in the order they were asked.
-    pub fn answers(&self) -> impl Iterator<Item = (BackendId, &K, &Answer<V>)> {
+    pub fn answers(&self) -> impl Iterator<Item = (BackendId, &K, Answer<'_, V>)> {
+        let hits_at = self.hits_at();
         self.queries.iter().flat_map(move |state| {
-            let states = &self.keys[state.first_key..];
-            state.query.keys.iter().zip(states).filter_map(|(key, state_of_key)| match state_of_key {
-                KeyState::Ended(answer) => Some((state.query.backend, key, answer)),
-                KeyState::Arrived | KeyState::Asked { .. } => None,
+            let keys = state.query.keys.iter().zip(self.states(state));
+            keys.filter_map(move |(key, state_of_key)| match state_of_key {
+                KeyState::Ended(end) => Some((state.query.backend, key, end.answer(self.started, hits_at))),
+                KeyState::Asked { .. } => None,
             })
         })
     }
 
-    /// Ends the hits of one query; returns its misses as positions within the query.
+    /// Shows `see` how many of the keys that have ended did so when: for each query its hits together, then its other keys, those
+    /// that follow each other with one latency together. As [`answers`](Self::answers), for who counts only; a query of hits
+    /// costs the same however many keys it has.
+    pub fn each_alike(&self, mut see: impl FnMut(Alike)) {
+        let hits_at = self.hits_at();
+        for state in &self.queries {
+            let QueryState { query: Query { backend, keys, .. }, hits, .. } = state;
+            let alike =
+                |at: Instant| Alike { backend: *backend, latency: at - self.started, hits: 0, keys: 0 };
+            if *hits > 0 {
+                see(Alike { hits: *hits as u64, keys: *hits as u64, ..alike(hits_at) });
+            }
+            if *hits == keys.len() {
+                continue;
+            }
+            let mut same = alike(self.started);
+            for state_of_key in self.states(state) {
+                let KeyState::Ended(end) = state_of_key else { continue };
+                if end.is_hit() {
+                    continue;
+                }
+                let latency = end.at(hits_at) - self.started;
+                if latency != same.latency && same.keys > 0 {
+                    see(mem::replace(&mut same, alike(self.started)));
+                }
+                same = Alike { latency, keys: same.keys + 1, ..same };
+            }
+            if same.keys > 0 {
+                see(same);
+            }
+        }
+    }
+
+    /// The states of a query's keys.
+    fn states(&self, state: &QueryState<K>) -> &[KeyState<V>] {
+        self.keys.get(state.first_key..state.first_key + state.query.keys.len()).unwrap_or_default()
+    }
+
+    /// When the hits ended; before they are looked up there are none.
+    fn hits_at(&self) -> Instant {
+        self.looked_up.unwrap_or(self.started)
+    }
+
+    /// Ends the hits of one query; returns its misses.
     fn look_up_query(
         &mut self,
-        query: usize,
+        index: usize,
         cache: &Cache,
         access: &Access,
         read: &mut impl FnMut(PartitionId, &K, Item<'_>) -> V,
-    ) -> Vec<u32> {
-        let latency = access.now - self.started;
+    ) -> Vec<Missed> {
+        let Self { queries, keys: states, .. } = self;
+        let Query { partition, keys, .. } = &queries[index].query;
         let mut misses = Vec::new();
-        let state = &mut self.queries[query];
-        let (partition, first_key) = (state.query.partition, state.first_key);
-        // Lent out for as long as they are looked up.
-        let keys = mem::take(&mut state.query.keys);
-        cache.get_each(partition, &keys, access, |position, item| match item {
-            Some(item) => {
-                let value = read(partition, &keys[position], item);
-                self.end_key(access.now, query, first_key + position, Answer::hit(value, latency));
-            }
-            None => misses.push(position as u32),
+        cache.get_each(*partition, keys, access, |position, item| {
+            let key = &keys[position];
+            states.push(match item {
+                Some(item) => KeyState::Ended(End::Hit(read(*partition, key, item))),
+                None => {
+                    if misses.is_empty() {
+                        misses.reserve_exact(keys.len() - position);
+                    }
+                    misses.push(Missed { begins: beginning(key.as_ref()), position: position as u32 });
+                    KeyState::Asked { query: index as u32, again: NO_MORE }
+                }
+            });
         });
-        self.queries[query].query.keys = keys;
+        let hits = keys.len() - misses.len();
+        queries[index].hits = hits;
+        self.end_keys(access.now, index, hits);
         misses
     }
 
-    /// Marks the misses of one query as asked for, each key once, its repetitions chained to it.
-    fn fetch(&mut self, index: usize, mut misses: Vec<u32>) -> Fetch<K> {
+    /// The misses of one query, each key once, its repetitions chained to it.
+    fn fetch(&mut self, index: usize, mut misses: Vec<Missed>) -> Fetch<K> {
         let QueryState { query, first_key, .. } = &self.queries[index];
-        let bytes = |position: &u32| query.keys[*position as usize].as_ref();
-        misses.sort_by(|a, b| bytes(a).cmp(bytes(b)));
-        let mut keys = Vec::with_capacity(misses.len());
-        for same in misses.chunk_by(|a, b| bytes(a) == bytes(b)) {
-            let slots = same.iter().map(|position| *first_key as u32 + position);
-            let again = slots.clone().skip(1).map(Some).chain([None]);
-            for (slot, again) in slots.zip(again) {
-                self.keys[slot as usize] = KeyState::Asked { query: index as u32, again };
-            }
-            keys.push((query.keys[same[0] as usize].clone(), Slot(*first_key as u32 + same[0])));
+        let first_slot = *first_key as u32;
+        let key = |missed: &Missed| &query.keys[missed.position as usize];
+        let slot = |missed: &Missed| first_slot + missed.position;
+        // One comparison of numbers, which no branch depends on; only keys that begin alike are read again, in a sort that keeps
+        // the order of repetitions.
+        misses.sort_unstable_by_key(|missed| u128::from(missed.begins) << 32 | u128::from(missed.position));
+        for alike in misses.chunk_by_mut(|a, b| a.begins == b.begins).filter(|alike| alike.len() > 1) {
+            alike.sort_by(|a, b| key(a).as_ref().cmp(key(b).as_ref()));
         }
+        let same = |a: &Missed, b: &Missed| a.begins == b.begins && key(a).as_ref() == key(b).as_ref();
+        for pair in misses.windows(2).filter(|pair| same(&pair[0], &pair[1])) {
+            let again = slot(&pair[1]);
+            self.keys[slot(&pair[0]) as usize] = KeyState::Asked { query: index as u32, again };
+        }
+        misses.dedup_by(|next, kept| same(next, kept));
+        let keys = misses.iter().map(|missed| (key(missed).clone(), Slot(slot(missed)))).collect();
         Fetch { query: index, backend: query.backend, partition: query.partition, keys }
     }
 
-    /// A key that has no answer yet gets one; with the last of them its query ends, with the last query the request.
-    fn end_key(&mut self, now: Instant, query: usize, key: usize, answer: Answer<V>) {
-        let elapsed = now - self.started;
+    /// So many keys of a query got their answers; with the last of them the query ends, with the last query the request.
+    fn end_keys(&mut self, now: Instant, query: usize, ended: usize) {
         let state = &mut self.queries[query];
-        state.failed |= answer.status.is_failure();
-        state.open_keys -= 1;
-        self.open_keys -= 1;
-        self.keys[key] = KeyState::Ended(answer);
-        if state.open_keys == 0 {
-            let Query { backend, best_effort, timeout, .. } = state.query;
-            let failed = (state.failed && !best_effort).then_some(timeout);
-            self.end.add(QueryEnd { backend, latency: elapsed, failed });
+        state.open_keys -= ended;
+        self.open_keys -= ended;
+        if ended == 0 || state.open_keys > 0 {
+            return;
         }
+        let elapsed = now - self.started;
+        let Query { backend, best_effort, timeout, .. } = state.query;
+        let failed = (state.failed && !best_effort).then_some(timeout);
+        self.end.add(QueryEnd { backend, latency: elapsed, failed });
         if self.open_keys == 0 {
             self.finished = Some(self.end.finish(elapsed));
         }
     }
+}
+
+/// The first eight bytes of a key as a number, zeros after a shorter one: of two keys whose numbers differ, the one with the
+/// smaller is the smaller.
+fn beginning(key: &[u8]) -> u64 {
+    let mut bytes = [0; 8];
+    let length = key.len().min(8);
+    bytes[..length].copy_from_slice(&key[..length]);
+    u64::from_be_bytes(bytes)
 }
 
 #[cfg(test)]

@@ -5,7 +5,8 @@
 
 use std::time::Duration;
 
-use sherwood_model::{BackendId, FinishedRequest, Instant, LatencyWindow, RequestSnapshot};
+use sherwood_model::{FinishedRequest, Instant, LatencyWindow, RequestSnapshot};
+pub(crate) use sherwood_path::Alike;
 use sherwood_policy::{CounterWindow, MissLatency, Needs, Observation, RequestLog};
 
 use crate::beyond::{Beyond, KnownBeyond};
@@ -16,16 +17,6 @@ use crate::server::Server;
 pub(crate) struct Report {
     pub(crate) requests: Vec<(Instant, FinishedRequest)>,
     pub(crate) queries: Vec<(Instant, Alike)>,
-}
-
-/// Keys of a backend that ended with one latency.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Alike {
-    pub(crate) backend: BackendId,
-    pub(crate) latency: Duration,
-    /// Those that were in the cache.
-    pub(crate) hits: u64,
-    pub(crate) keys: u64,
 }
 
 /// Soft state over all servers.

@@ -7,7 +7,7 @@ use rand_core::Rng as _;
 use sherwood_cache::Access;
 use sherwood_dispatch::{Action, CallId, Reply};
 use sherwood_model::{BackendId, Instant, ReplicaId, Slo};
-use sherwood_path::{Request, Status};
+use sherwood_path::Request;
 use sherwood_policy::{TaoMode, by_name};
 use sherwood_workload::Rng;
 use sherwood_workload::onerf::Limits;
@@ -26,7 +26,7 @@ use crate::server::{Server, Waiter};
 use crate::setup::{Setup, SetupError, minutes};
 use crate::sizes::Sizes;
 use crate::slab::Slab;
-use crate::statistics::{Alike, Known, Statistics};
+use crate::statistics::{Known, Statistics};
 use crate::traffic::{Arrived, Traffic, partition, stream};
 
 /// A run, from empty caches on.
@@ -398,34 +398,13 @@ impl World {
         let report = &mut self.servers[usize::from(server)].report;
         report.requests.push((self.now, finished));
         self.recorder.request(self.now, finished);
-        // Keys of a query end together, hits at the look-up and misses with their call: few different latencies.
-        let mut alike: Option<Alike> = None;
-        for (backend, key, answer) in request.answers() {
-            if let Some(sizes) = &mut self.sizes {
-                sizes.end(backend, *key);
-            }
-            let hit = u64::from(answer.status == Status::Hit);
-            match &mut alike {
-                Some(same) if (same.backend, same.latency) == (backend, answer.latency) => {
-                    same.hits += hit;
-                    same.keys += 1;
-                }
-                _ => {
-                    let next = Alike { backend, latency: answer.latency, hits: hit, keys: 1 };
-                    if let Some(ended) = alike.replace(next) {
-                        self.note(usize::from(server), ended);
-                    }
-                }
-            }
+        request.each_alike(|ended| {
+            self.recorder.keys(self.now, ended);
+            report.queries.push((self.now, ended));
+        });
+        if let Some(sizes) = &mut self.sizes {
+            request.answers().for_each(|(backend, key, _)| sizes.end(backend, *key));
         }
-        if let Some(ended) = alike {
-            self.note(usize::from(server), ended);
-        }
-    }
-
-    fn note(&mut self, server: usize, ended: Alike) {
-        self.recorder.keys(self.now, ended);
-        self.servers[server].report.queries.push((self.now, ended));
     }
 
     /// A call or probe reaches its replica.

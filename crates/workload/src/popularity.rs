@@ -11,9 +11,10 @@ use crate::draw::uniform;
 /// distribution, and with it in every hit ratio. a = 0 is uniform; at a = 1 the form has the limit (N+1)^U, which is
 /// used within 1e-6 of 1, where the powers would lose their digits. Constant time, one draw per rank.
 ///
-/// Most draws need no power: the unit interval is cut into up to 65,536 equal cells, 4 bytes each, and a cell in which every
-/// draw stands for the same rank says which. One that two ranks share says (in 8 bytes more) where the second begins, to a few
-/// parts of 65,536, and only the draws between are worked out. So the ranks are those of the closed form, to the last draw.
+/// Hardly a draw needs a power: the unit interval is cut into equal pieces, and each has a cubic that follows the closed form to a
+/// known error (40 bytes for a piece, at most 512 of them, so that the tables of many catalogues stay near the processor). Where
+/// all positions within that error have one rank, it is the rank; the few draws beside the beginning of a rank are worked
+/// out. So the ranks are those of the closed form, to the last draw.
 ///
 /// ```
 /// use sherwood_workload::Popularity;
@@ -24,31 +25,23 @@ use crate::draw::uniform;
 pub struct Popularity {
     objects: u64,
     shape: Shape,
-    /// The rank that all draws of a cell stand for, [`MIXED`], or [`SPLIT`] and the number of its split.
-    cells: Arc<[u32]>,
-    splits: Arc<[Split]>,
+    /// Of equal parts of the unit interval.
+    pieces: Arc<[Piece]>,
 }
 
-/// Where in a cell of two ranks the second begins: not before `from`, and by `to`, in parts of [`PARTS`].
+/// A cubic in the distance from the middle of a piece, in pieces: positions are at most `error` away.
 #[derive(Clone, Copy, Debug)]
-struct Split {
-    rank: u32,
-    from: u16,
-    to: u16,
+struct Piece {
+    cubic: [f64; 4],
+    error: f64,
 }
 
-/// Cells at most, a power of two so that a draw's cell is exact.
-const CELLS_MAX: u64 = 1 << 16;
-/// Cells for each rank, where there are few ranks.
-const CELLS_PER_RANK: u64 = 8;
-/// Marks a cell whose draws stand for more than two ranks.
-const MIXED: u32 = u32::MAX;
-/// Marks a cell whose draws stand for two ranks.
-const SPLIT: u32 = 1 << 31;
-/// Parts of a cell.
-const PARTS: f64 = 65_536.0;
-/// How far from a whole number the ends of a cell must lie for it to have one rank: a million times the error of a power.
-const MARGIN: f64 = 1e-9;
+/// Pieces at most, a power of two so that a draw's piece is exact.
+const PIECES_MAX: u64 = 1 << 9;
+/// Pieces for each rank, where there are few ranks.
+const PIECES_PER_RANK: u64 = 8;
+/// Of a position, relative: more than what rounding may do to a closed form whose own terms are exact, and to its cubic.
+const ROUNDING: f64 = 1e-13;
 
 #[derive(Clone, Debug)]
 enum Shape {
@@ -74,8 +67,8 @@ impl Popularity {
         } else {
             Shape::Power { span: libm::pow(ends, 1.0 - alpha) - 1.0, inverse: 1.0 / (1.0 - alpha) }
         };
-        let (cells, splits) = cells(objects, &shape);
-        Self { objects, shape, cells, splits }
+        let pieces = pieces(objects, &shape);
+        Self { objects, shape, pieces }
     }
 
     /// The number of ranks, N.
@@ -87,28 +80,23 @@ impl Popularity {
     /// The rank that the uniform draw `u` in [0, 1) stands for, 0 to N-1.
     #[must_use]
     pub fn rank(&self, u: f64) -> u64 {
-        // Exact, as the number of cells is a power of two.
-        let at = u * self.cells.len() as f64;
-        match self.cells.get(at as usize) {
-            Some(&rank) if rank < SPLIT => u64::from(rank),
-            Some(&MIXED) | None => self.exact_rank(u),
-            Some(&split) => {
-                let Split { rank, from, to } = self.splits[(split - SPLIT) as usize];
-                let part = ((at - (at as usize) as f64) * PARTS) as u16;
-                if part < from {
-                    u64::from(rank)
-                } else if part >= to {
-                    u64::from(rank) + 1
-                } else {
-                    self.exact_rank(u)
-                }
-            }
-        }
+        // Exact, as the number of pieces is a power of two.
+        let at = u * self.pieces.len() as f64;
+        let piece = at as usize;
+        let Some(Piece { cubic, error }) = self.pieces.get(piece) else { return self.exact_rank(u) };
+        let x = at - piece as f64 - 0.5;
+        let position = cubic[0] + x * (cubic[1] + x * (cubic[2] + x * cubic[3]));
+        let (low, high) = ((position - error) as u64, (position + error) as u64);
+        if low == high { self.rank_at(low) } else { self.exact_rank(u) }
     }
 
     fn exact_rank(&self, u: f64) -> u64 {
-        // Rounding may carry a draw just below 1 to N+1.
-        (self.shape.position(u) as u64).saturating_sub(1).min(self.objects - 1)
+        self.rank_at(self.shape.position(u) as u64)
+    }
+
+    /// The rank of a position rounded down. Rounding may have carried a draw just below 1 to N+1.
+    fn rank_at(&self, position: u64) -> u64 {
+        position.saturating_sub(1).min(self.objects - 1)
     }
 
     /// A rank drawn with one output of `rng`.
@@ -127,11 +115,28 @@ impl Shape {
         }
     }
 
-    /// The draw of a position, within rounding.
-    fn draw(&self, position: f64) -> f64 {
+    /// The position and its first four derivatives at `u`, each in units of pieces of this `width`, over the factorial of its order:
+    /// what multiplies the powers of the distance from `u` in Taylor's series.
+    fn series(&self, u: f64, width: f64) -> [f64; 5] {
+        let mut terms = [self.position(u); 5];
+        for order in 1..terms.len() {
+            let taken = (order - 1) as f64;
+            let growth = match *self {
+                Self::Power { span, inverse } => (inverse - taken) * span / (1.0 + u * span),
+                Self::Exponential { span } => span,
+            };
+            terms[order] = terms[order - 1] * growth * width / order as f64;
+        }
+        terms
+    }
+
+    /// By how much rounding may change a position at `u`, relative to it.
+    fn rounding(&self, u: f64) -> f64 {
         match *self {
-            Self::Power { span, inverse } => (libm::pow(position, 1.0 / inverse) - 1.0) / span,
-            Self::Exponential { span } => libm::log(position) / span,
+            // A power multiplies the error of its base by its exponent; so much of the base is left where the span is below 0.
+            Self::Power { span, inverse } => ROUNDING * (1.0 + inverse.abs() / (1.0 + u * span).min(1.0)),
+            // An exponential, that of its argument.
+            Self::Exponential { span } => ROUNDING * (1.0 + span),
         }
     }
 }
@@ -157,52 +162,26 @@ pub(crate) fn shares(objects: u64, alpha: f64) -> Vec<(f64, f64)> {
     runs
 }
 
-/// What each cell's draws stand for.
-fn cells(objects: u64, shape: &Shape) -> (Arc<[u32]>, Arc<[Split]>) {
-    let count = objects.saturating_mul(CELLS_PER_RANK).min(CELLS_MAX).next_power_of_two();
-    let edges = (0..=count).map(|edge| shape.position(edge as f64 / count as f64));
-    let edges: Vec<f64> = edges.collect();
-    let mut splits = Vec::new();
-    let cell = |(cell, ends): (usize, &[f64])| {
-        let (first, last) = (rank_above(ends[0]), rank_below(ends[1]));
-        if last >= objects || last >= u64::from(SPLIT) {
-            return MIXED;
-        }
-        match last - first {
-            0 => first as u32,
-            1 => match split(cell, count, first, shape) {
-                Some(split) => {
-                    splits.push(split);
-                    SPLIT | (splits.len() - 1) as u32
-                }
-                None => MIXED,
-            },
-            _ => MIXED,
-        }
-    };
-    let cells = edges.windows(2).enumerate().map(cell).collect();
-    (cells, splits.into())
+/// A cubic for each part of the unit interval.
+fn pieces(objects: u64, shape: &Shape) -> Arc<[Piece]> {
+    let count = objects.saturating_mul(PIECES_PER_RANK).min(PIECES_MAX).next_power_of_two();
+    (0..count).map(|piece| self::piece(piece as f64, 1.0 / count as f64, shape)).collect()
 }
 
-/// The least rank that draws at a position and beyond stand for, however it was rounded.
-fn rank_above(position: f64) -> u64 {
-    // What rounds to 1 from below belongs to rank 0, as in `exact_rank`.
-    ((position * (1.0 - MARGIN)) as u64).saturating_sub(1)
-}
-
-/// The greatest rank that draws up to a position stand for.
-fn rank_below(position: f64) -> u64 {
-    ((position * (1.0 + MARGIN)) as u64).saturating_sub(1)
-}
-
-/// Where in a cell the rank after `rank` begins; none where that is too near to its ends to tell.
-fn split(cell: usize, count: u64, rank: u64, shape: &Shape) -> Option<Split> {
-    let begins = shape.draw((rank + 2) as f64) * count as f64 - cell as f64;
-    let part = (begins * PARTS) as u16;
-    let (from, to) = (part.checked_sub(1)?, part.checked_add(2)?);
-    let position = |part: u16| shape.position((cell as f64 + f64::from(part) / PARTS) / count as f64);
-    let holds = rank_below(position(from)) == rank && rank_above(position(to)) == rank + 1;
-    holds.then_some(Split { rank: rank as u32, from, to })
+/// The cubic of a part of this `width`.
+fn piece(number: f64, width: f64, shape: &Shape) -> Piece {
+    let [a, b, c, d, _] = shape.series((number + 0.5) * width, width);
+    let ends = [number * width, (number + 1.0) * width];
+    // Lagrange's remainder: the fourth derivative has no extreme within a piece, so it is largest at one of its ends.
+    let remainder = |u: f64| shape.series(u, width)[4].abs() / 16.0;
+    let rounding = |u: f64| shape.position(u) * shape.rounding(u);
+    let error = ends.map(remainder).into_iter().fold(0.0, f64::max)
+        + ends.map(rounding).into_iter().fold(0.0, f64::max);
+    match [a, b, c, d, error].iter().all(|number| number.is_finite()) {
+        true => Piece { cubic: [a, b, c, d], error },
+        // Nothing is known, so that every draw is worked out.
+        false => Piece { cubic: [0.0; 4], error: f64::INFINITY },
+    }
 }
 
 #[cfg(test)]
@@ -249,25 +228,39 @@ mod tests {
         assert_eq!(Popularity::new(1, 0.99).rank(1.0 - f64::EPSILON / 2.0), 0);
     }
 
+    /// Draws of so many that had to be worked out.
+    fn worked_out(popularity: &Popularity, draws: u32) -> u32 {
+        let is_worked_out = |&draw: &u32| {
+            let at = f64::from(draw) / f64::from(draws) * popularity.pieces.len() as f64;
+            let Piece { cubic: [a, b, c, d], error } = popularity.pieces[at as usize];
+            let x = at - (at as usize) as f64 - 0.5;
+            let position = a + x * (b + x * (c + x * d));
+            (position - error) as u64 != (position + error) as u64
+        };
+        (0..draws).filter(is_worked_out).count() as u32
+    }
+
     #[test]
-    fn most_draws_from_a_catalogue_find_their_rank_in_a_cell() {
-        let popularity = Popularity::new(9_257, 0.85);
-        let mixed = popularity.cells.iter().filter(|&&rank| rank == MIXED).count();
-        assert!(mixed * 1_000 < popularity.cells.len(), "{mixed} of {}", popularity.cells.len());
+    fn hardly_a_draw_needs_a_power() {
+        for (objects, alpha) in
+            [(9_257, 0.85), (35_276, 0.6), (3_527_600, 0.6), (400_000, 1.0), (70_000, 1.2)]
+        {
+            let found = worked_out(&Popularity::new(objects, alpha), 100_003);
+            assert!(found < 2_000, "{objects}, {alpha}: {found}");
+        }
     }
 
     #[test]
     fn draws_beside_the_beginning_of_a_rank_are_those_of_the_closed_form() {
-        let popularity = Popularity::new(35_276, 0.6);
-        let cells = popularity.cells.len() as f64;
-        for (cell, &split) in popularity.cells.iter().enumerate().step_by(7) {
-            if !(SPLIT..MIXED).contains(&split) {
-                continue;
-            }
-            let Split { from, to, .. } = popularity.splits[(split - SPLIT) as usize];
-            for part in [from.saturating_sub(1), from, from + 1, to - 1, to, to.saturating_add(1)] {
-                for beside in [-1e-12, 0.0, 1e-12] {
-                    let u = (cell as f64 + f64::from(part) / PARTS) / cells + beside;
+        for (objects, alpha) in [(35_276, 0.6), (9_257, 0.85), (2_000, 1.0), (70_000, 1.3)] {
+            let popularity = Popularity::new(objects, alpha);
+            let begins = |rank: u64| match popularity.shape {
+                Shape::Power { span, inverse } => (libm::pow((rank + 1) as f64, 1.0 / inverse) - 1.0) / span,
+                Shape::Exponential { span } => libm::log((rank + 1) as f64) / span,
+            };
+            for rank in (0..objects).step_by(17) {
+                for beside in [-1e-9, -1e-12, -1e-15, 0.0, 1e-15, 1e-12, 1e-9] {
+                    let u = (begins(rank) + beside).clamp(0.0, 1.0 - f64::EPSILON);
                     assert_eq!(popularity.rank(u), popularity.exact_rank(u), "{u}");
                 }
             }
@@ -276,7 +269,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn cells_say_what_the_closed_form_says(objects in 1u64..100_000, alpha in 0.0f64..1.5, u in 0.0f64..1.0) {
+        fn cubics_say_what_the_closed_form_says(objects in 1u64..1 << 40, alpha in 0.0f64..3.0, u in 0.0f64..1.0) {
             let popularity = Popularity::new(objects, alpha);
             prop_assert_eq!(popularity.rank(u), popularity.exact_rank(u));
         }

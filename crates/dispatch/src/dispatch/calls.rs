@@ -87,7 +87,8 @@ impl<K: Clone + Eq + Hash, V, W, R: Route> Dispatch<K, V, W, R> {
             if call.attempt == 1 {
                 self.budget.pay();
             }
-            let keys = call.keys.iter().filter_map(|key| self.keys.get(*key)).map(|key| key.key.clone());
+            let stored = |key: &Id| self.keys.get(*key).expect("a key is stored until its call ends");
+            let keys = call.keys.iter().map(|key| stored(key).key.clone());
             self.actions.push_back(Action::Call {
                 call: CallId(id),
                 replica: replica.id,

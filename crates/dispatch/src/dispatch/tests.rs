@@ -81,7 +81,7 @@ fn call(actions: &[Act]) -> (CallId, ReplicaId) {
 fn deliveries(actions: &[Act]) -> Vec<(&'static str, Result<Option<u32>, FetchError>, bool, Vec<u32>)> {
     let delivery = |action: &Act| match action {
         Action::Deliver { key, result, fill, waiters } => {
-            Some((*key, result.clone(), *fill, waiters.clone()))
+            Some((*key, result.clone(), *fill, waiters.clone().into_iter().collect()))
         }
         _ => None,
     };
@@ -443,7 +443,7 @@ fn a_route_that_refuses_or_names_a_stranger_refuses_the_call() {
             Dispatch::with_route(options(), 2, SeededState::new(1), Stubborn(answer)).unwrap();
         machine.handle_fetch(at(0), [("a", 1)], 0);
         let result = Err(FetchError::NotAdmitted { replicas: 2 });
-        let delivered = Action::Deliver { key: "a", result, fill: false, waiters: vec![1] };
+        let delivered = Action::Deliver { key: "a", result, fill: false, waiters: Waiters::new(1) };
         assert_eq!(machine.poll_action(), Some(delivered));
     }
 }

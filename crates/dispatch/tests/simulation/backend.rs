@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use sherwood_dispatch::{
     Action, CallId, Dispatch, Failure, FailureKind, FetchError, Options, ProbeOptions, Reply, RetryOptions,
+    Waiters,
 };
 use sherwood_model::{Instant, ReplicaId, SeededState};
 
@@ -196,7 +197,7 @@ impl Backend {
                 Vec::new()
             }
             Action::Deliver { key, result, fill, waiters } => {
-                self.take_delivery(key, &result, fill, &waiters);
+                self.take_delivery(key, &result, fill, waiters);
                 Vec::new()
             }
             Action::Probe { replica, .. } => self.serve_probe(replica, draws),
@@ -257,11 +258,10 @@ impl Backend {
         key: Key,
         result: &Result<Option<Value>, FetchError>,
         fill: bool,
-        waiters: &[Waiter],
+        waiters: Waiters<Waiter>,
     ) {
-        assert!(!waiters.is_empty());
         for waiter in waiters {
-            let asked = self.waiting.remove(waiter).map(|(asked, _)| asked);
+            let asked = self.waiting.remove(&waiter).map(|(asked, _)| asked);
             assert_eq!(asked, Some(key), "waiter {waiter} was told twice, or of a key it did not ask for");
         }
         match result {

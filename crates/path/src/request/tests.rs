@@ -74,9 +74,13 @@ fn hits_end_at_the_look_up_and_still_name_a_blocking_backend() {
     let (request, fetches) = start(vec![query(0, &["a", "b", "a"])]);
     assert_eq!(fetches, []);
     assert_eq!(request.finished(), finished(1, Some(0)));
-    let answers: Vec<_> = request.answers().map(|(_, key, answer)| (*key, answer.clone())).collect();
-    let hit = |key: &'static str| (key, Answer::hit(key.as_bytes().to_vec(), Duration::from_millis(1)));
-    assert_eq!(answers, [hit("a"), hit("b"), hit("a")]);
+    let answers: Vec<_> = request.answers().map(|(_, key, answer)| (*key, answer)).collect();
+    let (a, b) = (b"a".to_vec(), b"b".to_vec());
+    let hit = |key, value| {
+        let latency = Duration::from_millis(1);
+        (key, Answer { status: Status::Hit, value: Some(value), latency, error: None })
+    };
+    assert_eq!(answers, [hit("a", &a), hit("b", &b), hit("a", &a)]);
 }
 
 #[test]
@@ -118,6 +122,43 @@ fn it_ends_with_the_last_key_of_its_slowest_query() {
 }
 
 #[test]
+fn keys_are_counted_as_they_are_answered() {
+    let keys = ["x", "a", "y", "b", "z", "x"];
+    let (mut request, fetches) = start(vec![query(0, &keys), query(1, &[]), query(0, &["a"])]);
+    let slot = |key: usize| fetches[0].keys[key].1;
+    let alike =
+        |ms, hits, keys| Alike { backend: BackendId(0), latency: Duration::from_millis(ms), hits, keys };
+    let counted = |request: &Asked| {
+        let mut counted = Vec::new();
+        request.each_alike(|ended| counted.push(ended));
+        counted
+    };
+    assert_eq!(counted(&request), [alike(1, 2, 2), alike(1, 1, 1)]);
+    request.handle_result(at(20), slot(1), Ok(None));
+    request.handle_result(at(30), slot(0), value("x"));
+    request.handle_result(at(30), slot(2), Err(FetchError::Timeout { timeout: TIMEOUT }));
+    assert!(request.finished().is_some());
+    let ended = [alike(1, 2, 2), alike(20, 0, 1), alike(10, 0, 1), alike(20, 0, 2), alike(1, 1, 1)];
+    assert_eq!(counted(&request), ended);
+}
+
+#[test]
+fn keys_are_fetched_in_the_order_of_their_bytes() {
+    let keys = ["long-key-2", "long-key-1", "b", "a\0", "long-key", "x", "long-key-10", "", "y"];
+    let (_, fetches) = start(vec![query(1, &keys)]);
+    let fetched: Vec<_> = fetches[0].keys.iter().map(|(key, _)| *key).collect();
+    let mut sorted = keys;
+    sorted.sort_unstable();
+    assert_eq!(fetched, sorted);
+}
+
+#[test]
+fn a_key_takes_little_memory() {
+    assert_eq!(size_of::<KeyState<()>>(), 16);
+    assert_eq!(size_of::<KeyState<u32>>(), 16);
+}
+
+#[test]
 fn of_equally_slow_queries_the_first_to_end_blocks() {
     let (mut request, fetches) = start(vec![query(0, &["x"]), query(1, &["y"])]);
     request.handle_result(at(20), fetches[1].keys[0].1, value("y"));
@@ -134,7 +175,7 @@ fn a_repeated_key_is_fetched_once_and_answered_each_time() {
     assert_eq!(request.finished(), None);
     request.handle_result(at(25), fetches[0].keys[0].1, value("ex"));
     assert_eq!(request.finished(), finished(15, Some(1)));
-    let values: Vec<_> = request.answers().map(|(_, _, answer)| answer.value.clone().unwrap()).collect();
+    let values: Vec<_> = request.answers().map(|(_, _, answer)| answer.value.cloned().unwrap()).collect();
     assert_eq!(values, [b"why".to_vec(), b"ex".to_vec(), b"why".to_vec(), b"why".to_vec()]);
 }
 
@@ -157,7 +198,7 @@ fn a_failure_counts_at_the_time_out_and_spares_the_other_keys() {
     assert_eq!(request.finished(), finished(500, Some(0)));
     let expected = [(0, "a", Status::Hit), (0, "x", Status::Rejected), (1, "y", Status::Miss)];
     assert_eq!(statuses(&request), expected);
-    assert_eq!(request.answers().nth(1).unwrap().2.error, Some(refused));
+    assert_eq!(request.answers().nth(1).unwrap().2.error, Some(&refused));
 }
 
 #[test]

@@ -1,0 +1,47 @@
+//! Who waits for a key.
+
+use std::{iter, vec};
+
+/// At least one waiter, in the order they came. Most keys have one, which needs no memory of its own.
+///
+/// ```
+/// use sherwood_dispatch::Waiters;
+/// let mut waiters = Waiters::new(1);
+/// waiters.push(2);
+/// assert_eq!(waiters.len(), 2);
+/// assert_eq!(waiters.into_iter().collect::<Vec<_>>(), [1, 2]);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Waiters<W> {
+    first: W,
+    others: Vec<W>,
+}
+
+impl<W> Waiters<W> {
+    /// The first waiter.
+    #[must_use]
+    pub const fn new(first: W) -> Self {
+        Self { first, others: Vec::new() }
+    }
+
+    /// One more waits. The caller bounds how many.
+    pub fn push(&mut self, waiter: W) {
+        self.others.push(waiter);
+    }
+
+    /// How many wait, at least 1.
+    #[must_use]
+    #[expect(clippy::len_without_is_empty, reason = "there is always one")]
+    pub const fn len(&self) -> usize {
+        1 + self.others.len()
+    }
+}
+
+impl<W> IntoIterator for Waiters<W> {
+    type Item = W;
+    type IntoIter = iter::Chain<iter::Once<W>, vec::IntoIter<W>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        iter::once(self.first).chain(self.others)
+    }
+}
