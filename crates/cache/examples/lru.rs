@@ -17,7 +17,7 @@ use std::fs::File;
 use std::io::{BufReader, BufWriter, Write};
 use std::time::Instant as Clock;
 
-use sherwood_cache::{Access, Cache, Eviction, NewItem, Options, PREFETCH_KEYS_MAX, Partition, charge};
+use sherwood_cache::{Access, Cache, Eviction, Options, PREFETCH_KEYS_MAX, Partition, charge};
 use sherwood_model::{BackendId, Instant, PartitionId, SeededState, TenantId};
 use sherwood_workload::trace::oracle_general;
 use sherwood_workload::{Popularity, rng_from_seed};
@@ -79,12 +79,7 @@ fn simulate(path: &str, objects: u64) -> Result<(), Box<dyn Error>> {
         if keys.is_empty() {
             break;
         }
-        cache.prefetch(keys.iter().map(|key| (PARTITION, &key[..])));
-        for key in &keys {
-            if cache.get(PARTITION, key, &access, |_| ()).is_none() {
-                cache.add(PARTITION, key, NewItem::declared(0), &access)?;
-            }
-        }
+        cache.replay(PARTITION, &keys, &access, |_| 0);
     }
     let seconds = began.elapsed().as_secs_f64();
     let total = cache.total();

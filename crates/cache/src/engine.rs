@@ -64,15 +64,22 @@ const RESERVE_BYTES_MIN: u64 = 32 << 20;
 
 /// What a store leaves behind it.
 #[derive(Debug, Default)]
-struct Stored {
+pub(crate) struct Stored {
     cas: u64,
-    charge: u64,
+    pub(crate) charge: u64,
     /// Charge of the item that became the most recent, for the partition's ghost; 0 where none did.
     used_charge: u64,
     /// Freed for it under its own lock already.
     freed: u64,
     /// What was replaced and evicted, held so that its blocks are given back after the lock.
     leftovers: (Option<Removed>, Evicted),
+}
+
+impl Stored {
+    /// Whether it has left nothing that is to be given back, a place neither.
+    pub(crate) fn is_exchange(&self) -> bool {
+        self.leftovers.0.is_none() && self.leftovers.1.is_exchange()
+    }
 }
 
 impl Cache {
@@ -180,18 +187,19 @@ impl Cache {
         let mut shard = self.lock(lookup);
         let found = shard.find(lookup);
         let live = found.filter(|&at| !self.is_dead(&shard.record(at), access.now));
-        self.end_get(&mut shard, lookup.partition, (found, live), access, |item| item.map(read))
+        let tick = || self.use_ticks(1);
+        self.end_get(&mut shard, lookup.partition, (found, live), (access, tick), |item| item.map(read))
     }
 
     /// Ends the `get` of a key whose record was `found`, if it has one, and is `live`: counts it, takes a dead item out and notes
-    /// the use of a live one.
+    /// the use of a live one at `tick`.
     #[inline]
     pub(crate) fn end_get<R>(
         &self,
         shard: &mut Locked<'_>,
         partition: PartitionId,
         (found, live): (Option<Handle>, Option<Handle>),
-        access: &Access,
+        (access, tick): (&Access, impl FnOnce() -> u64),
         read: impl FnOnce(Option<Item<'_>>) -> R,
     ) -> R {
         let Some(at) = live else {
@@ -203,7 +211,7 @@ impl Cache {
         // Before the use is noted.
         let result = read(Some(shard.record(at).item()));
         if !access.flags.keeps_recency() {
-            shard.note_get(at, self.class(access), self.use_tick());
+            shard.note_get(at, self.class(access), tick());
         }
         result
     }
@@ -424,7 +432,7 @@ impl Cache {
     }
 
     /// Shows the partition's ghost a store, or whatever else makes an item the most recent.
-    fn note_store(&self, lookup: &Lookup<'_>, charge: u64) {
+    pub(crate) fn note_store(&self, lookup: &Lookup<'_>, charge: u64) {
         self.ghosts.store(lookup.partition, lookup.hash, charge, || self.gets(lookup.partition));
     }
 
@@ -467,7 +475,7 @@ impl Cache {
     }
 
     /// Checks sizes and budget.
-    fn admit(&self, lookup: &Lookup<'_>, value_bytes: usize) -> Result<(), Refused> {
+    pub(crate) fn admit(&self, lookup: &Lookup<'_>, value_bytes: usize) -> Result<(), Refused> {
         let Options { item_bytes_max, key_bytes_max, .. } = self.options;
         let &Lookup { partition, key, hash } = lookup;
         if key.len() > usize::from(key_bytes_max) {
@@ -561,7 +569,7 @@ impl Cache {
         let mut used_charge = 0;
         if !access.flags.keeps_recency() {
             used_charge = charge;
-            shard.note_use(at, self.class(access), self.use_tick());
+            shard.note_use(at, self.class(access), self.use_ticks(1));
         }
         let charge = if noted.cas.is_some() { charge } else { 0 };
         (cas, Stored { charge, used_charge, ..Stored::default() })
@@ -571,7 +579,7 @@ impl Cache {
         let used_charge = shard.record(at).charge();
         let at = shard.set_expires(at, expires);
         self.note_death(expires.unwrap_or(Instant::NEVER));
-        shard.note_use(at, self.class(access), self.use_tick());
+        shard.note_use(at, self.class(access), self.use_ticks(1));
         Stored { used_charge, ..Stored::default() }
     }
 
@@ -586,10 +594,22 @@ impl Cache {
     ) -> Stored {
         // A flush whose time has come is for what was stored before, not for this.
         self.flushes.settle(lookup.partition, access.now, &self.ticks);
-        let (charge, expires) = (new.charge(), new.expires());
-        let class = self.class(access);
         // Before anything is written: drawing it waits for all that was.
         let cas = self.tick();
+        self.put_at(shard, lookup, found, new, (access, cas))
+    }
+
+    /// Does what [`Self::put`] does with a tick drawn already, after a flush was carried out whose time had come.
+    pub(crate) fn put_at(
+        &self,
+        shard: &mut Locked<'_>,
+        lookup: &Lookup<'_>,
+        found: Option<Handle>,
+        new: &mut NewRecord<'_>,
+        (access, cas): (&Access, u64),
+    ) -> Stored {
+        let (charge, expires) = (new.charge(), new.expires());
+        let class = self.class(access);
         let stored = match found {
             Some(at) => {
                 let old = shard.overwrite(at, lookup, new, class, cas);
@@ -602,7 +622,7 @@ impl Cache {
                 }
             }
             None => {
-                let evicted = self.make_way(shard, lookup.partition, (charge, new.place_bytes()), access.now);
+                let evicted = self.make_way(shard, lookup, (charge, new.place_bytes()), access.now);
                 shard.insert(lookup, new, class, cas, &evicted);
                 Stored { cas, charge, used_charge: charge, freed: evicted.bytes, leftovers: (None, evicted) }
             }
@@ -615,10 +635,12 @@ impl Cache {
     /// After the lock: gives back what a store has left, makes what room is still missing and shows the store to the partition's
     /// ghost. Two stores of a key that overlap may be shown in the other order: one of them was the last either way. A key that is removed
     /// in between stays in the ghost until it sinks out of it. Returns the CAS.
-    fn settle(&self, lookup: &Lookup<'_>, stored: Stored, access: &Access) -> u64 {
+    pub(crate) fn settle(&self, lookup: &Lookup<'_>, stored: Stored, access: &Access) -> u64 {
         let Stored { cas, charge, used_charge, freed, leftovers } = stored;
         drop(leftovers);
-        self.make_room(lookup.partition, charge, freed, access.now);
+        if self.lacks_room(lookup.partition) {
+            self.make_room(lookup.partition, charge, freed, access.now);
+        }
         if used_charge > 0 {
             self.note_store(lookup, used_charge);
         }
@@ -636,7 +658,7 @@ impl Cache {
         Some(at)
     }
 
-    fn new_record<'a>(&self, key: &'a [u8], item: NewItem<'a>, noted: Noted) -> NewRecord<'a> {
+    pub(crate) fn new_record<'a>(&self, key: &'a [u8], item: NewItem<'a>, noted: Noted) -> NewRecord<'a> {
         NewRecord::new(key, item, noted, self.options.eviction == Eviction::Lru, &self.supply)
     }
 
@@ -666,10 +688,10 @@ impl Cache {
         self.ticks.fetch_add(1, Relaxed)
     }
 
-    /// The tick of a use. Only strict LRU orders uses, so only there the counter all threads share is written.
+    /// The first of so many ticks of uses. Only strict LRU orders uses, so only there the counter all threads share is written.
     #[inline]
-    fn use_tick(&self) -> u64 {
-        if self.options.eviction == Eviction::Lru { self.tick() } else { 0 }
+    pub(crate) fn use_ticks(&self, count: u64) -> u64 {
+        if self.options.eviction == Eviction::Lru { self.ticks.fetch_add(count, Relaxed) } else { 0 }
     }
 
     fn class(&self, access: &Access) -> u8 {

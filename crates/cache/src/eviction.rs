@@ -8,7 +8,7 @@ use sherwood_model::{Instant, PartitionId};
 use crate::background::{PER_LOCK, Relief};
 use crate::engine::Cache;
 use crate::options::Eviction;
-use crate::shard::{Cause, EMPTY, Evicted, Locked, Record, Slack};
+use crate::shard::{Cause, EMPTY, Evicted, Handle, Locked, Lookup, Record, Slack};
 
 /// How often other threads may take the victim, between finding and locking it, before a store gives up. Each time they have
 /// freed or used it; what is left to do is left to the next store or step.
@@ -41,25 +41,60 @@ struct Oldest {
 }
 
 impl Cache {
-    /// Under S3-FIFO, makes room for an item charged `charge`, with a place of `place_bytes`, in the shard it goes to, before it is
-    /// there: steps 3 and 4 of a store (see the crate's documentation) as far as this shard can.
+    /// Makes room for an item charged `charge`, with a place of `place_bytes`, in the shard it goes to, before it is there: steps 3
+    /// and 4 of a store (see the crate's documentation) as far as this shard can. Under strict LRU that is for as long as the
+    /// oldest item of all lies here.
     pub(crate) fn make_way(
         &self,
         shard: &mut Locked<'_>,
-        partition: PartitionId,
+        lookup: &Lookup<'_>,
         (charge, place_bytes): (u64, usize),
         now: Instant,
     ) -> Evicted {
-        let excess = match self.options.eviction {
-            Eviction::Lru => 0,
-            Eviction::S3Fifo => self.ledger.excess_with(partition, charge),
-        };
+        let partition = lookup.partition;
+        let excess = self.ledger.excess_with(partition, charge);
         if excess == 0 {
             return Evicted::default();
         }
         let pool = if self.ledger.is_shared() { Pool::All } else { Pool::Partition(partition) };
-        let bytes = excess.min(2 * charge);
-        shard.make_way(partition, self.lanes(pool), (bytes, place_bytes), |record| self.is_dead(record, now))
+        let wanted = (excess.min(2 * charge), place_bytes);
+        match self.options.eviction {
+            Eviction::Lru => {
+                let here = self.shard_of(lookup.hash);
+                shard.make_way(partition, wanted, |shard| self.victim_here(shard, here, pool, now))
+            }
+            Eviction::S3Fifo => {
+                let is_dead = |record: &Record<'_>| self.is_dead(record, now);
+                shard.make_way(partition, wanted, |shard| shard.victim(self.lanes(pool), &is_dead))
+            }
+        }
+    }
+
+    /// The oldest item of `pool` and why it goes, if it lies in the shard that is locked, which is number `here`.
+    #[inline]
+    fn victim_here(
+        &self,
+        shard: &Locked<'_>,
+        here: usize,
+        pool: Pool,
+        now: Instant,
+    ) -> Option<(Handle, Cause)> {
+        let oldest = self.oldest(pool).filter(|oldest| oldest.shard == here)?;
+        let at = shard.oldest(oldest.lane)?;
+        Some((at, self.cause(shard, at, now)))
+    }
+
+    /// Why the oldest item of a lane goes, which lies at `at`; what the next eviction touches is asked for.
+    #[inline]
+    fn cause(&self, shard: &Locked<'_>, at: Handle, now: Instant) -> Cause {
+        shard.look_behind(at);
+        if self.is_dead(&shard.record(at), now) { Cause::Expired } else { Cause::Evicted }
+    }
+
+    /// Whether a store into `partition` would have [`Self::make_room`] look for victims. The ceiling is the total at most.
+    #[inline]
+    pub(crate) fn lacks_room(&self, partition: PartitionId) -> bool {
+        self.ledger.is_over(partition) || self.ledger.is_ceiling_over() || self.supply.held() > self.held_max
     }
 
     /// Steps 3 to 5 of a store (see the crate's documentation) of an item charged `charge`, for which `freed` bytes have
@@ -172,8 +207,7 @@ impl Cache {
         if !is_over() {
             return None;
         }
-        shard.look_behind(at);
-        let cause = if self.is_dead(&shard.record(at), now) { Cause::Expired } else { Cause::Evicted };
+        let cause = self.cause(&shard, at, now);
         let victim = shard.remove(at, cause);
         drop(shard);
         Some(victim.charge)
@@ -181,6 +215,7 @@ impl Cache {
 
     /// The oldest item of `pool`, read without a lock. This is the one place that compares recency: deadline classes will
     /// weigh the stamps of their lanes here.
+    #[inline]
     fn oldest(&self, pool: Pool) -> Option<Oldest> {
         let lanes = self.lanes(pool);
         let mut oldest = Oldest { stamp: EMPTY, shard: 0, lane: 0 };
@@ -195,6 +230,7 @@ impl Cache {
         (oldest.stamp != EMPTY).then_some(oldest)
     }
 
+    #[inline]
     fn lanes(&self, pool: Pool) -> Range<usize> {
         let classes = usize::from(self.options.deadline_classes);
         match pool {

@@ -89,6 +89,7 @@ impl Ledger {
         self.plan.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    #[inline]
     pub(crate) fn is_shared(&self) -> bool {
         self.shared.load(Relaxed)
     }
@@ -97,11 +98,13 @@ impl Ledger {
         self.total_bytes
     }
 
+    #[inline]
     pub(crate) fn total_used(&self) -> u64 {
         self.used.load(Relaxed)
     }
 
     /// What one item in `partition` may be charged at most: its budget, or the total where all share.
+    #[inline]
     pub(crate) fn budget(&self, partition: PartitionId) -> u64 {
         self.accounts[partition.index()].budget.load(Relaxed).min(self.total_bytes)
     }
@@ -121,6 +124,7 @@ impl Ledger {
     }
 
     /// Puts `new` bytes in the place of `old` ones of a partition. Writes nothing when they are as many.
+    #[inline]
     pub(crate) fn exchange(&self, partition: PartitionId, old: u64, new: u64) {
         match new.cmp(&old) {
             Ordering::Greater => self.add(partition, new - old),
@@ -130,6 +134,7 @@ impl Ledger {
     }
 
     /// Bytes by which `partition` (all items, where all share) would be over with `bytes` more.
+    #[inline]
     pub(crate) fn excess_with(&self, partition: PartitionId, bytes: u64) -> u64 {
         let (used, budget) = match self.is_shared() {
             true => (self.total_used(), self.total_bytes),
@@ -139,6 +144,7 @@ impl Ledger {
     }
 
     /// Bytes by which `partition` is over its budget.
+    #[inline]
     pub(crate) fn excess(&self, partition: PartitionId) -> u64 {
         let account = &self.accounts[partition.index()];
         account.used.load(Relaxed).saturating_sub(account.budget.load(Relaxed))
@@ -149,6 +155,7 @@ impl Ledger {
         self.excess(partition) > 0
     }
 
+    #[inline]
     pub(crate) fn is_total_over(&self) -> bool {
         self.total_used() > self.total_bytes
     }
@@ -158,6 +165,7 @@ impl Ledger {
         self.total_used().saturating_sub(self.total_bytes)
     }
 
+    #[inline]
     pub(crate) fn ceiling(&self) -> u64 {
         self.ceiling.load(Relaxed)
     }
@@ -166,6 +174,7 @@ impl Ledger {
         self.ceiling.store(bytes.min(self.total_bytes), Relaxed);
     }
 
+    #[inline]
     pub(crate) fn is_ceiling_over(&self) -> bool {
         self.total_used() > self.ceiling()
     }

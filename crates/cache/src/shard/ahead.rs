@@ -33,9 +33,27 @@ impl Locked<'_> {
                 self.store.pages.prefetch(at);
             }
         }
+        if hashes.len() > 1 {
+            self.look_aside(&ahead[..hashes.len()]);
+        }
     }
 
-    /// The record of a key, dead or alive, where the index is as it was when `ahead` was the first handle of the key's hash.
+    /// Asks for what changes beside items that are found under strict LRU: the neighbours that each leaves behind when it becomes the
+    /// newest. Nobody waits for what is only written, but the lock's release does.
+    #[inline]
+    fn look_aside(&self, ahead: &[Handle]) {
+        for &at in ahead.iter().filter(|&&at| at != NO_HANDLE) {
+            let record = self.record(at);
+            for neighbour in [record.newer(), record.older()] {
+                if neighbour != NO_HANDLE {
+                    self.store.pages.prefetch_header(neighbour);
+                }
+            }
+        }
+    }
+
+    /// The record of a key, dead or alive, where `ahead` was the first handle of the key's hash: the index is as it was then, or there
+    /// is a handle and an item still where it leads.
     #[inline]
     pub(crate) fn find_ahead(&self, lookup: &Lookup<'_>, ahead: Handle) -> Option<Handle> {
         match ahead {

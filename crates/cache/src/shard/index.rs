@@ -28,10 +28,6 @@ const ENTRIES: usize = 10;
 const LAST: usize = ENTRIES - 1;
 /// Tags of a line, with those that are compared for nothing: two more fill it up.
 const LANES: usize = 12;
-/// Tags that are compared at a time, in a word.
-const TAGS_A_WORD: usize = 4;
-const ONE_EACH: u64 = 0x0001_0001_0001_0001;
-const HIGH_EACH: u64 = ONE_EACH << (TAG_BITS - 1);
 /// Fullest a segment gets: 28 of 32. Beyond, what an insertion pushes over goes through four lines and more.
 const LOAD: (usize, usize) = (28, 32);
 /// Part of a segment by which it grows.
@@ -170,37 +166,65 @@ fn tag(hash: u64) -> u16 {
     (hash as u16).min(EMPTY - 1)
 }
 
-/// The entry that the lowest bit of a line's [`Line::equal`] stands for: of three words one above the other.
-#[inline]
-fn entry(equal: u64) -> usize {
-    let bit = equal.trailing_zeros();
-    let (tag, word) = (bit / TAG_BITS, bit % TAG_BITS - (TAG_BITS - LANES as u32 / TAGS_A_WORD as u32));
-    word as usize * TAGS_A_WORD + tag as usize
-}
-
 impl Line {
     const EMPTY: Self = Self { tags: [EMPTY; LANES], handles: [Handle::MAX; ENTRIES] };
 
-    /// The entries with this tag, a bit for each, to be read by [`entry`].
+    /// The entries with this tag, a bit for each: all at once, since which it is cannot be predicted.
+    #[cfg(target_arch = "x86_64")]
     #[inline(always)]
-    fn equal(&self, tag: u16) -> u64 {
-        // Four at a time, and all before the first of them is looked at, since which it is cannot be predicted.
-        let wanted = u64::from(tag) * ONE_EACH;
-        let equal = |word: usize| {
-            let tag = |at: usize| u64::from(self.tags[TAGS_A_WORD * word + at]) << (TAG_BITS as usize * at);
-            let tags = tag(0) | tag(1) | tag(2) | tag(3);
-            let differ = tags ^ wanted;
-            // The highest bit of each tag that differs in any; then of those that do not.
-            let differ = ((differ & !HIGH_EACH) + !HIGH_EACH) | differ;
-            !differ & HIGH_EACH
+    fn equal(&self, tag: u16) -> u32 {
+        use std::arch::x86_64::{
+            _mm_cmpeq_epi16, _mm_movemask_epi8, _mm_packs_epi16, _mm_set_epi64x, _mm_set1_epi16,
         };
-        equal(0) >> 2 | equal(1) >> 1 | equal(2)
+        let word = |first: usize| {
+            let tag = |at: usize| u64::from(self.tags[first + at]) << (TAG_BITS as usize * at);
+            (tag(0) | tag(1) | tag(2) | tag(3)).cast_signed()
+        };
+        let (first, second, third) = (word(0), word(4), word(8));
+        // SAFETY: the instructions are part of every processor of this architecture, and take and give nothing but numbers.
+        let equal = unsafe {
+            let wanted = _mm_set1_epi16(tag.cast_signed());
+            let low = _mm_cmpeq_epi16(_mm_set_epi64x(second, first), wanted);
+            // Filled up with what is no tag.
+            let high = _mm_cmpeq_epi16(_mm_set_epi64x(-1, third), wanted);
+            _mm_movemask_epi8(_mm_packs_epi16(low, high))
+        };
+        equal.cast_unsigned()
+    }
+
+    /// The entries with this tag, a bit for each.
+    #[cfg(not(target_arch = "x86_64"))]
+    #[inline(always)]
+    fn equal(&self, tag: u16) -> u32 {
+        (0..).zip(self.tags).map(|(at, other)| u32::from(other == tag) << at).sum()
     }
 
     /// How many entries have this tag or a smaller one.
     #[inline]
     fn up_to(&self, tag: u16) -> usize {
-        self.tags.partition_point(|&other| other <= tag)
+        // Of all at once, which takes no longer than of a few.
+        self.tags.iter().map(|&other| usize::from(other <= tag)).sum()
+    }
+
+    /// Moves the entries from `from` on by one, the last of them out. All are written, for without knowing how many there are that is a
+    /// few wide instructions and no call.
+    #[inline]
+    fn make_gap(&mut self, from: usize) {
+        let Self { tags, handles } = *self;
+        for at in 1..ENTRIES {
+            self.tags[at] = if at > from { tags[at - 1] } else { tags[at] };
+            self.handles[at] = if at > from { handles[at - 1] } else { handles[at] };
+        }
+    }
+
+    /// Moves the entries behind `to` back by one, over that; the last is there twice then.
+    #[inline]
+    fn close_gap(&mut self, to: usize) {
+        let Self { tags, handles } = *self;
+        for at in 0..LAST {
+            self.tags[at] = if at >= to { tags[at + 1] } else { tags[at] };
+            self.handles[at] = if at >= to { handles[at + 1] } else { handles[at] };
+        }
     }
 
     #[inline]
@@ -213,8 +237,7 @@ impl Line {
     fn insert(&mut self, entry: (u16, Handle)) -> (u16, Handle) {
         let out = (self.tags[LAST], self.handles[LAST]);
         let at = self.up_to(entry.0);
-        self.tags.copy_within(at..LAST, at + 1);
-        self.handles.copy_within(at..LAST, at + 1);
+        self.make_gap(at);
         (self.tags[at], self.handles[at]) = entry;
         out
     }
@@ -232,8 +255,7 @@ impl Line {
     /// Takes an entry out and puts `next`, which is not smaller than any here, or is empty, at the end.
     #[inline]
     fn remove(&mut self, at: usize, next: (u16, Handle)) {
-        self.tags.copy_within(at + 1..ENTRIES, at);
-        self.handles.copy_within(at + 1.., at);
+        self.close_gap(at);
         (self.tags[LAST], self.handles[LAST]) = next;
     }
 
@@ -369,7 +391,7 @@ struct Found<'a> {
     /// The line to look at next.
     next: usize,
     /// Entries with the tag of the line before that.
-    equal: u64,
+    equal: u32,
     /// Whether that line was the last with any.
     is_over: bool,
 }
@@ -389,7 +411,7 @@ impl Iterator for Found<'_> {
             self.is_over = line.tags[LAST] > self.tag;
             self.next += 1;
         }
-        let (line, entry) = (self.next - 1, entry(self.equal));
+        let (line, entry) = (self.next - 1, self.equal.trailing_zeros() as usize);
         self.equal &= self.equal - 1;
         Some(((line, entry), self.lines[line].handles[entry]))
     }

@@ -202,6 +202,12 @@ impl Pages {
         prefetch::element(place.rest, KEY_BYTES.min(place.rest.len()).saturating_sub(1));
     }
 
+    /// Asks for the memory of a record's header.
+    #[inline]
+    pub(super) fn prefetch_header(&self, at: Handle) {
+        prefetch::start(self.place(at).head);
+    }
+
     /// Asks for the memory of a record and what fits of its value.
     #[inline]
     pub(super) fn prefetch_all(&self, at: Handle) {

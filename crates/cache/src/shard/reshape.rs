@@ -50,7 +50,7 @@ impl Locked<'_> {
                 let queue = if is_main { main } else { small };
                 ahead.look(&self.store, queue, is_main);
             }
-            let one = self.make_way(partition, lanes.clone(), (1, 0), &is_dead);
+            let one = self.make_way(partition, (1, 0), |shard| shard.victim(lanes.clone(), &is_dead));
             if one.items == 0 {
                 break;
             }

@@ -49,6 +49,11 @@ pub(crate) struct Evicted {
 }
 
 impl Evicted {
+    /// Whether no place was freed that is not kept, and there is nothing to be given back after the lock.
+    pub(crate) fn is_exchange(&self) -> bool {
+        self.items == usize::from(self.place.is_some()) && self.blocks.is_empty()
+    }
+
     /// Adds what was evicted for nobody's place.
     pub(super) fn add(&mut self, other: Self) {
         debug_assert!(other.place.is_none(), "a place that is kept for somebody");
@@ -112,19 +117,18 @@ impl Locked<'_> {
         evicted
     }
 
-    /// Evicts from `lanes` for a store into `partition` that follows under the same lock: the ledger learns of both at once,
+    /// Evicts what `victim` names for a store into `partition` that follows under the same lock: the ledger learns of both at once,
     /// and in a cache whose items are of one size it has nothing to write. Nor have the pages then: the place of an item that goes is
     /// kept for one that suits a record of `place_bytes` (0 for none); the caller takes it. At most [`WAY_MAX`] items go.
     pub(crate) fn make_way(
         &mut self,
         partition: PartitionId,
-        lanes: Range<usize>,
         (bytes, place_bytes): (u64, usize),
-        is_dead: impl Fn(&Record<'_>) -> bool,
+        mut victim: impl FnMut(&mut Self) -> Option<(Handle, Cause)>,
     ) -> Evicted {
         let mut evicted = Evicted::default();
         while evicted.bytes < bytes && evicted.items < WAY_MAX {
-            let Some((at, cause)) = self.victim(lanes.clone(), &is_dead) else { break };
+            let Some((at, cause)) = victim(self) else { break };
             let removed = self.unlink(at, cause);
             let pages = &mut self.store.pages;
             if evicted.place.is_none() && place_bytes > 0 && pages.suits(at, place_bytes) {
@@ -145,7 +149,7 @@ impl Locked<'_> {
     }
 
     /// The next item to go, found after giving others another round.
-    fn victim(
+    pub(crate) fn victim(
         &mut self,
         lanes: Range<usize>,
         is_dead: &impl Fn(&Record<'_>) -> bool,
