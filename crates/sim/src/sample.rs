@@ -22,9 +22,9 @@ use std::time::Duration;
 use sherwood_model::{BackendId, SplitMix64};
 use sherwood_workload::onerf::{Batch, Model};
 
-/// Time over which echoes of a call are spread: long, so that they come as independently as calls of other requests, and short
-/// beside the minutes in which the load changes.
-pub(crate) const ECHOES_WITHIN: Duration = Duration::from_secs(10);
+/// Time over which echoes of a call are spread: long, since they follow the luck of the calls that were drawn, which evens out with
+/// time, and queues that have little room make much of it; and short beside the minutes in which hit ratios change.
+pub(crate) const ECHOES_WITHIN: Duration = Duration::from_secs(60);
 
 /// One in so many objects at most.
 pub(crate) const SAMPLE_MAX: u32 = 1_024;
