@@ -1,5 +1,6 @@
 //! How a command ends.
 
+use std::fmt::Display;
 use std::process::ExitCode;
 
 use crate::out;
@@ -22,6 +23,15 @@ impl Failure {
 
     pub(crate) fn usage(error: impl ToString) -> Self {
         Self::Usage(error.to_string())
+    }
+
+    /// The same, of something that it names.
+    pub(crate) fn of(self, what: impl Display) -> Self {
+        match self {
+            Self::Failed(error) => Self::Failed(format!("{what}: {error}")),
+            Self::Usage(error) => Self::Usage(format!("{what}: {error}")),
+            Self::Interrupted(error) => Self::Interrupted(error),
+        }
     }
 
     pub(crate) fn interrupted(what: impl ToString) -> Self {

@@ -25,6 +25,26 @@ fn service(directory: &Path, limit_ms: f64) -> PathBuf {
     path
 }
 
+/// The same service asked for what a trace of so many accesses says, four times a second for half a minute.
+fn traced(directory: &Path, accesses: u32, odd: &[u8]) -> PathBuf {
+    let service = json!({
+        "schema": "onerf-workload/1", "name": "traced", "slo": {"percentile": 99, "limit_ms": 150, "window_s": 60, "every_s": 5},
+        "timeout_ms": 10_000, "hit_latency_ms": 0.5,
+        "profiles": {"small": {"app_servers": 1, "request_rate": 4, "cache_bytes_per_server": 1 << 20,
+            "alloc_granularity_bytes": 1, "alloc_floor_bytes": 0}},
+        "backends": [{"id": 1, "name": "b01",
+            "service": {"base_ms": 20, "per_item_ms": 0, "cv": 0, "workers": {"small": 1_000}}}],
+        "trace": {"file": "accesses", "format": "cache2k", "value_bytes": 500},
+        "scenarios": {"halved": {"warmup_min": 0, "measure_min": 0.5, "kind": "piecewise_linear", "limits": {"1": [[0, 0.5]]}}},
+    });
+    // Nothing twice, so nothing hits.
+    let words = (0..accesses).flat_map(u32::to_be_bytes);
+    std::fs::write(directory.join("accesses"), words.chain(odd.iter().copied()).collect::<Vec<_>>()).unwrap();
+    let path = directory.join("traced.json");
+    std::fs::write(&path, service.to_string()).unwrap();
+    path
+}
+
 fn frontier(directory: &Path, service: &Path, flags: &[&str]) -> Command {
     let mut command = Command::cargo_bin("sherwood").unwrap();
     command.args(["sim", "frontier", "--policies", "robinhood,shared-lru", "--threads", "2"]);
@@ -106,6 +126,118 @@ fn other_conditions_are_where_settings_say() {
 }
 
 #[test]
+fn a_trace_that_ends_is_the_end_of_its_axis_only() {
+    let directory = tempfile::tempdir().unwrap();
+    let traced = traced(directory.path(), 300, &[]);
+    let flags = ["--policies", "tao", "--seeds", "1,2"];
+    let output = frontier(directory.path(), &traced, &flags).args(["--json"]).assert().success();
+    let told = text(&output.get_output().stderr);
+    let ended = "load=3.225: no verdict, the trace ";
+    assert!(
+        told.contains(ended) && told.contains(" simulated minutes of 0.50: give the scenario less time"),
+        "{told}"
+    );
+    let found: Value = serde_json::from_slice(&output.get_output().stdout).unwrap();
+    let found = &found[2];
+    assert_eq!(found["policy"], "tao");
+    assert_eq!((found["limit_depth"].as_f64(), found["cache_ratio"].as_f64()), (Some(6.385), Some(0.065_07)));
+    // 120 requests are asked for, about, and 300 are there.
+    let load = found["load_ratio"].as_f64().unwrap();
+    assert!((1.9..3.2).contains(&load), "{load}");
+    for seed in found["brackets"]["load_ratio"].as_array().unwrap() {
+        let (kept, unjudged) = (seed["kept"].as_f64().unwrap(), seed["unjudged"].as_f64().unwrap());
+        assert!(seed["broken"].is_null() && (1.04..1.06).contains(&(unjudged / kept)), "{seed}");
+    }
+    let output = frontier(directory.path(), &traced, &flags).assert().success();
+    let told = text(&output.get_output().stderr);
+    assert!(told.ends_with(" verdicts were kept from before\n") && told.lines().count() == 1, "{told}");
+    let table = text(&output.get_output().stdout);
+    assert!(table.contains(" .. ?\n") && table.contains("\n?: the trace ends before"), "{table}");
+}
+
+#[test]
+fn a_trace_that_cannot_be_read_fails_the_run_it_names() {
+    let directory = tempfile::tempdir().unwrap();
+    let traced = traced(directory.path(), 300, &[1, 2, 3]);
+    let output = frontier(directory.path(), &traced, &["--seeds", "7"]).assert().code(1);
+    let told = text(&output.get_output().stderr);
+    let run = "sherwood: the run of halved under ";
+    let settings = " with seed 7 at scale 0.01, settings load=3.225: ";
+    assert!(told.contains(run) && told.contains(settings) && told.contains("at byte 1200"), "{told}");
+
+    for command in ["compare", "ablate"] {
+        let mut sherwood = Command::cargo_bin("sherwood").unwrap();
+        sherwood.args([
+            "sim",
+            command,
+            "--seeds",
+            "7",
+            "--set",
+            "load=5",
+            "--set",
+            "minutes=0+2",
+            "--scenario",
+        ]);
+        let output =
+            sherwood.arg(&traced).arg("--results").arg(directory.path().join("results")).assert().code(1);
+        let told = text(&output.get_output().stderr);
+        let run = "sherwood: the run of halved under ";
+        let settings = " with seed 7 at scale 0.01, settings load=5 minutes=0+2";
+        assert!(told.contains(run) && told.contains(settings) && told.contains("at byte 1200"), "{told}");
+    }
+}
+
+#[test]
+fn a_sample_of_the_keys_is_searched_as_all_of_them_are() {
+    let directory = tempfile::tempdir().unwrap();
+    let service = service(directory.path(), 150.0);
+    let flags = ["--seeds", "1", "--sample", "1/2", "--json"];
+    let output = frontier(directory.path(), &service, &flags).assert().success();
+    let found: Value = serde_json::from_slice(&output.get_output().stdout).unwrap();
+    assert_eq!(found[0]["limit_depth"].as_f64(), Some(6.385));
+    let again = frontier(directory.path(), &service, &flags[..2]).args(["--json"]).assert().success();
+    let told = text(&again.get_output().stderr);
+    assert!(!told.contains("kept from before"), "all keys are another system: {told}");
+}
+
+#[test]
+fn any_number_of_threads_comes_to_the_same_verdicts() {
+    let directory = tempfile::tempdir().unwrap();
+    let find = |name: &str, flags: &[&str]| {
+        let mut command = Command::cargo_bin("sherwood").unwrap();
+        command.args([
+            "sim",
+            "frontier",
+            "--scenario",
+            "ramp-7-quick",
+            "--policies",
+            "robinhood,tao",
+            "--seeds",
+            "1",
+        ]);
+        command.args([
+            "--set",
+            "minutes=0.05+0.42",
+            "--set",
+            "load=0.02",
+            "--set",
+            "cache=0.02",
+            "--violation",
+            "0",
+        ]);
+        command.args(flags).arg("--results").arg(directory.path().join(name)).assert().success();
+        let files = std::fs::read_dir(directory.path().join(name)).unwrap().map(|file| file.unwrap());
+        let mut kept: Vec<_> =
+            files.map(|file| (file.file_name(), std::fs::read_to_string(file.path()).unwrap())).collect();
+        kept.sort();
+        kept
+    };
+    let one = find("one", &["--threads", "1"]);
+    assert!(one.iter().any(|(name, _)| name.to_string_lossy().starts_with("sizes_")), "{one:?}");
+    assert_eq!(find("three", &["--threads", "3"]), one);
+}
+
+#[test]
 fn what_cannot_be_searched_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let service = service(directory.path(), 150.0);
@@ -148,7 +280,7 @@ fn changes_are_put_beside_what_is_unchanged() {
     let table = text(&output.get_output().stdout);
     assert!(table.starts_with("halved ") && table.contains("\n  unchanged "), "{table}");
     let page = std::fs::read_to_string(page).unwrap();
-    assert!(page.contains("<td>unfilled=off</td>") && page.ends_with("</html>\n"), "{page}");
+    assert!(page.contains("<td class=\"word\">unfilled=off</td>") && page.ends_with("</html>\n"), "{page}");
 
     let output = ablate(&["--json"]).success();
     assert!(output.get_output().stderr.is_empty(), "nothing was left to do");
@@ -163,4 +295,25 @@ fn changes_are_put_beside_what_is_unchanged() {
         (Some(0.0), Some("robinhood"))
     );
     ablate(&["--change", "windows"]).code(2);
+}
+
+#[test]
+fn changes_are_made_on_traces_and_samples_too() {
+    let directory = tempfile::tempdir().unwrap();
+    let sampled: [&str; 2] = ["--sample", "1/2"];
+    for (scenario, flags) in
+        [(traced(directory.path(), 300, &[]), &[][..]), (service(directory.path(), 150.0), &sampled)]
+    {
+        let mut command = Command::cargo_bin("sherwood").unwrap();
+        command.args(["sim", "ablate", "--change", "unfilled", "--json", "--scenario"]).arg(scenario);
+        let output =
+            command.args(flags).arg("--results").arg(directory.path().join("results")).assert().success();
+        let document: Value = serde_json::from_slice(&output.get_output().stdout).unwrap();
+        let settings: Vec<_> =
+            document["settings"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+        assert_eq!(settings, if flags.is_empty() { vec![] } else { vec!["sample=1/2"] });
+        for row in document["rows"].as_array().unwrap() {
+            assert!((row["p99_max_ms"]["mean"].as_f64().unwrap() - 40.5).abs() < 0.4, "{row}");
+        }
+    }
 }

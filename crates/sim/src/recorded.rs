@@ -59,7 +59,6 @@ fn minutes(time: Duration) -> String {
 }
 
 /// Why there is no next request.
-#[derive(Clone, Debug)]
 pub(crate) enum NoMore {
     End,
     Error(String),
@@ -69,10 +68,8 @@ pub(crate) enum NoMore {
 pub(crate) struct Recorded {
     trace: Arc<dyn Trace>,
     sample: u32,
-    /// None before the first is read, and in a copy, which reads up to where it was copied.
+    /// None before the first is read.
     requests: Option<Requests>,
-    /// Requests read.
-    read: u64,
     pace: Pace,
     /// Requests of one time stamp with their arrivals, in order.
     due: VecDeque<(Instant, Request)>,
@@ -80,7 +77,6 @@ pub(crate) struct Recorded {
     next: Option<Request>,
 }
 
-#[derive(Clone)]
 enum Pace {
     /// At random, at a rate.
     Rate { arrivals: Arrivals, draws: Rng, now: Instant },
@@ -91,20 +87,6 @@ enum Pace {
 
 /// Requests of one time stamp at most, which are read before the first of them arrives.
 const ALIKE_MAX: usize = 1 << 18;
-
-impl Clone for Recorded {
-    fn clone(&self) -> Self {
-        Self {
-            trace: Arc::clone(&self.trace),
-            sample: self.sample,
-            requests: None,
-            read: self.read,
-            pace: self.pace.clone(),
-            due: self.due.clone(),
-            next: self.next.clone(),
-        }
-    }
-}
 
 impl Recorded {
     /// `arrivals` are those of the profile's rate, where the trace's times are not wanted; `load` divides recorded times.
@@ -123,7 +105,7 @@ impl Recorded {
                 Pace::Stamps { unit_ns: (unit_ns as u64).max(1), draws, origin: None }
             }
         };
-        Self { trace, sample, requests: None, read: 0, pace, due: VecDeque::new(), next: None }
+        Self { trace, sample, requests: None, pace, due: VecDeque::new(), next: None }
     }
 
     pub(crate) fn name(&self) -> String {
@@ -169,17 +151,9 @@ impl Recorded {
         let failed = |error: TraceError| NoMore::Error(error.to_string());
         let requests = match &mut self.requests {
             Some(requests) => requests,
-            None => {
-                let mut requests = self.trace.requests(self.sample).map_err(failed)?;
-                for _ in 0..self.read {
-                    requests.next().transpose().map_err(failed)?;
-                }
-                self.requests.insert(requests)
-            }
+            None => self.requests.insert(self.trace.requests(self.sample).map_err(failed)?),
         };
-        let request = requests.next().transpose().map_err(failed)?;
-        self.read += u64::from(request.is_some());
-        Ok(request)
+        requests.next().transpose().map_err(failed)
     }
 }
 
@@ -245,17 +219,6 @@ mod tests {
         assert!(found[0] < found[1] && found[1] < found[2]);
         let twice = seconds(&mut recorded(&[70, 70, 70, 72], false, 2.0));
         assert!((twice[3] - found[3] / 2.0).abs() < 1e-8, "{twice:?} {found:?}");
-    }
-
-    #[test]
-    fn a_copy_goes_on_where_it_was_made() {
-        let mut first = recorded(&[1, 1, 2, 5, 5, 9], false, 1.0);
-        for _ in 0..3 {
-            assert!(first.next().is_ok());
-        }
-        let mut copy = first.clone();
-        let rest = seconds(&mut first);
-        assert_eq!((seconds(&mut copy), rest.len()), (rest, 3));
     }
 
     #[test]

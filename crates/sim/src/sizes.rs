@@ -14,7 +14,6 @@ use crate::key::Key;
 pub(crate) const UNCACHEABLE: u32 = u32::MAX;
 
 /// Objects that live requests ask for.
-#[derive(Clone)]
 pub(crate) struct Sizes(HashMap<(BackendId, u64), Size, SeededState>);
 
 #[derive(Clone, Copy)]

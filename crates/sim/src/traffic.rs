@@ -25,7 +25,6 @@ pub(crate) struct Traffic {
     timeout: Duration,
 }
 
-#[derive(Clone)]
 enum Source {
     Drawn(Box<Drawn>),
     Recorded {

@@ -45,6 +45,18 @@ impl Tally {
         }
     }
 
+    /// How many of so many observations may violate the SLO where this share may, 0 to 1.
+    ///
+    /// ```
+    /// use sherwood_sim::Tally;
+    /// assert_eq!((Tally::allowed(0.003, 2_160), Tally::allowed(0.29, 100)), (6, 29));
+    /// ```
+    #[must_use]
+    pub fn allowed(violation_ratio_max: f64, observations: u64) -> u64 {
+        // A share is a float next to what was meant, and so is the product: 0.29 of 100 comes to 28.999999999999996.
+        (violation_ratio_max * observations as f64 * (1.0 + 2.0 * f64::EPSILON)) as u64
+    }
+
     /// The verdict on a run in which at most this share of the observations may violate the SLO, 0 to 1; none while the future
     /// decides. A run that is over (nothing ahead) has one.
     ///
@@ -60,8 +72,8 @@ impl Tally {
         let Self { observations, violations, ahead } = *self;
         // An observation that is ahead may see no request, and is none then. It does most harm by violating, and most good by
         // keeping; so these two are the ends of what can come.
-        let within =
-            |violations: u64| violations as f64 <= violation_ratio_max * (observations + ahead) as f64;
+        let allowed = Self::allowed(violation_ratio_max, observations + ahead);
+        let within = |violations: u64| violations <= allowed;
         if within(violations + ahead) {
             Some(Verdict::Kept)
         } else if !within(violations) {

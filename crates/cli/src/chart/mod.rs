@@ -1,4 +1,4 @@
-//! Pictures of figures, as SVG that needs nothing beside it.
+//! Pictures of figures, as SVG that needs nothing beside it, and the pages that they stand on.
 //!
 //! What a picture says must survive a printer without colours and eyes that tell few of them apart: colours are of a palette that
 //! was made for that (Okabe and Ito's), and lines differ in their dashes too. Everything drawn is a function of what is given, so
@@ -9,7 +9,9 @@ mod axis;
 mod bars;
 mod frame;
 mod lines;
+mod page;
 mod pen;
+mod ranges;
 #[cfg(test)]
 mod sound;
 
@@ -17,7 +19,9 @@ pub(crate) use areas::{Areas, Column};
 pub(crate) use axis::{Axis, decimal_step};
 pub(crate) use bars::{Bar, Bars, Group};
 pub(crate) use lines::{Line, Lines, Mark};
+pub(crate) use page::{Cell, number, page, table, word};
 pub(crate) use pen::{COLOURS, OTHERS, Pen, assigned};
+pub(crate) use ranges::{Panel, Range, Ranges};
 #[cfg(test)]
 pub(crate) use sound::assert_sound;
 

@@ -1,12 +1,14 @@
 //! The directory in which finished work is kept, so that a command goes on where it was stopped.
 //!
 //! One file for each piece, which says what it followed from and what came out. A file appears under its name when it is
-//! complete; one of other inputs under the same name is made anew.
+//! complete. One of another build, or that is no such piece (any more), is made anew: what is kept saves time, and must never
+//! stand in the way.
 
 use std::fmt::Display;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -14,6 +16,7 @@ use sherwood_model::SeededState;
 
 use super::runs::Inputs;
 use crate::exit::Failure;
+use crate::out;
 
 /// A finished piece of work.
 pub(super) trait Finished: Serialize + DeserializeOwned {
@@ -25,9 +28,11 @@ pub(super) trait Finished: Serialize + DeserializeOwned {
 }
 
 /// The directory.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Keep {
     directory: PathBuf,
+    /// Whether it was said that something is of no use any more.
+    said: AtomicBool,
 }
 
 impl Keep {
@@ -35,7 +40,7 @@ impl Keep {
     pub(super) fn open(directory: &Path) -> Result<Self, Failure> {
         fs::create_dir_all(directory)
             .map_err(|error| Failure::failed(format!("making {}: {error}", directory.display())))?;
-        Ok(Self { directory: directory.to_owned() })
+        Ok(Self { directory: directory.to_owned(), said: AtomicBool::new(false) })
     }
 
     /// Where it is, for messages.
@@ -43,21 +48,23 @@ impl Keep {
         self.directory.display()
     }
 
-    /// What followed from these inputs, if it was finished.
+    /// What followed from these inputs, if it was finished and this build can use it.
     pub(super) fn read<F: Finished>(&self, inputs: &Inputs) -> Result<Option<F>, Failure> {
         let path = self.path::<F>(inputs);
-        let failed = |error: &dyn Display| {
-            let path = path.display();
-            Failure::failed(format!(
-                "reading the finished run {path}: {error}; remove it to have it made again"
-            ))
-        };
-        let text = match fs::read_to_string(&path) {
+        let bytes = match fs::read(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            text => text.map_err(|error| failed(&error))?,
+            bytes => bytes.map_err(|error| {
+                Failure::failed(format!("reading the finished run {}: {error}", path.display()))
+            })?,
         };
-        let kept: F = serde_json::from_str(&text).map_err(|error| failed(&error))?;
-        Ok((kept.inputs() == inputs).then_some(kept))
+        let kept = serde_json::from_slice(&bytes).ok().filter(|kept: &F| kept.inputs() == inputs);
+        if kept.is_none() && !self.said.swap(true, Relaxed) {
+            out::say(format_args!(
+                "{} is of another build, or not what it should be: it is made anew, and so are others like it",
+                path.display()
+            ));
+        }
+        Ok(kept)
     }
 
     /// Keeps what is finished.
@@ -70,43 +77,115 @@ impl Keep {
             .map_err(|error| Failure::failed(format!("keeping the finished run {}: {error}", path.display())))
     }
 
+    /// Words for people, and a number that tells all inputs apart but for the build: that of another one is replaced.
     fn path<F: Finished>(&self, inputs: &Inputs) -> PathBuf {
-        let Inputs { version: _, scenario, document, policy, seed, scale, settings } = inputs;
+        let Inputs { version: _, scenario, document: _, policy, seed, scale, settings: _ } = inputs;
         let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
-        let scenario: String = scenario.chars().map(plain).collect();
-        let mut name = format!("{}{scenario}_{policy}_scale-{scale}_seed-{seed}", F::PREFIX);
-        if !settings.is_empty() || document.is_some() {
-            name += &format!("_{:08x}", mark(document.as_ref(), settings));
-        }
-        self.directory.join(name + ".json")
+        let scenario: String = scenario.chars().map(plain).take(NAME_MAX).collect();
+        let (prefix, mark) = (F::PREFIX, mark(inputs));
+        self.directory.join(format!("{prefix}{scenario}_{policy}_scale-{scale}_seed-{seed}_{mark:016x}.json"))
     }
 }
 
-/// A number that tells documents and lists of settings apart in names of files; the files say what they are of.
-fn mark(document: Option<&String>, settings: &[String]) -> u32 {
-    let texts = document.into_iter().chain(settings);
-    let bytes: Vec<u8> = texts.flat_map(|text| text.bytes().chain([0])).collect();
-    (SeededState::new(0).hash_bytes(&bytes) >> 32) as u32
+/// Letters of a scenario's name in that of a file, which takes 255 in all.
+const NAME_MAX: usize = 80;
+
+/// A number that tells inputs apart; files say what they are of.
+fn mark(inputs: &Inputs) -> u64 {
+    let Inputs { version: _, scenario, document, policy, seed, scale, settings } = inputs;
+    let seed = seed.to_string();
+    // Each with its length, lest parts of one be taken for parts of its neighbour.
+    let fixed = [Some(scenario), document.as_ref(), Some(policy), Some(&seed), Some(scale)];
+    let texts = fixed.into_iter().chain(settings.iter().map(Some));
+    let mut bytes = Vec::new();
+    for text in texts {
+        bytes.extend(text.map_or(u64::MAX, |text| text.len() as u64).to_le_bytes());
+        bytes.extend(text.into_iter().flat_map(|text| text.bytes()));
+    }
+    SeededState::new(0).hash_bytes(&bytes)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde::Deserialize;
+
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    struct Piece {
+        inputs: Inputs,
+        found: u32,
+    }
+
+    impl Finished for Piece {
+        const PREFIX: &str = "piece_";
+
+        fn inputs(&self) -> &Inputs {
+            &self.inputs
+        }
+    }
+
+    fn inputs(scenario: &str, document: Option<&str>, settings: &[&str]) -> Inputs {
+        Inputs {
+            version: "1".to_owned(),
+            scenario: scenario.to_owned(),
+            document: document.map(str::to_owned),
+            policy: "fair".to_owned(),
+            seed: 1,
+            scale: "0.01".to_owned(),
+            settings: settings.iter().map(|&setting| setting.to_owned()).collect(),
+        }
+    }
 
     #[test]
-    fn settings_of_the_same_letters_are_told_apart() {
-        let lists = [
-            &["walk=12"][..],
-            &["walk=21"],
-            &["wakl=12"],
-            &["walk=1", "2"],
-            &["depth=1.477"],
-            &["depth=4.177"],
+    fn runs_that_differ_in_anything_have_files_of_their_own() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let keep = Keep::open(directory.path()).expect("a directory");
+        let long = "l".repeat(300);
+        let mut all = vec![
+            inputs("a.b", None, &[]),
+            inputs("a_b", None, &[]),
+            inputs(&long, None, &[]),
+            inputs(&(long.clone() + "r"), None, &[]),
+            inputs("a", Some("b"), &[]),
+            inputs("a", None, &["b"]),
+            inputs("a", Some(""), &["b"]),
+            inputs("a", None, &["walk=12"]),
+            inputs("a", None, &["walk=21"]),
+            inputs("a", None, &["walk=1", "2"]),
+            inputs("a", None, &["walk=1", "", "2"]),
         ];
-        let mark =
-            |list: &[&str]| mark(None, &list.iter().map(|&setting| setting.to_owned()).collect::<Vec<_>>());
-        let mut marks = lists.map(mark);
-        marks.sort_unstable();
-        assert!(marks.windows(2).all(|pair| pair[0] != pair[1]), "{marks:?}");
+        all.push(Inputs { policy: "lama".to_owned(), ..inputs("a", None, &[]) });
+        all.push(Inputs { seed: 2, ..inputs("a", None, &[]) });
+        all.push(Inputs { scale: "1".to_owned(), ..inputs("a", None, &[]) });
+        for (found, inputs) in (0..).zip(&all) {
+            keep.write(&Piece { inputs: inputs.clone(), found }).expect("it is kept");
+        }
+        for (found, inputs) in (0..).zip(&all) {
+            let piece = Piece { inputs: inputs.clone(), found };
+            assert_eq!(keep.read(inputs).expect("it can be read"), Some(piece));
+        }
+        assert_eq!(fs::read_dir(directory.path()).expect("a directory").count(), all.len());
+    }
+
+    #[test]
+    fn what_another_build_kept_or_nobody_knows_is_made_anew() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let keep = Keep::open(directory.path()).expect("a directory");
+        let old = inputs("a", None, &["tax=0.02"]);
+        let new = Inputs { version: "2".to_owned(), ..old.clone() };
+        keep.write(&Piece { inputs: old.clone(), found: 1 }).expect("it is kept");
+        let read = |inputs| keep.read::<Piece>(inputs).expect("never a failure").map(|piece| piece.found);
+        assert_eq!((read(&new), read(&old)), (None, Some(1)));
+        let path = keep.path::<Piece>(&old);
+        for wrong in [&b""[..], b"{}", b"{\"inputs\":{},\"found\":1}", b"\xff\xfe"] {
+            fs::write(&path, wrong).expect("a file");
+            assert_eq!(read(&new), None, "{wrong:?}");
+        }
+        // Another run's, under this name.
+        let other = Piece { inputs: inputs("b", None, &[]), found: 3 };
+        fs::write(&path, serde_json::to_string(&other).expect("plain")).expect("a file");
+        assert_eq!(read(&old), None);
+        keep.write(&Piece { inputs: new.clone(), found: 2 }).expect("it is kept");
+        assert_eq!((read(&new), read(&old)), (Some(2), None), "the new one in its place");
     }
 }

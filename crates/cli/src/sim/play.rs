@@ -3,7 +3,8 @@
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-use sherwood_sim::{Setup, World};
+use sherwood_policy::TaoMode;
+use sherwood_sim::{Halt, Setup, World};
 
 use crate::exit::Failure;
 
@@ -20,6 +21,7 @@ pub(super) fn play(
         seen(passed, world);
         true
     })
+    .map_err(Failure::failed)
 }
 
 /// The same, until `goes_on` says that it has seen enough; that is no stop.
@@ -27,7 +29,7 @@ pub(super) fn play_while(
     world: &mut World,
     stop: &AtomicBool,
     mut goes_on: impl FnMut(Duration, &World) -> bool,
-) -> Result<bool, Failure> {
+) -> Result<bool, Halt> {
     let mut until = world.now();
     while world.now() < world.end() {
         if stop.load(Relaxed) {
@@ -35,7 +37,7 @@ pub(super) fn play_while(
         }
         let before = world.now();
         until += STRIDE;
-        world.advance(until).map_err(Failure::failed)?;
+        world.advance(until)?;
         if !goes_on(world.now() - before, world) {
             break;
         }
@@ -66,11 +68,15 @@ pub(super) fn learn(
     stop: &AtomicBool,
     seen: impl FnMut(Duration, &World),
 ) -> Result<Option<Vec<u64>>, Failure> {
-    let mode = setup.knobs.control.tao.mode;
     let mut world = World::new(setup).map_err(Failure::usage)?;
     if !play(&mut world, stop, seen)? {
         return Ok(None);
     }
+    learnt(&world, setup.knobs.control.tao.mode).map(Some)
+}
+
+/// The sizes that were learnt in a world that was played to its end.
+pub(super) fn learnt(world: &World, mode: TaoMode) -> Result<Vec<u64>, Failure> {
     let sizes = world.learnt(mode);
     if sizes.is_empty() {
         return Err(Failure::usage(
@@ -78,5 +84,5 @@ pub(super) fn learn(
              lengthen it with --set minutes=WARM-UP+MEASURED",
         ));
     }
-    Ok(Some(sizes))
+    Ok(sizes)
 }

@@ -51,6 +51,15 @@ impl Run {
         Ok(Self { inputs, setup, name })
     }
 
+    /// A failure of this run, with all that it follows from.
+    pub(super) fn failed(&self, failure: Failure) -> Failure {
+        let Inputs { version: _, scenario, document: _, policy, seed, scale, settings } = &self.inputs;
+        let settings = if settings.is_empty() { "none".to_owned() } else { settings.join(" ") };
+        failure.of(format_args!(
+            "the run of {scenario} under {policy} with seed {seed} at scale {scale}, settings {settings}"
+        ))
+    }
+
     /// Simulated seconds it takes.
     pub(super) fn seconds(&self) -> u64 {
         self.setup.duration().map_or(0, |duration| duration.as_secs())

@@ -3,12 +3,13 @@
 use std::fs::File;
 use std::io::{BufRead, BufReader, Cursor};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::UNIX_EPOCH;
 
 use sherwood_model::SplitMix64;
 use sherwood_sim::{Requests, Trace};
 use sherwood_workload::onerf::{Model, Replay};
-use sherwood_workload::trace::{Position, TraceError, built_in, built_in_names, requests};
+use sherwood_workload::trace::{Position, TraceError, built_in, built_in_names, requests, unpacked};
 
 use crate::exit::Failure;
 
@@ -19,6 +20,8 @@ pub(super) struct TraceFile {
     replay: Replay,
     /// Names of the backends.
     backends: Vec<String>,
+    /// What it is unpacked, once somebody has read it, if it is packed: every run reads it anew.
+    unpacked: Mutex<Option<Arc<[u8]>>>,
 }
 
 #[derive(Debug)]
@@ -46,7 +49,7 @@ impl TraceFile {
             }
         };
         let backends = model.backends().iter().map(|backend| backend.name.clone()).collect();
-        Ok(Some(Self { input, replay: replay.clone(), backends }))
+        Ok(Some(Self { input, replay: replay.clone(), backends, unpacked: Mutex::new(None) }))
     }
 
     /// Tells contents apart without reading them: a file's length and when it was written.
@@ -61,6 +64,30 @@ impl TraceFile {
         }
         mark.next_u64()
     }
+
+    fn open(&self) -> Result<Box<dyn BufRead + Send>, TraceError> {
+        Ok(match &self.input {
+            Input::BuiltIn(_, bytes) => Box::new(Cursor::new(*bytes)),
+            Input::File(path) => {
+                let file =
+                    File::open(path).map_err(|source| TraceError::Read { at: Position::Byte(0), source })?;
+                Box::new(BufReader::with_capacity(1 << 16, file))
+            }
+        })
+    }
+
+    /// The trace as it was before it was packed. Who comes while another unpacks it waits for that.
+    fn plain(&self) -> Result<Box<dyn BufRead + Send>, TraceError> {
+        let mut held = self.unpacked.lock().unwrap_or_else(PoisonError::into_inner);
+        if held.is_none() {
+            match unpacked(self.open()?)?.into_held() {
+                Ok(bytes) => *held = Some(bytes.into()),
+                Err(plain) => return Ok(Box::new(plain)),
+            }
+        }
+        let bytes = held.clone().unwrap_or_default();
+        Ok(Box::new(Cursor::new(bytes)))
+    }
 }
 
 impl Trace for TraceFile {
@@ -72,14 +99,30 @@ impl Trace for TraceFile {
     }
 
     fn requests(&self, sample: u32) -> Result<Requests, TraceError> {
-        let input: Box<dyn BufRead + Send> = match &self.input {
-            Input::BuiltIn(_, bytes) => Box::new(Cursor::new(*bytes)),
-            Input::File(path) => {
-                let file =
-                    File::open(path).map_err(|source| TraceError::Read { at: Position::Byte(0), source })?;
-                Box::new(BufReader::with_capacity(1 << 16, file))
-            }
+        Ok(Box::new(requests::read(self.plain()?, &self.replay, self.backends.clone(), sample)?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn orm_busy() -> TraceFile {
+        let document = include_str!("../../../../examples/orm-busy.sim.json");
+        let model = Model::from_json(document).expect("an example");
+        TraceFile::of(&model, Path::new("orm-busy.sim.json")).expect("built in").expect("a trace")
+    }
+
+    #[test]
+    fn a_packed_trace_is_unpacked_once_and_read_from_its_start_each_time() {
+        let trace = orm_busy();
+        let first = |trace: &TraceFile| {
+            trace.requests(1).expect("it is sound").take(3).collect::<Result<Vec<_>, _>>()
         };
-        Ok(Box::new(requests::read(input, &self.replay, self.backends.clone(), sample)?))
+        let before = first(&trace).expect("three requests");
+        let held = trace.unpacked.lock().expect("nobody panics").clone().expect("it is packed");
+        assert_eq!(first(&trace).expect("three requests"), before);
+        let again = trace.unpacked.lock().expect("nobody panics").clone().expect("it is packed");
+        assert!(Arc::ptr_eq(&held, &again));
     }
 }

@@ -1,5 +1,6 @@
 //! Simulations that somebody stops.
 
+use std::cell::Cell;
 use std::fs;
 use std::path::Path;
 
@@ -76,4 +77,83 @@ fn a_comparison_that_is_stopped_keeps_what_was_finished_and_goes_on_with_it() {
     let said = String::from_utf8_lossy(&output.get_output().stderr);
     assert!(said.contains("1 of 2 runs are kept in ") && said.contains("1 of 1 finished"), "{said}");
     assert_eq!(kept(), 2);
+}
+
+#[test]
+fn ablations_that_are_stopped_keep_what_was_finished_and_go_on_with_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = scenarios(directory.path());
+    let results = directory.path().join("results");
+    let ablate = |scenarios: &[&str]| {
+        let scenarios: Vec<_> = scenarios.iter().map(|name| format!("{file}#{name}")).collect();
+        let (results, scenarios) = (results.display().to_string(), scenarios.join(","));
+        let flags =
+            ["--change", "unfilled", "--threads", "3", "--results", &results, "--scenario", &scenarios];
+        ["sim", "ablate"].into_iter().chain(flags).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let args = ablate(&["endless", "short"]);
+    let mut ablation = Program::start(&args.iter().map(String::as_str).collect::<Vec<_>>());
+    let heard = Cell::new(0);
+    ablation.hear(|line| {
+        heard.set(heard.get() + u32::from(line.starts_with("short ")));
+        heard.get() == 2
+    });
+    ablation.signal(libc::SIGINT);
+    let (status, said) = ablation.end();
+    assert_eq!(status.code(), Some(130), "{said}");
+    assert!(said.contains("stopped with 2 of 4 runs finished; they are kept in "), "{said}");
+
+    let args = ablate(&["brief", "short"]);
+    let output = Command::cargo_bin("sherwood").unwrap().args(args).timeout(PATIENCE).assert().success();
+    let said = String::from_utf8_lossy(&output.get_output().stderr);
+    assert!(said.contains("2 of 4 runs are kept in ") && said.contains("2 of 2 finished"), "{said}");
+}
+
+/// A service whose every call takes 20 ms, twice as long in its scenario, which is over in two years. So it breaks a promise of 30 ms
+/// with its first observation whatever its caches and its load, and keeps it for long where limits are a third as deep.
+const SERVICE: &str = r#"{
+    "schema": "onerf-workload/1", "name": "service", "timeout_ms": 10000, "hit_latency_ms": 0.5, "max_batch": 10,
+    "slo": {"percentile": 99, "limit_ms": 30, "window_s": 60, "every_s": 5}, "empty_request_fraction": 0,
+    "profiles": {"small": {"app_servers": 1, "request_rate": 4, "cache_bytes_per_server": 1048576,
+        "alloc_granularity_bytes": 1, "alloc_floor_bytes": 0, "verified": false}},
+    "backends": [{"id": 1, "name": "b01", "kind": "kv", "objects": {"small": 500}, "zipf_alpha": 0.8, "unique_fraction": 1,
+        "size": {"dist": "lognormal", "mean_bytes": 1000, "ln_mu": 6.907755, "ln_sigma": 0, "min": 1000, "max": 1000},
+        "service": {"base_ms": 20, "per_item_ms": 0, "cv": 0, "workers": {"small": 1000}}}],
+    "request_types": [[1.0, [[1, 1]]]],
+    "scenarios": {"halved": {"warmup_min": 0, "measure_min": 1e6, "kind": "piecewise_linear", "limits": {"1": [[0, 0.5]]}}}
+}"#;
+
+#[test]
+fn a_search_that_is_stopped_says_what_was_found_and_keeps_its_verdicts() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("service.json");
+    fs::write(&file, SERVICE).unwrap();
+    let results = directory.path().join("results");
+    let search = |policies: &str, awaited: usize| {
+        let flags = ["--violation", "0", "--seeds", "1", "--threads", "2", "--policies", policies];
+        let paths = ["--scenario", file.to_str().unwrap(), "--results", results.to_str().unwrap()];
+        let mut search = Program::start(&[&["sim", "frontier"], &flags[..], &paths].concat());
+        let heard = Cell::new(0);
+        search.hear(|line| {
+            heard.set(heard.get() + usize::from(line.contains(": broken, ")));
+            heard.get() == awaited
+        });
+        search.signal(libc::SIGINT);
+        let (status, said) = search.end();
+        assert_eq!(status.code(), Some(130), "{said}");
+        said
+    };
+    // At depths of 1 and 0.68 it is broken, and somebody tries 0.31; the other finishes what is left, six runs.
+    let said = search("robinhood", 8);
+    assert!(
+        said.contains("stopped with 2 of 3 searches finished")
+            && said.contains("robinhood cache: > 15.37")
+            && said.contains("robinhood load: < 0.06507"),
+        "{said}"
+    );
+    assert_eq!(fs::read_dir(&results).unwrap().count(), 8, "nothing is left of what was not finished");
+    // Who tries the second policy at less than its own depth has been through all of the first one.
+    let said = search("robinhood,shared-lru", 2);
+    assert!(said.contains("8 verdicts were kept from before"), "{said}");
+    assert!(said.contains("stopped with 2 of 6 searches finished"), "{said}");
 }

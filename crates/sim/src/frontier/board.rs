@@ -29,7 +29,7 @@ impl Probe {
 /// What a worker does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Try this, and tell [`Board::learn`] the verdict.
+    /// Try this, and tell [`Board::learn`] the verdict, or that there is none.
     Try(Probe),
     /// Everything that can be tried now is under way; ask again after the next verdict.
     Wait,
@@ -49,7 +49,7 @@ pub enum Next {
 /// let mut board = Board::new(1, &[1, 2]);
 /// while let Next::Try(probe) = board.take() {
 ///     let kept = probe.step < if probe.axis == Axis::Load { 2 } else { 9 };
-///     board.learn(probe, if kept { Verdict::Kept } else { Verdict::Broken });
+///     board.learn(probe, Some(if kept { Verdict::Kept } else { Verdict::Broken }));
 /// }
 /// let load = board.found(0, Axis::Load).expect("all is found");
 /// assert_eq!((load.len(), load[1].kept, load[1].broken), (2, Some(1), Some(2)));
@@ -58,9 +58,12 @@ pub enum Next {
 pub struct Board {
     seeds: Vec<u64>,
     lines: Vec<Line>,
-    verdicts: BTreeMap<Probe, Verdict>,
+    verdicts: Verdicts,
     under_way: BTreeSet<Probe>,
 }
+
+/// What was tried; none where no verdict can be had.
+type Verdicts = BTreeMap<Probe, Option<Verdict>>;
 
 #[derive(Clone, Debug)]
 struct Line {
@@ -99,8 +102,8 @@ impl Board {
         if left { Next::Wait } else { Next::Done }
     }
 
-    /// Takes the verdict on what was tried.
-    pub fn learn(&mut self, probe: Probe, verdict: Verdict) {
+    /// Takes the verdict on what was tried; none where none can be had, because a trace ends before the run does.
+    pub fn learn(&mut self, probe: Probe, verdict: Option<Verdict>) {
         self.under_way.remove(&probe);
         self.verdicts.insert(probe, verdict);
         let Self { seeds, lines, verdicts, .. } = self;
@@ -118,6 +121,17 @@ impl Board {
         over.then(|| line.searches.iter().map(Search::bracket).collect())
     }
 
+    /// Whether a policy's runs along an axis may still be asked for, with this seed.
+    #[must_use]
+    pub fn is_searched(&self, policy: usize, axis: Axis, seed: u64) -> bool {
+        let line = self.lines.iter().find(|line| (line.policy, line.axis) == (policy, axis));
+        let place = self.seeds.iter().position(|&one| one == seed);
+        // A seed without a search waits for the first one's.
+        let left =
+            |line: &Line, place: usize| line.searches.get(place).is_none_or(|one| one.next().is_some());
+        line.zip(place).is_some_and(|(line, place)| left(line, place))
+    }
+
     /// Tries that are left, about.
     #[must_use]
     pub fn left(&self) -> u64 {
@@ -130,7 +144,7 @@ impl Board {
 
 impl Line {
     /// Goes as far as the verdicts reach.
-    fn advance(&mut self, seeds: &[u64], verdicts: &BTreeMap<Probe, Verdict>) {
+    fn advance(&mut self, seeds: &[u64], verdicts: &Verdicts) {
         self.follow(seeds, verdicts);
         if let [first] = &self.searches[..]
             && first.next().is_none()
@@ -141,7 +155,7 @@ impl Line {
         }
     }
 
-    fn follow(&mut self, seeds: &[u64], verdicts: &BTreeMap<Probe, Verdict>) {
+    fn follow(&mut self, seeds: &[u64], verdicts: &Verdicts) {
         for (search, &seed) in self.searches.iter_mut().zip(seeds) {
             while let Some(step) = search.next()
                 && let Some(&verdict) = verdicts.get(&Probe::new(self.policy, seed, self.axis, step))
@@ -172,7 +186,7 @@ mod tests {
             if busy.len() == workers || board.nothing_to_take() {
                 let probe = busy.swap_remove((draws % busy.len() as u64) as usize);
                 draws = draws.rotate_left(7).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-                board.learn(probe, if kept(&probe) { Verdict::Kept } else { Verdict::Broken });
+                board.learn(probe, Some(if kept(&probe) { Verdict::Kept } else { Verdict::Broken }));
             }
         }
     }
@@ -189,6 +203,22 @@ mod tests {
         let tried = play(&mut board, 3, 1, |probe| probe.step < 1);
         assert_eq!(tried.iter().filter(|probe| probe.step == 0).count(), 1);
         assert_eq!(tried.len(), 1 + 3 * 4, "8, 4, 2, 1 along each axis");
+    }
+
+    #[test]
+    fn what_has_no_verdict_ends_its_search_and_no_other() {
+        let mut board = Board::new(1, &[1, 2]);
+        while let Next::Try(probe) = board.take() {
+            let ended = probe.axis == Axis::Load && probe.step > 3;
+            let kept = if probe.step < 9 { Verdict::Kept } else { Verdict::Broken };
+            assert!(board.is_searched(0, probe.axis, probe.seed) || probe.step == 0, "{probe:?}");
+            board.learn(probe, (!ended).then_some(kept));
+        }
+        let found = |axis| board.found(0, axis).expect("it is over");
+        let of = |bracket: &Bracket| (bracket.kept, bracket.broken, bracket.unjudged);
+        assert_eq!(found(Axis::Load).iter().map(of).collect::<Vec<_>>(), [(Some(3), None, Some(4)); 2]);
+        assert_eq!(found(Axis::Depth).iter().map(of).collect::<Vec<_>>(), [(Some(8), Some(9), None); 2]);
+        assert!(!board.is_searched(0, Axis::Depth, 1) && !board.is_searched(1, Axis::Depth, 1));
     }
 
     #[test]

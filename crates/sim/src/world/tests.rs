@@ -372,6 +372,14 @@ fn a_trace_is_replayed_access_by_access_and_sizes_are_forgotten() {
 }
 
 #[test]
+fn a_world_of_a_trace_is_not_forked() {
+    let setup = replay(20, Accesses { objects: vec![(1, Some(1_000)); 60], wrong: false }, 1.0);
+    let mut world = World::new(&setup).expect("valid");
+    assert_eq!(setup.shares_warm_up(&setup), Ok(false));
+    assert_eq!(world.fork(&setup).err(), Some(ForkError::Trace));
+}
+
+#[test]
 fn what_no_cache_may_keep_is_fetched_each_time() {
     let objects = (0..120u64).map(|n| (n % 2, (n % 2 == 0).then_some(1_000))).collect();
     let world = run(&replay(20, Accesses { objects, wrong: false }, 1.5));

@@ -25,6 +25,19 @@ const XZ_MAGIC: &[u8] = b"\xFD7zXZ\0";
 /// Containers that are refused rather than read as a trace: their first bytes, and the program that unpacks them.
 const OTHERS: [(&[u8], &str); 2] = [(b"\x28\xB5\x2F\xFD", "zstd"), (b"\x1F\x8B\x08", "gzip")];
 
+impl<R> Unpacked<R> {
+    /// What was unpacked, for whoever reads it several times; the input as it is where it was not packed.
+    ///
+    /// # Errors
+    /// The unpacked input again, when nothing is held of it.
+    pub fn into_held(self) -> Result<Vec<u8>, Self> {
+        match self.0 {
+            Source::Held(bytes) => Ok(bytes.into_inner()),
+            Source::Plain(_) => Err(self),
+        }
+    }
+}
+
 /// Looks at the beginning of `input` and unpacks it when it is an xz file (at most 1 GiB unpacked, in memory).
 ///
 /// # Errors

@@ -137,3 +137,51 @@ impl Row {
         ]
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A run of one seed.
+    fn run(seed: u64, violations: f64, p99_max_ms: f64) -> Kept {
+        let results =
+            Results { slo_violation_ratio: violations, p99_max_ms, complete: true, ..Results::default() };
+        let mut outcome = serde_json::to_value(results).expect("plain");
+        (outcome["wall_s"], outcome["queries_per_s"]) = (1.0.into(), 1.0.into());
+        let series =
+            serde_json::json!({"minute": [], "p50_ms": [], "p90_ms": [], "p99_ms": [], "backends": []});
+        let inputs = serde_json::json!({
+            "version": "0", "scenario": "spikes", "document": null, "policy": "robinhood", "seed": seed,
+            "scale": "0.01", "settings": [],
+        });
+        let kept = serde_json::json!({"inputs": inputs, "outcome": outcome, "series": series});
+        serde_json::from_value(kept).expect("as it is kept")
+    }
+
+    #[test]
+    fn more_is_the_mean_of_the_differences_seed_by_seed() {
+        // Seeds differ by much, and the change adds much the same to each.
+        let unchanged = [run(1, 0.125, 100.0), run(2, 0.5, 400.0)];
+        let changed = [run(1, 0.25, 150.0), run(2, 0.625, 454.0)];
+        let runs = unchanged.into_iter().chain(changed).collect::<Vec<_>>();
+        let changes = [Change::None, Change::Setting { key: "tax", value: "0.02" }];
+        let table = Table::of(&runs, &changes, &[1, 2]);
+        let [unchanged, changed] = &table.rows[..] else { panic!("a row for each") };
+        let more = changed.slo_violation_ratio_more;
+        assert_eq!((more.mean, more.low, more.high), (0.125, Some(0.125), Some(0.125)), "no doubt about it");
+        // 50 and 54: the deviation is 2.828, the error of the mean 2, of which Student takes 12.706.
+        let more = changed.p99_max_ms_more;
+        assert_eq!(format!("{more:+.3}"), "+52.000 ± 25.412");
+        let none = unchanged.p99_max_ms_more;
+        assert_eq!((none.mean, none.low, none.high), (0.0, Some(0.0), Some(0.0)));
+        assert_eq!(unchanged.cells()[1], "-");
+        assert_eq!(changed.cells()[1], "+12.50 ± 0.00");
+    }
+
+    #[test]
+    fn one_seed_has_no_interval() {
+        let runs = [run(1, 0.25, 150.0), run(1, 0.125, 100.0)];
+        let table = Table::of(&runs, &[Change::None, Change::Policy("fair")], &[1]);
+        assert_eq!(table.rows[1].cells()[1..4], ["-12.50", "100.0", "-50.0"]);
+    }
+}

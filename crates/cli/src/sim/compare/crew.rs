@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
 use sherwood_sim::{Results, Setup, World};
 
-use super::family::Family;
+use super::family::{Family, State};
 use super::keep::{Kept, Outcome};
 use super::series::Series;
 use crate::exit::Failure;
@@ -93,7 +93,9 @@ impl<'a> Crew<'a> {
             // What one run failed of, the others would too.
             let begun = self.begin(family).inspect_err(|_| self.stop.store(true, Relaxed))?;
             let Some(begun) = begun else { break };
-            self.make(begun).inspect_err(|_| self.stop.store(true, Relaxed))?;
+            let run = begun.run;
+            let made = self.make(begun).map_err(|failure| run.failed(failure));
+            made.inspect_err(|_| self.stop.store(true, Relaxed))?;
         }
         Ok(())
     }
@@ -103,6 +105,15 @@ impl<'a> Crew<'a> {
     fn begin<'r>(&self, family: &Family<'r>) -> Result<Option<Begun<'r>>, Failure> {
         let mut state = family.state();
         let Some(&run) = family.runs.get(state.taken) else { return Ok(None) };
+        self.begin_run(family, run, &mut state).map_err(|failure| run.failed(failure))
+    }
+
+    fn begin_run<'r>(
+        &self,
+        family: &Family<'r>,
+        run: &'r Run,
+        state: &mut State,
+    ) -> Result<Option<Begun<'r>>, Failure> {
         let mut setup = run.setup.clone();
         if let Some(learning) = setup.learning().map_err(Failure::usage)? {
             let Some(sizes) = self.learn(run, &learning)? else { return Ok(None) };

@@ -6,7 +6,7 @@ use std::sync::{Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
-use sherwood_sim::{Board, Next, Probe, Tally, Verdict};
+use sherwood_sim::{Board, Next, Probe, Verdict};
 
 use super::trials::{Trials, Tried};
 use crate::exit::Failure;
@@ -63,15 +63,15 @@ impl<'a> Crew<'a> {
     fn take_probes(&self) -> Result<(), Failure> {
         while let Some(probe) = self.next() {
             // What one run failed of, the others would too.
-            let tally = self.tally(probe).inspect_err(|_| self.stop.store(true, Relaxed));
+            let tried = self.try_out(probe).inspect_err(|_| self.stop.store(true, Relaxed));
             // Under the lock even where there is nothing to learn: nobody may go to sleep between a look and the news.
             let mut board = self.board.lock().expect("no panics while held");
-            if let Ok(Some((_, verdict))) = &tally {
-                board.learn(probe, *verdict);
+            if let Ok(Some(tried)) = &tried {
+                board.learn(probe, self.verdict(tried));
             }
             drop(board);
             self.news.notify_all();
-            tally?;
+            tried?;
         }
         Ok(())
     }
@@ -92,38 +92,40 @@ impl<'a> Crew<'a> {
         }
     }
 
-    /// How the run of a place stands when its verdict is certain; none when it was stopped.
-    fn tally(&self, probe: Probe) -> Result<Option<(Tally, Verdict)>, Failure> {
+    /// How the run of a place stands when its verdict is certain or cannot be had; none when it was stopped.
+    fn try_out(&self, probe: Probe) -> Result<Option<Tried>, Failure> {
         let run = self.trials.run(probe)?;
-        let verdict = |tally: Tally| tally.verdict(self.trials.violation()).map(|verdict| (tally, verdict));
         if let Some(tried) = self.keep.read::<Tried>(&run.inputs)?
-            && let Some(certain) = verdict(tried.tally)
+            && (tried.ended.is_some() || self.verdict(&tried).is_some())
         {
             self.kept.fetch_add(1, Relaxed);
-            return Ok(Some(certain));
+            return Ok(Some(tried));
         }
         let began = Instant::now();
-        let Some(tried) = self.trials.make(&run, self.stop)? else { return Ok(None) };
+        let made = self.trials.make(probe, &run, self.keep, self.stop);
+        let Some(tried) = made.map_err(|failure| run.failed(failure))? else { return Ok(None) };
         self.keep.write(&tried)?;
-        let certain = verdict(tried.tally);
-        if let Some((tally, verdict)) = certain {
-            self.say(&run.name, tally, verdict, began.elapsed());
-        }
-        Ok(certain)
+        self.say(&run.name, &tried, began.elapsed());
+        Ok(Some(tried))
     }
 
-    fn say(&self, name: &str, tally: Tally, verdict: Verdict, wall: Duration) {
+    fn verdict(&self, tried: &Tried) -> Option<Verdict> {
+        tried.tally.verdict(self.trials.violation())
+    }
+
+    fn say(&self, name: &str, tried: &Tried, wall: Duration) {
         let made = self.made.fetch_add(1, Relaxed) + 1;
         // This one is not known to the board yet.
         let left = self.board.lock().expect("no panics while held").left().saturating_sub(1);
-        let verdict = match verdict {
-            Verdict::Kept => "kept",
-            Verdict::Broken => "broken",
+        let verdict = match (self.verdict(tried), &tried.ended) {
+            (Some(Verdict::Kept), _) => "kept",
+            (Some(Verdict::Broken), _) => "broken",
+            (None, why) => &format!("no verdict, {}", why.as_deref().unwrap_or("the run is not over")),
         };
         let line = format!(
             "{name}: {verdict}, {} of {} observations violated, in {}; about {left} runs left, {}",
-            tally.violations,
-            tally.observations,
+            tried.tally.violations,
+            tried.tally.observations,
             HumanDuration(wall),
             self.time_for(left, made),
         );

@@ -3,10 +3,10 @@
 use std::fmt::Write;
 
 use serde::Serialize;
-use sherwood_sim::{Axis, Board, Bracket, STEPS_MAX};
+use sherwood_sim::{Axis, Board, Bracket, STEPS_MAX, Tally};
 
-use super::plot::{Panel, Plot, Row};
 use super::trials::Trials;
+use crate::chart::{Panel, Range, Ranges};
 
 /// The frontier, as far as it is known.
 pub(super) struct Found<'a> {
@@ -44,12 +44,15 @@ struct Brackets {
 }
 
 /// With one seed: the hardest at which the promise is kept, and the mildest at which it is broken, 5% further; none when it was
-/// not found within the range.
+/// not found within the range, or not looked for beyond where the first seed breaks it.
 #[derive(Serialize)]
 struct Seed {
     seed: u64,
     kept: Option<f64>,
     broken: Option<f64>,
+    /// The mildest without a verdict, because the trace ended before the run did; left out where there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unjudged: Option<f64>,
 }
 
 impl Limit {
@@ -62,6 +65,16 @@ impl Limit {
     fn broken(&self) -> Option<i32> {
         let broken: Option<Vec<i32>> = self.brackets.iter().map(|bracket| bracket.broken).collect();
         broken?.into_iter().max()
+    }
+
+    /// Whether a trace ended where something harder, or milder, would have had to be tried.
+    fn is_cut(&self) -> bool {
+        self.brackets.iter().any(|bracket| bracket.broken.is_none() && bracket.unjudged.is_some())
+    }
+
+    /// The hardest step at which some seed keeps it.
+    fn kept_by_some(&self) -> Option<i32> {
+        self.brackets.iter().filter_map(|bracket| bracket.kept).max()
     }
 }
 
@@ -117,6 +130,7 @@ impl<'a> Found<'a> {
                 seed,
                 kept: value(axis, bracket.kept),
                 broken: value(axis, bracket.broken),
+                unjudged: value(axis, bracket.unjudged),
             };
             self.seeds.iter().zip(brackets).map(seed).collect()
         };
@@ -144,7 +158,7 @@ impl<'a> Found<'a> {
             seeds.join(", "),
             self.trials.violation() * 100.0,
             self.trials.bound_ms(),
-            (self.trials.violation() * observations as f64).floor(),
+            Tally::allowed(self.trials.violation(), observations),
             "",
             "depth of limits",
             "size of caches",
@@ -158,23 +172,36 @@ impl<'a> Found<'a> {
             }
             text.push('\n');
         }
-        text + "\nThe first value is the hardest that keeps the promise with every seed, the second the mildest that breaks it with\n\
-                every one, where 1 is the scenario as it is; the other two conditions are as they are.\n"
+        text += "\nThe first value is the hardest that keeps the promise with every seed, the second the mildest that breaks it with\n\
+                 every one (beyond one that some still keep, after > or <), where 1 is the scenario as it is; the other two conditions are\n\
+                 as they are.\n";
+        if self.policies.iter().flatten().flatten().any(Limit::is_cut) {
+            text +=
+                "?: the trace ends before runs under harder conditions do, so nothing is known of them.\n";
+        }
+        text
     }
 
     pub(super) fn plot(&self) -> String {
-        let panel = |axis: Axis| Panel { name: panel_name(axis), rows: self.rows(axis).collect() };
+        let panel = |axis: Axis| Panel { name: panel_name(axis), ranges: self.ranges(axis) };
         let title = format!("How far the promise is kept: {}", self.trials.scenario());
-        Plot { title, panels: Axis::ALL.map(panel).into() }.svg()
+        let note = "Dots: the hardest that keeps the promise with every seed. Lines lead to the mildest that breaks it with every one.";
+        let panels = Axis::ALL.map(panel).into();
+        Ranges { title: &title, note, rows: self.trials.policies().to_vec(), panels }.svg()
     }
 
-    fn rows(&self, axis: Axis) -> impl Iterator<Item = Row> {
-        let value = move |step: Option<i32>| step.map(|step| self.trials.value(axis, step));
-        self.trials.policies().iter().zip(&self.policies).filter_map(move |(policy, limits)| {
-            let limit = limits[axis as usize].as_ref()?;
-            let (kept, broken) = (value(limit.kept()), value(limit.broken()));
-            Some(Row { policy: policy.clone(), kept, broken, words: self.cell(axis, limit) })
-        })
+    fn ranges(&self, axis: Axis) -> Vec<Range> {
+        let value = |step: Option<i32>| step.map(|step| self.trials.value(axis, step));
+        let range = |(policy, limits): (&String, &[Option<Limit>; 3])| {
+            let none = Range { from: None, to: None, label: String::new(), words: policy.clone() };
+            let Some(limit) = &limits[axis as usize] else { return none };
+            let (from, to) = (value(limit.kept()), value(limit.broken()));
+            let cell = self.cell(axis, limit);
+            // Where there is a line, its beginning says enough.
+            let label = from.filter(|_| to.is_some()).map_or(cell.clone(), |from| from.to_string());
+            Range { from, to, label, words: format!("{policy}: {cell}") }
+        };
+        self.trials.policies().iter().zip(&self.policies).map(range).collect()
     }
 
     /// `1.477 .. 1.551`, or on which side of the range the limit is.
@@ -184,7 +211,11 @@ impl<'a> Found<'a> {
         match (limit.kept(), limit.broken()) {
             (Some(STEPS_MAX), _) => format!("{more}= {}", value(STEPS_MAX)),
             (Some(kept), Some(broken)) => format!("{} .. {}", value(kept), value(broken)),
-            (Some(kept), None) => format!("{} .. {more} {}", value(kept), value(STEPS_MAX)),
+            (Some(kept), None) if limit.is_cut() => format!("{} .. ?", value(kept)),
+            (Some(kept), None) => {
+                format!("{} .. {more} {}", value(kept), value(limit.kept_by_some().unwrap_or(kept)))
+            }
+            (None, _) if limit.is_cut() => "?".to_owned(),
             (None, _) => format!("{less} {}", value(-STEPS_MAX)),
         }
     }

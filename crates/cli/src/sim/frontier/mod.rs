@@ -5,8 +5,8 @@
 
 mod crew;
 mod found;
-mod plot;
 mod trials;
+mod warm;
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -81,14 +81,16 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     }
     let (policies, seeds) = (distinct(&args.policies), distinct(&args.seeds));
     let subject = Subject::find(&args.scenario, &Arc::new(Model::onerf()))?;
-    let trials = Trials::new(&args.flags, subject, policies, args.violation)?;
+    let threads = args.threads.or_else(|| std::thread::available_parallelism().ok());
+    let threads = threads.map_or(1, NonZeroUsize::get);
+    // Each thread tries one run, and may leave the beginning of another for the next.
+    let trials = Trials::new(&args.flags, subject, policies, args.violation, 2 * threads)?;
     let keep = Keep::open(&args.results)?;
     let stop = Arc::new(AtomicBool::new(false));
     let stopper = Arc::clone(&stop);
     interrupt::on_interrupt(move || stopper.store(true, Relaxed)).map_err(Failure::failed)?;
-    let threads = args.threads.or_else(|| std::thread::available_parallelism().ok());
     let board = Board::new(trials.policies().len(), &seeds);
-    let board = Crew::new(&trials, &keep, &stop, board).work(threads.map_or(1, NonZeroUsize::get))?;
+    let board = Crew::new(&trials, &keep, &stop, board).work(threads)?;
     let found = Found::of(&trials, &board, &seeds);
     if !found.is_complete() {
         return Err(Failure::interrupted(format!(

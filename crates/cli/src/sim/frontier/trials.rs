@@ -6,9 +6,10 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use sherwood_sim::{Axis, Knobs, Probe, STEPS_MAX, Setup, Tally, World};
 
+use super::warm::{Warm, WarmUps, trace_end};
 use crate::exit::Failure;
 use crate::sim::flags::Flags;
-use crate::sim::keep::Finished;
+use crate::sim::keep::{Finished, Keep};
 use crate::sim::play;
 use crate::sim::runs::{Inputs, Run};
 use crate::sim::subject::Subject;
@@ -25,6 +26,7 @@ pub(super) struct Trials {
     bound_ms: f64,
     /// Observations of a run.
     observations: u64,
+    warm_ups: WarmUps,
 }
 
 /// How a run stood when its verdict was certain. Kept rather than the verdict: other bounds may be judged by it too.
@@ -33,6 +35,16 @@ pub(super) struct Trials {
 pub(super) struct Tried {
     pub(super) inputs: Inputs,
     pub(super) tally: Tally,
+    /// Why there is no verdict, where the trace ended before there was one.
+    pub(super) ended: Option<String>,
+}
+
+/// What policy `tao` freezes under some conditions.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Sizes {
+    inputs: Inputs,
+    sizes: Vec<u64>,
 }
 
 impl Finished for Tried {
@@ -43,21 +55,31 @@ impl Finished for Tried {
     }
 }
 
+impl Finished for Sizes {
+    const PREFIX: &str = "sizes_";
+
+    fn inputs(&self) -> &Inputs {
+        &self.inputs
+    }
+}
+
 impl Trials {
-    /// Trials that can be made: each policy is set up at both ends of all axes.
+    /// Trials that can be made: each policy is set up at both ends of all axes. At most `warm_ups` worlds are kept for trials that
+    /// begin alike.
     pub(super) fn new(
         flags: &Flags,
         subject: Subject,
         policies: Vec<String>,
         violation: f64,
+        warm_ups: usize,
     ) -> Result<Self, Failure> {
         let mut knobs = Knobs::default();
         flags.apply(&mut knobs)?;
         let setup = subject.setup(flags, "equal", 1)?;
         let observations = setup.observations().map_err(Failure::usage)?;
         let bound_ms = setup.model.slo().limit_ms;
-        let trials =
-            Self { flags: flags.clone(), subject, policies, violation, knobs, bound_ms, observations };
+        let (flags, warm_ups) = (flags.clone(), WarmUps::new(warm_ups));
+        let trials = Self { flags, subject, policies, violation, knobs, bound_ms, observations, warm_ups };
         if observations == 0 {
             return Err(Failure::usage(
                 "no observation of the SLO falls into the measurement, so nothing can be violated: \
@@ -127,27 +149,93 @@ impl Trials {
         Ok(run)
     }
 
-    /// Makes a run until its verdict is certain; none when it was stopped before.
-    pub(super) fn make(&self, run: &Run, stop: &AtomicBool) -> Result<Option<Tried>, Failure> {
-        let Some(setup) = learnt(&run.setup, stop)? else { return Ok(None) };
-        let mut world = World::new(&setup).map_err(Failure::usage)?;
+    /// Makes a run until its verdict is certain, or its trace ends; none when it was stopped before.
+    pub(super) fn make(
+        &self,
+        probe: Probe,
+        run: &Run,
+        keep: &Keep,
+        stop: &AtomicBool,
+    ) -> Result<Option<Tried>, Failure> {
+        // Only there is nothing different before the measurement.
+        let warm_ups = (probe.axis == Axis::Depth && run.setup.trace.is_none()).then_some(&self.warm_ups);
+        let tried = |tally, ended| Some(Tried { inputs: run.inputs.clone(), tally, ended });
+        let setup = match learnt(run, warm_ups, keep, stop)? {
+            Played::Done(setup) => setup,
+            Played::Ended(why) => return Ok(tried(Tally::of(&[], self.observations), Some(why))),
+            Played::Stopped => return Ok(None),
+        };
+        let world = match warm_ups {
+            // What has learnt its sizes holds them from the first moment on, and shares nothing.
+            Some(warm_ups) if setup.knobs == run.setup.knobs => match warm_ups.world(&setup, stop)? {
+                Warm::Ready(world) => Ok(*world),
+                Warm::Stopped => return Ok(None),
+            },
+            _ => World::new(&setup),
+        };
+        let mut world = world.map_err(Failure::usage)?;
         let goes_on = |_: Duration, world: &World| {
             Tally::of(world.samples(), self.observations).verdict(self.violation).is_none()
         };
-        if !play::play_while(&mut world, stop, goes_on)? {
-            return Ok(None);
-        }
-        let tally = Tally::of(world.samples(), self.observations);
-        Ok(Some(Tried { inputs: run.inputs.clone(), tally }))
+        let ended = match play::play_while(&mut world, stop, goes_on) {
+            Ok(true) => None,
+            Ok(false) => return Ok(None),
+            Err(halt) => Some(trace_end(halt)?),
+        };
+        Ok(tried(Tally::of(world.samples(), self.observations), ended))
     }
 }
 
-/// The setup with what it has to learn from another run, under its own conditions; none when that was stopped.
-fn learnt(setup: &Setup, stop: &AtomicBool) -> Result<Option<Setup>, Failure> {
-    let mut setup = setup.clone();
-    if let Some(learning) = setup.learning().map_err(Failure::usage)? {
-        let Some(sizes) = play::learn(&learning, stop, |_, _| ())? else { return Ok(None) };
-        setup.knobs.control.tao.budgets_bytes = sizes;
+/// How far something came.
+enum Played<T> {
+    Done(T),
+    /// Its trace ended before, for this reason.
+    Ended(String),
+    Stopped,
+}
+
+/// The setup with what it has to learn from another run, under its own conditions.
+fn learnt(
+    run: &Run,
+    warm_ups: Option<&WarmUps>,
+    keep: &Keep,
+    stop: &AtomicBool,
+) -> Result<Played<Setup>, Failure> {
+    let mut setup = run.setup.clone();
+    let Some(learning) = setup.learning().map_err(Failure::usage)? else { return Ok(Played::Done(setup)) };
+    let (scenario, policy) = (learning.scenario.clone(), learning.policy.clone());
+    let inputs = Inputs { scenario, policy, ..run.inputs.clone() };
+    let sizes = match keep.read::<Sizes>(&inputs)? {
+        Some(kept) => kept.sizes,
+        None => {
+            let sizes = match learn(&learning, warm_ups, stop)? {
+                Played::Done(sizes) => sizes,
+                Played::Ended(why) => return Ok(Played::Ended(why)),
+                Played::Stopped => return Ok(Played::Stopped),
+            };
+            keep.write(&Sizes { inputs, sizes: sizes.clone() })?;
+            sizes
+        }
+    };
+    setup.knobs.control.tao.budgets_bytes = sizes;
+    Ok(Played::Done(setup))
+}
+
+fn learn(
+    learning: &Setup,
+    warm_ups: Option<&WarmUps>,
+    stop: &AtomicBool,
+) -> Result<Played<Vec<u64>>, Failure> {
+    let mut world = match warm_ups {
+        Some(warm_ups) => match warm_ups.world(learning, stop)? {
+            Warm::Ready(world) => *world,
+            Warm::Stopped => return Ok(Played::Stopped),
+        },
+        None => World::new(learning).map_err(Failure::usage)?,
+    };
+    match play::play_while(&mut world, stop, |_, _| true) {
+        Ok(true) => play::learnt(&world, learning.knobs.control.tao.mode).map(Played::Done),
+        Ok(false) => Ok(Played::Stopped),
+        Err(halt) => trace_end(halt).map(Played::Ended),
     }
-    Ok(Some(setup))
 }

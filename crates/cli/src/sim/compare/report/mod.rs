@@ -15,7 +15,7 @@ use super::claims::Claim;
 use super::hits::LiveRun;
 use super::keep::Kept;
 use super::summary::Line;
-use crate::chart::escaped;
+use crate::chart::{self, escaped};
 use figures::Figure;
 
 /// What a comparison found, in the order of its runs: a scenario at a time.
@@ -34,36 +34,9 @@ pub(super) struct Study<'a> {
 /// One line for each backend that is limited.
 pub(super) type Limits = Vec<LimitLine>;
 
-const HEAD: &str = "<!doctype html>
-<html lang=\"en\">
-<head>
-<meta charset=\"utf-8\">
-<meta name=\"viewport\" content=\"width=device-width\">
-<title>Allocation policies compared</title>
-<style>
-body { font: 16px/1.5 sans-serif; max-width: 60em; margin: 2em auto; padding: 0 1em; color: #222; background: #fff }
-h2 { margin-top: 2.5em; border-bottom: 2px solid #222 }
-nav a { margin-right: 1.2em; white-space: nowrap }
-.wide { overflow-x: auto }
-table { border-collapse: collapse; margin: 1em 0 }
-th, td { padding: .2em .7em; text-align: right; border-bottom: 1px solid #ddd }
-td { white-space: nowrap }
-th { vertical-align: bottom }
-th.word, td.word { text-align: left }
-td.no { font-weight: bold }
-figure { margin: 2em 0 }
-figure svg { min-width: 640px; width: 100%; height: auto }
-figcaption { color: #555 }
-</style>
-</head>
-<body>
-";
-
 /// The page.
 pub(super) fn page(study: &Study<'_>) -> String {
-    let mut page = HEAD.to_owned();
-    page += "<h1>Allocation policies compared</h1>\n";
-    page += &preface(study.kept);
+    let mut page = preface(study.kept);
     page += &contents(study);
     page += &tables::overview(study.lines);
     page += &tables::claims(study.claims, study.unlike);
@@ -79,7 +52,7 @@ pub(super) fn page(study: &Study<'_>) -> String {
         page += "<h2 id=\"hits\">Latencies of hits</h2>\n";
         page += &framed(&svg, &caption);
     }
-    page + "</body>\n</html>\n"
+    chart::page("Allocation policies compared", &page)
 }
 
 fn framed(svg: &str, caption: &str) -> String {

@@ -1,8 +1,6 @@
 //! The tables of the page.
 
-use std::fmt::Write;
-
-use crate::chart::escaped;
+use crate::chart::{Cell, escaped, number, table, word};
 use crate::sim::compare::claims::{Claim, reason};
 use crate::sim::compare::summary::Line;
 
@@ -90,29 +88,4 @@ pub(super) fn summary(lines: &[Line]) -> String {
         ]
     };
     table(&head, &lines.iter().map(row).collect::<Vec<_>>())
-}
-
-struct Cell {
-    class: &'static str,
-    text: String,
-}
-
-fn word(text: impl AsRef<str>) -> Cell {
-    Cell { class: "word", text: text.as_ref().to_owned() }
-}
-
-fn number(text: impl AsRef<str>) -> Cell {
-    Cell { class: "", text: text.as_ref().to_owned() }
-}
-
-fn table(head: &[Cell], rows: &[Vec<Cell>]) -> String {
-    let cells = |tag: &str, cells: &[Cell]| {
-        cells.iter().fold("<tr>".to_owned(), |mut row, Cell { class, text }| {
-            let class = if class.is_empty() { String::new() } else { format!(" class=\"{class}\"") };
-            let _ = write!(row, "<{tag}{class}>{}</{tag}>", escaped(text));
-            row
-        }) + "</tr>\n"
-    };
-    let rows: String = rows.iter().map(|row| cells("td", row)).collect();
-    format!("<div class=\"wide\">\n<table>\n{}{rows}</table>\n</div>\n", cells("th", head))
 }

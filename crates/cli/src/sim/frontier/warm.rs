@@ -1,0 +1,134 @@
+//! Worlds at the end of their warm-up.
+//!
+//! How deep the limits are makes no difference before there are any, so a policy's runs with one seed along that axis begin alike:
+//! their warm-up is simulated once, and each goes on from a copy. Along the other axes every run has a warm-up of its own.
+
+use std::collections::VecDeque;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use sherwood_sim::{Halt, Setup, World};
+
+use crate::exit::Failure;
+use crate::sim::play;
+
+/// The worlds that were wanted last. Memory: so many worlds.
+pub(super) struct WarmUps {
+    most: usize,
+    /// The one that was wanted last is the last.
+    worlds: Mutex<VecDeque<Arc<WarmUp>>>,
+}
+
+struct WarmUp {
+    /// A run that begins so.
+    setup: Setup,
+    /// Held while the warm-up is simulated: who wants it waits for that anyway.
+    world: Mutex<Option<World>>,
+}
+
+/// A world to go on from.
+pub(super) enum Warm {
+    /// At the end of its warm-up.
+    Ready(Box<World>),
+    /// Somebody wants everything to stop.
+    Stopped,
+}
+
+impl WarmUps {
+    /// At most so many are kept.
+    pub(super) fn new(most: usize) -> Self {
+        Self { most, worlds: Mutex::default() }
+    }
+
+    /// The world of a run at the end of the warm-up, which others share.
+    pub(super) fn world(&self, setup: &Setup, stop: &AtomicBool) -> Result<Warm, Failure> {
+        let warm_up = self.find(setup)?;
+        let mut world = warm_up.world.lock().unwrap_or_else(PoisonError::into_inner);
+        let warm = match &mut *world {
+            Some(warm) => warm,
+            none => {
+                let mut cold = World::new(setup).map_err(Failure::usage)?;
+                if !play::warm_up(&mut cold, stop, |_| ())? {
+                    return Ok(Warm::Stopped);
+                }
+                none.insert(cold)
+            }
+        };
+        Ok(Warm::Ready(Box::new(warm.fork(setup).map_err(Failure::usage)?)))
+    }
+
+    fn find(&self, setup: &Setup) -> Result<Arc<WarmUp>, Failure> {
+        let mut worlds = self.worlds.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut found = None;
+        for (index, warm_up) in worlds.iter().enumerate() {
+            if warm_up.setup.shares_warm_up(setup).map_err(Failure::usage)? {
+                found = Some(index);
+            }
+        }
+        let warm_up = match found.and_then(|index| worlds.remove(index)) {
+            Some(warm_up) => warm_up,
+            None => Arc::new(WarmUp { setup: setup.clone(), world: Mutex::default() }),
+        };
+        worlds.push_back(Arc::clone(&warm_up));
+        if worlds.len() > self.most {
+            worlds.pop_front();
+        }
+        Ok(warm_up)
+    }
+}
+
+/// Whether a run stopped because its trace ended as it should; anything else that halts one is a failure.
+pub(super) fn trace_end(halt: Halt) -> Result<String, Failure> {
+    match halt {
+        Halt::Trace(end @ sherwood_sim::TraceStop::Ended { .. }) => Ok(end.to_string()),
+        other => Err(Failure::failed(other)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn setup(policy: &str, depth: f64) -> Setup {
+        let mut setup = Setup::new("onerf-spikes", policy, 1);
+        (setup.knobs.warmup_min, setup.knobs.measure_min) = (Some(0.01), Some(0.01));
+        (setup.knobs.load_ratio, setup.knobs.cache_ratio) = (0.05, 0.02);
+        setup.knobs.limit_depth = depth;
+        setup
+    }
+
+    fn queries(warm_ups: &WarmUps, setup: &Setup) -> Option<u64> {
+        match warm_ups.world(setup, &AtomicBool::new(false)).expect("a valid setup") {
+            Warm::Ready(world) => {
+                assert_eq!(world.now(), world.measured_from());
+                Some(world.queries())
+            }
+            Warm::Stopped => None,
+        }
+    }
+
+    #[test]
+    fn runs_of_other_depths_share_a_warm_up_and_the_oldest_goes() {
+        let warm_ups = WarmUps::new(2);
+        let names = || {
+            let worlds = warm_ups.worlds.lock().expect("nobody panics");
+            worlds.iter().map(|warm_up| warm_up.setup.policy.clone()).collect::<Vec<_>>()
+        };
+        let first = queries(&warm_ups, &setup("robinhood", 1.0));
+        assert!(first > Some(0));
+        assert_eq!(queries(&warm_ups, &setup("fair", 1.0)), first, "the same requests");
+        assert_eq!(names(), ["robinhood", "fair"]);
+        assert_eq!(queries(&warm_ups, &setup("robinhood", 2.0)), first);
+        assert_eq!(names(), ["fair", "robinhood"], "one for both depths");
+        queries(&warm_ups, &setup("lama", 1.0));
+        assert_eq!(names(), ["robinhood", "lama"]);
+    }
+
+    #[test]
+    fn a_warm_up_that_is_stopped_is_none() {
+        let warm_ups = WarmUps::new(1);
+        let warm = warm_ups.world(&setup("fair", 1.0), &AtomicBool::new(true)).expect("a valid setup");
+        assert!(matches!(warm, Warm::Stopped));
+        assert!(queries(&warm_ups, &setup("fair", 1.0)).is_some(), "it is made again");
+    }
+}
