@@ -136,16 +136,7 @@ impl<K: AsRef<[u8]> + Clone, V: Clone> Request<K, V> {
 
     /// How a fetched key ended. Ignored when the key has its answer already or was not asked for.
     pub fn handle_result(&mut self, now: Instant, slot: Slot, result: Result<Option<V>, FetchError>) {
-        let Some(&KeyState::Asked { query, mut again }) = self.keys.get(slot.0 as usize) else {
-            eprintln!(
-                "DBG slot {} of {} firsts {:?} open {}",
-                slot.0,
-                self.keys.len(),
-                self.queries.iter().map(|q| (q.first_key, q.query.keys.len(), q.hits)).collect::<Vec<_>>(),
-                self.open_keys
-            );
-            return;
-        };
+        let Some(&KeyState::Asked { query, mut again }) = self.keys.get(slot.0 as usize) else { return };
         let failed = result.is_err();
         let mut ended = 1;
         while let Some(&KeyState::Asked { again: next, .. }) = self.keys.get(again as usize) {
