@@ -6,16 +6,26 @@ use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-/// Crates that have a say in what comes out.
-const CRATES: [&str; 8] = ["model", "cache", "dispatch", "policy", "path", "workload", "sim", "cli"];
+/// What has a say in what comes out: code, the data that is built in, and the versions of libraries.
+const SOURCES: [&str; 10] = [
+    "../model/src",
+    "../cache/src",
+    "../dispatch/src",
+    "../policy/src",
+    "../path/src",
+    "../workload/src",
+    "../workload/data",
+    "../sim/src",
+    "src",
+    "../../Cargo.lock",
+];
 
 fn main() -> io::Result<()> {
     let mut hasher = DefaultHasher::new();
-    for name in CRATES {
-        let directory = Path::new("..").join(name).join("src");
-        println!("cargo:rerun-if-changed={}", directory.display());
+    for source in SOURCES {
+        println!("cargo:rerun-if-changed={source}");
         let mut files = Vec::new();
-        list(&directory, &mut files)?;
+        list(Path::new(source), &mut files)?;
         files.sort();
         for file in files {
             file.hash(&mut hasher);
@@ -26,14 +36,13 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-fn list(directory: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
-    for entry in fs::read_dir(directory)? {
-        let path = entry?.path();
-        if path.is_dir() {
-            list(&path, files)?;
-        } else {
-            files.push(path);
-        }
+fn list(path: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
+    if !path.is_dir() {
+        files.push(path.to_path_buf());
+        return Ok(());
+    }
+    for entry in fs::read_dir(path)? {
+        list(&entry?.path(), files)?;
     }
     Ok(())
 }

@@ -145,11 +145,11 @@ impl Server {
 /// Items looked at in one step of the background, of which there are as many as it takes.
 const STEP_ITEMS: usize = 4_096;
 
-/// One call for each request and backend, as in the workload's definition, and room for all that comes within a time-out: the
-/// queue is the backend's own.
+/// One call for each request and backend, as in the workload's definition, whose batches have fewer objects than this; and room for
+/// all that comes within a time-out: the queue is the backend's own.
 fn dispatch(timeout: Duration) -> DispatchOptions {
     DispatchOptions {
-        batch_keys_max: 1_000,
+        batch_keys_max: 1 << 20,
         in_flight_calls_max: 100_000,
         queued_calls_max: 0,
         waiters_max: 10_000_000,

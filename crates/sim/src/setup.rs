@@ -279,7 +279,7 @@ impl Setup {
     ///
     /// A page is the same part of a small cache as of the profile's: in pages that stayed, most partitions of a small cache would be
     /// below the hundred from which tax takes anything, and no policy would move. Floors are whole pages, so their part of the cache
-    /// stays too, and they fit a cache of any size if they fit the profile's.
+    /// stays too, as nearly as whole bytes of a page allow.
     pub(crate) fn scale_bytes(&mut self) -> Result<(), ModelError> {
         let Profile { alloc_granularity_bytes: page, alloc_floor_bytes: floor, .. } = *self.profile()?;
         let Knobs { control, cache_ratio, sample, resize, .. } = &mut self.knobs;

@@ -36,7 +36,7 @@ impl World {
         for server in &self.servers {
             let total = server.cache.options().total_bytes;
             self.at_most("bytes in a cache", server.cache.used_bytes(), total)?;
-            if let CachePlan::Budgets(budgets) = server.controller.plan() {
+            if let CachePlan::Budgets(budgets) = server.cache.plan() {
                 self.equal("the sum of budgets", budgets.iter().sum(), total)?;
             }
         }
