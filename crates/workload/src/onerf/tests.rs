@@ -206,12 +206,12 @@ fn a_replica_has_its_own_limit_or_its_backends() {
 
 #[test]
 fn limits_are_as_deep_as_written_but_where_a_profile_has_a_depth_of_its_own() {
-    let document = DOCUMENT.replacen(r#""depth":{"full":1.0}"#, r#""depth":{"full":1.25}"#, 1);
+    let document = DOCUMENT.replacen(r#""depth":{"full":1.27}"#, r#""depth":{"full":1.25}"#, 1);
     let model = Model::from_json(&document).unwrap();
     let depth = |scenario, profile| model.scenario(scenario).unwrap().depth(profile);
     assert_eq!((depth("onerf-spikes", "full"), depth("onerf-spikes", "s100")), (1.25, 1.0));
     assert_eq!(depth("ramp-1-slow", "full"), 1.0);
-    let plain = DOCUMENT.replacen(r#""depth":{"full":1.0},"#, "", 1);
+    let plain = DOCUMENT.replacen(r#""depth":{"full":1.27},"#, "", 1);
     assert!(Model::from_json(&plain).unwrap().scenario("onerf-spikes").unwrap().depth.is_empty());
 }
 
@@ -294,12 +294,12 @@ fn documents_with_a_fault_are_refused_with_its_place_and_range() {
             "step_s is 0.001, 10800000 steps of 4 backends over measure_min; it must be long enough for at most 1000000",
         ),
         (
-            r#""depth":{"full":1.0}"#,
+            r#""depth":{"full":1.27}"#,
             r#""depth":{"large":1.0}"#,
             "scenarios.onerf-spikes.depth.large is of a profile there is not; it must be of one of: demo, full, s10, s100",
         ),
         (
-            r#""depth":{"full":1.0}"#,
+            r#""depth":{"full":1.27}"#,
             r#""depth":{"full":-0.5}"#,
             "scenarios.onerf-spikes.depth.full is -0.5; it must be 0 to 1000",
         ),
