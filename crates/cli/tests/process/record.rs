@@ -70,14 +70,16 @@ fn a_node_under_load_is_recorded_and_the_scenario_simulated() {
 
     let output = record();
     assert_eq!(output.status.code(), Some(1));
-    assert!(said(&output).contains("nothing was asked of the node in 2 s"), "{}", said(&output));
+    assert!(said(&output).contains("nothing was asked of the node in "), "{}", said(&output));
     assert!(!fs::exists(file).unwrap());
 
     let _load = Load::on(&admin);
-    // The load has begun when something was asked.
+    // The load has begun when something was asked, and the backend has answered.
     let output = loop {
         let output = record();
-        if !said(&output).contains("nothing was asked") {
+        let unanswered =
+            String::from_utf8_lossy(&output.stdout).contains("- similar: no call to it was seen");
+        if !said(&output).contains("nothing was asked") && !unanswered {
             break output;
         }
     };
