@@ -90,15 +90,18 @@ impl Recording {
         self.on.load(Relaxed)
     }
 
-    /// A request has ended that asked each of these backends for so many keys.
+    /// A request was looked up that asks each of these backends for so many keys, and took `hit` if all were in the cache. One that
+    /// asks nobody is none.
     pub(crate) fn request(
         &self,
         now: Instant,
-        latency: Duration,
-        all_hit: bool,
-        asked: impl Iterator<Item = (BackendId, u64)>,
+        hit: Option<Duration>,
+        asked: impl Iterator<Item = (BackendId, usize)>,
     ) {
-        let mut asked: Vec<(BackendId, u64)> = asked.collect();
+        let mut asked: Vec<(BackendId, usize)> = asked.collect();
+        if asked.is_empty() {
+            return;
+        }
         asked.sort_unstable();
         asked.dedup_by(|later, first| {
             let same = later.0 == first.0;
@@ -107,7 +110,7 @@ impl Recording {
         });
         if let Some(recorded) = self.at(now).as_mut() {
             recorded.note(&asked);
-            if all_hit {
+            if let Some(latency) = hit {
                 recorded.hits.record(latency);
             }
         }
@@ -140,7 +143,7 @@ impl Recording {
 }
 
 impl Recorded {
-    fn note(&mut self, asked: &[(BackendId, u64)]) {
+    fn note(&mut self, asked: &[(BackendId, usize)]) {
         let room = self.kinds.len() < KINDS_MAX;
         let kind = match self.kinds.entry(asked.iter().map(|(backend, _)| *backend).collect()) {
             Entry::Occupied(kind) => kind.into_mut(),
@@ -172,12 +175,13 @@ mod tests {
     fn requests_are_told_apart_by_the_backends_they_ask() {
         let recording = Recording::new();
         let ms = Duration::from_millis;
-        recording.request(NOW, ms(1), true, [(A, 9)].into_iter());
+        recording.request(NOW, Some(ms(1)), [(A, 9)].into_iter());
         assert!(recording.read(NOW).is_none() && !recording.end(NOW), "nothing is noted before it begins");
         recording.begin(NOW, HOUR, 2);
-        recording.request(NOW, ms(1), true, [(A, 2)].into_iter());
-        recording.request(NOW, ms(7), false, [(B, 1), (A, 2), (B, 3)].into_iter());
-        recording.request(NOW, ms(9), false, [(A, 1), (B, 2)].into_iter());
+        recording.request(NOW, Some(ms(1)), [(A, 2)].into_iter());
+        recording.request(NOW, None, [(B, 1), (A, 2), (B, 3)].into_iter());
+        recording.request(NOW, None, [(A, 1), (B, 2)].into_iter());
+        recording.request(NOW, None, std::iter::empty());
         recording.call(NOW, B, ms(5), 3);
         let seen = recording.read(NOW).expect("it is on");
         assert_eq!((seen.kinds.len(), seen.others, seen.hits.count()), (2, 0, 1));
@@ -192,9 +196,9 @@ mod tests {
         let recording = Recording::new();
         recording.begin(NOW, HOUR, 1);
         let (last, over) = (NOW + HOUR - Duration::from_nanos(1), NOW + HOUR);
-        recording.request(last, HOUR, true, [(A, 1)].into_iter());
+        recording.request(last, Some(HOUR), [(A, 1)].into_iter());
         assert_eq!(recording.read(last).expect("it is on").kinds.len(), 1);
-        recording.request(over, HOUR, true, [(A, 1)].into_iter());
+        recording.request(over, Some(HOUR), [(A, 1)].into_iter());
         assert!(!recording.is_on(), "the first request afterwards ends it");
         assert!(recording.read(last).is_none(), "and what was noted is forgotten");
         for (what, look) in [
@@ -213,7 +217,7 @@ mod tests {
         let recording = Recording::new();
         recording.begin(NOW, HOUR, 0);
         for id in 0..1_030 {
-            recording.request(NOW, Duration::ZERO, false, [(BackendId(id), 1)].into_iter());
+            recording.request(NOW, None, [(BackendId(id), 1)].into_iter());
         }
         let seen = recording.read(NOW).expect("it is on");
         assert_eq!((seen.kinds.len(), seen.others), (KINDS_MAX, 6));

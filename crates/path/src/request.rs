@@ -155,6 +155,12 @@ impl<K: AsRef<[u8]> + Clone, V: Clone> Request<K, V> {
         self.finished
     }
 
+    /// How many keys it asks of which backend, query by query; those without keys are left out.
+    pub fn asked(&self) -> impl Iterator<Item = (BackendId, usize)> {
+        let asked = self.queries.iter().map(|state| (state.query.backend, state.query.keys.len()));
+        asked.filter(|&(_, keys)| keys > 0)
+    }
+
     /// When it arrived.
     #[must_use]
     pub fn started(&self) -> Instant {

@@ -71,10 +71,13 @@ impl Keep {
     pub(super) fn write<F: Finished>(&self, kept: &F) -> Result<(), Failure> {
         let path = self.path::<F>(kept.inputs());
         let text = serde_json::to_string(kept).expect("results have string keys only") + "\n";
-        let unfinished = path.with_extension("part");
-        fs::write(&unfinished, text)
-            .and_then(|()| fs::rename(&unfinished, &path))
-            .map_err(|error| Failure::failed(format!("keeping the finished run {}: {error}", path.display())))
+        // Of this process: another one that finishes the same piece writes beside it, and whole files replace each other.
+        let unfinished = path.with_extension(format!("{}.part", std::process::id()));
+        fs::write(&unfinished, text).and_then(|()| fs::rename(&unfinished, &path)).map_err(|error| {
+            // Nobody else would; that it stays does no harm.
+            let _ = fs::remove_file(&unfinished);
+            Failure::failed(format!("keeping the finished run {}: {error}", path.display()))
+        })
     }
 
     /// Words for people, and a number that tells all inputs apart but for the build: that of another one is replaced.
@@ -165,6 +168,33 @@ mod tests {
             assert_eq!(keep.read(inputs).expect("it can be read"), Some(piece));
         }
         assert_eq!(fs::read_dir(directory.path()).expect("a directory").count(), all.len());
+    }
+
+    #[test]
+    fn what_another_process_has_not_finished_is_in_nobodys_way() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let keep = Keep::open(directory.path()).expect("a directory");
+        let piece = Piece { inputs: inputs("a", None, &[]), found: 1 };
+        let path = keep.path::<Piece>(&piece.inputs);
+        // Names of this piece that cannot be written to: one without a process, and one of another.
+        let others = ["part".to_owned(), format!("{}.part", std::process::id() ^ 1)];
+        for other in &others {
+            fs::create_dir(path.with_extension(other)).expect("a directory");
+        }
+        keep.write(&piece).expect("it is kept");
+        assert_eq!(keep.read(&piece.inputs).expect("it can be read"), Some(piece));
+        let names = || fs::read_dir(directory.path()).expect("a directory").count();
+        assert_eq!(names(), 1 + others.len(), "nothing of it is left beside it");
+    }
+
+    #[test]
+    fn what_cannot_be_kept_leaves_nothing() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let keep = Keep::open(directory.path()).expect("a directory");
+        let piece = Piece { inputs: inputs("a", None, &[]), found: 1 };
+        fs::create_dir(keep.path::<Piece>(&piece.inputs)).expect("a directory");
+        keep.write(&piece).expect_err("a directory is no file");
+        assert_eq!(fs::read_dir(directory.path()).expect("a directory").count(), 1);
     }
 
     #[test]

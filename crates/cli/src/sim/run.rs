@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use sherwood_policy::available_without_options;
-use sherwood_sim::{Results, Setup, World};
+use sherwood_sim::{Results, Setup, TraceStop, World};
 use sherwood_workload::onerf::Model;
 
 use super::flags::Flags;
@@ -107,7 +107,7 @@ fn show(args: &Args, setup: &Setup, world: &World, wall: Duration) -> Result<(),
     let text = if args.json {
         serde_json::to_string(&report).expect("results have string keys only") + "\n"
     } else {
-        text(&report)
+        text(&report, world.trace_stop())
     };
     out::print(&text)
 }
@@ -132,9 +132,15 @@ fn learnt(mut setup: Setup, stop: &AtomicBool) -> Result<Option<Setup>, Failure>
     Ok(Some(setup))
 }
 
-fn text(report: &Report<'_>) -> String {
+fn text(report: &Report<'_>, stop: Option<&TraceStop>) -> String {
     let Report { results, wall_s, queries_per_s } = report;
-    let incomplete = if results.complete { "" } else { "INCOMPLETE: the trace ended before the run did\n\n" };
+    let incomplete = match stop {
+        None => "",
+        Some(TraceStop::Ended { .. }) => "INCOMPLETE: the trace ended before the run did\n\n",
+        Some(TraceStop::Unreadable { .. }) => {
+            "INCOMPLETE: the trace could not be read to the end of the run\n\n"
+        }
+    };
     let mut text = format!(
         "{incomplete}{} under {} at scale {}, seed {}\n\n\
          {:>10.2}%  of the observations violated the SLO (P99 above {:.0} ms)\n\

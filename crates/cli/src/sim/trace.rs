@@ -1,12 +1,13 @@
 //! Traces in files, for the simulator to replay.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Cursor};
+use std::io::{self, BufRead, BufReader, Cursor, Read, Seek, SeekFrom};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::UNIX_EPOCH;
 
-use sherwood_model::SplitMix64;
+use sherwood_model::SeededState;
 use sherwood_sim::{Requests, Trace};
 use sherwood_workload::onerf::{Model, Replay};
 use sherwood_workload::trace::{Position, TraceError, built_in, built_in_names, requests, unpacked};
@@ -52,17 +53,23 @@ impl TraceFile {
         Ok(Some(Self { input, replay: replay.clone(), backends, unpacked: Mutex::new(None) }))
     }
 
-    /// Tells contents apart without reading them: a file's length and when it was written.
+    /// Tells contents apart without reading all of them: where a file is, its length, when it was written and when anything about it
+    /// changed, which nobody can set back, and how it begins and ends.
     pub(super) fn mark(&self) -> u64 {
-        let mut mark = SplitMix64::new(0);
+        let mut told = Vec::new();
         if let Input::File(path) = &self.input
             && let Ok(about) = path.metadata()
         {
-            let written = about.modified().ok().and_then(|at| at.duration_since(UNIX_EPOCH).ok());
-            mark.stir(about.len());
-            mark.stir(written.map_or(0, |at| at.as_nanos() as u64));
+            let times = [about.mtime(), about.mtime_nsec(), about.ctime(), about.ctime_nsec()];
+            told.extend(about.len().to_le_bytes());
+            told.extend(times.into_iter().flat_map(i64::to_le_bytes));
+            // What a pipe gives can be read once only.
+            if about.is_file() {
+                told.extend(ends(path).unwrap_or_default().to_le_bytes());
+            }
+            told.extend(path.canonicalize().unwrap_or_default().as_os_str().as_bytes());
         }
-        mark.next_u64()
+        SeededState::new(0).hash_bytes(&told)
     }
 
     fn open(&self) -> Result<Box<dyn BufRead + Send>, TraceError> {
@@ -90,6 +97,20 @@ impl TraceFile {
     }
 }
 
+/// Bytes at the beginning and at the end of a file that tell it from others.
+const END_BYTES: u64 = 64 << 10;
+
+/// A digest of a file's first and last bytes.
+fn ends(path: &Path) -> io::Result<u64> {
+    let mut file = File::open(path)?;
+    let mut bytes = Vec::new();
+    file.by_ref().take(END_BYTES).read_to_end(&mut bytes)?;
+    let length = file.metadata()?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(END_BYTES)))?;
+    file.take(END_BYTES).read_to_end(&mut bytes)?;
+    Ok(SeededState::new(0).hash_bytes(&bytes))
+}
+
 impl Trace for TraceFile {
     fn name(&self) -> String {
         match &self.input {
@@ -105,7 +126,67 @@ impl Trace for TraceFile {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
+
+    fn of(path: &Path) -> TraceFile {
+        TraceFile { input: Input::File(path.to_owned()), ..orm_busy() }
+    }
+
+    #[test]
+    fn a_file_is_told_by_how_it_begins_and_ends() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("trace");
+        let digest = |bytes: &[u8]| {
+            fs::write(&path, bytes).expect("a file");
+            ends(&path).expect("it can be read")
+        };
+        let end = END_BYTES as usize;
+        let plain = vec![b'a'; 3 * end];
+        let before = digest(&plain);
+        for (position, told) in
+            [(0, true), (end - 1, true), (end, false), (2 * end, true), (3 * end - 1, true)]
+        {
+            let mut other = plain.clone();
+            other[position] = b'b';
+            assert_eq!(digest(&other) != before, told, "byte {position}");
+        }
+        assert_ne!(digest(b"short"), digest(b"shore"));
+        assert_eq!(digest(&plain), before);
+    }
+
+    #[test]
+    fn contents_are_told_apart_though_their_time_was_set_back() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("trace");
+        let mut bytes = vec![b'a'; 3 * END_BYTES as usize];
+        fs::write(&path, &bytes).expect("a file");
+        let (before, about) = (of(&path).mark(), path.metadata().expect("a file"));
+        assert_eq!(of(&path).mark(), before);
+        // In the middle, which is not read.
+        bytes[3 * END_BYTES as usize / 2] = b'b';
+        let written = about.modified().expect("a time");
+        // Until the file system's clock has moved.
+        while path.metadata().expect("a file").ctime_nsec() == about.ctime_nsec() {
+            fs::write(&path, &bytes).expect("a file");
+            File::options().write(true).open(&path).expect("a file").set_modified(written).expect("a time");
+        }
+        assert_eq!(path.metadata().expect("a file").modified().expect("a time"), written);
+        assert_ne!(of(&path).mark(), before);
+    }
+
+    #[test]
+    fn a_file_of_another_place_is_another_however_it_is_reached() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let at = |name| directory.path().join(name);
+        fs::write(at("trace"), b"a").expect("a file");
+        fs::hard_link(at("trace"), at("twin")).expect("a second name");
+        std::os::unix::fs::symlink(at("trace"), at("link")).expect("a link");
+        let mark = |name| of(&at(name)).mark();
+        assert_ne!(mark("trace"), mark("twin"));
+        assert_eq!(mark("trace"), mark("link"));
+    }
 
     fn orm_busy() -> TraceFile {
         let document = include_str!("../../../../examples/orm-busy.sim.json");

@@ -70,14 +70,16 @@ fn a_node_under_load_is_recorded_and_the_scenario_simulated() {
 
     let output = record();
     assert_eq!(output.status.code(), Some(1));
-    assert!(said(&output).contains("nothing was asked of the node in 2 s"), "{}", said(&output));
+    assert!(said(&output).contains("nothing was asked of the node in "), "{}", said(&output));
     assert!(!fs::exists(file).unwrap());
 
     let _load = Load::on(&admin);
-    // The load has begun when something was asked.
+    // The load has begun when something was asked, and the backend has answered.
     let output = loop {
         let output = record();
-        if !said(&output).contains("nothing was asked") {
+        let unanswered =
+            String::from_utf8_lossy(&output.stdout).contains("- similar: no call to it was seen");
+        if !said(&output).contains("nothing was asked") && !unanswered {
             break output;
         }
     };
@@ -110,9 +112,10 @@ fn a_node_under_load_is_recorded_and_the_scenario_simulated() {
 
 #[test]
 fn where_no_node_is_that_is_said() {
-    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    // A port that no test is ever given.
+    let nobody = "127.0.0.1:1";
     let output =
-        sherwood(&["sim", "record", "--node", &nobody, "--for", "1s", "never.json"]).output().unwrap();
+        sherwood(&["sim", "record", "--node", nobody, "--for", "1s", "never.json"]).output().unwrap();
     let text = said(&output);
     assert_eq!(output.status.code(), Some(1), "{text}");
     assert!(

@@ -30,7 +30,11 @@ const LAWS: [&str; 2] =
     [r#""base_ms":2,"per_item_ms":1,"cv":0.5"#, r#""cumulative_ms":[[1,10],[5,90],[20,100]]"#];
 
 fn run(scenario: &str, flags: &[&str]) -> Output {
-    let args = ["sim", "run", "--policy", "robinhood", "--json", "--scenario", scenario];
+    run_in_words(scenario, &[&["--json"], flags].concat())
+}
+
+fn run_in_words(scenario: &str, flags: &[&str]) -> Output {
+    let args = ["sim", "run", "--policy", "robinhood", "--scenario", scenario];
     Command::new(env!("CARGO_BIN_EXE_sherwood")).args(args).args(flags).output().unwrap()
 }
 
@@ -114,6 +118,25 @@ fn a_trace_that_ends_or_goes_wrong_is_said_to_with_what_there_is() {
         let found = document(&output);
         assert_eq!(found["complete"], false);
         assert!((50..=61).contains(&found["requests"].as_u64().unwrap()), "{found}");
+    }
+}
+
+#[test]
+fn words_tell_a_trace_that_ended_from_one_that_cannot_be_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let (csv, path) = (directory.path().join("shop.csv"), scenario(directory.path(), CSV, LAWS));
+    for (text, beginning) in [
+        (gets(12), "INCOMPLETE: the trace ended before the run did\n\ncalm under robinhood"),
+        (
+            gets(12) + "12,key",
+            "INCOMPLETE: the trace could not be read to the end of the run\n\ncalm under robinhood",
+        ),
+        (gets(40), "calm under robinhood"),
+    ] {
+        fs::write(&csv, text).unwrap();
+        let output = run_in_words(&path, &[]);
+        let found = String::from_utf8(output.stdout).unwrap();
+        assert!(found.starts_with(beginning), "{found}");
     }
 }
 

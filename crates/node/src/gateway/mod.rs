@@ -14,7 +14,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use sherwood_cache::{Access, Item, Value};
 use sherwood_dispatch::FetchError;
-use sherwood_model::TenantId;
+use sherwood_model::{Instant, TenantId};
 use sherwood_path::{Fetch, Query, Request, Slot, Status};
 use tokio::sync::mpsc;
 
@@ -85,6 +85,7 @@ impl Running<'_> {
             }
         };
         let fetches = self.request.look_up(&self.core.cache, &access, read);
+        self.note(access.now, fetches.is_empty());
         let (sender, mut arrivals) = mpsc::unbounded_channel();
         for fetch in fetches {
             self.fetch(fetch, &sender);
@@ -96,6 +97,16 @@ impl Running<'_> {
             self.request.handle_result(self.core.clock.now(), self.slots[position], held);
         }
         record(self.core, &self.request);
+    }
+
+    /// Notes what is asked while somebody records. It is due with the look-up, which the cache counts from then on: were it noted at
+    /// its end, keys of a request under way would have been looked up and be nobody's.
+    fn note(&self, now: Instant, all_hit: bool) {
+        if self.core.recording.is_on() {
+            let finished = self.request.finished().filter(|_| all_hit);
+            let hit = finished.map(|finished| Duration::from_micros(finished.latency_us.into()));
+            self.core.recording.request(now, hit, self.request.asked());
+        }
     }
 
     /// Asks a query's backend for what missed. A backend without a store has nothing but what is cached.
@@ -169,11 +180,6 @@ fn record(core: &Core, request: &Request<Bytes, Held>) {
     }
     let now = core.clock.now();
     core.telemetry.request(now, now, finished);
-    if core.recording.is_on() {
-        let latency = Duration::from_micros(finished.latency_us.into());
-        let all_hit = request.answers().all(|(_, _, answer)| answer.status == Status::Hit);
-        core.recording.request(now, latency, all_hit, request.answers().map(|(backend, ..)| (backend, 1)));
-    }
     for answers in request.answers().collect::<Vec<_>>().chunk_by(|a, b| a.0 == b.0) {
         // Keys of a query end together, hits at the look-up and misses with their call: few different latencies.
         for equal in answers.chunk_by(|a, b| a.2.latency == b.2.latency) {

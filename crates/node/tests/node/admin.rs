@@ -9,7 +9,7 @@ use sherwood_node::Node;
 use sherwood_store::Store;
 
 use crate::patience::eventually;
-use crate::support::{Fake, Http, TOTAL, listener, setup};
+use crate::support::{Fake, Http, Mood, NEVER, TOTAL, listener, setup};
 
 fn node() -> (Node, Arc<Fake>) {
     let fake = Fake::new([("a/1", &b"1"[..])]);
@@ -234,6 +234,31 @@ fn what_a_simulation_has_to_know_is_recorded_while_somebody_asks_for_it() {
     assert_eq!(seen["backends"][1]["timeout_ms"], Value::Null, "it has no store");
     assert_eq!(http.ask("DELETE", "/v1/recording", "").status, 204);
     assert_eq!(http.ask("DELETE", "/v1/recording", "").status, 409);
+}
+
+#[test]
+fn a_request_is_recorded_with_its_look_up_and_not_again_when_it_ends() {
+    let fake = Fake::new([("a", &b"1"[..])]);
+    let mut setup = setup(vec![("slow", vec![fake.clone() as Arc<dyn Store>])]);
+    setup.backends[0].dispatch.timeout = NEVER;
+    let node = Node::start(setup).unwrap();
+    let http = Http::of(&node);
+    assert_eq!(http.ask("POST", "/v1/recording", "").status, 204);
+    let recorded = || {
+        let seen = http.get("/v1/recording");
+        (seen["requests"].clone(), seen["hit_latency_ms"].clone(), seen["backends"][0]["calls"].clone())
+    };
+    let one = json!([{"requests": 1, "keys": {"slow": {"mean": 3.0, "deviation": 0.0}}}]);
+    fake.be(Mood::Hang);
+    let body = r#"{"queries":[{"backend":"slow","keys":["a","b"]},{"backend":"slow","keys":["a"]}]}"#;
+    let client = http.send("POST", "/v1/requests", body);
+    eventually("the backend is asked", || fake.calls() > 0);
+    assert_eq!(http.get("/v1/partitions")[0]["misses"], 3, "the cache has counted its keys");
+    assert_eq!(recorded(), (one.clone(), Value::Null, json!(0)));
+    drop(client);
+    eventually("the request has ended", || http.metric("sherwood_requests_total") == 1.0);
+    assert_eq!(recorded(), (one, Value::Null, json!(0)));
+    fake.be(Mood::Answer);
 }
 
 #[test]

@@ -90,6 +90,17 @@ fn without_queries_it_has_finished_and_blames_nobody() {
 }
 
 #[test]
+fn what_it_asks_is_known_whatever_becomes_of_it() {
+    let asked = [query(1, &["x", "y"]), query(0, &[]), query(0, &["a"]), query(1, &["x"])];
+    let expected = [(BackendId(1), 2), (BackendId(0), 1), (BackendId(1), 1)];
+    let request = Asked::start(at(10), asked.to_vec());
+    assert!(request.asked().eq(expected), "before it is looked up");
+    let (request, fetches) = start(asked.to_vec());
+    assert_eq!(fetches.len(), 2);
+    assert!(request.asked().eq(expected), "while two of four keys are awaited");
+}
+
+#[test]
 fn queries_without_keys_blame_nobody() {
     let (request, fetches) = start(vec![query(0, &[]), query(1, &[])]);
     assert_eq!((fetches.len(), request.finished()), (0, finished(0, None)));

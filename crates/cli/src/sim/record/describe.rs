@@ -156,7 +156,8 @@ fn request_types(seen: &Seen, parts: &[Part<'_>], notes: &mut Vec<String>) -> (V
             .filter_map(|kind| Some(kind.keys.get(&part.backend.name)?.mean * kind.requests as f64))
             .sum();
         let alone = part.look_ups() - by_gateway;
-        // Requests under way at the beginning and the end are counted once only.
+        // Requests are recorded for a little longer than look-ups are counted, so this is never too much by requests under way. What
+        // may remain are the few that were between their look-up and its note when they were counted.
         if alone > 0.01 * part.look_ups() + 1.0 {
             notes.push(format!(
                 "{}: {alone:.0} keys were looked up through listeners, which know no requests: each is taken for a request of its own",

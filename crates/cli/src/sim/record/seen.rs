@@ -107,8 +107,10 @@ impl Seen {
         if !wait() {
             return Ok(None);
         }
-        let recording = admin.get("/v1/recording")?;
+        // Before what was recorded, so that requests are recorded for longer than look-ups are counted, at both ends: of what is
+        // looked up in between nothing is missing from the recording.
         let after: Vec<Partition> = admin.get("/v1/partitions")?;
+        let recording = admin.get("/v1/recording")?;
         // A node may keep no curves, and says so.
         let curve = |partition: &Partition| {
             let curve = admin.get(&format!("/v1/mrc/{}", partition.name)).ok()?;
@@ -116,5 +118,110 @@ impl Seen {
         };
         let curves = after.iter().filter_map(curve).collect();
         Ok(Some(Self { recording, slo: admin.get("/v1/slo")?, partitions: [before, after], curves }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader, Write};
+    use std::net::TcpListener;
+
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::sim::record::describe::describe;
+
+    /// A node at which a request for four keys begins before each question it is asked, and none ever ends. It serves until its
+    /// recording is ended, and returns what it was asked.
+    fn node_of_requests_under_way(listener: &TcpListener) -> Vec<String> {
+        let (mut begun, mut recorded_from) = (0, 0);
+        let mut asked = Vec::new();
+        for stream in listener.incoming() {
+            let mut stream = stream.expect("a client");
+            let mut head = BufReader::new(&stream).lines().map_while(Result::ok);
+            let line = head.next().expect("a request");
+            head.find(String::is_empty).expect("the end of its head");
+            let question = line.trim_end_matches(" HTTP/1.0").to_owned();
+            begun += 1;
+            let answer = match question.split('?').next().expect("one part") {
+                "POST /v1/recording" => {
+                    recorded_from = begun;
+                    Value::Null
+                }
+                "GET /v1/partitions" => json!([{
+                    "name": "a", "backend": "a", "used_bytes": 0, "items": 0, "hits": 0, "misses": 4 * begun,
+                }]),
+                "GET /v1/recording" => json!({
+                    "recorded_s": 1.0, "total_bytes": 1 << 20, "slo_observe_s": 5.0, "hit_latency_ms": null,
+                    "requests": [{"requests": begun - recorded_from, "keys": {"a": {"mean": 4.0, "deviation": 0.0}}}],
+                    "other_requests": 0,
+                    "backends": [{"name": "a", "timeout_ms": null, "replicas": null, "calls_at_once_max": null,
+                        "calls": 0, "call_ms": []}],
+                }),
+                "GET /v1/slo" => json!({"percentile": 99.0, "bound_ms": 150.0, "window_s": 60.0}),
+                _ => Value::Null,
+            };
+            write!(stream, "HTTP/1.0 200 OK\r\n\r\n{answer}").expect("an answer");
+            let over = question.starts_with("DELETE");
+            asked.push(question);
+            if over {
+                break;
+            }
+        }
+        asked
+    }
+
+    #[test]
+    fn keys_of_requests_under_way_are_not_taken_for_look_ups_through_listeners() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address").to_string();
+        let node = std::thread::spawn(move || node_of_requests_under_way(&listener));
+        let seen = Seen::watch(&Admin::at(&address), Duration::from_secs(1), || true);
+        let asked = node.join().expect("it was told that the recording is over");
+        assert_eq!(asked.first().map(String::as_str), Some("POST /v1/recording?for_s=121"));
+        let seen = seen.expect("answers").expect("nobody stopped it");
+        let misses = |look: usize| seen.partitions[look][0].misses;
+        assert!(misses(0) < misses(1), "keys were looked up while it was watched");
+        let described = describe(&seen).expect("something was asked");
+        assert_eq!(described.document["request_types"], json!([[1.0, [[1, 4]]]]), "{:?}", described.notes);
+    }
+
+    #[test]
+    fn look_ups_that_no_request_made_are_requests_of_one_key() {
+        let partition = |misses| Partition {
+            name: "a".to_owned(),
+            backend: "a".to_owned(),
+            used_bytes: 0,
+            items: 0,
+            hits: 0,
+            misses,
+        };
+        let keys = BTreeMap::from([("a".to_owned(), Keys { mean: 4.0, deviation: 0.0 })]);
+        let backend = Backend {
+            name: "a".to_owned(),
+            timeout_ms: None,
+            replicas: None,
+            calls_at_once_max: None,
+            calls: 0,
+            call_ms: Vec::new(),
+        };
+        let recording = Recording {
+            recorded_s: 10.0,
+            total_bytes: 1 << 20,
+            slo_observe_s: 5.0,
+            hit_latency_ms: None,
+            requests: vec![Kind { requests: 30, keys }],
+            other_requests: 0,
+            backends: vec![backend],
+        };
+        let seen = Seen {
+            recording,
+            slo: Slo { percentile: 99.0, bound_ms: 150.0, window_s: 60.0 },
+            partitions: [vec![partition(7)], vec![partition(7 + 120 + 90)]],
+            curves: BTreeMap::new(),
+        };
+        let described = describe(&seen).expect("something was asked");
+        assert_eq!(described.document["request_types"], json!([[0.25, [[1, 4]]], [0.75, [[1, 1]]]]));
+        assert_eq!(described.document["profiles"]["node"]["request_rate"], 12.0);
     }
 }
