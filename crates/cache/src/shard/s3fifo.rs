@@ -50,11 +50,6 @@ pub(crate) struct Evicted {
 }
 
 impl Evicted {
-    /// Whether no place was freed that is not kept, and there is nothing to be given back after the lock.
-    pub(crate) fn is_exchange(&self) -> bool {
-        self.items == usize::from(self.place.is_some()) && self.blocks.is_empty()
-    }
-
     /// Adds what was evicted for nobody's place.
     pub(super) fn add(&mut self, other: Self) {
         debug_assert!(other.place.is_none(), "a place that is kept for somebody");
