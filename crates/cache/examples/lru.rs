@@ -1,4 +1,8 @@
-//! How fast one LRU is simulated on a trace: the engine with declared sizes, which is what the simulator's servers run.
+//! How fast one LRU is simulated on a trace: the engine with declared sizes, by the calls that the simulator's servers make.
+//!
+//! Gets are taken 32 at a time, like the keys of a request: all are looked up together, then what was missed is stored, one by one. So
+//! a key that is missed twice within 32 gets is two misses, where an LRU that stores at once has a miss and a hit, and what is missed
+//! is newer than what is hit after it. On the trace of `draw` that is a hundredth of a percentage point more misses at most.
 //!
 //! `lru draw FILE` writes ten million gets of a million objects, Zipf 1.0, in the format oracleGeneral. `lru FILE OBJECTS` runs a
 //! trace of that format through an LRU of so many objects, whatever their sizes, and prints a line of JSON: gets, misses, and the
@@ -17,7 +21,7 @@ use std::fs::File;
 use std::io::{BufReader, BufWriter, Write};
 use std::time::Instant as Clock;
 
-use sherwood_cache::{Access, Cache, Eviction, Options, PREFETCH_KEYS_MAX, Partition, charge};
+use sherwood_cache::{Access, Cache, Eviction, NewItem, Options, PREFETCH_KEYS_MAX, Partition, charge};
 use sherwood_model::{BackendId, Instant, PartitionId, SeededState, TenantId};
 use sherwood_workload::trace::oracle_general;
 use sherwood_workload::{Popularity, rng_from_seed};
@@ -70,6 +74,7 @@ fn simulate(path: &str, objects: u64) -> Result<(), Box<dyn Error>> {
     let access = Access::at(Instant::ZERO);
     let mut trace = oracle_general::read(BufReader::with_capacity(1 << 20, File::open(path)?));
     let mut keys = Vec::with_capacity(PREFETCH_KEYS_MAX);
+    let mut missed = Vec::with_capacity(PREFETCH_KEYS_MAX);
     let began = Clock::now();
     loop {
         keys.clear();
@@ -79,7 +84,15 @@ fn simulate(path: &str, objects: u64) -> Result<(), Box<dyn Error>> {
         if keys.is_empty() {
             break;
         }
-        cache.replay(PARTITION, &keys, &access, |_| 0);
+        cache.get_each(PARTITION, &keys, &access, |position, item| {
+            if item.is_none() {
+                missed.push(keys[position]);
+            }
+        });
+        cache.prefetch(missed.iter().map(|key| (PARTITION, &key[..])));
+        for key in missed.drain(..) {
+            cache.add(PARTITION, &key, NewItem::declared(0), &access)?;
+        }
     }
     let seconds = began.elapsed().as_secs_f64();
     let total = cache.total();

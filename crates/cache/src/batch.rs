@@ -9,10 +9,10 @@ use sherwood_model::PartitionId;
 
 use crate::access::Access;
 use crate::engine::Cache;
-use crate::item::{Item, NewItem, Refused, Value};
+use crate::item::{Item, Value};
 use crate::options::Eviction;
 use crate::prefetch::PREFETCH_KEYS_MAX;
-use crate::shard::{Handle, Lookup, NO_HANDLE, Noted};
+use crate::shard::{Handle, Lookup, NO_HANDLE};
 
 /// Bytes of values after which a lock is let go of before the next key is read: whoever sees a value may copy it under the lock, and
 /// others wait. Chosen: a microsecond or two of copying.
@@ -58,19 +58,6 @@ impl Cache {
         access: &Access,
         see: &mut impl FnMut(usize, Option<Item<'_>>),
     ) {
-        self.by_shard(partition, keys, |first, keys, hashes| {
-            self.get_alike(partition, (keys, hashes), access, |position, item| see(first + position, item))
-        });
-    }
-
-    /// Calls `hold` with what is left of each run of keys of one shard, with the position of the first and their hashes, until it has
-    /// said of all that they are done. At most [`PREFETCH_KEYS_MAX`] keys.
-    fn by_shard<K: AsRef<[u8]>>(
-        &self,
-        partition: PartitionId,
-        keys: &[K],
-        mut hold: impl FnMut(usize, &[K], &[u64]) -> usize,
-    ) {
         let mut hashes = [0; PREFETCH_KEYS_MAX];
         for (hash, key) in hashes.iter_mut().zip(keys) {
             *hash = self.lookup(partition, key.as_ref()).hash;
@@ -85,7 +72,8 @@ impl Cache {
         for alike in hashes.chunk_by(|&a, &b| self.shard_of(a) == self.shard_of(b)) {
             let end = first + alike.len();
             while first < end {
-                first += hold(first, &keys[first..end], &hashes[first..end]);
+                let alike = (&keys[first..end], &hashes[first..end]);
+                first += self.get_alike(partition, alike, access, |at, item| see(first + at, item));
             }
         }
     }
@@ -131,88 +119,6 @@ impl Cache {
         }
         keys.len()
     }
-
-    /// Replays a part of a trace: looks each of `keys` up in turn as [`Self::get`] does, and where nothing is found stores what
-    /// `size` says, given the key's position, as [`Self::add`] does a declared size. Returns how many items were refused.
-    ///
-    /// What comes of it is what those two bring, one key after another. Under strict LRU it costs less, since a look-up and the
-    /// store after it share the hash and the lock, and so do keys of one shard that follow each other: at most
-    /// [`PREFETCH_KEYS_MAX`] are served under one hold of a lock, for which others have to wait.
-    pub fn replay<K: AsRef<[u8]>>(
-        &self,
-        partition: PartitionId,
-        keys: &[K],
-        access: &Access,
-        mut size: impl FnMut(usize) -> u32,
-    ) -> usize {
-        let (mut first, mut refused) = (0, 0);
-        for keys in keys.chunks(PREFETCH_KEYS_MAX) {
-            let mut new = |position| NewItem::declared(size(first + position));
-            match self.options.eviction {
-                Eviction::Lru => self.by_shard(partition, keys, |first, keys, hashes| {
-                    let new = |position| new(first + position);
-                    let (served, refusal) = self.replay_alike(partition, (keys, hashes), access, new);
-                    refused += usize::from(refusal.is_some());
-                    served
-                }),
-                Eviction::S3Fifo => {
-                    self.prefetch(keys.iter().map(|key| (partition, key.as_ref())));
-                    for (position, key) in keys.iter().enumerate() {
-                        if self.get(partition, key.as_ref(), access, |_| ()).is_none() {
-                            let added = self.add(partition, key.as_ref(), new(position), access);
-                            refused += usize::from(added.is_err());
-                        }
-                    }
-                }
-            }
-            first += keys.len();
-        }
-        refused
-    }
-
-    /// Replays keys of one shard, with their hashes, under strict LRU and one hold of its lock, until there is something to do that
-    /// wants the lock free; returns how many, and why the last of them was refused, if it was.
-    fn replay_alike<'k, K: AsRef<[u8]>>(
-        &self,
-        partition: PartitionId,
-        (keys, hashes): (&'k [K], &[u64]),
-        access: &Access,
-        mut new: impl FnMut(usize) -> NewItem<'k>,
-    ) -> (usize, Option<Refused>) {
-        let mut shard = self.shards[self.shard_of(hashes[0])].lock(&self.ledger);
-        // What they name stays an item for as long as no place is given back, though another's where it took the place.
-        let mut ahead = [NO_HANDLE; PREFETCH_KEYS_MAX];
-        shard.look_ahead(hashes, &mut ahead);
-        let flush_floor = self.flushes.floor(partition, access.now, &self.ticks);
-        let first_tick = self.use_ticks(keys.len() as u64);
-        for (position, (key, &hash)) in keys.iter().zip(hashes).enumerate() {
-            let lookup = Lookup { partition, key: key.as_ref(), hash };
-            self.note_get(&lookup);
-            let found = match ahead[position] {
-                NO_HANDLE => shard.find(&lookup),
-                at => shard.find_ahead(&lookup, at),
-            };
-            let live = found.filter(|&at| !shard.record(at).is_dead(access.now, flush_floor));
-            let tick = first_tick + position as u64;
-            self.end_get(&mut shard, partition, (found, live), (access, || tick), |_| ());
-            if live.is_some() {
-                continue;
-            }
-            let item = new(position);
-            if let Err(refused) = self.admit(&lookup, item.value.len()) {
-                return (position + 1, Some(refused));
-            }
-            let mut record = self.new_record(lookup.key, item, Noted::default());
-            let stored = self.put_at(&mut shard, &lookup, None, &mut record, (access, tick));
-            if found.is_some() || !stored.is_exchange() || self.lacks_room(partition) {
-                drop(shard);
-                self.settle(&lookup, stored, access);
-                return (position + 1, None);
-            }
-            self.note_store(&lookup, stored.charge);
-        }
-        (keys.len(), None)
-    }
 }
 
 #[cfg(test)]
@@ -220,21 +126,29 @@ mod tests {
     use sherwood_model::Instant;
 
     use super::*;
+    use crate::item::NewItem;
     use crate::tests::{A, cache};
 
-    /// How many of eight keys are read under one hold of the lock, whose values are `value`.
+    const KEYS: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
+
+    /// How many of [`KEYS`] are read under one hold of the lock, whose values are `value`. However many that are, all are read in
+    /// the end, each once and in order.
     fn read_at_once(value: Value<'_>) -> usize {
         let cache = cache(&[1 << 20], 1);
         let access = Access::at(Instant::ZERO);
-        let keys = ["a", "b", "c", "d", "e", "f", "g", "h"];
-        for key in keys {
+        for key in KEYS {
             let item = NewItem { value, flags: 0, expires: None };
             cache.set(A, key.as_bytes(), item, &access).expect("it fits");
         }
-        let hashes = keys.map(|key| cache.lookup(A, key.as_bytes()).hash);
-        cache.get_alike(A, (&keys, &hashes), &access, |_, item| {
-            assert_eq!(item.map(|item| item.value), Some(value))
-        })
+        let mut seen = Vec::new();
+        cache.get_each(A, &KEYS, &access, |position, item| {
+            assert_eq!(item.map(|item| item.value), Some(value));
+            seen.push(position);
+        });
+        assert_eq!(seen, (0..KEYS.len()).collect::<Vec<_>>());
+        assert_eq!(cache.usage(A).hits, KEYS.len() as u64);
+        let hashes = KEYS.map(|key| cache.lookup(A, key.as_bytes()).hash);
+        cache.get_alike(A, (&KEYS, &hashes), &access, |_, _| ())
     }
 
     #[test]

@@ -64,22 +64,15 @@ const RESERVE_BYTES_MIN: u64 = 32 << 20;
 
 /// What a store leaves behind it.
 #[derive(Debug, Default)]
-pub(crate) struct Stored {
+struct Stored {
     cas: u64,
-    pub(crate) charge: u64,
+    charge: u64,
     /// Charge of the item that became the most recent, for the partition's ghost; 0 where none did.
     used_charge: u64,
     /// Freed for it under its own lock already.
     freed: u64,
     /// What was replaced and evicted, held so that its blocks are given back after the lock.
     leftovers: (Option<Removed>, Evicted),
-}
-
-impl Stored {
-    /// Whether it has left nothing that is to be given back, a place neither.
-    pub(crate) fn is_exchange(&self) -> bool {
-        self.leftovers.0.is_none() && self.leftovers.1.is_exchange()
-    }
 }
 
 impl Cache {
@@ -432,7 +425,7 @@ impl Cache {
     }
 
     /// Shows the partition's ghost a store, or whatever else makes an item the most recent.
-    pub(crate) fn note_store(&self, lookup: &Lookup<'_>, charge: u64) {
+    fn note_store(&self, lookup: &Lookup<'_>, charge: u64) {
         self.ghosts.store(lookup.partition, lookup.hash, charge, || self.gets(lookup.partition));
     }
 
@@ -475,7 +468,7 @@ impl Cache {
     }
 
     /// Checks sizes and budget.
-    pub(crate) fn admit(&self, lookup: &Lookup<'_>, value_bytes: usize) -> Result<(), Refused> {
+    fn admit(&self, lookup: &Lookup<'_>, value_bytes: usize) -> Result<(), Refused> {
         let Options { item_bytes_max, key_bytes_max, .. } = self.options;
         let &Lookup { partition, key, hash } = lookup;
         if key.len() > usize::from(key_bytes_max) {
@@ -594,22 +587,10 @@ impl Cache {
     ) -> Stored {
         // A flush whose time has come is for what was stored before, not for this.
         self.flushes.settle(lookup.partition, access.now, &self.ticks);
-        // Before anything is written: drawing it waits for all that was.
-        let cas = self.tick();
-        self.put_at(shard, lookup, found, new, (access, cas))
-    }
-
-    /// Does what [`Self::put`] does with a tick drawn already, after a flush was carried out whose time had come.
-    pub(crate) fn put_at(
-        &self,
-        shard: &mut Locked<'_>,
-        lookup: &Lookup<'_>,
-        found: Option<Handle>,
-        new: &mut NewRecord<'_>,
-        (access, cas): (&Access, u64),
-    ) -> Stored {
         let (charge, expires) = (new.charge(), new.expires());
         let class = self.class(access);
+        // Before anything is written: drawing it waits for all that was.
+        let cas = self.tick();
         let stored = match found {
             Some(at) => {
                 let old = shard.overwrite(at, lookup, new, class, cas);
@@ -622,7 +603,7 @@ impl Cache {
                 }
             }
             None => {
-                let evicted = self.make_way(shard, lookup, (charge, new.place_bytes()), access.now);
+                let evicted = self.make_way(shard, lookup.partition, (charge, new.place_bytes()), access.now);
                 shard.insert(lookup, new, class, cas, &evicted);
                 Stored { cas, charge, used_charge: charge, freed: evicted.bytes, leftovers: (None, evicted) }
             }
@@ -635,7 +616,7 @@ impl Cache {
     /// After the lock: gives back what a store has left, makes what room is still missing and shows the store to the partition's
     /// ghost. Two stores of a key that overlap may be shown in the other order: one of them was the last either way. A key that is removed
     /// in between stays in the ghost until it sinks out of it. Returns the CAS.
-    pub(crate) fn settle(&self, lookup: &Lookup<'_>, stored: Stored, access: &Access) -> u64 {
+    fn settle(&self, lookup: &Lookup<'_>, stored: Stored, access: &Access) -> u64 {
         let Stored { cas, charge, used_charge, freed, leftovers } = stored;
         drop(leftovers);
         if self.lacks_room(lookup.partition) {
@@ -658,7 +639,7 @@ impl Cache {
         Some(at)
     }
 
-    pub(crate) fn new_record<'a>(&self, key: &'a [u8], item: NewItem<'a>, noted: Noted) -> NewRecord<'a> {
+    fn new_record<'a>(&self, key: &'a [u8], item: NewItem<'a>, noted: Noted) -> NewRecord<'a> {
         NewRecord::new(key, item, noted, self.options.eviction == Eviction::Lru, &self.supply)
     }
 

@@ -8,7 +8,7 @@ use sherwood_model::{Instant, PartitionId};
 use crate::background::{PER_LOCK, Relief};
 use crate::engine::Cache;
 use crate::options::Eviction;
-use crate::shard::{Cause, EMPTY, Evicted, Handle, Locked, Lookup, Record, Slack};
+use crate::shard::{Cause, EMPTY, Evicted, Handle, Locked, Record, Slack};
 
 /// How often other threads may take the victim, between finding and locking it, before a store gives up. Each time they have
 /// freed or used it; what is left to do is left to the next store or step.
@@ -42,16 +42,19 @@ struct Oldest {
 
 impl Cache {
     /// Makes room for an item charged `charge`, with a place of `place_bytes`, in the shard it goes to, before it is there: steps 3
-    /// and 4 of a store (see the crate's documentation) as far as this shard can. Under strict LRU that is for as long as the
-    /// oldest item of all lies here.
+    /// and 4 of a store (see the crate's documentation) as far as this shard can. Under strict LRU a cache of one shard does: of several,
+    /// two stores that each hold one would both free what only one of them exceeds, which under S3-FIFO is taken for granted: a charge
+    /// too many for each at most.
     pub(crate) fn make_way(
         &self,
         shard: &mut Locked<'_>,
-        lookup: &Lookup<'_>,
+        partition: PartitionId,
         (charge, place_bytes): (u64, usize),
         now: Instant,
     ) -> Evicted {
-        let partition = lookup.partition;
+        if self.options.eviction == Eviction::Lru && self.shards.len() > 1 {
+            return Evicted::default();
+        }
         let excess = self.ledger.excess_with(partition, charge);
         if excess == 0 {
             return Evicted::default();
@@ -59,10 +62,7 @@ impl Cache {
         let pool = if self.ledger.is_shared() { Pool::All } else { Pool::Partition(partition) };
         let wanted = (excess.min(2 * charge), place_bytes);
         match self.options.eviction {
-            Eviction::Lru => {
-                let here = self.shard_of(lookup.hash);
-                shard.make_way(partition, wanted, |shard| self.victim_here(shard, here, pool, now))
-            }
+            Eviction::Lru => shard.make_way(partition, wanted, |shard| self.oldest_of_all(shard, pool, now)),
             Eviction::S3Fifo => {
                 let is_dead = |record: &Record<'_>| self.is_dead(record, now);
                 shard.make_way(partition, wanted, |shard| shard.victim(self.lanes(pool), &is_dead))
@@ -70,17 +70,10 @@ impl Cache {
         }
     }
 
-    /// The oldest item of `pool` and why it goes, if it lies in the shard that is locked, which is number `here`.
+    /// The oldest item of `pool` and why it goes, where the one that is locked is the only shard.
     #[inline]
-    fn victim_here(
-        &self,
-        shard: &Locked<'_>,
-        here: usize,
-        pool: Pool,
-        now: Instant,
-    ) -> Option<(Handle, Cause)> {
-        let oldest = self.oldest(pool).filter(|oldest| oldest.shard == here)?;
-        let at = shard.oldest(oldest.lane)?;
+    fn oldest_of_all(&self, shard: &Locked<'_>, pool: Pool, now: Instant) -> Option<(Handle, Cause)> {
+        let at = shard.oldest(self.oldest(pool)?.lane)?;
         Some((at, self.cause(shard, at, now)))
     }
 

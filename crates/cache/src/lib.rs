@@ -32,8 +32,8 @@
 //! Which item of a partition goes first is the choice of [`Eviction`].
 //!
 //! Under **strict LRU** a use makes an item the most recent of all, and the least recent goes. With one thread the following is
-//! exact whatever the number of shards. (Where the victims of step 3 or 4 lie in the shard of the key that is stored, they go just
-//! before the item is there, under one hold of its lock; the same go in the same order.)
+//! exact whatever the number of shards. (In a cache of one shard the victims of step 3, or of step 4 under `Shared`, go just before the item is there,
+//! under the lock that its store holds, the first 32 of them; the same go in the same order.)
 //!
 //! A store into partition *p* of an item charged *c* runs in this order:
 //!

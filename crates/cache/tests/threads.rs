@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sherwood_cache::{Access, Cache, Change, Marks, NewItem, Options, Partition, Value, charge};
+use sherwood_cache::{Access, Cache, Change, Eviction, Marks, NewItem, Options, Partition, Value, charge};
 use sherwood_model::{BackendId, CachePlan, Instant, PartitionId, SeededState, TenantId};
 
 const PARTITIONS: u16 = 3;
@@ -11,14 +11,18 @@ const TOTAL: u64 = 256 << 10;
 const THREADS: u64 = 4;
 const OPERATIONS: u64 = 15_000;
 
-fn cache(shards: u16) -> Cache {
+/// Both evictions, each with one shard and with several.
+const KINDS: [(Eviction, u16); 4] =
+    [(Eviction::Lru, 1), (Eviction::Lru, 8), (Eviction::S3Fifo, 1), (Eviction::S3Fifo, 8)];
+
+fn cache(eviction: Eviction, shards: u16) -> Cache {
     let partition = |backend| Partition {
         tenant: TenantId(0),
         backend: BackendId(backend),
         budget_bytes: TOTAL / u64::from(PARTITIONS),
     };
     let partitions: Vec<_> = (0..PARTITIONS).map(partition).collect();
-    let options = Options { total_bytes: TOTAL, shards, ..Options::default() };
+    let options = Options { total_bytes: TOTAL, shards, eviction, ..Options::default() };
     Cache::new(options, &partitions, SeededState::new(5)).expect("valid options")
 }
 
@@ -54,7 +58,8 @@ fn work(cache: &Cache, thread: u64) {
         let expires = (numbers.below(10) == 0).then(|| now + Duration::from_millis(numbers.below(500)));
         let item = NewItem { expires, ..NewItem::bytes(&bytes) };
         match numbers.below(20) {
-            0..8 => {
+            0..2 => get_several(cache, partition, key, &access),
+            2..8 => {
                 let whole = cache.get(partition, &name, &access, |item| is_whole(key, item.value));
                 assert_ne!(whole, Some(false), "key {key}");
             }
@@ -66,6 +71,19 @@ fn work(cache: &Cache, thread: u64) {
             _ => change_plan(cache, &mut numbers, now),
         }
     }
+}
+
+/// Reads a key and some after it together, each of them twice.
+fn get_several(cache: &Cache, partition: PartitionId, first: u64, access: &Access) {
+    let keys: Vec<u64> = (first..first + 12).chain(first..first + 12).collect();
+    let names: Vec<_> = keys.iter().map(|key| key.to_be_bytes()).collect();
+    let mut seen = 0;
+    cache.get_each(partition, &names, access, |position, item| {
+        assert_eq!(position, seen, "in order");
+        assert!(item.is_none_or(|item| is_whole(keys[position], item.value)), "key {}", keys[position]);
+        seen += 1;
+    });
+    assert_eq!(seen, names.len());
 }
 
 /// Moves a random share to a random partition, now and then shares or flushes.
@@ -82,8 +100,8 @@ fn change_plan(cache: &Cache, numbers: &mut Numbers, now: Instant) {
 
 #[test]
 fn bytes_are_conserved_and_fit_when_all_have_returned() {
-    for shards in [1, 8] {
-        let cache = cache(shards);
+    for (eviction, shards) in KINDS {
+        let cache = cache(eviction, shards);
         std::thread::scope(|scope| {
             for thread in 0..THREADS {
                 let cache = &cache;
@@ -119,35 +137,37 @@ fn bytes_are_conserved_and_fit_when_all_have_returned() {
 #[test]
 fn updates_of_one_key_are_never_lost() {
     const INCREMENTS: u64 = 5000;
-    let cache = cache(4);
-    let access = Access::at(Instant::ZERO);
-    let increment = |old: Option<Value<'_>>| match old {
-        Some(Value::Bytes(bytes)) => 1 + u64::from_le_bytes(bytes.try_into().expect("eight bytes")),
-        _ => 1,
-    };
-    std::thread::scope(|scope| {
-        for _ in 0..THREADS {
-            scope.spawn(|| {
-                for _ in 0..INCREMENTS {
-                    let stored = cache.update(PartitionId(0), b"counter", &access, |item| {
-                        let value = increment(item.map(|item| item.value)).to_le_bytes().to_vec();
-                        (Change::StoreOwned { value, flags: 0, expires: None }, ())
-                    });
-                    stored.expect("eight bytes fit");
-                }
-            });
-        }
-    });
-    let next = cache.get(PartitionId(0), b"counter", &access, |item| increment(Some(item.value)));
-    assert_eq!(next, Some(1 + THREADS * INCREMENTS));
+    for (eviction, shards) in KINDS {
+        let cache = cache(eviction, shards);
+        let access = Access::at(Instant::ZERO);
+        let increment = |old: Option<Value<'_>>| match old {
+            Some(Value::Bytes(bytes)) => 1 + u64::from_le_bytes(bytes.try_into().expect("eight bytes")),
+            _ => 1,
+        };
+        std::thread::scope(|scope| {
+            for _ in 0..THREADS {
+                scope.spawn(|| {
+                    for _ in 0..INCREMENTS {
+                        let stored = cache.update(PartitionId(0), b"counter", &access, |item| {
+                            let value = increment(item.map(|item| item.value)).to_le_bytes().to_vec();
+                            (Change::StoreOwned { value, flags: 0, expires: None }, ())
+                        });
+                        stored.expect("eight bytes fit");
+                    }
+                });
+            }
+        });
+        let next = cache.get(PartitionId(0), b"counter", &access, |item| increment(Some(item.value)));
+        assert_eq!(next, Some(1 + THREADS * INCREMENTS));
+    }
 }
 
 /// Readers of a shard are there together: none of them is uncounted, and what one has noted is never taken back.
 #[test]
 fn every_get_is_counted_and_leaves_its_mark() {
     const GETS: u64 = 20_000;
-    for shards in [1, 8] {
-        let cache = cache(shards);
+    for (eviction, shards) in KINDS {
+        let cache = cache(eviction, shards);
         let access = Access::at(Instant::ZERO);
         for key in 0..KEYS / 2 {
             cache.set(PartitionId(0), &key.to_be_bytes(), NewItem::bytes(b"v"), &access).expect("it fits");
@@ -164,6 +184,10 @@ fn every_get_is_counted_and_leaves_its_mark() {
                         assert_eq!(found.is_some(), key < KEYS / 2, "key {key}");
                         let marks = cache.peek(PartitionId(0), &name, &access, |item| item.marks);
                         assert!(marks.is_none_or(|marks| marks.contains(Marks::USED)), "key {key}");
+                        let names = [name, (key / 2).to_be_bytes()];
+                        cache.get_each(PartitionId(0), &names, &access, |position, item| {
+                            assert_eq!(item.is_some(), [key, key / 2][position] < KEYS / 2, "key {key}");
+                        });
                         if number % 16 == 0 {
                             // Others are written meanwhile, which moves nothing that is read.
                             let other = (KEYS + number % 64).to_be_bytes();
@@ -176,7 +200,7 @@ fn every_get_is_counted_and_leaves_its_mark() {
             }
         });
         let usage = cache.usage(PartitionId(0));
-        assert_eq!(usage.hits + usage.misses, THREADS * GETS);
+        assert_eq!(usage.hits + usage.misses, 3 * THREADS * GETS);
         assert!(usage.hits > 0 && usage.misses > 0, "{usage:?}");
     }
 }

@@ -270,6 +270,8 @@ impl<K: AsRef<[u8]> + Clone, V: Clone> Request<K, V> {
             self.keys[slot(&pair[0]) as usize] = KeyState::Asked { query: index as u32, again };
         }
         misses.dedup_by(|next, kept| same(next, kept));
+        // In this shape on purpose: with pairs like `([u8; 1], u32)` another one made the tests' simulated world hang at `opt-level = 1`,
+        // which is likely a miscompilation, rust-lang/rust#149294.
         let keys = misses.iter().map(|missed| (key(missed).clone(), Slot(slot(missed)))).collect();
         Fetch { query: index, backend: query.backend, partition: query.partition, keys }
     }

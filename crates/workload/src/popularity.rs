@@ -13,8 +13,9 @@ use crate::draw::uniform;
 ///
 /// Hardly a draw needs a power: the unit interval is cut into equal pieces, and each has a cubic that follows the closed form to a
 /// known error (40 bytes for a piece, at most 512 of them, so that the tables of many catalogues stay near the processor). Where
-/// all positions within that error have one rank, it is the rank; the few draws beside the beginning of a rank are worked
-/// out. So the ranks are those of the closed form, to the last draw.
+/// all positions within that error have one rank, it is the rank; the draws beside the beginning of a rank are worked
+/// out. Of catalogues of up to a hundred million objects, with exponents up to 1.2, those are 7% at most; of a billion up to a fifth,
+/// and of a trillion most, whose ranks are narrower than the error. So the ranks are those of the closed form, to the last draw.
 ///
 /// ```
 /// use sherwood_workload::Popularity;
@@ -80,14 +81,20 @@ impl Popularity {
     /// The rank that the uniform draw `u` in [0, 1) stands for, 0 to N-1.
     #[must_use]
     pub fn rank(&self, u: f64) -> u64 {
+        self.easy_rank(u).unwrap_or_else(|| self.exact_rank(u))
+    }
+
+    /// The rank of `u`, if the cubic of its piece says it.
+    #[inline]
+    fn easy_rank(&self, u: f64) -> Option<u64> {
         // Exact, as the number of pieces is a power of two.
         let at = u * self.pieces.len() as f64;
         let piece = at as usize;
-        let Some(Piece { cubic, error }) = self.pieces.get(piece) else { return self.exact_rank(u) };
+        let Piece { cubic, error } = self.pieces.get(piece)?;
         let x = at - piece as f64 - 0.5;
         let position = cubic[0] + x * (cubic[1] + x * (cubic[2] + x * cubic[3]));
         let (low, high) = ((position - error) as u64, (position + error) as u64);
-        if low == high { self.rank_at(low) } else { self.exact_rank(u) }
+        (low == high).then(|| self.rank_at(low))
     }
 
     fn exact_rank(&self, u: f64) -> u64 {
@@ -175,8 +182,9 @@ fn piece(number: f64, width: f64, shape: &Shape) -> Piece {
     // Lagrange's remainder: the fourth derivative has no extreme within a piece, so it is largest at one of its ends.
     let remainder = |u: f64| shape.series(u, width)[4].abs() / 16.0;
     let rounding = |u: f64| shape.position(u) * shape.rounding(u);
-    let error = ends.map(remainder).into_iter().fold(0.0, f64::max)
-        + ends.map(rounding).into_iter().fold(0.0, f64::max);
+    // The greater of two, or no number if either is none: then nothing is known, which a maximum would pass over.
+    let greatest = |[a, b]: [f64; 2]| if a > b || a.is_nan() { a } else { b };
+    let error = greatest(ends.map(remainder)) + greatest(ends.map(rounding));
     match [a, b, c, d, error].iter().all(|number| number.is_finite()) {
         true => Piece { cubic: [a, b, c, d], error },
         // Nothing is known, so that every draw is worked out.
@@ -230,13 +238,7 @@ mod tests {
 
     /// Draws of so many that had to be worked out.
     fn worked_out(popularity: &Popularity, draws: u32) -> u32 {
-        let is_worked_out = |&draw: &u32| {
-            let at = f64::from(draw) / f64::from(draws) * popularity.pieces.len() as f64;
-            let Piece { cubic: [a, b, c, d], error } = popularity.pieces[at as usize];
-            let x = at - (at as usize) as f64 - 0.5;
-            let position = a + x * (b + x * (c + x * d));
-            (position - error) as u64 != (position + error) as u64
-        };
+        let is_worked_out = |&draw: &u32| popularity.easy_rank(f64::from(draw) / f64::from(draws)).is_none();
         (0..draws).filter(is_worked_out).count() as u32
     }
 

@@ -52,8 +52,7 @@ impl Locked<'_> {
         }
     }
 
-    /// The record of a key, dead or alive, where `ahead` was the first handle of the key's hash: the index is as it was then, or there
-    /// is a handle and an item still where it leads.
+    /// The record of a key, dead or alive, where the index is as it was when `ahead` was the first handle of the key's hash.
     #[inline]
     pub(crate) fn find_ahead(&self, lookup: &Lookup<'_>, ahead: Handle) -> Option<Handle> {
         match ahead {

@@ -26,8 +26,9 @@ pub(super) const USES_MAX: u8 = 3;
 /// Items that one eviction lets stay for another round before it takes the next, used or not. Chosen: hardly ever met, and
 /// as long as half a page copy.
 const CHANCES: usize = 32;
-/// Items that make way for one that is stored, under the lock that its store holds. Chosen: ten microseconds; where a large item
-/// comes among small ones, the others are evicted after it, one at a time.
+/// Items that make way for one that is stored, under the lock that its store holds. Chosen: some ten microseconds where there are
+/// few lanes, of which each victim takes a look at all of its pool. Where a large item comes among small ones, the others are evicted
+/// after it, one at a time.
 const WAY_MAX: usize = 32;
 /// A whole turn of a queue.
 const TURN: u128 = 1 << 32;
@@ -49,11 +50,6 @@ pub(crate) struct Evicted {
 }
 
 impl Evicted {
-    /// Whether no place was freed that is not kept, and there is nothing to be given back after the lock.
-    pub(crate) fn is_exchange(&self) -> bool {
-        self.items == usize::from(self.place.is_some()) && self.blocks.is_empty()
-    }
-
     /// Adds what was evicted for nobody's place.
     pub(super) fn add(&mut self, other: Self) {
         debug_assert!(other.place.is_none(), "a place that is kept for somebody");

@@ -1,10 +1,10 @@
-//! Keys that are read or replayed together are read or replayed as one after another.
+//! Keys that are read together are read as one after another.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use sherwood_model::{CachePlan, Instant, PartitionId};
+use sherwood_model::{Instant, PartitionId};
 
 use super::{A, B, LRU, cache_with};
 use crate::{Access, Cache, Eviction, NewItem, Options, Use, Value};
@@ -66,57 +66,6 @@ proptest! {
         for partition in [A, B] {
             prop_assert_eq!(together.usage(partition), each.usage(partition));
             prop_assert_eq!(together.miss_ratio_curve(partition), each.miss_ratio_curve(partition));
-        }
-        together.shards.iter().for_each(|shard| shard.check(&together.ledger));
-    }
-
-    #[test]
-    fn a_replay_is_gets_and_stores_of_what_they_miss(
-        batches in prop::collection::vec((any::<bool>(), prop::collection::vec(0u16..120, 0..80)), 1..30),
-        lru in any::<bool>(),
-        four in any::<bool>(),
-        shared in any::<bool>(),
-        // In a smaller budget some sizes are refused.
-        budget_bytes in prop_oneof![Just(TOTAL_BYTES / 2), 100..2_000u64],
-    ) {
-        let eviction = if lru { Eviction::Lru } else { Eviction::S3Fifo };
-        let shards = if four { 4 } else { 1 };
-        let (together, each) = (new(eviction, shards), new(eviction, shards));
-        let plan = if shared { CachePlan::Shared } else { CachePlan::Budgets(vec![budget_bytes, TOTAL_BYTES / 2]) };
-        for cache in [&together, &each] {
-            cache.apply(&plan).expect("they fit");
-        }
-        for (second, (first, keys)) in batches.into_iter().enumerate() {
-            let partition = if first { A } else { B };
-            let access = Access::at(Instant::from_secs(second as u64));
-            if second == 10 {
-                // In time for the next batch.
-                let at = Instant::from_secs(11);
-                [&together, &each].into_iter().for_each(|cache| cache.flush(Some(A), at, access.now));
-            }
-            let keys: Vec<[u8; 2]> = keys.into_iter().map(u16::to_le_bytes).collect();
-            let size = |key: [u8; 2]| u32::from(key[0]) * 4;
-            let refused = together.replay(partition, &keys, &access, |position| size(keys[position]));
-            let mut expected = 0;
-            for key in &keys {
-                if each.get(partition, key, &access, |_| ()).is_none() {
-                    let added = each.add(partition, key, NewItem::declared(size(*key)), &access);
-                    expected += usize::from(added.is_err());
-                }
-            }
-            prop_assert_eq!(refused, expected);
-            for partition in [A, B] {
-                prop_assert_eq!(together.usage(partition), each.usage(partition));
-            }
-        }
-        for partition in [A, B] {
-            prop_assert_eq!(together.miss_ratio_curve(partition), each.miss_ratio_curve(partition));
-        }
-        let held = |cache: &Cache, key: u16| {
-            [A, B].map(|partition| cache.peek(partition, &key.to_le_bytes(), &Access::at(Instant::ZERO), |_| ()))
-        };
-        for key in 0..120 {
-            prop_assert_eq!(held(&together, key), held(&each, key));
         }
         together.shards.iter().for_each(|shard| shard.check(&together.ledger));
     }

@@ -3,7 +3,7 @@
 use sherwood_model::BackendId;
 
 use super::model::{Batching, Model};
-use crate::draw::{normal_from_bits, uniform};
+use crate::draw::{standard_normal, uniform};
 use crate::popularity::Popularity;
 
 /// What one request asks of one backend.
@@ -22,13 +22,14 @@ pub struct Batch {
 /// pick it from the catalogue; an object drawn for the fourth time within its batch is dropped. Brand-new objects
 /// are numbered N, N+1, … by a counter of this stream, so two streams of one model repeat each other's.
 ///
-/// Memory: 2 KiB for each batch of the request types and one [`Popularity`] per backend. Time: linear in the queries of a request.
+/// Memory: the request types and one [`Popularity`] per backend. Time: linear in the queries of a request.
 #[derive(Clone, Debug)]
 pub struct RequestMix {
     /// Probability that a request's type is at most the one at the same index; the last is the sum of all.
     cumulative: Vec<f64>,
-    types: Vec<Vec<Sizes>>,
+    types: Vec<Vec<Batching>>,
     catalogues: Vec<Catalogue>,
+    max_batch: u32,
     drawn: Drawn,
 }
 
@@ -40,23 +41,6 @@ struct Drawn {
     places: Vec<(u32, u64)>,
     batch: u32,
 }
-
-/// How many objects a batch asks for.
-///
-/// Few draws of a log-normal law need its functions: those whose first bits leave more than one size.
-#[derive(Clone, Debug)]
-struct Sizes {
-    law: Batching,
-    max_batch: u32,
-    /// The size that all draws with these first bits stand for, or [`MIXED`].
-    cells: [u32; CELLS],
-}
-
-const CELLS: usize = 1 << 9;
-/// The bits of a draw that are not its cell's.
-const CELL_BITS: u32 = u64::BITS - CELLS.trailing_zeros();
-/// Marks a cell whose draws have several sizes, all of which are 1 or more.
-const MIXED: u32 = 0;
 
 #[derive(Clone, Debug)]
 struct Catalogue {
@@ -84,12 +68,11 @@ impl RequestMix {
                 next_unique: objects,
             }
         });
-        let sizes = |law: &Batching| Sizes::new(*law, model.max_batch());
-        let types = model.request_types().iter().map(|of| of.1.iter().map(sizes).collect());
         Self {
             cumulative: cumulative.collect(),
-            types: types.collect(),
+            types: model.request_types().iter().map(|request_type| request_type.1.clone()).collect(),
             catalogues: catalogues.collect(),
+            max_batch: model.max_batch(),
             drawn: Drawn::default(),
         }
     }
@@ -97,13 +80,14 @@ impl RequestMix {
     /// The next request: one batch for each backend it asks, at least one.
     pub fn next_request(&mut self, rng: &mut impl rand_core::Rng) -> Vec<Batch> {
         let request_type = self.draw_type(rng);
-        let batches = &self.types[request_type];
+        let batchings = &self.types[request_type];
         let Self { catalogues, drawn, .. } = self;
-        let batch = |sizes: &Sizes| {
-            let (count, backend) = (sizes.draw(rng), sizes.law.backend());
+        let batch = |batching: &Batching| {
+            let count = batch_size(*batching, self.max_batch, rng);
+            let backend = batching.backend();
             Batch { backend, objects: catalogues[backend.index()].draw_distinct(count, drawn, rng) }
         };
-        batches.iter().map(batch).collect()
+        batchings.iter().map(batch).collect()
     }
 
     fn draw_type(&self, rng: &mut impl rand_core::Rng) -> usize {
@@ -113,42 +97,14 @@ impl RequestMix {
     }
 }
 
-impl Sizes {
-    fn new(law: Batching, max_batch: u32) -> Self {
-        let mut sizes = Self { law, max_batch, cells: [MIXED; CELLS] };
-        for cell in 0..CELLS {
-            let first = (cell as u64) << CELL_BITS;
-            let last = first | ((1 << CELL_BITS) - 1);
-            if let Batching::LogNormal { median, sigma, .. } = law {
-                // A size rises with its bits; the margins are a thousand times the error of the functions.
-                let least = sizes.whole(log_normal(median, sigma, first) * (1.0 - 1e-12));
-                let most = sizes.whole(log_normal(median, sigma, last) * (1.0 + 1e-12));
-                sizes.cells[cell] = if least == most { least } else { MIXED };
-            }
-        }
-        sizes
-    }
-
-    fn draw(&self, rng: &mut impl rand_core::Rng) -> u32 {
-        match self.law {
-            Batching::Fixed { objects, .. } => objects,
-            Batching::LogNormal { median, sigma, .. } => {
-                let bits = rng.next_u64();
-                match self.cells[(bits >> CELL_BITS) as usize] {
-                    MIXED => self.whole(log_normal(median, sigma, bits)),
-                    size => size,
-                }
-            }
+fn batch_size(batching: Batching, max_batch: u32, rng: &mut impl rand_core::Rng) -> u32 {
+    match batching {
+        Batching::Fixed { objects, .. } => objects,
+        Batching::LogNormal { median, sigma, .. } => {
+            let drawn = libm::round(median * libm::exp(sigma * standard_normal(rng)));
+            drawn.clamp(1.0, f64::from(max_batch)) as u32
         }
     }
-
-    fn whole(&self, objects: f64) -> u32 {
-        libm::round(objects).clamp(1.0, f64::from(self.max_batch)) as u32
-    }
-}
-
-fn log_normal(median: f64, sigma: f64, bits: u64) -> f64 {
-    median * libm::exp(sigma * normal_from_bits(bits))
 }
 
 impl Catalogue {
@@ -198,50 +154,3 @@ impl Drawn {
 
 /// 2^64 over the golden ratio: neighbours come to lie far apart.
 const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    /// A generator that brings one draw.
-    struct Once(u64);
-
-    impl rand_core::TryRng for Once {
-        type Error = std::convert::Infallible;
-
-        fn try_next_u32(&mut self) -> Result<u32, Self::Error> {
-            Ok(self.0 as u32)
-        }
-
-        fn try_next_u64(&mut self) -> Result<u64, Self::Error> {
-            Ok(self.0)
-        }
-
-        fn try_fill_bytes(&mut self, bytes: &mut [u8]) -> Result<(), Self::Error> {
-            bytes.fill(self.0 as u8);
-            Ok(())
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn cells_say_what_the_law_says(
-            median in 0.1f64..100.0, sigma in 0.0f64..3.0, max_batch in 1u32..200, draws in prop::collection::vec(any::<u64>(), 64)
-        ) {
-            let sizes = Sizes::new(Batching::LogNormal { backend: 1, median, sigma }, max_batch);
-            for bits in draws {
-                let drawn = libm::round(log_normal(median, sigma, bits)).clamp(1.0, f64::from(max_batch));
-                prop_assert_eq!(sizes.draw(&mut Once(bits)), drawn as u32);
-            }
-        }
-    }
-
-    #[test]
-    fn few_draws_of_small_batches_need_the_law() {
-        let sizes = Sizes::new(Batching::LogNormal { backend: 1, median: 5.0, sigma: 0.8 }, 100);
-        let mixed = sizes.cells.iter().filter(|&&size| size == MIXED).count();
-        assert!(mixed * 8 < CELLS, "{mixed}");
-    }
-}
