@@ -237,8 +237,7 @@ impl Engine {
         let policy = by_name(&setup.policy, &setup.control)?;
         let budgets = start_budgets(setup)?;
         let cache = Arc::new(cache(setup, &budgets, &entropy)?);
-        if policy.name() == "shared-lru" && !setup.control.dry_run {
-            // From the first item on, not from the first decision on.
+        if policy.starts_shared() && !setup.control.dry_run {
             cache.apply(&CachePlan::Shared).expect("always accepted");
         }
         Ok(Self { clock, entropy, policy, budgets, cache })

@@ -159,6 +159,15 @@ mod tests {
     }
 
     #[test]
+    fn one_lru_is_shared_from_the_start_wrapped_or_not() {
+        let shared = |name: &&&str| by_name(name, &options()).expect(name).starts_shared();
+        assert_eq!(available().iter().filter(shared).collect::<Vec<_>>(), [&"shared-lru"]);
+        let mut wrapped = options();
+        wrapped.bubble_wrap.as_mut().expect("given").policy = "shared-lru".to_owned();
+        assert!(by_name("bubble_wrap", &wrapped).expect("given").starts_shared());
+    }
+
+    #[test]
     fn what_is_available_without_options_is_what_a_name_alone_makes() {
         let by_name_alone = |name: &&&str| by_name(name, &Options::default()).is_ok();
         let made: Vec<&str> = available().iter().filter(by_name_alone).copied().collect();

@@ -20,6 +20,12 @@ pub trait Policy: CopyPolicy + Send {
         Needs::default()
     }
 
+    /// Whether the cache is one LRU over all partitions from its first item on, rather than from the first decision on. Until then
+    /// the others have the budgets they start with.
+    fn starts_shared(&self) -> bool {
+        false
+    }
+
     /// Bytes to divide after `elapsed`, of the `total_bytes` there are. More than there are counts as all.
     fn total_bytes(&self, elapsed: Duration, total_bytes: u64) -> u64 {
         let _ = elapsed;

@@ -69,7 +69,7 @@ impl Server {
         };
         let hash = SeededState::new(number);
         let cache = Cache::new(options, &partitions, hash)?;
-        if policy.name() == "shared-lru" {
+        if policy.starts_shared() {
             cache.apply(&CachePlan::Shared).expect("always accepted");
         }
         let machine = |backend: &Backend| {

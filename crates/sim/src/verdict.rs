@@ -34,15 +34,18 @@ pub enum Verdict {
 }
 
 impl Tally {
-    /// The tally of a run of `observations` altogether ([`Setup::observations`]) after `samples` of them. O(samples).
+    /// The tally of a run of so many observations altogether ([`Setup::observations`]) before the first.
     #[must_use]
-    pub fn of(samples: &[Sample], observations: u64) -> Self {
+    pub fn new(observations: u64) -> Self {
+        Self { observations: 0, violations: 0, ahead: observations }
+    }
+
+    /// Counts the `samples` that came next. O(samples).
+    pub fn count(&mut self, samples: &[Sample]) {
         let count = |holds: fn(&&Sample) -> bool| samples.iter().filter(holds).count() as u64;
-        Self {
-            observations: count(|sample| sample.p99_ms.is_some()),
-            violations: count(|sample| sample.violated),
-            ahead: observations.saturating_sub(samples.len() as u64),
-        }
+        self.observations += count(|sample| sample.p99_ms.is_some());
+        self.violations += count(|sample| sample.violated);
+        self.ahead = self.ahead.saturating_sub(samples.len() as u64);
     }
 
     /// How many of so many observations may violate the SLO where this share may, 0 to 1.
@@ -112,7 +115,9 @@ mod tests {
             world.advance(world.end()).expect("the books balance");
             let observations = setup.observations().expect("a scenario of the model");
             assert_eq!(world.samples().len() as u64, observations, "{measured} minutes");
-            assert_eq!(Tally::of(world.samples(), observations).ahead, 0);
+            let mut tally = Tally::new(observations);
+            tally.count(world.samples());
+            assert_eq!(tally.ahead, 0);
         }
     }
 
@@ -127,7 +132,10 @@ mod tests {
             backends: Vec::new(),
         };
         let samples = [sample(Some(200.0), true), sample(None, false), sample(Some(9.0), false)];
-        let tally = Tally::of(&samples, 5);
+        let mut tally = Tally::new(5);
+        tally.count(&samples[..1]);
+        assert_eq!(tally, Tally { observations: 1, violations: 1, ahead: 4 });
+        tally.count(&samples[1..]);
         assert_eq!(tally, Tally { observations: 2, violations: 1, ahead: 2 });
         assert_eq!(tally.verdict(0.5), None);
         assert_eq!(tally.verdict(0.2), Some(Verdict::Broken), "one of four at best");

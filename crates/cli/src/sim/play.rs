@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use sherwood_policy::TaoMode;
-use sherwood_sim::{Halt, Setup, World};
+use sherwood_sim::{Halt, Setup, TraceStop, World};
 
 use crate::exit::Failure;
 
@@ -43,6 +43,14 @@ pub(super) fn play_while(
         }
     }
     Ok(true)
+}
+
+/// Whether a run stopped because its trace ended as it should; anything else that halts one is a failure.
+pub(super) fn trace_end(halt: Halt) -> Result<String, Failure> {
+    match halt {
+        Halt::Trace(end @ TraceStop::Ended { .. }) => Ok(end.to_string()),
+        other => Err(Failure::failed(other)),
+    }
 }
 
 /// Lets the warm-up pass, likewise.

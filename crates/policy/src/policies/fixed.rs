@@ -21,6 +21,10 @@ impl Policy for Shared {
         "shared-lru"
     }
 
+    fn starts_shared(&self) -> bool {
+        true
+    }
+
     fn propose(&mut self, _: &View<'_>) -> Proposal {
         Proposal::Shared
     }

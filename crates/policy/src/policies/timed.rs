@@ -56,6 +56,10 @@ impl Policy for BubbleWrapped {
         self.inner.needs()
     }
 
+    fn starts_shared(&self) -> bool {
+        self.inner.starts_shared()
+    }
+
     fn total_bytes(&self, elapsed: Duration, total_bytes: u64) -> u64 {
         in_force(&self.stages, elapsed, |stage| stage.until_s).total_bytes.min(total_bytes)
     }

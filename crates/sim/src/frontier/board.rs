@@ -121,17 +121,6 @@ impl Board {
         over.then(|| line.searches.iter().map(Search::bracket).collect())
     }
 
-    /// Whether a policy's runs along an axis may still be asked for, with this seed.
-    #[must_use]
-    pub fn is_searched(&self, policy: usize, axis: Axis, seed: u64) -> bool {
-        let line = self.lines.iter().find(|line| (line.policy, line.axis) == (policy, axis));
-        let place = self.seeds.iter().position(|&one| one == seed);
-        // A seed without a search waits for the first one's.
-        let left =
-            |line: &Line, place: usize| line.searches.get(place).is_none_or(|one| one.next().is_some());
-        line.zip(place).is_some_and(|(line, place)| left(line, place))
-    }
-
     /// Tries that are left, about.
     #[must_use]
     pub fn left(&self) -> u64 {
@@ -211,14 +200,13 @@ mod tests {
         while let Next::Try(probe) = board.take() {
             let ended = probe.axis == Axis::Load && probe.step > 3;
             let kept = if probe.step < 9 { Verdict::Kept } else { Verdict::Broken };
-            assert!(board.is_searched(0, probe.axis, probe.seed) || probe.step == 0, "{probe:?}");
             board.learn(probe, (!ended).then_some(kept));
         }
         let found = |axis| board.found(0, axis).expect("it is over");
         let of = |bracket: &Bracket| (bracket.kept, bracket.broken, bracket.unjudged);
         assert_eq!(found(Axis::Load).iter().map(of).collect::<Vec<_>>(), [(Some(3), None, Some(4)); 2]);
         assert_eq!(found(Axis::Depth).iter().map(of).collect::<Vec<_>>(), [(Some(8), Some(9), None); 2]);
-        assert!(!board.is_searched(0, Axis::Depth, 1) && !board.is_searched(1, Axis::Depth, 1));
+        assert_eq!(board.found(1, Axis::Depth), None, "there is no such policy");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::validate::{Verdict, require};
+use super::validate::{Verdict, known_profile, require};
 
 /// Replicas at most; a simulation keeps a queue for each.
 const REPLICAS_MAX: u64 = 64;
@@ -31,18 +31,21 @@ impl Replicas {
     pub(super) fn validate<T>(&self, at: &str, profiles: &BTreeMap<String, T>) -> Verdict {
         match &self.0 {
             None => Ok(()),
-            Some(Value::Object(each)) => profiles.keys().try_for_each(|profile| {
-                let at = || format!("{at}.{profile}");
-                let Some(written) = each.get(profile) else {
-                    return require(false, at, "missing", "given for every profile");
-                };
-                require(
-                    number(written).is_some(),
-                    at,
-                    written,
-                    format!("a whole number from 1 to {REPLICAS_MAX}"),
-                )
-            }),
+            Some(Value::Object(each)) => {
+                each.keys().try_for_each(|profile| known_profile(at, profile, profiles))?;
+                profiles.keys().try_for_each(|profile| {
+                    let at = || format!("{at}.{profile}");
+                    let Some(written) = each.get(profile) else {
+                        return require(false, at, "missing", "given for every profile");
+                    };
+                    require(
+                        number(written).is_some(),
+                        at,
+                        written,
+                        format!("a whole number from 1 to {REPLICAS_MAX}"),
+                    )
+                })
+            }
             Some(written) => require(
                 number(written).is_some(),
                 || at.to_owned(),
@@ -68,9 +71,7 @@ mod tests {
     #[test]
     fn they_are_one_number_or_one_for_each_profile_and_one_where_nothing_is_said() {
         let profiles = BTreeMap::from([("day".to_owned(), ()), ("night".to_owned(), ())]);
-        for (written, day, night) in
-            [("null", 1, 1), ("64", 64, 64), (r#"{"day":3,"night":1,"dusk":2}"#, 3, 1)]
-        {
+        for (written, day, night) in [("null", 1, 1), ("64", 64, 64), (r#"{"day":3,"night":1}"#, 3, 1)] {
             let replicas = replicas(written);
             assert_eq!(replicas.validate("at", &profiles), Ok(()), "{written}");
             assert_eq!((replicas.at("day"), replicas.at("night")), (day, night), "{written}");
@@ -86,7 +87,8 @@ mod tests {
             ("65", "at is 65; it must be a whole number from 1 to 64, or one for every profile"),
             ("1.5", "at is 1.5; it must be a whole number from 1 to 64, or one for every profile"),
             (r#""two""#, r#"at is "two"; it must be a whole number from 1 to 64, or one for every profile"#),
-            (r#"{"night":2}"#, "at.day is missing; it must be given for every profile"),
+            ("{}", "at.day is missing; it must be given for every profile"),
+            (r#"{"day":1,"night":2}"#, "at.night is of a profile there is not; it must be of one of: day"),
             (r#"{"day":-1}"#, "at.day is -1; it must be a whole number from 1 to 64"),
             (r#"{"day":[2]}"#, "at.day is [2]; it must be a whole number from 1 to 64"),
         ] {

@@ -232,12 +232,7 @@ fn scenario(at: &str, scenario: &Scenario, backends: usize, profiles: &BTreeMap<
     number(&format!("{at}.warmup_min"), scenario.warmup_min, 0.0, 1e6)?;
     number(&format!("{at}.measure_min"), scenario.measure_min, 1e-6, 1e6)?;
     for (profile, &depth) in &scenario.depth {
-        require(
-            profiles.contains_key(profile),
-            || format!("{at}.depth.{profile}"),
-            "of a profile there is not",
-            format!("of one of: {}", profiles.keys().map(String::as_str).collect::<Vec<_>>().join(", ")),
-        )?;
+        known_profile(&format!("{at}.depth"), profile, profiles)?;
         number(&format!("{at}.depth.{profile}"), depth, 0.0, 1e3)?;
     }
     match &scenario.course {
@@ -336,6 +331,16 @@ const LIMIT_LEAST: f64 = 1e-5;
 pub(super) fn number(at: &str, value: f64, least: f64, most: f64) -> Verdict {
     let within = (least..=most).contains(&value);
     require(within, || at.to_owned(), value, format!("{least} to {most}"))
+}
+
+/// Refuses what is said at `at` for a profile that there is not.
+pub(super) fn known_profile<T>(at: &str, profile: &str, profiles: &BTreeMap<String, T>) -> Verdict {
+    require(
+        profiles.contains_key(profile),
+        || format!("{at}.{profile}"),
+        "of a profile there is not",
+        format!("of one of: {}", profiles.keys().map(String::as_str).collect::<Vec<_>>().join(", ")),
+    )
 }
 
 pub(super) fn require(

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use sherwood_sim::{Axis, Knobs, Probe, STEPS_MAX, Setup, Tally, World};
 
-use super::warm::{Warm, WarmUps, trace_end};
+use super::warm::{Warm, WarmUps};
 use crate::exit::Failure;
 use crate::sim::flags::Flags;
 use crate::sim::keep::{Finished, Keep};
@@ -162,7 +162,7 @@ impl Trials {
         let tried = |tally, ended| Some(Tried { inputs: run.inputs.clone(), tally, ended });
         let setup = match learnt(run, warm_ups, keep, stop)? {
             Played::Done(setup) => setup,
-            Played::Ended(why) => return Ok(tried(Tally::of(&[], self.observations), Some(why))),
+            Played::Ended(why) => return Ok(tried(Tally::new(self.observations), Some(why))),
             Played::Stopped => return Ok(None),
         };
         let world = match warm_ups {
@@ -174,15 +174,20 @@ impl Trials {
             _ => World::new(&setup),
         };
         let mut world = world.map_err(Failure::usage)?;
-        let goes_on = |_: Duration, world: &World| {
-            Tally::of(world.samples(), self.observations).verdict(self.violation).is_none()
+        let (mut tally, mut counted) = (Tally::new(self.observations), 0);
+        let mut count = |world: &World| {
+            let samples = world.samples();
+            tally.count(&samples[counted..]);
+            counted = samples.len();
+            tally
         };
+        let goes_on = |_: Duration, world: &World| count(world).verdict(self.violation).is_none();
         let ended = match play::play_while(&mut world, stop, goes_on) {
             Ok(true) => None,
             Ok(false) => return Ok(None),
-            Err(halt) => Some(trace_end(halt)?),
+            Err(halt) => Some(play::trace_end(halt)?),
         };
-        Ok(tried(Tally::of(world.samples(), self.observations), ended))
+        Ok(tried(count(&world), ended))
     }
 }
 
@@ -236,6 +241,6 @@ fn learn(
     match play::play_while(&mut world, stop, |_, _| true) {
         Ok(true) => play::learnt(&world, learning.knobs.control.tao.mode).map(Played::Done),
         Ok(false) => Ok(Played::Stopped),
-        Err(halt) => trace_end(halt).map(Played::Ended),
+        Err(halt) => play::trace_end(halt).map(Played::Ended),
     }
 }

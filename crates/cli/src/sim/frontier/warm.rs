@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use sherwood_sim::{Halt, Setup, World};
+use sherwood_sim::{Setup, World};
 
 use crate::exit::Failure;
 use crate::sim::play;
@@ -74,14 +74,6 @@ impl WarmUps {
             worlds.pop_front();
         }
         Ok(warm_up)
-    }
-}
-
-/// Whether a run stopped because its trace ended as it should; anything else that halts one is a failure.
-pub(super) fn trace_end(halt: Halt) -> Result<String, Failure> {
-    match halt {
-        Halt::Trace(end @ sherwood_sim::TraceStop::Ended { .. }) => Ok(end.to_string()),
-        other => Err(Failure::failed(other)),
     }
 }
 
