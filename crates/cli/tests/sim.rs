@@ -2,7 +2,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "writes a document to read")]
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use assert_cmd::Command;
 use serde_json::Value;
@@ -94,7 +94,7 @@ fn a_comparison_goes_on_where_it_was_stopped() {
     assert_eq!(first["claims"].as_array().map(Vec::len), Some(0));
     assert_eq!(first["claims_left_out"], serde_json::json!(["minutes=0+0.42", "load=0.1"]));
 
-    let one = std::fs::read_dir(&results).unwrap().next().unwrap().unwrap().path();
+    let one = kept(&results, "ramp-7-quick_shared-lru_");
     std::fs::remove_file(&one).unwrap();
     let (again, _, told) = compared();
     assert!(told.contains("3 of 4 runs are kept") && told.contains("1 of 1 finished"), "{told}");
@@ -112,6 +112,38 @@ fn a_comparison_goes_on_where_it_was_stopped() {
     let note = format!("{} is of another build, or not what it should be: it is made anew", one.display());
     assert!(told.contains(&note) && told.contains("1 of 1 finished"), "{told}");
     assert_eq!(timeless(&again), timeless(&first));
+}
+
+/// A file that is kept in this directory under a name that begins so.
+fn kept(results: &Path, name: &str) -> PathBuf {
+    let mut files = std::fs::read_dir(results).unwrap().map(|file| file.unwrap().path());
+    files.find(|path| path.file_name().unwrap().to_string_lossy().starts_with(name)).unwrap()
+}
+
+#[test]
+fn a_comparison_that_goes_on_does_not_learn_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let results = directory.path();
+    compare(results, &["--seeds", "1"]).assert().success();
+    let sizes = kept(results, "sizes_onerf-spikes_robinhood_");
+    // Marked by what nobody would learn: that it lasts says that nobody did.
+    let mut lesson: Value = serde_json::from_slice(&std::fs::read(&sizes).unwrap()).unwrap();
+    let size = |backend: usize| lesson["sizes"][backend].as_u64().unwrap();
+    let (first, second) = (size(0), size(1));
+    lesson["sizes"][0] = (first / 2).into();
+    lesson["sizes"][1] = (second + first - first / 2).into();
+    std::fs::write(&sizes, lesson.to_string()).unwrap();
+    let run = kept(results, "ramp-7-quick_tao_");
+    let allocated = || {
+        let run: Value = serde_json::from_slice(&std::fs::read(&run).unwrap()).unwrap();
+        run["outcome"]["allocation_bytes"].clone()
+    };
+    let before = allocated();
+    std::fs::remove_file(&run).unwrap();
+    compare(results, &["--seeds", "1"]).assert().success();
+    assert_ne!(allocated(), before, "it is given what is kept");
+    let after: Value = serde_json::from_slice(&std::fs::read(&sizes).unwrap()).unwrap();
+    assert_eq!(after, lesson);
 }
 
 #[test]

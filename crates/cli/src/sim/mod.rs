@@ -5,6 +5,7 @@ mod compare;
 mod flags;
 mod frontier;
 mod keep;
+mod lesson;
 mod list;
 mod play;
 mod record;

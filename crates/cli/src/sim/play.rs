@@ -3,8 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-use sherwood_policy::TaoMode;
-use sherwood_sim::{Halt, Setup, TraceStop, World};
+use sherwood_sim::{Halt, TraceStop, World};
 
 use crate::exit::Failure;
 
@@ -68,29 +67,4 @@ pub(super) fn warm_up(
         seen(world.now() - before);
     }
     Ok(true)
-}
-
-/// The sizes that `setup` has to be given by another run, which is played here; none when it was stopped.
-pub(super) fn learn(
-    setup: &Setup,
-    stop: &AtomicBool,
-    seen: impl FnMut(Duration, &World),
-) -> Result<Option<Vec<u64>>, Failure> {
-    let mut world = World::new(setup).map_err(Failure::usage)?;
-    if !play(&mut world, stop, seen)? {
-        return Ok(None);
-    }
-    learnt(&world, setup.knobs.control.tao.mode).map(Some)
-}
-
-/// The sizes that were learnt in a world that was played to its end.
-pub(super) fn learnt(world: &World, mode: TaoMode) -> Result<Vec<u64>, Failure> {
-    let sizes = world.learnt(mode);
-    if sizes.is_empty() {
-        return Err(Failure::usage(
-            "policy tao learns in the first fifth of a measurement, and no observation falls into it: \
-             lengthen it with --set minutes=WARM-UP+MEASURED",
-        ));
-    }
-    Ok(sizes)
 }

@@ -12,6 +12,8 @@ use sherwood_sim::{Results, Setup, TraceStop, World};
 use sherwood_workload::onerf::Model;
 
 use super::flags::Flags;
+use super::lesson::{Learnt, Lesson};
+use super::runs::Run;
 use super::subject::Subject;
 use super::{play, series};
 use crate::exit::Failure;
@@ -62,13 +64,13 @@ struct Report<'a> {
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let subject = Subject::find(&args.scenario, &Arc::new(Model::onerf()))?;
-    let setup = subject.setup(&args.flags, &args.policy, args.seed)?;
+    let run = Run::new(&args.flags, &subject, &args.policy, args.seed)?;
     // Refused before anything is learnt for it.
-    World::new(&setup).map_err(Failure::usage)?;
+    World::new(&run.setup).map_err(Failure::usage)?;
     let stop = Arc::new(AtomicBool::new(false));
     let stopper = Arc::clone(&stop);
     interrupt::on_interrupt(move || stopper.store(true, Relaxed)).map_err(Failure::failed)?;
-    let Some(setup) = learnt(setup, &stop)? else {
+    let Some(setup) = learnt(run, &stop)? else {
         return Err(Failure::interrupted("stopped while policy tao learnt its sizes: there is no result"));
     };
     let mut world = World::new(&setup).map_err(Failure::usage)?;
@@ -120,11 +122,16 @@ fn bar(of: &str, duration: Duration) -> ProgressBar {
 }
 
 /// The setup with what it has to learn from another run; none when that was stopped.
-fn learnt(mut setup: Setup, stop: &AtomicBool) -> Result<Option<Setup>, Failure> {
-    if let Some(learning) = setup.learning().map_err(Failure::usage)? {
-        let bar = bar("what RobinHood finds", learning.duration().map_err(Failure::usage)?);
-        let Some(sizes) = play::learn(&learning, stop, |passed, _| bar.inc(passed.as_secs()))? else {
-            return Ok(None);
+fn learnt(run: Run, stop: &AtomicBool) -> Result<Option<Setup>, Failure> {
+    let lesson = Lesson::of(&run)?;
+    let mut setup = run.setup;
+    if let Some(lesson) = lesson {
+        let bar = bar("what RobinHood finds", lesson.setup().duration().map_err(Failure::usage)?);
+        let world = World::new(lesson.setup()).map_err(Failure::usage)?;
+        let sizes = match lesson.learn(world, stop, |passed| bar.inc(passed.as_secs()))? {
+            Learnt::Sizes(sizes) => sizes,
+            Learnt::Ended(why) => return Err(Failure::failed(why)),
+            Learnt::Stopped => return Ok(None),
         };
         bar.finish_and_clear();
         setup.knobs.control.tao.budgets_bytes = sizes;

@@ -11,7 +11,7 @@ use super::subject::Subject;
 use crate::exit::Failure;
 
 /// What a run follows from; equal inputs give equal results.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Inputs {
     /// Of Sherwood, and of the sources of what simulates.

@@ -15,8 +15,9 @@ use super::series::Series;
 use crate::exit::Failure;
 use crate::out;
 use crate::sim::keep::Keep;
+use crate::sim::lesson::{Learnt, Lesson};
 use crate::sim::play;
-use crate::sim::runs::Run;
+use crate::sim::runs::{Inputs, Run};
 
 /// Threads that take one family of runs after another, the longest first, each on one core. Who finds none left helps with
 /// those under way.
@@ -31,8 +32,8 @@ pub(super) struct Crew<'a> {
     taken: AtomicUsize,
     runs: usize,
     finished: AtomicUsize,
-    /// What policy `tao` freezes, once somebody has found it out, by where it is learnt: file, scenario and seed.
-    learnt: BTreeMap<Lesson, Mutex<Option<Vec<u64>>>>,
+    /// What policy `tao` has to learn. Held while somebody does: who needs the same waits, and finds it kept.
+    lessons: BTreeMap<Inputs, Mutex<()>>,
     began: Instant,
     bar: ProgressBar,
 }
@@ -45,10 +46,10 @@ impl<'a> Crew<'a> {
     pub(super) fn new(keep: &'a Keep, stop: &'a AtomicBool, mut runs: Vec<&'a Run>) -> Result<Self, Failure> {
         runs.sort_by_key(|run| std::cmp::Reverse(run.seconds()));
         let mut families = Family::all(&runs)?;
-        let mut learnt = BTreeMap::new();
+        let mut lessons = BTreeMap::new();
         for run in &runs {
-            if let Some(learning) = run.setup.learning().map_err(Failure::usage)? {
-                learnt.insert(lesson(run, &learning), Mutex::new(None));
+            if let Some(lesson) = Lesson::of(run)? {
+                lessons.insert(lesson.inputs().clone(), Mutex::default());
             }
         }
         let learns = |family: &Family<'_>| matches!(family.runs[0].setup.learning(), Ok(Some(_)));
@@ -59,7 +60,7 @@ impl<'a> Crew<'a> {
         Ok(Self {
             keep,
             stop,
-            learnt,
+            lessons,
             families,
             runs: runs.len(),
             taken: AtomicUsize::new(0),
@@ -115,8 +116,8 @@ impl<'a> Crew<'a> {
         state: &mut State,
     ) -> Result<Option<Begun<'r>>, Failure> {
         let mut setup = run.setup.clone();
-        if let Some(learning) = setup.learning().map_err(Failure::usage)? {
-            let Some(sizes) = self.learn(run, &learning)? else { return Ok(None) };
+        if let Some(lesson) = Lesson::of(run)? {
+            let Some(sizes) = self.learn(&lesson)? else { return Ok(None) };
             setup.knobs.control.tao.budgets_bytes = sizes;
         }
         let began = Instant::now();
@@ -158,12 +159,14 @@ impl<'a> Crew<'a> {
     }
 
     /// The sizes that policy `tao` freezes in a run; none when it was stopped.
-    fn learn(&self, run: &Run, learning: &Setup) -> Result<Option<Vec<u64>>, Failure> {
-        let mut learnt = self.learnt[&lesson(run, learning)].lock().expect("no panics while held");
-        if learnt.is_none() {
-            *learnt = play::learn(learning, self.stop, |_, _| ())?;
+    fn learn(&self, lesson: &Lesson) -> Result<Option<Vec<u64>>, Failure> {
+        let _learning = self.lessons[lesson.inputs()].lock().expect("no panics while held");
+        let begin = |setup: &Setup| World::new(setup).map(Some).map_err(Failure::usage);
+        match lesson.find(self.keep, self.stop, begin)? {
+            Learnt::Sizes(sizes) => Ok(Some(sizes)),
+            Learnt::Ended(why) => Err(Failure::failed(why)),
+            Learnt::Stopped => Ok(None),
         }
-        Ok(learnt.clone())
     }
 
     fn say(&self, run: &Run, results: &Results, wall: Duration) {
@@ -185,14 +188,6 @@ impl<'a> Crew<'a> {
         let share = all.saturating_sub(done) as f64 / done.max(1) as f64;
         HumanDuration(self.began.elapsed().mul_f64(share))
     }
-}
-
-/// Where sizes are learnt: the scenario's file, if it has one, the scenario and the seed. Settings are those of all runs, but for changes to
-/// `robinhood`, which learns nothing.
-type Lesson = (Option<String>, String, u64);
-
-fn lesson(run: &Run, learning: &Setup) -> Lesson {
-    (run.inputs.document.clone(), learning.scenario.clone(), run.inputs.seed)
 }
 
 /// A run that somebody has begun.

@@ -10,6 +10,7 @@ use super::warm::{Warm, WarmUps};
 use crate::exit::Failure;
 use crate::sim::flags::Flags;
 use crate::sim::keep::{Finished, Keep};
+use crate::sim::lesson::{Learnt, Lesson};
 use crate::sim::play;
 use crate::sim::runs::{Inputs, Run};
 use crate::sim::subject::Subject;
@@ -39,24 +40,8 @@ pub(super) struct Tried {
     pub(super) ended: Option<String>,
 }
 
-/// What policy `tao` freezes under some conditions.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Sizes {
-    inputs: Inputs,
-    sizes: Vec<u64>,
-}
-
 impl Finished for Tried {
     const PREFIX: &str = "tally_";
-
-    fn inputs(&self) -> &Inputs {
-        &self.inputs
-    }
-}
-
-impl Finished for Sizes {
-    const PREFIX: &str = "sizes_";
 
     fn inputs(&self) -> &Inputs {
         &self.inputs
@@ -160,20 +145,20 @@ impl Trials {
         // Only there is nothing different before the measurement.
         let warm_ups = (probe.axis == Axis::Depth && run.setup.trace.is_none()).then_some(&self.warm_ups);
         let tried = |tally, ended| Some(Tried { inputs: run.inputs.clone(), tally, ended });
-        let setup = match learnt(run, warm_ups, keep, stop)? {
-            Played::Done(setup) => setup,
-            Played::Ended(why) => return Ok(tried(Tally::new(self.observations), Some(why))),
-            Played::Stopped => return Ok(None),
+        let mut setup = run.setup.clone();
+        let lesson = Lesson::of(run)?;
+        if let Some(lesson) = &lesson {
+            let begin = |learning: &Setup| begin(learning, warm_ups, stop);
+            setup.knobs.control.tao.budgets_bytes = match lesson.find(keep, stop, begin)? {
+                Learnt::Sizes(sizes) => sizes,
+                Learnt::Ended(why) => return Ok(tried(Tally::new(self.observations), Some(why))),
+                Learnt::Stopped => return Ok(None),
+            };
+        }
+        // What has learnt its sizes holds them from the first moment on, and shares nothing.
+        let Some(mut world) = begin(&setup, warm_ups.filter(|_| lesson.is_none()), stop)? else {
+            return Ok(None);
         };
-        let world = match warm_ups {
-            // What has learnt its sizes holds them from the first moment on, and shares nothing.
-            Some(warm_ups) if setup.knobs == run.setup.knobs => match warm_ups.world(&setup, stop)? {
-                Warm::Ready(world) => Ok(*world),
-                Warm::Stopped => return Ok(None),
-            },
-            _ => World::new(&setup),
-        };
-        let mut world = world.map_err(Failure::usage)?;
         let (mut tally, mut counted) = (Tally::new(self.observations), 0);
         let mut count = |world: &World| {
             let samples = world.samples();
@@ -191,56 +176,11 @@ impl Trials {
     }
 }
 
-/// How far something came.
-enum Played<T> {
-    Done(T),
-    /// Its trace ended before, for this reason.
-    Ended(String),
-    Stopped,
-}
-
-/// The setup with what it has to learn from another run, under its own conditions.
-fn learnt(
-    run: &Run,
-    warm_ups: Option<&WarmUps>,
-    keep: &Keep,
-    stop: &AtomicBool,
-) -> Result<Played<Setup>, Failure> {
-    let mut setup = run.setup.clone();
-    let Some(learning) = setup.learning().map_err(Failure::usage)? else { return Ok(Played::Done(setup)) };
-    let (scenario, policy) = (learning.scenario.clone(), learning.policy.clone());
-    let inputs = Inputs { scenario, policy, ..run.inputs.clone() };
-    let sizes = match keep.read::<Sizes>(&inputs)? {
-        Some(kept) => kept.sizes,
-        None => {
-            let sizes = match learn(&learning, warm_ups, stop)? {
-                Played::Done(sizes) => sizes,
-                Played::Ended(why) => return Ok(Played::Ended(why)),
-                Played::Stopped => return Ok(Played::Stopped),
-            };
-            keep.write(&Sizes { inputs, sizes: sizes.clone() })?;
-            sizes
-        }
-    };
-    setup.knobs.control.tao.budgets_bytes = sizes;
-    Ok(Played::Done(setup))
-}
-
-fn learn(
-    learning: &Setup,
-    warm_ups: Option<&WarmUps>,
-    stop: &AtomicBool,
-) -> Result<Played<Vec<u64>>, Failure> {
-    let mut world = match warm_ups {
-        Some(warm_ups) => match warm_ups.world(learning, stop)? {
-            Warm::Ready(world) => *world,
-            Warm::Stopped => return Ok(Played::Stopped),
-        },
-        None => World::new(learning).map_err(Failure::usage)?,
-    };
-    match play::play_while(&mut world, stop, |_, _| true) {
-        Ok(true) => play::learnt(&world, learning.knobs.control.tao.mode).map(Played::Done),
-        Ok(false) => Ok(Played::Stopped),
-        Err(halt) => play::trace_end(halt).map(Played::Ended),
+/// The world of a run at the end of its warm-up where `warm_ups` has it, else at its beginning; none when it was stopped.
+fn begin(setup: &Setup, warm_ups: Option<&WarmUps>, stop: &AtomicBool) -> Result<Option<World>, Failure> {
+    let Some(warm_ups) = warm_ups else { return World::new(setup).map(Some).map_err(Failure::usage) };
+    match warm_ups.world(setup, stop)? {
+        Warm::Ready(world) => Ok(Some(*world)),
+        Warm::Stopped => Ok(None),
     }
 }
