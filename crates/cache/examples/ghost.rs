@@ -105,9 +105,8 @@ fn workloads() -> Vec<(&'static str, Accesses)> {
     let same = |_| charge(20, 100) as u32;
     for (name, bytes) in [("orm-busy", same as fn(u32) -> u32), ("orm-busy, mixed", mixed)] {
         let trace = cache2k::read(built_in("orm-busy").unwrap()).unwrap();
-        let word = |access: cache2k::Access| u32::from(access.object_type()) << 27 | access.object();
         workloads
-            .push((name, trace.map(|access| word(access.unwrap())).map(|key| (key, bytes(key))).collect()));
+            .push((name, trace.map(|access| access.unwrap().word()).map(|key| (key, bytes(key))).collect()));
     }
     for (name, alpha, bytes) in [
         ("uniform", 0.0, same as fn(u32) -> u32),

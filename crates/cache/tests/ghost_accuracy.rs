@@ -21,8 +21,7 @@ fn drawn(alpha: f64) -> Vec<u32> {
 
 fn orm_busy() -> Vec<u32> {
     let trace = cache2k::read(built_in("orm-busy").unwrap()).unwrap().take(ORM_ACCESSES);
-    let word = |access: cache2k::Access| u32::from(access.object_type()) << 27 | access.object();
-    trace.map(|access| word(access.unwrap())).collect()
+    trace.map(|access| access.unwrap().word()).collect()
 }
 
 /// 64 bytes to 64 KiB, each doubling as likely as the others.

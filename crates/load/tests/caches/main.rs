@@ -27,9 +27,7 @@ fn replayed_trace_hits_whenever_a_key_was_seen_before_when_memory_is_ample() {
     with_each(|cache| {
         let accesses = cache2k::read(built_in("orm-busy").unwrap()).unwrap().take(20_000).map(Result::unwrap);
         let accesses: Vec<cache2k::Access> = accesses.collect();
-        let words = accesses
-            .iter()
-            .flat_map(|access| (u32::from(access.object_type()) << 27 | access.object()).to_be_bytes());
+        let words = accesses.iter().flat_map(|access| access.word().to_be_bytes());
         let input = Box::new(Cursor::new(words.collect::<Vec<u8>>()));
         let workload = Workload::Cache2k { input, value_bytes: 100 };
 

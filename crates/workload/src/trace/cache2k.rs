@@ -40,6 +40,12 @@ impl Access {
         self.0 & 0x07FF_FFFF
     }
 
+    /// Type and object together, as recorded.
+    #[must_use]
+    pub const fn word(self) -> u32 {
+        self.0
+    }
+
     /// Appends the object's key, such as `t07/0001a2b3`.
     pub fn write_key(self, out: &mut Vec<u8>) {
         write!(out, "t{:02}/{:08x}", self.object_type(), self.object()).expect("a vector takes every write");

@@ -13,6 +13,7 @@ pub mod cache2k;
 pub mod objects;
 pub mod oracle_general;
 mod packed;
+mod records;
 pub mod requests;
 pub mod robinhood;
 pub mod twitter;

@@ -9,7 +9,7 @@ use std::io::BufRead;
 use serde::Deserialize;
 use sherwood_model::SeededState;
 
-use super::packed::{Unpacked, unpacked};
+use super::records::Records;
 use super::{TraceError, cache2k, oracle_general, robinhood, twitter};
 
 /// How a trace is written down.
@@ -72,26 +72,12 @@ pub struct Accesses<R> {
     pending: VecDeque<Access>,
 }
 
-#[derive(Debug)]
-enum Records<R> {
-    Cache2k(cache2k::Accesses<R>),
-    OracleGeneral(oracle_general::Accesses<Unpacked<R>>),
-    Twitter(twitter::Operations<Unpacked<R>>),
-    RobinHood(robinhood::Requests<Unpacked<R>>),
-}
-
 /// Starts reading `input`, unpacked first if it is an xz file.
 ///
 /// # Errors
-/// See [`unpacked`].
+/// See [`unpacked`](super::unpacked).
 pub fn read<R: BufRead>(input: R, options: Options) -> Result<Accesses<R>, TraceError> {
-    let records = match options.format {
-        Format::Cache2k => Records::Cache2k(cache2k::read(input)?),
-        Format::OracleGeneral => Records::OracleGeneral(oracle_general::read(unpacked(input)?)),
-        Format::Twitter => Records::Twitter(twitter::read(unpacked(input)?)),
-        Format::RobinHood => Records::RobinHood(robinhood::read(unpacked(input)?)),
-    };
-    Ok(Accesses { options, records, pending: VecDeque::new() })
+    Ok(Accesses { options, records: Records::read(options.format, input)?, pending: VecDeque::new() })
 }
 
 impl<R: BufRead> Iterator for Accesses<R> {
@@ -125,9 +111,8 @@ impl<R: BufRead> Iterator for Accesses<R> {
 const CACHE2K_KEY_BYTES: u32 = 8;
 
 fn of_cache2k(access: cache2k::Access, hash: &SeededState, value_bytes: u32) -> Access {
-    let word = u32::from(access.object_type()) << 27 | access.object();
     Access {
-        object: hash.hash_bytes(&word.to_be_bytes()),
+        object: hash.hash_bytes(&access.word().to_be_bytes()),
         key_bytes: CACHE2K_KEY_BYTES,
         value_bytes: Some(value_bytes),
         kind: Kind::Get,

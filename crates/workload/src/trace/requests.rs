@@ -7,9 +7,8 @@ use std::io::BufRead;
 
 use sherwood_model::{BackendId, SeededState};
 
-use super::objects::Format;
-use super::packed::{Unpacked, unpacked};
-use super::{Position, TraceError, cache2k, oracle_general, robinhood, twitter};
+use super::records::Records;
+use super::{Position, TraceError, twitter};
 use crate::onerf::{Replay, Route, Times};
 
 /// One request of a trace.
@@ -61,14 +60,6 @@ pub struct Requests<R> {
     ended: bool,
 }
 
-#[derive(Debug)]
-enum Records<R> {
-    Cache2k(cache2k::Accesses<R>),
-    OracleGeneral(oracle_general::Accesses<Unpacked<R>>),
-    Twitter(twitter::Operations<Unpacked<R>>),
-    RobinHood(robinhood::Requests<Unpacked<R>>),
-}
-
 /// One get.
 struct Access {
     at: Position,
@@ -81,25 +72,19 @@ struct Access {
 /// Of accesses, those to one in `sample` objects are read, chosen by a hash, at least 1; the others are as if they were not there.
 ///
 /// # Errors
-/// See [`unpacked`].
+/// See [`unpacked`](super::unpacked).
 pub fn read<R: BufRead>(
     input: R,
     replay: &Replay,
     names: Vec<String>,
     sample: u32,
 ) -> Result<Requests<R>, TraceError> {
-    let records = match replay.format {
-        Format::Cache2k => Records::Cache2k(cache2k::read(input)?),
-        Format::OracleGeneral => Records::OracleGeneral(oracle_general::read(unpacked(input)?)),
-        Format::Twitter => Records::Twitter(twitter::read(unpacked(input)?)),
-        Format::RobinHood => Records::RobinHood(robinhood::read(unpacked(input)?)),
-    };
     Ok(Requests {
         replay: replay.clone(),
         route: replay.route(),
         sample: sample.max(1).into(),
         names,
-        records,
+        records: Records::read(replay.format, input)?,
         hash: SeededState::new(0),
         latest: None,
         ended: false,
@@ -170,8 +155,7 @@ impl<R: BufRead> Requests<R> {
         let (at, time, id, bytes, backend) = match records {
             Records::Cache2k(accesses) => {
                 let Some(access) = accesses.next().transpose()? else { return Ok(None) };
-                let word = u32::from(access.object_type()) << 27 | access.object();
-                let id = self.hash.hash_bytes(&word.to_be_bytes());
+                let id = self.hash.hash_bytes(&access.word().to_be_bytes());
                 let backend = self.route.by_type(access.object_type());
                 (accesses.last_at(), 0, id, replay.value_bytes(), backend)
             }
