@@ -109,7 +109,8 @@ impl List {
         text += "\nScales\n";
         for line in &self.scales {
             let ScaleLine { scale, app_servers, requests_per_s, backends, replicas, .. } = line;
-            let mib = line.cache_bytes_per_server >> 20;
+            // Rounded: the smallest scale has 327.68 MiB.
+            let mib = (line.cache_bytes_per_server + (1 << 19)) >> 20;
             let _ = writeln!(
                 text,
                 "  {scale:<14} {app_servers} servers with {mib} MiB of cache each, {requests_per_s} requests a second, {backends} backends \
