@@ -12,6 +12,7 @@ mod request;
 mod sketch;
 mod slo;
 mod split_mix;
+mod tags;
 mod time;
 mod window;
 
@@ -22,5 +23,6 @@ pub use request::{FinishedRequest, QueryEnd, RequestEnd};
 pub use sketch::{LatencySketch, LatencyWindow};
 pub use slo::{Slo, SloMonitor, SloStanding};
 pub use split_mix::SplitMix64;
+pub use tags::Tags;
 pub use time::Instant;
 pub use window::{Band, RequestSelection, RequestSnapshot, RequestWindow, WindowOptions};

@@ -13,7 +13,7 @@ use sherwood_dispatch::{
     Action, CallId, Dispatch, Failure, FailureKind, Options, OptionsError, Reply, Stats,
 };
 use sherwood_model::{BackendId, Instant, PartitionId, ReplicaId, SeededState};
-use sherwood_store::{Fault, Store, StoreError};
+use sherwood_store::{Fault, Found, Store, StoreError};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
@@ -38,7 +38,7 @@ impl AsRef<[u8]> for FetchKey {
     }
 }
 
-type Machine = Dispatch<FetchKey, Bytes, Waiter>;
+type Machine = Dispatch<FetchKey, Found, Waiter>;
 
 /// What the backend's lock is for.
 struct State {
@@ -184,7 +184,7 @@ impl Backend {
         }
     }
 
-    fn carry_out(self: &Arc<Self>, action: Action<FetchKey, Bytes, Waiter>) {
+    fn carry_out(self: &Arc<Self>, action: Action<FetchKey, Found, Waiter>) {
         match action {
             Action::Call { call, replica, keys, timeout } => self.call(call, replica, keys, timeout),
             Action::Cancel { call, .. } => {
@@ -225,7 +225,7 @@ impl Backend {
         calls.insert(call, task.abort_handle());
     }
 
-    fn fill(&self, key: &FetchKey, value: &Bytes, now: Instant) {
+    fn fill(&self, key: &FetchKey, Found { value, .. }: &Found, now: Instant) {
         self.shadow.access(now, key.partition, &key.key, value.len());
         let (value, access) = (Value::Bytes(value), Access::at(now));
         if let Err(refused) =

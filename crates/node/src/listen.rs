@@ -103,7 +103,7 @@ impl Backends for Behind {
             drop(sender);
             while let Some((position, result)) = arrivals.recv().await {
                 results[position] = match result {
-                    Ok(Some(value)) => held(&buffers, value).map(Some),
+                    Ok(Some(found)) => held(&buffers, found.value).map(Some),
                     Ok(None) => Ok(None),
                     Err(error) => Err(error.to_string()),
                 };

@@ -1,11 +1,11 @@
 //! Who waits for a key that is being fetched.
 
-use bytes::Bytes;
 use sherwood_dispatch::FetchError;
+use sherwood_store::Found;
 use tokio::sync::mpsc;
 
 /// What became of one key: the position the waiter gave it, and its value, its absence or why nobody knows.
-pub(crate) type Arrival = (usize, Result<Option<Bytes>, FetchError>);
+pub(crate) type Arrival = (usize, Result<Option<Found>, FetchError>);
 
 /// A place to tell what became of one key. Its channel needs no bound of its own: it carries one message for each key
 /// asked for, and requests bound their keys.
@@ -21,7 +21,7 @@ impl Waiter {
     }
 
     /// Tells the waiter, unless it has gone away.
-    pub(crate) fn tell(self, result: Result<Option<Bytes>, FetchError>) {
+    pub(crate) fn tell(self, result: Result<Option<Found>, FetchError>) {
         let _ = self.sender.send((self.position, result));
     }
 }

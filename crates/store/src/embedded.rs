@@ -11,8 +11,8 @@ use crate::clock::{Clock, MachineClock};
 use crate::pool::{Job, Pool, Reply};
 use crate::session::Session;
 use crate::{
-    Attempt, BoxFuture, Cause, ComputeOptions, Kind, Limit, LimitError, Limits, OpenCause, OpenError, Store,
-    StoreError, StoreOptions, ValueBytes, compute, kv, sqlite,
+    Attempt, BoxFuture, Cause, ComputeOptions, Found, Kind, Limit, LimitError, Limits, OpenCause, OpenError,
+    Store, StoreError, StoreOptions, ValueBytes, compute, kv, sqlite,
 };
 
 /// Opens the embedded store that `options` describe, under the name of its backend.
@@ -29,7 +29,7 @@ use crate::{
 /// use sherwood_store::{ComputeOptions, StoreOptions, open};
 /// let store = open("prices", &StoreOptions::Compute(ComputeOptions { bytes: 100, ..Default::default() })).unwrap();
 /// let values = store.get_many(vec!["a".into(), "b".into()]).await.unwrap();
-/// assert_eq!(values[0].as_ref().unwrap().len(), 100);
+/// assert_eq!(values[0].as_ref().unwrap().value.len(), 100);
 /// assert_ne!(values[0], values[1]);
 /// assert!(store.put("a".into(), "1".into()).await.is_err());
 /// # });
@@ -126,10 +126,13 @@ impl Store for Embedded {
         self.kind
     }
 
-    fn get_many(&self, keys: Vec<Bytes>) -> BoxFuture<'_, Result<Vec<Option<Bytes>>, StoreError>> {
+    fn get_many(&self, keys: Vec<Bytes>) -> BoxFuture<'_, Result<Vec<Option<Found>>, StoreError>> {
         // A call for no keys goes the whole way too: its answer says that a thread of the store is free to give one.
         let attempt = Attempt::Get { keys: keys.len() };
-        Box::pin(self.call(attempt, |reply| Job::Get { keys, reply }))
+        Box::pin(async move {
+            let values = self.call(attempt, |reply| Job::Get { keys, reply }).await?;
+            Ok(values.into_iter().map(|value| value.map(Found::from)).collect())
+        })
     }
 
     fn put(&self, key: Bytes, value: Bytes) -> BoxFuture<'_, Result<(), StoreError>> {

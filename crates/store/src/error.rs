@@ -26,11 +26,28 @@ impl StoreError {
     #[must_use]
     pub fn fault(&self) -> Fault {
         match self.cause {
-            Cause::Closed => Fault::Unreachable,
+            Cause::Closed
+            | Cause::Unreachable { .. }
+            | Cause::Name { .. }
+            | Cause::Silent { .. }
+            | Cause::Certificate { .. }
+            | Cause::Credentials { .. } => Fault::Unreachable,
             Cause::Overloaded { .. } | Cause::Busy { .. } => Fault::Overloaded,
-            Cause::Unsupported { .. } | Cause::Refused { .. } => Fault::Rejected,
-            Cause::Engine { .. } => Fault::Broken,
+            Cause::Unsupported { .. }
+            | Cause::Refused { .. }
+            | Cause::Statement { .. }
+            | Cause::Missing { .. }
+            | Cause::TooLarge { .. } => Fault::Rejected,
+            Cause::Engine { .. } | Cause::Reset { .. } | Cause::Protocol { .. } | Cause::Server { .. } => {
+                Fault::Broken
+            }
         }
+    }
+
+    /// Why it failed, each with its remedy.
+    #[must_use]
+    pub fn cause(&self) -> &Cause {
+        &self.cause
     }
 }
 
@@ -59,6 +76,8 @@ pub enum Attempt {
     Put,
     /// A removal of one key.
     Delete,
+    /// A first look at the store.
+    Check,
 }
 
 impl fmt::Display for Attempt {
@@ -68,6 +87,7 @@ impl fmt::Display for Attempt {
             Self::Get { keys } => write!(f, "get {keys} keys"),
             Self::Put => f.write_str("put a key"),
             Self::Delete => f.write_str("delete a key"),
+            Self::Check => f.write_str("look"),
         }
     }
 }
@@ -118,6 +138,126 @@ pub enum Cause {
         /// The engine's own words.
         detail: String,
     },
+    /// Nobody takes connections there. Nothing was done.
+    #[error("{address} cannot be reached ({detail}); start the server, or correct the backend's `address`")]
+    Unreachable {
+        /// Where it was tried.
+        address: String,
+        /// The system's words.
+        detail: String,
+    },
+    /// The host's name has no address. Nothing was done.
+    #[error(
+        "the name `{host}` has no address ({detail}); correct the backend's `address`, or the name service"
+    )]
+    Name {
+        /// The name.
+        host: String,
+        /// The system's words.
+        detail: String,
+    },
+    /// The server took the connection and then said nothing. Nothing was done.
+    #[error(
+        "{address} accepts connections but said nothing for {waited_ms} ms; see whether the server hangs, or is another one"
+    )]
+    Silent {
+        /// Where it is.
+        address: String,
+        /// How long it was listened to.
+        waited_ms: u64,
+    },
+    /// There is no trusted, encrypted connection. Nothing was done.
+    #[error(
+        "{address} cannot be trusted ({detail}); correct `tls.ca` or `tls.server_name`, or the server's certificate"
+    )]
+    Certificate {
+        /// Where it is.
+        address: String,
+        /// What is wrong.
+        detail: String,
+    },
+    /// The server does not let this user in. Nothing was done.
+    #[error(
+        "the server refused the credentials ({detail}); correct `user`, the password or the server's grants"
+    )]
+    Credentials {
+        /// The server's words, without any secret.
+        detail: String,
+    },
+    /// The server does not understand the statement; trying again cannot help.
+    #[error(
+        "the server refused the statement ({detail}); correct the backend's `query`, `write` or `delete`"
+    )]
+    Statement {
+        /// The server's words.
+        detail: String,
+    },
+    /// What the statement names is not there; trying again cannot help until it is.
+    #[error("{what} is missing ({detail}); create it, or correct the backend's statement or `database`")]
+    Missing {
+        /// What kind of thing: a table, a column, a database.
+        what: &'static str,
+        /// The server's words.
+        detail: String,
+    },
+    /// The answer is larger than what is accepted; it was not read to its end.
+    #[error("the answer is larger than {bytes_max} bytes; ask for less, or raise the backend's `value_max`")]
+    TooLarge {
+        /// The bound.
+        bytes_max: u64,
+    },
+    /// The connection broke before the answer was whole. A write may have been done or not.
+    #[error("{address} broke the connection off ({detail}); look at the server's log")]
+    Reset {
+        /// Where it is.
+        address: String,
+        /// The system's words.
+        detail: String,
+    },
+    /// What came is no answer of the protocol. A write may have been done or not.
+    #[error(
+        "{address} answered what {expected} does not allow ({detail}); see whether `kind` and `address` belong together"
+    )]
+    Protocol {
+        /// Where it is.
+        address: String,
+        /// What was expected to be spoken there.
+        expected: &'static str,
+        /// What came instead.
+        detail: String,
+    },
+    /// The server failed at the call by its own account.
+    #[error("the server failed ({detail}); look at its log")]
+    Server {
+        /// The server's words.
+        detail: String,
+    },
+}
+
+impl Cause {
+    /// One word for counters and logs.
+    #[must_use]
+    pub const fn label(&self) -> &'static str {
+        match self {
+            Self::Overloaded { .. } => "overloaded",
+            Self::Busy { .. } => "busy",
+            Self::Closed => "closed",
+            Self::Unsupported { .. } => "unsupported",
+            Self::Refused { .. } => "refused",
+            Self::Engine { .. } => "engine",
+            Self::Unreachable { .. } => "unreachable",
+            Self::Name { .. } => "name",
+            Self::Silent { .. } => "silent",
+            Self::Certificate { .. } => "certificate",
+            Self::Credentials { .. } => "credentials",
+            Self::Statement { .. } => "statement",
+            Self::Missing { .. } => "missing",
+            Self::TooLarge { .. } => "too_large",
+            Self::Reset { .. } => "reset",
+            Self::Protocol { .. } => "protocol",
+            Self::Server { .. } => "server",
+        }
+    }
 }
 
 /// A store that could not be opened: which, where, why and what to do.
@@ -183,6 +323,16 @@ pub enum OpenCause {
         /// The kind of store.
         kind: crate::Kind,
     },
+    /// A remote store's options cannot be used.
+    #[error("`{option}` cannot be used ({detail}); {remedy}")]
+    Remote {
+        /// The option's name.
+        option: &'static str,
+        /// What is wrong with it, without any secret.
+        detail: String,
+        /// What it has to look like.
+        remedy: &'static str,
+    },
     /// The system refused a thread.
     #[error("the system refused a thread ({source}); lower `threads`, or raise the limit of processes")]
     Threads {
@@ -216,5 +366,8 @@ mod tests {
         assert_eq!(fault(Cause::Unsupported { reason: "no" }), Fault::Rejected);
         assert_eq!(fault(Cause::Refused { what: "key", bytes: 0, min: 1, max: 9 }), Fault::Rejected);
         assert_eq!(fault(Cause::Engine { detail: detail() }), Fault::Broken);
+        assert_eq!(fault(Cause::Credentials { detail: detail() }), Fault::Unreachable);
+        assert_eq!(fault(Cause::Missing { what: "a table", detail: detail() }), Fault::Rejected);
+        assert_eq!(fault(Cause::Reset { address: "db:1".into(), detail: detail() }), Fault::Broken);
     }
 }

@@ -51,4 +51,4 @@ pub use error::{Attempt, Cause, Fault, OpenCause, OpenError, StoreError};
 pub use limit::{Limit, LimitError, Limits};
 pub use load::Loader;
 pub use options::{ComputeOptions, KvOptions, SqliteOptions, StoreOptions};
-pub use store::{BoxFuture, Kind, Store};
+pub use store::{BoxFuture, Found, Kind, Store};

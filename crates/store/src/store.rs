@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use bytes::Bytes;
+use sherwood_model::Tags;
 
 use crate::{Limit, LimitError, Limits, StoreError};
 
@@ -30,18 +31,19 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// # Errors
     /// The whole call fails or none of it: see [`StoreError::fault`] for whether trying again can help.
-    fn get_many(&self, keys: Vec<Bytes>) -> BoxFuture<'_, Result<Vec<Option<Bytes>>, StoreError>>;
+    fn get_many(&self, keys: Vec<Bytes>) -> BoxFuture<'_, Result<Vec<Option<Found>>, StoreError>>;
 
-    /// Stores `value` under `key`, replacing what was there. Once acknowledged it survives a crash.
+    /// Stores `value` under `key`, replacing what was there. Once acknowledged, later reads of this store answer it, as
+    /// durably as the kind keeps anything.
     ///
     /// # Errors
-    /// When the kind cannot be written to, or the engine failed.
+    /// When the kind cannot be written to, or the call failed; [`StoreError::fault`] says whether it may have been done.
     fn put(&self, key: Bytes, value: Bytes) -> BoxFuture<'_, Result<(), StoreError>>;
 
     /// Removes `key`; removing an absent key succeeds.
     ///
     /// # Errors
-    /// When the kind cannot be written to, or the engine failed.
+    /// As [`put`](Self::put).
     fn delete(&self, key: Bytes) -> BoxFuture<'_, Result<(), StoreError>>;
 
     /// The limits in force.
@@ -57,6 +59,26 @@ pub trait Store: Send + Sync + 'static {
     /// threads of its own. Costs a system call or two for each of them.
     fn cpu_time(&self) -> Duration {
         Duration::ZERO
+    }
+}
+
+/// What a store has for a key.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    /// The value.
+    pub value: Bytes,
+    /// The 32 bits that clients of memcached keep beside a value; 0 in other stores.
+    pub flags: u32,
+    /// How long the store says that the value is good for, zero for not beyond this answer; none where it says nothing.
+    pub good_for: Option<Duration>,
+    /// What it may be invalidated by, beside its key.
+    pub tags: Tags,
+}
+
+impl From<Bytes> for Found {
+    /// A value of which the store says nothing more.
+    fn from(value: Bytes) -> Self {
+        Self { value, ..Self::default() }
     }
 }
 

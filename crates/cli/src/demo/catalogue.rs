@@ -22,8 +22,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use indicatif::{ProgressBar, ProgressStyle};
 use sherwood_store::{
-    BoxFuture, ComputeOptions, Kind, KvOptions, Limit, LimitError, Limits, Loader, OpenError, SqliteOptions,
-    Store, StoreError, StoreOptions, ValueBytes,
+    BoxFuture, ComputeOptions, Found, Kind, KvOptions, Limit, LimitError, Limits, Loader, OpenError,
+    SqliteOptions, Store, StoreError, StoreOptions, ValueBytes,
 };
 use sherwood_workload::SplitMix64;
 use sherwood_workload::onerf::{self, Model};
@@ -337,7 +337,7 @@ impl Store for Rows {
         self.inner.kind()
     }
 
-    fn get_many(&self, keys: Vec<Bytes>) -> BoxFuture<'_, Result<Vec<Option<Bytes>>, StoreError>> {
+    fn get_many(&self, keys: Vec<Bytes>) -> BoxFuture<'_, Result<Vec<Option<Found>>, StoreError>> {
         self.inner.get_many(keys.into_iter().map(|key| self.row(key)).collect())
     }
 
@@ -491,7 +491,9 @@ mod tests {
 
     fn get(store: &Arc<dyn Store>, keys: &[&'static str]) -> Vec<Option<Bytes>> {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        runtime.block_on(store.get_many(keys.iter().map(|key| Bytes::from(*key)).collect())).unwrap()
+        let found =
+            runtime.block_on(store.get_many(keys.iter().map(|key| Bytes::from(*key)).collect())).unwrap();
+        found.into_iter().map(|found| found.map(|found| found.value)).collect()
     }
 
     #[test]

@@ -35,7 +35,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use rand_core::Rng as _;
-use sherwood_store::{Attempt, BoxFuture, Cause, Kind, Limit, LimitError, Limits, Store, StoreError};
+use sherwood_store::{Attempt, BoxFuture, Cause, Found, Kind, Limit, LimitError, Limits, Store, StoreError};
 use sherwood_workload::onerf::Backend;
 use sherwood_workload::{Rng, SplitMix64, rng_from_seed};
 
@@ -136,7 +136,7 @@ impl Store for Paced {
         self.inner.kind()
     }
 
-    fn get_many(&self, keys: Vec<Bytes>) -> BoxFuture<'_, Result<Vec<Option<Bytes>>, StoreError>> {
+    fn get_many(&self, keys: Vec<Bytes>) -> BoxFuture<'_, Result<Vec<Option<Found>>, StoreError>> {
         let count = keys.len();
         Box::pin(async move {
             self.on_a_worker(Attempt::Get { keys: count }, count, self.inner.get_many(keys)).await

@@ -93,7 +93,7 @@ impl Running<'_> {
         drop(sender);
         while let Some((position, result)) = arrivals.recv().await {
             let room = &mut self.room;
-            let held = result.map(|value| value.map(|bytes| room.hold(bytes.len(), || bytes)));
+            let held = result.map(|value| value.map(|found| room.hold(found.value.len(), || found.value)));
             self.request.handle_result(self.core.clock.now(), self.slots[position], held);
         }
         record(self.core, &self.request);

@@ -14,7 +14,7 @@ use sherwood_cache::{Eviction, Options as CacheOptions, Usage};
 use sherwood_model::{Band, Instant, PartitionId, Slo, TenantId};
 use sherwood_policy::{Options as ControlOptions, available_without_options};
 use sherwood_sim::{Met, Setup as Simulated, SetupError, World};
-use sherwood_store::{BoxFuture, Kind, Limit, LimitError, Limits, Store, StoreError};
+use sherwood_store::{BoxFuture, Found, Kind, Limit, LimitError, Limits, Store, StoreError};
 use sherwood_workload::onerf::{Backend as Law, Model};
 
 use super::*;
@@ -68,9 +68,11 @@ impl Store for Modelled {
         Kind::Kv
     }
 
-    fn get_many(&self, keys: Vec<Bytes>) -> BoxFuture<'_, Result<Vec<Option<Bytes>>, StoreError>> {
+    fn get_many(&self, keys: Vec<Bytes>) -> BoxFuture<'_, Result<Vec<Option<Found>>, StoreError>> {
         let takes = self.law.service_time(keys.len() as u32, 1.0, 1 << 63);
-        let value = move |key: &Bytes| Some(vec![0; self.law.object_bytes(object(key)) as usize].into());
+        let value = move |key: &Bytes| {
+            Some(Found::from(Bytes::from(vec![0; self.law.object_bytes(object(key)) as usize])))
+        };
         Box::pin(async move {
             // Whoever waits for a quicker backend of the same request is served before the clock goes on.
             for _ in 0..self.law.id {

@@ -12,7 +12,7 @@ use sherwood_dispatch::ProbeOptions;
 use sherwood_model::{BackendId, Slo, TenantId};
 use sherwood_node::config::Protocol;
 use sherwood_node::{BackendSetup, MemcachedSetup, Node, PartitionSetup, Pin, RouteSetup, Setup};
-use sherwood_store::{Attempt, BoxFuture, Cause, Kind, Limit, LimitError, Limits, Store, StoreError};
+use sherwood_store::{Attempt, BoxFuture, Cause, Found, Kind, Limit, LimitError, Limits, Store, StoreError};
 use tokio::sync::watch;
 
 use crate::patience::PATIENCE;
@@ -78,13 +78,13 @@ impl Store for Fake {
         Kind::Kv
     }
 
-    fn get_many(&self, keys: Vec<Bytes>) -> BoxFuture<'_, Result<Vec<Option<Bytes>>, StoreError>> {
+    fn get_many(&self, keys: Vec<Bytes>) -> BoxFuture<'_, Result<Vec<Option<Found>>, StoreError>> {
         let mut mood = self.mood.subscribe();
         Box::pin(async move {
             let attempt = Attempt::Get { keys: keys.len() };
             let found = {
                 let values = self.values.lock().unwrap();
-                keys.iter().map(|key| values.get(key).cloned()).collect()
+                keys.iter().map(|key| values.get(key).cloned().map(Found::from)).collect()
             };
             self.calls.lock().unwrap().push(keys);
             let mood = *mood.wait_for(|mood| *mood != Mood::Hang).await.expect("the store owns the sender");

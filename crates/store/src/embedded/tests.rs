@@ -111,7 +111,7 @@ fn answers_come_in_key_order_and_absent_keys_are_none() {
             let long = Bytes::from(vec![b'k'; 70_000]);
             let keys = vec!["c".into(), "b".into(), "x".into(), "a".into(), "b".into(), Bytes::new(), long];
             let values = store.get_many(keys).await.unwrap();
-            let value = |text: &'static str| Some(Bytes::from(text));
+            let value = |text: &'static str| Some(Found::from(Bytes::from(text)));
             let b = value("second value of b");
             assert_eq!(
                 values,
@@ -161,7 +161,7 @@ fn an_acknowledged_put_is_in_the_files() {
         let reopened = open("reopened", &copied).unwrap();
         assert_eq!(
             wait(reopened.get_many(vec!["key".into()])).unwrap(),
-            [Some(VALUE.into())],
+            [Some(Bytes::from(VALUE).into())],
             "{}",
             options.kind()
         );
@@ -169,7 +169,7 @@ fn an_acknowledged_put_is_in_the_files() {
         let reopened = open("reopened", &options).unwrap();
         assert_eq!(
             wait(reopened.get_many(vec!["key".into()])).unwrap(),
-            [Some(VALUE.into())],
+            [Some(Bytes::from(VALUE).into())],
             "{}",
             options.kind()
         );
@@ -204,7 +204,7 @@ fn what_was_loaded_is_served() {
         let store = open("loaded", &options).unwrap();
         let values =
             wait(store.get_many(vec![Bytes::from_static(&[b'k', 99]), Bytes::from_static(&[b'k', 200])]));
-        assert_eq!(values.unwrap(), [Some(vec![99; 99_000].into()), None], "{}", options.kind());
+        assert_eq!(values.unwrap(), [Some(Bytes::from(vec![99; 99_000]).into()), None], "{}", options.kind());
     }
     let error = Loader::open("loaded", &compute).err().unwrap().to_string();
     assert!(error.contains("a compute store has nothing to load"), "{error}");

@@ -1,0 +1,93 @@
+//! What items can be invalidated by together.
+//!
+//! A tag names whatever many keys depend on: a user, a product, a template. Who invalidates by tag must miss no item, but may take
+//! a few too many, since what is gone is only fetched again. So an item keeps no names: a Bloom filter of 64 bits is enough, and
+//! costs the same whatever the tags are called.
+
+use crate::SeededState;
+
+/// A set of tags that never forgets one, and may seem to hold one it never got: with three in it, one time in a hundred.
+///
+/// ```
+/// use sherwood_model::Tags;
+/// let tags: Tags = [&b"user:7"[..], b"page"].into_iter().collect();
+/// assert!(tags.may_hold(b"user:7") && tags.may_hold(b"page"));
+/// assert!(!tags.may_hold(b"user:8"));
+/// assert!(Tags::NONE.is_empty());
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Tags(u64);
+
+impl Tags {
+    /// No tags.
+    pub const NONE: Self = Self(0);
+
+    /// The set that [`bits`](Self::bits) gave.
+    #[must_use]
+    pub const fn from_bits(bits: u64) -> Self {
+        Self(bits)
+    }
+
+    /// The filter itself: equal sets of tags have equal bits, on every machine and in every version that reads the same files.
+    #[must_use]
+    pub const fn bits(self) -> u64 {
+        self.0
+    }
+
+    /// Whether nothing was added.
+    #[must_use]
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Adds a tag, of any bytes.
+    pub fn add(&mut self, tag: &[u8]) {
+        self.0 |= filter(tag);
+    }
+
+    /// Whether `tag` was added; by chance also true for one that was not.
+    #[must_use]
+    pub fn may_hold(self, tag: &[u8]) -> bool {
+        let filter = filter(tag);
+        self.0 & filter == filter
+    }
+}
+
+impl<'a> FromIterator<&'a [u8]> for Tags {
+    fn from_iter<I: IntoIterator<Item = &'a [u8]>>(tags: I) -> Self {
+        let mut set = Self::NONE;
+        tags.into_iter().for_each(|tag| set.add(tag));
+        set
+    }
+}
+
+/// The bits of one tag: three draws of one in 64, by a hash function that is the same everywhere.
+fn filter(tag: &[u8]) -> u64 {
+    let hash = SeededState::new(0).hash_bytes(tag);
+    [0, 6, 12].into_iter().fold(0, |bits, shift| bits | 1 << (hash >> shift & 63))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_of_three_seldom_claims_a_fourth() {
+        let claimed = (0..10_000).filter(|i: &u32| {
+            let name = |n: u32| format!("tag:{i}:{n}");
+            let tags: Tags = [name(0), name(1), name(2)].iter().map(|name| name.as_bytes()).collect();
+            (0..3).for_each(|n| assert!(tags.may_hold(name(n).as_bytes())));
+            tags.may_hold(name(3).as_bytes())
+        });
+        assert!(claimed.count() < 100);
+    }
+
+    #[test]
+    fn nothing_is_held_by_no_tags() {
+        assert!(!Tags::NONE.may_hold(b"") && Tags::NONE.is_empty());
+        let mut tags = Tags::NONE;
+        tags.add(b"");
+        assert!(tags.may_hold(b"") && !tags.is_empty());
+        assert_eq!(Tags::from_bits(tags.bits()), tags);
+    }
+}
