@@ -23,5 +23,5 @@ pub fn fill(
     access: &Access,
 ) -> Result<bool, Refused> {
     let expires = ttl.map(|ttl| access.now + ttl);
-    cache.add(partition, key, NewItem { value, flags: 0, expires }, access)
+    cache.add(partition, key, NewItem { value, expires, ..NewItem::bytes(b"") }, access)
 }

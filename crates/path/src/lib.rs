@@ -14,7 +14,7 @@
 //! use sherwood_path::{Query, Request, fill};
 //!
 //! let (backend, partition) = (BackendId(0), PartitionId(0));
-//! let partitions = [Partition { tenant: TenantId(0), backend, budget_bytes: 1 << 20 }];
+//! let partitions = [Partition::new(TenantId(0), backend, 1 << 20)];
 //! let cache = Cache::new(Options::default(), &partitions, SeededState::new(1))?;
 //! let options = DispatchOptions::default();
 //! let mut dispatch = Dispatch::new(options, 1, SeededState::new(2))?;

@@ -15,8 +15,7 @@ const TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Two partitions: 0 for backend 0, 1 for backend 1. Partition 0 has `a` and `b`.
 fn cache() -> Cache {
-    let partition =
-        |backend| Partition { tenant: TenantId(0), backend: BackendId(backend), budget_bytes: 1 << 20 };
+    let partition = |backend| Partition::new(TenantId(0), BackendId(backend), 1 << 20);
     let options = Options { total_bytes: 2 << 20, shards: 1, ..Options::default() };
     let cache = Cache::new(options, &[partition(0), partition(1)], SeededState::new(1)).unwrap();
     for key in ["a", "b"] {

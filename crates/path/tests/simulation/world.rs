@@ -58,12 +58,9 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new(seed: u64) -> Self {
-        let partition = |backend| Partition {
-            tenant: TenantId(0),
-            backend: BackendId(backend),
-            // Room for about half of the keys.
-            budget_bytes: u64::from(KEYS / 2) * sherwood_cache::charge(KEY_BYTES, 8),
-        };
+        // Room for about half of the keys.
+        let budget_bytes = u64::from(KEYS / 2) * sherwood_cache::charge(KEY_BYTES, 8);
+        let partition = |backend| Partition::new(TenantId(0), BackendId(backend), budget_bytes);
         let partitions: Vec<_> = (0..BACKENDS).map(partition).collect();
         let options = CacheOptions { shards: 2, ..CacheOptions::default() };
         let mut world = Self {
