@@ -8,7 +8,7 @@ use sherwood_dispatch::{
     Action, CallId, Dispatch, Failure, FailureKind, Options, ProbeOptions, Reply, RetryOptions,
 };
 use sherwood_model::{BackendId, Instant, PartitionId, ReplicaId, SeededState, SplitMix64, TenantId};
-use sherwood_path::{Query, Request, Slot, Status, fill};
+use sherwood_path::{Query, Request, Slot, Staleness, Status, fill};
 
 /// One byte would do, but pairs like `([u8; 1], u32)`, a key and its slot, are likely miscompiled at `opt-level = 1`, which tests are
 /// compiled with (rust-lang/rust#149294): this suite has hung by that.
@@ -218,9 +218,8 @@ impl World {
                     self.plan(Duration::from_millis(1), Event::Probe(backend, replica))
                 }
                 Action::Deliver { key, result, fill: may_fill, waiters } => {
-                    if may_fill {
-                        let version = result.as_ref().unwrap().unwrap();
-                        self.fill(backend, key, version);
+                    if let (true, Ok(Some(version))) = (may_fill, &result) {
+                        self.fill(backend, key, *version);
                     }
                     for (id, slot) in waiters {
                         let Running { request, .. } =
@@ -365,5 +364,6 @@ fn query(backend: u16, keys: Vec<Key>, best_effort: bool) -> Query<Key> {
         keys,
         best_effort,
         timeout: timeout(backend),
+        staleness: Staleness::default(),
     }
 }
