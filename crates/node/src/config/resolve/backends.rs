@@ -2,19 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use sherwood_store::StoreOptions;
 use toml::Spanned;
 
-use super::{dispatch, stores};
-use crate::config::meaning::Backend;
+use super::{dispatch, freshness, stores};
+use crate::config::meaning::{Backend, Freshness};
 use crate::config::problem::{Origin, Problems};
 use crate::config::raw::RawBackend;
-use crate::config::scope::{Given, Setting, bytes, given, in_range};
-use crate::config::units::{Span, quoted};
-
-const TTL: Setting = Setting::new("[[backend]]", "ttl", "\"60s\"");
+use crate::config::scope::{Given, bytes, given};
+use crate::config::units::quoted;
 
 /// Most backends of a node; each has a partition.
 const BACKENDS_MAX: usize = super::partitions::PARTITIONS_MAX;
@@ -61,15 +58,13 @@ fn plain() -> Backend {
         name: "default".to_owned(),
         prefix: None,
         dispatch: sherwood_dispatch::Options::default(),
-        ttl: None,
+        freshness: Freshness::default(),
         replicas: Vec::new(),
     }
 }
 
 fn backend(table: &Spanned<RawBackend>, seen: &mut Seen, problems: &mut Problems<'_>) -> Backend {
     let raw = table.get_ref();
-    let millisecond = Span(Duration::from_millis(1));
-    let ttls = millisecond..=Span(Duration::from_secs(365 * 86_400));
     let stores = stores::resolve(raw, problems);
     for store in &stores {
         refuse_shared_directory(store, seen, problems);
@@ -78,7 +73,7 @@ fn backend(table: &Spanned<RawBackend>, seen: &mut Seen, problems: &mut Problems
         name: name(table, seen, problems),
         prefix: prefix(raw, seen, problems),
         dispatch: dispatch::resolve(raw, problems),
-        ttl: given(&raw.ttl).map(|ttl| in_range(problems, TTL, Some(ttl), millisecond, ttls).0),
+        freshness: freshness::resolve(raw, problems),
         replicas: stores.into_iter().map(|store| store.value).collect(),
     }
 }
