@@ -73,6 +73,7 @@ impl Server {
             places,
             buffers: Arc::clone(&buffers),
             chores: Arc::default(),
+            passwords: None,
         };
         let (stop, stopped) = watch::channel(false);
         let bound = Bound::bind(options).unwrap();

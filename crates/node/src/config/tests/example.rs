@@ -37,7 +37,9 @@ fn every_key_is_in_the_example() {
     assert_eq!(present(&below(&control, "cliffhanger")), keys::<RawCliffhanger>());
     assert_eq!(present(&below(&control, "fair")), keys::<RawFair>());
     assert_eq!(present(&below(&control, "lama")), keys::<RawLama>());
-    assert_eq!(present(&all("admin")), keys::<RawAdmin>());
+    let admin = all("admin");
+    assert_eq!(present(&admin), keys::<RawAdmin>());
+    assert_eq!(present(&below(&admin, "tls")), keys::<RawTls>());
     let backends = all("backend");
     let dispatch = below(&backends, "dispatch");
     assert_eq!(present(&dispatch), keys::<RawDispatch>());
