@@ -104,6 +104,8 @@ impl StartError {
 pub struct Node {
     core: Arc<Core>,
     admin: Option<SocketAddr>,
+    /// How it is spoken to there: `http` or `https`.
+    scheme: &'static str,
     memcached: Vec<Address>,
     redis: Vec<Address>,
     stop: watch::Sender<bool>,
@@ -148,13 +150,20 @@ impl Node {
             runtime.spawn(http::serve(listener, router, tls, setup.http_connections_max, stopping))
         });
         let workers = vec![control, keeper];
-        Ok(Self { core, admin, memcached, redis, stop, listeners, workers, http, runtime })
+        let scheme = if setup.access.tls.is_some() { "https" } else { "http" };
+        Ok(Self { core, admin, scheme, memcached, redis, stop, listeners, workers, http, runtime })
     }
 
     /// Where the admin API and the gateway listen.
     #[must_use]
     pub fn admin(&self) -> Option<SocketAddr> {
         self.admin
+    }
+
+    /// The same as a URL: `http://127.0.0.1:8080`.
+    #[must_use]
+    pub fn admin_url(&self) -> Option<String> {
+        self.admin.map(|address| format!("{}://{address}", self.scheme))
     }
 
     /// Where the memcached listeners listen, in the order of the setup.
@@ -210,7 +219,18 @@ impl Node {
 
     /// Stops taking connections, lets what is under way end (at most five seconds), and ends every thread.
     pub fn stop(self) {
-        let Self { core, admin: _, memcached: _, redis: _, stop, listeners, workers, http, runtime } = self;
+        let Self {
+            core,
+            admin: _,
+            scheme: _,
+            memcached: _,
+            redis: _,
+            stop,
+            listeners,
+            workers,
+            http,
+            runtime,
+        } = self;
         core.say("node", "shutting down".to_owned(), serde_json::json!({ "draining": true }));
         stop.send_replace(true);
         for listener in listeners {
