@@ -44,8 +44,8 @@ pub(crate) struct Core {
     pub(crate) meters: OnceLock<Vec<(Address, Meter)>>,
     /// The turn of work beside the gateway's threads.
     pub(crate) aside: Arc<Semaphore>,
-    /// Requests that the guard of the HTTP port refused.
-    pub(crate) refusals: Refusals,
+    /// Whom the HTTP port refused.
+    pub(crate) refusals: Arc<Refusals>,
     /// True from the moment the node begins to drain.
     pub(crate) stopping: watch::Receiver<bool>,
 }

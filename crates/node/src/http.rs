@@ -22,6 +22,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio_rustls::server::TlsStream;
 
+use crate::access::Refusals;
 use crate::tls::Tls;
 
 /// Longest time a client may take for the head of a request; also how long an idle connection is kept.
@@ -53,7 +54,7 @@ pub(crate) fn bind(address: SocketAddr) -> io::Result<std::net::TcpListener> {
 pub(crate) async fn serve(
     listener: std::net::TcpListener,
     router: Router,
-    tls: Option<Arc<Tls>>,
+    tls: Option<(Arc<Tls>, Arc<Refusals>)>,
     connections_max: usize,
     mut stop: watch::Receiver<bool>,
 ) -> io::Result<()> {
@@ -86,7 +87,8 @@ pub(crate) async fn stopped(stop: &mut watch::Receiver<bool>) {
 struct Port {
     listener: TcpListener,
     router: Router,
-    tls: Option<Arc<Tls>>,
+    /// With where its failures are counted.
+    tls: Option<(Arc<Tls>, Arc<Refusals>)>,
     places: Arc<Semaphore>,
 }
 
@@ -102,7 +104,9 @@ impl Port {
             tokio::select! {
                 (stream, place) = self.accept() => match &self.tls {
                     None => self.converse(stream, place, clients),
-                    Some(tls) => drop(greetings.spawn(greet(Arc::clone(tls), stream, place))),
+                    Some((tls, refusals)) => {
+                        greetings.spawn(greet(Arc::clone(tls), Arc::clone(refusals), stream, place));
+                    }
                 },
                 Some(greeted) = greetings.join_next() => match greeted {
                     Ok(Some((stream, place))) => self.converse(stream, place, clients),
@@ -145,10 +149,16 @@ impl Port {
     }
 }
 
-async fn greet(tls: Arc<Tls>, stream: TcpStream, place: OwnedSemaphorePermit) -> Greeted {
+async fn greet(
+    tls: Arc<Tls>,
+    refusals: Arc<Refusals>,
+    stream: TcpStream,
+    place: OwnedSemaphorePermit,
+) -> Greeted {
     match tls.shake_hands(stream).await {
         Ok(stream) => Some((stream, place)),
         Err(error) => {
+            refusals.note_handshake();
             tracing::debug!("a handshake failed: {error}");
             None
         }

@@ -69,6 +69,9 @@ impl Collector for Reading {
             "Requests without the right to ask, by why",
             refused,
         )?;
+        let handshakes = one(self.0.refusals.handshakes());
+        let help = "Connections that spoke no TLS, had no certificate, or took too long";
+        counters(&mut encoder, "http_failed_handshakes", help, handshakes)?;
         let ceiling = one(cache.ceiling() as f64);
         gauges(
             &mut encoder,

@@ -145,9 +145,11 @@ impl Node {
         };
         let (memcached, redis) = (speaking(Protocol::Memcached), speaking(Protocol::Redis));
         let control = threads::control(Arc::clone(&core)).map_err(StartError::Thread)?;
+        let places = setup.http_connections_max;
         let http = bound.zip(door).map(|(listener, Door { guard, tls })| {
             let router = guard.stand_before(admin::router(Arc::clone(&core)), Arc::clone(&core));
-            runtime.spawn(http::serve(listener, router, tls, setup.http_connections_max, stopping))
+            let refusals = Arc::clone(&core.refusals);
+            runtime.spawn(http::serve(listener, router, tls.map(|tls| (tls, refusals)), places, stopping))
         });
         let workers = vec![control, keeper];
         let scheme = if setup.access.tls.is_some() { "https" } else { "http" };
@@ -353,7 +355,7 @@ impl Parts {
             event_streams: Arc::new(Semaphore::new(admin::STREAMS_MAX)),
             meters: OnceLock::new(),
             aside: Arc::new(Semaphore::new(1)),
-            refusals: Refusals::default(),
+            refusals: Arc::new(Refusals::default()),
             stopping,
         }
     }

@@ -40,14 +40,17 @@ enum Why {
     Foreign(Foreign),
 }
 
-/// Requests that did not come through, by why.
+/// Requests that did not come through, by why; and handshakes that failed before one.
 #[derive(Debug, Default)]
-pub(crate) struct Refusals([AtomicU64; 4]);
+pub(crate) struct Refusals {
+    requests: [AtomicU64; 4],
+    handshakes: AtomicU64,
+}
 
 impl Refusals {
     /// Each reason with its count.
     pub(crate) fn counts(&self) -> [(&'static str, u64); 4] {
-        let count = |at: usize| self.0[at].load(Relaxed);
+        let count = |at: usize| self.requests[at].load(Relaxed);
         [("token", count(0)), ("read_only", count(1)), ("host", count(2)), ("origin", count(3))]
     }
 
@@ -58,7 +61,17 @@ impl Refusals {
             Why::Foreign(Foreign::Host) => 2,
             Why::Foreign(Foreign::Origin) => 3,
         };
-        self.0[at].fetch_add(1, Relaxed);
+        self.requests[at].fetch_add(1, Relaxed);
+    }
+
+    /// Handshakes that failed.
+    pub(crate) fn handshakes(&self) -> u64 {
+        self.handshakes.load(Relaxed)
+    }
+
+    /// Notes one more of them.
+    pub(crate) fn note_handshake(&self) {
+        self.handshakes.fetch_add(1, Relaxed);
     }
 }
 

@@ -208,6 +208,9 @@ fn clients_show_certificates_where_they_have_to() {
     };
     assert_eq!(with("client").status, 200);
     assert_eq!(with("stranger").status, 0);
+    let metrics =
+        files.curl(&node, "/metrics", &["--cert", "client.pem", "--key", "client.key"]).unwrap().body;
+    assert!(metrics.contains("sherwood_http_failed_handshakes_total 2\n"), "{metrics}");
 }
 
 #[test]
