@@ -108,9 +108,9 @@ struct Stamp {
 }
 
 impl Stamp {
-    /// Nothing of a file that is not there.
+    /// Nothing of a file that is not there, nor of a pipe, which can be read once: it never seems to change.
     fn of(path: &Path) -> Option<Self> {
-        fs::metadata(path).ok().map(|metadata| Self::from(&metadata))
+        fs::metadata(path).ok().filter(Metadata::is_file).map(|metadata| Self::from(&metadata))
     }
 }
 
