@@ -44,6 +44,8 @@ debian_packages() {
   command -v memcached >/dev/null || printf 'memcached '
   command -v memccapable >/dev/null || printf 'libmemcached-tools '
   command -v redis-cli >/dev/null || printf 'redis-tools '
+  command -v curl >/dev/null || printf 'curl ca-certificates '
+  command -v openssl >/dev/null || printf 'openssl '
   has_python_venv || printf 'python3 python3-venv '
 }
 

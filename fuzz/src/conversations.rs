@@ -113,6 +113,7 @@ fn service() -> Service {
         places: Arc::new(Places::new(1)),
         buffers: Buffers::new(1 << 20),
         chores: Arc::default(),
+        passwords: None,
     }
 }
 

@@ -18,6 +18,7 @@ use sherwood_workload::onerf::Model;
 use sherwood_workload::trace::{built_in, built_in_names};
 
 use crate::exit::Failure;
+use crate::token::TokenFile;
 use crate::{duration, interrupt, out};
 
 /// Options of `sherwood load`, as typed.
@@ -95,6 +96,8 @@ pub(crate) struct LoadArgs {
     /// Scale of the mix: demo, s100, s10 or full [default: demo]
     #[arg(long, requires = "mix")]
     profile: Option<String>,
+    #[command(flatten)]
+    token: TokenFile,
     /// Ask the gateway for the values, not only for the outcome of each key
     #[arg(long)]
     values: bool,
@@ -142,7 +145,10 @@ enum Plan {
 /// It fails when the target is not there, when the run ends early, and when no operation succeeded: a script must not take
 /// the speed of refusals for a result.
 pub(crate) fn run(args: &LoadArgs) -> Result<(), Failure> {
-    let plan = plan(args).map_err(Failure::Usage)?;
+    let mut plan = plan(args).map_err(Failure::Usage)?;
+    if let (Plan::Http(options, _), Some(token)) = (&mut plan, args.token.read()?) {
+        options.bearer = http::Bearer::new(&token);
+    }
     let control = Arc::new(Control::default());
     let stop = Arc::clone(&control);
     interrupt::on_interrupt(move || stop.stop()).map_err(Failure::failed)?;
@@ -201,8 +207,12 @@ fn plan(args: &LoadArgs) -> Result<Plan, String> {
 }
 
 fn plan_for_cache(args: &LoadArgs, protocol: cache::Protocol, address: &str) -> Result<Plan, String> {
-    let for_gateways =
-        [("--mix", args.mix.is_some()), ("--backend", args.backend.is_some()), ("--values", args.values)];
+    let for_gateways = [
+        ("--mix", args.mix.is_some()),
+        ("--backend", args.backend.is_some()),
+        ("--values", args.values),
+        ("--token-file", args.token.is_given()),
+    ];
     refuse_given(&for_gateways, "an http:// target only")?;
     Ok(Plan::Cache(cache_options(args, protocol, address), cache_workload(args)?))
 }

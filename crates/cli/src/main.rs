@@ -21,6 +21,7 @@ mod mrc;
 mod out;
 mod serve;
 mod sim;
+mod token;
 
 use std::process::ExitCode;
 

@@ -124,8 +124,8 @@ fn ready(node: &Node) -> String {
     for address in node.redis() {
         line.push_str(&format!(" redis={address}"));
     }
-    if let Some(address) = node.admin() {
-        line.push_str(&format!(" admin=http://{address}"));
+    if let Some(url) = node.admin_url() {
+        line.push_str(&format!(" admin={url}"));
     }
     line
 }

@@ -201,6 +201,7 @@ mod tests {
             places: Arc::new(Places::new(1)),
             buffers: Buffers::new(1 << 20),
             chores: Arc::clone(&chores),
+            passwords: None,
         };
         let (stop, stopping) = watch::channel(false);
         let running = Bound::bind(options).expect("a port").serve(service, Clock::start(), stopping);

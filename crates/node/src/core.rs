@@ -6,6 +6,7 @@ use sherwood_cache::{Access, Cache};
 use sherwood_model::{BackendId, Instant, PartitionId, TenantId};
 use tokio::sync::{Semaphore, watch};
 
+use crate::access::Refusals;
 use crate::backend::Backend;
 use crate::buffers::Buffers;
 use crate::chores::Chores;
@@ -43,6 +44,8 @@ pub(crate) struct Core {
     pub(crate) meters: OnceLock<Vec<(Address, Meter)>>,
     /// The turn of work beside the gateway's threads.
     pub(crate) aside: Arc<Semaphore>,
+    /// Whom the HTTP port refused.
+    pub(crate) refusals: Arc<Refusals>,
     /// True from the moment the node begins to drain.
     pub(crate) stopping: watch::Receiver<bool>,
 }

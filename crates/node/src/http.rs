@@ -1,6 +1,6 @@
 //! The HTTP port: accepts within its bounds, serves, and drains.
 //!
-//! Bounds: connections at once, time for a request's head, size of the head, time for the client to take its answer, and
+//! Bounds: connections at once, handshakes among them and time for one ([`crate::tls`]), time for a request's head, size of the head, time for the client to take its answer, and
 //! (where bodies are read) size of the body and time for it. A connection beyond the bound waits in the kernel's backlog; it
 //! costs the node nothing.
 
@@ -16,8 +16,14 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use socket2::SockRef;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::task::JoinSet;
+use tokio_rustls::server::TlsStream;
+
+use crate::access::Refusals;
+use crate::tls::Tls;
 
 /// Longest time a client may take for the head of a request; also how long an idle connection is kept.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(75);
@@ -42,16 +48,18 @@ pub(crate) fn bind(address: SocketAddr) -> io::Result<std::net::TcpListener> {
     Ok(listener)
 }
 
-/// Serves `router` until `stop` turns true, then drains: requests under way end, and as long as they do, who asks whether
-/// the node is ready is told that it is not.
+/// Serves `router`, over TLS where there is some, until `stop` turns true, then drains: requests under way end, and as long as they
+/// do, who asks whether the node is ready is told that it is not. Who has not ended its handshake then has asked for nothing, and is
+/// cut off.
 pub(crate) async fn serve(
     listener: std::net::TcpListener,
     router: Router,
+    tls: Option<(Arc<Tls>, Arc<Refusals>)>,
     connections_max: usize,
     mut stop: watch::Receiver<bool>,
 ) -> io::Result<()> {
     let places = Arc::new(Semaphore::new(connections_max));
-    let port = Port { listener: TcpListener::from_std(listener)?, router, places };
+    let port = Port { listener: TcpListener::from_std(listener)?, router, tls, places };
     let clients = GracefulShutdown::new();
     tokio::select! {
         never = port.serve(&clients) => match never {},
@@ -79,39 +87,88 @@ pub(crate) async fn stopped(stop: &mut watch::Receiver<bool>) {
 struct Port {
     listener: TcpListener,
     router: Router,
+    /// With where its failures are counted.
+    tls: Option<(Arc<Tls>, Arc<Refusals>)>,
     places: Arc<Semaphore>,
 }
 
+/// A client that has ended its handshake, with its place.
+type Greeted = Option<(TlsStream<TcpStream>, OwnedSemaphorePermit)>;
+
 impl Port {
-    /// Accepts connections and serves each in a task of its own that `clients` can end.
+    /// Accepts connections and serves each in a task of its own that `clients` can end. Those that shake hands end with this.
     async fn serve(&self, clients: &GracefulShutdown) -> Infallible {
+        // As many as there are places, at most.
+        let mut greetings: JoinSet<Greeted> = JoinSet::new();
         loop {
-            let place = Arc::clone(&self.places).acquire_owned().await.expect("never closed");
-            let stream = match self.listener.accept().await {
-                Ok((stream, _)) => stream,
+            tokio::select! {
+                (stream, place) = self.accept() => match &self.tls {
+                    None => self.converse(stream, place, clients),
+                    Some((tls, refusals)) => {
+                        greetings.spawn(greet(Arc::clone(tls), Arc::clone(refusals), stream, place));
+                    }
+                },
+                Some(greeted) = greetings.join_next() => match greeted {
+                    Ok(Some((stream, place))) => self.converse(stream, place, clients),
+                    Ok(None) => {}
+                    Err(error) => tracing::error!("a handshake ended badly: {error}"),
+                },
+            }
+        }
+    }
+
+    /// The next connection, and a place for it.
+    async fn accept(&self) -> (TcpStream, OwnedSemaphorePermit) {
+        let place = Arc::clone(&self.places).acquire_owned().await.expect("never closed");
+        loop {
+            match self.listener.accept().await {
+                Ok((stream, _)) => {
+                    tend(&stream);
+                    return (stream, place);
+                }
                 Err(error) => {
                     // Out of descriptors, mostly: trying again at once would only spin.
                     tracing::warn!("accepting a connection failed: {error}");
                     tokio::time::sleep(Duration::from_millis(50)).await;
-                    continue;
                 }
-            };
-            let connection = clients.watch(connection(stream, self.router.clone()));
-            tokio::spawn(async move {
-                if let Err(error) = connection.await {
-                    tracing::debug!("a connection ended: {error}");
-                }
-                drop(place);
-            });
+            }
+        }
+    }
+
+    fn converse<S>(&self, stream: S, place: OwnedSemaphorePermit, clients: &GracefulShutdown)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let connection = clients.watch(connection(stream, self.router.clone()));
+        tokio::spawn(async move {
+            if let Err(error) = connection.await {
+                tracing::debug!("a connection ended: {error}");
+            }
+            drop(place);
+        });
+    }
+}
+
+async fn greet(
+    tls: Arc<Tls>,
+    refusals: Arc<Refusals>,
+    stream: TcpStream,
+    place: OwnedSemaphorePermit,
+) -> Greeted {
+    match tls.shake_hands(stream).await {
+        Ok(stream) => Some((stream, place)),
+        Err(error) => {
+            refusals.note_handshake();
+            tracing::debug!("a handshake failed: {error}");
+            None
         }
     }
 }
 
-fn connection(
-    stream: TcpStream,
-    router: Router,
-) -> http1::Connection<TokioIo<TcpStream>, TowerToHyperService<Router>> {
-    tend(&stream);
+fn connection<S>(stream: S, router: Router) -> http1::Connection<TokioIo<S>, TowerToHyperService<Router>>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
     http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)

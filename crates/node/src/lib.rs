@@ -14,6 +14,7 @@
     reason = "a driver: it owns clocks, sockets and threads"
 )]
 
+mod access;
 mod admin;
 mod backend;
 mod buffers;
@@ -39,13 +40,16 @@ mod shadow;
 mod start;
 mod telemetry;
 mod threads;
+mod tls;
 mod vital;
 mod waiter;
 
+pub use access::{AccessError, Passwords, Refusal};
 pub use buffers::Buffers;
 pub use chores::Chores;
 pub use control::Pin;
 pub use events::Event;
-pub use setup::{BackendSetup, MemcachedSetup, PartitionSetup, RouteSetup, Setup};
+pub use setup::{AccessSetup, BackendSetup, MemcachedSetup, PartitionSetup, RouteSetup, Setup};
 pub use sherwood_path::Rules;
 pub use start::{BackendUsage, Node, StartError};
+pub use tls::TlsFiles;

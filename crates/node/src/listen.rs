@@ -9,6 +9,7 @@ use sherwood_model::{BackendId, Instant, PartitionId, TenantId};
 use sherwood_store::Found;
 use tokio::sync::{mpsc, watch};
 
+use crate::access::Passwords;
 use crate::backend::FetchKey;
 use crate::buffers::{Buffers, FETCHED_COPIES};
 use crate::config::Protocol;
@@ -45,13 +46,19 @@ pub(crate) fn serve(
     stop: &watch::Receiver<bool>,
 ) -> Result<Vec<Running>, StartError> {
     let places = Arc::new(Places::new(connections_max));
-    let serve = |(setup, bound): (&MemcachedSetup, Bound)| {
+    let open = |setup: &MemcachedSetup| {
+        setup.auth_file.as_deref().map(Passwords::open).transpose().map(|opened| opened.map(Arc::new))
+    };
+    // All of them before the first thread starts.
+    let passwords: Vec<_> = setups.iter().map(open).collect::<Result<_, _>>()?;
+    let serve = |((setup, bound), passwords): ((&MemcachedSetup, Bound), Option<Arc<Passwords>>)| {
         let service = Service {
             cache: Arc::clone(&core.cache),
             routing: routing(core, setup)?,
             places: Arc::clone(&places),
             buffers: Arc::clone(&core.buffers),
             chores: Arc::clone(&core.chores),
+            passwords,
             backends: Some(Arc::new(Behind(Arc::clone(core)))),
         };
         let running = match setup.protocol {
@@ -60,7 +67,7 @@ pub(crate) fn serve(
         };
         running.map_err(StartError::Thread)
     };
-    setups.iter().zip(bound).map(serve).collect()
+    setups.iter().zip(bound).zip(passwords).map(serve).collect()
 }
 
 fn routing(core: &Core, setup: &MemcachedSetup) -> Result<Routing, StartError> {

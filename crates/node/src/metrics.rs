@@ -62,6 +62,17 @@ impl Collector for Reading {
             "Values and requests refused for want of buffers",
             refusals,
         )?;
+        let refused = self.0.refusals.counts().into_iter();
+        let refused = refused.map(|(why, count)| (vec![("reason", why.to_owned())], count)).collect();
+        counters(
+            &mut encoder,
+            "http_refused_requests",
+            "Requests without the right to ask, by why",
+            refused,
+        )?;
+        let handshakes = one(self.0.refusals.handshakes());
+        let help = "Connections that spoke no TLS, had no certificate, or took too long";
+        counters(&mut encoder, "http_failed_handshakes", help, handshakes)?;
         let ceiling = one(cache.ceiling() as f64);
         gauges(
             &mut encoder,

@@ -11,6 +11,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::Thread;
 
@@ -20,6 +21,7 @@ use sherwood_policy::{Controller, Policy, StartSize, by_name};
 use tokio::runtime::{Handle, Runtime};
 use tokio::sync::{Semaphore, watch};
 
+use crate::access::{AccessError, Guard, Refusals, Tokens};
 use crate::backend::{Backend, BackendParts};
 use crate::buffers::Buffers;
 use crate::chores::Chores;
@@ -35,10 +37,11 @@ use crate::memory::Mapped;
 use crate::names::Names;
 use crate::recording::Recording;
 use crate::resident::Watch;
-use crate::setup::Setup;
+use crate::setup::{AccessSetup, Setup};
 use crate::shadow::Shadow;
 use crate::telemetry::Telemetry;
 use crate::threads::{self, Keeper, Worker};
+use crate::tls::Tls;
 use crate::{admin, http, listen};
 
 /// Why a node did not start.
@@ -74,6 +77,9 @@ pub enum StartError {
     /// A listener could not be bound.
     #[error(transparent)]
     Memcached(#[from] crate::listener::BindError),
+    /// A file of certificates, keys, tokens or passwords is of no use.
+    #[error(transparent)]
+    Access(#[from] AccessError),
     /// A thread could not be started.
     #[error("cannot start a thread: {0}; raise the limit on processes (ulimit -u)")]
     Thread(io::Error),
@@ -98,6 +104,8 @@ impl StartError {
 pub struct Node {
     core: Arc<Core>,
     admin: Option<SocketAddr>,
+    /// How it is spoken to there: `http` or `https`.
+    scheme: &'static str,
     memcached: Vec<Address>,
     redis: Vec<Address>,
     stop: watch::Sender<bool>,
@@ -116,6 +124,7 @@ impl Node {
         let engine = Engine::new(&setup, Clock::start())?;
         let bound = setup.admin.map(|address| bound(address, http::bind(address))).transpose()?;
         let admin = bound.as_ref().and_then(|listener| listener.local_addr().ok());
+        let door = admin.map(|address| Door::open(&setup.access, address)).transpose()?;
         let listeners = listen::bind(&setup.memcached, setup.cache.item_bytes_max)?;
         let runtime = runtime(setup.threads).map_err(StartError::Thread)?;
         let entropy = Arc::clone(&engine.entropy);
@@ -136,18 +145,27 @@ impl Node {
         };
         let (memcached, redis) = (speaking(Protocol::Memcached), speaking(Protocol::Redis));
         let control = threads::control(Arc::clone(&core)).map_err(StartError::Thread)?;
-        let http = bound.map(|listener| {
-            let router = admin::router(Arc::clone(&core));
-            runtime.spawn(http::serve(listener, router, setup.http_connections_max, stopping))
+        let places = setup.http_connections_max;
+        let http = bound.zip(door).map(|(listener, Door { guard, tls })| {
+            let router = guard.stand_before(admin::router(Arc::clone(&core)), Arc::clone(&core));
+            let refusals = Arc::clone(&core.refusals);
+            runtime.spawn(http::serve(listener, router, tls.map(|tls| (tls, refusals)), places, stopping))
         });
         let workers = vec![control, keeper];
-        Ok(Self { core, admin, memcached, redis, stop, listeners, workers, http, runtime })
+        let scheme = if setup.access.tls.is_some() { "https" } else { "http" };
+        Ok(Self { core, admin, scheme, memcached, redis, stop, listeners, workers, http, runtime })
     }
 
     /// Where the admin API and the gateway listen.
     #[must_use]
     pub fn admin(&self) -> Option<SocketAddr> {
         self.admin
+    }
+
+    /// The same as a URL: `http://127.0.0.1:8080`.
+    #[must_use]
+    pub fn admin_url(&self) -> Option<String> {
+        self.admin.map(|address| format!("{}://{address}", self.scheme))
     }
 
     /// Where the memcached listeners listen, in the order of the setup.
@@ -203,7 +221,18 @@ impl Node {
 
     /// Stops taking connections, lets what is under way end (at most five seconds), and ends every thread.
     pub fn stop(self) {
-        let Self { core, admin: _, memcached: _, redis: _, stop, listeners, workers, http, runtime } = self;
+        let Self {
+            core,
+            admin: _,
+            scheme: _,
+            memcached: _,
+            redis: _,
+            stop,
+            listeners,
+            workers,
+            http,
+            runtime,
+        } = self;
         core.say("node", "shutting down".to_owned(), serde_json::json!({ "draining": true }));
         stop.send_replace(true);
         for listener in listeners {
@@ -217,6 +246,27 @@ impl Node {
             tracing::error!("the HTTP port ended early: {error}");
         }
         workers.into_iter().for_each(Worker::stop);
+    }
+}
+
+/// What stands between the HTTP port and who comes to it.
+struct Door {
+    guard: Guard,
+    tls: Option<Arc<Tls>>,
+}
+
+impl Door {
+    /// That of a port bound to `bound`, its files read.
+    fn open(access: &AccessSetup, bound: SocketAddr) -> Result<Self, AccessError> {
+        let AccessSetup { tls, token_file, read_token_file } = access;
+        let tokens =
+            |what, file: &Option<PathBuf>| file.as_deref().map(|path| Tokens::open(what, path)).transpose();
+        let guard = Guard {
+            tokens: tokens("[admin] token_file", token_file)?,
+            read_tokens: tokens("[admin] read_token_file", read_token_file)?,
+            bound,
+        };
+        Ok(Self { guard, tls: tls.clone().map(Tls::open).transpose()?.map(Arc::new) })
     }
 }
 
@@ -305,6 +355,7 @@ impl Parts {
             event_streams: Arc::new(Semaphore::new(admin::STREAMS_MAX)),
             meters: OnceLock::new(),
             aside: Arc::new(Semaphore::new(1)),
+            refusals: Arc::new(Refusals::default()),
             stopping,
         }
     }

@@ -106,6 +106,7 @@ pub(crate) fn setup(model: &Model, backends: &Backends, policy: &str, times: &Ti
         memcached: Vec::new(),
         memcached_connections_max: 0,
         admin: Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))),
+        access: sherwood_node::AccessSetup::default(),
         http_connections_max: 8_192,
         // The process is load and backends, too: what it takes says nothing about the cache.
         buffers_bytes_max: sherwood_node::config::BUFFERS_BYTES_MAX,

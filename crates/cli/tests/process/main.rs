@@ -8,6 +8,7 @@
 mod load;
 mod record;
 mod replay;
+mod security;
 mod serve;
 mod sim;
 mod support;

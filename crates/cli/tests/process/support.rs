@@ -110,7 +110,11 @@ impl Server {
     pub(crate) fn address(&self, name: &str) -> String {
         let ready = self.said.last().unwrap();
         let address = ready.split(' ').find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
-        address.unwrap_or_else(|| panic!("no {name} in {ready:?}")).trim_start_matches("http://").to_owned()
+        address
+            .unwrap_or_else(|| panic!("no {name} in {ready:?}"))
+            .trim_start_matches("http://")
+            .trim_start_matches("https://")
+            .to_owned()
     }
 
     /// Sends it a signal.

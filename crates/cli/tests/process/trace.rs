@@ -54,7 +54,8 @@ impl Node {
     /// Charged bytes of every partition.
     fn used_bytes(&self) -> BTreeMap<String, u64> {
         let mut stream = TcpStream::connect(self.0.address("admin")).unwrap();
-        write!(stream, "GET /v1/partitions HTTP/1.1\r\nhost: node\r\nconnection: close\r\n\r\n").unwrap();
+        write!(stream, "GET /v1/partitions HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
+            .unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         let (_, body) = answer.split_once("\r\n\r\n").unwrap();

@@ -13,11 +13,14 @@ use serde::Deserialize;
 use thiserror::Error;
 use tokio::net::TcpStream;
 
+use super::Bearer;
+
 /// Connections to one gateway. Idle ones are used last in, first out, so that few are kept warm; as many are open as
 /// requests were ever under way at once.
 pub(super) struct Client {
     address: String,
     uri: String,
+    bearer: Option<Bearer>,
     idle: Mutex<Vec<SendRequest<Full<Bytes>>>>,
 }
 
@@ -44,9 +47,13 @@ const REFUSAL_BYTES: usize = 200;
 
 impl Client {
     /// A client with one connection made, so that a target that is not there is noticed at once.
-    pub(super) async fn connect(address: &str) -> io::Result<Arc<Self>> {
-        let client =
-            Self { address: address.to_owned(), uri: "/v1/requests".to_owned(), idle: Mutex::default() };
+    pub(super) async fn connect(address: &str, bearer: Option<Bearer>) -> io::Result<Arc<Self>> {
+        let client = Self {
+            address: address.to_owned(),
+            uri: "/v1/requests".to_owned(),
+            bearer,
+            idle: Mutex::default(),
+        };
         let first = client.open().await?;
         client.put_back(first);
         Ok(Arc::new(client))
@@ -91,11 +98,15 @@ impl Client {
     }
 
     fn request(&self, body: Bytes) -> Request<Full<Bytes>> {
-        Request::post(&self.uri)
+        let mut request = Request::post(&self.uri)
             .header(header::HOST, &self.address)
             .header(header::CONTENT_TYPE, "application/json")
             .body(Full::new(body))
-            .expect("the path and an address that was connected to are valid")
+            .expect("the path and an address that was connected to are valid");
+        if let Some(Bearer(value)) = &self.bearer {
+            request.headers_mut().insert(header::AUTHORIZATION, value.clone());
+        }
+        request
     }
 
     async fn open(&self) -> io::Result<SendRequest<Full<Bytes>>> {

@@ -23,7 +23,7 @@ pub(super) fn run(
     let system = |source| LoadError::System { source };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(system)?;
     let client = runtime
-        .block_on(Client::connect(&options.address))
+        .block_on(Client::connect(&options.address, options.bearer.clone()))
         .map_err(|source| LoadError::Connect { address: options.address.clone(), source })?;
     let origin = Instant::now();
     let (due, dues) = mpsc::channel(options.outstanding_max);

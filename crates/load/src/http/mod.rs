@@ -22,6 +22,7 @@ use std::io::BufRead;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hyper::header::HeaderValue;
 use sherwood_workload::KeyValueOptions;
 use sherwood_workload::onerf::Model;
 
@@ -49,6 +50,8 @@ pub struct Options {
     pub failed_latency: Duration,
     /// Whether answers are to carry the values.
     pub values: bool,
+    /// What the gateway asks for, if it does.
+    pub bearer: Option<Bearer>,
     /// Seed of the arrivals; the workload has its own.
     pub seed: u64,
 }
@@ -66,8 +69,23 @@ impl Default for Options {
             timeout: Duration::from_secs(15),
             failed_latency: Duration::from_secs(10),
             values: false,
+            bearer: None,
             seed: 1,
         }
+    }
+}
+
+/// A token as a request shows it, and no `Debug` does.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Bearer(HeaderValue);
+
+impl Bearer {
+    /// That of a token of visible ASCII characters; nothing of something else.
+    #[must_use]
+    pub fn new(token: &str) -> Option<Self> {
+        let mut value = HeaderValue::from_str(&format!("Bearer {token}")).ok()?;
+        value.set_sensitive(true);
+        Some(Self(value))
     }
 }
 

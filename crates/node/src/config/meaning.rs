@@ -1,6 +1,7 @@
 //! What a configuration means: every value in range, every name resolved to an id.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use sherwood_cache::Eviction;
@@ -9,8 +10,9 @@ use sherwood_path::Rules;
 use sherwood_store::StoreOptions;
 
 use super::units::ByteSize;
-use crate::http;
 use crate::listener::{Address, MemcachedOptions, redis_connection_bytes_max};
+use crate::setup::AccessSetup;
+use crate::{http, tls};
 
 /// A whole configuration that is valid. It says nothing about the machine: whether a port is free or a file can be
 /// opened shows when the node starts.
@@ -34,6 +36,8 @@ pub struct Config {
     pub control: Control,
     /// Where the admin API and the gateway are bound, or none when they are off.
     pub admin: Option<SocketAddr>,
+    /// Who may come in there. Beyond loopback there is TLS, and a token is asked for.
+    pub access: AccessSetup,
 }
 
 /// `[memory]`.
@@ -86,8 +90,10 @@ pub struct Server {
 pub struct Listener {
     /// What is spoken.
     pub protocol: Protocol,
-    /// A loopback address, or a UNIX socket.
+    /// A UNIX socket, or an address: one beyond loopback only where a password is asked for and the network was said to be trusted.
     pub bind: Address,
+    /// A file of the names and passwords that clients have to give; none where nobody is asked for them.
+    pub auth_file: Option<PathBuf>,
     /// Whose keys arrive here.
     pub route: Route,
     /// What a miss is.
@@ -226,7 +232,8 @@ impl Config {
                 format!("{} for each of {} {name} connections", mebibytes(bytes), self.server.connections_max)
             });
         let http = self.admin.map(|_| {
-            let bytes = mebibytes(http::CONNECTION_BYTES_MAX);
+            let tls = if self.access.tls.is_some() { tls::CONNECTION_BYTES_MAX } else { 0 };
+            let bytes = mebibytes(http::CONNECTION_BYTES_MAX + tls);
             format!("{bytes} for each of {HTTP_CONNECTIONS_MAX} HTTP connections")
         });
         let shared = format!(

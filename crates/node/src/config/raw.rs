@@ -49,6 +49,8 @@ pub(super) struct RawListener {
     pub(super) protocol: Key<String>,
     pub(super) bind: Key<String>,
     pub(super) permissions: Key<String>,
+    pub(super) auth_file: Key<String>,
+    pub(super) network: Key<String>,
     pub(super) route: Key<String>,
     pub(super) backend: Key<String>,
     pub(super) mode: Key<String>,
@@ -199,4 +201,15 @@ pub(super) struct RawLama {
 #[serde(deny_unknown_fields, default)]
 pub(super) struct RawAdmin {
     pub(super) bind: Key<String>,
+    pub(super) tls: Key<RawTls>,
+    pub(super) token_file: Key<String>,
+    pub(super) read_token_file: Key<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct RawTls {
+    pub(super) cert: Key<String>,
+    pub(super) key: Key<String>,
+    pub(super) client_ca: Key<String>,
 }

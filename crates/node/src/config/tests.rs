@@ -9,7 +9,8 @@ use sherwood_model::BackendId;
 
 use super::raw::{
     RawAdmin, RawBackend, RawCliffhanger, RawControl, RawDispatch, RawFair, RawFile, RawLama, RawListener,
-    RawMemory, RawPartition, RawProbe, RawRetry, RawServer, RawSlo, RawStale, RawStore, RawTao, RawTtlRule,
+    RawMemory, RawPartition, RawProbe, RawRetry, RawServer, RawSlo, RawStale, RawStore, RawTao, RawTls,
+    RawTtlRule,
 };
 use super::*;
 use crate::listener::{Address, UnixSocket};
@@ -80,6 +81,7 @@ mod meaning {
         let tcp = |address: &str| Address::Tcp(address.parse().expect("an address"));
         let unix = UnixSocket { path: "/run/sherwood.sock".into(), permissions: 0o700 };
         let listener = |(protocol, bind)| Listener {
+            auth_file: None,
             protocol,
             bind,
             route: Route::Backend(BackendId(0)),
@@ -371,11 +373,6 @@ mod refusals {
     #[test]
     fn addresses_that_cannot_be_bound() {
         assert_refused(&[
-            (
-                "[admin]\nbind = \"0.0.0.0:8080\"",
-                "a.toml:2:8: [admin] bind is 0.0.0.0:8080, which other machines may reach; only loopback addresses are \
-                 accepted until listeners ask who is there: set bind = \"127.0.0.1:8080\"",
-            ),
             (
                 "[admin]\nbind = \"localhost\"",
                 "a.toml:2:8: [admin] bind is \"localhost\"; it must be an IP address and a port: set bind = \
@@ -696,10 +693,12 @@ mod refusals {
              --eviction is \"lru2\"; it must be \"s3-fifo\" or \"lru\": did you mean \"lru\"?\n\
              --threads is 1000; it must be 1 to 256: give --threads 2\n\
              --admin is \"127.0.0.1\"; it must be an IP address and a port: give --admin 127.0.0.1:8080\n\
-             --memcached is 192.0.2.1:11211, which other machines may reach; only loopback addresses are accepted until \
-             listeners ask who is there: give --memcached 127.0.0.1:11211\n\
-             --redis is 192.0.2.1:6379, which other machines may reach; only loopback addresses are accepted until \
-             listeners ask who is there: give --redis 127.0.0.1:6379\n\
+             --memcached is 192.0.2.1:11211, which other machines may reach; beyond loopback a listener must ask for a \
+             password, and since it sends and takes everything unencrypted its network must be said to be trusted: set auth_file \
+             = \"passwords\" and network = \"trusted\" in [[listener]], or give --memcached 127.0.0.1:11211\n\
+             --redis is 192.0.2.1:6379, which other machines may reach; beyond loopback a listener must ask for a \
+             password, and since it sends and takes everything unencrypted its network must be said to be trusted: set auth_file \
+             = \"passwords\" and network = \"trusted\" in [[listener]], or give --redis 127.0.0.1:6379\n\
              --policy is \"tao\"; it must be one of \"robinhood\", \"shared-lru\", \"static\": give --policy robinhood"
         );
     }
@@ -811,6 +810,7 @@ mod refusals {
     }
 }
 
+mod access;
 mod example;
 mod freshness;
 

@@ -55,6 +55,8 @@ pub(super) struct Connection<C> {
     finished: bool,
     /// Whether something happened since patience was last [tried](Self::try_patience).
     fresh: bool,
+    /// Whether its login was waited for before.
+    lingers: bool,
     /// Whether it is among those with more to do.
     pub(super) queued: bool,
     /// Wakes it from fetching; made with the first fetch.
@@ -88,6 +90,8 @@ pub(super) enum Wait {
     Backend,
     /// That it finishes, after it was hung up on.
     Farewell,
+    /// That it logs in, whatever else it does.
+    Login,
 }
 
 /// How a turn ended.
@@ -170,6 +174,7 @@ impl<C: Conversation> Connection<C> {
             readable: false,
             finished: false,
             fresh: true,
+            lingers: false,
             queued: false,
             waker: None,
             _place: place,
@@ -194,7 +199,7 @@ impl<C: Conversation> Connection<C> {
     }
 
     /// What the client waits for.
-    pub(super) fn waits_for(&self) -> Wait {
+    fn waits_for(&self) -> Wait {
         match self.stage {
             Stage::Fetching(_) => Wait::Backend,
             _ if self.owes() => Wait::Output,
@@ -203,9 +208,20 @@ impl<C: Conversation> Connection<C> {
         }
     }
 
-    /// Says whether nothing has happened since this was called last.
-    pub(super) fn try_patience(&mut self) -> bool {
-        !std::mem::take(&mut self.fresh)
+    /// Whether the client keeps us waiting for this.
+    pub(super) fn keeps_waiting(&self, wait: Wait) -> bool {
+        match wait {
+            Wait::Login => self.conversation.is_outside(),
+            _ => self.waits_for() == wait,
+        }
+    }
+
+    /// Says whether nothing has happened since this was called last; for a login, whether it was called before.
+    pub(super) fn try_patience(&mut self, wait: Wait) -> bool {
+        match wait {
+            Wait::Login => std::mem::replace(&mut self.lingers, true),
+            _ => !std::mem::take(&mut self.fresh),
+        }
     }
 
     /// Reads what a client says that has nothing else to do. It is to be answered before anything else happens to the client.

@@ -46,6 +46,9 @@ pub(super) trait Conversation: Send + 'static {
     where
         Self: Sized;
 
+    /// Whether the client has to log in, and has not.
+    fn is_outside(&self) -> bool;
+
     /// Takes what was fetched, in the order in which it was wanted. `output` is as [`advance`](Self::advance) left it: an
     /// answer may be put where it belongs.
     fn resume(&mut self, moment: Moment, fetched: Fetched, output: &mut Vec<u8>);

@@ -57,6 +57,10 @@ pub enum Count {
     Fetches,
     /// Fetches that failed and were answered as misses.
     FetchErrors,
+    /// Names and passwords that were given.
+    AuthCmds,
+    /// Those of them that were wrong.
+    AuthErrors,
     /// Connections closed because nothing arrived for too long.
     IdleKicks,
     /// Connections closed because nothing was read for too long.
@@ -94,6 +98,8 @@ impl Count {
         (Self::ProtocolErrors, "protocol_errors"),
         (Self::Fetches, "fetches"),
         (Self::FetchErrors, "fetch_errors"),
+        (Self::AuthCmds, "auth_cmds"),
+        (Self::AuthErrors, "auth_errors"),
         (Self::IdleKicks, "idle_kicks"),
         (Self::SlowKicks, "slow_kicks"),
         (Self::BytesRead, "bytes_read"),

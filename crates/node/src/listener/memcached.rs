@@ -6,6 +6,8 @@ use sherwood_wire::memcached::{Ahead, Event, Exptime, Keys, Meta, Parser, Retrie
 
 use super::ahead::prefetch;
 use super::conversation::{Advance, Conversation, Fetched, Next, Protocol};
+use super::counters::Count;
+use super::login::{self, Login};
 use super::retrieval::{Misses, Portion};
 use super::session::{self, Session};
 use super::shared::Shared;
@@ -26,6 +28,7 @@ impl Protocol for Memcached {
             parser: Parser::new(shared.options.limits()),
             shared: Arc::clone(shared),
             thread,
+            login: shared.service.passwords.is_some().then(Login::default),
             aside: None,
             misses: Misses::default(),
         }
@@ -37,6 +40,8 @@ pub(super) struct Client {
     shared: Arc<Shared>,
     thread: usize,
     parser: Parser,
+    /// As long as it has not logged in.
+    login: Option<Login>,
     /// A command that is not carried out yet.
     aside: Option<Aside>,
     misses: Misses,
@@ -71,12 +76,15 @@ impl KeyList {
 
 impl Conversation for Client {
     fn advance(&mut self, moment: Moment, input: &[u8], output: &mut Vec<u8>) -> Advance {
-        let Self { shared, thread, parser, aside, misses } = self;
+        let (mut consumed, mut ahead) = (0, 0);
+        if let Some(next) = self.log_in(input, &mut consumed, output) {
+            return Advance { consumed, next };
+        }
+        let Self { shared, thread, parser, aside, misses, .. } = self;
         let session = Session { shared, counters: &shared.counters[*thread] };
         if let Some(next) = go_on(session, moment, aside, misses, output) {
-            return Advance { consumed: 0, next };
+            return Advance { consumed, next };
         }
-        let (mut consumed, mut ahead) = (0, 0);
         while output.len() < shared.options.output_bytes_max {
             let parsed = parser.parse(&input[consumed..]);
             consumed += parsed.consumed;
@@ -110,6 +118,10 @@ impl Conversation for Client {
         Advance { consumed, next: Next::Send }
     }
 
+    fn is_outside(&self) -> bool {
+        self.login.is_some()
+    }
+
     fn keys_ahead(input: &[u8]) -> impl Iterator<Item = &[u8]> {
         Ahead::of(input)
     }
@@ -127,6 +139,28 @@ impl Conversation for Client {
                 *aside = None;
             }
             None => {}
+        }
+    }
+}
+
+impl Client {
+    /// Lets a client in that has to log in; says what is to happen as long as it is not.
+    fn log_in(&mut self, input: &[u8], consumed: &mut usize, output: &mut Vec<u8>) -> Option<Next> {
+        let passwords = self.shared.service.passwords.as_ref()?;
+        let login::Outcome { consumed: used, next, tried } =
+            self.login.as_mut()?.advance(passwords, input, output);
+        let admitted = next == login::Next::Admit;
+        let counters = &self.shared.counters[self.thread];
+        counters.add(Count::AuthCmds, tried);
+        counters.add(Count::AuthErrors, tried - u64::from(admitted));
+        *consumed = used;
+        match next {
+            login::Next::Admit => {
+                self.login = None;
+                None
+            }
+            login::Next::Need(need) => Some(Next::Need(need)),
+            login::Next::HangUp => Some(Next::HangUp),
         }
     }
 }

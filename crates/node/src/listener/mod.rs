@@ -20,6 +20,7 @@
 //! | `routing` | from a key to a partition |
 //! | `conversation` | what a protocol has to be: bytes in, bytes out, and what it waits for |
 //! | `memcached` | the memcached protocol as that; `session`, `retrieval` and `meta` are what its commands do; no I/O, no clock |
+//! | `login` | what a memcached client has to say first where the listener asks for a password |
 //! | `redis` | the Redis protocol as that |
 //! | `talk` | one client without a socket, for tests and fuzz targets |
 //! | `connection` | one client: its socket, its buffers, its turn |
@@ -44,6 +45,7 @@ mod counters;
 mod crew;
 mod fetch;
 mod hearing;
+mod login;
 mod mailbox;
 mod memcached;
 mod meta;

@@ -35,6 +35,8 @@ pub struct MemcachedOptions {
     pub idle_timeout: Option<Duration>,
     /// A connection that does not take its output for so long is closed; default 30 s.
     pub write_timeout: Duration,
+    /// A connection on which nobody has logged in for so long is closed, where a password is asked for; default 10 s.
+    pub login_timeout: Duration,
     /// How long connections may go on with what they had begun when the listener is told to stop; default 5 s.
     pub drain_timeout: Duration,
 }
@@ -49,6 +51,7 @@ impl Default for MemcachedOptions {
             output_bytes_max: 64 * 1024,
             idle_timeout: None,
             write_timeout: Duration::from_secs(30),
+            login_timeout: Duration::from_secs(10),
             drain_timeout: Duration::from_secs(5),
         }
     }
@@ -85,6 +88,7 @@ impl MemcachedOptions {
             output_bytes_max,
             idle_timeout,
             write_timeout,
+            login_timeout,
             drain_timeout: _,
         } = self;
         let refuse = |name, value: String, accepted| {
@@ -104,6 +108,9 @@ impl MemcachedOptions {
         }
         if *write_timeout == Duration::ZERO {
             return refuse("write_timeout", "0".to_owned(), "longer than nothing");
+        }
+        if *login_timeout == Duration::ZERO {
+            return refuse("login_timeout", "0".to_owned(), "longer than nothing");
         }
         Ok(())
     }
@@ -133,7 +140,8 @@ mod tests {
             ("item_size_max", MemcachedOptions { item_size_max: 0, ..ok.clone() }),
             ("output_bytes_max", MemcachedOptions { output_bytes_max: 0, ..ok.clone() }),
             ("idle_timeout", MemcachedOptions { idle_timeout: Some(Duration::ZERO), ..ok.clone() }),
-            ("write_timeout", MemcachedOptions { write_timeout: Duration::ZERO, ..ok }),
+            ("write_timeout", MemcachedOptions { write_timeout: Duration::ZERO, ..ok.clone() }),
+            ("login_timeout", MemcachedOptions { login_timeout: Duration::ZERO, ..ok }),
         ];
         for (name, options) in wrong {
             let error = options.validate().unwrap_err().to_string();

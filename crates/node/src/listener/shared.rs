@@ -9,6 +9,7 @@ use super::backends::Backends;
 use super::counters::{Counters, Counts};
 use super::options::MemcachedOptions;
 use super::routing::{Routing, Target};
+use crate::access::Passwords;
 use crate::buffers::Buffers;
 use crate::chores::Chores;
 use crate::clock::{Clock, Moment};
@@ -28,6 +29,8 @@ pub struct Service {
     pub buffers: Arc<Buffers>,
     /// What threads do that have no events.
     pub chores: Arc<Chores>,
+    /// Who may use it, by name and password; none where nobody is asked.
+    pub passwords: Option<Arc<Passwords>>,
 }
 
 impl Service {

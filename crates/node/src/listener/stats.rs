@@ -77,6 +77,7 @@ fn settings(shared: &Shared, out: &mut Vec<u8>) {
     stat("num_threads", &options.threads);
     stat("cas_enabled", &"yes");
     stat("auth_enabled_sasl", &"no");
+    stat("auth_enabled_ascii", &if shared.service.passwords.is_some() { "yes" } else { "no" });
     stat("binding_protocol", &"ascii");
     stat("item_size_max", &options.item_size_max);
     stat("idle_timeout", &options.idle_timeout.unwrap_or_default().as_secs());

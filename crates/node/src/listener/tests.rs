@@ -32,6 +32,7 @@ pub(super) fn service(cache: Arc<Cache>, routing: Routing, backends: Option<Arc<
         places: Arc::new(Places::new(1)),
         buffers: Buffers::new(1 << 20),
         chores: Arc::default(),
+        passwords: None,
     }
 }
 

@@ -30,6 +30,7 @@ use super::counters::Count;
 use super::crew::{Crew, Newcomer};
 use super::hearing::{Hearing, ROOM_BYTES};
 use super::mailbox::Mailbox;
+use super::options::MemcachedOptions;
 use super::shared::{Connections, Place, Shared};
 use super::slots::{Slots, Token};
 use crate::buffers::Account;
@@ -114,7 +115,7 @@ impl<P: Protocol> Thread<P> {
         Ok(Self {
             protocol,
             number,
-            sweeps: Sweeps::new(shared.options.idle_timeout, shared.options.write_timeout),
+            sweeps: Sweeps::new(&shared.options, shared.service.passwords.is_some()),
             account: shared.service.buffers.account(),
             shared,
             queue,
@@ -388,6 +389,7 @@ impl<P: Protocol> Thread<P> {
             return;
         }
         self.sweeps.watch(Wait::Input, now);
+        self.sweeps.watch(Wait::Login, now);
     }
 
     fn end(&mut self, token: Token) {
@@ -400,14 +402,14 @@ impl<P: Protocol> Thread<P> {
     fn sweep(&mut self, now: Instant) {
         let Some(wait) = self.sweeps.take_due(now) else { return };
         let (mut over, mut some_left) = (Vec::new(), false);
-        for (token, client) in self.clients.iter_mut().filter(|(_, client)| client.waits_for() == wait) {
-            match client.try_patience() {
+        for (token, client) in self.clients.iter_mut().filter(|(_, client)| client.keeps_waiting(wait)) {
+            match client.try_patience(wait) {
                 true => over.push(token),
                 false => some_left = true,
             }
         }
         let count = match wait {
-            Wait::Input => Some(Count::IdleKicks),
+            Wait::Input | Wait::Login => Some(Count::IdleKicks),
             Wait::Output => Some(Count::SlowKicks),
             Wait::Backend | Wait::Farewell => None,
         };
@@ -447,12 +449,17 @@ fn watch_socket(queue: &OwnedFd, socket: &OwnedFd, token: Token) -> Result<(), E
 #[derive(Debug)]
 struct Sweeps {
     /// What they wait for, how long they may, and when to look; nobody waits while there is no time.
-    kinds: [(Wait, Option<Duration>, Option<Instant>); 3],
+    kinds: [(Wait, Option<Duration>, Option<Instant>); 4],
 }
 
 impl Sweeps {
-    fn new(idle: Option<Duration>, write: Duration) -> Self {
-        let kinds = [(Wait::Input, idle), (Wait::Output, Some(write)), (Wait::Farewell, Some(FAREWELL))];
+    fn new(options: &MemcachedOptions, asks_for_passwords: bool) -> Self {
+        let kinds = [
+            (Wait::Input, options.idle_timeout),
+            (Wait::Output, Some(options.write_timeout)),
+            (Wait::Farewell, Some(FAREWELL)),
+            (Wait::Login, asks_for_passwords.then_some(options.login_timeout)),
+        ];
         Self { kinds: kinds.map(|(wait, patience)| (wait, patience, None)) }
     }
 

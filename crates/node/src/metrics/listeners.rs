@@ -26,13 +26,15 @@ const COMMANDS: [(Count, [&str; 2]); 13] = [
 ];
 
 /// Counters with no label but the listener's.
-const PLAIN: [(Count, &str, &str); 8] = [
+const PLAIN: [(Count, &str, &str); 10] = [
     (Count::CmdSet, "listener_store_commands", "Storage commands whose value arrived whole"),
     (Count::TotalItems, "listener_stored_items", "Values stored by commands"),
     (Count::CmdFlush, "listener_flush_commands", "Commands that flush"),
     (Count::ProtocolErrors, "listener_protocol_errors", "Lines that were no command, or not a whole one"),
     (Count::Fetches, "listener_fetched_keys", "Keys fetched from their backend after a miss"),
     (Count::FetchErrors, "listener_fetch_errors", "Fetches that failed and were answered as misses"),
+    (Count::AuthCmds, "listener_logins", "Names and passwords given, wrong ones included"),
+    (Count::AuthErrors, "listener_failed_logins", "Names and passwords that were wrong"),
     (Count::BytesRead, "listener_read_bytes", "Bytes received"),
     (Count::BytesWritten, "listener_written_bytes", "Bytes sent"),
 ];

@@ -41,6 +41,7 @@ impl Setup {
             policy: config.control.policy.clone(),
             memcached: config.listeners.iter().map(|one| listener(one, config, threads)).collect(),
             admin: config.admin,
+            access: config.access.clone(),
             memcached_connections_max: config.server.connections_max as usize,
             http_connections_max: HTTP_CONNECTIONS_MAX,
             buffers_bytes_max: config.memory.buffers_bytes_max,
@@ -125,6 +126,7 @@ fn listener(listener: &config::Listener, config: &Config, threads: usize) -> Mem
     MemcachedSetup {
         protocol: listener.protocol,
         bind: listener.bind.clone(),
+        auth_file: listener.auth_file.clone(),
         route,
         read_through: listener.mode == Mode::ReadThrough,
         threads,

@@ -3,6 +3,7 @@
 mod configured;
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use sherwood_store::Store;
 use crate::config::Protocol;
 use crate::control::Pin;
 use crate::listener::Address;
+use crate::tls::TlsFiles;
 
 /// A node, before it is started.
 pub struct Setup {
@@ -36,6 +38,8 @@ pub struct Setup {
     pub memcached_connections_max: usize,
     /// Where admin API and gateway listen; none opens no port.
     pub admin: Option<SocketAddr>,
+    /// Who may come in there.
+    pub access: AccessSetup,
     /// HTTP connections at once; one more waits until another ends.
     pub http_connections_max: usize,
     /// Bytes that values on their way into answers, and the texts of answers, may take together.
@@ -46,6 +50,17 @@ pub struct Setup {
     pub threads: usize,
     /// Seed of every random draw; the operating system's where none.
     pub seed: Option<u64>,
+}
+
+/// Who may come in through the HTTP port: by default every process of this machine, on loopback, and no page of another site.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AccessSetup {
+    /// What TLS is spoken by; none where none is.
+    pub tls: Option<TlsFiles>,
+    /// A file of the tokens that requests have to show; none where nobody is asked for one.
+    pub token_file: Option<PathBuf>,
+    /// A file of tokens that may only read.
+    pub read_token_file: Option<PathBuf>,
 }
 
 /// One backend.
@@ -83,6 +98,8 @@ pub struct MemcachedSetup {
     pub protocol: Protocol,
     /// Where it listens.
     pub bind: Address,
+    /// A file of the names and passwords that clients have to give; none where nobody is asked for them.
+    pub auth_file: Option<PathBuf>,
     /// Which partition a key goes to.
     pub route: RouteSetup,
     /// Whether a miss is fetched from the backend.

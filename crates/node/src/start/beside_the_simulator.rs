@@ -229,6 +229,7 @@ impl Driven {
             memcached: Vec::new(),
             memcached_connections_max: 1,
             admin: None,
+            access: crate::setup::AccessSetup::default(),
             http_connections_max: 1,
             buffers_bytes_max: 1 << 20,
             slack_bytes: None,

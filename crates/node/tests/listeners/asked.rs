@@ -27,8 +27,8 @@ fn the_conversations_are_those_of_memcached() {
             continue;
         }
         let (sent, expected) = (lines(text, '>'), lines(text, '<'));
-        let answer = (0..TRIES).map(|_| answer(&sent)).find(|answer| *answer == expected);
-        assert!(answer.is_some(), "{title}: {}", self::answer(&sent));
+        let answer = (0..TRIES).map(|_| answer(&[], &sent)).find(|answer| *answer == expected);
+        assert!(answer.is_some(), "{title}: {}", self::answer(&[], &sent));
         asked += 1;
     }
     assert!(asked > 15);
@@ -43,18 +43,18 @@ fn lines(text: &str, mark: char) -> String {
 }
 
 /// The last number of the version, of 1.6.
-fn version() -> Option<u32> {
+pub(crate) fn version() -> Option<u32> {
     let output = Command::new("memcached").arg("--version").output().ok()?;
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     said.trim().strip_prefix("memcached 1.6.")?.parse().ok().filter(|&version| version >= 18)
 }
 
-/// What a new memcached answers.
-fn answer(sent: &str) -> String {
+/// What a new memcached with these options answers.
+pub(crate) fn answer(options: &[&str], sent: &str) -> String {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("s");
     let mut command = Command::new("memcached");
-    command.args(["-u", "root", "-t", "1", "-m", "64", "-s"]).arg(&path).stderr(Stdio::null());
+    command.args(["-u", "root", "-t", "1", "-m", "64", "-s"]).arg(&path).args(options).stderr(Stdio::null());
     let _memcached = Killed(command.spawn().unwrap());
     let start = Instant::now();
     let mut stream = loop {

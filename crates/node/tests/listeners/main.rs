@@ -9,6 +9,7 @@
 mod asked;
 mod clients;
 mod hostile;
+mod login;
 mod memcached;
 #[path = "../common/patience.rs"]
 mod patience;

@@ -3,15 +3,16 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::sync::Arc;
 
 use sherwood_cache::{Cache, Options, Partition};
 use sherwood_model::{BackendId, PartitionId, SeededState, TenantId};
-use sherwood_node::Buffers;
 use sherwood_node::clock::Clock;
 use sherwood_node::listener::{
     Address, Backends, Bound, Count, MemcachedOptions, Places, Reading, Routing, Running, Service, Target,
 };
+use sherwood_node::{Buffers, Passwords};
 use socket2::Socket;
 use tokio::sync::watch;
 
@@ -47,12 +48,25 @@ impl Server {
 
     /// Either, with room for so many connections.
     pub(crate) fn speak(protocol: Protocol, options: MemcachedOptions, places: usize) -> Self {
-        Self::serve(protocol, options, Routing::single(target(0, false)), None, places)
+        Self::serve(protocol, options, Routing::single(target(0, false)), None, places, None)
+    }
+
+    /// Either, with a file of names and passwords.
+    pub(crate) fn asking(protocol: Protocol, options: MemcachedOptions, passwords: &Path) -> Self {
+        let passwords = Some(Arc::new(Passwords::open(passwords).unwrap()));
+        Self::serve(protocol, options, Routing::single(target(0, false)), None, PLACES, passwords)
     }
 
     /// A memcached listener with one partition whose misses are fetched from `backends`.
     pub(crate) fn read_through(options: MemcachedOptions, backends: Arc<dyn Backends>) -> Self {
-        Self::serve(Protocol::Memcached, options, Routing::single(target(0, true)), Some(backends), PLACES)
+        Self::serve(
+            Protocol::Memcached,
+            options,
+            Routing::single(target(0, true)),
+            Some(backends),
+            PLACES,
+            None,
+        )
     }
 
     fn serve(
@@ -61,6 +75,7 @@ impl Server {
         routing: Routing,
         backends: Option<Arc<dyn Backends>>,
         places: usize,
+        passwords: Option<Arc<Passwords>>,
     ) -> Self {
         let partition = Partition::new(TenantId(0), BackendId(0), 64 << 20);
         let cache = Cache::new(Options::default(), &[partition], SeededState::new(1)).unwrap();
@@ -73,6 +88,7 @@ impl Server {
             places,
             buffers: Arc::clone(&buffers),
             chores: Arc::default(),
+            passwords,
         };
         let (stop, stopped) = watch::channel(false);
         let bound = Bound::bind(options).unwrap();

@@ -6,6 +6,7 @@
     reason = "tests of a driver use sockets, threads and the machine's clock"
 )]
 
+mod access;
 mod admin;
 mod faults;
 mod freshness;
@@ -14,6 +15,9 @@ mod listeners;
 #[path = "../common/patience.rs"]
 mod patience;
 mod policies;
+#[path = "../common/programs.rs"]
+#[allow(dead_code, reason = "no client library is run here")]
+mod programs;
 mod resizing;
 mod stopping;
 mod support;

@@ -11,7 +11,9 @@ use serde_json::Value;
 use sherwood_dispatch::ProbeOptions;
 use sherwood_model::{BackendId, Slo, TenantId};
 use sherwood_node::config::Protocol;
-use sherwood_node::{BackendSetup, MemcachedSetup, Node, PartitionSetup, Pin, RouteSetup, Rules, Setup};
+use sherwood_node::{
+    AccessSetup, BackendSetup, MemcachedSetup, Node, PartitionSetup, Pin, RouteSetup, Rules, Setup,
+};
 use sherwood_store::{Attempt, BoxFuture, Cause, Found, Kind, Limit, LimitError, Limits, Store, StoreError};
 use tokio::sync::watch;
 
@@ -147,6 +149,7 @@ pub(crate) fn setup(backends: Vec<(&str, Vec<Arc<dyn Store>>)>) -> Setup {
         memcached: Vec::new(),
         memcached_connections_max: 16,
         admin: Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))),
+        access: AccessSetup::default(),
         http_connections_max: 64,
         buffers_bytes_max: 256 << 20,
         slack_bytes: None,
@@ -179,6 +182,7 @@ pub(crate) fn listener(backend: usize) -> MemcachedSetup {
     MemcachedSetup {
         protocol: Protocol::Memcached,
         bind: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into(),
+        auth_file: None,
         route: RouteSetup::Backend(BackendId::from_index(backend)),
         read_through: true,
         threads: 1,
@@ -231,7 +235,7 @@ impl Http {
         let mut stream = TcpStream::connect(self.0).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let head = format!(
-            "{method} {path} HTTP/1.1\r\nhost: node\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n"
+            "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n"
         );
         stream.write_all(head.as_bytes()).unwrap();
         stream

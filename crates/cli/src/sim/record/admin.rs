@@ -9,10 +9,12 @@ use serde::de::DeserializeOwned;
 use crate::exit::Failure;
 
 /// A node's HTTP port.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Admin {
     /// Host and port.
     address: String,
+    /// The header that shows a token, or nothing.
+    authorization: String,
 }
 
 /// What an answer may take to come, and hold.
@@ -20,10 +22,12 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
 
 impl Admin {
-    /// The node at `http://host:port` or `host:port`.
-    pub(super) fn at(url: &str) -> Self {
+    /// The node at `http://host:port` or `host:port`, which may ask for a token.
+    pub(super) fn at(url: &str, token: Option<&str>) -> Self {
         let address = url.strip_prefix("http://").unwrap_or(url).trim_end_matches('/');
-        Self { address: address.to_owned() }
+        let authorization =
+            token.map(|token| format!("Authorization: Bearer {token}\r\n")).unwrap_or_default();
+        Self { address: address.to_owned(), authorization }
     }
 
     /// What the node shows at a path.
@@ -54,12 +58,16 @@ impl Admin {
     }
 
     fn talk(&self, method: &str, path: &str) -> std::io::Result<String> {
-        let address = self.address.to_socket_addrs()?.next();
-        let address = address.ok_or_else(|| std::io::Error::other("the name has no address"))?;
-        let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+        let resolved = self.address.to_socket_addrs()?.next();
+        let resolved = resolved.ok_or_else(|| std::io::Error::other("the name has no address"))?;
+        let mut stream = TcpStream::connect_timeout(&resolved, PATIENCE)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         // HTTP/1.0: the end of the answer is that of the connection.
-        write!(stream, "{method} {path} HTTP/1.0\r\nHost: {}\r\nContent-Length: 0\r\n\r\n", self.address)?;
+        let Self { address, authorization } = self;
+        write!(
+            stream,
+            "{method} {path} HTTP/1.0\r\nHost: {address}\r\n{authorization}Content-Length: 0\r\n\r\n"
+        )?;
         let mut answer = String::new();
         stream.take(ANSWER_BYTES_MAX).read_to_string(&mut answer)?;
         Ok(answer)

@@ -13,6 +13,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use sherwood_workload::onerf::Model;
 
 use crate::exit::Failure;
+use crate::token::TokenFile;
 use crate::{duration, interrupt, out};
 use admin::Admin;
 use describe::{Described, describe};
@@ -41,6 +42,8 @@ pub(crate) struct Args {
     /// How long to watch: 30s, 10m, 2h
     #[arg(long = "for", value_name = "TIME", default_value = "60s", value_parser = watch_time)]
     time: Duration,
+    #[command(flatten)]
+    token: TokenFile,
 }
 
 /// Time between two looks at an interrupt.
@@ -54,7 +57,12 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let stop = Arc::new(AtomicBool::new(false));
     let stopper = Arc::clone(&stop);
     interrupt::on_interrupt(move || stopper.store(true, Relaxed)).map_err(Failure::failed)?;
-    let admin = Admin::at(&args.node);
+    if args.node.starts_with("https://") {
+        let message = "--node: TLS is not spoken here; run this beside the node and give the http:// address of a node without TLS, or \
+                       end TLS before it (socat, stunnel)";
+        return Err(Failure::usage(message));
+    }
+    let admin = Admin::at(&args.node, args.token.read()?.as_deref());
     let Some(seen) = Seen::watch(&admin, args.time, || wait(args.time, &stop))? else {
         return Err(Failure::interrupted("stopped before the time was over: nothing was written"));
     };

@@ -176,7 +176,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address").to_string();
         let node = std::thread::spawn(move || node_of_requests_under_way(&listener));
-        let seen = Seen::watch(&Admin::at(&address), Duration::from_secs(1), || true);
+        let seen = Seen::watch(&Admin::at(&address, None), Duration::from_secs(1), || true);
         let asked = node.join().expect("it was told that the recording is over");
         assert_eq!(asked.first().map(String::as_str), Some("POST /v1/recording?for_s=121"));
         let seen = seen.expect("answers").expect("nobody stopped it");

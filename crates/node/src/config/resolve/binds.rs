@@ -1,4 +1,4 @@
-//! `[[listener]]` and `[admin]`: what the node can be reached on.
+//! `[[listener]]` and `[admin]`: what the node can be reached on. Who may reach it there is in [`access`].
 
 use std::net::SocketAddr;
 
@@ -12,6 +12,9 @@ use crate::config::raw::{RawFile, RawListener};
 use crate::config::scope::{Given, Setting, bytes, flag_or, given, one_of, unknown};
 use crate::config::units::quoted;
 use crate::listener::{Address, UnixSocket};
+use crate::setup::AccessSetup;
+
+use super::access;
 
 const PROTOCOL: Setting = Setting::new("[[listener]]", "protocol", "\"memcached\"");
 const BIND: Setting = Setting::new("[[listener]]", "bind", "\"127.0.0.1:11211\"");
@@ -37,6 +40,7 @@ const UNIX: &str = "unix:";
 pub(super) struct Binds {
     pub(super) listeners: Vec<Listener>,
     pub(super) admin: Option<SocketAddr>,
+    pub(super) access: AccessSetup,
 }
 
 /// An address with where it was written.
@@ -48,7 +52,8 @@ pub(super) fn resolve(
     backends: &[Backend],
     problems: &mut Problems<'_>,
 ) -> Binds {
-    let admin = admin(file, flags, problems);
+    let access = access::admin(&file.admin, problems);
+    let admin = admin(file, flags, &access, problems);
     let mut listeners = listeners(&file.listener, flags, backends, problems);
     listeners.extend(unix_socket(flags, backends, problems));
     refuse_shared_addresses(admin.as_ref(), &listeners, problems);
@@ -62,15 +67,18 @@ pub(super) fn resolve(
     Binds {
         listeners: listeners.into_iter().map(|(_, listener)| listener).collect(),
         admin: admin.map(|admin| admin.value),
+        access,
     }
 }
 
-fn admin(file: &RawFile, flags: &Flags, problems: &mut Problems<'_>) -> Option<Bind> {
+fn admin(file: &RawFile, flags: &Flags, access: &AccessSetup, problems: &mut Problems<'_>) -> Option<Bind> {
     match flag_or("--admin", flags.admin.clone(), &file.admin.bind) {
         Some(bind) if bind.value == "off" => None,
         Some(bind) => {
             let value = address(ADMIN, &bind, problems).unwrap_or(ADMIN_DEFAULT);
-            Some(Given { value, origin: bind.origin })
+            let bind = Given { value, origin: bind.origin };
+            access::refuse_open_admin(ADMIN, &bind, access, problems);
+            Some(bind)
         }
         None => Some(Given { value: ADMIN_DEFAULT, origin: Origin::Absent }),
     }
@@ -150,12 +158,15 @@ fn listener(
     let protocol = one_of(problems, PROTOCOL, given(&raw.protocol), &PROTOCOLS);
     let modes = [("look-aside", Mode::LookAside), ("read-through", Mode::ReadThrough)];
     let mode = one_of(problems, MODE, given(&raw.mode), &modes);
-    let address = place(bind, given(&raw.permissions), problems);
+    let setting = if matches!(bind.origin, Origin::Flag("--redis")) { REDIS_BIND } else { BIND };
+    let address = place(setting, bind, given(&raw.permissions), problems);
+    let auth_file = access::auth_file(raw, problems);
+    access::refuse_open_listener(setting, bind, address.as_ref(), raw, problems);
     let route = route(table, bind, backends, problems);
     if let (Some(route), Mode::ReadThrough) = (route, mode) {
         refuse_read_through_without_store(raw, route, backends, problems);
     }
-    Some((bind.origin.clone(), Listener { protocol, bind: address?, route: route?, mode }))
+    Some((bind.origin.clone(), Listener { protocol, bind: address?, auth_file, route: route?, mode }))
 }
 
 fn route(
@@ -234,6 +245,7 @@ fn refuse_read_through_without_store(
 
 /// Where a listener is to be reached.
 fn place(
+    setting: Setting,
     bind: &Given<String>,
     permissions: Option<Given<String>>,
     problems: &mut Problems<'_>,
@@ -253,7 +265,6 @@ fn place(
             problems.add(&bind.origin, message);
             return None;
         }
-        let setting = if matches!(bind.origin, Origin::Flag("--redis")) { REDIS_BIND } else { BIND };
         return address(setting, bind, problems).map(Address::Tcp);
     };
     let permissions = permissions.map_or(Some(UnixSocket::PERMISSIONS), |given| mode(&given, problems));
@@ -290,19 +301,11 @@ fn mode(given: &Given<String>, problems: &mut Problems<'_>) -> Option<u32> {
 fn address(setting: Setting, given: &Given<String>, problems: &mut Problems<'_>) -> Option<SocketAddr> {
     let Given { value, origin } = given;
     let (name, remedy, shown) = (setting.name(origin), setting.remedy(origin), quoted(value));
-    let Ok(address) = value.parse::<SocketAddr>() else {
+    let address = value.parse().ok();
+    if address.is_none() {
         problems.add(origin, format!("{name} is \"{shown}\"; it must be an IP address and a port: {remedy}"));
-        return None;
-    };
-    if !address.ip().is_loopback() {
-        let message = format!(
-            "{name} is {shown}, which other machines may reach; only loopback addresses are accepted until listeners ask \
-             who is there: {remedy}"
-        );
-        problems.add(origin, message);
-        return None;
     }
-    Some(address)
+    address
 }
 
 /// Two sockets cannot have one place; port 0 is a free port each time.

@@ -3,6 +3,7 @@
 //! A value that is refused counts as its default from there on, so that one mistake is reported once and the checks that
 //! build on it still run.
 
+mod access;
 mod backends;
 mod binds;
 mod control;
@@ -52,10 +53,10 @@ pub(super) fn resolve(
     let backends = backends::resolve(&file.backend, problems);
     let partitions::Division { tenants, partitions } =
         partitions::resolve(&file.partition, &backends, memory.total_bytes, problems);
-    let binds::Binds { listeners, admin } = binds::resolve(file, flags, &backends, problems);
+    let binds::Binds { listeners, admin, access } = binds::resolve(file, flags, &backends, problems);
     let slo = control::slo(&file.slo, problems);
     let control = control::control(&file.control, flags, policies, problems);
-    Config { memory, server, listeners, backends, tenants, partitions, slo, control, admin }
+    Config { memory, server, listeners, backends, tenants, partitions, slo, control, admin, access }
 }
 
 fn memory(file: &RawMemory, flags: &Flags, problems: &mut Problems<'_>) -> Memory {

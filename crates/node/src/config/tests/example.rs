@@ -37,7 +37,9 @@ fn every_key_is_in_the_example() {
     assert_eq!(present(&below(&control, "cliffhanger")), keys::<RawCliffhanger>());
     assert_eq!(present(&below(&control, "fair")), keys::<RawFair>());
     assert_eq!(present(&below(&control, "lama")), keys::<RawLama>());
-    assert_eq!(present(&all("admin")), keys::<RawAdmin>());
+    let admin = all("admin");
+    assert_eq!(present(&admin), keys::<RawAdmin>());
+    assert_eq!(present(&below(&admin, "tls")), keys::<RawTls>());
     let backends = all("backend");
     let rules = backends.iter().filter_map(|backend| backend.get("ttl_rules")?.as_array()).flatten();
     assert_eq!(present(rules), keys::<RawTtlRule>());

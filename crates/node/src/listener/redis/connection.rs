@@ -3,8 +3,8 @@
 use sherwood_wire::resp::{Args, Version, integer, reply};
 
 use super::VERSION;
-use super::failure::{DATABASE, DATABASE_NUMBER, Failure, SYNTAX, WRONG_PASSWORD};
-use super::session::{Outcome, Replies, Session, State, arg, is, number};
+use super::failure::{DATABASE, DATABASE_NUMBER, Failure, NO_AUTH_HELLO, SYNTAX};
+use super::session::{Outcome, Replies, Session, arg, is, number};
 use super::words;
 
 /// `PING [message]`
@@ -37,7 +37,7 @@ pub(super) fn reset(session: &mut Session<'_>, _: Args<'_>, out: &mut Vec<u8>) -
         Replies::SkipThis => Replies::SkipThis,
         _ => Replies::All,
     };
-    *session.client = State { replies, ..State::default() };
+    session.client.log_out(replies);
     session.card.names().name.clear();
     reply::simple(out, "RESET");
     Ok(())
@@ -59,24 +59,21 @@ pub(super) fn database(index: &[u8]) -> Outcome {
     }
 }
 
-/// `AUTH [username] password`: there is one user, who needs no password.
-pub(super) fn auth(_: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+/// `AUTH [username] password`: without a name it is `default`'s.
+pub(super) fn auth(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
     match args.len() {
-        2 => Err(Failure::text(
-            "ERR AUTH <password> called without any password configured for the default user. Are you sure your \
-             configuration is correct?",
-        )),
-        3 => {
-            authenticate(arg(args, 1))?;
-            out.extend_from_slice(reply::OK);
-            Ok(())
+        2 if session.shared.service.passwords.is_none() => {
+            return Err(Failure::text(
+                "ERR AUTH <password> called without any password configured for the default user. Are you sure your \
+                 configuration is correct?",
+            ));
         }
-        _ => Err(SYNTAX),
+        2 => session.log_in(b"default", arg(args, 1))?,
+        3 => session.log_in(arg(args, 1), arg(args, 2))?,
+        _ => return Err(SYNTAX),
     }
-}
-
-fn authenticate(user: &[u8]) -> Outcome {
-    if user == b"default" { Ok(()) } else { Err(WRONG_PASSWORD) }
+    out.extend_from_slice(reply::OK);
+    Ok(())
 }
 
 /// `HELLO [protover [AUTH username password] [SETNAME clientname]]`
@@ -88,19 +85,28 @@ pub(super) fn hello(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>
         Some(Some(_)) => return Err(Failure::text("NOPROTO unsupported protocol version")),
         Some(None) => return Err(Failure::text("ERR Protocol version is not an integer or out of range")),
     };
-    let mut index = 2;
+    let (mut index, mut login, mut name) = (2, None, None);
     while let Some(word) = args.get(index) {
         match (args.get(index + 1), args.get(index + 2)) {
-            (Some(user), Some(_)) if is(word, "auth") => {
-                authenticate(user)?;
+            (Some(user), Some(password)) if is(word, "auth") => {
+                login = Some((user, password));
                 index += 3;
             }
-            (Some(name), _) if is(word, "setname") => {
-                session.card.names().name = plain(name)?;
+            (Some(given), _) if is(word, "setname") => {
+                name = Some(plain(given)?);
                 index += 2;
             }
             _ => return Err(Failure::about("ERR Syntax error in HELLO option '", word, "'")),
         }
+    }
+    if let Some((user, password)) = login {
+        session.log_in(user, password)?;
+    }
+    if session.is_outside() {
+        return Err(session.turned_away(NO_AUTH_HELLO));
+    }
+    if let Some(name) = name {
+        session.card.names().name = name;
     }
     session.client.version = version;
     reply::map(out, version, 7);

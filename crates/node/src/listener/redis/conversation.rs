@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sherwood_wire::resp::{Ahead, Event, Parser};
+use sherwood_wire::resp::{Ahead, Event, Limits, Parser};
 
 use super::Hub;
 use super::clients::Card;
@@ -37,12 +37,20 @@ impl Protocol for Redis {
             hub: Arc::clone(&self.hub),
             shared: Arc::clone(shared),
             thread,
-            parser: Parser::new(super::limits(&shared.options)),
+            parser: Parser::new(limits(shared, false)),
             state: State::default(),
             card,
         }
     }
 }
+
+/// What a connection is willing to buffer of a client that has been let in, or not yet.
+fn limits(shared: &Shared, admitted: bool) -> Limits {
+    if admitted || shared.service.passwords.is_none() { super::limits(&shared.options) } else { OUTSIDE }
+}
+
+/// What is buffered of who has not logged in: Redis's bound for a word, and some of them.
+const OUTSIDE: Limits = Limits { argument_bytes_max: 16 << 10, request_bytes_max: 32 << 10 };
 
 /// One client.
 pub(in crate::listener) struct Client {
@@ -85,7 +93,17 @@ impl Conversation for Client {
             }
             match parsed.event {
                 Event::Incomplete { need } => break Next::Need(need),
-                Event::Request(args) => session.execute(args, output),
+                Event::Request(args) => {
+                    let outside = session.is_outside();
+                    session.execute(args, output);
+                    if session.is_outside() != outside {
+                        *parser = Parser::new(limits(shared, outside));
+                    }
+                }
+                Event::TooLarge(_) if session.is_outside() => {
+                    session.too_large_outside(output);
+                    break Next::HangUp;
+                }
                 Event::TooLarge(args) => session.too_large(args, output),
                 Event::Broken(error) => {
                     session.broken(error, output);
@@ -96,6 +114,10 @@ impl Conversation for Client {
         };
         session.card.note(moment.now, session.commands);
         Advance { consumed, next }
+    }
+
+    fn is_outside(&self) -> bool {
+        !self.state.admitted && self.shared.service.passwords.is_some()
     }
 
     fn keys_ahead(input: &[u8]) -> impl Iterator<Item = &[u8]> {

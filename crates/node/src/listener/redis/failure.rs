@@ -20,6 +20,11 @@ pub(super) const DATABASE_NUMBER: Failure =
     Failure::text("ERR value is out of range, value must between -2147483648 and 2147483647");
 pub(super) const WRONG_PASSWORD: Failure =
     Failure::text("WRONGPASS invalid username-password pair or user is disabled.");
+pub(super) const NO_AUTH: Failure = Failure::text("NOAUTH Authentication required.");
+pub(super) const NO_AUTH_HELLO: Failure = Failure::text(
+    "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO AUTH <user> <pass> option can be \
+     used to authenticate the client and select the RESP protocol version at the same time",
+);
 const OUT_OF_MEMORY: Failure = Failure::text("OOM command not allowed when used memory > 'maxmemory'.");
 /// A key no partition of this listener takes; Redis has no such thing.
 const NO_BACKEND: Failure = Failure::text("ERR no backend for this key's prefix");

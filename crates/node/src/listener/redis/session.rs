@@ -11,10 +11,11 @@ use sherwood_wire::resp::{Args, ProtocolError, Version, integer, reply};
 use super::Hub;
 use super::aside::Aside;
 use super::clients::Card;
-use super::failure::{Failure, NOT_AN_INTEGER, TOO_LONG, quoted};
+use super::failure::{Failure, NO_AUTH, NOT_AN_INTEGER, TOO_LONG, WRONG_PASSWORD, quoted};
 use super::table::{self, Command};
 use crate::clock::Moment;
 use crate::listener::counters::{Count, Counters};
+use crate::listener::login::REFUSALS_MAX;
 use crate::listener::routing::Target;
 use crate::listener::shared::Shared;
 
@@ -38,8 +39,19 @@ pub(super) struct State {
     pub(super) replies: Replies,
     /// What is left of a command.
     pub(super) aside: Option<Aside>,
-    /// Whether the client has said that it sends nothing more.
+    /// Whether the client has said that it sends nothing more, or has failed to log in too often.
     pub(super) quit: bool,
+    /// Whether it has logged in, where that is asked for.
+    pub(super) admitted: bool,
+    /// How often it was told that it has not, or could not.
+    refusals: u8,
+}
+
+impl State {
+    /// As at the beginning, but for the replies that are wanted and what may not be forgotten: how often it failed to log in.
+    pub(super) fn log_out(&mut self, replies: Replies) {
+        *self = Self { replies, refusals: self.refusals, ..Self::default() };
+    }
 }
 
 /// Which answers a client wants.
@@ -127,7 +139,38 @@ impl Session<'_> {
         if !command.takes(args.len()) {
             return Err(Failure::arity(command.full_name));
         }
+        if self.is_outside() && !command.flags.contains(&"no_auth") {
+            return Err(self.turned_away(NO_AUTH));
+        }
         (command.run)(self, args, out)
+    }
+
+    /// Whether the client has to log in before it may do anything else.
+    pub(super) fn is_outside(&self) -> bool {
+        !self.client.admitted && self.shared.service.passwords.is_some()
+    }
+
+    /// Lets a client in that knows its password. Who was in and does not know another one's stays in.
+    pub(super) fn log_in(&mut self, user: &[u8], password: &[u8]) -> Outcome {
+        let known = match &self.shared.service.passwords {
+            Some(passwords) => passwords.know(user, password),
+            // There is one user, who needs no password.
+            None => user == b"default",
+        };
+        self.counters.increment(Count::AuthCmds);
+        if !known {
+            self.counters.increment(Count::AuthErrors);
+            return Err(self.turned_away(WRONG_PASSWORD));
+        }
+        self.client.admitted = true;
+        Ok(())
+    }
+
+    /// Counts how often a client was told that it may not; after the last time it is closed on.
+    pub(super) fn turned_away(&mut self, failure: Failure) -> Failure {
+        self.client.refusals = self.client.refusals.saturating_add(1);
+        self.client.quit |= self.client.refusals >= REFUSALS_MAX && self.shared.service.passwords.is_some();
+        failure
     }
 
     /// Answers a request with an argument over the limit, of which the ones before it are known. What is plainly to be
@@ -148,6 +191,12 @@ impl Session<'_> {
         if self.client.replies == Replies::SkipNext {
             self.client.replies = Replies::All;
         }
+    }
+
+    /// Answers a request that is larger than a client's may be that has not logged in.
+    pub(super) fn too_large_outside(&self, out: &mut Vec<u8>) {
+        self.counters.increment(Count::ProtocolErrors);
+        reply::error(out, b"ERR Protocol error: unauthenticated bulk length");
     }
 
     /// Answers bytes that were no request.

@@ -12,6 +12,7 @@ use sherwood_store::Found;
 use sherwood_wire::resp::client;
 
 use super::{Redis, connection_bytes_max};
+use crate::access::Passwords;
 use crate::buffers::Buffers;
 use crate::clock::{Clock, Moment};
 use crate::listener::backends::Backends;
@@ -22,6 +23,7 @@ use crate::listener::shared::{Places, Service, Shared};
 use crate::listener::talk::Talk;
 
 mod commands;
+mod login;
 mod portions;
 
 const ITEM_BYTES_MAX: u32 = 1000;
@@ -35,6 +37,16 @@ struct Listener {
 
 impl Listener {
     fn new(cache: Arc<Cache>, routing: Routing, backends: Option<Arc<dyn Backends>>) -> Self {
+        Self::asking(cache, routing, backends, None)
+    }
+
+    /// One that asks for a password, where there are some.
+    fn asking(
+        cache: Arc<Cache>,
+        routing: Routing,
+        backends: Option<Arc<dyn Backends>>,
+        passwords: Option<Arc<Passwords>>,
+    ) -> Self {
         let options = MemcachedOptions {
             threads: 1,
             item_size_max: ITEM_BYTES_MAX,
@@ -48,6 +60,7 @@ impl Listener {
             places: Arc::new(Places::new(9)),
             buffers: Buffers::new(1 << 20),
             chores: Arc::default(),
+            passwords,
         };
         let clock = Clock::start();
         let shared = Arc::new(Shared::new(options, service, clock));

@@ -1,0 +1,55 @@
+//! `--token-file`: the token that a node asks for, which nobody types on a command line that others can list.
+
+use std::path::{Path, PathBuf};
+
+use crate::exit::Failure;
+
+/// A token, where one is given.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(crate) struct TokenFile {
+    /// Show the node the first token in this file, one of its [admin] token_file
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+}
+
+impl TokenFile {
+    /// Whether one is given.
+    pub(crate) fn is_given(&self) -> bool {
+        self.token_file.is_some()
+    }
+
+    /// The token.
+    pub(crate) fn read(&self) -> Result<Option<String>, Failure> {
+        self.token_file.as_deref().map(first).transpose()
+    }
+}
+
+fn first(path: &Path) -> Result<String, Failure> {
+    let shown = path.display();
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        Failure::usage(format!("--token-file {shown}: {error}; name the file of a node's tokens"))
+    })?;
+    let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let token = lines.next().filter(|token| token.bytes().all(|byte| byte.is_ascii_graphic()));
+    let lack =
+        || Failure::usage(format!("--token-file {shown} holds no token; name the file of a node's tokens"));
+    token.map(str::to_owned).ok_or_else(lack)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_token_is_taken_and_what_is_none_is_not_repeated() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("tokens");
+        std::fs::write(&path, "# ours\n\n first-token \nsecond-token\n").unwrap();
+        assert_eq!(first(&path).unwrap(), "first-token");
+        for text in ["", "# none\n", "a secret\n"] {
+            std::fs::write(&path, text).unwrap();
+            let Err(Failure::Usage(said)) = first(&path) else { panic!("{text:?} was taken") };
+            assert!(said.contains("holds no token") && !said.contains("secret"), "{said}");
+        }
+    }
+}

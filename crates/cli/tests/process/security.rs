@@ -1,0 +1,112 @@
+//! The book's page on security, followed; and clients of ours that show a token.
+
+use std::fs::{self, Permissions};
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use crate::support::{PATIENCE, Server};
+
+const PAGE: &str = include_str!("../../../../docs/src/security.md");
+
+/// The page's blocks in a language, in their order.
+fn blocks(language: &str) -> Vec<&'static str> {
+    let begin = format!("```{language}\n");
+    PAGE.split(&begin).skip(1).map(|rest| rest.split("```").next().unwrap()).collect()
+}
+
+/// What a block of the page says when it is typed in `directory`.
+#[track_caller]
+fn typed(directory: &Path, block: &str) -> String {
+    let output =
+        Command::new("bash").args(["-eo", "pipefail", "-c", block]).current_dir(directory).output().unwrap();
+    assert!(output.status.success(), "{block}{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Whether the programs are there that the page types; in continuous integration they have to be.
+fn can_type(programs: &[&str]) -> bool {
+    programs.iter().all(|program| match Command::new(program).arg("--version").output() {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            assert!(
+                std::env::var_os("CI").is_none(),
+                "{program} is not installed: apt-get install {program}"
+            );
+            eprintln!("skipped: {program} is not installed: apt-get install {program}");
+            false
+        }
+        _ => true,
+    })
+}
+
+fn sherwood(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_sherwood")).args(args).output().unwrap()
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn the_page_on_security_works_as_it_is_typed() {
+    if !can_type(&["openssl", "curl"]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    let [certificate, secrets, _serve, ask, log_in] = blocks("sh")[..] else { panic!("five blocks") };
+    typed(here, certificate);
+    typed(here, secrets);
+    let path = here.join("secure.toml").display().to_string();
+    fs::write(&path, blocks("toml")[0]).unwrap();
+    let checked = sherwood(&["check-config", &path]);
+    assert!(checked.status.success(), "{}", said(&checked));
+    // The same on loopback, at free ports, wherever this runs.
+    let text = blocks("toml")[0].replace("secrets/", &format!("{}/secrets/", here.display()));
+    let text = text.replace("0.0.0.0:11211", "127.0.0.1:0").replace("0.0.0.0:8080", "127.0.0.1:0");
+    fs::write(&path, text).unwrap();
+    let server = Server::start(&["--config", &path]);
+    let admin = server.address("admin");
+    let (_, port) = admin.rsplit_once(':').unwrap();
+    let answers = typed(here, &ask.replace("localhost:8080", &format!("localhost:{port}")));
+    assert!(answers.starts_with("ok\n[{\"name\":\"default\""), "{answers}");
+    let commands = typed(here, &log_in.replace("| nc 127.0.0.1 11211", ""));
+    let mut memcached = TcpStream::connect(server.address("memcached")).unwrap();
+    memcached.set_read_timeout(Some(PATIENCE)).unwrap();
+    memcached.write_all(commands.as_bytes()).unwrap();
+    let mut answer = String::new();
+    memcached.read_to_string(&mut answer).unwrap();
+    assert_eq!(answer, "STORED\r\nSTORED\r\nVALUE a 0 1\r\nx\r\nEND\r\n");
+}
+
+#[test]
+fn load_shows_the_token_that_a_node_asks_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let tokens = directory.path().join("tokens");
+    fs::write(&tokens, "# ours\n0123456789abcdef\n").unwrap();
+    fs::set_permissions(&tokens, Permissions::from_mode(0o600)).unwrap();
+    let config = directory.path().join("sherwood.toml").display().to_string();
+    fs::write(&config, format!("[admin]\nbind = \"127.0.0.1:0\"\ntoken_file = {tokens:?}\n")).unwrap();
+    let server = Server::start(&["--config", &config]);
+    let target = format!("http://{}", server.address("admin"));
+    let load = ["load", "--target", &target, "--backend", "default", "--ops", "10"];
+    let without = sherwood(&load);
+    assert_eq!(without.status.code(), Some(1));
+    assert!(
+        said(&without).contains("401") && said(&without).contains("asks for a token"),
+        "{}",
+        said(&without)
+    );
+    let file = tokens.display().to_string();
+    let with = sherwood(&[&load[..], &["--token-file", &file]].concat());
+    assert!(with.status.success(), "{}", said(&with));
+    let record = ["sim", "record", "--node", &target, "--for", "1s", "nowhere/scenario.json"];
+    assert!(said(&sherwood(&record)).contains("401"));
+    // It gets as far as to find that nothing was asked.
+    let with = said(&sherwood(&[&record[..], &["--token-file", &file]].concat()));
+    assert!(!with.contains("401"), "{with}");
+    let wrong = sherwood(&[&load[..], &["--token-file", &config]].concat());
+    assert_eq!(wrong.status.code(), Some(1), "the first line there is no token: {}", said(&wrong));
+}

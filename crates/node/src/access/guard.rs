@@ -1,0 +1,185 @@
+//! Stands before the HTTP port.
+//!
+//! Whoever is refused is told what is missing and loses the connection, so that each guess costs one; what is guessed is in no
+//! log. Guesses are counted, not slowed down: a token cannot be guessed in any time, and a delay would hold a place.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+
+use super::origin::{self, Foreign};
+use super::tokens::Tokens;
+use crate::admin::Problem;
+use crate::core::Core;
+
+/// Paths that need no token and say no more than that the node is there.
+const OPEN: [&str; 2] = ["/healthz", "/readyz"];
+
+/// What may come through to the router.
+pub(crate) struct Guard {
+    /// Those that may do everything; none where nobody is asked for one.
+    pub(crate) tokens: Option<Tokens>,
+    /// Those that may only read.
+    pub(crate) read_tokens: Option<Tokens>,
+    /// Where the port is bound.
+    pub(crate) bound: SocketAddr,
+}
+
+/// Why a request did not come through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Why {
+    NoToken,
+    WrongToken,
+    ReadOnly,
+    Foreign(Foreign),
+}
+
+/// Requests that did not come through, by why; and handshakes that failed before one.
+#[derive(Debug, Default)]
+pub(crate) struct Refusals {
+    requests: [AtomicU64; 4],
+    handshakes: AtomicU64,
+}
+
+impl Refusals {
+    /// Each reason with its count.
+    pub(crate) fn counts(&self) -> [(&'static str, u64); 4] {
+        let count = |at: usize| self.requests[at].load(Relaxed);
+        [("token", count(0)), ("read_only", count(1)), ("host", count(2)), ("origin", count(3))]
+    }
+
+    fn note(&self, why: Why) {
+        let at = match why {
+            Why::NoToken | Why::WrongToken => 0,
+            Why::ReadOnly => 1,
+            Why::Foreign(Foreign::Host) => 2,
+            Why::Foreign(Foreign::Origin) => 3,
+        };
+        self.requests[at].fetch_add(1, Relaxed);
+    }
+
+    /// Handshakes that failed.
+    pub(crate) fn handshakes(&self) -> u64 {
+        self.handshakes.load(Relaxed)
+    }
+
+    /// Notes one more of them.
+    pub(crate) fn note_handshake(&self) {
+        self.handshakes.fetch_add(1, Relaxed);
+    }
+}
+
+impl Guard {
+    /// The same routes behind this guard, which counts in `core` whom it refuses.
+    pub(crate) fn stand_before(self, router: Router, core: Arc<Core>) -> Router {
+        router.layer(middleware::from_fn_with_state((Arc::new(self), core), admit))
+    }
+
+    fn check(&self, request: &Request) -> Result<(), Why> {
+        let reads = matches!(*request.method(), Method::GET | Method::HEAD);
+        if reads && OPEN.contains(&request.uri().path()) {
+            return Ok(());
+        }
+        let Some(tokens) = &self.tokens else {
+            return origin::check(request.uri(), request.headers(), self.bound).map_err(Why::Foreign);
+        };
+        let token = bearer(request.headers()).ok_or(Why::NoToken)?;
+        if tokens.know(token) {
+            return Ok(());
+        }
+        match &self.read_tokens {
+            Some(tokens) if tokens.know(token) => {
+                if reads {
+                    Ok(())
+                } else {
+                    Err(Why::ReadOnly)
+                }
+            }
+            _ => Err(Why::WrongToken),
+        }
+    }
+}
+
+async fn admit(
+    State((guard, core)): State<(Arc<Guard>, Arc<Core>)>,
+    request: Request,
+    next: Next,
+) -> Response {
+    match guard.check(&request) {
+        Ok(()) => next.run(request).await,
+        Err(why) => {
+            core.refusals.note(why);
+            tracing::debug!("a request was refused: {why:?}");
+            refusal(why)
+        }
+    }
+}
+
+/// The token of a request that shows one: `Authorization: Bearer TOKEN`.
+fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
+    let value = headers.get(header::AUTHORIZATION)?.as_bytes();
+    let (scheme, token) = value.split_at_checked(b"bearer ".len())?;
+    scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())
+}
+
+fn refusal(why: Why) -> Response {
+    let (status, error) = match why {
+        Why::NoToken => (
+            StatusCode::UNAUTHORIZED,
+            "this node asks for a token: send the header `Authorization: Bearer TOKEN`",
+        ),
+        Why::WrongToken => (
+            StatusCode::UNAUTHORIZED,
+            "the token is none of this node's: send one of its token_file's in `Authorization: Bearer TOKEN`",
+        ),
+        Why::ReadOnly => {
+            (StatusCode::FORBIDDEN, "this token may only read (GET): send one of the node's token_file")
+        }
+        Why::Foreign(Foreign::Host) => (
+            StatusCode::FORBIDDEN,
+            "the Host header names another machine, as a page in a browser might have it: ask for 127.0.0.1 or localhost, \
+             or have the node ask for tokens ([admin] token_file)",
+        ),
+        Why::Foreign(Foreign::Origin) => (
+            StatusCode::FORBIDDEN,
+            "the Origin header names another site, as a page in a browser might send it: ask without one, or have the \
+             node ask for tokens ([admin] token_file)",
+        ),
+    };
+    let mut response = Problem::new(status, error).into_response();
+    let headers = response.headers_mut();
+    headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    let challenge = match why {
+        Why::NoToken => "Bearer realm=\"sherwood\"",
+        Why::WrongToken => "Bearer realm=\"sherwood\", error=\"invalid_token\"",
+        _ => return response,
+    };
+    headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bearer_is_one_in_any_case() {
+        let token = |value: &'static str| {
+            let headers = [(header::AUTHORIZATION, HeaderValue::from_static(value))].into_iter().collect();
+            bearer(&headers).map(<[u8]>::to_vec)
+        };
+        assert_eq!(token("Bearer abc"), Some(b"abc".to_vec()));
+        assert_eq!(token("bEARER  abc "), Some(b"abc".to_vec()));
+        assert_eq!(token("Bearer "), Some(Vec::new()));
+        for other in ["", "Bearer", "Basic abc", "Bearerabc", "abc"] {
+            assert_eq!(token(other), None, "{other:?}");
+        }
+        assert_eq!(bearer(&HeaderMap::new()), None);
+    }
+}

@@ -1,0 +1,133 @@
+//! Whether a request names this machine, and comes from no other site.
+//!
+//! A browser tells the name it asked for (`Host`) and, where a page of another site makes it send something, that site (`Origin`); a page
+//! can change neither. A name that is not this machine's was made to lead here, whatever it leads to now. Programs tell the name they were
+//! given, and no origin.
+
+use std::net::{IpAddr, SocketAddr};
+
+use axum::http::{HeaderMap, HeaderName, Uri, header};
+
+/// Why a request is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Foreign {
+    /// It names another machine.
+    Host,
+    /// It comes from another site.
+    Origin,
+}
+
+/// Whether a request of these headers to a port bound to `bound` is by somebody who knows where it goes.
+pub(super) fn check(uri: &Uri, headers: &HeaderMap, bound: SocketAddr) -> Result<(), Foreign> {
+    // A request may name its host in its first line, which then counts; HTTP/1.0 may name none, and browsers do not speak it.
+    let named = match uri.authority() {
+        Some(authority) => Some(authority.as_str()),
+        None => text(headers, header::HOST).map_err(|()| Foreign::Host)?,
+    };
+    if named.is_some_and(|named| !is_ours(host(named), bound.ip())) {
+        return Err(Foreign::Host);
+    }
+    match text(headers, header::ORIGIN).map_err(|()| Foreign::Origin)? {
+        Some(origin) if !is_of(origin, named) => Err(Foreign::Origin),
+        _ => Ok(()),
+    }
+}
+
+/// The value of a header that may be there once.
+fn text(headers: &HeaderMap, name: HeaderName) -> Result<Option<&str>, ()> {
+    let mut values = headers.get_all(name).iter();
+    match (values.next(), values.next()) {
+        (None, _) => Ok(None),
+        (Some(value), None) => value.to_str().map(Some).map_err(|_| ()),
+        (Some(_), Some(_)) => Err(()),
+    }
+}
+
+/// The host of `host:port`, `[address]:port`, or either without a port.
+fn host(authority: &str) -> &str {
+    if let Some((address, _)) = authority.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        return address;
+    }
+    match authority.rsplit_once(':') {
+        Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
+        _ => authority,
+    }
+}
+
+/// Whether a host is this machine by a name that nobody else can give away, or by the address we are bound to.
+fn is_ours(host: &str, bound: IpAddr) -> bool {
+    if let Ok(address) = host.parse::<IpAddr>() {
+        let address = address.to_canonical();
+        return address.is_loopback() || address == bound.to_canonical();
+    }
+    let name = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
+    name == "localhost" || name.ends_with(".localhost")
+}
+
+/// Whether a page of `origin` was served by whom the request names.
+fn is_of(origin: &str, named: Option<&str>) -> bool {
+    let Some((_, authority)) = origin.split_once("://") else { return false };
+    named.is_some_and(|named| named.eq_ignore_ascii_case(authority))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(uri: &str, headers: &[(HeaderName, &str)]) -> Result<(), Foreign> {
+        let headers = headers.iter().map(|(name, value)| (name.clone(), value.parse().unwrap())).collect();
+        check(&uri.parse().unwrap(), &headers, "127.0.0.1:8080".parse().unwrap())
+    }
+
+    #[test]
+    fn this_machine_has_few_names() {
+        for ours in [
+            "127.0.0.1:8080",
+            "127.0.0.1",
+            "127.1.2.3:9",
+            "localhost",
+            "LocalHost:8080",
+            "localhost.:8080",
+            "node.localhost:8080",
+            "[::1]:8080",
+            "[::1]",
+            "[::ffff:127.0.0.1]:80",
+        ] {
+            assert_eq!(asked("/", &[(header::HOST, ours)]), Ok(()), "{ours}");
+        }
+        for other in [
+            "example.com",
+            "example.com:8080",
+            "127.0.0.1.example.com:8080",
+            "localhost.example.com",
+            "notlocalhost",
+            "10.0.0.1:8080",
+            "[::2]:8080",
+            "[",
+            "",
+            ":8080",
+            "127.0.0.1:8080:8080x",
+        ] {
+            assert_eq!(asked("/", &[(header::HOST, other)]), Err(Foreign::Host), "{other}");
+        }
+        assert_eq!(asked("/", &[]), Ok(()), "HTTP/1.0");
+        let twice = [(header::HOST, "localhost"), (header::HOST, "localhost")];
+        assert_eq!(asked("/", &twice), Err(Foreign::Host));
+        assert_eq!(asked("http://example.com/", &[(header::HOST, "localhost")]), Err(Foreign::Host));
+        assert_eq!(asked("http://localhost/", &[]), Ok(()));
+        let bound = "10.0.0.1:8080".parse().unwrap();
+        let named = [(header::HOST, "10.0.0.1:8080".parse().unwrap())].into_iter().collect();
+        assert_eq!(check(&"/".parse().unwrap(), &named, bound), Ok(()));
+    }
+
+    #[test]
+    fn a_page_is_of_the_same_name_and_port() {
+        let from = |origin| asked("/", &[(header::HOST, "localhost:8080"), (header::ORIGIN, origin)]);
+        assert_eq!(from("http://localhost:8080"), Ok(()));
+        assert_eq!(from("https://LOCALHOST:8080"), Ok(()));
+        for other in ["http://localhost:3000", "http://localhost", "https://example.com", "null", ""] {
+            assert_eq!(from(other), Err(Foreign::Origin), "{other}");
+        }
+        assert_eq!(asked("/", &[(header::ORIGIN, "http://localhost")]), Err(Foreign::Origin));
+    }
+}

@@ -1,0 +1,117 @@
+//! Names and passwords of a listener: `user:password`, one a line, as in memcached's file of them.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use super::file::{AccessError, Refusal, Reloading, file_bytes, refused};
+use super::secrets::Secrets;
+
+/// What the file of a listener is called.
+const WHAT: &str = "[[listener]] auth_file";
+/// Fewest characters of a password. Chosen as NIST's SP 800-63B has it for passwords that people choose.
+const PASSWORD_BYTES_MIN: usize = 8;
+/// Most bytes of a name or a password: memcached's.
+const WORD_BYTES_MAX: usize = 256;
+/// Most users: each costs every attempt a hash.
+const USERS_MAX: usize = 64;
+
+/// Who may use a listener.
+pub struct Passwords(Reloading<Secrets>);
+
+impl fmt::Debug for Passwords {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Passwords")
+    }
+}
+
+impl Passwords {
+    /// Those of the file at `path`, as it is now and as it changes.
+    ///
+    /// # Errors
+    /// When it cannot be read, others can read it, or it holds nobody or something else.
+    pub fn open(path: &Path) -> Result<Self, AccessError> {
+        let file: PathBuf = path.to_owned();
+        let load = move || {
+            let bytes = file_bytes(WHAT, &file, true)?;
+            parse(&bytes).map_err(|refusal| refused(WHAT, &file, refusal))
+        };
+        Reloading::open(vec![path.to_owned()], load).map(Self)
+    }
+
+    /// Those of a file with this in it.
+    #[cfg(test)]
+    pub(crate) fn of(text: &'static str) -> Self {
+        let load = move || Ok(parse(text.as_bytes()).expect("names and passwords"));
+        Self(Reloading::open(Vec::new(), load).expect("it loads"))
+    }
+
+    /// Whether somebody of this name has this password. Takes the same time whether or not.
+    #[must_use]
+    pub fn know(&self, user: &[u8], password: &[u8]) -> bool {
+        let long = user.len().max(password.len()) > WORD_BYTES_MAX;
+        !long && self.0.current().know([user, password])
+    }
+}
+
+/// `user:password` a line; empty lines and lines that begin with `#` are nobody's.
+fn parse(bytes: &[u8]) -> Result<Secrets, Refusal> {
+    let (mut users, mut secrets) = (HashSet::new(), Vec::new());
+    for (index, line) in bytes.split(|&byte| byte == b'\n').enumerate() {
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        if line.is_empty() || line.starts_with(b"#") {
+            continue;
+        }
+        let refuse = |problem| Err(Refusal::Line { line: index + 1, problem });
+        let Some(colon) = line.iter().position(|&byte| byte == b':') else {
+            return refuse("has to be a name, a colon and a password, such as `app:…`");
+        };
+        let (user, password) = (&line[..colon], &line[colon + 1..]);
+        if user.is_empty() || user.len() > WORD_BYTES_MAX || user.contains(&b' ') {
+            return refuse("has to begin with a name of 1 to 256 characters without blanks");
+        }
+        if !(PASSWORD_BYTES_MIN..=WORD_BYTES_MAX).contains(&password.len()) {
+            return refuse(
+                "has to end with a password of 8 to 256 characters: make one by `openssl rand -hex 32`",
+            );
+        }
+        if !users.insert(user) {
+            return refuse("names somebody for the second time: remove one of the lines");
+        }
+        if users.len() > USERS_MAX {
+            return refuse("is beyond the 64 names that a file may hold: remove some");
+        }
+        secrets.push([user, password]);
+    }
+    if secrets.is_empty() {
+        return Err(Refusal::Empty("name and password: write a line `name:password` into it"));
+    }
+    Ok(Secrets::new(secrets))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_a_name_and_a_password() {
+        let known = parse(b"# who\nalice:open:sesame \r\n\nbob:12345678").unwrap();
+        assert!(known.know([b"alice", b"open:sesame "]) && known.know([b"bob", b"12345678"]));
+        for (user, password) in
+            [("alice:open", "sesame "), ("bob", "1234567"), ("alice", "12345678"), ("", "")]
+        {
+            assert!(!known.know([user.as_bytes(), password.as_bytes()]), "{user} {password}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_line_of_it_is_refused_and_not_repeated() {
+        let wrong = |text: &str| parse(text.as_bytes()).unwrap_err().to_string();
+        assert!(wrong("alice:12345678\nsecret").starts_with("line 2 has to be a name, a colon"));
+        assert!(wrong(":12345678").contains("begin with a name"));
+        assert!(wrong("a b:12345678").contains("begin with a name"));
+        assert!(wrong("alice:secret").contains("8 to 256") && !wrong("alice:secret").contains("secret"));
+        assert!(wrong("alice:12345678\nalice:87654321").contains("second time"));
+        assert!(wrong("# nobody").contains("holds no name"));
+    }
+}

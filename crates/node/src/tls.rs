@@ -1,0 +1,162 @@
+//! TLS of the HTTP port: who the node is, and where clients must show certificates, who they are.
+//!
+//! Certificates live for weeks and are replaced while the node runs: connections that begin see the files as they are then
+//! ([`Reloading`]), and those there are go on with what they began with. A handshake holds a connection's place, so it has a
+//! time-out; it is a task of its own, so it holds up nobody.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::crypto::ring::default_provider;
+use rustls::pki_types::pem::{self, PemObject};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::ClientCertVerifier;
+use rustls::{RootCertStore, ServerConfig};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+use crate::access::{AccessError, Refusal, Reloading, file_bytes, refused};
+
+/// Longest time a handshake may take. Chosen: some round trips to the far side of the world, and a lost packet or two.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// What TLS may hold of a connection at most, bytes: a handshake's messages that are put together, a record coming and one going,
+/// and what is encrypted and not yet sent. rustls bounds them.
+pub(crate) const CONNECTION_BYTES_MAX: usize = 2 * (64 << 10) + 2 * (17 << 10);
+
+const CERT: &str = "[admin] tls.cert";
+const KEY: &str = "[admin] tls.key";
+const CLIENT_CA: &str = "[admin] tls.client_ca";
+
+/// What is said to who speaks HTTP without TLS.
+const PLAIN: &[u8] = b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain\r\nconnection: close\r\n\r\n\
+    this port speaks TLS: ask for https:// instead of http://\n";
+
+/// Files that a port's TLS is made of, in PEM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// The node's certificate and those between it and its authority, in this order.
+    pub cert: PathBuf,
+    /// Its private key; nobody else may read it.
+    pub key: PathBuf,
+    /// Authorities whose certificates clients must have; none asks clients for no certificate.
+    pub client_ca: Option<PathBuf>,
+}
+
+/// TLS as the files say it now.
+pub(crate) struct Tls(Reloading<ServerConfig>);
+
+impl Tls {
+    /// The TLS of these files.
+    ///
+    /// # Errors
+    /// When one cannot be read, is not what it should be, or does not go with the others.
+    pub(crate) fn open(files: TlsFiles) -> Result<Self, AccessError> {
+        let paths = [Some(&files.cert), Some(&files.key), files.client_ca.as_ref()];
+        let paths = paths.into_iter().flatten().cloned().collect();
+        Reloading::open(paths, move || server_config(&files)).map(Self)
+    }
+
+    /// Shakes hands with a client.
+    ///
+    /// # Errors
+    /// When it speaks something else, shows no certificate that it should, takes too long, or goes.
+    pub(crate) async fn shake_hands(&self, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
+        let handshake = async {
+            if speaks_http(&stream).await? {
+                tell_to_speak_tls(stream).await?;
+                return Err(io::Error::new(io::ErrorKind::InvalidData, "HTTP without TLS"));
+            }
+            TlsAcceptor::from(self.0.current()).accept(stream).await
+        };
+        let timed = tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake).await;
+        timed.unwrap_or_else(|_| Err(io::Error::new(io::ErrorKind::TimedOut, "no handshake in time")))
+    }
+}
+
+/// Whether the first byte is a method's and no handshake's.
+async fn speaks_http(stream: &TcpStream) -> io::Result<bool> {
+    let mut first = [0];
+    stream.peek(&mut first).await?;
+    Ok(first[0].is_ascii_uppercase())
+}
+
+async fn tell_to_speak_tls(mut stream: TcpStream) -> io::Result<()> {
+    // What was asked is read first, or closing would take the answer away from who is still sending.
+    let _ = stream.read(&mut [0; 4096]).await?;
+    stream.write_all(PLAIN).await?;
+    stream.shutdown().await
+}
+
+fn server_config(files: &TlsFiles) -> Result<ServerConfig, AccessError> {
+    let TlsFiles { cert, key, client_ca } = files;
+    let certificates = certificates(CERT, cert)?;
+    let unusable = |error: rustls::Error| match error {
+        rustls::Error::InconsistentKeys(_) => refused(KEY, key, Refusal::Mismatch(cert.clone())),
+        error => refused(CERT, cert, Refusal::Unusable(error.to_string())),
+    };
+    let builder = ServerConfig::builder_with_provider(Arc::new(default_provider()));
+    // 1.2 and 1.3: rustls has no older ones.
+    let builder = builder.with_safe_default_protocol_versions().map_err(unusable)?;
+    let builder = match client_ca {
+        Some(path) => builder.with_client_cert_verifier(verifier(path)?),
+        None => builder.with_no_client_auth(),
+    };
+    let mut config = builder.with_single_cert(certificates, private_key(key)?).map_err(unusable)?;
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(config)
+}
+
+fn certificates(what: &'static str, path: &Path) -> Result<Vec<CertificateDer<'static>>, AccessError> {
+    let bytes = file_bytes(what, path, false)?;
+    let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes).collect();
+    let certificates = certificates.map_err(|error| refused(what, path, not_pem(&error)))?;
+    if certificates.is_empty() {
+        let nothing = Refusal::Empty("certificate in PEM (-----BEGIN CERTIFICATE-----)");
+        return Err(refused(what, path, nothing));
+    }
+    Ok(certificates)
+}
+
+fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, AccessError> {
+    let bytes = file_bytes(KEY, path, true)?;
+    PrivateKeyDer::from_pem_slice(&bytes).map_err(|error| {
+        let encrypted = bytes.windows(9).any(|window| window == b"ENCRYPTED");
+        let refusal = match error {
+            pem::Error::NoItemsFound if encrypted => {
+                Refusal::Unusable("it is encrypted; decrypt it by `openssl pkey`".to_owned())
+            }
+            pem::Error::NoItemsFound => Refusal::Empty("private key in PEM (-----BEGIN PRIVATE KEY-----)"),
+            error => not_pem(&error),
+        };
+        refused(KEY, path, refusal)
+    })
+}
+
+/// The error without what it quotes: it may be half of a key.
+fn not_pem(error: &pem::Error) -> Refusal {
+    let problem = match error {
+        pem::Error::MissingSectionEnd { .. } => "a section has no end; copy the file whole",
+        pem::Error::IllegalSectionStart { .. } => {
+            "a section begins with something else than -----BEGIN …-----"
+        }
+        pem::Error::Base64Decode(_) => "a section is no base 64; copy the file whole",
+        _ => "it cannot be understood; copy the file whole",
+    };
+    Refusal::NotPem(problem.to_owned())
+}
+
+fn verifier(path: &Path) -> Result<Arc<dyn ClientCertVerifier>, AccessError> {
+    let unusable = |problem: String| refused(CLIENT_CA, path, Refusal::Unusable(problem));
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(CLIENT_CA, path)? {
+        roots.add(certificate).map_err(|error| unusable(error.to_string()))?;
+    }
+    let verifier =
+        WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::new(default_provider())).build();
+    verifier.map_err(|error| unusable(error.to_string()))
+}

@@ -1,0 +1,391 @@
+//! Who may come in through the HTTP port, as curl and openssl see it.
+
+use std::fs::{self, Permissions};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::json;
+use sherwood_node::{AccessSetup, Node, StartError, TlsFiles};
+use sherwood_store::Store;
+use tempfile::TempDir;
+
+use crate::patience::{PATIENCE, eventually};
+use crate::programs::run;
+use crate::support::{Answer, Fake, Http, answer, setup};
+
+const TOKEN: &str = "0123456789abcdef0123456789abcdef";
+const READ_TOKEN: &str = "fedcba9876543210fedcba9876543210";
+
+/// Files of a test, with an authority and what it has signed.
+struct Files(TempDir);
+
+impl Files {
+    /// Nothing where there is no openssl.
+    fn new() -> Option<Self> {
+        let files = Self(tempfile::tempdir().unwrap());
+        files.secret("tokens", TOKEN);
+        files.secret("read-tokens", READ_TOKEN);
+        files.authority("ca")?;
+        files.sign("ca", "server");
+        Some(files)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn secret(&self, name: &str, text: &str) {
+        fs::write(self.path(name), text).unwrap();
+        fs::set_permissions(self.path(name), Permissions::from_mode(0o600)).unwrap();
+    }
+
+    /// Makes `NAME.pem` and `NAME.key` of an authority.
+    fn authority(&self, name: &str) -> Option<()> {
+        self.openssl(name, &["-addext", "basicConstraints=critical,CA:TRUE"])
+    }
+
+    /// Makes `NAME.pem` and `NAME.key`, signed by the authority.
+    fn sign(&self, authority: &str, name: &str) {
+        let (ca, key) = (format!("{authority}.pem"), format!("{authority}.key"));
+        let leaf = ["-CA", &ca, "-CAkey", &key, "-addext", "basicConstraints=critical,CA:FALSE"];
+        let names = ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"];
+        self.openssl(name, &[&leaf[..], &names].concat()).expect("it was there a moment ago");
+    }
+
+    fn openssl(&self, name: &str, more: &[&str]) -> Option<()> {
+        let (cert, key) = (format!("{name}.pem"), format!("{name}.key"));
+        let common = [
+            "req",
+            "-x509",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:prime256v1",
+            "-nodes",
+            "-days",
+            "9",
+        ];
+        let mut command = Command::new("openssl");
+        command
+            .current_dir(self.0.path())
+            .args(common)
+            .args(["-subj", "/CN=test", "-keyout", &key, "-out", &cert]);
+        let output = run(command.args(more), "apt-get install openssl")?;
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        Some(())
+    }
+
+    fn tls(&self, client_ca: bool) -> TlsFiles {
+        let client_ca = client_ca.then(|| self.path("ca.pem"));
+        TlsFiles { cert: self.path("server.pem"), key: self.path("server.key"), client_ca }
+    }
+
+    /// TLS and both kinds of tokens.
+    fn all(&self) -> AccessSetup {
+        AccessSetup {
+            tls: Some(self.tls(false)),
+            token_file: Some(self.path("tokens")),
+            read_token_file: Some(self.path("read-tokens")),
+        }
+    }
+
+    /// What curl says of a path, after these arguments.
+    fn curl(&self, node: &Node, path: &str, args: &[&str]) -> Option<Curl> {
+        let url = format!("https://localhost:{}{path}", node.admin().unwrap().port());
+        curl(self.0.path(), &url, &[&["--cacert", "ca.pem"], args].concat())
+    }
+}
+
+/// What became of a request of curl's.
+#[derive(Debug)]
+struct Curl {
+    exit: i32,
+    /// 0 without an answer.
+    status: u16,
+    head: String,
+    body: String,
+}
+
+fn curl(directory: &Path, url: &str, args: &[&str]) -> Option<Curl> {
+    let mut command = Command::new("curl");
+    // Nothing of the user's own, and no proxy.
+    command.current_dir(directory).args(["-q", "-sS", "-i", "--noproxy", "*", "--max-time", "60"]);
+    let output = run(command.args(args).arg(url), "apt-get install curl")?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let (head, body) = text.split_once("\r\n\r\n").unwrap_or(("", ""));
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or_default();
+    let exit = output.status.code().unwrap();
+    Some(Curl { exit, status, head: head.to_ascii_lowercase(), body: body.to_owned() })
+}
+
+fn start(access: AccessSetup) -> Result<Node, StartError> {
+    let fake = Fake::new([("a/1", &b"1"[..])]) as std::sync::Arc<dyn Store>;
+    Node::start(sherwood_node::Setup { access, ..setup(vec![("catalog", vec![fake])]) })
+}
+
+#[test]
+fn a_token_opens_and_one_for_reading_reads() {
+    let Some(files) = Files::new() else { return };
+    let node = start(files.all()).unwrap();
+    let (full, read) =
+        (format!("authorization: Bearer {TOKEN}"), format!("authorization: bearer {READ_TOKEN}"));
+    let Some(open) = files.curl(&node, "/healthz", &[]) else { return };
+    assert_eq!((open.status, open.body.as_str()), (200, "ok\n"));
+    let ask = |path: &str, args: &[&str]| files.curl(&node, path, args).unwrap();
+    assert_eq!(ask("/readyz", &[]).status, 200);
+    for (path, args) in
+        [("/v1/partitions", &[][..]), ("/", &[]), ("/nothing", &[]), ("/healthz", &["-d", "x"])]
+    {
+        let refused = ask(path, args);
+        assert_eq!(refused.status, 401, "{refused:?}");
+        assert!(refused.head.contains("www-authenticate: bearer realm=\"sherwood\"\r\n"), "{refused:?}");
+        assert!(refused.head.contains("connection: close") && refused.body.contains("Authorization: Bearer"));
+    }
+    let wrong = ask("/v1/partitions", &["-H", "authorization: Bearer 0123456789abcdef0123456789abcdee"]);
+    assert!(wrong.status == 401 && wrong.head.contains("error=\"invalid_token\""), "{wrong:?}");
+    assert!(!wrong.body.contains("0123456789abcdee"), "what was guessed is repeated to nobody");
+    assert_eq!(
+        ask("/v1/partitions", &["-H", "authorization: Basic 0123456789abcdef0123456789abcdef"]).status,
+        401
+    );
+    let request = json!({"queries": [{"backend": "catalog", "keys": ["a/1"]}]}).to_string();
+    let answered = ask("/v1/requests", &["-H", &full, "-d", &request]);
+    assert!(answered.status == 200 && answered.body.contains("miss"), "{answered:?}");
+    assert_eq!(ask("/metrics", &["-H", &read]).status, 200);
+    assert_eq!(ask("/metrics", &["-H", &read, "-I"]).status, 200);
+    for args in [&["-d", &request][..], &["-X", "DELETE"]] {
+        let refused = ask("/v1/requests", &[&["-H", &read], args].concat());
+        assert!(refused.status == 403 && refused.body.contains("may only read"), "{refused:?}");
+    }
+    let metrics = ask("/metrics", &["-H", &full]).body;
+    for (reason, count) in [("token", 6), ("read_only", 2), ("host", 0), ("origin", 0)] {
+        let sample = format!("sherwood_http_refused_requests_total{{reason=\"{reason}\"}} {count}\n");
+        assert!(metrics.contains(&sample), "{sample} in {metrics}");
+    }
+}
+
+#[test]
+fn tls_is_spoken_as_clients_expect_it() {
+    let Some(files) = Files::new() else { return };
+    let node = start(AccessSetup { tls: Some(files.tls(false)), ..AccessSetup::default() }).unwrap();
+    let address = node.admin().unwrap();
+    let Some(unknown) = curl(files.0.path(), &format!("https://{address}/healthz"), &[]) else { return };
+    assert_eq!(unknown.exit, 60, "curl does not know the authority: {unknown:?}");
+    let plain = curl(files.0.path(), &format!("http://{address}/healthz"), &[]).unwrap();
+    assert!(plain.status == 400 && plain.body.contains("https://"), "{plain:?}");
+    let shake = |args: &[&str]| {
+        let mut command = Command::new("openssl");
+        command.current_dir(files.0.path()).args(["s_client", "-CAfile", "ca.pem", "-verify_return_error"]);
+        command.args(["-connect", &address.to_string()]).args(args).stdin(std::process::Stdio::null());
+        let output = run(&mut command, "apt-get install openssl").unwrap();
+        (output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    for version in ["-tls1_2", "-tls1_3"] {
+        let (done, said) = shake(&[version, "-alpn", "h2,http/1.1"]);
+        assert!(done && said.contains("ALPN protocol: http/1.1"), "{version}: {said}");
+    }
+    for refused in [&["-tls1_1", "-cipher", "ALL:@SECLEVEL=0"][..], &["-alpn", "h2"]] {
+        let (done, said) = shake(refused);
+        assert!(!done, "{refused:?}: {said}");
+    }
+}
+
+#[test]
+fn clients_show_certificates_where_they_have_to() {
+    let Some(files) = Files::new() else { return };
+    files.sign("ca", "client");
+    files.authority("other").unwrap();
+    files.sign("other", "stranger");
+    let node = start(AccessSetup { tls: Some(files.tls(true)), ..AccessSetup::default() }).unwrap();
+    let Some(without) = files.curl(&node, "/healthz", &[]) else { return };
+    assert!(without.exit != 0 && without.status == 0, "{without:?}");
+    let with = |name: &str| {
+        let (cert, key) = (format!("{name}.pem"), format!("{name}.key"));
+        files.curl(&node, "/v1/partitions", &["--cert", &cert, "--key", &key]).unwrap()
+    };
+    assert_eq!(with("client").status, 200);
+    assert_eq!(with("stranger").status, 0);
+    let metrics =
+        files.curl(&node, "/metrics", &["--cert", "client.pem", "--key", "client.key"]).unwrap().body;
+    assert!(metrics.contains("sherwood_http_failed_handshakes_total 2\n"), "{metrics}");
+}
+
+#[test]
+fn files_that_change_are_those_in_force() {
+    let Some(files) = Files::new() else { return };
+    let node = start(files.all()).unwrap();
+    files.authority("next").unwrap();
+    files.sign("next", "renewed");
+    // A certificate whose key is not there yet changes nothing.
+    fs::copy(files.path("renewed.pem"), files.path("server.pem")).unwrap();
+    let Some(before) = files.curl(&node, "/healthz", &[]) else { return };
+    assert_eq!(before.status, 200);
+    fs::copy(files.path("renewed.key"), files.path("server.key")).unwrap();
+    let ask = |path: &str, args: &[&str]| {
+        let url = format!("https://localhost:{}{path}", node.admin().unwrap().port());
+        curl(files.0.path(), &url, &[&["--cacert", "next.pem"], args].concat()).unwrap().status
+    };
+    eventually("the new certificate is shown", || ask("/healthz", &[]) == 200);
+    assert_eq!(files.curl(&node, "/healthz", &[]).unwrap().exit, 60, "the old authority knows it no more");
+    files.secret("tokens", "another-token-0123456789");
+    eventually("the new token is known", || {
+        ask("/v1/partitions", &["-H", "authorization: Bearer another-token-0123456789"]) == 200
+    });
+    assert_eq!(ask("/v1/partitions", &["-H", &format!("authorization: Bearer {TOKEN}")]), 401);
+}
+
+#[test]
+fn files_that_will_not_do_are_named() {
+    let Some(files) = Files::new() else { return };
+    files.sign("ca", "other");
+    files.secret("garbage", "not a certificate");
+    files.secret("half", "-----BEGIN CERTIFICATE-----\nAAAA\n");
+    let refusal = |change: &dyn Fn(&mut AccessSetup)| {
+        let mut access = files.all();
+        change(&mut access);
+        match start(access) {
+            Err(StartError::Access(error)) => error.to_string(),
+            Err(error) => panic!("{error}"),
+            Ok(_) => panic!("it started"),
+        }
+    };
+    let tls = |change: &dyn Fn(&mut TlsFiles)| refusal(&|access| change(access.tls.as_mut().unwrap()));
+    let all = [
+        (tls(&|tls| tls.cert = files.path("none")), "[admin] tls.cert ", "No such file"),
+        (tls(&|tls| tls.cert = files.path("garbage")), "[admin] tls.cert ", "holds no certificate in PEM"),
+        (tls(&|tls| tls.cert = files.path("half")), "[admin] tls.cert ", "is not PEM: a section has no end"),
+        (tls(&|tls| tls.cert = files.path("server.key")), "[admin] tls.cert ", "holds no certificate in PEM"),
+        (tls(&|tls| tls.key = files.path("server.pem")), "[admin] tls.key ", "others may read"),
+        (tls(&|tls| tls.key = files.path("garbage")), "[admin] tls.key ", "holds no private key in PEM"),
+        (
+            tls(&|tls| tls.key = files.path("other.key")),
+            "[admin] tls.key ",
+            "is not the key of the first certificate in",
+        ),
+        (tls(&|tls| tls.client_ca = Some(files.path("none"))), "[admin] tls.client_ca ", "No such file"),
+        (
+            refusal(&|access| access.token_file = Some(files.path("none"))),
+            "[admin] token_file ",
+            "No such file",
+        ),
+        (
+            refusal(&|access| access.read_token_file = Some(files.path("garbage"))),
+            "[admin] read_token_file ",
+            "line 1 has to be one token",
+        ),
+    ];
+    for (said, what, why) in all {
+        assert!(said.starts_with(what) && said.contains(why), "{what}{why} in {said}");
+    }
+    fs::set_permissions(files.path("tokens"), Permissions::from_mode(0o644)).unwrap();
+    let exposed = refusal(&|_| {});
+    assert!(exposed.contains("0644") && exposed.contains("chmod 600"), "{exposed}");
+}
+
+/// Sends bytes and reads what comes until the connection ends.
+fn talk(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    // The other side may have had enough before all is sent, and then the rest of what it said is lost.
+    let _ = stream.write_all(bytes);
+    let mut said = Vec::new();
+    let _ = stream.read_to_end(&mut said);
+    said
+}
+
+#[test]
+fn garbage_and_silence_hold_up_nobody() {
+    let Some(files) = Files::new() else { return };
+    let node = start(AccessSetup { tls: Some(files.tls(false)), ..AccessSetup::default() }).unwrap();
+    let address = node.admin().unwrap();
+    let hello = [22, 3, 1, 255, 255, 1, 0, 255, 251];
+    for garbage in [&[0; 4096][..], &[255; 64], b"\x16\x03\x01", b"GET", &[b'A'; 100_000], &hello] {
+        let mut stream = TcpStream::connect(address).unwrap();
+        let _ = stream.write_all(garbage);
+    }
+    assert_eq!(talk(address, &[128; 5])[0], 21, "an alert says that this is no TLS");
+    // All places but one are taken by those who say nothing: of 64, and some above may still be on their way out.
+    let silent: Vec<_> = (0..63).map(|_| TcpStream::connect(address).unwrap()).collect();
+    if let Some(served) = files.curl(&node, "/healthz", &[]) {
+        assert_eq!(served.status, 200);
+    }
+    drop(silent);
+    node.stop();
+}
+
+#[test]
+fn a_handshake_that_does_not_end_gives_its_place_back() {
+    let Some(files) = Files::new() else { return };
+    let access = AccessSetup { tls: Some(files.tls(false)), ..AccessSetup::default() };
+    let node =
+        Node::start(sherwood_node::Setup { access, http_connections_max: 1, ..setup(vec![("a", vec![])]) });
+    let node = node.unwrap();
+    let mut slow = TcpStream::connect(node.admin().unwrap()).unwrap();
+    slow.write_all(&[22, 3, 1]).unwrap();
+    if let Some(served) = files.curl(&node, "/healthz", &[]) {
+        assert_eq!(served.status, 200);
+    }
+    slow.set_read_timeout(Some(PATIENCE)).unwrap();
+    assert_eq!(slow.read(&mut [0]).unwrap(), 0, "it was closed on");
+}
+
+#[test]
+fn tokens_are_not_guessed_on_one_connection() {
+    let Some(files) = Files::new() else { return };
+    let node = start(AccessSetup { tls: None, ..files.all() }).unwrap();
+    let address = node.admin().unwrap();
+    let guess =
+        |token: &str| format!("GET /metrics HTTP/1.1\r\nhost: a\r\nauthorization: Bearer {token}\r\n\r\n");
+    let guesses: String = (0..50).map(|number| guess(&format!("{number:032}"))).collect();
+    let said = talk(address, format!("{guesses}{}", guess(TOKEN)).as_bytes());
+    let said = String::from_utf8_lossy(&said);
+    assert_eq!(said.matches("HTTP/1.1 ").count(), 1, "one answer and no more: {said}");
+    assert!(said.starts_with("HTTP/1.1 401 ") && said.contains("connection: close"), "{said}");
+    for head in
+        [guess(&"x".repeat(60_000)), guess(&"x".repeat(100_000)), guess("\u{1}"), "\r\n\r\n".to_owned()]
+    {
+        let said = talk(address, head.as_bytes());
+        let status = String::from_utf8_lossy(&said).split(' ').nth(1).map(str::to_owned);
+        assert!(status.is_none_or(|status| ["400", "401", "431"].contains(&status.as_str())), "{said:?}");
+    }
+    let right = talk(address, guess(TOKEN).replace("\r\n\r\n", "\r\nconnection: close\r\n\r\n").as_bytes());
+    assert!(right.starts_with(b"HTTP/1.1 200 "));
+}
+
+/// The answer to a request with these headers.
+fn ask(http: Http, method: &str, headers: &str) -> Answer {
+    let mut stream = TcpStream::connect(http.0).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let head = format!(
+        "{method} /v1/partitions HTTP/1.1\r\nconnection: close\r\ncontent-length: 0\r\n{headers}\r\n"
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    answer(stream)
+}
+
+#[test]
+fn without_tokens_no_page_of_another_site_is_answered() {
+    let node = start(AccessSetup::default()).unwrap();
+    let http = Http::of(&node);
+    let bound = http.0;
+    for ours in [format!("host: {bound}\r\n"), format!("host: LOCALHOST:{}\r\n", bound.port()), String::new()]
+    {
+        assert_eq!(ask(http, "GET", &ours).status, 200, "{ours:?}");
+    }
+    assert_eq!(ask(http, "GET", &format!("host: {bound}\r\norigin: http://{bound}\r\n")).status, 200);
+    for method in ["GET", "PUT", "OPTIONS"] {
+        let rebound = ask(http, method, "host: evil.example:8080\r\n").refusal(403);
+        assert!(rebound.contains("Host header") && rebound.contains("token_file"), "{rebound}");
+        let page =
+            ask(http, method, &format!("host: {bound}\r\norigin: https://evil.example\r\n")).refusal(403);
+        assert!(page.contains("Origin header"), "{page}");
+    }
+    let mut probe = TcpStream::connect(bound).unwrap();
+    probe.write_all(b"GET /healthz HTTP/1.1\r\nhost: node.example\r\nconnection: close\r\n\r\n").unwrap();
+    assert_eq!(answer(probe).status, 200, "who only asks whether we live may call us anything");
+    assert_eq!(http.metric("sherwood_http_refused_requests_total{reason=\"host\"}"), 3.0);
+    assert_eq!(http.metric("sherwood_http_refused_requests_total{reason=\"origin\"}"), 3.0);
+}
