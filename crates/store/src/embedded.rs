@@ -12,13 +12,14 @@ use crate::pool::{Job, Pool, Reply};
 use crate::session::Session;
 use crate::{
     Attempt, BoxFuture, Cause, ComputeOptions, Found, Kind, Limit, LimitError, Limits, OpenCause, OpenError,
-    Store, StoreError, StoreOptions, ValueBytes, compute, kv, sqlite,
+    Store, StoreError, StoreOptions, ValueBytes, compute, kv, remote, sqlite,
 };
 
-/// Opens the embedded store that `options` describe, under the name of its backend.
+/// Opens the store that `options` describe, under the name of its backend.
 ///
-/// It reads and writes files and starts threads, so it blocks: call it before the runtime serves requests. Dropping the
-/// last reference joins the threads, which takes as long as the calls they are in.
+/// It reads and writes files and starts the threads of embedded stores, so it blocks: call it before the runtime serves
+/// requests. Dropping the last reference joins the threads, which takes as long as the calls they are in. A server need not be
+/// there yet: it is connected to by the first call.
 ///
 /// # Errors
 /// [`OpenError`] names store, path, cause and remedy.
@@ -35,8 +36,12 @@ use crate::{
 /// # });
 /// ```
 pub fn open(name: &str, options: &StoreOptions) -> Result<Arc<dyn Store>, OpenError> {
-    let clock = Arc::new(MachineClock::new());
-    Ok(Arc::new(Embedded::open(name, options, clock)?))
+    let failed = |cause| open_error(name, None, cause);
+    match options {
+        StoreOptions::MySql(sql) => remote::sql::open_mysql(name, sql).map_err(failed),
+        StoreOptions::Postgres(sql) => remote::sql::open_postgres(name, sql).map_err(failed),
+        _ => Ok(Arc::new(Embedded::open(name, options, Arc::new(MachineClock::new()))?)),
+    }
 }
 
 /// Opens a compute store whose values have the lengths that `bytes` gives, instead of the fixed one in `options`.
@@ -74,6 +79,9 @@ impl Embedded {
             }
             StoreOptions::Compute(compute) => {
                 Self::open_compute(name, compute, ValueBytes::Fixed(compute.bytes), clock)
+            }
+            StoreOptions::MySql(_) | StoreOptions::Postgres(_) => {
+                unreachable!("`open` has opened what is not embedded")
             }
         }
     }

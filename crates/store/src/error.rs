@@ -35,6 +35,7 @@ impl StoreError {
             Cause::Overloaded { .. } | Cause::Busy { .. } => Fault::Overloaded,
             Cause::Unsupported { .. }
             | Cause::Refused { .. }
+            | Cause::Key { .. }
             | Cause::Statement { .. }
             | Cause::Missing { .. }
             | Cause::TooLarge { .. } => Fault::Rejected,
@@ -104,8 +105,8 @@ pub enum Cause {
         /// The bound of the queue.
         queued_calls_max: usize,
     },
-    /// Another process holds the database. Nothing was done; the same call can succeed later.
-    #[error("the database is held by another process ({detail}); try again, or stop the other process")]
+    /// Others hold the database, or what the call needs of it. Nothing was done; the same call can succeed later.
+    #[error("the database is held by others ({detail}); try again, or see who holds it")]
     Busy {
         /// The engine's own words.
         detail: String,
@@ -232,6 +233,12 @@ pub enum Cause {
         /// The server's words.
         detail: String,
     },
+    /// The key cannot be put into the statement; trying again cannot help.
+    #[error("the key does not fit ({detail}); correct the key, or the backend's `write` or `delete`")]
+    Key {
+        /// What is wrong with it.
+        detail: String,
+    },
 }
 
 impl Cause {
@@ -256,6 +263,7 @@ impl Cause {
             Self::Reset { .. } => "reset",
             Self::Protocol { .. } => "protocol",
             Self::Server { .. } => "server",
+            Self::Key { .. } => "key",
         }
     }
 }
@@ -320,6 +328,12 @@ pub enum OpenCause {
     /// Values cannot be loaded into this kind of store.
     #[error("a {kind} store has nothing to load: its values follow from their keys")]
     NothingToLoad {
+        /// The kind of store.
+        kind: crate::Kind,
+    },
+    /// A server's files are its own.
+    #[error("a {kind} store keeps its values on a server; load them with the server's own tools")]
+    NotOurs {
         /// The kind of store.
         kind: crate::Kind,
     },

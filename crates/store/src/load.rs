@@ -38,6 +38,9 @@ impl Loader {
             StoreOptions::Compute(_) => {
                 return Err(open_error(name, None, OpenCause::NothingToLoad { kind: Kind::Compute }));
             }
+            StoreOptions::MySql(_) | StoreOptions::Postgres(_) => {
+                return Err(open_error(name, None, OpenCause::NotOurs { kind: options.kind() }));
+            }
         };
         Ok(Self { name: name.to_owned(), engine })
     }

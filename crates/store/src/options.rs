@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 
-use crate::{Kind, OpenCause};
+use crate::{Kind, OpenCause, SqlOptions};
 
-/// Options of one embedded store; `kind` says which.
+/// Options of one store; `kind` says which.
 ///
 /// ```
 /// use sherwood_store::StoreOptions;
@@ -25,6 +25,11 @@ pub enum StoreOptions {
     Sqlite(SqliteOptions),
     /// A matrix product.
     Compute(ComputeOptions),
+    /// A MySQL or MariaDB server.
+    #[serde(rename = "mysql")]
+    MySql(SqlOptions),
+    /// A PostgreSQL server.
+    Postgres(SqlOptions),
 }
 
 impl StoreOptions {
@@ -42,6 +47,8 @@ impl StoreOptions {
             Self::Kv(_) => Kind::Kv,
             Self::Sqlite(_) => Kind::Sqlite,
             Self::Compute(_) => Kind::Compute,
+            Self::MySql(_) => Kind::MySql,
+            Self::Postgres(_) => Kind::Postgres,
         }
     }
 
@@ -51,7 +58,7 @@ impl StoreOptions {
         match self {
             Self::Kv(kv) => kv.cache_bytes,
             Self::Sqlite(sqlite) => sqlite.cache_bytes,
-            Self::Compute(_) => 0,
+            Self::Compute(_) | Self::MySql(_) | Self::Postgres(_) => 0,
         }
     }
 }
@@ -194,7 +201,7 @@ fn check_calls(threads: u16, queued_calls_max: u32) -> Result<(), OpenCause> {
     check("queued_calls_max", queued_calls_max, &StoreOptions::QUEUED_CALLS_MAX)
 }
 
-fn check<T>(option: &'static str, value: T, accepted: &RangeInclusive<T>) -> Result<(), OpenCause>
+pub(crate) fn check<T>(option: &'static str, value: T, accepted: &RangeInclusive<T>) -> Result<(), OpenCause>
 where
     T: Copy + PartialOrd + Into<u64>,
 {

@@ -92,6 +92,10 @@ pub enum Kind {
     Sqlite,
     /// A matrix product.
     Compute,
+    /// A MySQL or MariaDB server.
+    MySql,
+    /// A PostgreSQL server.
+    Postgres,
 }
 
 impl fmt::Display for Kind {
@@ -100,6 +104,8 @@ impl fmt::Display for Kind {
             Self::Kv => "kv",
             Self::Sqlite => "sqlite",
             Self::Compute => "compute",
+            Self::MySql => "mysql",
+            Self::Postgres => "postgres",
         })
     }
 }

@@ -86,6 +86,11 @@ pub enum LimitError {
         /// Most accepted.
         max: f64,
     },
+    /// The store's work is done by a server, which no limit of ours slows down.
+    #[error(
+        "could not set a limit: the store is a server of its own; limit it there, or send it fewer calls at once"
+    )]
+    Remote,
 }
 
 #[cfg(test)]
