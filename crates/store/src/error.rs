@@ -104,10 +104,11 @@ pub enum Cause {
         /// The bound of the queue.
         queued_calls_max: usize,
     },
-    /// Another process holds the database. Nothing was done; the same call can succeed later.
-    #[error("the database is held by another process ({detail}); try again, or stop the other process")]
+    /// Others keep it busy: a process that holds the database, or more work than the server takes. Nothing was done; the same call
+    /// can succeed later.
+    #[error("others keep it busy ({detail}); try again later, or find out who they are")]
     Busy {
-        /// The engine's own words.
+        /// The engine's or the server's own words.
         detail: String,
     },
     /// The store is shutting down.
