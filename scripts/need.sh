@@ -44,6 +44,7 @@ debian_packages() {
   command -v memcached >/dev/null || printf 'memcached '
   command -v memccapable >/dev/null || printf 'libmemcached-tools '
   command -v redis-cli >/dev/null || printf 'redis-tools '
+  command -v redis-server >/dev/null || printf 'redis-server '
   has_python_venv || printf 'python3 python3-venv '
 }
 

@@ -9,17 +9,18 @@ use tokio::sync::oneshot;
 
 use crate::clock::{Clock, MachineClock};
 use crate::pool::{Job, Pool, Reply};
+use crate::remote::{self, Http, Memcached, Redis};
 use crate::session::Session;
 use crate::{
     Attempt, BoxFuture, Cause, ComputeOptions, Found, Kind, Limit, LimitError, Limits, OpenCause, OpenError,
-    Store, StoreError, StoreOptions, ValueBytes, compute, kv, remote, sqlite,
+    Store, StoreError, StoreOptions, ValueBytes, compute, kv, sqlite,
 };
 
 /// Opens the store that `options` describe, under the name of its backend.
 ///
-/// It reads and writes files and starts the threads of embedded stores, so it blocks: call it before the runtime serves
-/// requests. Dropping the last reference joins the threads, which takes as long as the calls they are in. A server need not be
-/// there yet: it is connected to by the first call.
+/// An embedded one reads and writes files and starts threads, so this blocks: call it before the runtime serves requests. Dropping the
+/// last reference joins the threads, which takes as long as the calls they are in. A connector only reads the files of its
+/// secrets and certificates; its server need not be there yet. Its calls are for a task of a tokio runtime.
 ///
 /// # Errors
 /// [`OpenError`] names store, path, cause and remedy.
@@ -37,11 +38,14 @@ use crate::{
 /// ```
 pub fn open(name: &str, options: &StoreOptions) -> Result<Arc<dyn Store>, OpenError> {
     let failed = |cause| open_error(name, None, cause);
-    match options {
-        StoreOptions::MySql(sql) => remote::sql::open_mysql(name, sql).map_err(failed),
-        StoreOptions::Postgres(sql) => remote::sql::open_postgres(name, sql).map_err(failed),
-        _ => Ok(Arc::new(Embedded::open(name, options, Arc::new(MachineClock::new()))?)),
-    }
+    Ok(match options {
+        StoreOptions::Memcached(options) => Arc::new(Memcached::open(name, options).map_err(failed)?),
+        StoreOptions::Redis(options) => Arc::new(Redis::open(name, options).map_err(failed)?),
+        StoreOptions::Http(options) => Arc::new(Http::open(name, options).map_err(failed)?),
+        StoreOptions::MySql(options) => remote::open_mysql(name, options).map_err(failed)?,
+        StoreOptions::Postgres(options) => remote::open_postgres(name, options).map_err(failed)?,
+        embedded => Arc::new(Embedded::open(name, embedded, Arc::new(MachineClock::new()))?),
+    })
 }
 
 /// Opens a compute store whose values have the lengths that `bytes` gives, instead of the fixed one in `options`.
@@ -80,8 +84,12 @@ impl Embedded {
             StoreOptions::Compute(compute) => {
                 Self::open_compute(name, compute, ValueBytes::Fixed(compute.bytes), clock)
             }
-            StoreOptions::MySql(_) | StoreOptions::Postgres(_) => {
-                unreachable!("`open` has opened what is not embedded")
+            StoreOptions::Memcached(_)
+            | StoreOptions::Redis(_)
+            | StoreOptions::Http(_)
+            | StoreOptions::MySql(_)
+            | StoreOptions::Postgres(_) => {
+                unreachable!("connectors are opened as what they are")
             }
         }
     }

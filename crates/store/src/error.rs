@@ -105,10 +105,11 @@ pub enum Cause {
         /// The bound of the queue.
         queued_calls_max: usize,
     },
-    /// Others hold the database, or what the call needs of it. Nothing was done; the same call can succeed later.
-    #[error("the database is held by others ({detail}); try again, or see who holds it")]
+    /// Others keep it busy: a process that holds the database, or more work than the server takes. Nothing was done; the same call
+    /// can succeed later.
+    #[error("others keep it busy ({detail}); try again later, or find out who they are")]
     Busy {
-        /// The engine's own words.
+        /// The engine's or the server's own words.
         detail: String,
     },
     /// The store is shutting down.
@@ -328,12 +329,6 @@ pub enum OpenCause {
     /// Values cannot be loaded into this kind of store.
     #[error("a {kind} store has nothing to load: its values follow from their keys")]
     NothingToLoad {
-        /// The kind of store.
-        kind: crate::Kind,
-    },
-    /// A server's files are its own.
-    #[error("a {kind} store keeps its values on a server; load them with the server's own tools")]
-    NotOurs {
         /// The kind of store.
         kind: crate::Kind,
     },

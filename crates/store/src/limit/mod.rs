@@ -86,10 +86,8 @@ pub enum LimitError {
         /// Most accepted.
         max: f64,
     },
-    /// The store's work is done by a server, which no limit of ours slows down.
-    #[error(
-        "could not set a limit: the store is a server of its own; limit it there, or send it fewer calls at once"
-    )]
+    /// The store's work is done elsewhere, where no limit of ours reaches.
+    #[error("could not limit a store that is not in this process: limit its server where it runs")]
     Remote,
 }
 

@@ -1,12 +1,34 @@
-//! Stores on other machines: each owns its connections and turns what its server says into values and causes.
+//! Connectors: stores whose work is done by a server elsewhere.
 //!
-//! What they have in common: a connection is made when a call needs one, and the number of them is bounded. One that failed or whose
-//! caller went away amid a call is closed and never used again, since nobody knows what it would say next. Connecting has a
-//! time-out of its own; how long a call may take is its caller's business, who drops it. An answer that grows beyond
-//! `value_max` is not read on.
+//! Each speaks one protocol to one server and owns its connections: they are bounded, made when a call needs one, and given up
+//! when they break. That is all. Which replica is asked, how often, and for how long is the dispatcher's business, so
+//! a connector opens without its server being there, tries nothing twice that the server may have seen, and says of every failure which
+//! [`Cause`](crate::Cause) it was.
+//!
+//! A call may be dropped at any moment. What it has sent is then still answered by the server, so the answer is read
+//! and thrown away (`pipeline`), or its connection is closed (`http`); no later call ever reads what was meant for an earlier one.
 
 mod address;
-pub(crate) mod secret;
-pub(crate) mod sql;
+mod http;
+mod memcached;
+mod options;
+mod pipeline;
+mod redis;
+mod secret;
+mod socket;
+mod sql;
 mod template;
-pub(crate) mod tls;
+mod tls;
+
+pub use http::{HeaderValue, HttpOptions};
+pub use memcached::MemcachedOptions;
+pub use options::RemoteOptions;
+pub use redis::RedisOptions;
+pub use secret::Secret;
+pub use sql::{SqlOptions, SqlValue};
+pub use tls::{TlsOptions, client_config};
+
+pub(crate) use http::Http;
+pub(crate) use memcached::Memcached;
+pub(crate) use redis::Redis;
+pub(crate) use sql::{open_mysql, open_postgres};

@@ -1,6 +1,4 @@
-//! Where a password comes from: a file or the environment, never the configuration itself.
-//!
-//! A configuration gets copied, shown and committed; a password must not travel along. So options hold the place only.
+//! Passwords and tokens: where they are kept, never what they are.
 
 use std::path::PathBuf;
 
@@ -8,46 +6,48 @@ use serde::Deserialize;
 
 use crate::OpenCause;
 
-/// Where a secret is kept.
+/// Longest secret that is read, in bytes.
+const SECRET_BYTES_MAX: usize = 64 << 10;
+
+/// Where a secret is read from when a store is opened. Its `Debug` shows the place and never the secret.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Secret {
-    /// A file that holds it, without the line end it may have.
+    /// A file; a line end after the secret is no part of it.
     File(PathBuf),
     /// A variable of the environment.
     Env(String),
 }
 
 impl Secret {
-    /// Reads it.
+    /// The secret.
     ///
     /// # Errors
-    /// When the file cannot be read, the variable is not set, or it is no text. The error names the place and never what is in
-    /// it.
-    pub(crate) fn read(&self) -> Result<String, OpenCause> {
+    /// When there is none, or it is empty, longer than 64 KiB or no text.
+    pub fn read(&self) -> Result<String, OpenCause> {
+        let refused = |option, detail, remedy| OpenCause::Remote { option, detail, remedy };
         match self {
-            Self::File(path) => match std::fs::read_to_string(path) {
-                Ok(text) => Ok(text.trim_end_matches(['\r', '\n']).to_owned()),
-                Err(error) => Err(OpenCause::Remote {
-                    option: "password_file",
-                    detail: format!("{}: {error}", path.display()),
-                    remedy: "name a file of text that this user may read",
-                }),
-            },
-            Self::Env(name) => std::env::var(name).map_err(|error| OpenCause::Remote {
-                option: "password_env",
-                detail: format!("{name}: {}", absent(&error)),
-                remedy: "set the variable in the environment that the node is started in, or take `password_file`",
+            Self::File(path) => {
+                const REMEDY: &str = "name a file of one line that this user may read";
+                let wrong =
+                    |detail: &str| refused("password_file", format!("{}: {detail}", path.display()), REMEDY);
+                let text = std::fs::read_to_string(path).map_err(|error| wrong(&error.to_string()))?;
+                let text = text.strip_suffix('\n').unwrap_or(&text);
+                let text = text.strip_suffix('\r').unwrap_or(text);
+                match text.len() {
+                    0 => Err(wrong("it is empty")),
+                    1..=SECRET_BYTES_MAX => Ok(text.to_owned()),
+                    _ => Err(wrong("it is longer than 64 KiB")),
+                }
+            }
+            Self::Env(name) => std::env::var(name).ok().filter(|text| !text.is_empty()).ok_or_else(|| {
+                refused(
+                    "password_env",
+                    format!("{name} is not set"),
+                    "set the variable, or use `password_file`",
+                )
             }),
         }
-    }
-}
-
-/// Without the bytes that [`std::env::VarError`] shows of what is no text.
-fn absent(error: &std::env::VarError) -> &'static str {
-    match error {
-        std::env::VarError::NotPresent => "the environment has no such variable",
-        std::env::VarError::NotUnicode(_) => "it is no valid UTF-8",
     }
 }
 
@@ -56,18 +56,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_gives_its_text_without_the_line_end() {
+    fn a_file_gives_its_line_and_an_empty_or_absent_one_is_refused() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("password");
-        std::fs::write(&path, "se cret \r\n").unwrap();
-        assert_eq!(Secret::File(path).read().unwrap(), "se cret ");
-    }
-
-    #[test]
-    fn a_secret_that_is_not_there_is_refused_by_place() {
-        let refusal = Secret::File("/nowhere/password".into()).read().unwrap_err().to_string();
-        assert!(refusal.starts_with("`password_file` cannot be used (/nowhere/password: "), "{refusal}");
-        let refusal = Secret::Env("SHERWOOD_TEST_NO_SUCH".into()).read().unwrap_err().to_string();
-        assert!(refusal.contains("SHERWOOD_TEST_NO_SUCH: the environment has no such variable"), "{refusal}");
+        let secret = Secret::File(path.clone());
+        assert!(secret.read().unwrap_err().to_string().starts_with("`password_file` cannot be used"));
+        std::fs::write(&path, "\n").unwrap();
+        assert!(secret.read().unwrap_err().to_string().contains("it is empty"));
+        std::fs::write(&path, " sesame \r\n").unwrap();
+        assert_eq!(secret.read().unwrap(), " sesame ");
+        assert!(!format!("{secret:?}").contains("sesame"));
     }
 }

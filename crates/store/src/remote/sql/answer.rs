@@ -128,6 +128,14 @@ impl Shape {
         Ok(values)
     }
 
+    /// Checks the columns, which are the same for every answer of a statement.
+    ///
+    /// # Errors
+    /// As [`one`](Self::one).
+    pub(super) fn check(&self, columns: &[String]) -> Result<(), Cause> {
+        self.places(columns).map(drop)
+    }
+
     fn places(&self, columns: &[String]) -> Result<Places, Cause> {
         let place = |option: &str, name: &Option<String>| match name {
             None => Ok(None),
@@ -295,7 +303,7 @@ mod tests {
     fn columns_that_do_not_fit_are_a_fault_of_the_statement() {
         let refused = |shape: &Shape, columns: &[&str]| {
             let columns: Vec<_> = columns.iter().map(|&name| name.to_owned()).collect();
-            shape.places(&columns).map(drop).unwrap_err().to_string()
+            shape.check(&columns).unwrap_err().to_string()
         };
         let (one, keyed) = (Shape::new(&options(), false), Shape::new(&options(), true));
         assert!(refused(&one, &["a", "b"]).contains("2 columns of values, where 1 is accepted"));

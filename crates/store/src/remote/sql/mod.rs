@@ -7,19 +7,23 @@
 //! A statement with `:keys` gets as many places as there are keys, rounded up to a power of two by repeating the last key, so
 //! that a connection prepares nine statements at most and not one for every length.
 
+mod address;
 mod answer;
 mod mysql;
 mod options;
 mod pool;
 mod postgres;
 
+use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 
 use crate::remote::template::{Dialect, Purpose, Template};
+use crate::remote::tls;
 use crate::{
-    Attempt, BoxFuture, Cause, Found, Kind, Limit, LimitError, Limits, OpenCause, Store, StoreError,
+    Attempt, BoxFuture, Cause, Found, Kind, Limit, LimitError, Limits, OpenCause, Report, Store, StoreError,
 };
 use answer::{Cell, Shape};
 pub use options::{SqlOptions, SqlValue};
@@ -47,11 +51,12 @@ struct Plan {
     delete: Option<Template>,
     shape: Shape,
     value_max: u64,
+    answer_timeout: Duration,
 }
 
 impl Plan {
     fn new(options: &SqlOptions, dialect: Dialect) -> Result<Self, OpenCause> {
-        options.validate()?;
+        options.remote.validate()?;
         let parse = |text: &Option<String>, purpose| {
             text.as_ref().map(|text| Template::parse(text, dialect, purpose)).transpose()
         };
@@ -61,7 +66,8 @@ impl Plan {
             query,
             write: parse(&options.write, Purpose::Write)?,
             delete: parse(&options.delete, Purpose::Delete)?,
-            value_max: options.value_max,
+            value_max: options.remote.value_bytes_max,
+            answer_timeout: options.remote.answer_timeout(),
         })
     }
 }
@@ -72,18 +78,23 @@ struct Sql<D: Driver> {
     kind: Kind,
     plan: Plan,
     pool: Pool<D>,
+    /// Where the server is, for errors.
+    address: String,
+    /// What a report says of the way there.
+    details: Vec<String>,
 }
 
 impl<D: Driver> Sql<D> {
     fn new(name: &str, kind: Kind, plan: Plan, driver: D, options: &SqlOptions) -> Self {
-        let pool = Pool::new(driver, options.connections_max, options.queued_calls_max);
-        Self { name: name.into(), kind, plan, pool }
+        let pool = Pool::new(driver, options.remote.connections_max, options.remote.queued_calls_max);
+        let (address, details) = (options.address.clone(), details(options, &plan));
+        Self { name: name.into(), kind, plan, pool, address, details }
     }
 
     async fn read(&self, keys: &[Bytes]) -> Result<Vec<Option<Found>>, Cause> {
         let mut lease = self.pool.take().await?;
         let found = if keys.is_empty() {
-            lease.link().ping().await.map(|()| Vec::new())
+            self.in_time(lease.link().ping()).await.map(|()| Vec::new())
         } else if self.plan.query.reads_many() {
             self.read_lists(&mut lease, keys).await
         } else {
@@ -99,7 +110,10 @@ impl<D: Driver> Sql<D> {
         let mut values = Vec::with_capacity(keys.len());
         for key in keys {
             values.push(match self.plan.query.bind(key, &Bytes::new()) {
-                Some(bound) => self.plan.shape.one(lease.link().rows(&sql, bound, &mut budget).await?)?,
+                Some(bound) => {
+                    let answer = self.in_time(lease.link().rows(&sql, bound, &mut budget)).await?;
+                    self.plan.shape.one(answer)?
+                }
                 // A key without a part that the statement needs is the key of nothing.
                 None => None,
             });
@@ -113,11 +127,18 @@ impl<D: Driver> Sql<D> {
         for keys in keys.chunks(KEYS_MAX) {
             let padded = padded(keys);
             let sql = self.plan.query.sql(padded.len());
-            let answer = lease.link().rows(&sql, padded, &mut budget).await?;
+            let answer = self.in_time(lease.link().rows(&sql, padded, &mut budget)).await?;
             let found = self.plan.shape.many(answer)?;
             values.extend(keys.iter().map(|key| found.get(key).cloned()));
         }
         Ok(values)
+    }
+
+    /// What a statement that only reads comes to, if it does in time.
+    async fn in_time<T>(&self, work: impl Future<Output = Result<T, Cause>>) -> Result<T, Cause> {
+        let timeout = self.plan.answer_timeout;
+        let late = || Cause::Silent { address: self.address.clone(), waited_ms: timeout.as_millis() as u64 };
+        tokio::time::timeout(timeout, work).await.unwrap_or_else(|_| Err(late()))
     }
 
     async fn write(&self, change: Change, key: &Bytes, value: &Bytes) -> Result<(), Cause> {
@@ -134,7 +155,13 @@ impl<D: Driver> Sql<D> {
             detail: "it has fewer parts, split at each `:`, than the statement names".to_owned(),
         })?;
         let mut lease = self.pool.take().await?;
-        let changed = lease.link().change(&template.sql(1), bound).await;
+        let timeout = self.plan.answer_timeout;
+        let sql = template.sql(1);
+        let Ok(changed) = tokio::time::timeout(timeout, lease.link().change(&sql, bound)).await else {
+            // Unlike a read it may have been done, so this is no silence of a server that did nothing.
+            let (address, waited) = (self.address.clone(), timeout.as_millis());
+            return Err(Cause::Reset { address, detail: format!("no answer within {waited} ms") });
+        };
         lease.settle(&changed);
         match changed? {
             0 if change == Change::Write && template.counts_rows() => Err(Cause::Missing {
@@ -143,6 +170,23 @@ impl<D: Driver> Sql<D> {
             }),
             _ => Ok(()),
         }
+    }
+
+    /// Looks whether the server takes the statements, without running them.
+    async fn look(&self) -> Result<Report, Cause> {
+        let mut lease = self.pool.take().await?;
+        let looked = self.in_time(self.prepare(&mut lease)).await;
+        lease.settle(&looked);
+        Ok(Report { server: looked?, details: self.details.clone() })
+    }
+
+    async fn prepare(&self, lease: &mut Lease<D>) -> Result<String, Cause> {
+        let columns = lease.link().prepare(&self.plan.query.sql(1)).await?;
+        self.plan.shape.check(&columns)?;
+        for template in [&self.plan.write, &self.plan.delete].into_iter().flatten() {
+            lease.link().prepare(&template.sql(1)).await?;
+        }
+        lease.link().version().await
     }
 
     fn error(&self, attempt: Attempt) -> impl Fn(Cause) -> StoreError + use<D> {
@@ -179,9 +223,28 @@ impl<D: Driver> Store for Sql<D> {
         Limits::default()
     }
 
-    fn set_limit(&self, _limit: Limit) -> Result<(), LimitError> {
+    fn set_limit(&self, limit: Limit) -> Result<(), LimitError> {
+        limit.validate()?;
         Err(LimitError::Remote)
     }
+
+    fn check(&self) -> BoxFuture<'_, Result<Report, StoreError>> {
+        let error = self.error(Attempt::Check);
+        Box::pin(async move { self.look().await.map_err(error) })
+    }
+}
+
+fn details(options: &SqlOptions, plan: &Plan) -> Vec<String> {
+    let security =
+        options.remote.tls.as_ref().map_or("no TLS".to_owned(), |tls| format!("TLS, {}", tls::trust(tls)));
+    let keys = if plan.query.reads_many() { KEYS_MAX } else { 1 };
+    let can = |template: &Option<_>, verb| if template.is_some() { verb } else { "" };
+    let (writes, deletes) = (can(&plan.write, ", writes"), can(&plan.delete, ", deletes"));
+    vec![
+        format!("{}, {security}", options.address),
+        format!("database {} as {}", options.database, options.user),
+        format!("reads up to {keys} keys by a statement{writes}{deletes}"),
+    ]
 }
 
 /// What a statement does to a key.

@@ -1,14 +1,9 @@
 //! What a configuration says of a MySQL or PostgreSQL store.
 
-use std::ops::RangeInclusive;
-use std::time::Duration;
-
 use serde::Deserialize;
 
-use crate::options::check;
+use crate::remote::options::RemoteOptions;
 use crate::remote::secret::Secret;
-use crate::remote::tls::TlsOptions;
-use crate::{OpenCause, StoreOptions};
 
 /// Options of a store on a MySQL, MariaDB or PostgreSQL server.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -42,21 +37,9 @@ pub struct SqlOptions {
     /// The column that says what the value may be invalidated by: tags split by commas.
     #[serde(default)]
     pub tags_column: Option<String>,
-    /// Connections open at a time, 1 to 256; 8 by default.
-    #[serde(default = "default_connections_max")]
-    pub connections_max: u16,
-    /// Milliseconds for a connection to be there, with name, encryption and log-in, 1 to 600,000; 2,000 by default.
-    #[serde(default = "default_connect_timeout_ms")]
-    pub connect_timeout_ms: u32,
-    /// Bytes that a value to write, and the answer of a statement, may have, 1 KiB to 1 GiB; 16 MiB by default.
-    #[serde(default = "default_value_max")]
-    pub value_max: u64,
-    /// Calls that may wait for a connection, 1 to 1,000,000; 1,024 by default. One more is refused.
-    #[serde(default = "default_queued_calls_max")]
-    pub queued_calls_max: u32,
-    /// How connections are encrypted; none where they are not.
-    #[serde(default)]
-    pub tls: Option<TlsOptions>,
+    /// How the server is dealt with; 8 connections by default. The time for an answer is that of a statement as a whole.
+    #[serde(default = "default_remote")]
+    pub remote: RemoteOptions,
 }
 
 /// What of a row is the value.
@@ -71,13 +54,6 @@ pub enum SqlValue {
 }
 
 impl SqlOptions {
-    /// Connections a store may have.
-    pub const CONNECTIONS_MAX: RangeInclusive<u16> = 1..=256;
-    /// Milliseconds that connecting may be told to take.
-    pub const CONNECT_TIMEOUT_MS: RangeInclusive<u32> = 1..=600_000;
-    /// Bytes that an answer may be allowed.
-    pub const VALUE_MAX: RangeInclusive<u64> = 1 << 10..=1 << 30;
-
     /// Defaults for a store at `address` that only reads.
     #[must_use]
     pub fn new(
@@ -97,38 +73,12 @@ impl SqlOptions {
             value: SqlValue::default(),
             ttl_column: None,
             tags_column: None,
-            connections_max: default_connections_max(),
-            connect_timeout_ms: default_connect_timeout_ms(),
-            value_max: default_value_max(),
-            queued_calls_max: default_queued_calls_max(),
-            tls: None,
+            remote: default_remote(),
         }
     }
-
-    pub(super) fn validate(&self) -> Result<(), OpenCause> {
-        check("connections_max", self.connections_max, &Self::CONNECTIONS_MAX)?;
-        check("connect_timeout_ms", self.connect_timeout_ms, &Self::CONNECT_TIMEOUT_MS)?;
-        check("value_max", self.value_max, &Self::VALUE_MAX)?;
-        check("queued_calls_max", self.queued_calls_max, &StoreOptions::QUEUED_CALLS_MAX)
-    }
-
-    pub(super) fn connect_timeout(&self) -> Duration {
-        Duration::from_millis(self.connect_timeout_ms.into())
-    }
 }
 
-fn default_connections_max() -> u16 {
-    8
-}
-
-fn default_connect_timeout_ms() -> u32 {
-    2_000
-}
-
-fn default_value_max() -> u64 {
-    16 << 20
-}
-
-fn default_queued_calls_max() -> u32 {
-    1_024
+/// A statement has its connection alone, so there are more of them than where answers are pipelined.
+fn default_remote() -> RemoteOptions {
+    RemoteOptions { connections_max: 8, ..RemoteOptions::default() }
 }

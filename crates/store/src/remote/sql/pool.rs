@@ -39,6 +39,12 @@ pub(super) trait Link: Send + 'static {
     /// Whether it is known to be broken.
     fn is_closed(&self) -> bool;
 
+    /// Product and version of the server.
+    fn version(&mut self) -> impl Future<Output = Result<String, Cause>> + Send;
+
+    /// Has the server look at a statement, and says which columns it answers with.
+    fn prepare(&mut self, sql: &str) -> impl Future<Output = Result<Vec<String>, Cause>> + Send;
+
     /// Asks for a sign of life.
     fn ping(&mut self) -> impl Future<Output = Result<(), Cause>> + Send;
 
@@ -137,8 +143,8 @@ impl<D: Driver> Lease<D> {
             ) => {
                 held.give_back();
             }
-            // The rest of the answer is still to come.
-            Err(Cause::TooLarge { .. }) => drop(held),
+            // The answer, or the rest of it, is still to come.
+            Err(Cause::TooLarge { .. } | Cause::Silent { .. }) => drop(held),
             Err(_) => {
                 held.close();
                 // What broke one connection, such as a restart of the server, has most often broken all.

@@ -5,7 +5,7 @@ use std::io;
 use mysql_async::{DriverError, Error, IoError, ServerError};
 
 use crate::Cause;
-use crate::remote::address::Address;
+use crate::remote::sql::address::Address;
 
 /// What was going on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -26,7 +26,7 @@ use super::answer::Answer;
 use super::options::SqlOptions;
 use super::pool::{Driver, Link};
 use super::{Budget, KEYS_MAX};
-use crate::remote::address::{self, Address, Patience};
+use crate::remote::sql::address::{self, Address, Patience};
 use crate::remote::tls::{self, TlsOptions};
 use crate::{Cause, OpenCause};
 use error::Phase;
@@ -70,12 +70,12 @@ impl MySql {
             // An update that finds a row as it should be has found it.
             .client_found_rows(true)
             // Saying both spares the question what the server has; the second is for the library's own pool, which is not used.
-            .max_allowed_packet(Some((options.value_max + PACKET_BYTES) as usize))
+            .max_allowed_packet(Some((options.remote.value_bytes_max + PACKET_BYTES) as usize))
             .wait_timeout(Some(0))
             // Acknowledged means committed, whatever the server's default is.
             .setup(vec!["SET autocommit = 1"])
-            .ssl_opts(options.tls.as_ref().map(ssl_opts).transpose()?);
-        let killers = Arc::new(Semaphore::new(options.connections_max.into()));
+            .ssl_opts(options.remote.tls.as_ref().map(ssl_opts).transpose()?);
+        let killers = Arc::new(Semaphore::new(options.remote.connections_max.into()));
         Ok(Self { address: Arc::new(address), options: options.clone(), opts: builder.into(), killers })
     }
 }
@@ -110,7 +110,7 @@ impl Driver for MySql {
     type Link = Connection;
 
     async fn connect(&self) -> Result<Connection, Cause> {
-        let patience = Patience::new(self.options.connect_timeout());
+        let patience = Patience::new(self.options.remote.connect_timeout());
         let found = self.address.resolve(patience).await?;
         let ips: Vec<_> = found.iter().map(SocketAddr::ip).collect();
         let opts =
@@ -120,7 +120,7 @@ impl Driver for MySql {
                 Ok(Connection { address: Arc::clone(&self.address), conn, runtime: Handle::current() })
             }
             Some(Err(error)) => {
-                Err(error::cause(&self.address, Phase::Connect, self.options.value_max, &error))
+                Err(error::cause(&self.address, Phase::Connect, self.options.remote.value_bytes_max, &error))
             }
             None => Err(late(&self.address, found, patience).await),
         }
@@ -131,7 +131,7 @@ impl Driver for MySql {
         let kill = format!("KILL {}", conn.id());
         runtime.spawn(close(conn));
         let Ok(killer) = Arc::clone(&self.killers).try_acquire_owned() else { return };
-        let (opts, timeout) = (self.opts.clone(), self.options.connect_timeout());
+        let (opts, timeout) = (self.opts.clone(), self.options.remote.connect_timeout());
         runtime.spawn(async move {
             let work = async {
                 let mut conn = Conn::new(opts).await?;
@@ -178,6 +178,23 @@ impl Connection {
 impl Link for Connection {
     fn is_closed(&self) -> bool {
         self.conn.is_disconnected()
+    }
+
+    async fn version(&mut self) -> Result<String, Cause> {
+        let cause = self.cause(0);
+        let version: Option<String> = self.conn.query_first("SELECT VERSION()").await.map_err(cause)?;
+        let version: String = version.unwrap_or_default().chars().take(64).collect();
+        // Such as `10.11.14-MariaDB-0+deb12u2` and `8.0.36`.
+        Ok(match version.split_once("-MariaDB") {
+            Some((version, _)) => format!("MariaDB {version}"),
+            None => format!("MySQL {version}"),
+        })
+    }
+
+    async fn prepare(&mut self, sql: &str) -> Result<Vec<String>, Cause> {
+        let cause = self.cause(0);
+        let statement = self.conn.prep(sql).await.map_err(cause)?;
+        Ok(statement.columns().iter().map(|column| column.name_str().into_owned()).collect())
     }
 
     async fn ping(&mut self) -> Result<(), Cause> {

@@ -47,6 +47,14 @@ impl Link for FakeLink {
         false
     }
 
+    async fn version(&mut self) -> Result<String, Cause> {
+        Ok("fake".to_owned())
+    }
+
+    async fn prepare(&mut self, _: &str) -> Result<Vec<String>, Cause> {
+        Ok(Vec::new())
+    }
+
     async fn ping(&mut self) -> Result<(), Cause> {
         self.0.pinged.fetch_add(1, Ordering::SeqCst);
         if self.0.dead.load(Ordering::SeqCst) { Err(reset()) } else { Ok(()) }

@@ -8,7 +8,7 @@ use tokio_postgres::error::DbError;
 
 use super::socket::Exceeded;
 use crate::Cause;
-use crate::remote::address::Address;
+use crate::remote::sql::address::Address;
 
 /// What was going on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

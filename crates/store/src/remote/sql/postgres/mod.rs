@@ -16,19 +16,17 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::TryStreamExt;
-use rustls::ClientConfig;
-use rustls::pki_types::ServerName;
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tokio_postgres::config::SslMode;
-use tokio_postgres::{CancelToken, Client, Config, Error, NoTls, Statement};
+use tokio_postgres::{CancelToken, Client, Config, Error, NoTls, SimpleQueryMessage, Statement};
 
 use super::Budget;
 use super::answer::{Answer, Cell};
 use super::options::SqlOptions;
 use super::pool::{Driver, Link};
-use crate::remote::address::{Address, Patience};
+use crate::remote::sql::address::{Address, Patience};
 use crate::remote::tls;
 use crate::{Cause, OpenCause};
 use error::Phase;
@@ -61,27 +59,18 @@ impl Postgres {
         if let Some(password) = &options.password {
             config.password(password.read()?);
         }
-        let encrypt = match (&options.tls, &address) {
+        let encrypt = match (&options.remote.tls, &address) {
             (Some(tls), Address::Tcp { host, .. }) => {
-                Some(encrypt(tls::client_config(tls)?, tls.server_name.as_ref().unwrap_or(host))?)
+                Some(Encrypt { config: tls::client_config(tls)?, server_name: tls::server_name(tls, host)? })
             }
             // As in PostgreSQL's own clients: nobody listens in on a UNIX socket.
             _ => None,
         };
         config.ssl_mode(if encrypt.is_some() { SslMode::Require } else { SslMode::Disable });
-        let cancels = Arc::new(Semaphore::new(options.connections_max.into()));
+        let cancels = Arc::new(Semaphore::new(options.remote.connections_max.into()));
         let server = Server { address, config, encrypt, options: options.clone() };
         Ok(Self { server: Arc::new(server), cancels })
     }
-}
-
-fn encrypt(config: Arc<ClientConfig>, name: &str) -> Result<Encrypt, OpenCause> {
-    let server_name = ServerName::try_from(name.to_owned()).map_err(|error| OpenCause::Remote {
-        option: "tls.server_name",
-        detail: format!("\"{name}\": {error}"),
-        remedy: "write the name or IP address that the server's certificate is for",
-    })?;
-    Ok(Encrypt { config, server_name })
 }
 
 impl Driver for Postgres {
@@ -89,7 +78,7 @@ impl Driver for Postgres {
 
     async fn connect(&self) -> Result<Connection, Cause> {
         let server = &self.server;
-        let patience = Patience::new(server.options.connect_timeout());
+        let patience = Patience::new(server.options.remote.connect_timeout());
         let (socket, meter) = Metered::new(socket::dial(&server.address, patience).await?);
         meter.allow(BESIDE_BYTES);
         let log_in = async {
@@ -130,14 +119,16 @@ impl Driver for Postgres {
             // The server forgets whom to cancel when the connection is gone, so it goes afterwards.
             let _connection = (client, end);
             // It was worth a try: what cannot be cancelled ends by itself.
-            let _ = tokio::time::timeout(server.options.connect_timeout(), cancel(&server, token)).await;
+            let _ =
+                tokio::time::timeout(server.options.remote.connect_timeout(), cancel(&server, token)).await;
             drop(permit);
         });
     }
 }
 
 async fn cancel(server: &Server, token: CancelToken) -> Option<()> {
-    let socket = socket::dial(&server.address, Patience::new(server.options.connect_timeout())).await.ok()?;
+    let socket =
+        socket::dial(&server.address, Patience::new(server.options.remote.connect_timeout())).await.ok()?;
     let (socket, meter) = Metered::new(socket);
     meter.allow(BESIDE_BYTES);
     match server.encrypt.clone() {
@@ -179,7 +170,7 @@ impl Connection {
         error::cause(address, Phase::Statement, bytes_max, ended.as_ref().unwrap_or(&error))
     }
 
-    async fn prepare(&mut self, sql: &str) -> Result<Statement, Error> {
+    async fn statement(&mut self, sql: &str) -> Result<Statement, Error> {
         if let Some(statement) = self.statements.get(sql) {
             return Ok(statement.clone());
         }
@@ -189,12 +180,11 @@ impl Connection {
     }
 
     async fn select(&mut self, sql: &str, bound: Vec<Bytes>, budget: &mut Budget) -> Result<Answer, Failed> {
-        let statement = self.prepare(sql).await?;
+        let statement = self.statement(sql).await?;
         // What is no value of a parameter's type equals nothing, as null does.
         let fit = |(kind, bytes)| Parameter::new(kind, bytes).unwrap_or(Parameter::NULL);
         let parameters: Vec<_> = statement.params().iter().zip(bound).map(fit).collect();
-        let columns = statement.columns().iter().map(|column| column.name().to_owned()).collect();
-        let mut answer = Answer { columns, rows: Vec::new() };
+        let mut answer = Answer { columns: names(&statement), rows: Vec::new() };
         let mut rows = pin!(self.client.query_raw(&statement, parameters).await?);
         while let Some(row) = rows.try_next().await? {
             let cells = (0..row.len()).map(|at| row.try_get::<_, Cell>(at));
@@ -206,7 +196,7 @@ impl Connection {
     }
 
     async fn execute(&mut self, sql: &str, bound: Vec<Bytes>) -> Result<u64, Failed> {
-        let statement = self.prepare(sql).await?;
+        let statement = self.statement(sql).await?;
         let fit = |(kind, bytes)| Parameter::new(kind, bytes).ok_or_else(|| unfit(kind));
         let parameters: Vec<_> = statement.params().iter().zip(bound).map(fit).collect::<Result<_, _>>()?;
         Ok(self.client.execute_raw(&statement, parameters).await?)
@@ -219,6 +209,10 @@ impl Connection {
             Err(Failed::Told(error)) => Err(self.cause(error, bytes_max).await),
         }
     }
+}
+
+fn names(statement: &Statement) -> Vec<String> {
+    statement.columns().iter().map(|column| column.name().to_owned()).collect()
 }
 
 /// Why a statement failed, by our own account or the library's.
@@ -252,6 +246,28 @@ fn unfit(kind: &tokio_postgres::types::Type) -> Cause {
 impl Link for Connection {
     fn is_closed(&self) -> bool {
         self.task.is_none() || self.client.is_closed()
+    }
+
+    async fn version(&mut self) -> Result<String, Cause> {
+        self.meter.allow(BESIDE_BYTES);
+        match self.client.simple_query("SHOW server_version").await {
+            Ok(said) => {
+                let version = said.iter().find_map(|said| match said {
+                    SimpleQueryMessage::Row(row) => row.get(0),
+                    _ => None,
+                });
+                Ok(format!("PostgreSQL {}", version.unwrap_or_default().chars().take(64).collect::<String>()))
+            }
+            Err(error) => Err(self.cause(error, 0).await),
+        }
+    }
+
+    async fn prepare(&mut self, sql: &str) -> Result<Vec<String>, Cause> {
+        self.meter.allow(BESIDE_BYTES);
+        match self.statement(sql).await {
+            Ok(statement) => Ok(names(&statement)),
+            Err(error) => Err(self.cause(error, 0).await),
+        }
     }
 
     async fn ping(&mut self) -> Result<(), Cause> {

@@ -15,7 +15,7 @@ use tokio_postgres::tls::{ChannelBinding, TlsConnect, TlsStream};
 use tokio_rustls::TlsConnector;
 
 use crate::Cause;
-use crate::remote::address::{self, Address, Patience};
+use crate::remote::sql::address::{self, Address, Patience};
 
 /// A TCP or UNIX connection.
 pub(super) trait Socket: AsyncRead + AsyncWrite + Unpin + Send {}
