@@ -1,6 +1,6 @@
 //! Certificates made for a test.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
@@ -59,6 +59,15 @@ impl Authority {
         let mut config = builder.with_single_cert(chain, key).unwrap();
         config.alpn_protocols = protocols.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
         Arc::new(config)
+    }
+
+    /// The certificate and the key of a server called `name`, as files that anybody may read.
+    pub(crate) fn files(&self, name: &str, folder: &Path) -> (PathBuf, PathBuf) {
+        let (certificate, key) = self.signed(name);
+        let files = (folder.join("server.pem"), folder.join("server.key"));
+        std::fs::write(&files.0, certificate.pem()).unwrap();
+        std::fs::write(&files.1, key.serialize_pem()).unwrap();
+        files
     }
 
     fn signed(&self, name: &str) -> (rcgen::Certificate, KeyPair) {
