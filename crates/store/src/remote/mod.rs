@@ -32,3 +32,4 @@ pub(crate) use http::Http;
 pub(crate) use memcached::Memcached;
 pub(crate) use redis::Redis;
 pub(crate) use sql::{open_mysql, open_postgres};
+pub(crate) use template::{KEYS_MAX, padded};

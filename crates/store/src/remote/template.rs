@@ -18,6 +18,9 @@ use bytes::Bytes;
 
 use crate::OpenCause;
 
+/// Keys in one statement. Servers take far more parameters, but beyond a few hundred there is nothing left to save.
+pub(crate) const KEYS_MAX: usize = 256;
+
 /// Whose lexical rules a statement follows, and whose placeholders it gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dialect {
@@ -179,6 +182,13 @@ impl Template {
         };
         self.parameters().map(bound).collect()
     }
+}
+
+/// The keys of a list with as many places as it gets: a power of two, the last key repeated. So a connection prepares nine
+/// statements at most, and not one for every length.
+pub(crate) fn padded(keys: &[Bytes]) -> Vec<Bytes> {
+    let places = keys.len().next_power_of_two();
+    keys.iter().chain(keys.last().into_iter().cycle()).take(places).cloned().collect()
 }
 
 /// A part of a key, counted from 1.

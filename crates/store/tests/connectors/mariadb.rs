@@ -56,6 +56,12 @@ async fn rows_become_values() {
     let bodies: Vec<_> = found.into_iter().map(|found| found.map(|found| found.value)).collect();
     let (seven, bytes) = (Some(Bytes::from("7")), Some(Bytes::from_static(b"\xff\0")));
     assert_eq!(bodies, [seven.clone(), bytes, None, None, None, seven]);
+    // With one key, its comparison of numbers with strings, unless the statement is stricter.
+    let loose = store(server.options("SELECT name FROM item WHERE id = :key"));
+    let strict = store(server.options("SELECT name FROM item WHERE id = :key AND CAST(id AS CHAR) = :key"));
+    let seven = || Some("seven".to_owned());
+    assert_eq!(values(&loose, &["7", "07", "7x"]).await, [seven(), seven(), seven()]);
+    assert_eq!(values(&strict, &["7", "07", "7x"]).await, [seven(), None, None]);
     let parts = store(server.options("SELECT body FROM pair WHERE shop = :key.1 AND id = :key.2"));
     assert_eq!(
         values(&parts, &["s2:a", "s1:a", "s1", "s3:a"]).await,

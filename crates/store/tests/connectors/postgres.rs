@@ -291,7 +291,7 @@ async fn a_first_look_says_what_is_there() {
     let way = format!("{}, no TLS", server.address());
     assert_eq!(
         report.details,
-        [way.as_str(), "database shop as shop", "reads up to 1 keys by a statement, deletes"]
+        [way.as_str(), "database shop as shop", "reads 1 key by a statement, deletes"]
     );
     let wrong = SqlOptions {
         write: Some("UPDATE itme SET body = :value WHERE id = :key".into()),

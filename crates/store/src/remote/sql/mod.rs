@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::remote::template::{Dialect, Purpose, Template};
+use crate::remote::template::{Dialect, KEYS_MAX, Purpose, Template, padded};
 use crate::remote::tls;
 use crate::{
     Attempt, BoxFuture, Cause, Found, Kind, Limit, LimitError, Limits, OpenCause, Report, Store, StoreError,
@@ -28,9 +28,6 @@ use crate::{
 use answer::{Cell, Shape};
 pub use options::{SqlOptions, SqlValue};
 use pool::{Driver, Lease, Link, Pool};
-
-/// Keys in one statement; beyond a few hundred there is nothing left to save.
-const KEYS_MAX: usize = 256;
 
 /// A store on a MySQL or MariaDB server, which need not be there yet.
 pub(crate) fn open_mysql(name: &str, options: &SqlOptions) -> Result<Arc<dyn Store>, OpenCause> {
@@ -237,13 +234,13 @@ impl<D: Driver> Store for Sql<D> {
 fn details(options: &SqlOptions, plan: &Plan) -> Vec<String> {
     let security =
         options.remote.tls.as_ref().map_or("no TLS".to_owned(), |tls| format!("TLS, {}", tls::trust(tls)));
-    let keys = if plan.query.reads_many() { KEYS_MAX } else { 1 };
+    let keys = if plan.query.reads_many() { format!("up to {KEYS_MAX} keys") } else { "1 key".to_owned() };
     let can = |template: &Option<_>, verb| if template.is_some() { verb } else { "" };
     let (writes, deletes) = (can(&plan.write, ", writes"), can(&plan.delete, ", deletes"));
     vec![
         format!("{}, {security}", options.address),
         format!("database {} as {}", options.database, options.user),
-        format!("reads up to {keys} keys by a statement{writes}{deletes}"),
+        format!("reads {keys} by a statement{writes}{deletes}"),
     ]
 }
 
@@ -260,12 +257,6 @@ const NO_WRITE: Cause = Cause::Unsupported {
 const NO_DELETE: Cause = Cause::Unsupported {
     reason: "it has no statement to delete with; set the backend's `delete`, or delete from the database directly",
 };
-
-/// As many keys as there are places: a power of two, the last key repeated.
-fn padded(keys: &[Bytes]) -> Vec<Bytes> {
-    let places = keys.len().next_power_of_two();
-    keys.iter().chain(keys.last().into_iter().cycle()).take(places).cloned().collect()
-}
 
 /// How much of the answers to one call may still come.
 #[derive(Clone, Copy, Debug)]
@@ -304,15 +295,6 @@ impl Budget {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn lists_are_padded_to_few_lengths() {
-        let keys: Vec<Bytes> = (0..KEYS_MAX).map(|i| i.to_string().into()).collect();
-        let lengths: std::collections::BTreeSet<_> =
-            (1..=KEYS_MAX).map(|len| padded(&keys[..len]).len()).collect();
-        assert_eq!(lengths.into_iter().collect::<Vec<_>>(), [1, 2, 4, 8, 16, 32, 64, 128, 256]);
-        assert_eq!(padded(&keys[..3]), ["0", "1", "2", "2"]);
-    }
 
     #[test]
     fn a_budget_is_of_bytes_and_of_rows() {

@@ -101,6 +101,15 @@ fn parts_of_a_key_are_split_at_colons() {
 }
 
 #[test]
+fn lists_are_padded_to_few_lengths() {
+    let keys: Vec<Bytes> = (0..KEYS_MAX).map(|i| i.to_string().into()).collect();
+    let lengths: std::collections::BTreeSet<_> =
+        (1..=KEYS_MAX).map(|len| padded(&keys[..len]).len()).collect();
+    assert_eq!(lengths.into_iter().collect::<Vec<_>>(), [1, 2, 4, 8, 16, 32, 64, 128, 256]);
+    assert_eq!(padded(&keys[..3]), ["0", "1", "2", "2"]);
+}
+
+#[test]
 fn a_value_is_bound_where_the_write_says() {
     let text = "INSERT INTO t (v, k) VALUES (:value, :key) ON CONFLICT (k) DO UPDATE SET v = :value";
     let template = Template::parse(text, Postgres, Purpose::Write).unwrap();

@@ -22,11 +22,12 @@ use rustls::RootCertStore;
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
+use super::Budget;
 use super::answer::Answer;
 use super::options::SqlOptions;
 use super::pool::{Driver, Link};
-use super::{Budget, KEYS_MAX};
 use crate::remote::sql::address::{self, Address, Patience};
+use crate::remote::template::KEYS_MAX;
 use crate::remote::tls::{self, TlsOptions};
 use crate::{Cause, OpenCause};
 use error::Phase;
