@@ -9,16 +9,18 @@ use tokio::sync::oneshot;
 
 use crate::clock::{Clock, MachineClock};
 use crate::pool::{Job, Pool, Reply};
+use crate::remote::{self, Http, Memcached, Redis};
 use crate::session::Session;
 use crate::{
     Attempt, BoxFuture, Cause, ComputeOptions, Found, Kind, Limit, LimitError, Limits, OpenCause, OpenError,
     Store, StoreError, StoreOptions, ValueBytes, compute, kv, sqlite,
 };
 
-/// Opens the embedded store that `options` describe, under the name of its backend.
+/// Opens the store that `options` describe, under the name of its backend.
 ///
-/// It reads and writes files and starts threads, so it blocks: call it before the runtime serves requests. Dropping the
-/// last reference joins the threads, which takes as long as the calls they are in.
+/// An embedded one reads and writes files and starts threads, so this blocks: call it before the runtime serves requests. Dropping the
+/// last reference joins the threads, which takes as long as the calls they are in. A connector only reads the files of its
+/// secrets and certificates; its server need not be there yet. Its calls are for a task of a tokio runtime.
 ///
 /// # Errors
 /// [`OpenError`] names store, path, cause and remedy.
@@ -35,8 +37,15 @@ use crate::{
 /// # });
 /// ```
 pub fn open(name: &str, options: &StoreOptions) -> Result<Arc<dyn Store>, OpenError> {
-    let clock = Arc::new(MachineClock::new());
-    Ok(Arc::new(Embedded::open(name, options, clock)?))
+    let failed = |cause| open_error(name, None, cause);
+    Ok(match options {
+        StoreOptions::Memcached(options) => Arc::new(Memcached::open(name, options).map_err(failed)?),
+        StoreOptions::Redis(options) => Arc::new(Redis::open(name, options).map_err(failed)?),
+        StoreOptions::Http(options) => Arc::new(Http::open(name, options).map_err(failed)?),
+        StoreOptions::MySql(options) => remote::open_mysql(name, options).map_err(failed)?,
+        StoreOptions::Postgres(options) => remote::open_postgres(name, options).map_err(failed)?,
+        embedded => Arc::new(Embedded::open(name, embedded, Arc::new(MachineClock::new()))?),
+    })
 }
 
 /// Opens a compute store whose values have the lengths that `bytes` gives, instead of the fixed one in `options`.
@@ -74,6 +83,13 @@ impl Embedded {
             }
             StoreOptions::Compute(compute) => {
                 Self::open_compute(name, compute, ValueBytes::Fixed(compute.bytes), clock)
+            }
+            StoreOptions::Memcached(_)
+            | StoreOptions::Redis(_)
+            | StoreOptions::Http(_)
+            | StoreOptions::MySql(_)
+            | StoreOptions::Postgres(_) => {
+                unreachable!("connectors are opened as what they are")
             }
         }
     }

@@ -35,6 +35,7 @@ impl StoreError {
             Cause::Overloaded { .. } | Cause::Busy { .. } => Fault::Overloaded,
             Cause::Unsupported { .. }
             | Cause::Refused { .. }
+            | Cause::Key { .. }
             | Cause::Statement { .. }
             | Cause::Missing { .. }
             | Cause::TooLarge { .. } => Fault::Rejected,
@@ -104,10 +105,11 @@ pub enum Cause {
         /// The bound of the queue.
         queued_calls_max: usize,
     },
-    /// Another process holds the database. Nothing was done; the same call can succeed later.
-    #[error("the database is held by another process ({detail}); try again, or stop the other process")]
+    /// Others keep it busy: a process that holds the database, or more work than the server takes. Nothing was done; the same call
+    /// can succeed later.
+    #[error("others keep it busy ({detail}); try again later, or find out who they are")]
     Busy {
-        /// The engine's own words.
+        /// The engine's or the server's own words.
         detail: String,
     },
     /// The store is shutting down.
@@ -232,6 +234,12 @@ pub enum Cause {
         /// The server's words.
         detail: String,
     },
+    /// The key cannot be put into the statement; trying again cannot help.
+    #[error("the key does not fit ({detail}); correct the key, or the backend's `write` or `delete`")]
+    Key {
+        /// What is wrong with it.
+        detail: String,
+    },
 }
 
 impl Cause {
@@ -256,6 +264,7 @@ impl Cause {
             Self::Reset { .. } => "reset",
             Self::Protocol { .. } => "protocol",
             Self::Server { .. } => "server",
+            Self::Key { .. } => "key",
         }
     }
 }

@@ -10,7 +10,10 @@
 //! | [`Kind::Sqlite`] | an indexed join of two tables (SQLite) | disk reads |
 //! | [`Kind::Compute`] | the product of two matrices | processor |
 //!
-//! The engines block, so they never run on the async runtime: each store has a few threads of its own and a bounded
+//! The others are connectors to servers elsewhere: [`Kind::Memcached`], [`Kind::Redis`], [`Kind::Http`],
+//! [`Kind::MySql`] and [`Kind::Postgres`].
+//!
+//! The embedded engines block, so they never run on the async runtime: each store has a few threads of its own and a bounded
 //! queue before them.
 //!
 //! ```text
@@ -41,6 +44,7 @@ mod limit;
 mod load;
 mod options;
 mod pool;
+mod remote;
 mod session;
 mod sqlite;
 mod store;
@@ -51,4 +55,8 @@ pub use error::{Attempt, Cause, Fault, OpenCause, OpenError, StoreError};
 pub use limit::{Limit, LimitError, Limits};
 pub use load::Loader;
 pub use options::{ComputeOptions, KvOptions, SqliteOptions, StoreOptions};
-pub use store::{BoxFuture, Found, Kind, Store};
+pub use remote::{
+    HeaderValue, HttpOptions, MemcachedOptions, RedisOptions, RemoteOptions, Secret, SqlOptions, SqlValue,
+    TlsOptions, client_config,
+};
+pub use store::{BoxFuture, Found, Kind, Report, Store};

@@ -38,6 +38,15 @@ impl Loader {
             StoreOptions::Compute(_) => {
                 return Err(open_error(name, None, OpenCause::NothingToLoad { kind: Kind::Compute }));
             }
+            StoreOptions::Memcached(_)
+            | StoreOptions::Redis(_)
+            | StoreOptions::Http(_)
+            | StoreOptions::MySql(_)
+            | StoreOptions::Postgres(_) => {
+                let detail = format!("the data of a {} store is with its server", options.kind());
+                let remedy = "load it by the server's own tools";
+                return Err(open_error(name, None, OpenCause::Remote { option: "kind", detail, remedy }));
+            }
         };
         Ok(Self { name: name.to_owned(), engine })
     }

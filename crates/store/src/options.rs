@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 
-use crate::{Kind, OpenCause};
+use crate::{HttpOptions, Kind, MemcachedOptions, OpenCause, RedisOptions, SqlOptions};
 
-/// Options of one embedded store; `kind` says which.
+/// Options of one store; `kind` says which.
 ///
 /// ```
 /// use sherwood_store::StoreOptions;
@@ -25,6 +25,17 @@ pub enum StoreOptions {
     Sqlite(SqliteOptions),
     /// A matrix product.
     Compute(ComputeOptions),
+    /// A memcached server.
+    Memcached(MemcachedOptions),
+    /// A Redis or Valkey server.
+    Redis(RedisOptions),
+    /// An HTTP service.
+    Http(HttpOptions),
+    /// A MySQL or MariaDB server.
+    #[serde(rename = "mysql")]
+    MySql(SqlOptions),
+    /// A PostgreSQL server.
+    Postgres(SqlOptions),
 }
 
 impl StoreOptions {
@@ -42,6 +53,11 @@ impl StoreOptions {
             Self::Kv(_) => Kind::Kv,
             Self::Sqlite(_) => Kind::Sqlite,
             Self::Compute(_) => Kind::Compute,
+            Self::Memcached(_) => Kind::Memcached,
+            Self::Redis(_) => Kind::Redis,
+            Self::Http(_) => Kind::Http,
+            Self::MySql(_) => Kind::MySql,
+            Self::Postgres(_) => Kind::Postgres,
         }
     }
 
@@ -51,8 +67,15 @@ impl StoreOptions {
         match self {
             Self::Kv(kv) => kv.cache_bytes,
             Self::Sqlite(sqlite) => sqlite.cache_bytes,
-            Self::Compute(_) => 0,
+            Self::Compute(_) | Self::Memcached(_) | Self::Redis(_) | Self::Http(_) => 0,
+            Self::MySql(_) | Self::Postgres(_) => 0,
         }
+    }
+
+    /// Whether the store works in this process.
+    #[must_use]
+    pub fn is_embedded(&self) -> bool {
+        matches!(self, Self::Kv(_) | Self::Sqlite(_) | Self::Compute(_))
     }
 }
 
@@ -194,7 +217,7 @@ fn check_calls(threads: u16, queued_calls_max: u32) -> Result<(), OpenCause> {
     check("queued_calls_max", queued_calls_max, &StoreOptions::QUEUED_CALLS_MAX)
 }
 
-fn check<T>(option: &'static str, value: T, accepted: &RangeInclusive<T>) -> Result<(), OpenCause>
+pub(crate) fn check<T>(option: &'static str, value: T, accepted: &RangeInclusive<T>) -> Result<(), OpenCause>
 where
     T: Copy + PartialOrd + Into<u64>,
 {
@@ -235,12 +258,20 @@ mod tests {
         assert_eq!(read(r#"{"kind":"kv","path":"/x"}"#), StoreOptions::Kv(KvOptions::new("/x")));
         assert_eq!(read(r#"{"kind":"sqlite","path":"/x"}"#), StoreOptions::Sqlite(SqliteOptions::new("/x")));
         assert_eq!(read(r#"{"kind":"compute"}"#), StoreOptions::Compute(ComputeOptions::default()));
+        let remote = r#"{"kind":"memcached","address":"a:1"}"#;
+        assert_eq!(read(remote), StoreOptions::Memcached(MemcachedOptions::new("a:1")));
+        assert_eq!(read(r#"{"kind":"redis","address":"a"}"#), StoreOptions::Redis(RedisOptions::new("a")));
+        assert_eq!(
+            read(r#"{"kind":"http","url":"http://a"}"#),
+            StoreOptions::Http(HttpOptions::new("http://a"))
+        );
     }
 
     #[test]
     fn unknown_kinds_and_keys_are_refused() {
         let refused = |text: &str| serde_json::from_str::<StoreOptions>(text).unwrap_err().to_string();
-        assert!(refused(r#"{"kind":"redis"}"#).contains("unknown variant `redis`"));
+        assert!(refused(r#"{"kind":"rediss"}"#).contains("unknown variant `rediss`"));
+        assert!(refused(r#"{"kind":"redis"}"#).contains("missing field `address`"));
         assert!(refused(r#"{"kind":"compute","m":3}"#).contains("unknown field `m`"));
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use sherwood_model::Tags;
 
-use crate::{Limit, LimitError, Limits, StoreError};
+use crate::{Attempt, Limit, LimitError, Limits, StoreError};
 
 /// A future on the heap, so that stores of different kinds fit behind one trait object.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -60,6 +60,27 @@ pub trait Store: Send + Sync + 'static {
     fn cpu_time(&self) -> Duration {
         Duration::ZERO
     }
+
+    /// A first look: whether the store answers, and what it is. By default a call for no keys.
+    ///
+    /// # Errors
+    /// As [`get_many`](Self::get_many).
+    fn check(&self) -> BoxFuture<'_, Result<Report, StoreError>> {
+        Box::pin(async move {
+            let asked = self.get_many(Vec::new()).await;
+            asked.map_err(|error| StoreError::new(self.name(), Attempt::Check, error.cause().clone()))?;
+            Ok(Report { server: format!("{} in this process", self.kind()), details: Vec::new() })
+        })
+    }
+}
+
+/// What a first look at a store found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Product and version of what answered.
+    pub server: String,
+    /// What else is to be known, a line each: the way to it, its database.
+    pub details: Vec<String>,
 }
 
 /// What a store has for a key.
@@ -92,6 +113,16 @@ pub enum Kind {
     Sqlite,
     /// A matrix product.
     Compute,
+    /// A memcached server.
+    Memcached,
+    /// A Redis or Valkey server.
+    Redis,
+    /// An HTTP service.
+    Http,
+    /// A MySQL or MariaDB server.
+    MySql,
+    /// A PostgreSQL server.
+    Postgres,
 }
 
 impl fmt::Display for Kind {
@@ -100,6 +131,11 @@ impl fmt::Display for Kind {
             Self::Kv => "kv",
             Self::Sqlite => "sqlite",
             Self::Compute => "compute",
+            Self::Memcached => "memcached",
+            Self::Redis => "redis",
+            Self::Http => "http",
+            Self::MySql => "mysql",
+            Self::Postgres => "postgres",
         })
     }
 }

@@ -86,6 +86,9 @@ pub enum LimitError {
         /// Most accepted.
         max: f64,
     },
+    /// The store's work is done elsewhere, where no limit of ours reaches.
+    #[error("could not limit a store that is not in this process: limit its server where it runs")]
+    Remote,
 }
 
 #[cfg(test)]

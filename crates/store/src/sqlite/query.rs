@@ -1,8 +1,7 @@
 //! The read statement: once per key, or once per list of keys.
 //!
-//! Keys reach SQLite as bound parameters only. A statement with `:keys` gets as many parameters as there are keys, rounded
-//! up to a power of two by repeating the last one, so that a connection prepares nine statements at most and not one for
-//! every length.
+//! Keys reach SQLite as bound parameters only. A statement with `:keys` gets as many parameters as there are keys, padded as
+//! those of other databases are.
 
 use std::collections::HashMap;
 
@@ -12,9 +11,8 @@ use rusqlite::{Connection, params_from_iter};
 
 use super::{bound, open_cause};
 use crate::OpenCause;
+use crate::remote::{KEYS_MAX, padded};
 
-/// Keys in one statement; SQLite accepts 32,766 parameters, beyond a few hundred there is nothing left to save.
-const KEYS_MAX: usize = 256;
 /// What stands for the list of keys.
 const KEYS: &str = ":keys";
 
@@ -106,11 +104,9 @@ impl Query {
     }
 
     fn per_list(&self, connection: &Connection, keys: &[Bytes]) -> rusqlite::Result<Vec<Option<Bytes>>> {
-        let parameters = keys.len().next_power_of_two();
-        let last = keys.last().into_iter().cycle();
-        let padded = keys.iter().chain(last).take(parameters).map(|key| bound(key));
-        let mut statement = connection.prepare_cached(&self.sql(parameters))?;
-        let mut rows = statement.query(params_from_iter(padded))?;
+        let padded = padded(keys);
+        let mut statement = connection.prepare_cached(&self.sql(padded.len()))?;
+        let mut rows = statement.query(params_from_iter(padded.iter().map(|key| bound(key))))?;
         let mut found: HashMap<Bytes, Option<Bytes>> = HashMap::with_capacity(keys.len());
         while let Some(row) = rows.next()? {
             if let Some(key) = bytes(row.get_ref(0)?) {

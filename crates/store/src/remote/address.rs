@@ -1,0 +1,95 @@
+//! Where a server is: a host and a port, not yet looked up.
+
+use std::fmt;
+use std::net::Ipv6Addr;
+
+use crate::OpenCause;
+
+/// A host's name or its address, and a port. Names are looked up at every connection, so that a server may move.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Address {
+    /// Without the brackets of an IPv6 address.
+    pub(crate) host: String,
+    pub(crate) port: u16,
+}
+
+impl Address {
+    /// Reads `host:port`; an IPv6 address stands in brackets. Without a port, `port` is taken.
+    pub(crate) fn parse(option: &'static str, text: &str, port: u16) -> Result<Self, OpenCause> {
+        let refused = |detail: &str| OpenCause::Remote {
+            option,
+            detail: format!("\"{}\" {detail}", shown(text)),
+            remedy: "write a host and a port, such as \"127.0.0.1:6379\", \"cache.example.com:6379\" or \"[::1]:6379\"",
+        };
+        let (host, digits) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+            Some((host, rest)) if host.parse::<Ipv6Addr>().is_ok() => match rest.strip_prefix(':') {
+                Some(digits) => (host, Some(digits)),
+                None if rest.is_empty() => (host, None),
+                None => return Err(refused("has more after the bracket than a port")),
+            },
+            Some(_) => return Err(refused("has no IPv6 address in its brackets")),
+            None => match text.split_once(':') {
+                Some((host, digits)) => (host, Some(digits)),
+                None => (text, None),
+            },
+        };
+        let named = host.contains(':') || !host.is_empty() && host.bytes().all(is_of_a_name);
+        if !named {
+            return Err(refused("names no host"));
+        }
+        let port = match digits {
+            None => port,
+            Some(digits) => {
+                digits.parse().ok().filter(|&port| port > 0).ok_or_else(|| refused("has no port"))?
+            }
+        };
+        Ok(Self { host: host.to_owned(), port })
+    }
+}
+
+/// As it can be parsed again.
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { host, port } = self;
+        if host.contains(':') { write!(f, "[{host}]:{port}") } else { write!(f, "{host}:{port}") }
+    }
+}
+
+fn is_of_a_name(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_')
+}
+
+/// The start of a text, short enough for one line of an error.
+pub(crate) fn shown(text: &str) -> String {
+    text.chars().take(80).flat_map(char::escape_debug).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_and_ports_are_read_and_written_alike() {
+        for (text, host, port) in [
+            ("127.0.0.1:6379", "127.0.0.1", 6379),
+            ("cache-1.example.com:1", "cache-1.example.com", 1),
+            ("[::1]:65535", "::1", 65535),
+        ] {
+            let address = Address::parse("address", text, 9).unwrap();
+            assert_eq!((address.host.as_str(), address.port), (host, port));
+            assert_eq!(address.to_string(), text);
+        }
+        assert_eq!(Address::parse("address", "db", 9).unwrap().to_string(), "db:9");
+        assert_eq!(Address::parse("address", "[::1]", 9).unwrap().to_string(), "[::1]:9");
+    }
+
+    #[test]
+    fn what_is_no_address_is_refused_with_an_example() {
+        for text in
+            ["", ":1", "a:", "a:0", "a:65536", "a:b", "::1", "[::1]1", "[x]:1", "a b:1", "user@a:1", "a/b:1"]
+        {
+            let refused = Address::parse("address", text, 9).unwrap_err().to_string();
+            assert!(refused.contains("`address`") && refused.contains("127.0.0.1:6379"), "{refused}");
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! What an answer means, by its status and body; pure.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use hyper::header::LOCATION;
+use hyper::{HeaderMap, StatusCode};
+use serde_json::value::RawValue;
+
+use crate::remote::address::shown;
+use crate::{Cause, Found};
+
+/// What a status says of a read.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Read {
+    /// The body is the value.
+    Body,
+    /// There is no such key.
+    Absent,
+}
+
+/// The meaning of the status of a read at `address`.
+pub(super) fn read(status: StatusCode, headers: &HeaderMap, address: &str) -> Result<Read, Cause> {
+    match status {
+        StatusCode::OK | StatusCode::NON_AUTHORITATIVE_INFORMATION => Ok(Read::Body),
+        StatusCode::NOT_FOUND | StatusCode::GONE => Ok(Read::Absent),
+        _ => Err(refusal(status, headers, address)),
+    }
+}
+
+/// The meaning of the status of a write.
+pub(super) fn written(status: StatusCode, headers: &HeaderMap, address: &str) -> Result<(), Cause> {
+    if status.is_success() { Ok(()) } else { Err(refusal(status, headers, address)) }
+}
+
+/// The meaning of the status of a removal: what is not there is removed.
+pub(super) fn removed(status: StatusCode, headers: &HeaderMap, address: &str) -> Result<(), Cause> {
+    let gone = matches!(status, StatusCode::NOT_FOUND | StatusCode::GONE);
+    if gone { Ok(()) } else { written(status, headers, address) }
+}
+
+fn refusal(status: StatusCode, headers: &HeaderMap, address: &str) -> Cause {
+    let detail = format!("status {status}");
+    match status.as_u16() {
+        401 | 403 | 407 => Cause::Credentials { detail },
+        408 | 429 | 503 => Cause::Busy { detail },
+        300..400 => {
+            let to = headers
+                .get(LOCATION)
+                .map(|to| format!(" to {}", shown(&String::from_utf8_lossy(to.as_bytes()))));
+            let to = to.unwrap_or_default();
+            Cause::Statement {
+                detail: format!("{detail}{to}; redirects are not followed: name the last address"),
+            }
+        }
+        400..500 => Cause::Statement { detail },
+        500.. => Cause::Server { detail },
+        _ => Cause::Protocol { address: address.to_owned(), expected: "HTTP's status 200 or 404", detail },
+    }
+}
+
+/// The values of `keys` in a JSON object from key to value: a string is its text, `null` is absent, and anything else is its JSON
+/// as it was written. Time and memory are linear in the body.
+pub(super) fn batch(
+    body: &[u8],
+    keys: &[&str],
+    like: &Found,
+    address: &str,
+) -> Result<Vec<Option<Found>>, Cause> {
+    let protocol = |detail: String| Cause::Protocol {
+        address: address.to_owned(),
+        expected: "a JSON object from key to value",
+        detail,
+    };
+    let object: BTreeMap<String, &RawValue> =
+        serde_json::from_slice(body).map_err(|error| protocol(error.to_string()))?;
+    let value = |raw: &RawValue| match raw.get() {
+        "null" => Ok(None),
+        text if text.starts_with('"') => {
+            let text: String = serde_json::from_str(text).map_err(|error| protocol(error.to_string()))?;
+            Ok(Some(Bytes::from(text)))
+        }
+        json => Ok(Some(Bytes::copy_from_slice(json.as_bytes()))),
+    };
+    let found = |key: &&str| match object.get(*key) {
+        Some(raw) => Ok(value(raw)?.map(|value| Found { value, ..like.clone() })),
+        None => Ok(None),
+    };
+    keys.iter().map(found).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statuses_have_their_causes() {
+        let label =
+            |code| read(StatusCode::from_u16(code).unwrap(), &HeaderMap::new(), "h:1").map_err(|c| c.label());
+        assert_eq!(
+            (label(200), label(404), label(410)),
+            (Ok(Read::Body), Ok(Read::Absent), Ok(Read::Absent))
+        );
+        for (code, expected) in [
+            (204, "protocol"),
+            (301, "statement"),
+            (400, "statement"),
+            (401, "credentials"),
+            (403, "credentials"),
+            (418, "statement"),
+            (429, "busy"),
+            (500, "server"),
+            (503, "busy"),
+            (599, "server"),
+        ] {
+            assert_eq!(label(code), Err(expected), "{code}");
+        }
+    }
+
+    #[test]
+    fn a_redirect_says_where_it_leads_and_is_not_followed() {
+        let headers = [(LOCATION, "http://other/".parse().unwrap())].into_iter().collect();
+        let said = read(StatusCode::FOUND, &headers, "h:1").unwrap_err().to_string();
+        assert!(said.contains("http://other/") && said.contains("not followed"), "{said}");
+    }
+
+    #[test]
+    fn any_success_acknowledges_and_what_is_gone_is_removed() {
+        let none = HeaderMap::new();
+        for code in [200, 201, 202, 204] {
+            assert_eq!(written(StatusCode::from_u16(code).unwrap(), &none, "h:1"), Ok(()));
+        }
+        assert_eq!(removed(StatusCode::NOT_FOUND, &none, "h:1"), Ok(()));
+        assert_eq!(written(StatusCode::NOT_FOUND, &none, "h:1").unwrap_err().label(), "statement");
+        assert_eq!(removed(StatusCode::BAD_GATEWAY, &none, "h:1").unwrap_err().label(), "server");
+    }
+
+    #[test]
+    fn a_batch_is_taken_apart_by_key() {
+        let body = br#"{"a":"x\ny","b":{"n": 1.50},"c":null,"z":0}"#;
+        let found =
+            batch(body, &["b", "a", "c", "d"], &Found { flags: 3, ..Found::default() }, "h:1").unwrap();
+        let values: Vec<_> =
+            found.iter().map(|one| one.as_ref().map(|one| (&one.value[..], one.flags))).collect();
+        assert_eq!(values, [Some((&b"{\"n\": 1.50}"[..], 3)), Some((b"x\ny", 3)), None, None]);
+        for body in ["", "[]", "{\"a\":}", "{\"a\":\"\\ud800\"}", "\u{0}"] {
+            let refused = batch(body.as_bytes(), &["a"], &Found::default(), "h:1").unwrap_err();
+            assert_eq!(refused.label(), "protocol", "{body}");
+        }
+    }
+}

@@ -1,0 +1,358 @@
+//! HTTP/1.1, and HTTP/2 where a server with TLS offers it.
+//!
+//! A key is a URL, its value a body. One key a request, several at a time; or, where the service has a way to ask for many,
+//! one request for them all and a JSON object back. What comes back says how long it is good for and what it may be
+//! invalidated by ([`freshness`]). Redirects are not followed: the template says whom to ask, and an answer does not.
+//!
+//! The connections are hyper's. A request that is dropped closes its connection, or over HTTP/2 its stream.
+
+mod answer;
+mod connector;
+mod freshness;
+mod options;
+mod url;
+
+use std::error::Error;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use futures_util::future::try_join_all;
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Body, Incoming};
+use hyper::header::{CONTENT_TYPE, SERVER, USER_AGENT};
+use hyper::{HeaderMap, Method, Request, Response, StatusCode, Uri, Version};
+use hyper_util::client::legacy::{self, Client};
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+pub use options::{HeaderValue, HttpOptions};
+
+use connector::{Connector, NotConnected};
+use options::Change;
+use url::UrlTemplate;
+
+use super::options::RemoteOptions;
+use super::tls;
+use crate::{
+    Attempt, BoxFuture, Cause, Found, Kind, Limit, LimitError, Limits, OpenCause, Report, Store, StoreError,
+};
+
+/// Time after which a connection that nothing is asked on is closed.
+const IDLE: Duration = Duration::from_secs(60);
+
+/// An HTTP service.
+pub(crate) struct Http {
+    name: Arc<str>,
+    client: Client<Connector, Full<Bytes>>,
+    url: UrlTemplate,
+    write: Option<Change>,
+    delete: Option<Change>,
+    headers: HeaderMap,
+    requests: Semaphore,
+    calls: Semaphore,
+    remote: RemoteOptions,
+}
+
+/// An answer, read to its end.
+struct Answer {
+    status: StatusCode,
+    version: Version,
+    headers: HeaderMap,
+    body: Bytes,
+}
+
+impl Http {
+    pub(crate) fn open(name: &str, options: &HttpOptions) -> Result<Self, OpenCause> {
+        let HttpOptions { url, write, delete, headers: _, remote } = options;
+        remote.validate()?;
+        let url = UrlTemplate::parse("url", url)?;
+        let change =
+            |option, text: &Option<String>| text.as_ref().map(|text| Change::parse(option, text)).transpose();
+        let (write, delete) = (change("write", write)?, change("delete", delete)?);
+        let changed = [&write, &delete].into_iter().flatten().map(|change| &change.url);
+        let secure = std::iter::once(&url).chain(changed).any(UrlTemplate::is_secure);
+        if remote.tls.is_some() && !secure {
+            let detail = "the URL starts with http://".to_owned();
+            return Err(OpenCause::Remote {
+                option: "tls",
+                detail,
+                remedy: "write https://, or leave `tls` out",
+            });
+        }
+        let tls = remote.tls.clone().unwrap_or_default();
+        Ok(Self {
+            name: name.into(),
+            client: client(
+                Connector { config: config(secure, &tls)?, tls, timeout: remote.connect_timeout() },
+                remote,
+            ),
+            url,
+            write,
+            delete,
+            headers: options::headers(options)?,
+            requests: Semaphore::new(remote.connections_max.into()),
+            calls: Semaphore::new(remote.queued_calls_max as usize),
+            remote: remote.clone(),
+        })
+    }
+
+    async fn read(&self, keys: &[Bytes]) -> Result<Vec<Option<Found>>, Cause> {
+        let _room = self.room()?;
+        if keys.is_empty() {
+            return self.look().await.map(|_| Vec::new());
+        }
+        if self.url.is_batch() {
+            return self.read_together(keys).await;
+        }
+        try_join_all(keys.iter().map(|key| self.read_one(key))).await
+    }
+
+    async fn read_one(&self, key: &[u8]) -> Result<Option<Found>, Cause> {
+        // A key without a URL cannot be there.
+        let Some(url) = self.url.of(key) else { return Ok(None) };
+        let address = host(&url);
+        let Answer { status, headers, body, .. } = self.request(Method::GET, url, None).await?;
+        match answer::read(status, &headers, &address)? {
+            answer::Read::Body => Ok(Some(found(body, &headers))),
+            answer::Read::Absent => Ok(None),
+        }
+    }
+
+    async fn read_together(&self, keys: &[Bytes]) -> Result<Vec<Option<Found>>, Cause> {
+        // A key that is no text or empty can stand in no object, so it is not there.
+        let texts = keys.iter().map(|key| std::str::from_utf8(key).ok().filter(|key| !key.is_empty()));
+        let texts: Vec<Option<&str>> = texts.collect();
+        let asked: Vec<&str> = texts.iter().flatten().copied().collect();
+        let mut rest = &asked[..];
+        let requests = self.url.of_all(&asked).into_iter().map(|(url, count)| {
+            let (these, others) = rest.split_at(count);
+            rest = others;
+            self.read_list(url, these)
+        });
+        let requests: Vec<_> = requests.collect();
+        let mut found = try_join_all(requests).await?.into_iter().flatten();
+        Ok(texts.iter().map(|text| text.and_then(|_| found.next().flatten())).collect())
+    }
+
+    async fn read_list(&self, url: Uri, keys: &[&str]) -> Result<Vec<Option<Found>>, Cause> {
+        let address = host(&url);
+        let Answer { status, headers, body, .. } = self.request(Method::GET, url, None).await?;
+        match answer::read(status, &headers, &address)? {
+            answer::Read::Body => answer::batch(&body, keys, &found(Bytes::new(), &headers), &address),
+            answer::Read::Absent => Ok(vec![None; keys.len()]),
+        }
+    }
+
+    async fn put_one(&self, key: &[u8], value: Bytes) -> Result<(), Cause> {
+        let _room = self.room()?;
+        let read_only =
+            Cause::Unsupported { reason: "it has no `write`; give one, such as \"PUT http://…/{key}\"" };
+        let Change { method, url } = self.write.as_ref().ok_or(read_only)?;
+        let url = url.of(key).ok_or(NO_URL)?;
+        let address = host(&url);
+        let answer = self.request(method.clone(), url, Some(value)).await?;
+        answer::written(answer.status, &answer.headers, &address)
+    }
+
+    async fn delete_one(&self, key: &[u8]) -> Result<(), Cause> {
+        let _room = self.room()?;
+        let read_only = Cause::Unsupported {
+            reason: "it has no `delete`; give one, such as \"DELETE http://…/{key}\"",
+        };
+        let Change { method, url } = self.delete.as_ref().ok_or(read_only)?;
+        let url = url.of(key).ok_or(NO_URL)?;
+        let address = host(&url);
+        let answer = self.request(method.clone(), url, None).await?;
+        answer::removed(answer.status, &answer.headers, &address)
+    }
+
+    /// Reads a key that is hardly there; that it is not there is an answer.
+    async fn look(&self) -> Result<Report, Cause> {
+        let key = self.url.key_to_look_with();
+        let url = match self.url.is_batch() {
+            true => self.url.of_all(&[&key]).into_iter().next().map(|(url, _)| url),
+            false => self.url.of(key.as_bytes()),
+        };
+        let url = url.ok_or(NO_URL)?;
+        let (address, secure) = (host(&url), url.scheme_str() == Some("https"));
+        let Answer { status, version, headers, .. } = self.request(Method::GET, url, None).await?;
+        answer::read(status, &headers, &address)?;
+        let server = headers
+            .get(SERVER)
+            .map(|name| String::from_utf8_lossy(name.as_bytes()).chars().take(64).collect());
+        let security = match secure {
+            true => format!("TLS, {}", tls::trust(&self.remote.tls.clone().unwrap_or_default())),
+            false => "no TLS".to_owned(),
+        };
+        let details =
+            vec![format!("{address}, {security}"), format!("{version:?}, status {status} for the key {key}")];
+        Ok(Report {
+            server: server.unwrap_or_else(|| "an HTTP service that does not say which".into()),
+            details,
+        })
+    }
+
+    fn room(&self) -> Result<tokio::sync::SemaphorePermit<'_>, Cause> {
+        let queued_calls_max = self.remote.queued_calls_max as usize;
+        self.calls.try_acquire().map_err(|_| Cause::Overloaded { queued_calls_max })
+    }
+
+    /// One request and its whole answer, once it is its turn.
+    async fn request(&self, method: Method, url: Uri, body: Option<Bytes>) -> Result<Answer, Cause> {
+        let _turn = self.requests.acquire().await.map_err(|_| Cause::Closed)?;
+        let patience = self.remote.answer_timeout();
+        let (address, carries) = (host(&url), body.is_some());
+        let mut request = Request::new(Full::new(body.unwrap_or_default()));
+        (*request.method_mut(), *request.uri_mut()) = (method, url);
+        *request.headers_mut() = self.headers.clone();
+        let headers = request.headers_mut();
+        headers.entry(USER_AGENT).or_insert(hyper::header::HeaderValue::from_static("sherwood"));
+        if carries {
+            let kind = hyper::header::HeaderValue::from_static("application/octet-stream");
+            headers.entry(CONTENT_TYPE).or_insert(kind);
+        }
+        let response = match timeout(patience, self.client.request(request)).await {
+            Ok(Ok(response)) => response,
+            Ok(Err(error)) => return Err(failure(&error, &address)),
+            Err(_) => return Err(silent(address, patience)),
+        };
+        let (head, body) = Response::into_parts(response);
+        let body = self.body(body, &address).await?;
+        Ok(Answer { status: head.status, version: head.version, headers: head.headers, body })
+    }
+
+    /// The body, of which no more is read than is accepted.
+    async fn body(&self, mut body: Incoming, address: &str) -> Result<Bytes, Cause> {
+        let bytes_max = self.remote.value_bytes_max;
+        let too_large = || Err(Cause::TooLarge { bytes_max });
+        if body.size_hint().lower() > bytes_max {
+            return too_large();
+        }
+        let patience = self.remote.answer_timeout();
+        let mut read = BytesMut::new();
+        loop {
+            let frame = match timeout(patience, body.frame()).await {
+                Ok(Some(Ok(frame))) => frame,
+                Ok(None) => return Ok(read.freeze()),
+                Ok(Some(Err(error))) => return Err(failure(&error, address)),
+                Err(_) => return Err(silent(address.to_owned(), patience)),
+            };
+            if let Ok(data) = frame.into_data() {
+                if read.len() as u64 + data.len() as u64 > bytes_max {
+                    return too_large();
+                }
+                read.extend_from_slice(&data);
+            }
+        }
+    }
+
+    fn named<T>(&self, attempt: Attempt, result: Result<T, Cause>) -> Result<T, StoreError> {
+        result.map_err(|cause| StoreError::new(Arc::clone(&self.name), attempt, cause))
+    }
+}
+
+impl Store for Http {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Http
+    }
+
+    fn get_many(&self, keys: Vec<Bytes>) -> BoxFuture<'_, Result<Vec<Option<Found>>, StoreError>> {
+        let attempt = Attempt::Get { keys: keys.len() };
+        Box::pin(async move { self.named(attempt, self.read(&keys).await) })
+    }
+
+    fn put(&self, key: Bytes, value: Bytes) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(async move { self.named(Attempt::Put, self.put_one(&key, value).await) })
+    }
+
+    fn delete(&self, key: Bytes) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(async move { self.named(Attempt::Delete, self.delete_one(&key).await) })
+    }
+
+    fn limits(&self) -> Limits {
+        Limits::default()
+    }
+
+    fn set_limit(&self, limit: Limit) -> Result<(), LimitError> {
+        limit.validate()?;
+        Err(LimitError::Remote)
+    }
+
+    fn check(&self) -> BoxFuture<'_, Result<Report, StoreError>> {
+        Box::pin(async move { self.named(Attempt::Check, self.look().await) })
+    }
+}
+
+/// A key that no URL can be made of.
+const NO_URL: Cause = Cause::Unsupported {
+    reason: "the key makes no URL by the backend's template: it is empty or a way up, or lacks a part that {key.N} names",
+};
+
+fn client(connector: Connector, remote: &RemoteOptions) -> Client<Connector, Full<Bytes>> {
+    let patience = remote.answer_timeout();
+    Client::builder(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .pool_timer(TokioTimer::new())
+        .pool_idle_timeout(IDLE)
+        .pool_max_idle_per_host(remote.connections_max.into())
+        // A connection of HTTP/2 carries many requests: one that hangs must not keep the next ones, too.
+        .http2_keep_alive_interval(patience)
+        .http2_keep_alive_timeout(patience)
+        .build(connector)
+}
+
+/// TLS that offers both versions of HTTP.
+fn config(secure: bool, options: &tls::TlsOptions) -> Result<Option<Arc<rustls::ClientConfig>>, OpenCause> {
+    if !secure {
+        return Ok(None);
+    }
+    let mut config = (*tls::client_config(options)?).clone();
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(Some(Arc::new(config)))
+}
+
+fn found(value: Bytes, headers: &HeaderMap) -> Found {
+    Found { value, flags: 0, good_for: freshness::good_for(headers), tags: freshness::tags(headers) }
+}
+
+/// Host and port, for errors.
+fn host(url: &Uri) -> String {
+    url::address(url).map(|address| address.to_string()).unwrap_or_default()
+}
+
+fn silent(address: String, waited: Duration) -> Cause {
+    Cause::Silent { address, waited_ms: u64::try_from(waited.as_millis()).unwrap_or(u64::MAX) }
+}
+
+/// What went wrong, from the innermost error that says more than that something did.
+fn failure(error: &(dyn Error + 'static), address: &str) -> Cause {
+    let address = address.to_owned();
+    let mut innermost = error;
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(NotConnected(cause)) = error.downcast_ref() {
+            return cause.clone();
+        }
+        if let Some(error) = error.downcast_ref::<hyper::Error>().filter(|error| error.is_parse()) {
+            return Cause::Protocol { address, expected: "HTTP", detail: error.to_string() };
+        }
+        if let Some(known @ rustls::Error::AlertReceived(_)) = error.downcast_ref() {
+            return Cause::Certificate { address, detail: known.to_string() };
+        }
+        // What an error of the system is made of is not among its sources.
+        let inner = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+        innermost = error;
+        next = error.source().or(inner.map(|inner| inner as &(dyn Error + 'static)));
+    }
+    let unsaid = error.downcast_ref::<legacy::Error>().is_some_and(legacy::Error::is_connect);
+    match unsaid {
+        true => Cause::Unreachable { address, detail: innermost.to_string() },
+        false => Cause::Reset { address, detail: innermost.to_string() },
+    }
+}

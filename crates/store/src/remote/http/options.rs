@@ -1,0 +1,176 @@
+//! What an HTTP store can be told.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use hyper::header::{self, HeaderName};
+use hyper::{HeaderMap, Method};
+use serde::Deserialize;
+
+use super::url::UrlTemplate;
+use crate::OpenCause;
+use crate::remote::options::RemoteOptions;
+
+/// Options of an HTTP service.
+///
+/// ```
+/// use sherwood_store::HttpOptions;
+/// let options = HttpOptions::new("http://127.0.0.1:8000/items/{key}");
+/// assert_eq!(options.remote.connections_max, 16);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HttpOptions {
+    /// What is read: a URL with `{key}`, or parts of it `{key.1}` to `{key.16}` between `:`, or `{keys}`: several keys with `,`
+    /// between, answered by a JSON object from key to value.
+    pub url: String,
+    /// How a value is written: a method and a URL, `PUT http://127.0.0.1:8000/items/{key}`, the value its body; read-only where
+    /// none.
+    #[serde(default)]
+    pub write: Option<String>,
+    /// How a key is removed, as `write` without a body; where there is none, it cannot be.
+    #[serde(default)]
+    pub delete: Option<String>,
+    /// Headers of every request, by name.
+    #[serde(default)]
+    pub headers: BTreeMap<String, HeaderValue>,
+    /// How the server is dealt with. `connections_max` is the number of requests at a time, 16 by default: over HTTP/2 they share a
+    /// connection. `value_bytes_max` is for the body of an answer.
+    #[serde(default = "remote")]
+    pub remote: RemoteOptions,
+}
+
+/// The value of a header.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(untagged)]
+pub enum HeaderValue {
+    /// As it stands.
+    Text(String),
+    /// Read from a file when the store is opened: a secret.
+    File {
+        /// The file; a line end after the value is no part of it.
+        file: PathBuf,
+        /// What goes before it, such as `Bearer ` and its blank.
+        #[serde(default)]
+        prefix: String,
+    },
+}
+
+impl HttpOptions {
+    /// Defaults for reading `url`.
+    #[must_use]
+    pub fn new(url: impl Into<String>) -> Self {
+        Self { url: url.into(), write: None, delete: None, headers: BTreeMap::new(), remote: remote() }
+    }
+}
+
+fn remote() -> RemoteOptions {
+    RemoteOptions { connections_max: 16, ..RemoteOptions::default() }
+}
+
+/// A method and the URL it is for.
+#[derive(Clone, Debug)]
+pub(super) struct Change {
+    pub(super) method: Method,
+    pub(super) url: UrlTemplate,
+}
+
+impl Change {
+    pub(super) fn parse(option: &'static str, text: &str) -> Result<Self, OpenCause> {
+        let refused = |detail: &str| OpenCause::Remote {
+            option,
+            detail: detail.to_owned(),
+            remedy: "write a method and a URL, such as \"PUT http://127.0.0.1:8000/items/{key}\"",
+        };
+        let (method, url) = text.trim().split_once(' ').ok_or_else(|| refused("it has no method"))?;
+        let known = [Method::PUT, Method::POST, Method::PATCH, Method::DELETE];
+        let method = known.into_iter().find(|known| known.as_str() == method);
+        let method = method.ok_or_else(|| refused("its method is none of PUT, POST, PATCH and DELETE"))?;
+        let url = UrlTemplate::parse(option, url.trim())?;
+        if url.is_batch() { Err(refused("{keys} is for reading")) } else { Ok(Self { method, url }) }
+    }
+}
+
+/// The headers of every request.
+pub(super) fn headers(options: &HttpOptions) -> Result<HeaderMap, OpenCause> {
+    let refused = |name: &str, detail: String, remedy| OpenCause::Remote {
+        option: "headers",
+        detail: format!("{}: {detail}", crate::remote::address::shown(name)),
+        remedy,
+    };
+    let mut headers = HeaderMap::new();
+    for (name, value) in &options.headers {
+        let known = HeaderName::from_bytes(name.as_bytes()).map_err(|_| {
+            refused(name, "it is no name of a header".into(), "write a name such as \"Authorization\"")
+        })?;
+        if OURS.contains(&known) {
+            return Err(refused(name, "it is set for every request as it has to be".into(), "remove it"));
+        }
+        let (text, secret) = match value {
+            HeaderValue::Text(text) => (text.clone(), false),
+            HeaderValue::File { file, prefix } => {
+                let text = std::fs::read_to_string(file).map_err(|error| {
+                    refused(
+                        name,
+                        format!("{}: {error}", file.display()),
+                        "name a file that this user may read",
+                    )
+                })?;
+                (format!("{prefix}{}", text.trim_end_matches(['\r', '\n'])), true)
+            }
+        };
+        let mut value = hyper::header::HeaderValue::from_str(&text).map_err(|_| {
+            refused(name, "its value has line ends or control characters".into(), "write one line of text")
+        })?;
+        // Never shown, and not put into tables that HTTP/2 compresses headers by.
+        value.set_sensitive(secret || known == header::AUTHORIZATION);
+        headers.insert(known, value);
+    }
+    Ok(headers)
+}
+
+/// Headers that say how a request travels.
+const OURS: [HeaderName; 5] = [
+    header::HOST,
+    header::CONTENT_LENGTH,
+    header::TRANSFER_ENCODING,
+    header::CONNECTION,
+    header::ACCEPT_ENCODING,
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_is_a_method_and_a_url() {
+        let change = Change::parse("write", "PUT http://h/{key}").unwrap();
+        assert_eq!((change.method, change.url.of(b"a").unwrap().path()), (Method::PUT, "/a"));
+        for text in ["http://h/{key}", "GET http://h/{key}", "PUT http://h/", "PUT http://h/{keys}", ""] {
+            assert!(Change::parse("write", text).unwrap_err().to_string().contains("`write`"), "{text}");
+        }
+    }
+
+    #[test]
+    fn headers_come_from_texts_and_files_and_secrets_are_not_shown() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("token");
+        std::fs::write(&file, "sesame\n").unwrap();
+        let with = |name: &str, value| {
+            let mut options = HttpOptions::new("http://h/{key}");
+            options.headers.insert(name.to_owned(), value);
+            headers(&options)
+        };
+        let found = with("authorization", HeaderValue::File { file: file.clone(), prefix: "Bearer ".into() });
+        let found = found.unwrap();
+        assert_eq!(found["authorization"], "Bearer sesame");
+        assert!(!format!("{found:?}").contains("sesame"));
+        assert_eq!(with("x-a", HeaderValue::Text("b".into())).unwrap()["x-a"], "b");
+        for name in ["host", "a b", ""] {
+            assert!(with(name, HeaderValue::Text("b".into())).unwrap_err().to_string().contains("`headers`"));
+        }
+        assert!(with("x-a", HeaderValue::Text("b\r\nc: d".into())).is_err());
+        let absent = HeaderValue::File { file: directory.path().join("none"), prefix: String::new() };
+        assert!(with("x-a", absent).unwrap_err().to_string().contains("none"));
+    }
+}

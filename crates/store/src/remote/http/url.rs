@@ -1,0 +1,279 @@
+//! From a key to a URL, by a template; pure.
+//!
+//! What a key puts into a URL is encoded byte by byte, so that it can be neither a separator nor another path: `/`, `?` and `%` are letters
+//! like others, and a key that would be `.` or `..` between two slashes is refused, since servers take those for ways up.
+
+use std::fmt::Write;
+
+use hyper::Uri;
+
+use crate::OpenCause;
+use crate::remote::address::{Address, shown};
+
+/// What separates the parts of a key.
+const SEPARATOR: u8 = b':';
+
+/// Bytes of a URL that are sure to be accepted; longer lists of keys travel as several.
+const URL_BYTES_MAX: usize = 7_000;
+
+/// A URL with holes for a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct UrlTemplate {
+    parts: Vec<Part>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Part {
+    /// As it stands.
+    Text(String),
+    /// `{key}`
+    Key,
+    /// `{key.N}`, counted from zero here.
+    Nth(usize),
+    /// `{keys}`
+    Keys,
+}
+
+impl UrlTemplate {
+    /// Reads the template of `option`.
+    pub(crate) fn parse(option: &'static str, text: &str) -> Result<Self, OpenCause> {
+        // What looks like a password is not repeated.
+        let seen = if text.contains('@') { "the URL".to_owned() } else { format!("\"{}\"", shown(text)) };
+        let refused = |detail: String| OpenCause::Remote {
+            option,
+            detail: format!("{seen} {detail}"),
+            remedy: "write a URL such as \"http://127.0.0.1:8000/items/{key}\"; {key}, {key.1} and {keys} may stand in its path and query",
+        };
+        let mut parts = Vec::new();
+        let mut rest = text;
+        while let Some((before, after)) = rest.split_once('{') {
+            let (name, behind) = after.split_once('}').ok_or_else(|| refused("has { without }".into()))?;
+            if !before.is_empty() {
+                parts.push(Part::Text(before.to_owned()));
+            }
+            parts.push(Part::of(name).ok_or_else(|| refused(format!("has {{{}}}", shown(name))))?);
+            rest = behind;
+        }
+        if !rest.is_empty() {
+            parts.push(Part::Text(rest.to_owned()));
+        }
+        let template = Self { parts };
+        if template.parts.iter().all(|part| matches!(part, Part::Text(_))) {
+            return Err(refused("has no place for the key".into()));
+        }
+        if template.is_batch() && template.parts.iter().any(|part| matches!(part, Part::Key | Part::Nth(_))) {
+            return Err(refused("has {keys} and {key}".into()));
+        }
+        template.check_target().map_err(refused)?;
+        Ok(template)
+    }
+
+    /// Scheme, host and port are fixed by the text before the first hole: a key never chooses whom to ask.
+    fn check_target(&self) -> Result<(), String> {
+        let Some(Part::Text(start)) = self.parts.first() else {
+            return Err("has no host before its first {".into());
+        };
+        let uri: Uri = start.parse().map_err(|_| "is no URL".to_owned())?;
+        if !matches!(uri.scheme_str(), Some("http" | "https")) {
+            return Err("is neither http:// nor https://".into());
+        }
+        let authority = uri.authority().ok_or("names no host")?;
+        let whole = start.len() > start.find("://").map_or(0, |at| at + 3) + authority.as_str().len();
+        if !whole {
+            return Err("has a { in its host".into());
+        }
+        if authority.as_str().contains('@') {
+            return Err("has a user in it: put credentials into `headers`".into());
+        }
+        address(&uri).map(drop).ok_or_else(|| "names no host".into())
+    }
+
+    /// Whether one URL asks for several keys.
+    pub(crate) fn is_batch(&self) -> bool {
+        self.parts.contains(&Part::Keys)
+    }
+
+    /// Whether it asks for TLS.
+    pub(crate) fn is_secure(&self) -> bool {
+        matches!(self.parts.first(), Some(Part::Text(start)) if start.get(..6).is_some_and(|scheme| scheme.eq_ignore_ascii_case("https:")))
+    }
+
+    /// The URL of one key; nothing where the key has not the parts that it takes, or would be a way up.
+    pub(crate) fn of(&self, key: &[u8]) -> Option<Uri> {
+        let mut url = String::new();
+        for part in &self.parts {
+            match part {
+                Part::Text(text) => url.push_str(text),
+                Part::Key | Part::Keys => encode(key, &mut url)?,
+                Part::Nth(at) => encode(key.split(|&byte| byte == SEPARATOR).nth(*at)?, &mut url)?,
+            }
+        }
+        if has_dots(&url) { None } else { url.parse().ok() }
+    }
+
+    /// URLs that together ask for all `keys`, with how many of them each asks for.
+    pub(crate) fn of_all(&self, keys: &[&str]) -> Vec<(Uri, usize)> {
+        let fixed: usize =
+            self.parts.iter().map(|part| if let Part::Text(text) = part { text.len() } else { 0 }).sum();
+        let mut urls = Vec::new();
+        let (mut list, mut count) = (String::new(), 0);
+        for key in keys {
+            let before = list.len();
+            if count > 0 {
+                list.push(',');
+            }
+            let _ = encode(key.as_bytes(), &mut list);
+            if count > 0 && fixed + list.len() > URL_BYTES_MAX {
+                let next = list.split_off(before + 1);
+                list.truncate(before);
+                urls.extend(self.with(&list).map(|url| (url, count)));
+                (list, count) = (next, 0);
+            }
+            count += 1;
+        }
+        if count > 0 {
+            urls.extend(self.with(&list).map(|url| (url, count)));
+        }
+        urls
+    }
+
+    fn with(&self, list: &str) -> Option<Uri> {
+        let mut url = String::new();
+        for part in &self.parts {
+            url.push_str(if let Part::Text(text) = part { text } else { list });
+        }
+        url.parse().ok()
+    }
+
+    /// A key that has all the parts the template takes, for a first look at the server.
+    pub(crate) fn key_to_look_with(&self) -> String {
+        let parts = self.parts.iter().map(|part| if let Part::Nth(at) = part { at + 1 } else { 1 });
+        vec!["sherwood-check"; parts.max().unwrap_or(1)].join(":")
+    }
+}
+
+impl Part {
+    fn of(name: &str) -> Option<Self> {
+        Some(match name {
+            "key" => Self::Key,
+            "keys" => Self::Keys,
+            name => {
+                let number: usize = name.strip_prefix("key.")?.parse().ok()?;
+                Self::Nth(number.checked_sub(1).filter(|&at| at < PARTS_MAX)?)
+            }
+        })
+    }
+}
+
+/// Parts of a key that may be named.
+const PARTS_MAX: usize = 16;
+
+/// Host and port of a URL.
+pub(crate) fn address(uri: &Uri) -> Option<Address> {
+    let port = if uri.scheme_str() == Some("https") { 443 } else { 80 };
+    Address::parse("url", uri.authority()?.as_str(), port).ok()
+}
+
+/// Appends `bytes`, everything but the letters that mean nothing in a URL as `%XX`; nothing where there are none.
+fn encode(bytes: &[u8], out: &mut String) -> Option<()> {
+    for &byte in bytes {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => out.push(byte.into()),
+            _ => write!(out, "%{byte:02X}").expect("a string takes everything"),
+        }
+    }
+    (!bytes.is_empty()).then_some(())
+}
+
+/// Whether a part of the path of `url` is a way to somewhere else.
+fn has_dots(url: &str) -> bool {
+    let path = url.split('?').next().unwrap_or_default();
+    path.split('/').any(|part| part == "." || part == "..")
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn template(text: &str) -> UrlTemplate {
+        UrlTemplate::parse("url", text).unwrap()
+    }
+
+    fn url(text: &str, key: &str) -> Option<String> {
+        template(text).of(key.as_bytes()).map(|uri| uri.to_string())
+    }
+
+    #[test]
+    fn keys_stand_where_the_template_has_them() {
+        assert_eq!(url("http://h:1/i/{key}", "a b/ü?%").unwrap(), "http://h:1/i/a%20b%2F%C3%BC%3F%25");
+        assert_eq!(url("http://h/{key.2}?of={key.1}&x=1", "user:7").unwrap(), "http://h/7?of=user&x=1");
+        assert_eq!(url("https://h/{key}/{key}", "k").unwrap(), "https://h/k/k");
+    }
+
+    #[test]
+    fn a_key_that_lacks_a_part_or_leads_elsewhere_has_no_url() {
+        assert_eq!(url("http://h/{key.2}", "user"), None);
+        assert_eq!(url("http://h/{key.2}", "user:"), None);
+        for key in ["", ".", ".."] {
+            assert_eq!(url("http://h/i/{key}", key), None, "{key:?}");
+        }
+        assert_eq!(url("http://h/i/x{key}", "..").unwrap(), "http://h/i/x..");
+        assert_eq!(url("http://h/i?k={key}", "..").unwrap(), "http://h/i?k=..");
+    }
+
+    #[test]
+    fn templates_that_mean_nothing_are_refused() {
+        for text in [
+            "http://h/items",
+            "http://h/{key",
+            "http://h/{kez}",
+            "http://h/{key.0}",
+            "http://h/{key.17}",
+            "http://h/{keys}/{key}",
+            "ftp://h/{key}",
+            "h/{key}",
+            "{key}",
+            "http://{key}/",
+            "http://h{key}/",
+            "http://h:{key}/",
+            "http://user:secret@h/{key}",
+            "http://h:0/{key}",
+        ] {
+            let refused = UrlTemplate::parse("url", text).unwrap_err().to_string();
+            assert!(refused.contains("`url`") && refused.contains("/items/{key}"), "{refused}");
+            assert!(!refused.contains("secret"), "{refused}");
+        }
+    }
+
+    #[test]
+    fn many_keys_travel_in_urls_of_bounded_length() {
+        let batch = template("http://h/all?ids={keys}&v=1");
+        assert!(batch.is_batch());
+        let urls = batch.of_all(&["a,b", "c"]);
+        assert_eq!(urls[0].0.to_string(), "http://h/all?ids=a%2Cb,c&v=1");
+        let long = "k".repeat(3_000);
+        let urls = batch.of_all(&[&long, &long, &long, "x"]);
+        let counts: Vec<usize> = urls.iter().map(|(_, count)| *count).collect();
+        assert_eq!(counts, [2, 2]);
+        assert!(urls[1].0.to_string().ends_with("kkk,x&v=1"));
+        assert!(batch.of_all(&[]).is_empty());
+    }
+
+    proptest! {
+        #[test]
+        fn a_key_stays_within_its_place(key: Vec<u8>) {
+            if let Some(uri) = template("http://h:7/a/{key}/b?c").of(&key) {
+                prop_assert_eq!(uri.authority().unwrap().as_str(), "h:7");
+                prop_assert_eq!(uri.path().split('/').count(), 4);
+                prop_assert_eq!(uri.query(), Some("c"));
+            }
+        }
+
+        #[test]
+        fn no_template_panics(text: String) {
+            let _ = UrlTemplate::parse("url", &text);
+        }
+    }
+}

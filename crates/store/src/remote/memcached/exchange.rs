@@ -1,0 +1,171 @@
+//! What memcached answers, a line at a time.
+
+use bytes::Bytes;
+use sherwood_wire::memcached::client::{self, Progress, Reply, ReplyError};
+
+use crate::remote::pipeline::{Exchange, Step};
+use crate::{Cause, Found};
+
+/// Keys of one line. memcached reads a line of any length, but looks for its end again with every piece of it.
+pub(super) const KEYS_PER_LINE_MAX: usize = 100;
+
+/// Longest value that any memcached can be told to hold; what announces more is none.
+const ITEM_BYTES_MAX: u64 = 1 << 30;
+
+/// A question whose answer is awaited.
+pub(crate) enum Ask {
+    /// `get`, some lines of it.
+    Values(Values),
+    /// `set`.
+    Stored,
+    /// `delete`.
+    Deleted,
+    /// `version`.
+    Version,
+    /// The `set` that logs in.
+    Login,
+}
+
+/// What was told: values of a `get`, the text of a `version`.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Told {
+    /// As many as there are keys.
+    pub(super) values: Vec<Option<Found>>,
+    pub(super) text: String,
+}
+
+/// The state of a `get`.
+pub(crate) struct Values {
+    keys: Vec<Bytes>,
+    found: Vec<Option<Found>>,
+    /// The first key that the next value may be of: values come in the order of the keys.
+    next: usize,
+    /// Lines that have not ended.
+    lines: usize,
+    value_bytes_max: u32,
+    /// Bytes of a value that is too large, and still to be thrown away.
+    skip: u64,
+    /// What is wrong with the whole call, found amid its answer.
+    failed: Option<Cause>,
+}
+
+impl Ask {
+    pub(super) fn values(keys: Vec<Bytes>, value_bytes_max: u32) -> Self {
+        let (found, lines) = (vec![None; keys.len()], keys.len().div_ceil(KEYS_PER_LINE_MAX));
+        Self::Values(Values { keys, found, next: 0, lines, value_bytes_max, skip: 0, failed: None })
+    }
+}
+
+impl Exchange for Ask {
+    type Answer = Told;
+
+    const PROTOCOL: &'static str = "the memcached protocol";
+
+    fn read(&mut self, input: &[u8]) -> Result<Step<Told>, String> {
+        if let Self::Values(values) = self {
+            return values.read(input);
+        }
+        let (consumed, reply) = match client::parse(input, 0) {
+            Ok(Progress::Incomplete { need }) => return Ok(Step::Incomplete(need)),
+            Ok(Progress::Reply { consumed, reply }) => (consumed, reply),
+            Err(error) => return Err(error.to_string()),
+        };
+        let told = match (self, reply) {
+            (Self::Stored | Self::Login, Reply::Stored)
+            | (Self::Deleted, Reply::Deleted | Reply::NotFound) => Ok(Told::default()),
+            (Self::Version, Reply::Version(text)) => Ok(Told { text: lossy(text), ..Told::default() }),
+            // Where nobody has to log in it is an ordinary `set`, which may be refused for its size or for want of memory.
+            (Self::Login, Reply::ClientError(text)) => Err(Cause::Credentials { detail: lossy(text) }),
+            (_, reply) => Err(refusal(&reply).ok_or_else(|| unexpected(&reply))?),
+        };
+        Ok(Step::Done(consumed, told))
+    }
+}
+
+impl Values {
+    fn read(&mut self, input: &[u8]) -> Result<Step<Told>, String> {
+        if self.skip > 0 {
+            let used = input.len().min(usize::try_from(self.skip).unwrap_or(usize::MAX));
+            self.skip -= used as u64;
+            return Ok(if used == 0 { Step::Incomplete(1) } else { Step::Used(used) });
+        }
+        let (consumed, reply) = match client::parse(input, self.value_bytes_max) {
+            Ok(Progress::Incomplete { need }) => return Ok(Step::Incomplete(need)),
+            Ok(Progress::Reply { consumed, reply }) => (consumed, reply),
+            Err(ReplyError::ValueTooLarge { bytes, bytes_max }) if bytes <= ITEM_BYTES_MAX => {
+                self.failed = Some(Cause::TooLarge { bytes_max: bytes_max.into() });
+                self.skip = bytes + END_BYTES;
+                let line = input.iter().position(|&byte| byte == b'\n').map_or(0, |end| end + 1);
+                return Ok(Step::Used(line));
+            }
+            Err(error) => return Err(error.to_string()),
+        };
+        match reply {
+            Reply::Value { key, flags, value, .. } => self.value(key, flags, value)?,
+            Reply::End => self.lines -= 1,
+            reply => {
+                // In place of the values and of the end of one line.
+                let cause = refusal(&reply).ok_or_else(|| unexpected(&reply))?;
+                self.failed.get_or_insert(cause);
+                self.lines -= 1;
+            }
+        }
+        if self.lines > 0 {
+            return Ok(Step::Used(consumed));
+        }
+        let values = std::mem::take(&mut self.found);
+        let told = Told { values, text: String::new() };
+        Ok(Step::Done(consumed, self.failed.take().map_or(Ok(told), Err)))
+    }
+
+    fn value(&mut self, key: &[u8], flags: u32, value: &[u8]) -> Result<(), String> {
+        let place = self.keys[self.next..].iter().position(|asked| asked == key);
+        let place = place.ok_or_else(|| format!("a value of {:?}, which was not asked for", lossy(key)))?;
+        let at = self.next + place;
+        self.found[at] = Some(Found { flags, ..Found::from(Bytes::copy_from_slice(value)) });
+        self.next = at + 1;
+        Ok(())
+    }
+}
+
+/// Bytes of the line end behind a value.
+const END_BYTES: u64 = 2;
+
+/// What the server's refusal means; nothing where it is none.
+fn refusal(reply: &Reply<'_>) -> Option<Cause> {
+    Some(match reply {
+        Reply::ClientError(text)
+            if text.starts_with(b"unauthenticated") || text.starts_with(b"authentication") =>
+        {
+            Cause::Credentials { detail: lossy(text) }
+        }
+        Reply::Error(text) if text.starts_with(b"Too many open connections") => {
+            Cause::Busy { detail: lossy(text) }
+        }
+        Reply::ServerError(text) if text.starts_with(b"out of memory") => Cause::Busy { detail: lossy(text) },
+        // The rest of what it was sent is skipped by the server, which knows its length.
+        Reply::ServerError(text) if text.starts_with(b"object too large") => Cause::Unsupported {
+            reason: "the value is larger than the server's items may be; raise its item size (memcached -I)",
+        },
+        Reply::ServerError(text) => Cause::Server { detail: lossy(text) },
+        Reply::ClientError(text) => Cause::Statement { detail: lossy(text) },
+        Reply::Error([]) => Cause::Statement { detail: "ERROR: it does not know the command".into() },
+        Reply::Error(text) => Cause::Statement { detail: lossy(text) },
+        _ => return None,
+    })
+}
+
+fn unexpected(reply: &Reply<'_>) -> String {
+    match reply {
+        Reply::Value { key, .. } => format!("a value of {:?} without a question", lossy(key)),
+        reply => lossy(format!("{reply:?}").as_bytes()),
+    }
+}
+
+/// The start of a text of the server's.
+fn lossy(text: &[u8]) -> String {
+    String::from_utf8_lossy(&text[..text.len().min(200)]).into_owned()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,127 @@
+use proptest::prelude::*;
+
+use super::*;
+
+/// What `ask` makes of `answer` when it arrives in pieces of `piece` bytes; the number of bytes it used with it.
+fn read(mut ask: Ask, answer: &[u8], piece: usize) -> Result<(Result<Told, Cause>, usize), String> {
+    let (mut input, mut need) = (Vec::new(), 1);
+    for (i, bytes) in answer.chunks(piece).enumerate() {
+        input.extend_from_slice(bytes);
+        while !input.is_empty() && input.len() >= need {
+            need = 1;
+            match ask.read(&input)? {
+                Step::Incomplete(more) => {
+                    assert!(more > input.len(), "it asks for more than there is");
+                    need = more;
+                }
+                Step::Used(used) => drop(input.drain(..used)),
+                Step::Done(used, told) => return Ok((told, i * piece + bytes.len() - input.len() + used)),
+            }
+        }
+    }
+    Err("it did not end".into())
+}
+
+fn get(keys: &[&'static str], value_bytes_max: u32) -> Ask {
+    Ask::values(keys.iter().map(|key| Bytes::from_static(key.as_bytes())).collect(), value_bytes_max)
+}
+
+fn told(ask: impl Fn() -> Ask, answer: &[u8]) -> Result<Told, Cause> {
+    let whole = read(ask(), answer, answer.len()).expect("an answer").0;
+    for piece in 1..answer.len() {
+        assert_eq!(read(ask(), answer, piece).expect("an answer").0, whole, "in pieces of {piece}");
+    }
+    whole
+}
+
+fn values(told: &Told) -> Vec<Option<(&[u8], u32)>> {
+    told.values.iter().map(|found| found.as_ref().map(|found| (&found.value[..], found.flags))).collect()
+}
+
+#[test]
+fn values_are_put_where_their_keys_are() {
+    let answer = b"VALUE b 7 2\r\nxy\r\nVALUE d 0 0\r\n\r\nEND\r\n";
+    let told = told(|| get(&["a", "b", "c", "d"], 16), answer).unwrap();
+    assert_eq!(values(&told), [None, Some((&b"xy"[..], 7)), None, Some((b"", 0))]);
+}
+
+#[test]
+fn a_key_asked_for_twice_has_two_values() {
+    let told = told(|| get(&["a", "a"], 16), b"VALUE a 0 1\r\nx\r\nVALUE a 0 1\r\nx\r\nEND\r\n").unwrap();
+    assert_eq!(values(&told), [Some((&b"x"[..], 0)), Some((b"x", 0))]);
+}
+
+#[test]
+fn many_keys_are_answered_line_by_line() {
+    let keys: Vec<Bytes> = (0..=KEYS_PER_LINE_MAX).map(|i| Bytes::from(format!("k{i}"))).collect();
+    let answer = format!("VALUE k0 0 1\r\na\r\nEND\r\nVALUE k{KEYS_PER_LINE_MAX} 0 1\r\nb\r\nEND\r\n");
+    let told = told(|| Ask::values(keys.clone(), 16), answer.as_bytes()).unwrap();
+    assert_eq!(told.values.iter().flatten().count(), 2);
+    assert_eq!(told.values.last().unwrap().as_ref().unwrap().value, "b");
+}
+
+#[test]
+fn a_value_too_large_fails_the_call_and_not_the_connection() {
+    let answer = b"VALUE a 0 1\r\nx\r\nVALUE b 0 9\r\n\r\nEND\r\n..\r\nVALUE c 0 1\r\nz\r\nEND\r\nnext";
+    assert_eq!(told(|| get(&["a", "b", "c"], 8), answer), Err(Cause::TooLarge { bytes_max: 8 }));
+    assert_eq!(read(get(&["a", "b", "c"], 8), answer, answer.len()).unwrap().1, answer.len() - 4);
+}
+
+#[test]
+fn a_value_longer_than_any_item_is_no_answer() {
+    assert!(read(get(&["a"], 8), b"VALUE a 0 99999999999\r\n", 64).is_err());
+}
+
+#[test]
+fn refusals_have_their_causes() {
+    for (answer, label) in [
+        ("CLIENT_ERROR unauthenticated\r\n", "credentials"),
+        ("ERROR Too many open connections\r\n", "busy"),
+        ("SERVER_ERROR out of memory storing object\r\n", "busy"),
+        ("SERVER_ERROR object too large for cache\r\n", "unsupported"),
+        ("SERVER_ERROR boom\r\n", "server"),
+        ("ERROR\r\n", "statement"),
+        ("CLIENT_ERROR bad data chunk\r\n", "statement"),
+    ] {
+        for ask in [|| get(&["a"], 8), || Ask::Stored, || Ask::Deleted, || Ask::Version] {
+            assert_eq!(told(ask, answer.as_bytes()).unwrap_err().label(), label, "{answer}");
+        }
+    }
+    let refused = told(|| Ask::Login, b"CLIENT_ERROR authentication failure\r\n").unwrap_err();
+    assert_eq!(refused.label(), "credentials");
+}
+
+#[test]
+fn acknowledgements_are_for_what_was_asked() {
+    assert!(told(|| Ask::Stored, b"STORED\r\n").is_ok());
+    assert!(told(|| Ask::Login, b"STORED\r\n").is_ok());
+    assert!(told(|| Ask::Deleted, b"DELETED\r\n").is_ok());
+    assert!(told(|| Ask::Deleted, b"NOT_FOUND\r\n").is_ok());
+    assert_eq!(told(|| Ask::Version, b"VERSION 1.6.18\r\n").unwrap().text, "1.6.18");
+}
+
+#[test]
+fn anything_else_ends_the_connection() {
+    for answer in
+        ["STORED\r\n", "VALUE z 0 1\r\nx\r\n", "HTTP/1.1 400 Bad Request\r\n", "VALUE a 0 1\r\nxyz\r\n"]
+    {
+        assert!(read(get(&["a"], 8), answer.as_bytes(), 64).is_err(), "{answer}");
+    }
+    assert!(read(Ask::Stored, b"END\r\n", 64).is_err());
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_break_it(answer: Vec<u8>, piece in 1_usize..64) {
+        let _ = read(get(&["a", "b"], 8), &answer, piece);
+        let _ = read(Ask::Stored, &answer, piece);
+    }
+
+    #[test]
+    fn nothing_like_an_answer_breaks_it(
+        words in proptest::collection::vec("VALUE a 0 [0-9]{1,3}\r\n|END\r\n|x{0,9}|\r\n|ERROR\r\n", 0..20),
+        piece in 1_usize..64,
+    ) {
+        let _ = read(get(&["a", "b"], 8), words.concat().as_bytes(), piece);
+    }
+}

@@ -1,0 +1,248 @@
+//! memcached, by its text protocol.
+//!
+//! Reads are `get` of many keys, so that a call is one question whatever it asks for; its flags come with each value. What no memcached can
+//! hold is not there: a key of more than 250 bytes or with a blank in it is answered as absent and is refused when written.
+
+mod exchange;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde::Deserialize;
+use sherwood_wire::memcached::client::{self, Answer, Item, Key, KeyError};
+use sherwood_wire::memcached::{Exptime, KEY_BYTES_MAX, StorageVerb};
+
+use exchange::{Ask, Told};
+
+use super::address::Address;
+use super::options::RemoteOptions;
+use super::pipeline::{Operation, Pool};
+use super::secret::Secret;
+use super::socket::Endpoint;
+use crate::{
+    Attempt, BoxFuture, Cause, Found, Kind, Limit, LimitError, Limits, OpenCause, Report, Store, StoreError,
+};
+
+/// Port where none is given.
+const PORT: u16 = 11211;
+
+/// Options of a memcached server.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MemcachedOptions {
+    /// Host and port; 11211 where it has none.
+    pub address: String,
+    /// Goes before every key; empty by default.
+    #[serde(default)]
+    pub key_prefix: String,
+    /// Who logs in, by the ASCII authentication of memcached 1.5.15 and later (`-Y`); with `password`.
+    #[serde(default)]
+    pub user: Option<String>,
+    /// The password of `user`.
+    #[serde(default)]
+    pub password: Option<Secret>,
+    /// Seconds after which what is written expires, 1 to 2,592,000 (30 days); none is until it is evicted.
+    #[serde(default)]
+    pub write_ttl_s: Option<u32>,
+    /// How the server is dealt with.
+    #[serde(default)]
+    pub remote: RemoteOptions,
+}
+
+impl MemcachedOptions {
+    /// Defaults for the server at `address`.
+    #[must_use]
+    pub fn new(address: impl Into<String>) -> Self {
+        Self {
+            address: address.into(),
+            key_prefix: String::new(),
+            user: None,
+            password: None,
+            write_ttl_s: None,
+            remote: RemoteOptions::default(),
+        }
+    }
+}
+
+/// A memcached server.
+pub(crate) struct Memcached {
+    name: Arc<str>,
+    pool: Pool<Ask>,
+    key_prefix: Bytes,
+    exptime: Exptime,
+    value_bytes_max: u32,
+    details: Vec<String>,
+}
+
+impl Memcached {
+    pub(crate) fn open(name: &str, options: &MemcachedOptions) -> Result<Self, OpenCause> {
+        let MemcachedOptions { address, key_prefix, user, password, write_ttl_s, remote } = options;
+        remote.validate()?;
+        if let Some(seconds) = write_ttl_s {
+            crate::options::check("write_ttl", u64::from(*seconds), &super::options::WRITE_TTL_S)?;
+        }
+        if !key_prefix.is_empty() {
+            Key::new(key_prefix.as_bytes()).map_err(|error| OpenCause::Remote {
+                option: "key_prefix",
+                detail: error.to_string(),
+                remedy: "choose a short one without blanks",
+            })?;
+        }
+        let endpoint = Endpoint::new(Address::parse("address", address, PORT)?, remote)?;
+        let login = login(user.as_deref(), password.as_ref())?;
+        let mut details = super::options::details(&endpoint, remote);
+        details.extend(user.as_ref().map(|user| format!("logged in as {user}")));
+        let greeting = move || {
+            let login = login.clone().map(|request| Operation { request, exchange: Ask::Login });
+            login.into_iter().collect()
+        };
+        Ok(Self {
+            name: name.into(),
+            pool: Pool::new(endpoint, remote, Box::new(greeting)),
+            key_prefix: Bytes::copy_from_slice(key_prefix.as_bytes()),
+            exptime: Exptime(write_ttl_s.map_or(0, i64::from)),
+            // In range, and the range ends below 4 GiB.
+            value_bytes_max: u32::try_from(remote.value_bytes_max).unwrap_or(u32::MAX),
+            details,
+        })
+    }
+
+    async fn ask(&self, attempt: Attempt, request: Vec<u8>, exchange: Ask) -> Result<Told, StoreError> {
+        let operation = Operation { request: request.into(), exchange };
+        self.pool.call(operation).await.map_err(|cause| self.error(attempt, cause))
+    }
+
+    fn error(&self, attempt: Attempt, cause: Cause) -> StoreError {
+        StoreError::new(Arc::clone(&self.name), attempt, cause)
+    }
+
+    /// The key as the server knows it.
+    fn prefixed(&self, key: Bytes) -> Bytes {
+        if self.key_prefix.is_empty() { key } else { [&self.key_prefix[..], &key].concat().into() }
+    }
+
+    async fn read(&self, keys: Vec<Bytes>) -> Result<Vec<Option<Found>>, StoreError> {
+        let attempt = Attempt::Get { keys: keys.len() };
+        let asked = keys.len();
+        let mut places = Vec::with_capacity(keys.len());
+        let mut sent = Vec::with_capacity(keys.len());
+        for (at, key) in keys.into_iter().enumerate() {
+            let key = self.prefixed(key);
+            if Key::new(&key).is_ok() {
+                places.push(at);
+                sent.push(key);
+            }
+        }
+        if sent.is_empty() {
+            // No key is there to be read, but whether the server answers is to be seen.
+            self.version(attempt).await?;
+            return Ok(vec![None; asked]);
+        }
+        let mut request = Vec::new();
+        for keys in sent.chunks(exchange::KEYS_PER_LINE_MAX) {
+            client::get(&mut request, keys.iter().filter_map(|key| Key::new(key).ok()));
+        }
+        let told = self.ask(attempt, request, Ask::values(sent, self.value_bytes_max)).await?;
+        let mut answer = vec![None; asked];
+        for (place, found) in places.into_iter().zip(told.values) {
+            answer[place] = found;
+        }
+        Ok(answer)
+    }
+
+    async fn version(&self, attempt: Attempt) -> Result<String, StoreError> {
+        let mut request = Vec::new();
+        client::version(&mut request);
+        Ok(self.ask(attempt, request, Ask::Version).await?.text)
+    }
+
+    async fn write(&self, key: Bytes, value: Bytes) -> Result<(), StoreError> {
+        let key = self.prefixed(key);
+        let accepted = checked(&key).map_err(|cause| self.error(Attempt::Put, cause))?;
+        if value.len() > self.value_bytes_max as usize {
+            let max = self.value_bytes_max as usize;
+            let cause = Cause::Refused { what: "value", bytes: value.len(), min: 0, max };
+            return Err(self.error(Attempt::Put, cause));
+        }
+        let mut request = Vec::with_capacity(value.len() + 2 * KEY_BYTES_MAX);
+        let item = Item { value: &value, flags: 0, exptime: self.exptime };
+        client::store(&mut request, StorageVerb::Set, accepted, item, Answer::Expected);
+        self.ask(Attempt::Put, request, Ask::Stored).await.map(drop)
+    }
+
+    async fn remove(&self, key: Bytes) -> Result<(), StoreError> {
+        let key = self.prefixed(key);
+        // No such key can be there.
+        let Ok(accepted) = Key::new(&key) else { return Ok(()) };
+        let mut request = Vec::new();
+        client::delete(&mut request, accepted, Answer::Expected);
+        self.ask(Attempt::Delete, request, Ask::Deleted).await.map(drop)
+    }
+}
+
+impl Store for Memcached {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Memcached
+    }
+
+    fn get_many(&self, keys: Vec<Bytes>) -> BoxFuture<'_, Result<Vec<Option<Found>>, StoreError>> {
+        Box::pin(self.read(keys))
+    }
+
+    fn put(&self, key: Bytes, value: Bytes) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(self.write(key, value))
+    }
+
+    fn delete(&self, key: Bytes) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(self.remove(key))
+    }
+
+    fn limits(&self) -> Limits {
+        Limits::default()
+    }
+
+    fn set_limit(&self, limit: Limit) -> Result<(), LimitError> {
+        limit.validate()?;
+        Err(LimitError::Remote)
+    }
+
+    fn check(&self) -> BoxFuture<'_, Result<Report, StoreError>> {
+        Box::pin(async move {
+            let version = self.version(Attempt::Check).await?;
+            Ok(Report { server: format!("memcached {version}"), details: self.details.clone() })
+        })
+    }
+}
+
+/// `key`, where memcached can hold it.
+fn checked(key: &[u8]) -> Result<Key<'_>, Cause> {
+    Key::new(key).map_err(|error| match error {
+        KeyError::Length(bytes) => Cause::Refused { what: "key", bytes, min: 1, max: KEY_BYTES_MAX },
+        KeyError::Byte { .. } => Cause::Unsupported {
+            reason: "memcached has no keys with blanks or control characters; encode such keys before they are written",
+        },
+    })
+}
+
+/// What logs in: by the protocol a `set` whose value is user and password.
+fn login(user: Option<&str>, password: Option<&Secret>) -> Result<Option<Bytes>, OpenCause> {
+    let (user, password) = match (user, password) {
+        (None, None) => return Ok(None),
+        (Some(user), Some(password)) => (user, password.read()?),
+        _ => return Err(super::options::half_a_login()),
+    };
+    if user.contains(' ') || user.is_empty() {
+        let detail = "it is empty or has a blank in it, where memcached ends the name".to_owned();
+        return Err(OpenCause::Remote { option: "user", detail, remedy: "choose another name" });
+    }
+    let mut request = Vec::new();
+    let value = format!("{user} {password}");
+    let key = Key::new(b"sherwood-login").expect("it is short and has no blanks");
+    let item = Item { value: value.as_bytes(), flags: 0, exptime: Exptime(0) };
+    client::store(&mut request, StorageVerb::Set, key, item, Answer::Expected);
+    Ok(Some(request.into()))
+}

@@ -1,0 +1,179 @@
+//! A few connections to one server, with many operations under way on each.
+//!
+//! Protocols that answer in the order of the questions need no connection of one's own: the next question is sent while earlier ones are
+//! still being answered. So a handful of connections carries any number of calls, a call costs no connection, and
+//! a caller that goes away leaves nothing behind: its answer is read by the connection's task and thrown away.
+//!
+//! ```text
+//!   call ──▶ Pool: least busy connection ──▶ queue (bounded) ──▶ task: writes, reads ──▶ server
+//!     ▲                                                            │
+//!     └─────────────────────── oneshot reply ◀─────────────────────┘
+//! ```
+//!
+//! A connection that breaks fails what it had sent, for which nobody knows whether it was done; what it had not sent goes to another
+//! connection. A new one is made by the next call that needs it.
+
+mod connection;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::{Semaphore, mpsc, oneshot};
+
+use super::options::RemoteOptions;
+use super::socket::Endpoint;
+use crate::Cause;
+
+/// How one operation's answer is understood, a piece at a time.
+pub(crate) trait Exchange: Send + 'static {
+    /// What it comes to.
+    type Answer: Send + 'static;
+
+    /// What is spoken, for errors.
+    const PROTOCOL: &'static str;
+
+    /// Looks at the start of what has arrived and is not used up; may be empty.
+    ///
+    /// # Errors
+    /// When it is no answer. Where the next one begins is then unknown, so the connection is given up.
+    fn read(&mut self, input: &[u8]) -> Result<Step<Self::Answer>, String>;
+}
+
+/// What an [`Exchange`] made of the bytes it saw.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Step<A> {
+    /// Nothing yet: offer the same bytes again once there are so many.
+    Incomplete(usize),
+    /// So many bytes are understood, and more is to come.
+    Used(usize),
+    /// So many bytes were the last of the answer, which may be a failure of this operation alone.
+    Done(usize, Result<A, Cause>),
+}
+
+/// An operation: what is sent, and how its answer is understood.
+pub(crate) struct Operation<E: Exchange> {
+    pub(crate) request: Bytes,
+    pub(crate) exchange: E,
+}
+
+/// What a new connection does first: operations in their order, all of which have to succeed.
+pub(crate) type Greeting<E> = Box<dyn Fn() -> Vec<Operation<E>> + Send + Sync>;
+
+/// The connections to one server.
+pub(crate) struct Pool<E: Exchange> {
+    link: Arc<Link<E>>,
+    connections_max: usize,
+    queued_calls_max: usize,
+    calls: Semaphore,
+    connections: Mutex<Vec<Connection<E>>>,
+}
+
+/// What every connection of a pool is made by.
+struct Link<E: Exchange> {
+    endpoint: Endpoint,
+    answer_timeout: Duration,
+    greeting: Greeting<E>,
+}
+
+/// A connection as the pool sees it: the way to its task, and how many operations it has.
+struct Connection<E: Exchange> {
+    queue: mpsc::Sender<Queued<E>>,
+    operations: Arc<AtomicUsize>,
+}
+
+/// An operation on its way to a connection's task.
+struct Queued<E: Exchange> {
+    operation: Operation<E>,
+    reply: oneshot::Sender<Result<E::Answer, Failed<E>>>,
+    _counted: Counted,
+}
+
+/// Why an operation has no answer.
+enum Failed<E: Exchange> {
+    /// For this.
+    Cause(Cause),
+    /// The connection ended before anything of it was sent; here it is again.
+    Unsent(Operation<E>),
+}
+
+/// One operation of a connection, while it lives.
+struct Counted(Arc<AtomicUsize>);
+
+impl Counted {
+    fn new(operations: &Arc<AtomicUsize>) -> Self {
+        operations.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(operations))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Operations that wait for one connection; callers beyond wait for room.
+const QUEUE_MAX: usize = 64;
+
+/// Connections an operation is offered to: one may end in the moment it is chosen, and two in a row seldom do.
+const OFFERS_MAX: usize = 3;
+
+impl<E: Exchange> Pool<E> {
+    pub(crate) fn new(endpoint: Endpoint, options: &RemoteOptions, greeting: Greeting<E>) -> Self {
+        let queued_calls_max = options.queued_calls_max as usize;
+        Self {
+            link: Arc::new(Link { endpoint, answer_timeout: options.answer_timeout(), greeting }),
+            connections_max: options.connections_max.into(),
+            queued_calls_max,
+            calls: Semaphore::new(queued_calls_max),
+            connections: Mutex::default(),
+        }
+    }
+
+    /// Sends an operation and waits for its answer.
+    pub(crate) async fn call(&self, mut operation: Operation<E>) -> Result<E::Answer, Cause> {
+        let overloaded = || Cause::Overloaded { queued_calls_max: self.queued_calls_max };
+        let _room = self.calls.try_acquire().map_err(|_| overloaded())?;
+        for _ in 0..OFFERS_MAX {
+            let (queue, counted) = self.choose();
+            let (reply, answer) = oneshot::channel();
+            let queued = Queued { operation, reply, _counted: counted };
+            operation = match queue.send(queued).await {
+                Err(mpsc::error::SendError(queued)) => queued.operation,
+                Ok(()) => match answer.await {
+                    Ok(Ok(answer)) => return Ok(answer),
+                    Ok(Err(Failed::Cause(cause))) => return Err(cause),
+                    Ok(Err(Failed::Unsent(operation))) => operation,
+                    // Its task is gone without a word: the runtime is shutting down.
+                    Err(_) => return Err(Cause::Closed),
+                },
+            };
+        }
+        let address = self.link.endpoint.address.to_string();
+        let detail = format!("{OFFERS_MAX} connections ended before anything was sent");
+        Err(Cause::Reset { address, detail })
+    }
+
+    /// The connection with the fewest operations; a new one where all have some and there may be more.
+    fn choose(&self) -> (mpsc::Sender<Queued<E>>, Counted) {
+        let mut connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
+        connections.retain(|connection| !connection.queue.is_closed());
+        let load = |connection: &&Connection<E>| connection.operations.load(Ordering::Relaxed);
+        let least = connections.iter().min_by_key(load);
+        let least = least.filter(|least| load(least) == 0 || connections.len() >= self.connections_max);
+        if let Some(Connection { queue, operations }) = least {
+            return (queue.clone(), Counted::new(operations));
+        }
+        let (queue, operations) = mpsc::channel(QUEUE_MAX);
+        tokio::spawn(connection::run(Arc::clone(&self.link), operations));
+        let operations = Arc::new(AtomicUsize::new(0));
+        let counted = Counted::new(&operations);
+        connections.push(Connection { queue: queue.clone(), operations });
+        (queue, counted)
+    }
+}
+
+#[cfg(test)]
+mod tests;

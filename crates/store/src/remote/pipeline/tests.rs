@@ -1,0 +1,244 @@
+//! A protocol of one byte: whatever letter is asked, its capital answers; `!` answers that this one failed.
+
+use std::future::poll_fn;
+use std::task::Poll;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+use super::*;
+use crate::remote::address::Address;
+
+#[derive(Debug, PartialEq, Eq)]
+struct Letter;
+
+impl Exchange for Letter {
+    type Answer = u8;
+
+    const PROTOCOL: &'static str = "letters";
+
+    fn read(&mut self, input: &[u8]) -> Result<Step<u8>, String> {
+        match input {
+            [] => Ok(Step::Incomplete(1)),
+            [b'!', ..] => Ok(Step::Done(1, Err(Cause::Server { detail: "no".into() }))),
+            [letter @ b'A'..=b'Z', ..] => Ok(Step::Done(1, Ok(*letter))),
+            [other, ..] => Err(format!("{other}")),
+        }
+    }
+}
+
+fn letter(letter: u8) -> Operation<Letter> {
+    Operation { request: Bytes::copy_from_slice(&[letter]), exchange: Letter }
+}
+
+struct Fixture {
+    server: TcpListener,
+    pool: Pool<Letter>,
+}
+
+impl Fixture {
+    async fn new(options: RemoteOptions) -> Self {
+        Self::greeting(options, Vec::new).await
+    }
+
+    async fn greeting(
+        options: RemoteOptions,
+        greeting: impl Fn() -> Vec<Operation<Letter>> + Send + Sync + 'static,
+    ) -> Self {
+        let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = server.local_addr().unwrap().to_string();
+        let endpoint = Endpoint::new(Address::parse("address", &address, 1).unwrap(), &options).unwrap();
+        Self { server, pool: Pool::new(endpoint, &options, Box::new(greeting)) }
+    }
+
+    async fn accept(&self) -> TcpStream {
+        self.server.accept().await.unwrap().0
+    }
+}
+
+fn one_connection() -> RemoteOptions {
+    RemoteOptions { connections_max: 1, ..RemoteOptions::default() }
+}
+
+/// Reads so many letters.
+async fn letters(stream: &mut TcpStream, count: usize) -> String {
+    let mut read = vec![0; count];
+    stream.read_exact(&mut read).await.unwrap();
+    String::from_utf8(read).unwrap()
+}
+
+/// Polls a call once, so that it is on its way.
+async fn start<F: Future + Unpin>(call: &mut F) {
+    let pending = poll_fn(|cx| Poll::Ready(std::pin::Pin::new(&mut *call).poll(cx).is_pending())).await;
+    assert!(pending, "nothing answers yet");
+}
+
+#[tokio::test]
+async fn calls_share_a_connection_and_each_gets_its_answer() {
+    let fixture = Fixture::new(one_connection()).await;
+    let server = async {
+        let mut stream = fixture.accept().await;
+        assert_eq!(letters(&mut stream, 3).await, "abc");
+        stream.write_all(b"A!").await.unwrap();
+        stream.write_all(b"C").await.unwrap();
+        stream
+    };
+    let pool = &fixture.pool;
+    let calls =
+        async { tokio::join!(pool.call(letter(b'a')), pool.call(letter(b'b')), pool.call(letter(b'c'))) };
+    let (_stream, (a, b, c)) = tokio::join!(server, calls);
+    assert_eq!((a, c), (Ok(b'A'), Ok(b'C')));
+    assert_eq!(b.unwrap_err().label(), "server");
+}
+
+#[tokio::test]
+async fn the_answer_of_a_call_that_was_dropped_goes_to_nobody() {
+    let fixture = Fixture::new(one_connection()).await;
+    let mut dropped = Box::pin(fixture.pool.call(letter(b'a')));
+    start(&mut dropped).await;
+    let mut stream = fixture.accept().await;
+    assert_eq!(letters(&mut stream, 1).await, "a");
+    drop(dropped);
+    let server = async {
+        assert_eq!(letters(&mut stream, 1).await, "b");
+        stream.write_all(b"AB").await.unwrap();
+    };
+    let (answer, ()) = tokio::join!(fixture.pool.call(letter(b'b')), server);
+    assert_eq!(answer, Ok(b'B'));
+}
+
+#[tokio::test]
+async fn a_call_that_is_dropped_before_it_is_sent_is_never_sent() {
+    let fixture = Fixture::new(one_connection()).await;
+    let mut dropped = Box::pin(fixture.pool.call(letter(b'a')));
+    start(&mut dropped).await;
+    drop(dropped);
+    let server = async {
+        let mut stream = fixture.accept().await;
+        assert_eq!(letters(&mut stream, 1).await, "b");
+        stream.write_all(b"B").await.unwrap();
+        stream
+    };
+    let (answer, _stream) = tokio::join!(fixture.pool.call(letter(b'b')), server);
+    assert_eq!(answer, Ok(b'B'));
+}
+
+#[tokio::test]
+async fn a_connection_that_breaks_fails_what_it_had_sent_and_is_replaced() {
+    let fixture = Fixture::new(one_connection()).await;
+    let server = async {
+        let mut stream = fixture.accept().await;
+        assert_eq!(letters(&mut stream, 2).await, "ab");
+        stream.write_all(b"A").await.unwrap();
+    };
+    let pool = &fixture.pool;
+    let calls = async { tokio::join!(pool.call(letter(b'a')), pool.call(letter(b'b'))) };
+    let ((), (a, b)) = tokio::join!(server, calls);
+    assert_eq!((a, b.unwrap_err().label()), (Ok(b'A'), "reset"));
+    let server = async {
+        let mut stream = fixture.accept().await;
+        assert_eq!(letters(&mut stream, 1).await, "c");
+        stream.write_all(b"C").await.unwrap();
+        stream
+    };
+    let (_stream, answer) = tokio::join!(server, pool.call(letter(b'c')));
+    assert_eq!(answer, Ok(b'C'));
+}
+
+#[tokio::test]
+async fn a_server_that_went_away_while_nothing_was_asked_costs_no_call() {
+    let fixture = Fixture::new(one_connection()).await;
+    for asked in [b'a', b'b', b'c'] {
+        let server = async {
+            let mut stream = fixture.accept().await;
+            assert_eq!(letters(&mut stream, 1).await.as_bytes(), [asked]);
+            stream.write_all(&[asked.to_ascii_uppercase()]).await.unwrap();
+        };
+        let (answer, ()) = tokio::join!(fixture.pool.call(letter(asked)), server);
+        assert_eq!(answer, Ok(asked.to_ascii_uppercase()));
+        // The connection's task sees the end of the connection, and leaves the pool.
+        while fixture.pool.connections.lock().unwrap().iter().any(|connection| !connection.queue.is_closed())
+        {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn more_calls_take_more_connections_up_to_the_bound() {
+    let fixture = Fixture::new(RemoteOptions { connections_max: 2, ..RemoteOptions::default() }).await;
+    let mut calls: Vec<_> = b"abc".iter().map(|&of| Box::pin(fixture.pool.call(letter(of)))).collect();
+    for call in &mut calls {
+        start(call).await;
+    }
+    let (mut first, mut second) = (fixture.accept().await, fixture.accept().await);
+    assert_eq!(fixture.pool.connections.lock().unwrap().len(), 2);
+    let (one, two) = (letters(&mut first, 1).await, letters(&mut second, 1).await);
+    assert_ne!(one, two, "two connections, two calls");
+}
+
+#[tokio::test]
+async fn one_call_too_many_is_refused() {
+    let fixture = Fixture::new(RemoteOptions { queued_calls_max: 1, ..one_connection() }).await;
+    let mut first = Box::pin(fixture.pool.call(letter(b'a')));
+    start(&mut first).await;
+    assert_eq!(fixture.pool.call(letter(b'b')).await, Err(Cause::Overloaded { queued_calls_max: 1 }));
+}
+
+#[tokio::test]
+async fn a_server_that_says_nothing_is_given_up() {
+    let fixture = Fixture::new(RemoteOptions { answer_timeout_ms: 20, ..one_connection() }).await;
+    let (answer, stream) = tokio::join!(fixture.pool.call(letter(b'a')), fixture.accept());
+    let address = fixture.server.local_addr().unwrap().to_string();
+    assert_eq!(answer, Err(Cause::Silent { address, waited_ms: 20 }));
+    drop(stream);
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_greet_is_given_up_and_one_that_refuses_is_named() {
+    let options = RemoteOptions { connect_timeout_ms: 20, ..one_connection() };
+    let fixture = Fixture::greeting(options, || vec![letter(b'h')]).await;
+    let (answer, _stream) = tokio::join!(fixture.pool.call(letter(b'a')), fixture.accept());
+    assert_eq!(answer.unwrap_err().label(), "silent");
+
+    let fixture = Fixture::greeting(one_connection(), || vec![letter(b'h'), letter(b'i')]).await;
+    let server = async {
+        let mut stream = fixture.accept().await;
+        assert_eq!(letters(&mut stream, 1).await, "h");
+        stream.write_all(b"H").await.unwrap();
+        assert_eq!(letters(&mut stream, 1).await, "i");
+        stream.write_all(b"!").await.unwrap();
+    };
+    let (answer, ()) = tokio::join!(fixture.pool.call(letter(b'a')), server);
+    assert_eq!(answer, Err(Cause::Server { detail: "no".into() }));
+}
+
+#[tokio::test]
+async fn what_is_no_answer_ends_the_connection_and_is_quoted() {
+    let fixture = Fixture::new(one_connection()).await;
+    let server = async {
+        let mut stream = fixture.accept().await;
+        assert_eq!(letters(&mut stream, 1).await, "a");
+        stream.write_all(b"?").await.unwrap();
+    };
+    let (answer, ()) = tokio::join!(fixture.pool.call(letter(b'a')), server);
+    let said = answer.unwrap_err().to_string();
+    assert!(said.contains("letters") && said.contains("63"), "{said}");
+}
+
+#[tokio::test]
+async fn a_request_larger_than_the_socket_takes_does_not_keep_answers_from_being_read() {
+    let fixture = Fixture::new(one_connection()).await;
+    let long = Operation { request: vec![b'x'; 8 << 20].into(), exchange: Letter };
+    let server = async {
+        let mut stream = fixture.accept().await;
+        // It answers before it has read what it is asked.
+        assert_eq!(letters(&mut stream, 1).await, "x");
+        stream.write_all(b"A").await.unwrap();
+        let mut rest = vec![0; (8 << 20) - 1];
+        stream.read_exact(&mut rest).await.unwrap();
+        stream
+    };
+    let (answer, _stream) = tokio::join!(fixture.pool.call(long), server);
+    assert_eq!(answer, Ok(b'A'));
+}

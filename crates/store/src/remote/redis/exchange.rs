@@ -1,0 +1,203 @@
+//! What Redis answers, a piece at a time.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use sherwood_wire::resp::client::{self, Progress, Reply};
+
+use crate::remote::pipeline::{Exchange, Step};
+use crate::{Cause, Found};
+
+/// A question whose answer is awaited.
+pub(crate) struct Ask {
+    /// Times to live that come first.
+    ttls: usize,
+    what: What,
+    told: Told,
+    value_bytes_max: u64,
+    /// Bytes of a value that is too large, and still to be thrown away.
+    skip: u64,
+    /// What is wrong with the whole call, found amid its answer.
+    failed: Option<Cause>,
+}
+
+/// What comes after the times to live.
+enum What {
+    /// An array of so many values.
+    Values(usize),
+    /// The values that are left of the array.
+    Left(usize),
+    /// A word or a number that says that it is done.
+    Ok,
+    /// A text.
+    Text,
+}
+
+/// What was told: values of an `MGET`, a text or a number.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Told {
+    /// As many as there are keys.
+    pub(super) values: Vec<Option<Found>>,
+    pub(super) text: String,
+    pub(super) number: i64,
+    /// What values are good for, where it was asked, in their order.
+    ttls: Vec<Option<Duration>>,
+}
+
+impl Ask {
+    fn new(what: What, ttls: usize, value_bytes_max: u64) -> Self {
+        Self { ttls, what, told: Told::default(), value_bytes_max, skip: 0, failed: None }
+    }
+
+    pub(super) fn ok() -> Self {
+        Self::new(What::Ok, 0, 0)
+    }
+
+    pub(super) fn text(value_bytes_max: u64) -> Self {
+        Self::new(What::Text, 0, value_bytes_max)
+    }
+
+    pub(super) fn values(keys: usize, with_ttls: bool, value_bytes_max: u64) -> Self {
+        Self::new(What::Values(keys), if with_ttls { keys } else { 0 }, value_bytes_max)
+    }
+}
+
+impl Exchange for Ask {
+    type Answer = Told;
+
+    const PROTOCOL: &'static str = "the Redis protocol";
+
+    fn read(&mut self, input: &[u8]) -> Result<Step<Told>, String> {
+        if self.skip > 0 {
+            let used = input.len().min(usize::try_from(self.skip).unwrap_or(usize::MAX));
+            self.skip -= used as u64;
+            let done = self.skip == 0 && matches!(self.what, What::Left(0) | What::Text);
+            return Ok(if done { self.done(used) } else { Step::Used(used) });
+        }
+        if let Some(bytes) = announced(input).filter(|&bytes| bytes > self.value_bytes_max) {
+            return self.too_large(input, bytes);
+        }
+        let (reply, used) = match client::parse(input) {
+            Ok(Progress::Incomplete(need)) => return Ok(Step::Incomplete(need)),
+            Ok(Progress::Reply(reply, used)) => (reply, used),
+            Err(error) => return Err(error.to_string()),
+        };
+        if self.ttls > 0 {
+            self.ttls -= 1;
+            self.ttl(reply)?;
+            return Ok(Step::Used(used));
+        }
+        match (&mut self.what, reply) {
+            (What::Left(left), Reply::Bulk(value)) => {
+                *left -= 1;
+                self.push(Some(value));
+            }
+            (What::Left(left), Reply::Null) => {
+                *left -= 1;
+                self.push(None);
+            }
+            (What::Values(keys), Reply::Array(len)) if len == *keys => self.what = What::Left(len),
+            (What::Ok, Reply::Simple(_)) => return Ok(self.done(used)),
+            (What::Ok, Reply::Integer(number)) => {
+                self.told.number = number;
+                return Ok(self.done(used));
+            }
+            (What::Text, Reply::Bulk(text)) => {
+                self.told.text = String::from_utf8_lossy(text).into_owned();
+                return Ok(self.done(used));
+            }
+            // In place of the whole answer.
+            (What::Values(_) | What::Ok | What::Text, Reply::Error(text)) => {
+                self.failed.get_or_insert(refusal(text));
+                return Ok(self.done(used));
+            }
+            (_, reply) => return Err(format!("an unexpected {reply:?}").chars().take(200).collect()),
+        }
+        let done = matches!(self.what, What::Left(0));
+        Ok(if done { self.done(used) } else { Step::Used(used) })
+    }
+}
+
+impl Ask {
+    fn done(&mut self, used: usize) -> Step<Told> {
+        let told = std::mem::take(&mut self.told);
+        Step::Done(used, self.failed.take().map_or(Ok(told), Err))
+    }
+
+    fn push(&mut self, value: Option<&[u8]>) {
+        let at = self.told.values.len();
+        let good_for = self.told.ttls.get(at).copied().flatten();
+        let found = value.map(|value| Found { good_for, ..Found::from(Bytes::copy_from_slice(value)) });
+        self.told.values.push(found);
+    }
+
+    fn ttl(&mut self, reply: Reply<'_>) -> Result<(), String> {
+        let ttl = match reply {
+            // It has none.
+            Reply::Integer(-1) => None,
+            // It was not there: what is read of it now is of nobody knows what age.
+            Reply::Integer(-2) => Some(Duration::ZERO),
+            Reply::Integer(ms) if ms >= 0 => Some(Duration::from_millis(ms.unsigned_abs())),
+            Reply::Error(text) => {
+                self.failed.get_or_insert(refusal(text));
+                None
+            }
+            reply => return Err(format!("{reply:?} for a time to live").chars().take(200).collect()),
+        };
+        self.told.ttls.push(ttl);
+        Ok(())
+    }
+
+    /// Begins to throw away a value of `bytes` bytes.
+    fn too_large(&mut self, input: &[u8], bytes: u64) -> Result<Step<Told>, String> {
+        let line = input.iter().position(|&byte| byte == b'\n').map_or(0, |end| end + 1);
+        match &mut self.what {
+            What::Left(left) => *left -= 1,
+            What::Text => {}
+            What::Values(_) | What::Ok => {
+                return Err(format!("a text of {bytes} bytes in place of an answer"));
+            }
+        }
+        self.told.values.push(None);
+        self.failed = Some(Cause::TooLarge { bytes_max: self.value_bytes_max });
+        self.skip = bytes + END_BYTES;
+        Ok(Step::Used(line))
+    }
+}
+
+/// Bytes of the line end behind a value.
+const END_BYTES: u64 = 2;
+
+/// The length of the byte string that `input` starts with, once its line is whole.
+fn announced(input: &[u8]) -> Option<u64> {
+    let line = input.strip_prefix(b"$")?;
+    let window = &line[..line.len().min(24)];
+    let end = window.windows(2).position(|pair| pair == b"\r\n")?;
+    let length = sherwood_wire::resp::integer(&line[..end])?;
+    u64::try_from(length).ok().filter(|&length| length <= sherwood_wire::resp::BULK_BYTES_MAX)
+}
+
+/// What the server's refusal means, by the first word of it.
+fn refusal(text: &[u8]) -> Cause {
+    let detail = String::from_utf8_lossy(&text[..text.len().min(200)]).into_owned();
+    match detail.split_ascii_whitespace().next().unwrap_or_default() {
+        "NOAUTH" | "WRONGPASS" | "NOPERM" => Cause::Credentials { detail },
+        "LOADING" | "BUSY" | "TRYAGAIN" | "MASTERDOWN" | "CLUSTERDOWN" | "OOM" | "NOREPLICAS" => {
+            Cause::Busy { detail }
+        }
+        "READONLY" => Cause::Unsupported { reason: "it is a read-only replica; name its primary for writes" },
+        "MOVED" | "ASK" | "CROSSSLOT" => Cause::Unsupported {
+            reason: "it is part of a cluster, which this connector does not speak to; put a proxy for clusters between",
+        },
+        "MISCONF" => Cause::Server { detail },
+        _ if detail.contains("max number of clients") => Cause::Busy { detail },
+        _ if detail.contains("without any password") => Cause::Credentials { detail },
+        _ if detail.contains("DB index is out of range") => {
+            Cause::Missing { what: "the database of `db`", detail }
+        }
+        _ => Cause::Statement { detail },
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,112 @@
+use proptest::prelude::*;
+
+use super::*;
+
+/// What `ask` makes of `answer` when it arrives in pieces of `piece` bytes; the number of bytes it used with it.
+fn read(mut ask: Ask, answer: &[u8], piece: usize) -> Result<(Result<Told, Cause>, usize), String> {
+    let (mut input, mut need) = (Vec::new(), 1);
+    for (i, bytes) in answer.chunks(piece).enumerate() {
+        input.extend_from_slice(bytes);
+        while !input.is_empty() && input.len() >= need {
+            need = 1;
+            match ask.read(&input)? {
+                Step::Incomplete(more) => {
+                    assert!(more > input.len(), "it asks for more than there is");
+                    need = more;
+                }
+                Step::Used(used) => drop(input.drain(..used)),
+                Step::Done(used, told) => return Ok((told, i * piece + bytes.len() - input.len() + used)),
+            }
+        }
+    }
+    Err("it did not end".into())
+}
+
+fn told(ask: impl Fn() -> Ask, answer: &[u8]) -> Result<Told, Cause> {
+    let whole = read(ask(), answer, answer.len()).expect("an answer").0;
+    for piece in 1..answer.len() {
+        assert_eq!(read(ask(), answer, piece).expect("an answer").0, whole, "in pieces of {piece}");
+    }
+    whole
+}
+
+fn values(told: &Told) -> Vec<Option<(&[u8], Option<u64>)>> {
+    let ms = |found: &Found| found.good_for.map(|good_for| good_for.as_millis() as u64);
+    told.values.iter().map(|found| found.as_ref().map(|found| (&found.value[..], ms(found)))).collect()
+}
+
+#[test]
+fn values_come_in_the_order_of_the_keys() {
+    let told = told(|| Ask::values(3, false, 16), b"*3\r\n$1\r\nx\r\n$-1\r\n$0\r\n\r\n").unwrap();
+    assert_eq!(values(&told), [Some((&b"x"[..], None)), None, Some((b"", None))]);
+}
+
+#[test]
+fn times_to_live_come_first_and_what_was_absent_then_is_good_for_nothing() {
+    let answer = b":-1\r\n:1500\r\n:-2\r\n*3\r\n$1\r\na\r\n$1\r\nb\r\n$1\r\nc\r\n";
+    let told = told(|| Ask::values(3, true, 16), answer).unwrap();
+    assert_eq!(values(&told), [Some((&b"a"[..], None)), Some((b"b", Some(1500))), Some((b"c", Some(0)))]);
+}
+
+#[test]
+fn a_value_too_large_fails_the_call_and_not_the_connection() {
+    for (answer, used) in [
+        (&b"*3\r\n$1\r\nx\r\n$9\r\n.\r\n$1\r\n..\r\n$1\r\nz\r\n+next"[..], 33),
+        (b"*3\r\n$1\r\nx\r\n$1\r\ny\r\n$9\r\n.........\r\n:1", 33),
+    ] {
+        let ask = || Ask::values(3, false, 8);
+        assert_eq!(told(ask, answer), Err(Cause::TooLarge { bytes_max: 8 }));
+        assert_eq!(read(ask(), answer, answer.len()).unwrap().1, used);
+    }
+    assert!(told(|| Ask::text(8), b"$9\r\n.........\r\n").is_err());
+}
+
+#[test]
+fn refusals_have_their_causes() {
+    for (text, label) in [
+        ("NOAUTH Authentication required.", "credentials"),
+        ("WRONGPASS invalid username-password pair or user is disabled.", "credentials"),
+        ("NOPERM User a has no permissions to run the 'get' command", "credentials"),
+        ("ERR AUTH <password> called without any password configured for the default user.", "credentials"),
+        ("LOADING Redis is loading the dataset in memory", "busy"),
+        ("OOM command not allowed when used memory > 'maxmemory'.", "busy"),
+        ("ERR max number of clients reached", "busy"),
+        ("READONLY You can't write against a read only replica.", "unsupported"),
+        ("MOVED 3999 127.0.0.1:6381", "unsupported"),
+        ("ERR DB index is out of range", "missing"),
+        ("ERR unknown command 'MGET'", "statement"),
+        ("MISCONF Redis is configured to save RDB snapshots", "server"),
+    ] {
+        let answer = format!("-{text}\r\n");
+        for ask in [|| Ask::values(1, false, 8), Ask::ok, || Ask::text(8)] {
+            assert_eq!(told(ask, answer.as_bytes()).unwrap_err().label(), label, "{text}");
+        }
+        let before = format!("-{text}\r\n-{text}\r\n");
+        assert_eq!(told(|| Ask::values(1, true, 8), before.as_bytes()).unwrap_err().label(), label, "{text}");
+    }
+}
+
+#[test]
+fn anything_else_ends_the_connection() {
+    for answer in ["+OK\r\n", "*2\r\n", "$1\r\nx\r\n", "HTTP/1.1 400\r\n", "*1\r\n:1\r\n", "$99\r\n"] {
+        assert!(read(Ask::values(1, false, 8), answer.as_bytes(), 64).is_err(), "{answer}");
+    }
+    assert!(read(Ask::ok(), b"$-1\r\n", 64).is_err());
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_break_it(answer: Vec<u8>, piece in 1_usize..64) {
+        let _ = read(Ask::values(2, true, 8), &answer, piece);
+        let _ = read(Ask::ok(), &answer, piece);
+    }
+
+    #[test]
+    fn nothing_like_an_answer_breaks_it(
+        words in proptest::collection::vec("[*$:-][0-9]{1,3}\r\n|[*]2\r\n|x{0,9}|\r\n|[$]-1\r\n", 0..20),
+        piece in 1_usize..64,
+    ) {
+        let _ = read(Ask::values(2, false, 8), words.concat().as_bytes(), piece);
+        let _ = read(Ask::text(8), words.concat().as_bytes(), piece);
+    }
+}

@@ -1,0 +1,271 @@
+//! Redis and Valkey, by version 2 of their protocol, which both have spoken from the beginning.
+//!
+//! Reads are `MGET`, so that a call is one question whatever it asks for. Where the times to live are wanted too, a `PTTL` of each key goes
+//! before it: a value may then be newer than its time to live says, which errs on the safe side, and never older.
+//! Clusters are not spoken to: a server that says so of a key is an error with that remedy.
+
+mod exchange;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde::Deserialize;
+use sherwood_wire::resp::client;
+
+use exchange::{Ask, Told};
+
+use super::address::Address;
+use super::options::RemoteOptions;
+use super::pipeline::{Operation, Pool};
+use super::secret::Secret;
+use super::socket::Endpoint;
+use crate::{
+    Attempt, BoxFuture, Cause, Found, Kind, Limit, LimitError, Limits, OpenCause, Report, Store, StoreError,
+};
+
+/// Port where none is given.
+const PORT: u16 = 6379;
+
+/// Longest key that Redis takes.
+const KEY_BYTES_MAX: usize = 512 << 20;
+
+/// Options of a Redis or Valkey server.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RedisOptions {
+    /// Host and port; 6379 where it has none.
+    pub address: String,
+    /// Goes before every key; empty by default.
+    #[serde(default)]
+    pub key_prefix: String,
+    /// Number of the database, 0 to 65,535; 0 by default.
+    #[serde(default)]
+    pub db: u16,
+    /// Who logs in; `default` where there is only a `password`.
+    #[serde(default)]
+    pub user: Option<String>,
+    /// The password.
+    #[serde(default)]
+    pub password: Option<Secret>,
+    /// Whether values are good for as long as the server keeps them, and it is asked for how long with every read; no by
+    /// default.
+    #[serde(default)]
+    pub ttl_of_server: bool,
+    /// Seconds after which what is written expires, 1 to 2,592,000 (30 days); none is never.
+    #[serde(default)]
+    pub write_ttl_s: Option<u32>,
+    /// How the server is dealt with.
+    #[serde(default)]
+    pub remote: RemoteOptions,
+}
+
+impl RedisOptions {
+    /// Defaults for the server at `address`.
+    #[must_use]
+    pub fn new(address: impl Into<String>) -> Self {
+        Self {
+            address: address.into(),
+            key_prefix: String::new(),
+            db: 0,
+            user: None,
+            password: None,
+            ttl_of_server: false,
+            write_ttl_s: None,
+            remote: RemoteOptions::default(),
+        }
+    }
+}
+
+/// A Redis or Valkey server.
+pub(crate) struct Redis {
+    name: Arc<str>,
+    pool: Pool<Ask>,
+    key_prefix: Bytes,
+    ttl_of_server: bool,
+    write_ttl: Option<Bytes>,
+    value_bytes_max: u64,
+    db: u16,
+    details: Vec<String>,
+}
+
+impl Redis {
+    pub(crate) fn open(name: &str, options: &RedisOptions) -> Result<Self, OpenCause> {
+        let RedisOptions { address, key_prefix, db, user, password, ttl_of_server, write_ttl_s, remote } =
+            options;
+        remote.validate()?;
+        if let Some(seconds) = write_ttl_s {
+            crate::options::check("write_ttl", u64::from(*seconds), &super::options::WRITE_TTL_S)?;
+        }
+        let endpoint = Endpoint::new(Address::parse("address", address, PORT)?, remote)?;
+        let mut requests = Vec::new();
+        if let Some(login) = login(user.as_deref(), password.as_ref())? {
+            requests.push(login);
+        }
+        if *db != 0 {
+            requests.push(request(&[b"SELECT", db.to_string().as_bytes()]));
+        }
+        let mut details = super::options::details(&endpoint, remote);
+        details.extend(user.as_ref().map(|user| format!("logged in as {user}")));
+        let greeting = move || {
+            let requests = requests.iter().cloned();
+            requests.map(|request| Operation { request, exchange: Ask::ok() }).collect()
+        };
+        Ok(Self {
+            name: name.into(),
+            pool: Pool::new(endpoint, remote, Box::new(greeting)),
+            key_prefix: Bytes::copy_from_slice(key_prefix.as_bytes()),
+            ttl_of_server: *ttl_of_server,
+            write_ttl: write_ttl_s.map(|seconds| seconds.to_string().into()),
+            value_bytes_max: remote.value_bytes_max,
+            db: *db,
+            details,
+        })
+    }
+
+    async fn ask(&self, request: Bytes, exchange: Ask) -> Result<Told, Cause> {
+        self.pool.call(Operation { request, exchange }).await
+    }
+
+    /// The key as the server knows it.
+    fn prefixed(&self, key: Bytes) -> Bytes {
+        if self.key_prefix.is_empty() { key } else { [&self.key_prefix[..], &key].concat().into() }
+    }
+
+    async fn read(&self, keys: Vec<Bytes>) -> Result<Vec<Option<Found>>, Cause> {
+        let mut out = Vec::new();
+        if keys.is_empty() {
+            return self.ask(request(&[b"PING"]), Ask::ok()).await.map(|_| Vec::new());
+        }
+        let count = keys.len();
+        let keys: Vec<Bytes> = keys.into_iter().map(|key| self.prefixed(key)).collect();
+        if self.ttl_of_server {
+            keys.iter().for_each(|key| client::request(&mut out, &[b"PTTL", key]));
+        }
+        client::mget(&mut out, keys.iter().map(|key| &key[..]));
+        let exchange = Ask::values(count, self.ttl_of_server, self.value_bytes_max);
+        Ok(self.ask(out.into(), exchange).await?.values)
+    }
+
+    async fn write(&self, key: Bytes, value: Bytes) -> Result<(), Cause> {
+        let key = self.prefixed(key);
+        let refused = |what, bytes, max| Err(Cause::Refused { what, bytes, min: 0, max });
+        let value_bytes_max = usize::try_from(self.value_bytes_max).unwrap_or(usize::MAX);
+        if key.len() > KEY_BYTES_MAX {
+            return refused("key", key.len(), KEY_BYTES_MAX);
+        }
+        if value.len() > value_bytes_max {
+            return refused("value", value.len(), value_bytes_max);
+        }
+        let request = match &self.write_ttl {
+            Some(seconds) => request(&[b"SET", &key, &value, b"EX", seconds]),
+            None => request(&[b"SET", &key, &value]),
+        };
+        self.ask(request, Ask::ok()).await.map(drop)
+    }
+
+    async fn look(&self) -> Result<Report, Cause> {
+        let mut details = self.details.clone();
+        let server = match self.ask(request(&[b"INFO", b"server"]), Ask::text(self.value_bytes_max)).await {
+            Ok(told) => product(&told.text),
+            // A user who may only read may not ask this; that the server answers is to be seen all the same.
+            Err(Cause::Credentials { .. } | Cause::Statement { .. }) => {
+                self.read(Vec::new()).await?;
+                "Redis or Valkey, which does not tell this user its version".to_owned()
+            }
+            Err(cause) => return Err(cause),
+        };
+        if let Ok(told) = self.ask(request(&[b"DBSIZE"]), Ask::ok()).await {
+            details.push(format!("database {}: {} keys", self.db, told.number));
+        }
+        Ok(Report { server, details })
+    }
+
+    fn named<T>(&self, attempt: Attempt, result: Result<T, Cause>) -> Result<T, StoreError> {
+        result.map_err(|cause| StoreError::new(Arc::clone(&self.name), attempt, cause))
+    }
+}
+
+impl Store for Redis {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Redis
+    }
+
+    fn get_many(&self, keys: Vec<Bytes>) -> BoxFuture<'_, Result<Vec<Option<Found>>, StoreError>> {
+        let attempt = Attempt::Get { keys: keys.len() };
+        Box::pin(async move { self.named(attempt, self.read(keys).await) })
+    }
+
+    fn put(&self, key: Bytes, value: Bytes) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(async move { self.named(Attempt::Put, self.write(key, value).await) })
+    }
+
+    fn delete(&self, key: Bytes) -> BoxFuture<'_, Result<(), StoreError>> {
+        let request = request(&[b"DEL", &self.prefixed(key)]);
+        Box::pin(async move { self.named(Attempt::Delete, self.ask(request, Ask::ok()).await.map(drop)) })
+    }
+
+    fn limits(&self) -> Limits {
+        Limits::default()
+    }
+
+    fn set_limit(&self, limit: Limit) -> Result<(), LimitError> {
+        limit.validate()?;
+        Err(LimitError::Remote)
+    }
+
+    fn check(&self) -> BoxFuture<'_, Result<Report, StoreError>> {
+        Box::pin(async move { self.named(Attempt::Check, self.look().await) })
+    }
+}
+
+fn request(args: &[&[u8]]) -> Bytes {
+    let mut out = Vec::with_capacity(args.iter().map(|arg| arg.len() + 16).sum());
+    client::request(&mut out, args);
+    out.into()
+}
+
+fn login(user: Option<&str>, password: Option<&Secret>) -> Result<Option<Bytes>, OpenCause> {
+    match (user, password) {
+        (None, None) => Ok(None),
+        (None, Some(password)) => Ok(Some(request(&[b"AUTH", password.read()?.as_bytes()]))),
+        (Some(user), Some(password)) => {
+            Ok(Some(request(&[b"AUTH", user.as_bytes(), password.read()?.as_bytes()])))
+        }
+        (Some(_), None) => Err(super::options::half_a_login()),
+    }
+}
+
+/// Product and version from the server's section of `INFO`.
+fn product(info: &str) -> String {
+    let field = |name: &str| {
+        let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        line.map(|value| value.trim().chars().take(64).collect::<String>())
+    };
+    match (field("valkey_version"), field("redis_version")) {
+        (Some(version), _) => format!("Valkey {version}"),
+        (None, Some(version)) => format!("Redis {version}"),
+        (None, None) => "a server that speaks Redis's protocol and does not say which it is".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn products_are_told_apart() {
+        let valkey = "# Server\r\nredis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:9.0.1\r\n";
+        assert_eq!(product(valkey), "Valkey 9.0.1");
+        assert_eq!(product("# Server\r\nredis_version:7.0.15\r\n"), "Redis 7.0.15");
+        assert!(product("").contains("does not say"));
+    }
+
+    #[test]
+    fn a_user_without_a_password_is_refused() {
+        assert!(login(Some("a"), None).unwrap_err().to_string().contains("password_file"));
+    }
+}

@@ -1,0 +1,70 @@
+//! Passwords and tokens: where they are kept, never what they are.
+
+use std::path::PathBuf;
+
+use serde::Deserialize;
+
+use crate::OpenCause;
+
+/// Longest secret that is read, in bytes.
+const SECRET_BYTES_MAX: usize = 64 << 10;
+
+/// Where a secret is read from when a store is opened. Its `Debug` shows the place and never the secret.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Secret {
+    /// A file; a line end after the secret is no part of it.
+    File(PathBuf),
+    /// A variable of the environment.
+    Env(String),
+}
+
+impl Secret {
+    /// The secret.
+    ///
+    /// # Errors
+    /// When there is none, or it is empty, longer than 64 KiB or no text.
+    pub fn read(&self) -> Result<String, OpenCause> {
+        let refused = |option, detail, remedy| OpenCause::Remote { option, detail, remedy };
+        match self {
+            Self::File(path) => {
+                const REMEDY: &str = "name a file of one line that this user may read";
+                let wrong =
+                    |detail: &str| refused("password_file", format!("{}: {detail}", path.display()), REMEDY);
+                let text = std::fs::read_to_string(path).map_err(|error| wrong(&error.to_string()))?;
+                let text = text.strip_suffix('\n').unwrap_or(&text);
+                let text = text.strip_suffix('\r').unwrap_or(text);
+                match text.len() {
+                    0 => Err(wrong("it is empty")),
+                    1..=SECRET_BYTES_MAX => Ok(text.to_owned()),
+                    _ => Err(wrong("it is longer than 64 KiB")),
+                }
+            }
+            Self::Env(name) => std::env::var(name).ok().filter(|text| !text.is_empty()).ok_or_else(|| {
+                refused(
+                    "password_env",
+                    format!("{name} is not set"),
+                    "set the variable, or use `password_file`",
+                )
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_gives_its_line_and_an_empty_or_absent_one_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("password");
+        let secret = Secret::File(path.clone());
+        assert!(secret.read().unwrap_err().to_string().starts_with("`password_file` cannot be used"));
+        std::fs::write(&path, "\n").unwrap();
+        assert!(secret.read().unwrap_err().to_string().contains("it is empty"));
+        std::fs::write(&path, " sesame \r\n").unwrap();
+        assert_eq!(secret.read().unwrap(), " sesame ");
+        assert!(!format!("{secret:?}").contains("sesame"));
+    }
+}

@@ -1,0 +1,306 @@
+//! MySQL, MariaDB and PostgreSQL: a key becomes a parameter of a prepared statement, a row becomes a value.
+//!
+//! Both speak through the same parts. [`template`](super::template) knows where a key goes, [`answer`] which column is the value,
+//! [`pool`] who has which connection; `mysql` and `postgres` are the two drivers, each with its client library, its types
+//! and its errors.
+//!
+//! A statement with `:keys` gets as many places as there are keys, rounded up to a power of two by repeating the last key, so
+//! that a connection prepares nine statements at most and not one for every length.
+
+mod address;
+mod answer;
+mod mysql;
+mod options;
+mod pool;
+mod postgres;
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::remote::template::{Dialect, KEYS_MAX, Purpose, Template, padded};
+use crate::remote::tls;
+use crate::{
+    Attempt, BoxFuture, Cause, Found, Kind, Limit, LimitError, Limits, OpenCause, Report, Store, StoreError,
+};
+use answer::{Cell, Shape};
+pub use options::{SqlOptions, SqlValue};
+use pool::{Driver, Lease, Link, Pool};
+
+/// A store on a MySQL or MariaDB server, which need not be there yet.
+pub(crate) fn open_mysql(name: &str, options: &SqlOptions) -> Result<Arc<dyn Store>, OpenCause> {
+    let plan = Plan::new(options, Dialect::MySql)?;
+    Ok(Arc::new(Sql::new(name, Kind::MySql, plan, mysql::MySql::new(options)?, options)))
+}
+
+/// A store on a PostgreSQL server, which need not be there yet.
+pub(crate) fn open_postgres(name: &str, options: &SqlOptions) -> Result<Arc<dyn Store>, OpenCause> {
+    let plan = Plan::new(options, Dialect::Postgres)?;
+    Ok(Arc::new(Sql::new(name, Kind::Postgres, plan, postgres::Postgres::new(options)?, options)))
+}
+
+/// The statements of a store.
+struct Plan {
+    query: Template,
+    write: Option<Template>,
+    delete: Option<Template>,
+    shape: Shape,
+    value_max: u64,
+    answer_timeout: Duration,
+}
+
+impl Plan {
+    fn new(options: &SqlOptions, dialect: Dialect) -> Result<Self, OpenCause> {
+        options.remote.validate()?;
+        let parse = |text: &Option<String>, purpose| {
+            text.as_ref().map(|text| Template::parse(text, dialect, purpose)).transpose()
+        };
+        let query = Template::parse(&options.query, dialect, Purpose::Query)?;
+        Ok(Self {
+            shape: Shape::new(options, query.reads_many()),
+            query,
+            write: parse(&options.write, Purpose::Write)?,
+            delete: parse(&options.delete, Purpose::Delete)?,
+            value_max: options.remote.value_bytes_max,
+            answer_timeout: options.remote.answer_timeout(),
+        })
+    }
+}
+
+/// A store that speaks SQL to a server.
+struct Sql<D: Driver> {
+    name: Arc<str>,
+    kind: Kind,
+    plan: Plan,
+    pool: Pool<D>,
+    /// Where the server is, for errors.
+    address: String,
+    /// What a report says of the way there.
+    details: Vec<String>,
+}
+
+impl<D: Driver> Sql<D> {
+    fn new(name: &str, kind: Kind, plan: Plan, driver: D, options: &SqlOptions) -> Self {
+        let pool = Pool::new(driver, options.remote.connections_max, options.remote.queued_calls_max);
+        let (address, details) = (options.address.clone(), details(options, &plan));
+        Self { name: name.into(), kind, plan, pool, address, details }
+    }
+
+    async fn read(&self, keys: &[Bytes]) -> Result<Vec<Option<Found>>, Cause> {
+        let mut lease = self.pool.take().await?;
+        let found = if keys.is_empty() {
+            self.in_time(lease.link().ping()).await.map(|()| Vec::new())
+        } else if self.plan.query.reads_many() {
+            self.read_lists(&mut lease, keys).await
+        } else {
+            self.read_each(&mut lease, keys).await
+        };
+        lease.settle(&found);
+        found
+    }
+
+    async fn read_each(&self, lease: &mut Lease<D>, keys: &[Bytes]) -> Result<Vec<Option<Found>>, Cause> {
+        let sql = self.plan.query.sql(1);
+        let mut budget = Budget::new(self.plan.value_max);
+        let mut values = Vec::with_capacity(keys.len());
+        for key in keys {
+            values.push(match self.plan.query.bind(key, &Bytes::new()) {
+                Some(bound) => {
+                    let answer = self.in_time(lease.link().rows(&sql, bound, &mut budget)).await?;
+                    self.plan.shape.one(answer)?
+                }
+                // A key without a part that the statement needs is the key of nothing.
+                None => None,
+            });
+        }
+        Ok(values)
+    }
+
+    async fn read_lists(&self, lease: &mut Lease<D>, keys: &[Bytes]) -> Result<Vec<Option<Found>>, Cause> {
+        let mut budget = Budget::new(self.plan.value_max);
+        let mut values = Vec::with_capacity(keys.len());
+        for keys in keys.chunks(KEYS_MAX) {
+            let padded = padded(keys);
+            let sql = self.plan.query.sql(padded.len());
+            let answer = self.in_time(lease.link().rows(&sql, padded, &mut budget)).await?;
+            let found = self.plan.shape.many(answer)?;
+            values.extend(keys.iter().map(|key| found.get(key).cloned()));
+        }
+        Ok(values)
+    }
+
+    /// What a statement that only reads comes to, if it does in time.
+    async fn in_time<T>(&self, work: impl Future<Output = Result<T, Cause>>) -> Result<T, Cause> {
+        let timeout = self.plan.answer_timeout;
+        let late = || Cause::Silent { address: self.address.clone(), waited_ms: timeout.as_millis() as u64 };
+        tokio::time::timeout(timeout, work).await.unwrap_or_else(|_| Err(late()))
+    }
+
+    async fn write(&self, change: Change, key: &Bytes, value: &Bytes) -> Result<(), Cause> {
+        let (template, unsupported) = match change {
+            Change::Write => (&self.plan.write, NO_WRITE),
+            Change::Delete => (&self.plan.delete, NO_DELETE),
+        };
+        let template = template.as_ref().ok_or(unsupported)?;
+        let (bytes, max) = (value.len(), self.plan.value_max as usize);
+        if bytes > max {
+            return Err(Cause::Refused { what: "value", bytes, min: 0, max });
+        }
+        let bound = template.bind(key, value).ok_or_else(|| Cause::Key {
+            detail: "it has fewer parts, split at each `:`, than the statement names".to_owned(),
+        })?;
+        let mut lease = self.pool.take().await?;
+        let timeout = self.plan.answer_timeout;
+        let sql = template.sql(1);
+        let Ok(changed) = tokio::time::timeout(timeout, lease.link().change(&sql, bound)).await else {
+            // Unlike a read it may have been done, so this is no silence of a server that did nothing.
+            let (address, waited) = (self.address.clone(), timeout.as_millis());
+            return Err(Cause::Reset { address, detail: format!("no answer within {waited} ms") });
+        };
+        lease.settle(&changed);
+        match changed? {
+            0 if change == Change::Write && template.counts_rows() => Err(Cause::Missing {
+                what: "the row to write",
+                detail: "the statement changed nothing".to_owned(),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Looks whether the server takes the statements, without running them.
+    async fn look(&self) -> Result<Report, Cause> {
+        let mut lease = self.pool.take().await?;
+        let looked = self.in_time(self.prepare(&mut lease)).await;
+        lease.settle(&looked);
+        Ok(Report { server: looked?, details: self.details.clone() })
+    }
+
+    async fn prepare(&self, lease: &mut Lease<D>) -> Result<String, Cause> {
+        let columns = lease.link().prepare(&self.plan.query.sql(1)).await?;
+        self.plan.shape.check(&columns)?;
+        for template in [&self.plan.write, &self.plan.delete].into_iter().flatten() {
+            lease.link().prepare(&template.sql(1)).await?;
+        }
+        lease.link().version().await
+    }
+
+    fn error(&self, attempt: Attempt) -> impl Fn(Cause) -> StoreError + use<D> {
+        let name = Arc::clone(&self.name);
+        move |cause| StoreError::new(Arc::clone(&name), attempt, cause)
+    }
+}
+
+impl<D: Driver> Store for Sql<D> {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    fn get_many(&self, keys: Vec<Bytes>) -> BoxFuture<'_, Result<Vec<Option<Found>>, StoreError>> {
+        let error = self.error(Attempt::Get { keys: keys.len() });
+        Box::pin(async move { self.read(&keys).await.map_err(error) })
+    }
+
+    fn put(&self, key: Bytes, value: Bytes) -> BoxFuture<'_, Result<(), StoreError>> {
+        let error = self.error(Attempt::Put);
+        Box::pin(async move { self.write(Change::Write, &key, &value).await.map_err(error) })
+    }
+
+    fn delete(&self, key: Bytes) -> BoxFuture<'_, Result<(), StoreError>> {
+        let error = self.error(Attempt::Delete);
+        Box::pin(async move { self.write(Change::Delete, &key, &Bytes::new()).await.map_err(error) })
+    }
+
+    fn limits(&self) -> Limits {
+        Limits::default()
+    }
+
+    fn set_limit(&self, limit: Limit) -> Result<(), LimitError> {
+        limit.validate()?;
+        Err(LimitError::Remote)
+    }
+
+    fn check(&self) -> BoxFuture<'_, Result<Report, StoreError>> {
+        let error = self.error(Attempt::Check);
+        Box::pin(async move { self.look().await.map_err(error) })
+    }
+}
+
+fn details(options: &SqlOptions, plan: &Plan) -> Vec<String> {
+    let security =
+        options.remote.tls.as_ref().map_or("no TLS".to_owned(), |tls| format!("TLS, {}", tls::trust(tls)));
+    let keys = if plan.query.reads_many() { format!("up to {KEYS_MAX} keys") } else { "1 key".to_owned() };
+    let can = |template: &Option<_>, verb| if template.is_some() { verb } else { "" };
+    let (writes, deletes) = (can(&plan.write, ", writes"), can(&plan.delete, ", deletes"));
+    vec![
+        format!("{}, {security}", options.address),
+        format!("database {} as {}", options.database, options.user),
+        format!("reads {keys} by a statement{writes}{deletes}"),
+    ]
+}
+
+/// What a statement does to a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Change {
+    Write,
+    Delete,
+}
+
+const NO_WRITE: Cause = Cause::Unsupported {
+    reason: "it has no statement to write with; set the backend's `write`, or write to the database directly",
+};
+const NO_DELETE: Cause = Cause::Unsupported {
+    reason: "it has no statement to delete with; set the backend's `delete`, or delete from the database directly",
+};
+
+/// How much of the answers to one call may still come.
+#[derive(Clone, Copy, Debug)]
+struct Budget {
+    bytes_max: u64,
+    left: u64,
+}
+
+/// What a row and each of its cells cost beside what is in them, so that those of nothing are bounded too. No server sends more
+/// for a cell than this and the cell's text.
+const ROW_BYTES: usize = 16;
+const CELL_BYTES: usize = 12;
+
+impl Budget {
+    fn new(bytes_max: u64) -> Self {
+        Self { bytes_max, left: bytes_max }
+    }
+
+    /// Pays for a row.
+    fn spend(&mut self, row: &[Cell]) -> Result<(), Cause> {
+        let bytes = row.iter().map(|cell| cell.len() + CELL_BYTES).sum::<usize>() + ROW_BYTES;
+        match self.left.checked_sub(bytes as u64) {
+            Some(left) => {
+                self.left = left;
+                Ok(())
+            }
+            None => Err(self.exceeded()),
+        }
+    }
+
+    fn exceeded(&self) -> Cause {
+        Cause::TooLarge { bytes_max: self.bytes_max }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_budget_is_of_bytes_and_of_rows() {
+        let mut budget = Budget::new(64);
+        let row = [Cell::Text("abcd".into())];
+        assert_eq!((budget.spend(&row), budget.spend(&row)), (Ok(()), Ok(())));
+        assert_eq!(budget.spend(&[]), Err(Cause::TooLarge { bytes_max: 64 }));
+    }
+}

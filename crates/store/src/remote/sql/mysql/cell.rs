@@ -1,0 +1,105 @@
+//! What MySQL's types become.
+
+use bytes::Bytes;
+use mysql_async::consts::ColumnType;
+use mysql_async::{Column, Value};
+
+use crate::remote::sql::answer::Cell;
+
+/// The number of the character set of what is no text.
+const BINARY: u16 = 63;
+
+/// A value of a column. What the server should not send there is kept as bytes.
+pub(super) fn cell(column: &Column, value: Value) -> Cell {
+    match value {
+        Value::NULL => Cell::Null,
+        Value::Int(number) => Cell::Number(number.to_string()),
+        Value::UInt(number) => Cell::Number(number.to_string()),
+        Value::Float(number) => Cell::Number(number.to_string()),
+        Value::Double(number) => Cell::Number(number.to_string()),
+        Value::Date(year, month, day, hour, minute, second, micros) => {
+            let date = format!("{year:04}-{month:02}-{day:02}");
+            let text = match column.column_type() {
+                ColumnType::MYSQL_TYPE_DATE | ColumnType::MYSQL_TYPE_NEWDATE => date,
+                _ => format!("{date} {hour:02}:{minute:02}:{second:02}{}", fraction(column, micros)),
+            };
+            Cell::Text(text.into())
+        }
+        Value::Time(negative, days, hours, minutes, seconds, micros) => {
+            let sign = if negative { "-" } else { "" };
+            let hours = u64::from(days) * 24 + u64::from(hours);
+            let fraction = fraction(column, micros);
+            Cell::Text(format!("{sign}{hours:02}:{minutes:02}:{seconds:02}{fraction}").into())
+        }
+        Value::Bytes(bytes) => of_bytes(column, bytes.into()),
+    }
+}
+
+fn of_bytes(column: &Column, bytes: Bytes) -> Cell {
+    match column.column_type() {
+        ColumnType::MYSQL_TYPE_DECIMAL | ColumnType::MYSQL_TYPE_NEWDECIMAL => {
+            match String::from_utf8(bytes.into()) {
+                Ok(text) => Cell::Number(text),
+                Err(error) => Cell::Bytes(error.into_bytes().into()),
+            }
+        }
+        ColumnType::MYSQL_TYPE_JSON => match String::from_utf8(bytes.into()) {
+            Ok(text) => Cell::Json(text),
+            Err(error) => Cell::Bytes(error.into_bytes().into()),
+        },
+        // At most 64 bits, the highest first.
+        ColumnType::MYSQL_TYPE_BIT if bytes.len() <= 8 => {
+            Cell::Number(bytes.iter().fold(0_u64, |bits, byte| bits << 8 | u64::from(*byte)).to_string())
+        }
+        ColumnType::MYSQL_TYPE_GEOMETRY => Cell::Bytes(bytes),
+        _ if column.character_set() == BINARY => Cell::Bytes(bytes),
+        _ => Cell::Text(bytes),
+    }
+}
+
+/// As many digits of a second as the column has.
+fn fraction(column: &Column, micros: u32) -> String {
+    match usize::from(column.decimals()) {
+        0 => String::new(),
+        // Where the column does not say, as many as there are.
+        digits if digits > 6 && micros == 0 => String::new(),
+        digits => format!(".{:.*}", digits.min(6), format!("{micros:06}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn column(kind: ColumnType) -> Column {
+        Column::new(kind).with_character_set(45)
+    }
+
+    #[test]
+    fn times_are_text_with_the_columns_digits() {
+        let text = |kind, decimals, value| cell(&column(kind).with_decimals(decimals), value);
+        let at = Value::Date(2024, 2, 29, 7, 8, 9, 120_000);
+        assert_eq!(text(ColumnType::MYSQL_TYPE_DATE, 0, at.clone()), Cell::Text("2024-02-29".into()));
+        assert_eq!(
+            text(ColumnType::MYSQL_TYPE_DATETIME, 3, at.clone()),
+            Cell::Text("2024-02-29 07:08:09.120".into())
+        );
+        assert_eq!(text(ColumnType::MYSQL_TYPE_TIMESTAMP, 0, at), Cell::Text("2024-02-29 07:08:09".into()));
+        let for_long = Value::Time(true, 2, 1, 0, 5, 0);
+        assert_eq!(text(ColumnType::MYSQL_TYPE_TIME, 39, for_long), Cell::Text("-49:00:05".into()));
+    }
+
+    #[test]
+    fn bytes_are_what_their_column_says() {
+        let bytes = || Value::Bytes(b"10".to_vec());
+        assert_eq!(cell(&column(ColumnType::MYSQL_TYPE_NEWDECIMAL), bytes()), Cell::Number("10".into()));
+        assert_eq!(cell(&column(ColumnType::MYSQL_TYPE_JSON), bytes()), Cell::Json("10".into()));
+        assert_eq!(cell(&column(ColumnType::MYSQL_TYPE_BLOB), bytes()), Cell::Text("10".into()));
+        let blob = column(ColumnType::MYSQL_TYPE_BLOB).with_character_set(BINARY);
+        assert_eq!(cell(&blob, bytes()), Cell::Bytes("10".into()));
+        let bits = Value::Bytes(vec![1, 2]);
+        assert_eq!(cell(&column(ColumnType::MYSQL_TYPE_BIT), bits), Cell::Number("258".into()));
+        assert_eq!(cell(&column(ColumnType::MYSQL_TYPE_TINY), Value::NULL), Cell::Null);
+        assert_eq!(cell(&column(ColumnType::MYSQL_TYPE_TINY), Value::Int(-1)), Cell::Number("-1".into()));
+    }
+}

@@ -1,0 +1,238 @@
+//! MySQL and MariaDB, by mysql_async.
+//!
+//! A call has its connection alone, so one that is dropped leaves the connection amid an answer. It is then closed, and since a
+//! server notices that only when it writes, it is told to `KILL` what it still does for nobody, by another connection; of these there are at
+//! most as many as of the others.
+//!
+//! Keys and values are bound as strings of bytes. MySQL compares a string with a number as numbers, so `1x` finds the row 1: a
+//! statement with `:keys` is safe from that, because its first column has to be the key byte for byte.
+
+mod cell;
+mod error;
+
+use std::borrow::Cow;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use mysql_async::prelude::Queryable;
+use mysql_async::{ClientIdentity, Conn, Opts, OptsBuilder, Params, SslOpts, Value};
+use rustls::RootCertStore;
+use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
+
+use super::Budget;
+use super::answer::Answer;
+use super::options::SqlOptions;
+use super::pool::{Driver, Link};
+use crate::remote::sql::address::{self, Address, Patience};
+use crate::remote::template::KEYS_MAX;
+use crate::remote::tls::{self, TlsOptions};
+use crate::{Cause, OpenCause};
+use error::Phase;
+
+/// Statements that a connection keeps prepared: nine lengths of lists, the writes, and room for what the library prepares.
+const STATEMENTS_MAX: usize = KEYS_MAX.ilog2() as usize + 8;
+/// What a packet has beside the bytes of a value: the other columns' names and lengths.
+const PACKET_BYTES: u64 = 64 << 10;
+/// How long a host that did not answer in time is given to show that somebody is there.
+const KNOCK: Duration = Duration::from_millis(200);
+/// How long a server is given to take a good-bye.
+const GOOD_BYE: Duration = Duration::from_secs(1);
+
+/// Makes connections to a server.
+pub(super) struct MySql {
+    address: Arc<Address>,
+    options: SqlOptions,
+    opts: Opts,
+    /// One for each connection that kills.
+    killers: Arc<Semaphore>,
+}
+
+impl MySql {
+    pub(super) fn new(options: &SqlOptions) -> Result<Self, OpenCause> {
+        let address = Address::parse(&options.address)?;
+        let password = options.password.as_ref().map(|password| password.read()).transpose()?;
+        let builder = match &address {
+            Address::Tcp { host, port } => {
+                OptsBuilder::default().ip_or_hostname(host.as_str()).tcp_port(*port)
+            }
+            Address::Unix(path) => OptsBuilder::default().socket(Some(path.to_string_lossy())),
+        };
+        let builder = builder
+            .user(Some(options.user.as_str()))
+            .pass(password)
+            .db_name(Some(options.database.as_str()))
+            // Otherwise the library leaves TCP for a socket that the server names.
+            .prefer_socket(false)
+            .tcp_nodelay(true)
+            .stmt_cache_size(STATEMENTS_MAX)
+            // An update that finds a row as it should be has found it.
+            .client_found_rows(true)
+            // Saying both spares the question what the server has; the second is for the library's own pool, which is not used.
+            .max_allowed_packet(Some((options.remote.value_bytes_max + PACKET_BYTES) as usize))
+            .wait_timeout(Some(0))
+            // Acknowledged means committed, whatever the server's default is.
+            .setup(vec!["SET autocommit = 1"])
+            .ssl_opts(options.remote.tls.as_ref().map(ssl_opts).transpose()?);
+        let killers = Arc::new(Semaphore::new(options.remote.connections_max.into()));
+        Ok(Self { address: Arc::new(address), options: options.clone(), opts: builder.into(), killers })
+    }
+}
+
+/// The same as [`tls::client_config`] says, in the library's words: it makes its own of them.
+fn ssl_opts(options: &TlsOptions) -> Result<SslOpts, OpenCause> {
+    // What is wrong with the files is said now.
+    tls::client_config(options)?;
+    // The library takes the process's provider. Whoever came first has installed the same one.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let roots = match &options.ca {
+        Some(ca) => vec![ca.clone().into()],
+        None => system_roots().into_iter().map(Into::into).collect(),
+    };
+    let identity = options.cert.clone().zip(options.key.clone());
+    let identity = identity.map(|(cert, key)| ClientIdentity::new(cert.into(), key.into()));
+    Ok(SslOpts::default()
+        .with_disable_built_in_roots(true)
+        .with_root_certs(roots)
+        .with_client_identity(identity)
+        .with_danger_tls_hostname_override(options.server_name.clone().map(Cow::Owned)))
+}
+
+/// The certificates that the system trusts, without those that the library would fail at.
+fn system_roots() -> Vec<Vec<u8>> {
+    let certificates = rustls_native_certs::load_native_certs().certs;
+    let sound = certificates.into_iter().filter(|one| RootCertStore::empty().add(one.clone()).is_ok());
+    sound.map(|one| one.to_vec()).collect()
+}
+
+impl Driver for MySql {
+    type Link = Connection;
+
+    async fn connect(&self) -> Result<Connection, Cause> {
+        let patience = Patience::new(self.options.remote.connect_timeout());
+        let found = self.address.resolve(patience).await?;
+        let ips: Vec<_> = found.iter().map(SocketAddr::ip).collect();
+        let opts =
+            OptsBuilder::from_opts(self.opts.clone()).resolved_ips(Some(ips).filter(|ips| !ips.is_empty()));
+        match patience.wait(Conn::new(opts)).await {
+            Some(Ok(conn)) => {
+                Ok(Connection { address: Arc::clone(&self.address), conn, runtime: Handle::current() })
+            }
+            Some(Err(error)) => {
+                Err(error::cause(&self.address, Phase::Connect, self.options.remote.value_bytes_max, &error))
+            }
+            None => Err(late(&self.address, found, patience).await),
+        }
+    }
+
+    fn abandon(&self, link: Connection) {
+        let Connection { conn, runtime, .. } = link;
+        let kill = format!("KILL {}", conn.id());
+        runtime.spawn(close(conn));
+        let Ok(killer) = Arc::clone(&self.killers).try_acquire_owned() else { return };
+        let (opts, timeout) = (self.opts.clone(), self.options.remote.connect_timeout());
+        runtime.spawn(async move {
+            let work = async {
+                let mut conn = Conn::new(opts).await?;
+                conn.query_drop(kill).await?;
+                conn.disconnect().await
+            };
+            // It was worth a try: what cannot be killed ends by itself.
+            let _ = tokio::time::timeout(timeout, work).await;
+            drop(killer);
+        });
+    }
+}
+
+/// Closes a connection without reading what is still to come, as the library would.
+async fn close(conn: Conn) {
+    // Neither what the server says to that nor whether it takes it in time changes anything.
+    let _ = tokio::time::timeout(GOOD_BYE, conn.disconnect()).await;
+}
+
+/// Why a connection is not there in time: the library does not say how far it got.
+async fn late(address: &Address, found: Vec<SocketAddr>, patience: Patience) -> Cause {
+    let knock = Patience::new(KNOCK);
+    let answered = match address {
+        Address::Unix(_) => true,
+        Address::Tcp { .. } => matches!(knock.wait(address::connect(found)).await, Some(Ok(_))),
+    };
+    if answered { address.silent(patience) } else { address.unreachable(patience.spent("no answer")) }
+}
+
+/// A connection to a server.
+pub(super) struct Connection {
+    address: Arc<Address>,
+    conn: Conn,
+    runtime: Handle,
+}
+
+impl Connection {
+    fn cause(&self, bytes_max: u64) -> impl Fn(mysql_async::Error) -> Cause + Send + use<> {
+        let address = Arc::clone(&self.address);
+        move |error| error::cause(&address, Phase::Statement, bytes_max, &error)
+    }
+}
+
+impl Link for Connection {
+    fn is_closed(&self) -> bool {
+        self.conn.is_disconnected()
+    }
+
+    async fn version(&mut self) -> Result<String, Cause> {
+        let cause = self.cause(0);
+        let version: Option<String> = self.conn.query_first("SELECT VERSION()").await.map_err(cause)?;
+        let version: String = version.unwrap_or_default().chars().take(64).collect();
+        // Such as `10.11.14-MariaDB-0+deb12u2` and `8.0.36`.
+        Ok(match version.split_once("-MariaDB") {
+            Some((version, _)) => format!("MariaDB {version}"),
+            None => format!("MySQL {version}"),
+        })
+    }
+
+    async fn prepare(&mut self, sql: &str) -> Result<Vec<String>, Cause> {
+        let cause = self.cause(0);
+        let statement = self.conn.prep(sql).await.map_err(cause)?;
+        Ok(statement.columns().iter().map(|column| column.name_str().into_owned()).collect())
+    }
+
+    async fn ping(&mut self) -> Result<(), Cause> {
+        let cause = self.cause(0);
+        self.conn.ping().await.map_err(cause)
+    }
+
+    async fn rows(&mut self, sql: &str, bound: Vec<Bytes>, budget: &mut Budget) -> Result<Answer, Cause> {
+        let cause = self.cause(budget.bytes_max);
+        let statement = self.conn.prep(sql).await.map_err(&cause)?;
+        let mut result = self.conn.exec_iter(&statement, parameters(&bound)).await.map_err(&cause)?;
+        let columns = result.columns().unwrap_or_default();
+        let mut answer = Answer {
+            columns: columns.iter().map(|column| column.name_str().into_owned()).collect(),
+            rows: Vec::new(),
+        };
+        while let Some(row) = result.next().await.map_err(&cause)? {
+            let cells = columns.iter().zip(row.unwrap()).map(|(column, value)| cell::cell(column, value));
+            let cells: Vec<_> = cells.collect();
+            budget.spend(&cells)?;
+            answer.rows.push(cells);
+        }
+        // A procedure answers more than once; the first answer counts.
+        result.drop_result().await.map_err(&cause)?;
+        Ok(answer)
+    }
+
+    async fn change(&mut self, sql: &str, bound: Vec<Bytes>) -> Result<u64, Cause> {
+        let cause = self.cause(0);
+        let statement = self.conn.prep(sql).await.map_err(&cause)?;
+        let result = self.conn.exec_iter(&statement, parameters(&bound)).await.map_err(&cause)?;
+        let changed = result.affected_rows();
+        result.drop_result().await.map_err(&cause)?;
+        Ok(changed)
+    }
+}
+
+fn parameters(bound: &[Bytes]) -> Params {
+    Params::Positional(bound.iter().map(|bytes| Value::Bytes(bytes.to_vec())).collect())
+}

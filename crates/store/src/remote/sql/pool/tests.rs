@@ -1,0 +1,156 @@
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use super::*;
+
+/// What happened to the links of a driver.
+#[derive(Default)]
+struct Counts {
+    made: AtomicUsize,
+    abandoned: AtomicUsize,
+    dropped: AtomicUsize,
+    pinged: AtomicUsize,
+    /// Whether a ping fails.
+    dead: AtomicBool,
+}
+
+impl Counts {
+    fn read(&self) -> [usize; 3] {
+        [&self.made, &self.abandoned, &self.dropped].map(|count| count.load(Ordering::SeqCst))
+    }
+}
+
+struct Fake(Arc<Counts>);
+
+struct FakeLink(Arc<Counts>);
+
+impl Drop for FakeLink {
+    fn drop(&mut self) {
+        self.0.dropped.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+impl Driver for Fake {
+    type Link = FakeLink;
+
+    async fn connect(&self) -> Result<FakeLink, Cause> {
+        self.0.made.fetch_add(1, Ordering::SeqCst);
+        Ok(FakeLink(Arc::clone(&self.0)))
+    }
+
+    fn abandon(&self, _link: FakeLink) {
+        self.0.abandoned.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+impl Link for FakeLink {
+    fn is_closed(&self) -> bool {
+        false
+    }
+
+    async fn version(&mut self) -> Result<String, Cause> {
+        Ok("fake".to_owned())
+    }
+
+    async fn prepare(&mut self, _: &str) -> Result<Vec<String>, Cause> {
+        Ok(Vec::new())
+    }
+
+    async fn ping(&mut self) -> Result<(), Cause> {
+        self.0.pinged.fetch_add(1, Ordering::SeqCst);
+        if self.0.dead.load(Ordering::SeqCst) { Err(reset()) } else { Ok(()) }
+    }
+
+    async fn rows(&mut self, _: &str, _: Vec<Bytes>, _: &mut Budget) -> Result<Answer, Cause> {
+        Ok(Answer::default())
+    }
+
+    async fn change(&mut self, _: &str, _: Vec<Bytes>) -> Result<u64, Cause> {
+        Ok(0)
+    }
+}
+
+fn pool(connections_max: u16, queued_calls_max: u32) -> (Pool<Fake>, Arc<Counts>) {
+    let counts = Arc::new(Counts::default());
+    (Pool::new(Fake(Arc::clone(&counts)), connections_max, queued_calls_max), counts)
+}
+
+fn reset() -> Cause {
+    Cause::Reset { address: "db:1".into(), detail: "gone".into() }
+}
+
+const FINE: Result<(), Cause> = Ok(());
+
+#[tokio::test(start_paused = true)]
+async fn what_was_given_back_is_taken_again() {
+    let (pool, counts) = pool(2, 1);
+    pool.take().await.unwrap().settle(&FINE);
+    pool.take().await.unwrap().settle(&Err::<(), _>(Cause::Statement { detail: "no".into() }));
+    pool.take().await.unwrap().settle(&FINE);
+    assert_eq!(counts.read(), [1, 0, 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_goes_away_has_its_connection_abandoned() {
+    let (pool, counts) = pool(1, 1);
+    drop(pool.take().await.unwrap());
+    pool.take().await.unwrap().settle(&Err::<(), _>(Cause::TooLarge { bytes_max: 1 }));
+    assert_eq!(counts.read(), [2, 2, 2]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_broke_takes_the_idle_ones_with_it() {
+    let (pool, counts) = pool(3, 1);
+    let (one, other, third) =
+        (pool.take().await.unwrap(), pool.take().await.unwrap(), pool.take().await.unwrap());
+    one.settle(&FINE);
+    other.settle(&FINE);
+    third.settle(&Err::<(), _>(reset()));
+    assert_eq!(counts.read(), [3, 0, 3]);
+    pool.take().await.unwrap().settle(&FINE);
+    assert_eq!(counts.read(), [4, 0, 3]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_was_idle_is_asked_before_it_is_trusted() {
+    let (pool, counts) = pool(1, 1);
+    pool.take().await.unwrap().settle(&FINE);
+    tokio::time::advance(TRUSTED).await;
+    pool.take().await.unwrap().settle(&FINE);
+    assert_eq!((counts.read(), counts.pinged.load(Ordering::SeqCst)), ([1, 0, 0], 1));
+    counts.dead.store(true, Ordering::SeqCst);
+    tokio::time::advance(TRUSTED).await;
+    pool.take().await.unwrap().settle(&FINE);
+    assert_eq!((counts.read(), counts.pinged.load(Ordering::SeqCst)), ([2, 0, 1], 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn those_that_nobody_takes_are_closed() {
+    let (pool, counts) = pool(2, 1);
+    let (one, other) = (pool.take().await.unwrap(), pool.take().await.unwrap());
+    one.settle(&FINE);
+    // The task that closes them looks when the first one is due.
+    tokio::time::sleep(IDLE_MAX / 2).await;
+    other.settle(&FINE);
+    tokio::time::sleep(IDLE_MAX / 2 + Duration::from_millis(2)).await;
+    assert_eq!(counts.read(), [2, 0, 1]);
+    tokio::time::sleep(IDLE_MAX / 2).await;
+    assert_eq!(counts.read(), [2, 0, 2]);
+    assert!(!pool.shared.idle().swept);
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_wait_for_a_connection_up_to_a_bound() {
+    let (pool, counts) = pool(1, 1);
+    let pool = Arc::new(pool);
+    let first = pool.take().await.unwrap();
+    let waits = tokio::spawn({
+        let pool = Arc::clone(&pool);
+        async move { pool.take().await.map(|lease| lease.settle(&FINE)) }
+    });
+    tokio::task::yield_now().await;
+    assert_eq!(pool.take().await.err(), Some(Cause::Overloaded { queued_calls_max: 1 }));
+    first.settle(&FINE);
+    assert_eq!(waits.await.unwrap(), Ok(()));
+    assert!(pool.take().await.is_ok());
+    assert_eq!(counts.read(), [1, 1, 1]);
+}

@@ -1,0 +1,89 @@
+//! What PostgreSQL's errors mean.
+
+use std::error::Error as _;
+use std::io;
+
+use tokio_postgres::Error;
+use tokio_postgres::error::DbError;
+
+use super::socket::Exceeded;
+use crate::Cause;
+use crate::remote::sql::address::Address;
+
+/// What was going on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// A connection was being made.
+    Connect,
+    /// A statement ran.
+    Statement,
+}
+
+/// Why a call failed; `bytes_max` is the bound of its answer.
+pub(super) fn cause(address: &Address, phase: Phase, bytes_max: u64, error: &Error) -> Cause {
+    if let Some(error) = error.as_db_error() {
+        return of_server(address, error);
+    }
+    if error.is_closed() {
+        return address.reset("it closed the connection");
+    }
+    let said = error.to_string();
+    let detail = error.source().map_or_else(|| said.clone(), |source| format!("{said}: {source}"));
+    let untrusted = |detail| Cause::Certificate { address: address.to_string(), detail };
+    let protocol = |detail| Cause::Protocol { address: address.to_string(), expected: "PostgreSQL", detail };
+    if let Some(error) = error.source().and_then(|source| source.downcast_ref::<io::Error>()) {
+        return match (error.kind(), error.get_ref()) {
+            (_, Some(inner)) if inner.is::<Exceeded>() && phase == Phase::Connect => protocol(detail),
+            (_, Some(inner)) if inner.is::<Exceeded>() => Cause::TooLarge { bytes_max },
+            (_, Some(inner)) if inner.is::<rustls::Error>() => untrusted(inner.to_string()),
+            (io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData | io::ErrorKind::Other, _) => {
+                protocol(detail)
+            }
+            _ => address.reset(error),
+        };
+    }
+    // The library names the kind of its errors in their words only.
+    match said.as_str() {
+        "error performing TLS handshake" => untrusted(detail),
+        // A password that is missing, or a way of asking for it that the library does not know.
+        "authentication error" | "invalid configuration" if phase == Phase::Connect => {
+            Cause::Credentials { detail }
+        }
+        said if said.starts_with("expected ") || said.starts_with("error serializing") => {
+            Cause::Statement { detail }
+        }
+        _ => protocol(detail),
+    }
+}
+
+/// By SQLSTATE: five characters of which the first two are the class.
+fn of_server(address: &Address, error: &DbError) -> Cause {
+    let code = error.code().code();
+    let detail = || {
+        let beside = [error.detail(), error.hint()].into_iter().flatten();
+        let beside: String = beside.map(|beside| format!("; {beside}")).collect();
+        format!("{}{beside} (SQLSTATE {code})", error.message())
+    };
+    let missing = |what| Cause::Missing { what, detail: detail() };
+    match code {
+        "42501" => Cause::Credentials { detail: detail() },
+        "42P01" => missing("a table"),
+        "42703" => missing("a column"),
+        "3D000" => missing("a database"),
+        "3F000" => missing("a schema"),
+        "42883" => missing("a function or operator"),
+        "42704" => missing("a type or other object"),
+        // No more connections; starting up; a lock that nobody waits for, a deadlock, a conflict of transactions.
+        "53300" | "57P03" | "55P03" | "40P01" | "40001" => Cause::Busy { detail: detail() },
+        // An administrator ends the connection, or the server crashed.
+        "57P01" | "57P02" | "57P04" | "57P05" => address.reset(detail()),
+        // What was prepared no longer fits the tables, or is gone: the next connection prepares it anew.
+        "26000" => Cause::Server { detail: detail() },
+        "0A000" if error.routine() == Some("RevalidateCachedQuery") => Cause::Server { detail: detail() },
+        _ => match &code[..2.min(code.len())] {
+            "28" => Cause::Credentials { detail: detail() },
+            "0A" | "21" | "22" | "23" | "42" => Cause::Statement { detail: detail() },
+            _ => Cause::Server { detail: detail() },
+        },
+    }
+}

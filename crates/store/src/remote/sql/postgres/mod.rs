@@ -1,0 +1,293 @@
+//! PostgreSQL, by tokio-postgres.
+//!
+//! The library reads a connection in a task of its own and gives a call that was dropped no end: the server works on, and what it
+//! answers is thrown away. So a connection amid an answer is ended here: the server is asked to cancel, by another connection as
+//! the protocol wants it, and the task with its socket goes. The library also takes answers of any size; the socket below it
+//! ([`Metered`]) does not.
+
+mod cell;
+mod error;
+mod parameter;
+mod socket;
+
+use std::collections::HashMap;
+use std::pin::pin;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::TryStreamExt;
+use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
+use tokio_postgres::config::SslMode;
+use tokio_postgres::{CancelToken, Client, Config, Error, NoTls, SimpleQueryMessage, Statement};
+
+use super::Budget;
+use super::answer::{Answer, Cell};
+use super::options::SqlOptions;
+use super::pool::{Driver, Link};
+use crate::remote::sql::address::{Address, Patience};
+use crate::remote::tls;
+use crate::{Cause, OpenCause};
+use error::Phase;
+use parameter::Parameter;
+use socket::{Encrypt, Meter, Metered};
+
+/// What an answer has beside its rows: the description of a statement, notices, and what is said at log-in.
+const BESIDE_BYTES: u64 = 256 << 10;
+
+/// Makes connections to a server.
+pub(super) struct Postgres {
+    server: Arc<Server>,
+    /// One for each connection that asks to cancel.
+    cancels: Arc<Semaphore>,
+}
+
+/// Where the server is and how to log in.
+struct Server {
+    address: Address,
+    config: Config,
+    encrypt: Option<Encrypt>,
+    options: SqlOptions,
+}
+
+impl Postgres {
+    pub(super) fn new(options: &SqlOptions) -> Result<Self, OpenCause> {
+        let address = Address::parse(&options.address)?;
+        let mut config = Config::new();
+        config.user(&options.user).dbname(&options.database).application_name("sherwood");
+        if let Some(password) = &options.password {
+            config.password(password.read()?);
+        }
+        let encrypt = match (&options.remote.tls, &address) {
+            (Some(tls), Address::Tcp { host, .. }) => {
+                Some(Encrypt { config: tls::client_config(tls)?, server_name: tls::server_name(tls, host)? })
+            }
+            // As in PostgreSQL's own clients: nobody listens in on a UNIX socket.
+            _ => None,
+        };
+        config.ssl_mode(if encrypt.is_some() { SslMode::Require } else { SslMode::Disable });
+        let cancels = Arc::new(Semaphore::new(options.remote.connections_max.into()));
+        let server = Server { address, config, encrypt, options: options.clone() };
+        Ok(Self { server: Arc::new(server), cancels })
+    }
+}
+
+impl Driver for Postgres {
+    type Link = Connection;
+
+    async fn connect(&self) -> Result<Connection, Cause> {
+        let server = &self.server;
+        let patience = Patience::new(server.options.remote.connect_timeout());
+        let (socket, meter) = Metered::new(socket::dial(&server.address, patience).await?);
+        meter.allow(BESIDE_BYTES);
+        let log_in = async {
+            Ok::<_, Error>(match server.encrypt.clone() {
+                Some(encrypt) => {
+                    let (client, connection) = server.config.connect_raw(socket, encrypt).await?;
+                    (client, tokio::spawn(connection))
+                }
+                None => {
+                    let (client, connection) = server.config.connect_raw(socket, NoTls).await?;
+                    (client, tokio::spawn(connection))
+                }
+            })
+        };
+        match patience.wait(log_in).await {
+            Some(Ok((client, task))) => {
+                let (server, runtime) = (Arc::clone(server), Handle::current());
+                Ok(Connection {
+                    server,
+                    client,
+                    task: Some(task),
+                    meter,
+                    statements: HashMap::new(),
+                    runtime,
+                })
+            }
+            Some(Err(error)) => Err(error::cause(&server.address, Phase::Connect, 0, &error)),
+            None => Err(server.address.silent(patience)),
+        }
+    }
+
+    fn abandon(&self, link: Connection) {
+        let Connection { server, client, task, runtime, .. } = link;
+        let permit = Arc::clone(&self.cancels).try_acquire_owned();
+        let (token, end) = (client.cancel_token(), task.map(AbortOnDrop));
+        let Ok(permit) = permit else { return };
+        runtime.spawn(async move {
+            // The server forgets whom to cancel when the connection is gone, so it goes afterwards.
+            let _connection = (client, end);
+            // It was worth a try: what cannot be cancelled ends by itself.
+            let _ =
+                tokio::time::timeout(server.options.remote.connect_timeout(), cancel(&server, token)).await;
+            drop(permit);
+        });
+    }
+}
+
+async fn cancel(server: &Server, token: CancelToken) -> Option<()> {
+    let socket =
+        socket::dial(&server.address, Patience::new(server.options.remote.connect_timeout())).await.ok()?;
+    let (socket, meter) = Metered::new(socket);
+    meter.allow(BESIDE_BYTES);
+    match server.encrypt.clone() {
+        Some(encrypt) => token.cancel_query_raw(socket, encrypt).await.ok(),
+        None => token.cancel_query_raw(socket, NoTls).await.ok(),
+    }
+}
+
+/// The task that reads a connection, ended with its socket.
+struct AbortOnDrop(JoinHandle<Result<(), Error>>);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// A connection to a server. When it is dropped, its task says good-bye and ends.
+pub(super) struct Connection {
+    server: Arc<Server>,
+    client: Client,
+    /// What reads the socket; none once it was asked how it ended.
+    task: Option<JoinHandle<Result<(), Error>>>,
+    meter: Meter,
+    /// Prepared, by their text: nine lengths of a list and the writes at most.
+    statements: HashMap<String, Statement>,
+    runtime: Handle,
+}
+
+impl Connection {
+    /// Why a call failed.
+    async fn cause(&mut self, error: Error, bytes_max: u64) -> Cause {
+        let address = &self.server.address;
+        // To the call the connection is only closed; its task knows why.
+        let ended = match self.task.take_if(|_| error.is_closed()) {
+            Some(task) => task.await.ok().and_then(Result::err),
+            None => None,
+        };
+        error::cause(address, Phase::Statement, bytes_max, ended.as_ref().unwrap_or(&error))
+    }
+
+    async fn statement(&mut self, sql: &str) -> Result<Statement, Error> {
+        if let Some(statement) = self.statements.get(sql) {
+            return Ok(statement.clone());
+        }
+        let statement = self.client.prepare(sql).await?;
+        self.statements.insert(sql.to_owned(), statement.clone());
+        Ok(statement)
+    }
+
+    async fn select(&mut self, sql: &str, bound: Vec<Bytes>, budget: &mut Budget) -> Result<Answer, Failed> {
+        let statement = self.statement(sql).await?;
+        // What is no value of a parameter's type equals nothing, as null does.
+        let fit = |(kind, bytes)| Parameter::new(kind, bytes).unwrap_or(Parameter::NULL);
+        let parameters: Vec<_> = statement.params().iter().zip(bound).map(fit).collect();
+        let mut answer = Answer { columns: names(&statement), rows: Vec::new() };
+        let mut rows = pin!(self.client.query_raw(&statement, parameters).await?);
+        while let Some(row) = rows.try_next().await? {
+            let cells = (0..row.len()).map(|at| row.try_get::<_, Cell>(at));
+            let cells: Vec<_> = cells.collect::<Result<_, _>>().map_err(|error| unread(&error))?;
+            budget.spend(&cells)?;
+            answer.rows.push(cells);
+        }
+        Ok(answer)
+    }
+
+    async fn execute(&mut self, sql: &str, bound: Vec<Bytes>) -> Result<u64, Failed> {
+        let statement = self.statement(sql).await?;
+        let fit = |(kind, bytes)| Parameter::new(kind, bytes).ok_or_else(|| unfit(kind));
+        let parameters: Vec<_> = statement.params().iter().zip(bound).map(fit).collect::<Result<_, _>>()?;
+        Ok(self.client.execute_raw(&statement, parameters).await?)
+    }
+
+    async fn settle<T>(&mut self, result: Result<T, Failed>, bytes_max: u64) -> Result<T, Cause> {
+        match result {
+            Ok(value) => Ok(value),
+            Err(Failed::Known(cause)) => Err(cause),
+            Err(Failed::Told(error)) => Err(self.cause(error, bytes_max).await),
+        }
+    }
+}
+
+fn names(statement: &Statement) -> Vec<String> {
+    statement.columns().iter().map(|column| column.name().to_owned()).collect()
+}
+
+/// Why a statement failed, by our own account or the library's.
+enum Failed {
+    Known(Cause),
+    Told(Error),
+}
+
+impl From<Cause> for Failed {
+    fn from(cause: Cause) -> Self {
+        Self::Known(cause)
+    }
+}
+
+impl From<Error> for Failed {
+    fn from(error: Error) -> Self {
+        Self::Told(error)
+    }
+}
+
+/// A column whose type is not read.
+fn unread(error: &Error) -> Cause {
+    let detail = std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string);
+    Cause::Statement { detail }
+}
+
+fn unfit(kind: &tokio_postgres::types::Type) -> Cause {
+    Cause::Key { detail: format!("it, or its value, is none of type {kind}") }
+}
+
+impl Link for Connection {
+    fn is_closed(&self) -> bool {
+        self.task.is_none() || self.client.is_closed()
+    }
+
+    async fn version(&mut self) -> Result<String, Cause> {
+        self.meter.allow(BESIDE_BYTES);
+        match self.client.simple_query("SHOW server_version").await {
+            Ok(said) => {
+                let version = said.iter().find_map(|said| match said {
+                    SimpleQueryMessage::Row(row) => row.get(0),
+                    _ => None,
+                });
+                Ok(format!("PostgreSQL {}", version.unwrap_or_default().chars().take(64).collect::<String>()))
+            }
+            Err(error) => Err(self.cause(error, 0).await),
+        }
+    }
+
+    async fn prepare(&mut self, sql: &str) -> Result<Vec<String>, Cause> {
+        self.meter.allow(BESIDE_BYTES);
+        match self.statement(sql).await {
+            Ok(statement) => Ok(names(&statement)),
+            Err(error) => Err(self.cause(error, 0).await),
+        }
+    }
+
+    async fn ping(&mut self) -> Result<(), Cause> {
+        self.meter.allow(BESIDE_BYTES);
+        match self.client.check_connection().await {
+            Ok(()) => Ok(()),
+            Err(error) => Err(self.cause(error, 0).await),
+        }
+    }
+
+    async fn rows(&mut self, sql: &str, bound: Vec<Bytes>, budget: &mut Budget) -> Result<Answer, Cause> {
+        self.meter.allow(budget.left.saturating_add(BESIDE_BYTES));
+        let bytes_max = budget.bytes_max;
+        let result = self.select(sql, bound, budget).await;
+        self.settle(result, bytes_max).await
+    }
+
+    async fn change(&mut self, sql: &str, bound: Vec<Bytes>) -> Result<u64, Cause> {
+        self.meter.allow(BESIDE_BYTES);
+        let result = self.execute(sql, bound).await;
+        self.settle(result, BESIDE_BYTES).await
+    }
+}

@@ -1,0 +1,103 @@
+//! Keys and values as parameters of the types that PostgreSQL wants.
+//!
+//! The server decides what type a parameter has: that of the column it is compared with. A key is bytes; most types are given
+//! them as text, which the server reads as it would read a literal. What is no such literal cannot be the key of a row, and the
+//! server would fail the whole statement for it, so the types that keys mostly have are looked at here.
+
+use bytes::{BufMut, Bytes, BytesMut};
+use tokio_postgres::types::{Format, IsNull, Kind, ToSql, Type, to_sql_checked};
+
+/// A parameter that fits its type.
+#[derive(Debug)]
+pub(super) struct Parameter(Option<(Bytes, Format)>);
+
+impl Parameter {
+    /// What equals nothing.
+    pub(super) const NULL: Self = Self(None);
+
+    /// `bytes` as a value of `kind`, or none when they are none. For types other than numbers, names and bytes the server
+    /// has the last word.
+    pub(super) fn new(kind: &Type, bytes: Bytes) -> Option<Self> {
+        if let Kind::Domain(inner) = kind.kind() {
+            return Self::new(inner, bytes);
+        }
+        if *kind == Type::BYTEA {
+            return Some(Self(Some((bytes, Format::Binary))));
+        }
+        // Text without the one character that PostgreSQL's cannot hold.
+        let text = std::str::from_utf8(&bytes).ok().filter(|text| !text.contains('\0'))?;
+        let fits = match *kind {
+            Type::INT2 => text.parse::<i16>().is_ok(),
+            Type::INT4 => text.parse::<i32>().is_ok(),
+            Type::INT8 => text.parse::<i64>().is_ok(),
+            Type::OID => text.parse::<u32>().is_ok(),
+            Type::FLOAT4 | Type::FLOAT8 => text.parse::<f64>().is_ok(),
+            Type::NUMERIC => is_decimal(text),
+            Type::UUID => is_uuid(text),
+            _ => true,
+        };
+        fits.then(|| Self(Some((bytes, Format::Text))))
+    }
+}
+
+/// Digits with a point, a sign and an exponent, as far as any of them is there.
+fn is_decimal(text: &str) -> bool {
+    let exponent = text.split_once(['e', 'E']).map(|(_, exponent)| exponent);
+    let is_short = exponent.is_none_or(|exponent| exponent.parse::<i16>().is_ok());
+    is_short && text.bytes().any(|byte| byte.is_ascii_digit()) && text.parse::<f64>().is_ok()
+}
+
+fn is_uuid(text: &str) -> bool {
+    let groups: Vec<&str> = text.split('-').collect();
+    let lengths: Vec<usize> = groups.iter().map(|group| group.len()).collect();
+    (lengths == [8, 4, 4, 4, 12] || lengths == [32])
+        && groups.iter().all(|group| group.bytes().all(|byte| byte.is_ascii_hexdigit()))
+}
+
+impl ToSql for Parameter {
+    fn to_sql(
+        &self,
+        _kind: &Type,
+        out: &mut BytesMut,
+    ) -> Result<IsNull, Box<dyn std::error::Error + Sync + Send>> {
+        let Some((bytes, _)) = &self.0 else { return Ok(IsNull::Yes) };
+        out.put_slice(bytes);
+        Ok(IsNull::No)
+    }
+
+    fn accepts(_kind: &Type) -> bool {
+        true
+    }
+
+    fn encode_format(&self, _kind: &Type) -> Format {
+        self.0.as_ref().map_or(Format::Binary, |(_, format)| *format)
+    }
+
+    to_sql_checked!();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_that_is_no_value_of_the_type_is_none() {
+        let fits = |kind: Type, key: &'static [u8]| Parameter::new(&kind, Bytes::from_static(key)).is_some();
+        assert!(
+            fits(Type::INT4, b"-12")
+                && fits(Type::INT2, b"32767")
+                && fits(Type::INT8, b"9223372036854775807")
+        );
+        assert!(!fits(Type::INT4, b"1x") && !fits(Type::INT4, b"") && !fits(Type::INT2, b"32768"));
+        assert!(!fits(Type::INT4, b"1 OR 1=1") && !fits(Type::INT4, b"3000000000"));
+        assert!(fits(Type::UUID, b"6ba7b810-9dad-11d1-80b4-00c04fd430c8"));
+        assert!(!fits(Type::UUID, b"6ba7b810-9dad-11d1-80b4-00c04fd430cg") && !fits(Type::UUID, b"1"));
+        assert!(
+            fits(Type::NUMERIC, b"1.50e3")
+                && !fits(Type::NUMERIC, b"1e99999")
+                && !fits(Type::NUMERIC, b"inf")
+        );
+        assert!(fits(Type::TEXT, "é".as_bytes()) && !fits(Type::TEXT, b"\xff") && !fits(Type::TEXT, b"a\0"));
+        assert!(fits(Type::BYTEA, b"\xff\0"));
+    }
+}

@@ -1,0 +1,180 @@
+//! The socket below the library: dialled here, metered and, where asked for, encrypted.
+
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::UnixStream;
+use tokio_postgres::tls::{ChannelBinding, TlsConnect, TlsStream};
+use tokio_rustls::TlsConnector;
+
+use crate::Cause;
+use crate::remote::sql::address::{self, Address, Patience};
+
+/// A TCP or UNIX connection.
+pub(super) trait Socket: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Socket for T {}
+
+/// Connects to a server, whoever answers there.
+///
+/// # Errors
+/// When the name has no address, or nobody takes connections there.
+pub(super) async fn dial(address: &Address, patience: Patience) -> Result<Box<dyn Socket>, Cause> {
+    let found = address.resolve(patience).await?;
+    let connected = patience.wait(async {
+        let socket: Box<dyn Socket> = match address {
+            Address::Unix(path) => Box::new(UnixStream::connect(path).await?),
+            Address::Tcp { .. } => {
+                let stream = address::connect(found).await?;
+                stream.set_nodelay(true)?;
+                Box::new(stream)
+            }
+        };
+        Ok::<_, io::Error>(socket)
+    });
+    match connected.await {
+        Some(Ok(socket)) => Ok(socket),
+        Some(Err(error)) => Err(address.unreachable(error)),
+        None => Err(address.unreachable(patience.spent("no answer"))),
+    }
+}
+
+/// How many bytes may still be read, set before each statement.
+#[derive(Clone, Debug)]
+pub(super) struct Meter(Arc<AtomicU64>);
+
+impl Meter {
+    /// Allows so many from now on.
+    pub(super) fn allow(&self, bytes: u64) {
+        self.0.store(bytes, Ordering::Relaxed);
+    }
+}
+
+/// A socket that breaks when more is read than is allowed.
+pub(super) struct Metered {
+    socket: Box<dyn Socket>,
+    left: Meter,
+}
+
+/// What a metered socket breaks with.
+#[derive(Debug, thiserror::Error)]
+#[error("the answer is too large")]
+pub(super) struct Exceeded;
+
+impl Metered {
+    pub(super) fn new(socket: Box<dyn Socket>) -> (Self, Meter) {
+        let left = Meter(Arc::new(AtomicU64::new(0)));
+        (Self { socket, left: left.clone() }, left)
+    }
+}
+
+impl AsyncRead for Metered {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        let polled = Pin::new(&mut self.socket).poll_read(cx, buf);
+        let read = (buf.filled().len() - before) as u64;
+        // Only this task takes away; a statement adds when nothing is being answered.
+        let left = self.left.0.load(Ordering::Relaxed);
+        match left.checked_sub(read) {
+            Some(left) => {
+                self.left.0.store(left, Ordering::Relaxed);
+                polled
+            }
+            None => Poll::Ready(Err(io::Error::other(Exceeded))),
+        }
+    }
+}
+
+impl AsyncWrite for Metered {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.socket).poll_write(cx, buf)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.socket).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.socket).poll_shutdown(cx)
+    }
+}
+
+/// Encrypts a connection for the library.
+#[derive(Clone)]
+pub(super) struct Encrypt {
+    pub(super) config: Arc<ClientConfig>,
+    pub(super) server_name: ServerName<'static>,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> TlsConnect<S> for Encrypt {
+    type Stream = Encrypted<S>;
+    type Error = io::Error;
+    type Future = Pin<Box<dyn Future<Output = io::Result<Encrypted<S>>> + Send>>;
+
+    fn connect(self, stream: S) -> Self::Future {
+        let handshake = TlsConnector::from(self.config).connect(self.server_name, stream);
+        Box::pin(async move { Ok(Encrypted(handshake.await?)) })
+    }
+}
+
+/// An encrypted connection. It is not bound to the log-in, whose password exchange it protects already.
+pub(super) struct Encrypted<S>(tokio_rustls::client::TlsStream<S>);
+
+impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream for Encrypted<S> {
+    fn channel_binding(&self) -> ChannelBinding {
+        ChannelBinding::none()
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Encrypted<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(cx, buf)
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Encrypted<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(cx, buf)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncReadExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn more_than_is_allowed_breaks_the_socket() {
+        let sent: &'static [u8] = &[7; 100];
+        let (mut socket, meter) = Metered::new(Box::new(tokio::io::join(sent, tokio::io::sink())));
+        let mut buffer = [0; 40];
+        meter.allow(40);
+        assert_eq!(socket.read(&mut buffer).await.unwrap(), 40);
+        let error = socket.read(&mut buffer).await.unwrap_err();
+        assert!(error.get_ref().is_some_and(|inner| inner.is::<Exceeded>()), "{error}");
+    }
+}

@@ -1,0 +1,374 @@
+//! Statements with places for a key: what is typed in a configuration becomes what a server prepares.
+//!
+//! A key is whatever a client sends, so it must never become part of a statement's text. A template says where it goes, the
+//! server gets a placeholder there, and the key travels beside the statement as a bound parameter. Whether a `:key` is
+//! such a place depends on where it stands: in a string, a comment or a quoted name it is text. So templates are read by
+//! the lexical rules of their dialect, and by nothing more of it; whether the rest is sensible, the server knows best.
+//!
+//! | written | bound |
+//! |---|---|
+//! | `:key` | the key |
+//! | `:key.1`, `:key.2`, … | a part of the key, split at each `:`, counted from 1 |
+//! | `IN (:keys)` | a list of keys; the statement then reads many at once, and its first column says which |
+//! | `:value` | the value to write |
+//!
+//! Pure: no server is asked.
+
+use bytes::Bytes;
+
+use crate::OpenCause;
+
+/// Keys in one statement. Servers take far more parameters, but beyond a few hundred there is nothing left to save.
+pub(crate) const KEYS_MAX: usize = 256;
+
+/// Whose lexical rules a statement follows, and whose placeholders it gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Dialect {
+    /// MySQL and MariaDB: `?`; backslashes escape, both quotes are strings, backticks are names.
+    MySql,
+    /// PostgreSQL: `$1`; comments nest, `$tag$` quotes, a backslash escapes in `E''` only.
+    Postgres,
+}
+
+/// What a statement is for, which decides the parameters it may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// It answers a key, or a list of them.
+    Query,
+    /// It stores a value under a key.
+    Write,
+    /// It removes a key.
+    Delete,
+}
+
+impl Purpose {
+    /// The option it is typed as.
+    pub(crate) const fn option(self) -> &'static str {
+        match self {
+            Self::Query => "query",
+            Self::Write => "write",
+            Self::Delete => "delete",
+        }
+    }
+
+    const fn remedy(self) -> &'static str {
+        match self {
+            Self::Query => {
+                "write a SELECT with `:key` (or its parts `:key.1`, `:key.2`) for one key, or with `IN (:keys)` for many, \
+                 whose first column is the key"
+            }
+            Self::Write => "write a statement with `:key` (or its parts `:key.1`, `:key.2`) and `:value`",
+            Self::Delete => "write a statement with `:key` (or its parts `:key.1`, `:key.2`)",
+        }
+    }
+}
+
+/// One thing that is bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Parameter {
+    /// The whole key.
+    Key,
+    /// A part of it, from 1.
+    Part(usize),
+    /// A list of keys.
+    Keys,
+    /// The value.
+    Value,
+}
+
+/// A statement with its places.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Template {
+    dialect: Dialect,
+    /// The text before each parameter.
+    before: Vec<(String, Parameter)>,
+    /// The text after the last.
+    after: String,
+}
+
+impl Template {
+    /// Reads a statement.
+    ///
+    /// # Errors
+    /// When a parameter is unknown, missing or out of place, or a string, name or comment does not end; with the position
+    /// in characters, from 1.
+    pub(crate) fn parse(text: &str, dialect: Dialect, purpose: Purpose) -> Result<Self, OpenCause> {
+        let refused =
+            |detail| OpenCause::Remote { option: purpose.option(), detail, remedy: purpose.remedy() };
+        let template = read(text, dialect).map_err(refused)?;
+        template.check(purpose).map_err(refused)?;
+        Ok(template)
+    }
+
+    fn check(&self, purpose: Purpose) -> Result<(), String> {
+        let count = |wanted: fn(&Parameter) -> bool| self.parameters().filter(wanted).count();
+        let lists = count(|one| matches!(one, Parameter::Keys));
+        let keys = count(|one| matches!(one, Parameter::Key | Parameter::Part(_)));
+        let values = count(|one| matches!(one, Parameter::Value));
+        match purpose {
+            Purpose::Query if values > 0 => Err("a query has no `:value`".into()),
+            Purpose::Query if lists > 1 => {
+                Err(format!("it has `:keys` {lists} times, where once is accepted"))
+            }
+            Purpose::Query if lists > 0 && keys > 0 => {
+                Err("it has `:keys` and `:key`, where one of them is accepted".into())
+            }
+            Purpose::Query if lists + keys == 0 => Err("it has neither `:key` nor `:keys`".into()),
+            Purpose::Write | Purpose::Delete if lists > 0 => Err("`:keys` is for queries only".into()),
+            Purpose::Write | Purpose::Delete if keys == 0 => Err("it has no `:key`".into()),
+            Purpose::Write if values == 0 => Err("it has no `:value`".into()),
+            Purpose::Delete if values > 0 => Err("there is no `:value` to delete".into()),
+            _ => self.check_list(),
+        }
+    }
+
+    /// A list of parameters is sensible between parentheses only.
+    fn check_list(&self) -> Result<(), String> {
+        let Some(at) = self.before.iter().position(|(_, parameter)| *parameter == Parameter::Keys) else {
+            return Ok(());
+        };
+        let after = self.before.get(at + 1).map_or(&self.after, |(text, _)| text);
+        let (before, _) = &self.before[at];
+        if before.trim_end().ends_with('(') && after.trim_start().starts_with(')') {
+            return Ok(());
+        }
+        Err("`:keys` stands outside parentheses".into())
+    }
+
+    /// Whether one statement reads many keys.
+    pub(crate) fn reads_many(&self) -> bool {
+        self.parameters().any(|parameter| parameter == Parameter::Keys)
+    }
+
+    /// Whether the server counts the rows that it changes. It does not for those that a procedure changes.
+    pub(crate) fn counts_rows(&self) -> bool {
+        let start = self.before.first().map_or(&self.after, |(text, _)| text).trim_start();
+        !["call", "select"].iter().any(|verb| word(start).eq_ignore_ascii_case(verb))
+    }
+
+    /// What is bound, in the order of the places.
+    fn parameters(&self) -> impl Iterator<Item = Parameter> {
+        self.before.iter().map(|(_, parameter)| *parameter)
+    }
+
+    /// The statement as the server takes it, with `keys` placeholders for `:keys`.
+    pub(crate) fn sql(&self, keys: usize) -> String {
+        let mut sql = String::new();
+        let mut placed = 0;
+        for (text, parameter) in &self.before {
+            sql.push_str(text);
+            let places = if *parameter == Parameter::Keys { keys } else { 1 };
+            for place in 0..places {
+                if place > 0 {
+                    sql.push(',');
+                }
+                placed += 1;
+                match self.dialect {
+                    Dialect::MySql => sql.push('?'),
+                    Dialect::Postgres => sql.push_str(&format!("${placed}")),
+                }
+            }
+        }
+        sql.push_str(&self.after);
+        sql
+    }
+
+    /// What to bind for one key; none when the key lacks a part that the statement needs.
+    pub(crate) fn bind(&self, key: &Bytes, value: &Bytes) -> Option<Vec<Bytes>> {
+        let bound = |parameter| match parameter {
+            Parameter::Key | Parameter::Keys => Some(key.clone()),
+            Parameter::Part(part) => self::part(key, part),
+            Parameter::Value => Some(value.clone()),
+        };
+        self.parameters().map(bound).collect()
+    }
+}
+
+/// The keys of a list with as many places as it gets: a power of two, the last key repeated. So a connection prepares nine
+/// statements at most, and not one for every length.
+pub(crate) fn padded(keys: &[Bytes]) -> Vec<Bytes> {
+    let places = keys.len().next_power_of_two();
+    keys.iter().chain(keys.last().into_iter().cycle()).take(places).cloned().collect()
+}
+
+/// A part of a key, counted from 1.
+fn part(key: &Bytes, part: usize) -> Option<Bytes> {
+    let found = key.split(|byte| *byte == b':').nth(part - 1)?;
+    Some(key.slice_ref(found))
+}
+
+/// Most parts that a key can be asked for.
+const PARTS_MAX: usize = 16;
+
+fn read(text: &str, dialect: Dialect) -> Result<Template, String> {
+    let mut template = Template { dialect, before: Vec::new(), after: String::new() };
+    let (mut at, mut plain) = (0, 0);
+    while at < text.len() {
+        if let Some(bytes) = quoted(&text[at..], &text[..at], dialect) {
+            let bytes =
+                bytes.map_err(|what| format!("{what} at position {} has no end", position(text, at)))?;
+            at += bytes;
+        } else if let Some((parameter, bytes)) = parameter(text, at, dialect)? {
+            template.before.push((text[plain..at].to_owned(), parameter));
+            at += bytes;
+            plain = at;
+        } else {
+            at += text[at..].chars().next().map_or(1, char::len_utf8);
+        }
+    }
+    text[plain..].clone_into(&mut template.after);
+    Ok(template)
+}
+
+/// Where `at` is for people: characters from 1.
+fn position(text: &str, at: usize) -> usize {
+    text[..at].chars().count() + 1
+}
+
+/// The parameter that starts at `at`, and its length; none where anything else starts.
+fn parameter(text: &str, at: usize, dialect: Dialect) -> Result<Option<(Parameter, usize)>, String> {
+    let rest = &text[at..];
+    refuse_native(text, at, dialect)?;
+    let Some(after) = rest.strip_prefix(':') else { return Ok(None) };
+    // `::type` is a cast, whose second colon must not begin a parameter either.
+    if after.starts_with(':') || text[..at].ends_with(':') {
+        return Ok(None);
+    }
+    let name = word(after);
+    if !name.starts_with(|c: char| c.is_alphabetic() || c == '_') {
+        return Ok(None);
+    }
+    let whole = |parameter| Ok(Some((parameter, 1 + name.len())));
+    match name {
+        "keys" => whole(Parameter::Keys),
+        "value" => whole(Parameter::Value),
+        "key" => {
+            let digits = after["key".len()..].strip_prefix('.').map_or("", digits);
+            if digits.is_empty() {
+                return whole(Parameter::Key);
+            }
+            let part = digits.parse().ok().filter(|part| (1..=PARTS_MAX).contains(part));
+            let part = part.ok_or_else(|| {
+                let position = position(text, at);
+                format!("`:key.{digits}` at position {position} is no part; 1 to {PARTS_MAX} are accepted")
+            })?;
+            Ok(Some((Parameter::Part(part), 1 + "key.".len() + digits.len())))
+        }
+        _ => Err(format!("`:{name}` at position {} is no parameter", position(text, at))),
+    }
+}
+
+/// The server's own placeholders would be counted as ours.
+fn refuse_native(text: &str, at: usize, dialect: Dialect) -> Result<(), String> {
+    let rest = &text[at..];
+    let native = match dialect {
+        Dialect::MySql => rest.starts_with('?').then_some(1),
+        Dialect::Postgres => rest
+            .strip_prefix('$')
+            .map(digits)
+            .filter(|digits| !digits.is_empty())
+            .map(|digits| 1 + digits.len()),
+    };
+    match native {
+        Some(bytes) if !text[..at].ends_with(is_word) => {
+            let (native, position) = (&rest[..bytes], position(text, at));
+            Err(format!("`{native}` at position {position} is the server's placeholder, ours have names"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn is_word(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
+}
+
+fn word(text: &str) -> &str {
+    &text[..text.find(|c| !is_word(c)).unwrap_or(text.len())]
+}
+
+fn digits(text: &str) -> &str {
+    &text[..text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len())]
+}
+
+/// The length of the string, name or comment that starts here; none where none does, what it is where it does not end.
+fn quoted(text: &str, before: &str, dialect: Dialect) -> Option<Result<usize, &'static str>> {
+    let string = |escapes| Some(until_quote(text, escapes).ok_or("the string"));
+    let name = || Some(until_quote(text, false).ok_or("the quoted name"));
+    let line = || Some(Ok(text.find('\n').map_or(text.len(), |end| end + 1)));
+    match (dialect, text.as_bytes()[0]) {
+        (Dialect::MySql, b'\'' | b'"') => string(true),
+        (Dialect::MySql, b'`') => name(),
+        (Dialect::MySql, b'#') => line(),
+        // MySQL takes two hyphens for a comment only before a blank, so that `5--1` is 6.
+        (Dialect::MySql, b'-') if is_mysql_comment(text) => line(),
+        (Dialect::Postgres, b'\'') => string(is_escape_string(before)),
+        (Dialect::Postgres, b'"') => name(),
+        (Dialect::Postgres, b'-') if text.starts_with("--") => line(),
+        (Dialect::Postgres, b'$') if !before.ends_with(is_word) => dollar(text),
+        (_, b'/') if text.starts_with("/*") => {
+            Some(until_comment_ends(text, dialect == Dialect::Postgres).ok_or("the comment"))
+        }
+        _ => None,
+    }
+}
+
+fn is_mysql_comment(text: &str) -> bool {
+    let blank = |c: char| c.is_whitespace() || c.is_control();
+    text.strip_prefix("--").is_some_and(|rest| rest.is_empty() || rest.starts_with(blank))
+}
+
+/// Whether the quote after `before` opens a string like `E'…'`.
+fn is_escape_string(before: &str) -> bool {
+    before.strip_suffix(['e', 'E']).is_some_and(|before| !before.ends_with(|c| is_word(c) || c == '$'))
+}
+
+/// The length up to and with the quote that ends what the first byte opens; a doubled quote is part of it.
+fn until_quote(text: &str, escapes: bool) -> Option<usize> {
+    let bytes = text.as_bytes();
+    let mut at = 1;
+    while at < bytes.len() {
+        match bytes[at] {
+            b'\\' if escapes => at += 2,
+            byte if byte == bytes[0] && bytes.get(at + 1) == Some(&byte) => at += 2,
+            byte if byte == bytes[0] => return Some(at + 1),
+            _ => at += 1,
+        }
+    }
+    None
+}
+
+fn until_comment_ends(text: &str, nests: bool) -> Option<usize> {
+    let bytes = text.as_bytes();
+    let (mut at, mut depth) = (2, 1);
+    while at + 1 < bytes.len() {
+        match &bytes[at..at + 2] {
+            b"*/" => {
+                depth -= 1;
+                at += 2;
+                if depth == 0 {
+                    return Some(at);
+                }
+            }
+            b"/*" if nests => {
+                depth += 1;
+                at += 2;
+            }
+            _ => at += 1,
+        }
+    }
+    None
+}
+
+/// `$$…$$` and `$tag$…$tag$`.
+fn dollar(text: &str) -> Option<Result<usize, &'static str>> {
+    let tag = word(&text[1..]);
+    if tag.starts_with(|c: char| c.is_ascii_digit()) || !text[1 + tag.len()..].starts_with('$') {
+        return None;
+    }
+    let fence = &text[..tag.len() + 2];
+    let end = text[fence.len()..].find(fence).map(|end| end + 2 * fence.len());
+    Some(end.ok_or("the dollar-quoted string"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,166 @@
+use proptest::prelude::*;
+
+use super::Dialect::{MySql, Postgres};
+use super::*;
+
+fn query(text: &str, dialect: Dialect) -> Result<Template, String> {
+    Template::parse(text, dialect, Purpose::Query).map_err(|cause| cause.to_string())
+}
+
+fn sql(text: &str, dialect: Dialect) -> String {
+    query(text, dialect).unwrap().sql(3)
+}
+
+fn refusal(text: &str, dialect: Dialect, purpose: Purpose) -> String {
+    Template::parse(text, dialect, purpose).unwrap_err().to_string()
+}
+
+#[test]
+fn a_key_becomes_the_servers_placeholder() {
+    let text = "SELECT body FROM item WHERE id = :key AND shop = :key.2";
+    assert_eq!(sql(text, MySql), "SELECT body FROM item WHERE id = ? AND shop = ?");
+    assert_eq!(sql(text, Postgres), "SELECT body FROM item WHERE id = $1 AND shop = $2");
+}
+
+#[test]
+fn a_list_becomes_as_many_placeholders_as_there_are_keys() {
+    let text = "SELECT id, body FROM item WHERE id IN ( :keys ) LIMIT 9";
+    assert_eq!(sql(text, MySql), "SELECT id, body FROM item WHERE id IN ( ?,?,? ) LIMIT 9");
+    assert_eq!(sql(text, Postgres), "SELECT id, body FROM item WHERE id IN ( $1,$2,$3 ) LIMIT 9");
+    assert!(query(text, MySql).unwrap().reads_many());
+    assert!(!query("SELECT :key", MySql).unwrap().reads_many());
+}
+
+#[test]
+fn what_is_quoted_stays_as_it_is() {
+    for (text, dialect) in [
+        (r#"SELECT ':key', ":key\":key", `:key`, 'it''s :key' /* :key */ -- :key"#, MySql),
+        ("SELECT 1 # :key ?\n, 'it\\':key?'", MySql),
+        (r#"SELECT ':key\', ":key""$1", E'\':key', $$:key$$, $a$ :key $$ $1 $a$, x::text"#, Postgres),
+        ("SELECT 1 /* :key /* $1 */ :key */ -- :key\n, a[1:2], b ? 'c'", Postgres),
+    ] {
+        assert_eq!(sql(&format!("{text}\n, :key"), dialect), {
+            let placeholder = if dialect == MySql { "?" } else { "$1" };
+            format!("{text}\n, {placeholder}")
+        });
+    }
+}
+
+#[test]
+fn a_comment_ends_where_its_dialect_says() {
+    assert_eq!(sql("SELECT 5--:key", MySql), "SELECT 5--?");
+    assert!(refusal("SELECT 5--:key", Postgres, Purpose::Query).contains("neither `:key` nor `:keys`"));
+    assert_eq!(sql("SELECT /* /* */ :key", MySql), "SELECT /* /* */ ?");
+    assert!(
+        refusal("SELECT /* /* */ :key", Postgres, Purpose::Query)
+            .contains("comment at position 8 has no end")
+    );
+}
+
+#[test]
+fn a_cast_is_no_parameter() {
+    assert_eq!(sql("SELECT :key::int8, now()::text", Postgres), "SELECT $1::int8, now()::text");
+}
+
+#[test]
+fn a_refusal_names_option_position_and_remedy() {
+    assert_eq!(
+        refusal("SELECT é FROM t WHERE k = :id", Postgres, Purpose::Query),
+        "`query` cannot be used (`:id` at position 27 is no parameter); write a SELECT with `:key` (or its parts `:key.1`, \
+         `:key.2`) for one key, or with `IN (:keys)` for many, whose first column is the key"
+    );
+    for (text, purpose, said) in [
+        ("SELECT 1", Purpose::Query, "neither `:key` nor `:keys`"),
+        ("SELECT :key, :value", Purpose::Query, "a query has no `:value`"),
+        ("SELECT :key WHERE k IN (:keys)", Purpose::Query, "one of them is accepted"),
+        ("SELECT 1 WHERE k IN (:keys) OR l IN (:keys)", Purpose::Query, "`:keys` 2 times"),
+        ("SELECT k WHERE k = :keys", Purpose::Query, "outside parentheses"),
+        ("SELECT :key.0", Purpose::Query, "`:key.0` at position 8 is no part; 1 to 16"),
+        ("SELECT :key.17", Purpose::Query, "`:key.17`"),
+        ("SELECT ':key", Purpose::Query, "the string at position 8 has no end"),
+        ("SELECT :key, ?", Purpose::Query, "`?` at position 14 is the server's placeholder"),
+        ("INSERT INTO t VALUES (:key)", Purpose::Write, "no `:value`"),
+        ("INSERT INTO t VALUES (:value)", Purpose::Write, "no `:key`"),
+        ("DELETE FROM t WHERE k IN (:keys)", Purpose::Delete, "for queries only"),
+        ("DELETE FROM t WHERE k = :key AND v = :value", Purpose::Delete, "no `:value` to delete"),
+    ] {
+        let refusal = refusal(text, MySql, purpose);
+        assert!(refusal.contains(said), "{text}: {refusal}");
+        assert!(refusal.starts_with(&format!("`{}`", purpose.option())), "{refusal}");
+    }
+    assert!(refusal("SELECT :key, $12", Postgres, Purpose::Query).contains("`$12` at position 14"));
+}
+
+#[test]
+fn parts_of_a_key_are_split_at_colons() {
+    let template = query("SELECT :key.2, :key, :key.1", MySql).unwrap();
+    let bound = |key: &'static str| template.bind(&key.into(), &Bytes::new());
+    assert_eq!(bound("a:b:c"), Some(vec!["b".into(), "a:b:c".into(), "a".into()]));
+    assert_eq!(bound("a:"), Some(vec!["".into(), "a:".into(), "a".into()]));
+    assert_eq!(bound("a"), None);
+}
+
+#[test]
+fn lists_are_padded_to_few_lengths() {
+    let keys: Vec<Bytes> = (0..KEYS_MAX).map(|i| i.to_string().into()).collect();
+    let lengths: std::collections::BTreeSet<_> =
+        (1..=KEYS_MAX).map(|len| padded(&keys[..len]).len()).collect();
+    assert_eq!(lengths.into_iter().collect::<Vec<_>>(), [1, 2, 4, 8, 16, 32, 64, 128, 256]);
+    assert_eq!(padded(&keys[..3]), ["0", "1", "2", "2"]);
+}
+
+#[test]
+fn a_value_is_bound_where_the_write_says() {
+    let text = "INSERT INTO t (v, k) VALUES (:value, :key) ON CONFLICT (k) DO UPDATE SET v = :value";
+    let template = Template::parse(text, Postgres, Purpose::Write).unwrap();
+    assert_eq!(template.bind(&"k".into(), &"v".into()), Some(vec!["v".into(), "k".into(), "v".into()]));
+    assert!(template.sql(1).ends_with("VALUES ($1, $2) ON CONFLICT (k) DO UPDATE SET v = $3"));
+}
+
+/// What a template can be made of, each with what becomes of it in MySQL; `?` stands for one placeholder.
+fn fragments() -> impl Strategy<Value = Vec<(&'static str, &'static str)>> {
+    let known = [
+        ("SELECT a ", "SELECT a "),
+        (":key", "?"),
+        (":key.1 ", "? "),
+        (" ':key \\' ? ' ", " ':key \\' ? ' "),
+        (" `:key?` ", " `:key?` "),
+        (" /* :keys ? */ ", " /* :keys ? */ "),
+        ("-- :key ?\n", "-- :key ?\n"),
+        (" ü := 1 ", " ü := 1 "),
+        ("::x ", "::x "),
+    ];
+    prop::collection::vec(prop::sample::select(known.to_vec()), 1..20)
+}
+
+proptest! {
+    #[test]
+    fn any_text_is_a_template_or_a_refusal(text in ".{0,60}", postgres: bool) {
+        let dialect = if postgres { Postgres } else { MySql };
+        for purpose in [Purpose::Query, Purpose::Write, Purpose::Delete] {
+            if let Ok(template) = Template::parse(&text, dialect, purpose) {
+                prop_assert!(template.bind(&"a:b".into(), &"v".into()).is_none_or(|bound| !bound.is_empty()));
+            }
+        }
+    }
+
+    #[test]
+    fn only_parameters_outside_quotes_are_replaced(fragments in fragments()) {
+        // A parameter ends with its word, so a word must not follow it at once, nor a colon come before it.
+        let text: String = fragments.iter().map(|(text, _)| format!(" {text}")).collect();
+        let becomes: String = fragments.iter().map(|(_, becomes)| format!(" {becomes}")).collect();
+        let text = format!("{text} :key");
+        let template = query(&text, MySql).unwrap();
+        prop_assert_eq!(template.sql(1), format!("{becomes} ?"));
+        let places = fragments.iter().filter(|(text, _)| text.starts_with(":key")).count() + 1;
+        prop_assert_eq!(template.bind(&"k".into(), &Bytes::new()).unwrap().len(), places);
+    }
+
+    #[test]
+    fn nothing_of_a_key_gets_into_the_statement(key in prop::collection::vec(any::<u8>(), 0..40)) {
+        let template = query("SELECT v FROM t WHERE k = :key", Postgres).unwrap();
+        let key = Bytes::from(key);
+        prop_assert_eq!(template.bind(&key, &Bytes::new()), Some(vec![key]));
+        prop_assert_eq!(template.sql(1), "SELECT v FROM t WHERE k = $1");
+    }
+}

@@ -1,0 +1,82 @@
+//! Certificates made for a test.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rustls::ServerConfig;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use sherwood_store::TlsOptions;
+use tempfile::TempDir;
+
+/// Somebody who signs certificates, with a folder of files.
+pub(crate) struct Authority {
+    issuer: CertifiedIssuer<'static, KeyPair>,
+    folder: TempDir,
+}
+
+impl Authority {
+    pub(crate) fn new() -> Self {
+        let mut params = CertificateParams::new(Vec::<String>::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("ca.pem"), issuer.pem()).unwrap();
+        Self { issuer, folder }
+    }
+
+    /// What trusts this authority.
+    pub(crate) fn trusted(&self) -> TlsOptions {
+        TlsOptions { ca: Some(self.path("ca.pem")), ..TlsOptions::default() }
+    }
+
+    /// The same, with a certificate of our own.
+    pub(crate) fn trusted_with_a_certificate(&self) -> TlsOptions {
+        let (certificate, key) = self.signed("client");
+        std::fs::write(self.path("cert.pem"), certificate.pem()).unwrap();
+        std::fs::write(self.path("key.pem"), key.serialize_pem()).unwrap();
+        let (cert, key) = (Some(self.path("cert.pem")), Some(self.path("key.pem")));
+        TlsOptions { cert, key, ..self.trusted() }
+    }
+
+    /// A server called `name`, which asks for a certificate of this authority where `asks` is set.
+    pub(crate) fn server(&self, name: &str, asks: bool, protocols: &[&str]) -> Arc<ServerConfig> {
+        let (certificate, key) = self.signed(name);
+        let chain = vec![certificate.der().clone()];
+        let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let builder = ServerConfig::builder_with_provider(Arc::clone(&provider));
+        let builder = builder.with_safe_default_protocol_versions().unwrap();
+        let builder = if asks {
+            let mut roots = rustls::RootCertStore::empty();
+            roots.add(CertificateDer::from(self.issuer.der().to_vec())).unwrap();
+            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+            builder.with_client_cert_verifier(verifier.build().unwrap())
+        } else {
+            builder.with_no_client_auth()
+        };
+        let mut config = builder.with_single_cert(chain, key).unwrap();
+        config.alpn_protocols = protocols.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
+        Arc::new(config)
+    }
+
+    /// The certificate and the key of a server called `name`, as files that anybody may read.
+    pub(crate) fn files(&self, name: &str, folder: &Path) -> (PathBuf, PathBuf) {
+        let (certificate, key) = self.signed(name);
+        let files = (folder.join("server.pem"), folder.join("server.key"));
+        std::fs::write(&files.0, certificate.pem()).unwrap();
+        std::fs::write(&files.1, key.serialize_pem()).unwrap();
+        files
+    }
+
+    fn signed(&self, name: &str) -> (rcgen::Certificate, KeyPair) {
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new([name.to_owned()]).unwrap();
+        (params.signed_by(&key, &self.issuer).unwrap(), key)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+}

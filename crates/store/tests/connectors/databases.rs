@@ -1,0 +1,236 @@
+//! Database servers of others, as processes of a user who may little: neither runs as root.
+
+use std::fs::Permissions;
+use std::io::{ErrorKind, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use sherwood_store::{Secret, SqlOptions};
+use tempfile::TempDir;
+
+/// What everybody here logs in with.
+pub(crate) const PASSWORD: &str = "not a secret";
+
+/// A server that lives as long as this does, or until it is killed.
+pub(crate) struct Database {
+    process: Child,
+    command: Command,
+    pub(crate) port: u16,
+    pub(crate) folder: TempDir,
+}
+
+/// A server that listens at once or in a few seconds, whatever the machine does besides.
+const PATIENCE: Duration = Duration::from_secs(120);
+const GLANCE: Duration = Duration::from_millis(20);
+
+/// Small and quick: little memory and disk, none of the system's few slots for asynchronous reads, no waiting for the disk.
+const MARIADB: [&str; 5] = [
+    "--innodb-buffer-pool-size=16M",
+    "--innodb-log-file-size=4M",
+    "--innodb-use-native-aio=0",
+    "--innodb-flush-method=nosync",
+    "--skip-log-bin",
+];
+
+impl Database {
+    /// MariaDB with a database `shop` and a user `shop` who may do everything in it.
+    pub(crate) fn mariadb(more: impl FnOnce(&Path) -> Vec<String>) -> Self {
+        let folder = folder_of("mysql");
+        let data = format!("--datadir={}", folder.path().join("data").display());
+        let mut install = at(&folder, "mysql", "mariadb-install-db");
+        install.args(["--no-defaults", &data]).args(MARIADB);
+        finish(install.args(["--auth-root-authentication-method=normal", "--skip-test-db"]));
+        let start = folder.path().join("start.sql");
+        let grants = ["127.0.0.1", "localhost"].map(|host| {
+            format!("CREATE USER IF NOT EXISTS 'shop'@'{host}' IDENTIFIED BY '{PASSWORD}';\nGRANT ALL ON shop.* TO 'shop'@'{host}';\n")
+        });
+        std::fs::write(&start, format!("CREATE DATABASE IF NOT EXISTS shop;\n{}", grants.concat())).unwrap();
+        let socket = folder.path().join("socket");
+        // Debian keeps it where only root looks.
+        let program = Path::new("/usr/sbin/mariadbd");
+        let program = if program.exists() { "/usr/sbin/mariadbd" } else { "mariadbd" };
+        let mut command = at(&folder, "mysql", program);
+        command.args(["--no-defaults", &data, "--bind-address=127.0.0.1", "--skip-name-resolve"]);
+        command.args([
+            "--innodb-buffer-pool-size=16M",
+            "--innodb-flush-log-at-trx-commit=2",
+            "--skip-log-bin",
+        ]);
+        command.arg(format!("--socket={}", socket.display())).arg(format!("--init-file={}", start.display()));
+        command.args(more(folder.path()));
+        Self::start(command, folder, |port| vec![format!("--port={port}")])
+    }
+
+    /// PostgreSQL with a superuser `sherwood`, a database `shop` and a user `shop` who owns it.
+    pub(crate) fn postgres(more: impl FnOnce(&Path) -> Vec<String>) -> Self {
+        let folder = folder_of("postgres");
+        let (data, password) = (folder.path().join("data"), folder.path().join("password"));
+        std::fs::write(&password, PASSWORD).unwrap();
+        let mut init = at(&folder, "postgres", &postgres_program("initdb"));
+        init.arg("-D").arg(&data).arg(format!("--pwfile={}", password.display()));
+        finish(init.args(["-U", "sherwood", "-A", "scram-sha-256", "--no-sync", "-E", "UTF8", "--locale=C"]));
+        let mut single = at(&folder, "postgres", &postgres_program("postgres"));
+        single.arg("--single").arg("-D").arg(&data).arg("postgres");
+        // One statement a line.
+        feed(
+            &mut single,
+            &format!("CREATE ROLE shop LOGIN PASSWORD '{PASSWORD}'\nCREATE DATABASE shop OWNER shop\n"),
+        );
+        let mut command = at(&folder, "postgres", &postgres_program("postgres"));
+        command.arg("-D").arg(&data).arg("-k").arg(folder.path());
+        for setting in
+            ["listen_addresses=127.0.0.1", "fsync=off", "shared_buffers=16MB", "max_connections=20"]
+        {
+            command.args(["-c", setting]);
+        }
+        command.args(more(folder.path()));
+        Self::start(command, folder, |port| vec!["-p".to_owned(), port.to_string()])
+    }
+
+    fn start(mut command: Command, folder: TempDir, args: impl FnOnce(u16) -> Vec<String>) -> Self {
+        let port =
+            TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port").port();
+        command.args(args(port));
+        let process = spawn(&mut command);
+        let mut server = Self { process, command, port, folder };
+        server.wait();
+        server
+    }
+
+    /// Until it listens and is ready, which PostgreSQL writes down.
+    fn wait(&mut self) {
+        for _ in 0..PATIENCE.as_millis() / GLANCE.as_millis() {
+            if TcpStream::connect(("127.0.0.1", self.port)).is_ok() && self.is_ready() {
+                return;
+            }
+            if let Some(status) = self.process.try_wait().expect("it is ours") {
+                panic!("{:?} ended: {status}", self.command);
+            }
+            thread::sleep(GLANCE);
+        }
+        panic!("{:?} does not listen", self.command);
+    }
+
+    fn is_ready(&self) -> bool {
+        let written = std::fs::read_to_string(self.folder.path().join("data/postmaster.pid"));
+        written.map_or(true, |written| written.contains("ready"))
+    }
+
+    pub(crate) fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    /// A store of `shop` that asks `query`.
+    pub(crate) fn options(&self, query: &str) -> SqlOptions {
+        let password = self.folder.path().join("login");
+        std::fs::write(&password, format!("{PASSWORD}\n")).unwrap();
+        let mut options = SqlOptions::new(self.address(), "shop", "shop", query);
+        options.password = Some(Secret::File(password));
+        // Machines that test are busy.
+        (options.remote.connect_timeout_ms, options.remote.answer_timeout_ms) = (30_000, 30_000);
+        options
+    }
+
+    pub(crate) fn kill(&mut self) {
+        self.process.kill().and_then(|()| self.process.wait()).expect("it is ours");
+    }
+
+    /// The same server again, at the same port, with what was in it.
+    pub(crate) fn restart(&mut self) {
+        self.process = spawn(&mut self.command);
+        self.wait();
+    }
+}
+
+impl Drop for Database {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Who runs servers where we are root.
+fn account(user: &str) -> Option<(u32, u32)> {
+    let id = |which| {
+        let output = Command::new("id").args([which, user]).output().expect("`id` runs");
+        String::from_utf8_lossy(&output.stdout).trim().parse().ok()
+    };
+    let we = Command::new("id").arg("-u").output().expect("`id` runs").stdout;
+    if String::from_utf8_lossy(&we).trim() != "0" {
+        return None;
+    }
+    let package = if user == "mysql" { "mariadb-server" } else { "postgresql" };
+    Some(id("-u").zip(id("-g")).unwrap_or_else(|| panic!("there is no user {user}: {}", remedy(package))))
+}
+
+fn folder_of(user: &str) -> TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    if let Some((uid, gid)) = account(user) {
+        chown(folder.path(), Some(uid), Some(gid)).expect("root may give folders away");
+    }
+    folder
+}
+
+/// Gives a key to who runs the server and nobody else, or the server would not take it.
+pub(crate) fn give_to(key: &Path, user: &str) {
+    std::fs::set_permissions(key, Permissions::from_mode(0o600)).expect("it is ours");
+    if let Some((uid, gid)) = account(user) {
+        chown(key, Some(uid), Some(gid)).expect("root may give files away");
+    }
+}
+
+/// A program, run by somebody who owns the folder.
+fn at(folder: &TempDir, user: &str, program: &str) -> Command {
+    let mut command = Command::new(program);
+    command.current_dir(folder.path()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    if let Some((uid, gid)) = account(user) {
+        command.uid(uid).gid(gid);
+    }
+    command
+}
+
+/// Debian keeps PostgreSQL's programs, a folder for each version, off the path.
+fn postgres_program(name: &str) -> String {
+    let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    let newest =
+        versions.filter_map(|version| version.file_name().to_string_lossy().parse::<u32>().ok()).max();
+    let program = newest.map(|version| PathBuf::from(format!("/usr/lib/postgresql/{version}/bin/{name}")));
+    program
+        .filter(|program| program.exists())
+        .map_or(name.to_owned(), |program| program.display().to_string())
+}
+
+fn finish(command: &mut Command) {
+    let process = spawn(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
+    let output = process.wait_with_output().expect("it is ours");
+    let said = [output.stdout, output.stderr].map(|said| String::from_utf8_lossy(&said).into_owned());
+    assert!(output.status.success(), "{command:?}: {}\n{}", output.status, said.concat());
+}
+
+fn feed(command: &mut Command, lines: &str) {
+    let mut process = spawn(command.stdin(Stdio::piped()));
+    process.stdin.take().expect("it is piped").write_all(lines.as_bytes()).expect("it reads");
+    let status = process.wait().expect("it is ours");
+    assert!(status.success(), "{command:?}: {status}");
+}
+
+fn spawn(command: &mut Command) -> Child {
+    match command.spawn() {
+        Ok(process) => process,
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let program = command.get_program().to_string_lossy().into_owned();
+            let package = if program.contains("mariadb") { "mariadb-server" } else { "postgresql" };
+            panic!("{program} is not installed: {}", remedy(package));
+        }
+        Err(error) => panic!("{command:?}: {error}"),
+    }
+}
+
+fn remedy(package: &str) -> String {
+    format!("apt-get install {package}, or `make need-test`")
+}

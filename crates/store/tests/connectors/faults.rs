@@ -1,0 +1,126 @@
+//! Before sockets that misbehave: each way to fail has its cause, for every kind of connector.
+
+use std::sync::Arc;
+
+use sherwood_store::{
+    HttpOptions, MemcachedOptions, RedisOptions, RemoteOptions, Store, StoreOptions, TlsOptions,
+};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+
+use crate::certificates::Authority;
+use crate::{failure, gate, opened};
+
+/// Every kind of connector to `address`, and what its server would say to a read.
+fn connectors(address: &str, remote: &RemoteOptions) -> Vec<(Arc<dyn Store>, &'static [u8])> {
+    let scheme = if remote.tls.is_some() { "https" } else { "http" };
+    let memcached = MemcachedOptions { remote: remote.clone(), ..MemcachedOptions::new(address) };
+    let redis = RedisOptions { remote: remote.clone(), ..RedisOptions::new(address) };
+    let http =
+        HttpOptions { remote: remote.clone(), ..HttpOptions::new(format!("{scheme}://{address}/{{key}}")) };
+    vec![
+        (opened(StoreOptions::Memcached(memcached)), &b"VALUE k 0 9\r\nvalue"[..]),
+        (opened(StoreOptions::Redis(redis)), b"*1\r\n$9\r\nvalue"),
+        (opened(StoreOptions::Http(http)), b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nvalue"),
+    ]
+}
+
+/// Times that pass quickly.
+fn hasty() -> RemoteOptions {
+    RemoteOptions { connect_timeout_ms: 100, answer_timeout_ms: 50, ..RemoteOptions::default() }
+}
+
+/// Listens, reads a question on each connection, and then says this and hangs up, or waits where `stays` is set.
+async fn says(answer: &'static [u8], stays: bool) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    tokio::spawn(async move {
+        let mut kept = Vec::new();
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let _ = stream.read(&mut [0; 1024]).await;
+            let _ = stream.write_all(answer).await;
+            if stays {
+                kept.push(stream);
+            }
+        }
+    });
+    address
+}
+
+async fn each(address: &str, remote: &RemoteOptions, expected: &str) {
+    for (store, _) in connectors(address, remote) {
+        assert_eq!(failure(&store).await, expected, "{}", store.kind());
+    }
+}
+
+#[tokio::test]
+async fn nobody_listens() {
+    let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().to_string();
+    each(&free, &RemoteOptions::default(), "unreachable").await;
+}
+
+#[tokio::test]
+async fn the_name_is_unknown() {
+    // A name that is reserved for having no address.
+    each(
+        "sherwood.invalid:1",
+        &RemoteOptions { connect_timeout_ms: 5_000, ..RemoteOptions::default() },
+        "name",
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn it_accepts_and_says_nothing() {
+    each(&says(b"", true).await, &hasty(), "silent").await;
+    let authority = Authority::new();
+    let secure = RemoteOptions { tls: Some(authority.trusted()), ..hasty() };
+    let mute = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    each(&mute.local_addr().unwrap().to_string(), &secure, "silent").await;
+}
+
+#[tokio::test]
+async fn it_stops_amid_an_answer() {
+    for (i, answer) in connectors("127.0.0.1:1", &hasty()).into_iter().map(|(_, answer)| answer).enumerate() {
+        let (breaks, hangs) = (says(answer, false).await, says(answer, true).await);
+        assert_eq!(failure(&connectors(&breaks, &hasty())[i].0).await, "reset");
+        assert_eq!(failure(&connectors(&hangs, &hasty())[i].0).await, "silent");
+    }
+}
+
+#[tokio::test]
+async fn it_speaks_something_else() {
+    each(&says(b"SSH-2.0-OpenSSH_9.2\r\n", false).await, &RemoteOptions::default(), "protocol").await;
+    let authority = Authority::new();
+    let secure = RemoteOptions { tls: Some(authority.trusted()), ..RemoteOptions::default() };
+    each(&says(b"SSH-2.0-OpenSSH_9.2\r\n", false).await, &secure, "protocol").await;
+}
+
+#[tokio::test]
+async fn its_certificate_is_for_another_name_or_by_nobody_known() {
+    let (ours, others) = (Authority::new(), Authority::new());
+    let secure = |tls: TlsOptions| RemoteOptions { tls: Some(tls), ..RemoteOptions::default() };
+    let other_name = gate::before(1, ours.server("other.test", false, &[])).await;
+    each(&other_name, &secure(ours.trusted()), "certificate").await;
+    let other_authority = gate::before(1, others.server("127.0.0.1", false, &[])).await;
+    each(&other_authority, &secure(ours.trusted()), "certificate").await;
+}
+
+#[tokio::test]
+async fn it_wants_to_see_a_certificate_of_ours() {
+    let authority = Authority::new();
+    let secure = |tls: TlsOptions| RemoteOptions { tls: Some(tls), ..RemoteOptions::default() };
+    let asks = gate::before(1, authority.server("127.0.0.1", true, &[])).await;
+    each(&asks, &secure(authority.trusted()), "certificate").await;
+    // With one, the gate opens; behind it, nobody listens.
+    each(&asks, &secure(authority.trusted_with_a_certificate()), "reset").await;
+}
+
+#[tokio::test]
+async fn a_failure_names_the_address_and_no_more_than_it_should() {
+    for (store, _) in connectors("127.0.0.1:1", &RemoteOptions::default()) {
+        let said = store.get_many(vec!["secret-key".into()]).await.unwrap_err().to_string();
+        assert!(said.contains("could not get 1 key on store `b`: 127.0.0.1:1 cannot be reached"), "{said}");
+        assert!(!said.contains("secret-key"), "{said}");
+    }
+}

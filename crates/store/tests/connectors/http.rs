@@ -1,0 +1,293 @@
+//! Before a small HTTP service of our own: values by path, with headers of their own.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, Version};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use rustls::ServerConfig;
+use sherwood_store::{HeaderValue, HttpOptions, RemoteOptions, StoreOptions};
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
+
+use crate::certificates::Authority;
+use crate::{failure, keys, label, opened, value, values};
+
+/// What the service knows and saw.
+#[derive(Default)]
+struct State {
+    values: Mutex<BTreeMap<String, Bytes>>,
+    requests: Mutex<Vec<(Method, String, Version)>>,
+    connections: AtomicUsize,
+    at_once: AtomicUsize,
+    at_once_max: AtomicUsize,
+}
+
+struct Service {
+    address: String,
+    state: Arc<State>,
+}
+
+impl Service {
+    async fn plain() -> Self {
+        Self::start(None).await
+    }
+
+    async fn start(tls: Option<Arc<ServerConfig>>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let state = Arc::new(State::default());
+        let accepting = Arc::clone(&state);
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                accepting.connections.fetch_add(1, Ordering::Relaxed);
+                let (tls, state) = (tls.clone(), Arc::clone(&accepting));
+                tokio::spawn(async move {
+                    let service = service_fn(move |request| answer(Arc::clone(&state), request));
+                    let Some(config) = tls else {
+                        let http1 = hyper::server::conn::http1::Builder::new();
+                        let _ = http1.serve_connection(TokioIo::new(stream), service).await;
+                        return;
+                    };
+                    let Ok(stream) = TlsAcceptor::from(config).accept(stream).await else { return };
+                    if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
+                        let http2 = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+                        let _ = http2.serve_connection(TokioIo::new(stream), service).await;
+                    } else {
+                        let http1 = hyper::server::conn::http1::Builder::new();
+                        let _ = http1.serve_connection(TokioIo::new(stream), service).await;
+                    }
+                });
+            }
+        });
+        Self { address, state }
+    }
+
+    /// Reads, writes and deletes what is below `/items/`.
+    fn options(&self) -> HttpOptions {
+        let item = format!("http://{}/items/{{key}}", self.address);
+        let (write, delete) = (Some(format!("PUT {item}")), Some(format!("DELETE {item}")));
+        HttpOptions { write, delete, ..HttpOptions::new(item) }
+    }
+
+    fn reading(&self, path: &str) -> HttpOptions {
+        HttpOptions::new(format!("http://{}{path}", self.address))
+    }
+
+    fn set(&self, key: &str, value: &str) {
+        self.state.values.lock().unwrap().insert(key.to_owned(), Bytes::copy_from_slice(value.as_bytes()));
+    }
+
+    fn paths(&self) -> Vec<String> {
+        self.state.requests.lock().unwrap().iter().map(|(_, path, _)| path.clone()).collect()
+    }
+}
+
+async fn answer(state: Arc<State>, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
+    let at_once = state.at_once.fetch_add(1, Ordering::Relaxed) + 1;
+    state.at_once_max.fetch_max(at_once, Ordering::Relaxed);
+    let path = request.uri().path_and_query().unwrap().to_string();
+    state.requests.lock().unwrap().push((request.method().clone(), path.clone(), request.version()));
+    let asked = request.headers().get("x-status").map(|status| status.to_str().unwrap().to_owned());
+    let (head, body) = request.into_parts();
+    let body = body.collect().await.unwrap().to_bytes();
+    // Others get their turn while this one is under way.
+    tokio::task::yield_now().await;
+    let response = Response::builder();
+    let response = match (asked, path.strip_prefix("/items/"), path.strip_prefix("/all?ids=")) {
+        (Some(status), ..) => {
+            response.status(status.as_str()).header("location", "/elsewhere").body(Bytes::new())
+        }
+        (None, Some(key), _) => match (head.method, state.values.lock().unwrap().entry(key.to_owned())) {
+            (Method::GET, std::collections::btree_map::Entry::Occupied(value)) => response
+                .header("server", "items/1.0")
+                .header("cache-control", "max-age=60")
+                .header("age", "15")
+                .header("cache-tag", "page,user:7")
+                .body(value.get().clone()),
+            (Method::PUT, entry) => {
+                entry.insert_entry(body);
+                response.status(204).body(Bytes::new())
+            }
+            (Method::DELETE, std::collections::btree_map::Entry::Occupied(value)) => {
+                response.body(value.remove())
+            }
+            _ => response.status(404).header("server", "items/1.0").body("no such item".into()),
+        },
+        (None, None, Some(ids)) => {
+            let values = state.values.lock().unwrap();
+            let found = ids.split(',').filter_map(|id| Some((id, values.get(id)?)));
+            let members: Vec<String> =
+                found.map(|(id, value)| format!("\"{id}\": {}", String::from_utf8_lossy(value))).collect();
+            response.body(format!("{{{}}}", members.join(",")).into())
+        }
+        _ => response.status(404).body(Bytes::new()),
+    };
+    state.at_once.fetch_sub(1, Ordering::Relaxed);
+    Ok(response.unwrap().map(Full::new))
+}
+
+#[tokio::test]
+async fn what_is_written_is_read_and_what_is_deleted_is_gone() {
+    let service = Service::plain().await;
+    let store = opened(StoreOptions::Http(service.options()));
+    assert_eq!(value(&store, "a b/c").await, None);
+    store.put("a b/c".into(), "1".into()).await.unwrap();
+    store.put("b".into(), Bytes::new()).await.unwrap();
+    assert_eq!(values(&store, &["b", "x", "a b/c"]).await, [Some(String::new()), None, Some("1".into())]);
+    store.delete("a b/c".into()).await.unwrap();
+    store.delete("a b/c".into()).await.unwrap();
+    assert_eq!(value(&store, "a b/c").await, None);
+    assert!(service.paths().contains(&"/items/a%20b%2Fc".to_owned()));
+}
+
+#[tokio::test]
+async fn what_an_answer_says_of_itself_comes_along() {
+    let service = Service::plain().await;
+    service.set("k", "1");
+    let store = opened(StoreOptions::Http(service.options()));
+    let found = store.get_many(keys(&["k"])).await.unwrap().remove(0).unwrap();
+    assert_eq!(found.good_for, Some(Duration::from_secs(45)));
+    assert!(found.tags.may_hold(b"page") && found.tags.may_hold(b"user:7") && !found.tags.may_hold(b"x"));
+}
+
+#[tokio::test]
+async fn connections_are_kept_and_requests_at_once_are_bounded() {
+    let service = Service::plain().await;
+    let remote = RemoteOptions { connections_max: 3, ..RemoteOptions::default() };
+    let store = opened(StoreOptions::Http(HttpOptions { remote, ..service.options() }));
+    let names: Vec<String> = (0..40).map(|i| i.to_string()).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    for name in &names {
+        service.set(name, name);
+    }
+    for (name, found) in names.iter().zip(values(&store, &names).await) {
+        assert_eq!(found.as_deref(), Some(*name));
+    }
+    assert!(service.state.at_once_max.load(Ordering::Relaxed) <= 3);
+    assert!(service.state.connections.load(Ordering::Relaxed) <= 3);
+}
+
+#[tokio::test]
+async fn a_key_without_a_url_is_absent_and_is_not_asked_for() {
+    let service = Service::plain().await;
+    let store = opened(StoreOptions::Http(service.options()));
+    assert_eq!(values(&store, &["..", ".", ""]).await, [None, None, None]);
+    assert_eq!(label(store.put("..".into(), "1".into()).await), "unsupported");
+    let parts = opened(StoreOptions::Http(service.reading("/items/{key.2}")));
+    service.set("7", "1");
+    assert_eq!(values(&parts, &["user", "user:7"]).await, [None, Some("1".into())]);
+    assert_eq!(service.paths(), ["/items/7"]);
+}
+
+#[tokio::test]
+async fn a_batch_is_one_request() {
+    let service = Service::plain().await;
+    for (key, json) in [("a", "\"text\""), ("b", "{\"n\": 1.0}"), ("c", "null")] {
+        service.set(key, json);
+    }
+    let store = opened(StoreOptions::Http(service.reading("/all?ids={keys}")));
+    let expected = [Some("{\"n\": 1.0}".to_owned()), None, None, Some("text".into()), None];
+    assert_eq!(values(&store, &["b", "c", "", "a", "d"]).await, expected);
+    assert_eq!(service.paths(), ["/all?ids=b,c,a,d"]);
+    let none = store.get_many(vec![Bytes::from_static(b"\xff")]).await.unwrap();
+    assert_eq!((none, service.paths().len()), (vec![None], 1));
+}
+
+#[tokio::test]
+async fn statuses_have_their_causes_and_redirects_are_not_followed() {
+    let service = Service::plain().await;
+    for (status, expected) in [
+        ("200", "none"),
+        ("404", "none"),
+        ("301", "statement"),
+        ("400", "statement"),
+        ("401", "credentials"),
+        ("403", "credentials"),
+        ("429", "busy"),
+        ("500", "server"),
+        ("503", "busy"),
+    ] {
+        let mut options = service.options();
+        options.headers.insert("X-Status".into(), HeaderValue::Text(status.into()));
+        let store = opened(StoreOptions::Http(options));
+        assert_eq!(failure(&store).await, expected, "{status}");
+        assert_eq!(label(store.check().await), expected, "{status}");
+        let written = if status == "404" { "statement" } else { expected };
+        assert_eq!(label(store.put("k".into(), "1".into()).await), written, "{status}");
+        assert_eq!(label(store.delete("k".into()).await), expected, "{status}");
+    }
+    assert!(!service.paths().iter().any(|path| path == "/elsewhere"));
+}
+
+#[tokio::test]
+async fn a_body_too_large_is_not_read_to_its_end() {
+    let service = Service::plain().await;
+    service.set("large", &"x".repeat(5_000));
+    service.set("small", "1");
+    let remote = RemoteOptions { value_bytes_max: 1 << 10, ..RemoteOptions::default() };
+    let store = opened(StoreOptions::Http(HttpOptions { remote, ..service.options() }));
+    assert_eq!(label(store.get_many(keys(&["large"])).await), "too_large");
+    assert_eq!(value(&store, "small").await, Some("1".into()));
+}
+
+#[tokio::test]
+async fn a_store_without_writes_is_read_only() {
+    let service = Service::plain().await;
+    let store = opened(StoreOptions::Http(service.reading("/items/{key}")));
+    assert_eq!(label(store.put("k".into(), "1".into()).await), "unsupported");
+    assert_eq!(label(store.delete("k".into()).await), "unsupported");
+    assert!(service.paths().is_empty());
+}
+
+#[tokio::test]
+async fn over_tls_the_newest_version_that_both_speak_is_spoken() {
+    let authority = Authority::new();
+    for (protocols, expected) in [
+        (&["h2", "http/1.1"][..], Version::HTTP_2),
+        (&["http/1.1"], Version::HTTP_11),
+        (&[], Version::HTTP_11),
+    ] {
+        let service = Service::start(Some(authority.server("127.0.0.1", false, protocols))).await;
+        service.set("k", "1");
+        let item = format!("https://{}/items/{{key}}", service.address);
+        let remote = RemoteOptions { tls: Some(authority.trusted()), ..RemoteOptions::default() };
+        let write = Some(format!("PUT {item}"));
+        let store = opened(StoreOptions::Http(HttpOptions { remote, write, ..HttpOptions::new(item) }));
+        assert_eq!(values(&store, &["k", "absent"]).await, [Some("1".into()), None]);
+        store.put("k".into(), vec![b'x'; 300_000].into()).await.unwrap();
+        assert_eq!(value(&store, "k").await.unwrap().len(), 300_000);
+        assert!(service.state.requests.lock().unwrap().iter().all(|(_, _, version)| *version == expected));
+        let report = store.check().await.unwrap();
+        assert_eq!(report.server, "items/1.0");
+        assert!(report.details[0].contains("TLS, trusted by"), "{report:?}");
+        assert!(report.details[1].starts_with(&format!("{expected:?}, status 404")), "{report:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_is_dropped_disturbs_no_other() {
+    let service = Service::plain().await;
+    service.set("k", "1");
+    let store = opened(StoreOptions::Http(service.options()));
+    for polls in 0..40 {
+        let mut dropped = store.get_many(keys(&["k", "absent"]));
+        for _ in 0..polls {
+            let done =
+                std::future::poll_fn(|cx| std::task::Poll::Ready(dropped.as_mut().poll(cx).is_ready())).await;
+            if done {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+        drop(dropped);
+        assert_eq!(values(&store, &["absent", "k"]).await, [None, Some("1".into())]);
+    }
+}

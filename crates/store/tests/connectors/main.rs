@@ -1,0 +1,58 @@
+//! Connectors before real servers, and before sockets that misbehave.
+//!
+//! Servers are Debian's packages (`memcached`, `redis-server`, `mariadb-server`, `postgresql`), each started on a free port of the
+//! loopback from a folder that goes away, and ended by the test that started it. TLS is spoken by a gate before them, with certificates that the test made.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "tests of a driver: they own sockets and processes"
+)]
+
+mod certificates;
+mod database_faults;
+mod databases;
+mod faults;
+mod gate;
+mod http;
+mod mariadb;
+mod memcached;
+mod postgres;
+mod redis;
+mod servers;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use sherwood_store::{Found, Store, StoreError, StoreOptions, open};
+
+fn opened(options: StoreOptions) -> Arc<dyn Store> {
+    open("b", &options).expect("valid options")
+}
+
+fn keys(keys: &[&str]) -> Vec<Bytes> {
+    keys.iter().map(|key| Bytes::copy_from_slice(key.as_bytes())).collect()
+}
+
+/// The values of some keys, as text.
+async fn values(store: &Arc<dyn Store>, asked: &[&str]) -> Vec<Option<String>> {
+    let found = store.get_many(keys(asked)).await.expect("an answer");
+    assert_eq!(found.len(), asked.len());
+    let text = |found: Found| String::from_utf8(found.value.to_vec()).expect("text");
+    found.into_iter().map(|found| found.map(text)).collect()
+}
+
+async fn value(store: &Arc<dyn Store>, key: &str) -> Option<String> {
+    values(store, &[key]).await.remove(0)
+}
+
+/// The label of a read's failure.
+async fn failure(store: &Arc<dyn Store>) -> &'static str {
+    label(store.get_many(keys(&["k"])).await)
+}
+
+fn label<T>(result: Result<T, StoreError>) -> &'static str {
+    match result {
+        Ok(_) => "none",
+        Err(error) => error.cause().label(),
+    }
+}

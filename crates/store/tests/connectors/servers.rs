@@ -1,0 +1,106 @@
+//! Servers of others, as processes.
+
+use std::io::ErrorKind;
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+/// A server that lives as long as this does, or until it is killed.
+pub(crate) struct Server {
+    process: Child,
+    command: Command,
+    pub(crate) port: u16,
+    pub(crate) folder: TempDir,
+}
+
+/// A server that listens at once or in a few seconds, whatever the machine does besides.
+const PATIENCE: Duration = Duration::from_secs(60);
+const GLANCE: Duration = Duration::from_millis(10);
+
+impl Server {
+    /// memcached, with more arguments.
+    pub(crate) fn memcached(more: impl FnOnce(&Path) -> Vec<String>) -> Self {
+        Self::start("memcached", |port, folder| {
+            let mut args: Vec<String> =
+                ["-l", "127.0.0.1", "-m", "16", "-t", "1", "-U", "0", "-p"].map(str::to_owned).into();
+            args.push(port.to_string());
+            // It does not run as root unless it is told whose rights to take.
+            args.extend(["-u".to_owned(), "root".to_owned()]);
+            args.extend(more(folder));
+            args
+        })
+    }
+
+    /// redis-server, with more arguments.
+    pub(crate) fn redis(more: &[&str]) -> Self {
+        Self::start("redis-server", |port, folder| {
+            let (port, folder) = (port.to_string(), folder.display().to_string());
+            let args = ["--port", &port, "--bind", "127.0.0.1", "--save", "", "--dir", &folder];
+            args.iter().chain(more).map(|&arg| arg.to_owned()).collect()
+        })
+    }
+
+    fn start(package: &str, args: impl FnOnce(u16, &Path) -> Vec<String>) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let port =
+            TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port").port();
+        let mut command = Command::new(package);
+        command.args(args(port, folder.path())).stdout(Stdio::null()).stderr(Stdio::null());
+        let process = spawn(&mut command);
+        Self { process, command, port, folder }.ready()
+    }
+
+    fn ready(mut self) -> Self {
+        self.wait();
+        self
+    }
+
+    fn wait(&mut self) {
+        for _ in 0..PATIENCE.as_millis() / GLANCE.as_millis() {
+            if TcpStream::connect(("127.0.0.1", self.port)).is_ok() {
+                return;
+            }
+            if let Some(status) = self.process.try_wait().expect("it is ours") {
+                panic!("{:?} ended: {status}", self.command);
+            }
+            thread::sleep(GLANCE);
+        }
+        panic!("{:?} does not listen", self.command);
+    }
+
+    pub(crate) fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    pub(crate) fn kill(&mut self) {
+        self.process.kill().and_then(|()| self.process.wait()).expect("it is ours");
+    }
+
+    /// The same server again, at the same port, with nothing in it.
+    pub(crate) fn restart(&mut self) {
+        self.process = spawn(&mut self.command);
+        self.wait();
+    }
+}
+
+fn spawn(command: &mut Command) -> Child {
+    match command.spawn() {
+        Ok(process) => process,
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let package = command.get_program().to_string_lossy().into_owned();
+            panic!("{package} is not installed: apt-get install {package}, or `make need-test`");
+        }
+        Err(error) => panic!("{command:?}: {error}"),
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
