@@ -88,14 +88,15 @@ pub(super) fn auth_file(raw: &RawListener, problems: &mut Problems<'_>) -> Optio
 pub(super) fn refuse_open_admin(
     setting: Setting,
     bind: &Given<SocketAddr>,
-    access: &AccessSetup,
+    file: &RawAdmin,
     problems: &mut Problems<'_>,
 ) {
+    // What is there and refused has its own problem.
     let mut missing = Vec::new();
-    if access.tls.is_none() {
+    if file.tls.is_none() {
         missing.push("tls = { cert = \"cert.pem\", key = \"key.pem\" }");
     }
-    if access.token_file.is_none() {
+    if file.token_file.is_none() {
         missing.push("token_file = \"tokens\"");
     }
     if bind.value.ip().is_loopback() || missing.is_empty() {

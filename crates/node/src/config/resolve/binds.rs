@@ -53,7 +53,7 @@ pub(super) fn resolve(
     problems: &mut Problems<'_>,
 ) -> Binds {
     let access = access::admin(&file.admin, problems);
-    let admin = admin(file, flags, &access, problems);
+    let admin = admin(file, flags, problems);
     let mut listeners = listeners(&file.listener, flags, backends, problems);
     listeners.extend(unix_socket(flags, backends, problems));
     refuse_shared_addresses(admin.as_ref(), &listeners, problems);
@@ -71,13 +71,13 @@ pub(super) fn resolve(
     }
 }
 
-fn admin(file: &RawFile, flags: &Flags, access: &AccessSetup, problems: &mut Problems<'_>) -> Option<Bind> {
+fn admin(file: &RawFile, flags: &Flags, problems: &mut Problems<'_>) -> Option<Bind> {
     match flag_or("--admin", flags.admin.clone(), &file.admin.bind) {
         Some(bind) if bind.value == "off" => None,
         Some(bind) => {
             let value = address(ADMIN, &bind, problems).unwrap_or(ADMIN_DEFAULT);
             let bind = Given { value, origin: bind.origin };
-            access::refuse_open_admin(ADMIN, &bind, access, problems);
+            access::refuse_open_admin(ADMIN, &bind, &file.admin, problems);
             Some(bind)
         }
         None => Some(Given { value: ADMIN_DEFAULT, origin: Origin::Absent }),

@@ -65,6 +65,11 @@ fn what_does_not_ask_may_not_be_reached_from_elsewhere() {
 fn who_may_come_in() {
     assert_refused(&[
         (
+            "[admin]\nbind = \"0.0.0.0:8080\"\ntls = { cert = \"c\" }\ntoken_file = \"t\"",
+            "a.toml:3:7: [admin] tls has no cert or no key; it must have both: set tls = { cert = \"cert.pem\", key = \
+             \"key.pem\" }",
+        ),
+        (
             "[admin]\ntls = { cert = \"c\" }",
             "a.toml:2:7: [admin] tls has no cert or no key; it must have both: set tls = { cert = \"cert.pem\", key = \
              \"key.pem\" }",
