@@ -48,8 +48,10 @@ mod answer;
 mod fill;
 mod query;
 mod request;
+mod write;
 
 pub use answer::{Alike, Answer, Status};
 pub use fill::fill;
 pub use query::{Fetch, Query, Slot};
 pub use request::Request;
+pub use write::{Begun, Ended, Outcome, Settled, Write, WriteId, WriteOptions, WriteRefused, Writes};
