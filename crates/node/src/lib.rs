@@ -24,6 +24,7 @@ pub mod config;
 mod control;
 mod core;
 mod entropy;
+mod errors;
 mod events;
 mod gateway;
 mod http;
@@ -41,6 +42,7 @@ mod telemetry;
 mod threads;
 mod vital;
 mod waiter;
+mod write;
 
 pub use buffers::Buffers;
 pub use chores::Chores;

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::Thread;
 
 use sherwood_cache::{Cache, Partition};
-use sherwood_model::{BackendId, CachePlan, SeededState, SloStanding};
+use sherwood_model::{BackendId, CachePlan, PartitionId, SeededState, SloStanding};
 use sherwood_policy::{Controller, Policy, StartSize, by_name};
 use tokio::runtime::{Handle, Runtime};
 use tokio::sync::{Semaphore, watch};
@@ -305,6 +305,7 @@ impl Parts {
             event_streams: Arc::new(Semaphore::new(admin::STREAMS_MAX)),
             meters: OnceLock::new(),
             aside: Arc::new(Semaphore::new(1)),
+            walks: Arc::new(Semaphore::new(1)),
             stopping,
         }
     }
@@ -369,11 +370,15 @@ fn backends(
         if backend.stores.is_empty() {
             return Ok(None);
         }
+        let id = BackendId::from_index(index);
+        let own = setup.partitions.iter().enumerate().filter(|(_, partition)| partition.backend == id);
         let parts = BackendParts {
-            id: BackendId::from_index(index),
+            id,
             name: backend.name.clone(),
             options: backend.dispatch,
             ttl: backend.ttl,
+            writes: backend.writes,
+            partitions: own.map(|(index, _)| PartitionId::from_index(index)).collect(),
             replicas: backend.stores.clone(),
             recording: Arc::clone(recording),
         };

@@ -163,7 +163,8 @@ struct Key {
     running: u32,
     /// Writes that wait for those to end.
     waiting: VecDeque<WriteId>,
-    /// Two were running at a time, and one of them still is.
+    /// What is being written may not be what the key has in the end: two were running at a time, or somebody changed the key otherwise,
+    /// and one that was running then still is.
     contended: bool,
     hold: Option<Hold>,
 }
@@ -180,6 +181,10 @@ struct Hold {
 }
 
 impl Key {
+    fn doubt(&mut self) {
+        self.contended = self.running > 0;
+    }
+
     fn is_idle(&self) -> bool {
         self.running == 0 && self.waiting.is_empty() && self.hold.is_none()
     }
@@ -254,6 +259,19 @@ impl<K: Clone + Eq + Hash> Writes<K> {
         }
         self.forget_idle(key);
         Ended { keep, next }
+    }
+
+    /// Somebody changed `key` otherwise, at the store or in the cache: what is being written to it may not be the latest, and is not
+    /// kept.
+    pub fn doubt(&mut self, key: &K) {
+        if let Some(state) = self.keys.get_mut(key) {
+            state.doubt();
+        }
+    }
+
+    /// As [`doubt`](Self::doubt) for every key; linear in those remembered.
+    pub fn doubt_all(&mut self) {
+        self.keys.values_mut().for_each(Key::doubt);
     }
 
     /// Whether a value of `key` that was fetched may be kept, if its fetch has not lost the right to.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sherwood_model::{BackendId, TenantId};
+use sherwood_node::config::Writes;
 use sherwood_node::{BackendSetup, PartitionSetup, Pin, Setup};
 use sherwood_store::Store;
 use sherwood_workload::onerf::{Limits, Model, Walk};
@@ -77,6 +78,7 @@ pub(crate) fn setup(model: &Model, backends: &Backends, policy: &str, times: &Ti
         name: backend.name.clone(),
         dispatch: dispatch(timeout),
         ttl: None,
+        writes: Writes::default(),
         stores: vec![Arc::clone(store) as Arc<dyn Store>],
     };
     let partition = |index| PartitionSetup {

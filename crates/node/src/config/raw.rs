@@ -68,9 +68,17 @@ pub(super) struct RawBackend {
     pub(super) prefix: Key<String>,
     pub(super) timeout: Key<Span>,
     pub(super) ttl: Key<Span>,
+    pub(super) writes: RawWrites,
     pub(super) dispatch: RawDispatch,
     pub(super) store: Key<RawStore>,
     pub(super) replicas: Key<Vec<Spanned<RawStore>>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct RawWrites {
+    pub(super) to: Key<String>,
+    pub(super) settle: Key<Span>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -9,7 +9,7 @@ use sherwood_model::BackendId;
 
 use super::raw::{
     RawAdmin, RawBackend, RawCliffhanger, RawControl, RawDispatch, RawFair, RawFile, RawLama, RawListener,
-    RawMemory, RawPartition, RawProbe, RawRetry, RawServer, RawSlo, RawStore, RawTao,
+    RawMemory, RawPartition, RawProbe, RawRetry, RawServer, RawSlo, RawStore, RawTao, RawWrites,
 };
 use super::*;
 use crate::listener::{Address, UnixSocket};

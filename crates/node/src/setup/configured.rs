@@ -73,7 +73,8 @@ fn backend(backend: &config::Backend) -> Result<BackendSetup, OpenError> {
     };
     let stores: Vec<Arc<dyn Store>> =
         backend.replicas.iter().enumerate().map(open).collect::<Result<_, _>>()?;
-    Ok(BackendSetup { name: backend.name.clone(), dispatch: backend.dispatch, ttl: backend.ttl, stores })
+    let config::Backend { name, dispatch, ttl, writes, .. } = backend;
+    Ok(BackendSetup { name: name.clone(), dispatch: *dispatch, ttl: *ttl, writes: *writes, stores })
 }
 
 fn partition(partition: &config::Partition, total_bytes: u64) -> PartitionSetup {

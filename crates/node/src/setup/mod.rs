@@ -9,7 +9,7 @@ use std::time::Duration;
 use sherwood_model::{BackendId, Slo, TenantId};
 use sherwood_store::Store;
 
-use crate::config::Protocol;
+use crate::config::{Protocol, Writes};
 use crate::control::Pin;
 use crate::listener::Address;
 
@@ -55,6 +55,8 @@ pub struct BackendSetup {
     pub dispatch: sherwood_dispatch::Options,
     /// How long a fetched value lives; for ever where none.
     pub ttl: Option<Duration>,
+    /// Where writes go, and when they can be read everywhere.
+    pub writes: Writes,
     /// Its replicas; none for a backend that is only looked up in the cache.
     pub stores: Vec<Arc<dyn Store>>,
 }

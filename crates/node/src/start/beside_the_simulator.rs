@@ -197,6 +197,7 @@ impl Driven {
                 ..Default::default()
             },
             ttl: None,
+            writes: crate::config::Writes::default(),
             stores: vec![Arc::new(Modelled { law: law.clone(), hand })],
         };
         let partition = |law: &Law| PartitionSetup {

@@ -9,6 +9,7 @@
 mod admin;
 mod faults;
 mod gateway;
+mod invalidation;
 mod listeners;
 #[path = "../common/patience.rs"]
 mod patience;
@@ -16,3 +17,4 @@ mod policies;
 mod resizing;
 mod stopping;
 mod support;
+mod writes;

@@ -56,6 +56,19 @@ fn of_two_writes_at_once_none_is_kept_whoever_ends_first() {
 }
 
 #[test]
+fn what_was_changed_otherwise_meanwhile_is_not_kept() {
+    let mut writes = writes(OPTIONS);
+    writes.doubt(&"a");
+    let (first, other) = (begin(&mut writes, "a"), begin(&mut writes, "b"));
+    writes.doubt(&"a");
+    assert!(!writes.end(at(1), first, Outcome::Acknowledged).keep);
+    writes.doubt_all();
+    assert!(!writes.end(at(1), other, Outcome::Acknowledged).keep);
+    let next = begin(&mut writes, "a");
+    assert!(writes.end(at(2), next, Outcome::Acknowledged).keep);
+}
+
+#[test]
 fn writes_in_turn_are_alone_each() {
     let mut writes = writes(WriteOptions { in_turn: true, ..OPTIONS });
     let first = begin(&mut writes, "a");

@@ -8,13 +8,15 @@ use sherwood_store::StoreOptions;
 use toml::Spanned;
 
 use super::{dispatch, stores};
-use crate::config::meaning::Backend;
+use crate::config::meaning::{Backend, WriteTo, Writes};
 use crate::config::problem::{Origin, Problems};
-use crate::config::raw::RawBackend;
-use crate::config::scope::{Given, Setting, bytes, given, in_range};
+use crate::config::raw::{RawBackend, RawWrites};
+use crate::config::scope::{Given, Setting, bytes, given, in_range, one_of};
 use crate::config::units::{Span, quoted};
 
 const TTL: Setting = Setting::new("[[backend]]", "ttl", "\"60s\"");
+const WRITES_TO: Setting = Setting::new("[[backend]]", "writes.to", "\"all\"");
+const SETTLE: Setting = Setting::new("[[backend]]", "writes.settle", "\"1s\"");
 
 /// Most backends of a node; each has a partition.
 const BACKENDS_MAX: usize = super::partitions::PARTITIONS_MAX;
@@ -62,6 +64,7 @@ fn plain() -> Backend {
         prefix: None,
         dispatch: sherwood_dispatch::Options::default(),
         ttl: None,
+        writes: Writes::default(),
         replicas: Vec::new(),
     }
 }
@@ -79,7 +82,18 @@ fn backend(table: &Spanned<RawBackend>, seen: &mut Seen, problems: &mut Problems
         prefix: prefix(raw, seen, problems),
         dispatch: dispatch::resolve(raw, problems),
         ttl: given(&raw.ttl).map(|ttl| in_range(problems, TTL, Some(ttl), millisecond, ttls).0),
+        writes: writes(&raw.writes, problems),
         replicas: stores.into_iter().map(|store| store.value).collect(),
+    }
+}
+
+fn writes(raw: &RawWrites, problems: &mut Problems<'_>) -> Writes {
+    let Writes { to: _, settle } = Writes::default();
+    let words = [("all", WriteTo::All), ("first", WriteTo::First)];
+    let longest = Span(Duration::from_secs(3_600));
+    Writes {
+        to: one_of(problems, WRITES_TO, given(&raw.to), &words),
+        settle: in_range(problems, SETTLE, given(&raw.settle), Span(settle), Span(settle)..=longest).0,
     }
 }
 

@@ -39,6 +39,7 @@ fn every_key_is_in_the_example() {
     assert_eq!(present(&below(&control, "lama")), keys::<RawLama>());
     assert_eq!(present(&all("admin")), keys::<RawAdmin>());
     let backends = all("backend");
+    assert_eq!(present(&below(&backends, "writes")), keys::<RawWrites>());
     let dispatch = below(&backends, "dispatch");
     assert_eq!(present(&dispatch), keys::<RawDispatch>());
     assert_eq!(present(&below(&dispatch, "retry")), keys::<RawRetry>());
