@@ -246,8 +246,8 @@ impl UnderWay {
         backend: &Arc<Backend>,
         wanted: Wanted,
     ) -> Result<(Self, Option<oneshot::Receiver<()>>), WriteRefused> {
-        let (mut state, _) = backend.state();
-        let Begun { write, may_start } = state.writes.begin(wanted.key.clone())?;
+        let (mut state, now) = backend.state();
+        let Begun { write, may_start } = state.writes.begin(now, wanted.key.clone())?;
         let turn = (!may_start).then(|| {
             let (sender, turn) = oneshot::channel();
             state.turns.insert(write.id(), sender);

@@ -128,8 +128,8 @@ pub struct WriteRefused {
 ///                             │                                             └─settle──▶ held off ─▶ forgotten
 ///                             └─unknown──────────────▶ not cached ──landing, settle───▶ held off ─▶ forgotten
 /// ```
-/// While a key is held off, what is fetched of it reaches who asked and is not kept. Before `landing` has passed, what others write is
-/// not kept either: the write whose outcome nobody knows may land after theirs.
+/// While a key is held off, what is fetched of it reaches who asked and is not kept. What is written
+/// by a write that begins before `landing` has passed is not kept either: the one whose outcome nobody knows may land after it.
 ///
 /// # Inputs and outputs
 /// All under the lock that fills are made under, and before each of them [`poll_settled`](Self::poll_settled) until it has nothing more.
@@ -163,8 +163,8 @@ struct Key {
     running: u32,
     /// Writes that wait for those to end.
     waiting: VecDeque<WriteId>,
-    /// What is being written may not be what the key has in the end: two were running at a time, or somebody changed the key otherwise,
-    /// and one that was running then still is.
+    /// What is being written may not be what the key has in the end, for one that was running at the time still is: two were at once, or
+    /// one of unknown outcome could still land when it was started, or somebody changed the key otherwise.
     contended: bool,
     hold: Option<Hold>,
 }
@@ -183,6 +183,13 @@ struct Hold {
 impl Key {
     fn doubt(&mut self) {
         self.contended = self.running > 0;
+    }
+
+    /// One more is running.
+    fn start(&mut self, now: Instant, all: Option<Hold>) {
+        let unsettled = [self.hold, all].into_iter().flatten().any(|hold| now < hold.unsettled);
+        self.contended |= self.running > 0 || unsettled;
+        self.running += 1;
     }
 
     fn is_idle(&self) -> bool {
@@ -204,11 +211,11 @@ impl<K: Clone + Eq + Hash> Writes<K> {
         }
     }
 
-    /// Somebody wants to write `key`. From now on nothing that is fetched of it is kept.
+    /// Somebody wants to write `key` at `now`. From then on nothing that is fetched of it is kept.
     ///
     /// # Errors
     /// When as many writes are under way as may be.
-    pub fn begin(&mut self, key: K) -> Result<Begun<K>, WriteRefused> {
+    pub fn begin(&mut self, now: Instant, key: K) -> Result<Begun<K>, WriteRefused> {
         let WriteOptions { under_way_max, in_turn, .. } = self.options;
         if self.under_way >= under_way_max {
             return Err(WriteRefused { limit: under_way_max });
@@ -219,8 +226,7 @@ impl<K: Clone + Eq + Hash> Writes<K> {
         let state = self.keys.entry(key.clone()).or_default();
         let may_start = !in_turn || state.running == 0;
         if may_start {
-            state.contended |= state.running > 0;
-            state.running += 1;
+            state.start(now, self.all);
         } else {
             state.waiting.push_back(id);
         }
@@ -239,13 +245,10 @@ impl<K: Clone + Eq + Hash> Writes<K> {
             state.waiting.remove(position);
             return Ended { keep: false, next: None };
         }
-        let holds = [state.hold, self.all];
-        let unsettled = holds.into_iter().flatten().any(|hold| now < hold.unsettled);
-        let keep = outcome == Outcome::Acknowledged && !state.contended && !unsettled;
+        let keep = outcome == Outcome::Acknowledged && !state.contended;
         state.running -= 1;
         state.contended &= state.running > 0;
         let next = state.waiting.pop_front();
-        state.running += u32::from(next.is_some());
         let WriteOptions { settle, landing, .. } = self.options;
         match outcome {
             Outcome::Acknowledged => {
@@ -256,6 +259,9 @@ impl<K: Clone + Eq + Hash> Writes<K> {
                 self.hold(&key, Hold { unsettled, until: unsettled + settle, by: id }, now);
             }
             Outcome::NotDone => {}
+        }
+        if let (Some(_), Some(state)) = (next, self.keys.get_mut(&key)) {
+            state.start(now, self.all);
         }
         self.forget_idle(key);
         Ended { keep, next }
