@@ -155,6 +155,27 @@ mod tests {
     }
 
     #[test]
+    fn where_writes_go_is_what_the_file_says() {
+        let parsed = |writes: &str| {
+            let text = format!("[[backend]]\nname = \"a\"\n{writes}");
+            config::parse("a.toml", &text, &Flags::default(), &["robinhood"])
+        };
+        let of = |writes: &str| {
+            Setup::from_config(&parsed(writes).expect("valid")).expect("nothing to open").backends[0].writes
+        };
+        assert_eq!(of(""), config::Writes { to: config::WriteTo::All, settle: std::time::Duration::ZERO });
+        let first =
+            config::Writes { to: config::WriteTo::First, settle: std::time::Duration::from_millis(1500) };
+        assert_eq!(of("writes = { to = \"first\", settle = \"1500ms\" }"), first);
+        let refused =
+            parsed("writes = { to = \"frist\", settle = \"2h\" }").expect_err("neither can be").to_string();
+        assert!(
+            refused.contains("did you mean \"first\"") && refused.contains("writes.settle is 2h"),
+            "{refused}"
+        );
+    }
+
+    #[test]
     fn the_idle_time_out_is_every_listeners_or_there_is_none() {
         let listeners = "[[listener]]\nbind = \"127.0.0.1:1\"\n[[listener]]\nbind = \"127.0.0.1:2\"\n";
         let timeouts = |server: &str| {

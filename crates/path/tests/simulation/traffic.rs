@@ -33,7 +33,7 @@ impl World {
             let replica = self.draw(self.sides[backend].stores.replicas.len() as u64) as usize;
             self.plan_sometime(Event::Flip(backend, replica));
         }
-        for _ in 0..6 {
+        for _ in 0..12 {
             let (backend, number) = (self.draw_backend(), self.draw_number());
             // A replica that copies does not say when it has, so nobody can invalidate in time for it.
             if !self.sides[backend].stores.primary {
