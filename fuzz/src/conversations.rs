@@ -98,11 +98,7 @@ fn options() -> MemcachedOptions {
 fn service() -> Service {
     let options =
         Options { total_bytes: TOTAL_BYTES, item_bytes_max: ITEM_BYTES_MAX, shards: 1, ..Options::default() };
-    let partitions = [0, 1].map(|backend| Partition {
-        tenant: TenantId(0),
-        backend: BackendId(backend),
-        budget_bytes: TOTAL_BYTES / 2,
-    });
+    let partitions = [0, 1].map(|backend| Partition::new(TenantId(0), BackendId(backend), TOTAL_BYTES / 2));
     let cache = Cache::new(options, &partitions, SeededState::new(1)).expect("options that are valid");
     let target = |partition, read_through| Target {
         partition: PartitionId(partition),

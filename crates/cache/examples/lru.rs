@@ -65,7 +65,7 @@ fn cache(objects: u64) -> Result<Cache, Box<dyn Error>> {
     let total_bytes = objects * charge(KEY_BYTES, 0);
     let options =
         Options { total_bytes, shards: 1, eviction: Eviction::Lru, ghost_rate: 0.0, ..Options::default() };
-    let partition = Partition { tenant: TenantId(0), backend: BackendId(0), budget_bytes: total_bytes };
+    let partition = Partition::new(TenantId(0), BackendId(0), total_bytes);
     Ok(Cache::new(options, &[partition], SeededState::new(1))?)
 }
 

@@ -37,8 +37,30 @@ impl AccessFlags {
     /// Not a use: a `get` or a [`Change::Amend`](crate::Change::Amend) leaves the recency and [`Marks::USED`](crate::Marks::USED)
     /// as they are. Hits and misses are counted all the same.
     pub const KEEP_RECENCY: Self = Self(1);
+    /// Finds a [`Kind::Graced`](crate::Kind::Graced) item for as long after it expired as its partition's grace.
+    pub const SEE_STALE: Self = Self(1 << 1);
+    /// Finds a [`Kind::Absent`](crate::Kind::Absent) item.
+    pub const SEE_ABSENT: Self = Self(1 << 2);
+
+    /// These and those of `flags`.
+    #[must_use]
+    pub const fn with(self, flags: Self) -> Self {
+        Self(self.0 | flags.0)
+    }
 
     pub(crate) const fn keeps_recency(self) -> bool {
-        self.0 & Self::KEEP_RECENCY.0 != 0
+        self.has(Self::KEEP_RECENCY)
+    }
+
+    pub(crate) const fn sees_stale(self) -> bool {
+        self.has(Self::SEE_STALE)
+    }
+
+    pub(crate) const fn sees_absent(self) -> bool {
+        self.has(Self::SEE_ABSENT)
+    }
+
+    const fn has(self, flag: Self) -> bool {
+        self.0 & flag.0 != 0
     }
 }

@@ -156,7 +156,7 @@ impl Cache {
             if self.is_dead(&record, now) {
                 dead.push(at);
             } else {
-                next_death = next_death.min(record.expires());
+                next_death = next_death.min(self.dies(&record));
             }
         });
         *left -= seen.clamp(1, *left);
@@ -223,7 +223,7 @@ impl Cache {
         if !shard.has_slack(slack) {
             return Relief { items: 0, bytes: 0, is_done: true };
         }
-        let moved = shard.relocate_some(slack, items_max);
+        let moved = shard.relocate_some(slack, items_max, |record| self.dies(record));
         let is_done = !shard.has_slack(slack);
         drop(shard);
         // A look for the dead that is under way may have gone by the new place and not have come to the old one.

@@ -12,7 +12,7 @@ use crate::engine::Cache;
 use crate::item::{Item, Value};
 use crate::options::Eviction;
 use crate::prefetch::PREFETCH_KEYS_MAX;
-use crate::shard::{Handle, Lookup, NO_HANDLE};
+use crate::shard::{Handle, Lookup, NO_HANDLE, Sight};
 
 /// Bytes of values after which a lock is let go of before the next key is read: whoever sees a value may copy it under the lock, and
 /// others wait. Chosen: a microsecond or two of copying.
@@ -90,6 +90,7 @@ impl Cache {
         let mut ahead = [NO_HANDLE; PREFETCH_KEYS_MAX];
         shard.look_ahead(hashes, &mut ahead);
         let flush_floor = self.flushes.floor(partition, access.now, &self.ticks);
+        let grace = || self.grace(partition);
         // One each; those of misses are nobody's.
         let first_tick = self.use_ticks(keys.len() as u64);
         // Whether the index is as it was.
@@ -102,12 +103,12 @@ impl Cache {
                 true => shard.find_ahead(&lookup, ahead[position]),
                 false => shard.find(&lookup),
             };
-            let live = found.filter(|&at| !shard.record(at).is_dead(access.now, flush_floor));
-            if live.is_none() && found.is_some() {
+            let found = found.map(|at| (at, shard.record(at).sight(access, flush_floor, grace)));
+            if matches!(found, Some((_, Sight::Dead))) {
                 is_known = false;
             }
             let tick = first_tick + position as u64;
-            self.end_get(&mut shard, partition, (found, live), (access, || tick), |item| {
+            self.end_get(&mut shard, partition, found, (access, || tick), |item| {
                 if let Some(Item { value: Value::Bytes(bytes), .. }) = item {
                     seen_bytes += bytes.len();
                 }
@@ -137,7 +138,7 @@ mod tests {
         let cache = cache(&[1 << 20], 1);
         let access = Access::at(Instant::ZERO);
         for key in KEYS {
-            let item = NewItem { value, flags: 0, expires: None };
+            let item = NewItem { value, ..NewItem::bytes(b"") };
             cache.set(A, key.as_bytes(), item, &access).expect("it fits");
         }
         let mut seen = Vec::new();

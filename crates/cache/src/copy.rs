@@ -21,7 +21,7 @@ impl Cache {
     /// use sherwood_cache::{Access, Cache, Heap, NewItem, Options, Partition};
     /// use sherwood_model::{BackendId, Instant, PartitionId, SeededState, TenantId};
     ///
-    /// let partition = Partition { tenant: TenantId(0), backend: BackendId(0), budget_bytes: 1 << 20 };
+    /// let partition = Partition::new(TenantId(0), BackendId(0), 1 << 20);
     /// let options = Options { total_bytes: 1 << 20, ..Options::default() };
     /// let mut cache = Cache::new(options, &[partition], SeededState::new(7))?;
     /// let (partition, access) = (PartitionId(0), Access::at(Instant::from_secs(1)));

@@ -11,7 +11,6 @@ use sherwood_model::{CachePlan, Instant, PartitionId, SeededState};
 
 use crate::access::Access;
 use crate::background::Background;
-use crate::charge;
 use crate::flush::Flushes;
 use crate::ghost::{Curve, Ghosts};
 use crate::item::{Change, Item, NewCas, NewItem, Refused, Use};
@@ -19,7 +18,9 @@ use crate::ledger::{Ledger, PlanError};
 use crate::line::Line;
 use crate::memory::{Heap, Memory, Supply};
 use crate::options::{Eviction, Options, OptionsError, Partition};
-use crate::shard::{self, Cause, Evicted, Handle, Locked, Lookup, NewRecord, Noted, Record, Removed, Shard};
+use crate::shard::{
+    self, Cause, Evicted, Handle, Locked, Lookup, NewRecord, Noted, Record, Removed, Shard, Sight,
+};
 use crate::timeline::Timeline;
 use crate::usage::Usage;
 
@@ -61,6 +62,26 @@ pub struct Cache {
 /// some items have that is not charged. Chosen: two thirds of what a process may take beside its budget.
 const RESERVE_DIVISOR: u64 = 10;
 const RESERVE_BYTES_MIN: u64 = 32 << 20;
+
+/// The record of a key, as an access finds it that may change it.
+#[derive(Clone, Copy, Debug)]
+enum Found {
+    Seen(Handle),
+    Hidden(Handle),
+    Nothing,
+}
+
+impl Found {
+    /// The one that the access sees.
+    fn seen(self) -> Option<Handle> {
+        if let Self::Seen(at) = self { Some(at) } else { None }
+    }
+
+    /// The one that the key has, seen or not.
+    fn any(self) -> Option<Handle> {
+        if let Self::Seen(at) | Self::Hidden(at) = self { Some(at) } else { None }
+    }
+}
 
 /// What a store leaves behind it.
 #[derive(Debug, Default)]
@@ -140,7 +161,8 @@ impl Cache {
         &self.partitions
     }
 
-    /// Reads an item: `read` sees it and its result is returned. Counts a hit or a miss and refreshes the recency.
+    /// Reads an item: `read` sees it and its result is returned. Counts a hit, or a miss if it is stale or there is none, and
+    /// refreshes the recency.
     pub fn get<R>(
         &self,
         partition: PartitionId,
@@ -160,17 +182,16 @@ impl Cache {
         };
         // Before the use is noted.
         let item = record.item();
-        if self.is_dead(&record, access.now)
-            || !(access.flags.keeps_recency() || record.note_use(self.class(access)))
-        {
+        let sight = self.sight(&record, access);
+        if !(sight.is_seen() && (access.flags.keeps_recency() || record.note_use(self.class(access)))) {
             drop(shard);
             return self.get_and_change(&lookup, access, read);
         }
-        shard.outcomes(partition).hits.increment();
+        shard.outcomes(partition).count(sight);
         Some(read(item))
     }
 
-    /// A [`Self::get`] that takes a dead item out, or moves a live one in its queues.
+    /// A [`Self::get`] that takes a dead item out, or moves one that is seen in its queues.
     fn get_and_change<R>(
         &self,
         lookup: &Lookup<'_>,
@@ -178,29 +199,29 @@ impl Cache {
         read: impl FnOnce(Item<'_>) -> R,
     ) -> Option<R> {
         let mut shard = self.lock(lookup);
-        let found = shard.find(lookup);
-        let live = found.filter(|&at| !self.is_dead(&shard.record(at), access.now));
+        let found = shard.find(lookup).map(|at| (at, self.sight(&shard.record(at), access)));
         let tick = || self.use_ticks(1);
-        self.end_get(&mut shard, lookup.partition, (found, live), (access, tick), |item| item.map(read))
+        self.end_get(&mut shard, lookup.partition, found, (access, tick), |item| item.map(read))
     }
 
-    /// Ends the `get` of a key whose record was `found`, if it has one, and is `live`: counts it, takes a dead item out and notes
-    /// the use of a live one at `tick`.
+    /// Ends the `get` of a key whose record was `found`, if it has one: counts it, takes a dead item out and notes the use of one that
+    /// is seen at `tick`.
     #[inline]
     pub(crate) fn end_get<R>(
         &self,
         shard: &mut Locked<'_>,
         partition: PartitionId,
-        (found, live): (Option<Handle>, Option<Handle>),
+        found: Option<(Handle, Sight)>,
         (access, tick): (&Access, impl FnOnce() -> u64),
         read: impl FnOnce(Option<Item<'_>>) -> R,
     ) -> R {
-        let Some(at) = live else {
-            drop(found.map(|at| shard.remove(at, Cause::Expired)));
+        let Some((at, sight)) = found.filter(|(_, sight)| sight.is_seen()) else {
+            let dead = found.filter(|(_, sight)| *sight == Sight::Dead);
+            drop(dead.map(|(at, _)| shard.remove(at, Cause::Expired)));
             shard.outcomes(partition).misses.increment();
             return read(None);
         };
-        shard.outcomes(partition).hits.increment();
+        shard.outcomes(partition).count(sight);
         // Before the use is noted.
         let result = read(Some(shard.record(at).item()));
         if !access.flags.keeps_recency() {
@@ -220,7 +241,7 @@ impl Cache {
         let lookup = self.lookup(partition, key);
         let shard = self.shard(&lookup).read();
         let record = shard.find(&lookup)?;
-        (!self.is_dead(&record, access.now)).then(|| read(record.item()))
+        self.sight(&record, access).is_seen().then(|| read(record.item()))
     }
 
     /// Stores an item, over an older one or not, and returns its CAS.
@@ -235,7 +256,7 @@ impl Cache {
         access: &Access,
     ) -> Result<u64, Refused> {
         let lookup = self.lookup(partition, key);
-        if let Err(refused) = self.admit(&lookup, item.value.len()) {
+        if let Err(refused) = self.admit(&lookup, &item, &Noted::default()) {
             self.take_out(&lookup, access);
             return Err(refused);
         }
@@ -248,8 +269,8 @@ impl Cache {
         Ok(self.settle(&lookup, stored, access))
     }
 
-    /// Stores an item only if its key has none, as the fill after a miss does. Says whether it did; the item that was
-    /// there keeps its place.
+    /// Stores an item only if its key has none that `access` sees, as the fill after a miss does. Says whether it did; the item
+    /// that was there keeps its place.
     ///
     /// # Errors
     /// When the item is refused. The cache is as it was.
@@ -261,14 +282,15 @@ impl Cache {
         access: &Access,
     ) -> Result<bool, Refused> {
         let lookup = self.lookup(partition, key);
-        self.admit(&lookup, item.value.len())?;
+        self.admit(&lookup, &item, &Noted::default())?;
         let mut new = self.new_record(key, item, Noted::default());
         let mut shard = self.lock(&lookup);
         shard.expect_insertion(&lookup);
-        if self.find_live(&mut shard, &lookup, access.now).is_some() {
+        let found = self.find_undead(&mut shard, &lookup, access);
+        if found.seen().is_some() {
             return Ok(false);
         }
-        let stored = self.put(&mut shard, &lookup, None, &mut new, access);
+        let stored = self.put(&mut shard, &lookup, found.any(), &mut new, access);
         drop(shard);
         self.settle(&lookup, stored, access);
         Ok(true)
@@ -302,8 +324,8 @@ impl Cache {
     ) -> Result<(R, Option<u64>), Refused> {
         let lookup = self.lookup(partition, key);
         let mut shard = self.lock(&lookup);
-        let found = self.find_live(&mut shard, &lookup, access.now);
-        let (change, result) = decide(found.map(|at| shard.record(at).item()));
+        let found = self.find_undead(&mut shard, &lookup, access);
+        let (change, result) = decide(found.seen().map(|at| shard.record(at).item()));
         let (cas, stored) = self.change(&mut shard, &lookup, found, &change, access)?;
         drop(shard);
         self.settle(&lookup, stored, access);
@@ -318,7 +340,7 @@ impl Cache {
         self.timeline.since(last_use, now)
     }
 
-    /// Removes an item; says whether a live one was there.
+    /// Removes an item, seen or not; says whether there was one that `access` sees.
     pub fn remove(&self, partition: PartitionId, key: &[u8], access: &Access) -> bool {
         let lookup = self.lookup(partition, key);
         self.ghosts.remove(partition, lookup.hash);
@@ -444,33 +466,51 @@ impl Cache {
         }
     }
 
-    /// Moves the time of the next look for dead items forward to `expires`, if it is later than that.
-    pub(crate) fn note_death(&self, expires: Instant) {
+    /// Moves the time of the next look for dead items forward to `dies`, if it is later than that.
+    pub(crate) fn note_death(&self, dies: Instant) {
         // Most items die later than the next one to die: look before writing a number all threads share.
-        if expires.as_nanos() < self.next_death.load(Relaxed) {
-            self.next_death.fetch_min(expires.as_nanos(), Release);
+        if dies.as_nanos() < self.next_death.load(Relaxed) {
+            self.next_death.fetch_min(dies.as_nanos(), Release);
         }
     }
 
     #[inline]
     pub(crate) fn is_dead(&self, record: &Record<'_>, now: Instant) -> bool {
-        record.is_dead(now, self.flushes.floor(record.partition(), now, &self.ticks))
+        let flush_floor = self.flushes.floor(record.partition(), now, &self.ticks);
+        record.is_dead(now, flush_floor, || self.grace(record.partition()))
     }
 
-    /// Takes a key's item out, if it has a live one; says whether it did.
+    /// What a record is to an access.
+    #[inline(always)]
+    pub(crate) fn sight(&self, record: &Record<'_>, access: &Access) -> Sight {
+        let flush_floor = self.flushes.floor(record.partition(), access.now, &self.ticks);
+        record.sight(access, flush_floor, || self.grace(record.partition()))
+    }
+
+    /// When nobody will see a record any more, by its own time.
+    pub(crate) fn dies(&self, record: &Record<'_>) -> Instant {
+        record.dies(|| self.grace(record.partition()))
+    }
+
+    pub(crate) fn grace(&self, partition: PartitionId) -> Duration {
+        self.partitions[partition.index()].grace
+    }
+
+    /// Takes a key's item out, if it has one; says whether it had one that `access` sees.
     fn take_out(&self, lookup: &Lookup<'_>, access: &Access) -> bool {
         let mut shard = self.lock(lookup);
-        let Some(at) = self.find_live(&mut shard, lookup, access.now) else { return false };
-        let removed = shard.remove(at, Cause::Removed);
+        let found = self.find_undead(&mut shard, lookup, access);
+        let removed = found.any().map(|at| shard.remove(at, Cause::Removed));
         drop(shard);
         drop(removed);
-        true
+        found.seen().is_some()
     }
 
     /// Checks sizes and budget.
-    fn admit(&self, lookup: &Lookup<'_>, value_bytes: usize) -> Result<(), Refused> {
+    fn admit(&self, lookup: &Lookup<'_>, item: &NewItem<'_>, noted: &Noted) -> Result<(), Refused> {
         let Options { item_bytes_max, key_bytes_max, .. } = self.options;
         let &Lookup { partition, key, hash } = lookup;
+        let value_bytes = item.value.len();
         if key.len() > usize::from(key_bytes_max) {
             return Err(Refused::KeyTooLong { bytes: key.len(), max: key_bytes_max });
         }
@@ -478,7 +518,7 @@ impl Cache {
             self.ghosts.remove(partition, hash);
             return Err(Refused::ValueTooLarge { bytes: value_bytes, max: item_bytes_max });
         }
-        let charge = charge(key.len(), value_bytes);
+        let charge = noted.charge(key.len(), item);
         let budget_bytes = self.ledger.budget(partition);
         if charge > budget_bytes {
             // A larger budget would take it: what that would bring is for the curve to say.
@@ -493,11 +533,11 @@ impl Cache {
         &self,
         shard: &mut Locked<'_>,
         lookup: &Lookup<'_>,
-        found: Option<Handle>,
+        found: Found,
         change: &Change<'_>,
         access: &Access,
     ) -> Result<(Option<u64>, Stored), Refused> {
-        let (item, noted) = match (change, found) {
+        let (item, noted) = match (change, found.seen()) {
             (Change::Store(item), _) => (*item, Noted::default()),
             (Change::StoreOwned { value, flags, expires }, _) => {
                 let item = NewItem { flags: *flags, expires: *expires, ..NewItem::bytes(value) };
@@ -515,24 +555,26 @@ impl Cache {
             (Change::Touch(expires), Some(at)) => {
                 return Ok((None, self.touch(shard, at, *expires, access)));
             }
-            (Change::Remove, Some(at)) => {
-                self.ghosts.remove(lookup.partition, lookup.hash);
-                let removed = shard.remove(at, Cause::Removed);
-                let leftovers = (Some(removed), Evicted::default());
+            (Change::Remove, _) => {
+                let removed = found.any().map(|at| {
+                    self.ghosts.remove(lookup.partition, lookup.hash);
+                    shard.remove(at, Cause::Removed)
+                });
+                let leftovers = (removed, Evicted::default());
                 return Ok((None, Stored { leftovers, ..Stored::default() }));
             }
-            (Change::Keep, _) | (Change::Amend { .. } | Change::Touch(_) | Change::Remove, None) => {
+            (Change::Keep, _) | (Change::Amend { .. } | Change::Touch(_), None) => {
                 return Ok((None, Stored::default()));
             }
         };
-        match self.admit(lookup, item.value.len()) {
+        match self.admit(lookup, &item, &noted) {
             Ok(()) => {
                 let mut new = self.new_record(lookup.key, item, noted);
-                let stored = self.put(shard, lookup, found, &mut new, access);
+                let stored = self.put(shard, lookup, found.any(), &mut new, access);
                 Ok((Some(noted.cas.unwrap_or(stored.cas)), stored))
             }
             Err(refused) => {
-                drop(found.map(|at| shard.remove(at, Cause::Removed)));
+                drop(found.any().map(|at| shard.remove(at, Cause::Removed)));
                 Err(refused)
             }
         }
@@ -557,7 +599,7 @@ impl Cache {
     ) -> (u64, Stored) {
         let at = shard.note(at, noted);
         let at = shard.set_expires(at, expires);
-        self.note_death(expires.unwrap_or(Instant::NEVER));
+        self.note_death(self.dies(&shard.record(at)));
         let (charge, cas) = (shard.record(at).charge(), shard.record(at).item().cas);
         let mut used_charge = 0;
         if !access.flags.keeps_recency() {
@@ -571,7 +613,7 @@ impl Cache {
     fn touch(&self, shard: &mut Locked<'_>, at: Handle, expires: Option<Instant>, access: &Access) -> Stored {
         let used_charge = shard.record(at).charge();
         let at = shard.set_expires(at, expires);
-        self.note_death(expires.unwrap_or(Instant::NEVER));
+        self.note_death(self.dies(&shard.record(at)));
         shard.note_use(at, self.class(access), self.use_ticks(1));
         Stored { used_charge, ..Stored::default() }
     }
@@ -587,7 +629,7 @@ impl Cache {
     ) -> Stored {
         // A flush whose time has come is for what was stored before, not for this.
         self.flushes.settle(lookup.partition, access.now, &self.ticks);
-        let (charge, expires) = (new.charge(), new.expires());
+        let (charge, dies) = (new.charge(), new.dies(self.grace(lookup.partition)));
         let class = self.class(access);
         // Before anything is written: drawing it waits for all that was.
         let cas = self.tick();
@@ -609,7 +651,7 @@ impl Cache {
             }
         };
         // After the store, so that the background, when it has taken the time noted, finds the item.
-        self.note_death(expires);
+        self.note_death(dies);
         stored
     }
 
@@ -628,15 +670,18 @@ impl Cache {
         cas
     }
 
-    /// The live record of a key; a dead one is taken out.
+    /// The record of a key; a dead one is taken out.
     #[inline]
-    fn find_live(&self, shard: &mut Locked<'_>, lookup: &Lookup<'_>, now: Instant) -> Option<Handle> {
-        let at = shard.find(lookup)?;
-        if self.is_dead(&shard.record(at), now) {
-            drop(shard.remove(at, Cause::Expired));
-            return None;
+    fn find_undead(&self, shard: &mut Locked<'_>, lookup: &Lookup<'_>, access: &Access) -> Found {
+        let Some(at) = shard.find(lookup) else { return Found::Nothing };
+        match self.sight(&shard.record(at), access) {
+            Sight::Fresh | Sight::Stale => Found::Seen(at),
+            Sight::Hidden => Found::Hidden(at),
+            Sight::Dead => {
+                drop(shard.remove(at, Cause::Expired));
+                Found::Nothing
+            }
         }
-        Some(at)
     }
 
     fn new_record<'a>(&self, key: &'a [u8], item: NewItem<'a>, noted: Noted) -> NewRecord<'a> {

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use sherwood_model::Instant;
+use sherwood_model::{Instant, Tags};
 use thiserror::Error;
 
 /// A value, or only its size.
@@ -44,13 +44,42 @@ pub struct Item<'a> {
     /// Unique to this stored value; larger than that of every value stored before. Reading and touching keep it. Neither
     /// holds for a number that the caller gave ([`Change::StoreMarked`], [`Change::Amend`]).
     pub cas: u64,
-    /// When it dies, if ever.
+    /// When it dies, if ever; when it became stale or will, where it is [`Kind::Graced`].
     pub expires: Option<Instant>,
+    /// Who sees it, and for how long.
+    pub kind: Kind,
+    /// What it may be invalidated by, beside its key.
+    pub tags: Tags,
     /// What is noted about it; always [`Marks::NONE`] for a declared size.
     pub marks: Marks,
     /// When it was last used or stored, before this access; under S3-FIFO, where a use leaves no time, when it was stored.
     /// [`Cache::since`](crate::Cache::since) turns it into a time.
     pub last_use: Use,
+}
+
+impl Item<'_> {
+    /// Since when it is stale, if it is at `now`: the time it was good for is over. Only an access that
+    /// [sees stale items](crate::AccessFlags::SEE_STALE) finds one.
+    #[must_use]
+    pub fn stale_since(&self, now: Instant) -> Option<Instant> {
+        self.expires.filter(|&expires| expires <= now)
+    }
+}
+
+/// Who sees an item, and for how long.
+///
+/// To an access that does not see it, it is as an item that has expired: none. Whatever that access stores takes its place, and a removal
+/// takes it out; a mere look leaves it to those who see it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Kind {
+    /// Everybody, until it expires.
+    #[default]
+    Plain,
+    /// Everybody until it expires; then, for the [grace](crate::Partition::grace) of its partition, an access that
+    /// [sees stale items](crate::AccessFlags::SEE_STALE). One stored without an expiry is [`Kind::Plain`].
+    Graced,
+    /// Word that there is no value, good until it expires: only an access that [sees it](crate::AccessFlags::SEE_ABSENT).
+    Absent,
 }
 
 /// Eight bits noted about an item. One is the cache's; the others mean what the caller wants them to.
@@ -106,21 +135,35 @@ pub struct NewItem<'a> {
     pub value: Value<'a>,
     /// The client's 32 bits.
     pub flags: u32,
-    /// When it dies, if ever; at or before now, it is dead at once.
+    /// When it dies, if ever; at or before now, it is dead at once, or stale where it is [`Kind::Graced`].
     pub expires: Option<Instant>,
+    /// Who sees it, and for how long.
+    pub kind: Kind,
+    /// What it may be invalidated by; any are charged like 8 bytes of value.
+    pub tags: Tags,
 }
 
 impl<'a> NewItem<'a> {
-    /// These bytes, without flags or expiry.
+    /// These bytes, without flags, expiry or tags.
     #[must_use]
     pub const fn bytes(value: &'a [u8]) -> Self {
-        Self { value: Value::Bytes(value), flags: 0, expires: None }
+        Self::plain(Value::Bytes(value))
     }
 
-    /// A value of `bytes` that is not stored, without flags or expiry.
+    /// A value of `bytes` that is not stored, without flags, expiry or tags.
     #[must_use]
     pub const fn declared(bytes: u32) -> Self {
-        Self { value: Value::Declared(bytes), flags: 0, expires: None }
+        Self::plain(Value::Declared(bytes))
+    }
+
+    /// Word that there is no value, which should expire.
+    #[must_use]
+    pub const fn absent() -> Self {
+        Self { kind: Kind::Absent, ..Self::bytes(b"") }
+    }
+
+    const fn plain(value: Value<'a>) -> Self {
+        Self { value, flags: 0, expires: None, kind: Kind::Plain, tags: Tags::NONE }
     }
 }
 
@@ -140,8 +183,8 @@ pub enum Change<'a> {
         /// When it dies, if ever.
         expires: Option<Instant>,
     },
-    /// Store a value with marks, and with a CAS of the caller's own if it gives one. An own CAS is charged like 8 bytes of
-    /// value.
+    /// Store a plain value with marks, and with a CAS of the caller's own if it gives one. An own CAS is charged like 8 bytes
+    /// of value.
     StoreMarked {
         /// The new value.
         value: Cow<'a, [u8]>,
@@ -154,8 +197,8 @@ pub enum Change<'a> {
         /// Its CAS; none for the next of the cache's.
         cas: Option<u64>,
     },
-    /// Keep the value and the client's bits, set all else, and refresh the recency unless the access says not to. Nothing
-    /// where there is no item, and no marks or CAS for a declared size.
+    /// Keep the value, the client's bits, kind and tags, set all else, and refresh the recency unless the access says not to.
+    /// Nothing where there is no item, and no marks or CAS for a declared size.
     Amend {
         /// When it dies, if ever.
         expires: Option<Instant>,

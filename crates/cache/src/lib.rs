@@ -10,7 +10,7 @@
 //! use sherwood_cache::{Access, Cache, NewItem, Options, Partition, Value};
 //! use sherwood_model::{BackendId, CachePlan, Instant, PartitionId, SeededState, TenantId};
 //!
-//! let partition = |backend| Partition { tenant: TenantId(0), backend: BackendId(backend), budget_bytes: 1 << 20 };
+//! let partition = |backend| Partition::new(TenantId(0), BackendId(backend), 1 << 20);
 //! let options = Options { total_bytes: 2 << 20, ..Options::default() };
 //! let cache = Cache::new(options, &[partition(0), partition(1)], SeededState::new(7))?;
 //!
@@ -71,6 +71,13 @@
 //! memory that metadata no longer needs. An item is dead from the moment it expires or a flush hits it: no operation
 //! finds it, but it is charged until it is met by an operation on its key, evicted, or reclaimed by `step`.
 //!
+//! # What is seen by some only
+//!
+//! Two [kinds](Kind) of items are for those who ask for them: one past its expiry, which its partition's grace keeps for answers that
+//! are better old than late, and the word that a key has no value. To any other access they are as if they were not there, so
+//! who never heard of them is right. A `get` that finds a stale item counts as a miss, because whoever gets one fetches another;
+//! one that finds the word of an absent value is a hit, because nobody has to be asked.
+//!
 //! # Threads
 //!
 //! A [`Cache`] may be shared. Items are spread over shards by the hash of (partition, key); an operation locks the one
@@ -112,7 +119,7 @@ pub use background::Work;
 pub use charge::{ITEM_OVERHEAD_BYTES, charge};
 pub use engine::Cache;
 pub use ghost::{Curve, Ghost, GhostOptions};
-pub use item::{Change, Item, Marks, NewCas, NewItem, Refused, Use, Value};
+pub use item::{Change, Item, Kind, Marks, NewCas, NewItem, Refused, Use, Value};
 pub use ledger::PlanError;
 pub use memory::{Heap, Memory};
 pub use options::{Eviction, Options, OptionsError, Partition, SHARD_BYTES_LIMIT};

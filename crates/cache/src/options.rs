@@ -1,5 +1,7 @@
 //! What the engine is built from, checked before anything is allocated.
 
+use std::time::Duration;
+
 use serde::Deserialize;
 use sherwood_model::{BackendId, TenantId};
 use thiserror::Error;
@@ -156,6 +158,16 @@ pub struct Partition {
     pub backend: BackendId,
     /// Budget in bytes at the start; 0 is allowed and stores nothing.
     pub budget_bytes: u64,
+    /// How long a [`Kind::Graced`](crate::Kind::Graced) item is kept after it expired, for those who take stale ones.
+    pub grace: Duration,
+}
+
+impl Partition {
+    /// One without a grace.
+    #[must_use]
+    pub const fn new(tenant: TenantId, backend: BackendId, budget_bytes: u64) -> Self {
+        Self { tenant, backend, budget_bytes, grace: Duration::ZERO }
+    }
 }
 
 /// Why a cache could not be built.
@@ -248,7 +260,7 @@ mod tests {
     use super::*;
 
     fn partition(backend: u16, budget_bytes: u64) -> Partition {
-        Partition { tenant: TenantId(0), backend: BackendId(backend), budget_bytes }
+        Partition::new(TenantId(0), BackendId(backend), budget_bytes)
     }
 
     #[test]

@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn it_changes_nothing_whatever_the_keys() {
-        let partition = Partition { tenant: TenantId(0), backend: BackendId(0), budget_bytes: 1 << 20 };
+        let partition = Partition::new(TenantId(0), BackendId(0), 1 << 20);
         let options = Options { total_bytes: 1 << 20, ..Options::default() };
         let cache = Cache::new(options, &[partition], SeededState::new(7)).unwrap();
         let partition = PartitionId(0);

@@ -5,8 +5,9 @@
 //! its index and the tag there, all of which an item has from its key. The index keeps its entries in that order anyway,
 //! however segments grow and records move.
 
-use sherwood_model::{Instant, PartitionId};
+use sherwood_model::PartitionId;
 
+use crate::access::Access;
 use crate::engine::Cache;
 use crate::item::Item;
 use crate::shard::Range;
@@ -18,7 +19,7 @@ const PER_LOCK: usize = 32;
 const RANGE_BITS: u32 = Range::BITS;
 
 impl Cache {
-    /// Visits some live items of a partition and returns where to go on, or 0 at the end. Begin with 0.
+    /// Visits some items of a partition that `access` sees and returns where to go on, or 0 at the end. Begin with 0.
     ///
     /// An item that is there from the first call to the last is visited at least once, whatever else is stored, removed
     /// or moved meanwhile; one that is there only part of the time is visited or not, and one that is removed and stored
@@ -32,7 +33,7 @@ impl Cache {
         &self,
         partition: PartitionId,
         cursor: u64,
-        now: Instant,
+        access: &Access,
         places_max: usize,
         mut visit: impl FnMut(&[u8], Item<'_>),
     ) -> u64 {
@@ -42,7 +43,7 @@ impl Cache {
             if at.shard >= self.shards.len() {
                 return 0;
             }
-            let (looked_at, next) = self.scan_shard(partition, at, now, left.min(PER_LOCK), &mut visit);
+            let (looked_at, next) = self.scan_shard(partition, at, access, left.min(PER_LOCK), &mut visit);
             // More may have been looked at than asked for, or nothing behind a cursor of nobody's.
             left -= looked_at.clamp(1, left);
             at = match next {
@@ -67,14 +68,14 @@ impl Cache {
         &self,
         partition: PartitionId,
         from: Spot,
-        now: Instant,
+        access: &Access,
         places_max: usize,
         visit: &mut impl FnMut(&[u8], Item<'_>),
     ) -> (usize, Option<Range>) {
         let shard = self.shards[from.shard].lock(&self.ledger);
         shard.walk_by_hash(from.range, places_max, |at| {
             let record = shard.record(at);
-            if record.partition() == partition && !self.is_dead(&record, now) {
+            if record.partition() == partition && self.sight(&record, access).is_seen() {
                 visit(record.key(), record.item());
             }
         })
@@ -101,17 +102,16 @@ impl Spot {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use sherwood_model::{BackendId, SeededState, TenantId};
+    use sherwood_model::{BackendId, Instant, SeededState, TenantId};
 
     use super::*;
-    use crate::{Access, NewItem, Options, Partition};
+    use crate::{NewItem, Options, Partition};
 
     const A: PartitionId = PartitionId(0);
     const B: PartitionId = PartitionId(1);
 
     fn cache() -> Cache {
-        let partition =
-            |backend| Partition { tenant: TenantId(0), backend: BackendId(backend), budget_bytes: 8 << 20 };
+        let partition = |backend| Partition::new(TenantId(0), BackendId(backend), 8 << 20);
         let options = Options { total_bytes: 16 << 20, shards: 4, ..Options::default() };
         Cache::new(options, &[partition(0), partition(1)], SeededState::new(1)).unwrap()
     }
@@ -134,7 +134,7 @@ mod tests {
         let mut keys = Vec::new();
         let mut cursor = 0;
         loop {
-            cursor = cache.scan(partition, cursor, Instant::ZERO, places, |key, _| {
+            cursor = cache.scan(partition, cursor, &at(0), places, |key, _| {
                 keys.push(u32::from_be_bytes(key.try_into().unwrap()));
             });
             assert!(cursor < 1 << 48);
@@ -167,7 +167,7 @@ mod tests {
         cache.set(A, &2_u32.to_be_bytes(), dying, &at(0)).unwrap();
         let count = |millis| {
             let mut count = 0;
-            cache.scan(A, 0, Instant::from_millis(millis), usize::MAX, |_, _| count += 1);
+            cache.scan(A, 0, &at(millis), usize::MAX, |_, _| count += 1);
             count
         };
         assert_eq!((count(4), count(5)), (2, 1));
@@ -178,7 +178,7 @@ mod tests {
         let cache = cache();
         put(&cache, A, 1);
         for cursor in [1, u64::from(Range::MAX), 3 << RANGE_BITS, 4 << RANGE_BITS, u64::MAX] {
-            assert!(cache.scan(A, cursor, Instant::ZERO, 1, |_, _| ()) < 1 << 48);
+            assert!(cache.scan(A, cursor, &at(0), 1, |_, _| ()) < 1 << 48);
         }
     }
 
@@ -191,7 +191,7 @@ mod tests {
         let first = |draw: u64| {
             let mut first = None;
             let cursor = cache.scan_from(draw.wrapping_mul(0x9E37_79B9_7F4A_7C15));
-            cache.scan(A, cursor, Instant::ZERO, usize::MAX, |key, _| {
+            cache.scan(A, cursor, &at(0), usize::MAX, |key, _| {
                 first.get_or_insert_with(|| key.to_vec());
             });
             first

@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use sherwood_model::PartitionId;
 
+use crate::shard::Sight;
+
 /// A partition (or all of them) at a glance. Counts are since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
@@ -16,9 +18,9 @@ pub struct Usage {
     pub used_bytes: u64,
     /// Items it holds, dead ones that were not reclaimed yet included.
     pub items: u64,
-    /// `get`s that found a live item.
+    /// `get`s that found an item, and not a stale one.
     pub hits: u64,
-    /// `get`s that did not.
+    /// `get`s that found none or a stale one, whoever asked.
     pub misses: u64,
     /// Values stored, over an older one or not.
     pub stores: u64,
@@ -75,11 +77,21 @@ const FIRST: usize = 6;
 #[repr(align(128))]
 struct EightPartitions([Outcomes; 8]);
 
-/// How many `get`s of a partition found a live item, and how many did not.
+/// How many `get`s of a partition found an item that is not stale, and how many did not.
 #[derive(Debug, Default)]
 pub(crate) struct Outcomes {
     pub(crate) hits: Count,
     pub(crate) misses: Count,
+}
+
+impl Outcomes {
+    /// Counts a `get` that saw an item, so.
+    #[inline(always)]
+    pub(crate) fn count(&self, sight: Sight) {
+        // Whoever gets a stale one fetches another.
+        let outcome = if sight == Sight::Stale { &self.misses } else { &self.hits };
+        outcome.increment();
+    }
 }
 
 impl Gets {

@@ -40,11 +40,7 @@ fn look_aside_exact<K: Clone + Ord>(lru: &mut ExactLru<K>, name: K, key: u16) ->
 fn cache(budgets: &[u64], shards: u16) -> Cache {
     let partitions: Vec<_> = (0..)
         .zip(budgets)
-        .map(|(backend, &budget_bytes)| Partition {
-            tenant: TenantId(0),
-            backend: BackendId(backend),
-            budget_bytes,
-        })
+        .map(|(backend, &budget_bytes)| Partition::new(TenantId(0), BackendId(backend), budget_bytes))
         .collect();
     let options =
         Options { total_bytes: budgets.iter().sum(), shards, eviction: Eviction::Lru, ..Options::default() };

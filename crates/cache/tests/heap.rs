@@ -70,7 +70,7 @@ fn settle_and_check(cache: &Cache, value_bytes: usize, before: u64) {
 }
 
 fn cache(total_bytes: u64, shards: u16, eviction: Eviction) -> Cache {
-    let partition = Partition { tenant: TenantId(0), backend: BackendId(0), budget_bytes: total_bytes };
+    let partition = Partition::new(TenantId(0), BackendId(0), total_bytes);
     let options = Options { total_bytes, shards, eviction, ..Options::default() };
     Cache::new(options, &[partition], SeededState::new(1)).expect("valid options")
 }

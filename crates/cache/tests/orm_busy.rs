@@ -54,7 +54,7 @@ fn hits(accesses: &[[u8; 8]], objects: u64, shards: u16) -> u64 {
     let each = charge(8, VALUE_BYTES as usize);
     let total_bytes = objects * each + each - 1;
     let options = Options { total_bytes, shards, eviction: Eviction::Lru, ..Options::default() };
-    let partition = Partition { tenant: TenantId(0), backend: BackendId(0), budget_bytes: total_bytes };
+    let partition = Partition::new(TenantId(0), BackendId(0), total_bytes);
     let cache = Cache::new(options, &[partition], SeededState::new(1)).unwrap();
     let access = Access::at(Instant::ZERO);
     for key in accesses {

@@ -16,11 +16,7 @@ const KINDS: [(Eviction, u16); 4] =
     [(Eviction::Lru, 1), (Eviction::Lru, 8), (Eviction::S3Fifo, 1), (Eviction::S3Fifo, 8)];
 
 fn cache(eviction: Eviction, shards: u16) -> Cache {
-    let partition = |backend| Partition {
-        tenant: TenantId(0),
-        backend: BackendId(backend),
-        budget_bytes: TOTAL / u64::from(PARTITIONS),
-    };
+    let partition = |backend| Partition::new(TenantId(0), BackendId(backend), TOTAL / u64::from(PARTITIONS));
     let partitions: Vec<_> = (0..PARTITIONS).map(partition).collect();
     let options = Options { total_bytes: TOTAL, shards, eviction, ..Options::default() };
     Cache::new(options, &partitions, SeededState::new(5)).expect("valid options")

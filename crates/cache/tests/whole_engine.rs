@@ -10,14 +10,15 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use sherwood_cache::{
-    Access, AccessFlags, Cache, Change, DeadlineClass, Eviction, Item, Marks, NewCas, NewItem, Options,
+    Access, AccessFlags, Cache, Change, DeadlineClass, Eviction, Item, Kind, Marks, NewCas, NewItem, Options,
     Partition, Value, charge,
 };
-use sherwood_model::{BackendId, CachePlan, Instant, PartitionId, SeededState, TenantId};
+use sherwood_model::{BackendId, CachePlan, Instant, PartitionId, SeededState, Tags, TenantId};
 
 const PARTITIONS: u16 = 3;
 const TOTAL: u64 = 600_000;
 const VALUE_MAX: u32 = 30_000;
+const GRACE: Duration = Duration::from_millis(50);
 const STALE: Marks = Marks::of_caller(0);
 
 /// A partition and a key in it.
@@ -40,6 +41,11 @@ enum Op {
     Wait(u64),
     /// Whether accesses from now on leave the recency as it is.
     Pass(bool),
+    /// Whether accesses from now on see stale and absent items.
+    See {
+        stale: bool,
+        absent: bool,
+    },
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -48,6 +54,8 @@ struct New {
     declared: bool,
     flags: u32,
     ttl_ms: Option<u64>,
+    kind: Kind,
+    tags: Tags,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -68,8 +76,17 @@ fn new() -> impl Strategy<Value = New> {
     // Many around the largest that lies in a place, with and without what may be added later.
     let bytes =
         prop_oneof![4 => 0..300_u32, 2 => 300..8_110_u32, 2 => 8_110..8_180_u32, 1 => 8_180..VALUE_MAX + 20];
-    let parts = (bytes, prop::bool::weighted(0.2), 0..2_u32, ttl());
-    parts.prop_map(|(bytes, declared, flags, ttl_ms)| New { bytes, declared, flags, ttl_ms })
+    let kind = prop_oneof![3 => Just(Kind::Plain), 2 => Just(Kind::Graced), 1 => Just(Kind::Absent)];
+    let tags = prop_oneof![3 => Just(Tags::NONE), 1 => any::<u64>().prop_map(Tags::from_bits)];
+    let parts = (bytes, prop::bool::weighted(0.2), 0..2_u32, ttl(), kind, tags);
+    parts.prop_map(|(bytes, declared, flags, ttl_ms, kind, tags)| New {
+        bytes,
+        declared,
+        flags,
+        ttl_ms,
+        kind,
+        tags,
+    })
 }
 
 fn update() -> impl Strategy<Value = Update> {
@@ -102,6 +119,7 @@ fn op() -> impl Strategy<Value = Op> {
         3 => (1..200_usize).prop_map(Op::Step),
         4 => (0..40_u64).prop_map(Op::Wait),
         1 => any::<bool>().prop_map(Op::Pass),
+        2 => any::<(bool, bool)>().prop_map(|(stale, absent)| Op::See { stale, absent }),
     ]
 }
 
@@ -117,6 +135,8 @@ struct Known {
     value: Stored,
     flags: u32,
     expires: Option<Instant>,
+    kind: Kind,
+    tags: Tags,
     cas: u64,
     marks: Marks,
     /// Whether its CAS takes bytes of its own.
@@ -132,17 +152,20 @@ impl Known {
     }
 
     fn new_item(&self) -> NewItem<'_> {
-        NewItem { value: self.value(), flags: self.flags, expires: self.expires }
+        let Self { flags, expires, kind, tags, .. } = *self;
+        NewItem { value: self.value(), flags, expires, kind, tags }
     }
 
     fn is(&self, item: &Item<'_>) -> bool {
-        let Self { flags, expires, cas, marks, .. } = *self;
+        let Self { flags, expires, kind, tags, cas, marks, .. } = *self;
         self.value() == item.value
             && (flags, expires, cas, marks) == (item.flags, item.expires, item.cas, item.marks)
+            && (kind, tags) == (item.kind, item.tags)
     }
 
     fn charge(&self, key: Key) -> u64 {
-        charge(name(key).len(), self.value().len() + if self.has_own_cas { 8 } else { 0 })
+        let more = 8 * (usize::from(self.has_own_cas) + usize::from(!self.tags.is_empty()));
+        charge(name(key).len(), self.value().len() + more)
     }
 }
 
@@ -154,15 +177,16 @@ struct Pair {
     flushes: [Option<Instant>; PARTITIONS as usize],
     now: Instant,
     class: u8,
-    flags: AccessFlags,
+    passes: bool,
+    sees_stale: bool,
+    sees_absent: bool,
 }
 
 impl Pair {
     fn new(eviction: Eviction, shards: u16) -> Self {
         let partition = |backend| Partition {
-            tenant: TenantId(0),
-            backend: BackendId(backend),
-            budget_bytes: TOTAL / u64::from(PARTITIONS),
+            grace: GRACE,
+            ..Partition::new(TenantId(0), BackendId(backend), TOTAL / u64::from(PARTITIONS))
         };
         let options = Options {
             total_bytes: TOTAL,
@@ -180,12 +204,18 @@ impl Pair {
             flushes: [None; PARTITIONS as usize],
             now: Instant::from_millis(1),
             class: 0,
-            flags: AccessFlags::NONE,
+            passes: false,
+            sees_stale: false,
+            sees_absent: false,
         }
     }
 
     fn access(&self) -> Access {
-        Access { class: DeadlineClass(self.class), flags: self.flags, ..Access::at(self.now) }
+        let flag = |is, flag| if is { flag } else { AccessFlags::NONE };
+        let flags = flag(self.passes, AccessFlags::KEEP_RECENCY)
+            .with(flag(self.sees_stale, AccessFlags::SEE_STALE))
+            .with(flag(self.sees_absent, AccessFlags::SEE_ABSENT));
+        Access { class: DeadlineClass(self.class), flags, ..Access::at(self.now) }
     }
 
     fn expiry(&self, ttl_ms: Option<u64>) -> Option<Instant> {
@@ -194,8 +224,16 @@ impl Pair {
 
     /// What may be found under a key.
     fn live(&self, key: Key) -> Option<Known> {
-        let known = self.truth.get(&key).filter(|known| known.expires.is_none_or(|at| at > self.now));
-        known.cloned()
+        self.truth.get(&key).filter(|known| self.is_seen(known)).cloned()
+    }
+
+    fn is_seen(&self, known: &Known) -> bool {
+        let is_good = |for_longer| known.expires.is_none_or(|at| at + for_longer > self.now);
+        match known.kind {
+            Kind::Plain => is_good(Duration::ZERO),
+            Kind::Graced => is_good(if self.sees_stale { GRACE } else { Duration::ZERO }),
+            Kind::Absent => self.sees_absent && is_good(Duration::ZERO),
+        }
     }
 
     /// What is known of a new item, but for its CAS.
@@ -205,7 +243,9 @@ impl Pair {
             false => Stored::Bytes((0..new.bytes).map(|at| at as u8 ^ key.1).collect()),
         };
         let expires = self.expiry(new.ttl_ms);
-        Known { value, flags: new.flags, expires, cas: 0, marks: Marks::NONE, has_own_cas: false }
+        let kind = if new.kind == Kind::Graced && expires.is_none() { Kind::Plain } else { new.kind };
+        let New { flags, tags, .. } = new;
+        Known { value, flags, expires, kind, tags, cas: 0, marks: Marks::NONE, has_own_cas: false }
     }
 
     fn apply(&mut self, op: &Op) -> Result<(), TestCaseError> {
@@ -242,9 +282,8 @@ impl Pair {
                 self.now += Duration::from_millis(ms);
                 self.pass_time();
             }
-            Op::Pass(passes) => {
-                self.flags = if passes { AccessFlags::KEEP_RECENCY } else { AccessFlags::NONE };
-            }
+            Op::Pass(passes) => self.passes = passes,
+            Op::See { stale, absent } => (self.sees_stale, self.sees_absent) = (stale, absent),
         }
         Ok(())
     }
@@ -256,7 +295,7 @@ impl Pair {
         prop_assert_ne!(right, Some(false), "{:?} is not {:?}", key, known);
         if let Some(known) = self.truth.get_mut(&key)
             && right.is_some()
-            && self.flags == AccessFlags::NONE
+            && !self.passes
             && matches!(known.value, Stored::Bytes(_))
         {
             known.marks = known.marks.with(Marks::USED);
@@ -269,7 +308,9 @@ impl Pair {
         let added = self.cache.add(id(key.0), &name(key), known.new_item(), &self.access());
         prop_assert!(added != Ok(false) || self.live(key).is_some(), "{:?} was not there", key);
         if added == Ok(true) {
-            let cas = self.cache.peek(id(key.0), &name(key), &self.access(), |item| item.cas);
+            let all = AccessFlags::SEE_STALE.with(AccessFlags::SEE_ABSENT);
+            let access = Access { flags: all, ..Access::at(self.now) };
+            let cas = self.cache.peek(id(key.0), &name(key), &access, |item| item.cas);
             // One that is dead or evicted already cannot be asked for its number, and nobody will see it.
             self.learn(key, Some(Known { cas: cas.unwrap_or(0), ..known }));
         }
@@ -289,6 +330,10 @@ impl Pair {
         };
         prop_assert_ne!(found, Some(false), "{:?} is not {:?}", key, known);
         let stores = matches!(update, Update::Store(_) | Update::StoreMarked(..));
+        if !stores && known.is_none() && !matches!(update, Update::Remove) {
+            // What it does not see it leaves as it is.
+            return Ok(());
+        }
         let after = after.filter(|_| stores || found.is_some());
         self.learn(key, after.map(|after| Known { cas: cas.unwrap_or(after.cas), ..after }));
         Ok(())
@@ -300,7 +345,8 @@ impl Pair {
             Update::Keep => known.cloned(),
             Update::Store(new) => Some(self.known(key, new)),
             Update::StoreMarked(new, marks, cas) => {
-                let known = self.known(key, New { declared: false, ..new });
+                let known =
+                    self.known(key, New { declared: false, kind: Kind::Plain, tags: Tags::NONE, ..new });
                 Some(Known { marks, has_own_cas: cas.is_some(), ..known })
             }
             Update::Amend(ttl_ms, marks, cas) => {
@@ -361,7 +407,7 @@ impl Pair {
             let mut cursor = 0;
             loop {
                 let mut wrong = None;
-                cursor = self.cache.scan(id(partition), cursor, self.now, places, |name, item| {
+                cursor = self.cache.scan(id(partition), cursor, &self.access(), places, |name, item| {
                     let key = (partition, name[0]);
                     let known = self.live(key).filter(|known| known.is(&item));
                     if keys.insert(key) {
@@ -395,6 +441,7 @@ impl Pair {
 
     /// With all the time it needs, the cache holds what lives, within its budgets, and nothing else.
     fn settle(&mut self) -> Result<(), TestCaseError> {
+        (self.sees_stale, self.sees_absent) = (true, true);
         // A pass for the dead that is under way ends, and another begins.
         self.now += Duration::from_secs(20);
         self.pass_time();

@@ -36,7 +36,7 @@ pub enum Action<K, V, W> {
         key: K,
         /// Its value, that the backend has none, or why nobody knows.
         result: Result<Option<V>, FetchError>,
-        /// Whether the result is a value that may enter the cache: not when the key was invalidated meanwhile.
+        /// Whether the result, a value or that there is none, may enter the cache: not when the key was invalidated meanwhile.
         fill: bool,
         /// Whom to tell.
         waiters: Waiters<W>,

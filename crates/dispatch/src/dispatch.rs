@@ -73,7 +73,7 @@ use crate::{
 /// let mut waiters = Waiters::new(1);
 /// waiters.push(3);
 /// let a = Action::Deliver { key: "a", result: Ok(Some(10)), fill: true, waiters };
-/// let b = Action::Deliver { key: "b", result: Ok(None), fill: false, waiters: Waiters::new(2) };
+/// let b = Action::Deliver { key: "b", result: Ok(None), fill: true, waiters: Waiters::new(2) };
 /// assert_eq!((dispatch.poll_action(), dispatch.poll_action()), (Some(a), Some(b)));
 /// assert_eq!(dispatch.next_timeout(), None);
 /// # Ok::<(), sherwood_dispatch::OptionsError>(())
@@ -316,7 +316,7 @@ impl<K: Clone + Eq + Hash, V, W, R: Route> Dispatch<K, V, W, R> {
             ) => &mut self.counters.refused,
         };
         *ended += waiters.len() as u64;
-        let fill = fresh && matches!(result, Ok(Some(_)));
+        let fill = fresh && result.is_ok();
         self.actions.push_back(Action::Deliver { key, result, fill, waiters });
     }
 

@@ -132,7 +132,7 @@ mod tests {
 
     /// A cache that has to give up all it holds.
     fn over() -> Cache {
-        let partition = Partition { tenant: TenantId(0), backend: BackendId(0), budget_bytes: BYTES };
+        let partition = Partition::new(TenantId(0), BackendId(0), BYTES);
         let options = Options { total_bytes: BYTES, ..Options::default() };
         let cache = Cache::new(options, &[partition], SeededState::new(1)).expect("valid options");
         for number in 0..2_000_u64 {

@@ -146,7 +146,7 @@ mod tests {
     /// Partition 0 cycles over what only the larger simulated cache holds whole, partition 1 over what both do.
     #[test]
     fn the_partition_that_nearly_fits_has_the_steeper_slope() {
-        let partition = |id| Partition { tenant: TenantId(0), backend: BackendId(id), budget_bytes: 0 };
+        let partition = |id| Partition::new(TenantId(0), BackendId(id), 0);
         let shadow = Shadow::new(1 << 20, &[partition(0), partition(1)], SeededState::new(1)).unwrap();
         let budgets = [1 << 19, 1 << 19];
         assert_eq!(shadow.slopes(&budgets), [None, None], "nothing was seen yet");

@@ -342,10 +342,8 @@ fn start_budgets(setup: &Setup) -> Result<Vec<u64>, sherwood_policy::OptionsErro
 }
 
 fn cache(setup: &Setup, budgets: &[u64], entropy: &Entropy) -> Result<Cache, sherwood_cache::OptionsError> {
-    let partition = |(partition, &budget_bytes): (&crate::setup::PartitionSetup, &u64)| Partition {
-        tenant: partition.tenant,
-        backend: partition.backend,
-        budget_bytes,
+    let partition = |(partition, &budget_bytes): (&crate::setup::PartitionSetup, &u64)| {
+        Partition::new(partition.tenant, partition.backend, budget_bytes)
     };
     let partitions: Vec<_> = setup.partitions.iter().zip(budgets).map(partition).collect();
     let hash = SeededState::new(entropy.draw());

@@ -11,7 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::join_all;
 use sherwood_cache::{Access, NewItem};
-use sherwood_model::PartitionId;
+use sherwood_model::{PartitionId, Tags};
 use sherwood_path::{Begun, Outcome, Write, WriteOptions, WriteRefused};
 use sherwood_store::{Cause, Fault, Store, StoreError};
 use tokio::sync::oneshot;
@@ -47,7 +47,8 @@ pub(crate) struct Wanted {
 /// What becomes of the key.
 #[derive(Clone, Debug)]
 pub(crate) enum Change {
-    Put(Bytes),
+    /// This value, with what it may be invalidated by.
+    Put(Bytes, Tags),
     Delete,
 }
 
@@ -55,7 +56,7 @@ impl Change {
     /// Makes the change at one replica.
     async fn at(self, store: Arc<dyn Store>, key: Bytes) -> Result<(), StoreError> {
         match self {
-            Self::Put(value) => store.put(key, value).await,
+            Self::Put(value, _) => store.put(key, value).await,
             Self::Delete => store.delete(key).await,
         }
     }
@@ -201,8 +202,9 @@ impl Backend {
         let access = Access::at(now);
         for &partition in &state.partitions {
             match change {
-                Change::Put(value) if ended.keep && *home == Some(partition) => {
-                    let item = NewItem { expires: self.ttl.map(|ttl| now + ttl), ..NewItem::bytes(value) };
+                Change::Put(value, tags) if ended.keep && *home == Some(partition) => {
+                    let expires = self.ttl.map(|ttl| now + ttl);
+                    let item = NewItem { expires, tags: *tags, ..NewItem::bytes(value) };
                     if let Err(refused) = self.cache.set(partition, key, item, &access) {
                         tracing::debug!(
                             backend = self.name,
@@ -210,7 +212,7 @@ impl Backend {
                         );
                     }
                 }
-                Change::Put(_) | Change::Delete => {
+                Change::Put(..) | Change::Delete => {
                     self.cache.remove(partition, key, &access);
                 }
             }

@@ -10,10 +10,12 @@ use sherwood_model::{BackendId, Instant};
 pub struct Answer<'a, V> {
     /// Which end.
     pub status: Status,
-    /// The value of a [`Status::Hit`] or [`Status::Miss`].
+    /// The value of a [`Status::Hit`], [`Status::Stale`] or [`Status::Miss`].
     pub value: Option<&'a V>,
     /// Time from the request's arrival to this end.
     pub latency: Duration,
+    /// How long past its freshness the value of a [`Status::Stale`] was at this end.
+    pub stale_for: Option<Duration>,
     /// Why there is no value, of a [`Status::Rejected`], [`Status::Timeout`] or [`Status::Error`].
     pub error: Option<&'a FetchError>,
 }
@@ -23,9 +25,11 @@ pub struct Answer<'a, V> {
 pub enum Status {
     /// The cache had it.
     Hit,
+    /// The cache had it, no longer fresh, and its query took it.
+    Stale,
     /// The backend had it.
     Miss,
-    /// The backend says that it does not exist.
+    /// The backend says that it does not exist, or has said so a while ago.
     NotFound,
     /// It was refused for want of room, and the backend was not asked.
     Rejected,
@@ -36,11 +40,11 @@ pub enum Status {
 }
 
 impl Status {
-    /// Whether the key ended without the backend's word, which counts against the request.
+    /// Whether the key ended without an answer, which counts against the request.
     #[must_use]
     pub const fn is_failure(self) -> bool {
         match self {
-            Self::Hit | Self::Miss | Self::NotFound => false,
+            Self::Hit | Self::Stale | Self::Miss | Self::NotFound => false,
             Self::Rejected | Self::Timeout | Self::Error => true,
         }
     }
@@ -53,19 +57,37 @@ pub struct Alike {
     pub backend: BackendId,
     /// Time from the request's arrival to their end.
     pub latency: Duration,
-    /// Those of `keys` that were in the cache.
+    /// Those of `keys` that were in the cache and fresh.
     pub hits: u64,
     /// How many they are, at least one.
     pub keys: u64,
 }
 
-/// How a key ended, in little room: most are hits, which all end at one time, and the few errors have their memory elsewhere.
+/// How a key ended, in little room: most are hits, which all end at one time, and the few others have their memory elsewhere.
 #[derive(Clone, Debug)]
 pub(crate) enum End<V> {
     Hit(V),
-    Miss { value: V, at: Instant },
-    NotFound { at: Instant },
+    /// The cache has the word that there is no value.
+    Absent,
+    Stale(Box<Stale<V>>),
+    Miss {
+        value: V,
+        at: Instant,
+    },
+    NotFound {
+        at: Instant,
+    },
     Failed(Box<Failed>),
+}
+
+/// A value no longer fresh.
+#[derive(Clone, Debug)]
+pub(crate) struct Stale<V> {
+    pub(crate) value: V,
+    /// Since when it is not.
+    pub(crate) since: Instant,
+    /// When the key ended.
+    pub(crate) at: Instant,
 }
 
 /// Why a key has no value, and since when.
@@ -86,13 +108,14 @@ impl<V> End<V> {
     }
 
     pub(crate) const fn is_hit(&self) -> bool {
-        matches!(self, Self::Hit(_))
+        matches!(self, Self::Hit(_) | Self::Absent)
     }
 
     /// When it ended, in a request whose hits ended at `hits_at`.
     pub(crate) fn at(&self, hits_at: Instant) -> Instant {
         match self {
-            Self::Hit(_) => hits_at,
+            Self::Hit(_) | Self::Absent => hits_at,
+            Self::Stale(stale) => stale.at,
             Self::Miss { at, .. } | Self::NotFound { at } => *at,
             Self::Failed(failed) => failed.at,
         }
@@ -102,11 +125,13 @@ impl<V> End<V> {
     pub(crate) fn answer(&self, started: Instant, hits_at: Instant) -> Answer<'_, V> {
         let (status, value, error) = match self {
             Self::Hit(value) => (Status::Hit, Some(value), None),
+            Self::Stale(stale) => (Status::Stale, Some(&stale.value), None),
             Self::Miss { value, .. } => (Status::Miss, Some(value), None),
-            Self::NotFound { .. } => (Status::NotFound, None, None),
+            Self::Absent | Self::NotFound { .. } => (Status::NotFound, None, None),
             Self::Failed(failed) => (status_of(&failed.error), None, Some(&failed.error)),
         };
-        Answer { status, value, latency: self.at(hits_at) - started, error }
+        let stale_for = if let Self::Stale(stale) = self { Some(stale.at - stale.since) } else { None };
+        Answer { status, value, latency: self.at(hits_at) - started, stale_for, error }
     }
 }
 

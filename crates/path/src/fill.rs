@@ -5,7 +5,7 @@ use std::time::Duration;
 use sherwood_cache::{Access, Cache, NewItem, Refused, Value};
 use sherwood_model::PartitionId;
 
-/// Stores what a dispatcher delivered with `fill`, unless its key has a value by now: who wrote it meanwhile knows
+/// Stores a value that a dispatcher delivered with `fill` where there are no [`Rules`](crate::Rules), unless its key has a value by now: who wrote it meanwhile knows
 /// better. The item lives for `ttl` from `access.now` on, or until it is evicted when there is none. Says whether it was
 /// stored.
 ///
@@ -23,5 +23,5 @@ pub fn fill(
     access: &Access,
 ) -> Result<bool, Refused> {
     let expires = ttl.map(|ttl| access.now + ttl);
-    cache.add(partition, key, NewItem { value, flags: 0, expires }, access)
+    cache.add(partition, key, NewItem { value, expires, ..NewItem::bytes(b"") }, access)
 }

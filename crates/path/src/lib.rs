@@ -11,16 +11,17 @@
 //! use sherwood_cache::{Access, Cache, Options, Partition, Value};
 //! use sherwood_dispatch::{Action, Dispatch, Options as DispatchOptions, Reply};
 //! use sherwood_model::{BackendId, Instant, PartitionId, SeededState, TenantId};
-//! use sherwood_path::{Query, Request, fill};
+//! use sherwood_path::{Query, Request, Staleness, fill};
 //!
 //! let (backend, partition) = (BackendId(0), PartitionId(0));
-//! let partitions = [Partition { tenant: TenantId(0), backend, budget_bytes: 1 << 20 }];
+//! let partitions = [Partition::new(TenantId(0), backend, 1 << 20)];
 //! let cache = Cache::new(Options::default(), &partitions, SeededState::new(1))?;
 //! let options = DispatchOptions::default();
+//! let (timeout, staleness) = (options.timeout, Staleness::default());
 //! let mut dispatch = Dispatch::new(options, 1, SeededState::new(2))?;
 //!
 //! let arrived = Instant::from_millis(0);
-//! let query = Query { backend, partition, keys: vec!["p:1"], best_effort: false, timeout: options.timeout };
+//! let query = Query { backend, partition, keys: vec!["p:1"], best_effort: false, timeout, staleness };
 //! let mut request: Request<&str, u32> = Request::start(arrived, vec![query]);
 //! for fetch in request.look_up(&cache, &Access::at(arrived), |_, _, item| item.value.len() as u32) {
 //!     dispatch.handle_fetch(arrived, fetch.keys, 0x5eed);
@@ -46,12 +47,14 @@
 
 mod answer;
 mod fill;
+mod freshness;
 mod query;
 mod request;
 mod write;
 
 pub use answer::{Alike, Answer, Status};
 pub use fill::fill;
+pub use freshness::{Fetched, Lifetime, Rules, Staleness};
 pub use query::{Fetch, Query, Slot};
 pub use request::Request;
 pub use write::{Begun, Ended, Outcome, Settled, Write, WriteId, WriteOptions, WriteRefused, Writes};

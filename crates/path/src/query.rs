@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use sherwood_model::{BackendId, PartitionId};
 
+use crate::Staleness;
+
 /// The keys a request wants from one backend.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Query<K> {
@@ -17,9 +19,11 @@ pub struct Query<K> {
     pub best_effort: bool,
     /// The backend's time-out, which a query that failed counts as.
     pub timeout: Duration,
+    /// When a stale value will do.
+    pub staleness: Staleness,
 }
 
-/// The misses of one query, for its backend's dispatcher.
+/// What one query wants fetched, for its backend's dispatcher.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fetch<K> {
     /// The query's position in the request.
@@ -30,6 +34,9 @@ pub struct Fetch<K> {
     pub partition: PartitionId,
     /// At least one key, no key twice, each with where its result goes. Ordered by key.
     pub keys: Vec<(K, Slot)>,
+    /// Whether the query waits for the results. Where it does not, it has had its answers, stale ones, and the values are only to enter
+    /// the cache: the results may be handed back or not.
+    pub awaited: bool,
 }
 
 /// A key's place in its request, to be handed back with its result: its position among the keys of all queries.

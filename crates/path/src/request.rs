@@ -3,21 +3,24 @@
 use std::mem;
 use std::time::Duration;
 
-use sherwood_cache::{Access, Cache, Item};
+use sherwood_cache::{Access, AccessFlags, Cache, Item, Kind};
 use sherwood_dispatch::FetchError;
 use sherwood_model::{BackendId, FinishedRequest, Instant, PartitionId, QueryEnd, RequestEnd};
 
-use crate::answer::End;
-use crate::{Alike, Answer, Fetch, Query, Slot};
+use crate::answer::{End, Stale};
+use crate::{Alike, Answer, Fetch, Query, Slot, Staleness};
 
 /// One request: its queries, and what became of each of their keys.
 ///
 /// # Life of a key
 /// ```text
-///   arrived ──look_up──▶ in the cache ───────────────────▶ Hit
+///   arrived ──look_up──▶ in the cache ───────────────────▶ Hit, NotFound
+///                 │
+///                 ├────▶ there, stale, taken at once ────▶ Stale (and asked for, by nobody)
 ///                 │
 ///                 └────▶ asked for, once per query ─result─▶ Miss, NotFound, Rejected, Timeout, Error
-///                          (its repetitions wait for the same result)
+///                          │   (its repetitions wait for the same result)
+///                          └─there, stale, taken─failed or late─▶ Stale
 /// ```
 /// A query ends with its last key, the request with its last query. A query without keys asks nothing of anybody, so it
 /// blames nobody; a request without keys has finished when it starts.
@@ -26,10 +29,11 @@ use crate::{Alike, Answer, Fetch, Query, Slot};
 /// 1. [`start`](Self::start) when it arrives;
 /// 2. [`look_up`](Self::look_up) once, and hand each [`Fetch`] to its backend's dispatcher;
 /// 3. [`handle_result`](Self::handle_result) for every key fetched, in any order; results nobody waits for are ignored;
-/// 4. when [`finished`](Self::finished) says so, the [`answers`](Self::answers).
+/// 4. [`handle_timeout`](Self::handle_timeout) at [`next_timeout`](Self::next_timeout), which changes with the look-up only: then
+///    stale values are answers where the backend is late. A dispatcher ends each key by the backend's time-out anyway;
+/// 5. when [`finished`](Self::finished) says so, the [`answers`](Self::answers).
 ///
-/// There are no wake-ups: a dispatcher ends each key by the backend's time-out, whatever happens. Where results come
-/// from several threads, the driver keeps the request behind a lock of its own.
+/// Where results come from several threads, the driver keeps the request behind a lock of its own.
 ///
 /// # How it counts
 /// The blocking backend is that of the query that took longest from the *request's* arrival to its last key; of equals
@@ -37,13 +41,16 @@ use crate::{Alike, Answer, Fetch, Query, Slot};
 ///
 /// # Complexity and memory
 /// One look-up per key, and a sort of each query's misses to find repetitions. Hits are ended a query at a time. Holds its keys
-/// and answers and nothing else: with values of up to 4 bytes, 16 bytes for each key beside the key.
+/// and answers and, where stale values are taken, the stale values of keys that are asked for: with values of up to 4 bytes, 16 bytes
+/// for each key beside the key.
 #[derive(Clone, Debug)]
 pub struct Request<K, V> {
     started: Instant,
     queries: Vec<QueryState<K>>,
     /// The keys of all queries, in their order; none before they were looked up.
     keys: Vec<KeyState<V>>,
+    /// Values that are answers if those asked for fail or are late, by slot.
+    kept: Vec<Kept<V>>,
     /// When the keys were looked up, which is when the hits ended.
     looked_up: Option<Instant>,
     /// Keys without an answer.
@@ -60,6 +67,24 @@ struct QueryState<K> {
     open_keys: usize,
     hits: usize,
     failed: bool,
+    /// When its fetch is late, as long as that makes a difference.
+    late_at: Option<Instant>,
+}
+
+/// A stale value of a key that is asked for.
+#[derive(Clone, Debug)]
+struct Kept<V> {
+    slot: u32,
+    value: V,
+    since: Instant,
+}
+
+/// What a query's look-up has left to do, by the keys' positions within the query, growing.
+#[derive(Debug, Default)]
+struct Left {
+    misses: Vec<Missed>,
+    /// Those that have ended with stale values.
+    stale: Vec<Missed>,
 }
 
 #[derive(Clone, Debug)]
@@ -95,7 +120,14 @@ impl<K: AsRef<[u8]> + Clone, V: Clone> Request<K, V> {
         let state = |query: Query<K>| {
             let first_key = open_keys;
             open_keys += query.keys.len();
-            QueryState { open_keys: query.keys.len(), first_key, hits: 0, failed: false, query }
+            QueryState {
+                open_keys: query.keys.len(),
+                first_key,
+                hits: 0,
+                failed: false,
+                late_at: None,
+                query,
+            }
         };
         let queries: Vec<_> = queries.into_iter().map(state).collect();
         assert!(u32::try_from(open_keys.max(queries.len())).is_ok(), "a request has fewer than 2^32 keys");
@@ -104,6 +136,7 @@ impl<K: AsRef<[u8]> + Clone, V: Clone> Request<K, V> {
             started: now,
             queries,
             keys: Vec::with_capacity(open_keys),
+            kept: Vec::new(),
             looked_up: None,
             open_keys,
             finished: (open_keys == 0).then(|| end.finish(Duration::ZERO)),
@@ -111,9 +144,9 @@ impl<K: AsRef<[u8]> + Clone, V: Clone> Request<K, V> {
         }
     }
 
-    /// Looks every key up at `access.now` and returns what has to be fetched, at most one fetch per query. `read`
-    /// is given the partition, the key and the item of each hit, and copies what is needed, under the lock of the cache's
-    /// shard. The second time it does nothing.
+    /// Looks every key up at `access.now` and returns what has to be fetched: for each query at most one fetch that it waits for, and
+    /// one that it does not. `read` is given the partition, the key and the item of each hit, and each stale one that may be an
+    /// answer, and copies what is needed, under the lock of the cache's shard. The second time it does nothing.
     pub fn look_up(
         &mut self,
         cache: &Cache,
@@ -126,9 +159,17 @@ impl<K: AsRef<[u8]> + Clone, V: Clone> Request<K, V> {
         self.looked_up = Some(access.now);
         let mut fetches = Vec::new();
         for query in 0..self.queries.len() {
-            let misses = self.look_up_query(query, cache, access, &mut read);
+            let kept_before = self.kept.len();
+            let Left { misses, stale } = self.look_up_query(query, cache, access, &mut read);
             if !misses.is_empty() {
-                fetches.push(self.fetch(query, misses));
+                let fetch = self.fetch(query, misses, true);
+                if self.kept.len() > kept_before {
+                    self.keep_for(query, kept_before, &fetch);
+                }
+                fetches.push(fetch);
+            }
+            if !stale.is_empty() {
+                fetches.push(self.fetch(query, stale, false));
             }
         }
         fetches
@@ -136,17 +177,44 @@ impl<K: AsRef<[u8]> + Clone, V: Clone> Request<K, V> {
 
     /// How a fetched key ended. Ignored when the key has its answer already or was not asked for.
     pub fn handle_result(&mut self, now: Instant, slot: Slot, result: Result<Option<V>, FetchError>) {
-        let Some(&KeyState::Asked { query, mut again }) = self.keys.get(slot.0 as usize) else { return };
-        let failed = result.is_err();
-        let mut ended = 1;
-        while let Some(&KeyState::Asked { again: next, .. }) = self.keys.get(again as usize) {
-            self.keys[again as usize] = KeyState::Ended(End::fetched(result.clone(), now));
-            again = next;
-            ended += 1;
+        let Some(&KeyState::Asked { query, .. }) = self.keys.get(slot.0 as usize) else { return };
+        let stale = match result {
+            Ok(_) => None,
+            Err(_) => self.kept(now, slot.0, |taken, age| taken.serves_failed(age), query),
+        };
+        let end = stale.unwrap_or_else(|| {
+            self.queries[query as usize].failed |= result.is_err();
+            End::fetched(result, now)
+        });
+        self.end_key(now, slot.0, end);
+    }
+
+    /// When to call [`handle_timeout`](Self::handle_timeout); none while nothing can come of it.
+    #[must_use]
+    pub fn next_timeout(&self) -> Option<Instant> {
+        self.queries.iter().filter(|state| state.open_keys > 0).filter_map(|state| state.late_at).min()
+    }
+
+    /// Ends the keys with stale values whose fetch is late by `now`, where their query takes them. The fetch goes on and fills the
+    /// cache; its result comes to nothing here.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        for index in 0..self.queries.len() {
+            if self.queries[index].late_at.take_if(|at| *at <= now).is_none() {
+                continue;
+            }
+            let QueryState { first_key, query: Query { keys, .. }, .. } = &self.queries[index];
+            let end = first_key + keys.len();
+            let mut next = self.kept.partition_point(|kept| (kept.slot as usize) < *first_key);
+            while let Some(slot) =
+                self.kept.get(next).map(|kept| kept.slot).filter(|&slot| (slot as usize) < end)
+            {
+                let stale = self.kept(now, slot, |taken, age| taken.serves_late(age), index as u32);
+                if let Some(stale) = stale {
+                    self.end_key(now, slot, stale);
+                }
+                next += 1;
+            }
         }
-        self.keys[slot.0 as usize] = KeyState::Ended(End::fetched(result, now));
-        self.queries[query as usize].failed |= failed;
-        self.end_keys(now, query as usize, ended);
     }
 
     /// What is to be remembered of the request, once every key has its answer.
@@ -222,38 +290,79 @@ impl<K: AsRef<[u8]> + Clone, V: Clone> Request<K, V> {
         self.looked_up.unwrap_or(self.started)
     }
 
-    /// Ends the hits of one query; returns its misses.
+    /// The stale value of a slot as its end at `now`, if there is one and its query takes it.
+    fn kept(
+        &self,
+        now: Instant,
+        slot: u32,
+        takes: impl Fn(&Staleness, Duration) -> bool,
+        query: u32,
+    ) -> Option<End<V>> {
+        let at = self.kept.binary_search_by_key(&slot, |kept| kept.slot).ok()?;
+        let Kept { value, since, .. } = &self.kept[at];
+        let stale = || End::Stale(Box::new(Stale { value: value.clone(), since: *since, at: now }));
+        takes(&self.queries[query as usize].query.staleness, now - *since).then(stale)
+    }
+
+    /// Keeps, of a query's stale values, those of the keys that are fetched and not of their repetitions, which end with them.
+    fn keep_for(&mut self, query: usize, kept_before: usize, fetch: &Fetch<K>) {
+        let mut slots: Vec<_> = fetch.keys.iter().map(|(_, slot)| slot.0).collect();
+        slots.sort_unstable();
+        let mut kept = self.kept.split_off(kept_before);
+        kept.retain(|kept| slots.binary_search(&kept.slot).is_ok());
+        self.kept.append(&mut kept);
+        let state = &mut self.queries[query];
+        let Staleness { when_late, late_after, .. } = state.query.staleness;
+        state.late_at = self.looked_up.filter(|_| !when_late.is_zero()).map(|at| at + late_after);
+    }
+
+    /// Ends the hits of one query, and what stale values end at once; returns what is left.
     fn look_up_query(
         &mut self,
         index: usize,
         cache: &Cache,
         access: &Access,
         read: &mut impl FnMut(PartitionId, &K, Item<'_>) -> V,
-    ) -> Vec<Missed> {
-        let Self { queries, keys: states, .. } = self;
-        let Query { partition, keys, .. } = &queries[index].query;
-        let mut misses = Vec::new();
+    ) -> Left {
+        let Self { queries, keys: states, kept, .. } = self;
+        let QueryState { query: Query { partition, keys, staleness, .. }, first_key, .. } = &queries[index];
+        let (now, access) = (access.now, &seeing(access, staleness));
+        let mut left = Left::default();
         cache.get_each(*partition, keys, access, |position, item| {
             let key = &keys[position];
-            states.push(match item {
-                Some(item) => KeyState::Ended(End::Hit(read(*partition, key, item))),
-                None => {
-                    if misses.is_empty() {
-                        misses.reserve_exact(keys.len() - position);
+            let missed = || Missed { begins: beginning(key.as_ref()), position: position as u32 };
+            let asked = KeyState::Asked { query: index as u32, again: NO_MORE };
+            states.push(match item.map(|item| (item, item.stale_since(now))) {
+                Some((Item { kind: Kind::Absent, .. }, _)) => KeyState::Ended(End::Absent),
+                Some((item, None)) => KeyState::Ended(End::Hit(read(*partition, key, item))),
+                Some((item, Some(since))) => {
+                    let value = read(*partition, key, item);
+                    if staleness.serves_at_once(now - since) {
+                        left.stale.push(missed());
+                        KeyState::Ended(End::Stale(Box::new(Stale { value, since, at: now })))
+                    } else {
+                        kept.push(Kept { slot: (first_key + position) as u32, value, since });
+                        left.misses.push(missed());
+                        asked
                     }
-                    misses.push(Missed { begins: beginning(key.as_ref()), position: position as u32 });
-                    KeyState::Asked { query: index as u32, again: NO_MORE }
+                }
+                None => {
+                    if left.misses.is_empty() {
+                        left.misses.reserve_exact(keys.len() - position);
+                    }
+                    left.misses.push(missed());
+                    asked
                 }
             });
         });
-        let hits = keys.len() - misses.len();
-        queries[index].hits = hits;
-        self.end_keys(access.now, index, hits);
-        misses
+        let ended = keys.len() - left.misses.len();
+        queries[index].hits = ended - left.stale.len();
+        self.end_keys(now, index, ended);
+        left
     }
 
-    /// The misses of one query, each key once, its repetitions chained to it.
-    fn fetch(&mut self, index: usize, mut misses: Vec<Missed>) -> Fetch<K> {
+    /// What one query wants fetched, each key once. Where it is awaited, its repetitions are chained to it.
+    fn fetch(&mut self, index: usize, mut misses: Vec<Missed>, awaited: bool) -> Fetch<K> {
         let QueryState { query, first_key, .. } = &self.queries[index];
         let first_slot = *first_key as u32;
         let key = |missed: &Missed| &query.keys[missed.position as usize];
@@ -265,7 +374,7 @@ impl<K: AsRef<[u8]> + Clone, V: Clone> Request<K, V> {
             alike.sort_by(|a, b| key(a).as_ref().cmp(key(b).as_ref()));
         }
         let same = |a: &Missed, b: &Missed| a.begins == b.begins && key(a).as_ref() == key(b).as_ref();
-        for pair in misses.windows(2).filter(|pair| same(&pair[0], &pair[1])) {
+        for pair in misses.windows(2).filter(|pair| awaited && same(&pair[0], &pair[1])) {
             let again = slot(&pair[1]);
             self.keys[slot(&pair[0]) as usize] = KeyState::Asked { query: index as u32, again };
         }
@@ -273,7 +382,20 @@ impl<K: AsRef<[u8]> + Clone, V: Clone> Request<K, V> {
         // In this shape on purpose: with pairs like `([u8; 1], u32)` another one made the tests' simulated world hang at `opt-level = 1`,
         // which is likely a miscompilation, rust-lang/rust#149294.
         let keys = misses.iter().map(|missed| (key(missed).clone(), Slot(slot(missed)))).collect();
-        Fetch { query: index, backend: query.backend, partition: query.partition, keys }
+        Fetch { query: index, backend: query.backend, partition: query.partition, keys, awaited }
+    }
+
+    /// Ends a key that is asked for, and the repetitions chained to it.
+    fn end_key(&mut self, now: Instant, slot: u32, end: End<V>) {
+        let Some(&KeyState::Asked { query, mut again }) = self.keys.get(slot as usize) else { return };
+        let mut ended = 1;
+        while let Some(&KeyState::Asked { again: next, .. }) = self.keys.get(again as usize) {
+            self.keys[again as usize] = KeyState::Ended(end.clone());
+            again = next;
+            ended += 1;
+        }
+        self.keys[slot as usize] = KeyState::Ended(end);
+        self.end_keys(now, query as usize, ended);
     }
 
     /// So many keys of a query got their answers; with the last of them the query ends, with the last query the request.
@@ -294,6 +416,12 @@ impl<K: AsRef<[u8]> + Clone, V: Clone> Request<K, V> {
     }
 }
 
+/// The access of a query's look-up: it sees the word of absent values, and stale ones where they may be answers.
+fn seeing(access: &Access, staleness: &Staleness) -> Access {
+    let stale = if staleness.takes_any() { AccessFlags::SEE_STALE } else { AccessFlags::NONE };
+    Access { flags: access.flags.with(AccessFlags::SEE_ABSENT).with(stale), ..*access }
+}
+
 /// The first eight bytes of a key as a number, zeros after a shorter one: of two keys whose numbers differ, the one with the
 /// smaller is the smaller.
 fn beginning(key: &[u8]) -> u64 {
@@ -305,3 +433,6 @@ fn beginning(key: &[u8]) -> u64 {
 
 #[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+mod stale_tests;

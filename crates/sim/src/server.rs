@@ -48,11 +48,8 @@ impl Server {
         }
         control.validate(total_bytes, backends.len())?;
         let budgets = control.start_budgets(total_bytes, &vec![StartSize::default(); backends.len()])?;
-        let partition = |(index, &budget_bytes)| Partition {
-            tenant: TenantId(0),
-            backend: BackendId::from_index(index),
-            budget_bytes,
-        };
+        let partition =
+            |(index, &budget_bytes)| Partition::new(TenantId(0), BackendId::from_index(index), budget_bytes);
         let partitions: Vec<Partition> = budgets.iter().enumerate().map(partition).collect();
         let options = CacheOptions {
             total_bytes,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rand_core::Rng as _;
 use sherwood_model::{BackendId, Instant, PartitionId, SplitMix64};
-use sherwood_path::Query;
+use sherwood_path::{Query, Staleness};
 use sherwood_workload::onerf::{Batch, RequestMix, Times};
 use sherwood_workload::trace::requests::Request;
 use sherwood_workload::{Arrivals, Rng, rng_from_seed};
@@ -103,6 +103,7 @@ impl Traffic {
             keys,
             best_effort: false,
             timeout,
+            staleness: Staleness::default(),
         };
         let (queries, bytes) = match &mut self.source {
             Source::Drawn(drawn) => {

@@ -63,11 +63,7 @@ struct Sherwood {
 impl Sherwood {
     fn new(eviction: Eviction, size: Size, threads: u16) -> Self {
         let total_bytes = size.items as u64 * charge(8, 8);
-        let partition = |backend| Partition {
-            tenant: TenantId(0),
-            backend: BackendId(backend),
-            budget_bytes: total_bytes / u64::from(size.partitions),
-        };
+        let partition = |backend| Partition::new(TenantId(0), BackendId(backend), total_bytes / u64::from(size.partitions));
         let partitions: Vec<_> = (0..size.partitions).map(partition).collect();
         let options = Options { total_bytes, shards: size.shards, eviction, threads, ..Options::default() };
         let cache = Cache::new(options, &partitions, SeededState::new(1)).expect("valid options");
@@ -310,7 +306,7 @@ fn resident() -> usize {
 }
 
 fn one_partition(total_bytes: u64) -> Cache {
-    let partition = Partition { tenant: TenantId(0), backend: BackendId(0), budget_bytes: total_bytes };
+    let partition = Partition::new(TenantId(0), BackendId(0), total_bytes);
     let options = Options { total_bytes, ..Options::default() };
     let memory = Mapped::new(2 * total_bytes as usize + (1 << 30));
     Cache::with_memory(options, &[partition], SeededState::new(1), Arc::new(memory)).expect("valid options")

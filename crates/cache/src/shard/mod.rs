@@ -27,7 +27,7 @@ use sherwood_model::{Instant, PartitionId, SeededState};
 pub(crate) use self::balance::Balances;
 pub(crate) use self::index::Range;
 pub(crate) use self::pages::{Cursor, Handle, NO_HANDLE, Slack};
-pub(crate) use self::record::{NewRecord, Noted, Record};
+pub(crate) use self::record::{NewRecord, Noted, Record, Sight};
 pub(crate) use self::s3fifo::Evicted;
 pub(crate) use self::sizes::{HEADER_BYTES, PLACE_BYTES_MAX, RUN_STEP, place_bytes};
 
@@ -549,7 +549,7 @@ impl Locked<'_> {
             Value::Declared(bytes) => Value::Declared(bytes),
         };
         field.add_to(&mut expires, &mut noted);
-        let item = NewItem { value, flags: item.flags, expires };
+        let item = NewItem { value, flags: item.flags, expires, kind: item.kind, tags: item.tags };
         let mut new = NewRecord::new(&key, item, noted, stamped, &store.supply);
         let to = store.pages.allocate(new.place_bytes());
         let run = new.take_run().map(|block| store.runs.put(block));

@@ -4,30 +4,35 @@
 //! |---|---|
 //! | 0–3, 4–7 | the next newer and the next older item of its queue |
 //! | 8–14 | CAS: 56 bits last 200 years at ten million stores a second |
-//! | 15 | shape: main queue, expiry, flags, declared, run, CAS of the caller's (bits 2 to 7) |
+//! | 15 | shape: tags, absent, main queue, expiry, flags, declared, run, CAS of the caller's |
 //! | 16–17, 18–19 | length of the key, partition |
 //! | 20–21 | length of a value that lies here |
 //! | 22 | whether there is an item (bit 0), the caller's marks (above) |
-//! | 23 | what readers note: uses (bits 4 and 5), whether a `get` has found it (bit 7); and the deadline class (4 bits) |
+//! | 23 | what readers note: uses (bits 4 and 5), whether a `get` has found it (bit 7); the deadline class (4 bits), graced (bit 6) |
 //!
 //! Then, each only where there is one: the stamp of the last use (8 bytes, under strict LRU), the expiry (8), a CAS of the
-//! caller's own (8), the client's flags (4), the size of a declared value (4), number and length of a run (4 each). Then the
-//! key and the value, or, for items too large for a place, nothing: both lie in the run.
+//! caller's own (8), tags (8), the client's flags (4), the size of a declared value (4), number and length of a run (4 each). Then
+//! the key and the value, or, for items too large for a place, nothing: both lie in the run.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use sherwood_model::{Instant, PartitionId};
+use sherwood_model::{Instant, PartitionId, Tags};
 
 use super::pages::{Handle, NO_HANDLE};
 use super::place::Place;
 use super::s3fifo::USES_MAX;
 use super::sizes::{HEADER_BYTES, PLACE_BYTES_MAX, RUN_STEP};
 use super::{Lookup, Runs};
+use crate::access::Access;
 use crate::charge;
-use crate::item::{Item, Marks, NewItem, Use, Value};
+use crate::item::{Item, Kind, Marks, NewItem, Use, Value};
 use crate::memory::{Block, Supply};
 
 /// Bits of the byte that tells the shape.
+const TAGS: u8 = 1 << 0;
+/// That the item is the word of an absent value. With the shape, because most records have no part of it and none is looked at twice.
+const ABSENT: u8 = 1 << 1;
 const MAIN: u8 = 1 << 2;
 const EXPIRY: u8 = 1 << 3;
 const FLAGS: u8 = 1 << 4;
@@ -36,20 +41,22 @@ const RUN: u8 = 1 << 6;
 const OWN_CAS: u8 = 1 << 7;
 
 /// What only some items have.
-const OPTIONAL: u8 = EXPIRY | FLAGS | DECLARED | RUN | OWN_CAS;
+const OPTIONAL: u8 = TAGS | ABSENT | EXPIRY | FLAGS | DECLARED | RUN | OWN_CAS;
 
 const SHAPE_AT: usize = 15;
 /// The caller's marks, moved up by one for the bit that tells an item from a free place.
 const OCCUPIED_AT: usize = 22;
 const OCCUPIED: u8 = 1;
-/// What readers note beside the deadline class: uses, and [`Marks::USED`].
+/// What readers note, uses and [`Marks::USED`], beside the deadline class and whether a grace follows the expiry.
 const NOTED_AT: usize = 23;
 const CLASS: u8 = 0b1111;
 const USES_SHIFT: u32 = 4;
 const USES: u8 = 0b11 << USES_SHIFT;
+const GRACED: u8 = 1 << 6;
 const CAS_MASK: u64 = (1 << 56) - 1;
-/// What a CAS of the caller's is charged for, as bytes of value.
+/// What a CAS of the caller's is charged for, as bytes of value, and what tags are.
 const OWN_CAS_BYTES: usize = size_of::<u64>();
+const TAGS_BYTES: usize = size_of::<u64>();
 
 /// An item as it lies there.
 #[derive(Clone, Copy, Debug)]
@@ -104,8 +111,8 @@ impl<'a> Record<'a> {
         self.shape() & part != 0
     }
 
-    /// Offsets behind the header of the optional fields: expiry, CAS of the caller's, flags, declared size, run, and of what
-    /// follows.
+    /// Offsets behind the header of the optional fields: expiry, CAS of the caller's, tags, flags, declared size, run, and of
+    /// what follows.
     #[inline]
     fn expiry_at(&self) -> usize {
         8 * usize::from(self.stamped)
@@ -117,8 +124,13 @@ impl<'a> Record<'a> {
     }
 
     #[inline]
-    fn flags_at(&self) -> usize {
+    fn tags_at(&self) -> usize {
         self.own_cas_at() + 8 * usize::from(self.has(OWN_CAS))
+    }
+
+    #[inline]
+    fn flags_at(&self) -> usize {
+        self.tags_at() + 8 * usize::from(self.has(TAGS))
     }
 
     #[inline]
@@ -178,7 +190,10 @@ impl<'a> Record<'a> {
         let value_bytes = match self.shape() & OPTIONAL {
             0 => self.value_bytes(),
             DECLARED => read_u32(self.place.rest, self.expiry_at()) as usize,
-            _ => self.value().len() + if self.has(OWN_CAS) { OWN_CAS_BYTES } else { 0 },
+            _ => {
+                let part = |part, bytes| if self.has(part) { bytes } else { 0 };
+                self.value().len() + part(OWN_CAS, OWN_CAS_BYTES) + part(TAGS, TAGS_BYTES)
+            }
         };
         charge(key_bytes, value_bytes)
     }
@@ -246,6 +261,21 @@ impl<'a> Record<'a> {
         Marks(self.place.head[OCCUPIED_AT] >> 1 | self.place.noted() & Marks::USED.0)
     }
 
+    /// Who sees it, and for how long.
+    pub(crate) fn kind(&self) -> Kind {
+        if self.has(ABSENT) {
+            Kind::Absent
+        } else if self.place.noted() & GRACED != 0 {
+            Kind::Graced
+        } else {
+            Kind::Plain
+        }
+    }
+
+    fn tags(&self) -> Tags {
+        Tags::from_bits(if self.has(TAGS) { read_u64(self.place.rest, self.tags_at()) } else { 0 })
+    }
+
     /// When it was last used; when it was stored, where no stamps are kept.
     #[inline]
     pub(crate) fn last_use(&self) -> Use {
@@ -286,7 +316,7 @@ impl<'a> Record<'a> {
         neighbours(&self.place).1
     }
 
-    /// When it dies; `NEVER` for never.
+    /// When it dies, or becomes stale where it is graced; `NEVER` for never.
     #[inline]
     pub(crate) fn expires(&self) -> Instant {
         if self.has(EXPIRY) {
@@ -296,11 +326,48 @@ impl<'a> Record<'a> {
         }
     }
 
+    /// When nobody sees it any more, by its own time; `NEVER` for never. Only a graced one asks for its partition's `grace`.
+    #[inline]
+    pub(crate) fn dies(&self, grace: impl FnOnce() -> Duration) -> Instant {
+        let expires = self.expires();
+        if expires != Instant::NEVER && self.kind() == Kind::Graced { expires + grace() } else { expires }
+    }
+
     /// Whether its time has come by `now`, or its CAS is below the partition's flush.
     #[inline(always)]
-    pub(crate) fn is_dead(&self, now: Instant, flush_floor: u64) -> bool {
+    pub(crate) fn is_dead(&self, now: Instant, flush_floor: u64, grace: impl FnOnce() -> Duration) -> bool {
+        self.cas() < flush_floor || (self.is_past(now) && self.dies(grace) <= now)
+    }
+
+    /// What it is to an access, in a partition with this `flush_floor` and `grace`. Most have neither expiry nor kind, which is one
+    /// question.
+    #[inline(always)]
+    pub(crate) fn sight(&self, access: &Access, flush_floor: u64, grace: impl FnOnce() -> Duration) -> Sight {
+        if self.cas() < flush_floor {
+            return Sight::Dead;
+        }
+        if !self.has(EXPIRY | ABSENT) || !(self.has(ABSENT) || self.is_past(access.now)) {
+            return Sight::Fresh;
+        }
+        self.sight_by_kind(access, grace())
+    }
+
+    /// Of a record that is past its expiry or the word of an absent value; by value as it is not called for most.
+    #[inline(never)]
+    fn sight_by_kind(self, access: &Access, grace: Duration) -> Sight {
+        match self.kind() {
+            _ if self.is_past(access.now) && self.dies(|| grace) <= access.now => Sight::Dead,
+            Kind::Graced if access.flags.sees_stale() => Sight::Stale,
+            Kind::Absent if access.flags.sees_absent() => Sight::Fresh,
+            Kind::Plain | Kind::Graced | Kind::Absent => Sight::Hidden,
+        }
+    }
+
+    /// Whether it has expired by `now`.
+    #[inline(always)]
+    fn is_past(&self, now: Instant) -> bool {
         let expires = self.expires();
-        self.cas() < flush_floor || (expires != Instant::NEVER && expires <= now)
+        expires != Instant::NEVER && expires <= now
     }
 
     #[inline(always)]
@@ -315,6 +382,8 @@ impl<'a> Record<'a> {
             flags: 0,
             cas: self.cas(),
             expires: None,
+            kind: Kind::Plain,
+            tags: Tags::NONE,
             marks: self.marks(),
             last_use: self.last_use(),
         }
@@ -329,9 +398,32 @@ impl<'a> Record<'a> {
             flags: if self.has(FLAGS) { read_u32(self.place.rest, self.flags_at()) } else { 0 },
             cas: self.own_cas().unwrap_or(self.cas()),
             expires: (expires != Instant::NEVER).then_some(expires),
+            kind: self.kind(),
+            tags: self.tags(),
             marks: self.marks(),
             last_use: self.last_use(),
         }
+    }
+}
+
+/// What a record is to an access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sight {
+    /// An item.
+    Fresh,
+    /// An item past its expiry.
+    Stale,
+    /// None, but others may see it.
+    Hidden,
+    /// None to anybody.
+    Dead,
+}
+
+impl Sight {
+    /// Whether the access sees an item.
+    #[inline(always)]
+    pub(crate) fn is_seen(self) -> bool {
+        matches!(self, Self::Fresh | Self::Stale)
     }
 }
 
@@ -352,6 +444,15 @@ pub(crate) struct Noted {
     pub(crate) marks: Marks,
     /// A CAS of its own.
     pub(crate) cas: Option<u64>,
+}
+
+impl Noted {
+    /// What `item` is charged with this noted about it.
+    pub(crate) fn charge(&self, key_bytes: usize, item: &NewItem<'_>) -> u64 {
+        let own_cas = if self.cas.is_some() { OWN_CAS_BYTES } else { 0 };
+        let tags = if item.tags.is_empty() { 0 } else { TAGS_BYTES };
+        charge(key_bytes, item.value.len() + own_cas + tags)
+    }
 }
 
 /// What the index and the queues know of a record.
@@ -395,12 +496,16 @@ impl<'a> NewRecord<'a> {
     }
 
     pub(crate) fn charge(&self) -> u64 {
-        let own_cas = if self.noted.cas.is_some() { OWN_CAS_BYTES } else { 0 };
-        charge(self.key.len(), self.item.value.len() + own_cas)
+        self.noted.charge(self.key.len(), &self.item)
     }
 
-    pub(crate) fn expires(&self) -> Instant {
-        self.item.expires.unwrap_or(Instant::NEVER)
+    /// When nobody will see it any more, in a partition with this `grace`; `NEVER` for never.
+    pub(crate) fn dies(&self, grace: Duration) -> Instant {
+        match self.item.expires {
+            Some(expires) if self.item.kind == Kind::Graced => expires + grace,
+            Some(expires) => expires,
+            None => Instant::NEVER,
+        }
     }
 
     pub(super) fn take_run(&mut self) -> Option<Block> {
@@ -413,12 +518,15 @@ impl<'a> NewRecord<'a> {
         let part = |part, is| if is { part } else { 0 };
         let declared = matches!(item.value, Value::Declared(_));
         let shape = part(EXPIRY, item.expires.is_some())
+            | part(ABSENT, item.kind == Kind::Absent)
             | part(OWN_CAS, noted.cas.is_some())
+            | part(TAGS, !item.tags.is_empty())
             | part(FLAGS, item.flags != 0)
             | part(DECLARED, declared)
             | part(RUN, run.is_some())
             | part(MAIN, standing.is_main);
         let here = if declared || run.is_some() { 0 } else { item.value.len() };
+        let graced = part(GRACED, item.kind == Kind::Graced && item.expires.is_some());
         // As three words, of which each is one store.
         let words = [
             u64::from(standing.newer) | u64::from(standing.older) << 32,
@@ -427,7 +535,7 @@ impl<'a> NewRecord<'a> {
                 | u64::from(standing.partition.0) << 16
                 | u64::from(here as u16) << 32
                 | u64::from(OCCUPIED) << (8 * (OCCUPIED_AT - 16))
-                | u64::from(standing.class | standing.uses << USES_SHIFT) << (8 * (NOTED_AT - 16)),
+                | u64::from(standing.class | standing.uses << USES_SHIFT | graced) << (8 * (NOTED_AT - 16)),
         ];
         for (at, word) in words.iter().enumerate() {
             place[8 * at..][..8].copy_from_slice(&word.to_le_bytes());
@@ -442,6 +550,9 @@ impl<'a> NewRecord<'a> {
         }
         if let Some(cas) = noted.cas {
             rest = put(rest, &cas.to_le_bytes());
+        }
+        if !item.tags.is_empty() {
+            rest = put(rest, &item.tags.bits().to_le_bytes());
         }
         if item.flags != 0 {
             rest = put(rest, &item.flags.to_le_bytes());
@@ -472,13 +583,14 @@ impl<'a> NewRecord<'a> {
     }
 
     fn bytes_beside_body(&self) -> usize {
-        let NewItem { value, flags, expires } = self.item;
+        let NewItem { value, flags, expires, kind: _, tags } = self.item;
         let declared = matches!(value, Value::Declared(_));
         let some = |is, bytes| if is { bytes } else { 0 };
         HEADER_BYTES
             + some(self.stamped, 8)
             + some(expires.is_some(), 8)
             + some(self.noted.cas.is_some(), OWN_CAS_BYTES)
+            + some(!tags.is_empty(), TAGS_BYTES)
             + some(flags != 0, 4)
             + some(declared, 4)
     }

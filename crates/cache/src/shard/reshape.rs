@@ -71,8 +71,13 @@ impl Locked<'_> {
     }
 
     /// Moves records of a page, at most `items_max`, so that it can be given back; only to be called while there is slack.
-    /// Moves none when a page was given up instead.
-    pub(crate) fn relocate_some(&mut self, slack: Slack, items_max: usize) -> Moved {
+    /// Moves none when a page was given up instead. `dies` says when a record's time comes.
+    pub(crate) fn relocate_some(
+        &mut self,
+        slack: Slack,
+        items_max: usize,
+        dies: impl Fn(&Record<'_>) -> Instant,
+    ) -> Moved {
         let evacuees = self.store.pages.evacuees(slack, items_max, MOVE_BYTES_MAX);
         let mut moved = Moved { items: evacuees.len(), bytes: 0, next_death: Instant::NEVER };
         evacuees.iter().take(AHEAD_INDEX).for_each(|&at| self.store.prefetch_links(at));
@@ -83,7 +88,7 @@ impl Locked<'_> {
             if let Some(&at) = evacuees.get(number + AHEAD_INDEX) {
                 self.store.prefetch_links(at);
             }
-            moved.next_death = moved.next_death.min(self.store.record(from).expires());
+            moved.next_death = moved.next_death.min(dies(&self.store.record(from)));
             moved.bytes += self.relocate(from);
         }
         moved

@@ -7,14 +7,15 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use sherwood_model::{CachePlan, Instant, PartitionId};
+use sherwood_model::{CachePlan, Instant, PartitionId, Tags};
 
 use super::model::{ModelItem, ModelValue, contents};
-use super::{LRU, budgets, cache_with};
-use crate::{Access, Cache, Change, DeadlineClass, Eviction, NewItem, Options, charge};
+use super::{LRU, any_kind, any_sight, any_tags, budgets, cache_with, cache_with_grace};
+use crate::{Access, AccessFlags, Cache, Change, DeadlineClass, Eviction, Kind, NewItem, Options, charge};
 
 const PARTITIONS: usize = 3;
 const TOTAL: u64 = 1 << 20;
+const GRACE: Duration = Duration::from_millis(60);
 
 /// One operation. Keys below 40 are met again and again; those above come in bulk and fill pages.
 #[derive(Clone, Debug)]
@@ -36,6 +37,8 @@ enum Op {
     Flush(usize),
     Step(usize),
     Wait(u64),
+    /// What accesses see from now on.
+    See(AccessFlags),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -44,6 +47,15 @@ struct New {
     declared: bool,
     flags: u32,
     ttl_ms: Option<u64>,
+    kind: Kind,
+    tags: Tags,
+}
+
+impl New {
+    /// A plain value that stays.
+    fn plain(bytes: u32) -> Self {
+        Self { bytes, declared: false, flags: 0, ttl_ms: None, kind: Kind::Plain, tags: Tags::NONE }
+    }
 }
 
 fn op() -> impl Strategy<Value = Op> {
@@ -51,12 +63,9 @@ fn op() -> impl Strategy<Value = Op> {
     let ttl = || prop::option::weighted(0.3, 1..200u64);
     let new = move || {
         let bytes = prop_oneof![4 => 0..300u32, 2 => 300..8300u32, 1 => 8100..8200u32, 1 => 8300..60_000u32];
-        (bytes, any::<bool>(), 0..3u32, ttl()).prop_map(|(bytes, declared, flags, ttl_ms)| New {
-            bytes,
-            declared,
-            flags,
-            ttl_ms,
-        })
+        (bytes, any::<bool>(), 0..3u32, ttl(), any_kind(), any_tags()).prop_map(
+            |(bytes, declared, flags, ttl_ms, kind, tags)| New { bytes, declared, flags, ttl_ms, kind, tags },
+        )
     };
     prop_oneof![
         6 => key().prop_map(|(partition, key)| Op::Get(partition, key)),
@@ -71,6 +80,7 @@ fn op() -> impl Strategy<Value = Op> {
         1 => (0..PARTITIONS).prop_map(Op::Flush),
         3 => (1..400usize).prop_map(Op::Step),
         2 => (0..100u64).prop_map(Op::Wait),
+        2 => any_sight().prop_map(Op::See),
     ]
 }
 
@@ -80,17 +90,19 @@ struct Pair {
     truth: BTreeMap<(usize, Vec<u8>), ModelItem>,
     now: Instant,
     class: u8,
+    flags: AccessFlags,
 }
 
 impl Pair {
     fn new(eviction: Eviction, shards: u16) -> Self {
         let options = Options { total_bytes: TOTAL, shards, deadline_classes: 2, eviction, ..LRU };
-        let cache = cache_with(options, &[TOTAL / 3; PARTITIONS]);
-        Self { cache, truth: BTreeMap::new(), now: Instant::from_millis(1), class: 0 }
+        let cache = cache_with_grace(options, &[TOTAL / 3; PARTITIONS], GRACE);
+        let (now, flags) = (Instant::from_millis(1), AccessFlags::NONE);
+        Self { cache, truth: BTreeMap::new(), now, class: 0, flags }
     }
 
     fn access(&self) -> Access {
-        Access { class: DeadlineClass(self.class), ..Access::at(self.now) }
+        Access { class: DeadlineClass(self.class), flags: self.flags, ..Access::at(self.now) }
     }
 
     fn apply(&mut self, op: &Op) -> Result<(), TestCaseError> {
@@ -120,7 +132,7 @@ impl Pair {
                 self.truth.remove(&(partition, name(key)));
             }
             Op::Bulk { partition, items, bytes, keep } => {
-                let new = New { bytes: u32::from(bytes), declared: false, flags: 0, ttl_ms: None };
+                let new = New::plain(u32::from(bytes));
                 (100..100 + items).for_each(|key| self.set(partition, key, new));
                 for key in (100..100 + items).filter(|key| key % keep != 0) {
                     self.apply(&Op::Remove(partition, key))?;
@@ -141,13 +153,14 @@ impl Pair {
             }
             Op::Step(items_max) => drop(self.cache.step(self.now, items_max)),
             Op::Wait(ms) => self.now += Duration::from_millis(ms),
+            Op::See(flags) => self.flags = flags,
         }
         Ok(())
     }
 
     fn get(&self, partition: usize, key: u16) -> Result<(), TestCaseError> {
         let truth = self.truth.get(&(partition, name(key)));
-        let truth = truth.filter(|item| item.expires.is_none_or(|expires| expires > self.now));
+        let truth = truth.filter(|item| item.is_seen(&self.access(), GRACE));
         let right = self.cache.get(id(partition), &name(key), &self.access(), |item| {
             truth.is_some_and(|truth| truth.matches(&item))
         });
@@ -187,6 +200,8 @@ impl Pair {
                     value,
                     flags,
                     expires,
+                    kind: Kind::Plain,
+                    tags: Tags::NONE,
                     cas: 0,
                     flushed: false,
                 });
@@ -209,7 +224,17 @@ impl Pair {
             false => ModelValue::Bytes((0..new.bytes).map(|at| (at as u16 ^ key) as u8).collect()),
         };
         let expires = new.ttl_ms.map(|ms| self.now + Duration::from_millis(ms));
-        ModelItem { partition, key: name(key), value, flags: new.flags, expires, cas: 0, flushed: false }
+        ModelItem {
+            partition,
+            key: name(key),
+            value,
+            flags: new.flags,
+            expires,
+            kind: if new.kind == Kind::Graced && expires.is_none() { Kind::Plain } else { new.kind },
+            tags: new.tags,
+            cas: 0,
+            flushed: false,
+        }
     }
 
     fn check(&self) -> Result<(), TestCaseError> {
@@ -219,15 +244,14 @@ impl Pair {
         }
         for partition in 0..PARTITIONS {
             let own = held.iter().filter(|item| item.partition == partition);
-            let bytes =
-                own.clone().map(|item| charge(item.key.len(), item.value.borrow().len())).sum::<u64>();
+            let bytes = own.clone().map(ModelItem::charge).sum::<u64>();
             let usage = self.cache.usage(id(partition));
             prop_assert_eq!((usage.used_bytes, usage.items), (bytes, own.count() as u64));
         }
         let total = self.cache.total();
         prop_assert!(total.used_bytes <= TOTAL);
         if total.evictions == 0 {
-            let lives = |item: &&ModelItem| item.expires.is_none_or(|expires| expires > self.now);
+            let lives = |item: &&ModelItem| !item.is_dead(self.now, GRACE);
             let live = held.iter().filter(|item| !item.flushed).filter(lives).count();
             prop_assert_eq!(live, self.truth.values().filter(lives).count(), "nothing goes without a reason");
         }
@@ -280,7 +304,7 @@ fn a_bulk_that_is_thinned_out_gives_its_pages_back() {
         let mut pair = Pair::new(eviction, 1);
         pair.cache.apply(&CachePlan::Shared).expect("always accepted");
         for key in 0..6000 {
-            pair.set(0, key, New { bytes: 40, declared: false, flags: 0, ttl_ms: None });
+            pair.set(0, key, New::plain(40));
         }
         let full = pair.cache.supply.held();
         for key in (0..6000).filter(|key| key % 20 != 0) {

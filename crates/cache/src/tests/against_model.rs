@@ -3,15 +3,16 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use sherwood_model::{CachePlan, Instant, PartitionId};
+use sherwood_model::{CachePlan, Instant, PartitionId, Tags};
 
 use super::model::{Model, ModelItem, ModelValue, contents, list};
-use super::{LRU, budgets, cache_with};
-use crate::{Access, Cache, Change, DeadlineClass, Options};
+use super::{LRU, any_kind, any_sight, any_tags, budgets, cache_with_grace};
+use crate::{Access, AccessFlags, Cache, Change, DeadlineClass, Kind, Options};
 
 const PARTITIONS: usize = 3;
 const TOTAL: u64 = 12_000;
 const ITEM_MAX: u32 = 3000;
+const GRACE: Duration = Duration::from_millis(15);
 
 /// One operation. Keys are few, so that operations meet.
 #[derive(Clone, Debug)]
@@ -34,6 +35,8 @@ enum Op {
     Wait {
         ms: u64,
     },
+    /// What accesses see from now on.
+    See(AccessFlags),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -48,6 +51,8 @@ struct New {
     declared: bool,
     flags: u32,
     ttl_ms: Option<u64>,
+    kind: Kind,
+    tags: Tags,
 }
 
 #[derive(Clone, Debug)]
@@ -67,12 +72,9 @@ fn op() -> impl Strategy<Value = Op> {
     let ttl = || prop::option::weighted(0.3, 0..30u64);
     let new = move || {
         let bytes = prop_oneof![8 => 0..1200u32, 1 => 1200..ITEM_MAX + 10];
-        (bytes, any::<bool>(), 0..3u32, ttl()).prop_map(|(bytes, declared, flags, ttl_ms)| New {
-            bytes,
-            declared,
-            flags,
-            ttl_ms,
-        })
+        (bytes, any::<bool>(), 0..3u32, ttl(), any_kind(), any_tags()).prop_map(
+            |(bytes, declared, flags, ttl_ms, kind, tags)| New { bytes, declared, flags, ttl_ms, kind, tags },
+        )
     };
     let update = prop_oneof![
         Just(Update::Keep),
@@ -95,6 +97,7 @@ fn op() -> impl Strategy<Value = Op> {
         2 => (1..40usize).prop_map(Op::Step),
         1 => Just(Op::Idle),
         4 => (0..10u64).prop_map(|ms| Op::Wait { ms }),
+        2 => any_sight().prop_map(Op::See),
     ]
 }
 
@@ -104,6 +107,7 @@ struct Pair {
     model: Model,
     now: Instant,
     class: u8,
+    flags: AccessFlags,
     cas: u64,
 }
 
@@ -116,12 +120,13 @@ impl Pair {
             deadline_classes: classes,
             ..LRU
         };
-        let cache = cache_with(options, &[TOTAL / 3; PARTITIONS]);
-        Self { model: Model::new(&cache), cache, now: Instant::from_millis(1), class: 0, cas: 0 }
+        let cache = cache_with_grace(options, &[TOTAL / 3; PARTITIONS], GRACE);
+        let flags = AccessFlags::NONE;
+        Self { model: Model::new(&cache), cache, now: Instant::from_millis(1), class: 0, flags, cas: 0 }
     }
 
     fn access(&self) -> Access {
-        Access { class: DeadlineClass(self.class), ..Access::at(self.now) }
+        Access { class: DeadlineClass(self.class), flags: self.flags, ..Access::at(self.now) }
     }
 
     fn apply(&mut self, op: &Op) -> Result<(), TestCaseError> {
@@ -146,21 +151,19 @@ impl Pair {
                 self.now += Duration::from_millis(*ms);
                 self.model.pass_time(self.now);
             }
+            Op::See(flags) => self.flags = *flags,
         }
         Ok(())
     }
 
     fn get(&mut self, key: Key) -> Result<(), TestCaseError> {
-        let seen = match self.model.find(key.partition, &key.name(), self.now) {
-            Some(position) => {
-                self.model.usages[key.partition].hits += 1;
-                Some(self.model.refresh(position).clone())
-            }
-            None => {
-                self.model.usages[key.partition].misses += 1;
-                None
-            }
-        };
+        let found = self.model.find(key.partition, &key.name(), &self.access());
+        let seen = found.map(|position| self.model.refresh(position).clone());
+        let usage = &mut self.model.usages[key.partition];
+        match &seen {
+            Some(item) if !item.is_stale(self.now) => usage.hits += 1,
+            _ => usage.misses += 1,
+        }
         let matches = self.cache.get(key.id(), &key.name(), &self.access(), |item| {
             seen.as_ref().is_some_and(|seen| seen.matches(&item))
         });
@@ -169,7 +172,7 @@ impl Pair {
     }
 
     fn peek(&mut self, key: Key) -> Result<(), TestCaseError> {
-        let seen = self.model.peek(key.partition, &key.name(), self.now);
+        let seen = self.model.peek(key.partition, &key.name(), &self.access());
         let matches = self
             .cache
             .peek(key.id(), &key.name(), &self.access(), |item| seen.is_some_and(|seen| seen.matches(&item)));
@@ -183,7 +186,11 @@ impl Pair {
         prop_assert_eq!(stored.is_err(), self.refuses(&item), "{:?}", stored);
         match stored {
             Ok(cas) => self.store(ModelItem { cas, ..item })?,
-            Err(_) => self.drop_refused(key),
+            Err(_) => {
+                // A dead one has gone for that reason.
+                self.model.find(key.partition, &key.name(), &self.access());
+                self.take_out(key);
+            }
         }
         Ok(())
     }
@@ -195,7 +202,7 @@ impl Pair {
             prop_assert!(added.is_err());
             return Ok(());
         }
-        let absent = self.model.find(key.partition, &key.name(), self.now).is_none();
+        let absent = self.model.find(key.partition, &key.name(), &self.access()).is_none();
         prop_assert_eq!(added, Ok(absent));
         if absent {
             let cas = self.cas_of(key);
@@ -205,16 +212,14 @@ impl Pair {
     }
 
     fn remove(&mut self, key: Key) -> Result<(), TestCaseError> {
-        let found = self.model.find(key.partition, &key.name(), self.now);
-        if let Some(position) = found {
-            self.model.items.remove(position);
-        }
+        let found = self.model.find(key.partition, &key.name(), &self.access());
+        self.take_out(key);
         prop_assert_eq!(self.cache.remove(key.id(), &key.name(), &self.access()), found.is_some());
         Ok(())
     }
 
     fn update(&mut self, key: Key, update: &Update) -> Result<(), TestCaseError> {
-        let found = self.model.find(key.partition, &key.name(), self.now);
+        let found = self.model.find(key.partition, &key.name(), &self.access());
         let old = found.map(|position| self.model.items[position].clone());
         let new = self.stored_by(key, update, old.as_ref());
         let matches = self.cache.update(key.id(), &key.name(), &self.access(), |item| {
@@ -242,7 +247,7 @@ impl Pair {
         match (new, found, update) {
             (Some(new), _, _) if self.refuses(&new) => {
                 prop_assert!(matches.is_err());
-                self.drop_refused(key);
+                self.take_out(key);
                 return Ok(());
             }
             (Some(new), _, _) => {
@@ -253,7 +258,7 @@ impl Pair {
                 let expires = ttl.map(|ms| self.now + Duration::from_millis(ms));
                 self.model.refresh(position).expires = expires;
             }
-            (None, Some(position), Update::Remove) => drop(self.model.items.remove(position)),
+            (None, _, Update::Remove) => self.take_out(key),
             _ => {}
         }
         prop_assert_eq!(matches, Ok(true));
@@ -268,7 +273,8 @@ impl Pair {
             (Update::Append(bytes), Some(old)) => {
                 let ModelValue::Bytes(value) = &old.value else { return None };
                 let value = [value.as_slice(), &vec![b'+'; usize::from(*bytes)]].concat();
-                Some(ModelItem { value: ModelValue::Bytes(value), ..old.clone() })
+                let (kind, tags) = (Kind::Plain, Tags::NONE);
+                Some(ModelItem { value: ModelValue::Bytes(value), kind, tags, ..old.clone() })
             }
             _ => None,
         }
@@ -311,8 +317,9 @@ impl Pair {
         item.value.borrow().len() > ITEM_MAX as usize || self.model.refuses(item)
     }
 
-    fn drop_refused(&mut self, key: Key) {
-        if let Some(position) = self.model.find(key.partition, &key.name(), self.now) {
+    /// Takes a key's item out of the model, seen or not.
+    fn take_out(&mut self, key: Key) {
+        if let Some(position) = self.model.position(key.partition, &key.name()) {
             self.model.items.remove(position);
         }
     }
@@ -343,6 +350,8 @@ impl Pair {
             value,
             flags: new.flags,
             expires,
+            kind: if new.kind == Kind::Graced && expires.is_none() { Kind::Plain } else { new.kind },
+            tags: new.tags,
             cas: 0,
             flushed: false,
         }

@@ -14,11 +14,7 @@ const TOTAL_BYTES: u64 = 64 << 10;
 type Op = (u16, u8, u32);
 
 fn new(eviction: Eviction, shards: u16) -> Cache {
-    let partition = |backend| Partition {
-        tenant: TenantId(0),
-        backend: BackendId(backend),
-        budget_bytes: TOTAL_BYTES / 2,
-    };
+    let partition = |backend| Partition::new(TenantId(0), BackendId(backend), TOTAL_BYTES / 2);
     let options = Options {
         total_bytes: TOTAL_BYTES,
         item_bytes_max: 1 << 20,

@@ -10,8 +10,7 @@ const OTHER: PartitionId = PartitionId(1);
 const ITEM: u64 = charge(8, 100);
 
 fn cache(ghost_rate: f64) -> Cache {
-    let partition =
-        |backend| Partition { tenant: TenantId(0), backend: BackendId(backend), budget_bytes: 1 << 20 };
+    let partition = |backend| Partition::new(TenantId(0), BackendId(backend), 1 << 20);
     // The curves are those of an LRU, so they say what happens to one.
     let options = Options { total_bytes: 2 << 20, eviction: Eviction::Lru, ghost_rate, ..Options::default() };
     Cache::new(options, &[partition(0), partition(1)], SeededState::new(1)).unwrap()

@@ -1,8 +1,11 @@
 //! Tests of the whole engine.
 
-use sherwood_model::{BackendId, CachePlan, Instant, PartitionId, SeededState, TenantId};
+use std::time::Duration;
 
-use crate::{Access, Cache, Eviction, NewItem, Options, Partition};
+use proptest::prelude::*;
+use sherwood_model::{BackendId, CachePlan, Instant, PartitionId, SeededState, Tags, TenantId};
+
+use crate::{Access, AccessFlags, Cache, Eviction, Kind, NewItem, Options, Partition};
 
 mod against_map;
 mod against_model;
@@ -10,6 +13,7 @@ mod batches;
 mod behaviour;
 mod copies;
 mod ghosts;
+mod kinds;
 mod marks;
 mod model;
 mod reshape;
@@ -34,10 +38,13 @@ const LRU: Options = Options {
 };
 
 fn cache_with(options: Options, budgets: &[u64]) -> Cache {
+    cache_with_grace(options, budgets, Duration::ZERO)
+}
+
+fn cache_with_grace(options: Options, budgets: &[u64], grace: Duration) -> Cache {
     let partition = |(index, &budget_bytes)| Partition {
-        tenant: TenantId(0),
-        backend: BackendId::from_index(index),
-        budget_bytes,
+        grace,
+        ..Partition::new(TenantId(0), BackendId::from_index(index), budget_bytes)
     };
     let partitions: Vec<_> = budgets.iter().enumerate().map(partition).collect();
     Cache::new(options, &partitions, SeededState::new(1)).expect("valid options")
@@ -62,4 +69,22 @@ const ITEM: u64 = crate::charge(2, ITEM_VALUE as usize);
 
 fn budgets(budgets: &[u64]) -> CachePlan {
     CachePlan::Budgets(budgets.to_vec())
+}
+
+/// Kinds of items, mostly plain.
+fn any_kind() -> impl Strategy<Value = Kind> {
+    prop_oneof![3 => Just(Kind::Plain), 2 => Just(Kind::Graced), 1 => Just(Kind::Absent)]
+}
+
+/// Tags, mostly none.
+fn any_tags() -> impl Strategy<Value = Tags> {
+    prop_oneof![3 => Just(Tags::NONE), 1 => any::<u64>().prop_map(Tags::from_bits)]
+}
+
+/// What an access sees beside plain items.
+fn any_sight() -> impl Strategy<Value = AccessFlags> {
+    (any::<bool>(), any::<bool>()).prop_map(|(stale, absent)| {
+        let flag = |sees, flag| if sees { flag } else { AccessFlags::NONE };
+        flag(stale, AccessFlags::SEE_STALE).with(flag(absent, AccessFlags::SEE_ABSENT))
+    })
 }

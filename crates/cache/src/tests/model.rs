@@ -2,10 +2,11 @@
 //! documentation written out naively. After every operation both must hold the same items, bytes and counts.
 
 use std::fmt::Write;
+use std::time::Duration;
 
-use sherwood_model::{CachePlan, Instant, PartitionId};
+use sherwood_model::{CachePlan, Instant, PartitionId, Tags};
 
-use crate::{Cache, Item, NewItem, Usage, Value, charge};
+use crate::{Access, AccessFlags, Cache, Item, Kind, NewItem, Usage, Value, charge};
 
 /// What the engine should hold.
 #[derive(Clone, Debug)]
@@ -14,6 +15,8 @@ pub(super) struct Model {
     pub(super) items: Vec<ModelItem>,
     pub(super) usages: Vec<Usage>,
     total_bytes: u64,
+    /// Of every partition.
+    grace: Duration,
     /// None where all share.
     budgets: Option<Vec<u64>>,
     /// The flush to come of each partition.
@@ -27,6 +30,8 @@ pub(super) struct ModelItem {
     pub(super) value: ModelValue,
     pub(super) flags: u32,
     pub(super) expires: Option<Instant>,
+    pub(super) kind: Kind,
+    pub(super) tags: Tags,
     /// As the engine said.
     pub(super) cas: u64,
     /// Killed by a flush.
@@ -58,21 +63,36 @@ impl From<Value<'_>> for ModelValue {
 }
 
 impl ModelItem {
-    fn charge(&self) -> u64 {
-        charge(self.key.len(), self.value.borrow().len())
+    pub(super) fn charge(&self) -> u64 {
+        charge(self.key.len(), self.value.borrow().len() + if self.tags.is_empty() { 0 } else { 8 })
     }
 
-    fn is_dead(&self, now: Instant) -> bool {
-        self.flushed || self.expires.is_some_and(|expires| expires <= now)
+    pub(super) fn is_stale(&self, now: Instant) -> bool {
+        self.expires.is_some_and(|expires| expires <= now)
+    }
+
+    pub(super) fn is_dead(&self, now: Instant, grace: Duration) -> bool {
+        let is_kept = self.kind == Kind::Graced && self.expires.is_some_and(|expires| now < expires + grace);
+        self.flushed || (self.is_stale(now) && !is_kept)
+    }
+
+    /// Whether an access sees it, of those that see anything.
+    pub(super) fn is_seen(&self, access: &Access, grace: Duration) -> bool {
+        let sees = |flag: AccessFlags| access.flags.with(flag) == access.flags;
+        !self.is_dead(access.now, grace)
+            && (!self.is_stale(access.now) || sees(AccessFlags::SEE_STALE))
+            && (self.kind != Kind::Absent || sees(AccessFlags::SEE_ABSENT))
     }
 
     pub(super) fn matches(&self, item: &Item<'_>) -> bool {
         self.value.borrow() == item.value
             && (self.flags, self.cas, self.expires) == (item.flags, item.cas, item.expires)
+            && (self.kind, self.tags) == (item.kind, item.tags)
     }
 
     pub(super) fn new_item(&self) -> NewItem<'_> {
-        NewItem { value: self.value.borrow(), flags: self.flags, expires: self.expires }
+        let Self { flags, expires, kind, tags, .. } = *self;
+        NewItem { value: self.value.borrow(), flags, expires, kind, tags }
     }
 }
 
@@ -83,25 +103,26 @@ impl Model {
             items: Vec::new(),
             usages: vec![Usage::default(); budgets.len()],
             total_bytes: cache.options().total_bytes,
+            grace: cache.partitions()[0].grace,
             flushes: vec![None; budgets.len()],
             budgets: Some(budgets),
         }
     }
 
-    /// Position of the live item of a key; a dead one is taken out, as an operation on its key does.
-    pub(super) fn find(&mut self, partition: usize, key: &[u8], now: Instant) -> Option<usize> {
+    /// Position of the item of a key that an access sees; a dead one is taken out, as an operation on its key does.
+    pub(super) fn find(&mut self, partition: usize, key: &[u8], access: &Access) -> Option<usize> {
         let position = self.position(partition, key)?;
-        if self.items[position].is_dead(now) {
+        if self.items[position].is_dead(access.now, self.grace) {
             self.expire(position);
             return None;
         }
-        Some(position)
+        self.items[position].is_seen(access, self.grace).then_some(position)
     }
 
-    /// The live item of a key, without a trace.
-    pub(super) fn peek(&self, partition: usize, key: &[u8], now: Instant) -> Option<&ModelItem> {
+    /// The item of a key that an access sees, without a trace.
+    pub(super) fn peek(&self, partition: usize, key: &[u8], access: &Access) -> Option<&ModelItem> {
         let item = &self.items[self.position(partition, key)?];
-        (!item.is_dead(now)).then_some(item)
+        item.is_seen(access, self.grace).then_some(item)
     }
 
     /// Position of the item of a key, dead or alive.
@@ -182,7 +203,9 @@ impl Model {
 
     /// Drops the dead items for which `gone` holds.
     pub(super) fn expire_where(&mut self, now: Instant, gone: impl Fn(&ModelItem) -> bool) {
-        while let Some(position) = self.items.iter().position(|item| item.is_dead(now) && gone(item)) {
+        let grace = self.grace;
+        let is_gone = |item: &ModelItem| item.is_dead(now, grace) && gone(item);
+        while let Some(position) = self.items.iter().position(is_gone) {
             self.expire(position);
         }
     }
@@ -219,7 +242,7 @@ impl Model {
     fn evict(&mut self, position: usize, now: Instant) -> u64 {
         let item = self.items.remove(position);
         let usage = &mut self.usages[item.partition];
-        if item.is_dead(now) {
+        if item.is_dead(now, self.grace) {
             usage.expired += 1
         } else {
             usage.evictions += 1
@@ -241,7 +264,7 @@ pub(super) fn contents(cache: &Cache, now: Instant) -> Vec<ModelItem> {
         shard.check(&cache.ledger);
         let shard = shard.lock(&cache.ledger);
         for record in shard.handles().into_iter().map(|at| shard.record(at)) {
-            let Item { value, flags, expires, cas, .. } = record.item();
+            let Item { value, flags, expires, kind, tags, cas, .. } = record.item();
             let partition = record.partition().index();
             let flushed = cas < cache.flushes.floor(PartitionId::from_index(partition), now, &cache.ticks);
             let item = ModelItem {
@@ -250,6 +273,8 @@ pub(super) fn contents(cache: &Cache, now: Instant) -> Vec<ModelItem> {
                 value: value.into(),
                 flags,
                 expires,
+                kind,
+                tags,
                 cas,
                 flushed,
             };
@@ -264,15 +289,15 @@ pub(super) fn contents(cache: &Cache, now: Instant) -> Vec<ModelItem> {
 pub(super) fn list(items: &[ModelItem]) -> String {
     items.iter().fold(String::new(), |mut lines, item| {
         let key = String::from_utf8_lossy(&item.key);
-        let kind = if matches!(item.value, ModelValue::Bytes(_)) { "stored" } else { "declared" };
-        let ModelItem { partition, flags, expires, cas, flushed, .. } = item;
+        let form = if matches!(item.value, ModelValue::Bytes(_)) { "stored" } else { "declared" };
+        let ModelItem { partition, flags, expires, kind, cas, flushed, .. } = item;
         let expires = expires.map(|at| at.as_nanos() / 1_000_000);
         let bytes = item.value.borrow().len();
         let charge = item.charge();
         let _ = writeln!(
             lines,
-            "  partition {partition} key {key:?}: {bytes} bytes {kind}, charge {charge}, flags {flags}, \
-             cas {cas}, expires (ms) {expires:?}, flushed {flushed}"
+            "  partition {partition} key {key:?}: {bytes} bytes {form}, charge {charge}, flags {flags}, \
+             cas {cas}, expires (ms) {expires:?}, {kind:?}, flushed {flushed}"
         );
         lines
     })

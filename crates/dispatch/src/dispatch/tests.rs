@@ -155,12 +155,12 @@ fn a_flush_invalidates_every_key_in_flight() {
 }
 
 #[test]
-fn what_the_backend_does_not_have_is_an_answer_that_fills_nothing() {
+fn what_the_backend_does_not_have_is_an_answer_that_may_be_kept() {
     let mut machine = machine(1, |_| ());
     let (call, _) = call(&fetch(&mut machine, 0, &[("a", 1)]));
     assert_eq!(
         deliveries(&reply(&mut machine, 1, call, Reply::Ok(vec![None]))),
-        [("a", Ok(None), false, vec![1])]
+        [("a", Ok(None), true, vec![1])]
     );
 }
 

@@ -265,7 +265,7 @@ impl Backend {
             assert_eq!(asked, Some(key), "waiter {waiter} was told twice, or of a key it did not ask for");
         }
         match result {
-            Ok(None) => assert!(key == 0 && !fill),
+            Ok(None) => assert_eq!(key, 0),
             Ok(Some((read, version))) => {
                 assert_eq!(*read, key);
                 let current = *version == self.versions[key as usize];

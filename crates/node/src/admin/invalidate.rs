@@ -11,7 +11,7 @@ use axum::Json;
 use axum::extract::State;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use sherwood_cache::{Access, Item};
+use sherwood_cache::{Access, AccessFlags, Item, Kind};
 use sherwood_model::{BackendId, PartitionId};
 
 use super::aside::in_turn;
@@ -29,59 +29,73 @@ pub(crate) struct Asked {
     backend: String,
     keys: Option<Vec<String>>,
     prefix: Option<String>,
+    tag: Option<String>,
 }
 
-/// Which keys go.
+/// Which items that a walk comes by go.
 #[derive(Debug)]
 enum Which {
-    Keys(Vec<String>),
     Prefix(String),
+    Tag(String),
+}
+
+impl Which {
+    /// Whether this one does. The word that there is no value goes with every tag: nobody knows which ones
+    /// a value would have.
+    fn means(&self, key: &[u8], item: &Item<'_>) -> bool {
+        match self {
+            Self::Prefix(prefix) => key.starts_with(prefix.as_bytes()),
+            Self::Tag(tag) => item.kind == Kind::Absent || item.tags.may_hold(tag.as_bytes()),
+        }
+    }
 }
 
 /// Answers `POST /v1/invalidate`.
 pub(crate) async fn handle(
     State(core): State<Arc<Core>>,
-    JsonBody(Asked { backend, keys, prefix }): JsonBody<Asked>,
+    JsonBody(Asked { backend, keys, prefix, tag }): JsonBody<Asked>,
 ) -> Result<Json<Value>, Problem> {
     let (id, _) = keys::place(&core, &backend)?;
-    let which = match (keys, prefix) {
-        (Some(keys), None) => Which::Keys(keys),
-        (None, Some(prefix)) => Which::Prefix(prefix),
+    let turns = Arc::clone(&core.walks);
+    let removed = match (keys, prefix, tag) {
+        (Some(keys), None, None) => in_turn(turns, core, move |core| remove(core, id, &keys)).await?,
+        (None, Some(prefix), None) => {
+            in_turn(turns, core, move |core| walk_all(core, id, &Which::Prefix(prefix))).await?
+        }
+        (None, None, Some(tag)) => {
+            in_turn(turns, core, move |core| walk_all(core, id, &Which::Tag(tag))).await?
+        }
         _ => {
-            let error = "reading the body: give one of `keys` and `prefix` beside `backend`";
+            let error = "reading the body: give one of `keys`, `prefix` and `tag` beside `backend`";
             return Err(Problem::bad_request(error));
         }
     };
-    let turns = Arc::clone(&core.walks);
-    let removed = in_turn(turns, core, move |core| invalidate(core, id, &which)).await?;
     Ok(Json(json!({ "removed": removed })))
 }
 
-/// How many items were removed.
-fn invalidate(core: &Core, backend: BackendId, which: &Which) -> u64 {
-    let prefix = match which {
-        Which::Keys(keys) => {
-            let all = core
-                .partitions_of(backend)
-                .flat_map(|partition| keys.iter().map(move |key| (partition, key)));
-            return all.filter(|(partition, key)| core.remove(*partition, key.as_bytes())).count() as u64;
-        }
-        Which::Prefix(prefix) => prefix.as_bytes(),
-    };
+/// Removes keys of a backend by name; how many items there were.
+fn remove(core: &Core, backend: BackendId, keys: &[String]) -> u64 {
+    let all = core.partitions_of(backend).flat_map(|partition| keys.iter().map(move |key| (partition, key)));
+    all.filter(|(partition, key)| core.remove(*partition, key.as_bytes())).count() as u64
+}
+
+/// Removes what is meant of all partitions of a backend; how many items there were.
+fn walk_all(core: &Core, backend: BackendId, which: &Which) -> u64 {
     if let Some(driver) = core.backend(backend) {
         driver.doubt_all();
     }
-    core.partitions_of(backend).map(|partition| walk(core, partition, |key, _| key.starts_with(prefix))).sum()
+    core.partitions_of(backend).map(|partition| walk(core, partition, which)).sum()
 }
 
-/// Removes the items of a partition that are `meant`; how many they were.
-fn walk(core: &Core, partition: PartitionId, meant: impl Fn(&[u8], &Item<'_>) -> bool) -> u64 {
+/// Removes the items of a partition that are meant, those that few see among them; how many they were.
+fn walk(core: &Core, partition: PartitionId, which: &Which) -> u64 {
+    let flags = AccessFlags::SEE_STALE.with(AccessFlags::SEE_ABSENT);
     let (mut cursor, mut removed) = (0, 0);
     let mut found: Vec<Vec<u8>> = Vec::new();
     loop {
-        let access = Access::at(core.clock.now());
-        cursor = core.cache.scan(partition, cursor, access.now, STEP_PLACES, |key, item| {
-            if meant(key, &item) {
+        let access = Access { flags, ..Access::at(core.clock.now()) };
+        cursor = core.cache.scan(partition, cursor, &access, STEP_PLACES, |key, item| {
+            if which.means(key, &item) {
                 found.push(key.to_vec());
             }
         });

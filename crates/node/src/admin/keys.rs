@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, Request, State};
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use bytes::Bytes;
 use serde::Deserialize;
-use sherwood_model::{BackendId, TenantId};
+use sherwood_model::{BackendId, Tags, TenantId};
 use sherwood_path::Outcome;
 use sherwood_store::Fault;
 
@@ -48,11 +48,12 @@ pub(crate) async fn put(
         return Err(Problem::unprocessable(error));
     };
     check(&key)?;
+    let tags = tags(request.headers());
     let bytes_max = core.cache.options().item_bytes_max as usize;
     let WholeBody { bytes, hold } = WholeBody::of_value(request.into_body(), &core, bytes_max).await?;
     let wanted = Wanted {
         key: Bytes::from(key),
-        change: Change::Put(hold.guard(bytes)),
+        change: Change::Put(hold.guard(bytes), tags),
         partition: core.partition(tenant, id),
     };
     let written = backend.write_through(wanted).await;
@@ -89,6 +90,16 @@ pub(super) fn place<'a>(
     let id = core.names.backend_id(name);
     let id = id.ok_or_else(|| Problem::not_found("backend", name, core.names.backends()))?;
     Ok((id, core.backend(id)))
+}
+
+/// What the value may be invalidated by: `Sherwood-Tags: a, b`, as often as it is there.
+fn tags(headers: &HeaderMap) -> Tags {
+    let lists = headers.get_all("sherwood-tags").into_iter().map(HeaderValue::as_bytes);
+    lists
+        .flat_map(|list| list.split(|&byte| byte == b','))
+        .map(<[u8]>::trim_ascii)
+        .filter(|tag| !tag.is_empty())
+        .collect()
 }
 
 /// Whether a key can be asked for once it is written.

@@ -15,7 +15,7 @@ use bytes::Bytes;
 use sherwood_cache::{Access, Item, Value};
 use sherwood_dispatch::FetchError;
 use sherwood_model::{Instant, TenantId};
-use sherwood_path::{Fetch, Query, Request, Slot, Status};
+use sherwood_path::{Fetch, Query, Request, Slot, Staleness, Status};
 use tokio::sync::mpsc;
 
 use crate::admin::{Problem, WholeBody, listed};
@@ -166,6 +166,7 @@ fn resolve(core: &Core, asked: &AskedRequest<'_>) -> Result<Vec<Query<Bytes>>, R
             keys: query.keys.iter().map(|key| Bytes::copy_from_slice(key.as_bytes())).collect(),
             best_effort: query.best_effort.unwrap_or(false),
             timeout: core.backend(backend).map_or(Duration::ZERO, |backend| backend.timeout),
+            staleness: Staleness::default(),
         })
     };
     asked.queries.iter().enumerate().map(query).collect()
@@ -256,6 +257,7 @@ fn status(status: Status) -> &'static str {
     match status {
         Status::Hit => "hit",
         Status::Miss => "miss",
+        Status::Stale => "stale",
         Status::NotFound => "not_found",
         Status::Rejected => "rejected",
         Status::Timeout => "timeout",

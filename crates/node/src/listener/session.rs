@@ -108,9 +108,9 @@ impl Session<'_> {
         let cache = &self.shared.service.cache;
         let access = access(moment, target);
         let item = NewItem {
-            value: Value::Bytes(storage.value),
             flags: storage.flags,
             expires: expiry(storage.exptime, moment),
+            ..NewItem::bytes(storage.value)
         };
         match storage.verb {
             StorageVerb::Set => cache.set(target.partition, key, item, &access).map(|_| reply::STORED),

@@ -97,8 +97,7 @@ pub(super) fn cache(partitions: u16) -> Arc<Cache> {
 }
 
 pub(super) fn cache_with(partitions: u16, eviction: Eviction) -> Arc<Cache> {
-    let partition =
-        |backend| Partition { tenant: TenantId(0), backend: BackendId(backend), budget_bytes: 1 << 20 };
+    let partition = |backend| Partition::new(TenantId(0), BackendId(backend), 1 << 20);
     let partitions: Vec<_> = (0..partitions).map(partition).collect();
     let options =
         Options { total_bytes: 64 << 20, item_bytes_max: ITEM_BYTES_MAX, eviction, ..Options::default() };
@@ -260,7 +259,7 @@ fn values_over_the_limit() {
 
 #[test]
 fn a_value_that_does_not_fit_its_partition() {
-    let partition = Partition { tenant: TenantId(0), backend: BackendId(0), budget_bytes: 200 };
+    let partition = Partition::new(TenantId(0), BackendId(0), 200);
     let options = Options { total_bytes: 1000, ..Options::default() };
     let cache = Arc::new(Cache::new(options, &[partition], SeededState::new(1)).unwrap());
     let mut client = Client::new(service(cache, Routing::single(target(0)), None));

@@ -62,7 +62,7 @@ impl Server {
         backends: Option<Arc<dyn Backends>>,
         places: usize,
     ) -> Self {
-        let partition = Partition { tenant: TenantId(0), backend: BackendId(0), budget_bytes: 64 << 20 };
+        let partition = Partition::new(TenantId(0), BackendId(0), 64 << 20);
         let cache = Cache::new(Options::default(), &[partition], SeededState::new(1)).unwrap();
         let places = Arc::new(Places::new(places));
         let buffers = Buffers::new(1 << 30);

@@ -72,3 +72,26 @@ fn what_is_to_go_has_to_be_said_once() {
     }
     assert!(refused(json!({"backend": "catalog", "prefx": ""}), 400).contains("prefx"));
 }
+
+#[test]
+fn what_has_a_tag_goes_with_it() {
+    let fake = Fake::new([("plain", &b"v"[..])]);
+    let node = Node::start(setup(vec![("catalog", vec![fake.clone() as Arc<dyn Store>])])).unwrap();
+    let http = Http::of(&node);
+    for (key, tags) in [("a", "user:1, page"), ("b", "user:2,,page"), ("c", "")] {
+        let headers = format!("sherwood-tags: {tags}\r\n");
+        assert_eq!(
+            answer(http.send_with("PUT", &format!("/v1/keys/catalog/{key}"), &headers, "v")).status,
+            204
+        );
+    }
+    assert_eq!(http.key("catalog", "plain")["status"], "miss");
+    assert_eq!(ask(http, json!({"backend": "catalog", "tag": "user:1"})), json!({"removed": 1}));
+    assert_eq!(statuses(http, &["a", "b", "c", "plain"]), ["miss", "hit", "hit", "hit"]);
+    assert_eq!(ask(http, json!({"backend": "catalog", "tag": "page"})), json!({"removed": 1}));
+    assert_eq!(
+        statuses(http, &["a", "b", "c", "plain"]),
+        ["hit", "miss", "hit", "hit"],
+        "what was fetched has no tag"
+    );
+}

@@ -253,7 +253,12 @@ impl Http {
 
     /// Sends a request and leaves its answer to be read.
     pub(crate) fn send(self, method: &str, path: &str, body: &str) -> TcpStream {
-        let mut stream = self.begin(method, path, body.len());
+        self.send_with(method, path, "", body)
+    }
+
+    /// As [`send`](Self::send), with these headers, each with the end of its line.
+    pub(crate) fn send_with(self, method: &str, path: &str, headers: &str, body: &str) -> TcpStream {
+        let mut stream = self.begin_with(method, path, headers, body.len());
         // What is refused may not be read to its end; whether it was answered is seen by who reads.
         let _ = stream.write_all(body.as_bytes());
         stream
@@ -261,10 +266,14 @@ impl Http {
 
     /// Sends the head of a request that announces a body of `length`.
     pub(crate) fn begin(self, method: &str, path: &str, length: usize) -> TcpStream {
+        self.begin_with(method, path, "", length)
+    }
+
+    fn begin_with(self, method: &str, path: &str, headers: &str, length: usize) -> TcpStream {
         let mut stream = TcpStream::connect(self.0).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let head = format!(
-            "{method} {path} HTTP/1.1\r\nhost: node\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n"
+            "{method} {path} HTTP/1.1\r\nhost: node\r\nconnection: close\r\ncontent-length: {length}\r\n{headers}\r\n"
         );
         stream.write_all(head.as_bytes()).unwrap();
         stream

@@ -15,8 +15,7 @@ const TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Two partitions: 0 for backend 0, 1 for backend 1. Partition 0 has `a` and `b`.
 fn cache() -> Cache {
-    let partition =
-        |backend| Partition { tenant: TenantId(0), backend: BackendId(backend), budget_bytes: 1 << 20 };
+    let partition = |backend| Partition::new(TenantId(0), BackendId(backend), 1 << 20);
     let options = Options { total_bytes: 2 << 20, shards: 1, ..Options::default() };
     let cache = Cache::new(options, &[partition(0), partition(1)], SeededState::new(1)).unwrap();
     for key in ["a", "b"] {
@@ -40,6 +39,7 @@ fn query(backend: u16, keys: &[&'static str]) -> Query<&'static str> {
         keys: keys.to_vec(),
         best_effort: false,
         timeout: TIMEOUT,
+        staleness: Staleness::default(),
     }
 }
 
@@ -78,7 +78,7 @@ fn hits_end_at_the_look_up_and_still_name_a_blocking_backend() {
     let (a, b) = (b"a".to_vec(), b"b".to_vec());
     let hit = |key, value| {
         let latency = Duration::from_millis(1);
-        (key, Answer { status: Status::Hit, value: Some(value), latency, error: None })
+        (key, Answer { status: Status::Hit, value: Some(value), latency, stale_for: None, error: None })
     };
     assert_eq!(answers, [hit("a", &a), hit("b", &b), hit("a", &a)]);
 }

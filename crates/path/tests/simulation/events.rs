@@ -1,7 +1,7 @@
 //! What can happen, and what is asked and answered.
 
 use sherwood_dispatch::{CallId, Reply};
-use sherwood_model::ReplicaId;
+use sherwood_model::{ReplicaId, Tags};
 use sherwood_path::{Outcome, Query};
 
 /// Whether its number is odd, which is what it begins with; its number; whose it is. One byte would do for what is asked, but pairs like
@@ -47,13 +47,33 @@ pub(crate) enum Event {
         backend: At,
         number: u8,
     },
-    /// A client invalidates what begins with this; all, where there is nothing.
+    /// A client invalidates some of a backend.
     Invalidate {
         backend: At,
-        beginning: Option<u8>,
+        which: Which,
     },
     /// A walk through the cache goes on.
     Walk(usize),
+}
+
+/// What is invalidated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Which {
+    All,
+    /// Keys that begin with this: odd numbers or even ones.
+    Beginning(u8),
+    /// What has this tag: the same.
+    Tag(u8),
+}
+
+impl Which {
+    /// Whether it means this number.
+    pub(crate) fn means(self, number: u8) -> bool {
+        match self {
+            Self::All => true,
+            Self::Beginning(odd) | Self::Tag(odd) => number & 1 == odd,
+        }
+    }
 }
 
 /// What happens at the stores, whose clocks do not stand still when the node's process does.
@@ -66,6 +86,11 @@ pub(crate) enum Arrival {
 }
 
 pub(crate) const TENANTS: u8 = 2;
+
+/// What the values of a number may be invalidated by.
+pub(crate) fn tags(number: u8) -> Tags {
+    [&[number & 1][..], b"any"].into_iter().collect()
+}
 
 pub(crate) fn key(number: u8, tenant: u8) -> Key {
     [number & 1, number, tenant, 0]

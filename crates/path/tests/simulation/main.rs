@@ -102,6 +102,7 @@ fn add(to: &mut Seen, more: &Seen) {
 const MUST_HAPPEN: &[&str] = &[
     "key: Hit",
     "key: Miss",
+    "key: Stale",
     "key: NotFound",
     "key: Rejected",
     "key: Timeout",
@@ -115,6 +116,7 @@ const MUST_HAPPEN: &[&str] = &[
     "write beside another",
     "write landed after its end",
     "fill withheld",
+    "absence kept",
     "key settled",
     "all settled",
     "changed behind the node's back",

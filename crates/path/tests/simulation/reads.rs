@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use sherwood_cache::{Access, Value};
 use sherwood_dispatch::{Action, CallId, Failure, FailureKind, Reply};
-use sherwood_model::ReplicaId;
-use sherwood_path::{Query, Request, Status, fill};
+use sherwood_model::{Instant, ReplicaId};
+use sherwood_path::{Fetched, Query, Request, Slot, Status};
 
-use crate::events::{At, Event, Key, parts};
+use crate::events::{At, Content, Event, Key, parts, tags};
 use crate::side::{HEALTHY, partition, read, timeout};
 use crate::store::Moment;
 use crate::world::{World, shown};
@@ -17,6 +17,16 @@ pub(crate) struct Asked {
     queries: Vec<Query<Key>>,
     request: Request<Key, u64>,
     at: Moment,
+    /// What is fetched for it and has not ended.
+    fetched: Vec<Slot>,
+    judged: bool,
+}
+
+impl Asked {
+    /// When it wants to be woken, if it has not had all of its answers.
+    pub(crate) fn next_timeout(&self) -> Option<Instant> {
+        self.request.next_timeout()
+    }
 }
 
 impl World {
@@ -30,7 +40,8 @@ impl World {
             let keys = |query: &Query<Key>| format!("{} of backend {}", shown(&query.keys), query.backend.0);
             format!("request {id}: {}", queries.iter().map(keys).collect::<Vec<_>>().join(", "))
         });
-        self.requests.insert(id, Asked { queries, request, at: self.moment() });
+        let fetched = fetches.iter().flat_map(|fetch| &fetch.keys).map(|(_, slot)| *slot).collect();
+        self.requests.insert(id, Asked { queries, request, at: self.moment(), fetched, judged: false });
         for fetch in fetches {
             let entropy = self.draw(u64::MAX);
             let keys = fetch.keys.into_iter().map(|(key, slot)| (key, (id, slot)));
@@ -54,14 +65,17 @@ impl World {
                 }
                 Action::Deliver { key, result, fill: may_fill, waiters } => {
                     if may_fill {
-                        self.fill(backend, key, result.clone().expect("a value").expect("a value"));
+                        self.fill(
+                            backend,
+                            key,
+                            *result.as_ref().expect("only what the backend said may be kept"),
+                        );
                     }
                     for (id, slot) in waiters {
-                        let Asked { request, .. } =
-                            self.requests.get_mut(&id).expect("only the unfinished wait");
-                        let ended = request.answers().count();
-                        request.handle_result(self.now, slot, result.clone());
-                        assert!(request.answers().count() > ended, "a key ended twice");
+                        let asked = self.requests.get_mut(&id).expect("nothing is fetched for nobody");
+                        let place = asked.fetched.iter().position(|fetched| *fetched == slot);
+                        asked.fetched.swap_remove(place.expect("a fetch ended twice"));
+                        asked.request.handle_result(self.now, slot, result.clone());
                         self.finish(id);
                     }
                 }
@@ -69,22 +83,38 @@ impl World {
         }
     }
 
-    fn fill(&mut self, backend: At, key: Key, value: u64) {
+    fn fill(&mut self, backend: At, key: Key, content: Content) {
         let (number, tenant) = parts(key);
         if !self.sides[backend].writes.may_fill(&number) {
             self.tell(|| format!("backend {backend}: {key:x?} is not filled"));
             return self.count("fill withheld");
         }
-        let ttl = self.once_in(2).then(|| Duration::from_millis(100));
-        let (bytes, access) = (value.to_le_bytes(), Access::at(self.now));
-        let filled = fill(&self.cache, partition(backend, tenant), &key, Value::Bytes(&bytes), ttl, &access);
+        let good_for = self.once_in(4).then(|| Duration::from_millis(self.draw(50)));
+        let bytes = content.unwrap_or_default().to_le_bytes();
+        let fetched = Fetched { value: Value::Bytes(&bytes), flags: 0, good_for, tags: tags(number) };
+        let (fetched, access) = (content.map(|_| fetched), Access::at(self.now));
+        let rules = &self.sides[backend].rules;
+        let filled = rules.fill(&self.cache, partition(backend, tenant), &key, fetched, &access);
         let filled = filled.expect("there is room for one");
         self.tell(|| {
-            format!(
-                "backend {backend}: {key:x?} is {} with {value:x}",
-                if filled { "filled" } else { "there, not filled" }
-            )
+            let what = if filled { "filled" } else { "not filled, by the rules or for what is there," };
+            format!("backend {backend}: {key:x?} is {what} with {content:x?}")
         });
+        if filled && content.is_none() {
+            self.count("absence kept");
+        }
+    }
+
+    /// Wakes the requests that want to be.
+    pub(crate) fn wake_requests(&mut self) {
+        let is_due = |asked: &Asked| asked.next_timeout().is_some_and(|at| at <= self.now);
+        let due: Vec<_> =
+            self.requests.iter().filter(|(_, asked)| is_due(asked)).map(|(id, _)| *id).collect();
+        for id in due {
+            let asked = self.requests.get_mut(&id).expect("it was there");
+            asked.request.handle_timeout(self.now);
+            self.finish(id);
+        }
     }
 
     /// A replica reads, now; what it has read arrives when it does, if it does, and maybe twice.
@@ -118,19 +148,29 @@ impl World {
         content
     }
 
-    /// Judges and forgets a request that has finished.
+    /// Judges a request that has finished, and forgets it when nothing is fetched for it any more.
     fn finish(&mut self, id: usize) {
-        let Some(Asked { request, .. }) = self.requests.get(&id) else { return };
-        let Some(finished) = request.finished() else { return };
-        let Asked { queries, request, at } = self.requests.remove(&id).expect("it was there");
+        let Some(asked) = self.requests.remove(&id) else { return };
+        let judged = asked.judged || asked.request.finished().is_some();
+        if judged && !asked.judged {
+            self.judge_all(id, &asked);
+        }
+        if !judged || !asked.fetched.is_empty() {
+            self.requests.insert(id, Asked { judged, ..asked });
+        }
+    }
+
+    fn judge_all(&mut self, id: usize, asked: &Asked) {
+        let Asked { queries, request, at, .. } = asked;
+        let finished = request.finished().expect("it has finished");
         let mut answers = request.answers();
         let mut slowest = (Duration::ZERO, Vec::new());
-        for query in &queries {
+        for query in queries {
             let mut counted = Duration::ZERO;
             for key in &query.keys {
                 let (backend, answered, answer) = answers.next().expect("every key has its answer");
                 assert_eq!((backend, answered), (query.backend, key));
-                self.judge(id, backend.index(), *key, answer.status, answer.value.copied(), at);
+                self.judge(id, backend.index(), *key, answer.status, answer.value.copied(), *at);
                 assert_eq!(answer.error.is_some(), answer.status.is_failure());
                 let penalty = answer.status.is_failure() && !query.best_effort;
                 counted =
@@ -155,12 +195,13 @@ impl World {
         self.count(match status {
             Status::Hit => "key: Hit",
             Status::Miss => "key: Miss",
+            Status::Stale => "key: Stale",
             Status::NotFound => "key: NotFound",
             Status::Rejected => "key: Rejected",
             Status::Timeout => "key: Timeout",
             Status::Error => "key: Error",
         });
-        assert_eq!(value.is_some(), matches!(status, Status::Hit | Status::Miss));
+        assert_eq!(value.is_some(), matches!(status, Status::Hit | Status::Miss | Status::Stale));
         assert!(backend != HEALTHY || !status.is_failure(), "the healthy backend failed: {status:?}");
         if status.is_failure() {
             return;
@@ -175,7 +216,7 @@ impl World {
 
     /// No request outlives its time-outs.
     pub(crate) fn check_requests(&self) {
-        for Asked { queries, request, .. } in self.requests.values() {
+        for Asked { queries, request, .. } in self.requests.values().filter(|asked| !asked.judged) {
             let latest = queries.iter().map(|query| query.timeout).max().unwrap_or_default();
             assert!(request.started() + latest > self.now, "a request outlived its time-outs");
         }

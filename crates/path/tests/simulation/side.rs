@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use sherwood_cache::Cache;
+use sherwood_cache::{Access, AccessFlags, Cache, Item, Kind, Value};
 use sherwood_dispatch::{Dispatch, Options, ProbeOptions, RetryOptions};
-use sherwood_model::{PartitionId, SeededState, SplitMix64};
-use sherwood_path::{Settled, Slot, Write, WriteId, WriteOptions, Writes};
+use sherwood_model::{Instant, PartitionId, SeededState, SplitMix64};
+use sherwood_path::{Outcome, Rules, Settled, Slot, Write, WriteId, WriteOptions, Writes};
 
 use crate::events::{At, Content, Key, TENANTS, key};
 use crate::store::Stores;
@@ -15,6 +15,8 @@ pub(crate) const NUMBERS: u8 = 6;
 pub(crate) const BACKENDS: At = 4;
 /// The one that never fails; its time-out is beyond any jump of the clock.
 pub(crate) const HEALTHY: At = 0;
+/// How long what is stale is kept.
+pub(crate) const GRACE: Duration = Duration::from_millis(150);
 /// How far replicas that copy may lag behind.
 const LAG_MAX: Duration = Duration::from_millis(30);
 
@@ -22,10 +24,11 @@ const LAG_MAX: Duration = Duration::from_millis(30);
 #[derive(Debug)]
 pub(crate) struct Running {
     pub(crate) write: Write<u8>,
+    pub(crate) begun: Instant,
     pub(crate) tenant: u8,
     pub(crate) content: Content,
     /// What each replica that is written to has said.
-    pub(crate) answers: Vec<Option<sherwood_path::Outcome>>,
+    pub(crate) answers: Vec<Option<Outcome>>,
     /// Where it landed at each replica.
     pub(crate) places: Vec<Option<usize>>,
     pub(crate) sent: bool,
@@ -36,6 +39,7 @@ pub(crate) struct Side {
     pub(crate) dispatch: Dispatch<Key, u64, (usize, Slot)>,
     pub(crate) writes: Writes<u8>,
     pub(crate) write_options: WriteOptions,
+    pub(crate) rules: Rules,
     pub(crate) stores: Stores,
     /// By the version they write.
     pub(crate) running: BTreeMap<u64, Running>,
@@ -80,10 +84,12 @@ impl Side {
             }
         };
         let hash = SeededState::new(seed);
+        let rules = draw_rules(&mut draw);
         Self {
             dispatch: Dispatch::new(options, replicas, hash).expect("these options can work"),
             writes: Writes::new(write_options, hash),
             write_options,
+            rules,
             stores: Stores::new(at, replicas, NUMBERS, primary.then_some(LAG_MAX), timeout(at)),
             running: BTreeMap::new(),
             turns: BTreeMap::new(),
@@ -94,7 +100,7 @@ impl Side {
     }
 
     /// What a driver does before every input: ends the holds that are over.
-    pub(crate) fn settle(&mut self, now: sherwood_model::Instant, mut tell: impl FnMut(&Settled<u8>)) {
+    pub(crate) fn settle(&mut self, now: Instant, mut tell: impl FnMut(&Settled<u8>)) {
         while let Some(settled) = self.writes.poll_settled(now) {
             tell(&settled);
             match settled {
@@ -135,13 +141,15 @@ impl Side {
     }
 
     /// Checks what is cached of this backend against its stores.
-    pub(crate) fn assert_cached(&self, at: At, cache: &Cache, now: sherwood_model::Instant) {
+    pub(crate) fn assert_cached(&self, at: At, cache: &Cache, now: Instant) {
         for number in (0..NUMBERS).filter(|number| self.is_quiet(*number)) {
             for tenant in 0..TENANTS {
-                let access = sherwood_cache::Access::at(now);
-                let cached = cache.peek(partition(at, tenant), &key(number, tenant), &access, read);
+                let flags = AccessFlags::SEE_STALE.with(AccessFlags::SEE_ABSENT);
+                let access = Access { flags, ..Access::at(now) };
+                let content = |item: Item<'_>| (item.kind != Kind::Absent).then(|| read(item));
+                let cached = cache.peek(partition(at, tenant), &key(number, tenant), &access, content);
                 assert!(
-                    cached.is_none_or(|cached| self.stores.is_current(number, Some(cached))),
+                    cached.is_none_or(|cached| self.stores.is_current(number, cached)),
                     "cached of backend {at}, number {number}, tenant {tenant}: {cached:x?}, which the store has not"
                 );
             }
@@ -149,11 +157,27 @@ impl Side {
     }
 }
 
+/// By what a backend's values are kept; nothing of it is longer than the grace.
+fn draw_rules(mut draw: impl FnMut(u64) -> u64) -> Rules {
+    let mut time = |once_in: u64, longest: u64| {
+        Duration::from_millis(if draw(once_in) == 0 { draw(longest) } else { 0 })
+    };
+    Rules {
+        ttl: Some(time(2, 100)).filter(|ttl| !ttl.is_zero()),
+        by_prefix: vec![(Box::new([1]), time(1, 200))],
+        jitter_ratio: 0.3,
+        negative_ttl: time(2, 80),
+        stale_while_revalidate: time(2, 60),
+        stale_if_error: time(2, 100),
+        keep_stale: GRACE,
+    }
+}
+
 /// What the cache has.
-pub(crate) fn read(item: sherwood_cache::Item<'_>) -> u64 {
+pub(crate) fn read(item: Item<'_>) -> u64 {
     match item.value {
-        sherwood_cache::Value::Bytes(bytes) => u64::from_le_bytes(bytes.try_into().expect("eight bytes")),
-        sherwood_cache::Value::Declared(_) => panic!("nothing is declared here"),
+        Value::Bytes(bytes) => u64::from_le_bytes(bytes.try_into().expect("eight bytes")),
+        Value::Declared(_) => panic!("nothing is declared here"),
     }
 }
 

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use sherwood_model::BackendId;
-use sherwood_path::Query;
+use sherwood_path::{Query, Staleness};
 
-use crate::events::{At, Event, Key, TENANTS, key};
+use crate::events::{At, Event, Key, TENANTS, Which, key};
 use crate::side::{BACKENDS, HEALTHY, NUMBERS, partition, timeout};
 use crate::world::World;
 
@@ -42,8 +42,9 @@ impl World {
         }
         for _ in 0..6 {
             let backend = self.draw_backend();
-            let beginning = (!self.once_in(3)).then(|| self.draw(2) as u8);
-            self.plan_sometime(Event::Invalidate { backend, beginning });
+            let odd = self.draw(2) as u8;
+            let which = [Which::All, Which::Beginning(odd), Which::Tag(odd)][self.draw(3) as usize];
+            self.plan_sometime(Event::Invalidate { backend, which });
         }
     }
 
@@ -59,7 +60,11 @@ impl World {
         let backend = self.draw_backend();
         let keys = (0..self.draw(6)).map(|_| key(self.draw_number(), tenant)).collect();
         let best_effort = self.once_in(5);
-        query(backend, tenant, keys, best_effort)
+        // Half of all take no value that is late to be replaced.
+        let when_late = Duration::from_millis(self.draw(2) * self.draw(100));
+        let late_after = self.draw_time(timeout(backend) / 2);
+        let staleness = self.sides[backend].rules.staleness(when_late, late_after);
+        Query { best_effort, staleness, ..query(backend, tenant, keys) }
     }
 
     fn plan_sometime(&mut self, event: Event) {
@@ -75,7 +80,7 @@ impl World {
         self.cache.flush(None, self.now, self.now);
         for backend in HEALTHY..BACKENDS {
             for number in 0..NUMBERS {
-                let alone = query(backend, 0, vec![key(number, 0)], false);
+                let alone = query(backend, 0, vec![key(number, 0)]);
                 self.plan(Duration::from_millis(1), Event::Arrive(vec![alone]));
                 self.run();
             }
@@ -86,12 +91,13 @@ impl World {
     }
 }
 
-fn query(backend: At, tenant: u8, keys: Vec<Key>, best_effort: bool) -> Query<Key> {
+fn query(backend: At, tenant: u8, keys: Vec<Key>) -> Query<Key> {
     Query {
         backend: BackendId::from_index(backend),
         partition: partition(backend, tenant),
         keys,
-        best_effort,
+        best_effort: false,
         timeout: timeout(backend),
+        staleness: Staleness::default(),
     }
 }

@@ -12,7 +12,7 @@ use sherwood_path::Settled;
 use crate::Seen;
 use crate::events::{Arrival, At, Event, TENANTS};
 use crate::reads::Asked;
-use crate::side::{BACKENDS, HEALTHY, NUMBERS, Side};
+use crate::side::{BACKENDS, GRACE, HEALTHY, NUMBERS, Side};
 use crate::store::Moment;
 use crate::walks::Walk;
 
@@ -48,7 +48,8 @@ impl World {
             tenant: TenantId::from_index(index % usize::from(TENANTS)),
             backend: BackendId::from_index(index / usize::from(TENANTS)),
             // Room for about half of the keys.
-            budget_bytes: u64::from(NUMBERS / 2) * sherwood_cache::charge(4, 8),
+            budget_bytes: u64::from(NUMBERS / 2) * sherwood_cache::charge(4, 16),
+            grace: GRACE,
         };
         let partitions: Vec<_> = (0..BACKENDS * usize::from(TENANTS)).map(partition).collect();
         let options = CacheOptions { shards: 2, ..CacheOptions::default() };
@@ -142,7 +143,9 @@ impl World {
             let arrival = self.arrivals.first_key_value().map(|((at, _), _)| *at);
             let wake = self.sides.iter().filter_map(|side| side.dispatch.next_timeout()).min();
             let waiting = self.sides.iter().any(|side| side.dispatch.stats().calls > 0);
-            let Some(next) = event.into_iter().chain(arrival).chain(wake).min() else { break };
+            let late = self.requests.values().filter_map(Asked::next_timeout).min();
+            let next = event.into_iter().chain(arrival).chain(wake).chain(late).min();
+            let Some(next) = next else { break };
             let dead =
                 || self.sides.iter().flat_map(|side| &side.stores.replicas).any(|replica| replica.dead);
             if event.is_none() && arrival.is_none() && !waiting && dead() {
@@ -177,6 +180,7 @@ impl World {
             self.sides[backend].dispatch.handle_timeout(self.now);
             self.carry_out(backend);
         }
+        self.wake_requests();
         self.check_requests();
         if self.step.is_multiple_of(LOOK) {
             self.check_all();
@@ -212,7 +216,7 @@ impl World {
                 });
             }
             Event::Foreign { backend, number } => self.change_foreign(backend, number),
-            Event::Invalidate { backend, beginning } => self.begin_walk(backend, beginning),
+            Event::Invalidate { backend, which } => self.begin_walk(backend, which),
             Event::Walk(walk) => self.walk_on(walk),
         }
     }

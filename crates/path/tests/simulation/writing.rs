@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use sherwood_cache::{Access, NewItem};
+use sherwood_cache::{Access, Value};
 use sherwood_model::Instant;
-use sherwood_path::{Begun, Outcome};
+use sherwood_path::{Begun, Fetched, Outcome};
 
-use crate::events::{Arrival, At, Content, Event, TENANTS, key};
+use crate::events::{Arrival, At, Content, Event, TENANTS, Which, key, tags};
 use crate::side::{HEALTHY, Running, partition, timeout};
 use crate::store::value;
 use crate::world::World;
@@ -29,7 +29,10 @@ impl World {
         }
         let replicas = side.stores.written_to();
         let (answers, places) = (vec![None; replicas], vec![None; replicas]);
-        side.running.insert(id, Running { write, tenant, content, answers, places, sent: may_start });
+        side.running.insert(
+            id,
+            Running { write, begun: self.now, tenant, content, answers, places, sent: may_start },
+        );
         self.tell(|| {
             format!(
                 "write {id} to backend {backend}: number {number} becomes {content:x?} for tenant {tenant}"
@@ -65,8 +68,8 @@ impl World {
         if self.sides[backend].stores.replicas[replica].dead {
             return self.plan(on_its_way, answer(Outcome::NotDone));
         }
-        // The longest that the node takes into account: it may wait for its turn, then as long as it may, then land.
-        let longest = self.now + 2 * patience;
+        // The longest that the node takes into account: until its time is over, then as long again.
+        let longest = self.sides[backend].running[&write].begun + 2 * patience;
         match if fails { self.draw(10) } else { 9 } {
             // Lost on its way, or refused.
             0 => {}
@@ -83,12 +86,12 @@ impl World {
             }
             // It takes its time, which may be more than anybody waits for.
             4 => {
-                let lands = self.now + self.draw_time(patience * 5 / 4);
+                let lands = (self.now + self.draw_time(patience * 5 / 4)).min(longest);
                 self.plan_arrival(lands, land(Some(back)));
             }
             5 if self.once_in(20) => {
                 self.sides[backend].spoilt.insert(number);
-                let lands = longest + self.draw_time(patience);
+                let lands = longest.max(self.now) + self.draw_time(patience);
                 self.plan_arrival(lands, land(None));
             }
             _ => self.plan_arrival(self.now + on_its_way, land(Some(back))),
@@ -160,7 +163,9 @@ impl World {
     /// A write ends, by its answers or by its time, if it has not ended already.
     pub(crate) fn end_write(&mut self, backend: At, id: u64) {
         let side = &mut self.sides[backend];
-        let Some(Running { write, tenant, content, answers, places, sent }) = side.running.remove(&id) else {
+        let Some(Running { write, begun: _, tenant, content, answers, places, sent }) =
+            side.running.remove(&id)
+        else {
             return;
         };
         side.turns.remove(&write.id());
@@ -177,10 +182,17 @@ impl World {
             let (partition, key) = (partition(backend, own), key(number, own));
             match content {
                 Some(value) if ended.keep && own == tenant => {
-                    let item = value.to_le_bytes();
-                    self.cache
-                        .set(partition, &key, NewItem::bytes(&item), &access)
-                        .expect("there is room for one");
+                    let value = value.to_le_bytes();
+                    let fetched =
+                        Fetched { value: Value::Bytes(&value), flags: 0, good_for: None, tags: tags(number) };
+                    match self.sides[backend].rules.item(&key, Some(fetched), self.now) {
+                        Some(item) => {
+                            self.cache.set(partition, &key, item, &access).expect("there is room for one");
+                        }
+                        None => {
+                            self.cache.remove(partition, &key, &access);
+                        }
+                    }
                 }
                 _ => {
                     self.cache.remove(partition, &key, &access);
@@ -216,7 +228,9 @@ impl World {
         let number = written.filter(|_| self.once_in(2)).unwrap_or(number);
         if self.once_in(2) {
             let soon = self.draw_time(Duration::from_millis(2));
-            self.plan(soon, Event::Invalidate { backend, beginning: Some(number & 1) });
+            let odd = number & 1;
+            let which = if self.once_in(2) { Which::Tag(odd) } else { Which::Beginning(odd) };
+            self.plan(soon, Event::Invalidate { backend, which });
         }
         self.version += 1;
         let content = Some(value(backend, number, self.version));

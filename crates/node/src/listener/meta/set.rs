@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use sherwood_cache::{Change, Item, Marks, NewCas, NewItem, Refused, Value};
+use sherwood_cache::{Change, Item, Marks, NewCas, NewItem, Refused};
 use sherwood_model::Instant;
 use sherwood_wire::memcached::{MetaFlag, MetaOptions, SetMode, reply};
 
@@ -106,7 +106,7 @@ impl<'a> New<'a> {
         let MetaOptions { cas, new_cas, client_flags, .. } = self.options;
         let plain =
             self.mode == SetMode::Set && cas.is_none() && new_cas.is_none() && self.marks == Marks::NONE;
-        let item = NewItem { value: Value::Bytes(self.value), flags: client_flags, expires: self.expires };
+        let item = NewItem { flags: client_flags, expires: self.expires, ..NewItem::bytes(self.value) };
         plain.then_some(item)
     }
 

@@ -3,6 +3,7 @@
 //! A listener's keys are its routes' prefixes in front of their partitions' keys. What lies in a partition under a name that
 //! a longer prefix takes cannot be reached from here, and is left out.
 
+use sherwood_cache::Access;
 use sherwood_wire::resp::{Args, reply};
 
 use super::aside::Aside;
@@ -73,14 +74,19 @@ impl Walk {
         let service = &session.shared.service;
         let Some((prefix, target)) = service.routing.route(self.route) else { return false };
         let mut full = prefix.to_vec();
-        self.cursor =
-            service.cache.scan(target.partition, self.cursor, session.moment.now, places, |key, _| {
+        self.cursor = service.cache.scan(
+            target.partition,
+            self.cursor,
+            &Access::at(session.moment.now),
+            places,
+            |key, _| {
                 full.truncate(prefix.len());
                 full.extend_from_slice(key);
                 if service.routing.find(&full) == Some((target, key)) {
                     visit(&full);
                 }
-            });
+            },
+        );
         if self.cursor == 0 {
             self.route += 1;
         }

@@ -109,8 +109,7 @@ fn request(line: &str) -> Vec<u8> {
 }
 
 fn cache(partitions: u16) -> Arc<Cache> {
-    let partition =
-        |backend| Partition { tenant: TenantId(0), backend: BackendId(backend), budget_bytes: 1 << 20 };
+    let partition = |backend| Partition::new(TenantId(0), BackendId(backend), 1 << 20);
     let partitions: Vec<_> = (0..partitions).map(partition).collect();
     let options = Options { total_bytes: 64 << 20, item_bytes_max: ITEM_BYTES_MAX, ..Options::default() };
     Arc::new(Cache::new(options, &partitions, SeededState::new(1)).unwrap())

@@ -111,7 +111,7 @@ fn misses_are_fetched_and_stand_where_they_belong() {
 #[test]
 fn a_pattern_that_would_take_long_to_match_is_refused() {
     let options = Options { total_bytes: 1 << 20, ..Options::default() };
-    let one = Partition { tenant: TenantId(0), backend: BackendId(0), budget_bytes: 1 << 20 };
+    let one = Partition::new(TenantId(0), BackendId(0), 1 << 20);
     let cache = Arc::new(Cache::new(options, &[one], SeededState::new(1)).unwrap());
     let mut listener = Listener::new(cache, Routing::single(target(0, false)), None);
     Arc::get_mut(&mut listener.shared).unwrap().options.item_size_max = 4096;

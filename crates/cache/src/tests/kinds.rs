@@ -1,0 +1,156 @@
+//! Items that only some see.
+
+use std::time::Duration;
+
+use sherwood_model::{Instant, Tags};
+
+use super::{A, LRU, at, cache_with_grace};
+use crate::{Access, AccessFlags, Cache, Change, Eviction, Kind, NewItem, Options, Value, charge};
+
+const FRESH: Duration = Duration::from_millis(10);
+const GRACE: Duration = Duration::from_millis(100);
+
+fn seeing(millis: u64, flags: AccessFlags) -> Access {
+    Access { flags, ..at(millis) }
+}
+
+fn stale(millis: u64) -> Access {
+    seeing(millis, AccessFlags::SEE_STALE)
+}
+
+fn both_evictions(test: impl Fn(Cache)) {
+    for eviction in [Eviction::S3Fifo, Eviction::Lru] {
+        test(cache_with_grace(Options { total_bytes: 10_000, eviction, ..LRU }, &[10_000], GRACE));
+    }
+}
+
+/// `one` under `k`: fresh until 10 ms, then stale until 110 ms.
+fn graced(cache: &Cache) {
+    let expires = Some(at(0).now + FRESH);
+    let item = NewItem { expires, kind: Kind::Graced, ..NewItem::bytes(b"one") };
+    cache.set(A, b"k", item, &at(0)).unwrap();
+}
+
+fn absent(cache: &Cache) {
+    cache.set(A, b"k", NewItem { expires: Some(at(0).now + FRESH), ..NewItem::absent() }, &at(0)).unwrap();
+}
+
+fn value(cache: &Cache, access: &Access) -> Option<Vec<u8>> {
+    cache.get(A, b"k", access, |item| match item.value {
+        Value::Bytes(bytes) => bytes.to_vec(),
+        Value::Declared(_) => unreachable!("only bytes are stored here"),
+    })
+}
+
+#[test]
+fn a_graced_item_is_seen_by_all_then_by_some_then_by_nobody() {
+    both_evictions(|cache| {
+        graced(&cache);
+        let since = |access: &Access| cache.peek(A, b"k", access, |item| item.stale_since(access.now));
+        assert_eq!([since(&at(9)), since(&stale(9))], [Some(None), Some(None)]);
+        assert_eq!(since(&at(10)), None);
+        let expired = Some(Some(Instant::from_millis(10)));
+        assert_eq!([since(&stale(10)), since(&stale(109))], [expired, expired]);
+        assert_eq!([since(&seeing(10, AccessFlags::SEE_ABSENT)), since(&stale(110))], [None, None]);
+        assert_eq!(value(&cache, &at(50)), None, "a look leaves it");
+        assert_eq!(value(&cache, &stale(50)), Some(b"one".to_vec()));
+        assert_eq!(value(&cache, &stale(110)), None);
+        assert_eq!((cache.usage(A).items, cache.usage(A).expired), (0, 1));
+    });
+}
+
+#[test]
+fn a_get_of_a_stale_item_is_a_miss_and_one_of_an_absent_value_a_hit() {
+    both_evictions(|cache| {
+        graced(&cache);
+        let counts = || (cache.usage(A).hits, cache.usage(A).misses);
+        cache.get_each(A, &[b"k"], &stale(50), |_, item| assert!(item.is_some()));
+        assert!(value(&cache, &stale(50)).is_some());
+        assert_eq!(counts(), (0, 2));
+        absent(&cache);
+        assert_eq!(value(&cache, &at(1)), None);
+        assert_eq!(counts(), (0, 3));
+        assert_eq!(value(&cache, &seeing(1, AccessFlags::SEE_ABSENT)), Some(Vec::new()));
+        assert_eq!(counts(), (1, 3));
+    });
+}
+
+#[test]
+fn what_an_access_does_not_see_is_replaced_and_removed_as_if_it_were_not_there() {
+    for is_absent in [false, true] {
+        both_evictions(|cache| {
+            let millis = if is_absent { 5 } else { 50 };
+            let (all, plain) = (AccessFlags::SEE_STALE.with(AccessFlags::SEE_ABSENT), at(millis));
+            let store = || if is_absent { absent(&cache) } else { graced(&cache) };
+            let is_there = || cache.peek(A, b"k", &seeing(millis, all), |_| ()).is_some();
+            let update =
+                |change: Change<'_>| cache.update(A, b"k", &plain, |item| (change, item.is_some())).unwrap();
+            store();
+            assert!(!update(Change::Touch(None)) && !update(Change::Keep) && is_there());
+            assert!(!update(Change::Remove) && !is_there());
+            store();
+            assert!(!cache.remove(A, b"k", &plain) && !is_there());
+            store();
+            assert!(cache.remove(A, b"k", &seeing(millis, all)));
+            store();
+            assert_eq!(cache.add(A, b"k", NewItem::bytes(b"two"), &plain), Ok(true));
+            assert_eq!(value(&cache, &plain), Some(b"two".to_vec()));
+            store();
+            assert!(!update(Change::Store(NewItem::bytes(b"two"))));
+            assert_eq!(value(&cache, &plain), Some(b"two".to_vec()));
+            store();
+            cache.flush(Some(A), plain.now, plain.now);
+            assert!(!is_there());
+            assert_eq!((cache.usage(A).items, cache.usage(A).evictions), (1, 0), "one at a time");
+        });
+    }
+}
+
+#[test]
+fn the_background_takes_a_graced_item_when_its_grace_is_over() {
+    both_evictions(|cache| {
+        graced(&cache);
+        let idle = |millis| while cache.step(at(millis).now, 10) {};
+        idle(50);
+        assert_eq!(cache.usage(A).items, 1);
+        idle(20_000);
+        assert_eq!((cache.usage(A).items, cache.usage(A).expired), (0, 1));
+    });
+}
+
+#[test]
+fn the_background_has_nothing_to_do_while_items_are_stale() {
+    both_evictions(|cache| {
+        graced(&cache);
+        cache.update(A, b"k", &at(0), |_| (Change::Touch(Some(at(5).now)), ())).unwrap();
+        assert_eq!(cache.next_death.load(std::sync::atomic::Ordering::Relaxed), at(105).now.as_nanos());
+    });
+}
+
+#[test]
+fn a_scan_shows_tags_and_what_its_access_sees() {
+    both_evictions(|cache| {
+        let tags: Tags = [&b"user:7"[..]].into_iter().collect();
+        let item = NewItem { tags, kind: Kind::Graced, expires: Some(at(10).now), ..NewItem::bytes(b"one") };
+        cache.set(A, b"tagged", item, &at(0)).unwrap();
+        cache.set(A, b"plain", NewItem::bytes(b"two"), &at(0)).unwrap();
+        cache.set(A, b"absent", NewItem { expires: Some(at(99).now), ..NewItem::absent() }, &at(0)).unwrap();
+        assert_eq!(cache.used_bytes(), charge(6, 3 + 8) + charge(5, 3) + charge(6, 0));
+        let seen = |access: &Access| {
+            let mut seen = Vec::new();
+            let end = cache.scan(A, 0, access, usize::MAX, |key, item| {
+                seen.push((key.to_vec(), item.tags.may_hold(b"user:7"), item.kind));
+            });
+            assert_eq!(end, 0);
+            seen.sort_by(|a, b| a.0.cmp(&b.0));
+            seen
+        };
+        let tagged = (b"tagged".to_vec(), true, Kind::Graced);
+        let plain = (b"plain".to_vec(), false, Kind::Plain);
+        let absent = (b"absent".to_vec(), false, Kind::Absent);
+        assert_eq!(seen(&at(5)), [plain.clone(), tagged.clone()]);
+        assert_eq!(seen(&at(50)), std::slice::from_ref(&plain));
+        let all = AccessFlags::SEE_STALE.with(AccessFlags::SEE_ABSENT);
+        assert_eq!(seen(&seeing(50, all)), [absent, plain, tagged]);
+    });
+}
