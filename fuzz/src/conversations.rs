@@ -13,7 +13,7 @@ use sherwood_cache::{Cache, Options, Partition};
 use sherwood_model::{BackendId, Instant, PartitionId, SeededState, TenantId};
 use sherwood_node::Buffers;
 use sherwood_node::clock::{Clock, Moment};
-use sherwood_node::listener::{Backends, MemcachedOptions, Places, Routing, Service, Talk, Target};
+use sherwood_node::listener::{Backends, Found, MemcachedOptions, Places, Routing, Service, Talk, Target};
 
 use crate::stream::{Target as Function, expanded, ways_to_cut};
 
@@ -124,11 +124,11 @@ impl Backends for Known {
         &self,
         _: PartitionId,
         keys: Vec<Bytes>,
-    ) -> futures_util::future::BoxFuture<'static, Vec<Result<Option<Bytes>, String>>> {
+    ) -> futures_util::future::BoxFuture<'static, Vec<Result<Option<Found>, String>>> {
         let answer = |key: Bytes| match key.last().map_or(0, |byte| byte % 4) {
             0 => Err("broken".to_owned()),
             1 => Ok(None),
-            _ => Ok(Some(key)),
+            _ => Ok(Some(key.into())),
         };
         Box::pin(std::future::ready(keys.into_iter().map(answer).collect()))
     }

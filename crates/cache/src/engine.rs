@@ -182,16 +182,17 @@ impl Cache {
         };
         // Before the use is noted.
         let item = record.item();
-        let sight = self.sight(&record, access);
-        if !(sight.is_seen() && (access.flags.keeps_recency() || record.note_use(self.class(access)))) {
+        if self.sight(&record, access) != Sight::Fresh
+            || !(access.flags.keeps_recency() || record.note_use(self.class(access)))
+        {
             drop(shard);
             return self.get_and_change(&lookup, access, read);
         }
-        shard.outcomes(partition).count(sight);
+        shard.outcomes(partition).hits.increment();
         Some(read(item))
     }
 
-    /// A [`Self::get`] that takes a dead item out, or moves one that is seen in its queues.
+    /// A [`Self::get`] that takes a dead item out, counts a stale one, or moves a live one in its queues.
     fn get_and_change<R>(
         &self,
         lookup: &Lookup<'_>,

@@ -241,6 +241,13 @@ impl<K: Clone + Eq + Hash, V, W, R: Route> Dispatch<K, V, W, R> {
         }
     }
 
+    /// Whether a fetch of this key would join one that is under way: for who wants the value fetched and waits for nothing. A waiter
+    /// more would bring nothing, and counts against [`Options::waiters_max`].
+    #[must_use]
+    pub fn is_joinable(&self, key: &K) -> bool {
+        self.joinable.contains_key(key)
+    }
+
     /// The next thing for the driver to do, or none until the next input.
     pub fn poll_action(&mut self) -> Option<Action<K, V, W>> {
         self.actions.pop_front()

@@ -4,6 +4,7 @@
 //! per backend wakes the dispatcher up when a time-out or a probe is due.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use sherwood_dispatch::{
     Action, CallId, Dispatch, Failure, FailureKind, Options, OptionsError, Reply, Stats,
 };
 use sherwood_model::{BackendId, Instant, PartitionId, ReplicaId, SeededState};
-use sherwood_path::{Settled, WriteId, Writes};
+use sherwood_path::{Fetched, Rules, Settled, WriteId, Writes};
 use sherwood_store::{Fault, Found, Store, StoreError};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
@@ -91,7 +92,12 @@ impl State {
 pub(crate) struct Backend {
     pub(crate) name: String,
     pub(crate) timeout: Duration,
-    pub(crate) ttl: Option<Duration>,
+    /// What its values are kept by.
+    pub(crate) rules: Rules,
+    /// A fetch that has taken so long is late, where a query takes a stale value then.
+    pub(crate) late_after: Duration,
+    /// Keys that were answered with values no longer fresh.
+    pub(crate) stale_answers: AtomicU64,
     pub(crate) replicas: Vec<Arc<dyn Store>>,
     /// Which of them are written to.
     pub(crate) write_to: WriteTo,
@@ -120,7 +126,10 @@ pub(crate) struct BackendParts {
     pub(crate) id: BackendId,
     pub(crate) name: String,
     pub(crate) options: Options,
-    pub(crate) ttl: Option<Duration>,
+    /// What its values are kept by.
+    pub(crate) rules: Rules,
+    /// A fetch that has taken so long is late, where a query takes a stale value then.
+    pub(crate) late_after: Duration,
     pub(crate) writes: config::Writes,
     /// The partitions of its values, every tenant's.
     pub(crate) partitions: Vec<PartitionId>,
@@ -138,12 +147,13 @@ impl Backend {
         entropy: Arc<Entropy>,
         runtime: Handle,
     ) -> Result<Arc<Self>, OptionsError> {
-        let BackendParts { id, name, options, ttl, writes, partitions, replicas, recording } = parts;
+        let BackendParts { id, name, options, rules, late_after, writes, partitions, replicas, recording } =
+            parts;
         let machine = Dispatch::new(options, replicas.len(), SeededState::new(entropy.draw()))?;
-        let rules = write::rules(&options, &writes, replicas.len());
+        let write_options = write::rules(&options, &writes, replicas.len());
         let state = State {
             machine,
-            writes: Writes::new(rules, SeededState::new(entropy.draw())),
+            writes: Writes::new(write_options, SeededState::new(entropy.draw())),
             turns: HashMap::new(),
             flushes: BTreeMap::new(),
             partitions,
@@ -151,7 +161,9 @@ impl Backend {
         let backend = Arc::new(Self {
             name,
             timeout: options.timeout,
-            ttl,
+            rules,
+            late_after,
+            stale_answers: AtomicU64::new(0),
             asked_last: replicas.iter().map(|_| Mutex::default()).collect(),
             calls_at_once_max: u64::from(options.in_flight_calls_max) * replicas.len() as u64,
             replicas,
@@ -177,6 +189,18 @@ impl Backend {
     pub(crate) fn fetch(self: &Arc<Self>, keys: impl Iterator<Item = (FetchKey, Waiter)>) {
         let entropy = self.entropy.draw();
         self.drive(|machine, now| machine.handle_fetch(now, keys, entropy));
+    }
+
+    /// Asks for keys that nobody waits for, those left out that are being fetched already: whatever they are asked for how often, one
+    /// fetch of each is under way.
+    pub(crate) fn refresh(self: &Arc<Self>, keys: impl Iterator<Item = FetchKey>) {
+        let entropy = self.entropy.draw();
+        self.drive(|machine, now| {
+            let keys: Vec<_> = keys.filter(|key| !machine.is_joinable(key)).collect();
+            if !keys.is_empty() {
+                machine.handle_fetch(now, keys.into_iter().map(|key| (key, Waiter::NOBODY)), entropy);
+            }
+        });
     }
 
     /// Makes `change`, which stores or removes `key` in the cache, so that nothing fetched before fills the cache
@@ -230,10 +254,10 @@ impl Backend {
             input(machine, now);
             while let Some(action) = machine.poll_action() {
                 // Filling under the lock that `invalidate` takes: a value can not fill after its key was written.
-                if let Action::Deliver { key, result: Ok(Some(value)), fill: true, .. } = &action
+                if let Action::Deliver { key, result: Ok(found), fill: true, .. } = &action
                     && writes.may_fill(&key.key)
                 {
-                    self.fill(key, value, now);
+                    self.fill(key, found.as_ref(), now);
                 }
                 actions.push(action);
             }
@@ -292,12 +316,18 @@ impl Backend {
         calls.insert(call, task.abort_handle());
     }
 
-    fn fill(&self, key: &FetchKey, Found { value, .. }: &Found, now: Instant) {
-        self.shadow.access(now, key.partition, &key.key, value.len());
-        let (value, access) = (Value::Bytes(value), Access::at(now));
-        if let Err(refused) =
-            sherwood_path::fill(&self.cache, key.partition, &key.key, value, self.ttl, &access)
-        {
+    fn fill(&self, key: &FetchKey, found: Option<&Found>, now: Instant) {
+        if let Some(found) = found {
+            self.shadow.access(now, key.partition, &key.key, found.value.len());
+        }
+        let fetched = found.map(|&Found { ref value, flags, good_for, tags }| Fetched {
+            value: Value::Bytes(value),
+            flags,
+            good_for,
+            tags,
+        });
+        let FetchKey { partition, key } = key;
+        if let Err(refused) = self.rules.fill(&self.cache, *partition, key, fetched, &Access::at(now)) {
             tracing::debug!(backend = self.name, "an answer was not cached: {refused}");
         }
     }

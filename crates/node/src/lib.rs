@@ -49,4 +49,5 @@ pub use chores::Chores;
 pub use control::Pin;
 pub use events::Event;
 pub use setup::{BackendSetup, MemcachedSetup, PartitionSetup, RouteSetup, Setup};
+pub use sherwood_path::Rules;
 pub use start::{BackendUsage, Node, StartError};

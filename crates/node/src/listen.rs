@@ -6,6 +6,7 @@ use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use sherwood_model::{BackendId, Instant, PartitionId, TenantId};
+use sherwood_store::Found;
 use tokio::sync::{mpsc, watch};
 
 use crate::backend::FetchKey;
@@ -91,7 +92,7 @@ impl Backends for Behind {
         &self,
         partition: PartitionId,
         keys: Vec<Bytes>,
-    ) -> BoxFuture<'static, Vec<Result<Option<Bytes>, String>>> {
+    ) -> BoxFuture<'static, Vec<Result<Option<Found>, String>>> {
         let mut results = vec![Ok(None); keys.len()];
         let (sender, mut arrivals) = mpsc::unbounded_channel();
         if let Some(backend) = self.0.backend(self.0.names.partitions()[partition.index()].backend) {
@@ -103,7 +104,7 @@ impl Backends for Behind {
             drop(sender);
             while let Some((position, result)) = arrivals.recv().await {
                 results[position] = match result {
-                    Ok(Some(found)) => held(&buffers, found.value).map(Some),
+                    Ok(Some(found)) => held(&buffers, found).map(Some),
                     Ok(None) => Ok(None),
                     Err(error) => Err(error.to_string()),
                 };
@@ -123,10 +124,10 @@ impl Backends for Behind {
 }
 
 /// The value, with its part of the budget: for itself, and for its copies in the output.
-fn held(buffers: &Arc<Buffers>, value: Bytes) -> Result<Bytes, String> {
+fn held(buffers: &Arc<Buffers>, found: Found) -> Result<Found, String> {
     let mut hold = buffers.hold();
-    if hold.take((1 + FETCHED_COPIES) * value.len()) {
-        Ok(hold.guard(value))
+    if hold.take((1 + FETCHED_COPIES) * found.value.len()) {
+        Ok(Found { value: hold.guard(found.value), ..found })
     } else {
         Err("no buffers left".to_owned())
     }

@@ -4,6 +4,7 @@ mod listeners;
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
@@ -166,6 +167,16 @@ impl Reading {
             "backend_refusals",
             "Keys refused at a bound or with no replica up",
             each(|c| c.refused),
+        )?;
+        let stale =
+            core.backends.iter().flatten().map(|backend| {
+                (vec![("backend", backend.name.clone())], backend.stale_answers.load(Relaxed))
+            });
+        counters(
+            encoder,
+            "backend_stale_answers",
+            "Keys answered with a value no longer fresh",
+            stale.collect(),
         )?;
         self.stores(encoder)?;
         let up = stats.iter().flat_map(|(name, stats)| {

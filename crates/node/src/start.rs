@@ -343,7 +343,8 @@ fn start_budgets(setup: &Setup) -> Result<Vec<u64>, sherwood_policy::OptionsErro
 
 fn cache(setup: &Setup, budgets: &[u64], entropy: &Entropy) -> Result<Cache, sherwood_cache::OptionsError> {
     let partition = |(partition, &budget_bytes): (&crate::setup::PartitionSetup, &u64)| {
-        Partition::new(partition.tenant, partition.backend, budget_bytes)
+        let grace = setup.backends[partition.backend.index()].rules.grace();
+        Partition { grace, ..Partition::new(partition.tenant, partition.backend, budget_bytes) }
     };
     let partitions: Vec<_> = setup.partitions.iter().zip(budgets).map(partition).collect();
     let hash = SeededState::new(entropy.draw());
@@ -374,7 +375,8 @@ fn backends(
             id,
             name: backend.name.clone(),
             options: backend.dispatch,
-            ttl: backend.ttl,
+            rules: backend.rules.clone(),
+            late_after: backend.late_after.unwrap_or(setup.slo.bound.min(backend.dispatch.timeout) / 2),
             writes: backend.writes,
             partitions: own.map(|(index, _)| PartitionId::from_index(index)).collect(),
             replicas: backend.stores.clone(),

@@ -11,17 +11,22 @@ pub(crate) type Arrival = (usize, Result<Option<Found>, FetchError>);
 /// asked for, and requests bound their keys.
 #[derive(Clone, Debug)]
 pub(crate) struct Waiter {
-    sender: mpsc::UnboundedSender<Arrival>,
+    sender: Option<mpsc::UnboundedSender<Arrival>>,
     position: usize,
 }
 
 impl Waiter {
     pub(crate) fn new(sender: mpsc::UnboundedSender<Arrival>, position: usize) -> Self {
-        Self { sender, position }
+        Self { sender: Some(sender), position }
     }
+
+    /// Nobody: the value is only to enter the cache.
+    pub(crate) const NOBODY: Self = Self { sender: None, position: 0 };
 
     /// Tells the waiter, unless it has gone away.
     pub(crate) fn tell(self, result: Result<Option<Found>, FetchError>) {
-        let _ = self.sender.send((self.position, result));
+        if let Some(sender) = self.sender {
+            let _ = sender.send((self.position, result));
+        }
     }
 }

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::join_all;
-use sherwood_cache::{Access, NewItem};
+use sherwood_cache::{Access, NewItem, Value};
 use sherwood_model::{PartitionId, Tags};
-use sherwood_path::{Begun, Outcome, Write, WriteOptions, WriteRefused};
+use sherwood_path::{Begun, Fetched, Outcome, Write, WriteOptions, WriteRefused};
 use sherwood_store::{Cause, Fault, Store, StoreError};
 use tokio::sync::oneshot;
 use tokio::time::{Instant as Deadline, timeout_at};
@@ -203,14 +203,9 @@ impl Backend {
         for &partition in &state.partitions {
             match change {
                 Change::Put(value, tags) if ended.keep && *home == Some(partition) => {
-                    let expires = self.ttl.map(|ttl| now + ttl);
-                    let item = NewItem { expires, tags: *tags, ..NewItem::bytes(value) };
-                    if let Err(refused) = self.cache.set(partition, key, item, &access) {
-                        tracing::debug!(
-                            backend = self.name,
-                            "a value that was written is not cached: {refused}"
-                        );
-                    }
+                    let fetched =
+                        Fetched { value: Value::Bytes(value), flags: 0, good_for: None, tags: *tags };
+                    self.replace(partition, key, self.rules.item(key, Some(fetched), now), &access);
                 }
                 Change::Put(..) | Change::Delete => {
                     self.cache.remove(partition, key, &access);
@@ -220,6 +215,17 @@ impl Backend {
         if let Some(turn) = ended.next.and_then(|next| state.turns.remove(&next)) {
             // Who has stopped waiting ends its write by itself, and then it is the next one's turn.
             let _ = turn.send(());
+        }
+    }
+
+    /// Puts an item where another may be, or takes that out where nothing is kept.
+    fn replace(&self, partition: PartitionId, key: &Bytes, item: Option<NewItem<'_>>, access: &Access) {
+        let Some(item) = item else {
+            self.cache.remove(partition, key, access);
+            return;
+        };
+        if let Err(refused) = self.cache.set(partition, key, item, access) {
+            tracing::debug!(backend = self.name, "a value that was written is not cached: {refused}");
         }
     }
 }

@@ -14,6 +14,8 @@ pub struct Answer<'a, V> {
     pub value: Option<&'a V>,
     /// Time from the request's arrival to this end.
     pub latency: Duration,
+    /// Whether it was waited for: it did not end with the look-up.
+    pub waited: bool,
     /// How long past its freshness the value of a [`Status::Stale`] was at this end.
     pub stale_for: Option<Duration>,
     /// Why there is no value, of a [`Status::Rejected`], [`Status::Timeout`] or [`Status::Error`].
@@ -130,8 +132,12 @@ impl<V> End<V> {
             Self::Absent | Self::NotFound { .. } => (Status::NotFound, None, None),
             Self::Failed(failed) => (status_of(&failed.error), None, Some(&failed.error)),
         };
-        let stale_for = if let Self::Stale(stale) = self { Some(stale.at - stale.since) } else { None };
-        Answer { status, value, latency: self.at(hits_at) - started, stale_for, error }
+        let (waited, stale_for) = match self {
+            Self::Hit(_) | Self::Absent => (false, None),
+            Self::Stale(stale) => (stale.at > hits_at, Some(stale.at - stale.since)),
+            Self::Miss { .. } | Self::NotFound { .. } | Self::Failed(_) => (true, None),
+        };
+        Answer { status, value, latency: self.at(hits_at) - started, waited, stale_for, error }
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use sherwood_model::{BackendId, TenantId};
 use sherwood_node::config::Writes;
-use sherwood_node::{BackendSetup, PartitionSetup, Pin, Setup};
+use sherwood_node::{BackendSetup, PartitionSetup, Pin, Rules, Setup};
 use sherwood_store::Store;
 use sherwood_workload::onerf::{Limits, Model, Walk};
 
@@ -77,8 +77,9 @@ pub(crate) fn setup(model: &Model, backends: &Backends, policy: &str, times: &Ti
     let backend = |(store, backend): (&Arc<Paced>, &sherwood_workload::onerf::Backend)| BackendSetup {
         name: backend.name.clone(),
         dispatch: dispatch(timeout),
-        ttl: None,
         writes: Writes::default(),
+        rules: Rules::default(),
+        late_after: None,
         stores: vec![Arc::clone(store) as Arc<dyn Store>],
     };
     let partition = |index| PartitionSetup {

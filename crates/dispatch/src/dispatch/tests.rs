@@ -125,6 +125,19 @@ fn keys_in_flight_are_joined_and_delivered_once_to_all() {
 }
 
 #[test]
+fn a_key_is_joinable_from_its_fetch_to_its_end_or_invalidation() {
+    let mut machine = machine(1, |_| ());
+    let joinable = |machine: &Machine| ["a", "b"].map(|key| machine.is_joinable(&key));
+    assert_eq!(joinable(&machine), [false, false]);
+    let (call, _) = call(&fetch(&mut machine, 0, &[("a", 1), ("b", 2)]));
+    assert_eq!(joinable(&machine), [true, true]);
+    machine.invalidate(&"b");
+    assert_eq!(joinable(&machine), [true, false]);
+    reply(&mut machine, 1, call, Reply::Ok(vec![Some(7), Some(8)]));
+    assert_eq!(joinable(&machine), [false, false]);
+}
+
+#[test]
 fn an_invalidated_key_neither_fills_nor_is_joined() {
     let mut machine = machine(1, |_| ());
     let (old, _) = call(&fetch(&mut machine, 0, &[("a", 1)]));

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use sherwood_cache::Eviction;
 use sherwood_model::{BackendId, Slo, TenantId};
+use sherwood_path::Rules;
 use sherwood_store::StoreOptions;
 
 use super::units::ByteSize;
@@ -131,13 +132,35 @@ pub struct Backend {
     /// Bounds, retries and probes of what is fetched from it, with the time-out of its queries: 1 ms to 10 min, 2 s by
     /// default.
     pub dispatch: sherwood_dispatch::Options,
-    /// How long a fetched value is kept, 1 ms to 365 days; none means until it is evicted.
-    pub ttl: Option<Duration>,
+    /// How long its values are good for, and when those that are not any more are served.
+    pub freshness: Freshness,
     /// Where writes go, and when they can be read everywhere.
     pub writes: Writes,
     /// One store per replica, in the order of their ids; empty for a plain cache, at most 64.
     pub replicas: Vec<StoreOptions>,
 }
+
+/// The keys of a `[[backend]]` that say how long a value is good for, and what becomes of it then.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Freshness {
+    /// `ttl` (1 ms to 365 days; none by default: until it is evicted), `ttl_rules` (at most 64, 0 to 365 days), `ttl_jitter` (0 to
+    /// 0.5, by default 0.1), `negative_ttl` (up to 365 days, 0 by default) and `stale` (up to 7 days each; only `keep` is not 0 by
+    /// default, but 60 s).
+    pub rules: Rules,
+    /// `stale.after`, up to 10 min: when a fetch is late for queries that take stale values then. By default half of the SLO's bound, or
+    /// half of the backend's time-out where that is less.
+    pub late_after: Option<Duration>,
+}
+
+impl Default for Freshness {
+    fn default() -> Self {
+        let rules = Rules { jitter_ratio: 0.1, keep_stale: Duration::from_secs(60), ..Rules::default() };
+        Self { rules, late_after: None }
+    }
+}
+
+/// Longest that a query may take a value past its freshness, and any value is kept then.
+pub const STALE_OK_MAX: Duration = Duration::from_secs(7 * 86_400);
 
 /// `writes = { … }` of a `[[backend]]`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -68,10 +68,30 @@ pub(super) struct RawBackend {
     pub(super) prefix: Key<String>,
     pub(super) timeout: Key<Span>,
     pub(super) ttl: Key<Span>,
+    pub(super) ttl_rules: Key<Vec<Spanned<RawTtlRule>>>,
+    pub(super) ttl_jitter: Key<f64>,
+    pub(super) negative_ttl: Key<Span>,
+    pub(super) stale: RawStale,
     pub(super) writes: RawWrites,
     pub(super) dispatch: RawDispatch,
     pub(super) store: Key<RawStore>,
     pub(super) replicas: Key<Vec<Spanned<RawStore>>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct RawTtlRule {
+    pub(super) prefix: Key<String>,
+    pub(super) ttl: Key<Span>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct RawStale {
+    pub(super) while_revalidate: Key<Span>,
+    pub(super) if_error: Key<Span>,
+    pub(super) keep: Key<Span>,
+    pub(super) after: Key<Span>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -9,7 +9,8 @@ use sherwood_model::BackendId;
 
 use super::raw::{
     RawAdmin, RawBackend, RawCliffhanger, RawControl, RawDispatch, RawFair, RawFile, RawLama, RawListener,
-    RawMemory, RawPartition, RawProbe, RawRetry, RawServer, RawSlo, RawStore, RawTao, RawWrites,
+    RawMemory, RawPartition, RawProbe, RawRetry, RawServer, RawSlo, RawStale, RawStore, RawTao, RawTtlRule,
+    RawWrites,
 };
 use super::*;
 use crate::listener::{Address, UnixSocket};
@@ -126,7 +127,7 @@ mod meaning {
         let names: Vec<&str> = config.backends.iter().map(|backend| backend.name.as_str()).collect();
         assert_eq!(names, ["catalog", "prices", "similar"]);
         let [catalog, prices, similar] = &config.backends[..] else { panic!("three backends") };
-        assert_eq!(catalog.ttl, Some(Duration::from_secs(60)));
+        assert_eq!(catalog.freshness.rules.ttl, Some(Duration::from_secs(60)));
         assert_eq!((catalog.replicas.len(), prices.replicas.len(), similar.replicas.len()), (1, 2, 1));
         let routes: Vec<(Route, Mode)> =
             config.listeners.iter().map(|listener| (listener.route, listener.mode)).collect();
@@ -812,6 +813,7 @@ mod refusals {
 }
 
 mod example;
+mod freshness;
 
 #[test]
 fn every_example_is_valid() {

@@ -8,6 +8,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use serde::{Deserialize, Serialize};
 
 use super::json;
+use crate::config::STALE_OK_MAX;
 
 /// Largest body of a request, bytes.
 pub(crate) const BODY_BYTES_MAX: usize = 4 << 20;
@@ -55,7 +56,7 @@ pub(crate) struct AskedQuery<'a> {
     pub(crate) keys: Vec<Text<'a>>,
     /// Not built yet, and so refused.
     pub(crate) deadline_ms: Option<f64>,
-    /// Not built yet, and so refused.
+    /// How long past its freshness a value may be, up to 7 days, where its backend is late or fails; 0 where absent.
     pub(crate) stale_ok_ms: Option<f64>,
     /// A best-effort query's failure does not count against the request.
     pub(crate) best_effort: Option<bool>,
@@ -93,8 +94,8 @@ pub(crate) struct KeyAnswer<'a> {
     pub(crate) backend: &'a str,
     /// The key as it was asked for.
     pub(crate) key: &'a str,
-    /// `hit`, `miss` (fetched from the backend), `rejected` (no room for it at the backend, in the answer or in the node),
-    /// `timeout`, `error` or `not_found`.
+    /// `hit`, `stale` (cached and no longer fresh), `miss` (fetched from the backend), `rejected` (no room for it at the backend,
+    /// in the answer or in the node), `timeout`, `error` or `not_found`.
     pub(crate) status: &'static str,
     /// The value, unless the request said `"values": false`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -107,6 +108,9 @@ pub(crate) struct KeyAnswer<'a> {
     pub(crate) encoding: Option<&'static str>,
     /// The request's arrival to the end of this key.
     pub(crate) latency_ms: f64,
+    /// How long past its freshness a `stale` value is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) age_ms: Option<f64>,
     /// Why there is no value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) error: Option<String>,
@@ -228,12 +232,19 @@ impl AskedRequest<'_> {
 }
 
 impl AskedQuery<'_> {
+    /// How long past its freshness a value may be.
+    pub(crate) fn stale_ok(&self) -> Duration {
+        self.stale_ok_ms.map_or(Duration::ZERO, |ms| Duration::from_secs_f64(ms / 1e3))
+    }
+
     fn check(&self, i: usize) -> Result<(), Refusal> {
         if self.deadline_ms.is_some() {
             return Err(not_built(&format!("queries[{i}].deadline_ms")));
         }
-        if self.stale_ok_ms.is_some() {
-            return Err(not_built(&format!("queries[{i}].stale_ok_ms")));
+        if self.stale_ok_ms.is_some_and(|ms| !(0.0..=STALE_OK_MAX.as_millis() as f64).contains(&ms)) {
+            let most = STALE_OK_MAX.as_millis();
+            let reason = format!("a stale value may be 0 to {most} ms (7 days) past its freshness");
+            return Err(malformed(&format!("queries[{i}].stale_ok_ms"), reason));
         }
         match self.keys.iter().position(|key| key.is_empty() || key.len() > KEY_BYTES_MAX) {
             Some(j) => {

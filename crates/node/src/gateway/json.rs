@@ -7,7 +7,7 @@
 use super::body::{KeyAnswer, RequestAnswer};
 
 /// More bytes than a key's object takes beside its texts.
-const KEY_BYTES: usize = 144;
+const KEY_BYTES: usize = 168;
 /// What a text takes more than its bytes.
 const QUOTES: usize = 2;
 
@@ -56,7 +56,7 @@ fn escape_bytes(byte: u8) -> usize {
 }
 
 fn write_key(out: &mut Vec<u8>, answer: &KeyAnswer<'_>, latency: &mut Latency) {
-    let KeyAnswer { backend, key, status, value, value_bytes, encoding, latency_ms, error } = answer;
+    let KeyAnswer { backend, key, status, value, value_bytes, encoding, latency_ms, age_ms, error } = answer;
     out.extend_from_slice(b"{\"backend\":");
     text(out, backend);
     out.extend_from_slice(b",\"key\":");
@@ -77,6 +77,10 @@ fn write_key(out: &mut Vec<u8>, answer: &KeyAnswer<'_>, latency: &mut Latency) {
     }
     out.extend_from_slice(b",\"latency_ms\":");
     out.extend_from_slice(latency.text(*latency_ms));
+    if let Some(age_ms) = age_ms {
+        out.extend_from_slice(b",\"age_ms\":");
+        other(out, age_ms);
+    }
     if let Some(error) = error {
         out.extend_from_slice(b",\"error\":");
         text(out, error);
@@ -150,6 +154,7 @@ mod tests {
             value_bytes: value.as_deref().map_or(0, text_bytes),
             encoding: value.as_ref().map(|_| "utf8"),
             latency_ms: f64::from(*latency_us) / 1e3,
+            age_ms: error.as_ref().map(|error| error.len() as f64 / 8.0),
             error: error.clone(),
         });
         let latency_ms = f64::from(latency_us) / 1e3;

@@ -5,6 +5,7 @@ mod held;
 mod json;
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use axum::extract::State;
@@ -78,25 +79,44 @@ impl Running<'_> {
         let room = &mut self.room;
         let access = Access::at(self.core.clock.now());
         let read = |partition, key: &Bytes, item: Item<'_>| {
-            self.core.shadow.access(access.now, partition, key, item.value.len());
+            // Another is fetched in the place of a stale one, and that is seen when it comes.
+            if item.stale_since(access.now).is_none() {
+                self.core.shadow.access(access.now, partition, key, item.value.len());
+            }
             match item.value {
                 Value::Bytes(bytes) => room.hold(bytes.len(), || Bytes::copy_from_slice(bytes)),
                 Value::Declared(_) => Held::Withheld(Lack::Answer),
             }
         };
         let fetches = self.request.look_up(&self.core.cache, &access, read);
-        self.note(access.now, fetches.is_empty());
+        self.note(access.now, fetches.iter().all(|fetch| !fetch.awaited));
         let (sender, mut arrivals) = mpsc::unbounded_channel();
         for fetch in fetches {
             self.fetch(fetch, &sender);
         }
         drop(sender);
-        while let Some((position, result)) = arrivals.recv().await {
+        while let Some((position, result)) = self.next(&mut arrivals).await {
             let room = &mut self.room;
             let held = result.map(|value| value.map(|found| room.hold(found.value.len(), || found.value)));
             self.request.handle_result(self.core.clock.now(), self.slots[position], held);
         }
         record(self.core, &self.request);
+    }
+
+    /// The next arrival, or none when all keys have their answers. Where stale values are answers once their fetch is late, it sees
+    /// to that meanwhile.
+    async fn next(&mut self, arrivals: &mut mpsc::UnboundedReceiver<Arrival>) -> Option<Arrival> {
+        while self.request.finished().is_none() {
+            let Some(late) = self.request.next_timeout() else { return arrivals.recv().await };
+            tokio::select! {
+                biased;
+                arrival = arrivals.recv() => return arrival,
+                () = tokio::time::sleep(late.since(self.core.clock.now())) => {
+                    self.request.handle_timeout(self.core.clock.now());
+                }
+            }
+        }
+        None
     }
 
     /// Notes what is asked while somebody records. It is due with the look-up, which the cache counts from then on: were it noted at
@@ -111,12 +131,15 @@ impl Running<'_> {
 
     /// Asks a query's backend for what missed. A backend without a store has nothing but what is cached.
     fn fetch(&mut self, fetch: Fetch<Bytes>, sender: &mpsc::UnboundedSender<Arrival>) {
-        let Fetch { backend, partition, keys, .. } = fetch;
+        let Fetch { backend, partition, keys, awaited, .. } = fetch;
         let Some(backend) = self.core.backend(backend) else {
             let now = self.core.clock.now();
             keys.into_iter().for_each(|(_, slot)| self.request.handle_result(now, slot, Ok(None)));
             return;
         };
+        if !awaited {
+            return backend.refresh(keys.into_iter().map(|(key, _)| FetchKey { partition, key }));
+        }
         let first = self.slots.len();
         self.slots.extend(keys.iter().map(|(_, slot)| *slot));
         let waiter = |(i, (key, _))| (FetchKey { partition, key }, Waiter::new(sender.clone(), first + i));
@@ -166,7 +189,9 @@ fn resolve(core: &Core, asked: &AskedRequest<'_>) -> Result<Vec<Query<Bytes>>, R
             keys: query.keys.iter().map(|key| Bytes::copy_from_slice(key.as_bytes())).collect(),
             best_effort: query.best_effort.unwrap_or(false),
             timeout: core.backend(backend).map_or(Duration::ZERO, |backend| backend.timeout),
-            staleness: Staleness::default(),
+            staleness: core.backend(backend).map_or(Staleness::default(), |backend| {
+                backend.rules.staleness(query.stale_ok(), backend.late_after)
+            }),
         })
     };
     asked.queries.iter().enumerate().map(query).collect()
@@ -186,10 +211,14 @@ fn record(core: &Core, request: &Request<Bytes, Held>) {
         for equal in answers.chunk_by(|a, b| a.2.latency == b.2.latency) {
             let (backend, latency) = (equal[0].0, equal[0].2.latency);
             core.telemetry.query(now, backend, latency, equal.len() as u64);
-            let missed = equal.iter().filter(|(_, _, answer)| answer.status != Status::Hit).count();
+            let missed = equal.iter().filter(|(_, _, answer)| answer.waited).count();
             if missed > 0 {
                 core.telemetry.miss(now, backend, latency, missed as u64);
             }
+        }
+        let stale = answers.iter().filter(|(_, _, answer)| answer.status == Status::Stale).count();
+        if let (true, Some(backend)) = (stale > 0, core.backend(answers[0].0)) {
+            backend.stale_answers.fetch_add(stale as u64, Relaxed);
         }
     }
 }
@@ -213,6 +242,7 @@ fn answer<'a>(
             value_bytes: 0,
             encoding: None,
             latency_ms: millis(answer.latency),
+            age_ms: answer.stale_for.map(millis),
             error: answer.error.as_ref().map(ToString::to_string),
         };
         let text = match &answer.value {
@@ -228,7 +258,9 @@ fn answer<'a>(
             Ok(((value, encoding), value_bytes)) => {
                 KeyAnswer { value: Some(value), value_bytes, encoding: Some(encoding), ..blank }
             }
-            Err(lack) => KeyAnswer { status: "rejected", error: Some(no_room(core, lack)), ..blank },
+            Err(lack) => {
+                KeyAnswer { status: "rejected", age_ms: None, error: Some(no_room(core, lack)), ..blank }
+            }
         }
     });
     // What was waited for, which is less than what a failure counts as.
@@ -256,8 +288,8 @@ fn no_room(core: &Core, lack: Lack) -> String {
 fn status(status: Status) -> &'static str {
     match status {
         Status::Hit => "hit",
-        Status::Miss => "miss",
         Status::Stale => "stale",
+        Status::Miss => "miss",
         Status::NotFound => "not_found",
         Status::Rejected => "rejected",
         Status::Timeout => "timeout",

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use sherwood_model::{Instant, PartitionId};
+use sherwood_store::Found;
 
 /// The way to the backends, for listeners that share the cache with it.
 pub trait Backends: Send + Sync {
@@ -15,7 +16,7 @@ pub trait Backends: Send + Sync {
         &self,
         partition: PartitionId,
         keys: Vec<Bytes>,
-    ) -> BoxFuture<'static, Vec<Result<Option<Bytes>, String>>>;
+    ) -> BoxFuture<'static, Vec<Result<Option<Found>, String>>>;
 
     /// Calls `change`, which stores or removes `key` in the cache, exactly once, and sees to it that no value fetched before
     /// fills the cache afterwards.

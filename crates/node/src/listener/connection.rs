@@ -331,7 +331,7 @@ impl<C: Conversation> Connection<C> {
             Poll::Ready(fetched) => {
                 self.stage = Stage::Talking;
                 self.fresh = true;
-                self.held.extend(fetched.iter().flatten().flatten().cloned());
+                self.held.extend(fetched.iter().flatten().flatten().map(|found| found.value.clone()));
                 self.conversation.resume(desk.moment, fetched, &mut self.output);
                 Turn::Again
             }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use sherwood_model::PartitionId;
+use sherwood_store::Found;
 
 use super::shared::Shared;
 use crate::clock::Moment;
@@ -85,4 +86,4 @@ pub(super) struct Wanted {
 }
 
 /// What became of each wanted key, in their order. A failure is told in words.
-pub(super) type Fetched = Vec<Result<Option<Bytes>, String>>;
+pub(super) type Fetched = Vec<Result<Option<Found>, String>>;

@@ -73,6 +73,8 @@ pub use retrieval::FETCH_KEYS_MAX;
 pub use routing::{Routing, RoutingError, Target};
 pub use server::{BindError, Bound, Running};
 pub use shared::{Places, Service};
+/// What [`Backends::fetch`] finds.
+pub use sherwood_store::Found;
 pub use talk::Talk;
 
 /// What `version` answers: the memcached whose behaviour we were compared with, then ourselves. Clients take this number for

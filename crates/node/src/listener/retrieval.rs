@@ -7,6 +7,7 @@
 
 use bytes::Bytes;
 use sherwood_cache::{PREFETCH_KEYS_MAX, Value};
+use sherwood_store::Found;
 use sherwood_wire::memcached::{Retrieval, reply};
 
 use super::ahead::prefetch;
@@ -138,7 +139,7 @@ impl Session<'_> {
             out.extend_from_slice(&hits[copied..until]);
             copied = until;
             match result {
-                Ok(Some(value)) => self.fetched_value(moment, cas, &miss, &value, out),
+                Ok(Some(found)) => self.fetched_value(moment, cas, &miss, &found, out),
                 Ok(None) => {}
                 Err(_) => self.counters.increment(Count::FetchErrors),
             }
@@ -148,7 +149,7 @@ impl Session<'_> {
 
     /// Appends a fetched value. Its unique number is that of the item it became; where it became none, or another was stored
     /// meanwhile, the item is what counts, since a number must not come with a value it does not belong to.
-    fn fetched_value(&self, moment: Moment, cas: bool, miss: &Miss, value: &[u8], out: &mut Vec<u8>) {
+    fn fetched_value(&self, moment: Moment, cas: bool, miss: &Miss, found: &Found, out: &mut Vec<u8>) {
         if cas {
             let access = access(moment, miss.target);
             let cache = &self.shared.service.cache;
@@ -163,6 +164,6 @@ impl Session<'_> {
                 return;
             }
         }
-        reply::value(out, &miss.key, 0, cas.then_some(0), value);
+        reply::value(out, &miss.key, found.flags, cas.then_some(0), &found.value);
     }
 }

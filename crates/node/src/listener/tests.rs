@@ -8,6 +8,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use sherwood_cache::{Access, Cache, Eviction, NewItem, Options, Partition};
 use sherwood_model::{BackendId, Instant, PartitionId, SeededState, TenantId};
+use sherwood_store::Found;
 
 use super::backends::Backends;
 use super::counters::Count;
@@ -353,13 +354,13 @@ impl Backends for Fake {
         &self,
         partition: PartitionId,
         keys: Vec<Bytes>,
-    ) -> BoxFuture<'static, Vec<Result<Option<Bytes>, String>>> {
+    ) -> BoxFuture<'static, Vec<Result<Option<Found>, String>>> {
         let keys: Vec<String> = keys.iter().map(|key| String::from_utf8_lossy(key).into_owned()).collect();
         self.log.lock().unwrap().push(format!("fetch {} {}", partition.0, keys.join(",")));
         let answer = |key: String| match key.get(..2) {
             Some("no") => Ok(None),
             Some("ba") => Err("down".to_owned()),
-            _ => Ok(Some(Bytes::from(format!("<{key}>")))),
+            _ => Ok(Some(Bytes::from(format!("<{key}>")).into())),
         };
         Box::pin(std::future::ready(keys.into_iter().map(answer).collect()))
     }
@@ -419,11 +420,11 @@ fn a_fetched_value_comes_with_the_number_of_the_item_it_became() {
             &self,
             partition: PartitionId,
             _: Vec<Bytes>,
-        ) -> BoxFuture<'static, Vec<Result<Option<Bytes>, String>>> {
+        ) -> BoxFuture<'static, Vec<Result<Option<Found>, String>>> {
             self.0
                 .set(partition, b"1", NewItem::bytes(b"newer"), &Access::at(Instant::from_secs(1)))
                 .unwrap();
-            Box::pin(std::future::ready(vec![Ok(Some(Bytes::from_static(b"fetched")))]))
+            Box::pin(std::future::ready(vec![Ok(Some(Bytes::from_static(b"fetched").into()))]))
         }
         fn write(&self, _: PartitionId, _: &[u8], change: &mut dyn FnMut()) {
             change();

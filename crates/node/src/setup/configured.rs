@@ -73,8 +73,9 @@ fn backend(backend: &config::Backend) -> Result<BackendSetup, OpenError> {
     };
     let stores: Vec<Arc<dyn Store>> =
         backend.replicas.iter().enumerate().map(open).collect::<Result<_, _>>()?;
-    let config::Backend { name, dispatch, ttl, writes, .. } = backend;
-    Ok(BackendSetup { name: name.clone(), dispatch: *dispatch, ttl: *ttl, writes: *writes, stores })
+    let config::Freshness { rules, late_after } = backend.freshness.clone();
+    let config::Backend { name, dispatch, writes, .. } = backend;
+    Ok(BackendSetup { name: name.clone(), dispatch: *dispatch, rules, late_after, writes: *writes, stores })
 }
 
 fn partition(partition: &config::Partition, total_bytes: u64) -> PartitionSetup {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sherwood_model::{BackendId, Slo, TenantId};
+use sherwood_path::Rules;
 use sherwood_store::Store;
 
 use crate::config::{Protocol, Writes};
@@ -53,8 +54,11 @@ pub struct BackendSetup {
     pub name: String,
     /// Bounds and times of its dispatcher.
     pub dispatch: sherwood_dispatch::Options,
-    /// How long a fetched value lives; for ever where none.
-    pub ttl: Option<Duration>,
+    /// What its values are kept by, and when stale ones are served.
+    pub rules: Rules,
+    /// When a fetch is late for queries that take stale values then; by default half of the SLO's bound, or half of the backend's
+    /// time-out where that is less.
+    pub late_after: Option<Duration>,
     /// Where writes go, and when they can be read everywhere.
     pub writes: Writes,
     /// Its replicas; none for a backend that is only looked up in the cache.

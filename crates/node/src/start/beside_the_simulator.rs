@@ -196,7 +196,8 @@ impl Driven {
                 timeout: model.timeout(),
                 ..Default::default()
             },
-            ttl: None,
+            rules: sherwood_path::Rules::default(),
+            late_after: None,
             writes: crate::config::Writes::default(),
             stores: vec![Arc::new(Modelled { law: law.clone(), hand })],
         };

@@ -9,7 +9,7 @@ use crate::support::{Protocol, Server, options};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use sherwood_model::{Instant, PartitionId};
-use sherwood_node::listener::{Backends, BindError, Bound, Count, MemcachedOptions, VERSION};
+use sherwood_node::listener::{Backends, BindError, Bound, Count, Found, MemcachedOptions, VERSION};
 use tokio::sync::oneshot;
 
 #[test]
@@ -94,7 +94,7 @@ fn a_client_that_leaves_while_a_backend_is_asked_is_gone_after_the_answer() {
     eventually("the backend is asked", || slow.is_asked("one"));
     drop(leaving);
     server.connect().check("set k 0 0 1\r\nx\r\n", "STORED\r\n");
-    slow.answer("one", Ok(Some(Bytes::from_static(b"1"))));
+    slow.answer("one", Ok(Some(Bytes::from_static(b"1").into())));
     eventually("no connection is left", || server.connections() == 0);
 }
 
@@ -250,7 +250,7 @@ struct Slow {
     waiting: Mutex<BTreeMap<String, oneshot::Sender<Fetched>>>,
 }
 
-type Fetched = Result<Option<Bytes>, String>;
+type Fetched = Result<Option<Found>, String>;
 
 impl Backends for Slow {
     fn fetch(&self, _: PartitionId, keys: Vec<Bytes>) -> BoxFuture<'static, Vec<Fetched>> {
@@ -301,9 +301,9 @@ fn who_waits_for_a_backend_holds_up_nobody_else() {
     waiting.send(b"get one hit two three\r\nversion\r\n");
     eventually("the backend is asked", || slow.is_asked("three"));
     other.check("get hit\r\n", "VALUE hit 0 1\r\nx\r\nEND\r\n");
-    slow.answer("three", Ok(Some(Bytes::from_static(b"3"))));
+    slow.answer("three", Ok(Some(Bytes::from_static(b"3").into())));
     slow.answer("two", Err("down".to_owned()));
-    slow.answer("one", Ok(Some(Bytes::from_static(b"1"))));
+    slow.answer("one", Ok(Some(Bytes::from_static(b"1").into())));
     waiting.expect("VALUE one 0 1\r\n1\r\nVALUE hit 0 1\r\nx\r\nVALUE three 0 1\r\n3\r\nEND\r\n");
     waiting.expect(&format!("VERSION {VERSION}\r\n"));
     assert_eq!((server.count(Count::Fetches), server.count(Count::FetchErrors)), (3, 1));

@@ -119,10 +119,10 @@ fn bodies_that_make_no_sense_are_refused_with_the_place() {
             "not supported",
         ),
         (
-            r#"{"queries":[{"backend":"catalog","keys":[],"stale_ok_ms":5}]}"#,
+            r#"{"queries":[{"backend":"catalog","keys":[],"stale_ok_ms":604800001}]}"#,
             400,
             "queries[0].stale_ok_ms",
-            "not supported",
+            "0 to 604800000 ms",
         ),
         (r#"{"queries":[{"backend":"catalog","keys":["a",""]}]}"#, 400, "queries[0].keys[1]", "0 bytes"),
         (&long, 400, "queries[0].keys[0]", "251 bytes"),

@@ -7,7 +7,7 @@ use sherwood_node::Node;
 use sherwood_store::Store;
 
 use crate::patience::eventually;
-use crate::support::{Fake, Http, Mood, answer, partition, setup};
+use crate::support::{Fake, Http, Mood, NEVER, answer, partition, setup};
 
 fn ask(http: Http, body: Value) -> Value {
     let answer = http.ask("POST", "/v1/invalidate", &body.to_string());
@@ -94,4 +94,25 @@ fn what_has_a_tag_goes_with_it() {
         ["hit", "miss", "hit", "hit"],
         "what was fetched has no tag"
     );
+}
+
+#[test]
+fn the_word_that_there_is_no_value_goes_too() {
+    let fake = Fake::new([]);
+    let mut setup = setup(vec![("catalog", vec![fake.clone() as Arc<dyn Store>])]);
+    setup.backends[0].rules.negative_ttl = NEVER;
+    let node = Node::start(setup).unwrap();
+    let http = Http::of(&node);
+    for which in [json!({"prefix": "us"}), json!({"tag": "any"}), json!({"keys": ["user:1"]})] {
+        http.key("catalog", "user:1");
+        let before = fake.calls();
+        assert_eq!((&http.key("catalog", "user:1")["status"], fake.calls()), (&json!("not_found"), before));
+        let mut body = which;
+        body["backend"] = json!("catalog");
+        ask(http, body);
+        assert_eq!(
+            (&http.key("catalog", "user:1")["status"], fake.calls()),
+            (&json!("not_found"), before + 1)
+        );
+    }
 }

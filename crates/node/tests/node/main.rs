@@ -8,6 +8,7 @@
 
 mod admin;
 mod faults;
+mod freshness;
 mod gateway;
 mod invalidation;
 mod listeners;

@@ -12,7 +12,7 @@ use serde_json::Value;
 use sherwood_dispatch::ProbeOptions;
 use sherwood_model::{BackendId, Slo, TenantId};
 use sherwood_node::config::{Protocol, Writes};
-use sherwood_node::{BackendSetup, MemcachedSetup, Node, PartitionSetup, Pin, RouteSetup, Setup};
+use sherwood_node::{BackendSetup, MemcachedSetup, Node, PartitionSetup, Pin, RouteSetup, Rules, Setup};
 use sherwood_store::{Attempt, BoxFuture, Cause, Found, Kind, Limit, LimitError, Limits, Store, StoreError};
 use tokio::sync::watch;
 
@@ -38,6 +38,8 @@ pub(crate) struct Fake {
     values: Mutex<BTreeMap<Bytes, Bytes>>,
     calls: Mutex<Vec<Vec<Bytes>>>,
     limits: Mutex<Limits>,
+    /// What it says beside every value.
+    says: Mutex<Found>,
     mood: watch::Sender<Mood>,
     /// With writes.
     writing: watch::Sender<Mood>,
@@ -53,6 +55,7 @@ impl Fake {
             values: Mutex::new(values.into_iter().map(value).collect()),
             calls: Mutex::default(),
             limits: Mutex::default(),
+            says: Mutex::default(),
             mood: watch::channel(Mood::Answer).0,
             writing: watch::channel(Mood::Answer).0,
             writes: AtomicUsize::new(0),
@@ -78,6 +81,11 @@ impl Fake {
 
     pub(crate) fn put(&self, key: &'static str, value: &'static str) {
         self.values.lock().unwrap().insert(Bytes::from(key), Bytes::from(value));
+    }
+
+    /// Answers this beside every value from now on.
+    pub(crate) fn say(&self, beside: Found) {
+        *self.says.lock().unwrap() = beside;
     }
 
     /// Calls, probes among them.
@@ -127,7 +135,9 @@ impl Store for Fake {
             let attempt = Attempt::Get { keys: keys.len() };
             let found = {
                 let values = self.values.lock().unwrap();
-                keys.iter().map(|key| values.get(key).cloned().map(Found::from)).collect()
+                let says = self.says.lock().unwrap();
+                let found = |value: &Bytes| Found { value: value.clone(), ..says.clone() };
+                keys.iter().map(|key| values.get(key).map(found)).collect()
             };
             self.calls.lock().unwrap().push(keys);
             let mood = *mood.wait_for(|mood| *mood != Mood::Hang).await.expect("the store owns the sender");
@@ -195,7 +205,8 @@ fn backend(name: &str, stores: Vec<Arc<dyn Store>>) -> BackendSetup {
         interval_max: Duration::from_millis(20),
     };
     let dispatch = sherwood_dispatch::Options { timeout: NEVER, probe, ..Default::default() };
-    BackendSetup { name: name.to_owned(), dispatch, ttl: None, writes: Writes::default(), stores }
+    let (rules, writes) = (Rules::default(), Writes::default());
+    BackendSetup { name: name.to_owned(), dispatch, rules, late_after: None, writes, stores }
 }
 
 pub(crate) fn partition(tenant: usize, backend: usize) -> PartitionSetup {

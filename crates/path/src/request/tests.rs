@@ -78,7 +78,17 @@ fn hits_end_at_the_look_up_and_still_name_a_blocking_backend() {
     let (a, b) = (b"a".to_vec(), b"b".to_vec());
     let hit = |key, value| {
         let latency = Duration::from_millis(1);
-        (key, Answer { status: Status::Hit, value: Some(value), latency, stale_for: None, error: None })
+        (
+            key,
+            Answer {
+                status: Status::Hit,
+                value: Some(value),
+                latency,
+                waited: false,
+                stale_for: None,
+                error: None,
+            },
+        )
     };
     assert_eq!(answers, [hit("a", &a), hit("b", &b), hit("a", &a)]);
 }

@@ -7,14 +7,13 @@ use std::time::Duration;
 use sherwood_store::StoreOptions;
 use toml::Spanned;
 
-use super::{dispatch, stores};
-use crate::config::meaning::{Backend, WriteTo, Writes};
+use super::{dispatch, freshness, stores};
+use crate::config::meaning::{Backend, Freshness, WriteTo, Writes};
 use crate::config::problem::{Origin, Problems};
 use crate::config::raw::{RawBackend, RawWrites};
 use crate::config::scope::{Given, Setting, bytes, given, in_range, one_of};
 use crate::config::units::{Span, quoted};
 
-const TTL: Setting = Setting::new("[[backend]]", "ttl", "\"60s\"");
 const WRITES_TO: Setting = Setting::new("[[backend]]", "writes.to", "\"all\"");
 const SETTLE: Setting = Setting::new("[[backend]]", "writes.settle", "\"1s\"");
 
@@ -63,7 +62,7 @@ fn plain() -> Backend {
         name: "default".to_owned(),
         prefix: None,
         dispatch: sherwood_dispatch::Options::default(),
-        ttl: None,
+        freshness: Freshness::default(),
         writes: Writes::default(),
         replicas: Vec::new(),
     }
@@ -71,8 +70,6 @@ fn plain() -> Backend {
 
 fn backend(table: &Spanned<RawBackend>, seen: &mut Seen, problems: &mut Problems<'_>) -> Backend {
     let raw = table.get_ref();
-    let millisecond = Span(Duration::from_millis(1));
-    let ttls = millisecond..=Span(Duration::from_secs(365 * 86_400));
     let stores = stores::resolve(raw, problems);
     for store in &stores {
         refuse_shared_directory(store, seen, problems);
@@ -81,7 +78,7 @@ fn backend(table: &Spanned<RawBackend>, seen: &mut Seen, problems: &mut Problems
         name: name(table, seen, problems),
         prefix: prefix(raw, seen, problems),
         dispatch: dispatch::resolve(raw, problems),
-        ttl: given(&raw.ttl).map(|ttl| in_range(problems, TTL, Some(ttl), millisecond, ttls).0),
+        freshness: freshness::resolve(raw, problems),
         writes: writes(&raw.writes, problems),
         replicas: stores.into_iter().map(|store| store.value).collect(),
     }

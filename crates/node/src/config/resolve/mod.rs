@@ -7,6 +7,7 @@ mod backends;
 mod binds;
 mod control;
 mod dispatch;
+mod freshness;
 mod partitions;
 mod policies;
 mod stores;

@@ -39,6 +39,9 @@ fn every_key_is_in_the_example() {
     assert_eq!(present(&below(&control, "lama")), keys::<RawLama>());
     assert_eq!(present(&all("admin")), keys::<RawAdmin>());
     let backends = all("backend");
+    let rules = backends.iter().filter_map(|backend| backend.get("ttl_rules")?.as_array()).flatten();
+    assert_eq!(present(rules), keys::<RawTtlRule>());
+    assert_eq!(present(&below(&backends, "stale")), keys::<RawStale>());
     assert_eq!(present(&below(&backends, "writes")), keys::<RawWrites>());
     let dispatch = below(&backends, "dispatch");
     assert_eq!(present(&dispatch), keys::<RawDispatch>());

@@ -6,9 +6,9 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use bytes::Bytes;
 use sherwood_cache::{Change, Item, Marks, NewCas};
 use sherwood_model::Instant;
+use sherwood_store::Found;
 use sherwood_wire::memcached::{Expires, KEY_BYTES_MAX, Meta, MetaOptions, reply};
 
 use super::super::conversation::Wanted;
@@ -82,7 +82,7 @@ impl Session<'_> {
         &self,
         moment: Moment,
         meta: Meta<'_>,
-        fetched: &Result<Option<Bytes>, String>,
+        fetched: &Result<Option<Found>, String>,
         out: &mut Vec<u8>,
     ) {
         self.counters.increment(Count::Fetches);
@@ -91,8 +91,8 @@ impl Session<'_> {
         }
         let mut room = [0; KEY_BYTES_MAX];
         if let Some(asked) = self.asked(moment, meta, meta.key.bytes(&mut room)) {
-            let value = fetched.as_ref().ok().and_then(Option::as_deref);
-            self.settle(&asked, &meta.flags.options(), Before::default(), value, out);
+            let found = fetched.as_ref().ok().and_then(Option::as_ref);
+            self.settle(&asked, &meta.flags.options(), Before::default(), found, out);
         }
     }
 
@@ -130,7 +130,7 @@ impl Session<'_> {
         asked: &Asked<'_>,
         options: &MetaOptions,
         before: Before,
-        fetched: Option<&[u8]>,
+        fetched: Option<&Found>,
         out: &mut Vec<u8>,
     ) {
         let access = if asked.meta.flags.has(b'u') { asked.passing() } else { asked.access() };
@@ -150,8 +150,8 @@ impl Session<'_> {
             }
         });
         let shown = Shown {
-            value: fetched.unwrap_or_default(),
-            flags: 0,
+            value: fetched.map_or(&[], |found| &found.value),
+            flags: fetched.map_or(0, |found| found.flags),
             cas: 0,
             expires: None,
             marks: asked.marks(),

@@ -121,7 +121,7 @@ impl Session<'_> {
             out.extend_from_slice(&hits[copied..until]);
             copied = until;
             match result.ok().flatten() {
-                Some(value) => reply::bulk(out, &value),
+                Some(found) => reply::bulk(out, &found.value),
                 None => reply::null(out, version),
             }
         }

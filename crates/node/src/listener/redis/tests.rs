@@ -8,6 +8,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use sherwood_cache::{Access, Cache, NewItem, Options, Partition};
 use sherwood_model::{BackendId, Instant, PartitionId, SeededState, TenantId};
+use sherwood_store::Found;
 use sherwood_wire::resp::client;
 
 use super::{Redis, connection_bytes_max};
@@ -130,13 +131,13 @@ impl Backends for Known {
         &self,
         _: PartitionId,
         keys: Vec<Bytes>,
-    ) -> BoxFuture<'static, Vec<Result<Option<Bytes>, String>>> {
+    ) -> BoxFuture<'static, Vec<Result<Option<Found>, String>>> {
         let names: Vec<String> = keys.iter().map(|key| String::from_utf8_lossy(key).into_owned()).collect();
         self.asked.lock().unwrap().extend(names.iter().cloned());
         let answer = |name: String| match name.as_str() {
             "none" => Ok(None),
             "bad" => Err("broken".to_owned()),
-            name => Ok(Some(Bytes::from(format!("<{name}>")))),
+            name => Ok(Some(Bytes::from(format!("<{name}>")).into())),
         };
         futures_util::future::ready(names.into_iter().map(answer).collect()).boxed()
     }

@@ -1,0 +1,64 @@
+//! What may be said about the freshness of a backend's values.
+
+use sherwood_path::Lifetime;
+
+use super::*;
+
+#[test]
+fn what_is_not_said_is_no_ttl_with_room_for_stale_values() {
+    let Freshness { rules, late_after } = config("[[backend]]\nname = \"a\"").backends[0].freshness.clone();
+    assert_eq!((rules.lifetime(b"k", None), late_after), (Lifetime::Unlimited, None));
+    assert_eq!(rules.grace(), Duration::from_secs(60));
+    assert!(!rules.staleness(Duration::ZERO, Duration::ZERO).takes_any());
+    assert_eq!(rules.item(b"k", None, sherwood_model::Instant::ZERO), None);
+}
+
+#[test]
+fn all_of_it_is_carried_over() {
+    let text = "[[backend]]\nname = \"a\"\nttl = \"60s\"\nttl_jitter = 0\nnegative_ttl = \"2s\"\n\
+                ttl_rules = [{ prefix = \"user:\", ttl = \"5s\" }, { prefix = \"\", ttl = \"0s\" }]\n\
+                stale = { while_revalidate = \"1s\", if_error = \"2s\", keep = \"7d\", after = \"30ms\" }";
+    let Freshness { rules, late_after } = config(text).backends[0].freshness.clone();
+    let second = Duration::from_secs(1);
+    let expected = sherwood_path::Rules {
+        ttl: Some(60 * second),
+        by_prefix: vec![(b"user:"[..].into(), 5 * second), (b""[..].into(), Duration::ZERO)],
+        jitter_ratio: 0.0,
+        negative_ttl: 2 * second,
+        stale_while_revalidate: second,
+        stale_if_error: 2 * second,
+        keep_stale: 7 * 86_400 * second,
+    };
+    assert_eq!((rules, late_after), (expected, Some(Duration::from_millis(30))));
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    assert_refused(&[
+        (
+            "[[backend]]\nname = \"a\"\nttl_jitter = 0.6",
+            "a.toml:3:14: [[backend]] ttl_jitter is 0.6; it must be 0 to 0.5: set ttl_jitter = 0.1",
+        ),
+        (
+            "[[backend]]\nname = \"a\"\nnegative_ttl = \"366d\"",
+            "a.toml:3:16: [[backend]] negative_ttl is 366d; it must be 0s to 365d: set negative_ttl = \"5s\"",
+        ),
+        (
+            "[[backend]]\nname = \"a\"\nstale = { if_error = \"8d\" }",
+            "a.toml:3:22: [[backend]] stale.if_error is 8d; it must be 0s to 7d: set stale.if_error = \"5m\"",
+        ),
+        (
+            "[[backend]]\nname = \"a\"\nstale.after = \"11m\"",
+            "a.toml:3:15: [[backend]] stale.after is 11m; it must be 0s to 10m: set stale.after = \"75ms\"",
+        ),
+        (
+            "[[backend]]\nname = \"a\"\nttl_rules = [{ prefix = \"x\" }]",
+            "a.toml:3:14: [[backend]] ttl_rules has a rule without prefix or ttl; it must have both: set ttl_rules = \
+             [{ prefix = \"user:\", ttl = \"5s\" }]",
+        ),
+        (
+            "[[backend]]\nname = \"a\"\nttl_rules = [{ prefix = \"x\", ttl = \"1s\" }, { prefix = \"x\", ttl = \"2s\" }]",
+            "a.toml:3:55: [[backend]] ttl_rules has prefix \"x\" twice; a prefix has one ttl: remove one",
+        ),
+    ]);
+}

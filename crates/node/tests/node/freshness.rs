@@ -1,0 +1,190 @@
+//! Values that are good for a time only: fresh, stale, absent, and not kept at all.
+//!
+//! Nothing waits for a time to pass: values live for a millisecond, and what becomes of them then is asked for until it has.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use sherwood_node::{Node, Rules};
+use sherwood_store::{Found, Store};
+
+use crate::patience::{PATIENCE, eventually};
+use crate::support::{Fake, Http, Mood, NEVER, listener, setup};
+
+/// A node before one backend that has `a`, with these rules.
+fn node(rules: Rules) -> (Node, Arc<Fake>) {
+    let fake = Fake::new([("a", &b"old"[..])]);
+    let mut setup = setup(vec![("catalog", vec![fake.clone() as Arc<dyn Store>])]);
+    setup.backends[0].rules = rules;
+    setup.backends[0].late_after = Some(Duration::ZERO);
+    setup.memcached = vec![listener(0)];
+    (Node::start(setup).unwrap(), fake)
+}
+
+/// Values are good for so short that they are stale as soon as anybody looks, and are kept for ever after.
+fn short_lived() -> Rules {
+    Rules { ttl: Some(Duration::from_millis(1)), keep_stale: NEVER, ..Rules::default() }
+}
+
+/// A client of the node's listener.
+struct Client(BufReader<TcpStream>);
+
+impl Client {
+    fn connect(node: &Node) -> Self {
+        let stream = TcpStream::connect(node.memcached()[0].tcp().expect("a port")).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        Self(BufReader::new(stream))
+    }
+
+    /// What is answered to a command, up to the line `last`.
+    fn ask(&mut self, command: &str, last: &str) -> Vec<String> {
+        self.0.get_mut().write_all(format!("{command}\r\n").as_bytes()).unwrap();
+        let mut lines: Vec<String> = Vec::new();
+        while lines.last().is_none_or(|line| line != last) {
+            let mut line = String::new();
+            assert!(self.0.read_line(&mut line).unwrap() > 0, "closed after {lines:?}");
+            lines.push(line.trim_end().to_owned());
+        }
+        lines
+    }
+}
+
+/// Asks for `a`, or a stale one that is not older than this.
+fn ask(http: Http, stale_ok_ms: u64) -> Value {
+    let query = json!({"backend": "catalog", "keys": ["a"], "stale_ok_ms": stale_ok_ms});
+    http.request(&json!({"queries": [query]}))["results"][0].clone()
+}
+
+/// Has `a` fetched, so that it is stale from soon on.
+fn have_stale(http: Http) {
+    assert_eq!(http.key("catalog", "a")["status"], "miss");
+}
+
+#[test]
+fn a_late_backend_is_answered_for_by_a_stale_value_where_the_query_allows_it() {
+    let (node, fake) = node(short_lived());
+    let http = Http::of(&node);
+    have_stale(http);
+    fake.put("a", "new");
+    fake.be(Mood::Hang);
+    let mut answer = Value::Null;
+    eventually("it is stale", || {
+        answer = ask(http, 600_000);
+        answer["status"] == "stale"
+    });
+    assert_eq!((&answer["value"], &answer["error"]), (&json!("old"), &Value::Null));
+    assert!(answer["age_ms"].as_f64().unwrap() >= 0.0, "{answer}");
+    assert_eq!(fake.calls(), 2, "all wait for one");
+    assert!(http.metric(r#"sherwood_backend_stale_answers_total{backend="catalog"}"#) >= 1.0);
+    // Who allows none waits, and so does who allows none so old.
+    let waiting = [0, 1].map(|stale_ok_ms| {
+        eventually("it is older than a millisecond", || ask(http, 600_000)["age_ms"].as_f64().unwrap() > 1.0);
+        std::thread::spawn(move || ask(http, stale_ok_ms))
+    });
+    eventually("both have joined the call", || {
+        http.metric(r#"sherwood_backend_joined_keys_total{backend="catalog"}"#) >= 4.0
+    });
+    fake.be(Mood::Answer);
+    for waited in waiting.map(|thread| thread.join().unwrap()) {
+        assert_eq!((&waited["status"], &waited["value"]), (&json!("miss"), &json!("new")));
+    }
+    eventually("what was fetched for nobody is cached", || ask(http, 600_000)["value"] == "new");
+    node.stop();
+}
+
+#[test]
+fn a_backend_that_fails_is_answered_for_by_a_stale_value_where_rules_or_query_allow_it() {
+    for (if_error, stale_ok_ms) in [(NEVER, 0), (Duration::ZERO, 600_000)] {
+        let (node, fake) = node(Rules { stale_if_error: if_error, ..short_lived() });
+        let http = Http::of(&node);
+        have_stale(http);
+        fake.be(Mood::Fail);
+        eventually("it is stale", || ask(http, stale_ok_ms)["status"] == "stale");
+        assert_eq!(ask(http, stale_ok_ms)["value"], "old");
+        fake.be(Mood::Answer);
+        eventually("the backend is used again", || ask(http, 0)["status"] == "miss");
+        node.stop();
+    }
+    let (node, fake) = node(short_lived());
+    let http = Http::of(&node);
+    have_stale(http);
+    fake.be(Mood::Fail);
+    eventually("it is stale", || ask(http, 0)["status"] == "error");
+    node.stop();
+}
+
+#[test]
+fn while_another_is_fetched_a_stale_value_is_served_to_all() {
+    let (node, fake) = node(Rules { stale_while_revalidate: NEVER, ..short_lived() });
+    let http = Http::of(&node);
+    have_stale(http);
+    fake.put("a", "new");
+    fake.be(Mood::Hang);
+    eventually("it is stale", || http.key("catalog", "a")["status"] == "stale");
+    for _ in 0..5 {
+        let answer = http.key("catalog", "a");
+        assert_eq!((&answer["status"], &answer["value"]), (&json!("stale"), &json!("old")));
+    }
+    eventually("one call is under way", || fake.calls() == 2);
+    assert_eq!(http.metric(r#"sherwood_backend_joined_keys_total{backend="catalog"}"#), 0.0, "nobody waits");
+    fake.be(Mood::Answer);
+    eventually("the new value is there", || http.key("catalog", "a")["value"] == "new");
+    node.stop();
+}
+
+#[test]
+fn the_word_that_there_is_no_value_is_kept_for_a_time() {
+    let (node, fake) = node(Rules { negative_ttl: NEVER, ..Rules::default() });
+    let http = Http::of(&node);
+    for _ in 0..3 {
+        assert_eq!(http.key("catalog", "none")["status"], "not_found");
+    }
+    assert_eq!(fake.calls(), 1);
+    assert_eq!(Client::connect(&node).ask("get none", "END"), ["END"], "a listener asks for itself");
+    assert_eq!(fake.calls(), 2);
+    Client::connect(&node).ask("set none 0 0 7\r\nwritten", "STORED");
+    assert_eq!(http.key("catalog", "none")["value"], "written");
+    node.stop();
+}
+
+#[test]
+fn a_store_may_say_less_than_the_rules() {
+    let (node, fake) = node(Rules::default());
+    let http = Http::of(&node);
+    fake.say(Found { good_for: Some(Duration::ZERO), ..Found::default() });
+    for calls in 1..4 {
+        assert_eq!(http.key("catalog", "a")["status"], "miss");
+        assert_eq!(fake.calls(), calls);
+    }
+    node.stop();
+}
+
+#[test]
+fn a_listener_serves_fresh_values_only_and_shows_their_flags() {
+    let (node, fake) = node(Rules { stale_while_revalidate: NEVER, stale_if_error: NEVER, ..short_lived() });
+    let http = Http::of(&node);
+    fake.say(Found { flags: 7, ..Found::default() });
+    let mut client = Client::connect(&node);
+    let mut get = || client.ask("get a", "END");
+    assert_eq!(get(), ["VALUE a 7 3", "old", "END"], "as it was fetched");
+    fake.put("a", "new");
+    eventually("it is fetched again", || get()[1] == "new");
+    fake.be(Mood::Fail);
+    eventually("it is no longer fresh", || get() == ["END"]);
+    assert_eq!(http.key("catalog", "a")["value"], "new", "the listener has left it to the gateway");
+    fake.be(Mood::Answer);
+    node.stop();
+}
+
+#[test]
+fn what_is_fetched_is_cached_with_its_flags() {
+    let (node, fake) = node(Rules::default());
+    fake.say(Found { flags: 7, ..Found::default() });
+    assert_eq!(Http::of(&node).key("catalog", "a")["status"], "miss");
+    assert_eq!(Client::connect(&node).ask("get a", "END"), ["VALUE a 7 3", "old", "END"]);
+    assert_eq!(fake.calls(), 1);
+    node.stop();
+}
