@@ -162,11 +162,11 @@ impl<K: AsRef<[u8]> + Clone, V: Clone> Request<K, V> {
             let kept_before = self.kept.len();
             let Left { misses, stale } = self.look_up_query(query, cache, access, &mut read);
             if !misses.is_empty() {
-                let fetch = self.fetch(query, misses, true);
-                if self.kept.len() > kept_before {
-                    self.keep_for(query, kept_before, &fetch);
-                }
-                fetches.push(fetch);
+                fetches.push(self.fetch(query, misses, true));
+            }
+            if self.kept.len() > kept_before {
+                let Staleness { when_late, late_after, .. } = self.queries[query].query.staleness;
+                self.queries[query].late_at = (!when_late.is_zero()).then(|| access.now + late_after);
             }
             if !stale.is_empty() {
                 fetches.push(self.fetch(query, stale, false));
@@ -302,18 +302,6 @@ impl<K: AsRef<[u8]> + Clone, V: Clone> Request<K, V> {
         let Kept { value, since, .. } = &self.kept[at];
         let stale = || End::Stale(Box::new(Stale { value: value.clone(), since: *since, at: now }));
         takes(&self.queries[query as usize].query.staleness, now - *since).then(stale)
-    }
-
-    /// Keeps, of a query's stale values, those of the keys that are fetched and not of their repetitions, which end with them.
-    fn keep_for(&mut self, query: usize, kept_before: usize, fetch: &Fetch<K>) {
-        let mut slots: Vec<_> = fetch.keys.iter().map(|(_, slot)| slot.0).collect();
-        slots.sort_unstable();
-        let mut kept = self.kept.split_off(kept_before);
-        kept.retain(|kept| slots.binary_search(&kept.slot).is_ok());
-        self.kept.append(&mut kept);
-        let state = &mut self.queries[query];
-        let Staleness { when_late, late_after, .. } = state.query.staleness;
-        state.late_at = self.looked_up.filter(|_| !when_late.is_zero()).map(|at| at + late_after);
     }
 
     /// Ends the hits of one query, and what stale values end at once; returns what is left.
