@@ -217,6 +217,16 @@ impl<K: AsRef<[u8]> + Clone, V: Clone> Request<K, V> {
         }
     }
 
+    /// Nobody waits for the request any more: what is still asked for has failed by `now`, stale values or not, as whoever gave up has
+    /// waited too long for it.
+    pub fn abandon(&mut self, now: Instant) {
+        self.kept.clear();
+        let timeout = now - self.started;
+        for slot in 0..self.keys.len() as u32 {
+            self.handle_result(now, Slot(slot), Err(FetchError::Timeout { timeout }));
+        }
+    }
+
     /// What is to be remembered of the request, once every key has its answer.
     #[must_use]
     pub fn finished(&self) -> Option<FinishedRequest> {

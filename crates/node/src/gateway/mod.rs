@@ -14,7 +14,6 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use sherwood_cache::{Access, Item, Value};
-use sherwood_dispatch::FetchError;
 use sherwood_model::{Instant, TenantId};
 use sherwood_path::{Fetch, Query, Request, Slot, Staleness, Status};
 use tokio::sync::mpsc;
@@ -152,11 +151,7 @@ impl Drop for Running<'_> {
         if self.request.finished().is_some() {
             return;
         }
-        let now = self.core.clock.now();
-        let timeout = now - self.request.started();
-        for &slot in &self.slots {
-            self.request.handle_result(now, slot, Err(FetchError::Timeout { timeout }));
-        }
+        self.request.abandon(self.core.clock.now());
         record(self.core, &self.request);
     }
 }

@@ -135,6 +135,17 @@ fn a_late_backend_is_not_waited_for_where_the_query_says_so() {
 }
 
 #[test]
+fn what_is_abandoned_has_failed_whatever_was_there() {
+    let cache = cache(&[("k", Kind::Graced, 100), ("hit", Kind::Plain, 500)]);
+    let staleness = Staleness { if_error: ms(900), ..NEVER };
+    let (mut request, _) = start(&cache, 120, &["k", "hit", "new", "k"], staleness);
+    request.abandon(at(320));
+    let failed = (Status::Timeout, None, 200, None);
+    assert_eq!(answers(&request), [failed, (Status::Hit, Some(1), 0, None), failed, failed]);
+    assert_eq!(request.finished().map(|end| end.latency_us), Some(500_000), "the time-out");
+}
+
+#[test]
 fn who_takes_no_stale_value_waits() {
     let cache = cache(&[("k", Kind::Graced, 100)]);
     let (mut request, fetches) = start(&cache, 100, &["k"], NEVER);
