@@ -14,17 +14,20 @@ use sherwood_dispatch::{
     Action, CallId, Dispatch, Failure, FailureKind, Options, OptionsError, Reply, Stats,
 };
 use sherwood_model::{BackendId, Instant, PartitionId, ReplicaId, SeededState};
-use sherwood_path::{Fetched, Rules};
+use sherwood_path::{Fetched, Rules, Settled, WriteId, Writes};
 use sherwood_store::{Fault, Found, Store, StoreError};
 use tokio::runtime::Handle;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 use tokio::task::AbortHandle;
 
 use crate::clock::Clock;
+use crate::config::{self, WriteTo};
 use crate::entropy::Entropy;
+use crate::errors::Errors;
 use crate::recording::Recording;
 use crate::shadow::Shadow;
 use crate::waiter::Waiter;
+use crate::write::{self, Written};
 
 /// What is fetched: a key of a backend, for one tenant's partition. Tenants do not share fetches, as they do not share
 /// cache space.
@@ -43,19 +46,44 @@ impl AsRef<[u8]> for FetchKey {
 type Machine = Dispatch<FetchKey, Found, Waiter>;
 
 /// What the backend's lock is for.
-struct State {
+pub(crate) struct State {
     machine: Machine,
+    pub(crate) writes: Writes<Bytes>,
+    /// Whom to tell that it is their turn to write: of those that wait, each once.
+    pub(crate) turns: HashMap<WriteId, oneshot::Sender<()>>,
     /// Flushes of the cache that are still to come; no more than there are partitions.
     flushes: BTreeMap<PartitionId, Instant>,
+    /// Where the backend's values may be cached.
+    pub(crate) partitions: Vec<PartitionId>,
 }
 
 impl State {
-    /// Carries out the flushes that are due by `now`: nothing that is in flight may fill any more.
-    fn settle(&mut self, now: Instant) {
+    /// Carries out the flushes that are due by `now`, and ends the holds of keys that have been written: nothing that is in flight may
+    /// fill any more.
+    pub(crate) fn settle(&mut self, now: Instant) {
         let to_come = self.flushes.len();
         self.flushes.retain(|_, at| *at > now);
         if self.flushes.len() < to_come {
-            self.machine.invalidate_all();
+            self.doubt_all();
+        }
+        while let Some(settled) = self.writes.poll_settled(now) {
+            match settled {
+                Settled::Key(key) => self.invalidate(&key),
+                Settled::All => self.machine.invalidate_all(),
+            }
+        }
+    }
+
+    /// Every key was changed otherwise: nothing that was fetched or written before is kept.
+    pub(crate) fn doubt_all(&mut self) {
+        self.machine.invalidate_all();
+        self.writes.doubt_all();
+    }
+
+    /// Takes the right to fill from every tenant's fetch of `key`.
+    pub(crate) fn invalidate(&mut self, key: &Bytes) {
+        for &partition in &self.partitions {
+            self.machine.invalidate(&FetchKey { partition, key: key.clone() });
         }
     }
 }
@@ -71,6 +99,12 @@ pub(crate) struct Backend {
     /// Keys that were answered with values no longer fresh.
     pub(crate) stale_answers: AtomicU64,
     pub(crate) replicas: Vec<Arc<dyn Store>>,
+    /// Which of them are written to.
+    pub(crate) write_to: WriteTo,
+    /// How many writes ended how.
+    pub(crate) written: Written,
+    /// How its stores failed.
+    pub(crate) errors: Errors,
     /// Calls that all replicas work on at a time at most.
     pub(crate) calls_at_once_max: u64,
     id: BackendId,
@@ -80,11 +114,11 @@ pub(crate) struct Backend {
     /// The first key of each replica's last call, to probe it with.
     asked_last: Vec<Mutex<Option<Bytes>>>,
     rearm: Notify,
-    cache: Arc<Cache>,
+    pub(crate) cache: Arc<Cache>,
     shadow: Arc<Shadow>,
-    clock: Clock,
+    pub(crate) clock: Clock,
     entropy: Arc<Entropy>,
-    runtime: Handle,
+    pub(crate) runtime: Handle,
 }
 
 /// What a [`Backend`] is made of.
@@ -96,6 +130,9 @@ pub(crate) struct BackendParts {
     pub(crate) rules: Rules,
     /// A fetch that has taken so long is late, where a query takes a stale value then.
     pub(crate) late_after: Duration,
+    pub(crate) writes: config::Writes,
+    /// The partitions of its values, every tenant's.
+    pub(crate) partitions: Vec<PartitionId>,
     pub(crate) replicas: Vec<Arc<dyn Store>>,
     pub(crate) recording: Arc<Recording>,
 }
@@ -110,8 +147,17 @@ impl Backend {
         entropy: Arc<Entropy>,
         runtime: Handle,
     ) -> Result<Arc<Self>, OptionsError> {
-        let BackendParts { id, name, options, rules, late_after, replicas, recording } = parts;
+        let BackendParts { id, name, options, rules, late_after, writes, partitions, replicas, recording } =
+            parts;
         let machine = Dispatch::new(options, replicas.len(), SeededState::new(entropy.draw()))?;
+        let write_options = write::rules(&options, &writes, replicas.len());
+        let state = State {
+            machine,
+            writes: Writes::new(write_options, SeededState::new(entropy.draw())),
+            turns: HashMap::new(),
+            flushes: BTreeMap::new(),
+            partitions,
+        };
         let backend = Arc::new(Self {
             name,
             timeout: options.timeout,
@@ -121,9 +167,12 @@ impl Backend {
             asked_last: replicas.iter().map(|_| Mutex::default()).collect(),
             calls_at_once_max: u64::from(options.in_flight_calls_max) * replicas.len() as u64,
             replicas,
+            write_to: writes.to,
+            written: Written::default(),
+            errors: Errors::default(),
             id,
             recording,
-            state: Mutex::new(State { machine, flushes: BTreeMap::new() }),
+            state: Mutex::new(state),
             calls: Mutex::default(),
             rearm: Notify::new(),
             cache,
@@ -160,6 +209,7 @@ impl Backend {
         let key = FetchKey { partition, key: Bytes::copy_from_slice(key) };
         let mut state = lock(&self.state);
         state.machine.invalidate(&key);
+        state.writes.doubt(&key.key);
         change()
     }
 
@@ -175,6 +225,19 @@ impl Backend {
         change()
     }
 
+    /// Every key was changed otherwise: nothing that is fetched or written just now is kept.
+    pub(crate) fn doubt_all(&self) {
+        lock(&self.state).doubt_all();
+    }
+
+    /// What the lock is for, of which the time is given back with it: read under the lock, so that it never steps back.
+    pub(crate) fn state(&self) -> (MutexGuard<'_, State>, Instant) {
+        let mut state = lock(&self.state);
+        let now = self.clock.now();
+        state.settle(now);
+        (state, now)
+    }
+
     /// Counters and replica states.
     pub(crate) fn stats(&self) -> Stats {
         lock(&self.state).machine.stats()
@@ -184,16 +247,16 @@ impl Backend {
     fn drive(self: &Arc<Self>, input: impl FnOnce(&mut Machine, Instant)) {
         let mut actions = Vec::new();
         {
-            let mut state = lock(&self.state);
-            // Read under the lock: the dispatcher's time never steps back, and a fill is before a flush or after it.
-            let now = self.clock.now();
-            state.settle(now);
-            let machine = &mut state.machine;
+            // A fill is before a flush or after it.
+            let (mut state, now) = self.state();
+            let State { machine, writes, .. } = &mut *state;
             let before = machine.next_timeout();
             input(machine, now);
             while let Some(action) = machine.poll_action() {
                 // Filling under the lock that `invalidate` takes: a value can not fill after its key was written.
-                if let Action::Deliver { key, result: Ok(found), fill: true, .. } = &action {
+                if let Action::Deliver { key, result: Ok(found), fill: true, .. } = &action
+                    && writes.may_fill(&key.key)
+                {
                     self.fill(key, found.as_ref(), now);
                 }
                 actions.push(action);
@@ -212,6 +275,7 @@ impl Backend {
         match action {
             Action::Call { call, replica, keys, timeout } => self.call(call, replica, keys, timeout),
             Action::Cancel { call, .. } => {
+                self.errors.late(self);
                 if let Some(task) = lock(&self.calls).remove(&call) {
                     task.abort();
                 }
@@ -239,7 +303,10 @@ impl Backend {
                     backend.recording.call(now, backend.id, now - sent, count);
                     Reply::Ok(values)
                 }
-                Ok(Err(error)) => Reply::Failed(failure(&error)),
+                Ok(Err(error)) => {
+                    backend.errors.failed(&backend, &error);
+                    Reply::Failed(failure(&error))
+                }
                 // The dispatcher has given the call up by itself. Its `Cancel` ends the task as a rule; but one that was
                 // carried out before the task was in the table has ended nothing.
                 Err(_) => return,
@@ -270,7 +337,11 @@ impl Backend {
         // The key it was asked for last, which it did not answer: an engine can be up and still not read.
         let keys = lock(&self.asked_last[replica.index()]).clone().into_iter().collect();
         self.runtime.spawn(async move {
-            let ok = matches!(tokio::time::timeout(timeout, store.get_many(keys)).await, Ok(Ok(_)));
+            let answer = tokio::time::timeout(timeout, store.get_many(keys)).await;
+            if let Ok(Err(error)) = &answer {
+                backend.errors.failed(&backend, error);
+            }
+            let ok = matches!(answer, Ok(Ok(_)));
             backend.drive(|machine, now| machine.handle_probe(now, replica, ok));
         });
     }

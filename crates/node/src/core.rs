@@ -46,6 +46,8 @@ pub(crate) struct Core {
     pub(crate) aside: Arc<Semaphore>,
     /// Whom the HTTP port refused.
     pub(crate) refusals: Arc<Refusals>,
+    /// The turn of walks through the cache, which take longer still.
+    pub(crate) walks: Arc<Semaphore>,
     /// True from the moment the node begins to drain.
     pub(crate) stopping: watch::Receiver<bool>,
 }
@@ -89,6 +91,13 @@ impl Core {
     /// Whether the node drains: it ends what was begun, and whoever asks for more should ask another.
     pub(crate) fn is_stopping(&self) -> bool {
         *self.stopping.borrow()
+    }
+
+    /// Every tenant's partition of `backend`.
+    pub(crate) fn partitions_of(&self, backend: BackendId) -> impl Iterator<Item = PartitionId> + '_ {
+        let all = self.names.partitions().iter().enumerate();
+        all.filter(move |(_, partition)| partition.backend == backend)
+            .map(|(index, _)| PartitionId::from_index(index))
     }
 
     /// The control loop.

@@ -25,6 +25,7 @@ pub mod config;
 mod control;
 mod core;
 mod entropy;
+mod errors;
 mod events;
 mod gateway;
 mod http;
@@ -43,6 +44,7 @@ mod threads;
 mod tls;
 mod vital;
 mod waiter;
+mod write;
 
 pub use access::{AccessError, Passwords, Refusal};
 pub use buffers::Buffers;

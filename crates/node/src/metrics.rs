@@ -13,6 +13,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 use sherwood_model::{BackendId, PartitionId};
 
+use crate::backend::Backend;
 use crate::core::Core;
 use crate::telemetry::Rbc;
 
@@ -188,6 +189,7 @@ impl Reading {
             "Keys answered with a value no longer fresh",
             stale.collect(),
         )?;
+        self.stores(encoder)?;
         let up = stats.iter().flat_map(|(name, stats)| {
             stats.replicas.iter().map(move |replica| {
                 let labels = vec![("backend", name.clone()), ("replica", replica.replica.0.to_string())];
@@ -205,6 +207,29 @@ impl Reading {
             "query_p99_seconds",
             "P99 of query latency, hits and misses, in the RBC window",
             p99.collect(),
+        )
+    }
+
+    /// What the stores said to writes, and how they failed.
+    fn stores(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let backends = || self.0.backends.iter().flatten();
+        let label = |backend: &Backend, label: &'static str, word: &str| -> Labels {
+            vec![("backend", backend.name.clone()), (label, word.to_owned())]
+        };
+        let written = backends().flat_map(|backend| {
+            let counts = backend.written.counts().into_iter();
+            counts.map(move |(outcome, count)| (label(backend, "outcome", outcome), count))
+        });
+        counters(encoder, "backend_writes", "Writes through the node, by their outcome", written.collect())?;
+        let errors = backends().flat_map(|backend| {
+            let counts = backend.errors.counts().into_iter();
+            counts.map(move |(cause, count)| (label(backend, "cause", cause), count))
+        });
+        counters(
+            encoder,
+            "backend_errors",
+            "Failed calls, writes and probes of the backend's stores, by cause",
+            errors.collect(),
         )
     }
 

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::Thread;
 
 use sherwood_cache::{Cache, Partition};
-use sherwood_model::{BackendId, CachePlan, SeededState, SloStanding};
+use sherwood_model::{BackendId, CachePlan, PartitionId, SeededState, SloStanding};
 use sherwood_policy::{Controller, Policy, StartSize, by_name};
 use tokio::runtime::{Handle, Runtime};
 use tokio::sync::{Semaphore, watch};
@@ -356,6 +356,7 @@ impl Parts {
             meters: OnceLock::new(),
             aside: Arc::new(Semaphore::new(1)),
             refusals: Arc::new(Refusals::default()),
+            walks: Arc::new(Semaphore::new(1)),
             stopping,
         }
     }
@@ -419,12 +420,16 @@ fn backends(
         if backend.stores.is_empty() {
             return Ok(None);
         }
+        let id = BackendId::from_index(index);
+        let own = setup.partitions.iter().enumerate().filter(|(_, partition)| partition.backend == id);
         let parts = BackendParts {
-            id: BackendId::from_index(index),
+            id,
             name: backend.name.clone(),
             options: backend.dispatch,
             rules: backend.rules.clone(),
             late_after: backend.late_after.unwrap_or(setup.slo.bound.min(backend.dispatch.timeout) / 2),
+            writes: backend.writes,
+            partitions: own.map(|(index, _)| PartitionId::from_index(index)).collect(),
             replicas: backend.stores.clone(),
             recording: Arc::clone(recording),
         };

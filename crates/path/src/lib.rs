@@ -50,9 +50,11 @@ mod fill;
 mod freshness;
 mod query;
 mod request;
+mod write;
 
 pub use answer::{Alike, Answer, Status};
 pub use fill::fill;
 pub use freshness::{Fetched, Lifetime, Rules, Staleness};
 pub use query::{Fetch, Query, Slot};
 pub use request::Request;
+pub use write::{Begun, Ended, Outcome, Settled, Write, WriteId, WriteOptions, WriteRefused, Writes};

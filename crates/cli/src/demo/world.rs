@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sherwood_model::{BackendId, TenantId};
+use sherwood_node::config::Writes;
 use sherwood_node::{BackendSetup, PartitionSetup, Pin, Rules, Setup};
 use sherwood_store::Store;
 use sherwood_workload::onerf::{Limits, Model, Walk};
@@ -76,6 +77,7 @@ pub(crate) fn setup(model: &Model, backends: &Backends, policy: &str, times: &Ti
     let backend = |(store, backend): (&Arc<Paced>, &sherwood_workload::onerf::Backend)| BackendSetup {
         name: backend.name.clone(),
         dispatch: dispatch(timeout),
+        writes: Writes::default(),
         rules: Rules::default(),
         late_after: None,
         stores: vec![Arc::clone(store) as Arc<dyn Store>],

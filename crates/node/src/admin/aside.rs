@@ -8,6 +8,7 @@
 use std::sync::Arc;
 
 use axum::http::StatusCode;
+use tokio::sync::Semaphore;
 
 use super::reply::Problem;
 use crate::core::Core;
@@ -21,7 +22,20 @@ pub(super) async fn aside<R: Send + 'static>(
     core: Arc<Core>,
     work: impl FnOnce(&Arc<Core>) -> R + Send + 'static,
 ) -> Result<R, Problem> {
-    let turn = Arc::clone(&core.aside).acquire_owned().await.expect("never closed");
+    let turns = Arc::clone(&core.aside);
+    in_turn(turns, core, work).await
+}
+
+/// As [`aside`], in turn with other work of the same kind only.
+///
+/// # Errors
+/// When the node ends meanwhile.
+pub(super) async fn in_turn<R: Send + 'static>(
+    turns: Arc<Semaphore>,
+    core: Arc<Core>,
+    work: impl FnOnce(&Arc<Core>) -> R + Send + 'static,
+) -> Result<R, Problem> {
+    let turn = turns.acquire_owned().await.expect("never closed");
     let done = tokio::task::spawn_blocking(move || {
         let _turn = turn;
         work(&core)

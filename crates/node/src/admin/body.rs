@@ -35,28 +35,40 @@ impl FromRequest<Arc<Core>> for WholeBody {
     type Rejection = Problem;
 
     async fn from_request(request: Request, core: &Arc<Core>) -> Result<Self, Problem> {
-        read(request.into_body(), &core.buffers, BODY_TIMEOUT).await
+        read(request.into_body(), &core.buffers, BODY_BYTES_MAX, BODY_TIMEOUT).await
     }
 }
 
-async fn read(body: Body, buffers: &Arc<Buffers>, longest: Duration) -> Result<WholeBody, Problem> {
-    tokio::time::timeout(longest, gather(body, buffers)).await.unwrap_or_else(|_| {
+impl WholeBody {
+    /// A body that is a value to be stored, of at most `bytes_max`.
+    pub(super) async fn of_value(body: Body, core: &Core, bytes_max: usize) -> Result<Self, Problem> {
+        read(body, &core.buffers, bytes_max, BODY_TIMEOUT).await
+    }
+}
+
+async fn read(
+    body: Body,
+    buffers: &Arc<Buffers>,
+    bytes_max: usize,
+    longest: Duration,
+) -> Result<WholeBody, Problem> {
+    tokio::time::timeout(longest, gather(body, buffers, bytes_max)).await.unwrap_or_else(|_| {
         let error = format!("the body had not arrived after {longest:?}; send it faster, or less at once");
         Err(Problem::new(StatusCode::REQUEST_TIMEOUT, error))
     })
 }
 
 /// Puts the pieces of a body together, as long as they are within its bounds.
-async fn gather(body: Body, buffers: &Arc<Buffers>) -> Result<WholeBody, Problem> {
-    if body.size_hint().lower() > BODY_BYTES_MAX as u64 {
-        return Err(too_large());
+async fn gather(body: Body, buffers: &Arc<Buffers>, bytes_max: usize) -> Result<WholeBody, Problem> {
+    if body.size_hint().lower() > bytes_max as u64 {
+        return Err(too_large(bytes_max));
     }
     let mut whole = WholeBody { bytes: Vec::new(), hold: buffers.hold() };
     let mut pieces = body.into_data_stream();
     let failed = |error| Problem::bad_request(format!("reading the body: {error}"));
     while let Some(piece) = pieces.try_next().await.map_err(failed)? {
-        if whole.bytes.len() + piece.len() > BODY_BYTES_MAX {
-            return Err(too_large());
+        if whole.bytes.len() + piece.len() > bytes_max {
+            return Err(too_large(bytes_max));
         }
         if !whole.hold.take(BODY_COPIES * piece.len()) {
             return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, buffers.spent()));
@@ -66,8 +78,8 @@ async fn gather(body: Body, buffers: &Arc<Buffers>) -> Result<WholeBody, Problem
     Ok(whole)
 }
 
-fn too_large() -> Problem {
-    let error = format!("the body has more than {BODY_BYTES_MAX} bytes; split it");
+fn too_large(bytes_max: usize) -> Problem {
+    let error = format!("the body has more than {bytes_max} bytes, the most accepted here; send less");
     Problem::new(StatusCode::PAYLOAD_TOO_LARGE, error)
 }
 
@@ -107,7 +119,7 @@ mod tests {
 
     fn read_whole(body: Body, buffers: &Arc<Buffers>, longest: Duration) -> Result<WholeBody, StatusCode> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
-        runtime.block_on(read(body, buffers, longest)).map_err(|problem| problem.status())
+        runtime.block_on(read(body, buffers, BODY_BYTES_MAX, longest)).map_err(|problem| problem.status())
     }
 
     #[test]

@@ -1,26 +1,132 @@
-//! `/v1/keys`: taking one key out of the cache.
+//! `/v1/keys`: writing one key, at its backend and then in the cache; taking one key out of the cache.
 
 use std::sync::Arc;
 
-use axum::extract::{Path, State};
-use axum::http::StatusCode;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Path, Query, Request, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use bytes::Bytes;
+use serde::Deserialize;
+use sherwood_model::{BackendId, Tags, TenantId};
+use sherwood_path::Outcome;
+use sherwood_store::Fault;
 
+use super::body::WholeBody;
 use super::reply::Problem;
+use crate::backend::Backend;
 use crate::core::Core;
+use crate::gateway::KEY_BYTES_MAX;
+use crate::write::{Change, Wanted, WriteError};
 
-/// Removes a key from every tenant's partition of a backend. 204 whether it was there or not: afterwards it is not, and no
-/// fetch that was under way brings it back.
+/// What may stand after the path.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Writer {
+    /// Who writes; the default tenant where nobody is named.
+    tenant: Option<String>,
+}
+
+/// Stores the body under a key: 204 once the backend has it. From then on every read through this node answers it, or what was
+/// written later.
+pub(crate) async fn put(
+    State(core): State<Arc<Core>>,
+    Path((name, key)): Path<(String, String)>,
+    writer: Result<Query<Writer>, QueryRejection>,
+    request: Request,
+) -> Result<StatusCode, Problem> {
+    let (id, backend) = place(&core, &name)?;
+    let Query(Writer { tenant }) = writer.map_err(Problem::bad_request)?;
+    let tenant = match tenant {
+        None => TenantId(0),
+        Some(name) => core
+            .names
+            .tenant_id(&name)
+            .ok_or_else(|| Problem::not_found("tenant", &name, core.names.tenants()))?,
+    };
+    let Some(backend) = backend else {
+        let error = format!("backend `{name}` has no store to write to; give it one in the configuration");
+        return Err(Problem::unprocessable(error));
+    };
+    check(&key)?;
+    let tags = tags(request.headers());
+    let bytes_max = core.cache.options().item_bytes_max as usize;
+    let WholeBody { bytes, hold } = WholeBody::of_value(request.into_body(), &core, bytes_max).await?;
+    let wanted = Wanted {
+        key: Bytes::from(key),
+        change: Change::Put(hold.guard(bytes), tags),
+        partition: core.partition(tenant, id),
+    };
+    let written = backend.write_through(wanted).await;
+    written.map(|()| StatusCode::NO_CONTENT).map_err(|error| problem(&name, &error))
+}
+
+/// Removes a key, from the backend where it can be written to, and from every tenant's partition. 204 whether it was there or not:
+/// afterwards it is not, and no fetch that was under way brings it back.
 pub(crate) async fn remove(
     State(core): State<Arc<Core>>,
-    Path((backend, key)): Path<(String, String)>,
+    Path((name, key)): Path<(String, String)>,
 ) -> Result<StatusCode, Problem> {
-    let Some(id) = core.names.backend_id(&backend) else {
-        return Err(Problem::not_found("backend", &backend, core.names.backends()));
+    let (id, backend) = place(&core, &name)?;
+    let Some(backend) = backend else {
+        core.partitions_of(id).for_each(|partition| {
+            core.remove(partition, key.as_bytes());
+        });
+        return Ok(StatusCode::NO_CONTENT);
     };
-    for (index, partition) in core.names.partitions().iter().enumerate() {
-        if partition.backend == id {
-            core.remove(sherwood_model::PartitionId::from_index(index), key.as_bytes());
-        }
+    let wanted = Wanted { key: Bytes::from(key), change: Change::Delete, partition: None };
+    match backend.write_through(wanted).await {
+        Ok(()) => Ok(StatusCode::NO_CONTENT),
+        // The cache has let go of it, which is all there is to do.
+        Err(error) if error.is_read_only() => Ok(StatusCode::NO_CONTENT),
+        Err(error) => Err(problem(&name, &error)),
     }
-    Ok(StatusCode::NO_CONTENT)
+}
+
+/// The backend called `name`, and what drives it if it has a store.
+pub(super) fn place<'a>(
+    core: &'a Core,
+    name: &str,
+) -> Result<(BackendId, Option<&'a Arc<Backend>>), Problem> {
+    let id = core.names.backend_id(name);
+    let id = id.ok_or_else(|| Problem::not_found("backend", name, core.names.backends()))?;
+    Ok((id, core.backend(id)))
+}
+
+/// What the value may be invalidated by: `Sherwood-Tags: a, b`, as often as it is there.
+fn tags(headers: &HeaderMap) -> Tags {
+    let lists = headers.get_all("sherwood-tags").into_iter().map(HeaderValue::as_bytes);
+    lists
+        .flat_map(|list| list.split(|&byte| byte == b','))
+        .map(<[u8]>::trim_ascii)
+        .filter(|tag| !tag.is_empty())
+        .collect()
+}
+
+/// Whether a key can be asked for once it is written.
+fn check(key: &str) -> Result<(), Problem> {
+    if (1..=KEY_BYTES_MAX).contains(&key.len()) {
+        return Ok(());
+    }
+    let bytes = key.len();
+    Err(Problem::unprocessable(format!("a key of {bytes} bytes; keys have 1 to {KEY_BYTES_MAX}: shorten it")))
+}
+
+/// A write that was not acknowledged, with the store's words for it.
+fn problem(backend: &str, error: &WriteError) -> Problem {
+    let (status, cause) = match error {
+        WriteError::Refused(_) | WriteError::NoTurn(_) => (StatusCode::SERVICE_UNAVAILABLE, "overloaded"),
+        WriteError::Ended => (StatusCode::SERVICE_UNAVAILABLE, "closed"),
+        WriteError::Late(_) => (StatusCode::GATEWAY_TIMEOUT, "timeout"),
+        WriteError::Failed { error, .. } => {
+            let status = match error.fault() {
+                Fault::Overloaded => StatusCode::SERVICE_UNAVAILABLE,
+                Fault::Rejected => StatusCode::UNPROCESSABLE_ENTITY,
+                Fault::Unreachable | Fault::Broken => StatusCode::BAD_GATEWAY,
+            };
+            (status, error.cause().label())
+        }
+    };
+    let outcome = if error.outcome() == Outcome::NotDone { "not_done" } else { "unknown" };
+    let problem = Problem::new(status, format!("writing to backend `{backend}`: {error}"));
+    problem.with("backend", backend).with("cause", cause).with("outcome", outcome)
 }

@@ -5,6 +5,7 @@ mod backends;
 mod body;
 mod control;
 mod events;
+mod invalidate;
 mod keys;
 mod mrc;
 mod partitions;
@@ -44,7 +45,8 @@ pub(crate) fn router(core: Arc<Core>) -> Router {
         .route("/v1/slo", get(standing::slo))
         .route("/v1/control", get(control::show).put(control::change))
         .route("/v1/backends/{name}/limit", put(backends::limit))
-        .route("/v1/keys/{backend}/{*key}", delete(keys::remove))
+        .route("/v1/keys/{backend}/{*key}", delete(keys::remove).put(keys::put))
+        .route("/v1/invalidate", post(invalidate::handle))
         .route("/v1/recording", get(recording::show).post(recording::begin).delete(recording::end))
         .route("/v1/events", get(events::stream))
         .fallback(async || Problem::new(StatusCode::NOT_FOUND, "no such path; GET / lists what there is"))

@@ -140,6 +140,8 @@ pub struct Backend {
     pub dispatch: sherwood_dispatch::Options,
     /// How long its values are good for, and when those that are not any more are served.
     pub freshness: Freshness,
+    /// Where writes go, and when they can be read everywhere.
+    pub writes: Writes,
     /// One store per replica, in the order of their ids; empty for a plain cache, at most 64.
     pub replicas: Vec<StoreOptions>,
 }
@@ -165,6 +167,26 @@ impl Default for Freshness {
 
 /// Longest that a query may take a value past its freshness, and any value is kept then.
 pub const STALE_OK_MAX: Duration = Duration::from_secs(7 * 86_400);
+
+/// `writes = { … }` of a `[[backend]]`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Writes {
+    /// Which replicas are written to.
+    pub to: WriteTo,
+    /// How long after an acknowledged write a replica may still answer what was there before, up to 1 h; 0 by default. What is fetched
+    /// of the key meanwhile is not kept.
+    pub settle: Duration,
+}
+
+/// Which replicas are written to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WriteTo {
+    /// Every one, as replicas need that do not copy from each other. A write is acknowledged when all have it.
+    #[default]
+    All,
+    /// The first, from which the others copy.
+    First,
+}
 
 /// `[[partition]]`.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -74,6 +74,7 @@ pub(super) struct RawBackend {
     pub(super) ttl_jitter: Key<f64>,
     pub(super) negative_ttl: Key<Span>,
     pub(super) stale: RawStale,
+    pub(super) writes: RawWrites,
     pub(super) dispatch: RawDispatch,
     pub(super) store: Key<RawStore>,
     pub(super) replicas: Key<Vec<Spanned<RawStore>>>,
@@ -93,6 +94,13 @@ pub(super) struct RawStale {
     pub(super) if_error: Key<Span>,
     pub(super) keep: Key<Span>,
     pub(super) after: Key<Span>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct RawWrites {
+    pub(super) to: Key<String>,
+    pub(super) settle: Key<Span>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -10,7 +10,7 @@ use sherwood_model::BackendId;
 use super::raw::{
     RawAdmin, RawBackend, RawCliffhanger, RawControl, RawDispatch, RawFair, RawFile, RawLama, RawListener,
     RawMemory, RawPartition, RawProbe, RawRetry, RawServer, RawSlo, RawStale, RawStore, RawTao, RawTls,
-    RawTtlRule,
+    RawTtlRule, RawWrites,
 };
 use super::*;
 use crate::listener::{Address, UnixSocket};

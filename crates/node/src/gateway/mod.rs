@@ -24,7 +24,7 @@ use crate::core::Core;
 use crate::waiter::{Arrival, Waiter};
 
 use body::{AskedRequest, Form, KeyAnswer, Refusal, RequestAnswer, VALUES_BYTES_MAX};
-pub(crate) use body::{BODY_BYTES_MAX, millis};
+pub(crate) use body::{BODY_BYTES_MAX, KEY_BYTES_MAX, millis};
 use held::{Held, Lack, Room};
 
 /// Answers `POST /v1/requests`.

@@ -75,7 +75,8 @@ fn backend(backend: &config::Backend) -> Result<BackendSetup, OpenError> {
     let stores: Vec<Arc<dyn Store>> =
         backend.replicas.iter().enumerate().map(open).collect::<Result<_, _>>()?;
     let config::Freshness { rules, late_after } = backend.freshness.clone();
-    Ok(BackendSetup { name: backend.name.clone(), dispatch: backend.dispatch, rules, late_after, stores })
+    let config::Backend { name, dispatch, writes, .. } = backend;
+    Ok(BackendSetup { name: name.clone(), dispatch: *dispatch, rules, late_after, writes: *writes, stores })
 }
 
 fn partition(partition: &config::Partition, total_bytes: u64) -> PartitionSetup {
@@ -154,6 +155,27 @@ mod tests {
             ..default
         };
         assert_eq!(setup.backends[0].dispatch, expected);
+    }
+
+    #[test]
+    fn where_writes_go_is_what_the_file_says() {
+        let parsed = |writes: &str| {
+            let text = format!("[[backend]]\nname = \"a\"\n{writes}");
+            config::parse("a.toml", &text, &Flags::default(), &["robinhood"])
+        };
+        let of = |writes: &str| {
+            Setup::from_config(&parsed(writes).expect("valid")).expect("nothing to open").backends[0].writes
+        };
+        assert_eq!(of(""), config::Writes { to: config::WriteTo::All, settle: std::time::Duration::ZERO });
+        let first =
+            config::Writes { to: config::WriteTo::First, settle: std::time::Duration::from_millis(1500) };
+        assert_eq!(of("writes = { to = \"first\", settle = \"1500ms\" }"), first);
+        let refused =
+            parsed("writes = { to = \"frist\", settle = \"2h\" }").expect_err("neither can be").to_string();
+        assert!(
+            refused.contains("did you mean \"first\"") && refused.contains("writes.settle is 2h"),
+            "{refused}"
+        );
     }
 
     #[test]

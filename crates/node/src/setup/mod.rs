@@ -11,7 +11,7 @@ use sherwood_model::{BackendId, Slo, TenantId};
 use sherwood_path::Rules;
 use sherwood_store::Store;
 
-use crate::config::Protocol;
+use crate::config::{Protocol, Writes};
 use crate::control::Pin;
 use crate::listener::Address;
 use crate::tls::TlsFiles;
@@ -74,6 +74,8 @@ pub struct BackendSetup {
     /// When a fetch is late for queries that take stale values then; by default half of the SLO's bound, or half of the backend's
     /// time-out where that is less.
     pub late_after: Option<Duration>,
+    /// Where writes go, and when they can be read everywhere.
+    pub writes: Writes,
     /// Its replicas; none for a backend that is only looked up in the cache.
     pub stores: Vec<Arc<dyn Store>>,
 }

@@ -198,6 +198,7 @@ impl Driven {
             },
             rules: sherwood_path::Rules::default(),
             late_after: None,
+            writes: crate::config::Writes::default(),
             stores: vec![Arc::new(Modelled { law: law.clone(), hand })],
         };
         let partition = |law: &Law| PartitionSetup {

@@ -121,9 +121,10 @@ fn stores_are_limited_while_they_run() {
 }
 
 #[test]
-fn a_key_is_taken_out_of_the_cache() {
+fn a_key_is_taken_out_of_the_cache_of_what_is_only_read() {
     let (node, fake) = node();
     let http = Http::of(&node);
+    fake.write(Mood::Refuse);
     assert_eq!(http.key("catalog", "a/1")["status"], "miss");
     for key in ["a/1", "a%2F1", "never-there"] {
         assert_eq!(http.ask("DELETE", &format!("/v1/keys/catalog/{key}"), "").status, 204);

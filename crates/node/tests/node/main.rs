@@ -11,6 +11,7 @@ mod admin;
 mod faults;
 mod freshness;
 mod gateway;
+mod invalidation;
 mod listeners;
 #[path = "../common/patience.rs"]
 mod patience;
@@ -21,3 +22,4 @@ mod programs;
 mod resizing;
 mod stopping;
 mod support;
+mod writes;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use bytes::Bytes;
 use serde_json::Value;
 use sherwood_dispatch::ProbeOptions;
 use sherwood_model::{BackendId, Slo, TenantId};
-use sherwood_node::config::Protocol;
+use sherwood_node::config::{Protocol, Writes};
 use sherwood_node::{
     AccessSetup, BackendSetup, MemcachedSetup, Node, PartitionSetup, Pin, RouteSetup, Rules, Setup,
 };
@@ -28,8 +29,10 @@ pub(crate) const TOTAL: u64 = 32 << 20;
 pub(crate) enum Mood {
     Answer,
     Fail,
-    /// Reads what is there, and answers when the mood changes.
+    /// Reads what is there, and answers when the mood changes; writes what it is given when the mood changes.
     Hang,
+    /// Cannot do this at all.
+    Refuse,
 }
 
 /// A store in memory that misbehaves on command.
@@ -40,6 +43,9 @@ pub(crate) struct Fake {
     /// What it says beside every value.
     says: Mutex<Found>,
     mood: watch::Sender<Mood>,
+    /// With writes.
+    writing: watch::Sender<Mood>,
+    writes: AtomicUsize,
 }
 
 impl Fake {
@@ -53,11 +59,26 @@ impl Fake {
             limits: Mutex::default(),
             says: Mutex::default(),
             mood: watch::channel(Mood::Answer).0,
+            writing: watch::channel(Mood::Answer).0,
+            writes: AtomicUsize::new(0),
         })
     }
 
     pub(crate) fn be(&self, mood: Mood) {
         self.mood.send_replace(mood);
+    }
+
+    pub(crate) fn write(&self, mood: Mood) {
+        self.writing.send_replace(mood);
+    }
+
+    /// Writes that have come, done or not.
+    pub(crate) fn writes(&self) -> usize {
+        self.writes.load(Relaxed)
+    }
+
+    pub(crate) fn value(&self, key: &'static str) -> Option<Bytes> {
+        self.values.lock().unwrap().get(key.as_bytes()).cloned()
     }
 
     pub(crate) fn put(&self, key: &'static str, value: &'static str) {
@@ -76,6 +97,28 @@ impl Fake {
 
     fn error(attempt: Attempt) -> StoreError {
         StoreError::new("fake", attempt, Cause::Engine { detail: "unplugged".to_owned() })
+    }
+
+    /// Makes a change in the mood for it, or when the mood has come.
+    fn change(
+        &self,
+        attempt: Attempt,
+        change: impl FnOnce(&mut BTreeMap<Bytes, Bytes>) + Send + 'static,
+    ) -> BoxFuture<'_, Result<(), StoreError>> {
+        let mut mood = self.writing.subscribe();
+        Box::pin(async move {
+            self.writes.fetch_add(1, Relaxed);
+            let mood = *mood.wait_for(|mood| *mood != Mood::Hang).await.expect("the store owns the sender");
+            match mood {
+                Mood::Fail => return Err(Self::error(attempt)),
+                Mood::Refuse => {
+                    let cause = Cause::Unsupported { reason: "it is read-only; write elsewhere" };
+                    return Err(StoreError::new("fake", attempt, cause));
+                }
+                Mood::Answer | Mood::Hang => change(&mut self.values.lock().unwrap()),
+            }
+            Ok(())
+        })
     }
 }
 
@@ -101,17 +144,17 @@ impl Store for Fake {
             self.calls.lock().unwrap().push(keys);
             let mood = *mood.wait_for(|mood| *mood != Mood::Hang).await.expect("the store owns the sender");
             // Like a real engine, it has nothing to fail at when it is asked for nothing.
-            let fails = mood == Mood::Fail && attempt != Attempt::Get { keys: 0 };
+            let fails = mood != Mood::Answer && attempt != Attempt::Get { keys: 0 };
             if fails { Err(Self::error(attempt)) } else { Ok(found) }
         })
     }
 
-    fn put(&self, _: Bytes, _: Bytes) -> BoxFuture<'_, Result<(), StoreError>> {
-        Box::pin(async { Err(Self::error(Attempt::Put)) })
+    fn put(&self, key: Bytes, value: Bytes) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.change(Attempt::Put, |values| drop(values.insert(key, value)))
     }
 
-    fn delete(&self, _: Bytes) -> BoxFuture<'_, Result<(), StoreError>> {
-        Box::pin(async { Err(Self::error(Attempt::Delete)) })
+    fn delete(&self, key: Bytes) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.change(Attempt::Delete, move |values| drop(values.remove(&key)))
     }
 
     fn limits(&self) -> Limits {
@@ -165,7 +208,8 @@ fn backend(name: &str, stores: Vec<Arc<dyn Store>>) -> BackendSetup {
         interval_max: Duration::from_millis(20),
     };
     let dispatch = sherwood_dispatch::Options { timeout: NEVER, probe, ..Default::default() };
-    BackendSetup { name: name.to_owned(), dispatch, rules: Rules::default(), late_after: None, stores }
+    let (rules, writes) = (Rules::default(), Writes::default());
+    BackendSetup { name: name.to_owned(), dispatch, rules, late_after: None, writes, stores }
 }
 
 pub(crate) fn partition(tenant: usize, backend: usize) -> PartitionSetup {
@@ -224,7 +268,12 @@ impl Http {
 
     /// Sends a request and leaves its answer to be read.
     pub(crate) fn send(self, method: &str, path: &str, body: &str) -> TcpStream {
-        let mut stream = self.begin(method, path, body.len());
+        self.send_with(method, path, "", body)
+    }
+
+    /// As [`send`](Self::send), with these headers, each with the end of its line.
+    pub(crate) fn send_with(self, method: &str, path: &str, headers: &str, body: &str) -> TcpStream {
+        let mut stream = self.begin_with(method, path, headers, body.len());
         // What is refused may not be read to its end; whether it was answered is seen by who reads.
         let _ = stream.write_all(body.as_bytes());
         stream
@@ -232,10 +281,14 @@ impl Http {
 
     /// Sends the head of a request that announces a body of `length`.
     pub(crate) fn begin(self, method: &str, path: &str, length: usize) -> TcpStream {
+        self.begin_with(method, path, "", length)
+    }
+
+    fn begin_with(self, method: &str, path: &str, headers: &str, length: usize) -> TcpStream {
         let mut stream = TcpStream::connect(self.0).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let head = format!(
-            "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n"
+            "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: {length}\r\n{headers}\r\n"
         );
         stream.write_all(head.as_bytes()).unwrap();
         stream

@@ -2,16 +2,20 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use sherwood_store::StoreOptions;
 use toml::Spanned;
 
 use super::{dispatch, freshness, stores};
-use crate::config::meaning::{Backend, Freshness};
+use crate::config::meaning::{Backend, Freshness, WriteTo, Writes};
 use crate::config::problem::{Origin, Problems};
-use crate::config::raw::RawBackend;
-use crate::config::scope::{Given, bytes, given};
-use crate::config::units::quoted;
+use crate::config::raw::{RawBackend, RawWrites};
+use crate::config::scope::{Given, Setting, bytes, given, in_range, one_of};
+use crate::config::units::{Span, quoted};
+
+const WRITES_TO: Setting = Setting::new("[[backend]]", "writes.to", "\"all\"");
+const SETTLE: Setting = Setting::new("[[backend]]", "writes.settle", "\"1s\"");
 
 /// Most backends of a node; each has a partition.
 const BACKENDS_MAX: usize = super::partitions::PARTITIONS_MAX;
@@ -59,6 +63,7 @@ fn plain() -> Backend {
         prefix: None,
         dispatch: sherwood_dispatch::Options::default(),
         freshness: Freshness::default(),
+        writes: Writes::default(),
         replicas: Vec::new(),
     }
 }
@@ -74,7 +79,18 @@ fn backend(table: &Spanned<RawBackend>, seen: &mut Seen, problems: &mut Problems
         prefix: prefix(raw, seen, problems),
         dispatch: dispatch::resolve(raw, problems),
         freshness: freshness::resolve(raw, problems),
+        writes: writes(&raw.writes, problems),
         replicas: stores.into_iter().map(|store| store.value).collect(),
+    }
+}
+
+fn writes(raw: &RawWrites, problems: &mut Problems<'_>) -> Writes {
+    let Writes { to: _, settle } = Writes::default();
+    let words = [("all", WriteTo::All), ("first", WriteTo::First)];
+    let longest = Span(Duration::from_secs(3_600));
+    Writes {
+        to: one_of(problems, WRITES_TO, given(&raw.to), &words),
+        settle: in_range(problems, SETTLE, given(&raw.settle), Span(settle), Span(settle)..=longest).0,
     }
 }
 

@@ -44,6 +44,7 @@ fn every_key_is_in_the_example() {
     let rules = backends.iter().filter_map(|backend| backend.get("ttl_rules")?.as_array()).flatten();
     assert_eq!(present(rules), keys::<RawTtlRule>());
     assert_eq!(present(&below(&backends, "stale")), keys::<RawStale>());
+    assert_eq!(present(&below(&backends, "writes")), keys::<RawWrites>());
     let dispatch = below(&backends, "dispatch");
     assert_eq!(present(&dispatch), keys::<RawDispatch>());
     assert_eq!(present(&below(&dispatch, "retry")), keys::<RawRetry>());

@@ -1,0 +1,111 @@
+//! `/v1/invalidate`: taking many keys of a backend out of the cache, by name, by their beginning or by a tag.
+//!
+//! What is being fetched loses the right to fill first; whatever is fetched from then on was read later than the request was made. Then
+//! the partitions are walked in steps, each of which holds one shard's lock for a few dozen items at a time, and between which others
+//! have the processor. The answer is given when the walk is through, so who has it knows that nothing older is served.
+
+use std::sync::Arc;
+use std::thread;
+
+use axum::Json;
+use axum::extract::State;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use sherwood_cache::{Access, AccessFlags, Item, Kind};
+use sherwood_model::{BackendId, PartitionId};
+
+use super::aside::in_turn;
+use super::body::JsonBody;
+use super::keys;
+use super::reply::Problem;
+use crate::core::Core;
+
+/// Items looked at before others may have the processor: a few hundredths of a millisecond.
+const STEP_PLACES: usize = 256;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Asked {
+    backend: String,
+    keys: Option<Vec<String>>,
+    prefix: Option<String>,
+    tag: Option<String>,
+}
+
+/// Which items that a walk comes by go.
+#[derive(Debug)]
+enum Which {
+    Prefix(String),
+    Tag(String),
+}
+
+impl Which {
+    /// Whether this one does. The word that there is no value goes with every tag: nobody knows which ones
+    /// a value would have.
+    fn means(&self, key: &[u8], item: &Item<'_>) -> bool {
+        match self {
+            Self::Prefix(prefix) => key.starts_with(prefix.as_bytes()),
+            Self::Tag(tag) => item.kind == Kind::Absent || item.tags.may_hold(tag.as_bytes()),
+        }
+    }
+}
+
+/// Answers `POST /v1/invalidate`.
+pub(crate) async fn handle(
+    State(core): State<Arc<Core>>,
+    JsonBody(Asked { backend, keys, prefix, tag }): JsonBody<Asked>,
+) -> Result<Json<Value>, Problem> {
+    let (id, _) = keys::place(&core, &backend)?;
+    let turns = Arc::clone(&core.walks);
+    let removed = match (keys, prefix, tag) {
+        (Some(keys), None, None) => in_turn(turns, core, move |core| remove(core, id, &keys)).await?,
+        (None, Some(prefix), None) => {
+            in_turn(turns, core, move |core| walk_all(core, id, &Which::Prefix(prefix))).await?
+        }
+        (None, None, Some(tag)) => {
+            in_turn(turns, core, move |core| walk_all(core, id, &Which::Tag(tag))).await?
+        }
+        _ => {
+            let error = "reading the body: give one of `keys`, `prefix` and `tag` beside `backend`";
+            return Err(Problem::bad_request(error));
+        }
+    };
+    Ok(Json(json!({ "removed": removed })))
+}
+
+/// Removes keys of a backend by name; how many items there were.
+fn remove(core: &Core, backend: BackendId, keys: &[String]) -> u64 {
+    let all = core.partitions_of(backend).flat_map(|partition| keys.iter().map(move |key| (partition, key)));
+    all.filter(|(partition, key)| core.remove(*partition, key.as_bytes())).count() as u64
+}
+
+/// Removes what is meant of all partitions of a backend; how many items there were.
+fn walk_all(core: &Core, backend: BackendId, which: &Which) -> u64 {
+    if let Some(driver) = core.backend(backend) {
+        driver.doubt_all();
+    }
+    core.partitions_of(backend).map(|partition| walk(core, partition, which)).sum()
+}
+
+/// Removes the items of a partition that are meant, those that few see among them; how many they were.
+fn walk(core: &Core, partition: PartitionId, which: &Which) -> u64 {
+    let flags = AccessFlags::SEE_STALE.with(AccessFlags::SEE_ABSENT);
+    let (mut cursor, mut removed) = (0, 0);
+    let mut found: Vec<Vec<u8>> = Vec::new();
+    loop {
+        let access = Access { flags, ..Access::at(core.clock.now()) };
+        cursor = core.cache.scan(partition, cursor, &access, STEP_PLACES, |key, item| {
+            if which.means(key, &item) {
+                found.push(key.to_vec());
+            }
+        });
+        // What has been stored since under such a key is fresher than it has to be, and is only fetched again.
+        for key in found.drain(..) {
+            removed += u64::from(core.cache.remove(partition, &key, &access));
+        }
+        if cursor == 0 {
+            return removed;
+        }
+        thread::yield_now();
+    }
+}

@@ -1,0 +1,118 @@
+//! Taking many keys out of the cache.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use sherwood_node::Node;
+use sherwood_store::Store;
+
+use crate::patience::eventually;
+use crate::support::{Fake, Http, Mood, NEVER, answer, partition, setup};
+
+fn ask(http: Http, body: Value) -> Value {
+    let answer = http.ask("POST", "/v1/invalidate", &body.to_string());
+    assert_eq!(answer.status, 200, "{answer:?}");
+    answer.json()
+}
+
+fn statuses(http: Http, keys: &[&str]) -> Vec<String> {
+    let body = json!({"queries": [{"backend": "catalog", "keys": keys}]});
+    let results = http.request(&body)["results"].clone();
+    results.as_array().unwrap().iter().map(|key| key["status"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn keys_that_begin_alike_go_from_every_tenants_partition_and_no_others() {
+    let values = ["user:1", "user:2", "page:1"].map(|key| (key, &b"v"[..]));
+    let fake = Fake::new(values);
+    let mut setup = setup(vec![("catalog", vec![fake.clone() as Arc<dyn Store>]), ("plain", vec![])]);
+    setup.tenants.push("shop".to_owned());
+    setup.partitions.push(partition(1, 0));
+    let node = Node::start(setup).unwrap();
+    let http = Http::of(&node);
+    let keys = ["user:1", "user:2", "page:1"];
+    assert_eq!(statuses(http, &keys), ["miss"; 3]);
+    http.request(&json!({"tenant": "shop", "queries": [{"backend": "catalog", "keys": ["user:1"]}]}));
+    assert_eq!(ask(http, json!({"backend": "catalog", "prefix": "user:"})), json!({"removed": 3}));
+    assert_eq!(statuses(http, &keys), ["miss", "miss", "hit"]);
+    assert_eq!(
+        ask(http, json!({"backend": "catalog", "keys": ["user:1", "page:1", "none"]})),
+        json!({"removed": 2})
+    );
+    assert_eq!(statuses(http, &keys), ["miss", "hit", "miss"]);
+    assert_eq!(ask(http, json!({"backend": "catalog", "prefix": ""})), json!({"removed": 3}));
+    assert_eq!(ask(http, json!({"backend": "plain", "prefix": ""})), json!({"removed": 0}));
+}
+
+#[test]
+fn what_was_being_fetched_does_not_come_back() {
+    let fake = Fake::new([("user:1", &b"old"[..])]);
+    let node = Node::start(setup(vec![("catalog", vec![fake.clone() as Arc<dyn Store>])])).unwrap();
+    let http = Http::of(&node);
+    fake.be(Mood::Hang);
+    let body = json!({"queries": [{"backend": "catalog", "keys": ["user:1"]}]}).to_string();
+    let fetch = http.send("POST", "/v1/requests", &body);
+    eventually("the old value is read", || fake.calls() == 1);
+    fake.put("user:1", "new");
+    assert_eq!(ask(http, json!({"backend": "catalog", "prefix": "user"})), json!({"removed": 0}));
+    fake.be(Mood::Answer);
+    assert_eq!(answer(fetch).json()["results"][0]["value"], "old");
+    assert_eq!(http.key("catalog", "user:1")["value"], "new");
+}
+
+#[test]
+fn what_is_to_go_has_to_be_said_once() {
+    let node = Node::start(setup(vec![("catalog", vec![])])).unwrap();
+    let refused = |body: Value, status| {
+        Http::of(&node).ask("POST", "/v1/invalidate", &body.to_string()).refusal(status)
+    };
+    assert!(refused(json!({"backend": "other", "prefix": ""}), 404).contains("catalog"));
+    for body in [json!({"backend": "catalog"}), json!({"backend": "catalog", "prefix": "a", "keys": []})] {
+        assert!(refused(body, 400).contains("give one of `keys`"));
+    }
+    assert!(refused(json!({"backend": "catalog", "prefx": ""}), 400).contains("prefx"));
+}
+
+#[test]
+fn what_has_a_tag_goes_with_it() {
+    let fake = Fake::new([("plain", &b"v"[..])]);
+    let node = Node::start(setup(vec![("catalog", vec![fake.clone() as Arc<dyn Store>])])).unwrap();
+    let http = Http::of(&node);
+    for (key, tags) in [("a", "user:1, page"), ("b", "user:2,,page"), ("c", "")] {
+        let headers = format!("sherwood-tags: {tags}\r\n");
+        assert_eq!(
+            answer(http.send_with("PUT", &format!("/v1/keys/catalog/{key}"), &headers, "v")).status,
+            204
+        );
+    }
+    assert_eq!(http.key("catalog", "plain")["status"], "miss");
+    assert_eq!(ask(http, json!({"backend": "catalog", "tag": "user:1"})), json!({"removed": 1}));
+    assert_eq!(statuses(http, &["a", "b", "c", "plain"]), ["miss", "hit", "hit", "hit"]);
+    assert_eq!(ask(http, json!({"backend": "catalog", "tag": "page"})), json!({"removed": 1}));
+    assert_eq!(
+        statuses(http, &["a", "b", "c", "plain"]),
+        ["hit", "miss", "hit", "hit"],
+        "what was fetched has no tag"
+    );
+}
+
+#[test]
+fn the_word_that_there_is_no_value_goes_too() {
+    let fake = Fake::new([]);
+    let mut setup = setup(vec![("catalog", vec![fake.clone() as Arc<dyn Store>])]);
+    setup.backends[0].rules.negative_ttl = NEVER;
+    let node = Node::start(setup).unwrap();
+    let http = Http::of(&node);
+    for which in [json!({"prefix": "us"}), json!({"tag": "any"}), json!({"keys": ["user:1"]})] {
+        http.key("catalog", "user:1");
+        let before = fake.calls();
+        assert_eq!((&http.key("catalog", "user:1")["status"], fake.calls()), (&json!("not_found"), before));
+        let mut body = which;
+        body["backend"] = json!("catalog");
+        ask(http, body);
+        assert_eq!(
+            (&http.key("catalog", "user:1")["status"], fake.calls()),
+            (&json!("not_found"), before + 1)
+        );
+    }
+}

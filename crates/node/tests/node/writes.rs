@@ -1,0 +1,250 @@
+//! Writes through the HTTP port: to the store first, and to the cache then.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::json;
+use sherwood_node::config::WriteTo;
+use sherwood_node::{Node, Setup};
+use sherwood_store::Store;
+
+use crate::patience::eventually;
+use crate::support::{Fake, Http, Mood, answer, partition, setup};
+
+/// The setup of a node with one backend, `catalog`, of one store.
+fn one() -> (Setup, Arc<Fake>) {
+    let fake = Fake::new([("a", &b"old"[..])]);
+    (setup(vec![("catalog", vec![fake.clone() as Arc<dyn Store>])]), fake)
+}
+
+fn start((setup, fake): (Setup, Arc<Fake>)) -> (Node, Arc<Fake>) {
+    (Node::start(setup).unwrap(), fake)
+}
+
+/// How the gateway answers for the key: status and value.
+fn read(http: Http, key: &str) -> (String, String) {
+    let answer = http.key("catalog", key);
+    let text = |field: &str| answer[field].as_str().unwrap_or_default().to_owned();
+    (text("status"), text("value"))
+}
+
+fn pair(status: &str, value: &str) -> (String, String) {
+    (status.to_owned(), value.to_owned())
+}
+
+#[test]
+fn what_is_written_is_in_the_store_and_then_in_the_cache() {
+    let (node, fake) = start(one());
+    let http = Http::of(&node);
+    assert_eq!(http.ask("PUT", "/v1/keys/catalog/a", "new").status, 204);
+    assert_eq!(fake.value("a").unwrap(), "new");
+    assert_eq!((read(http, "a"), fake.calls()), (pair("hit", "new"), 0));
+    assert_eq!(http.ask("PUT", "/v1/keys/catalog/b%2F1", "").status, 204);
+    assert_eq!(read(http, "b/1"), pair("hit", ""));
+    assert_eq!(http.ask("DELETE", "/v1/keys/catalog/a", "").status, 204);
+    assert_eq!((read(http, "a"), fake.value("a")), (pair("not_found", ""), None));
+    assert_eq!(
+        http.metric(r#"sherwood_backend_writes_total{backend="catalog",outcome="acknowledged"}"#),
+        3.0
+    );
+}
+
+#[test]
+fn a_value_is_the_writers_tenants_and_others_lose_what_they_had() {
+    let (mut setup, fake) = one();
+    setup.tenants.push("shop".to_owned());
+    setup.partitions.push(partition(1, 0));
+    let (node, _) = start((setup, fake.clone()));
+    let http = Http::of(&node);
+    let shop = json!({"tenant": "shop", "queries": [{"backend": "catalog", "keys": ["a"]}]});
+    assert_eq!(read(http, "a"), pair("miss", "old"));
+    assert_eq!(http.request(&shop)["results"][0]["value"], "old");
+    assert_eq!(http.ask("PUT", "/v1/keys/catalog/a?tenant=shop", "new").status, 204);
+    assert_eq!(http.request(&shop)["results"][0]["status"], "hit");
+    assert_eq!(read(http, "a"), pair("miss", "new"));
+    let refusal = http.ask("PUT", "/v1/keys/catalog/a?tenant=nobody", "").refusal(404);
+    assert!(refusal.contains("default, shop"), "{refusal}");
+}
+
+#[test]
+fn a_fetch_that_began_before_the_write_ended_does_not_fill() {
+    let (node, fake) = start(one());
+    let http = Http::of(&node);
+    fake.be(Mood::Hang);
+    let body = json!({"queries": [{"backend": "catalog", "keys": ["a"]}]}).to_string();
+    let before = http.send("POST", "/v1/requests", &body);
+    eventually("the old value is read", || fake.calls() == 1);
+    fake.write(Mood::Hang);
+    let write = http.send("PUT", "/v1/keys/catalog/a", "new");
+    eventually("the store is asked to write", || fake.writes() == 1);
+    fake.be(Mood::Answer);
+    assert_eq!(answer(before).json()["results"][0]["value"], "old");
+    assert_eq!(read(http, "a"), pair("miss", "old"), "a fetch during the write");
+    assert_eq!(read(http, "a"), pair("miss", "old"), "which is not kept either");
+    fake.be(Mood::Hang);
+    let during = http.send("POST", "/v1/requests", &body);
+    eventually("the old value is read again", || fake.calls() == 4);
+    fake.write(Mood::Answer);
+    assert_eq!(answer(write).status, 204);
+    assert_eq!(read(http, "a"), pair("hit", "new"));
+    fake.be(Mood::Answer);
+    assert_eq!(
+        answer(during).json()["results"][0]["value"],
+        "old",
+        "it asked before the write was acknowledged"
+    );
+    assert_eq!(read(http, "a"), pair("hit", "new"));
+}
+
+#[test]
+fn a_write_that_failed_takes_the_key_out_and_holds_it_off_while_it_may_land() {
+    let (node, fake) = start(one());
+    let http = Http::of(&node);
+    assert_eq!(http.ask("PUT", "/v1/keys/catalog/a", "new").status, 204);
+    fake.write(Mood::Fail);
+    let failed = http.ask("PUT", "/v1/keys/catalog/a", "newer");
+    let error = failed.refusal(502);
+    assert!(
+        error.contains("`catalog`") && error.contains("unplugged") && error.contains("may be done"),
+        "{error}"
+    );
+    assert_eq!((&failed.json()["cause"], &failed.json()["outcome"]), (&json!("engine"), &json!("unknown")));
+    assert_eq!((read(http, "a"), read(http, "a")), (pair("miss", "new"), pair("miss", "new")));
+    assert_eq!(http.metric(r#"sherwood_backend_errors_total{backend="catalog",cause="engine"}"#), 1.0);
+    fake.be(Mood::Fail);
+    let failed = http.key("catalog", "b")["error"].as_str().unwrap().to_owned();
+    assert!(
+        failed.contains("could not get 1 key on store `fake`") && failed.contains("look at the disk"),
+        "{failed}"
+    );
+}
+
+#[test]
+fn a_write_without_an_answer_in_time_is_unknown() {
+    let (mut setup, fake) = one();
+    setup.backends[0].dispatch.timeout = Duration::from_millis(30);
+    let (node, fake) = start((setup, fake));
+    let http = Http::of(&node);
+    fake.write(Mood::Hang);
+    let late = http.ask("PUT", "/v1/keys/catalog/a", "new");
+    assert!(late.refusal(504).contains("within 30ms"), "{late:?}");
+    assert_eq!((&late.json()["cause"], &late.json()["outcome"]), (&json!("timeout"), &json!("unknown")));
+    assert_eq!(http.metric(r#"sherwood_backend_errors_total{backend="catalog",cause="timeout"}"#), 1.0);
+}
+
+#[test]
+fn a_client_that_goes_away_leaves_its_write_under_way() {
+    let (node, fake) = start(one());
+    let http = Http::of(&node);
+    fake.write(Mood::Hang);
+    let client = http.send("PUT", "/v1/keys/catalog/a", "new");
+    eventually("the store is asked to write", || fake.writes() == 1);
+    drop(client);
+    fake.write(Mood::Answer);
+    eventually("it is cached", || read(http, "a") == pair("hit", "new"));
+    assert_eq!(fake.value("a").unwrap(), "new");
+}
+
+#[test]
+fn of_two_writes_at_once_the_cache_keeps_neither() {
+    let (node, fake) = start(one());
+    let http = Http::of(&node);
+    fake.write(Mood::Hang);
+    let writes = ["1", "2"].map(|value| http.send("PUT", "/v1/keys/catalog/a", value));
+    eventually("both are under way", || fake.writes() == 2);
+    fake.write(Mood::Answer);
+    assert!(writes.into_iter().all(|write| answer(write).status == 204));
+    assert_eq!(read(http, "a").0, "miss");
+    assert_eq!(read(http, "a").0, "hit", "it is quiet again");
+}
+
+#[test]
+fn more_writes_than_may_be_under_way_are_refused() {
+    let (mut setup, fake) = one();
+    let dispatch = &mut setup.backends[0].dispatch;
+    (dispatch.in_flight_calls_max, dispatch.queued_calls_max) = (1, 0);
+    let (node, fake) = start((setup, fake));
+    let http = Http::of(&node);
+    fake.write(Mood::Hang);
+    let first = http.send("PUT", "/v1/keys/catalog/a", "1");
+    eventually("it is under way", || fake.writes() == 1);
+    let refused = http.ask("PUT", "/v1/keys/catalog/b", "2");
+    assert!(refused.refusal(503).contains("1 writes to the backend are under way"), "{refused:?}");
+    assert_eq!((&refused.json()["outcome"], fake.writes()), (&json!("not_done"), 1));
+    fake.write(Mood::Answer);
+    assert_eq!(answer(first).status, 204);
+}
+
+#[test]
+fn a_store_that_cannot_be_written_says_so_and_the_cache_lets_go_all_the_same() {
+    let (node, fake) = start(one());
+    let http = Http::of(&node);
+    fake.write(Mood::Refuse);
+    assert_eq!(read(http, "a"), pair("miss", "old"));
+    let refused = http.ask("PUT", "/v1/keys/catalog/a", "new");
+    assert!(refused.refusal(422).contains("it is read-only; write elsewhere"), "{refused:?}");
+    assert_eq!(refused.json()["cause"], "unsupported");
+    assert_eq!((read(http, "a").0, read(http, "a").0), ("miss".to_owned(), "hit".to_owned()));
+    assert_eq!(http.ask("DELETE", "/v1/keys/catalog/a", "").status, 204);
+    assert_eq!(read(http, "a"), pair("miss", "old"));
+}
+
+#[test]
+fn what_cannot_be_written_is_refused_before_anything_is_sent() {
+    let (mut setup, fake) = one();
+    setup.cache.item_bytes_max = 1 << 10;
+    let (node, fake) = start((setup, fake));
+    let http = Http::of(&node);
+    let large = "x".repeat((1 << 10) + 1);
+    assert!(http.ask("PUT", "/v1/keys/catalog/a", &large).refusal(413).contains("1024 bytes"));
+    let long = format!("/v1/keys/catalog/{}", "k".repeat(251));
+    assert!(http.ask("PUT", &long, "").refusal(422).contains("1 to 250"));
+    assert!(http.ask("PUT", "/v1/keys/other/a", "").refusal(404).contains("catalog"));
+    assert!(http.ask("PUT", "/v1/keys/catalog/a?tenat=x", "").refusal(400).contains("tenat"));
+    assert_eq!(fake.writes(), 0);
+    assert_eq!(http.ask("PUT", "/v1/keys/catalog/a", &large[1..]).status, 204);
+}
+
+#[test]
+fn every_replica_is_written_and_all_have_to_answer() {
+    let replicas = [Fake::new([]), Fake::new([])];
+    let stores = || replicas.iter().map(|fake| fake.clone() as Arc<dyn Store>).collect();
+    let node = Node::start(setup(vec![("catalog", stores())])).unwrap();
+    let http = Http::of(&node);
+    assert_eq!(http.ask("PUT", "/v1/keys/catalog/a", "1").status, 204);
+    assert!(replicas.iter().all(|fake| fake.value("a").unwrap() == "1"));
+    // In turn, or the replicas could differ for good.
+    replicas[1].write(Mood::Hang);
+    let first = http.send("PUT", "/v1/keys/catalog/b", "1");
+    eventually("it is under way", || replicas[1].writes() == 2);
+    let second = http.send("PUT", "/v1/keys/catalog/b", "2");
+    replicas[1].write(Mood::Answer);
+    assert_eq!((answer(first).status, answer(second).status), (204, 204));
+    assert_eq!(replicas.each_ref().map(|fake| fake.value("b").unwrap()), ["2", "2"]);
+    assert_eq!(read(http, "b"), pair("hit", "2"));
+    replicas[0].write(Mood::Refuse);
+    let part = http.ask("PUT", "/v1/keys/catalog/a", "2");
+    assert_eq!((part.status, &part.json()["outcome"]), (422, &json!("unknown")), "the other one has it");
+    assert_eq!(read(http, "a").0, "miss");
+}
+
+#[test]
+fn a_primary_is_written_alone_and_its_readers_are_given_time() {
+    let replicas = [Fake::new([]), Fake::new([("a", &b"old"[..])])];
+    let stores = replicas.iter().map(|fake| fake.clone() as Arc<dyn Store>).collect();
+    let mut setup = setup(vec![("catalog", stores)]);
+    setup.backends[0].writes.to = WriteTo::First;
+    setup.backends[0].writes.settle = Duration::from_secs(600);
+    let node = Node::start(setup).unwrap();
+    let http = Http::of(&node);
+    assert_eq!(http.ask("PUT", "/v1/keys/catalog/a", "new").status, 204);
+    assert_eq!((replicas[0].writes(), replicas[1].writes()), (1, 0));
+    assert_eq!(read(http, "a"), pair("hit", "new"), "what was written is kept at once");
+    let body = json!({"backend": "catalog", "keys": ["a"]});
+    assert_eq!(http.ask("POST", "/v1/invalidate", &body.to_string()).json(), json!({"removed": 1}));
+    assert_eq!(
+        (read(http, "a").0, read(http, "a").0),
+        ("miss".to_owned(), "miss".to_owned()),
+        "what a replica says is not"
+    );
+}

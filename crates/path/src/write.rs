@@ -1,0 +1,355 @@
+//! What a write of a key means to the cache.
+//!
+//! A write goes to the store first, and while it is on its way nobody can say which value a fetch meets there: the old one, the new
+//! one, or, when the answer to the write is lost, either of them for a while yet. A cache that kept what such a fetch brings would
+//! serve the old value long after somebody was told that the new one is stored. So somebody has to remember which keys are being
+//! written, and which were written so lately, or so badly, that the store may not be believed yet. That is [`Writes`]; it holds no
+//! value and no time-out, and it belongs under the same lock as the backend's dispatcher and the fills.
+//!
+//! What was cached before stays while the write is under way. It is what readers are entitled to until the write is acknowledged, and
+//! all of them read the same; were it taken out at the beginning, they would see the new value and the old one in turn, as their
+//! fetches happen to meet them.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::hash::Hash;
+use std::time::Duration;
+
+use hashbrown::HashMap;
+use hashbrown::hash_map::Entry;
+use sherwood_model::{Instant, SeededState};
+use thiserror::Error;
+
+/// Bounds and times of one backend's [`Writes`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WriteOptions {
+    /// Writes under way at most, those that wait for their turn among them.
+    pub under_way_max: u32,
+    /// Keys that are held off one by one; where there are more, nothing that is fetched from the backend is kept for as long.
+    pub held_keys_max: u32,
+    /// Whether writes of one key are made one after the other. Needed where several replicas are written to: two writes at once could
+    /// meet in another order at each, and they would differ for good.
+    pub in_turn: bool,
+    /// How long after an acknowledged write a fetch may still bring what was there before, as from a replica that lags behind.
+    pub settle: Duration,
+    /// How long after its end a write of unknown outcome may still be carried out.
+    pub landing: Duration,
+}
+
+/// How a write ended at the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The store has it.
+    Acknowledged,
+    /// The store has not and will not do it.
+    NotDone,
+    /// It was done, or will be, or neither: the connection broke, or nobody waited long enough.
+    Unknown,
+}
+
+impl Outcome {
+    /// What it was for all replicas together; of no replicas, that nothing was done.
+    #[must_use]
+    pub fn of_all(each: impl IntoIterator<Item = Self>) -> Self {
+        let both = |all, one| if all == one { all } else { Self::Unknown };
+        each.into_iter().reduce(both).unwrap_or(Self::NotDone)
+    }
+}
+
+/// One write under way, to be given back to [`Writes::end`].
+#[derive(Debug)]
+#[must_use = "its key is held until the write has ended"]
+pub struct Write<K> {
+    id: WriteId,
+    key: K,
+}
+
+impl<K> Write<K> {
+    /// Its name while it waits for its turn.
+    #[must_use]
+    pub fn id(&self) -> WriteId {
+        self.id
+    }
+
+    /// What is written.
+    #[must_use]
+    pub fn key(&self) -> &K {
+        &self.key
+    }
+}
+
+/// Names one write of one backend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WriteId(u64);
+
+/// A write that has been let in.
+#[derive(Debug)]
+pub struct Begun<K> {
+    /// The write.
+    pub write: Write<K>,
+    /// Whether it is its turn already; else [`Ended::next`] says when it is.
+    pub may_start: bool,
+}
+
+/// What follows from a write that has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// Whether the cache keeps what was written; else it must not have the key any more.
+    pub keep: bool,
+    /// The write whose turn it is now.
+    pub next: Option<WriteId>,
+}
+
+/// Whose fetches under way lose the right to fill, since they may have read before the last write settled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Settled<K> {
+    /// Those of one key.
+    Key(K),
+    /// All of the backend's.
+    All,
+}
+
+/// Why a write was refused before anything was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error(
+    "{limit} writes to the backend are under way, the most there may be; nothing was sent, write again later"
+)]
+pub struct WriteRefused {
+    /// How many may be under way.
+    pub limit: u32,
+}
+
+/// The keys of one backend that are being written, or are not to be believed yet.
+///
+/// # Life of a key
+/// ```text
+///   begin ──▶ being written ──end, acknowledged────────▶ the value is kept ─┬─────────▶ forgotten
+///             nothing fetched ├─not done─────────────▶ not cached ──────────┤
+///             is kept         ├─beside another write─▶ not cached ──────────┤
+///                             │                                             └─settle──▶ held off ─▶ forgotten
+///                             └─unknown──────────────▶ not cached ──landing, settle───▶ held off ─▶ forgotten
+/// ```
+/// While a key is held off, what is fetched of it reaches who asked and is not kept. What is written
+/// by a write that begins before `landing` has passed is not kept either: the one whose outcome nobody knows may land after it.
+///
+/// # Inputs and outputs
+/// All under the lock that fills are made under, and before each of them [`poll_settled`](Self::poll_settled) until it has nothing more.
+/// 1. [`begin`](Self::begin); when it is the write's turn, send it to the store.
+/// 2. [`end`](Self::end) with its outcome, or with [`Outcome::NotDone`] when its turn never came. Whatever the outcome, fetches of the key
+///    that are under way lose the right to fill (`sherwood_dispatch::Dispatch::invalidate`), for each of the backend's partitions; then
+///    the cache gets the value, or loses the key.
+/// 3. Before a fill, [`may_fill`](Self::may_fill).
+///
+/// There are no wake-ups: what has settled is seen to with the next input, and until then less is kept than could be.
+///
+/// # Complexity and memory
+/// A constant number of hash operations for each call, and one on an ordered map where a key is held off. At most
+/// `under_way_max + held_keys_max` keys are remembered.
+#[derive(Clone, Debug)]
+pub struct Writes<K> {
+    options: WriteOptions,
+    keys: HashMap<K, Key, SeededState>,
+    /// The keys that are held off, by the end of it.
+    held: BTreeMap<(Instant, WriteId), K>,
+    /// A hold over every key, since there were too many for one each.
+    all: Option<Hold>,
+    under_way: u32,
+    ids: u64,
+}
+
+/// What is known of a key.
+#[derive(Clone, Debug, Default)]
+struct Key {
+    /// Writes that have been started.
+    running: u32,
+    /// Writes that wait for those to end.
+    waiting: VecDeque<WriteId>,
+    /// What is being written may not be what the key has in the end, for one that was running at the time still is: two were at once, or
+    /// one of unknown outcome could still land when it was started, or somebody changed the key otherwise.
+    contended: bool,
+    hold: Option<Hold>,
+}
+
+/// For how long the store is not believed.
+#[derive(Clone, Copy, Debug)]
+struct Hold {
+    /// Until then a write of unknown outcome may land.
+    unsettled: Instant,
+    /// Until then nothing fetched is kept; not before `unsettled`.
+    until: Instant,
+    /// The write that asked for it, which tells apart holds with the same end.
+    by: WriteId,
+}
+
+impl Key {
+    fn doubt(&mut self) {
+        self.contended = self.running > 0;
+    }
+
+    /// One more is running.
+    fn start(&mut self, now: Instant, all: Option<Hold>) {
+        let unsettled = [self.hold, all].into_iter().flatten().any(|hold| now < hold.unsettled);
+        self.contended |= self.running > 0 || unsettled;
+        self.running += 1;
+    }
+
+    fn is_idle(&self) -> bool {
+        self.running == 0 && self.waiting.is_empty() && self.hold.is_none()
+    }
+}
+
+impl<K: Clone + Eq + Hash> Writes<K> {
+    /// No writes so far.
+    #[must_use]
+    pub fn new(options: WriteOptions, hash: SeededState) -> Self {
+        Self {
+            options,
+            keys: HashMap::with_hasher(hash),
+            held: BTreeMap::new(),
+            all: None,
+            under_way: 0,
+            ids: 0,
+        }
+    }
+
+    /// Somebody wants to write `key` at `now`. From then on nothing that is fetched of it is kept.
+    ///
+    /// # Errors
+    /// When as many writes are under way as may be.
+    pub fn begin(&mut self, now: Instant, key: K) -> Result<Begun<K>, WriteRefused> {
+        let WriteOptions { under_way_max, in_turn, .. } = self.options;
+        if self.under_way >= under_way_max {
+            return Err(WriteRefused { limit: under_way_max });
+        }
+        self.under_way += 1;
+        self.ids += 1;
+        let id = WriteId(self.ids);
+        let state = self.keys.entry(key.clone()).or_default();
+        let may_start = !in_turn || state.running == 0;
+        if may_start {
+            state.start(now, self.all);
+        } else {
+            state.waiting.push_back(id);
+        }
+        Ok(Begun { write: Write { id, key }, may_start })
+    }
+
+    /// A write ended at `now`. One that waited for its turn, in vain, was [`NotDone`](Outcome::NotDone).
+    pub fn end(&mut self, now: Instant, write: Write<K>, outcome: Outcome) -> Ended {
+        let Write { id, key } = write;
+        let Some(state) = self.keys.get_mut(&key) else {
+            // Of another backend: it has nothing to say here.
+            return Ended { keep: false, next: None };
+        };
+        self.under_way -= 1;
+        if let Some(position) = state.waiting.iter().position(|waiting| *waiting == id) {
+            state.waiting.remove(position);
+            return Ended { keep: false, next: None };
+        }
+        let keep = outcome == Outcome::Acknowledged && !state.contended;
+        state.running -= 1;
+        state.contended &= state.running > 0;
+        let next = state.waiting.pop_front();
+        let WriteOptions { settle, landing, .. } = self.options;
+        match outcome {
+            Outcome::Acknowledged => {
+                self.hold(&key, Hold { unsettled: now, until: now + settle, by: id }, now)
+            }
+            Outcome::Unknown => {
+                let unsettled = now + landing;
+                self.hold(&key, Hold { unsettled, until: unsettled + settle, by: id }, now);
+            }
+            Outcome::NotDone => {}
+        }
+        if let (Some(_), Some(state)) = (next, self.keys.get_mut(&key)) {
+            state.start(now, self.all);
+        }
+        self.forget_idle(key);
+        Ended { keep, next }
+    }
+
+    /// Somebody changed `key` otherwise, at the store or in the cache: what is being written to it may not be the latest, and is not
+    /// kept.
+    pub fn doubt(&mut self, key: &K) {
+        if let Some(state) = self.keys.get_mut(key) {
+            state.doubt();
+        }
+    }
+
+    /// As [`doubt`](Self::doubt) for every key; linear in those remembered.
+    pub fn doubt_all(&mut self) {
+        self.keys.values_mut().for_each(Key::doubt);
+    }
+
+    /// Whether a value of `key` that was fetched may be kept, if its fetch has not lost the right to.
+    #[must_use]
+    pub fn may_fill(&self, key: &K) -> bool {
+        self.all.is_none() && (self.keys.is_empty() || !self.keys.contains_key(key))
+    }
+
+    /// The next whose time has passed by `now`: fetches that began before then may have read what was there before.
+    pub fn poll_settled(&mut self, now: Instant) -> Option<Settled<K>> {
+        if self.all.is_some_and(|hold| hold.until <= now) {
+            self.all = None;
+            return Some(Settled::All);
+        }
+        let first = self.held.first_entry().filter(|first| first.key().0 <= now)?;
+        let key = first.remove();
+        if let Some(state) = self.keys.get_mut(&key) {
+            state.hold = None;
+        }
+        self.forget_idle(key.clone());
+        Some(Settled::Key(key))
+    }
+
+    /// Writes under way, those that wait among them.
+    #[must_use]
+    pub fn under_way(&self) -> u32 {
+        self.under_way
+    }
+
+    /// Keys remembered: being written or held off.
+    #[must_use]
+    pub fn keys(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// Holds a key off for at least as long as `more` says.
+    fn hold(&mut self, key: &K, more: Hold, now: Instant) {
+        if more.until <= now {
+            return;
+        }
+        let state = self.keys.get_mut(key).expect("a key is remembered while it is written");
+        if state.hold.is_none() && self.held.len() >= self.options.held_keys_max as usize {
+            self.all = Some(self.all.map_or(more, |hold| hold.longer(more)));
+            return;
+        }
+        let hold = match state.hold {
+            Some(hold) => {
+                self.held.remove(&(hold.until, hold.by));
+                hold.longer(more)
+            }
+            None => more,
+        };
+        state.hold = Some(hold);
+        self.held.insert((hold.until, hold.by), key.clone());
+    }
+
+    fn forget_idle(&mut self, key: K) {
+        if let Entry::Occupied(entry) = self.keys.entry(key)
+            && entry.get().is_idle()
+        {
+            entry.remove();
+        }
+    }
+}
+
+impl Hold {
+    /// As long as both say.
+    fn longer(self, other: Self) -> Self {
+        let longest = if other.until > self.until { other } else { self };
+        Self { unsettled: self.unsettled.max(other.unsettled), ..longest }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,132 @@
+//! The life of a key, turn by turn; what it protects is shown by the simulation.
+
+use super::*;
+
+const OPTIONS: WriteOptions = WriteOptions {
+    under_way_max: 3,
+    held_keys_max: 2,
+    in_turn: false,
+    settle: Duration::ZERO,
+    landing: Duration::from_millis(10),
+};
+
+fn writes(options: WriteOptions) -> Writes<&'static str> {
+    Writes::new(options, SeededState::new(1))
+}
+
+fn at(millis: u64) -> Instant {
+    Instant::from_millis(millis)
+}
+
+/// A write whose turn it is at once.
+fn begin(writes: &mut Writes<&'static str>, now: u64, key: &'static str) -> Write<&'static str> {
+    let Begun { write, may_start } = writes.begin(at(now), key).expect("there is room");
+    assert!(may_start);
+    write
+}
+
+#[test]
+fn an_acknowledged_write_is_kept_and_its_key_forgotten() {
+    let mut writes = writes(OPTIONS);
+    assert!(writes.may_fill(&"a"));
+    let write = begin(&mut writes, 0, "a");
+    assert!(!writes.may_fill(&"a") && writes.may_fill(&"b"));
+    assert_eq!(writes.end(at(1), write, Outcome::Acknowledged), Ended { keep: true, next: None });
+    assert!(writes.may_fill(&"a"));
+    assert_eq!((writes.under_way(), writes.keys(), writes.poll_settled(at(99))), (0, 0, None));
+}
+
+#[test]
+fn a_write_that_was_not_done_is_not_kept() {
+    let mut writes = writes(OPTIONS);
+    let write = begin(&mut writes, 0, "a");
+    assert!(!writes.end(at(1), write, Outcome::NotDone).keep);
+    assert!(writes.may_fill(&"a"));
+}
+
+#[test]
+fn of_two_writes_at_once_none_is_kept_whoever_ends_first() {
+    let mut writes = writes(OPTIONS);
+    let (first, second) = (begin(&mut writes, 0, "a"), begin(&mut writes, 0, "a"));
+    assert!(!writes.end(at(1), first, Outcome::Acknowledged).keep);
+    assert!(!writes.may_fill(&"a"), "the other is still under way");
+    assert!(!writes.end(at(2), second, Outcome::Acknowledged).keep);
+    let third = begin(&mut writes, 0, "a");
+    assert!(writes.end(at(3), third, Outcome::Acknowledged).keep, "it was alone");
+}
+
+#[test]
+fn what_was_changed_otherwise_meanwhile_is_not_kept() {
+    let mut writes = writes(OPTIONS);
+    writes.doubt(&"a");
+    let (first, other) = (begin(&mut writes, 0, "a"), begin(&mut writes, 0, "b"));
+    writes.doubt(&"a");
+    assert!(!writes.end(at(1), first, Outcome::Acknowledged).keep);
+    writes.doubt_all();
+    assert!(!writes.end(at(1), other, Outcome::Acknowledged).keep);
+    let next = begin(&mut writes, 0, "a");
+    assert!(writes.end(at(2), next, Outcome::Acknowledged).keep);
+}
+
+#[test]
+fn writes_in_turn_are_alone_each() {
+    let mut writes = writes(WriteOptions { in_turn: true, ..OPTIONS });
+    let first = begin(&mut writes, 0, "a");
+    let second = writes.begin(at(0), "a").expect("room");
+    let third = writes.begin(at(0), "a").expect("room");
+    assert!(!second.may_start && !third.may_start);
+    assert_eq!(writes.begin(at(0), "b").expect_err("full"), WriteRefused { limit: 3 });
+    // The second has no time left to wait.
+    assert_eq!(writes.end(at(1), second.write, Outcome::NotDone), Ended { keep: false, next: None });
+    let ended = writes.end(at(2), first, Outcome::Acknowledged);
+    assert_eq!(ended, Ended { keep: true, next: Some(third.write.id()) });
+    assert!(!writes.may_fill(&"a"));
+    assert!(writes.end(at(3), third.write, Outcome::Acknowledged).keep);
+    assert_eq!(writes.keys(), 0);
+}
+
+#[test]
+fn a_write_that_may_still_land_holds_its_key_off_and_what_others_write() {
+    let mut writes = writes(WriteOptions { settle: Duration::from_millis(5), ..OPTIONS });
+    let lost = begin(&mut writes, 0, "a");
+    assert!(!writes.end(at(0), lost, Outcome::Unknown).keep);
+    let write = begin(&mut writes, 9, "a");
+    assert!(!writes.end(at(11), write, Outcome::Acknowledged).keep, "the lost one may have landed after it");
+    let write = begin(&mut writes, 11, "a");
+    assert!(writes.end(at(12), write, Outcome::Acknowledged).keep);
+    assert_eq!(writes.poll_settled(at(16)), None);
+    assert!(!writes.may_fill(&"a"), "a replica may lag behind");
+    assert_eq!(writes.poll_settled(at(17)), Some(Settled::Key("a")));
+    assert!(writes.may_fill(&"a"));
+}
+
+#[test]
+fn where_too_many_are_held_off_all_are() {
+    let mut writes = writes(OPTIONS);
+    for (key, now) in [("a", 0), ("b", 1), ("c", 2), ("a", 3)] {
+        let write = begin(&mut writes, now, key);
+        let _ = writes.end(at(now), write, Outcome::Unknown);
+    }
+    assert_eq!(writes.keys(), 2);
+    assert!(!writes.may_fill(&"d"));
+    let write = begin(&mut writes, 0, "d");
+    assert!(
+        !writes.end(at(11), write, Outcome::Acknowledged).keep,
+        "it may be the one that is not remembered"
+    );
+    let mut settled = Vec::new();
+    for now in [11, 12, 13] {
+        settled.extend(std::iter::from_fn(|| writes.poll_settled(at(now))));
+    }
+    assert_eq!(settled, [Settled::Key("b"), Settled::All, Settled::Key("a")]);
+    assert!(writes.may_fill(&"d") && writes.keys() == 0);
+}
+
+#[test]
+fn several_replicas_agree_or_nobody_knows() {
+    use Outcome::{Acknowledged, NotDone, Unknown};
+    assert_eq!(Outcome::of_all([Acknowledged, Acknowledged]), Acknowledged);
+    assert_eq!(Outcome::of_all([NotDone, NotDone]), NotDone);
+    assert_eq!(Outcome::of_all([Acknowledged, NotDone]), Unknown);
+    assert_eq!(Outcome::of_all([Unknown, Acknowledged]), Unknown);
+}

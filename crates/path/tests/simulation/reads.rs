@@ -1,0 +1,224 @@
+//! Requests: driven as a node drives them, and judged when they have finished.
+
+use std::time::Duration;
+
+use sherwood_cache::{Access, Value};
+use sherwood_dispatch::{Action, CallId, Failure, FailureKind, Reply};
+use sherwood_model::{Instant, ReplicaId};
+use sherwood_path::{Fetched, Query, Request, Slot, Status};
+
+use crate::events::{At, Content, Event, Key, parts, tags};
+use crate::side::{HEALTHY, partition, read, timeout};
+use crate::store::Moment;
+use crate::world::{World, shown};
+
+/// A request, what it asked and when.
+pub(crate) struct Asked {
+    queries: Vec<Query<Key>>,
+    request: Request<Key, u64>,
+    at: Moment,
+    /// What is fetched for it and has not ended.
+    fetched: Vec<Slot>,
+    judged: bool,
+}
+
+impl Asked {
+    /// When it wants to be woken, if it has not had all of its answers.
+    pub(crate) fn next_timeout(&self) -> Option<Instant> {
+        self.request.next_timeout()
+    }
+}
+
+impl World {
+    /// A request arrives.
+    pub(crate) fn ask(&mut self, queries: Vec<Query<Key>>) {
+        let id = self.arrived;
+        self.arrived += 1;
+        let mut request = Request::start(self.now, queries.clone());
+        let fetches = request.look_up(&self.cache, &Access::at(self.now), |_, _, item| read(item));
+        self.tell(|| {
+            let keys = |query: &Query<Key>| format!("{} of backend {}", shown(&query.keys), query.backend.0);
+            format!("request {id}: {}", queries.iter().map(keys).collect::<Vec<_>>().join(", "))
+        });
+        let fetched = fetches.iter().flat_map(|fetch| &fetch.keys).map(|(_, slot)| *slot).collect();
+        self.requests.insert(id, Asked { queries, request, at: self.moment(), fetched, judged: false });
+        for fetch in fetches {
+            let entropy = self.draw(u64::MAX);
+            let keys = fetch.keys.into_iter().map(|(key, slot)| (key, (id, slot)));
+            let backend = fetch.backend.index();
+            self.sides[backend].dispatch.handle_fetch(self.now, keys, entropy);
+            self.carry_out(backend);
+        }
+        self.finish(id);
+    }
+
+    /// Does what a dispatcher asks for.
+    pub(crate) fn carry_out(&mut self, backend: At) {
+        while let Some(action) = self.sides[backend].dispatch.poll_action() {
+            match action {
+                Action::Call { call, replica, keys, .. } => self.serve(backend, replica, call, &keys),
+                Action::Cancel { call, .. } => {
+                    self.tell(|| format!("backend {backend}: {call:?} is given up"))
+                }
+                Action::Probe { replica, .. } => {
+                    self.plan(Duration::from_millis(1), Event::Probe(backend, replica));
+                }
+                Action::Deliver { key, result, fill: may_fill, waiters } => {
+                    if may_fill {
+                        self.fill(
+                            backend,
+                            key,
+                            *result.as_ref().expect("only what the backend said may be kept"),
+                        );
+                    }
+                    for (id, slot) in waiters {
+                        let asked = self.requests.get_mut(&id).expect("nothing is fetched for nobody");
+                        let place = asked.fetched.iter().position(|fetched| *fetched == slot);
+                        asked.fetched.swap_remove(place.expect("a fetch ended twice"));
+                        asked.request.handle_result(self.now, slot, result.clone());
+                        self.finish(id);
+                    }
+                }
+            }
+        }
+    }
+
+    fn fill(&mut self, backend: At, key: Key, content: Content) {
+        let (number, tenant) = parts(key);
+        if !self.sides[backend].writes.may_fill(&number) {
+            self.tell(|| format!("backend {backend}: {key:x?} is not filled"));
+            return self.count("fill withheld");
+        }
+        let good_for = self.once_in(4).then(|| Duration::from_millis(self.draw(50)));
+        let bytes = content.unwrap_or_default().to_le_bytes();
+        let fetched = Fetched { value: Value::Bytes(&bytes), flags: 0, good_for, tags: tags(number) };
+        let (fetched, access) = (content.map(|_| fetched), Access::at(self.now));
+        let rules = &self.sides[backend].rules;
+        let filled = rules.fill(&self.cache, partition(backend, tenant), &key, fetched, &access);
+        let filled = filled.expect("there is room for one");
+        self.tell(|| {
+            let what = if filled { "filled" } else { "not filled, by the rules or for what is there," };
+            format!("backend {backend}: {key:x?} is {what} with {content:x?}")
+        });
+        if filled && content.is_none() {
+            self.count("absence kept");
+        }
+    }
+
+    /// Wakes the requests that want to be.
+    pub(crate) fn wake_requests(&mut self) {
+        let is_due = |asked: &Asked| asked.next_timeout().is_some_and(|at| at <= self.now);
+        let due: Vec<_> =
+            self.requests.iter().filter(|(_, asked)| is_due(asked)).map(|(id, _)| *id).collect();
+        for id in due {
+            let asked = self.requests.get_mut(&id).expect("it was there");
+            asked.request.handle_timeout(self.now);
+            self.finish(id);
+        }
+    }
+
+    /// A replica reads, now; what it has read arrives when it does, if it does, and maybe twice.
+    fn serve(&mut self, backend: At, replica: ReplicaId, call: CallId, keys: &[Key]) {
+        self.tell(|| format!("backend {backend}: {call:?} asks replica {} for {}", replica.0, shown(&keys)));
+        let faulty = self.fails(backend);
+        if faulty && self.once_in(10) {
+            return;
+        }
+        let stores = &self.sides[backend].stores;
+        let reply = if stores.replicas[replica.index()].dead {
+            Reply::Failed(Failure::new(FailureKind::Unreachable, "connection refused"))
+        } else if faulty && self.once_in(10) {
+            Reply::Failed(Failure::new(FailureKind::Reset, "connection reset"))
+        } else {
+            Reply::Ok(keys.iter().map(|&key| self.read(backend, replica.index(), key)).collect())
+        };
+        let delay_max = if faulty { timeout(backend) * 5 / 4 } else { Duration::from_millis(8) };
+        for _ in 0..if faulty { self.draw(2) + 1 } else { 1 } {
+            let delay = self.draw_time(delay_max);
+            self.plan(delay, Event::Reply(backend, call, reply.clone()));
+        }
+    }
+
+    fn read(&mut self, backend: At, replica: usize, key: Key) -> Option<u64> {
+        let (stores, number) = (&self.sides[backend].stores, parts(key).0);
+        let content = stores.read(replica, number);
+        if content != stores.read(0, number) && stores.primary {
+            self.count("replica lagged");
+        }
+        content
+    }
+
+    /// Judges a request that has finished, and forgets it when nothing is fetched for it any more.
+    fn finish(&mut self, id: usize) {
+        let Some(asked) = self.requests.remove(&id) else { return };
+        let judged = asked.judged || asked.request.finished().is_some();
+        if judged && !asked.judged {
+            self.judge_all(id, &asked);
+        }
+        if !judged || !asked.fetched.is_empty() {
+            self.requests.insert(id, Asked { judged, ..asked });
+        }
+    }
+
+    fn judge_all(&mut self, id: usize, asked: &Asked) {
+        let Asked { queries, request, at, .. } = asked;
+        let finished = request.finished().expect("it has finished");
+        let mut answers = request.answers();
+        let mut slowest = (Duration::ZERO, Vec::new());
+        for query in queries {
+            let mut counted = Duration::ZERO;
+            for key in &query.keys {
+                let (backend, answered, answer) = answers.next().expect("every key has its answer");
+                assert_eq!((backend, answered), (query.backend, key));
+                self.judge(id, backend.index(), *key, answer.status, answer.value.copied(), *at);
+                assert_eq!(answer.error.is_some(), answer.status.is_failure());
+                let penalty = answer.status.is_failure() && !query.best_effort;
+                counted =
+                    counted.max(answer.latency).max(if penalty { query.timeout } else { Duration::ZERO });
+            }
+            if !query.keys.is_empty() && counted >= slowest.0 {
+                if counted > slowest.0 {
+                    slowest = (counted, Vec::new());
+                }
+                slowest.1.push(query.backend);
+            }
+        }
+        assert!(answers.next().is_none());
+        assert_eq!(u128::from(finished.latency_us), slowest.0.as_micros());
+        assert_eq!(finished.blocking.is_none(), slowest.1.is_empty());
+        assert!(finished.blocking.is_none_or(|blocking| slowest.1.contains(&blocking)));
+    }
+
+    /// Judges how one key ended.
+    fn judge(&mut self, id: usize, backend: At, key: Key, status: Status, value: Option<u64>, asked: Moment) {
+        self.tell(|| format!("request {id}: {key:x?} of backend {backend} ended as {status:?}: {value:x?}"));
+        self.count(match status {
+            Status::Hit => "key: Hit",
+            Status::Miss => "key: Miss",
+            Status::Stale => "key: Stale",
+            Status::NotFound => "key: NotFound",
+            Status::Rejected => "key: Rejected",
+            Status::Timeout => "key: Timeout",
+            Status::Error => "key: Error",
+        });
+        assert_eq!(value.is_some(), matches!(status, Status::Hit | Status::Miss | Status::Stale));
+        assert!(backend != HEALTHY || !status.is_failure(), "the healthy backend failed: {status:?}");
+        if status.is_failure() {
+            return;
+        }
+        let stores = &self.sides[backend].stores;
+        assert!(
+            stores.may_be_read(parts(key).0, value, asked),
+            "request {id} asked at {asked:?} for {key:x?} of backend {backend} and was answered {value:x?}, which is older than what \
+             was acknowledged then, or was never written: {stores:x?}"
+        );
+    }
+
+    /// No request outlives its time-outs.
+    pub(crate) fn check_requests(&self) {
+        for Asked { queries, request, .. } in self.requests.values().filter(|asked| !asked.judged) {
+            let latest = queries.iter().map(|query| query.timeout).max().unwrap_or_default();
+            assert!(request.started() + latest > self.now, "a request outlived its time-outs");
+        }
+    }
+}

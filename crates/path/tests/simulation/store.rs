@@ -1,0 +1,129 @@
+//! The replicas of one backend: what each has been through, and what may be read from them.
+
+use std::time::Duration;
+
+use sherwood_model::Instant;
+
+use crate::events::{At, Content};
+
+/// Everything that was ever stored under one number at one replica, oldest first.
+#[derive(Debug)]
+pub(crate) struct Log {
+    entries: Vec<Content>,
+    /// From which moment on nothing before which entry may be read; both ascend.
+    floors: Vec<(Moment, usize)>,
+}
+
+/// A time, and what tells apart what happens while the clock stands still.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Moment {
+    pub(crate) step: u64,
+    pub(crate) now: Instant,
+}
+
+#[derive(Debug)]
+pub(crate) struct Replica {
+    pub(crate) dead: bool,
+    logs: Vec<Log>,
+    /// When the last copy from the primary arrives, so that they keep their order.
+    pub(crate) last_copy: Instant,
+}
+
+/// The replicas of one backend.
+#[derive(Debug)]
+pub(crate) struct Stores {
+    pub(crate) replicas: Vec<Replica>,
+    /// Whether only the first is written to, and the others copy from it.
+    pub(crate) primary: bool,
+    /// How far behind they may be.
+    pub(crate) settle: Duration,
+    /// After so long who asks is not answered what they had before: when they have caught up, and the fetches have ended that had been
+    /// begun before, which others may have joined.
+    pub(crate) known_after: Duration,
+}
+
+impl Stores {
+    /// Replicas that have a value for each of `numbers` but 0; of those that copy, fetches take up to `fetch`.
+    pub(crate) fn new(
+        backend: At,
+        replicas: usize,
+        numbers: u8,
+        lag: Option<Duration>,
+        fetch: Duration,
+    ) -> Self {
+        let log = |number| Log {
+            entries: vec![(number != 0).then(|| value(backend, number, 0))],
+            floors: Vec::new(),
+        };
+        let replica =
+            || Replica { dead: false, logs: (0..numbers).map(log).collect(), last_copy: Instant::ZERO };
+        Self {
+            replicas: (0..replicas).map(|_| replica()).collect(),
+            primary: lag.is_some(),
+            settle: lag.unwrap_or_default(),
+            known_after: lag.map_or(Duration::ZERO, |lag| lag + fetch),
+        }
+    }
+
+    /// How many replicas a write goes to.
+    pub(crate) fn written_to(&self) -> usize {
+        if self.primary { 1 } else { self.replicas.len() }
+    }
+
+    pub(crate) fn read(&self, replica: usize, number: u8) -> Content {
+        *self.log(replica, number).entries.last().expect("it begins with one")
+    }
+
+    /// Stores a content; returns its place in the replica's log.
+    pub(crate) fn store(&mut self, replica: usize, number: u8, content: Content) -> usize {
+        let entries = &mut self.replicas[replica].logs[usize::from(number)].entries;
+        entries.push(content);
+        entries.len() - 1
+    }
+
+    /// Where each replica's log of a number ends.
+    pub(crate) fn ends(&self, number: u8) -> Vec<usize> {
+        (0..self.replicas.len()).map(|replica| self.log(replica, number).entries.len() - 1).collect()
+    }
+
+    /// Nothing before these entries may be read by who asks from `moment` on.
+    pub(crate) fn raise_floors(&mut self, number: u8, moment: Moment, floors: &[usize]) {
+        for (replica, &floor) in self.replicas.iter_mut().zip(floors) {
+            let floors = &mut replica.logs[usize::from(number)].floors;
+            let floor = floors.last().map_or(floor, |(_, last)| floor.max(*last));
+            floors.push((moment, floor));
+        }
+    }
+
+    /// Whether who asked at `asked` may be answered this.
+    pub(crate) fn may_be_read(&self, number: u8, content: Content, asked: Moment) -> bool {
+        let known_by =
+            |moment: &Moment| moment.step <= asked.step && moment.now + self.known_after <= asked.now;
+        let sources = if self.primary { 1 } else { self.replicas.len() };
+        (0..sources).any(|replica| {
+            let Log { entries, floors } = self.log(replica, number);
+            let floor =
+                floors.iter().rev().find(|(moment, _)| known_by(moment)).map_or(0, |(_, floor)| *floor);
+            entries[floor..].contains(&content)
+        })
+    }
+
+    /// Whether a replica that is written to has just this.
+    pub(crate) fn is_current(&self, number: u8, content: Content) -> bool {
+        (0..self.written_to()).any(|replica| self.read(replica, number) == content)
+    }
+
+    /// Whether all replicas have the same.
+    pub(crate) fn agree(&self, number: u8) -> bool {
+        (1..self.replicas.len()).all(|replica| self.read(replica, number) == self.read(0, number))
+    }
+
+    fn log(&self, replica: usize, number: u8) -> &Log {
+        &self.replicas[replica].logs[usize::from(number)]
+    }
+}
+
+/// A value that says where it belongs and which it is of all that were written there.
+pub(crate) fn value(backend: At, number: u8, version: u64) -> u64 {
+    (backend as u64) << 56 | u64::from(number) << 48 | version
+}

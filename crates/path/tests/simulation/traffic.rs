@@ -1,0 +1,103 @@
+//! What is going to be asked of the world.
+
+use std::time::Duration;
+
+use sherwood_model::BackendId;
+use sherwood_path::{Query, Staleness};
+
+use crate::events::{At, Event, Key, TENANTS, Which, key};
+use crate::side::{BACKENDS, HEALTHY, NUMBERS, partition, timeout};
+use crate::world::World;
+
+const REQUESTS: usize = 40;
+const WRITES: usize = 40;
+const LENGTH_MS: u64 = 500;
+/// Where many things happen at once.
+const GRID_MS: u64 = 20;
+
+impl World {
+    pub(crate) fn plan_inputs(&mut self) {
+        for _ in 0..REQUESTS {
+            let tenant = self.draw(TENANTS.into()) as u8;
+            let queries = (0..self.draw(4)).map(|_| self.draw_query(tenant)).collect();
+            self.plan_sometime(Event::Arrive(queries));
+        }
+        for _ in 0..WRITES {
+            let (backend, number) = (self.draw_backend(), self.draw_number());
+            let tenant = self.draw(TENANTS.into()) as u8;
+            let delete = self.once_in(5);
+            self.plan_sometime(Event::Write { backend, number, tenant, delete });
+        }
+        for _ in 0..5 {
+            let backend = self.draw(BACKENDS as u64 - 1) as At + 1;
+            let replica = self.draw(self.sides[backend].stores.replicas.len() as u64) as usize;
+            self.plan_sometime(Event::Flip(backend, replica));
+        }
+        for _ in 0..12 {
+            let (backend, number) = (self.draw_backend(), self.draw_number());
+            // A replica that copies does not say when it has, so nobody can invalidate in time for it.
+            if !self.sides[backend].stores.primary {
+                self.plan_sometime(Event::Foreign { backend, number });
+            }
+        }
+        for _ in 0..6 {
+            let backend = self.draw_backend();
+            let odd = self.draw(2) as u8;
+            let which = [Which::All, Which::Beginning(odd), Which::Tag(odd)][self.draw(3) as usize];
+            self.plan_sometime(Event::Invalidate { backend, which });
+        }
+    }
+
+    fn draw_backend(&mut self) -> At {
+        self.draw(BACKENDS as u64) as At
+    }
+
+    fn draw_number(&mut self) -> u8 {
+        self.draw(NUMBERS.into()) as u8
+    }
+
+    fn draw_query(&mut self, tenant: u8) -> Query<Key> {
+        let backend = self.draw_backend();
+        let keys = (0..self.draw(6)).map(|_| key(self.draw_number(), tenant)).collect();
+        let best_effort = self.once_in(5);
+        // Half of all take no value that is late to be replaced.
+        let when_late = Duration::from_millis(self.draw(2) * self.draw(100));
+        let late_after = self.draw_time(timeout(backend) / 2);
+        let staleness = self.sides[backend].rules.staleness(when_late, late_after);
+        Query { best_effort, staleness, ..query(backend, tenant, keys) }
+    }
+
+    fn plan_sometime(&mut self, event: Event) {
+        // Half of all on a coarse grid, so that the clock often stands still.
+        let at = self.draw(LENGTH_MS);
+        let at = if self.once_in(2) { at / GRID_MS * GRID_MS } else { at };
+        self.plan(Duration::from_millis(at), event);
+    }
+
+    /// Requests of one key at a time, so that no bound is met, are answered by every backend.
+    pub(crate) fn assert_all_backends_are_used_again(&mut self) {
+        self.forget();
+        self.cache.flush(None, self.now, self.now);
+        for backend in HEALTHY..BACKENDS {
+            for number in 0..NUMBERS {
+                let alone = query(backend, 0, vec![key(number, 0)]);
+                self.plan(Duration::from_millis(1), Event::Arrive(vec![alone]));
+                self.run();
+            }
+        }
+        let seen = self.seen();
+        let answered = ["key: Miss", "key: NotFound"].map(|end| seen.get(end).copied().unwrap_or_default());
+        assert_eq!(answered.iter().sum::<u64>(), u64::from(NUMBERS) * BACKENDS as u64, "{seen:?}");
+    }
+}
+
+fn query(backend: At, tenant: u8, keys: Vec<Key>) -> Query<Key> {
+    Query {
+        backend: BackendId::from_index(backend),
+        partition: partition(backend, tenant),
+        keys,
+        best_effort: false,
+        timeout: timeout(backend),
+        staleness: Staleness::default(),
+    }
+}

@@ -1,0 +1,82 @@
+//! Invalidations: driven as a node drives them, a few items at a time.
+
+use std::time::Duration;
+
+use sherwood_cache::{Access, AccessFlags, Kind};
+
+use crate::events::{At, Event, TENANTS, Which};
+use crate::side::{NUMBERS, partition};
+use crate::world::World;
+
+/// An invalidation under way.
+#[derive(Debug)]
+pub(crate) struct Walk {
+    backend: At,
+    which: Which,
+    tenant: u8,
+    cursor: u64,
+    /// The latest version when it began.
+    version: u64,
+    /// What each replica had then of each number.
+    floors: Vec<Vec<usize>>,
+}
+
+impl World {
+    pub(crate) fn begin_walk(&mut self, backend: At, which: Which) {
+        self.tell(|| format!("backend {backend}: {which:?} is invalidated"));
+        let side = &mut self.sides[backend];
+        side.dispatch.invalidate_all();
+        side.writes.doubt_all();
+        let floors = (0..NUMBERS).map(|number| side.stores.ends(number)).collect();
+        let version = self.version;
+        self.walks.push(Walk { backend, which, tenant: 0, cursor: 0, version, floors });
+        self.plan(Duration::ZERO, Event::Walk(self.walks.len() - 1));
+    }
+
+    /// A step; with the last one the invalidation is answered.
+    pub(crate) fn walk_on(&mut self, walk: usize) {
+        let Walk { backend, which, tenant, cursor, .. } = self.walks[walk];
+        let flags = AccessFlags::SEE_STALE.with(AccessFlags::SEE_ABSENT);
+        let (of, access) = (partition(backend, tenant), Access { flags, ..Access::at(self.now) });
+        let mut found = Vec::new();
+        let next = self.cache.scan(of, cursor, &access, 2, |key, item| {
+            let is_meant = match which {
+                Which::All => true,
+                Which::Beginning(odd) => key[0] == odd,
+                // Nobody knows the tags of what is not there.
+                Which::Tag(odd) => item.kind == Kind::Absent || item.tags.may_hold(&[odd]),
+            };
+            if is_meant {
+                found.push(key.to_vec());
+            }
+        });
+        for key in found {
+            if self.cache.remove(of, &key, &access) {
+                self.tell(|| format!("backend {backend}: {key:x?} is taken out"));
+                self.count("item invalidated");
+            }
+        }
+        self.walks[walk].cursor = next;
+        if next == 0 {
+            self.walks[walk].tenant += 1;
+            if tenant + 1 == TENANTS {
+                return self.end_walk(walk);
+            }
+        }
+        let pause = self.draw_time(Duration::from_millis(3));
+        self.plan(pause, Event::Walk(walk));
+    }
+
+    fn end_walk(&mut self, walk: usize) {
+        let moment = self.moment();
+        let Walk { backend, which, version, floors, .. } = &self.walks[walk];
+        self.tell(|| format!("backend {backend}: the invalidation is answered"));
+        let side = &mut self.sides[*backend];
+        for number in (0..NUMBERS).filter(|number| which.means(*number)) {
+            side.stores.raise_floors(number, moment, &floors[usize::from(number)]);
+            if side.foreign.get(&number).is_some_and(|changed| changed <= version) {
+                side.foreign.remove(&number);
+            }
+        }
+    }
+}
