@@ -82,7 +82,7 @@ impl RemoteOptions {
 }
 
 /// Seconds after which what is written may be told to expire: beyond, memcached takes them for a date.
-pub(crate) const WRITE_TTL_S: RangeInclusive<u64> = 1..=2_592_000;
+const WRITE_TTL_S: RangeInclusive<u64> = 1..=2_592_000;
 
 /// What is to be said of the way to a server, for a report.
 pub(crate) fn details(endpoint: &Endpoint, options: &RemoteOptions) -> Vec<String> {
@@ -91,6 +91,10 @@ pub(crate) fn details(endpoint: &Endpoint, options: &RemoteOptions) -> Vec<Strin
         None => "no TLS".to_owned(),
     };
     vec![format!("{}, {security}", endpoint.address)]
+}
+
+pub(crate) fn check_write_ttl(write_ttl_s: Option<u32>) -> Result<(), OpenCause> {
+    write_ttl_s.map_or(Ok(()), |seconds| check("write_ttl", u64::from(seconds), &WRITE_TTL_S))
 }
 
 pub(crate) fn half_a_login() -> OpenCause {

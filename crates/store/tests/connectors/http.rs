@@ -18,7 +18,7 @@ use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
 use crate::certificates::Authority;
-use crate::{failure, keys, label, opened, value, values};
+use crate::{dropped_calls_disturb_no_other, failure, keys, label, opened, value, values};
 
 /// What the service knows and saw.
 #[derive(Default)]
@@ -275,19 +275,5 @@ async fn over_tls_the_newest_version_that_both_speak_is_spoken() {
 #[tokio::test]
 async fn a_call_that_is_dropped_disturbs_no_other() {
     let service = Service::plain().await;
-    service.set("k", "1");
-    let store = opened(StoreOptions::Http(service.options()));
-    for polls in 0..40 {
-        let mut dropped = store.get_many(keys(&["k", "absent"]));
-        for _ in 0..polls {
-            let done =
-                std::future::poll_fn(|cx| std::task::Poll::Ready(dropped.as_mut().poll(cx).is_ready())).await;
-            if done {
-                break;
-            }
-            tokio::task::yield_now().await;
-        }
-        drop(dropped);
-        assert_eq!(values(&store, &["absent", "k"]).await, [None, Some("1".into())]);
-    }
+    dropped_calls_disturb_no_other(&opened(StoreOptions::Http(service.options()))).await;
 }

@@ -9,6 +9,7 @@ mod control;
 mod dispatch;
 mod partitions;
 mod policies;
+mod remote;
 mod stores;
 
 use std::time::Duration;

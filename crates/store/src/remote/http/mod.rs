@@ -30,8 +30,7 @@ use tokio::time::timeout;
 pub use options::{HeaderValue, HttpOptions};
 
 use connector::{Connector, NotConnected};
-use options::Change;
-use url::UrlTemplate;
+use options::{Change, Urls};
 
 use super::options::RemoteOptions;
 use super::tls;
@@ -46,9 +45,7 @@ const IDLE: Duration = Duration::from_secs(60);
 pub(crate) struct Http {
     name: Arc<str>,
     client: Client<Connector, Full<Bytes>>,
-    url: UrlTemplate,
-    write: Option<Change>,
-    delete: Option<Change>,
+    urls: Urls,
     headers: HeaderMap,
     requests: Semaphore,
     calls: Semaphore,
@@ -65,22 +62,10 @@ struct Answer {
 
 impl Http {
     pub(crate) fn open(name: &str, options: &HttpOptions) -> Result<Self, OpenCause> {
-        let HttpOptions { url, write, delete, headers: _, remote } = options;
-        remote.validate()?;
-        let url = UrlTemplate::parse("url", url)?;
-        let change =
-            |option, text: &Option<String>| text.as_ref().map(|text| Change::parse(option, text)).transpose();
-        let (write, delete) = (change("write", write)?, change("delete", delete)?);
-        let changed = [&write, &delete].into_iter().flatten().map(|change| &change.url);
-        let secure = std::iter::once(&url).chain(changed).any(UrlTemplate::is_secure);
-        if remote.tls.is_some() && !secure {
-            let detail = "the URL starts with http://".to_owned();
-            return Err(OpenCause::Remote {
-                option: "tls",
-                detail,
-                remedy: "write https://, or leave `tls` out",
-            });
-        }
+        let remote = &options.remote;
+        options.validate()?;
+        let urls = options.urls()?;
+        let secure = urls.are_secure();
         let tls = remote.tls.clone().unwrap_or_default();
         Ok(Self {
             name: name.into(),
@@ -88,9 +73,7 @@ impl Http {
                 Connector { config: config(secure, &tls)?, tls, timeout: remote.connect_timeout() },
                 remote,
             ),
-            url,
-            write,
-            delete,
+            urls,
             headers: options::headers(options)?,
             requests: Semaphore::new(remote.connections_max.into()),
             calls: Semaphore::new(remote.queued_calls_max as usize),
@@ -103,7 +86,7 @@ impl Http {
         if keys.is_empty() {
             return self.look().await.map(|_| Vec::new());
         }
-        if self.url.is_batch() {
+        if self.urls.read.is_batch() {
             return self.read_together(keys).await;
         }
         try_join_all(keys.iter().map(|key| self.read_one(key))).await
@@ -111,7 +94,7 @@ impl Http {
 
     async fn read_one(&self, key: &[u8]) -> Result<Option<Found>, Cause> {
         // A key without a URL cannot be there.
-        let Some(url) = self.url.of(key) else { return Ok(None) };
+        let Some(url) = self.urls.read.of(key) else { return Ok(None) };
         let address = host(&url);
         let Answer { status, headers, body, .. } = self.request(Method::GET, url, None).await?;
         match answer::read(status, &headers, &address)? {
@@ -126,7 +109,7 @@ impl Http {
         let texts: Vec<Option<&str>> = texts.collect();
         let asked: Vec<&str> = texts.iter().flatten().copied().collect();
         let mut rest = &asked[..];
-        let requests = self.url.of_all(&asked).into_iter().map(|(url, count)| {
+        let requests = self.urls.read.of_all(&asked).into_iter().map(|(url, count)| {
             let (these, others) = rest.split_at(count);
             rest = others;
             self.read_list(url, these)
@@ -149,7 +132,7 @@ impl Http {
         let _room = self.room()?;
         let read_only =
             Cause::Unsupported { reason: "it has no `write`; give one, such as \"PUT http://…/{key}\"" };
-        let Change { method, url } = self.write.as_ref().ok_or(read_only)?;
+        let Change { method, url } = self.urls.write.as_ref().ok_or(read_only)?;
         let url = url.of(key).ok_or(NO_URL)?;
         let address = host(&url);
         let answer = self.request(method.clone(), url, Some(value)).await?;
@@ -161,7 +144,7 @@ impl Http {
         let read_only = Cause::Unsupported {
             reason: "it has no `delete`; give one, such as \"DELETE http://…/{key}\"",
         };
-        let Change { method, url } = self.delete.as_ref().ok_or(read_only)?;
+        let Change { method, url } = self.urls.delete.as_ref().ok_or(read_only)?;
         let url = url.of(key).ok_or(NO_URL)?;
         let address = host(&url);
         let answer = self.request(method.clone(), url, None).await?;
@@ -170,10 +153,10 @@ impl Http {
 
     /// Reads a key that is hardly there; that it is not there is an answer.
     async fn look(&self) -> Result<Report, Cause> {
-        let key = self.url.key_to_look_with();
-        let url = match self.url.is_batch() {
-            true => self.url.of_all(&[&key]).into_iter().next().map(|(url, _)| url),
-            false => self.url.of(key.as_bytes()),
+        let key = self.urls.read.key_to_look_with();
+        let url = match self.urls.read.is_batch() {
+            true => self.urls.read.of_all(&[&key]).into_iter().next().map(|(url, _)| url),
+            false => self.urls.read.of(key.as_bytes()),
         };
         let url = url.ok_or(NO_URL)?;
         let (address, secure) = (host(&url), url.scheme_str() == Some("https"));
