@@ -248,6 +248,10 @@ async fn a_body_too_large_is_not_read_to_its_end() {
     let remote = RemoteOptions { value_bytes_max: 1 << 10, ..RemoteOptions::default() };
     let store = opened(StoreOptions::Http(HttpOptions { remote, ..service.options() }));
     assert_eq!(label(store.get_many(keys(&["large"])).await), "too_large");
+    service.set("half", &"x".repeat(600));
+    assert_eq!(value(&store, "half").await.unwrap().len(), 600);
+    service.set("other", &"x".repeat(600));
+    assert_eq!(label(store.get_many(keys(&["half", "other"])).await), "too_large");
     assert_eq!(value(&store, "small").await, Some("1".into()));
 }
 
