@@ -26,7 +26,7 @@ pub struct RemoteOptions {
     pub connections_max: u16,
     /// Calls under way or waiting at a time, 1 to 1,000,000; 1,024 by default. One more is refused.
     pub queued_calls_max: u32,
-    /// Longest value that is accepted, in bytes, 1 KiB to 512 MiB; 16 MiB by default.
+    /// Bytes that a value, and all values of one call together, may have, 1 KiB to 512 MiB; 16 MiB by default.
     pub value_bytes_max: u64,
     /// Time to look up the name, connect, speak TLS and log in, each of them, 10 to 600,000 ms; 1,000 by default.
     pub connect_timeout_ms: u64,

@@ -14,6 +14,7 @@ mod url;
 
 use std::error::Error;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -52,6 +53,17 @@ pub(crate) struct Http {
     remote: RemoteOptions,
 }
 
+/// Bytes that one call may still read, over all its requests.
+struct Budget(AtomicU64);
+
+impl Budget {
+    /// Takes so many of them, where there are.
+    fn take(&self, bytes: usize) -> bool {
+        let left = |left: u64| left.checked_sub(bytes as u64);
+        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, left).is_ok()
+    }
+}
+
 /// An answer, read to its end.
 struct Answer {
     status: StatusCode,
@@ -86,24 +98,25 @@ impl Http {
         if keys.is_empty() {
             return self.look().await.map(|_| Vec::new());
         }
+        let budget = self.budget();
         if self.urls.read.is_batch() {
-            return self.read_together(keys).await;
+            return self.read_together(keys, &budget).await;
         }
-        try_join_all(keys.iter().map(|key| self.read_one(key))).await
+        try_join_all(keys.iter().map(|key| self.read_one(key, &budget))).await
     }
 
-    async fn read_one(&self, key: &[u8]) -> Result<Option<Found>, Cause> {
+    async fn read_one(&self, key: &[u8], budget: &Budget) -> Result<Option<Found>, Cause> {
         // A key without a URL cannot be there.
         let Some(url) = self.urls.read.of(key) else { return Ok(None) };
         let address = host(&url);
-        let Answer { status, headers, body, .. } = self.request(Method::GET, url, None).await?;
+        let Answer { status, headers, body, .. } = self.request(Method::GET, url, None, budget).await?;
         match answer::read(status, &headers, &address)? {
             answer::Read::Body => Ok(Some(found(body, &headers))),
             answer::Read::Absent => Ok(None),
         }
     }
 
-    async fn read_together(&self, keys: &[Bytes]) -> Result<Vec<Option<Found>>, Cause> {
+    async fn read_together(&self, keys: &[Bytes], budget: &Budget) -> Result<Vec<Option<Found>>, Cause> {
         // A key that is no text or empty can stand in no object, so it is not there.
         let texts = keys.iter().map(|key| std::str::from_utf8(key).ok().filter(|key| !key.is_empty()));
         let texts: Vec<Option<&str>> = texts.collect();
@@ -112,16 +125,16 @@ impl Http {
         let requests = self.urls.read.of_all(&asked).into_iter().map(|(url, count)| {
             let (these, others) = rest.split_at(count);
             rest = others;
-            self.read_list(url, these)
+            self.read_list(url, these, budget)
         });
         let requests: Vec<_> = requests.collect();
         let mut found = try_join_all(requests).await?.into_iter().flatten();
         Ok(texts.iter().map(|text| text.and_then(|_| found.next().flatten())).collect())
     }
 
-    async fn read_list(&self, url: Uri, keys: &[&str]) -> Result<Vec<Option<Found>>, Cause> {
+    async fn read_list(&self, url: Uri, keys: &[&str], budget: &Budget) -> Result<Vec<Option<Found>>, Cause> {
         let address = host(&url);
-        let Answer { status, headers, body, .. } = self.request(Method::GET, url, None).await?;
+        let Answer { status, headers, body, .. } = self.request(Method::GET, url, None, budget).await?;
         match answer::read(status, &headers, &address)? {
             answer::Read::Body => answer::batch(&body, keys, &found(Bytes::new(), &headers), &address),
             answer::Read::Absent => Ok(vec![None; keys.len()]),
@@ -135,7 +148,7 @@ impl Http {
         let Change { method, url } = self.urls.write.as_ref().ok_or(read_only)?;
         let url = url.of(key).ok_or(NO_URL)?;
         let address = host(&url);
-        let answer = self.request(method.clone(), url, Some(value)).await?;
+        let answer = self.request(method.clone(), url, Some(value), &self.budget()).await?;
         answer::written(answer.status, &answer.headers, &address)
     }
 
@@ -147,7 +160,7 @@ impl Http {
         let Change { method, url } = self.urls.delete.as_ref().ok_or(read_only)?;
         let url = url.of(key).ok_or(NO_URL)?;
         let address = host(&url);
-        let answer = self.request(method.clone(), url, None).await?;
+        let answer = self.request(method.clone(), url, None, &self.budget()).await?;
         answer::removed(answer.status, &answer.headers, &address)
     }
 
@@ -160,7 +173,8 @@ impl Http {
         };
         let url = url.ok_or(NO_URL)?;
         let (address, secure) = (host(&url), url.scheme_str() == Some("https"));
-        let Answer { status, version, headers, .. } = self.request(Method::GET, url, None).await?;
+        let Answer { status, version, headers, .. } =
+            self.request(Method::GET, url, None, &self.budget()).await?;
         answer::read(status, &headers, &address)?;
         let server = headers
             .get(SERVER)
@@ -177,13 +191,23 @@ impl Http {
         })
     }
 
+    fn budget(&self) -> Budget {
+        Budget(AtomicU64::new(self.remote.value_bytes_max))
+    }
+
     fn room(&self) -> Result<tokio::sync::SemaphorePermit<'_>, Cause> {
         let queued_calls_max = self.remote.queued_calls_max as usize;
         self.calls.try_acquire().map_err(|_| Cause::Overloaded { queued_calls_max })
     }
 
     /// One request and its whole answer, once it is its turn.
-    async fn request(&self, method: Method, url: Uri, body: Option<Bytes>) -> Result<Answer, Cause> {
+    async fn request(
+        &self,
+        method: Method,
+        url: Uri,
+        body: Option<Bytes>,
+        budget: &Budget,
+    ) -> Result<Answer, Cause> {
         let _turn = self.requests.acquire().await.map_err(|_| Cause::Closed)?;
         let patience = self.remote.answer_timeout();
         let (address, carries) = (host(&url), body.is_some());
@@ -202,12 +226,12 @@ impl Http {
             Err(_) => return Err(silent(address, patience)),
         };
         let (head, body) = Response::into_parts(response);
-        let body = self.body(body, &address).await?;
+        let body = self.body(body, &address, budget).await?;
         Ok(Answer { status: head.status, version: head.version, headers: head.headers, body })
     }
 
     /// The body, of which no more is read than is accepted.
-    async fn body(&self, mut body: Incoming, address: &str) -> Result<Bytes, Cause> {
+    async fn body(&self, mut body: Incoming, address: &str, budget: &Budget) -> Result<Bytes, Cause> {
         let bytes_max = self.remote.value_bytes_max;
         let too_large = || Err(Cause::TooLarge { bytes_max });
         if body.size_hint().lower() > bytes_max {
@@ -223,7 +247,7 @@ impl Http {
                 Err(_) => return Err(silent(address.to_owned(), patience)),
             };
             if let Ok(data) = frame.into_data() {
-                if read.len() as u64 + data.len() as u64 > bytes_max {
+                if !budget.take(data.len()) {
                     return too_large();
                 }
                 read.extend_from_slice(&data);

@@ -35,7 +35,7 @@ pub struct HttpOptions {
     #[serde(default)]
     pub headers: BTreeMap<String, HeaderValue>,
     /// How the server is dealt with. `connections_max` is the number of requests at a time, 16 by default: over HTTP/2 they share a
-    /// connection. `value_bytes_max` is for the body of an answer.
+    /// connection. `value_bytes_max` is for all that a call reads, too.
     #[serde(default = "remote")]
     pub remote: RemoteOptions,
 }
