@@ -8,6 +8,7 @@
     reason = "a driver: it owns clocks, sockets and threads"
 )]
 
+mod backend;
 mod chart;
 mod check_config;
 mod demo;
@@ -58,6 +59,8 @@ enum Command {
     Sim(sim::Args),
     /// Checks a configuration file and says what is wrong with it
     CheckConfig(check_config::Args),
+    /// Looks at the backends of a configuration
+    Backend(backend::Args),
 }
 
 fn main() -> ExitCode {
@@ -68,6 +71,7 @@ fn main() -> ExitCode {
         Command::Mrc(args) => mrc::run(&args),
         Command::Sim(args) => sim::run(&args),
         Command::CheckConfig(args) => check_config::run(&args),
+        Command::Backend(args) => backend::run(&args),
     };
     exit::report(outcome)
 }

@@ -26,4 +26,6 @@ fn every_command_explains_itself() {
     insta::assert_snapshot!("sim-ablate", help(&["sim", "ablate"]));
     insta::assert_snapshot!("sim-record", help(&["sim", "record"]));
     insta::assert_snapshot!("check-config", help(&["check-config"]));
+    insta::assert_snapshot!("backend", help(&["backend"]));
+    insta::assert_snapshot!("backend-check", help(&["backend", "check"]));
 }

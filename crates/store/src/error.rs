@@ -170,7 +170,8 @@ pub enum Cause {
     },
     /// There is no trusted, encrypted connection. Nothing was done.
     #[error(
-        "{address} cannot be trusted ({detail}); correct `tls.ca` or `tls.server_name`, or the server's certificate"
+        "{address} cannot be trusted ({detail}); correct `tls.ca`, `tls.server_name` or the server's certificate, or give \
+         `tls.cert` and `tls.key` where it asks for ours"
     )]
     Certificate {
         /// Where it is.

@@ -72,6 +72,35 @@ impl StoreOptions {
         }
     }
 
+    /// Connections that the store may have open to its server; 0 where it works in this process.
+    #[must_use]
+    pub fn connections_max(&self) -> u16 {
+        match self {
+            Self::Kv(_) | Self::Sqlite(_) | Self::Compute(_) => 0,
+            Self::Memcached(memcached) => memcached.remote.connections_max,
+            Self::Redis(redis) => redis.remote.connections_max,
+            Self::Http(http) => http.remote.connections_max,
+            // As many again may be telling the server what to stop.
+            Self::MySql(sql) | Self::Postgres(sql) => sql.remote.connections_max.saturating_mul(2),
+        }
+    }
+
+    /// Checks what can be judged without a file or a server: ranges, addresses and templates.
+    ///
+    /// # Errors
+    /// The first option that cannot be used, with its remedy.
+    pub fn validate(&self) -> Result<(), OpenCause> {
+        match self {
+            Self::Kv(kv) => kv.validate(),
+            Self::Sqlite(sqlite) => sqlite.validate(),
+            Self::Compute(compute) => compute.validate(),
+            Self::Memcached(memcached) => memcached.validate(),
+            Self::Redis(redis) => redis.validate(),
+            Self::Http(http) => http.validate(),
+            Self::MySql(sql) | Self::Postgres(sql) => sql.validate(self.kind()),
+        }
+    }
+
     /// Whether the store works in this process.
     #[must_use]
     pub fn is_embedded(&self) -> bool {

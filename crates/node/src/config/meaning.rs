@@ -266,10 +266,13 @@ impl Config {
         format!("buffers: at most {}", parts.join(", "))
     }
 
-    /// Open files that the node has when every connection is in use: one for each, and a hundred for all else.
+    /// Open files that the node has when every connection is in use, those to backends' servers too: one for each, and a hundred
+    /// for all else.
     #[must_use]
     pub fn descriptors(&self) -> u64 {
-        u64::from(self.server.connections_max) + HTTP_CONNECTIONS_MAX as u64 + 100
+        let stores = self.backends.iter().flat_map(|backend| &backend.replicas);
+        let to_servers: u64 = stores.map(|store| u64::from(store.connections_max())).sum();
+        u64::from(self.server.connections_max) + HTTP_CONNECTIONS_MAX as u64 + to_servers + 100
     }
 
     /// What the node's memory adds up to, as it is said at start-up:
@@ -277,7 +280,8 @@ impl Config {
     #[must_use]
     pub fn memory_line(&self) -> String {
         let total = self.memory.total_bytes;
-        let stores: usize = self.backends.iter().map(|backend| backend.replicas.len()).sum();
+        let stores = self.backends.iter().flat_map(|backend| &backend.replicas);
+        let stores = stores.filter(|store| store.is_embedded()).count();
         let plural = if stores == 1 { "" } else { "s" };
         let (cache, embedded) = (ByteSize(total), ByteSize(self.stores_bytes()));
         let sum = ByteSize(total.saturating_add(embedded.0));

@@ -33,7 +33,9 @@ pub use meaning::{
 };
 pub use problem::{ConfigError, PROBLEMS_MAX, Place, Problem};
 pub use sherwood_model::Slo;
-pub use sherwood_store::{ComputeOptions, KvOptions, SqliteOptions, StoreOptions};
+pub use sherwood_store::{
+    ComputeOptions, HttpOptions, KvOptions, MemcachedOptions, RedisOptions, SqliteOptions, StoreOptions,
+};
 pub use units::{ByteSize, Span, UnitError};
 
 use problem::Problems;

@@ -3,6 +3,9 @@
 //! These structs are the one list of keys: the reader refuses what is not here, and `sherwood.example.toml` is tested
 //! against them.
 
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -142,6 +145,52 @@ pub(super) struct RawStore {
     pub(super) bytes: Key<ByteSize>,
     pub(super) threads: Key<u64>,
     pub(super) queued_calls_max: Key<u64>,
+    pub(super) address: Key<String>,
+    pub(super) user: Key<String>,
+    pub(super) password_file: Key<String>,
+    pub(super) password_env: Key<String>,
+    pub(super) write: Key<String>,
+    pub(super) delete: Key<String>,
+    pub(super) tls: Key<RawTls>,
+    pub(super) connections_max: Key<u64>,
+    pub(super) connect_timeout: Key<Span>,
+    pub(super) answer_timeout: Key<Span>,
+    pub(super) value_max: Key<ByteSize>,
+    pub(super) url: Key<String>,
+    pub(super) headers: Key<BTreeMap<String, RawHeader>>,
+    pub(super) key_prefix: Key<String>,
+    pub(super) db: Key<u64>,
+    pub(super) ttl: Key<String>,
+    pub(super) write_ttl: Key<Span>,
+    pub(super) database: Key<String>,
+    pub(super) value: Key<String>,
+    pub(super) ttl_column: Key<String>,
+    pub(super) tags_column: Key<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct RawTls {
+    pub(super) ca: Key<String>,
+    pub(super) cert: Key<String>,
+    pub(super) key: Key<String>,
+    pub(super) server_name: Key<String>,
+}
+
+/// A header's value: as it stands, or in a file.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged, expecting = "expected a text, or { file = \"run/token\", prefix = \"Bearer \" }")]
+pub(super) enum RawHeader {
+    Text(String),
+    File(RawHeaderFile),
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawHeaderFile {
+    pub(super) file: PathBuf,
+    #[serde(default)]
+    pub(super) prefix: String,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -142,7 +142,7 @@ pub(super) fn unknown(problems: &mut Problems<'_>, setting: Setting, given: &Giv
 const NAMES_MAX: usize = 30;
 
 /// `"a"`, `"a" or "b"`, `one of "a", "b", "c"`.
-fn either(names: &[&str]) -> String {
+pub(super) fn either(names: &[&str]) -> String {
     let quoted: Vec<String> = names.iter().take(NAMES_MAX).map(|name| format!("\"{name}\"")).collect();
     match &quoted[..] {
         [a] => a.clone(),

@@ -126,8 +126,11 @@ mod meaning {
     fn the_example_means_what_it_says() {
         let config = config(EXAMPLE);
         let names: Vec<&str> = config.backends.iter().map(|backend| backend.name.as_str()).collect();
-        assert_eq!(names, ["catalog", "prices", "similar"]);
-        let [catalog, prices, similar] = &config.backends[..] else { panic!("three backends") };
+        assert_eq!(
+            names,
+            ["catalog", "prices", "similar", "sessions", "profiles", "items", "products", "people"]
+        );
+        let [catalog, prices, similar, ..] = &config.backends[..] else { panic!("three backends") };
         assert_eq!(catalog.freshness.rules.ttl, Some(Duration::from_secs(60)));
         assert_eq!((catalog.replicas.len(), prices.replicas.len(), similar.replicas.len()), (1, 2, 1));
         let routes: Vec<(Route, Mode)> =
@@ -145,7 +148,10 @@ mod meaning {
             "memory: 1GiB for the cache + 12MiB for 4 embedded stores = 1036MiB"
         );
         let initial: Vec<u64> = config.partitions.iter().map(|partition| partition.initial_bytes).collect();
-        assert_eq!(initial, [64 << 20, 480 << 20, 480 << 20]);
+        // The others have equal shares, to the byte.
+        let share = (960_u64 << 20) / 7;
+        assert_eq!((initial.len(), initial[0]), (8, 64 << 20));
+        assert!(initial[1..].iter().all(|bytes| bytes.abs_diff(share) <= 1), "{initial:?}");
     }
 
     #[test]
@@ -579,12 +585,13 @@ mod refusals {
         let cases = [
             (
                 "store = { path = \"p\" }",
-                "a.toml:3:9: [[backend]] store has no kind; it must be \"kv\", \"sqlite\" or \"compute\": set kind = \"kv\"",
+                "a.toml:3:9: [[backend]] store has no kind; it must be one of \"kv\", \"sqlite\", \"compute\", \
+                 \"memcached\", \"redis\", \"http\", \"mysql\", \"postgres\": set kind = \"kv\"",
             ),
             (
                 "store = { kind = \"sqlte\" }",
-                "a.toml:3:18: [[backend]] store.kind is \"sqlte\"; it must be one of \"kv\", \"sqlite\", \"compute\": did \
-                 you mean \"sqlite\"?",
+                "a.toml:3:18: [[backend]] store.kind is \"sqlte\"; it must be one of \"kv\", \"sqlite\", \"compute\", \
+                 \"memcached\", \"redis\", \"http\", \"mysql\", \"postgres\": did you mean \"sqlite\"?",
             ),
             (
                 "store = { kind = \"kv\" }",
@@ -813,6 +820,7 @@ mod refusals {
 mod access;
 mod example;
 mod freshness;
+mod remote;
 
 #[test]
 fn every_example_is_valid() {

@@ -8,7 +8,7 @@
 //! A call may be dropped at any moment. What it has sent is then still answered by the server, so the answer is read
 //! and thrown away (`pipeline`), or its connection is closed (`http`); no later call ever reads what was meant for an earlier one.
 
-mod address;
+mod host;
 mod http;
 mod memcached;
 mod options;

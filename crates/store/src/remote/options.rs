@@ -26,7 +26,7 @@ pub struct RemoteOptions {
     pub connections_max: u16,
     /// Calls under way or waiting at a time, 1 to 1,000,000; 1,024 by default. One more is refused.
     pub queued_calls_max: u32,
-    /// Longest value that is accepted, in bytes, 1 KiB to 512 MiB; 16 MiB by default.
+    /// Bytes that a value, and all values of one call together, may have, 1 KiB to 512 MiB; 16 MiB by default.
     pub value_bytes_max: u64,
     /// Time to look up the name, connect, speak TLS and log in, each of them, 10 to 600,000 ms; 1,000 by default.
     pub connect_timeout_ms: u64,
@@ -82,7 +82,7 @@ impl RemoteOptions {
 }
 
 /// Seconds after which what is written may be told to expire: beyond, memcached takes them for a date.
-pub(crate) const WRITE_TTL_S: RangeInclusive<u64> = 1..=2_592_000;
+const WRITE_TTL_S: RangeInclusive<u64> = 1..=2_592_000;
 
 /// What is to be said of the way to a server, for a report.
 pub(crate) fn details(endpoint: &Endpoint, options: &RemoteOptions) -> Vec<String> {
@@ -91,6 +91,10 @@ pub(crate) fn details(endpoint: &Endpoint, options: &RemoteOptions) -> Vec<Strin
         None => "no TLS".to_owned(),
     };
     vec![format!("{}, {security}", endpoint.address)]
+}
+
+pub(crate) fn check_write_ttl(write_ttl_s: Option<u32>) -> Result<(), OpenCause> {
+    write_ttl_s.map_or(Ok(()), |seconds| check("write_ttl", u64::from(seconds), &WRITE_TTL_S))
 }
 
 pub(crate) fn half_a_login() -> OpenCause {

@@ -8,12 +8,13 @@ use std::time::Duration;
 
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
+use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_rustls::TlsConnector;
 
-use super::address::Address;
+use super::host::HostPort;
 use super::options::RemoteOptions;
 use super::tls;
 use crate::{Cause, OpenCause};
@@ -33,14 +34,14 @@ pub(crate) struct Connected {
 /// A server and how to reach it.
 #[derive(Clone)]
 pub(crate) struct Endpoint {
-    pub(crate) address: Address,
+    pub(crate) address: HostPort,
     pub(crate) tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
     /// For the name, the connection and TLS, each.
     pub(crate) timeout: Duration,
 }
 
 impl Endpoint {
-    pub(crate) fn new(address: Address, options: &RemoteOptions) -> Result<Self, OpenCause> {
+    pub(crate) fn new(address: HostPort, options: &RemoteOptions) -> Result<Self, OpenCause> {
         let timeout = options.connect_timeout();
         let tls = match &options.tls {
             Some(tls) => Some((tls::client_config(tls)?, tls::server_name(tls, &address.host)?)),
@@ -67,7 +68,7 @@ impl Endpoint {
     }
 
     async fn look_up(&self) -> Result<Vec<SocketAddr>, Cause> {
-        let Address { host, port } = &self.address;
+        let HostPort { host, port } = &self.address;
         let nameless = |detail: String| Cause::Name { host: host.clone(), detail };
         match timeout(self.timeout, tokio::net::lookup_host((host.as_str(), *port))).await {
             Ok(Ok(found)) => {
@@ -88,6 +89,9 @@ impl Endpoint {
                 Ok(Ok(stream)) => {
                     // Small requests must not wait for the acknowledgement of those before them.
                     let _ = stream.set_nodelay(true);
+                    // A connection that something on the way has forgotten shows itself while nothing is asked on it.
+                    let _ =
+                        SockRef::from(&stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE));
                     return Ok(stream);
                 }
                 Ok(Err(error)) => detail = error.to_string(),
@@ -127,6 +131,9 @@ impl Endpoint {
         Cause::Silent { address: self.address.to_string(), waited_ms }
     }
 }
+
+/// Silence after which the system asks whether the other end is still there.
+const KEEPALIVE: Duration = Duration::from_secs(30);
 
 /// Addresses of one name that are tried.
 const ADDRESSES_MAX: usize = 8;

@@ -15,10 +15,11 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::ServerConfig;
 use sherwood_store::{HeaderValue, HttpOptions, RemoteOptions, StoreOptions};
 use tokio::net::TcpListener;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio_rustls::TlsAcceptor;
 
 use crate::certificates::Authority;
-use crate::{failure, keys, label, opened, value, values};
+use crate::{dropped_calls_disturb_no_other, failure, keys, label, opened, value, values};
 
 /// What the service knows and saw.
 #[derive(Default)]
@@ -33,6 +34,7 @@ struct State {
 struct Service {
     address: String,
     state: Arc<State>,
+    task: JoinHandle<()>,
 }
 
 impl Service {
@@ -41,15 +43,21 @@ impl Service {
     }
 
     async fn start(tls: Option<Arc<ServerConfig>>) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        Self::at("127.0.0.1:0", tls).await
+    }
+
+    async fn at(address: &str, tls: Option<Arc<ServerConfig>>) -> Self {
+        let listener = TcpListener::bind(address).await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let state = Arc::new(State::default());
         let accepting = Arc::clone(&state);
-        tokio::spawn(async move {
+        let task = tokio::spawn(async move {
+            // Its connections end with it.
+            let mut conversations = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
                 accepting.connections.fetch_add(1, Ordering::Relaxed);
                 let (tls, state) = (tls.clone(), Arc::clone(&accepting));
-                tokio::spawn(async move {
+                conversations.spawn(async move {
                     let service = service_fn(move |request| answer(Arc::clone(&state), request));
                     let Some(config) = tls else {
                         let http1 = hyper::server::conn::http1::Builder::new();
@@ -67,7 +75,12 @@ impl Service {
                 });
             }
         });
-        Self { address, state }
+        Self { address, state, task }
+    }
+
+    async fn kill(&mut self) {
+        self.task.abort();
+        assert!((&mut self.task).await.unwrap_err().is_cancelled());
     }
 
     /// Reads, writes and deletes what is below `/items/`.
@@ -235,6 +248,10 @@ async fn a_body_too_large_is_not_read_to_its_end() {
     let remote = RemoteOptions { value_bytes_max: 1 << 10, ..RemoteOptions::default() };
     let store = opened(StoreOptions::Http(HttpOptions { remote, ..service.options() }));
     assert_eq!(label(store.get_many(keys(&["large"])).await), "too_large");
+    service.set("half", &"x".repeat(600));
+    assert_eq!(value(&store, "half").await.unwrap().len(), 600);
+    service.set("other", &"x".repeat(600));
+    assert_eq!(label(store.get_many(keys(&["half", "other"])).await), "too_large");
     assert_eq!(value(&store, "small").await, Some("1".into()));
 }
 
@@ -273,21 +290,29 @@ async fn over_tls_the_newest_version_that_both_speak_is_spoken() {
 }
 
 #[tokio::test]
+async fn a_service_that_is_killed_and_comes_back_is_used_again() {
+    let authority = Authority::new();
+    for tls in [None, Some(authority.server("127.0.0.1", false, &["h2"]))] {
+        let mut service = Service::start(tls.clone()).await;
+        service.set("k", "1");
+        let scheme = if tls.is_some() { "https" } else { "http" };
+        let remote =
+            RemoteOptions { tls: tls.as_ref().map(|_| authority.trusted()), ..RemoteOptions::default() };
+        let url = format!("{scheme}://{}/items/{{key}}", service.address);
+        let store = opened(StoreOptions::Http(HttpOptions { remote, ..HttpOptions::new(url) }));
+        assert_eq!(value(&store, "k").await, Some("1".into()));
+        service.kill().await;
+        let cause = failure(&store).await;
+        assert!(["unreachable", "reset"].contains(&cause), "{cause}");
+        assert_eq!(failure(&store).await, "unreachable");
+        let again = Service::at(&service.address, tls).await;
+        again.set("k", "2");
+        assert_eq!(value(&store, "k").await, Some("2".into()));
+    }
+}
+
+#[tokio::test]
 async fn a_call_that_is_dropped_disturbs_no_other() {
     let service = Service::plain().await;
-    service.set("k", "1");
-    let store = opened(StoreOptions::Http(service.options()));
-    for polls in 0..40 {
-        let mut dropped = store.get_many(keys(&["k", "absent"]));
-        for _ in 0..polls {
-            let done =
-                std::future::poll_fn(|cx| std::task::Poll::Ready(dropped.as_mut().poll(cx).is_ready())).await;
-            if done {
-                break;
-            }
-            tokio::task::yield_now().await;
-        }
-        drop(dropped);
-        assert_eq!(values(&store, &["absent", "k"]).await, [None, Some("1".into())]);
-    }
+    dropped_calls_disturb_no_other(&opened(StoreOptions::Http(service.options()))).await;
 }

@@ -21,6 +21,7 @@ mod redis;
 mod servers;
 
 use std::sync::Arc;
+use std::task::Poll;
 
 use bytes::Bytes;
 use sherwood_store::{Found, Store, StoreError, StoreOptions, open};
@@ -54,5 +55,22 @@ fn label<T>(result: Result<T, StoreError>) -> &'static str {
     match result {
         Ok(_) => "none",
         Err(error) => error.cause().label(),
+    }
+}
+
+/// Drops calls at one await after the other, and asks something else each time.
+async fn dropped_calls_disturb_no_other(store: &Arc<dyn Store>) {
+    store.put("k".into(), "1".into()).await.expect("it can be written");
+    for polls in 0..40 {
+        let mut dropped = store.get_many(keys(&["k", "absent"]));
+        for _ in 0..polls {
+            let poll = std::future::poll_fn(|cx| Poll::Ready(dropped.as_mut().poll(cx).is_ready()));
+            if poll.await {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+        drop(dropped);
+        assert_eq!(values(store, &["absent", "k"]).await, [None, Some("1".into())]);
     }
 }

@@ -5,7 +5,7 @@ use sherwood_store::{Attempt, Cause, MemcachedOptions, RemoteOptions, Secret, St
 
 use crate::certificates::Authority;
 use crate::servers::Server;
-use crate::{failure, gate, keys, label, opened, value, values};
+use crate::{dropped_calls_disturb_no_other, failure, gate, keys, label, opened, value, values};
 
 fn plain() -> Server {
     Server::memcached(|_| Vec::new())
@@ -164,4 +164,10 @@ async fn a_first_look_tells_the_version() {
     let error = absent.check().await.unwrap_err();
     assert!(error.to_string().starts_with(&format!("could not {} on store `b`", Attempt::Check)), "{error}");
     assert_eq!(absent.get_many(Vec::new()).await.unwrap_err().cause().label(), "unreachable");
+}
+
+#[tokio::test]
+async fn a_call_that_is_dropped_disturbs_no_other() {
+    let server = plain();
+    dropped_calls_disturb_no_other(&opened(StoreOptions::Memcached(to(&server)))).await;
 }

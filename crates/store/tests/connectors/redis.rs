@@ -7,7 +7,7 @@ use sherwood_store::{RedisOptions, RemoteOptions, Secret, StoreOptions};
 
 use crate::certificates::Authority;
 use crate::servers::Server;
-use crate::{failure, gate, keys, label, opened, value, values};
+use crate::{dropped_calls_disturb_no_other, failure, gate, keys, label, opened, value, values};
 
 fn to(server: &Server) -> RedisOptions {
     RedisOptions::new(server.address())
@@ -146,4 +146,10 @@ async fn a_first_look_tells_version_and_database() {
     assert!(report.server.starts_with("Redis ") || report.server.starts_with("Valkey "), "{report:?}");
     assert_eq!(report.details[1], "database 2: 1 keys");
     assert!(store.get_many(Vec::new()).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_call_that_is_dropped_disturbs_no_other() {
+    let server = Server::redis(&[]);
+    dropped_calls_disturb_no_other(&opened(StoreOptions::Redis(to(&server)))).await;
 }

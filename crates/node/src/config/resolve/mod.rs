@@ -11,6 +11,7 @@ mod dispatch;
 mod freshness;
 mod partitions;
 mod policies;
+mod remote;
 mod stores;
 
 use std::time::Duration;

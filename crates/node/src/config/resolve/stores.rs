@@ -6,9 +6,10 @@ use std::path::PathBuf;
 use sherwood_store::{ComputeOptions, KvOptions, SqliteOptions, StoreOptions};
 use toml::Spanned;
 
+use super::remote;
 use crate::config::problem::{Origin, Problems};
 use crate::config::raw::{RawBackend, RawStore};
-use crate::config::scope::{Given, Setting, bytes, given, in_range, unknown};
+use crate::config::scope::{Given, Setting, bytes, either, given, in_range, unknown};
 use crate::config::units::ByteSize;
 
 const KIND: Setting = Setting::new("[[backend]]", "store.kind", "\"kv\"");
@@ -17,6 +18,9 @@ const N: Setting = Setting::new("[[backend]]", "store.n", "32");
 const BYTES: Setting = Setting::new("[[backend]]", "store.bytes", "\"4KiB\"");
 const THREADS: Setting = Setting::new("[[backend]]", "store.threads", "2");
 const QUEUED: Setting = Setting::new("[[backend]]", "store.queued_calls_max", "1024");
+
+/// Kinds of stores.
+const KINDS: &[&str] = &["kv", "sqlite", "compute", "memcached", "redis", "http", "mysql", "postgres"];
 
 /// Most replicas of one backend.
 const REPLICAS_MAX: usize = 64;
@@ -45,20 +49,29 @@ fn one(store: &Spanned<RawStore>, problems: &mut Problems<'_>) -> Option<StoreOp
     let raw = store.get_ref();
     let Some(kind) = given(&raw.kind) else {
         let message =
-            "[[backend]] store has no kind; it must be \"kv\", \"sqlite\" or \"compute\": set kind = \"kv\"";
+            format!("[[backend]] store has no kind; it must be {}: set kind = \"kv\"", either(KINDS));
         problems.add(&origin, message);
         return None;
     };
     refuse_foreign_keys(raw, &kind.value, problems);
-    match kind.value.as_str() {
+    let options = match kind.value.as_str() {
         "kv" => kv(raw, &origin, problems).map(StoreOptions::Kv),
         "sqlite" => sqlite(raw, &origin, problems).map(StoreOptions::Sqlite),
         "compute" => Some(StoreOptions::Compute(compute(raw, problems))),
+        "memcached" => remote::memcached(raw, &origin, problems).map(StoreOptions::Memcached),
+        "redis" => remote::redis(raw, &origin, problems).map(StoreOptions::Redis),
+        "http" => remote::http(raw, &origin, problems).map(StoreOptions::Http),
+        "mysql" => remote::sql(raw, &origin, "3306", problems).map(StoreOptions::MySql),
+        "postgres" => remote::sql(raw, &origin, "5432", problems).map(StoreOptions::Postgres),
         _ => {
-            unknown(problems, KIND, &kind, &["kv", "sqlite", "compute"]);
+            unknown(problems, KIND, &kind, KINDS);
             None
         }
+    }?;
+    if !options.is_embedded() {
+        remote::check(&options, &origin, problems);
     }
+    Some(options)
 }
 
 fn kv(raw: &RawStore, origin: &Origin, problems: &mut Problems<'_>) -> Option<KvOptions> {
@@ -127,30 +140,71 @@ fn queued_calls_max(raw: &RawStore, default: u32, problems: &mut Problems<'_>) -
 }
 
 /// What a store accepts, as wide as numbers in a file are.
-fn counts<T: Copy + Into<u64>>(accepted: RangeInclusive<T>) -> RangeInclusive<u64> {
+pub(super) fn counts<T: Copy + Into<u64>>(accepted: RangeInclusive<T>) -> RangeInclusive<u64> {
     (*accepted.start()).into()..=(*accepted.end()).into()
 }
 
 /// As [`counts`], for sizes.
-fn sizes<T: Copy + Into<u64>>(accepted: RangeInclusive<T>) -> RangeInclusive<ByteSize> {
+pub(super) fn sizes<T: Copy + Into<u64>>(accepted: RangeInclusive<T>) -> RangeInclusive<ByteSize> {
     ByteSize((*accepted.start()).into())..=ByteSize((*accepted.end()).into())
+}
+
+/// `a`, `a and b`, `a, b and c`.
+fn listed(kinds: &[&str]) -> String {
+    match kinds {
+        [kinds @ .., last] if !kinds.is_empty() => format!("{} and {last}", kinds.join(", ")),
+        kinds => kinds.join(""),
+    }
 }
 
 /// Keys that another kind of store has would be ignored here, so they are refused.
 fn refuse_foreign_keys(raw: &RawStore, kind: &str, problems: &mut Problems<'_>) {
-    let RawStore { kind: _, path, query, cache_bytes, n, bytes: size, threads: _, queued_calls_max: _ } = raw;
-    let (disk, joins, computes) = (&["kv", "sqlite"][..], &["sqlite"][..], &["compute"][..]);
+    let RawStore { kind: _, path, query, cache_bytes, n, bytes: size, threads, queued_calls_max: _, .. } =
+        raw;
+    let RawStore { address, user, password_file, password_env, write, delete, tls, connections_max, .. } =
+        raw;
+    let RawStore { connect_timeout, answer_timeout, value_max, url, headers, key_prefix, .. } = raw;
+    let RawStore { db, ttl, write_ttl, database, value, ttl_column, tags_column, .. } = raw;
+    let (disk, joins, computes) =
+        (&["kv", "sqlite"][..], &["sqlite", "mysql", "postgres"][..], &["compute"][..]);
+    let (redis, http) = (&["redis"][..], &["http"][..]);
+    let (embedded, caches) = (&["kv", "sqlite", "compute"][..], &["memcached", "redis"][..]);
+    let servers = &["memcached", "redis", "mysql", "postgres"][..];
+    let remote = &["memcached", "redis", "http", "mysql", "postgres"][..];
+    let (databases, written) = (&["mysql", "postgres"][..], &["http", "mysql", "postgres"][..]);
     let keys = [
         ("path", path.as_ref().map(bytes), disk),
         ("query", query.as_ref().map(bytes), joins),
         ("cache_bytes", cache_bytes.as_ref().map(bytes), disk),
         ("n", n.as_ref().map(bytes), computes),
         ("bytes", size.as_ref().map(bytes), computes),
+        ("threads", threads.as_ref().map(bytes), embedded),
+        ("address", address.as_ref().map(bytes), servers),
+        ("user", user.as_ref().map(bytes), servers),
+        ("password_file", password_file.as_ref().map(bytes), servers),
+        ("password_env", password_env.as_ref().map(bytes), servers),
+        ("write", write.as_ref().map(bytes), written),
+        ("delete", delete.as_ref().map(bytes), written),
+        ("tls", tls.as_ref().map(bytes), remote),
+        ("connections_max", connections_max.as_ref().map(bytes), remote),
+        ("connect_timeout", connect_timeout.as_ref().map(bytes), remote),
+        ("answer_timeout", answer_timeout.as_ref().map(bytes), remote),
+        ("value_max", value_max.as_ref().map(bytes), remote),
+        ("url", url.as_ref().map(bytes), http),
+        ("headers", headers.as_ref().map(bytes), http),
+        ("key_prefix", key_prefix.as_ref().map(bytes), caches),
+        ("db", db.as_ref().map(bytes), redis),
+        ("ttl", ttl.as_ref().map(bytes), redis),
+        ("write_ttl", write_ttl.as_ref().map(bytes), caches),
+        ("database", database.as_ref().map(bytes), databases),
+        ("value", value.as_ref().map(bytes), databases),
+        ("ttl_column", ttl_column.as_ref().map(bytes), databases),
+        ("tags_column", tags_column.as_ref().map(bytes), databases),
     ];
     for (key, origin, kinds) in keys {
-        let known = ["kv", "sqlite", "compute"].contains(&kind);
+        let known = KINDS.contains(&kind);
         if let Some(origin) = origin.filter(|_| known && !kinds.contains(&kind)) {
-            let has = kinds.join(" and ");
+            let has = listed(kinds);
             problems.add(
                 &origin,
                 format!("[[backend]] store.{key} is a key of {has} stores, not of {kind}: remove it"),

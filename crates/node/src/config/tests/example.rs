@@ -51,5 +51,7 @@ fn every_key_is_in_the_example() {
     assert_eq!(present(&below(&dispatch, "probe")), keys::<RawProbe>());
     let stores = backends.iter().filter_map(|backend| backend.get("store"));
     let replicas = backends.iter().filter_map(|backend| backend.get("replicas")?.as_array()).flatten();
-    assert_eq!(present(stores.chain(replicas)), keys::<RawStore>());
+    let stores: Vec<toml::Value> = stores.chain(replicas).cloned().collect();
+    assert_eq!(present(&stores), keys::<RawStore>());
+    assert_eq!(present(&below(&stores, "tls")), keys::<RawTls>());
 }

@@ -7,7 +7,7 @@ use hyper::header::LOCATION;
 use hyper::{HeaderMap, StatusCode};
 use serde_json::value::RawValue;
 
-use crate::remote::address::shown;
+use crate::remote::host::shown;
 use crate::{Cause, Found};
 
 /// What a status says of a read.

@@ -14,6 +14,7 @@ mod url;
 
 use std::error::Error;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -30,8 +31,7 @@ use tokio::time::timeout;
 pub use options::{HeaderValue, HttpOptions};
 
 use connector::{Connector, NotConnected};
-use options::Change;
-use url::UrlTemplate;
+use options::{Change, Urls};
 
 use super::options::RemoteOptions;
 use super::tls;
@@ -46,13 +46,22 @@ const IDLE: Duration = Duration::from_secs(60);
 pub(crate) struct Http {
     name: Arc<str>,
     client: Client<Connector, Full<Bytes>>,
-    url: UrlTemplate,
-    write: Option<Change>,
-    delete: Option<Change>,
+    urls: Urls,
     headers: HeaderMap,
     requests: Semaphore,
     calls: Semaphore,
     remote: RemoteOptions,
+}
+
+/// Bytes that one call may still read, over all its requests.
+struct Budget(AtomicU64);
+
+impl Budget {
+    /// Takes so many of them, where there are.
+    fn take(&self, bytes: usize) -> bool {
+        let left = |left: u64| left.checked_sub(bytes as u64);
+        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, left).is_ok()
+    }
 }
 
 /// An answer, read to its end.
@@ -65,22 +74,10 @@ struct Answer {
 
 impl Http {
     pub(crate) fn open(name: &str, options: &HttpOptions) -> Result<Self, OpenCause> {
-        let HttpOptions { url, write, delete, headers: _, remote } = options;
-        remote.validate()?;
-        let url = UrlTemplate::parse("url", url)?;
-        let change =
-            |option, text: &Option<String>| text.as_ref().map(|text| Change::parse(option, text)).transpose();
-        let (write, delete) = (change("write", write)?, change("delete", delete)?);
-        let changed = [&write, &delete].into_iter().flatten().map(|change| &change.url);
-        let secure = std::iter::once(&url).chain(changed).any(UrlTemplate::is_secure);
-        if remote.tls.is_some() && !secure {
-            let detail = "the URL starts with http://".to_owned();
-            return Err(OpenCause::Remote {
-                option: "tls",
-                detail,
-                remedy: "write https://, or leave `tls` out",
-            });
-        }
+        let remote = &options.remote;
+        options.validate()?;
+        let urls = options.urls()?;
+        let secure = urls.are_secure();
         let tls = remote.tls.clone().unwrap_or_default();
         Ok(Self {
             name: name.into(),
@@ -88,9 +85,7 @@ impl Http {
                 Connector { config: config(secure, &tls)?, tls, timeout: remote.connect_timeout() },
                 remote,
             ),
-            url,
-            write,
-            delete,
+            urls,
             headers: options::headers(options)?,
             requests: Semaphore::new(remote.connections_max.into()),
             calls: Semaphore::new(remote.queued_calls_max as usize),
@@ -103,42 +98,43 @@ impl Http {
         if keys.is_empty() {
             return self.look().await.map(|_| Vec::new());
         }
-        if self.url.is_batch() {
-            return self.read_together(keys).await;
+        let budget = self.budget();
+        if self.urls.read.is_batch() {
+            return self.read_together(keys, &budget).await;
         }
-        try_join_all(keys.iter().map(|key| self.read_one(key))).await
+        try_join_all(keys.iter().map(|key| self.read_one(key, &budget))).await
     }
 
-    async fn read_one(&self, key: &[u8]) -> Result<Option<Found>, Cause> {
+    async fn read_one(&self, key: &[u8], budget: &Budget) -> Result<Option<Found>, Cause> {
         // A key without a URL cannot be there.
-        let Some(url) = self.url.of(key) else { return Ok(None) };
+        let Some(url) = self.urls.read.of(key) else { return Ok(None) };
         let address = host(&url);
-        let Answer { status, headers, body, .. } = self.request(Method::GET, url, None).await?;
+        let Answer { status, headers, body, .. } = self.request(Method::GET, url, None, budget).await?;
         match answer::read(status, &headers, &address)? {
             answer::Read::Body => Ok(Some(found(body, &headers))),
             answer::Read::Absent => Ok(None),
         }
     }
 
-    async fn read_together(&self, keys: &[Bytes]) -> Result<Vec<Option<Found>>, Cause> {
+    async fn read_together(&self, keys: &[Bytes], budget: &Budget) -> Result<Vec<Option<Found>>, Cause> {
         // A key that is no text or empty can stand in no object, so it is not there.
         let texts = keys.iter().map(|key| std::str::from_utf8(key).ok().filter(|key| !key.is_empty()));
         let texts: Vec<Option<&str>> = texts.collect();
         let asked: Vec<&str> = texts.iter().flatten().copied().collect();
         let mut rest = &asked[..];
-        let requests = self.url.of_all(&asked).into_iter().map(|(url, count)| {
+        let requests = self.urls.read.of_all(&asked).into_iter().map(|(url, count)| {
             let (these, others) = rest.split_at(count);
             rest = others;
-            self.read_list(url, these)
+            self.read_list(url, these, budget)
         });
         let requests: Vec<_> = requests.collect();
         let mut found = try_join_all(requests).await?.into_iter().flatten();
         Ok(texts.iter().map(|text| text.and_then(|_| found.next().flatten())).collect())
     }
 
-    async fn read_list(&self, url: Uri, keys: &[&str]) -> Result<Vec<Option<Found>>, Cause> {
+    async fn read_list(&self, url: Uri, keys: &[&str], budget: &Budget) -> Result<Vec<Option<Found>>, Cause> {
         let address = host(&url);
-        let Answer { status, headers, body, .. } = self.request(Method::GET, url, None).await?;
+        let Answer { status, headers, body, .. } = self.request(Method::GET, url, None, budget).await?;
         match answer::read(status, &headers, &address)? {
             answer::Read::Body => answer::batch(&body, keys, &found(Bytes::new(), &headers), &address),
             answer::Read::Absent => Ok(vec![None; keys.len()]),
@@ -149,10 +145,10 @@ impl Http {
         let _room = self.room()?;
         let read_only =
             Cause::Unsupported { reason: "it has no `write`; give one, such as \"PUT http://…/{key}\"" };
-        let Change { method, url } = self.write.as_ref().ok_or(read_only)?;
+        let Change { method, url } = self.urls.write.as_ref().ok_or(read_only)?;
         let url = url.of(key).ok_or(NO_URL)?;
         let address = host(&url);
-        let answer = self.request(method.clone(), url, Some(value)).await?;
+        let answer = self.request(method.clone(), url, Some(value), &self.budget()).await?;
         answer::written(answer.status, &answer.headers, &address)
     }
 
@@ -161,23 +157,24 @@ impl Http {
         let read_only = Cause::Unsupported {
             reason: "it has no `delete`; give one, such as \"DELETE http://…/{key}\"",
         };
-        let Change { method, url } = self.delete.as_ref().ok_or(read_only)?;
+        let Change { method, url } = self.urls.delete.as_ref().ok_or(read_only)?;
         let url = url.of(key).ok_or(NO_URL)?;
         let address = host(&url);
-        let answer = self.request(method.clone(), url, None).await?;
+        let answer = self.request(method.clone(), url, None, &self.budget()).await?;
         answer::removed(answer.status, &answer.headers, &address)
     }
 
     /// Reads a key that is hardly there; that it is not there is an answer.
     async fn look(&self) -> Result<Report, Cause> {
-        let key = self.url.key_to_look_with();
-        let url = match self.url.is_batch() {
-            true => self.url.of_all(&[&key]).into_iter().next().map(|(url, _)| url),
-            false => self.url.of(key.as_bytes()),
+        let key = self.urls.read.key_to_look_with();
+        let url = match self.urls.read.is_batch() {
+            true => self.urls.read.of_all(&[&key]).into_iter().next().map(|(url, _)| url),
+            false => self.urls.read.of(key.as_bytes()),
         };
         let url = url.ok_or(NO_URL)?;
         let (address, secure) = (host(&url), url.scheme_str() == Some("https"));
-        let Answer { status, version, headers, .. } = self.request(Method::GET, url, None).await?;
+        let Answer { status, version, headers, .. } =
+            self.request(Method::GET, url, None, &self.budget()).await?;
         answer::read(status, &headers, &address)?;
         let server = headers
             .get(SERVER)
@@ -194,13 +191,23 @@ impl Http {
         })
     }
 
+    fn budget(&self) -> Budget {
+        Budget(AtomicU64::new(self.remote.value_bytes_max))
+    }
+
     fn room(&self) -> Result<tokio::sync::SemaphorePermit<'_>, Cause> {
         let queued_calls_max = self.remote.queued_calls_max as usize;
         self.calls.try_acquire().map_err(|_| Cause::Overloaded { queued_calls_max })
     }
 
     /// One request and its whole answer, once it is its turn.
-    async fn request(&self, method: Method, url: Uri, body: Option<Bytes>) -> Result<Answer, Cause> {
+    async fn request(
+        &self,
+        method: Method,
+        url: Uri,
+        body: Option<Bytes>,
+        budget: &Budget,
+    ) -> Result<Answer, Cause> {
         let _turn = self.requests.acquire().await.map_err(|_| Cause::Closed)?;
         let patience = self.remote.answer_timeout();
         let (address, carries) = (host(&url), body.is_some());
@@ -219,12 +226,12 @@ impl Http {
             Err(_) => return Err(silent(address, patience)),
         };
         let (head, body) = Response::into_parts(response);
-        let body = self.body(body, &address).await?;
+        let body = self.body(body, &address, budget).await?;
         Ok(Answer { status: head.status, version: head.version, headers: head.headers, body })
     }
 
     /// The body, of which no more is read than is accepted.
-    async fn body(&self, mut body: Incoming, address: &str) -> Result<Bytes, Cause> {
+    async fn body(&self, mut body: Incoming, address: &str, budget: &Budget) -> Result<Bytes, Cause> {
         let bytes_max = self.remote.value_bytes_max;
         let too_large = || Err(Cause::TooLarge { bytes_max });
         if body.size_hint().lower() > bytes_max {
@@ -240,7 +247,7 @@ impl Http {
                 Err(_) => return Err(silent(address.to_owned(), patience)),
             };
             if let Ok(data) = frame.into_data() {
-                if read.len() as u64 + data.len() as u64 > bytes_max {
+                if !budget.take(data.len()) {
                     return too_large();
                 }
                 read.extend_from_slice(&data);

@@ -35,7 +35,7 @@ pub struct HttpOptions {
     #[serde(default)]
     pub headers: BTreeMap<String, HeaderValue>,
     /// How the server is dealt with. `connections_max` is the number of requests at a time, 16 by default: over HTTP/2 they share a
-    /// connection. `value_bytes_max` is for the body of an answer.
+    /// connection. `value_bytes_max` is for all that a call reads, too.
     #[serde(default = "remote")]
     pub remote: RemoteOptions,
 }
@@ -61,6 +61,45 @@ impl HttpOptions {
     #[must_use]
     pub fn new(url: impl Into<String>) -> Self {
         Self { url: url.into(), write: None, delete: None, headers: BTreeMap::new(), remote: remote() }
+    }
+
+    pub(crate) fn validate(&self) -> Result<(), OpenCause> {
+        self.remote.validate()?;
+        self.urls().map(drop)
+    }
+
+    pub(super) fn urls(&self) -> Result<Urls, OpenCause> {
+        let change =
+            |option, text: &Option<String>| text.as_ref().map(|text| Change::parse(option, text)).transpose();
+        let urls = Urls {
+            read: UrlTemplate::parse("url", &self.url)?,
+            write: change("write", &self.write)?,
+            delete: change("delete", &self.delete)?,
+        };
+        if self.remote.tls.is_some() && !urls.are_secure() {
+            let detail = "the URL starts with http://".to_owned();
+            return Err(OpenCause::Remote {
+                option: "tls",
+                detail,
+                remedy: "write https://, or leave `tls` out",
+            });
+        }
+        Ok(urls)
+    }
+}
+
+/// The templates of a store.
+pub(super) struct Urls {
+    pub(super) read: UrlTemplate,
+    pub(super) write: Option<Change>,
+    pub(super) delete: Option<Change>,
+}
+
+impl Urls {
+    /// Whether any of them asks for TLS.
+    pub(super) fn are_secure(&self) -> bool {
+        let changes = [&self.write, &self.delete].into_iter().flatten().map(|change| &change.url);
+        std::iter::once(&self.read).chain(changes).any(UrlTemplate::is_secure)
     }
 }
 
@@ -95,7 +134,7 @@ impl Change {
 pub(super) fn headers(options: &HttpOptions) -> Result<HeaderMap, OpenCause> {
     let refused = |name: &str, detail: String, remedy| OpenCause::Remote {
         option: "headers",
-        detail: format!("{}: {detail}", crate::remote::address::shown(name)),
+        detail: format!("{}: {detail}", crate::remote::host::shown(name)),
         remedy,
     };
     let mut headers = HeaderMap::new();

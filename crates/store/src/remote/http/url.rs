@@ -8,7 +8,7 @@ use std::fmt::Write;
 use hyper::Uri;
 
 use crate::OpenCause;
-use crate::remote::address::{Address, shown};
+use crate::remote::host::{HostPort, shown};
 
 /// What separates the parts of a key.
 const SEPARATOR: u8 = b':';
@@ -169,9 +169,9 @@ impl Part {
 const PARTS_MAX: usize = 16;
 
 /// Host and port of a URL.
-pub(crate) fn address(uri: &Uri) -> Option<Address> {
+pub(crate) fn address(uri: &Uri) -> Option<HostPort> {
     let port = if uri.scheme_str() == Some("https") { 443 } else { 80 };
-    Address::parse("url", uri.authority()?.as_str(), port).ok()
+    HostPort::parse("url", uri.authority()?.as_str(), port).ok()
 }
 
 /// Appends `bytes`, everything but the letters that mean nothing in a URL as `%XX`; nothing where there are none.

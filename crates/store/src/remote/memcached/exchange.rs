@@ -42,7 +42,10 @@ pub(crate) struct Values {
     next: usize,
     /// Lines that have not ended.
     lines: usize,
+    /// Of one value, and of all of them together.
     value_bytes_max: u32,
+    /// Bytes of the values found.
+    bytes: u64,
     /// Bytes of a value that is too large, and still to be thrown away.
     skip: u64,
     /// What is wrong with the whole call, found amid its answer.
@@ -52,7 +55,7 @@ pub(crate) struct Values {
 impl Ask {
     pub(super) fn values(keys: Vec<Bytes>, value_bytes_max: u32) -> Self {
         let (found, lines) = (vec![None; keys.len()], keys.len().div_ceil(KEYS_PER_LINE_MAX));
-        Self::Values(Values { keys, found, next: 0, lines, value_bytes_max, skip: 0, failed: None })
+        Self::Values(Values { keys, found, next: 0, lines, value_bytes_max, bytes: 0, skip: 0, failed: None })
     }
 }
 
@@ -122,8 +125,14 @@ impl Values {
         let place = self.keys[self.next..].iter().position(|asked| asked == key);
         let place = place.ok_or_else(|| format!("a value of {:?}, which was not asked for", lossy(key)))?;
         let at = self.next + place;
-        self.found[at] = Some(Found { flags, ..Found::from(Bytes::copy_from_slice(value)) });
         self.next = at + 1;
+        self.bytes += value.len() as u64;
+        if self.bytes > self.value_bytes_max.into() {
+            self.failed = Some(Cause::TooLarge { bytes_max: self.value_bytes_max.into() });
+        }
+        if self.failed.is_none() {
+            self.found[at] = Some(Found { flags, ..Found::from(Bytes::copy_from_slice(value)) });
+        }
         Ok(())
     }
 }

@@ -14,8 +14,8 @@ use sherwood_wire::memcached::{Exptime, KEY_BYTES_MAX, StorageVerb};
 
 use exchange::{Ask, Told};
 
-use super::address::Address;
-use super::options::RemoteOptions;
+use super::host::HostPort;
+use super::options::{self, RemoteOptions};
 use super::pipeline::{Operation, Pool};
 use super::secret::Secret;
 use super::socket::Endpoint;
@@ -62,6 +62,28 @@ impl MemcachedOptions {
             remote: RemoteOptions::default(),
         }
     }
+
+    pub(crate) fn validate(&self) -> Result<(), OpenCause> {
+        let Self { address, key_prefix, user, password, write_ttl_s, remote } = self;
+        remote.validate()?;
+        options::check_write_ttl(*write_ttl_s)?;
+        HostPort::parse("address", address, PORT)?;
+        if user.is_some() != password.is_some() {
+            return Err(options::half_a_login());
+        }
+        if user.as_ref().is_some_and(|user| user.contains(' ') || user.is_empty()) {
+            let detail = "it is empty or has a blank in it, where memcached ends the name".to_owned();
+            return Err(OpenCause::Remote { option: "user", detail, remedy: "choose another name" });
+        }
+        if key_prefix.is_empty() {
+            return Ok(());
+        }
+        Key::new(key_prefix.as_bytes()).map(drop).map_err(|error| OpenCause::Remote {
+            option: "key_prefix",
+            detail: error.to_string(),
+            remedy: "choose a short one without blanks",
+        })
+    }
 }
 
 /// A memcached server.
@@ -76,21 +98,11 @@ pub(crate) struct Memcached {
 
 impl Memcached {
     pub(crate) fn open(name: &str, options: &MemcachedOptions) -> Result<Self, OpenCause> {
+        options.validate()?;
         let MemcachedOptions { address, key_prefix, user, password, write_ttl_s, remote } = options;
-        remote.validate()?;
-        if let Some(seconds) = write_ttl_s {
-            crate::options::check("write_ttl", u64::from(*seconds), &super::options::WRITE_TTL_S)?;
-        }
-        if !key_prefix.is_empty() {
-            Key::new(key_prefix.as_bytes()).map_err(|error| OpenCause::Remote {
-                option: "key_prefix",
-                detail: error.to_string(),
-                remedy: "choose a short one without blanks",
-            })?;
-        }
-        let endpoint = Endpoint::new(Address::parse("address", address, PORT)?, remote)?;
+        let endpoint = Endpoint::new(HostPort::parse("address", address, PORT)?, remote)?;
         let login = login(user.as_deref(), password.as_ref())?;
-        let mut details = super::options::details(&endpoint, remote);
+        let mut details = self::options::details(&endpoint, remote);
         details.extend(user.as_ref().map(|user| format!("logged in as {user}")));
         let greeting = move || {
             let login = login.clone().map(|request| Operation { request, exchange: Ask::Login });
@@ -230,15 +242,8 @@ fn checked(key: &[u8]) -> Result<Key<'_>, Cause> {
 
 /// What logs in: by the protocol a `set` whose value is user and password.
 fn login(user: Option<&str>, password: Option<&Secret>) -> Result<Option<Bytes>, OpenCause> {
-    let (user, password) = match (user, password) {
-        (None, None) => return Ok(None),
-        (Some(user), Some(password)) => (user, password.read()?),
-        _ => return Err(super::options::half_a_login()),
-    };
-    if user.contains(' ') || user.is_empty() {
-        let detail = "it is empty or has a blank in it, where memcached ends the name".to_owned();
-        return Err(OpenCause::Remote { option: "user", detail, remedy: "choose another name" });
-    }
+    let (Some(user), Some(password)) = (user, password) else { return Ok(None) };
+    let password = password.read()?;
     let mut request = Vec::new();
     let value = format!("{user} {password}");
     let key = Key::new(b"sherwood-login").expect("it is short and has no blanks");

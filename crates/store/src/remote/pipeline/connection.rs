@@ -19,8 +19,8 @@ const UNDER_WAY_MAX: usize = 256;
 const GATHERED_BYTES_MAX: usize = 64 << 10;
 /// Room for what arrives, to begin with and again after a long answer.
 const INPUT_BYTES: usize = 16 << 10;
-/// Room beyond which it is given back when it is empty.
-const INPUT_BYTES_KEPT: usize = 256 << 10;
+/// Room of a buffer beyond which it is given back when it is empty.
+const BUFFER_BYTES_KEPT: usize = 256 << 10;
 
 /// Lives as long as the connection; what is in the queue at its end is answered.
 pub(super) async fn run<E: Exchange>(link: Arc<Link<E>>, mut queue: mpsc::Receiver<Queued<E>>) {
@@ -59,6 +59,7 @@ async fn open<E: Exchange>(link: &Link<E>) -> Result<Wire<E>, Cause> {
         input: BytesMut::with_capacity(INPUT_BYTES),
         need: 1,
         output: BytesMut::new(),
+        unflushed: false,
         under_way: VecDeque::new(),
     };
     let patience = link.endpoint.timeout;
@@ -81,6 +82,8 @@ struct Wire<E: Exchange> {
     need: usize,
     /// What is to be written.
     output: BytesMut,
+    /// Whether there is some, or what was written may still lie in the encryption's buffer.
+    unflushed: bool,
     /// What was sent, in order.
     under_way: VecDeque<UnderWay<E>>,
 }
@@ -129,15 +132,19 @@ impl<E: Exchange> Wire<E> {
                     }
                     self.take(queued, queue);
                 }
-                written = self.write.write_buf(&mut self.output), if !self.output.is_empty() => {
-                    let written = match written {
-                        Ok(_) if self.output.is_empty() => self.write.flush().await,
-                        other => other.map(drop),
-                    };
-                    if let Err(error) = written {
-                        return link.endpoint.broken(&error);
+                // Beside the reading: a server that answers may read on only when it is read from.
+                pushed = push(&mut self.write, &mut self.output), if self.unflushed => match pushed {
+                    Ok(unflushed) => {
+                        self.unflushed = unflushed;
+                        if self.output.is_empty() {
+                            give_back(&mut self.output);
+                        } else {
+                            // It takes in what it is to answer, which is no silence.
+                            heard = Instant::now();
+                        }
                     }
-                }
+                    Err(error) => return link.endpoint.broken(&error),
+                },
                 arrived = self.read.read_buf(&mut self.input) => {
                     heard = Instant::now();
                     if let Err(cause) = self.arrived(&link.endpoint, arrived) {
@@ -164,6 +171,7 @@ impl<E: Exchange> Wire<E> {
             if !reply.is_closed() {
                 let Operation { request, exchange } = operation;
                 self.output.extend_from_slice(&request);
+                self.unflushed = true;
                 self.under_way.push_back(UnderWay { exchange, reply, _counted: Some(_counted) });
             }
             let room = self.output.len() < GATHERED_BYTES_MAX && self.under_way.len() < UNDER_WAY_MAX;
@@ -184,8 +192,8 @@ impl<E: Exchange> Wire<E> {
         while !self.input.is_empty() && self.input.len() >= self.need {
             self.step(endpoint)?;
         }
-        if self.input.is_empty() && self.input.capacity() > INPUT_BYTES_KEPT {
-            self.input = BytesMut::with_capacity(INPUT_BYTES);
+        if self.input.is_empty() {
+            give_back(&mut self.input);
         }
         self.input.reserve(self.need.saturating_sub(self.input.len()).max(INPUT_BYTES / 4));
         Ok(())
@@ -219,6 +227,25 @@ impl<E: Exchange> Wire<E> {
         for UnderWay { reply, .. } in self.under_way.drain(..) {
             let _ = reply.send(Err(Failed::Cause(cause.clone())));
         }
+    }
+}
+
+/// Gives back what an empty buffer took for something long.
+fn give_back(buffer: &mut BytesMut) {
+    if buffer.capacity() > BUFFER_BYTES_KEPT {
+        *buffer = BytesMut::with_capacity(INPUT_BYTES);
+    }
+}
+
+/// Writes some of `output`, or where there is none sees to it that all that was written is sent; whether there is more to do.
+/// May be dropped and begun again.
+async fn push(write: &mut WriteHalf<Box<dyn Io>>, output: &mut BytesMut) -> io::Result<bool> {
+    if output.is_empty() {
+        return write.flush().await.map(|()| false);
+    }
+    match write.write_buf(output).await? {
+        0 => Err(io::ErrorKind::WriteZero.into()),
+        _ => Ok(true),
     }
 }
 

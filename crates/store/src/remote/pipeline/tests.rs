@@ -7,7 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
-use crate::remote::address::Address;
+use crate::remote::host::HostPort;
 
 #[derive(Debug, PartialEq, Eq)]
 struct Letter;
@@ -47,7 +47,7 @@ impl Fixture {
     ) -> Self {
         let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = server.local_addr().unwrap().to_string();
-        let endpoint = Endpoint::new(Address::parse("address", &address, 1).unwrap(), &options).unwrap();
+        let endpoint = Endpoint::new(HostPort::parse("address", &address, 1).unwrap(), &options).unwrap();
         Self { server, pool: Pool::new(endpoint, &options, Box::new(greeting)) }
     }
 

@@ -14,7 +14,10 @@ pub(crate) struct Ask {
     ttls: usize,
     what: What,
     told: Told,
+    /// Of one value, and of all of them together.
     value_bytes_max: u64,
+    /// Bytes of the values found.
+    bytes: u64,
     /// Bytes of a value that is too large, and still to be thrown away.
     skip: u64,
     /// What is wrong with the whole call, found amid its answer.
@@ -46,7 +49,7 @@ pub(crate) struct Told {
 
 impl Ask {
     fn new(what: What, ttls: usize, value_bytes_max: u64) -> Self {
-        Self { ttls, what, told: Told::default(), value_bytes_max, skip: 0, failed: None }
+        Self { ttls, what, told: Told::default(), value_bytes_max, bytes: 0, skip: 0, failed: None }
     }
 
     pub(super) fn ok() -> Self {
@@ -125,6 +128,13 @@ impl Ask {
     }
 
     fn push(&mut self, value: Option<&[u8]>) {
+        self.bytes += value.map_or(0, <[u8]>::len) as u64;
+        if self.bytes > self.value_bytes_max {
+            self.failed = Some(Cause::TooLarge { bytes_max: self.value_bytes_max });
+        }
+        if self.failed.is_some() {
+            return;
+        }
         let at = self.told.values.len();
         let good_for = self.told.ttls.get(at).copied().flatten();
         let found = value.map(|value| Found { good_for, ..Found::from(Bytes::copy_from_slice(value)) });
@@ -158,7 +168,6 @@ impl Ask {
                 return Err(format!("a text of {bytes} bytes in place of an answer"));
             }
         }
-        self.told.values.push(None);
         self.failed = Some(Cause::TooLarge { bytes_max: self.value_bytes_max });
         self.skip = bytes + END_BYTES;
         Ok(Step::Used(line))

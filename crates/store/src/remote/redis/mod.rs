@@ -14,8 +14,8 @@ use sherwood_wire::resp::client;
 
 use exchange::{Ask, Told};
 
-use super::address::Address;
-use super::options::RemoteOptions;
+use super::host::HostPort;
+use super::options::{self, RemoteOptions};
 use super::pipeline::{Operation, Pool};
 use super::secret::Secret;
 use super::socket::Endpoint;
@@ -74,6 +74,13 @@ impl RedisOptions {
             remote: RemoteOptions::default(),
         }
     }
+
+    pub(crate) fn validate(&self) -> Result<(), OpenCause> {
+        self.remote.validate()?;
+        options::check_write_ttl(self.write_ttl_s)?;
+        HostPort::parse("address", &self.address, PORT)?;
+        if self.user.is_some() && self.password.is_none() { Err(options::half_a_login()) } else { Ok(()) }
+    }
 }
 
 /// A Redis or Valkey server.
@@ -90,13 +97,10 @@ pub(crate) struct Redis {
 
 impl Redis {
     pub(crate) fn open(name: &str, options: &RedisOptions) -> Result<Self, OpenCause> {
+        options.validate()?;
         let RedisOptions { address, key_prefix, db, user, password, ttl_of_server, write_ttl_s, remote } =
             options;
-        remote.validate()?;
-        if let Some(seconds) = write_ttl_s {
-            crate::options::check("write_ttl", u64::from(*seconds), &super::options::WRITE_TTL_S)?;
-        }
-        let endpoint = Endpoint::new(Address::parse("address", address, PORT)?, remote)?;
+        let endpoint = Endpoint::new(HostPort::parse("address", address, PORT)?, remote)?;
         let mut requests = Vec::new();
         if let Some(login) = login(user.as_deref(), password.as_ref())? {
             requests.push(login);
@@ -104,7 +108,7 @@ impl Redis {
         if *db != 0 {
             requests.push(request(&[b"SELECT", db.to_string().as_bytes()]));
         }
-        let mut details = super::options::details(&endpoint, remote);
+        let mut details = self::options::details(&endpoint, remote);
         details.extend(user.as_ref().map(|user| format!("logged in as {user}")));
         let greeting = move || {
             let requests = requests.iter().cloned();
@@ -229,14 +233,11 @@ fn request(args: &[&[u8]]) -> Bytes {
 }
 
 fn login(user: Option<&str>, password: Option<&Secret>) -> Result<Option<Bytes>, OpenCause> {
-    match (user, password) {
-        (None, None) => Ok(None),
-        (None, Some(password)) => Ok(Some(request(&[b"AUTH", password.read()?.as_bytes()]))),
-        (Some(user), Some(password)) => {
-            Ok(Some(request(&[b"AUTH", user.as_bytes(), password.read()?.as_bytes()])))
-        }
-        (Some(_), None) => Err(super::options::half_a_login()),
-    }
+    let Some(password) = password.map(Secret::read).transpose()? else { return Ok(None) };
+    Ok(Some(match user {
+        None => request(&[b"AUTH", password.as_bytes()]),
+        Some(user) => request(&[b"AUTH", user.as_bytes(), password.as_bytes()]),
+    }))
 }
 
 /// Product and version from the server's section of `INFO`.
@@ -266,6 +267,7 @@ mod tests {
 
     #[test]
     fn a_user_without_a_password_is_refused() {
-        assert!(login(Some("a"), None).unwrap_err().to_string().contains("password_file"));
+        let options = RedisOptions { user: Some("a".into()), ..RedisOptions::new("h") };
+        assert!(options.validate().unwrap_err().to_string().contains("password_file"));
     }
 }

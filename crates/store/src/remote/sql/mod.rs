@@ -25,6 +25,7 @@ use crate::remote::tls;
 use crate::{
     Attempt, BoxFuture, Cause, Found, Kind, Limit, LimitError, Limits, OpenCause, Report, Store, StoreError,
 };
+use address::Address;
 use answer::{Cell, Shape};
 pub use options::{SqlOptions, SqlValue};
 use pool::{Driver, Lease, Link, Pool};
@@ -49,6 +50,15 @@ struct Plan {
     shape: Shape,
     value_max: u64,
     answer_timeout: Duration,
+}
+
+impl SqlOptions {
+    /// Checks what can be judged without a file or a server.
+    pub(crate) fn validate(&self, kind: Kind) -> Result<(), OpenCause> {
+        let dialect = if kind == Kind::MySql { Dialect::MySql } else { Dialect::Postgres };
+        Plan::new(self, dialect)?;
+        Address::parse(&self.address).map(drop)
+    }
 }
 
 impl Plan {

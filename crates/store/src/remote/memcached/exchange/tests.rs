@@ -68,6 +68,14 @@ fn a_value_too_large_fails_the_call_and_not_the_connection() {
 }
 
 #[test]
+fn values_too_large_together_fail_the_call_and_not_the_connection() {
+    let answer = b"VALUE a 0 5\r\n12345\r\nVALUE b 0 4\r\n1234\r\nEND\r\nnext";
+    assert_eq!(told(|| get(&["a", "b"], 8), answer), Err(Cause::TooLarge { bytes_max: 8 }));
+    assert_eq!(read(get(&["a", "b"], 8), answer, answer.len()).unwrap().1, answer.len() - 4);
+    assert!(told(|| get(&["a", "b"], 9), answer).is_ok());
+}
+
+#[test]
 fn a_value_longer_than_any_item_is_no_answer() {
     assert!(read(get(&["a"], 8), b"VALUE a 0 99999999999\r\n", 64).is_err());
 }

@@ -62,6 +62,13 @@ fn a_value_too_large_fails_the_call_and_not_the_connection() {
 }
 
 #[test]
+fn values_too_large_together_fail_the_call_and_not_the_connection() {
+    let answer = b"*3\r\n$5\r\n12345\r\n$-1\r\n$4\r\n1234\r\n";
+    assert_eq!(told(|| Ask::values(3, false, 8), answer), Err(Cause::TooLarge { bytes_max: 8 }));
+    assert_eq!(told(|| Ask::values(3, false, 9), answer).unwrap().values.len(), 3);
+}
+
+#[test]
 fn refusals_have_their_causes() {
     for (text, label) in [
         ("NOAUTH Authentication required.", "credentials"),

@@ -7,13 +7,13 @@ use crate::OpenCause;
 
 /// A host's name or its address, and a port. Names are looked up at every connection, so that a server may move.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Address {
+pub(crate) struct HostPort {
     /// Without the brackets of an IPv6 address.
     pub(crate) host: String,
     pub(crate) port: u16,
 }
 
-impl Address {
+impl HostPort {
     /// Reads `host:port`; an IPv6 address stands in brackets. Without a port, `port` is taken.
     pub(crate) fn parse(option: &'static str, text: &str, port: u16) -> Result<Self, OpenCause> {
         let refused = |detail: &str| OpenCause::Remote {
@@ -48,7 +48,7 @@ impl Address {
 }
 
 /// As it can be parsed again.
-impl fmt::Display for Address {
+impl fmt::Display for HostPort {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { host, port } = self;
         if host.contains(':') { write!(f, "[{host}]:{port}") } else { write!(f, "{host}:{port}") }
@@ -75,12 +75,12 @@ mod tests {
             ("cache-1.example.com:1", "cache-1.example.com", 1),
             ("[::1]:65535", "::1", 65535),
         ] {
-            let address = Address::parse("address", text, 9).unwrap();
+            let address = HostPort::parse("address", text, 9).unwrap();
             assert_eq!((address.host.as_str(), address.port), (host, port));
             assert_eq!(address.to_string(), text);
         }
-        assert_eq!(Address::parse("address", "db", 9).unwrap().to_string(), "db:9");
-        assert_eq!(Address::parse("address", "[::1]", 9).unwrap().to_string(), "[::1]:9");
+        assert_eq!(HostPort::parse("address", "db", 9).unwrap().to_string(), "db:9");
+        assert_eq!(HostPort::parse("address", "[::1]", 9).unwrap().to_string(), "[::1]:9");
     }
 
     #[test]
@@ -88,7 +88,7 @@ mod tests {
         for text in
             ["", ":1", "a:", "a:0", "a:65536", "a:b", "::1", "[::1]1", "[x]:1", "a b:1", "user@a:1", "a/b:1"]
         {
-            let refused = Address::parse("address", text, 9).unwrap_err().to_string();
+            let refused = HostPort::parse("address", text, 9).unwrap_err().to_string();
             assert!(refused.contains("`address`") && refused.contains("127.0.0.1:6379"), "{refused}");
         }
     }

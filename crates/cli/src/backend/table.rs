@@ -1,0 +1,147 @@
+//! What is printed of replicas that were tried.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::check::{Answer, Fault, Tried};
+use crate::exit::Failure;
+
+/// A line for each replica, and below it what else is to be known, or what is wrong and what to do.
+pub(super) fn text(tried: &[Tried]) -> String {
+    if tried.is_empty() {
+        return "no backend has a store: there is nothing to try\n".to_owned();
+    }
+    let head = ["backend", "replica", "kind", "result", "round trip", "server"].map(str::to_owned);
+    let rows: Vec<[String; COLUMNS]> = std::iter::once(head).chain(tried.iter().map(row)).collect();
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..COLUMNS).map(width).collect();
+    let mut text = String::new();
+    for (at, row) in rows.iter().enumerate() {
+        let cells: Vec<String> =
+            row.iter().zip(&widths).map(|(cell, &width)| format!("{cell:<width$}")).collect();
+        text.push_str(cells.join("  ").trim_end());
+        text.push('\n');
+        for line in at.checked_sub(1).map(|at| below(&tried[at])).unwrap_or_default() {
+            text.push_str(&format!("  {line}\n"));
+        }
+    }
+    text
+}
+
+const COLUMNS: usize = 6;
+
+fn row(tried: &Tried) -> [String; COLUMNS] {
+    let Tried { backend, replica, kind, outcome } = tried;
+    let (result, round_trip, server) = match outcome {
+        Ok(Answer { report, round_trip }) => ("ok", milliseconds(*round_trip), report.server.clone()),
+        Err(fault) => (fault.cause, "-".to_owned(), "-".to_owned()),
+    };
+    [backend.clone(), replica.to_string(), kind.clone(), result.to_owned(), round_trip, server]
+}
+
+fn below(tried: &Tried) -> Vec<String> {
+    match &tried.outcome {
+        Ok(answer) => answer.report.details.clone(),
+        Err(fault) => match fault.message.rsplit_once("; ") {
+            Some((wrong, remedy)) => vec![wrong.to_owned(), format!("remedy: {remedy}")],
+            None => vec![fault.message.clone()],
+        },
+    }
+}
+
+fn milliseconds(time: Duration) -> String {
+    format!("{:.2} ms", time.as_secs_f64() * 1_000.0)
+}
+
+/// `{"ok": …, "replicas": […]}`, indented.
+pub(super) fn json(tried: &[Tried]) -> Result<String, Failure> {
+    let ok = tried.iter().all(|one| one.outcome.is_ok());
+    let all = All { ok, replicas: tried.iter().map(One::from).collect() };
+    let text = serde_json::to_string_pretty(&all).map_err(Failure::failed)?;
+    Ok(text + "\n")
+}
+
+#[derive(Serialize)]
+struct All<'a> {
+    ok: bool,
+    replicas: Vec<One<'a>>,
+}
+
+#[derive(Serialize)]
+struct One<'a> {
+    backend: &'a str,
+    replica: usize,
+    kind: &'a str,
+    ok: bool,
+    #[serde(flatten)]
+    outcome: Outcome<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Outcome<'a> {
+    Answer { server: &'a str, details: &'a [String], round_trip_us: u64 },
+    Fault { cause: &'a str, message: &'a str },
+}
+
+impl<'a> From<&'a Tried> for One<'a> {
+    fn from(tried: &'a Tried) -> Self {
+        let Tried { backend, replica, kind, outcome } = tried;
+        let ok = outcome.is_ok();
+        let outcome = match outcome {
+            Ok(Answer { report, round_trip }) => {
+                let round_trip_us = u64::try_from(round_trip.as_micros()).unwrap_or(u64::MAX);
+                Outcome::Answer { server: &report.server, details: &report.details, round_trip_us }
+            }
+            Err(Fault { cause, message }) => Outcome::Fault { cause, message },
+        };
+        Self { backend, replica: *replica, kind, ok, outcome }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sherwood_store::Report;
+
+    use super::*;
+
+    fn tried() -> [Tried; 2] {
+        let report =
+            Report { server: "memcached 1.6.18".into(), details: vec!["127.0.0.1:11211, no TLS".into()] };
+        let answer = Answer { report, round_trip: Duration::from_micros(1_234) };
+        let message = "h:1 cannot be reached (refused; twice); start the server, or correct it".to_owned();
+        let fault = Fault { cause: "unreachable", message };
+        let one = |backend: &str, replica, outcome| Tried {
+            backend: backend.into(),
+            replica,
+            kind: "memcached".into(),
+            outcome,
+        };
+        [one("sessions", 0, Ok(answer)), one("sessions-of-old", 1, Err(fault))]
+    }
+
+    #[test]
+    fn a_table_has_a_line_for_each_and_the_remedy_of_what_failed() {
+        let expected = "\
+backend          replica  kind       result       round trip  server
+sessions         0        memcached  ok           1.23 ms     memcached 1.6.18
+  127.0.0.1:11211, no TLS
+sessions-of-old  1        memcached  unreachable  -           -
+  h:1 cannot be reached (refused; twice)
+  remedy: start the server, or correct it
+";
+        assert_eq!(text(&tried()), expected);
+        assert!(text(&[]).contains("nothing to try"));
+    }
+
+    #[test]
+    fn json_says_the_same() {
+        let read: serde_json::Value = serde_json::from_str(&json(&tried()).unwrap()).unwrap();
+        assert_eq!(read["ok"], false);
+        assert_eq!(read["replicas"][0]["round_trip_us"], 1_234);
+        assert_eq!(read["replicas"][0]["server"], "memcached 1.6.18");
+        assert_eq!(read["replicas"][1]["cause"], "unreachable");
+        assert_eq!(read["replicas"][1]["ok"], false);
+    }
+}

@@ -1,0 +1,84 @@
+//! `sherwood backend check`: what it finds, and how it ends.
+#![allow(clippy::disallowed_methods, reason = "the configuration is a file of the test")]
+
+use std::path::Path;
+
+use assert_cmd::Command;
+use assert_cmd::assert::Assert;
+
+/// Runs a check of a file of this text.
+fn check(file: &str, more: &[&str]) -> Assert {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("sherwood.toml");
+    std::fs::write(&path, file.replace("FOLDER", folder.path().to_str().unwrap())).unwrap();
+    check_at(&path, more)
+}
+
+fn check_at(path: &Path, more: &[&str]) -> Assert {
+    let mut sherwood = Command::cargo_bin("sherwood").unwrap();
+    sherwood.args(["backend", "check", "--config"]).arg(path).args(more).assert()
+}
+
+fn said(output: &[u8]) -> String {
+    String::from_utf8(output.to_vec()).unwrap()
+}
+
+/// A loopback address where nothing listens.
+fn nobody() -> String {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
+}
+
+const EMBEDDED: &str = "[[backend]]\nname = \"similar\"\nstore = { kind = \"compute\", n = 2 }\n\
+                        [[backend]]\nname = \"catalog\"\nstore = { kind = \"kv\", path = \"FOLDER/kv\" }\n";
+
+#[test]
+fn stores_that_answer_end_with_0() {
+    let output = check(EMBEDDED, &[]).success();
+    let said = said(&output.get_output().stdout);
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!(lines.len(), 3, "{said}");
+    assert!(lines[1].starts_with("similar  0        compute  ok "), "{said}");
+    assert!(lines[2].ends_with("kv in this process"), "{said}");
+    check("", &[]).success().stdout("no backend has a store: there is nothing to try\n");
+}
+
+#[test]
+fn one_that_does_not_answer_ends_with_1_and_is_named() {
+    let absent = nobody();
+    let file = format!(
+        "{EMBEDDED}[[backend]]\nname = \"sessions\"\nreplicas = [{{ kind = \"memcached\", address = \"{absent}\" }}, \
+         {{ kind = \"redis\", address = \"{absent}\" }}, {{ kind = \"http\", url = \"http://{absent}/{{key}}\" }}]\n"
+    );
+    let output = check(&file, &[]).code(1);
+    let (stdout, stderr) = (said(&output.get_output().stdout), said(&output.get_output().stderr));
+    assert_eq!(stdout.matches("unreachable").count(), 3, "{stdout}");
+    assert_eq!(
+        stdout.matches("remedy: start the server, or correct the backend's `address`").count(),
+        3,
+        "{stdout}"
+    );
+    assert!(stdout.contains(&absent), "{stdout}");
+    assert_eq!(stderr, "sherwood: 3 of 5 replicas failed\n");
+
+    let output = check(&file, &["sessions", "--json"]).code(1);
+    let json: serde_json::Value = serde_json::from_slice(&output.get_output().stdout).unwrap();
+    assert_eq!((json["ok"].as_bool(), json["replicas"].as_array().unwrap().len()), (Some(false), 3));
+    assert_eq!(
+        (&json["replicas"][1]["kind"], &json["replicas"][1]["cause"]),
+        (&"redis".into(), &"unreachable".into())
+    );
+    check(&file, &["similar"]).success();
+}
+
+#[test]
+fn a_wrong_file_or_name_ends_with_2() {
+    let folder = tempfile::tempdir().unwrap();
+    check_at(&folder.path().join("none.toml"), &[]).code(2).stdout("");
+    let wrong = "[[backend]]\nname = \"items\"\nstore = { kind = \"http\", url = \"http://h/items\" }\n";
+    let output = check(wrong, &[]).code(2).stdout("");
+    let stderr = said(&output.get_output().stderr);
+    assert!(stderr.contains("sherwood.toml:3:9: [[backend]] store: `url` cannot be used"), "{stderr}");
+    let output = check(EMBEDDED, &["catalogue"]).code(2).stdout("");
+    let stderr = said(&output.get_output().stderr);
+    assert!(stderr.contains("no backend `catalogue`; there is similar, catalog"), "{stderr}");
+}
