@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use sherwood_dispatch::{
-    Action, CallId, Dispatch, Failure, FailureKind, FetchError, Options, ProbeOptions, Reply, RetryOptions,
-    Waiters,
+    Action, CallId, Dispatch, Failure, FailureKind, FetchError, Options, ProbeOptions, RampOptions, Reply,
+    RetryOptions, Waiters,
 };
 use sherwood_model::{Instant, ReplicaId, SeededState};
 
@@ -73,6 +73,7 @@ impl Backend {
                 interval_min,
                 interval_max: interval_min * draws.within(1..=8) as u32,
             },
+            ramp: (draws.within(0..=3) == 0).then(RampOptions::default),
         };
         let faults = Faults {
             lost: draws.within(0..=10),
