@@ -37,6 +37,7 @@ use crate::recording::Recording;
 use crate::resident::Watch;
 use crate::setup::Setup;
 use crate::shadow::Shadow;
+use crate::snapshot::{self, SnapshotSetup};
 use crate::telemetry::Telemetry;
 use crate::threads::{self, Keeper, Worker};
 use crate::{admin, http, listen};
@@ -103,6 +104,7 @@ pub struct Node {
     stop: watch::Sender<bool>,
     listeners: Vec<Running>,
     workers: Vec<Worker>,
+    snapshot: Option<SnapshotSetup>,
     http: Option<tokio::task::JoinHandle<io::Result<()>>>,
     runtime: Runtime,
 }
@@ -123,6 +125,10 @@ impl Node {
         let keeper = threads::housekeeper(parts.keeper(&setup)).map_err(StartError::Thread)?;
         let (stop, stopping) = watch::channel(false);
         let core = Arc::new(parts.core(&setup, keeper.thread(), stopping.clone()));
+        // Before anybody is served: see `snapshot`.
+        if let Some(snapshot) = &setup.snapshot {
+            snapshot::restore(snapshot, &core);
+        }
         let places = setup.memcached_connections_max;
         let listeners = listen::serve(&core, &setup.memcached, listeners, places, &entropy, &stopping)?;
         let meters =
@@ -141,7 +147,8 @@ impl Node {
             runtime.spawn(http::serve(listener, router, setup.http_connections_max, stopping))
         });
         let workers = vec![control, keeper];
-        Ok(Self { core, admin, memcached, redis, stop, listeners, workers, http, runtime })
+        let snapshot = setup.snapshot;
+        Ok(Self { core, admin, memcached, redis, stop, listeners, workers, snapshot, http, runtime })
     }
 
     /// Where the admin API and the gateway listen.
@@ -201,9 +208,21 @@ impl Node {
         self.core.names.backends().iter().enumerate().map(usage).collect()
     }
 
-    /// Stops taking connections, lets what is under way end (at most five seconds), and ends every thread.
+    /// Stops taking connections, lets what is under way end (at most five seconds), ends every thread, and writes the snapshot if there
+    /// is to be one.
     pub fn stop(self) {
-        let Self { core, admin: _, memcached: _, redis: _, stop, listeners, workers, http, runtime } = self;
+        let Self {
+            core,
+            admin: _,
+            memcached: _,
+            redis: _,
+            stop,
+            listeners,
+            workers,
+            snapshot,
+            http,
+            runtime,
+        } = self;
         core.say("node", "shutting down".to_owned(), serde_json::json!({ "draining": true }));
         stop.send_replace(true);
         for listener in listeners {
@@ -217,6 +236,11 @@ impl Node {
             tracing::error!("the HTTP port ended early: {error}");
         }
         workers.into_iter().for_each(Worker::stop);
+        // Fetches that nobody waits for any more could still fill.
+        drop(runtime);
+        if let Some(snapshot) = snapshot {
+            snapshot::keep(&snapshot, &core);
+        }
     }
 }
 
@@ -286,8 +310,8 @@ impl Parts {
         let controller = Controller::new(policy, &setup.control, partition_names, budgets);
         let actuator = OwnCache::new(Arc::clone(&cache), setup.partitions.len(), keeper);
         let pins = setup.partitions.iter().map(|partition| partition.pin).collect();
-        let telemetry =
-            Telemetry::new(setup.backends.len(), setup.slo, setup.control.rbc_window, clock.now());
+        let promised = (setup.slo, &setup.promises[..]);
+        let telemetry = Telemetry::new(setup.backends.len(), promised, setup.control.rbc_window, clock.now());
         let control = Control::new(controller, setup.control.clone(), pins, Box::new(actuator));
         Core {
             clock,

@@ -96,6 +96,8 @@ pub(crate) fn setup(model: &Model, backends: &Backends, policy: &str, times: &Ti
         backends: backends.stores.iter().zip(model.backends()).map(backend).collect(),
         partitions: (0..count).map(partition).collect(),
         slo: times.slo(&model.slo()),
+        promises: Vec::new(),
+        snapshot: None,
         control: sherwood_policy::Options {
             delta: times.delta,
             rbc_window: times.window,

@@ -1,6 +1,7 @@
 //! What a configuration means: every value in range, every name resolved to an id.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use sherwood_cache::Eviction;
@@ -10,6 +11,7 @@ use sherwood_store::StoreOptions;
 use super::units::ByteSize;
 use crate::http;
 use crate::listener::{Address, MemcachedOptions, redis_connection_bytes_max};
+use crate::promises::PromiseSetup;
 
 /// A whole configuration that is valid. It says nothing about the machine: whether a port is free or a file can be
 /// opened shows when the node starts.
@@ -17,6 +19,8 @@ use crate::listener::{Address, MemcachedOptions, redis_connection_bytes_max};
 pub struct Config {
     /// The cache's memory.
     pub memory: Memory,
+    /// `[memory] snapshot`; none starts cold.
+    pub snapshot: Option<Snapshot>,
     /// Threads and connections.
     pub server: Server,
     /// What is listened on, at most one per address.
@@ -29,6 +33,8 @@ pub struct Config {
     pub partitions: Vec<Partition>,
     /// `[slo]`: by default P99 over 60 s is at most 150 ms, observed every 5 s.
     pub slo: Slo,
+    /// `[[slo.class]]` and `[[slo.tenant]]`, at most 32 of each.
+    pub promises: Vec<PromiseSetup>,
     /// How it is kept.
     pub control: Control,
     /// Where the admin API and the gateway are bound, or none when they are off.
@@ -49,6 +55,15 @@ pub struct Memory {
     pub buffers_bytes_max: u64,
     /// Share of the keys that miss ratio curves are drawn from, 0 (no curves) to 1; 1/32 by default.
     pub mrc_sample_ratio: f64,
+}
+
+/// `[memory] snapshot`: what the cache holds, kept from a stop to the next start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Snapshot {
+    /// The file.
+    pub path: PathBuf,
+    /// How long writing it may take, 100 ms to 10 min; 10 s by default.
+    pub time_max: Duration,
 }
 
 impl Memory {
@@ -150,6 +165,8 @@ pub struct Partition {
     pub bytes_min: u64,
     /// Its budget never rises above; the total by default.
     pub bytes_max: u64,
+    /// Whether it keeps its budget, and what it would be is only said.
+    pub dry_run: bool,
     /// Its budget at the start, as [`sherwood_policy::Options::start_budgets`] works it out.
     pub initial_bytes: u64,
 }
@@ -169,6 +186,8 @@ pub struct Control {
     pub tax_ratio: f64,
     /// Decide and say so, but move nothing.
     pub dry_run: bool,
+    /// `[control.guard]`, none when it is switched off; its percentile and bound are those of `[slo]`.
+    pub guard: Option<sherwood_policy::GuardOptions>,
     /// `[control.tao]`.
     pub tao: sherwood_policy::TaoOptions,
     /// `[control.cliffhanger]`.

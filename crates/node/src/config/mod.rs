@@ -29,7 +29,7 @@ use std::path::Path;
 pub use flags::Flags;
 pub use meaning::{
     BUFFERS_BYTES_MAX, Backend, Config, Control, HTTP_CONNECTIONS_MAX, Listener, Memory, Mode, Partition,
-    Protocol, Route, Server,
+    Protocol, Route, Server, Snapshot,
 };
 pub use problem::{ConfigError, PROBLEMS_MAX, Place, Problem};
 pub use sherwood_model::Slo;

@@ -32,6 +32,14 @@ pub(super) struct RawMemory {
     pub(super) eviction: Key<String>,
     pub(super) buffers: Key<ByteSize>,
     pub(super) mrc_sample: Key<f64>,
+    pub(super) snapshot: Key<RawSnapshot>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct RawSnapshot {
+    pub(super) path: Key<String>,
+    pub(super) max_time: Key<Span>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -69,6 +77,7 @@ pub(super) struct RawBackend {
     pub(super) timeout: Key<Span>,
     pub(super) ttl: Key<Span>,
     pub(super) dispatch: RawDispatch,
+    pub(super) ramp: Key<RawRamp>,
     pub(super) store: Key<RawStore>,
     pub(super) replicas: Key<Vec<Spanned<RawStore>>>,
 }
@@ -82,6 +91,16 @@ pub(super) struct RawDispatch {
     pub(super) waiters_max: Key<u32>,
     pub(super) retry: RawRetry,
     pub(super) probe: RawProbe,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct RawRamp {
+    pub(super) start: Key<u32>,
+    pub(super) grow: Key<f64>,
+    pub(super) slow: Key<f64>,
+    pub(super) interval: Key<Span>,
+    pub(super) settle: Key<Span>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -122,6 +141,7 @@ pub(super) struct RawPartition {
     pub(super) min: Key<ByteSize>,
     pub(super) max: Key<ByteSize>,
     pub(super) initial: Key<ByteSize>,
+    pub(super) dry_run: Key<bool>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -131,6 +151,17 @@ pub(super) struct RawSlo {
     pub(super) bound: Key<Span>,
     pub(super) window: Key<Span>,
     pub(super) observe: Key<Span>,
+    pub(super) class: Vec<Spanned<RawPromise>>,
+    pub(super) tenant: Vec<Spanned<RawPromise>>,
+}
+
+/// A promise to a class of requests or to a tenant.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct RawPromise {
+    pub(super) name: Key<String>,
+    pub(super) percentile: Key<f64>,
+    pub(super) bound: Key<Span>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -142,10 +173,22 @@ pub(super) struct RawControl {
     pub(super) band: Key<Vec<f64>>,
     pub(super) tax: Key<f64>,
     pub(super) dry_run: Key<bool>,
+    pub(super) guard: RawGuard,
     pub(super) tao: RawTao,
     pub(super) cliffhanger: RawCliffhanger,
     pub(super) fair: RawFair,
     pub(super) lama: RawLama,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct RawGuard {
+    pub(super) enabled: Key<bool>,
+    pub(super) worse: Key<f64>,
+    pub(super) miss_rise: Key<f64>,
+    pub(super) blame: Key<f64>,
+    pub(super) freeze: Key<Span>,
+    pub(super) memory: Key<Span>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -8,11 +8,13 @@ use serde::de::DeserializeOwned;
 use sherwood_model::BackendId;
 
 use super::raw::{
-    RawAdmin, RawBackend, RawCliffhanger, RawControl, RawDispatch, RawFair, RawFile, RawLama, RawListener,
-    RawMemory, RawPartition, RawProbe, RawRetry, RawServer, RawSlo, RawStore, RawTao,
+    RawAdmin, RawBackend, RawCliffhanger, RawControl, RawDispatch, RawFair, RawFile, RawGuard, RawLama,
+    RawListener, RawMemory, RawPartition, RawProbe, RawPromise, RawRamp, RawRetry, RawServer, RawSlo,
+    RawSnapshot, RawStore, RawTao,
 };
 use super::*;
 use crate::listener::{Address, UnixSocket};
+use crate::promises::Promised;
 
 const EXAMPLE: &str = include_str!("../../../../sherwood.example.toml");
 const POLICIES: &[&str] = &["robinhood", "shared-lru", "static"];
@@ -24,6 +26,11 @@ fn config(text: &str) -> Config {
 fn refusal(text: &str, flags: &Flags) -> Vec<String> {
     let error = parse("a.toml", text, flags, POLICIES).expect_err("it is wrong");
     error.problems.iter().map(ToString::to_string).collect()
+}
+
+/// What is wrong with a text that has one mistake.
+fn problem(text: &str) -> String {
+    refusal(text, &Flags::default()).remove(0)
 }
 
 /// One refusal per line of the table: what was typed, and what was answered.
@@ -160,7 +167,12 @@ mod meaning {
         let replica = |config: &Config, at: usize| config.backends[at].replicas[0].clone();
         assert_eq!(replica(&example, 0), replica(&store("\"kv\", path = \"data/catalog\""), 0));
         assert_eq!(replica(&example, 2), replica(&store("\"compute\""), 0));
-        assert_eq!(example.backends[0].dispatch, config("").backends[0].dispatch);
+        let ramp = Some(sherwood_dispatch::RampOptions::default());
+        assert_eq!(
+            example.backends[0].dispatch,
+            sherwood_dispatch::Options { ramp, ..config("").backends[0].dispatch }
+        );
+        assert_eq!(example.snapshot.map(|one| one.time_max), Some(Duration::from_secs(10)));
     }
 
     #[test]
@@ -183,7 +195,10 @@ mod meaning {
         let set = "batch_keys_max = 1, in_flight_calls_max = 2, queued_calls_max = 0, waiters_max = 4, \
                    retry = { per_call_max = 5, ratio = 0, burst = 6 }, \
                    probe = { failures_max = 7, interval_min = \"20s\", interval_max = \"30s\" }";
-        let text = format!("[[backend]]\nname = \"a\"\ntimeout = \"3s\"\ndispatch = {{ {set} }}");
+        let ramp = "start = 7, grow = 2, slow = 4, interval = \"1s\", settle = \"20s\"";
+        let text = format!(
+            "[[backend]]\nname = \"a\"\ntimeout = \"3s\"\ndispatch = {{ {set} }}\nramp = {{ {ramp} }}"
+        );
         let expected = sherwood_dispatch::Options {
             batch_keys_max: 1,
             in_flight_calls_max: 2,
@@ -196,9 +211,51 @@ mod meaning {
                 interval_min: Duration::from_secs(20),
                 interval_max: Duration::from_secs(30),
             },
+            ramp: Some(sherwood_dispatch::RampOptions {
+                start_per_s: 7,
+                grow_ratio: 2.0,
+                slow_ratio: 4.0,
+                interval: Duration::from_secs(1),
+                settle: Duration::from_secs(20),
+            }),
         };
         assert_eq!(config(&text).backends[0].dispatch, expected);
         assert_eq!(config("").backends[0].dispatch, sherwood_dispatch::Options::default());
+    }
+
+    #[test]
+    fn a_ramp_is_there_when_it_is_asked_for_and_makes_sense() {
+        let backend = |ramp: &str| format!("[[backend]]\nname = \"a\"\nramp = {{ {ramp} }}");
+        let ramp = config(&backend("")).backends[0].dispatch.ramp;
+        assert_eq!(ramp, Some(sherwood_dispatch::RampOptions::default()));
+        assert_eq!(
+            problem(&backend("grow = 1")),
+            "a.toml:3:17: [[backend]] setting up dispatch: `ramp.grow` is 1, must be 1.01 to 10; leave it out for the default"
+        );
+    }
+
+    #[test]
+    fn promises_and_the_guard_are_those_of_the_slo_unless_they_say_otherwise() {
+        let config = config(
+            "[slo]\nbound = \"80ms\"\n[[slo.class]]\nname = \"page\"\npercentile = 90\n[[slo.tenant]]\nname = \"t\"\n\
+             bound = \"20ms\"\n[control.guard]\nworse = 0.5\n[[backend]]\nname = \"a\"\n[[partition]]\nbackend = \"a\"\n\
+             tenant = \"t\"\ndry_run = true\n",
+        );
+        let promised: Vec<_> = config
+            .promises
+            .iter()
+            .map(|one| (&one.to, one.slo.percentile, one.slo.bound.as_millis()))
+            .collect();
+        let (page, tenant) =
+            (Promised::Class("page".to_owned()), Promised::Tenant(sherwood_model::TenantId(1)));
+        assert_eq!(promised, [(&page, 90.0, 80), (&tenant, 99.0, 20)]);
+        let guard = config.control.guard.expect("on by default");
+        assert_eq!((guard.bound.as_millis(), guard.worse_ratio, guard.blame_ratio), (80, 0.5, 0.5));
+        assert!(config.partitions[0].dry_run && !config.partitions[1].dry_run);
+        assert!(problem("[[slo.tenant]]\nname = \"silver\"").contains("it must be \"default\""));
+        assert!(problem("[[slo.class]]\nbound = \"1s\"").contains("[[slo.class]] has no name"));
+        let twice = "[[slo.class]]\nname = \"a\"\n[[slo.class]]\nname = \"a\"";
+        assert!(problem(twice).contains("is there on line 2 already"), "{}", problem(twice));
     }
 
     #[test]

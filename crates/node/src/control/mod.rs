@@ -5,13 +5,15 @@
 
 mod actuator;
 mod beyond;
+mod guard;
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use sherwood_model::{Band, CachePlan, Instant, PartitionId};
 use sherwood_policy::{
-    Controller, CounterWindow, Decision, Observation, Options, PartitionSeen, Policy, PolicyError, by_name,
+    Controller, CounterWindow, Decision, GuardStanding, Observation, Options, PartitionSeen, Policy,
+    PolicyError, by_name,
 };
 
 use crate::core::Core;
@@ -23,13 +25,15 @@ pub(crate) use actuator::{Actuator, OwnCache};
 /// Characters of a policy's name that a refusal repeats.
 const NAME_CHARS_MAX: usize = 64;
 
-/// Least and most bytes of a partition, set by the configuration.
-#[derive(Clone, Copy, Debug, Default)]
+/// Least and most bytes of a partition, set by the configuration and the admin API.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pin {
     /// Least bytes, 0 for none.
     pub min_bytes: u64,
     /// Most bytes, none for no limit.
     pub max_bytes: Option<u64>,
+    /// Whether it keeps its budget, and what it would be is only said.
+    pub dry_run: bool,
 }
 
 /// What a partition may be set to, bytes.
@@ -41,6 +45,39 @@ pub(crate) struct Room {
     pub(crate) max_bytes: u64,
     /// The total less what all others have.
     pub(crate) free_bytes: u64,
+}
+
+/// Why a partition is not pinned as asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum PinError {
+    /// Its own two contradict each other.
+    #[error("a minimum of {min} bytes is above the maximum of {max}; lower one or raise the other")]
+    Crossed {
+        /// The minimum.
+        min: u64,
+        /// The maximum.
+        max: u64,
+    },
+    /// There is not enough for all minimums.
+    #[error(
+        "the minimums of all partitions would sum to {min_bytes} bytes, and there are {total}; lower one"
+    )]
+    Minimums {
+        /// Their sum.
+        min_bytes: u64,
+        /// The total.
+        total: u64,
+    },
+    /// Some of the total would have no partition to go to.
+    #[error(
+        "the maximums of all partitions would sum to {max_bytes} bytes, less than the total of {total}; raise one"
+    )]
+    Maximums {
+        /// Their sum.
+        max_bytes: u64,
+        /// The total.
+        total: u64,
+    },
 }
 
 /// The state of the loop.
@@ -83,6 +120,46 @@ impl Control {
         self.options.band
     }
 
+    /// Bytes that the partitions may have together.
+    pub(crate) fn total_bytes(&self) -> u64 {
+        self.actuator.total_bytes()
+    }
+
+    /// How the guard stands; none when there is none.
+    pub(crate) fn guard(&self) -> Option<GuardStanding> {
+        self.controller.guard()
+    }
+
+    /// The pins of each partition.
+    pub(crate) fn pins(&self) -> &[Pin] {
+        &self.pins
+    }
+
+    /// Pins a partition from the next decision on.
+    ///
+    /// # Errors
+    /// When budgets that obey all pins could not sum to the total.
+    pub(crate) fn pin(&mut self, partition: PartitionId, pin: Pin) -> Result<(), PinError> {
+        let total = self.actuator.total_bytes();
+        let mut pins = self.pins.clone();
+        pins[partition.index()] = pin;
+        let sum = |bytes: fn(&Pin) -> Option<u64>| {
+            pins.iter().map(bytes).fold(0_u64, |sum, bytes| sum.saturating_add(bytes.unwrap_or(u64::MAX)))
+        };
+        let (min_bytes, max_bytes) = (sum(|pin| Some(pin.min_bytes)), sum(|pin| pin.max_bytes));
+        if let Some(max) = pin.max_bytes.filter(|&max| max < pin.min_bytes) {
+            return Err(PinError::Crossed { min: pin.min_bytes, max });
+        }
+        if min_bytes > total {
+            return Err(PinError::Minimums { min_bytes, total });
+        }
+        if max_bytes < total {
+            return Err(PinError::Maximums { max_bytes, total });
+        }
+        self.pins = pins;
+        Ok(())
+    }
+
     /// Decisions made since the start.
     pub(crate) fn decisions(&self) -> u64 {
         self.decisions
@@ -94,12 +171,19 @@ impl Control {
         core: &Core,
         policy: Option<&str>,
         dry_run: Option<bool>,
+        guard: Option<bool>,
     ) -> Result<(), PolicyError> {
         let policy = policy.map(|name| self.policy_called(name)).transpose()?;
         if let Some(dry_run) = dry_run {
             self.controller.set_dry_run(dry_run);
             let state = if dry_run { "on: decisions are reported and not applied" } else { "off" };
             core.say("policy", format!("dry run {state}"), json!({ "dry_run": dry_run }));
+        }
+        if let Some(guard) = guard {
+            let options = self.options.guard.unwrap_or_default();
+            self.controller.set_guard(guard.then_some(options));
+            let state = if guard { "on, and begins anew" } else { "off: nothing goes back by itself" };
+            core.say("guard", format!("guard {state}"), json!({ "guard": guard }));
         }
         if let Some(policy) = policy {
             let name = policy.name();
@@ -130,6 +214,23 @@ impl Control {
         Ok(())
     }
 
+    /// Takes over the budgets of a node like this one, unless the policy leaves them to the operator or they do not fit.
+    pub(crate) fn restore(&mut self, core: &Core, budgets: &[u64]) {
+        let fits = |(pin, &bytes): (&Pin, &u64)| {
+            (pin.min_bytes..=pin.max_bytes.unwrap_or(u64::MAX)).contains(&bytes)
+        };
+        let sum = budgets.iter().try_fold(0_u64, |sum, &bytes| sum.checked_add(bytes));
+        let all_fit = budgets.len() == self.pins.len() && self.pins.iter().zip(budgets).all(fits);
+        if self.policy() == "static" || !all_fit || sum != Some(self.total_bytes()) {
+            return;
+        }
+        let plan = CachePlan::Budgets(budgets.to_vec());
+        let shared = core.cache.plan() == CachePlan::Shared;
+        if shared || self.actuator.apply(&plan).is_ok() {
+            self.controller.set_budgets(budgets.to_vec());
+        }
+    }
+
     /// What `partition` may be set to by hand.
     pub(crate) fn room(&self, core: &Core, partition: PartitionId) -> Room {
         let total = self.actuator.total_bytes();
@@ -143,7 +244,7 @@ impl Control {
     }
 
     /// The budgets in force, or, where all share, those that wait.
-    fn budgets(&self, core: &Core) -> Vec<u64> {
+    pub(crate) fn budgets(&self, core: &Core) -> Vec<u64> {
         match core.cache.plan() {
             CachePlan::Budgets(budgets) => budgets,
             CachePlan::Shared => self.controller.budgets().to_vec(),
@@ -161,6 +262,11 @@ impl Control {
             tracing::error!("the plan was not applied: {error}");
             self.controller.set_budgets(self.budgets(core));
             return;
+        }
+        if let Some(harm) = &decision.harm {
+            let (line, data) = guard::tripped(core, now, harm);
+            tracing::warn!("{line}");
+            core.say("guard", line, data);
         }
         core.say("decision", decision.line.clone(), described(core, &decision));
         self.latest = Some(decision);
@@ -184,6 +290,7 @@ impl Control {
                 used_bytes: held.used_bytes,
                 min_bytes: pin.min_bytes,
                 max_bytes: pin.max_bytes,
+                dry_run: pin.dry_run,
                 hits,
                 misses,
                 queries: hits + misses,
@@ -212,6 +319,7 @@ impl Control {
             "rbc_window_ms": millis(*rbc_window),
             "band": [band.low, band.high],
             "tax_ratio": tax,
+            "guard": self.guard().map(|standing| guard::described(core, &standing)),
             "decisions": self.decisions,
             "latest": self.latest.as_ref().map(|decision| described(core, decision)),
         })

@@ -4,12 +4,13 @@ use std::num::NonZero;
 use std::sync::Arc;
 use std::thread;
 
-use sherwood_model::{Band, Slo};
+use sherwood_model::{Band, SeededState, Slo};
 use sherwood_store::{OpenError, Store};
 
 use super::{BackendSetup, MemcachedSetup, PartitionSetup, RouteSetup, Setup};
 use crate::config::{self, Config, HTTP_CONNECTIONS_MAX, Mode, Route};
 use crate::control::Pin;
+use crate::snapshot::SnapshotSetup;
 
 impl Setup {
     /// The node that `config` describes, its stores opened.
@@ -37,6 +38,7 @@ impl Setup {
                 .map(|one| partition(one, config.memory.total_bytes))
                 .collect(),
             slo: slo(&config.slo),
+            promises: config.promises.clone(),
             control: control(&config.control),
             policy: config.control.policy.clone(),
             memcached: config.listeners.iter().map(|one| listener(one, config, threads)).collect(),
@@ -44,6 +46,7 @@ impl Setup {
             memcached_connections_max: config.server.connections_max as usize,
             http_connections_max: HTTP_CONNECTIONS_MAX,
             buffers_bytes_max: config.memory.buffers_bytes_max,
+            snapshot: config.snapshot.as_ref().map(|one| snapshot(one, config)),
             slack_bytes: Some(slack_bytes(config)),
             threads,
             seed: None,
@@ -56,6 +59,17 @@ impl Setup {
 fn slack_bytes(config: &Config) -> u64 {
     let promised = config.memory.slack_bytes();
     (promised / 8 * 5).saturating_add(config.stores_bytes())
+}
+
+/// The snapshot of a node with these backends. What makes their values others is part of the fingerprint, how they are asked is not.
+fn snapshot(snapshot: &config::Snapshot, config: &Config) -> SnapshotSetup {
+    let backends = config.backends.iter();
+    let values: Vec<_> = backends
+        .map(|config::Backend { name, prefix, ttl, replicas, dispatch: _ }| (name, prefix, ttl, replicas))
+        .collect();
+    let fingerprint = SeededState::new(0).hash_bytes(format!("{values:?}").as_bytes());
+    let config::Snapshot { path, time_max } = snapshot.clone();
+    SnapshotSetup { path, time_max, fingerprint }
 }
 
 fn cores() -> usize {
@@ -82,7 +96,7 @@ fn partition(partition: &config::Partition, total_bytes: u64) -> PartitionSetup 
         tenant: partition.tenant,
         backend: partition.backend,
         initial_bytes: Some(partition.initial_bytes),
-        pin: Pin { min_bytes: partition.bytes_min, max_bytes },
+        pin: Pin { min_bytes: partition.bytes_min, max_bytes, dry_run: partition.dry_run },
     }
 }
 
@@ -92,13 +106,14 @@ fn slo(slo: &config::Slo) -> Slo {
 }
 
 fn control(control: &config::Control) -> sherwood_policy::Options {
-    let config::Control { delta, rbc_window, band, tax_ratio, dry_run, .. } = *control;
+    let config::Control { delta, rbc_window, band, tax_ratio, dry_run, guard, .. } = *control;
     sherwood_policy::Options {
         delta,
         rbc_window,
         band: Band::from(band),
         tax: tax_ratio,
         dry_run,
+        guard,
         tao: control.tao.clone(),
         cliffhanger: control.cliffhanger.clone(),
         fair: control.fair.clone(),

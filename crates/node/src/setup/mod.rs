@@ -12,6 +12,8 @@ use sherwood_store::Store;
 use crate::config::Protocol;
 use crate::control::Pin;
 use crate::listener::Address;
+use crate::promises::PromiseSetup;
+use crate::snapshot::SnapshotSetup;
 
 /// A node, before it is started.
 pub struct Setup {
@@ -25,6 +27,8 @@ pub struct Setup {
     pub partitions: Vec<PartitionSetup>,
     /// The promise to keep.
     pub slo: Slo,
+    /// Promises to classes of requests and to tenants, beside it.
+    pub promises: Vec<PromiseSetup>,
     /// Options of the policies and of the loop.
     pub control: sherwood_policy::Options,
     /// Name of the policy to start with.
@@ -41,6 +45,8 @@ pub struct Setup {
     pub buffers_bytes_max: u64,
     /// Bytes by which resident memory may grow beyond the cache's total before the cache gives way; none lets it grow.
     pub slack_bytes: Option<u64>,
+    /// Where a snapshot is kept from a stop to the next start; none starts cold.
+    pub snapshot: Option<SnapshotSetup>,
     /// Threads for the gateway, the dispatchers and the admin API.
     pub threads: usize,
     /// Seed of every random draw; the operating system's where none.

@@ -223,6 +223,8 @@ impl Driven {
                 window: Duration::from_secs(60),
                 observe: Duration::from_secs(5),
             },
+            promises: Vec::new(),
+            snapshot: None,
             control: simulated.knobs.control.clone(),
             policy: simulated.policy.clone(),
             memcached: Vec::new(),

@@ -132,6 +132,8 @@ pub(crate) fn setup(backends: Vec<(&str, Vec<Arc<dyn Store>>)>) -> Setup {
             window: Duration::from_secs(60),
             observe: Duration::from_millis(10),
         },
+        promises: Vec::new(),
+        snapshot: None,
         control: sherwood_policy::Options { delta: Duration::from_secs(3600), ..Default::default() },
         policy: "static".to_owned(),
         memcached: Vec::new(),

@@ -36,6 +36,7 @@ struct Draft {
     min: u64,
     max: u64,
     initial: Option<u64>,
+    dry_run: bool,
     /// Where its bytes are to be changed when the sum is too large.
     origins: Origins,
 }
@@ -89,6 +90,7 @@ pub(super) fn resolve(
         backend: draft.backend,
         bytes_min: draft.min,
         bytes_max: draft.max,
+        dry_run: draft.dry_run,
         initial_bytes,
     };
     let partitions = drafts.iter().zip(starts).map(partition).collect();
@@ -97,7 +99,7 @@ pub(super) fn resolve(
 
 fn unlisted(backend: BackendId, total_bytes: u64) -> Draft {
     let origins = Origins { min: Origin::Absent, max: Origin::Absent, initial: Origin::Absent };
-    Draft { tenant: TenantId(0), backend, min: 0, max: total_bytes, initial: None, origins }
+    Draft { tenant: TenantId(0), backend, min: 0, max: total_bytes, initial: None, dry_run: false, origins }
 }
 
 fn draft(
@@ -121,6 +123,7 @@ fn draft(
         min: min.0,
         max: max.0,
         initial: initial.map(|initial| in_range(problems, INITIAL, Some(initial), min, min..=max).0),
+        dry_run: raw.dry_run.as_ref().is_some_and(|dry_run| *dry_run.get_ref()),
         origins: Origins { min: origin(&raw.min), max: origin(&raw.max), initial: origin(&raw.initial) },
     })
 }

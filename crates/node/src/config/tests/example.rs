@@ -26,13 +26,19 @@ fn every_key_is_in_the_example() {
     let whole = toml::Value::Table(example.clone());
     assert_eq!(present([&whole]), keys::<RawFile>());
     assert_eq!(present(&all("memory")), keys::<RawMemory>());
+    assert_eq!(present(&below(&all("memory"), "snapshot")), keys::<RawSnapshot>());
     assert_eq!(present(&all("server")), keys::<RawServer>());
     assert_eq!(present(&all("listener")), keys::<RawListener>());
     assert_eq!(present(&all("backend")), keys::<RawBackend>());
     assert_eq!(present(&all("partition")), keys::<RawPartition>());
     assert_eq!(present(&all("slo")), keys::<RawSlo>());
+    let promises = all("slo").into_iter().flat_map(|slo| [slo["class"].clone(), slo["tenant"].clone()]);
+    let promises: Vec<_> =
+        promises.flat_map(|tables| tables.as_array().cloned().unwrap_or_default()).collect();
+    assert_eq!(present(&promises), keys::<RawPromise>());
     assert_eq!(present(&all("control")), keys::<RawControl>());
     let control = all("control");
+    assert_eq!(present(&below(&control, "guard")), keys::<RawGuard>());
     assert_eq!(present(&below(&control, "tao")), keys::<RawTao>());
     assert_eq!(present(&below(&control, "cliffhanger")), keys::<RawCliffhanger>());
     assert_eq!(present(&below(&control, "fair")), keys::<RawFair>());
@@ -41,6 +47,7 @@ fn every_key_is_in_the_example() {
     let backends = all("backend");
     let dispatch = below(&backends, "dispatch");
     assert_eq!(present(&dispatch), keys::<RawDispatch>());
+    assert_eq!(present(&below(&backends, "ramp")), keys::<RawRamp>());
     assert_eq!(present(&below(&dispatch, "retry")), keys::<RawRetry>());
     assert_eq!(present(&below(&dispatch, "probe")), keys::<RawProbe>());
     let stores = backends.iter().filter_map(|backend| backend.get("store"));
