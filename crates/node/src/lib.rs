@@ -46,7 +46,7 @@ mod waiter;
 
 pub use buffers::Buffers;
 pub use chores::Chores;
-pub use control::Pin;
+pub use control::{InstanceKind, InstanceSetup, InstancesSetup, Pin};
 pub use events::Event;
 pub use promises::{PromiseSetup, Promised};
 pub use setup::{BackendSetup, MemcachedSetup, PartitionSetup, RouteSetup, Setup};

@@ -191,7 +191,7 @@ impl Reading {
         let core = &self.0;
         let names = core.names.partitions();
         let usages: Vec<_> = (0..names.len())
-            .map(|i| (names[i].name.clone(), core.cache.usage(PartitionId::from_index(i))))
+            .map(|i| (names[i].name.clone(), core.usage(PartitionId::from_index(i))))
             .collect();
         let each = |value: fn(&sherwood_cache::Usage) -> u64| -> Vec<(Labels, u64)> {
             usages.iter().map(|(name, usage)| (vec![("partition", name.clone())], value(usage))).collect()
@@ -214,7 +214,12 @@ impl Reading {
             "partition_expired",
             "Items dropped because their time had come",
             each(|u| u.expired),
-        )
+        )?;
+        let reached = core.instances.iter().zip(names).map(|(instance, partition)| {
+            let reached = f64::from(u8::from(instance.trouble().is_none()));
+            (vec![("partition", partition.name.clone())], reached)
+        });
+        gauges(encoder, "instance_reached", "1 while the cache that is resized answers", reached.collect())
     }
 
     fn backends(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {

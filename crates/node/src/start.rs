@@ -26,7 +26,8 @@ use crate::chores::Chores;
 use crate::classes::Classes;
 use crate::clock::Clock;
 use crate::config::Protocol;
-use crate::control::{Control, OwnCache};
+use crate::control::instances::{self, Instance};
+use crate::control::{Actuator, Control, Instances, OwnCache};
 use crate::core::Core;
 use crate::entropy::Entropy;
 use crate::events::Events;
@@ -129,6 +130,7 @@ impl Node {
         if let Some(snapshot) = &setup.snapshot {
             snapshot::restore(snapshot, &core);
         }
+        instances::start(&core, runtime.handle());
         let places = setup.memcached_connections_max;
         let listeners = listen::serve(&core, &setup.memcached, listeners, places, &entropy, &stopping)?;
         let meters =
@@ -195,7 +197,7 @@ impl Node {
             let mut usage = BackendUsage { name: name.clone(), ..BackendUsage::default() };
             for (i, partition) in self.core.names.partitions().iter().enumerate() {
                 if partition.backend == backend {
-                    let held = self.core.cache.usage(sherwood_model::PartitionId::from_index(i));
+                    let held = self.core.usage(sherwood_model::PartitionId::from_index(i));
                     usage.allocated_bytes += held.budget_bytes;
                     usage.used_bytes += held.used_bytes;
                     usage.hits += held.hits;
@@ -257,10 +259,18 @@ impl Engine {
     /// The engine of a setup, empty.
     fn new(setup: &Setup, clock: Clock) -> Result<Self, StartError> {
         let entropy = Arc::new(setup.seed.map_or_else(Entropy::from_system, Entropy::seeded));
-        setup.control.validate(setup.cache.total_bytes, setup.partitions.len())?;
+        setup.control.validate(setup.divided_bytes(), setup.partitions.len())?;
         let policy = by_name(&setup.policy, &setup.control)?;
         let budgets = start_budgets(setup)?;
-        let cache = Arc::new(cache(setup, &budgets, &entropy)?);
+        let own = match &setup.instances {
+            None => budgets.clone(),
+            // What is left of our cache is divided once and for all.
+            Some(_) => {
+                let equal = vec![StartSize::default(); setup.partitions.len()];
+                setup.control.start_budgets(setup.cache.total_bytes, &equal)?
+            }
+        };
+        let cache = Arc::new(cache(setup, &own, &entropy)?);
         if policy.starts_shared() && !setup.control.dry_run {
             cache.apply(&CachePlan::Shared).expect("always accepted");
         }
@@ -308,11 +318,17 @@ impl Parts {
         let names = names(setup);
         let partition_names = names.partitions().iter().map(|partition| partition.name.clone()).collect();
         let controller = Controller::new(policy, &setup.control, partition_names, budgets);
-        let actuator = OwnCache::new(Arc::clone(&cache), setup.partitions.len(), keeper);
+        let setups = setup.instances.as_ref().map(|instances| instances.each.clone()).unwrap_or_default();
+        let instances: Vec<_> = setups.into_iter().map(Instance::new).collect();
+        let actuator: Box<dyn Actuator> = if instances.is_empty() {
+            Box::new(OwnCache::new(Arc::clone(&cache), setup.partitions.len(), keeper))
+        } else {
+            Box::new(Instances::new(setup.divided_bytes(), instances.clone()))
+        };
         let pins = setup.partitions.iter().map(|partition| partition.pin).collect();
         let promised = (setup.slo, &setup.promises[..]);
         let telemetry = Telemetry::new(setup.backends.len(), promised, setup.control.rbc_window, clock.now());
-        let control = Control::new(controller, setup.control.clone(), pins, Box::new(actuator));
+        let control = Control::new(controller, setup.control.clone(), pins, actuator);
         Core {
             clock,
             names,
@@ -326,6 +342,7 @@ impl Parts {
             buffers,
             chores,
             control: Mutex::new(control),
+            instances,
             event_streams: Arc::new(Semaphore::new(admin::STREAMS_MAX)),
             meters: OnceLock::new(),
             aside: Arc::new(Semaphore::new(1)),
@@ -361,7 +378,7 @@ fn start_budgets(setup: &Setup) -> Result<Vec<u64>, sherwood_policy::OptionsErro
             max_bytes: partition.pin.max_bytes,
         })
         .collect();
-    setup.control.start_budgets(setup.cache.total_bytes, &sizes)
+    setup.control.start_budgets(setup.divided_bytes(), &sizes)
 }
 
 fn cache(setup: &Setup, budgets: &[u64], entropy: &Entropy) -> Result<Cache, sherwood_cache::OptionsError> {

@@ -12,7 +12,8 @@ use sherwood_model::PartitionId;
 use super::aside::aside;
 use super::body::JsonBody;
 use super::reply::Problem;
-use crate::control::{Control, Pin, Room};
+use crate::control::instances::Instance;
+use crate::control::{Control, InstanceSetup, Pin, Room};
 use crate::core::Core;
 use crate::names::PartitionName;
 
@@ -33,12 +34,33 @@ pub(crate) struct PartitionView {
     /// Most bytes it may be given; null for all there is.
     pub(crate) max_bytes: Option<u64>,
     pub(crate) dry_run: bool,
+    /// The cache of somebody else's that it stands for; left out where it is ours.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) instance: Option<InstanceView>,
+}
+
+/// An instance as the API shows it.
+#[derive(Debug, Serialize)]
+pub(crate) struct InstanceView {
+    kind: &'static str,
+    address: String,
+    reached: bool,
+    /// Why it is not reached; null while it is.
+    error: Option<String>,
+}
+
+impl InstanceView {
+    fn of(instance: &Instance) -> Self {
+        let InstanceSetup { kind, address, .. } = instance.setup();
+        let error = instance.trouble();
+        Self { kind: kind.name(), address: address.clone(), reached: error.is_none(), error }
+    }
 }
 
 pub(crate) fn views(core: &Core) -> Vec<PartitionView> {
     let pins = core.control().pins().to_vec();
     let view = |((index, partition), pin): ((usize, &PartitionName), &Pin)| {
-        let usage = core.cache.usage(PartitionId::from_index(index));
+        let usage = core.usage(PartitionId::from_index(index));
         PartitionView {
             name: partition.name.clone(),
             backend: core.names.backend(partition.backend).to_owned(),
@@ -52,6 +74,7 @@ pub(crate) fn views(core: &Core) -> Vec<PartitionView> {
             min_bytes: pin.min_bytes,
             max_bytes: pin.max_bytes,
             dry_run: pin.dry_run,
+            instance: core.instances.get(index).map(|instance| InstanceView::of(instance)),
         }
     };
     core.names.partitions().iter().enumerate().zip(&pins).map(view).collect()
@@ -121,7 +144,8 @@ fn set(core: &Core, name: &str, asked: &Change) -> Result<Json<Value>, Problem> 
     let PartitionView { name, allocated_bytes, min_bytes, max_bytes, dry_run, .. } = view;
     Ok(Json(json!({
         "name": name,
-        "allocated_bytes": allocated_bytes,
+        // An instance may take a while to get there.
+        "allocated_bytes": asked.allocated_bytes.unwrap_or(allocated_bytes),
         "min_bytes": min_bytes,
         "max_bytes": max_bytes,
         "dry_run": dry_run,
@@ -134,9 +158,9 @@ fn resize(
     (partition, name): (PartitionId, &str),
     bytes: u64,
 ) -> Result<(), Problem> {
-    let before = core.cache.usage(partition).budget_bytes;
-    check(name, bytes, control.room(core, partition))?;
-    control.set_by_hand(core, partition, bytes).map_err(Problem::unprocessable)?;
+    let before = core.usage(partition).budget_bytes;
+    check(name, bytes, control.room(partition))?;
+    control.set_by_hand(partition, bytes).map_err(Problem::unprocessable)?;
     let data = json!({"partition": name, "before_bytes": before, "after_bytes": bytes});
     core.say("resize", format!("{name} set by hand from {before} to {bytes} bytes"), data);
     Ok(())

@@ -9,6 +9,7 @@ use sherwood_model::{BackendId, Slo, TenantId};
 use sherwood_store::StoreOptions;
 
 use super::units::ByteSize;
+use crate::control::InstanceSetup;
 use crate::http;
 use crate::listener::{Address, MemcachedOptions, redis_connection_bytes_max};
 use crate::promises::PromiseSetup;
@@ -167,6 +168,8 @@ pub struct Partition {
     pub bytes_max: u64,
     /// Whether it keeps its budget, and what it would be is only said.
     pub dry_run: bool,
+    /// The cache of somebody else's that is resized for it. All partitions have one, or none.
+    pub instance: Option<InstanceSetup>,
     /// Its budget at the start, as [`sherwood_policy::Options::start_budgets`] works it out.
     pub initial_bytes: u64,
 }

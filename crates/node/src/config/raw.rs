@@ -142,6 +142,17 @@ pub(super) struct RawPartition {
     pub(super) max: Key<ByteSize>,
     pub(super) initial: Key<ByteSize>,
     pub(super) dry_run: Key<bool>,
+    pub(super) cache: Key<RawInstance>,
+}
+
+/// A cache of somebody else's.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct RawInstance {
+    pub(super) kind: Key<String>,
+    pub(super) address: Key<String>,
+    pub(super) user: Key<String>,
+    pub(super) password_file: Key<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -8,11 +8,12 @@ use serde::de::DeserializeOwned;
 use sherwood_model::BackendId;
 
 use super::raw::{
-    RawAdmin, RawBackend, RawCliffhanger, RawControl, RawDispatch, RawFair, RawFile, RawGuard, RawLama,
-    RawListener, RawMemory, RawPartition, RawProbe, RawPromise, RawRamp, RawRetry, RawServer, RawSlo,
-    RawSnapshot, RawStore, RawTao,
+    RawAdmin, RawBackend, RawCliffhanger, RawControl, RawDispatch, RawFair, RawFile, RawGuard, RawInstance,
+    RawLama, RawListener, RawMemory, RawPartition, RawProbe, RawPromise, RawRamp, RawRetry, RawServer,
+    RawSlo, RawSnapshot, RawStore, RawTao,
 };
 use super::*;
+use crate::control::InstanceKind;
 use crate::listener::{Address, UnixSocket};
 use crate::promises::Promised;
 
@@ -232,6 +233,37 @@ mod meaning {
             problem(&backend("grow = 1")),
             "a.toml:3:17: [[backend]] setting up dispatch: `ramp.grow` is 1, must be 1.01 to 10; leave it out for the default"
         );
+    }
+
+    #[test]
+    fn partitions_stand_for_caches_of_others_all_of_them_or_none() {
+        let partition = |name: &str, cache: &str| {
+            format!(
+                "[[backend]]\nname = \"{name}\"\n[[partition]]\nbackend = \"{name}\"\ncache = {{ {cache} }}\n"
+            )
+        };
+        let memcached = partition("a", "kind = \"memcached\", address = \"cache-1:11211\"");
+        let redis = "kind = \"redis\", address = \"[::1]:6379\", user = \"u\", password_file = \"p\"";
+        let config = config(&format!("{memcached}{}", partition("b", redis)));
+        let instances: Vec<_> = config.partitions.iter().filter_map(|one| one.instance.as_ref()).collect();
+        assert_eq!(
+            (instances[0].kind, &instances[0].address[..]),
+            (InstanceKind::Memcached, "cache-1:11211")
+        );
+        assert_eq!(instances[1].user.as_deref(), Some("u"));
+        assert_eq!((config.partitions[0].bytes_min, config.partitions[1].bytes_min), (8 << 20, 2 << 20));
+        let wrong = |text: &str, what: &str| {
+            let said = problem(text);
+            assert!(said.contains(what), "{said}");
+        };
+        wrong(&format!("{memcached}[[backend]]\nname = \"b\""), "of some partitions and not of b");
+        wrong(&format!("{memcached}[[listener]]\nbind = \"127.0.0.1:1\""), "must have no listener");
+        wrong(&format!("{memcached}[control]\npolicy = \"shared-lru\""), "cannot share one LRU");
+        wrong(&partition("a", "kind = \"redis\""), "has no address");
+        wrong(&partition("a", "address = \"h:1\""), "has no kind");
+        wrong(&partition("a", "kind = \"varnish\", address = \"h:1\""), "\"memcached\" or \"redis\"");
+        wrong(&partition("a", "kind = \"redis\", address = \"h\""), "must be host and port");
+        wrong(&partition("a", "kind = \"redis\", address = \"h:1\", user = \"u\""), "no password_file");
     }
 
     #[test]

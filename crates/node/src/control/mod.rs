@@ -6,6 +6,7 @@
 mod actuator;
 mod beyond;
 mod guard;
+pub(crate) mod instances;
 
 use std::time::Duration;
 
@@ -18,9 +19,11 @@ use sherwood_policy::{
 
 use crate::core::Core;
 use crate::gateway::millis;
+use actuator::ApplyError;
 use beyond::Beyond;
 
-pub(crate) use actuator::{Actuator, OwnCache};
+pub(crate) use actuator::{Actuator, Instances, OwnCache};
+pub use instances::{InstanceKind, InstanceSetup, InstancesSetup};
 
 /// Characters of a policy's name that a refusal repeats.
 const NAME_CHARS_MAX: usize = 64;
@@ -45,6 +48,17 @@ pub(crate) struct Room {
     pub(crate) max_bytes: u64,
     /// The total less what all others have.
     pub(crate) free_bytes: u64,
+}
+
+/// Why the loop is not changed as asked for.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ChangeError {
+    /// There is no such policy.
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
+    /// The caches cannot do what it does.
+    #[error(transparent)]
+    Apply(#[from] ApplyError),
 }
 
 /// Why a partition is not pinned as asked for.
@@ -172,8 +186,11 @@ impl Control {
         policy: Option<&str>,
         dry_run: Option<bool>,
         guard: Option<bool>,
-    ) -> Result<(), PolicyError> {
+    ) -> Result<(), ChangeError> {
         let policy = policy.map(|name| self.policy_called(name)).transpose()?;
+        if policy.as_ref().is_some_and(|policy| policy.starts_shared()) && !self.actuator.can_share() {
+            return Err(ApplyError::Sharing.into());
+        }
         if let Some(dry_run) = dry_run {
             self.controller.set_dry_run(dry_run);
             let state = if dry_run { "on: decisions are reported and not applied" } else { "off" };
@@ -201,13 +218,8 @@ impl Control {
     }
 
     /// Sets one partition's budget by hand, at once.
-    pub(crate) fn set_by_hand(
-        &mut self,
-        core: &Core,
-        partition: PartitionId,
-        bytes: u64,
-    ) -> Result<(), sherwood_cache::PlanError> {
-        let mut budgets = self.budgets(core);
+    pub(crate) fn set_by_hand(&mut self, partition: PartitionId, bytes: u64) -> Result<(), ApplyError> {
+        let mut budgets = self.budgets();
         budgets[partition.index()] = bytes;
         self.actuator.apply(&CachePlan::Budgets(budgets.clone()))?;
         self.controller.set_budgets(budgets);
@@ -232,10 +244,10 @@ impl Control {
     }
 
     /// What `partition` may be set to by hand.
-    pub(crate) fn room(&self, core: &Core, partition: PartitionId) -> Room {
+    pub(crate) fn room(&self, partition: PartitionId) -> Room {
         let total = self.actuator.total_bytes();
         let pin = self.pins[partition.index()];
-        let others = self.budgets(core).into_iter().enumerate().filter(|(i, _)| *i != partition.index());
+        let others = self.budgets().into_iter().enumerate().filter(|(i, _)| *i != partition.index());
         Room {
             min_bytes: pin.min_bytes,
             max_bytes: pin.max_bytes.unwrap_or(total),
@@ -244,11 +256,8 @@ impl Control {
     }
 
     /// The budgets in force, or, where all share, those that wait.
-    pub(crate) fn budgets(&self, core: &Core) -> Vec<u64> {
-        match core.cache.plan() {
-            CachePlan::Budgets(budgets) => budgets,
-            CachePlan::Shared => self.controller.budgets().to_vec(),
-        }
+    pub(crate) fn budgets(&self) -> Vec<u64> {
+        self.actuator.budgets().unwrap_or_else(|| self.controller.budgets().to_vec())
     }
 
     /// One round: observes, decides, acts, and says what was decided.
@@ -260,7 +269,7 @@ impl Control {
             && let Err(error) = self.actuator.apply(&decision.plan)
         {
             tracing::error!("the plan was not applied: {error}");
-            self.controller.set_budgets(self.budgets(core));
+            self.controller.set_budgets(self.budgets());
             return;
         }
         if let Some(harm) = &decision.harm {
@@ -285,18 +294,22 @@ impl Control {
         let partitions =
             core.names.partitions().iter().zip(held.iter().zip(counts)).zip(&self.pins).zip(slopes);
         let mut partitions: Vec<_> = partitions
-            .map(|(((partition, (held, (hits, misses))), pin), hit_ratio_slope)| PartitionSeen {
-                allocated_bytes: held.allocated_bytes,
-                used_bytes: held.used_bytes,
-                min_bytes: pin.min_bytes,
-                max_bytes: pin.max_bytes,
-                dry_run: pin.dry_run,
-                hits,
-                misses,
-                queries: hits + misses,
-                hit_ratio_slope,
-                query_p99: core.telemetry.query_sketch(now, partition.backend).quantile(0.99),
-                ..PartitionSeen::new(partition.tenant, partition.backend)
+            .map(|(((partition, (held, (hits, misses))), pin), hit_ratio_slope)| {
+                // Who is not reached keeps what it has, as far as that is known.
+                let size = Some(held.allocated_bytes).filter(|&bytes| !held.reached && bytes > 0);
+                PartitionSeen {
+                    allocated_bytes: held.allocated_bytes,
+                    used_bytes: held.used_bytes,
+                    min_bytes: size.unwrap_or(pin.min_bytes),
+                    max_bytes: size.or(pin.max_bytes),
+                    dry_run: pin.dry_run || (!held.reached && size.is_none()),
+                    hits,
+                    misses,
+                    queries: hits + misses,
+                    hit_ratio_slope,
+                    query_p99: core.telemetry.query_sketch(now, partition.backend).quantile(0.99),
+                    ..PartitionSeen::new(partition.tenant, partition.backend)
+                }
             })
             .collect();
         let total_bytes = self.actuator.total_bytes();

@@ -9,7 +9,7 @@ use sherwood_store::{OpenError, Store};
 
 use super::{BackendSetup, MemcachedSetup, PartitionSetup, RouteSetup, Setup};
 use crate::config::{self, Config, HTTP_CONNECTIONS_MAX, Mode, Route};
-use crate::control::Pin;
+use crate::control::{InstancesSetup, Pin};
 use crate::snapshot::SnapshotSetup;
 
 impl Setup {
@@ -19,16 +19,19 @@ impl Setup {
     /// When a store cannot be opened.
     pub fn from_config(config: &Config) -> Result<Self, OpenError> {
         let threads = config.server.threads.map_or_else(cores, usize::from);
+        let instances = instances(config);
+        let total_bytes = config.memory.total_bytes;
+        let own_bytes = if instances.is_some() { total_bytes.min(OWN_BYTES) } else { total_bytes };
         let backends = config.backends.iter().map(backend).collect::<Result<_, _>>()?;
         Ok(Self {
             cache: sherwood_cache::Options {
-                item_bytes_max: config.memory.item_bytes_max,
+                item_bytes_max: config
+                    .memory
+                    .item_bytes_max
+                    .min(u32::try_from(own_bytes).unwrap_or(u32::MAX)),
                 eviction: config.memory.eviction,
                 ghost_rate: config.memory.mrc_sample_ratio,
-                ..sherwood_cache::Options::sized(
-                    config.memory.total_bytes,
-                    u16::try_from(threads).unwrap_or(u16::MAX),
-                )
+                ..sherwood_cache::Options::sized(own_bytes, u16::try_from(threads).unwrap_or(u16::MAX))
             },
             tenants: config.tenants.clone(),
             backends,
@@ -37,6 +40,7 @@ impl Setup {
                 .iter()
                 .map(|one| partition(one, config.memory.total_bytes))
                 .collect(),
+            instances,
             slo: slo(&config.slo),
             promises: config.promises.clone(),
             control: control(&config.control),
@@ -59,6 +63,14 @@ impl Setup {
 fn slack_bytes(config: &Config) -> u64 {
     let promised = config.memory.slack_bytes();
     (promised / 8 * 5).saturating_add(config.stores_bytes())
+}
+
+/// What is left of our own cache where others' are resized: the gateway's fetches under way have somewhere to go.
+const OWN_BYTES: u64 = 8 << 20;
+
+fn instances(config: &Config) -> Option<InstancesSetup> {
+    let each: Vec<_> = config.partitions.iter().filter_map(|partition| partition.instance.clone()).collect();
+    (!each.is_empty()).then_some(InstancesSetup { total_bytes: config.memory.total_bytes, each })
 }
 
 /// The snapshot of a node with these backends. What makes their values others is part of the fingerprint, how they are asked is not.

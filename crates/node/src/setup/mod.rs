@@ -10,7 +10,7 @@ use sherwood_model::{BackendId, Slo, TenantId};
 use sherwood_store::Store;
 
 use crate::config::Protocol;
-use crate::control::Pin;
+use crate::control::{InstancesSetup, Pin};
 use crate::listener::Address;
 use crate::promises::PromiseSetup;
 use crate::snapshot::SnapshotSetup;
@@ -25,6 +25,8 @@ pub struct Setup {
     pub backends: Vec<BackendSetup>,
     /// The partitions, in the order of their ids.
     pub partitions: Vec<PartitionSetup>,
+    /// Caches of others that are resized in place of our own, which is then only what the gateway uses; none resizes our own.
+    pub instances: Option<InstancesSetup>,
     /// The promise to keep.
     pub slo: Slo,
     /// Promises to classes of requests and to tenants, beside it.
@@ -51,6 +53,14 @@ pub struct Setup {
     pub threads: usize,
     /// Seed of every random draw; the operating system's where none.
     pub seed: Option<u64>,
+}
+
+impl Setup {
+    /// What there is to divide, bytes.
+    #[must_use]
+    pub(crate) fn divided_bytes(&self) -> u64 {
+        self.instances.as_ref().map_or(self.cache.total_bytes, |instances| instances.total_bytes)
+    }
 }
 
 /// One backend.

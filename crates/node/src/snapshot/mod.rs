@@ -110,7 +110,7 @@ pub(crate) fn restore(setup: &SnapshotSetup, core: &Core) {
 /// Writes the snapshot of a node that nobody asks any more.
 pub(crate) fn keep(setup: &SnapshotSetup, core: &Core) {
     let begun = Instant::now();
-    let budgets = core.control().budgets(core);
+    let budgets = core.control().budgets();
     match write(setup, &core.cache, &core.names, budgets, &core.clock) {
         Ok(Written { items, bytes, whole }) => {
             let took = begun.elapsed().as_millis();

@@ -224,6 +224,7 @@ impl Driven {
                 observe: Duration::from_secs(5),
             },
             promises: Vec::new(),
+            instances: None,
             snapshot: None,
             control: simulated.knobs.control.clone(),
             policy: simulated.policy.clone(),

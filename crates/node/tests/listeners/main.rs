@@ -10,6 +10,8 @@ mod asked;
 mod clients;
 mod hostile;
 mod memcached;
+#[path = "../common/missing.rs"]
+mod missing;
 #[path = "../common/patience.rs"]
 mod patience;
 #[path = "../common/programs.rs"]

@@ -3,13 +3,16 @@
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
-    reason = "tests of a driver use sockets, threads and the machine's clock"
+    reason = "tests of a driver use sockets, threads, processes and the machine's clock"
 )]
 
 mod admin;
 mod faults;
 mod gateway;
+mod instances;
 mod listeners;
+#[path = "../common/missing.rs"]
+mod missing;
 #[path = "../common/patience.rs"]
 mod patience;
 mod policies;

@@ -8,6 +8,7 @@ mod binds;
 mod control;
 mod dispatch;
 mod guard;
+mod instances;
 mod partitions;
 mod policies;
 mod promises;
@@ -59,6 +60,7 @@ pub(super) fn resolve(
     let promises = promises::resolve(&file.slo, &slo, &tenants, problems);
     let control = control::control(&file.control, &slo, flags, policies, problems);
     let snapshot = snapshot(&file.memory, problems);
+    instances::check(file, flags, (&partitions, &listeners), &control, problems);
     Config {
         memory,
         snapshot,
