@@ -43,6 +43,7 @@ debian_packages() {
   command -v git >/dev/null || printf 'git '
   command -v memcached >/dev/null || printf 'memcached '
   command -v memccapable >/dev/null || printf 'libmemcached-tools '
+  command -v redis-server >/dev/null || printf 'redis-server '
   command -v redis-cli >/dev/null || printf 'redis-tools '
   command -v curl >/dev/null || printf 'curl ca-certificates '
   command -v openssl >/dev/null || printf 'openssl '

@@ -13,6 +13,7 @@ use sherwood_model::{Instant, ReplicaId, SeededState};
 
 use crate::budget::RetryBudget;
 use crate::draws::Draws;
+use crate::ramp::Ramp;
 use crate::replica::Replica;
 use crate::slab::{Id, Slab};
 use crate::{
@@ -92,6 +93,7 @@ pub struct Dispatch<K, V, W, R = PowerOfTwo> {
     /// Sum of the waiters of `keys`.
     waiters: u32,
     budget: RetryBudget,
+    ramp: Option<Ramp>,
     draws: Draws,
     /// The failure that took a replica down last.
     last_down: Arc<str>,
@@ -160,6 +162,7 @@ impl<K: Clone + Eq + Hash, V, W, R: Route> Dispatch<K, V, W, R> {
             deadlines: BTreeSet::new(),
             waiters: 0,
             budget: RetryBudget::new(&options.retry),
+            ramp: options.ramp.map(Ramp::new),
             draws: Draws::default(),
             last_down: Arc::from("none"),
             actions: VecDeque::new(),
@@ -177,7 +180,7 @@ impl<K: Clone + Eq + Hash, V, W, R: Route> Dispatch<K, V, W, R> {
         let keys = keys.into_iter();
         let mut batch = Vec::with_capacity(keys.size_hint().0.min(self.options.batch_keys_max as usize));
         for (key, waiter) in keys {
-            batch.extend(self.admit(key, waiter));
+            batch.extend(self.admit(now, key, waiter));
             if batch.len() == self.options.batch_keys_max as usize {
                 self.submit(now, mem::take(&mut batch));
             }
@@ -198,6 +201,7 @@ impl<K: Clone + Eq + Hash, V, W, R: Route> Dispatch<K, V, W, R> {
         match reply {
             Reply::Ok(values) if values.len() == call.keys.len() => {
                 self.replicas[call.replica.index()].health.note_success();
+                self.note_call(now, call.deadline, true);
                 for (key, value) in call.keys.into_iter().zip(values) {
                     self.deliver(key, Ok(value));
                 }
@@ -232,8 +236,9 @@ impl<K: Clone + Eq + Hash, V, W, R: Route> Dispatch<K, V, W, R> {
     }
 
     /// Every key was deleted, as by a flush: as [`invalidate`](Self::invalidate) for all of them, linear in the keys in
-    /// flight.
+    /// flight. The cache is cold again, and the ramp begins anew.
     pub fn invalidate_all(&mut self) {
+        self.ramp.iter_mut().for_each(Ramp::restart);
         for (_, id) in self.joinable.drain() {
             if let Some(key) = self.keys.get_mut(id) {
                 key.fresh = false;
@@ -269,24 +274,28 @@ impl<K: Clone + Eq + Hash, V, W, R: Route> Dispatch<K, V, W, R> {
             waiters: self.waiters,
             keys: self.keys.len(),
             joinable_keys: self.joinable.len(),
+            ramp: self.ramp.as_ref().map(Ramp::standing),
             calls: self.calls.len(),
             replicas: self.replicas.iter().map(Replica::stats).collect(),
         }
     }
 
     /// Takes a waiter in, if there is room; returns the key when it needs a call.
-    fn admit(&mut self, key: K, waiter: W) -> Option<Id> {
+    fn admit(&mut self, now: Instant, key: K, waiter: W) -> Option<Id> {
         self.counters.asked += 1;
         let limit = self.options.waiters_max;
         if self.waiters == limit {
-            self.counters.refused += 1;
-            let result = Err(FetchError::Overloaded { bound: Bound::Waiters, limit });
-            self.actions.push_back(Action::Deliver {
-                key,
-                result,
-                fill: false,
-                waiters: Waiters::new(waiter),
-            });
+            self.refuse(key, waiter, Bound::Waiters, limit);
+            return None;
+        }
+        // Who joins a fetch costs the backend nothing.
+        if let Some(ramp) = &mut self.ramp
+            && !self.joinable.contains_key(&key)
+            && !ramp.admits(now)
+        {
+            let limit = ramp.per_s();
+            self.counters.ramped += 1;
+            self.refuse(key, waiter, Bound::Ramp, limit);
             return None;
         }
         self.waiters += 1;
@@ -303,6 +312,21 @@ impl<K: Clone + Eq + Hash, V, W, R: Route> Dispatch<K, V, W, R> {
                 vacant.insert(id);
                 Some(id)
             }
+        }
+    }
+
+    /// Tells a waiter that was not taken in.
+    fn refuse(&mut self, key: K, waiter: W, bound: Bound, limit: u32) {
+        self.counters.refused += 1;
+        let result = Err(FetchError::Overloaded { bound, limit });
+        let waiters = Waiters::new(waiter);
+        self.actions.push_back(Action::Deliver { key, result, fill: false, waiters });
+    }
+
+    /// Tells the ramp how a call with this deadline ended.
+    fn note_call(&mut self, now: Instant, deadline: Instant, answered: bool) {
+        if let Some(ramp) = &mut self.ramp {
+            ramp.note(now, deadline - self.options.timeout, answered);
         }
     }
 

@@ -65,6 +65,8 @@ pub enum FetchError {
 pub enum Bound {
     /// [`Options::waiters_max`](crate::Options::waiters_max).
     Waiters,
+    /// The rate that the [ramp](crate::RampOptions) lets through at the moment, keys a second.
+    Ramp,
     /// [`Options::queued_calls_max`](crate::Options::queued_calls_max), on every replica that is up.
     QueuedCalls,
 }
@@ -73,6 +75,7 @@ impl fmt::Display for Bound {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Waiters => "waiters of the backend (`waiters_max`)",
+            Self::Ramp => "misses a second that a cold cache may send while its backend keeps up (`ramp`)",
             Self::QueuedCalls => "queued calls of every usable replica (`queued_calls_max`)",
         })
     }

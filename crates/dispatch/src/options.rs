@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use thiserror::Error;
 
+use crate::RampOptions;
+
 /// Bounds and times of one backend's [`Dispatch`](crate::Dispatch).
 ///
 /// Memory: at most `waiters_max` waiters and as many keys are held, in at most
@@ -25,6 +27,8 @@ pub struct Options {
     pub retry: RetryOptions,
     /// When a replica counts as down and how it is found to be back.
     pub probe: ProbeOptions,
+    /// How the misses of a cold cache are let through; none lets all of them through at once.
+    pub ramp: Option<RampOptions>,
 }
 
 /// How often failed calls may be tried again.
@@ -87,6 +91,20 @@ pub enum OptionsError {
         /// What was given.
         burst: u32,
     },
+    /// An option of the ramp is out of its range.
+    #[error(
+        "setting up dispatch: `ramp.{option}` is {value}, must be {min} to {max}; leave it out for the default"
+    )]
+    Ramp {
+        /// Name of the option.
+        option: &'static str,
+        /// What was given; seconds where it is a time.
+        value: f64,
+        /// Least that is accepted.
+        min: f64,
+        /// Most that is accepted.
+        max: f64,
+    },
     /// Probe intervals in the wrong order.
     #[error(
         "setting up dispatch: `probe.interval_max` is {max:?}, must be at least `probe.interval_min` ({min:?}); swap them"
@@ -113,6 +131,7 @@ impl Options {
             timeout,
             retry: RetryOptions { per_call_max: _, ratio, burst },
             probe: ProbeOptions { failures_max, interval_min, interval_max },
+            ramp,
         } = *self;
         let zeros = [
             ("batch_keys_max", batch_keys_max == 0),
@@ -134,8 +153,21 @@ impl Options {
         if interval_max < interval_min {
             return Err(OptionsError::ProbeIntervals { min: interval_min, max: interval_max });
         }
-        Ok(())
+        ramp.map_or(Ok(()), |ramp| validate_ramp(&ramp))
     }
+}
+
+fn validate_ramp(ramp: &RampOptions) -> Result<(), OptionsError> {
+    let RampOptions { start_per_s, grow_ratio, slow_ratio, interval, settle } = *ramp;
+    let range = |option, value: f64, min: f64, max: f64| {
+        let refusal = OptionsError::Ramp { option, value, min, max };
+        if (min..=max).contains(&value) { Ok(()) } else { Err(refusal) }
+    };
+    range("start", start_per_s.into(), 1.0, u32::MAX.into())?;
+    range("grow", grow_ratio, 1.01, 10.0)?;
+    range("slow", slow_ratio, 1.1, 100.0)?;
+    range("interval", interval.as_secs_f64(), 0.01, 60.0)?;
+    range("settle", settle.as_secs_f64(), interval.as_secs_f64(), 3_600.0)
 }
 
 impl Default for Options {
@@ -148,6 +180,7 @@ impl Default for Options {
             timeout: Duration::from_secs(2),
             retry: RetryOptions::default(),
             probe: ProbeOptions::default(),
+            ramp: None,
         }
     }
 }
@@ -197,6 +230,16 @@ mod tests {
         assert!(refused(|o| o.probe.interval_max = Duration::from_nanos(1)).contains("`probe.interval_max`"));
         assert!(refused(|o| o.retry.ratio = f64::NAN).contains("`retry.ratio` is NaN"));
         assert!(refused(|o| o.retry.ratio = 1.5).contains("`retry.ratio` is 1.5"));
+        let ramp = RampOptions::default();
+        assert!(
+            refused(|o| o.ramp = Some(RampOptions { start_per_s: 0, ..ramp })).contains("`ramp.start` is 0")
+        );
+        assert!(
+            refused(|o| o.ramp = Some(RampOptions { grow_ratio: f64::NAN, ..ramp })).contains("`ramp.grow`")
+        );
+        assert!(
+            refused(|o| o.ramp = Some(RampOptions { settle: Duration::ZERO, ..ramp })).contains("0.25 to")
+        );
         assert!(refused(|o| o.retry.burst = u32::MAX).contains("`retry.burst`"));
     }
 }

@@ -2,6 +2,8 @@
 
 use sherwood_model::ReplicaId;
 
+use crate::RampStanding;
+
 /// A snapshot of one dispatcher.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stats {
@@ -15,6 +17,8 @@ pub struct Stats {
     pub joinable_keys: usize,
     /// Calls queued or in flight.
     pub calls: usize,
+    /// The ramp; none where there is none.
+    pub ramp: Option<RampStanding>,
     /// Each replica, in the order of their ids.
     pub replicas: Vec<ReplicaStats>,
 }
@@ -35,6 +39,8 @@ pub struct Counters {
     pub failed: u64,
     /// Ended before any call was made for them: a bound, the route, or no replica up.
     pub refused: u64,
+    /// Those of `refused` that the ramp refused.
+    pub ramped: u64,
     /// Calls made, retries included.
     pub calls: u64,
     /// Calls made again after a failure, when they were given to a replica.

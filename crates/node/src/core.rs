@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, OnceLock};
 
-use sherwood_cache::{Access, Cache};
+use sherwood_cache::{Access, Cache, Usage};
 use sherwood_model::{BackendId, Instant, PartitionId, TenantId};
 use tokio::sync::{Semaphore, watch};
 
@@ -13,6 +13,7 @@ use crate::chores::Chores;
 use crate::classes::Classes;
 use crate::clock::Clock;
 use crate::control::Control;
+use crate::control::instances::Instance;
 use crate::events::{Event, Events};
 use crate::listener::{Address, Meter};
 use crate::names::Names;
@@ -38,6 +39,8 @@ pub(crate) struct Core {
     /// The cache's background work, as far as listeners may help.
     pub(crate) chores: Arc<Chores>,
     pub(crate) control: Mutex<Control>,
+    /// The caches that are resized in place of our own, one for each partition; empty where that is ours.
+    pub(crate) instances: Vec<Arc<Instance>>,
     /// Places for readers of the event stream.
     pub(crate) event_streams: Arc<Semaphore>,
     /// What the listeners count, by address; empty until they serve.
@@ -63,6 +66,14 @@ impl Core {
     /// tenant and all others without. None when the backend has neither.
     pub(crate) fn partition(&self, tenant: TenantId, backend: BackendId) -> Option<PartitionId> {
         self.names.partition_id(tenant, backend).or_else(|| self.names.partition_id(TenantId(0), backend))
+    }
+
+    /// What a partition holds and has counted, whoever's cache it is in.
+    pub(crate) fn usage(&self, partition: PartitionId) -> Usage {
+        match self.instances.get(partition.index()) {
+            Some(instance) => instance.usage(),
+            None => self.cache.usage(partition),
+        }
     }
 
     /// Removes a key from the cache so that no fetch that is under way brings it back. True when it was there.

@@ -16,7 +16,7 @@ const KEPT: usize = 64;
 pub struct Event {
     /// Wall time, milliseconds since 1970.
     pub unix_ms: u64,
-    /// What kind of thing: `decision`, `resize`, `backend`, `policy` or `node`.
+    /// What kind of thing: `decision`, `guard`, `pin`, `resize`, `backend`, `policy` or `node`.
     pub kind: &'static str,
     /// One sentence for people.
     pub message: String,

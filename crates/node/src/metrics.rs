@@ -11,10 +11,12 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
-use sherwood_model::{BackendId, PartitionId};
+use sherwood_model::{BackendId, PartitionId, SloStanding};
+use sherwood_policy::GuardStanding;
 
 use crate::backend::Backend;
 use crate::core::Core;
+use crate::promises::Promised;
 use crate::telemetry::Rbc;
 
 /// Media type of [`exposition`].
@@ -44,6 +46,7 @@ impl Collector for Reading {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         self.requests(&mut encoder)?;
         self.partitions(&mut encoder)?;
+        self.guard_rails(&mut encoder)?;
         self.backends(&mut encoder)?;
         listeners::encode(&self.0, &mut encoder)?;
         let (policy, decisions) = {
@@ -114,6 +117,7 @@ impl Reading {
             "The SLO's percentile at the last observation",
             current,
         )?;
+        self.promises(encoder)?;
         let band = core.control().band();
         let Rbc { reach, counts } = core.telemetry.rbc(core.clock.now(), band);
         let reach = one(reach.as_secs_f64());
@@ -127,11 +131,80 @@ impl Reading {
         )
     }
 
+    /// The promises to classes and tenants, as the SLO to all.
+    fn promises(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let core = &self.0;
+        let standings: Vec<_> = core.telemetry.promises().standings().collect();
+        let labels = |to: &Promised| {
+            let kind = if matches!(to, Promised::Class(_)) { "class" } else { "tenant" };
+            vec![(kind, core.names.promised(to).to_owned())]
+        };
+        let each = |value: fn(&SloStanding) -> u64| {
+            standings.iter().map(|(to, _, standing)| (labels(to), value(standing))).collect()
+        };
+        counters(
+            encoder,
+            "promise_observations",
+            "Observations of promises to classes and tenants",
+            each(|s| s.observations),
+        )?;
+        counters(encoder, "promise_violations", "Those above their bound", each(|s| s.violations))?;
+        let bounds = standings.iter().map(|(to, slo, _)| (labels(to), slo.bound.as_secs_f64()));
+        gauges(encoder, "promise_bound_seconds", "The promise's bound", bounds.collect())?;
+        let seen = standings.iter().filter_map(|(to, _, standing)| {
+            standing.current.map(|current| (labels(to), current.as_secs_f64()))
+        });
+        gauges(
+            encoder,
+            "promise_latency_seconds",
+            "The promise's percentile at the last observation",
+            seen.collect(),
+        )
+    }
+
+    /// What keeps moves from doing harm.
+    fn guard_rails(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let (guard, pins) = {
+            let control = self.0.control();
+            (control.guard(), control.pins().to_vec())
+        };
+        if let Some(GuardStanding { trips, frozen_until, worse_since, .. }) = guard {
+            let flag = |on: bool| one(f64::from(u8::from(on)));
+            counters(
+                encoder,
+                "guard_trips",
+                "Times the guard went back to an earlier allocation",
+                one(trips),
+            )?;
+            gauges(
+                encoder,
+                "guard_frozen",
+                "1 while nothing moves after that",
+                flag(frozen_until.is_some()),
+            )?;
+            let suspects = flag(worse_since.is_some());
+            gauges(encoder, "guard_suspects", "1 while moves look harmful", suspects)?;
+        }
+        let names = self.0.names.partitions();
+        let label = |index: usize| vec![("partition", names[index].name.clone())];
+        let min = pins.iter().enumerate().map(|(i, pin)| (label(i), pin.min_bytes as f64));
+        gauges(encoder, "partition_min_bytes", "Least bytes it may have", min.collect())?;
+        let max = pins.iter().enumerate().filter_map(|(i, pin)| Some((label(i), pin.max_bytes? as f64)));
+        gauges(
+            encoder,
+            "partition_max_bytes",
+            "Most bytes it may have, where that is not all",
+            max.collect(),
+        )?;
+        let dry = pins.iter().enumerate().map(|(i, pin)| (label(i), f64::from(u8::from(pin.dry_run))));
+        gauges(encoder, "partition_dry_run", "1 while decisions about it are only said", dry.collect())
+    }
+
     fn partitions(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let core = &self.0;
         let names = core.names.partitions();
         let usages: Vec<_> = (0..names.len())
-            .map(|i| (names[i].name.clone(), core.cache.usage(PartitionId::from_index(i))))
+            .map(|i| (names[i].name.clone(), core.usage(PartitionId::from_index(i))))
             .collect();
         let each = |value: fn(&sherwood_cache::Usage) -> u64| -> Vec<(Labels, u64)> {
             usages.iter().map(|(name, usage)| (vec![("partition", name.clone())], value(usage))).collect()
@@ -154,7 +227,12 @@ impl Reading {
             "partition_expired",
             "Items dropped because their time had come",
             each(|u| u.expired),
-        )
+        )?;
+        let reached = core.instances.iter().zip(names).map(|(instance, partition)| {
+            let reached = f64::from(u8::from(instance.trouble().is_none()));
+            (vec![("partition", partition.name.clone())], reached)
+        });
+        gauges(encoder, "instance_reached", "1 while the cache that is resized answers", reached.collect())
     }
 
     fn backends(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
@@ -190,6 +268,20 @@ impl Reading {
             stale.collect(),
         )?;
         self.stores(encoder)?;
+        counters(encoder, "backend_ramp_refusals", "Keys that the ramp refused", each(|c| c.ramped))?;
+        let ramps: Vec<_> = stats
+            .iter()
+            .filter_map(|(name, stats)| Some((vec![("backend", name.clone())], stats.ramp?)))
+            .collect();
+        let rate = ramps.iter().map(|(label, ramp)| (label.clone(), f64::from(ramp.per_s)));
+        gauges(
+            encoder,
+            "backend_ramp_keys_per_second",
+            "Keys a second that the ramp lets through",
+            rate.collect(),
+        )?;
+        let warm = ramps.iter().map(|(label, ramp)| (label.clone(), f64::from(u8::from(ramp.warm))));
+        gauges(encoder, "backend_ramp_warm", "1 when the ramp has ended", warm.collect())?;
         let up = stats.iter().flat_map(|(name, stats)| {
             stats.replicas.iter().map(move |replica| {
                 let labels = vec![("backend", name.clone()), ("replica", replica.replica.0.to_string())];

@@ -4,6 +4,8 @@ use std::collections::HashMap;
 
 use sherwood_model::{BackendId, PartitionId, TenantId};
 
+use crate::promises::Promised;
+
 /// Which partition belongs to whom.
 #[derive(Clone, Debug)]
 pub(crate) struct PartitionName {
@@ -82,6 +84,15 @@ impl Names {
     #[must_use]
     pub(crate) fn tenants(&self) -> &[String] {
         &self.tenants
+    }
+
+    /// Whom a promise is to.
+    #[must_use]
+    pub(crate) fn promised<'a>(&'a self, to: &'a Promised) -> &'a str {
+        match to {
+            Promised::Class(class) => class,
+            Promised::Tenant(tenant) => self.tenant(*tenant),
+        }
     }
 
     /// The partition of `tenant` and `backend`.

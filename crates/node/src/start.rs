@@ -28,7 +28,8 @@ use crate::chores::Chores;
 use crate::classes::Classes;
 use crate::clock::Clock;
 use crate::config::Protocol;
-use crate::control::{Control, OwnCache};
+use crate::control::instances::{self, Instance};
+use crate::control::{Actuator, Control, Instances, OwnCache};
 use crate::core::Core;
 use crate::entropy::Entropy;
 use crate::events::Events;
@@ -39,6 +40,7 @@ use crate::recording::Recording;
 use crate::resident::Watch;
 use crate::setup::{AccessSetup, Setup};
 use crate::shadow::Shadow;
+use crate::snapshot::{self, SnapshotSetup};
 use crate::telemetry::Telemetry;
 use crate::threads::{self, Keeper, Worker};
 use crate::tls::Tls;
@@ -111,6 +113,7 @@ pub struct Node {
     stop: watch::Sender<bool>,
     listeners: Vec<Running>,
     workers: Vec<Worker>,
+    snapshot: Option<SnapshotSetup>,
     http: Option<tokio::task::JoinHandle<io::Result<()>>>,
     runtime: Runtime,
 }
@@ -132,6 +135,11 @@ impl Node {
         let keeper = threads::housekeeper(parts.keeper(&setup)).map_err(StartError::Thread)?;
         let (stop, stopping) = watch::channel(false);
         let core = Arc::new(parts.core(&setup, keeper.thread(), stopping.clone()));
+        // Before anybody is served: see `snapshot`.
+        if let Some(snapshot) = &setup.snapshot {
+            snapshot::restore(snapshot, &core);
+        }
+        instances::start(&core, runtime.handle());
         let places = setup.memcached_connections_max;
         let listeners = listen::serve(&core, &setup.memcached, listeners, places, &entropy, &stopping)?;
         let meters =
@@ -153,7 +161,8 @@ impl Node {
         });
         let workers = vec![control, keeper];
         let scheme = if setup.access.tls.is_some() { "https" } else { "http" };
-        Ok(Self { core, admin, scheme, memcached, redis, stop, listeners, workers, http, runtime })
+        let snapshot = setup.snapshot;
+        Ok(Self { core, admin, scheme, memcached, redis, stop, listeners, workers, snapshot, http, runtime })
     }
 
     /// Where the admin API and the gateway listen.
@@ -206,7 +215,7 @@ impl Node {
             let mut usage = BackendUsage { name: name.clone(), ..BackendUsage::default() };
             for (i, partition) in self.core.names.partitions().iter().enumerate() {
                 if partition.backend == backend {
-                    let held = self.core.cache.usage(sherwood_model::PartitionId::from_index(i));
+                    let held = self.core.usage(sherwood_model::PartitionId::from_index(i));
                     usage.allocated_bytes += held.budget_bytes;
                     usage.used_bytes += held.used_bytes;
                     usage.hits += held.hits;
@@ -219,7 +228,8 @@ impl Node {
         self.core.names.backends().iter().enumerate().map(usage).collect()
     }
 
-    /// Stops taking connections, lets what is under way end (at most five seconds), and ends every thread.
+    /// Stops taking connections, lets what is under way end (at most five seconds), ends every thread, and writes the snapshot if there
+    /// is to be one.
     pub fn stop(self) {
         let Self {
             core,
@@ -230,6 +240,7 @@ impl Node {
             stop,
             listeners,
             workers,
+            snapshot,
             http,
             runtime,
         } = self;
@@ -246,6 +257,11 @@ impl Node {
             tracing::error!("the HTTP port ended early: {error}");
         }
         workers.into_iter().for_each(Worker::stop);
+        // Fetches that nobody waits for any more could still fill.
+        drop(runtime);
+        if let Some(snapshot) = snapshot {
+            snapshot::keep(&snapshot, &core);
+        }
     }
 }
 
@@ -283,10 +299,18 @@ impl Engine {
     /// The engine of a setup, empty.
     fn new(setup: &Setup, clock: Clock) -> Result<Self, StartError> {
         let entropy = Arc::new(setup.seed.map_or_else(Entropy::from_system, Entropy::seeded));
-        setup.control.validate(setup.cache.total_bytes, setup.partitions.len())?;
+        setup.control.validate(setup.divided_bytes(), setup.partitions.len())?;
         let policy = by_name(&setup.policy, &setup.control)?;
         let budgets = start_budgets(setup)?;
-        let cache = Arc::new(cache(setup, &budgets, &entropy)?);
+        let own = match &setup.instances {
+            None => budgets.clone(),
+            // What is left of our cache is divided once and for all.
+            Some(_) => {
+                let equal = vec![StartSize::default(); setup.partitions.len()];
+                setup.control.start_budgets(setup.cache.total_bytes, &equal)?
+            }
+        };
+        let cache = Arc::new(cache(setup, &own, &entropy)?);
         if policy.starts_shared() && !setup.control.dry_run {
             cache.apply(&CachePlan::Shared).expect("always accepted");
         }
@@ -334,11 +358,17 @@ impl Parts {
         let names = names(setup);
         let partition_names = names.partitions().iter().map(|partition| partition.name.clone()).collect();
         let controller = Controller::new(policy, &setup.control, partition_names, budgets);
-        let actuator = OwnCache::new(Arc::clone(&cache), setup.partitions.len(), keeper);
+        let setups = setup.instances.as_ref().map(|instances| instances.each.clone()).unwrap_or_default();
+        let instances: Vec<_> = setups.into_iter().map(Instance::new).collect();
+        let actuator: Box<dyn Actuator> = if instances.is_empty() {
+            Box::new(OwnCache::new(Arc::clone(&cache), setup.partitions.len(), keeper))
+        } else {
+            Box::new(Instances::new(setup.divided_bytes(), instances.clone()))
+        };
         let pins = setup.partitions.iter().map(|partition| partition.pin).collect();
-        let telemetry =
-            Telemetry::new(setup.backends.len(), setup.slo, setup.control.rbc_window, clock.now());
-        let control = Control::new(controller, setup.control.clone(), pins, Box::new(actuator));
+        let promised = (setup.slo, &setup.promises[..]);
+        let telemetry = Telemetry::new(setup.backends.len(), promised, setup.control.rbc_window, clock.now());
+        let control = Control::new(controller, setup.control.clone(), pins, actuator);
         Core {
             clock,
             names,
@@ -352,6 +382,7 @@ impl Parts {
             buffers,
             chores,
             control: Mutex::new(control),
+            instances,
             event_streams: Arc::new(Semaphore::new(admin::STREAMS_MAX)),
             meters: OnceLock::new(),
             aside: Arc::new(Semaphore::new(1)),
@@ -389,7 +420,7 @@ fn start_budgets(setup: &Setup) -> Result<Vec<u64>, sherwood_policy::OptionsErro
             max_bytes: partition.pin.max_bytes,
         })
         .collect();
-    setup.control.start_budgets(setup.cache.total_bytes, &sizes)
+    setup.control.start_budgets(setup.divided_bytes(), &sizes)
 }
 
 fn cache(setup: &Setup, budgets: &[u64], entropy: &Entropy) -> Result<Cache, sherwood_cache::OptionsError> {

@@ -10,6 +10,8 @@ use sherwood_model::{
 };
 use sherwood_policy::RequestLog;
 
+use crate::promises::{Counted, PromiseSetup, Promises};
+
 /// Windows over finished requests and over query latencies per backend.
 ///
 /// Entered once per request (and once per query for its sketch), each time under a lock of its own; what takes longer, such as
@@ -18,6 +20,7 @@ use sherwood_policy::RequestLog;
 pub(crate) struct Telemetry {
     requests: Mutex<RequestLog>,
     slo: Mutex<SloMonitor>,
+    promises: Promises,
     queries: Vec<Mutex<LatencyWindow>>,
     /// Those of the queries that the cache did not answer, kept only while a policy asks for them.
     misses: Vec<Mutex<LatencyWindow>>,
@@ -39,10 +42,16 @@ pub(crate) struct Rbc {
 impl Telemetry {
     /// Empty windows for `backends` backends.
     #[must_use]
-    pub(crate) fn new(backends: usize, slo: Slo, rbc_window: Duration, now: Instant) -> Self {
+    pub(crate) fn new(
+        backends: usize,
+        (slo, promises): (Slo, &[PromiseSetup]),
+        rbc_window: Duration,
+        now: Instant,
+    ) -> Self {
         Self {
             requests: Mutex::new(RequestLog::new(slo.window, rbc_window)),
             slo: Mutex::new(SloMonitor::new(slo, now)),
+            promises: Promises::new(promises, now),
             queries: windows(backends, rbc_window),
             misses: windows(backends, rbc_window),
             timing_misses: AtomicBool::new(false),
@@ -52,8 +61,16 @@ impl Telemetry {
         }
     }
 
-    /// Takes note of a request that ended at `at`; false when that is too long ago to count.
-    pub(crate) fn request(&self, now: Instant, at: Instant, request: FinishedRequest) -> bool {
+    /// Takes note of a request that ended at `at`, for all and for the promises it is `counted` in; false when that is too long ago
+    /// to count.
+    pub(crate) fn request(
+        &self,
+        now: Instant,
+        at: Instant,
+        counted: Counted,
+        request: FinishedRequest,
+    ) -> bool {
+        self.promises.record(now, at, counted, request);
         let counts = self.window().record(now, at, request);
         self.finished.fetch_add(counts.into(), Relaxed);
         counts
@@ -113,7 +130,13 @@ impl Telemetry {
         Rbc { reach, counts: RequestSnapshot::from(selection).blocking_counts(band, self.queries.len()) }
     }
 
-    /// Observes the SLO if that is due, and says when it is due next.
+    /// The promises to classes and tenants.
+    #[must_use]
+    pub(crate) fn promises(&self) -> &Promises {
+        &self.promises
+    }
+
+    /// Observes the SLO and the promises if they are due, and says when one is due next.
     pub(crate) fn observe_slo(&self, now: Instant) -> Instant {
         let mut slo = lock(&self.slo);
         if slo.due() <= now {
@@ -122,7 +145,9 @@ impl Telemetry {
                 selection.into()
             });
         }
-        slo.due()
+        let due = slo.due();
+        drop(slo);
+        self.promises.observe(now).map_or(due, |other| due.min(other))
     }
 
     /// The SLO and how it has fared.

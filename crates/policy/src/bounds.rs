@@ -30,6 +30,17 @@ impl Bounds {
         Self { low, high, total }
     }
 
+    /// The same for partitions of which those in a dry run keep their `budgets`.
+    pub(crate) fn holding(total: u64, floor: u64, partitions: &[PartitionSeen], budgets: &[u64]) -> Self {
+        let held = |(seen, &budget): (&PartitionSeen, &u64)| {
+            let nobody = PartitionSeen::new(seen.tenant, seen.backend);
+            let (min_bytes, max_bytes) =
+                if seen.dry_run { (budget, Some(budget)) } else { (seen.min_bytes, seen.max_bytes) };
+            PartitionSeen { min_bytes, max_bytes, ..nobody }
+        };
+        Self::new(total, floor, &partitions.iter().zip(budgets).map(held).collect::<Vec<_>>())
+    }
+
     /// `desired` brought within the bounds and to exactly the total (to nothing where there is no partition): what is
     /// missing is added in proportion to `desired`, what is too much is taken in proportion to the bytes above the lower
     /// bounds.

@@ -20,6 +20,8 @@ pub struct Observation {
     pub requests: u64,
     /// Shortest and longest latency of those requests; none when there were none.
     pub latency_range: Option<(Duration, Duration)>,
+    /// The quantile of their latency that was asked for ([`Needs::quantile`]); none without requests.
+    pub tail: Option<Duration>,
     /// Request blocking counts of the RBC window, one element per band asked for.
     pub blocking: Vec<BandCounts>,
 }
@@ -39,6 +41,8 @@ pub struct PartitionSeen {
     pub min_bytes: u64,
     /// Pin: most bytes it may be given, none for no limit. Below `min_bytes` it counts as `min_bytes`.
     pub max_bytes: Option<u64>,
+    /// Whether its budget stays what it is, and what it would be is only said.
+    pub dry_run: bool,
     /// Look-ups that ended in the cache.
     pub hits: u64,
     /// Look-ups that went to the backend; errors count here, never as hits.
@@ -69,6 +73,7 @@ impl PartitionSeen {
             used_bytes: 0,
             min_bytes: 0,
             max_bytes: None,
+            dry_run: false,
             hits: 0,
             misses: 0,
             queries: 0,
@@ -98,11 +103,12 @@ pub struct BandCounts {
 }
 
 impl Observation {
-    /// Fills in what the window of finished requests tells: how many, their range, and the counts of every band that
+    /// Fills in what the window of finished requests tells: how many, their range, their tail, and the counts of every band that
     /// `needs` names, for `backends` backends.
     pub fn see_requests(&mut self, window: &RequestSnapshot, needs: &Needs, backends: usize) {
         self.requests = window.count();
         self.latency_range = window.range();
+        self.tail = needs.quantile.and_then(|quantile| window.quantile(quantile));
         let count = |&band| BandCounts { band, counts: window.blocking_counts(band, backends) };
         self.blocking = needs.bands.iter().map(count).collect();
     }

@@ -64,6 +64,8 @@ pub struct Needs {
     pub requests: bool,
     /// Bands whose blocking counts it reads.
     pub bands: Vec<Band>,
+    /// The quantile of request latency that is read as [`Observation::tail`], 0 to 1; the guard's, no policy asks for one.
+    pub quantile: Option<f64>,
     /// It reads [`PartitionSeen::hit_ratio_slope`](crate::PartitionSeen::hit_ratio_slope), which costs simulated caches.
     pub hit_ratio_slope: bool,
     /// It learns from look-ups and has nothing to say without them.

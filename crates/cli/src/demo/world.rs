@@ -99,6 +99,9 @@ pub(crate) fn setup(model: &Model, backends: &Backends, policy: &str, times: &Ti
         backends: backends.stores.iter().zip(model.backends()).map(backend).collect(),
         partitions: (0..count).map(partition).collect(),
         slo: times.slo(&model.slo()),
+        promises: Vec::new(),
+        instances: None,
+        snapshot: None,
         control: sherwood_policy::Options {
             delta: times.delta,
             rbc_window: times.window,

@@ -125,6 +125,8 @@ impl<K: Clone + Eq + Hash, V, W, R: Route> Dispatch<K, V, W, R> {
             FailureKind::Rejected => self.replicas[call.replica.index()].health.note_success(),
             FailureKind::Overloaded => {}
         }
+        // What a backend says no to, it has kept up with.
+        self.note_call(now, call.deadline, kind == FailureKind::Rejected);
         let attempts = call.attempt;
         call.attempt += 1;
         call.sent = None;
@@ -163,6 +165,9 @@ impl<K: Clone + Eq + Hash, V, W, R: Route> Dispatch<K, V, W, R> {
     pub(super) fn expire(&mut self, now: Instant, id: Id) {
         let timeout = self.options.timeout;
         let error = FetchError::Timeout { timeout };
+        if let Some(deadline) = self.calls.get(id).map(|call| call.deadline) {
+            self.note_call(now, deadline, false);
+        }
         if let Some(call) = self.take_in_flight(id) {
             self.counters.cancelled_calls += 1;
             self.actions.push_back(Action::Cancel { call: CallId(id), replica: call.replica });

@@ -23,6 +23,7 @@ fn options() -> Options {
             interval_min: Duration::from_millis(10),
             interval_max: Duration::from_millis(40),
         },
+        ramp: None,
     }
 }
 

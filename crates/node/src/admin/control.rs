@@ -21,6 +21,7 @@ pub(crate) async fn show(State(core): State<Arc<Core>>) -> Result<Json<Value>, P
 pub(crate) struct Change {
     policy: Option<String>,
     dry_run: Option<bool>,
+    guard: Option<bool>,
 }
 
 pub(crate) async fn change(
@@ -29,7 +30,8 @@ pub(crate) async fn change(
 ) -> Result<Json<Value>, Problem> {
     aside(core, move |core| {
         let mut control = core.control();
-        control.change(core, change.policy.as_deref(), change.dry_run).map_err(Problem::unprocessable)?;
+        let Change { policy, dry_run, guard } = change;
+        control.change(core, policy.as_deref(), dry_run, guard).map_err(Problem::unprocessable)?;
         Ok(Json(control.view(core)))
     })
     .await?

@@ -39,7 +39,7 @@ pub(crate) fn router(core: Arc<Core>) -> Router {
         .route("/v1/requests", post(gateway::handle))
         .route("/v1/reports", post(standing::reports))
         .route("/v1/partitions", get(partitions::list))
-        .route("/v1/partitions/{name}", put(partitions::resize))
+        .route("/v1/partitions/{name}", put(partitions::change))
         .route("/v1/mrc/{partition}", get(mrc::show))
         .route("/v1/rbc", get(standing::rbc))
         .route("/v1/slo", get(standing::slo))

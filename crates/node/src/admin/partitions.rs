@@ -6,14 +6,16 @@ use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 use sherwood_model::PartitionId;
 
 use super::aside::aside;
 use super::body::JsonBody;
 use super::reply::Problem;
-use crate::control::Room;
+use crate::control::instances::Instance;
+use crate::control::{Control, InstanceSetup, Pin, Room};
 use crate::core::Core;
+use crate::names::PartitionName;
 
 /// One partition as the API shows it.
 #[derive(Debug, Serialize)]
@@ -27,11 +29,38 @@ pub(crate) struct PartitionView {
     pub(crate) hits: u64,
     pub(crate) misses: u64,
     pub(crate) evictions: u64,
+    /// Least bytes it may be given.
+    pub(crate) min_bytes: u64,
+    /// Most bytes it may be given; null for all there is.
+    pub(crate) max_bytes: Option<u64>,
+    pub(crate) dry_run: bool,
+    /// The cache of somebody else's that it stands for; left out where it is ours.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) instance: Option<InstanceView>,
+}
+
+/// An instance as the API shows it.
+#[derive(Debug, Serialize)]
+pub(crate) struct InstanceView {
+    kind: &'static str,
+    address: String,
+    reached: bool,
+    /// Why it is not reached; null while it is.
+    error: Option<String>,
+}
+
+impl InstanceView {
+    fn of(instance: &Instance) -> Self {
+        let InstanceSetup { kind, address, .. } = instance.setup();
+        let error = instance.trouble();
+        Self { kind: kind.name(), address: address.clone(), reached: error.is_none(), error }
+    }
 }
 
 pub(crate) fn views(core: &Core) -> Vec<PartitionView> {
-    let view = |(index, partition): (usize, &crate::names::PartitionName)| {
-        let usage = core.cache.usage(PartitionId::from_index(index));
+    let pins = core.control().pins().to_vec();
+    let view = |((index, partition), pin): ((usize, &PartitionName), &Pin)| {
+        let usage = core.usage(PartitionId::from_index(index));
         PartitionView {
             name: partition.name.clone(),
             backend: core.names.backend(partition.backend).to_owned(),
@@ -42,49 +71,99 @@ pub(crate) fn views(core: &Core) -> Vec<PartitionView> {
             hits: usage.hits,
             misses: usage.misses,
             evictions: usage.evictions,
+            min_bytes: pin.min_bytes,
+            max_bytes: pin.max_bytes,
+            dry_run: pin.dry_run,
+            instance: core.instances.get(index).map(|instance| InstanceView::of(instance)),
         }
     };
-    core.names.partitions().iter().enumerate().map(view).collect()
+    core.names.partitions().iter().enumerate().zip(&pins).map(view).collect()
 }
 
-pub(crate) async fn list(State(core): State<Arc<Core>>) -> Json<Vec<PartitionView>> {
-    Json(views(&core))
+pub(crate) async fn list(State(core): State<Arc<Core>>) -> Result<Json<Vec<PartitionView>>, Problem> {
+    aside(core, |core| Json(views(core))).await
 }
 
+/// What is to change about a partition; what is not said stays.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Resize {
-    allocated_bytes: u64,
+pub(crate) struct Change {
+    allocated_bytes: Option<u64>,
+    min_bytes: Option<u64>,
+    max_bytes: Option<u64>,
+    dry_run: Option<bool>,
 }
 
-pub(crate) async fn resize(
+pub(crate) async fn change(
     State(core): State<Arc<Core>>,
     Path(name): Path<String>,
-    JsonBody(asked): JsonBody<Resize>,
-) -> Result<Json<serde_json::Value>, Problem> {
-    aside(core, move |core| set(core, &name, asked.allocated_bytes)).await?
+    JsonBody(asked): JsonBody<Change>,
+) -> Result<Json<Value>, Problem> {
+    aside(core, move |core| set(core, &name, &asked)).await?
 }
 
-fn set(core: &Core, name: &str, bytes: u64) -> Result<Json<serde_json::Value>, Problem> {
+fn set(core: &Core, name: &str, asked: &Change) -> Result<Json<Value>, Problem> {
     let Some(partition) = core.names.partition_named(name) else {
         let known: Vec<_> = core.names.partitions().iter().map(|partition| partition.name.clone()).collect();
         return Err(Problem::not_found("partition", name, &known));
     };
     let mut control = core.control();
-    if control.policy() != "static" {
+    let before = control.pins()[partition.index()];
+    if let Change { allocated_bytes: None, min_bytes: None, max_bytes: None, dry_run: None } = asked {
+        let error = "nothing to change; give allocated_bytes, min_bytes, max_bytes or dry_run";
+        return Err(Problem::bad_request(error));
+    }
+    if asked.allocated_bytes.is_some() && control.policy() != "static" {
         let error = format!(
             "the policy `{}` sizes the partitions; switch to `static` first: PUT /v1/control {{\"policy\":\"static\"}}",
             control.policy()
         );
         return Err(Problem::new(StatusCode::CONFLICT, error));
     }
-    let before = core.cache.usage(partition).budget_bytes;
-    check(name, bytes, control.room(core, partition))?;
-    control.set_by_hand(core, partition, bytes).map_err(Problem::unprocessable)?;
+    let pin = Pin {
+        min_bytes: asked.min_bytes.unwrap_or(before.min_bytes),
+        // All there is, or more, is no limit.
+        max_bytes: asked.max_bytes.or(before.max_bytes).filter(|&max| max < control.total_bytes()),
+        dry_run: asked.dry_run.unwrap_or(before.dry_run),
+    };
+    control.pin(partition, pin).map_err(Problem::unprocessable)?;
+    if let Some(bytes) = asked.allocated_bytes {
+        let resized = resize(core, &mut control, (partition, name), bytes);
+        resized.inspect_err(|_| control.pin(partition, before).expect("as it was before"))?;
+    }
     drop(control);
+    if pin != before {
+        let Pin { min_bytes, max_bytes, dry_run } = pin;
+        let data =
+            json!({"partition": name, "min_bytes": min_bytes, "max_bytes": max_bytes, "dry_run": dry_run});
+        let most = max_bytes.map_or("all".to_owned(), |max| max.to_string());
+        let state = if dry_run { "; decisions about it are only said" } else { "" };
+        core.say("pin", format!("{name} may have {min_bytes} to {most} bytes{state}"), data);
+    }
+    let view = views(core).swap_remove(partition.index());
+    let PartitionView { name, allocated_bytes, min_bytes, max_bytes, dry_run, .. } = view;
+    Ok(Json(json!({
+        "name": name,
+        // An instance may take a while to get there.
+        "allocated_bytes": asked.allocated_bytes.unwrap_or(allocated_bytes),
+        "min_bytes": min_bytes,
+        "max_bytes": max_bytes,
+        "dry_run": dry_run,
+    })))
+}
+
+fn resize(
+    core: &Core,
+    control: &mut Control,
+    (partition, name): (PartitionId, &str),
+    bytes: u64,
+) -> Result<(), Problem> {
+    let before = core.usage(partition).budget_bytes;
+    check(name, bytes, control.room(partition))?;
+    control.set_by_hand(partition, bytes).map_err(Problem::unprocessable)?;
     let data = json!({"partition": name, "before_bytes": before, "after_bytes": bytes});
     core.say("resize", format!("{name} set by hand from {before} to {bytes} bytes"), data);
-    Ok(Json(json!({"name": name, "allocated_bytes": bytes})))
+    Ok(())
 }
 
 /// Whether a partition may be set to `bytes`: what the others leave, and within its bounds, to which the next decision would

@@ -8,7 +8,7 @@ use axum::Json;
 use axum::extract::State;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use sherwood_model::{Band, FinishedRequest};
+use sherwood_model::{Band, FinishedRequest, Slo, SloStanding, TenantId};
 
 use super::aside::aside;
 use super::body::JsonBody;
@@ -16,6 +16,7 @@ use super::partitions::views;
 use super::reply::{Problem, listed};
 use crate::core::Core;
 use crate::gateway::millis;
+use crate::promises::Promised;
 use crate::telemetry::Rbc;
 
 /// Most reports in one body.
@@ -50,7 +51,26 @@ pub(crate) async fn slo(State(core): State<Arc<Core>>) -> Json<Value> {
         "violation_ratio": standing.violation_ratio(),
         "violations": standing.violations,
         "observations": standing.observations,
+        "classes": promises(&core, |to| matches!(to, Promised::Class(_))),
+        "tenants": promises(&core, |to| matches!(to, Promised::Tenant(_))),
     }))
+}
+
+/// Those of the promises to classes and tenants that are `wanted`.
+fn promises(core: &Core, wanted: impl Fn(&Promised) -> bool) -> Vec<Value> {
+    let shown = |(to, slo, standing): (&Promised, Slo, SloStanding)| {
+        json!({
+            "name": core.names.promised(to),
+            "percentile": slo.percentile,
+            "bound_ms": millis(slo.bound),
+            "current_ms": standing.current.map(millis),
+            "max_ms": standing.max.map(millis),
+            "violation_ratio": standing.violation_ratio(),
+            "violations": standing.violations,
+            "observations": standing.observations,
+        })
+    };
+    core.telemetry.promises().standings().filter(|(to, ..)| wanted(to)).map(shown).collect()
 }
 
 /// A finished request reported by an application that looks up its caches itself.
@@ -60,6 +80,10 @@ pub(crate) struct Report {
     latency_us: u64,
     /// Name of the backend of its slowest query; null when it asked none.
     blocking: Option<String>,
+    /// Its class, for a promise to that class.
+    class: Option<String>,
+    /// Whose it is, for a promise to that tenant; the default tenant's where absent.
+    tenant: Option<String>,
     /// When it ended, milliseconds since 1970; now where absent.
     t: Option<u64>,
 }
@@ -84,12 +108,27 @@ pub(crate) async fn reports(
             })?),
             None => None,
         };
-        finished.push((report.t, FinishedRequest::new(Duration::from_micros(report.latency_us), blocking)));
+        let tenant = match &report.tenant {
+            Some(name) => core.names.tenant_id(name).ok_or_else(|| {
+                let known = listed(core.names.tenants());
+                let error = format!("report {index}: no tenant is called {name:?}; known: {known}");
+                Problem::unprocessable(error).with("path", format!("[{index}].tenant"))
+            })?,
+            None => TenantId(0),
+        };
+        let counted = core.telemetry.promises().counted(report.class.as_deref(), tenant);
+        finished.push((
+            report.t,
+            counted,
+            FinishedRequest::new(Duration::from_micros(report.latency_us), blocking),
+        ));
     }
     let now = core.clock.now();
     let ended = |t: Option<u64>| t.map_or(now, |t| core.clock.at_unix(Duration::from_millis(t)));
-    let accepted =
-        finished.into_iter().filter(|&(t, request)| core.telemetry.request(now, ended(t), request)).count();
+    let accepted = finished
+        .into_iter()
+        .filter(|&(t, counted, request)| core.telemetry.request(now, ended(t), counted, request))
+        .count();
     Ok(Json(json!({"accepted": accepted, "dropped": reports.len() - accepted})))
 }
 

@@ -10,7 +10,9 @@ use sherwood_path::Rules;
 use sherwood_store::StoreOptions;
 
 use super::units::ByteSize;
+use crate::control::InstanceSetup;
 use crate::listener::{Address, MemcachedOptions, redis_connection_bytes_max};
+use crate::promises::PromiseSetup;
 use crate::setup::AccessSetup;
 use crate::{http, tls};
 
@@ -20,6 +22,8 @@ use crate::{http, tls};
 pub struct Config {
     /// The cache's memory.
     pub memory: Memory,
+    /// `[memory] snapshot`; none starts cold.
+    pub snapshot: Option<Snapshot>,
     /// Threads and connections.
     pub server: Server,
     /// What is listened on, at most one per address.
@@ -32,6 +36,8 @@ pub struct Config {
     pub partitions: Vec<Partition>,
     /// `[slo]`: by default P99 over 60 s is at most 150 ms, observed every 5 s.
     pub slo: Slo,
+    /// `[[slo.class]]` and `[[slo.tenant]]`, at most 32 of each.
+    pub promises: Vec<PromiseSetup>,
     /// How it is kept.
     pub control: Control,
     /// Where the admin API and the gateway are bound, or none when they are off.
@@ -54,6 +60,15 @@ pub struct Memory {
     pub buffers_bytes_max: u64,
     /// Share of the keys that miss ratio curves are drawn from, 0 (no curves) to 1; 1/32 by default.
     pub mrc_sample_ratio: f64,
+}
+
+/// `[memory] snapshot`: what the cache holds, kept from a stop to the next start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Snapshot {
+    /// The file.
+    pub path: PathBuf,
+    /// How long writing it may take, 100 ms to 10 min; 10 s by default.
+    pub time_max: Duration,
 }
 
 impl Memory {
@@ -201,6 +216,10 @@ pub struct Partition {
     pub bytes_min: u64,
     /// Its budget never rises above; the total by default.
     pub bytes_max: u64,
+    /// Whether it keeps its budget, and what it would be is only said.
+    pub dry_run: bool,
+    /// The cache of somebody else's that is resized for it. All partitions have one, or none.
+    pub instance: Option<InstanceSetup>,
     /// Its budget at the start, as [`sherwood_policy::Options::start_budgets`] works it out.
     pub initial_bytes: u64,
 }
@@ -220,6 +239,8 @@ pub struct Control {
     pub tax_ratio: f64,
     /// Decide and say so, but move nothing.
     pub dry_run: bool,
+    /// `[control.guard]`, none when it is switched off; its percentile and bound are those of `[slo]`.
+    pub guard: Option<sherwood_policy::GuardOptions>,
     /// `[control.tao]`.
     pub tao: sherwood_policy::TaoOptions,
     /// `[control.cliffhanger]`.

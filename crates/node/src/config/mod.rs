@@ -29,7 +29,7 @@ use std::path::Path;
 pub use flags::Flags;
 pub use meaning::{
     BUFFERS_BYTES_MAX, Backend, Config, Control, Freshness, HTTP_CONNECTIONS_MAX, Listener, Memory, Mode,
-    Partition, Protocol, Route, STALE_OK_MAX, Server, WriteTo, Writes,
+    Partition, Protocol, Route, STALE_OK_MAX, Server, Snapshot, WriteTo, Writes,
 };
 pub use problem::{ConfigError, PROBLEMS_MAX, Place, Problem};
 pub use sherwood_model::Slo;

@@ -35,6 +35,14 @@ pub(super) struct RawMemory {
     pub(super) eviction: Key<String>,
     pub(super) buffers: Key<ByteSize>,
     pub(super) mrc_sample: Key<f64>,
+    pub(super) snapshot: Key<RawSnapshot>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct RawSnapshot {
+    pub(super) path: Key<String>,
+    pub(super) max_time: Key<Span>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -79,6 +87,7 @@ pub(super) struct RawBackend {
     pub(super) stale: RawStale,
     pub(super) writes: RawWrites,
     pub(super) dispatch: RawDispatch,
+    pub(super) ramp: Key<RawRamp>,
     pub(super) store: Key<RawStore>,
     pub(super) replicas: Key<Vec<Spanned<RawStore>>>,
 }
@@ -115,6 +124,16 @@ pub(super) struct RawDispatch {
     pub(super) waiters_max: Key<u32>,
     pub(super) retry: RawRetry,
     pub(super) probe: RawProbe,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct RawRamp {
+    pub(super) start: Key<u32>,
+    pub(super) grow: Key<f64>,
+    pub(super) slow: Key<f64>,
+    pub(super) interval: Key<Span>,
+    pub(super) settle: Key<Span>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -201,6 +220,18 @@ pub(super) struct RawPartition {
     pub(super) min: Key<ByteSize>,
     pub(super) max: Key<ByteSize>,
     pub(super) initial: Key<ByteSize>,
+    pub(super) dry_run: Key<bool>,
+    pub(super) cache: Key<RawInstance>,
+}
+
+/// A cache of somebody else's.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct RawInstance {
+    pub(super) kind: Key<String>,
+    pub(super) address: Key<String>,
+    pub(super) user: Key<String>,
+    pub(super) password_file: Key<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -210,6 +241,17 @@ pub(super) struct RawSlo {
     pub(super) bound: Key<Span>,
     pub(super) window: Key<Span>,
     pub(super) observe: Key<Span>,
+    pub(super) class: Vec<Spanned<RawPromise>>,
+    pub(super) tenant: Vec<Spanned<RawPromise>>,
+}
+
+/// A promise to a class of requests or to a tenant.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct RawPromise {
+    pub(super) name: Key<String>,
+    pub(super) percentile: Key<f64>,
+    pub(super) bound: Key<Span>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -221,10 +263,22 @@ pub(super) struct RawControl {
     pub(super) band: Key<Vec<f64>>,
     pub(super) tax: Key<f64>,
     pub(super) dry_run: Key<bool>,
+    pub(super) guard: RawGuard,
     pub(super) tao: RawTao,
     pub(super) cliffhanger: RawCliffhanger,
     pub(super) fair: RawFair,
     pub(super) lama: RawLama,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct RawGuard {
+    pub(super) enabled: Key<bool>,
+    pub(super) worse: Key<f64>,
+    pub(super) miss_rise: Key<f64>,
+    pub(super) blame: Key<f64>,
+    pub(super) freeze: Key<Span>,
+    pub(super) memory: Key<Span>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -258,14 +312,14 @@ pub(super) struct RawLama {
 #[serde(deny_unknown_fields, default)]
 pub(super) struct RawAdmin {
     pub(super) bind: Key<String>,
-    pub(super) tls: Key<RawTls>,
+    pub(super) tls: Key<RawAdminTls>,
     pub(super) token_file: Key<String>,
     pub(super) read_token_file: Key<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(super) struct RawTls {
+pub(super) struct RawAdminTls {
     pub(super) cert: Key<String>,
     pub(super) key: Key<String>,
     pub(super) client_ca: Key<String>,

@@ -149,7 +149,7 @@ mod tests {
         assert_eq!(
             found,
             [
-                "a.toml:2:1: [memory]: unknown key `totl`; the keys here are total, max_item_size, eviction, buffers, mrc_sample: did \
+                "a.toml:2:1: [memory]: unknown key `totl`; the keys here are total, max_item_size, eviction, buffers, mrc_sample, snapshot: did \
                  you mean `total`?",
                 "a.toml:4:9: [slo] bound: invalid type: integer `5`, expected a duration with its unit, such as \"5s\"",
                 "a.toml:7:24: [[backend]] store: unknown key `cashe_bytes`; the keys here are kind, path, query, \

@@ -8,9 +8,9 @@ use serde::de::DeserializeOwned;
 use sherwood_model::BackendId;
 
 use super::raw::{
-    RawAdmin, RawBackend, RawCliffhanger, RawControl, RawDispatch, RawFair, RawFile, RawLama, RawListener,
-    RawMemory, RawPartition, RawProbe, RawRetry, RawServer, RawSlo, RawStale, RawStore, RawTao, RawTls,
-    RawTtlRule, RawWrites,
+    RawAdmin, RawAdminTls, RawBackend, RawCliffhanger, RawControl, RawDispatch, RawFair, RawFile, RawGuard,
+    RawInstance, RawLama, RawListener, RawMemory, RawPartition, RawProbe, RawPromise, RawRamp, RawRetry,
+    RawServer, RawSlo, RawSnapshot, RawStale, RawStore, RawTao, RawTls, RawTtlRule, RawWrites,
 };
 use super::*;
 use crate::listener::{Address, UnixSocket};
@@ -25,6 +25,11 @@ fn config(text: &str) -> Config {
 fn refusal(text: &str, flags: &Flags) -> Vec<String> {
     let error = parse("a.toml", text, flags, POLICIES).expect_err("it is wrong");
     error.problems.iter().map(ToString::to_string).collect()
+}
+
+/// What is wrong with a text that has one mistake.
+fn problem(text: &str) -> String {
+    refusal(text, &Flags::default()).remove(0)
 }
 
 /// One refusal per line of the table: what was typed, and what was answered.
@@ -168,7 +173,12 @@ mod meaning {
         let replica = |config: &Config, at: usize| config.backends[at].replicas[0].clone();
         assert_eq!(replica(&example, 0), replica(&store("\"kv\", path = \"data/catalog\""), 0));
         assert_eq!(replica(&example, 2), replica(&store("\"compute\""), 0));
-        assert_eq!(example.backends[0].dispatch, config("").backends[0].dispatch);
+        let ramp = Some(sherwood_dispatch::RampOptions::default());
+        assert_eq!(
+            example.backends[0].dispatch,
+            sherwood_dispatch::Options { ramp, ..config("").backends[0].dispatch }
+        );
+        assert_eq!(example.snapshot.map(|one| one.time_max), Some(Duration::from_secs(10)));
     }
 
     #[test]
@@ -191,7 +201,10 @@ mod meaning {
         let set = "batch_keys_max = 1, in_flight_calls_max = 2, queued_calls_max = 0, waiters_max = 4, \
                    retry = { per_call_max = 5, ratio = 0, burst = 6 }, \
                    probe = { failures_max = 7, interval_min = \"20s\", interval_max = \"30s\" }";
-        let text = format!("[[backend]]\nname = \"a\"\ntimeout = \"3s\"\ndispatch = {{ {set} }}");
+        let ramp = "start = 7, grow = 2, slow = 4, interval = \"1s\", settle = \"20s\"";
+        let text = format!(
+            "[[backend]]\nname = \"a\"\ntimeout = \"3s\"\ndispatch = {{ {set} }}\nramp = {{ {ramp} }}"
+        );
         let expected = sherwood_dispatch::Options {
             batch_keys_max: 1,
             in_flight_calls_max: 2,
@@ -204,6 +217,13 @@ mod meaning {
                 interval_min: Duration::from_secs(20),
                 interval_max: Duration::from_secs(30),
             },
+            ramp: Some(sherwood_dispatch::RampOptions {
+                start_per_s: 7,
+                grow_ratio: 2.0,
+                slow_ratio: 4.0,
+                interval: Duration::from_secs(1),
+                settle: Duration::from_secs(20),
+            }),
         };
         assert_eq!(config(&text).backends[0].dispatch, expected);
         assert_eq!(config("").backends[0].dispatch, sherwood_dispatch::Options::default());
@@ -820,6 +840,7 @@ mod refusals {
 mod access;
 mod example;
 mod freshness;
+mod rails;
 mod remote;
 
 #[test]

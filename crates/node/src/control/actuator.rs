@@ -6,9 +6,13 @@ use std::thread::Thread;
 use sherwood_cache::{Cache, PlanError};
 use sherwood_model::{CachePlan, PartitionId};
 
+use super::instances::Instance;
+
 /// What one partition holds, and what happened in it since the start.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Held {
+    /// Whether it can be resized now; when not, it stays as it is.
+    pub(crate) reached: bool,
     /// Budget in force, bytes.
     pub(crate) allocated_bytes: u64,
     /// Charged bytes of its items.
@@ -31,7 +35,26 @@ pub(crate) trait Actuator: Send + Sync {
     ///
     /// # Errors
     /// When the plan does not fit the cache; nothing has changed then.
-    fn apply(&self, plan: &CachePlan) -> Result<(), PlanError>;
+    fn apply(&self, plan: &CachePlan) -> Result<(), ApplyError>;
+
+    /// The budgets in force; none where partitions share, or where what is in force is for others to say.
+    fn budgets(&self) -> Option<Vec<u64>>;
+
+    /// Whether its partitions can share one LRU.
+    fn can_share(&self) -> bool;
+}
+
+/// Why a plan is not carried out.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum ApplyError {
+    /// It does not fit.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// It is for one cache.
+    #[error(
+        "caches that are instances of others cannot share one LRU; choose a policy that divides, such as robinhood"
+    )]
+    Sharing,
 }
 
 /// The node's own cache: a plan is in force at once, and the bytes over it are evicted in small steps by the housekeeper.
@@ -58,6 +81,7 @@ impl Actuator for OwnCache {
         let held = |index| {
             let usage = self.cache.usage(PartitionId::from_index(index));
             Held {
+                reached: true,
                 allocated_bytes: usage.budget_bytes,
                 used_bytes: usage.used_bytes,
                 hits: usage.hits,
@@ -67,9 +91,76 @@ impl Actuator for OwnCache {
         (0..self.partitions).map(held).collect()
     }
 
-    fn apply(&self, plan: &CachePlan) -> Result<(), PlanError> {
+    fn apply(&self, plan: &CachePlan) -> Result<(), ApplyError> {
         self.cache.apply(plan)?;
         self.housekeeper.unpark();
         Ok(())
+    }
+
+    fn budgets(&self) -> Option<Vec<u64>> {
+        match self.cache.plan() {
+            CachePlan::Budgets(budgets) => Some(budgets),
+            CachePlan::Shared => None,
+        }
+    }
+
+    fn can_share(&self) -> bool {
+        true
+    }
+}
+
+/// Instances of other caches, one for each partition: a plan leaves each a wish, which its own task works off.
+pub(crate) struct Instances {
+    total_bytes: u64,
+    each: Vec<Arc<Instance>>,
+}
+
+impl Instances {
+    /// Divides `total_bytes` among the instances.
+    #[must_use]
+    pub(crate) fn new(total_bytes: u64, each: Vec<Arc<Instance>>) -> Self {
+        Self { total_bytes, each }
+    }
+}
+
+impl Actuator for Instances {
+    fn total_bytes(&self) -> u64 {
+        self.total_bytes
+    }
+
+    fn observe(&self) -> Vec<Held> {
+        let held = |instance: &Arc<Instance>| {
+            let usage = instance.usage();
+            Held {
+                reached: instance.trouble().is_none(),
+                allocated_bytes: usage.budget_bytes,
+                used_bytes: usage.used_bytes,
+                hits: usage.hits,
+                misses: usage.misses,
+            }
+        };
+        self.each.iter().map(held).collect()
+    }
+
+    fn apply(&self, plan: &CachePlan) -> Result<(), ApplyError> {
+        let CachePlan::Budgets(budgets) = plan else { return Err(ApplyError::Sharing) };
+        let (given, partitions) = (budgets.len(), self.each.len());
+        if given != partitions {
+            return Err(PlanError::Partitions { given, partitions }.into());
+        }
+        let sum: u128 = budgets.iter().copied().map(u128::from).sum();
+        if sum > u128::from(self.total_bytes) {
+            return Err(PlanError::OverTotal { sum, total_bytes: self.total_bytes }.into());
+        }
+        self.each.iter().zip(budgets).for_each(|(instance, &bytes)| instance.wish(bytes));
+        Ok(())
+    }
+
+    fn budgets(&self) -> Option<Vec<u64>> {
+        None
+    }
+
+    fn can_share(&self) -> bool {
+        false
     }
 }

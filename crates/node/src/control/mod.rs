@@ -5,31 +5,38 @@
 
 mod actuator;
 mod beyond;
+mod guard;
+pub(crate) mod instances;
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use sherwood_model::{Band, CachePlan, Instant, PartitionId};
 use sherwood_policy::{
-    Controller, CounterWindow, Decision, Observation, Options, PartitionSeen, Policy, PolicyError, by_name,
+    Controller, CounterWindow, Decision, GuardStanding, Observation, Options, PartitionSeen, Policy,
+    PolicyError, by_name,
 };
 
 use crate::core::Core;
 use crate::gateway::millis;
+use actuator::ApplyError;
 use beyond::Beyond;
 
-pub(crate) use actuator::{Actuator, OwnCache};
+pub(crate) use actuator::{Actuator, Instances, OwnCache};
+pub use instances::{InstanceKind, InstanceSetup, InstancesSetup};
 
 /// Characters of a policy's name that a refusal repeats.
 const NAME_CHARS_MAX: usize = 64;
 
-/// Least and most bytes of a partition, set by the configuration.
-#[derive(Clone, Copy, Debug, Default)]
+/// Least and most bytes of a partition, set by the configuration and the admin API.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pin {
     /// Least bytes, 0 for none.
     pub min_bytes: u64,
     /// Most bytes, none for no limit.
     pub max_bytes: Option<u64>,
+    /// Whether it keeps its budget, and what it would be is only said.
+    pub dry_run: bool,
 }
 
 /// What a partition may be set to, bytes.
@@ -41,6 +48,50 @@ pub(crate) struct Room {
     pub(crate) max_bytes: u64,
     /// The total less what all others have.
     pub(crate) free_bytes: u64,
+}
+
+/// Why the loop is not changed as asked for.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ChangeError {
+    /// There is no such policy.
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
+    /// The caches cannot do what it does.
+    #[error(transparent)]
+    Apply(#[from] ApplyError),
+}
+
+/// Why a partition is not pinned as asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum PinError {
+    /// Its own two contradict each other.
+    #[error("a minimum of {min} bytes is above the maximum of {max}; lower one or raise the other")]
+    Crossed {
+        /// The minimum.
+        min: u64,
+        /// The maximum.
+        max: u64,
+    },
+    /// There is not enough for all minimums.
+    #[error(
+        "the minimums of all partitions would sum to {min_bytes} bytes, and there are {total}; lower one"
+    )]
+    Minimums {
+        /// Their sum.
+        min_bytes: u64,
+        /// The total.
+        total: u64,
+    },
+    /// Some of the total would have no partition to go to.
+    #[error(
+        "the maximums of all partitions would sum to {max_bytes} bytes, less than the total of {total}; raise one"
+    )]
+    Maximums {
+        /// Their sum.
+        max_bytes: u64,
+        /// The total.
+        total: u64,
+    },
 }
 
 /// The state of the loop.
@@ -83,6 +134,46 @@ impl Control {
         self.options.band
     }
 
+    /// Bytes that the partitions may have together.
+    pub(crate) fn total_bytes(&self) -> u64 {
+        self.actuator.total_bytes()
+    }
+
+    /// How the guard stands; none when there is none.
+    pub(crate) fn guard(&self) -> Option<GuardStanding> {
+        self.controller.guard()
+    }
+
+    /// The pins of each partition.
+    pub(crate) fn pins(&self) -> &[Pin] {
+        &self.pins
+    }
+
+    /// Pins a partition from the next decision on.
+    ///
+    /// # Errors
+    /// When budgets that obey all pins could not sum to the total.
+    pub(crate) fn pin(&mut self, partition: PartitionId, pin: Pin) -> Result<(), PinError> {
+        let total = self.actuator.total_bytes();
+        let mut pins = self.pins.clone();
+        pins[partition.index()] = pin;
+        let sum = |bytes: fn(&Pin) -> Option<u64>| {
+            pins.iter().map(bytes).fold(0_u64, |sum, bytes| sum.saturating_add(bytes.unwrap_or(u64::MAX)))
+        };
+        let (min_bytes, max_bytes) = (sum(|pin| Some(pin.min_bytes)), sum(|pin| pin.max_bytes));
+        if let Some(max) = pin.max_bytes.filter(|&max| max < pin.min_bytes) {
+            return Err(PinError::Crossed { min: pin.min_bytes, max });
+        }
+        if min_bytes > total {
+            return Err(PinError::Minimums { min_bytes, total });
+        }
+        if max_bytes < total {
+            return Err(PinError::Maximums { max_bytes, total });
+        }
+        self.pins = pins;
+        Ok(())
+    }
+
     /// Decisions made since the start.
     pub(crate) fn decisions(&self) -> u64 {
         self.decisions
@@ -94,12 +185,22 @@ impl Control {
         core: &Core,
         policy: Option<&str>,
         dry_run: Option<bool>,
-    ) -> Result<(), PolicyError> {
+        guard: Option<bool>,
+    ) -> Result<(), ChangeError> {
         let policy = policy.map(|name| self.policy_called(name)).transpose()?;
+        if policy.as_ref().is_some_and(|policy| policy.starts_shared()) && !self.actuator.can_share() {
+            return Err(ApplyError::Sharing.into());
+        }
         if let Some(dry_run) = dry_run {
             self.controller.set_dry_run(dry_run);
             let state = if dry_run { "on: decisions are reported and not applied" } else { "off" };
             core.say("policy", format!("dry run {state}"), json!({ "dry_run": dry_run }));
+        }
+        if let Some(guard) = guard {
+            let options = self.options.guard.unwrap_or_default();
+            self.controller.set_guard(guard.then_some(options));
+            let state = if guard { "on, and begins anew" } else { "off: nothing goes back by itself" };
+            core.say("guard", format!("guard {state}"), json!({ "guard": guard }));
         }
         if let Some(policy) = policy {
             let name = policy.name();
@@ -117,24 +218,36 @@ impl Control {
     }
 
     /// Sets one partition's budget by hand, at once.
-    pub(crate) fn set_by_hand(
-        &mut self,
-        core: &Core,
-        partition: PartitionId,
-        bytes: u64,
-    ) -> Result<(), sherwood_cache::PlanError> {
-        let mut budgets = self.budgets(core);
+    pub(crate) fn set_by_hand(&mut self, partition: PartitionId, bytes: u64) -> Result<(), ApplyError> {
+        let mut budgets = self.budgets();
         budgets[partition.index()] = bytes;
         self.actuator.apply(&CachePlan::Budgets(budgets.clone()))?;
         self.controller.set_budgets(budgets);
         Ok(())
     }
 
+    /// Takes over the budgets of a node like this one, unless the policy leaves them to the operator or they do not fit.
+    pub(crate) fn restore(&mut self, core: &Core, budgets: &[u64]) {
+        let fits = |(pin, &bytes): (&Pin, &u64)| {
+            (pin.min_bytes..=pin.max_bytes.unwrap_or(u64::MAX)).contains(&bytes)
+        };
+        let sum = budgets.iter().try_fold(0_u64, |sum, &bytes| sum.checked_add(bytes));
+        let all_fit = budgets.len() == self.pins.len() && self.pins.iter().zip(budgets).all(fits);
+        if self.policy() == "static" || !all_fit || sum != Some(self.total_bytes()) {
+            return;
+        }
+        let plan = CachePlan::Budgets(budgets.to_vec());
+        let shared = core.cache.plan() == CachePlan::Shared;
+        if shared || self.actuator.apply(&plan).is_ok() {
+            self.controller.set_budgets(budgets.to_vec());
+        }
+    }
+
     /// What `partition` may be set to by hand.
-    pub(crate) fn room(&self, core: &Core, partition: PartitionId) -> Room {
+    pub(crate) fn room(&self, partition: PartitionId) -> Room {
         let total = self.actuator.total_bytes();
         let pin = self.pins[partition.index()];
-        let others = self.budgets(core).into_iter().enumerate().filter(|(i, _)| *i != partition.index());
+        let others = self.budgets().into_iter().enumerate().filter(|(i, _)| *i != partition.index());
         Room {
             min_bytes: pin.min_bytes,
             max_bytes: pin.max_bytes.unwrap_or(total),
@@ -143,11 +256,8 @@ impl Control {
     }
 
     /// The budgets in force, or, where all share, those that wait.
-    fn budgets(&self, core: &Core) -> Vec<u64> {
-        match core.cache.plan() {
-            CachePlan::Budgets(budgets) => budgets,
-            CachePlan::Shared => self.controller.budgets().to_vec(),
-        }
+    pub(crate) fn budgets(&self) -> Vec<u64> {
+        self.actuator.budgets().unwrap_or_else(|| self.controller.budgets().to_vec())
     }
 
     /// One round: observes, decides, acts, and says what was decided.
@@ -159,8 +269,13 @@ impl Control {
             && let Err(error) = self.actuator.apply(&decision.plan)
         {
             tracing::error!("the plan was not applied: {error}");
-            self.controller.set_budgets(self.budgets(core));
+            self.controller.set_budgets(self.budgets());
             return;
+        }
+        if let Some(harm) = &decision.harm {
+            let (line, data) = guard::tripped(core, now, harm);
+            tracing::warn!("{line}");
+            core.say("guard", line, data);
         }
         core.say("decision", decision.line.clone(), described(core, &decision));
         self.latest = Some(decision);
@@ -179,17 +294,22 @@ impl Control {
         let partitions =
             core.names.partitions().iter().zip(held.iter().zip(counts)).zip(&self.pins).zip(slopes);
         let mut partitions: Vec<_> = partitions
-            .map(|(((partition, (held, (hits, misses))), pin), hit_ratio_slope)| PartitionSeen {
-                allocated_bytes: held.allocated_bytes,
-                used_bytes: held.used_bytes,
-                min_bytes: pin.min_bytes,
-                max_bytes: pin.max_bytes,
-                hits,
-                misses,
-                queries: hits + misses,
-                hit_ratio_slope,
-                query_p99: core.telemetry.query_sketch(now, partition.backend).quantile(0.99),
-                ..PartitionSeen::new(partition.tenant, partition.backend)
+            .map(|(((partition, (held, (hits, misses))), pin), hit_ratio_slope)| {
+                // Who is not reached keeps what it has, as far as that is known.
+                let size = Some(held.allocated_bytes).filter(|&bytes| !held.reached && bytes > 0);
+                PartitionSeen {
+                    allocated_bytes: held.allocated_bytes,
+                    used_bytes: held.used_bytes,
+                    min_bytes: size.unwrap_or(pin.min_bytes),
+                    max_bytes: size.or(pin.max_bytes),
+                    dry_run: pin.dry_run || (!held.reached && size.is_none()),
+                    hits,
+                    misses,
+                    queries: hits + misses,
+                    hit_ratio_slope,
+                    query_p99: core.telemetry.query_sketch(now, partition.backend).quantile(0.99),
+                    ..PartitionSeen::new(partition.tenant, partition.backend)
+                }
             })
             .collect();
         let total_bytes = self.actuator.total_bytes();
@@ -212,6 +332,7 @@ impl Control {
             "rbc_window_ms": millis(*rbc_window),
             "band": [band.low, band.high],
             "tax_ratio": tax,
+            "guard": self.guard().map(|standing| guard::described(core, &standing)),
             "decisions": self.decisions,
             "latest": self.latest.as_ref().map(|decision| described(core, decision)),
         })

@@ -21,6 +21,7 @@ use tokio::sync::mpsc;
 use crate::admin::{Problem, WholeBody, listed};
 use crate::backend::FetchKey;
 use crate::core::Core;
+use crate::promises::Counted;
 use crate::waiter::{Arrival, Waiter};
 
 use body::{AskedRequest, Form, KeyAnswer, Refusal, RequestAnswer, VALUES_BYTES_MAX};
@@ -44,7 +45,8 @@ pub(crate) async fn handle(
     let values = asked.values.unwrap_or(true);
     let room = Room::new(if values { VALUES_BYTES_MAX } else { 0 }, core.buffers.hold());
     let request = Request::start(arrival, queries);
-    let mut running = Running { request, core: &core, slots: Vec::new(), room };
+    let counted = counted(&core, &asked);
+    let mut running = Running { request, core: &core, counted, slots: Vec::new(), room };
     running.run().await;
     let mut room = Room::new(VALUES_BYTES_MAX, hold);
     let text = json::encode(&answer(&core, &running.request, values, &mut room));
@@ -66,6 +68,8 @@ fn refused(refusal: Refusal) -> Problem {
 struct Running<'a> {
     core: &'a Arc<Core>,
     request: Request<Bytes, Held>,
+    /// The promises it counts for.
+    counted: Counted,
     /// What is fetched, by the position its waiter tells.
     slots: Vec<Slot>,
     /// For values.
@@ -99,7 +103,7 @@ impl Running<'_> {
             let held = result.map(|value| value.map(|found| room.hold(found.value.len(), || found.value)));
             self.request.handle_result(self.core.clock.now(), self.slots[position], held);
         }
-        record(self.core, &self.request);
+        record(self.core, self.counted, &self.request);
     }
 
     /// The next arrival, or none when all keys have their answers. Where stale values are answers once their fetch is late, it sees
@@ -152,8 +156,14 @@ impl Drop for Running<'_> {
             return;
         }
         self.request.abandon(self.core.clock.now());
-        record(self.core, &self.request);
+        record(self.core, self.counted, &self.request);
     }
+}
+
+/// The promises that a request counts for.
+fn counted(core: &Core, asked: &AskedRequest<'_>) -> Counted {
+    let tenant = asked.tenant.as_ref().and_then(|name| core.names.tenant_id(name)).unwrap_or(TenantId(0));
+    core.telemetry.promises().counted(asked.class.as_deref(), tenant)
 }
 
 /// Names to ids, or the first name that is not known.
@@ -193,14 +203,14 @@ fn resolve(core: &Core, asked: &AskedRequest<'_>) -> Result<Vec<Query<Bytes>>, R
 }
 
 /// Takes note of how the request and its queries ended.
-fn record(core: &Core, request: &Request<Bytes, Held>) {
+fn record(core: &Core, counted: Counted, request: &Request<Bytes, Held>) {
     let Some(finished) = request.finished() else { return };
     if finished.blocking.is_none() {
         // Nobody was asked for anything: a client that only tries the port would make the tail look better.
         return;
     }
     let now = core.clock.now();
-    core.telemetry.request(now, now, finished);
+    core.telemetry.request(now, now, counted, finished);
     for answers in request.answers().collect::<Vec<_>>().chunk_by(|a, b| a.0 == b.0) {
         // Keys of a query end together, hits at the look-up and misses with their call: few different latencies.
         for equal in answers.chunk_by(|a, b| a.2.latency == b.2.latency) {

@@ -4,12 +4,13 @@ use std::num::NonZero;
 use std::sync::Arc;
 use std::thread;
 
-use sherwood_model::{Band, Slo};
+use sherwood_model::{Band, SeededState, Slo};
 use sherwood_store::{OpenError, Store};
 
 use super::{BackendSetup, MemcachedSetup, PartitionSetup, RouteSetup, Setup};
 use crate::config::{self, Config, HTTP_CONNECTIONS_MAX, Mode, Route};
-use crate::control::Pin;
+use crate::control::{InstancesSetup, Pin};
+use crate::snapshot::SnapshotSetup;
 
 impl Setup {
     /// The node that `config` describes, its stores opened.
@@ -18,16 +19,19 @@ impl Setup {
     /// When a store cannot be opened.
     pub fn from_config(config: &Config) -> Result<Self, OpenError> {
         let threads = config.server.threads.map_or_else(cores, usize::from);
+        let instances = instances(config);
+        let total_bytes = config.memory.total_bytes;
+        let own_bytes = if instances.is_some() { total_bytes.min(OWN_BYTES) } else { total_bytes };
         let backends = config.backends.iter().map(backend).collect::<Result<_, _>>()?;
         Ok(Self {
             cache: sherwood_cache::Options {
-                item_bytes_max: config.memory.item_bytes_max,
+                item_bytes_max: config
+                    .memory
+                    .item_bytes_max
+                    .min(u32::try_from(own_bytes).unwrap_or(u32::MAX)),
                 eviction: config.memory.eviction,
                 ghost_rate: config.memory.mrc_sample_ratio,
-                ..sherwood_cache::Options::sized(
-                    config.memory.total_bytes,
-                    u16::try_from(threads).unwrap_or(u16::MAX),
-                )
+                ..sherwood_cache::Options::sized(own_bytes, u16::try_from(threads).unwrap_or(u16::MAX))
             },
             tenants: config.tenants.clone(),
             backends,
@@ -36,7 +40,9 @@ impl Setup {
                 .iter()
                 .map(|one| partition(one, config.memory.total_bytes))
                 .collect(),
+            instances,
             slo: slo(&config.slo),
+            promises: config.promises.clone(),
             control: control(&config.control),
             policy: config.control.policy.clone(),
             memcached: config.listeners.iter().map(|one| listener(one, config, threads)).collect(),
@@ -45,6 +51,7 @@ impl Setup {
             memcached_connections_max: config.server.connections_max as usize,
             http_connections_max: HTTP_CONNECTIONS_MAX,
             buffers_bytes_max: config.memory.buffers_bytes_max,
+            snapshot: config.snapshot.as_ref().map(|one| snapshot(one, config)),
             slack_bytes: Some(slack_bytes(config)),
             threads,
             seed: None,
@@ -57,6 +64,25 @@ impl Setup {
 fn slack_bytes(config: &Config) -> u64 {
     let promised = config.memory.slack_bytes();
     (promised / 8 * 5).saturating_add(config.stores_bytes())
+}
+
+/// What is left of our own cache where others' are resized: the gateway's fetches under way have somewhere to go.
+const OWN_BYTES: u64 = 8 << 20;
+
+fn instances(config: &Config) -> Option<InstancesSetup> {
+    let each: Vec<_> = config.partitions.iter().filter_map(|partition| partition.instance.clone()).collect();
+    (!each.is_empty()).then_some(InstancesSetup { total_bytes: config.memory.total_bytes, each })
+}
+
+/// The snapshot of a node with these backends. What makes their values others is part of the fingerprint, how they are asked is not.
+fn snapshot(snapshot: &config::Snapshot, config: &Config) -> SnapshotSetup {
+    let backends = config.backends.iter();
+    let values: Vec<_> = backends
+        .map(|backend| (&backend.name, &backend.prefix, &backend.freshness, &backend.replicas))
+        .collect();
+    let fingerprint = SeededState::new(0).hash_bytes(format!("{values:?}").as_bytes());
+    let config::Snapshot { path, time_max } = snapshot.clone();
+    SnapshotSetup { path, time_max, fingerprint }
 }
 
 fn cores() -> usize {
@@ -85,7 +111,7 @@ fn partition(partition: &config::Partition, total_bytes: u64) -> PartitionSetup 
         tenant: partition.tenant,
         backend: partition.backend,
         initial_bytes: Some(partition.initial_bytes),
-        pin: Pin { min_bytes: partition.bytes_min, max_bytes },
+        pin: Pin { min_bytes: partition.bytes_min, max_bytes, dry_run: partition.dry_run },
     }
 }
 
@@ -95,13 +121,14 @@ fn slo(slo: &config::Slo) -> Slo {
 }
 
 fn control(control: &config::Control) -> sherwood_policy::Options {
-    let config::Control { delta, rbc_window, band, tax_ratio, dry_run, .. } = *control;
+    let config::Control { delta, rbc_window, band, tax_ratio, dry_run, guard, .. } = *control;
     sherwood_policy::Options {
         delta,
         rbc_window,
         band: Band::from(band),
         tax: tax_ratio,
         dry_run,
+        guard,
         tao: control.tao.clone(),
         cliffhanger: control.cliffhanger.clone(),
         fair: control.fair.clone(),

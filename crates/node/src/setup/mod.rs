@@ -12,8 +12,10 @@ use sherwood_path::Rules;
 use sherwood_store::Store;
 
 use crate::config::{Protocol, Writes};
-use crate::control::Pin;
+use crate::control::{InstancesSetup, Pin};
 use crate::listener::Address;
+use crate::promises::PromiseSetup;
+use crate::snapshot::SnapshotSetup;
 use crate::tls::TlsFiles;
 
 /// A node, before it is started.
@@ -26,8 +28,12 @@ pub struct Setup {
     pub backends: Vec<BackendSetup>,
     /// The partitions, in the order of their ids.
     pub partitions: Vec<PartitionSetup>,
+    /// Caches of others that are resized in place of our own, which is then only what the gateway uses; none resizes our own.
+    pub instances: Option<InstancesSetup>,
     /// The promise to keep.
     pub slo: Slo,
+    /// Promises to classes of requests and to tenants, beside it.
+    pub promises: Vec<PromiseSetup>,
     /// Options of the policies and of the loop.
     pub control: sherwood_policy::Options,
     /// Name of the policy to start with.
@@ -46,10 +52,20 @@ pub struct Setup {
     pub buffers_bytes_max: u64,
     /// Bytes by which resident memory may grow beyond the cache's total before the cache gives way; none lets it grow.
     pub slack_bytes: Option<u64>,
+    /// Where a snapshot is kept from a stop to the next start; none starts cold.
+    pub snapshot: Option<SnapshotSetup>,
     /// Threads for the gateway, the dispatchers and the admin API.
     pub threads: usize,
     /// Seed of every random draw; the operating system's where none.
     pub seed: Option<u64>,
+}
+
+impl Setup {
+    /// What there is to divide, bytes.
+    #[must_use]
+    pub(crate) fn divided_bytes(&self) -> u64 {
+        self.instances.as_ref().map_or(self.cache.total_bytes, |instances| instances.total_bytes)
+    }
 }
 
 /// Who may come in through the HTTP port: by default every process of this machine, on loopback, and no page of another site.

@@ -7,6 +7,8 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use crate::missing::missing;
+
 /// Runs a program of `tests/conformance/python` that speaks to the listener at `port` by this library.
 #[track_caller]
 pub(crate) fn client_program(library: &str, name: &str, port: u16) {
@@ -45,10 +47,4 @@ pub(crate) fn run(command: &mut Command, remedy: &str) -> Option<Output> {
         }
         Err(error) => panic!("{command:?}: {error}"),
     }
-}
-
-/// Says that a program is missing, and what brings it.
-fn missing(program: &str, remedy: &str) {
-    assert!(std::env::var_os("CI").is_none(), "{program} is not installed: {remedy}");
-    eprintln!("skipped: {program} is not installed: {remedy}");
 }

@@ -11,6 +11,8 @@ mod clients;
 mod hostile;
 mod login;
 mod memcached;
+#[path = "../common/missing.rs"]
+mod missing;
 #[path = "../common/patience.rs"]
 mod patience;
 #[path = "../common/programs.rs"]

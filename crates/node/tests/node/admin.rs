@@ -2,14 +2,15 @@
 
 use std::io::{BufRead, BufReader};
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
-use sherwood_node::Node;
+use sherwood_model::{Slo, TenantId};
+use sherwood_node::{Node, PromiseSetup, Promised};
 use sherwood_store::Store;
 
 use crate::patience::eventually;
-use crate::support::{Fake, Http, Mood, NEVER, TOTAL, listener, setup};
+use crate::support::{Fake, Http, Mood, NEVER, TOTAL, listener, partition, setup};
 
 fn node() -> (Node, Arc<Fake>) {
     let fake = Fake::new([("a/1", &b"1"[..])]);
@@ -39,9 +40,9 @@ fn partitions_are_listed() {
     http.key("catalog", "a/1");
     let expected = json!([
         {"name": "catalog", "backend": "catalog", "tenant": "default", "allocated_bytes": 16 << 20, "used_bytes": 44,
-         "items": 1, "hits": 1, "misses": 1, "evictions": 0},
+         "items": 1, "hits": 1, "misses": 1, "evictions": 0, "min_bytes": 0, "max_bytes": null, "dry_run": false},
         {"name": "plain", "backend": "plain", "tenant": "default", "allocated_bytes": 16 << 20, "used_bytes": 0,
-         "items": 0, "hits": 0, "misses": 0, "evictions": 0},
+         "items": 0, "hits": 0, "misses": 0, "evictions": 0, "min_bytes": 0, "max_bytes": null, "dry_run": false},
     ]);
     assert_eq!(http.get("/v1/partitions"), expected);
 }
@@ -65,8 +66,8 @@ fn the_slo_and_who_blocks_are_shown() {
     let slo = http.get("/v1/slo");
     assert_eq!(
         shape(&slo),
-        "bound_ms: number, current_ms: number, max_ms: number, observations: number, percentile: number, \
-         violation_ratio: number, violations: number, window_s: number"
+        "bound_ms: number, classes: array, current_ms: number, max_ms: number, observations: number, percentile: number, \
+         tenants: array, violation_ratio: number, violations: number, window_s: number"
     );
     // Of 200 requests and the one above, those at ranks 198 to 200 are between the percentiles of the band.
     let reports: Vec<_> =
@@ -79,12 +80,55 @@ fn the_slo_and_who_blocks_are_shown() {
 }
 
 #[test]
+fn promises_to_classes_and_tenants_are_observed_apart() {
+    let mut setup = setup(vec![("catalog", vec![Fake::new([]) as Arc<dyn Store>])]);
+    setup.tenants.push("gold".to_owned());
+    setup.partitions.push(partition(1, 0));
+    let promise =
+        |to, millis| PromiseSetup { to, slo: Slo { bound: Duration::from_millis(millis), ..setup.slo } };
+    let class = |name: &str| Promised::Class(name.to_owned());
+    setup.promises = vec![
+        promise(class("page"), 10),
+        promise(class("feed"), 90),
+        promise(Promised::Tenant(TenantId(1)), 10),
+    ];
+    let node = Node::start(setup).unwrap();
+    let http = Http::of(&node);
+    let reports = json!([
+        {"latency_us": 50_000, "blocking": "catalog", "class": "page", "tenant": "gold"},
+        {"latency_us": 60_000, "blocking": "catalog", "class": "feed"},
+    ]);
+    assert_eq!(http.ask("POST", "/v1/reports", &reports.to_string()).status, 200);
+    eventually("all are observed", || http.get("/v1/slo")["classes"][1]["current_ms"].is_number());
+    let slo = http.get("/v1/slo");
+    assert_eq!(
+        (&slo["classes"][0]["name"], &slo["classes"][0]["current_ms"]),
+        (&json!("page"), &json!(50.0))
+    );
+    assert_eq!((&slo["classes"][1]["name"], &slo["classes"][1]["violations"]), (&json!("feed"), &json!(0)));
+    assert_eq!(
+        (&slo["tenants"][0]["name"], &slo["tenants"][0]["current_ms"]),
+        (&json!("gold"), &json!(50.0))
+    );
+    assert!(slo["tenants"][0]["violations"].as_u64() > Some(0));
+    let metrics = http.ask("GET", "/metrics", "").body;
+    for line in [
+        "sherwood_promise_bound_seconds{class=\"page\"} 0.01",
+        "sherwood_promise_latency_seconds{tenant=\"gold\"} 0.05",
+    ] {
+        assert!(metrics.contains(line), "{line}: {metrics}");
+    }
+    let unknown = r#"[{"latency_us": 1, "blocking": null, "tenant": "silver"}]"#;
+    assert!(http.ask("POST", "/v1/reports", unknown).refusal(422).contains("default, gold"));
+}
+
+#[test]
 fn the_control_loop_is_shown() {
     let (node, _) = node();
     let view = Http::of(&node).get("/v1/control");
     assert_eq!(
         shape(&view),
-        "available: array, band: array, decisions: number, delta_ms: number, dry_run: bool, latest: null, policy: string, \
+        "available: array, band: array, decisions: number, delta_ms: number, dry_run: bool, guard: null, latest: null, policy: string, \
          rbc_window_ms: number, tax_ratio: number"
     );
     let answer = Http::of(&node).ask("PUT", "/v1/control", r#"{"policy":"equal"}"#);
@@ -92,6 +136,13 @@ fn the_control_loop_is_shown() {
         shape(&answer.json()["latest"]),
         "applied: bool, kept: string, line: string, moves: array, pending_bytes: number, policy: string"
     );
+    let guarded = Http::of(&node).ask("PUT", "/v1/control", r#"{"guard":true}"#).json();
+    assert_eq!(
+        shape(&guarded["guard"]),
+        "frozen_s: null, good_bytes: object, good_tail_ms: null, trips: number, worse_s: null"
+    );
+    let off = Http::of(&node).ask("PUT", "/v1/control", r#"{"guard":false}"#).json();
+    assert_eq!(off["guard"], Value::Null);
     assert!(Http::of(&node).ask("PUT", "/v1/control", r#"{"polcy":"equal"}"#).refusal(400).contains("polcy"));
 }
 

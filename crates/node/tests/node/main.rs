@@ -3,7 +3,7 @@
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
-    reason = "tests of a driver use sockets, threads and the machine's clock"
+    reason = "tests of a driver use sockets, threads, processes and the machine's clock"
 )]
 
 mod access;
@@ -11,8 +11,11 @@ mod admin;
 mod faults;
 mod freshness;
 mod gateway;
+mod instances;
 mod invalidation;
 mod listeners;
+#[path = "../common/missing.rs"]
+mod missing;
 #[path = "../common/patience.rs"]
 mod patience;
 mod policies;

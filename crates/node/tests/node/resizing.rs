@@ -18,7 +18,7 @@ fn compute() -> Arc<dyn Store> {
 
 fn node() -> Node {
     let mut setup = setup(vec![("a", vec![compute()]), ("b", vec![compute()])]);
-    setup.partitions[1].pin = Pin { min_bytes: MIB, max_bytes: Some(24 * MIB) };
+    setup.partitions[1].pin = Pin { min_bytes: MIB, max_bytes: Some(24 * MIB), dry_run: false };
     Node::start(setup).unwrap()
 }
 
@@ -45,7 +45,13 @@ fn a_budget_set_by_hand_is_in_force_at_once() {
     let http = Http::of(&node);
     assert_eq!(allocated(http), [16 * MIB, 16 * MIB]);
     let answer = http.ask("PUT", "/v1/partitions/a", &json!({"allocated_bytes": 4 * MIB}).to_string());
-    assert_eq!((answer.status, answer.json()), (200, json!({"name": "a", "allocated_bytes": 4 * MIB})));
+    assert_eq!(
+        (answer.status, answer.json()),
+        (
+            200,
+            json!({"name": "a", "allocated_bytes": 4 * MIB, "min_bytes": 0, "max_bytes": null, "dry_run": false})
+        )
+    );
     assert_eq!(allocated(http), [4 * MIB, 16 * MIB]);
     fill(http, "a", 0..8_000);
     eventually("the partition keeps to its budget", || {
@@ -154,4 +160,48 @@ fn robinhood_moves_space_to_the_backend_that_blocks() {
     assert_eq!(view["latest"]["kept"], Value::Null, "{view}");
     let [a, b] = allocated(http)[..] else { panic!("two partitions") };
     assert!(b > 16 * MIB && a < 16 * MIB && a + b == TOTAL, "{a} {b}");
+}
+
+#[test]
+fn a_partition_is_pinned_while_the_node_runs() {
+    let node = node();
+    let http = Http::of(&node);
+    let put = |body: Value| http.ask("PUT", "/v1/partitions/a", &body.to_string());
+    let pinned = put(json!({"min_bytes": 20 * MIB, "max_bytes": 24 * MIB}));
+    assert_eq!(
+        (pinned.status, pinned.json()),
+        (
+            200,
+            json!({"name": "a", "allocated_bytes": 16 * MIB, "min_bytes": 20 * MIB, "max_bytes": 24 * MIB, "dry_run": false})
+        )
+    );
+    policy(http, json!({"policy": "equal"}));
+    assert_eq!(allocated(http), [20 * MIB, 12 * MIB], "the next decision keeps to it");
+    assert!(put(json!({"min_bytes": 25 * MIB})).refusal(422).contains("above the maximum"));
+    assert!(put(json!({"min_bytes": 32 * MIB, "max_bytes": TOTAL})).refusal(422).contains("sum to"));
+    assert!(put(json!({"max_bytes": 2 * MIB, "min_bytes": 0})).refusal(422).contains("less than the total"));
+    assert_eq!(put(json!({})).status, 400);
+    let kept = &http.get("/v1/partitions")[0];
+    assert_eq!((&kept["min_bytes"], &kept["max_bytes"]), (&json!(20 * MIB), &json!(24 * MIB)), "as it was");
+    let lifted = put(json!({"min_bytes": 0, "max_bytes": TOTAL})).json();
+    assert_eq!((&lifted["min_bytes"], &lifted["max_bytes"]), (&json!(0), &Value::Null));
+    policy(http, json!({"policy": "equal"}));
+    assert_eq!(allocated(http), [16 * MIB, 16 * MIB]);
+}
+
+#[test]
+fn a_partition_in_a_dry_run_is_told_what_it_would_have() {
+    let mut setup = setup(["a", "b", "c"].map(|name| (name, vec![compute()])).into());
+    for (partition, mib) in setup.partitions.iter_mut().zip([20, 4, 8]) {
+        partition.initial_bytes = Some(mib * MIB);
+    }
+    let node = Node::start(setup).unwrap();
+    let http = Http::of(&node);
+    assert_eq!(http.ask("PUT", "/v1/partitions/a", r#"{"dry_run": true}"#).json()["dry_run"], true);
+    let latest = policy(http, json!({"policy": "equal"}))["latest"].clone();
+    assert_eq!(allocated(http), [20 * MIB, 6 * MIB, 6 * MIB]);
+    assert_eq!(latest["moves"][0]["reason"], "in a dry run, would have 10.7 MiB");
+    assert_eq!(http.ask("PUT", "/v1/partitions/a", r#"{"dry_run": false}"#).json()["dry_run"], false);
+    policy(http, json!({"policy": "equal"}));
+    assert!(allocated(http)[0] < 11 * MIB);
 }

@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::sync::Arc;
 
-use sherwood_node::{Node, StartError};
+use sherwood_node::{Node, SnapshotSetup, StartError};
 use sherwood_store::Store;
 
 use crate::patience::eventually;
@@ -78,4 +78,38 @@ fn clients_that_send_half_a_head_or_nonsense_hold_up_nobody() {
     assert_eq!(http.ask("GET", "/healthz", "").body, "ok\n");
     half.write_all(b"TP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").unwrap();
     assert_eq!(answer(half).body, "ok\n");
+}
+
+#[test]
+fn a_node_that_is_told_to_stop_starts_warm() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("snapshot");
+    let fake = Fake::new([("a", &b"1"[..])]);
+    let start = |fingerprint| {
+        let mut setup = setup(vec![("catalog", vec![fake.clone() as Arc<dyn Store>]), ("other", vec![])]);
+        setup.policy = "robinhood".to_owned();
+        let time_max = std::time::Duration::from_secs(60);
+        setup.snapshot = Some(SnapshotSetup { path: path.clone(), time_max, fingerprint });
+        Node::start(setup).unwrap()
+    };
+    let node = start(1);
+    let http = Http::of(&node);
+    assert_eq!(http.key("catalog", "a")["status"], "miss");
+    // Budgets that were learnt are kept, too.
+    http.ask("PUT", "/v1/control", r#"{"policy":"static"}"#);
+    for (name, bytes) in [("catalog", 10 << 20), ("other", 22 << 20)] {
+        let body = format!(r#"{{"allocated_bytes":{bytes}}}"#);
+        assert_eq!(http.ask("PUT", &format!("/v1/partitions/{name}"), &body).status, 200);
+    }
+    node.stop();
+    assert!(path.exists());
+    let node = start(1);
+    let http = Http::of(&node);
+    assert_eq!(http.key("catalog", "a")["status"], "hit");
+    assert_eq!(http.get("/v1/partitions")[0]["allocated_bytes"], 10 << 20);
+    assert!(node.events().iter().any(|event| event.message.starts_with("warm start: 1 items")));
+    assert!(!path.exists(), "a node that is killed from here on starts cold");
+    node.stop();
+    let node = start(2);
+    assert_eq!(Http::of(&node).key("catalog", "a")["status"], "miss", "the backends are others");
 }

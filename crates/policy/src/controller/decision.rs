@@ -4,8 +4,9 @@ use std::fmt;
 
 use sherwood_model::{CachePlan, PartitionId};
 
+use super::words;
 use crate::bounds::Bounds;
-use crate::{Claims, Signal, View};
+use crate::{Claims, Harm, Signal, View};
 
 /// A plan and its reasons.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,6 +23,8 @@ pub struct Decision {
     pub moves: Vec<Move>,
     /// Bytes that earlier plans took from partitions and that these still use.
     pub pending_bytes: u64,
+    /// Why the guard went back to an earlier allocation; none when it did not.
+    pub harm: Option<Harm>,
     /// All of this as one line of words, at most 2,000 bytes.
     pub line: String,
 }
@@ -57,6 +60,13 @@ pub enum Reason {
     Aim(Aim),
     /// The total, a floor or a pin required it.
     Fitted,
+    /// It was so in the last good allocation, to which the guard went back.
+    Restored,
+    /// Held: it is in a dry run, and would else have these bytes.
+    DryRun {
+        /// The budget it would have.
+        bytes: u64,
+    },
     /// Held: it is as small as it may get.
     AtFloor,
     /// Held: it is as large as it may get, and had a claim.
@@ -101,6 +111,8 @@ pub enum Kept {
     NothingToMove,
     /// The policy leaves the budgets as they were set.
     AsSet,
+    /// The guard went back a while ago and holds still.
+    Frozen,
     /// The partitions share one LRU; the budgets wait.
     Shared,
 }
@@ -118,6 +130,7 @@ impl fmt::Display for Kept {
             Self::Unfilled => "those with a claim have room left to fill",
             Self::NothingToMove => "they are as they should be",
             Self::AsSet => "they stay as they were set",
+            Self::Frozen => "the guard holds them after going back",
             Self::Shared => "all partitions share one LRU",
         })
     }
@@ -135,6 +148,8 @@ impl fmt::Display for Reason {
                 write!(f, "{what} from {now:.1} to {then:.1}{unit}")
             }
             Self::Fitted => f.write_str("to fit the total, the floors and the pins"),
+            Self::Restored => f.write_str("back to the last good allocation"),
+            Self::DryRun { bytes } => write!(f, "in a dry run, would have {}", words::bytes(*bytes)),
             Self::AtFloor => f.write_str("kept at its floor"),
             Self::AtMaximum => f.write_str("kept at its maximum"),
             Self::Unfilled => f.write_str("has room left to fill"),
@@ -169,6 +184,22 @@ pub(super) fn moves(view: &View<'_>, after: &[u64], bounds: &Bounds, why: &Why) 
         Some(Move { partition, before_bytes, after_bytes, reason })
     };
     view.budgets.iter().zip(after).enumerate().filter_map(explain).collect()
+}
+
+/// Adds what would have happened to the partitions in a dry run, had they `wanted` budgets in place of their own.
+pub(super) fn add_dry_runs(view: &View<'_>, wanted: &[u64], moves: &mut Vec<Move>) {
+    let held = |index: usize| view.seen.partitions[index].dry_run && wanted[index] != view.budgets[index];
+    for index in (0..wanted.len()).filter(|&index| held(index)) {
+        let (partition, bytes) = (PartitionId::from_index(index), view.budgets[index]);
+        let reason = Reason::DryRun { bytes: wanted[index] };
+        let held = Move { partition, before_bytes: bytes, after_bytes: bytes, reason };
+        match moves.binary_search_by_key(&partition, |step| step.partition) {
+            // A total that shrank below the pins moves even these; that is what happens then.
+            Ok(place) if moves[place].after_bytes == bytes => moves[place] = held,
+            Ok(_) => {}
+            Err(place) => moves.insert(place, held),
+        }
+    }
 }
 
 /// Each weight's part of their sum.

@@ -11,8 +11,12 @@ use sherwood_model::{CachePlan, Instant, PartitionId};
 
 use crate::approach::approach;
 use crate::bounds::{Bounds, sum};
+use crate::guard::{Guard, Verdict};
 use crate::share::share_equally;
-use crate::{Claims, Needs, Observation, Options, PartitionSeen, Policy, Proposal, Target, View};
+use crate::{
+    Claims, GuardOptions, GuardStanding, Harm, Needs, Observation, Options, PartitionSeen, Policy, Proposal,
+    Target, View,
+};
 
 use decision::Why;
 pub use decision::{Aim, Decision, Kept, Move, Reason};
@@ -31,6 +35,11 @@ pub use decision::{Aim, Decision, Kept, Move, Reason};
 /// *Dry run.* Decisions are made and reported from the allocation in force, each as if it were the first; nothing of them
 /// is taken over.
 ///
+/// *Dry run of a partition* ([`PartitionSeen::dry_run`]): it keeps its budget, and the decision says what it would have been.
+///
+/// *The guard* ([`Options::guard`]) may answer instead of the policy: with an earlier allocation, then with a freeze. It
+/// only watches what is acted upon, and policies that move bytes; whoever sets budgets or a policy by hand has it begin anew.
+///
 /// *Changing the policy* moves nothing by itself. `shared-lru` leaves the budgets aside; when a policy with budgets
 /// returns, it goes on from the last ones. Budgets of another number of partitions than observed are replaced by equal
 /// ones.
@@ -41,6 +50,7 @@ pub struct Controller {
     names: Vec<String>,
     budgets: Vec<u64>,
     shared: bool,
+    guard: Option<Guard>,
     /// When the policy was first asked.
     since: Option<Instant>,
     /// Time of the last decision of any policy.
@@ -52,7 +62,17 @@ impl Controller {
     /// reasons; a partition without one is called by its number. `options` are taken as valid ([`Options::validate`]).
     #[must_use]
     pub fn new(policy: Box<dyn Policy>, options: &Options, names: Vec<String>, budgets: Vec<u64>) -> Self {
-        Self { policy, options: options.clone(), names, budgets, shared: false, since: None, last: None }
+        let guard = guard(options);
+        Self {
+            policy,
+            options: options.clone(),
+            names,
+            budgets,
+            shared: false,
+            guard,
+            since: None,
+            last: None,
+        }
     }
 
     /// Name of the policy in force.
@@ -61,10 +81,29 @@ impl Controller {
         self.policy.name()
     }
 
-    /// What must be observed for the policy in force.
+    /// What must be observed for the policy in force, and for the guard.
     #[must_use]
     pub fn needs(&self) -> Needs {
-        self.policy.needs()
+        let mut needs = self.policy.needs();
+        if let Some(guard) = &self.guard {
+            (needs.requests, needs.quantile) = (true, Some(guard.quantile()));
+            if !needs.bands.contains(&self.options.band) {
+                needs.bands.push(self.options.band);
+            }
+        }
+        needs
+    }
+
+    /// How the guard stands; none when there is none.
+    #[must_use]
+    pub fn guard(&self) -> Option<GuardStanding> {
+        self.guard.as_ref().map(Guard::standing)
+    }
+
+    /// Switches the guard on, anew, or off. `options` are taken as valid ([`GuardOptions::validate`]).
+    pub fn set_guard(&mut self, options: Option<GuardOptions>) {
+        self.options.guard = options;
+        self.guard = guard(&self.options);
     }
 
     /// Whether decisions are only reported.
@@ -89,16 +128,23 @@ impl Controller {
     pub fn set_policy(&mut self, policy: Box<dyn Policy>) {
         self.policy = policy;
         self.since = None;
+        self.restart_guard();
     }
 
     /// Switches between deciding and only reporting.
     pub fn set_dry_run(&mut self, dry_run: bool) {
         self.options.dry_run = dry_run;
+        self.restart_guard();
     }
 
     /// Takes over budgets that were set by hand, or that the cache has instead of a plan it could not apply.
     pub fn set_budgets(&mut self, budgets: Vec<u64>) {
         self.budgets = budgets;
+        self.restart_guard();
+    }
+
+    fn restart_guard(&mut self) {
+        self.guard.iter_mut().for_each(Guard::restart);
     }
 
     /// Decides at `now` from what was `seen`. O(n log n) for n partitions, O(n²) when many pins bind or many are unfilled.
@@ -113,7 +159,7 @@ impl Controller {
         let total_bytes = self.policy.total_bytes(elapsed, seen.total_bytes).min(seen.total_bytes);
         let before = self.base(seen, total_bytes);
         let floor_bytes = self.options.floor_bytes(seen.total_bytes);
-        let bounds = Bounds::new(total_bytes, floor_bytes, &seen.partitions);
+        let bounds = Bounds::holding(total_bytes, floor_bytes, &seen.partitions, &before);
         let page_bytes = self.options.page_bytes(seen.total_bytes);
         let view = View { elapsed, seen, budgets: &before, total_bytes, page_bytes, floor_bytes };
         let proposal = match self.nothing_to_learn(now, seen) {
@@ -121,8 +167,31 @@ impl Controller {
             None => self.policy.propose(&view),
         };
         self.last = self.last.max(Some(now));
-        let outcome = self.settle(proposal, &view, &bounds);
-        self.conclude(outcome, &view, &bounds)
+        let (proposal, harm) = self.guarded(now, proposal, &view);
+        let planned = if harm.is_some() { Reason::Restored } else { Reason::Planned };
+        let undecided = seen.partitions.iter().any(|seen| seen.dry_run);
+        let wanted = undecided.then(|| {
+            let free = Bounds::new(total_bytes, floor_bytes, &seen.partitions);
+            self.settle(proposal.clone(), planned, &view, &free).budgets
+        });
+        let outcome = self.settle(proposal, planned, &view, &bounds);
+        let mut decision = self.conclude(outcome, wanted.as_deref(), &view, &bounds);
+        decision.harm = harm;
+        decision
+    }
+
+    /// The proposal, unless the guard has another; then the harm that made it go back, at the moment it does.
+    fn guarded(&mut self, now: Instant, proposal: Proposal, view: &View<'_>) -> (Proposal, Option<Harm>) {
+        let Some(guard) = &mut self.guard else { return (proposal, None) };
+        if self.options.dry_run || matches!(proposal, Proposal::Shared | Proposal::AsSet) {
+            guard.restart();
+            return (proposal, None);
+        }
+        match guard.watch(now, view.seen, view.budgets) {
+            Verdict::Free => (proposal, None),
+            Verdict::Frozen => (Proposal::Keep(Kept::Frozen), None),
+            Verdict::Back(budgets, harm) => (Proposal::Budgets(budgets), Some(harm)),
+        }
     }
 
     /// The last budgets, or equal ones when they are of other partitions.
@@ -156,18 +225,18 @@ impl Controller {
         }
     }
 
-    /// Turns a proposal into budgets that obey every rule.
-    fn settle(&self, proposal: Proposal, view: &View<'_>, bounds: &Bounds) -> Outcome {
+    /// Turns a proposal into budgets that obey every rule; `planned` is why, where they are the proposal's own.
+    fn settle(&self, proposal: Proposal, planned: Reason, view: &View<'_>, bounds: &Bounds) -> Outcome {
         match proposal {
             Proposal::Shared => Outcome::kept(view.budgets.to_vec(), Kept::Shared),
             Proposal::AsSet => {
-                let pins = Bounds::new(view.total_bytes, 0, &view.seen.partitions);
+                let pins = Bounds::holding(view.total_bytes, 0, &view.seen.partitions, view.budgets);
                 Outcome::kept(pins.fit_under(view.budgets), Kept::AsSet)
             }
             Proposal::Keep(kept) => Outcome::kept(bounds.fit(view.budgets), kept),
             Proposal::Budgets(mut wanted) => {
                 wanted.resize(view.budgets.len(), 0);
-                Outcome { budgets: bounds.fit(&wanted), kept: None, why: Why::Same(Reason::Planned) }
+                Outcome { budgets: bounds.fit(&wanted), kept: None, why: Why::Same(planned) }
             }
             Proposal::Toward(target) => self.approach(target, view, bounds),
             Proposal::Claims(mut claims) => {
@@ -202,14 +271,24 @@ impl Controller {
         Outcome { budgets, kept: None, why: Why::Claims(claims) }
     }
 
-    /// Reports the outcome, and takes it over unless this is a dry run.
-    fn conclude(&mut self, outcome: Outcome, view: &View<'_>, bounds: &Bounds) -> Decision {
+    /// Reports the outcome, and takes it over unless this is a dry run. `wanted` are the budgets it would have come to without
+    /// partitions in a dry run of their own.
+    fn conclude(
+        &mut self,
+        outcome: Outcome,
+        wanted: Option<&[u64]>,
+        view: &View<'_>,
+        bounds: &Bounds,
+    ) -> Decision {
         let Outcome { budgets, mut kept, why } = outcome;
         let shared = kept == Some(Kept::Shared);
         if budgets == view.budgets {
             kept = kept.or(Some(Kept::NothingToMove));
         }
-        let moves = decision::moves(view, &budgets, bounds, &why);
+        let mut moves = decision::moves(view, &budgets, bounds, &why);
+        if let Some(wanted) = wanted {
+            decision::add_dry_runs(view, wanted, &mut moves);
+        }
         let apply = !self.options.dry_run;
         let pending = view.seen.partitions.iter().zip(view.budgets);
         let pending: Vec<u64> =
@@ -221,7 +300,7 @@ impl Controller {
             self.budgets = budgets;
             self.shared = shared;
         }
-        Decision { policy: self.policy.name(), plan, apply, kept, moves, pending_bytes, line }
+        Decision { policy: self.policy.name(), plan, apply, kept, moves, pending_bytes, harm: None, line }
     }
 
     /// A partition's name, short enough for a line.
@@ -231,6 +310,11 @@ impl Controller {
             None => format!("partition {}", id.0),
         }
     }
+}
+
+/// The guard that `options` ask for.
+fn guard(options: &Options) -> Option<Guard> {
+    options.guard.map(|guard| Guard::new(guard, options.band, options.rbc_window))
 }
 
 /// Budgets a proposal has led to, and what is needed to explain them.

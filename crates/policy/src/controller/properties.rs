@@ -60,6 +60,7 @@ fn partition() -> impl Strategy<Value = PartitionSeen> {
                 used_bytes: counts[1],
                 min_bytes,
                 max_bytes,
+                dry_run: false,
                 hits: counts[2],
                 misses: counts[3],
                 queries: counts[4],
@@ -94,12 +95,14 @@ fn latency_range() -> impl Strategy<Value = Option<(Duration, Duration)>> {
 fn observation(partitions: usize) -> impl Strategy<Value = Observation> {
     let partitions = prop::collection::vec(partition(), partitions);
     let requests = prop_oneof![1 => number(), 9 => 2..1_000_000_u64];
-    (number(), partitions, requests, latency_range(), blocking()).prop_map(
-        |(total_bytes, partitions, requests, latency_range, blocking)| Observation {
+    let seen = (latency_range(), prop::option::of(duration()));
+    (number(), partitions, requests, seen, blocking()).prop_map(
+        |(total_bytes, partitions, requests, (latency_range, tail), blocking)| Observation {
             total_bytes,
             partitions,
             requests,
             latency_range,
+            tail,
             blocking,
         },
     )
@@ -294,5 +297,27 @@ proptest! {
         controller.set_policy(by_name("robinhood", &options("robinhood")).expect("known"));
         let silent = Observation { requests: 0, ..seen };
         prop_assert_eq!(controller.decide(Instant::from_secs(3), &silent).plan, before);
+    }
+
+    #[test]
+    fn who_is_in_a_dry_run_keeps_its_budget_and_the_others_share_what_there_is(
+        rounds in rounds(),
+        held in prop::collection::vec(prop::bool::weighted(0.3), 64),
+    ) {
+        for policy in ["robinhood", "equal", "lama", "fair"] {
+            let mut controller = controller(policy);
+            for (now, seen) in &rounds {
+                let mut seen = Observation { total_bytes: 1 << 30, ..seen.clone() };
+                for (seen, &held) in seen.partitions.iter_mut().zip(&held) {
+                    (seen.dry_run, seen.min_bytes, seen.max_bytes) = (held, 0, None);
+                }
+                let before = controller.budgets().to_vec();
+                controller.decide(*now, &seen);
+                let after = controller.budgets();
+                prop_assert_eq!(sum(after), 1 << 30);
+                let kept = |index: usize| !held[index] || before.is_empty() || before[index] == after[index];
+                prop_assert!((0..after.len()).all(kept), "{}", policy);
+            }
+        }
     }
 }

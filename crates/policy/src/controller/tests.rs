@@ -29,6 +29,7 @@ fn observation(total_mib: u64, counts: &[u64]) -> Observation {
         requests: 1_000,
         latency_range: Some((Duration::from_millis(1), Duration::from_millis(200))),
         blocking: vec![BandCounts { band: Band::TAIL, counts: counts.to_vec() }],
+        ..Observation::default()
     }
 }
 
@@ -268,4 +269,25 @@ fn robinhood_settles_where_tax_and_gifts_are_equal() {
         let expected = share * 4_000.0;
         assert!((*budget as f64 / MIB as f64 - expected).abs() < 200.0, "{:?}", loop_.budgets());
     }
+}
+
+#[test]
+fn a_partition_in_a_dry_run_keeps_its_budget_and_is_told_what_it_would_have() {
+    let mut loop_ = controller("robinhood", &options(), &[1_000; 4]);
+    let mut seen = observation(4_000, &[60, 40, 0, 0]);
+    seen.partitions[0].dry_run = true;
+    seen.partitions[2].dry_run = true;
+    let decision = loop_.decide(at(5), &seen);
+    assert_eq!(mib(&decision), [1_000, 1_010, 1_000, 990]);
+    let reasons: Vec<_> = decision.moves.iter().map(|step| step.reason).collect();
+    let dry = |mib: u64| Reason::DryRun { bytes: mib * MIB };
+    assert_eq!((reasons[0], reasons[2]), (dry(1_014), dry(990)));
+    assert_eq!(decision.moves.len(), 4);
+    assert!(
+        decision
+            .line
+            .ends_with("b01 in a dry run, would have 1014.0 MiB, b03 in a dry run, would have 990.0 MiB"),
+        "{}",
+        decision.line
+    );
 }

@@ -77,7 +77,9 @@ fn gifts(gave: &[&Move], name: Name<'_>) -> Option<String> {
 
 /// Whom a rule held.
 fn notes(moves: &[Move], name: Name<'_>) -> Option<String> {
-    let noted = |m: &&Move| matches!(m.reason, Reason::AtFloor | Reason::AtMaximum | Reason::Unfilled);
+    let noted = |m: &&Move| {
+        matches!(m.reason, Reason::AtFloor | Reason::AtMaximum | Reason::Unfilled | Reason::DryRun { .. })
+    };
     let noted: Vec<&Move> = moves.iter().filter(noted).collect();
     listed(&noted, |m| format!("{} {}", name(m.partition), m.reason))
 }
@@ -95,7 +97,7 @@ fn difference(m: &Move) -> u64 {
 }
 
 /// Bytes for people: one decimal of the largest unit that fits.
-fn bytes(bytes: u64) -> String {
+pub(super) fn bytes(bytes: u64) -> String {
     const UNITS: [(&str, u64); 4] = [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
     match UNITS.iter().find(|(_, unit)| bytes >= *unit) {
         Some((name, unit)) => format!("{:.1} {name}", bytes as f64 / *unit as f64),

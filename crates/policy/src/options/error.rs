@@ -27,6 +27,18 @@ pub enum OptionsError {
     /// The limit of unfilled bytes is negative or no number.
     #[error("cannot use unfilled_ratio_max = {0}: it must be 0 or more (inf switches the rule off)")]
     Unfilled(f64),
+    /// An option of the guard is out of its range.
+    #[error("cannot use guard.{key} = {value}: the accepted range is {min} to {max}")]
+    Guard {
+        /// Which.
+        key: &'static str,
+        /// What was given; seconds where it is a time.
+        value: f64,
+        /// Least that is accepted.
+        min: f64,
+        /// Most that is accepted.
+        max: f64,
+    },
     /// The page is no unit of the total.
     #[error(
         "cannot use page_bytes = {page_bytes}: the accepted range is 1 to the total of {total_bytes} bytes"

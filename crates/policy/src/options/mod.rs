@@ -8,9 +8,9 @@ use std::time::Duration;
 use serde::Deserialize;
 use sherwood_model::Band;
 
-use crate::PartitionSeen;
 use crate::bounds::Bounds;
 use crate::tax::{Millionths, Tax};
+use crate::{GuardOptions, PartitionSeen};
 
 pub use error::OptionsError;
 pub use policies::{CliffhangerOptions, FairMode, FairOptions, LamaMode, LamaOptions, TaoMode, TaoOptions};
@@ -51,6 +51,8 @@ pub struct Options {
     pub offline_opt: Vec<SizeStage>,
     /// The policy inside `bubble_wrap` and its totals, by time.
     pub bubble_wrap: Option<BubbleWrap>,
+    /// Whether and when to go back to an earlier allocation; none to trust the policy.
+    pub guard: Option<GuardOptions>,
     /// What may be chosen about policy `tao`.
     pub tao: TaoOptions,
     /// What may be chosen about policy `cliffhanger`.
@@ -127,6 +129,7 @@ impl Default for Options {
             dry_run: false,
             offline_opt: Vec::new(),
             bubble_wrap: None,
+            guard: None,
             tao: TaoOptions::default(),
             cliffhanger: CliffhangerOptions::default(),
             fair: FairOptions::default(),
@@ -160,6 +163,7 @@ impl Options {
         self.validate_stages(partitions)?;
         self.tao.validate(partitions)?;
         self.cliffhanger.validate()?;
+        self.guard.map_or(Ok(()), |guard| guard.validate())?;
         self.lama.validate()
     }
 
@@ -253,7 +257,7 @@ fn check_pins(total_bytes: u64, floor: u64, sizes: &[StartSize]) -> Result<(), O
     Ok(())
 }
 
-fn seconds<'de, D: serde::Deserializer<'de>>(input: D) -> Result<Duration, D::Error> {
+pub(crate) fn seconds<'de, D: serde::Deserializer<'de>>(input: D) -> Result<Duration, D::Error> {
     let seconds = f64::deserialize(input)?;
     Duration::try_from_secs_f64(seconds).map_err(|_| {
         serde::de::Error::custom(format_args!(

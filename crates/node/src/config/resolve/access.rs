@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use toml::Spanned;
 
 use crate::config::problem::Problems;
-use crate::config::raw::{Key, RawAdmin, RawListener, RawTls};
+use crate::config::raw::{Key, RawAdmin, RawAdminTls, RawListener};
 use crate::config::scope::{Given, Setting, bytes, given, one_of};
 use crate::listener::Address;
 use crate::setup::AccessSetup;
@@ -57,8 +57,8 @@ pub(super) fn admin(file: &RawAdmin, problems: &mut Problems<'_>) -> AccessSetup
     access
 }
 
-fn tls(table: &Spanned<RawTls>, problems: &mut Problems<'_>) -> Option<TlsFiles> {
-    let RawTls { cert, key, client_ca } = table.get_ref();
+fn tls(table: &Spanned<RawAdminTls>, problems: &mut Problems<'_>) -> Option<TlsFiles> {
+    let RawAdminTls { cert, key, client_ca } = table.get_ref();
     if cert.is_none() || key.is_none() {
         let message = "[admin] tls has no cert or no key; it must have both: set tls = { cert = \"cert.pem\", key = \"key.pem\" }";
         problems.add(&bytes(table), message);

@@ -31,7 +31,7 @@ const PERIOD_MIN: Span = Span(Duration::from_millis(1));
 const PERIOD_MAX: Span = Span(Duration::from_secs(3600));
 
 pub(super) fn slo(file: &RawSlo, problems: &mut Problems<'_>) -> Slo {
-    let RawSlo { percentile, bound, window, observe } = file;
+    let RawSlo { percentile, bound, window, observe, class: _, tenant: _ } = file;
     let percentile = in_range(problems, PERCENTILE, given(percentile), 99.0, 1.0..=99.99);
     let bound = in_range(problems, BOUND, given(bound), millis(150), millis(1)..=PERIOD_MAX);
     let window = in_range(problems, WINDOW, given(window), millis(60_000), PERIOD_MIN..=PERIOD_MAX);
@@ -42,11 +42,13 @@ pub(super) fn slo(file: &RawSlo, problems: &mut Problems<'_>) -> Slo {
 
 pub(super) fn control(
     file: &RawControl,
+    slo: &Slo,
     flags: &Flags,
     policies: &[&str],
     problems: &mut Problems<'_>,
 ) -> Control {
-    let RawControl { policy, delta, rbc_window, band, tax, dry_run, tao, cliffhanger, fair, lama } = file;
+    let RawControl { policy, delta, rbc_window, band, tax, dry_run, guard, tao, cliffhanger, fair, lama } =
+        file;
     let policy = flag_or("--policy", flags.policy.clone(), policy);
     if let Some(policy) = policy.as_ref().filter(|policy| !policies.contains(&policy.value.as_str())) {
         refuse_policy(policy, policies, problems);
@@ -61,6 +63,7 @@ pub(super) fn control(
         band: band_of(given(band), problems),
         tax_ratio: in_range(problems, TAX, given(tax), 0.01, 0.0..=0.5),
         dry_run: dry_run.as_ref().is_some_and(|dry_run| *dry_run.get_ref()),
+        guard: super::guard::resolve(guard, slo, problems),
         tao: policies::tao(tao, problems),
         cliffhanger: policies::cliffhanger(cliffhanger, problems),
         fair: policies::fair(fair, problems),

@@ -1,14 +1,15 @@
-//! `timeout` and `dispatch` of a `[[backend]]`: what it may hold, how long it waits, whom it asks again.
+//! `timeout`, `dispatch` and `ramp` of a `[[backend]]`: what it may hold, how long it waits, whom it asks again, how it is spared by a
+//! cold cache.
 //!
 //! What is accepted is the dispatcher's to say. Each key is put into options that are valid so far, and is the one to
 //! blame when they no longer are.
 
 use std::time::Duration;
 
-use sherwood_dispatch::Options;
+use sherwood_dispatch::{Options, RampOptions};
 
 use crate::config::problem::{Origin, Problems};
-use crate::config::raw::{Key, RawBackend, RawDispatch, RawProbe, RawRetry};
+use crate::config::raw::{Key, RawBackend, RawDispatch, RawProbe, RawRamp, RawRetry};
 use crate::config::scope::{Setting, bytes, given, in_range};
 use crate::config::units::Span;
 
@@ -47,6 +48,9 @@ pub(super) fn resolve(backend: &RawBackend, problems: &mut Problems<'_>) -> Opti
         draft.change(&ratio.origin, |options| options.retry.ratio = ratio.value);
     }
     draft.intervals(probe);
+    if let Some(ramp) = &backend.ramp {
+        draft.ramp(ramp.get_ref());
+    }
     draft.options
 }
 
@@ -74,6 +78,24 @@ impl Draft<'_, '_> {
         let min = interval(INTERVAL_MIN, interval_min, default.interval_min);
         let max = interval(INTERVAL_MAX, interval_max, default.interval_max);
         self.change(&origin, |options| (options.probe.interval_min, options.probe.interval_max) = (min, max));
+    }
+
+    /// A table of its own switches the ramp on.
+    fn ramp(&mut self, ramp: &RawRamp) {
+        let RawRamp { start, grow, slow, interval, settle } = ramp;
+        self.options.ramp = Some(RampOptions::default());
+        self.ramp_key(start, |ramp, value| ramp.start_per_s = value);
+        self.ramp_key(grow, |ramp, value| ramp.grow_ratio = value);
+        self.ramp_key(slow, |ramp, value| ramp.slow_ratio = value);
+        // First the one that the other must reach.
+        self.ramp_key(settle, |ramp, value| ramp.settle = value.0);
+        self.ramp_key(interval, |ramp, value| ramp.interval = value.0);
+    }
+
+    fn ramp_key<T: Clone>(&mut self, key: &Key<T>, set: impl FnOnce(&mut RampOptions, T)) {
+        if let Some(given) = given(key) {
+            self.change(&given.origin, |options| set(options.ramp.get_or_insert_default(), given.value));
+        }
     }
 
     /// Makes the change, unless the options would then be refused; that is a problem at `origin`.

@@ -9,8 +9,11 @@ mod binds;
 mod control;
 mod dispatch;
 mod freshness;
+mod guard;
+mod instances;
 mod partitions;
 mod policies;
+mod promises;
 mod remote;
 mod stores;
 
@@ -19,16 +22,17 @@ use std::time::Duration;
 use sherwood_cache::Eviction;
 
 use super::flags::Flags;
-use super::meaning::{BUFFERS_BYTES_MAX, Config, Memory, Server};
+use super::meaning::{BUFFERS_BYTES_MAX, Config, Memory, Server, Snapshot};
 use super::problem::Problems;
-use super::raw::{RawFile, RawMemory, RawServer};
-use super::scope::{Setting, flag_or, given, in_range, one_of, parsed_flag_or};
+use super::raw::{RawFile, RawMemory, RawServer, RawSnapshot};
+use super::scope::{Setting, bytes, flag_or, given, in_range, one_of, parsed_flag_or};
 use super::units::{ByteSize, Span};
 
 const TOTAL: Setting = Setting::new("[memory]", "total", "\"1GiB\"");
 const ITEM: Setting = Setting::new("[memory]", "max_item_size", "\"1MiB\"");
 const BUFFERS: Setting = Setting::new("[memory]", "buffers", "\"256MiB\"");
 const SAMPLE: Setting = Setting::new("[memory]", "mrc_sample", "0.03125");
+const MAX_TIME: Setting = Setting::new("[memory]", "snapshot.max_time", "\"10s\"");
 const THREADS: Setting = Setting::new("[server]", "threads", "2");
 const CONNECTIONS: Setting = Setting::new("[server]", "max_connections", "1024");
 const IDLE: Setting = Setting::new("[server]", "idle_timeout", "\"5m\"");
@@ -56,8 +60,24 @@ pub(super) fn resolve(
         partitions::resolve(&file.partition, &backends, memory.total_bytes, problems);
     let binds::Binds { listeners, admin, access } = binds::resolve(file, flags, &backends, problems);
     let slo = control::slo(&file.slo, problems);
-    let control = control::control(&file.control, flags, policies, problems);
-    Config { memory, server, listeners, backends, tenants, partitions, slo, control, admin, access }
+    let promises = promises::resolve(&file.slo, &slo, &tenants, problems);
+    let control = control::control(&file.control, &slo, flags, policies, problems);
+    let snapshot = snapshot(&file.memory, problems);
+    instances::check(file, flags, (&partitions, &listeners), &control, problems);
+    Config {
+        memory,
+        snapshot,
+        server,
+        listeners,
+        backends,
+        tenants,
+        partitions,
+        slo,
+        promises,
+        control,
+        admin,
+        access,
+    }
 }
 
 fn memory(file: &RawMemory, flags: &Flags, problems: &mut Problems<'_>) -> Memory {
@@ -81,6 +101,20 @@ fn memory(file: &RawMemory, flags: &Flags, problems: &mut Problems<'_>) -> Memor
     let mrc_sample_ratio = in_range(problems, SAMPLE, given(&file.mrc_sample), MRC_SAMPLE, 0.0..=1.0);
     let item_bytes_max = u32::try_from(item.0).unwrap_or(u32::MAX);
     Memory { total_bytes: total.0, item_bytes_max, eviction, buffers_bytes_max: buffers.0, mrc_sample_ratio }
+}
+
+/// A table of its own asks for one.
+fn snapshot(file: &RawMemory, problems: &mut Problems<'_>) -> Option<Snapshot> {
+    let table = file.snapshot.as_ref()?;
+    let RawSnapshot { path, max_time } = table.get_ref();
+    let times = Span(Duration::from_millis(100))..=Span(Duration::from_secs(600));
+    let time_max = in_range(problems, MAX_TIME, given(max_time), Span(Duration::from_secs(10)), times).0;
+    let path = given(path).filter(|path| !path.value.is_empty());
+    if path.is_none() {
+        let message = "[memory] snapshot has no path; it must name a file: set snapshot = { path = \"sherwood.snapshot\" }";
+        problems.add(&bytes(table), message);
+    }
+    Some(Snapshot { path: path?.value.into(), time_max })
 }
 
 fn server(file: &RawServer, flags: &Flags, problems: &mut Problems<'_>) -> Server {

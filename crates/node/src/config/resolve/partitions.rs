@@ -7,11 +7,13 @@ use sherwood_policy::StartSize;
 use toml::Spanned;
 
 use super::backends::{NAMES, is_name};
+use super::instances;
 use crate::config::meaning::{Backend, Partition};
 use crate::config::problem::{Origin, Problems};
 use crate::config::raw::RawPartition;
 use crate::config::scope::{Given, Setting, bytes, given, in_range, unknown};
 use crate::config::units::{ByteSize, quoted};
+use crate::control::InstanceSetup;
 
 const BACKEND: Setting = Setting::new("[[partition]]", "backend", "\"catalog\"");
 const MIN: Setting = Setting::new("[[partition]]", "min", "\"1MiB\"");
@@ -36,6 +38,8 @@ struct Draft {
     min: u64,
     max: u64,
     initial: Option<u64>,
+    dry_run: bool,
+    instance: Option<InstanceSetup>,
     /// Where its bytes are to be changed when the sum is too large.
     origins: Origins,
 }
@@ -89,6 +93,8 @@ pub(super) fn resolve(
         backend: draft.backend,
         bytes_min: draft.min,
         bytes_max: draft.max,
+        dry_run: draft.dry_run,
+        instance: draft.instance.clone(),
         initial_bytes,
     };
     let partitions = drafts.iter().zip(starts).map(partition).collect();
@@ -97,7 +103,16 @@ pub(super) fn resolve(
 
 fn unlisted(backend: BackendId, total_bytes: u64) -> Draft {
     let origins = Origins { min: Origin::Absent, max: Origin::Absent, initial: Origin::Absent };
-    Draft { tenant: TenantId(0), backend, min: 0, max: total_bytes, initial: None, origins }
+    Draft {
+        tenant: TenantId(0),
+        backend,
+        min: 0,
+        max: total_bytes,
+        initial: None,
+        dry_run: false,
+        instance: None,
+        origins,
+    }
 }
 
 fn draft(
@@ -111,7 +126,10 @@ fn draft(
     let tenant = tenant(given(&raw.tenant), tenants, problems);
     let backend = backend(table, backends, problems);
     let total = ByteSize(total_bytes);
-    let min = in_range(problems, MIN, given(&raw.min), ByteSize(0), ByteSize(0)..=total);
+    let instance = instances::instance(raw.cache.as_ref(), problems);
+    // An instance has a size below which it cannot be told to go.
+    let least = ByteSize(instance.as_ref().map_or(0, |instance| instance.kind.bytes_min()).min(total_bytes));
+    let min = in_range(problems, MIN, given(&raw.min), least, least..=total);
     let max = in_range(problems, MAX, given(&raw.max), total, min..=ByteSize(u64::MAX)).min(total);
     let initial = given(&raw.initial);
     let origin = |key: &Option<Spanned<ByteSize>>| key.as_ref().map_or_else(|| bytes(table), bytes);
@@ -121,6 +139,8 @@ fn draft(
         min: min.0,
         max: max.0,
         initial: initial.map(|initial| in_range(problems, INITIAL, Some(initial), min, min..=max).0),
+        dry_run: raw.dry_run.as_ref().is_some_and(|dry_run| *dry_run.get_ref()),
+        instance,
         origins: Origins { min: origin(&raw.min), max: origin(&raw.max), initial: origin(&raw.initial) },
     })
 }

@@ -26,20 +26,32 @@ fn every_key_is_in_the_example() {
     let whole = toml::Value::Table(example.clone());
     assert_eq!(present([&whole]), keys::<RawFile>());
     assert_eq!(present(&all("memory")), keys::<RawMemory>());
+    assert_eq!(present(&below(&all("memory"), "snapshot")), keys::<RawSnapshot>());
     assert_eq!(present(&all("server")), keys::<RawServer>());
     assert_eq!(present(&all("listener")), keys::<RawListener>());
     assert_eq!(present(&all("backend")), keys::<RawBackend>());
-    assert_eq!(present(&all("partition")), keys::<RawPartition>());
+    // One key is there as a comment, since a node that resizes caches of others serves none of its own.
+    let shown = EXAMPLE.lines().find_map(|line| line.strip_prefix("# cache = ")).expect("it is shown");
+    let instance: toml::Value = toml::from_str(&format!("cache = {shown}")).expect("it is TOML");
+    assert_eq!(present([&instance["cache"]]), keys::<RawInstance>());
+    let mut partitions = present(&all("partition"));
+    partitions.insert("cache".to_owned());
+    assert_eq!(partitions, keys::<RawPartition>());
     assert_eq!(present(&all("slo")), keys::<RawSlo>());
+    let promises = all("slo").into_iter().flat_map(|slo| [slo["class"].clone(), slo["tenant"].clone()]);
+    let promises: Vec<_> =
+        promises.flat_map(|tables| tables.as_array().cloned().unwrap_or_default()).collect();
+    assert_eq!(present(&promises), keys::<RawPromise>());
     assert_eq!(present(&all("control")), keys::<RawControl>());
     let control = all("control");
+    assert_eq!(present(&below(&control, "guard")), keys::<RawGuard>());
     assert_eq!(present(&below(&control, "tao")), keys::<RawTao>());
     assert_eq!(present(&below(&control, "cliffhanger")), keys::<RawCliffhanger>());
     assert_eq!(present(&below(&control, "fair")), keys::<RawFair>());
     assert_eq!(present(&below(&control, "lama")), keys::<RawLama>());
     let admin = all("admin");
     assert_eq!(present(&admin), keys::<RawAdmin>());
-    assert_eq!(present(&below(&admin, "tls")), keys::<RawTls>());
+    assert_eq!(present(&below(&admin, "tls")), keys::<RawAdminTls>());
     let backends = all("backend");
     let rules = backends.iter().filter_map(|backend| backend.get("ttl_rules")?.as_array()).flatten();
     assert_eq!(present(rules), keys::<RawTtlRule>());
@@ -47,6 +59,7 @@ fn every_key_is_in_the_example() {
     assert_eq!(present(&below(&backends, "writes")), keys::<RawWrites>());
     let dispatch = below(&backends, "dispatch");
     assert_eq!(present(&dispatch), keys::<RawDispatch>());
+    assert_eq!(present(&below(&backends, "ramp")), keys::<RawRamp>());
     assert_eq!(present(&below(&dispatch, "retry")), keys::<RawRetry>());
     assert_eq!(present(&below(&dispatch, "probe")), keys::<RawProbe>());
     let stores = backends.iter().filter_map(|backend| backend.get("store"));

@@ -1,0 +1,240 @@
+//! Misses of a cold cache, let through at a rate that the backend survives.
+//!
+//! A cache that starts empty sends its backend many times what it is used to. The backend's queue then grows until every call takes
+//! longer than its time-out: all of them are worked on, none is answered in time, nothing fills the cache, and so it stays cold.
+//! RobinHood's authors saw half of all requests fail for a quarter of an hour. The way out is to refuse most misses at once, and to
+//! fill the cache with the others.
+//!
+//! How many the backend survives is not known beforehand, and may be anything from ten to a million a second. So the rate is
+//! found, as TCP finds that of a path:
+//!
+//! - *Growth* by a factor each interval until the backend first shows that it is too much, since steps of a fixed size would
+//!   take for ever or be too large; afterwards by a tenth of the rate at which it did. Only a rate that was used grows: what was
+//!   not asked for has not been tried.
+//! - *Retreat* by half when calls fail, or take several times as long as when the backend was idle. Half, since what has queued must be
+//!   worked off too. What was sent before a retreat is no reason for another.
+//! - *The unloaded latency* is the least mean of an interval so far, forgotten by a hundredth an interval, so that a backend which
+//!   has become slower for good is not held to what it once was.
+//!
+//! Turned down: a gradient (rate × unloaded / present latency, as in adaptive concurrency limits), which needs a sound unloaded latency
+//! from the first interval on and creeps where slow start jumps; and a limit on calls in flight, which the dispatcher
+//! has: sixteen calls that all wait for a disk are as many as sixteen that do not.
+//!
+//! *The end.* The cache is warm when it asks for less than it may, with the backend keeping up, for [`RampOptions::settle`]
+//! on end; after that nothing is refused any more. A ramp that never had to refuse anything does not end: it stands by, at the
+//! price of a comparison for each miss, for the load that may come later. A flush of everything begins it again.
+
+use std::time::Duration;
+
+use sherwood_model::Instant;
+
+/// Options of a [ramp](Options::ramp). The defaults are chosen: a backend that does not survive a hundred misses a second would not be
+/// asked by a cache, and three times the unloaded latency is a queue that is busy two thirds of the time.
+///
+/// [`Options::ramp`]: crate::Options::ramp
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RampOptions {
+    /// Keys a second to begin with, at least 1.
+    pub start_per_s: u32,
+    /// What the rate is multiplied by each interval until the backend first falls behind, 1.01 to 10.
+    pub grow_ratio: f64,
+    /// How many times the unloaded latency is too long, 1.1 to 100.
+    pub slow_ratio: f64,
+    /// Time between two changes of the rate, 10 ms to 1 min.
+    pub interval: Duration,
+    /// How long nothing must have been refused for the cache to be warm, at least `interval`.
+    pub settle: Duration,
+}
+
+impl Default for RampOptions {
+    fn default() -> Self {
+        Self {
+            start_per_s: 100,
+            grow_ratio: 1.5,
+            slow_ratio: 3.0,
+            interval: Duration::from_millis(250),
+            settle: Duration::from_secs(10),
+        }
+    }
+}
+
+/// How a ramp stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RampStanding {
+    /// Keys a second that are let through.
+    pub per_s: u32,
+    /// Whether the cache is warm, and everything is let through.
+    pub warm: bool,
+}
+
+/// Least rate, keys a second.
+const RATE_MIN: f64 = 1.0;
+/// Largest rate: what no backend gives, and a number that stays a number.
+const RATE_MAX: f64 = 1e9;
+/// Part of the rate that may be used at once, seconds.
+const BURST_S: f64 = 0.1;
+/// What a retreat leaves.
+const RETREAT: f64 = 0.5;
+/// Growth after the first retreat, as a part of the rate that was too much.
+const STEP: f64 = 0.1;
+/// Share of the calls of an interval that may fail without being a sign.
+const FAILURES: f64 = 0.05;
+/// Differences in latency below this are no sign of a queue: timers and schedulers make as much.
+const NOISE: Duration = Duration::from_millis(2);
+/// What the unloaded latency is multiplied by each interval.
+const FORGET: f64 = 1.01;
+/// Answers without which an interval says nothing about latency.
+const ANSWERS_MIN: u32 = 3;
+
+/// The ramp of one backend: a token bucket whose rate follows how the backend fares. Constant memory, constant time.
+#[derive(Clone, Debug)]
+pub(crate) struct Ramp {
+    options: RampOptions,
+    rate: f64,
+    tokens: f64,
+    filled: Option<Instant>,
+    /// The rate at which the backend last fell behind.
+    too_much: Option<f64>,
+    unloaded_s: Option<f64>,
+    /// Calls made before are not judged.
+    judged_from: Instant,
+    interval: Interval,
+    /// Since when nothing was refused.
+    quiet_since: Option<Instant>,
+    refused_ever: bool,
+    warm: bool,
+}
+
+/// What has happened in the interval under way.
+#[derive(Clone, Copy, Debug, Default)]
+struct Interval {
+    begun: Option<Instant>,
+    admitted: u32,
+    refused: u32,
+    answered: u32,
+    failed: u32,
+    latency_s: f64,
+}
+
+impl Ramp {
+    pub(crate) fn new(options: RampOptions) -> Self {
+        Self {
+            options,
+            rate: f64::from(options.start_per_s),
+            tokens: 1.0,
+            filled: None,
+            too_much: None,
+            unloaded_s: None,
+            judged_from: Instant::ZERO,
+            interval: Interval::default(),
+            quiet_since: None,
+            refused_ever: false,
+            warm: false,
+        }
+    }
+
+    /// Begins again: the cache was emptied. What is known of the backend's latency stays.
+    pub(crate) fn restart(&mut self) {
+        *self = Self { unloaded_s: self.unloaded_s, ..Self::new(self.options) };
+    }
+
+    pub(crate) fn standing(&self) -> RampStanding {
+        RampStanding { per_s: self.per_s(), warm: self.warm }
+    }
+
+    /// The rate in whole keys a second, at least 1.
+    pub(crate) fn per_s(&self) -> u32 {
+        self.rate as u32
+    }
+
+    /// Whether a key that missed at `now` may be fetched.
+    pub(crate) fn admits(&mut self, now: Instant) -> bool {
+        if self.warm {
+            return true;
+        }
+        self.turn(now);
+        let since = self.filled.replace(now).map_or(Duration::ZERO, |filled| now.since(filled));
+        let most = (self.rate * BURST_S).max(1.0);
+        self.tokens = (self.tokens + since.as_secs_f64() * self.rate).min(most);
+        let admits = self.tokens >= 1.0;
+        if admits {
+            self.tokens -= 1.0;
+            self.interval.admitted = self.interval.admitted.saturating_add(1);
+        } else {
+            self.interval.refused = self.interval.refused.saturating_add(1);
+            (self.refused_ever, self.quiet_since) = (true, None);
+        }
+        admits
+    }
+
+    /// Takes note of a call that was asked for at `asked` and ended at `now`, answered or not.
+    pub(crate) fn note(&mut self, now: Instant, asked: Instant, answered: bool) {
+        if self.warm {
+            return;
+        }
+        self.turn(now);
+        if asked < self.judged_from {
+            return;
+        }
+        if answered {
+            self.interval.answered = self.interval.answered.saturating_add(1);
+            self.interval.latency_s += now.since(asked).as_secs_f64();
+        } else {
+            self.interval.failed = self.interval.failed.saturating_add(1);
+        }
+    }
+
+    /// Ends the interval under way if its time has come, and draws the conclusion.
+    fn turn(&mut self, now: Instant) {
+        let begun = *self.interval.begun.get_or_insert(now);
+        let lasted = now.since(begun);
+        if lasted < self.options.interval {
+            return;
+        }
+        let ended =
+            std::mem::replace(&mut self.interval, Interval { begun: Some(now), ..Interval::default() });
+        let mean_s = (ended.answered >= ANSWERS_MIN).then(|| ended.latency_s / f64::from(ended.answered));
+        if self.falls_behind(&ended, mean_s) {
+            self.too_much = Some(self.rate);
+            self.rate = (self.rate * RETREAT).max(RATE_MIN);
+            (self.judged_from, self.quiet_since) = (now, None);
+            return;
+        }
+        if let Some(mean) = mean_s {
+            let unloaded = self.unloaded_s.map_or(mean, |unloaded| (unloaded * FORGET).min(mean));
+            self.unloaded_s = Some(unloaded);
+        }
+        let used = f64::from(ended.admitted) >= self.rate * lasted.as_secs_f64() / 2.0;
+        // A backend that answers nothing yet has not kept up with anything.
+        if ended.answered > 0 && (used || ended.refused > 0) {
+            let grown = match self.too_much {
+                None => self.rate * self.options.grow_ratio,
+                Some(too_much) => self.rate + (too_much * STEP).max(RATE_MIN),
+            };
+            self.rate = grown.min(RATE_MAX);
+        }
+        self.settle(now, &ended);
+    }
+
+    /// Whether the interval shows that the backend gets more than it can take.
+    fn falls_behind(&self, ended: &Interval, mean_s: Option<f64>) -> bool {
+        let calls = f64::from(ended.answered) + f64::from(ended.failed);
+        if f64::from(ended.failed) > calls * FAILURES {
+            return true;
+        }
+        let Some((mean, unloaded)) = mean_s.zip(self.unloaded_s) else { return false };
+        mean > unloaded * self.options.slow_ratio && mean > unloaded + NOISE.as_secs_f64()
+    }
+
+    /// Ends the ramp when the cache has asked for less than it may for long enough.
+    fn settle(&mut self, now: Instant, ended: &Interval) {
+        if ended.refused > 0 || ended.admitted == 0 {
+            return;
+        }
+        let since = *self.quiet_since.get_or_insert(now);
+        self.warm = self.refused_ever && now.since(since) >= self.options.settle;
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,112 @@
+//! `[[slo.class]]` and `[[slo.tenant]]`.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use sherwood_model::{Slo, TenantId};
+use toml::Spanned;
+
+use crate::config::problem::{Origin, Problems};
+use crate::config::raw::{RawPromise, RawSlo};
+use crate::config::scope::{Given, Setting, bytes, given, in_range, unknown};
+use crate::config::units::{Span, quoted};
+use crate::promises::{PromiseSetup, Promised};
+
+/// Promises of each kind.
+const PROMISES_MAX: usize = 32;
+
+/// Longest name of a class, bytes: what the gateway takes.
+const CLASS_BYTES_MAX: usize = 64;
+
+/// One kind of promise.
+struct Kind<'a> {
+    table: &'static str,
+    percentile: Setting,
+    bound: Setting,
+    /// Whom a name means; none, with a problem, when nobody.
+    to: &'a dyn Fn(&Given<String>, &mut Problems<'_>) -> Option<Promised>,
+}
+
+/// The promises of the file, those to classes first. Window and time between observations are the SLO's.
+pub(super) fn resolve(
+    file: &RawSlo,
+    slo: &Slo,
+    tenants: &[String],
+    problems: &mut Problems<'_>,
+) -> Vec<PromiseSetup> {
+    let to_tenant = |name: &Given<String>, problems: &mut Problems<'_>| {
+        let index = tenants.iter().position(|tenant| *tenant == name.value);
+        if index.is_none() {
+            let known: Vec<&str> = tenants.iter().map(String::as_str).collect();
+            unknown(problems, Setting::new("[[slo.tenant]]", "name", "\"default\""), name, &known);
+        }
+        Some(Promised::Tenant(TenantId::from_index(index?)))
+    };
+    let class = Kind {
+        table: "[[slo.class]]",
+        percentile: Setting::new("[[slo.class]]", "percentile", "99.0"),
+        bound: Setting::new("[[slo.class]]", "bound", "\"150ms\""),
+        to: &to_class,
+    };
+    let tenant = Kind {
+        table: "[[slo.tenant]]",
+        percentile: Setting::new("[[slo.tenant]]", "percentile", "99.0"),
+        bound: Setting::new("[[slo.tenant]]", "bound", "\"150ms\""),
+        to: &to_tenant,
+    };
+    let mut promises = kind(&file.class, slo, &class, problems);
+    promises.extend(kind(&file.tenant, slo, &tenant, problems));
+    promises
+}
+
+fn to_class(name: &Given<String>, problems: &mut Problems<'_>) -> Option<Promised> {
+    let fits = (1..=CLASS_BYTES_MAX).contains(&name.value.len());
+    if !fits {
+        let shown = quoted(&name.value);
+        let message = format!(
+            "[[slo.class]] name is \"{shown}\"; it must have 1 to {CLASS_BYTES_MAX} bytes: set name = \"page\""
+        );
+        problems.add(&name.origin, message);
+    }
+    fits.then(|| Promised::Class(name.value.clone()))
+}
+
+fn kind(
+    tables: &[Spanned<RawPromise>],
+    slo: &Slo,
+    kind: &Kind<'_>,
+    problems: &mut Problems<'_>,
+) -> Vec<PromiseSetup> {
+    if tables.len() > PROMISES_MAX {
+        let message = format!(
+            "there are {} {}; at most {PROMISES_MAX} are accepted: leave some out",
+            tables.len(),
+            kind.table
+        );
+        problems.add(&bytes(&tables[PROMISES_MAX]), message);
+    }
+    let mut first: BTreeMap<String, Origin> = BTreeMap::new();
+    let mut promises = Vec::new();
+    for table in tables.iter().take(PROMISES_MAX) {
+        let RawPromise { name, percentile, bound } = table.get_ref();
+        let Some(name) = given(name) else {
+            let message = format!("{} has no name; it must have one: set name = \"page\"", kind.table);
+            problems.add(&bytes(table), message);
+            continue;
+        };
+        if let Some(first) = first.get(&name.value) {
+            let (shown, first) = (quoted(&name.value), problems.reference(first));
+            let message =
+                format!("{} \"{shown}\" is there on {first} already; list each once: remove one", kind.table);
+            problems.add(&name.origin, message);
+            continue;
+        }
+        first.insert(name.value.clone(), name.origin.clone());
+        let bounds = Span(Duration::from_millis(1))..=Span(Duration::from_secs(3_600));
+        let percentile = in_range(problems, kind.percentile, given(percentile), slo.percentile, 1.0..=99.99);
+        let bound = in_range(problems, kind.bound, given(bound), Span(slo.bound), bounds).0;
+        let slo = Slo { percentile, bound, ..*slo };
+        promises.extend((kind.to)(&name, problems).map(|to| PromiseSetup { to, slo }));
+    }
+    promises
+}

@@ -1,0 +1,64 @@
+//! Ramps, the guard, promises and caches of others.
+
+use super::*;
+use crate::control::InstanceKind;
+use crate::promises::Promised;
+
+#[test]
+fn a_ramp_is_there_when_it_is_asked_for_and_makes_sense() {
+    let backend = |ramp: &str| format!("[[backend]]\nname = \"a\"\nramp = {{ {ramp} }}");
+    let ramp = config(&backend("")).backends[0].dispatch.ramp;
+    assert_eq!(ramp, Some(sherwood_dispatch::RampOptions::default()));
+    assert_eq!(
+        problem(&backend("grow = 1")),
+        "a.toml:3:17: [[backend]] setting up dispatch: `ramp.grow` is 1, must be 1.01 to 10; leave it out for the default"
+    );
+}
+
+#[test]
+fn partitions_stand_for_caches_of_others_all_of_them_or_none() {
+    let partition = |name: &str, cache: &str| {
+        format!(
+            "[[backend]]\nname = \"{name}\"\n[[partition]]\nbackend = \"{name}\"\ncache = {{ {cache} }}\n"
+        )
+    };
+    let memcached = partition("a", "kind = \"memcached\", address = \"cache-1:11211\"");
+    let redis = "kind = \"redis\", address = \"[::1]:6379\", user = \"u\", password_file = \"p\"";
+    let config = config(&format!("{memcached}{}", partition("b", redis)));
+    let instances: Vec<_> = config.partitions.iter().filter_map(|one| one.instance.as_ref()).collect();
+    assert_eq!((instances[0].kind, &instances[0].address[..]), (InstanceKind::Memcached, "cache-1:11211"));
+    assert_eq!(instances[1].user.as_deref(), Some("u"));
+    assert_eq!((config.partitions[0].bytes_min, config.partitions[1].bytes_min), (8 << 20, 2 << 20));
+    let wrong = |text: &str, what: &str| {
+        let said = problem(text);
+        assert!(said.contains(what), "{said}");
+    };
+    wrong(&format!("{memcached}[[backend]]\nname = \"b\""), "of some partitions and not of b");
+    wrong(&format!("{memcached}[[listener]]\nbind = \"127.0.0.1:1\""), "must have no listener");
+    wrong(&format!("{memcached}[control]\npolicy = \"shared-lru\""), "cannot share one LRU");
+    wrong(&partition("a", "kind = \"redis\""), "has no address");
+    wrong(&partition("a", "address = \"h:1\""), "has no kind");
+    wrong(&partition("a", "kind = \"varnish\", address = \"h:1\""), "\"memcached\" or \"redis\"");
+    wrong(&partition("a", "kind = \"redis\", address = \"h\""), "must be host and port");
+    wrong(&partition("a", "kind = \"redis\", address = \"h:1\", user = \"u\""), "no password_file");
+}
+
+#[test]
+fn promises_and_the_guard_are_those_of_the_slo_unless_they_say_otherwise() {
+    let config = config(
+        "[slo]\nbound = \"80ms\"\n[[slo.class]]\nname = \"page\"\npercentile = 90\n[[slo.tenant]]\nname = \"t\"\n\
+         bound = \"20ms\"\n[control.guard]\nworse = 0.5\n[[backend]]\nname = \"a\"\n[[partition]]\nbackend = \"a\"\n\
+         tenant = \"t\"\ndry_run = true\n",
+    );
+    let promised: Vec<_> =
+        config.promises.iter().map(|one| (&one.to, one.slo.percentile, one.slo.bound.as_millis())).collect();
+    let (page, tenant) = (Promised::Class("page".to_owned()), Promised::Tenant(sherwood_model::TenantId(1)));
+    assert_eq!(promised, [(&page, 90.0, 80), (&tenant, 99.0, 20)]);
+    let guard = config.control.guard.expect("on by default");
+    assert_eq!((guard.bound.as_millis(), guard.worse_ratio, guard.blame_ratio), (80, 0.5, 0.5));
+    assert!(config.partitions[0].dry_run && !config.partitions[1].dry_run);
+    assert!(problem("[[slo.tenant]]\nname = \"silver\"").contains("it must be \"default\""));
+    assert!(problem("[[slo.class]]\nbound = \"1s\"").contains("[[slo.class]] has no name"));
+    let twice = "[[slo.class]]\nname = \"a\"\n[[slo.class]]\nname = \"a\"";
+    assert!(problem(twice).contains("is there on line 2 already"), "{}", problem(twice));
+}

@@ -1,0 +1,126 @@
+//! What memcached is told and asked, in its text protocol.
+//!
+//! A size is whole mebibytes, eight at least. `cache_memlimit` alone frees nothing: memory lies in pages of slab classes, and only
+//! pages that no class owns are given back. So while it holds more than it may, pages are moved out of the classes, which evicts what is
+//! in them (`slabs reassign -1 0`: any class, to the pool of free pages).
+
+use super::State;
+use super::link::{Link, Trouble, line};
+
+const MIB: u64 = 1 << 20;
+
+/// Least bytes `cache_memlimit` takes.
+pub(super) const BYTES_MIN: u64 = 8 * MIB;
+
+/// Pages asked back at one look. Each takes memcached some milliseconds; what it is still busy with is asked for again.
+const PAGES_AT_ONCE: u64 = 16;
+
+/// The limit that stands for a size.
+pub(super) const fn limit(bytes: u64) -> u64 {
+    let whole = bytes / MIB * MIB;
+    if whole < BYTES_MIN { BYTES_MIN } else { whole }
+}
+
+/// Authenticates as memcached's text protocol has it (`-Y`): by a store whose value is user and password.
+pub(super) async fn greet(link: &mut Link, user: &str, password: &str) -> Result<(), Trouble> {
+    let doing = "authenticating";
+    let secret = format!("{user} {password}");
+    let request = format!("set auth 0 0 {}\r\n{secret}\r\n", secret.len());
+    let said = link.ask(doing, request.as_bytes(), line).await?;
+    let remedy = "look at user and password_file, and at the file that memcached was given with -Y";
+    if said == b"STORED\r\n" { Ok(()) } else { Err(Trouble::refused(doing, &said, remedy)) }
+}
+
+/// Reads size, use and counts.
+pub(super) async fn look(link: &mut Link) -> Result<State, Trouble> {
+    let doing = "reading statistics";
+    let remedy = "is it memcached, and does it want a password?";
+    let mut state = State::default();
+    let stats = link.ask(doing, b"stats\r\n", list).await?;
+    for (name, value) in pairs(&stats) {
+        match name {
+            "limit_maxbytes" => state.limit = value,
+            "curr_items" => state.items = value,
+            "get_hits" => state.hits = value,
+            "get_misses" => state.misses = value,
+            "cmd_set" => state.stores = value,
+            "evictions" => state.evictions = value,
+            "reclaimed" => state.expired = value,
+            _ => {}
+        }
+    }
+    if state.limit == 0 {
+        return Err(Trouble::refused(doing, &stats, remedy));
+    }
+    // Pages, since a page is what is taken and given back, and what no other class can use.
+    let slabs = link.ask(doing, b"stats slabs\r\n", list).await?;
+    state.used = pairs(&slabs).find(|(name, _)| *name == "total_malloced").map_or(0, |(_, value)| value);
+    Ok(state)
+}
+
+/// Tells it the size.
+pub(super) async fn resize(link: &mut Link, bytes: u64) -> Result<(), Trouble> {
+    let doing = "setting cache_memlimit";
+    let request = format!("cache_memlimit {}\r\n", limit(bytes) / MIB);
+    let said = link.ask(doing, request.as_bytes(), line).await?;
+    let remedy = "memcached cannot be resized when it was started with -L";
+    if said == b"OK\r\n" { Ok(()) } else { Err(Trouble::refused(doing, &said, remedy)) }
+}
+
+/// Takes pages out of the classes while there are too many; whether there are.
+pub(super) async fn release(link: &mut Link, state: &State) -> Result<bool, Trouble> {
+    let over = state.used.saturating_sub(state.limit);
+    let doing = "taking pages back";
+    for _ in 0..over.div_ceil(MIB).min(PAGES_AT_ONCE) {
+        let said = link.ask(doing, b"slabs reassign -1 0\r\n", line).await?;
+        match &said[..] {
+            b"OK\r\n" => {}
+            // It is moving the one before.
+            said if said.starts_with(b"BUSY") => return Ok(true),
+            // Each class has one page left, which it keeps.
+            said if said.starts_with(b"NOSPARE") => return Ok(false),
+            said => {
+                let remedy = "memcached must be able to move pages: start it without -o no_slab_reassign";
+                return Err(Trouble::refused(doing, said, remedy));
+            }
+        }
+    }
+    Ok(over > 0)
+}
+
+/// The length of a list of statistics, or of an error.
+fn list(received: &[u8]) -> Option<usize> {
+    let first = line(received)?;
+    if !received.starts_with(b"STAT ") {
+        return Some(first);
+    }
+    let end = b"\r\nEND\r\n";
+    received.windows(end.len()).position(|at| at == end).map(|at| at + end.len())
+}
+
+/// The numbers of a list, by name.
+fn pairs(list: &[u8]) -> impl Iterator<Item = (&str, u64)> {
+    list.split(|byte| *byte == b'\n').filter_map(|line| {
+        let mut words = std::str::from_utf8(line).ok()?.split_ascii_whitespace();
+        let ("STAT", name, value) = (words.next()?, words.next()?, words.next()?) else { return None };
+        Some((name, value.parse().ok()?))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_ends_with_its_end_and_an_error_with_its_line() {
+        let stats = b"STAT pid 1\r\nSTAT version 1.6\r\nSTAT get_hits 7\r\nEND\r\n";
+        assert_eq!(list(stats), Some(stats.len()));
+        for cut in 0..stats.len() {
+            assert_eq!(list(&stats[..cut]), None, "{cut}");
+        }
+        assert_eq!(list(b"CLIENT_ERROR unauthenticated\r\n"), Some(30));
+        assert_eq!(list(b"END\r\n"), Some(5), "a list of nothing");
+        assert_eq!(pairs(stats).collect::<Vec<_>>(), [("pid", 1), ("get_hits", 7)]);
+        assert_eq!(pairs(b"STAT\r\nSTAT x\r\n\xff \xff\r\nSTAT y 99999999999999999999\r\n").count(), 0);
+    }
+}

@@ -1,0 +1,301 @@
+//! Caches that somebody runs already, one for each partition, resized by the same loop.
+//!
+//! RobinHood was built on an off-the-shelf cache, and needs no more of one than that it can be told its size and asked how it fares.
+//! Both are done here over the network, so both may be slow or fail; and the loop must not wait. So each instance has a task and
+//! a connection of its own:
+//!
+//! - The loop leaves a *wish*, a size. The newest one wins: what was asked for and not begun is never asked for.
+//! - The task tells the instance, once a second reads back what it holds and counts, and leaves that for the loop.
+//! - Each exchange has a time-out. An instance that does not answer keeps its last known size, and the loop divides what the
+//!   others have; when it is back, it is told the newest wish.
+
+mod link;
+mod memcached;
+mod redis;
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use serde_json::json;
+use sherwood_cache::Usage;
+use sherwood_model::PartitionId;
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+
+use crate::core::Core;
+use link::Link;
+pub(crate) use link::Trouble;
+
+/// Time between two looks at an instance.
+const LOOK: Duration = Duration::from_secs(1);
+/// Time between two looks at one that gives memory back.
+const LOOK_SHRINKING: Duration = Duration::from_millis(50);
+/// Time to the first try to reach an instance again; it doubles with each that fails.
+const RETRY_MIN: Duration = Duration::from_millis(100);
+/// What the doubling stops at.
+const RETRY_MAX: Duration = Duration::from_secs(5);
+
+/// What an instance is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InstanceKind {
+    /// memcached, resized by `cache_memlimit` in whole MiB, of which it needs eight.
+    Memcached,
+    /// Redis or Valkey, resized by `CONFIG SET maxmemory`.
+    Redis,
+}
+
+impl InstanceKind {
+    /// Its name, as in the configuration.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Memcached => "memcached",
+            Self::Redis => "redis",
+        }
+    }
+
+    /// Least bytes it can be told to keep to.
+    #[must_use]
+    pub const fn bytes_min(self) -> u64 {
+        match self {
+            Self::Memcached => memcached::BYTES_MIN,
+            Self::Redis => redis::BYTES_MIN,
+        }
+    }
+
+    /// What it will say its size is when it was told to have `bytes`.
+    const fn limit(self, bytes: u64) -> u64 {
+        match self {
+            Self::Memcached => memcached::limit(bytes),
+            Self::Redis => bytes,
+        }
+    }
+}
+
+/// An instance, before the node is started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InstanceSetup {
+    /// What it is.
+    pub kind: InstanceKind,
+    /// Host and port.
+    pub address: String,
+    /// Who asks; for Redis without one, its default user.
+    pub user: Option<String>,
+    /// A file with the password, if it asks for one; read whenever it is connected to.
+    pub password_file: Option<PathBuf>,
+}
+
+/// The instances that a node divides memory among, in place of a cache of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InstancesSetup {
+    /// What their sizes sum to, bytes.
+    pub total_bytes: u64,
+    /// One for each partition, in the order of their ids.
+    pub each: Vec<InstanceSetup>,
+}
+
+/// What an instance said of itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct State {
+    /// Its size, bytes.
+    limit: u64,
+    /// What it takes of that.
+    used: u64,
+    items: u64,
+    hits: u64,
+    misses: u64,
+    stores: u64,
+    evictions: u64,
+    expired: u64,
+}
+
+/// What is known of an instance.
+#[derive(Debug, Default)]
+struct Known {
+    /// Counts go on where the instance was started anew.
+    usage: Usage,
+    /// The counts it gave last.
+    last: State,
+    /// Why it is not reached; none while it is.
+    trouble: Option<String>,
+    reached_ever: bool,
+}
+
+/// One instance; its task is [`Instance::work`].
+#[derive(Debug)]
+pub(crate) struct Instance {
+    setup: InstanceSetup,
+    wish: watch::Sender<Option<u64>>,
+    known: Mutex<Known>,
+}
+
+impl Instance {
+    #[must_use]
+    pub(crate) fn new(setup: InstanceSetup) -> Arc<Self> {
+        let known = Known { trouble: Some("not reached yet".to_owned()), ..Known::default() };
+        Arc::new(Self { setup, wish: watch::channel(None).0, known: Mutex::new(known) })
+    }
+
+    pub(crate) fn setup(&self) -> &InstanceSetup {
+        &self.setup
+    }
+
+    /// Asks for a size, bytes; in place of any that was asked for before.
+    pub(super) fn wish(&self, bytes: u64) {
+        self.wish.send_replace(Some(bytes));
+    }
+
+    /// What it holds and has counted since the node's start.
+    pub(crate) fn usage(&self) -> Usage {
+        self.known().usage
+    }
+
+    /// Why it is not reached; none while it is.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        self.known().trouble.clone()
+    }
+
+    /// Reaches the instance, again and again, for as long as the runtime lives.
+    async fn work(self: Arc<Self>, core: Arc<Core>, partition: PartitionId) {
+        let mut retry = RETRY_MIN;
+        loop {
+            let Err(trouble) = self.talk(&core, partition, &mut retry).await;
+            self.lose(&core, partition, &trouble);
+            tokio::time::sleep(retry).await;
+            retry = (retry * 2).min(RETRY_MAX);
+        }
+    }
+
+    /// Talks to the instance until something is wrong.
+    async fn talk(
+        &self,
+        core: &Core,
+        partition: PartitionId,
+        retry: &mut Duration,
+    ) -> Result<std::convert::Infallible, Trouble> {
+        let mut wishes = self.wish.subscribe();
+        let mut link = Link::open(&self.setup.address).await?;
+        self.greet(&mut link).await?;
+        loop {
+            let wish = *wishes.borrow_and_update();
+            let mut state = self.look(&mut link).await?;
+            let limit = wish.map(|bytes| self.setup.kind.limit(bytes));
+            if let (Some(bytes), Some(limit)) = (wish, limit)
+                && limit != state.limit
+            {
+                self.resize(&mut link, bytes).await?;
+                state = self.look(&mut link).await?;
+            }
+            self.find(core, partition, state);
+            *retry = RETRY_MIN;
+            let shrinks = self.release(&mut link, &state).await?;
+            let rest = if shrinks { LOOK_SHRINKING } else { LOOK };
+            // An end of the rest, a new wish: both are reasons to look again.
+            let _ = tokio::time::timeout(rest, wishes.changed()).await;
+        }
+    }
+
+    async fn greet(&self, link: &mut Link) -> Result<(), Trouble> {
+        let InstanceSetup { kind, user, password_file, .. } = &self.setup;
+        let Some(file) = password_file else { return Ok(()) };
+        let password = password(file)?;
+        match kind {
+            InstanceKind::Memcached => {
+                memcached::greet(link, user.as_deref().unwrap_or_default(), &password).await
+            }
+            InstanceKind::Redis => redis::greet(link, user.as_deref(), &password).await,
+        }
+    }
+
+    async fn look(&self, link: &mut Link) -> Result<State, Trouble> {
+        let state = match self.setup.kind {
+            InstanceKind::Memcached => memcached::look(link).await,
+            InstanceKind::Redis => redis::look(link).await,
+        }?;
+        // Each look counts: the next may be at counts that have grown beyond those of before a new start.
+        self.known().note(state);
+        Ok(state)
+    }
+
+    async fn resize(&self, link: &mut Link, bytes: u64) -> Result<(), Trouble> {
+        match self.setup.kind {
+            InstanceKind::Memcached => memcached::resize(link, bytes).await,
+            InstanceKind::Redis => redis::resize(link, bytes).await,
+        }
+    }
+
+    /// Has an instance that holds more than it may give some of it back; whether there is more. Redis does so by itself.
+    async fn release(&self, link: &mut Link, state: &State) -> Result<bool, Trouble> {
+        match self.setup.kind {
+            InstanceKind::Memcached => memcached::release(link, state).await,
+            InstanceKind::Redis => Ok(false),
+        }
+    }
+
+    /// Takes note that it is reached, and says so when that is new.
+    fn find(&self, core: &Core, partition: PartitionId, state: State) {
+        let mut known = self.known();
+        let was = known.trouble.take();
+        let again = std::mem::replace(&mut known.reached_ever, true);
+        drop(known);
+        if was.is_some() {
+            let InstanceSetup { kind, address, .. } = &self.setup;
+            let name = &core.names.partitions()[partition.index()].name;
+            let again = if again { " again" } else { "" };
+            let message =
+                format!("{} {address} of {name} is reached{again}, with {} bytes", kind.name(), state.limit);
+            core.say("instance", message, json!({"partition": name, "limit_bytes": state.limit}));
+        }
+    }
+
+    /// Takes note that it is not reached, and says so when that is new.
+    fn lose(&self, core: &Core, partition: PartitionId, trouble: &Trouble) {
+        let trouble = trouble.to_string();
+        if self.known().trouble.replace(trouble.clone()).as_ref() != Some(&trouble) {
+            let InstanceSetup { kind, address, .. } = &self.setup;
+            let name = &core.names.partitions()[partition.index()].name;
+            let message = format!("{} {address} of {name} keeps its size: {trouble}", kind.name());
+            core.say("instance", message, json!({"partition": name, "error": trouble}));
+        }
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().expect("no panics while held")
+    }
+}
+
+impl Known {
+    fn note(&mut self, state: State) {
+        let last = std::mem::replace(&mut self.last, state);
+        // A count that fell is one that began anew.
+        let more = |last: u64, now: u64| now.checked_sub(last).unwrap_or(now);
+        let usage = &mut self.usage;
+        usage.hits += more(last.hits, state.hits);
+        usage.misses += more(last.misses, state.misses);
+        usage.stores += more(last.stores, state.stores);
+        usage.evictions += more(last.evictions, state.evictions);
+        usage.expired += more(last.expired, state.expired);
+        (usage.budget_bytes, usage.used_bytes, usage.items) = (state.limit, state.used, state.items);
+    }
+}
+
+/// The first line of a file, of at most 4 KiB.
+fn password(file: &Path) -> Result<String, Trouble> {
+    let mut text = String::new();
+    let read = File::open(file).and_then(|opened| opened.take(4 << 10).read_to_string(&mut text));
+    read.map_err(|error| Trouble::Password { file: file.display().to_string(), error })?;
+    Ok(text.lines().next().unwrap_or_default().to_owned())
+}
+
+/// Starts the task of each instance of `core` on `runtime`.
+pub(crate) fn start(core: &Arc<Core>, runtime: &Handle) {
+    for (index, instance) in core.instances.iter().enumerate() {
+        runtime.spawn(Arc::clone(instance).work(Arc::clone(core), PartitionId::from_index(index)));
+    }
+}
+
+#[cfg(test)]
+mod tests;

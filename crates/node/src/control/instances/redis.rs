@@ -1,0 +1,134 @@
+//! What Redis and Valkey are told and asked.
+//!
+//! `CONFIG SET maxmemory` takes effect at once: what is too much is evicted in steps between commands. What Redis uses for itself counts
+//! too, about a mebibyte.
+
+use sherwood_wire::resp;
+
+use super::State;
+use super::link::{Link, Trouble, line};
+
+/// Less than this, and Redis has no room for anything but itself.
+pub(super) const BYTES_MIN: u64 = 2 << 20;
+
+/// Authenticates.
+pub(super) async fn greet(link: &mut Link, user: Option<&str>, password: &str) -> Result<(), Trouble> {
+    let words = user.into_iter().chain([password]).map(str::as_bytes);
+    let request: Vec<&[u8]> = std::iter::once(&b"AUTH"[..]).chain(words).collect();
+    let remedy = "look at user and password_file, and at requirepass or the ACL of Redis";
+    accepted(link, "authenticating", &request, remedy).await
+}
+
+/// Reads size, use and counts.
+pub(super) async fn look(link: &mut Link) -> Result<State, Trouble> {
+    let doing = "reading INFO";
+    let mut state = State::default();
+    // Sections one by one: Redis before 7 takes no more than one.
+    for section in [&b"memory"[..], b"stats", b"keyspace"] {
+        let said = ask(link, doing, &[b"INFO", section]).await?;
+        if said.first() != Some(&b'$') {
+            return Err(Trouble::refused(doing, &said, "is it Redis, and does it want a password?"));
+        }
+        if said.windows(NO_EVICTION.len()).any(|at| at == NO_EVICTION) {
+            return Err(Trouble::NoEviction);
+        }
+        for (name, value) in said.split(|byte| *byte == b'\n').filter_map(pair) {
+            note(&mut state, name, value);
+        }
+    }
+    Ok(state)
+}
+
+const NO_EVICTION: &[u8] = b"maxmemory_policy:noeviction";
+
+fn note(state: &mut State, name: &str, value: &str) {
+    if name.starts_with("db") {
+        let keys = value.strip_prefix("keys=").and_then(|rest| rest.split(',').next()?.parse().ok());
+        state.items += keys.unwrap_or(0_u64);
+        return;
+    }
+    let Ok(value) = value.parse() else { return };
+    match name {
+        "maxmemory" => state.limit = value,
+        "used_memory" => state.used = value,
+        "keyspace_hits" => state.hits = value,
+        "keyspace_misses" => state.misses = value,
+        "evicted_keys" => state.evictions = value,
+        "expired_keys" => state.expired = value,
+        _ => {}
+    }
+}
+
+/// Tells it the size.
+pub(super) async fn resize(link: &mut Link, bytes: u64) -> Result<(), Trouble> {
+    let bytes = bytes.to_string();
+    let request: [&[u8]; 4] = [b"CONFIG", b"SET", b"maxmemory", bytes.as_bytes()];
+    accepted(link, "setting maxmemory", &request, "the user must be allowed CONFIG SET").await
+}
+
+async fn accepted(
+    link: &mut Link,
+    doing: &'static str,
+    request: &[&[u8]],
+    remedy: &'static str,
+) -> Result<(), Trouble> {
+    let said = ask(link, doing, request).await?;
+    if said == b"+OK\r\n" { Ok(()) } else { Err(Trouble::refused(doing, &said, remedy)) }
+}
+
+async fn ask(link: &mut Link, doing: &'static str, request: &[&[u8]]) -> Result<Vec<u8>, Trouble> {
+    let mut bytes = Vec::new();
+    resp::client::request(&mut bytes, request);
+    link.ask(doing, &bytes, answer).await
+}
+
+/// The length of an answer: a line, or a byte string of which the line says how long it is.
+fn answer(received: &[u8]) -> Option<usize> {
+    let first = line(received)?;
+    let length = received.strip_prefix(b"$").and_then(|rest| {
+        let digits = std::str::from_utf8(&rest[..first - 3]).ok()?;
+        digits.parse::<usize>().ok()
+    });
+    // One that is longer than any answer may be never comes to its end, which the link sees.
+    let whole = length.map_or(first, |length| first.saturating_add(length).saturating_add(2));
+    (received.len() >= whole).then_some(whole)
+}
+
+fn pair(line: &[u8]) -> Option<(&str, &str)> {
+    std::str::from_utf8(line).ok()?.trim_end().split_once(':')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_a_line_or_as_long_as_its_line_says() {
+        assert_eq!(answer(b"+OK\r\n+OK\r\n"), Some(5));
+        let text = b"$7\r\n# a\r\nb\r\n";
+        assert_eq!(answer(text), None, "a byte is missing");
+        assert_eq!(answer(b"$6\r\n# a\r\nb\r\n"), Some(12));
+        assert_eq!(answer(b"$99999999999999999999\r\n"), Some(23), "no number is a line");
+        assert_eq!(answer(b"$18446744073709551615\r\n"), None);
+        assert_eq!(answer(b"$-1\r\n"), Some(5));
+    }
+
+    #[test]
+    fn what_is_said_is_noted_and_what_makes_no_sense_is_not() {
+        let mut state = State::default();
+        for line in [
+            "maxmemory:5",
+            "used_memory:x",
+            "evicted_keys:3",
+            "db0:keys=4,expires=0",
+            "db1:keys=2,x",
+            "dbx",
+            "",
+        ] {
+            if let Some((name, value)) = pair(line.as_bytes()) {
+                note(&mut state, name, value);
+            }
+        }
+        assert_eq!((state.limit, state.used, state.evictions, state.items), (5, 0, 3, 6));
+    }
+}

@@ -1,0 +1,130 @@
+//! A warm restart: what the cache holds, written when the node stops and read when it starts.
+//!
+//! A cache that starts empty is its backends' worst moment. One that is stopped in good order need not: its items go to a file,
+//! those used last first, so that running out of time or space loses the coldest, and the next start reads them.
+//!
+//! Three rules keep this from serving what is wrong:
+//! - *A file is read once.* It is taken away before it is used. A node that is killed writes none, and then starts cold rather than
+//!   from a file that does not know what was written since.
+//! - *Nothing outlives its time.* Expiry is a date in the file; the time between stop and start counts. A file from the future
+//!   (somebody has set the clock back) is refused.
+//! - *Other backends, other values.* The file has a fingerprint of the backends' configuration, and is refused by a node that has
+//!   another.
+//!
+//! What is read is read before the first client is served: a key that is deleted while an older value of it is still to be read
+//! would come back. So a start takes as long as the reading: about a second for a GiB on a fast disk.
+//!
+//! What a backend is told by others while the node is down it does not hear of, as ever; what must not be older than that has a `ttl`.
+//!
+//! The format is in `file` (blocks and checksums) and `record` (an item in bytes); `write` and `read` go through the cache.
+
+mod file;
+mod read;
+mod record;
+mod write;
+
+use std::io;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use crate::core::Core;
+
+use read::{Restored, read};
+use write::write;
+
+/// Where a snapshot is kept, and for which backends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SnapshotSetup {
+    /// The file. Beside it, one with `.part` at the end is being written, and one with `.read` being read.
+    pub path: PathBuf,
+    /// How long writing may take, but for the last of it that goes to the disk.
+    pub time_max: Duration,
+    /// Stands for the configuration of the backends.
+    pub fingerprint: u64,
+}
+
+impl SnapshotSetup {
+    fn beside(&self, ending: &str) -> PathBuf {
+        let mut path = self.path.clone().into_os_string();
+        path.push(ending);
+        path.into()
+    }
+}
+
+/// What was written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Written {
+    items: u64,
+    /// Of keys and values.
+    bytes: u64,
+    /// Whether all there was is in it.
+    whole: bool,
+}
+
+/// Why there is no snapshot, or not all of it.
+#[derive(Debug, thiserror::Error)]
+enum SnapshotError {
+    /// The system's words.
+    #[error("{doing} the snapshot {path}: {error}; look at the path and its file system ([memory] snapshot)")]
+    Io {
+        /// `writing` or `reading`.
+        doing: &'static str,
+        /// The file.
+        path: String,
+        /// The system's words.
+        error: io::Error,
+    },
+    /// It is no snapshot of this version.
+    #[error("the snapshot {path} is not used: {why}")]
+    Refused {
+        /// The file.
+        path: String,
+        /// Why.
+        why: String,
+    },
+}
+
+/// Reads the snapshot of the last stop, with the budgets that were learnt, and says what came of it. A node that finds none, or one
+/// it cannot use, starts cold.
+pub(crate) fn restore(setup: &SnapshotSetup, core: &Core) {
+    let begun = Instant::now();
+    let budgets = |budgets: &[u64]| core.control().restore(core, budgets);
+    match read(setup, &core.cache, &core.names, &core.clock, budgets) {
+        Ok(None) => {}
+        Ok(Some(Restored { items, bytes, expired, damaged })) => {
+            let took = begun.elapsed().as_millis();
+            let ending =
+                if damaged { "; the file was damaged, and what was behind that is lost" } else { "" };
+            let message = format!(
+                "warm start: {items} items of {bytes} bytes in {took} ms, {expired} were over their time{ending}"
+            );
+            let data = json!({"items": items, "bytes": bytes, "expired": expired, "damaged": damaged, "ms": took as u64});
+            core.say("node", message, data);
+        }
+        Err(error) => core.say("node", format!("cold start: {error}"), json!({"error": error.to_string()})),
+    }
+}
+
+/// Writes the snapshot of a node that nobody asks any more.
+pub(crate) fn keep(setup: &SnapshotSetup, core: &Core) {
+    let begun = Instant::now();
+    let budgets = core.control().budgets();
+    match write(setup, &core.cache, &core.names, budgets, &core.clock) {
+        Ok(Written { items, bytes, whole }) => {
+            let took = begun.elapsed().as_millis();
+            let ending = if whole { "" } else { "; there was no time for more (max_time)" };
+            let message = format!("snapshot: {items} items of {bytes} bytes in {took} ms{ending}");
+            core.say(
+                "node",
+                message,
+                json!({"items": items, "bytes": bytes, "whole": whole, "ms": took as u64}),
+            );
+        }
+        Err(error) => tracing::error!("{error}"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

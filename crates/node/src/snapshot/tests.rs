@@ -1,0 +1,300 @@
+//! What is written is read, and what must not be served is not.
+
+use std::fs;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use proptest::prelude::*;
+use sherwood_cache::{
+    Access, AccessFlags, Cache, Change, Eviction, Kind, Marks, NewItem, Options, Partition,
+};
+use sherwood_model::{BackendId, PartitionId, SeededState, Tags, TenantId};
+use tempfile::TempDir;
+
+use super::record::Record;
+use super::*;
+use crate::clock::Clock;
+use crate::names::Names;
+
+const A: PartitionId = PartitionId(0);
+const B: PartitionId = PartitionId(1);
+const SECOND: u64 = 1_000_000_000;
+
+/// A cache of two partitions under a clock of its own, and where its snapshot is.
+struct World {
+    cache: Cache,
+    names: Names,
+    clock: Clock,
+    nanos: &'static AtomicU64,
+    setup: SnapshotSetup,
+    _directory: TempDir,
+}
+
+impl World {
+    fn new(eviction: Eviction) -> Self {
+        // A year from the origin, as the clock begins: an hour earlier is before 1970 for nobody.
+        let nanos: &AtomicU64 = Box::leak(Box::new(AtomicU64::new(365 * 24 * 3_600 * SECOND)));
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("snapshot");
+        Self {
+            cache: cache(eviction, 8 << 20),
+            names: Names::new(
+                vec!["a".to_owned(), "b".to_owned()],
+                vec!["default".to_owned()],
+                &[(TenantId(0), BackendId(0)), (TenantId(0), BackendId(1))],
+            ),
+            clock: Clock::driven(nanos),
+            nanos,
+            setup: SnapshotSetup { path, time_max: Duration::from_secs(600), fingerprint: 7 },
+            _directory: directory,
+        }
+    }
+
+    fn pass(&self, seconds: u64) {
+        self.nanos.fetch_add(seconds * SECOND, Relaxed);
+        self.cache.step(self.clock.now(), 1);
+    }
+
+    fn set(&self, partition: PartitionId, key: &str, value: &[u8]) {
+        self.cache.set(partition, key.as_bytes(), NewItem::bytes(value), &self.access()).unwrap();
+    }
+
+    fn access(&self) -> Access {
+        Access::at(self.clock.now())
+    }
+
+    fn write(&self) -> Written {
+        write(&self.setup, &self.cache, &self.names, vec![5, 6], &self.clock).unwrap()
+    }
+
+    /// The node starts again: its cache is empty.
+    fn restart(&mut self) -> Result<Option<Restored>, SnapshotError> {
+        self.cache = cache(self.cache.options().eviction, 8 << 20);
+        read(&self.setup, &self.cache, &self.names, &self.clock, |budgets| assert_eq!(budgets, [5, 6]))
+    }
+
+    fn value(&self, partition: PartitionId, key: &str) -> Option<Vec<u8>> {
+        let copy = |item: sherwood_cache::Item<'_>| match item.value {
+            sherwood_cache::Value::Bytes(bytes) => bytes.to_vec(),
+            sherwood_cache::Value::Declared(_) => unreachable!("nobody declares"),
+        };
+        self.cache.peek(partition, key.as_bytes(), &self.access(), copy)
+    }
+}
+
+fn cache(eviction: Eviction, budget_bytes: u64) -> Cache {
+    let grace = Duration::from_secs(60);
+    let partition =
+        |backend| Partition { grace, ..Partition::new(TenantId(0), BackendId(backend), budget_bytes) };
+    let options = Options { total_bytes: 16 << 20, shards: 2, eviction, ..Options::default() };
+    Cache::new(options, &[partition(0), partition(1)], SeededState::new(1)).unwrap()
+}
+
+#[test]
+fn what_is_written_is_read_once_with_all_that_belongs_to_it() {
+    let mut world = World::new(Eviction::S3Fifo);
+    for number in 0..2_000 {
+        let partition = if number % 2 == 0 { A } else { B };
+        world.set(partition, &format!("key/{number}"), format!("value of {number}").as_bytes());
+    }
+    let expires = world.clock.now() + Duration::from_secs(60);
+    let marks = Marks::of_caller(3).with(Marks::USED);
+    let change = |_: Option<sherwood_cache::Item<'_>>| {
+        (
+            Change::StoreMarked {
+                value: b"m"[..].into(),
+                flags: 42,
+                expires: Some(expires),
+                marks,
+                cas: None,
+            },
+            (),
+        )
+    };
+    world.cache.update(A, b"marked", &world.access(), change).unwrap();
+    let written = world.write();
+    assert_eq!((written.items, written.whole), (2_001, true));
+    world.pass(59);
+    let restored = world.restart().unwrap().expect("there is a file");
+    assert_eq!((restored.items, restored.expired, restored.damaged), (2_001, 0, false));
+    assert_eq!(restored.bytes, written.bytes);
+    assert_eq!(world.value(B, "key/17").as_deref(), Some(&b"value of 17"[..]));
+    assert_eq!(world.value(A, "key/17"), None);
+    let seen = world.cache.peek(A, b"marked", &world.access(), |item| (item.flags, item.marks, item.expires));
+    let (flags, kept, dies) = seen.expect("it has a second left");
+    assert_eq!((flags, kept), (42, marks));
+    assert!(dies <= Some(expires) && dies > Some(expires - Duration::from_millis(2)));
+    assert!(world.restart().unwrap().is_none(), "a file is read once");
+}
+
+#[test]
+fn what_is_tagged_and_graced_stays_so_and_what_few_see_is_not_kept() {
+    let mut world = World::new(Eviction::S3Fifo);
+    let tags: Tags = [&b"page"[..]].into_iter().collect();
+    let after = |world: &World, seconds| Some(world.clock.now() + Duration::from_secs(seconds));
+    let graced = |expires| NewItem { expires, kind: Kind::Graced, tags, ..NewItem::bytes(b"v") };
+    let absent = NewItem { expires: after(&world, 600), ..NewItem::absent() };
+    for (key, item) in [
+        (&b"fresh"[..], graced(after(&world, 10))),
+        (b"stale", graced(after(&world, 1))),
+        (b"absent", absent),
+    ] {
+        world.cache.set(A, key, item, &world.access()).unwrap();
+    }
+    world.cache.get(A, b"fresh", &world.access(), |_| ()).expect("it is fresh");
+    world.pass(2);
+    assert_eq!(world.write().items, 1);
+    world.restart().unwrap().expect("there is a file");
+    world.pass(20);
+    assert_eq!(world.value(A, "fresh"), None, "it is stale by now");
+    let access = Access { flags: AccessFlags::SEE_STALE.with(AccessFlags::SEE_ABSENT), ..world.access() };
+    let seen = |key| world.cache.peek(A, key, &access, |item| (item.tags, item.kind, item.marks));
+    assert_eq!(seen(b"fresh"), Some((tags, Kind::Graced, Marks::USED)));
+    assert_eq!((seen(b"stale"), seen(b"absent")), (None, None));
+}
+
+#[test]
+fn nothing_outlives_its_time_between_stop_and_start() {
+    let mut world = World::new(Eviction::S3Fifo);
+    for (key, seconds) in [("short", 10), ("long", 100)] {
+        let expires = Some(world.clock.now() + Duration::from_secs(seconds));
+        let item = NewItem { expires, ..NewItem::bytes(b"v") };
+        world.cache.set(A, key.as_bytes(), item, &world.access()).unwrap();
+    }
+    world.write();
+    world.pass(10);
+    let restored = world.restart().unwrap().unwrap();
+    assert_eq!((restored.items, restored.expired), (1, 1));
+    assert_eq!((world.value(A, "short"), world.value(A, "long")), (None, Some(b"v".to_vec())));
+}
+
+#[test]
+fn a_file_of_another_configuration_or_from_the_future_is_refused_and_gone() {
+    let refused = |change: fn(&mut World)| {
+        let mut world = World::new(Eviction::S3Fifo);
+        world.set(A, "k", b"v");
+        world.write();
+        change(&mut world);
+        let error = world.restart().expect_err("it is refused").to_string();
+        assert_eq!(world.cache.total().items, 0);
+        assert!(world.restart().unwrap().is_none());
+        error
+    };
+    assert!(
+        refused(|world| world.setup.fingerprint = 8)
+            .ends_with("of another configuration of backends or partitions")
+    );
+    let back = |world: &mut World| world.nanos.store(world.clock.now().as_nanos() - 3_600 * SECOND, Relaxed);
+    assert!(refused(back).contains("from the future"));
+    assert!(
+        refused(|world| fs::write(&world.setup.path, b"nonsense").unwrap())
+            .contains("damaged from its beginning")
+    );
+    assert!(
+        refused(|world| fs::write(&world.setup.path, b"").unwrap()).contains("damaged from its beginning")
+    );
+}
+
+#[test]
+fn what_was_used_last_is_written_first_and_evicted_last() {
+    for eviction in [Eviction::Lru, Eviction::S3Fifo] {
+        let mut world = World::new(eviction);
+        let value = vec![7; 1_000];
+        // Over four blocks of each, the second half used later, and looked up.
+        for number in 0..4_000 {
+            if number == 2_000 {
+                world.pass(600);
+            }
+            let (key, access) = (format!("{number:05}"), world.access());
+            world.set(A, &key, &value);
+            if number >= 2_000 {
+                world.cache.get(A, key.as_bytes(), &access, |_| ()).unwrap();
+            }
+        }
+        world.pass(10);
+        world.write();
+        let bytes = fs::read(&world.setup.path).unwrap();
+        let (mut file, mut block, mut numbers) = (&bytes[..], Vec::new(), Vec::<u32>::new());
+        assert!(matches!(file::read_block(&mut file, &mut block), Ok(file::Next::Block(_))));
+        while let Ok(file::Next::Block(_)) = file::read_block(&mut file, &mut block) {
+            let mut records = &block[..];
+            while let Some(record) = Record::take(&mut records) {
+                numbers.push(std::str::from_utf8(record.key).unwrap().parse().unwrap());
+            }
+        }
+        assert_eq!(numbers.len(), 4_000, "{eviction:?}");
+        assert!(numbers[..2_000].iter().all(|number| *number >= 2_000), "{eviction:?}");
+        // A cache of half the size keeps the warm half.
+        world.cache = cache(eviction, 2_600_000);
+        read(&world.setup, &world.cache, &world.names, &world.clock, |_| ()).unwrap().unwrap();
+        let warm = (2_000..4_000).filter(|number| world.value(A, &format!("{number:05}")).is_some()).count();
+        assert!(warm > 1_900, "{warm} of 2,000 under {eviction:?}");
+    }
+}
+
+#[test]
+fn a_cut_by_time_is_a_sound_file_and_says_so() {
+    let mut world = World::new(Eviction::S3Fifo);
+    world.setup.time_max = Duration::ZERO;
+    world.set(A, "k", b"v");
+    assert_eq!(world.write(), Written { items: 0, bytes: 0, whole: false });
+    assert_eq!(world.restart().unwrap(), Some(Restored::default()));
+}
+
+#[test]
+fn damage_loses_what_is_behind_it_and_nothing_else() {
+    let mut world = World::new(Eviction::Lru);
+    let value = |number: u32| number.to_le_bytes().repeat(1_000);
+    for number in 0..1_000 {
+        world.set(A, &number.to_string(), &value(number));
+    }
+    world.write();
+    let sound = fs::read(&world.setup.path).unwrap();
+    let mut counts = Vec::new();
+    for at in (0..sound.len()).step_by(sound.len() / 19).chain([sound.len() - 1]) {
+        let mut damaged = sound.clone();
+        damaged[at] ^= 0x10;
+        for bytes in [&damaged[..], &sound[..at]] {
+            fs::write(&world.setup.path, bytes).unwrap();
+            if let Ok(Some(restored)) = world.restart() {
+                counts.push(restored.items);
+                assert!(restored.items < 1_000);
+            }
+            for number in 0..1_000 {
+                let found = world.value(A, &number.to_string());
+                assert!(found.is_none_or(|found| found == value(number)), "damage at {at}");
+            }
+        }
+    }
+    assert!(counts.iter().any(|count| *count > 600), "most is sound before damage near the end: {counts:?}");
+}
+
+proptest! {
+    #[test]
+    fn a_record_is_read_as_it_was_written_and_any_bytes_are_survived(
+        partition: u16,
+        bits in 0..256_u32,
+        flags: u32,
+        graced: bool,
+        tags: u64,
+        expires_unix_ms in prop::option::of(0..u64::MAX),
+        key in prop::collection::vec(any::<u8>(), 0..300),
+        value in prop::collection::vec(any::<u8>(), 0..300),
+        noise in prop::collection::vec(any::<u8>(), 0..100),
+    ) {
+        let set = (0..7).filter(|bit| bits & 1 << bit != 0).map(|bit| Marks::of_caller(bit as u8));
+        let marks = set.fold(if bits >= 128 { Marks::USED } else { Marks::NONE }, Marks::with);
+        let tags = Tags::from_bits(tags);
+        let record = Record { partition, marks, graced, flags, expires_unix_ms, tags, key: &key, value: &value };
+        let mut block = Vec::new();
+        prop_assert!(record.put(&mut block));
+        let whole = block.clone();
+        block.extend_from_slice(&noise);
+        let mut rest = &block[..];
+        prop_assert_eq!(Record::take(&mut rest), Some(record));
+        prop_assert_eq!(rest, &noise[..]);
+        while Record::take(&mut rest).is_some() {}
+        for cut in 0..whole.len() {
+            prop_assert_eq!(Record::take(&mut &whole[..cut]), None);
+        }
+    }
+}

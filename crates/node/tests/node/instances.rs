@@ -1,0 +1,286 @@
+//! Real memcached and Redis processes as what the loop resizes.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+use serde_json::{Value, json};
+use sherwood_node::{InstanceKind, InstanceSetup, InstancesSetup, Node};
+use tempfile::TempDir;
+
+use crate::missing::missing;
+use crate::patience::{PATIENCE, eventually};
+use crate::support::{Http, setup};
+
+const MIB: u64 = 1 << 20;
+const TOTAL: u64 = 96 * MIB;
+
+/// A server of the test's own, ended with it.
+struct Server {
+    child: Child,
+    port: u16,
+    kind: InstanceKind,
+    _directory: TempDir,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Server {
+    /// One at `port`, or at any that is free; none when it is not installed.
+    fn start(kind: InstanceKind, port: Option<u16>, more: &[&str]) -> Option<Self> {
+        let free = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
+        let (port, directory) = (port.unwrap_or_else(free), tempfile::tempdir().unwrap());
+        let number = port.to_string();
+        let (program, arguments) = match kind {
+            InstanceKind::Memcached => (
+                "memcached",
+                vec!["-l", "127.0.0.1", "-p", &number, "-U", "0", "-u", "nobody", "-m", "32", "-t", "1"],
+            ),
+            InstanceKind::Redis => (
+                "redis-server",
+                vec![
+                    "--bind",
+                    "127.0.0.1",
+                    "--port",
+                    &number,
+                    "--save",
+                    "",
+                    "--maxmemory",
+                    "32mb",
+                    "--maxmemory-policy",
+                    "allkeys-lru",
+                ],
+            ),
+        };
+        let mut command = Command::new(program);
+        command
+            .args(arguments)
+            .args(more)
+            .current_dir(directory.path())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        let child = match command.spawn() {
+            Ok(child) => child,
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                missing(program, &format!("apt-get install {program}"));
+                return None;
+            }
+            Err(error) => panic!("{command:?}: {error}"),
+        };
+        let server = Self { child, port, kind, _directory: directory };
+        eventually("the server listens", || TcpStream::connect(server.address()).is_ok());
+        Some(server)
+    }
+
+    fn address(&self) -> SocketAddr {
+        (Ipv4Addr::LOCALHOST, self.port).into()
+    }
+
+    fn setup(&self) -> InstanceSetup {
+        InstanceSetup {
+            kind: self.kind,
+            address: self.address().to_string(),
+            user: None,
+            password_file: None,
+        }
+    }
+
+    /// Says something, and returns what comes back up to `end`.
+    fn say(&self, what: &str, end: &str) -> String {
+        let mut stream = TcpStream::connect(self.address()).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.write_all(what.as_bytes()).unwrap();
+        let (mut said, mut bytes) = (String::new(), [0; 1 << 16]);
+        while !said.ends_with(end) {
+            let count = stream.read(&mut bytes).unwrap();
+            assert!(count > 0, "{said}");
+            said.push_str(&String::from_utf8_lossy(&bytes[..count]));
+        }
+        said
+    }
+
+    /// The size it says it has, bytes.
+    fn limit(&self) -> u64 {
+        let said = match self.kind {
+            InstanceKind::Memcached => self.say("stats\r\n", "END\r\n"),
+            InstanceKind::Redis => {
+                self.say("INFO memory\r\n", "\r\n").replace("maxmemory:", "limit_maxbytes ")
+            }
+        };
+        let limit = said.lines().find_map(|line| line.split("limit_maxbytes ").nth(1));
+        limit.unwrap_or_else(|| panic!("{said}")).trim().parse().unwrap()
+    }
+
+    /// Stores `count` values of 100 kB, so that pages and memory fill.
+    fn fill(&self, count: usize) {
+        let value = "x".repeat(100_000);
+        for key in 0..count {
+            match self.kind {
+                InstanceKind::Memcached => {
+                    self.say(&format!("set {key} 0 0 100000\r\n{value}\r\n"), "STORED\r\n")
+                }
+                InstanceKind::Redis => {
+                    let key = format!("{key:04}");
+                    self.say(&format!("*3\r\n$3\r\nSET\r\n$4\r\n{key}\r\n$100000\r\n{value}\r\n"), "+OK\r\n")
+                }
+            };
+        }
+    }
+
+    fn miss(&self) {
+        match self.kind {
+            InstanceKind::Memcached => self.say("get nothing\r\n", "END\r\n"),
+            InstanceKind::Redis => self.say("GET nothing\r\n", "$-1\r\n"),
+        };
+    }
+}
+
+/// A node that resizes `instances`, one for each backend `a`, `b` and so on, when it is told to.
+fn node(instances: Vec<InstanceSetup>) -> Node {
+    let names = ["a", "b", "c"];
+    let mut setup = setup(names[..instances.len()].iter().map(|name| (*name, vec![])).collect());
+    setup.instances = Some(InstancesSetup { total_bytes: TOTAL, each: instances });
+    Node::start(setup).unwrap()
+}
+
+fn partition(http: Http, index: usize) -> Value {
+    http.get("/v1/partitions")[index].clone()
+}
+
+#[track_caller]
+fn set(http: Http, name: &str, mib: u64) {
+    let answer = http.ask(
+        "PUT",
+        &format!("/v1/partitions/{name}"),
+        &json!({"allocated_bytes": mib * MIB}).to_string(),
+    );
+    assert_eq!(answer.status, 200, "{answer:?}");
+}
+
+fn reached(http: Http, count: usize) {
+    eventually("all are reached", || {
+        (0..count).all(|index| partition(http, index)["instance"]["reached"] == true)
+    });
+}
+
+#[test]
+fn bytes_move_between_memcached_and_redis() {
+    let Some(memcached) = Server::start(InstanceKind::Memcached, None, &[]) else { return };
+    let Some(redis) = Server::start(InstanceKind::Redis, None, &[]) else { return };
+    let node = node(vec![memcached.setup(), redis.setup()]);
+    let http = Http::of(&node);
+    reached(http, 2);
+    assert_eq!(partition(http, 0)["allocated_bytes"], 32 * MIB, "as it was; the policy is static");
+    memcached.fill(400);
+    redis.fill(400);
+    memcached.miss();
+    redis.miss();
+    eventually("what they hold and count is read back", || {
+        (0..2).all(|index| {
+            let seen = partition(http, index);
+            seen["used_bytes"].as_u64() > Some(25 * MIB)
+                && seen["misses"] == 1
+                && seen["items"].as_u64() > Some(200)
+        })
+    });
+    for (first, second) in [(12, 60), (64, 16)] {
+        // Whichever shrinks goes first: the sizes must fit at any time.
+        let mut sizes = [("a", first), ("b", second)];
+        sizes.sort_by_key(|(_, mib)| *mib);
+        sizes.into_iter().for_each(|(name, mib)| set(http, name, mib));
+        eventually("both have their sizes", || {
+            (memcached.limit(), redis.limit()) == (first * MIB, second * MIB)
+        });
+        eventually("and both keep to them", || {
+            let used = |index| partition(http, index)["used_bytes"].as_u64().unwrap();
+            used(0) <= first * MIB && used(1) <= second * MIB
+        });
+    }
+    assert_eq!(partition(http, 0)["instance"]["kind"], "memcached");
+    assert!(
+        http.ask("PUT", "/v1/control", r#"{"policy":"shared-lru"}"#).refusal(422).contains("cannot share")
+    );
+}
+
+#[test]
+fn one_that_is_gone_keeps_its_size_and_the_others_go_on() {
+    let Some(redis) = Server::start(InstanceKind::Redis, None, &[]) else { return };
+    let Some(lost) = Server::start(InstanceKind::Redis, None, &[]) else { return };
+    let Some(other) = Server::start(InstanceKind::Redis, None, &[]) else { return };
+    let (port, instances) = (lost.port, vec![redis.setup(), lost.setup(), other.setup()]);
+    let node = node(instances);
+    let http = Http::of(&node);
+    reached(http, 3);
+    lost.miss();
+    eventually("the miss is counted", || partition(http, 1)["misses"] == 1);
+    drop(lost);
+    eventually("it is missed", || partition(http, 1)["instance"]["reached"] == false);
+    assert!(partition(http, 1)["instance"]["error"].as_str().is_some_and(|error| !error.is_empty()));
+    for name in ["a", "c"] {
+        let pins = json!({"max_bytes": if name == "a" { 8 * MIB } else { TOTAL }});
+        assert_eq!(http.ask("PUT", &format!("/v1/partitions/{name}"), &pins.to_string()).status, 200);
+    }
+    assert_eq!(http.ask("PUT", "/v1/control", r#"{"policy":"equal"}"#).status, 200);
+    eventually("the others share what is left", || (redis.limit(), other.limit()) == (8 * MIB, 56 * MIB));
+    assert_eq!(partition(http, 1)["allocated_bytes"], 32 * MIB, "its last known size");
+    let back =
+        Server::start(InstanceKind::Redis, Some(port), &["--maxmemory", "5mb"]).expect("it was there before");
+    eventually("it is told the newest size when it is back", || back.limit() == 32 * MIB);
+    back.miss();
+    eventually("and its counts go on", || partition(http, 1)["misses"] == 2);
+    let said = node.events();
+    let told = |what: &str| said.iter().any(|event| event.kind == "instance" && event.message.contains(what));
+    assert!(told("keeps its size") && told("is reached again"), "{said:?}");
+}
+
+#[test]
+fn passwords_are_asked_for_and_one_that_would_refuse_writes_is_left_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| -> PathBuf {
+        let path = directory.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    };
+    let users = file("users", "sherwood:secret\n");
+    // memcached reads it as the user it becomes.
+    std::fs::set_permissions(directory.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let Some(memcached) = Server::start(InstanceKind::Memcached, None, &["-Y", users.to_str().unwrap()])
+    else {
+        return;
+    };
+    let Some(redis) = Server::start(InstanceKind::Redis, None, &["--requirepass", "secret"]) else { return };
+    let Some(rigid) = Server::start(InstanceKind::Redis, None, &["--maxmemory-policy", "noeviction"]) else {
+        return;
+    };
+    let (right, wrong) = (file("right", "secret\n"), file("wrong", "guess\n"));
+    let with = |server: &Server, user: Option<&str>, password: &PathBuf| InstanceSetup {
+        user: user.map(str::to_owned),
+        password_file: Some(password.clone()),
+        ..server.setup()
+    };
+    let first =
+        node(vec![with(&memcached, Some("sherwood"), &right), with(&redis, None, &right), rigid.setup()]);
+    let http = Http::of(&first);
+    reached(http, 2);
+    eventually("it is said what to change", || {
+        partition(http, 2)["instance"]["error"].as_str().is_some_and(|error| error.contains("allkeys-lru"))
+    });
+    assert_eq!(rigid.limit(), 32 * MIB);
+    let second =
+        node(vec![with(&memcached, Some("sherwood"), &wrong), with(&redis, None, &wrong), redis.setup()]);
+    let http = Http::of(&second);
+    eventually("all are refused", || {
+        let said = |index: usize, what: &str| {
+            partition(http, index)["instance"]["error"].as_str().is_some_and(|error| error.contains(what))
+        };
+        said(0, "-Y") && said(1, "requirepass") && said(2, "password")
+    });
+    let said = format!("{:?}", second.events());
+    assert!(!said.contains("guess") && !said.contains("secret"), "{said}");
+}

@@ -1,0 +1,70 @@
+//! What may be chosen about the guard.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use crate::OptionsError;
+use crate::options::seconds;
+
+/// Options of the guard. The defaults are chosen: a quarter is more than the 99th percentile of a steady second moves by, a tenth
+/// of the misses is what two rounds of tax never cost, and half of the blame leaves no other backend with more.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct GuardOptions {
+    /// The percentile of request latency that is watched, above 0 and below 100: the SLO's.
+    pub percentile: f64,
+    /// Tails up to this do no harm, in seconds when read: the SLO's bound.
+    #[serde(deserialize_with = "seconds")]
+    pub bound: Duration,
+    /// How much longer than the good one a tail must be, as a part of it; 0.01 to 100.
+    pub worse_ratio: f64,
+    /// How much more often a backend must miss than under the good allocation, as a part of that; 0.01 to 100.
+    pub miss_rise_ratio: f64,
+    /// Share of the slow requests that such backends must block, 0.01 to 1.
+    pub blame_ratio: f64,
+    /// How long nothing moves after going back, in seconds when read; 1 ms to 1 d.
+    #[serde(deserialize_with = "seconds")]
+    pub freeze: Duration,
+    /// How long a good allocation stays one, in seconds when read; 1 ms to 1 d.
+    #[serde(deserialize_with = "seconds")]
+    pub memory: Duration,
+}
+
+impl Default for GuardOptions {
+    fn default() -> Self {
+        Self {
+            percentile: 99.0,
+            bound: Duration::from_millis(150),
+            worse_ratio: 0.25,
+            miss_rise_ratio: 0.1,
+            blame_ratio: 0.5,
+            freeze: Duration::from_secs(600),
+            memory: Duration::from_secs(1_800),
+        }
+    }
+}
+
+/// Longest freeze and memory.
+const DAY: Duration = Duration::from_secs(86_400);
+
+impl GuardOptions {
+    /// Checks every option.
+    ///
+    /// # Errors
+    /// The first that cannot be used, with the accepted range.
+    pub fn validate(&self) -> Result<(), OptionsError> {
+        let Self { percentile, bound: _, worse_ratio, miss_rise_ratio, blame_ratio, freeze, memory } = *self;
+        let range = |key, value: f64, min: f64, max: f64| {
+            let refusal = OptionsError::Guard { key, value, min, max };
+            if (min..=max).contains(&value) { Ok(()) } else { Err(refusal) }
+        };
+        range("percentile", percentile, 1.0, 99.99)?;
+        range("worse_ratio", worse_ratio, 0.01, 100.0)?;
+        range("miss_rise_ratio", miss_rise_ratio, 0.01, 100.0)?;
+        range("blame_ratio", blame_ratio, 0.01, 1.0)?;
+        let day = DAY.as_secs_f64();
+        range("freeze", freeze.as_secs_f64(), 0.001, day)?;
+        range("memory", memory.as_secs_f64(), 0.001, day)
+    }
+}
