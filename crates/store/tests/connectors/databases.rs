@@ -187,6 +187,8 @@ pub(crate) fn give_to(key: &Path, user: &str) {
 /// A program, run by somebody who owns the folder.
 fn at(folder: &TempDir, user: &str, program: &str) -> Command {
     let mut command = Command::new(program);
+    // A server that starts removes the temporary tables it finds, those of another server too.
+    command.env("TMPDIR", folder.path());
     command.current_dir(folder.path()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     if let Some((uid, gid)) = account(user) {
         command.uid(uid).gid(gid);
