@@ -66,14 +66,14 @@ impl Database {
         Self::start(command, folder, |port| vec![format!("--port={port}")])
     }
 
-    /// PostgreSQL with a superuser `sherwood`, a database `shop` and a user `shop` who owns it.
+    /// PostgreSQL with a superuser `admin`, a database `shop` and a user `shop` who owns it.
     pub(crate) fn postgres(more: impl FnOnce(&Path) -> Vec<String>) -> Self {
         let folder = folder_of("postgres");
         let (data, password) = (folder.path().join("data"), folder.path().join("password"));
         std::fs::write(&password, PASSWORD).unwrap();
         let mut init = at(&folder, "postgres", &postgres_program("initdb"));
         init.arg("-D").arg(&data).arg(format!("--pwfile={}", password.display()));
-        finish(init.args(["-U", "sherwood", "-A", "scram-sha-256", "--no-sync", "-E", "UTF8", "--locale=C"]));
+        finish(init.args(["-U", "admin", "-A", "scram-sha-256", "--no-sync", "-E", "UTF8", "--locale=C"]));
         let mut single = at(&folder, "postgres", &postgres_program("postgres"));
         single.arg("--single").arg("-D").arg(&data).arg("postgres");
         // One statement a line.
@@ -187,6 +187,8 @@ pub(crate) fn give_to(key: &Path, user: &str) {
 /// A program, run by somebody who owns the folder.
 fn at(folder: &TempDir, user: &str, program: &str) -> Command {
     let mut command = Command::new(program);
+    // A server that starts removes the temporary tables it finds, those of another server too.
+    command.env("TMPDIR", folder.path());
     command.current_dir(folder.path()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     if let Some((uid, gid)) = account(user) {
         command.uid(uid).gid(gid);
@@ -233,4 +235,29 @@ fn spawn(command: &mut Command) -> Child {
 
 fn remedy(package: &str) -> String {
     format!("apt-get install {package}, or `make need-test`")
+}
+
+/// What the page about databases says below a heading, so that it is tried as it stands.
+pub(crate) fn page(heading: &str) -> &'static str {
+    let page = include_str!("../../../../docs/src/databases.md");
+    let (_, section) = page.split_once(&format!("## {heading}\n")).expect("the page has it");
+    section.split_once("\n## ").map_or(section, |(section, _)| section)
+}
+
+/// The statements of its block of SQL.
+pub(crate) fn page_statements(section: &'static str) -> Vec<&'static str> {
+    let (_, block) = section.split_once("```sql\n").expect("it has one");
+    let (block, _) = block.split_once("```").expect("it ends");
+    block.split(';').map(str::trim).filter(|statement| !statement.is_empty()).collect()
+}
+
+/// The text that its configuration gives to a key.
+pub(crate) fn page_text(section: &'static str, key: &str) -> String {
+    let (_, rest) = section.split_once(&format!("\n{key} = \"")).expect("it is there");
+    let (text, _) = match rest.strip_prefix("\"\"") {
+        Some(lines) => lines.split_once("\"\"\""),
+        None => rest.split_once('"'),
+    }
+    .expect("it ends");
+    text.to_owned()
 }

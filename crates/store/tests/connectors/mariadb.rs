@@ -10,7 +10,7 @@ use sherwood_model::Tags;
 use sherwood_store::{Secret, SqlOptions, SqlValue, Store, StoreOptions, TlsOptions};
 
 use crate::certificates::Authority;
-use crate::databases::Database;
+use crate::databases::{Database, page, page_statements, page_text};
 use crate::{failure, keys, label, opened, value, values};
 
 const TABLES: &str = "
@@ -298,4 +298,35 @@ async fn passwords_may_come_from_the_environment_and_are_never_shown() {
         panic!("it is not set")
     };
     assert!(refused.to_string().contains("SHERWOOD_TEST_NO_SUCH"), "{refused}");
+}
+
+#[tokio::test]
+async fn the_pages_example_works() {
+    let (server, mut root) = started(&[]).await;
+    let section = page("MySQL and MariaDB");
+    for statement in page_statements(section).into_iter().filter(|one| !one.starts_with("CREATE DATABASE")) {
+        root.query_drop(statement).await.expect(statement);
+    }
+    let password = server.folder.path().join("mysql-password");
+    std::fs::write(&password, "change me\n").unwrap();
+    let text = |key| page_text(section, key);
+    let products = store(SqlOptions {
+        user: text("user"),
+        password: Some(Secret::File(password)),
+        database: text("database"),
+        write: Some(text("write")),
+        delete: Some(text("delete")),
+        value: SqlValue::Json,
+        ttl_column: Some(text("ttl_column")),
+        tags_column: Some(text("tags_column")),
+        ..server.options(&text("query"))
+    });
+    let kettle = products.get_many(keys(&["7"])).await.unwrap().remove(0).expect("it is there");
+    assert!(section.contains(std::str::from_utf8(&kettle.value).unwrap()), "{kettle:?}");
+    assert_eq!(kettle.good_for, Some(Duration::from_secs(60)));
+    assert!(kettle.tags.may_hold(b"kitchen") && kettle.tags.may_hold(b"sale"));
+    products.put("8".into(), "Pot".into()).await.unwrap();
+    assert_eq!(value(&products, "8").await.as_deref(), Some(r#"{"id":8,"name":"Pot","price":null}"#));
+    products.delete("8".into()).await.unwrap();
+    assert_eq!(value(&products, "8").await, None);
 }

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use sherwood_model::Tags;
-use sherwood_store::{SqlOptions, SqlValue, Store, StoreOptions, TlsOptions};
+use sherwood_store::{Secret, SqlOptions, SqlValue, Store, StoreOptions, TlsOptions};
 use tokio::net::TcpStream;
 use tokio_postgres::{Client, Config, NoTls};
 
 use crate::certificates::Authority;
-use crate::databases::{Database, PASSWORD};
+use crate::databases::{Database, PASSWORD, page, page_statements, page_text};
 use crate::{failure, keys, label, opened, value, values};
 
 const TABLES: &str = "
@@ -33,7 +33,7 @@ const TABLES: &str = "
 async fn admin(server: &Database) -> Client {
     let socket = TcpStream::connect(("127.0.0.1", server.port)).await.unwrap();
     let mut config = Config::new();
-    config.user("sherwood").password(PASSWORD).dbname("shop");
+    config.user("admin").password(PASSWORD).dbname("shop");
     let (client, connection) = config.connect_raw(socket, NoTls).await.expect("the superuser logs in");
     tokio::spawn(connection);
     client
@@ -324,4 +324,30 @@ async fn encrypted_connections_need_a_certificate_to_trust() {
     assert_eq!(value(&with(named(ours.trusted())), "k").await.as_deref(), Some("TLSv1.3"));
     assert_eq!(failure(&with(named(others.trusted()))).await, "certificate");
     assert_eq!(failure(&with(ours.trusted())).await, "certificate");
+}
+
+#[tokio::test]
+async fn the_pages_example_works() {
+    let (server, admin) = started(&[]).await;
+    let section = page("PostgreSQL");
+    for statement in page_statements(section) {
+        admin.batch_execute(statement).await.expect(statement);
+    }
+    let password = server.folder.path().join("postgres-password");
+    std::fs::write(&password, "change me\n").unwrap();
+    let text = |key| page_text(section, key);
+    let profiles = store(SqlOptions {
+        user: text("user"),
+        password: Some(Secret::File(password)),
+        database: text("database"),
+        write: Some(text("write")),
+        delete: Some(text("delete")),
+        ..server.options(&text("query"))
+    });
+    let found = values(&profiles, &["north:7", "north:x", "north"]).await;
+    assert_eq!(found, [Some(r#"{"name": "Ada"}"#.to_owned()), None, None]);
+    profiles.put("north:8".into(), "[1]".into()).await.unwrap();
+    assert_eq!(value(&profiles, "north:8").await.as_deref(), Some("[1]"));
+    profiles.delete("north:8".into()).await.unwrap();
+    assert_eq!(value(&profiles, "north:8").await, None);
 }
