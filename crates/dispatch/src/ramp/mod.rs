@@ -28,10 +28,8 @@ use std::time::Duration;
 
 use sherwood_model::Instant;
 
-/// Options of a [ramp](Options::ramp). The defaults are chosen: a backend that does not survive a hundred misses a second would not be
+/// Options of a [ramp](crate::Options::ramp). The defaults are chosen: a backend that does not survive a hundred misses a second would not be
 /// asked by a cache, and three times the unloaded latency is a queue that is busy two thirds of the time.
-///
-/// [`Options::ramp`]: crate::Options::ramp
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RampOptions {
     /// Keys a second to begin with, at least 1.
