@@ -162,7 +162,7 @@ impl<K: Clone + Eq + Hash, V, W, R: Route> Dispatch<K, V, W, R> {
             deadlines: BTreeSet::new(),
             waiters: 0,
             budget: RetryBudget::new(&options.retry),
-            ramp: options.ramp.map(Ramp::new),
+            ramp: options.ramp.map(|ramp| Ramp::new(ramp, options.timeout)),
             draws: Draws::default(),
             last_down: Arc::from("none"),
             actions: VecDeque::new(),
@@ -201,7 +201,7 @@ impl<K: Clone + Eq + Hash, V, W, R: Route> Dispatch<K, V, W, R> {
         match reply {
             Reply::Ok(values) if values.len() == call.keys.len() => {
                 self.replicas[call.replica.index()].health.note_success();
-                self.note_call(now, call.deadline, true);
+                self.note_call(now, &call, true);
                 for (key, value) in call.keys.into_iter().zip(values) {
                     self.deliver(key, Ok(value));
                 }
@@ -323,10 +323,10 @@ impl<K: Clone + Eq + Hash, V, W, R: Route> Dispatch<K, V, W, R> {
         self.actions.push_back(Action::Deliver { key, result, fill: false, waiters });
     }
 
-    /// Tells the ramp how a call with this deadline ended.
-    fn note_call(&mut self, now: Instant, deadline: Instant, answered: bool) {
+    /// Tells the ramp how a call ended.
+    fn note_call(&mut self, now: Instant, call: &Call, answered: bool) {
         if let Some(ramp) = &mut self.ramp {
-            ramp.note(now, deadline - self.options.timeout, answered);
+            ramp.note(now, call.deadline - self.options.timeout, call.keys.len(), answered);
         }
     }
 

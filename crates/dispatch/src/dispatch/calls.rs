@@ -126,7 +126,7 @@ impl<K: Clone + Eq + Hash, V, W, R: Route> Dispatch<K, V, W, R> {
             FailureKind::Overloaded => {}
         }
         // What a backend says no to, it has kept up with.
-        self.note_call(now, call.deadline, kind == FailureKind::Rejected);
+        self.note_call(now, &call, kind == FailureKind::Rejected);
         let attempts = call.attempt;
         call.attempt += 1;
         call.sent = None;
@@ -165,10 +165,8 @@ impl<K: Clone + Eq + Hash, V, W, R: Route> Dispatch<K, V, W, R> {
     pub(super) fn expire(&mut self, now: Instant, id: Id) {
         let timeout = self.options.timeout;
         let error = FetchError::Timeout { timeout };
-        if let Some(deadline) = self.calls.get(id).map(|call| call.deadline) {
-            self.note_call(now, deadline, false);
-        }
         if let Some(call) = self.take_in_flight(id) {
+            self.note_call(now, &call, false);
             self.counters.cancelled_calls += 1;
             self.actions.push_back(Action::Cancel { call: CallId(id), replica: call.replica });
             if call.sent.is_some_and(|sent| call.deadline - sent >= timeout / 2) {
@@ -176,6 +174,7 @@ impl<K: Clone + Eq + Hash, V, W, R: Route> Dispatch<K, V, W, R> {
             }
             self.end(call, &error);
         } else if let Some(call) = self.take_queued(id) {
+            self.note_call(now, &call, false);
             self.end(call, &error);
         }
     }

@@ -14,7 +14,9 @@
 //! - *Retreat* by half when calls fail, or take several times as long as when the backend was idle. Half, since what has queued must be
 //!   worked off too. What was sent before a retreat is no reason for another.
 //! - *The unloaded latency* is the least mean of an interval so far, forgotten by a hundredth an interval, so that a backend which
-//!   has become slower for good is not held to what it once was.
+//!   has become slower for good is not held to what it once was. It is kept for calls and for keys, and too long is what is so by both:
+//!   where a call of many keys takes longer than one of few, or costs each key less, that is no queue. Nor is anything a sign that
+//!   takes less than a twentieth of the time-out: what the backend has to survive is calls that nobody waits for any more.
 //!
 //! Turned down: a gradient (rate × unloaded / present latency, as in adaptive concurrency limits), which needs a sound unloaded latency
 //! from the first interval on and creeps where slow start jumps; and a limit on calls in flight, which the dispatcher
@@ -28,10 +30,8 @@ use std::time::Duration;
 
 use sherwood_model::Instant;
 
-/// Options of a [ramp](Options::ramp). The defaults are chosen: a backend that does not survive a hundred misses a second would not be
+/// Options of a [ramp](crate::Options::ramp). The defaults are chosen: a backend that does not survive a hundred misses a second would not be
 /// asked by a cache, and three times the unloaded latency is a queue that is busy two thirds of the time.
-///
-/// [`Options::ramp`]: crate::Options::ramp
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RampOptions {
     /// Keys a second to begin with, at least 1.
@@ -79,8 +79,8 @@ const RETREAT: f64 = 0.5;
 const STEP: f64 = 0.1;
 /// Share of the calls of an interval that may fail without being a sign.
 const FAILURES: f64 = 0.05;
-/// Differences in latency below this are no sign of a queue: timers and schedulers make as much.
-const NOISE: Duration = Duration::from_millis(2);
+/// Part of the time-out below which a latency is no sign.
+const HARMLESS: f64 = 1.0 / 20.0;
 /// What the unloaded latency is multiplied by each interval.
 const FORGET: f64 = 1.01;
 /// Answers without which an interval says nothing about latency.
@@ -90,12 +90,13 @@ const ANSWERS_MIN: u32 = 3;
 #[derive(Clone, Debug)]
 pub(crate) struct Ramp {
     options: RampOptions,
+    timeout: Duration,
     rate: f64,
     tokens: f64,
     filled: Option<Instant>,
     /// The rate at which the backend last fell behind.
     too_much: Option<f64>,
-    unloaded_s: Option<f64>,
+    unloaded: Option<Latency>,
     /// Calls made before are not judged.
     judged_from: Instant,
     interval: Interval,
@@ -113,18 +114,38 @@ struct Interval {
     refused: u32,
     answered: u32,
     failed: u32,
+    keys: u64,
     latency_s: f64,
 }
 
+/// Means of an interval, seconds.
+#[derive(Clone, Copy, Debug)]
+struct Latency {
+    per_call: f64,
+    per_key: f64,
+}
+
+impl Interval {
+    /// The latency of its calls; none where they are too few.
+    fn latency(&self) -> Option<Latency> {
+        let Self { answered, keys, latency_s, .. } = *self;
+        let mean =
+            Latency { per_call: latency_s / f64::from(answered), per_key: latency_s / keys.max(1) as f64 };
+        (answered >= ANSWERS_MIN).then_some(mean)
+    }
+}
+
 impl Ramp {
-    pub(crate) fn new(options: RampOptions) -> Self {
+    /// A ramp of a backend with this time-out.
+    pub(crate) fn new(options: RampOptions, timeout: Duration) -> Self {
         Self {
             options,
+            timeout,
             rate: f64::from(options.start_per_s),
             tokens: 1.0,
             filled: None,
             too_much: None,
-            unloaded_s: None,
+            unloaded: None,
             judged_from: Instant::ZERO,
             interval: Interval::default(),
             quiet_since: None,
@@ -135,7 +156,7 @@ impl Ramp {
 
     /// Begins again: the cache was emptied. What is known of the backend's latency stays.
     pub(crate) fn restart(&mut self) {
-        *self = Self { unloaded_s: self.unloaded_s, ..Self::new(self.options) };
+        *self = Self { unloaded: self.unloaded, ..Self::new(self.options, self.timeout) };
     }
 
     pub(crate) fn standing(&self) -> RampStanding {
@@ -167,8 +188,8 @@ impl Ramp {
         admits
     }
 
-    /// Takes note of a call that was asked for at `asked` and ended at `now`, answered or not.
-    pub(crate) fn note(&mut self, now: Instant, asked: Instant, answered: bool) {
+    /// Takes note of a call for `keys` keys that was asked for at `asked` and ended at `now`, answered or not.
+    pub(crate) fn note(&mut self, now: Instant, asked: Instant, keys: usize, answered: bool) {
         if self.warm {
             return;
         }
@@ -178,6 +199,7 @@ impl Ramp {
         }
         if answered {
             self.interval.answered = self.interval.answered.saturating_add(1);
+            self.interval.keys += keys as u64;
             self.interval.latency_s += now.since(asked).as_secs_f64();
         } else {
             self.interval.failed = self.interval.failed.saturating_add(1);
@@ -193,16 +215,19 @@ impl Ramp {
         }
         let ended =
             std::mem::replace(&mut self.interval, Interval { begun: Some(now), ..Interval::default() });
-        let mean_s = (ended.answered >= ANSWERS_MIN).then(|| ended.latency_s / f64::from(ended.answered));
-        if self.falls_behind(&ended, mean_s) {
+        let latency = ended.latency();
+        if self.falls_behind(&ended, latency) {
             self.too_much = Some(self.rate);
             self.rate = (self.rate * RETREAT).max(RATE_MIN);
             (self.judged_from, self.quiet_since) = (now, None);
             return;
         }
-        if let Some(mean) = mean_s {
-            let unloaded = self.unloaded_s.map_or(mean, |unloaded| (unloaded * FORGET).min(mean));
-            self.unloaded_s = Some(unloaded);
+        if let Some(mean) = latency {
+            let least = self.unloaded.unwrap_or(mean);
+            self.unloaded = Some(Latency {
+                per_call: (least.per_call * FORGET).min(mean.per_call),
+                per_key: (least.per_key * FORGET).min(mean.per_key),
+            });
         }
         let used = f64::from(ended.admitted) >= self.rate * lasted.as_secs_f64() / 2.0;
         // A backend that answers nothing yet has not kept up with anything.
@@ -217,13 +242,16 @@ impl Ramp {
     }
 
     /// Whether the interval shows that the backend gets more than it can take.
-    fn falls_behind(&self, ended: &Interval, mean_s: Option<f64>) -> bool {
+    fn falls_behind(&self, ended: &Interval, latency: Option<Latency>) -> bool {
         let calls = f64::from(ended.answered) + f64::from(ended.failed);
         if f64::from(ended.failed) > calls * FAILURES {
             return true;
         }
-        let Some((mean, unloaded)) = mean_s.zip(self.unloaded_s) else { return false };
-        mean > unloaded * self.options.slow_ratio && mean > unloaded + NOISE.as_secs_f64()
+        let Some((mean, unloaded)) = latency.zip(self.unloaded) else { return false };
+        let slow = self.options.slow_ratio;
+        mean.per_call > self.timeout.as_secs_f64() * HARMLESS
+            && mean.per_call > unloaded.per_call * slow
+            && mean.per_key > unloaded.per_key * slow
     }
 
     /// Ends the ramp when the cache has asked for less than it may for long enough.

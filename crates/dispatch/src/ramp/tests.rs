@@ -231,6 +231,39 @@ fn a_refusal_is_said_in_the_ramps_words_and_counted() {
     assert_eq!((counters.ramped, counters.refused, counters.joined), (1, 1, 1));
 }
 
+/// What a ramp makes of five seconds in which it is asked for more than it gives, and each of a hundred calls a second is for so many
+/// keys and takes so long.
+fn after(ramp: &mut Ramp, from: u64, keys: usize, latency: Duration) -> f64 {
+    for step in 0..500 {
+        let now = Instant::from_secs(from) + Duration::from_millis(10) * step;
+        (0..1_000).for_each(|_| {
+            ramp.admits(now);
+        });
+        ramp.note(now, now - latency, keys, true);
+    }
+    ramp.rate
+}
+
+#[test]
+fn a_call_of_more_keys_may_take_longer_and_one_of_fewer_may_cost_each_more() {
+    let mut ramp = Ramp::new(RampOptions { grow_ratio: 1.1, ..RampOptions::default() }, 500 * MS);
+    let first = after(&mut ramp, 1, 1, 30 * MS);
+    let longer = after(&mut ramp, 10, 20, 300 * MS);
+    assert!(longer > first, "it takes ten times as long for twenty times as much: {longer}");
+    let dearer = after(&mut ramp, 20, 1, 60 * MS);
+    assert!(dearer > longer, "a call costs at least so much: {dearer}");
+    let slow = after(&mut ramp, 30, 1, 400 * MS);
+    assert!(slow < dearer, "that is a queue: {slow}");
+}
+
+#[test]
+fn what_takes_a_small_part_of_the_time_out_is_no_sign() {
+    let mut ramp = Ramp::new(RampOptions { grow_ratio: 1.1, ..RampOptions::default() }, 500 * MS);
+    let first = after(&mut ramp, 1, 1, MS / 10);
+    let noisy = after(&mut ramp, 10, 1, 20 * MS);
+    assert!(noisy > first, "a busy machine: {noisy}");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
@@ -241,7 +274,7 @@ proptest! {
         steps in prop::collection::vec((0..50_u64, 0..200_u64, 0..4_u8), 1..400),
         start in 1..100_000_u32,
     ) {
-        let mut ramp = Ramp::new(RampOptions { start_per_s: start, ..RampOptions::default() });
+        let mut ramp = Ramp::new(RampOptions { start_per_s: start, ..RampOptions::default() }, 500 * MS);
         let (mut now, mut admitted, mut highest) = (Instant::ZERO, 0.0, f64::from(start));
         for (after, asked, outcome) in steps {
             now += Duration::from_millis(after);
@@ -249,7 +282,7 @@ proptest! {
                 admitted += f64::from(u8::from(ramp.admits(now)));
             }
             if outcome > 0 {
-                ramp.note(now, now - Duration::from_millis(u64::from(outcome) * 7), outcome < 3);
+                ramp.note(now, now - Duration::from_millis(u64::from(outcome) * 70), 1, outcome < 3);
             }
             prop_assert!((RATE_MIN..=RATE_MAX).contains(&ramp.rate));
             highest = highest.max(ramp.rate);

@@ -12,7 +12,7 @@
 //!   another.
 //!
 //! What is read is read before the first client is served: a key that is deleted while an older value of it is still to be read
-//! would come back. So a start takes as long as the reading: about a second for a GiB on a fast disk.
+//! would come back. So a start takes as long as the reading: a few seconds for a GiB.
 //!
 //! What a backend is told by others while the node is down it does not hear of, as ever; what must not be older than that has a `ttl`.
 //!
