@@ -47,7 +47,6 @@ debian_packages() {
   command -v redis-cli >/dev/null || printf 'redis-tools '
   command -v curl >/dev/null || printf 'curl ca-certificates '
   command -v openssl >/dev/null || printf 'openssl '
-  command -v redis-server >/dev/null || printf 'redis-server '
   command -v mariadbd >/dev/null || [ -x /usr/sbin/mariadbd ] || printf 'mariadb-server '
   ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || command -v postgres >/dev/null || printf 'postgresql '
   has_python_venv || printf 'python3 python3-venv '

@@ -81,6 +81,7 @@ impl Side {
                     interval_min: Duration::from_millis(5),
                     interval_max: Duration::from_millis(50),
                 },
+                ramp: None,
             }
         };
         let hash = SeededState::new(seed);
