@@ -7,7 +7,7 @@ use crate::exit::Failure;
 /// A token, where one is given.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct TokenFile {
-    /// Show the node the first token in this file, one of its [admin] token_file
+    /// Show the node the first token in this file, one that it accepts
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
 }
