@@ -1,17 +1,17 @@
 //! Database servers of others, as processes of a user who may little: neither runs as root.
 
-use std::fs::Permissions;
+use std::fs::{self, Permissions};
 use std::io::{ErrorKind, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::thread;
-use std::time::Duration;
 
 use sherwood_store::{Secret, SqlOptions};
 use tempfile::TempDir;
+
+use crate::servers::until_ready;
 
 /// What everybody here logs in with.
 pub(crate) const PASSWORD: &str = "not a secret";
@@ -23,10 +23,6 @@ pub(crate) struct Database {
     pub(crate) port: u16,
     pub(crate) folder: TempDir,
 }
-
-/// A server that listens at once or in a few seconds, whatever the machine does besides.
-const PATIENCE: Duration = Duration::from_secs(120);
-const GLANCE: Duration = Duration::from_millis(20);
 
 /// Small and quick: little memory and disk, none of the system's few slots for asynchronous reads, no waiting for the disk.
 const MARIADB: [&str; 5] = [
@@ -49,7 +45,7 @@ impl Database {
         let grants = ["127.0.0.1", "localhost"].map(|host| {
             format!("CREATE USER IF NOT EXISTS 'shop'@'{host}' IDENTIFIED BY '{PASSWORD}';\nGRANT ALL ON shop.* TO 'shop'@'{host}';\n")
         });
-        std::fs::write(&start, format!("CREATE DATABASE IF NOT EXISTS shop;\n{}", grants.concat())).unwrap();
+        fs::write(&start, format!("CREATE DATABASE IF NOT EXISTS shop;\n{}", grants.concat())).unwrap();
         let socket = folder.path().join("socket");
         // Debian keeps it where only root looks.
         let program = Path::new("/usr/sbin/mariadbd");
@@ -70,7 +66,7 @@ impl Database {
     pub(crate) fn postgres(more: impl FnOnce(&Path) -> Vec<String>) -> Self {
         let folder = folder_of("postgres");
         let (data, password) = (folder.path().join("data"), folder.path().join("password"));
-        std::fs::write(&password, PASSWORD).unwrap();
+        fs::write(&password, PASSWORD).unwrap();
         let mut init = at(&folder, "postgres", &postgres_program("initdb"));
         init.arg("-D").arg(&data).arg(format!("--pwfile={}", password.display()));
         finish(init.args(["-U", "admin", "-A", "scram-sha-256", "--no-sync", "-E", "UTF8", "--locale=C"]));
@@ -104,21 +100,9 @@ impl Database {
 
     /// Until it listens and is ready, which PostgreSQL writes down.
     fn wait(&mut self) {
-        for _ in 0..PATIENCE.as_millis() / GLANCE.as_millis() {
-            if TcpStream::connect(("127.0.0.1", self.port)).is_ok() && self.is_ready() {
-                return;
-            }
-            if let Some(status) = self.process.try_wait().expect("it is ours") {
-                panic!("{:?} ended: {status}", self.command);
-            }
-            thread::sleep(GLANCE);
-        }
-        panic!("{:?} does not listen", self.command);
-    }
-
-    fn is_ready(&self) -> bool {
-        let written = std::fs::read_to_string(self.folder.path().join("data/postmaster.pid"));
-        written.map_or(true, |written| written.contains("ready"))
+        let written = self.folder.path().join("data/postmaster.pid");
+        let is_ready = || fs::read_to_string(&written).map_or(true, |written| written.contains("ready"));
+        until_ready(&mut self.process, &self.command, self.port, is_ready);
     }
 
     pub(crate) fn address(&self) -> String {
@@ -128,7 +112,7 @@ impl Database {
     /// A store of `shop` that asks `query`.
     pub(crate) fn options(&self, query: &str) -> SqlOptions {
         let password = self.folder.path().join("login");
-        std::fs::write(&password, format!("{PASSWORD}\n")).unwrap();
+        fs::write(&password, format!("{PASSWORD}\n")).unwrap();
         let mut options = SqlOptions::new(self.address(), "shop", "shop", query);
         options.password = Some(Secret::File(password));
         // Machines that test are busy.
@@ -178,7 +162,7 @@ fn folder_of(user: &str) -> TempDir {
 
 /// Gives a key to who runs the server and nobody else, or the server would not take it.
 pub(crate) fn give_to(key: &Path, user: &str) {
-    std::fs::set_permissions(key, Permissions::from_mode(0o600)).expect("it is ours");
+    fs::set_permissions(key, Permissions::from_mode(0o600)).expect("it is ours");
     if let Some((uid, gid)) = account(user) {
         chown(key, Some(uid), Some(gid)).expect("root may give files away");
     }

@@ -5,7 +5,7 @@ use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
@@ -17,9 +17,8 @@ pub(crate) struct Server {
     pub(crate) folder: TempDir,
 }
 
-/// A server that listens at once or in a few seconds, whatever the machine does besides.
-const PATIENCE: Duration = Duration::from_secs(60);
-const GLANCE: Duration = Duration::from_millis(10);
+/// Longest wait for a server, which listens at once or in a few seconds; reached only by a test that fails.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 impl Server {
     /// memcached, with more arguments.
@@ -60,16 +59,7 @@ impl Server {
     }
 
     fn wait(&mut self) {
-        for _ in 0..PATIENCE.as_millis() / GLANCE.as_millis() {
-            if TcpStream::connect(("127.0.0.1", self.port)).is_ok() {
-                return;
-            }
-            if let Some(status) = self.process.try_wait().expect("it is ours") {
-                panic!("{:?} ended: {status}", self.command);
-            }
-            thread::sleep(GLANCE);
-        }
-        panic!("{:?} does not listen", self.command);
+        until_ready(&mut self.process, &self.command, self.port, || true);
     }
 
     pub(crate) fn address(&self) -> String {
@@ -84,6 +74,23 @@ impl Server {
     pub(crate) fn restart(&mut self) {
         self.process = spawn(&mut self.command);
         self.wait();
+    }
+}
+
+/// Waits until what `command` started listens on `port` and `is_ready`.
+pub(crate) fn until_ready(
+    process: &mut Child,
+    command: &Command,
+    port: u16,
+    mut is_ready: impl FnMut() -> bool,
+) {
+    let start = Instant::now();
+    while TcpStream::connect(("127.0.0.1", port)).is_err() || !is_ready() {
+        if let Some(status) = process.try_wait().expect("it is ours") {
+            panic!("{command:?} ended: {status}");
+        }
+        assert!(start.elapsed() < PATIENCE, "{command:?} does not listen");
+        thread::yield_now();
     }
 }
 

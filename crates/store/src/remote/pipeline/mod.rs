@@ -177,3 +177,5 @@ impl<E: Exchange> Pool<E> {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+pub(crate) use tests::read_in_pieces;

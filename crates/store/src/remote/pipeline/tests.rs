@@ -27,6 +27,30 @@ impl Exchange for Letter {
     }
 }
 
+/// What `exchange` makes of `answer` when it arrives in pieces of `piece` bytes; the number of bytes it used with it.
+pub(crate) fn read_in_pieces<E: Exchange>(
+    mut exchange: E,
+    answer: &[u8],
+    piece: usize,
+) -> Result<(Result<E::Answer, Cause>, usize), String> {
+    let (mut input, mut need) = (Vec::new(), 1);
+    for (i, bytes) in answer.chunks(piece).enumerate() {
+        input.extend_from_slice(bytes);
+        while !input.is_empty() && input.len() >= need {
+            need = 1;
+            match exchange.read(&input)? {
+                Step::Incomplete(more) => {
+                    assert!(more > input.len(), "it asks for more than there is");
+                    need = more;
+                }
+                Step::Used(used) => drop(input.drain(..used)),
+                Step::Done(used, told) => return Ok((told, i * piece + bytes.len() - input.len() + used)),
+            }
+        }
+    }
+    Err("it did not end".into())
+}
+
 fn letter(letter: u8) -> Operation<Letter> {
     Operation { request: Bytes::copy_from_slice(&[letter]), exchange: Letter }
 }

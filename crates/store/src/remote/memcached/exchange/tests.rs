@@ -1,26 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-
-/// What `ask` makes of `answer` when it arrives in pieces of `piece` bytes; the number of bytes it used with it.
-fn read(mut ask: Ask, answer: &[u8], piece: usize) -> Result<(Result<Told, Cause>, usize), String> {
-    let (mut input, mut need) = (Vec::new(), 1);
-    for (i, bytes) in answer.chunks(piece).enumerate() {
-        input.extend_from_slice(bytes);
-        while !input.is_empty() && input.len() >= need {
-            need = 1;
-            match ask.read(&input)? {
-                Step::Incomplete(more) => {
-                    assert!(more > input.len(), "it asks for more than there is");
-                    need = more;
-                }
-                Step::Used(used) => drop(input.drain(..used)),
-                Step::Done(used, told) => return Ok((told, i * piece + bytes.len() - input.len() + used)),
-            }
-        }
-    }
-    Err("it did not end".into())
-}
+use crate::remote::pipeline::read_in_pieces as read;
 
 fn get(keys: &[&'static str], value_bytes_max: u32) -> Ask {
     Ask::values(keys.iter().map(|key| Bytes::from_static(key.as_bytes())).collect(), value_bytes_max)
