@@ -152,8 +152,13 @@ fn a_search_that_is_stopped_says_what_was_found_and_keeps_its_verdicts() {
         "{said}"
     );
     assert_eq!(fs::read_dir(&results).unwrap().count(), 8, "nothing is left of what was not finished");
-    // Who tries the second policy at less than its own depth has been through all of the first one.
+    // Whoever is quick may be at the second policy's runs while another still reads what is known of the first: how many verdicts
+    // were read by then is open. None of them is made again.
     let said = search("robinhood,shared-lru", 2);
-    assert!(said.contains("8 verdicts were kept from before"), "{said}");
-    assert!(said.contains("stopped with 2 of 6 searches finished"), "{said}");
+    assert!(said.contains(" of 6 searches finished"), "{said}");
+    assert!(
+        !said.lines().any(|line| line.contains("robinhood") && line.contains(" observations violated")),
+        "{said}"
+    );
+    assert!(fs::read_dir(&results).unwrap().count() >= 10, "{said}");
 }
