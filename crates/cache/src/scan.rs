@@ -37,13 +37,36 @@ impl Cache {
         places_max: usize,
         mut visit: impl FnMut(&[u8], Item<'_>),
     ) -> u64 {
+        self.scan_any(Some(partition), cursor, access, places_max, |_, key, item| visit(key, item))
+    }
+
+    /// As [`Self::scan`] for the items of all partitions, in one walk: each says which partition it is in.
+    pub fn scan_all(
+        &self,
+        cursor: u64,
+        access: &Access,
+        places_max: usize,
+        visit: impl FnMut(PartitionId, &[u8], Item<'_>),
+    ) -> u64 {
+        self.scan_any(None, cursor, access, places_max, visit)
+    }
+
+    /// Visits items of `wanted`, or of any partition.
+    fn scan_any(
+        &self,
+        wanted: Option<PartitionId>,
+        cursor: u64,
+        access: &Access,
+        places_max: usize,
+        mut visit: impl FnMut(PartitionId, &[u8], Item<'_>),
+    ) -> u64 {
         let mut at = Spot::of(cursor);
         let mut left = places_max.max(1);
         while left > 0 {
             if at.shard >= self.shards.len() {
                 return 0;
             }
-            let (looked_at, next) = self.scan_shard(partition, at, access, left.min(PER_LOCK), &mut visit);
+            let (looked_at, next) = self.scan_shard(wanted, at, access, left.min(PER_LOCK), &mut visit);
             // More may have been looked at than asked for, or nothing behind a cursor of nobody's.
             left -= looked_at.clamp(1, left);
             at = match next {
@@ -66,17 +89,19 @@ impl Cache {
     /// Looks at up to `places_max` places of one shard; returns at how many it did and where to go on there, if anywhere.
     fn scan_shard(
         &self,
-        partition: PartitionId,
+        wanted: Option<PartitionId>,
         from: Spot,
         access: &Access,
         places_max: usize,
-        visit: &mut impl FnMut(&[u8], Item<'_>),
+        visit: &mut impl FnMut(PartitionId, &[u8], Item<'_>),
     ) -> (usize, Option<Range>) {
         let shard = self.shards[from.shard].lock(&self.ledger);
         shard.walk_by_hash(from.range, places_max, |at| {
             let record = shard.record(at);
-            if record.partition() == partition && self.sight(&record, access).is_seen() {
-                visit(record.key(), record.item());
+            let partition = record.partition();
+            let is_wanted = wanted.is_none_or(|wanted| wanted == partition);
+            if is_wanted && self.sight(&record, access).is_seen() {
+                visit(partition, record.key(), record.item());
             }
         })
     }
@@ -157,6 +182,26 @@ mod tests {
         for places in [0, 7, 100, usize::MAX] {
             assert_eq!(seen(&cache, A, places, |_| ()), even, "{places} places a call");
         }
+    }
+
+    #[test]
+    fn one_walk_sees_the_items_of_all_partitions_and_whose_they_are() {
+        let cache = cache();
+        for key in 0..2000 {
+            put(&cache, if key % 3 == 0 { A } else { B }, key);
+        }
+        let (mut cursor, mut seen) = (0, Vec::new());
+        loop {
+            cursor = cache.scan_all(cursor, &at(0), 100, |partition, key, _| {
+                seen.push((u32::from_be_bytes(key.try_into().unwrap()), partition));
+            });
+            if cursor == 0 {
+                break;
+            }
+        }
+        seen.sort_unstable();
+        let all: Vec<_> = (0..2000).map(|key| (key, if key % 3 == 0 { A } else { B })).collect();
+        assert_eq!(seen, all);
     }
 
     #[test]

@@ -340,7 +340,10 @@ impl Locked<'_> {
         places_max: usize,
         see: impl FnMut(Handle),
     ) -> (usize, Option<Range>) {
-        self.store.index.walk(from, places_max, see)
+        let store = &*self.store;
+        // They lie anywhere: all are asked for before the first is waited for.
+        store.index.walk(from, places_max, |at| store.pages.prefetch(at));
+        store.index.walk(from, places_max, see)
     }
 
     /// Ranges of hashes that can be told apart.
