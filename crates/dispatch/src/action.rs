@@ -1,6 +1,5 @@
 //! What the machine asks of its driver, and what the driver reports back.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -62,6 +61,8 @@ pub enum Reply<V> {
     /// A value, or that there is none, for each key of the call in its order. Any other number of values counts as
     /// [`FailureKind::Malformed`].
     Ok(Vec<Option<V>>),
+    /// The same, but some keys have no answer though the replica works: one too large to be taken, say. They are not asked for again.
+    Each(Vec<Result<Option<V>, Failure>>),
     /// No answer.
     Failed(Failure),
 }
@@ -109,17 +110,5 @@ impl FailureKind {
             Self::Unreachable | Self::Reset | Self::Overloaded => true,
             Self::Malformed | Self::Rejected => false,
         }
-    }
-}
-
-impl fmt::Display for FailureKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Unreachable => "replica unreachable",
-            Self::Reset => "call broken off",
-            Self::Overloaded => "replica overloaded",
-            Self::Malformed => "malformed answer",
-            Self::Rejected => "rejected by the replica",
-        })
     }
 }

@@ -17,8 +17,8 @@ use crate::ramp::Ramp;
 use crate::replica::Replica;
 use crate::slab::{Id, Slab};
 use crate::{
-    Action, Bound, CallId, Counters, Failure, FailureKind, FetchError, Options, OptionsError, PowerOfTwo,
-    ReplicaLoad, Reply, Route, Stats, Waiters,
+    Action, Bound, CallId, Counters, Failure, FetchError, Options, OptionsError, PowerOfTwo, ReplicaLoad,
+    Reply, Route, Stats, Waiters,
 };
 
 /// Everything between the misses of one backend and its replicas.
@@ -41,9 +41,10 @@ use crate::{
 /// its call, but its answer no longer fills, and who asks for it from then on starts another call.
 ///
 /// # Inputs, outputs, wake-ups
-/// - Inputs: [`handle_fetch`](Self::handle_fetch), [`handle_reply`](Self::handle_reply),
-///   [`handle_probe`](Self::handle_probe), [`handle_timeout`](Self::handle_timeout), [`invalidate`](Self::invalidate)
-///   and [`invalidate_all`](Self::invalidate_all). They may come in any order. Replies and probes may be late, repeated or missing.
+/// - Inputs: [`handle_fetch`](Self::handle_fetch), [`handle_fetch_from`](Self::handle_fetch_from),
+///   [`handle_reply`](Self::handle_reply), [`handle_probe`](Self::handle_probe), [`handle_timeout`](Self::handle_timeout),
+///   [`invalidate`](Self::invalidate), [`invalidate_where`](Self::invalidate_where) and [`restart_ramp`](Self::restart_ramp). They may
+///   come in any order. Replies and probes may be late, repeated or missing.
 /// - Outputs: after every input, [`poll_action`](Self::poll_action) until it returns none. What is not polled
 ///   piles up: an input adds at most one action for each key it ends or is given, and one for each call and replica.
 /// - Wake-ups: call [`handle_timeout`](Self::handle_timeout) at [`next_timeout`](Self::next_timeout), which may change
@@ -119,6 +120,8 @@ struct Call {
     deadline: Instant,
     /// Calls made for these keys, this one included.
     attempt: u32,
+    /// The one replica that may be asked; none for any.
+    only: Option<ReplicaId>,
     /// Whose queue it is in or who works on it.
     replica: ReplicaId,
     /// When it left the queue.
@@ -175,6 +178,29 @@ impl<K: Clone + Eq + Hash, V, W, R: Route> Dispatch<K, V, W, R> {
     /// [`Options::batch_keys_max`] keys. `entropy` is 64 fresh random bits, from which the draws of replicas and
     /// probe times follow.
     pub fn handle_fetch(&mut self, now: Instant, keys: impl IntoIterator<Item = (K, W)>, entropy: u64) {
+        self.fetch(now, None, keys, entropy);
+    }
+
+    /// As [`handle_fetch`](Self::handle_fetch), but nobody except `replica` is asked, and where it fails they fail: for keys of which
+    /// the others may not have the latest value yet. Who joins a fetch gets what that one brings, whoever was asked, so
+    /// [`invalidate`](Self::invalidate) a key when this begins to matter. A replica that does not exist is as one that is down.
+    pub fn handle_fetch_from(
+        &mut self,
+        now: Instant,
+        replica: ReplicaId,
+        keys: impl IntoIterator<Item = (K, W)>,
+        entropy: u64,
+    ) {
+        self.fetch(now, Some(replica), keys, entropy);
+    }
+
+    fn fetch(
+        &mut self,
+        now: Instant,
+        only: Option<ReplicaId>,
+        keys: impl IntoIterator<Item = (K, W)>,
+        entropy: u64,
+    ) {
         self.draws.stir(entropy);
         self.advance(now);
         let keys = keys.into_iter();
@@ -182,11 +208,11 @@ impl<K: Clone + Eq + Hash, V, W, R: Route> Dispatch<K, V, W, R> {
         for (key, waiter) in keys {
             batch.extend(self.admit(now, key, waiter));
             if batch.len() == self.options.batch_keys_max as usize {
-                self.submit(now, mem::take(&mut batch));
+                self.submit(now, mem::take(&mut batch), only);
             }
         }
         if !batch.is_empty() {
-            self.submit(now, batch);
+            self.submit(now, batch, only);
         }
     }
 
@@ -199,17 +225,8 @@ impl<K: Clone + Eq + Hash, V, W, R: Route> Dispatch<K, V, W, R> {
             return;
         };
         match reply {
-            Reply::Ok(values) if values.len() == call.keys.len() => {
-                self.replicas[call.replica.index()].health.note_success();
-                self.note_call(now, &call, true);
-                for (key, value) in call.keys.into_iter().zip(values) {
-                    self.deliver(key, Ok(value));
-                }
-            }
-            Reply::Ok(values) => {
-                let reason = format!("{} values for {} keys", values.len(), call.keys.len());
-                self.fail(now, call, Failure::new(FailureKind::Malformed, reason));
-            }
+            Reply::Ok(values) => self.answer(now, call, values.into_iter().map(Ok)),
+            Reply::Each(answers) => self.answer(now, call, answers.into_iter()),
             Reply::Failed(failure) => self.fail(now, call, failure),
         }
         self.settle(now);
@@ -235,15 +252,22 @@ impl<K: Clone + Eq + Hash, V, W, R: Route> Dispatch<K, V, W, R> {
         }
     }
 
-    /// Every key was deleted, as by a flush: as [`invalidate`](Self::invalidate) for all of them, linear in the keys in
-    /// flight. The cache is cold again, and the ramp begins anew.
-    pub fn invalidate_all(&mut self) {
-        self.ramp.iter_mut().for_each(Ramp::restart);
-        for (_, id) in self.joinable.drain() {
-            if let Some(key) = self.keys.get_mut(id) {
+    /// The keys for which `which` holds may have been written or deleted: as [`invalidate`](Self::invalidate) for each of them,
+    /// linear in the keys in flight.
+    pub fn invalidate_where(&mut self, mut which: impl FnMut(&K) -> bool) {
+        let Self { joinable, keys, .. } = self;
+        joinable.retain(|key, id| {
+            let is_meant = which(key);
+            if is_meant && let Some(key) = keys.get_mut(*id) {
                 key.fresh = false;
             }
-        }
+            !is_meant
+        });
+    }
+
+    /// The cache was emptied, or most of it: the [ramp](Options::ramp), if there is one, begins anew.
+    pub fn restart_ramp(&mut self) {
+        self.ramp.iter_mut().for_each(Ramp::restart);
     }
 
     /// Whether a fetch of this key would join one that is under way: for who wants the value fetched and waits for nothing. A waiter
@@ -336,6 +360,7 @@ impl<K: Clone + Eq + Hash, V, W, R: Route> Dispatch<K, V, W, R> {
             self.joinable.remove(&key);
         }
         self.waiters -= waiters.len() as u32;
+        self.ramp.iter_mut().for_each(Ramp::note_end);
         let ended = match &result {
             Ok(_) => &mut self.counters.answered,
             Err(FetchError::Timeout { .. }) => &mut self.counters.timed_out,

@@ -37,19 +37,19 @@ pub enum FetchError {
         /// Replicas the route could have chosen.
         replicas: usize,
     },
-    /// Refused before anything was sent, because every replica is down. They are probed and used again by themselves.
+    /// Refused before anything was sent, because every replica that may be asked for the key is down. They are probed and used again by themselves.
     #[error(
-        "fetching the key was refused: all {replicas} replicas of the backend are down (last failure: {reason}); \
-         they are probed until one answers"
+        "fetching the key was refused: {} (last failure: {reason}), and probed until one answers",
+        if *replicas == 1 { "the backend's only replica is down".to_owned() } else { format!("all {replicas} replicas of the backend are down") }
     )]
     Unavailable {
-        /// How many replicas the backend has.
+        /// How many those are: all of the backend's, or the one that it was asked of.
         replicas: usize,
         /// The latest failure that took a replica down.
         reason: Arc<str>,
     },
     /// The call failed, after retries where they were safe and affordable.
-    #[error("fetching the key failed after {attempts} attempts: {kind}: {reason}")]
+    #[error("fetching the key failed after {attempts} attempt{}: {reason}", if *attempts == 1 { "" } else { "s" })]
     Failed {
         /// What kind of failure the last attempt met.
         kind: FailureKind,

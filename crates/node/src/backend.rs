@@ -1,7 +1,8 @@
 //! Drives one backend's dispatcher: carries its actions to the replicas and its answers to whoever waits.
 //!
-//! The dispatcher decides under a short lock, entered on misses only; calls, fills and deliveries happen outside it. A task
-//! per backend wakes the dispatcher up when a time-out or a probe is due.
+//! The dispatcher decides under a short lock, entered on misses and writes only; fills happen under it, so that none comes after a
+//! write that it began before, calls and deliveries outside it. A task per backend wakes the dispatcher up when a time-out or
+//! a probe is due.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::AtomicU64;
@@ -14,8 +15,8 @@ use sherwood_dispatch::{
     Action, CallId, Dispatch, Failure, FailureKind, Options, OptionsError, Reply, Stats,
 };
 use sherwood_model::{BackendId, Instant, PartitionId, ReplicaId, SeededState};
-use sherwood_path::{Fetched, Rules, Settled, WriteId, Writes};
-use sherwood_store::{Fault, Found, Store, StoreError};
+use sherwood_path::{Fetched, Refreshes, Rules, Settled, WriteId, Writes};
+use sherwood_store::{Fault, Found, KeyAnswer, Store, StoreError};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::AbortHandle;
@@ -45,12 +46,20 @@ impl AsRef<[u8]> for FetchKey {
 
 type Machine = Dispatch<FetchKey, Found, Waiter>;
 
+/// The replica that is written to where the others copy from it.
+pub(crate) const WRITTEN_TO: ReplicaId = ReplicaId(0);
+
+/// Keys of a backend that are not made fresh again for a while since it failed at them; with keys and tables some 3 MiB at most.
+const RESTING_KEYS_MAX: u32 = 8_192;
+
 /// What the backend's lock is for.
 pub(crate) struct State {
     machine: Machine,
     pub(crate) writes: Writes<Bytes>,
     /// Whom to tell that it is their turn to write: of those that wait, each once.
     pub(crate) turns: HashMap<WriteId, oneshot::Sender<()>>,
+    /// Stale values that are not made fresh again yet.
+    refreshes: Refreshes<FetchKey>,
     /// Flushes of the cache that are still to come; no more than there are partitions.
     flushes: BTreeMap<PartitionId, Instant>,
     /// Where the backend's values may be cached.
@@ -64,20 +73,21 @@ impl State {
         let to_come = self.flushes.len();
         self.flushes.retain(|_, at| *at > now);
         if self.flushes.len() < to_come {
-            self.doubt_all();
+            self.doubt_where(|_| true);
+            self.machine.restart_ramp();
         }
         while let Some(settled) = self.writes.poll_settled(now) {
             match settled {
                 Settled::Key(key) => self.invalidate(&key),
-                Settled::All => self.machine.invalidate_all(),
+                Settled::All => self.machine.invalidate_where(|_| true),
             }
         }
     }
 
-    /// Every key was changed otherwise: nothing that was fetched or written before is kept.
-    pub(crate) fn doubt_all(&mut self) {
-        self.machine.invalidate_all();
-        self.writes.doubt_all();
+    /// These keys may have been changed otherwise: nothing of them that was fetched or written before is kept.
+    fn doubt_where(&mut self, which: impl Fn(&[u8]) -> bool) {
+        self.machine.invalidate_where(|key| which(&key.key));
+        self.writes.doubt_where(|key| which(key));
     }
 
     /// Takes the right to fill from every tenant's fetch of `key`.
@@ -155,6 +165,7 @@ impl Backend {
             machine,
             writes: Writes::new(write_options, SeededState::new(entropy.draw())),
             turns: HashMap::new(),
+            refreshes: Refreshes::new(options.timeout, RESTING_KEYS_MAX, SeededState::new(entropy.draw())),
             flushes: BTreeMap::new(),
             partitions,
         };
@@ -187,20 +198,29 @@ impl Backend {
 
     /// Asks for keys; each waiter hears of its key once, at the latest when the backend's time-out has passed.
     pub(crate) fn fetch(self: &Arc<Self>, keys: impl Iterator<Item = (FetchKey, Waiter)>) {
-        let entropy = self.entropy.draw();
-        self.drive(|machine, now| machine.handle_fetch(now, keys, entropy));
+        self.drive(|state, now| self.ask(state, now, keys));
     }
 
-    /// Asks for keys that nobody waits for, those left out that are being fetched already: whatever they are asked for how often, one
-    /// fetch of each is under way.
+    /// Asks for keys that nobody waits for, those left out that are being fetched already or that the backend has just failed at: whatever
+    /// they are asked for how often, one fetch of each is under way.
     pub(crate) fn refresh(self: &Arc<Self>, keys: impl Iterator<Item = FetchKey>) {
-        let entropy = self.entropy.draw();
-        self.drive(|machine, now| {
-            let keys: Vec<_> = keys.filter(|key| !machine.is_joinable(key)).collect();
-            if !keys.is_empty() {
-                machine.handle_fetch(now, keys.into_iter().map(|key| (key, Waiter::NOBODY)), entropy);
-            }
+        self.drive(|state, now| {
+            let State { machine, refreshes, .. } = state;
+            let keys = keys.filter(|key| !machine.is_joinable(key) && refreshes.may_begin(now, key));
+            let keys: Vec<_> = keys.map(|key| (key, Waiter::NOBODY)).collect();
+            self.ask(state, now, keys.into_iter());
         });
+    }
+
+    /// Has keys fetched: from any replica, but from the one that is written to where others copy from it and may not have done so yet.
+    fn ask(&self, state: &mut State, now: Instant, keys: impl Iterator<Item = (FetchKey, Waiter)>) {
+        let State { machine, writes, .. } = state;
+        if self.write_to == WriteTo::All || self.replicas.len() == 1 {
+            return machine.handle_fetch(now, keys, self.entropy.draw());
+        }
+        let (settled, other): (Vec<_>, Vec<_>) = keys.partition(|(key, _)| writes.may_fill(&key.key));
+        machine.handle_fetch(now, settled, self.entropy.draw());
+        machine.handle_fetch_from(now, WRITTEN_TO, other, self.entropy.draw());
     }
 
     /// Makes `change`, which stores or removes `key` in the cache, so that nothing fetched before fills the cache
@@ -225,9 +245,14 @@ impl Backend {
         change()
     }
 
-    /// Every key was changed otherwise: nothing that is fetched or written just now is kept.
-    pub(crate) fn doubt_all(&self) {
-        lock(&self.state).doubt_all();
+    /// These keys may have been changed otherwise: nothing of them that is fetched or written just now is kept.
+    pub(crate) fn doubt_where(&self, which: impl Fn(&[u8]) -> bool) {
+        lock(&self.state).doubt_where(which);
+    }
+
+    /// Most of what the cache had of the backend is gone.
+    pub(crate) fn note_cold(&self) {
+        lock(&self.state).machine.restart_ramp();
     }
 
     /// What the lock is for, of which the time is given back with it: read under the lock, so that it never steps back.
@@ -244,20 +269,25 @@ impl Backend {
     }
 
     /// Gives the dispatcher an input, then carries out what it asks for.
-    fn drive(self: &Arc<Self>, input: impl FnOnce(&mut Machine, Instant)) {
+    fn drive(self: &Arc<Self>, input: impl FnOnce(&mut State, Instant)) {
         let mut actions = Vec::new();
         {
             // A fill is before a flush or after it.
             let (mut state, now) = self.state();
-            let State { machine, writes, .. } = &mut *state;
-            let before = machine.next_timeout();
-            input(machine, now);
+            let before = state.machine.next_timeout();
+            input(&mut state, now);
+            let State { machine, writes, refreshes, .. } = &mut *state;
             while let Some(action) = machine.poll_action() {
                 // Filling under the lock that `invalidate` takes: a value can not fill after its key was written.
                 if let Action::Deliver { key, result: Ok(found), fill: true, .. } = &action
                     && writes.may_fill(&key.key)
                 {
                     self.fill(key, found.as_ref(), now);
+                }
+                if let Action::Deliver { key, result, .. } = &action
+                    && self.refreshes_stale()
+                {
+                    refreshes.note(now, key, result.is_err());
                 }
                 actions.push(action);
             }
@@ -269,6 +299,11 @@ impl Backend {
         for action in actions {
             self.carry_out(action);
         }
+    }
+
+    /// Whether stale values are served while others are fetched that nobody waits for.
+    fn refreshes_stale(&self) -> bool {
+        !self.rules.stale_while_revalidate.is_zero()
     }
 
     fn carry_out(self: &Arc<Self>, action: Action<FetchKey, Found, Waiter>) {
@@ -295,13 +330,13 @@ impl Backend {
         let task = self.runtime.spawn(async move {
             let keys: Vec<_> = keys.into_iter().map(|key| key.key).collect();
             let (count, sent) = (keys.len(), backend.clock.now());
-            let answer = tokio::time::timeout(timeout, store.get_many(keys)).await;
+            let answer = tokio::time::timeout(timeout, store.get_each(keys)).await;
             lock(&backend.calls).remove(&call);
             let reply = match answer {
                 Ok(Ok(values)) => {
                     let now = backend.clock.now();
                     backend.recording.call(now, backend.id, now - sent, count);
-                    Reply::Ok(values)
+                    backend.reply(values)
                 }
                 Ok(Err(error)) => {
                     backend.errors.failed(&backend, &error);
@@ -311,9 +346,20 @@ impl Backend {
                 // carried out before the task was in the table has ended nothing.
                 Err(_) => return,
             };
-            backend.drive(|machine, now| machine.handle_reply(now, call, reply));
+            backend.drive(|state, now| state.machine.handle_reply(now, call, reply));
         });
         calls.insert(call, task.abort_handle());
+    }
+
+    /// What a store's answers mean to the dispatcher.
+    fn reply(&self, answers: Vec<KeyAnswer>) -> Reply<Found> {
+        let heard = |answer: KeyAnswer| {
+            answer.map_err(|error| {
+                self.errors.failed(self, &error);
+                failure(&error)
+            })
+        };
+        Reply::Each(answers.into_iter().map(heard).collect())
     }
 
     fn fill(&self, key: &FetchKey, found: Option<&Found>, now: Instant) {
@@ -338,11 +384,16 @@ impl Backend {
         let keys = lock(&self.asked_last[replica.index()]).clone().into_iter().collect();
         self.runtime.spawn(async move {
             let answer = tokio::time::timeout(timeout, store.get_many(keys)).await;
-            if let Ok(Err(error)) = &answer {
-                backend.errors.failed(&backend, error);
-            }
-            let ok = matches!(answer, Ok(Ok(_)));
-            backend.drive(|machine, now| machine.handle_probe(now, replica, ok));
+            let ok = match answer {
+                Ok(Ok(_)) => true,
+                Ok(Err(error)) => {
+                    backend.errors.failed(&backend, &error);
+                    // It reads that key and declines it, as it would whenever it is asked.
+                    error.fault() == Fault::Rejected
+                }
+                Err(_) => false,
+            };
+            backend.drive(|state, now| state.machine.handle_probe(now, replica, ok));
         });
     }
 
@@ -356,7 +407,7 @@ impl Backend {
             };
             tokio::select! {
                 () = tokio::time::sleep(due.since(self.clock.now())) => {
-                    self.drive(|machine, now| machine.handle_timeout(now));
+                    self.drive(|state, now| state.machine.handle_timeout(now));
                 }
                 () = self.rearm.notified() => {}
             }
@@ -372,7 +423,7 @@ fn failure(error: &StoreError) -> Failure {
         Fault::Rejected => FailureKind::Rejected,
         Fault::Broken => FailureKind::Reset,
     };
-    Failure::new(kind, error.to_string())
+    Failure::new(kind, format!("{}: {error}", error.cause().label()))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -47,6 +47,8 @@ impl Events {
         if latest.back().is_some_and(|last| says_the_same(last, &event)) {
             tracing::debug!(kind = event.kind, "{}", event.message);
             latest.pop_back();
+        } else if event.data.get("error").is_some() {
+            tracing::warn!(kind = event.kind, "{}", event.message);
         } else {
             tracing::info!(kind = event.kind, "{}", event.message);
         }

@@ -14,6 +14,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::Thread;
+use std::time::Duration;
 
 use sherwood_cache::{Cache, Partition};
 use sherwood_model::{BackendId, CachePlan, PartitionId, SeededState, SloStanding};
@@ -28,7 +29,7 @@ use crate::chores::Chores;
 use crate::classes::Classes;
 use crate::clock::Clock;
 use crate::config::Protocol;
-use crate::control::instances::{self, Instance};
+use crate::control::instances::{self, Instance, InstanceSetup, InstancesSetup, Ledger};
 use crate::control::{Actuator, Control, Instances, OwnCache};
 use crate::core::Core;
 use crate::entropy::Entropy;
@@ -82,6 +83,17 @@ pub enum StartError {
     /// A file of certificates, keys, tokens or passwords is of no use.
     #[error(transparent)]
     Access(#[from] AccessError),
+    /// What is to be kept at the end could not be written.
+    #[error(
+        "the snapshot {path} cannot be written: {error}; make its directory, writable for this user, or choose another path \
+         ([memory] snapshot)"
+    )]
+    Snapshot {
+        /// The file that was tried.
+        path: String,
+        /// The system's words.
+        error: io::Error,
+    },
     /// A thread could not be started.
     #[error("cannot start a thread: {0}; raise the limit on processes (ulimit -u)")]
     Thread(io::Error),
@@ -101,6 +113,10 @@ impl StartError {
         Self::NoPartition { backend: backend.to_owned() }
     }
 }
+
+/// How long the tasks of a node that stops may take to end, which is when each waits for something the next time. A look-up of a name
+/// that hangs cannot be ended, and is not waited for any longer: the snapshot is still to be written.
+const TASKS_END: Duration = Duration::from_secs(2);
 
 /// A running node. [`Node::stop`] ends it in good order; dropping it ends it at once.
 pub struct Node {
@@ -124,6 +140,9 @@ impl Node {
     /// # Errors
     /// See [`StartError`]; nothing is left behind.
     pub fn start(setup: Setup) -> Result<Self, StartError> {
+        if let Some(snapshot) = &setup.snapshot {
+            snapshot.try_out()?;
+        }
         let engine = Engine::new(&setup, Clock::start())?;
         let bound = setup.admin.map(|address| bound(address, http::bind(address))).transpose()?;
         let admin = bound.as_ref().and_then(|listener| listener.local_addr().ok());
@@ -258,7 +277,7 @@ impl Node {
         }
         workers.into_iter().for_each(Worker::stop);
         // Fetches that nobody waits for any more could still fill.
-        drop(runtime);
+        runtime.shutdown_timeout(TASKS_END);
         if let Some(snapshot) = snapshot {
             snapshot::keep(&snapshot, &core);
         }
@@ -358,8 +377,7 @@ impl Parts {
         let names = names(setup);
         let partition_names = names.partitions().iter().map(|partition| partition.name.clone()).collect();
         let controller = Controller::new(policy, &setup.control, partition_names, budgets);
-        let setups = setup.instances.as_ref().map(|instances| instances.each.clone()).unwrap_or_default();
-        let instances: Vec<_> = setups.into_iter().map(Instance::new).collect();
+        let instances = instances_of(setup);
         let actuator: Box<dyn Actuator> = if instances.is_empty() {
             Box::new(OwnCache::new(Arc::clone(&cache), setup.partitions.len(), keeper))
         } else {
@@ -407,7 +425,7 @@ pub struct BackendUsage {
     /// Look-ups that did not, since the start.
     pub misses: u64,
     /// P99 of query latency in the RBC window.
-    pub query_p99: Option<std::time::Duration>,
+    pub query_p99: Option<Duration>,
 }
 
 fn start_budgets(setup: &Setup) -> Result<Vec<u64>, sherwood_policy::OptionsError> {
@@ -421,6 +439,16 @@ fn start_budgets(setup: &Setup) -> Result<Vec<u64>, sherwood_policy::OptionsErro
         })
         .collect();
     setup.control.start_budgets(setup.divided_bytes(), &sizes)
+}
+
+/// The instances that partitions stand for; none where the node has a cache of its own.
+fn instances_of(setup: &Setup) -> Vec<Arc<Instance>> {
+    let Some(InstancesSetup { total_bytes, each }) = &setup.instances else { return Vec::new() };
+    let ledger = Arc::new(Ledger::new(*total_bytes, each.len()));
+    let instance = |(index, setup): (usize, &InstanceSetup)| {
+        Instance::new(setup.clone(), PartitionId::from_index(index), Arc::clone(&ledger))
+    };
+    each.iter().enumerate().map(instance).collect()
 }
 
 fn cache(setup: &Setup, budgets: &[u64], entropy: &Entropy) -> Result<Cache, sherwood_cache::OptionsError> {
@@ -491,4 +519,10 @@ fn bound<T>(address: SocketAddr, bound: io::Result<T>) -> Result<T, StartError> 
 }
 
 #[cfg(test)]
+mod begun_cold;
+#[cfg(test)]
 mod beside_the_simulator;
+#[cfg(test)]
+mod driven;
+#[cfg(test)]
+mod guard_goes_back;

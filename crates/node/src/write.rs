@@ -17,7 +17,7 @@ use sherwood_store::{Cause, Fault, Store, StoreError};
 use tokio::sync::oneshot;
 use tokio::time::{Instant as Deadline, timeout_at};
 
-use crate::backend::Backend;
+use crate::backend::{Backend, WRITTEN_TO};
 use crate::config::{WriteTo, Writes};
 
 /// Keys of a backend that are held off one by one; with keys and table some 6 MiB at most.
@@ -173,7 +173,7 @@ impl Backend {
     async fn send(&self, wanted: &Wanted, deadline: Deadline) -> Vec<Result<(), Option<StoreError>>> {
         let replicas = match self.write_to {
             WriteTo::All => &self.replicas[..],
-            WriteTo::First => &self.replicas[..1],
+            WriteTo::First => std::slice::from_ref(&self.replicas[WRITTEN_TO.index()]),
         };
         let one = async |store: &Arc<dyn Store>| {
             let change = wanted.change.clone().at(Arc::clone(store), wanted.key.clone());
@@ -200,9 +200,11 @@ impl Backend {
         let ended = state.writes.end(now, write, outcome);
         state.invalidate(key);
         let access = Access::at(now);
+        // Else the next read asks for what has become of it.
+        let keep = ended.keep && self.replicas.iter().all(|replica| replica.answers_as_written());
         for &partition in &state.partitions {
             match change {
-                Change::Put(value, tags) if ended.keep && *home == Some(partition) => {
+                Change::Put(value, tags) if keep && *home == Some(partition) => {
                     let fetched =
                         Fetched { value: Value::Bytes(value), flags: 0, good_for: None, tags: *tags };
                     self.replace(partition, key, self.rules.item(key, Some(fetched), now), &access);

@@ -49,6 +49,7 @@ mod answer;
 mod fill;
 mod freshness;
 mod query;
+mod refresh;
 mod request;
 mod write;
 
@@ -56,5 +57,6 @@ pub use answer::{Alike, Answer, Status};
 pub use fill::fill;
 pub use freshness::{Fetched, Lifetime, Rules, Staleness};
 pub use query::{Fetch, Query, Slot};
+pub use refresh::Refreshes;
 pub use request::Request;
 pub use write::{Begun, Ended, Outcome, Settled, Write, WriteId, WriteOptions, WriteRefused, Writes};

@@ -35,7 +35,8 @@ pub struct Fetch<K> {
     /// At least one key, no key twice, each with where its result goes. Ordered by key.
     pub keys: Vec<(K, Slot)>,
     /// Whether the query waits for the results. Where it does not, it has had its answers, stale ones, and the values are only to enter
-    /// the cache: the results may be handed back or not, and keys that are being fetched already need no other fetch.
+    /// the cache: the results may be handed back or not, and keys that are being fetched already, or [rest](crate::Refreshes), need no
+    /// other fetch.
     pub awaited: bool,
 }
 

@@ -275,9 +275,9 @@ impl<K: Clone + Eq + Hash> Writes<K> {
         }
     }
 
-    /// As [`doubt`](Self::doubt) for every key; linear in those remembered.
-    pub fn doubt_all(&mut self) {
-        self.keys.values_mut().for_each(Key::doubt);
+    /// As [`doubt`](Self::doubt) for every key for which `which` holds; linear in those remembered.
+    pub fn doubt_where(&mut self, mut which: impl FnMut(&K) -> bool) {
+        self.keys.iter_mut().filter(|(key, _)| which(key)).for_each(|(_, state)| state.doubt());
     }
 
     /// Whether a value of `key` that was fetched may be kept, if its fetch has not lost the right to.

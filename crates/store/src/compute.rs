@@ -84,6 +84,10 @@ impl Session for ComputeSession {
         Ok(values)
     }
 
+    fn read_only(&self) -> Option<Cause> {
+        Some(READ_ONLY)
+    }
+
     fn put(&mut self, _key: &[u8], _value: &[u8]) -> Result<(), Cause> {
         Err(READ_ONLY)
     }

@@ -65,6 +65,8 @@ pub fn open_compute(
 pub(crate) struct Embedded {
     name: Arc<str>,
     kind: Kind,
+    /// Why no write is taken, known without asking the threads, which may be long in coming.
+    read_only: Option<Cause>,
     pool: Pool,
 }
 
@@ -112,9 +114,10 @@ impl Embedded {
         queued_calls_max: u32,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, OpenCause> {
+        let read_only = sessions.first().and_then(|session| session.read_only());
         let pool = Pool::start(name, sessions, queued_calls_max as usize, clock)
             .map_err(|source| OpenCause::Threads { source })?;
-        Ok(Self { name: name.into(), kind, pool })
+        Ok(Self { name: name.into(), kind, read_only, pool })
     }
 
     /// Queues the call that `job` makes of a reply channel, and waits for its answer.
@@ -124,7 +127,18 @@ impl Embedded {
             Ok(()) => answer.await.unwrap_or(Err(Cause::Closed)),
             Err(cause) => Err(cause),
         };
-        answered.map_err(|cause| StoreError::new(Arc::clone(&self.name), attempt, cause))
+        answered.map_err(|cause| self.error(attempt, cause))
+    }
+
+    async fn change(&self, attempt: Attempt, job: impl FnOnce(Reply<()>) -> Job) -> Result<(), StoreError> {
+        match &self.read_only {
+            Some(cause) => Err(self.error(attempt, cause.clone())),
+            None => self.call(attempt, job).await,
+        }
+    }
+
+    fn error(&self, attempt: Attempt, cause: Cause) -> StoreError {
+        StoreError::new(Arc::clone(&self.name), attempt, cause)
     }
 
     #[cfg(test)]
@@ -152,11 +166,11 @@ impl Store for Embedded {
     }
 
     fn put(&self, key: Bytes, value: Bytes) -> BoxFuture<'_, Result<(), StoreError>> {
-        Box::pin(self.call(Attempt::Put, |reply| Job::Put { key, value, reply }))
+        Box::pin(self.change(Attempt::Put, |reply| Job::Put { key, value, reply }))
     }
 
     fn delete(&self, key: Bytes) -> BoxFuture<'_, Result<(), StoreError>> {
-        Box::pin(self.call(Attempt::Delete, |reply| Job::Delete { key, reply }))
+        Box::pin(self.change(Attempt::Delete, |reply| Job::Delete { key, reply }))
     }
 
     fn limits(&self) -> Limits {

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use thiserror::Error;
 
@@ -25,24 +26,7 @@ impl StoreError {
     /// What it says about the store.
     #[must_use]
     pub fn fault(&self) -> Fault {
-        match self.cause {
-            Cause::Closed
-            | Cause::Unreachable { .. }
-            | Cause::Name { .. }
-            | Cause::Silent { .. }
-            | Cause::Certificate { .. }
-            | Cause::Credentials { .. } => Fault::Unreachable,
-            Cause::Overloaded { .. } | Cause::Busy { .. } => Fault::Overloaded,
-            Cause::Unsupported { .. }
-            | Cause::Refused { .. }
-            | Cause::Key { .. }
-            | Cause::Statement { .. }
-            | Cause::Missing { .. }
-            | Cause::TooLarge { .. } => Fault::Rejected,
-            Cause::Engine { .. } | Cause::Reset { .. } | Cause::Protocol { .. } | Cause::Server { .. } => {
-                Fault::Broken
-            }
-        }
+        self.cause.fault()
     }
 
     /// Why it failed, each with its remedy.
@@ -158,14 +142,26 @@ pub enum Cause {
         /// The system's words.
         detail: String,
     },
-    /// The server took the connection and then said nothing. Nothing was done.
+    /// The server took the connection and then said nothing, not even a greeting. Nothing was done.
     #[error(
-        "{address} accepts connections but said nothing for {waited_ms} ms; see whether the server hangs, or is another one"
+        "{address} accepts connections but said nothing for {waited_ms} ms; see whether the server hangs or is another one, and whether \
+         both sides speak TLS or neither does"
     )]
     Silent {
         /// Where it is.
         address: String,
         /// How long it was listened to.
+        waited_ms: u64,
+    },
+    /// The server was asked and gave no answer in time. A write may have been done or not.
+    #[error(
+        "{address} gave no answer within {waited_ms} ms; see whether the server hangs or has too much to do, or raise the \
+         backend's `answer_timeout`"
+    )]
+    Unanswered {
+        /// Where it is.
+        address: String,
+        /// How long it was waited for.
         waited_ms: u64,
     },
     /// There is no trusted, encrypted connection. Nothing was done.
@@ -203,6 +199,14 @@ pub enum Cause {
         /// The server's words.
         detail: String,
     },
+    /// It is not this server that does this; one elsewhere might.
+    #[error("this server does not do it ({detail}); {remedy}")]
+    WrongServer {
+        /// The server's words.
+        detail: String,
+        /// Whom to ask instead.
+        remedy: &'static str,
+    },
     /// The answer is larger than what is accepted; it was not read to its end.
     #[error("the answer is larger than {bytes_max} bytes; ask for less, or raise the backend's `value_max`")]
     TooLarge {
@@ -210,7 +214,9 @@ pub enum Cause {
         bytes_max: u64,
     },
     /// The connection broke before the answer was whole. A write may have been done or not.
-    #[error("{address} broke the connection off ({detail}); look at the server's log")]
+    #[error(
+        "{address} broke the connection off ({detail}); look at the server's log, and whether it expects TLS"
+    )]
     Reset {
         /// Where it is.
         address: String,
@@ -236,7 +242,7 @@ pub enum Cause {
         detail: String,
     },
     /// The key cannot be put into the statement; trying again cannot help.
-    #[error("the key does not fit ({detail}); correct the key, or the backend's `write` or `delete`")]
+    #[error("the key does not fit ({detail}); correct the key, or the backend's statement")]
     Key {
         /// What is wrong with it.
         detail: String,
@@ -244,6 +250,42 @@ pub enum Cause {
 }
 
 impl Cause {
+    /// A server at `address` that took the connection and said nothing for so long.
+    pub(crate) fn silent(address: impl fmt::Display, waited: Duration) -> Self {
+        Self::Silent { address: address.to_string(), waited_ms: milliseconds(waited) }
+    }
+
+    /// A server at `address` that was asked and gave no answer for so long.
+    pub(crate) fn unanswered(address: impl fmt::Display, waited: Duration) -> Self {
+        Self::Unanswered { address: address.to_string(), waited_ms: milliseconds(waited) }
+    }
+
+    /// What it says about the store.
+    #[must_use]
+    pub const fn fault(&self) -> Fault {
+        match self {
+            Self::Closed
+            | Self::Unreachable { .. }
+            | Self::Name { .. }
+            | Self::Silent { .. }
+            | Self::Certificate { .. }
+            | Self::Credentials { .. } => Fault::Unreachable,
+            Self::Overloaded { .. } | Self::Busy { .. } => Fault::Overloaded,
+            Self::Unsupported { .. }
+            | Self::Refused { .. }
+            | Self::Key { .. }
+            | Self::Statement { .. }
+            | Self::Missing { .. }
+            | Self::WrongServer { .. }
+            | Self::TooLarge { .. } => Fault::Rejected,
+            Self::Engine { .. }
+            | Self::Unanswered { .. }
+            | Self::Reset { .. }
+            | Self::Protocol { .. }
+            | Self::Server { .. } => Fault::Broken,
+        }
+    }
+
     /// One word for counters and logs.
     #[must_use]
     pub const fn label(&self) -> &'static str {
@@ -256,11 +298,12 @@ impl Cause {
             Self::Engine { .. } => "engine",
             Self::Unreachable { .. } => "unreachable",
             Self::Name { .. } => "name",
-            Self::Silent { .. } => "silent",
+            Self::Silent { .. } | Self::Unanswered { .. } => "silent",
             Self::Certificate { .. } => "certificate",
             Self::Credentials { .. } => "credentials",
             Self::Statement { .. } => "statement",
             Self::Missing { .. } => "missing",
+            Self::WrongServer { .. } => "wrong_server",
             Self::TooLarge { .. } => "too_large",
             Self::Reset { .. } => "reset",
             Self::Protocol { .. } => "protocol",
@@ -268,6 +311,10 @@ impl Cause {
             Self::Key { .. } => "key",
         }
     }
+}
+
+fn milliseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// A store that could not be opened: which, where, why and what to do.
@@ -378,6 +425,9 @@ mod tests {
         assert_eq!(fault(Cause::Engine { detail: detail() }), Fault::Broken);
         assert_eq!(fault(Cause::Credentials { detail: detail() }), Fault::Unreachable);
         assert_eq!(fault(Cause::Missing { what: "a table", detail: detail() }), Fault::Rejected);
-        assert_eq!(fault(Cause::Reset { address: "db:1".into(), detail: detail() }), Fault::Broken);
+        let (address, waited_ms) = (String::from("db:1"), 9);
+        assert_eq!(fault(Cause::Silent { address: address.clone(), waited_ms }), Fault::Unreachable);
+        assert_eq!(fault(Cause::Unanswered { address: address.clone(), waited_ms }), Fault::Broken);
+        assert_eq!(fault(Cause::Reset { address, detail: detail() }), Fault::Broken);
     }
 }

@@ -59,4 +59,4 @@ pub use remote::{
     HeaderValue, HttpOptions, MemcachedOptions, RedisOptions, RemoteOptions, Secret, SqlOptions, SqlValue,
     TlsOptions, client_config,
 };
-pub use store::{BoxFuture, Found, Kind, Report, Store};
+pub use store::{BoxFuture, Found, KeyAnswer, Kind, Report, Store};

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 
-use crate::{HttpOptions, Kind, MemcachedOptions, OpenCause, RedisOptions, SqlOptions};
+use crate::{HttpOptions, Kind, MemcachedOptions, OpenCause, RedisOptions, RemoteOptions, SqlOptions};
 
 /// Options of one store; `kind` says which.
 ///
@@ -83,6 +83,31 @@ impl StoreOptions {
             // As many again may be telling the server what to stop.
             Self::MySql(sql) | Self::Postgres(sql) => sql.remote.connections_max.saturating_mul(2),
         }
+    }
+
+    /// The same store with the defaults for what changes no value that is read from it: bounds, times, threads, TLS and where the
+    /// password is. Two that are equal in this are the same source of values.
+    #[must_use]
+    pub fn source(&self) -> Self {
+        let mut source = self.clone();
+        match &mut source {
+            Self::Kv(kv) => *kv = KvOptions::new(&kv.path),
+            Self::Sqlite(sqlite) => {
+                *sqlite = SqliteOptions { query: sqlite.query.take(), ..SqliteOptions::new(&sqlite.path) };
+            }
+            Self::Compute(ComputeOptions { n, bytes, threads, queued_calls_max }) => {
+                let default = ComputeOptions { n: *n, bytes: *bytes, ..ComputeOptions::default() };
+                (*threads, *queued_calls_max) = (default.threads, default.queued_calls_max);
+            }
+            Self::Memcached(MemcachedOptions { password, remote, .. })
+            | Self::Redis(RedisOptions { password, remote, .. })
+            | Self::MySql(SqlOptions { password, remote, .. })
+            | Self::Postgres(SqlOptions { password, remote, .. }) => {
+                (*password, *remote) = (None, RemoteOptions::default());
+            }
+            Self::Http(http) => http.remote = RemoteOptions::default(),
+        }
+        source
     }
 
     /// Checks what can be judged without a file or a server: ranges, addresses and templates.
@@ -294,6 +319,41 @@ mod tests {
             read(r#"{"kind":"http","url":"http://a"}"#),
             StoreOptions::Http(HttpOptions::new("http://a"))
         );
+    }
+
+    #[test]
+    fn a_source_is_what_values_come_from_and_not_how() {
+        let source = |text: &str| serde_json::from_str::<StoreOptions>(text).unwrap().source();
+        for (one, same, other) in [
+            (
+                r#"{"kind":"kv","path":"/x"}"#,
+                r#"{"kind":"kv","path":"/x","threads":5,"cache_bytes":65536}"#,
+                r#"{"kind":"kv","path":"/y"}"#,
+            ),
+            (
+                r#"{"kind":"sqlite","path":"/x","query":"q"}"#,
+                r#"{"kind":"sqlite","path":"/x","query":"q","queued_calls_max":5}"#,
+                r#"{"kind":"sqlite","path":"/x","query":"r"}"#,
+            ),
+            (
+                r#"{"kind":"compute","n":9}"#,
+                r#"{"kind":"compute","n":9,"threads":7}"#,
+                r#"{"kind":"compute","n":8}"#,
+            ),
+            (
+                r#"{"kind":"http","url":"http://a"}"#,
+                r#"{"kind":"http","url":"http://a","remote":{"connections_max":3}}"#,
+                r#"{"kind":"http","url":"http://a","headers":{"accept":"x"}}"#,
+            ),
+            (
+                r#"{"kind":"mysql","address":"a","user":"u","database":"d","query":"q"}"#,
+                r#"{"kind":"mysql","address":"a","user":"u","database":"d","query":"q","password":{"env":"P"}}"#,
+                r#"{"kind":"mysql","address":"a","user":"v","database":"d","query":"q"}"#,
+            ),
+        ] {
+            assert_eq!(source(one), source(same), "{same}");
+            assert_ne!(source(one), source(other), "{other}");
+        }
     }
 
     #[test]

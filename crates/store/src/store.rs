@@ -33,6 +33,16 @@ pub trait Store: Send + Sync + 'static {
     /// The whole call fails or none of it: see [`StoreError::fault`] for whether trying again can help.
     fn get_many(&self, keys: Vec<Bytes>) -> BoxFuture<'_, Result<Vec<Option<Found>>, StoreError>>;
 
+    /// As [`get_many`](Self::get_many), but where the store can tell which keys have no answer, the others have theirs: of values too
+    /// large to be taken, say, or of what a service declines key by key. By default it cannot.
+    ///
+    /// # Errors
+    /// As of [`get_many`](Self::get_many), for what befalls the call as a whole. Those of a key are [`Fault::Rejected`](crate::Fault):
+    /// the store works.
+    fn get_each(&self, keys: Vec<Bytes>) -> BoxFuture<'_, Result<Vec<KeyAnswer>, StoreError>> {
+        Box::pin(async move { Ok(self.get_many(keys).await?.into_iter().map(Ok).collect()) })
+    }
+
     /// Stores `value` under `key`, replacing what was there. Once acknowledged, later reads of this store answer it, as
     /// durably as the kind keeps anything.
     ///
@@ -46,14 +56,25 @@ pub trait Store: Send + Sync + 'static {
     /// As [`put`](Self::put).
     fn delete(&self, key: Bytes) -> BoxFuture<'_, Result<(), StoreError>>;
 
-    /// The limits in force.
-    fn limits(&self) -> Limits;
+    /// Whether a read of a key that was just written finds what was written, byte for byte, and the store says nothing more of it. Then
+    /// a cache may keep what was written; else it has to ask.
+    fn answers_as_written(&self) -> bool {
+        true
+    }
+
+    /// The limits in force; by default none, as of a store whose work is done elsewhere.
+    fn limits(&self) -> Limits {
+        Limits::default()
+    }
 
     /// Changes one limit, from now on: calls already running are not interrupted, calls that wait see it at once.
     ///
     /// # Errors
-    /// When the value is out of range.
-    fn set_limit(&self, limit: Limit) -> Result<(), LimitError>;
+    /// When the value is out of range, or no limit of ours reaches to where the work is done, which is the default.
+    fn set_limit(&self, limit: Limit) -> Result<(), LimitError> {
+        limit.validate()?;
+        Err(LimitError::Remote)
+    }
 
     /// Processor time that the store's own threads have used since it was opened; zero when none of its work is done by
     /// threads of its own. Costs a system call or two for each of them.
@@ -82,6 +103,9 @@ pub struct Report {
     /// What else is to be known, a line each: the way to it, its database.
     pub details: Vec<String>,
 }
+
+/// What became of one key of a call that was answered: what the store has for it, or why it alone has no answer.
+pub type KeyAnswer = Result<Option<Found>, StoreError>;
 
 /// What a store has for a key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -14,14 +14,15 @@ use crate::{
 };
 
 impl<K: Clone + Eq + Hash, V, W, R: Route> Dispatch<K, V, W, R> {
-    /// A new call for keys that were just admitted.
-    pub(super) fn submit(&mut self, now: Instant, keys: Vec<Id>) {
+    /// A new call for keys that were just admitted, of `only` this replica if there is one.
+    pub(super) fn submit(&mut self, now: Instant, keys: Vec<Id>, only: Option<ReplicaId>) {
         let deadline = now + self.options.timeout;
-        let call = Call { keys, deadline, attempt: 1, replica: ReplicaId(0), sent: None, failure: None };
+        let replica = ReplicaId(0);
+        let call = Call { keys, deadline, attempt: 1, only, replica, sent: None, failure: None };
         self.place_or_end(now, call);
     }
 
-    /// Gives a call to any replica. One that none takes was refused if it is the first for its keys; a retry ends as the
+    /// Gives a call to any replica that it may go to. One that none takes was refused if it is the first for its keys; a retry ends as the
     /// attempt before it did, which the backend felt.
     fn place_or_end(&mut self, now: Instant, call: Call) {
         match self.choose(now, &call, None) {
@@ -44,11 +45,12 @@ impl<K: Clone + Eq + Hash, V, W, R: Route> Dispatch<K, V, W, R> {
         let has_room = |load: &ReplicaLoad| {
             load.in_flight_calls < in_flight_calls_max || load.queued_calls < queued_calls_max
         };
-        let up = self.replicas.iter().filter(|replica| replica.health.is_up() && Some(replica.id) != except);
+        let allowed = |replica: &&Replica| call.allows(replica.id) && Some(replica.id) != except;
+        let up = self.replicas.iter().filter(allowed).filter(|replica| replica.health.is_up());
         self.usable.clear();
         self.usable.extend(up.map(Replica::load).filter(has_room));
         if self.usable.is_empty() {
-            return Err(self.why_unusable());
+            return Err(self.why_unusable(call));
         }
         let shape =
             CallShape { keys: call.keys.len(), attempt: call.attempt, remaining: call.deadline - now };
@@ -57,11 +59,12 @@ impl<K: Clone + Eq + Hash, V, W, R: Route> Dispatch<K, V, W, R> {
         chosen.filter(offered).ok_or(FetchError::NotAdmitted { replicas: self.usable.len() })
     }
 
-    fn why_unusable(&self) -> FetchError {
-        if self.replicas.iter().any(|replica| replica.health.is_up()) {
+    fn why_unusable(&self, call: &Call) -> FetchError {
+        let allowed = self.replicas.iter().filter(|replica| call.allows(replica.id));
+        if allowed.clone().any(|replica| replica.health.is_up()) {
             FetchError::Overloaded { bound: Bound::QueuedCalls, limit: self.options.queued_calls_max }
         } else {
-            FetchError::Unavailable { replicas: self.replicas.len(), reason: self.last_down.clone() }
+            FetchError::Unavailable { replicas: allowed.count(), reason: self.last_down.clone() }
         }
     }
 
@@ -113,6 +116,26 @@ impl<K: Clone + Eq + Hash, V, W, R: Route> Dispatch<K, V, W, R> {
         self.deadlines.remove(&(call.deadline, id));
         self.replicas[call.replica.index()].unqueue(id);
         Some(call)
+    }
+
+    /// A call that is no longer in flight was answered, key by key.
+    pub(super) fn answer(
+        &mut self,
+        now: Instant,
+        call: Call,
+        answers: impl ExactSizeIterator<Item = Result<Option<V>, Failure>>,
+    ) {
+        if answers.len() != call.keys.len() {
+            let reason = format!("malformed answer: {} values for {} keys", answers.len(), call.keys.len());
+            return self.fail(now, call, Failure::new(FailureKind::Malformed, reason));
+        }
+        self.replicas[call.replica.index()].health.note_success();
+        self.note_call(now, &call, true);
+        let attempts = call.attempt;
+        for (key, answer) in call.keys.into_iter().zip(answers) {
+            let failed = |Failure { kind, reason }| FetchError::Failed { kind, reason, attempts };
+            self.deliver(key, answer.map_err(failed));
+        }
     }
 
     /// A call that is no longer in flight failed: tries another replica where that is safe, affordable and possible.
@@ -197,6 +220,11 @@ impl<K: Clone + Eq + Hash, V, W, R: Route> Dispatch<K, V, W, R> {
 }
 
 impl Call {
+    /// Whether it may go to this replica.
+    fn allows(&self, replica: ReplicaId) -> bool {
+        self.only.is_none_or(|only| only == replica)
+    }
+
     /// The error of a call that is not made because the attempts before it failed; none if there were no others.
     fn failed(&self) -> Option<FetchError> {
         let Failure { kind, reason } = self.failure.clone()?;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::{CallShape, ProbeOptions, RetryOptions};
+use crate::{CallShape, FailureKind, ProbeOptions, RetryOptions};
 
 type Machine = Dispatch<&'static str, u32, u32>;
 type Act = Action<&'static str, u32, u32>;
@@ -132,7 +132,7 @@ fn a_key_is_joinable_from_its_fetch_to_its_end_or_invalidation() {
     assert_eq!(joinable(&machine), [false, false]);
     let (call, _) = call(&fetch(&mut machine, 0, &[("a", 1), ("b", 2)]));
     assert_eq!(joinable(&machine), [true, true]);
-    machine.invalidate(&"b");
+    machine.invalidate_where(|key| *key > "a");
     assert_eq!(joinable(&machine), [true, false]);
     reply(&mut machine, 1, call, Reply::Ok(vec![Some(7), Some(8)]));
     assert_eq!(joinable(&machine), [false, false]);
@@ -157,7 +157,7 @@ fn an_invalidated_key_neither_fills_nor_is_joined() {
 fn a_flush_invalidates_every_key_in_flight() {
     let mut machine = machine(1, |_| ());
     let (old, _) = call(&fetch(&mut machine, 0, &[("a", 1), ("b", 2)]));
-    machine.invalidate_all();
+    machine.invalidate_where(|_| true);
     assert_eq!(machine.stats().joinable_keys, 0);
     call(&fetch(&mut machine, 1, &[("a", 3)]));
     let actions = reply(&mut machine, 2, old, Reply::Ok(vec![Some(7), Some(8)]));
@@ -166,6 +166,31 @@ fn a_flush_invalidates_every_key_in_flight() {
         [("a", Ok(Some(7)), false, vec![1]), ("b", Ok(Some(8)), false, vec![2])]
     );
     assert_eq!(machine.stats().joinable_keys, 1);
+}
+
+#[test]
+fn a_key_without_an_answer_fails_alone_and_the_replica_works() {
+    let mut machine = machine(1, |_| ());
+    let (first, _) = call(&fetch(&mut machine, 0, &[("a", 1), ("b", 2), ("c", 3)]));
+    let too_large = || Failure::new(FailureKind::Rejected, "too large");
+    let actions = reply(&mut machine, 1, first, Reply::Each(vec![Ok(Some(7)), Err(too_large()), Ok(None)]));
+    let Failure { kind, reason } = too_large();
+    assert_eq!(
+        deliveries(&actions),
+        [
+            ("a", Ok(Some(7)), true, vec![1]),
+            ("b", Err(FetchError::Failed { kind, reason, attempts: 1 }), false, vec![2]),
+            ("c", Ok(None), true, vec![3])
+        ]
+    );
+    assert_eq!(calls(&actions), [], "it is not asked for again");
+    assert_eq!(machine.stats().counters.failed, 1);
+    assert_empty(&machine);
+    let (again, _) = call(&fetch(&mut machine, 2, &[("b", 4)]));
+    assert!(matches!(
+        error(&reply(&mut machine, 3, again, Reply::Each(Vec::new()))),
+        FetchError::Failed { kind: FailureKind::Malformed, .. }
+    ));
 }
 
 #[test]
@@ -484,4 +509,25 @@ fn every_error_says_what_and_what_to_do() {
         let text = error.to_string();
         assert!(text.starts_with("fetching the key ") && text.len() > 40, "{text}");
     }
+}
+
+#[test]
+fn keys_of_which_only_one_replica_knows_go_to_it_and_fail_with_it() {
+    let mut machine = machine(3, |o| o.retry.per_call_max = 2);
+    let from = |machine: &mut Machine, key| {
+        machine.handle_fetch_from(at(0), ReplicaId(1), [(key, 1)], 7);
+        drain(machine)
+    };
+    for key in ["a", "b"] {
+        let (asked, replica) = call(&from(&mut machine, key));
+        assert_eq!(replica, ReplicaId(1));
+        let ends = reply(&mut machine, 0, asked, failed(FailureKind::Unreachable));
+        assert!(
+            matches!(error(&ends), FetchError::Failed { attempts: 1, .. }),
+            "nobody else is asked: {ends:?}"
+        );
+    }
+    let refused = from(&mut machine, "c");
+    assert!(matches!(error(&refused), FetchError::Unavailable { replicas: 1, .. }), "{refused:?}");
+    assert_eq!(calls(&fetch(&mut machine, 0, &[("c", 1)])).len(), 1, "the others are up");
 }

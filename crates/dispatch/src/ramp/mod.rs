@@ -18,6 +18,11 @@
 //!   where a call of many keys takes longer than one of few, or costs each key less, that is no queue. Nor is anything a sign that
 //!   takes less than a twentieth of the time-out: what the backend has to survive is calls that nobody waits for any more.
 //!
+//! *The beginning* is not a rate alone: as long as nobody knows what the backend gives, no more keys are out at a time than a tenth of the
+//! [first rate](RampOptions::start_per_s). What is answered then while more is asked for becomes the rate, at most the first one. So a
+//! backend that gives five keys a second is never sent a hundred to find out, and one that answers nothing gets half as many each
+//! time-out.
+//!
 //! Turned down: a gradient (rate × unloaded / present latency, as in adaptive concurrency limits), which needs a sound unloaded latency
 //! from the first interval on and creeps where slow start jumps; and a limit on calls in flight, which the dispatcher
 //! has: sixteen calls that all wait for a disk are as many as sixteen that do not.
@@ -30,11 +35,12 @@ use std::time::Duration;
 
 use sherwood_model::Instant;
 
-/// Options of a [ramp](crate::Options::ramp). The defaults are chosen: a backend that does not survive a hundred misses a second would not be
-/// asked by a cache, and three times the unloaded latency is a queue that is busy two thirds of the time.
+/// Options of a [ramp](crate::Options::ramp). The defaults are chosen: ten keys at once, a tenth of the first rate, are what a page asks for, and
+/// what any backend has in its time-out; three times the unloaded latency is a queue that is busy two thirds of the time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RampOptions {
-    /// Keys a second to begin with, at least 1.
+    /// Keys a second to begin with where the first to be answered do not show that it is too much, at least 1. A tenth of it may be asked
+    /// for before.
     pub start_per_s: u32,
     /// What the rate is multiplied by each interval until the backend first falls behind, 1.01 to 10.
     pub grow_ratio: f64,
@@ -99,11 +105,17 @@ pub(crate) struct Ramp {
     unloaded: Option<Latency>,
     /// Calls made before are not judged.
     judged_from: Instant,
+    /// Since when the rate is what it is.
+    rate_since: Instant,
     interval: Interval,
     /// Since when nothing was refused.
     quiet_since: Option<Instant>,
     refused_ever: bool,
     warm: bool,
+    /// Keys that were let through and have not ended.
+    out: u32,
+    /// Whether nobody knows yet what the backend gives: then no more keys are out than may be used at once.
+    is_first_flight: bool,
 }
 
 /// What has happened in the interval under way.
@@ -113,9 +125,12 @@ struct Interval {
     admitted: u32,
     refused: u32,
     answered: u32,
+    /// Those of `answered` that were asked for at the present rate.
+    answered_at_rate: u32,
     failed: u32,
     keys: u64,
     latency_s: f64,
+    last_answer: Option<Instant>,
 }
 
 /// Means of an interval, seconds.
@@ -133,30 +148,40 @@ impl Interval {
             Latency { per_call: latency_s / f64::from(answered), per_key: latency_s / keys.max(1) as f64 };
         (answered >= ANSWERS_MIN).then_some(mean)
     }
+
+    /// Keys a second that were answered, up to the last; none where there were none, or that took no time.
+    fn rate(&self) -> Option<f64> {
+        let lasted = self.last_answer?.since(self.begun?).as_secs_f64();
+        (lasted > 0.0).then(|| self.keys as f64 / lasted)
+    }
 }
 
 impl Ramp {
     /// A ramp of a backend with this time-out.
     pub(crate) fn new(options: RampOptions, timeout: Duration) -> Self {
+        let rate = f64::from(options.start_per_s);
         Self {
             options,
             timeout,
-            rate: f64::from(options.start_per_s),
-            tokens: 1.0,
+            rate,
+            tokens: burst(rate),
             filled: None,
             too_much: None,
             unloaded: None,
             judged_from: Instant::ZERO,
+            rate_since: Instant::ZERO,
             interval: Interval::default(),
             quiet_since: None,
             refused_ever: false,
             warm: false,
+            out: 0,
+            is_first_flight: true,
         }
     }
 
     /// Begins again: the cache was emptied. What is known of the backend's latency stays.
     pub(crate) fn restart(&mut self) {
-        *self = Self { unloaded: self.unloaded, ..Self::new(self.options, self.timeout) };
+        *self = Self { unloaded: self.unloaded, out: self.out, ..Self::new(self.options, self.timeout) };
     }
 
     pub(crate) fn standing(&self) -> RampStanding {
@@ -168,24 +193,32 @@ impl Ramp {
         self.rate as u32
     }
 
-    /// Whether a key that missed at `now` may be fetched.
+    /// Whether a key that missed at `now` may be fetched; one that may is to be [ended](Self::note_end).
     pub(crate) fn admits(&mut self, now: Instant) -> bool {
         if self.warm {
+            self.out += 1;
             return true;
         }
         self.turn(now);
         let since = self.filled.replace(now).map_or(Duration::ZERO, |filled| now.since(filled));
-        let most = (self.rate * BURST_S).max(1.0);
+        let most = burst(self.rate);
         self.tokens = (self.tokens + since.as_secs_f64() * self.rate).min(most);
-        let admits = self.tokens >= 1.0;
+        let has_room = !self.is_first_flight || f64::from(self.out) + 1.0 <= most;
+        let admits = self.tokens >= 1.0 && has_room;
         if admits {
             self.tokens -= 1.0;
+            self.out += 1;
             self.interval.admitted = self.interval.admitted.saturating_add(1);
         } else {
             self.interval.refused = self.interval.refused.saturating_add(1);
             (self.refused_ever, self.quiet_since) = (true, None);
         }
         admits
+    }
+
+    /// Takes note that a key which was let through has ended, however it did.
+    pub(crate) fn note_end(&mut self) {
+        self.out -= 1;
     }
 
     /// Takes note of a call for `keys` keys that was asked for at `asked` and ended at `now`, answered or not.
@@ -201,6 +234,8 @@ impl Ramp {
             self.interval.answered = self.interval.answered.saturating_add(1);
             self.interval.keys += keys as u64;
             self.interval.latency_s += now.since(asked).as_secs_f64();
+            self.interval.last_answer = Some(now);
+            self.interval.answered_at_rate += u32::from(asked >= self.rate_since);
         } else {
             self.interval.failed = self.interval.failed.saturating_add(1);
         }
@@ -218,9 +253,18 @@ impl Ramp {
         let latency = ended.latency();
         if self.falls_behind(&ended, latency) {
             self.too_much = Some(self.rate);
-            self.rate = (self.rate * RETREAT).max(RATE_MIN);
+            self.set_rate(now, self.rate * RETREAT);
             (self.judged_from, self.quiet_since) = (now, None);
             return;
+        }
+        if self.is_first_flight
+            && ended.refused > 0
+            && let Some(given) = ended.rate()
+        {
+            self.is_first_flight = false;
+            if given < self.rate {
+                return self.set_rate(now, given);
+            }
         }
         if let Some(mean) = latency {
             let least = self.unloaded.unwrap_or(mean);
@@ -230,15 +274,19 @@ impl Ramp {
             });
         }
         let used = f64::from(ended.admitted) >= self.rate * lasted.as_secs_f64() / 2.0;
-        // A backend that answers nothing yet has not kept up with anything.
-        if ended.answered > 0 && (used || ended.refused > 0) {
+        // A backend that has answered nothing that was asked for at this rate has not kept up with it yet.
+        if ended.answered_at_rate > 0 && (used || ended.refused > 0) {
             let grown = match self.too_much {
                 None => self.rate * self.options.grow_ratio,
                 Some(too_much) => self.rate + (too_much * STEP).max(RATE_MIN),
             };
-            self.rate = grown.min(RATE_MAX);
+            self.set_rate(now, grown);
         }
         self.settle(now, &ended);
+    }
+
+    fn set_rate(&mut self, now: Instant, rate: f64) {
+        (self.rate, self.rate_since) = (rate.clamp(RATE_MIN, RATE_MAX), now);
     }
 
     /// Whether the interval shows that the backend gets more than it can take.
@@ -262,6 +310,11 @@ impl Ramp {
         let since = *self.quiet_since.get_or_insert(now);
         self.warm = self.refused_ever && now.since(since) >= self.options.settle;
     }
+}
+
+/// How much of a rate may be used at once, keys.
+fn burst(rate: f64) -> f64 {
+    (rate * BURST_S).max(1.0)
 }
 
 #[cfg(test)]

@@ -3,17 +3,17 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use serde_json::{Map, Value, json};
 use sherwood_store::{Limit, Limits};
 
 use super::body::JsonBody;
-use super::reply::Problem;
+use super::reply::{InPath, Problem};
 use crate::core::Core;
 
 pub(crate) async fn limit(
     State(core): State<Arc<Core>>,
-    Path(name): Path<String>,
+    InPath(name): InPath<String>,
     JsonBody(body): JsonBody<Map<String, Value>>,
 ) -> Result<Json<Value>, Problem> {
     let limit = one_limit(body)?;

@@ -48,6 +48,14 @@ impl Which {
             Self::Tag(tag) => item.kind == Kind::Absent || item.tags.may_hold(tag.as_bytes()),
         }
     }
+
+    /// Whether a value of this key that is not here yet may be meant: of its tags nothing is known.
+    fn may_mean(&self, key: &[u8]) -> bool {
+        match self {
+            Self::Prefix(prefix) => key.starts_with(prefix.as_bytes()),
+            Self::Tag(_) => true,
+        }
+    }
 }
 
 /// Answers `POST /v1/invalidate`.
@@ -79,28 +87,36 @@ fn remove(core: &Core, backend: BackendId, keys: &[String]) -> u64 {
     all.filter(|(partition, key)| core.remove(*partition, key.as_bytes())).count() as u64
 }
 
-/// Removes what is meant of all partitions of a backend; how many items there were.
+/// Removes what is meant of all partitions of a backend, items that few see among it; how many there were.
 fn walk_all(core: &Core, backend: BackendId, which: &Which) -> u64 {
-    if let Some(driver) = core.backend(backend) {
-        driver.doubt_all();
+    let Some(driver) = core.backend(backend) else {
+        return walk(core, backend, which);
+    };
+    driver.doubt_where(|key| which.may_mean(key));
+    let items: u64 = core.partitions_of(backend).map(|partition| core.cache.usage(partition).items).sum();
+    let removed = walk(core, backend, which);
+    // A tag or a page of many is no reason to spare the backend; most of what there was is as good as a flush.
+    if removed > items / 2 {
+        driver.note_cold();
     }
-    core.partitions_of(backend).map(|partition| walk(core, partition, which)).sum()
+    removed
 }
 
-/// Removes the items of a partition that are meant, those that few see among them; how many they were.
-fn walk(core: &Core, partition: PartitionId, which: &Which) -> u64 {
+/// Removes the items of a backend that are meant, those that few see among them; how many they were.
+fn walk(core: &Core, backend: BackendId, which: &Which) -> u64 {
     let flags = AccessFlags::SEE_STALE.with(AccessFlags::SEE_ABSENT);
+    let is_its = |partition: PartitionId| core.names.partitions()[partition.index()].backend == backend;
     let (mut cursor, mut removed) = (0, 0);
-    let mut found: Vec<Vec<u8>> = Vec::new();
+    let mut found: Vec<(PartitionId, Vec<u8>)> = Vec::new();
     loop {
         let access = Access { flags, ..Access::at(core.clock.now()) };
-        cursor = core.cache.scan(partition, cursor, &access, STEP_PLACES, |key, item| {
-            if which.means(key, &item) {
-                found.push(key.to_vec());
+        cursor = core.cache.scan_all(cursor, &access, STEP_PLACES, |partition, key, item| {
+            if is_its(partition) && which.means(key, &item) {
+                found.push((partition, key.to_vec()));
             }
         });
         // What has been stored since under such a key is fresher than it has to be, and is only fetched again.
-        for key in found.drain(..) {
+        for (partition, key) in found.drain(..) {
             removed += u64::from(core.cache.remove(partition, &key, &access));
         }
         if cursor == 0 {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::extract::rejection::QueryRejection;
-use axum::extract::{Path, Query, Request, State};
+use axum::extract::{Query, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use bytes::Bytes;
 use serde::Deserialize;
@@ -12,7 +12,7 @@ use sherwood_path::Outcome;
 use sherwood_store::Fault;
 
 use super::body::WholeBody;
-use super::reply::Problem;
+use super::reply::{InPath, Problem};
 use crate::backend::Backend;
 use crate::core::Core;
 use crate::gateway::KEY_BYTES_MAX;
@@ -30,12 +30,13 @@ pub(crate) struct Writer {
 /// written later.
 pub(crate) async fn put(
     State(core): State<Arc<Core>>,
-    Path((name, key)): Path<(String, String)>,
+    InPath((name, key)): InPath<(String, String)>,
     writer: Result<Query<Writer>, QueryRejection>,
     request: Request,
 ) -> Result<StatusCode, Problem> {
     let (id, backend) = place(&core, &name)?;
-    let Query(Writer { tenant }) = writer.map_err(Problem::bad_request)?;
+    let Query(Writer { tenant }) = writer
+        .map_err(|error| Problem::bad_request(format!("{error}; a question mark in a key is written %3F")))?;
     let tenant = match tenant {
         None => TenantId(0),
         Some(name) => core
@@ -64,9 +65,11 @@ pub(crate) async fn put(
 /// afterwards it is not, and no fetch that was under way brings it back.
 pub(crate) async fn remove(
     State(core): State<Arc<Core>>,
-    Path((name, key)): Path<(String, String)>,
+    InPath((name, key)): InPath<(String, String)>,
 ) -> Result<StatusCode, Problem> {
     let (id, backend) = place(&core, &name)?;
+    // What is written may be held off for a while, by its key.
+    check(&key)?;
     let Some(backend) = backend else {
         core.partitions_of(id).for_each(|partition| {
             core.remove(partition, key.as_bytes());
@@ -102,7 +105,7 @@ fn tags(headers: &HeaderMap) -> Tags {
         .collect()
 }
 
-/// Whether a key can be asked for once it is written.
+/// Whether a key can be asked for.
 fn check(key: &str) -> Result<(), Problem> {
     if (1..=KEY_BYTES_MAX).contains(&key.len()) {
         return Ok(());

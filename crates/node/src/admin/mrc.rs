@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use serde::Serialize;
 use sherwood_cache::Curve;
 
-use super::reply::Problem;
+use super::reply::{InPath, Problem};
 use crate::core::Core;
 
 /// A curve as the API shows it.
@@ -28,7 +28,7 @@ pub(crate) struct CurveView {
 
 pub(crate) async fn show(
     State(core): State<Arc<Core>>,
-    Path(name): Path<String>,
+    InPath(name): InPath<String>,
 ) -> Result<Json<CurveView>, Problem> {
     let Some(partition) = core.names.partition_named(&name) else {
         let known: Vec<_> = core.names.partitions().iter().map(|partition| partition.name.clone()).collect();
@@ -41,7 +41,7 @@ pub(crate) async fn show(
     let Curve { bytes, miss_ratio, gets, sampled_gets, rate, keys } = curve;
     Ok(Json(CurveView {
         partition: name,
-        allocated_bytes: core.cache.usage(partition).budget_bytes,
+        allocated_bytes: core.usage(partition).budget_bytes,
         bytes,
         miss_ratio,
         accesses: gets.round() as u64,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ use sherwood_model::PartitionId;
 
 use super::aside::aside;
 use super::body::JsonBody;
-use super::reply::Problem;
+use super::reply::{InPath, Problem};
 use crate::control::instances::Instance;
 use crate::control::{Control, InstanceSetup, Pin, Room};
 use crate::core::Core;
@@ -96,7 +96,7 @@ pub(crate) struct Change {
 
 pub(crate) async fn change(
     State(core): State<Arc<Core>>,
-    Path(name): Path<String>,
+    InPath(name): InPath<String>,
     JsonBody(asked): JsonBody<Change>,
 ) -> Result<Json<Value>, Problem> {
     aside(core, move |core| set(core, &name, &asked)).await?

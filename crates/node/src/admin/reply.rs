@@ -1,8 +1,11 @@
 //! Answers of the admin API: JSON, and errors that say what to do.
 
 use axum::Json;
+use axum::extract::{FromRequestParts, Path};
 use axum::http::StatusCode;
+use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
+use serde::de::DeserializeOwned;
 use serde_json::json;
 
 /// An error as the admin API answers it: `{"error": "…"}` and whatever helps a program beside it.
@@ -47,6 +50,20 @@ impl Problem {
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         (self.status, Json(self.body)).into_response()
+    }
+}
+
+/// The names in a path. One that is no text is answered as every other mistake is.
+pub(crate) struct InPath<T>(pub(crate) T);
+
+impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for InPath<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let path = Path::<T>::from_request_parts(parts, state).await;
+        path.map(|Path(names)| Self(names)).map_err(|error| {
+            Problem::bad_request(format!("{error}; names and keys in a path are UTF-8, escaped with %"))
+        })
     }
 }
 

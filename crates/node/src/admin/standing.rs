@@ -137,6 +137,14 @@ pub(crate) async fn page(State(core): State<Arc<Core>>) -> Result<String, Proble
     aside(core, page_text).await
 }
 
+/// What can be asked of this port.
+const PATHS: &str = "
+GET     /v1/partitions /v1/mrc/NAME /v1/slo /v1/rbc /v1/control /v1/events /metrics
+POST    /v1/requests /v1/reports /v1/invalidate /v1/recording
+PUT     /v1/keys/BACKEND/KEY /v1/partitions/NAME /v1/control /v1/backends/NAME/limit
+DELETE  /v1/keys/BACKEND/KEY
+";
+
 fn page_text(core: &Arc<Core>) -> String {
     let (slo, standing) = core.telemetry.slo();
     let mut text =
@@ -172,10 +180,17 @@ fn page_text(core: &Arc<Core>) -> String {
             view.name, view.allocated_bytes, view.used_bytes, view.items, ratio
         );
     }
+    for backend in core.backends.iter().flatten() {
+        let failed: Vec<_> =
+            backend.errors.counts().iter().map(|(cause, count)| format!("{count} {cause}")).collect();
+        if !failed.is_empty() {
+            let _ = writeln!(text, "failed at {} since the start: {}", backend.name, failed.join(", "));
+        }
+    }
     text.push_str("\nlately:\n");
     for event in core.events.latest().iter().rev().take(20) {
         let _ = writeln!(text, "  {}", event.message);
     }
-    text.push_str("\n/v1/partitions /v1/mrc/NAME /v1/slo /v1/rbc /v1/control /v1/events /metrics\n");
+    text.push_str(PATHS);
     text
 }

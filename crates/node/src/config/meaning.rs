@@ -189,7 +189,7 @@ pub struct Writes {
     /// Which replicas are written to.
     pub to: WriteTo,
     /// How long after an acknowledged write a replica may still answer what was there before, up to 1 h; 0 by default. What is fetched
-    /// of the key meanwhile is not kept.
+    /// of the key meanwhile is not kept, and asked of the first replica where only that is written to.
     pub settle: Duration,
 }
 

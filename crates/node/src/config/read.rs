@@ -19,7 +19,11 @@ pub(super) const FILE_BYTES_MAX: usize = 4 << 20;
 pub(super) fn read(text: &str, problems: &mut Problems<'_>) -> Option<RawFile> {
     let (root, errors) = DeTable::parse_recoverable(text);
     for error in &errors {
-        problems.add(&origin(error), format!("this is not TOML: {}", error.message()));
+        let brackets = error.span().and_then(|span| single_brackets(&text[span.start..]));
+        let remedy = brackets
+            .map(|table| format!("; each of several {table}s begins with [[{table}]]"))
+            .unwrap_or_default();
+        problems.add(&origin(error), format!("this is not TOML: {}{remedy}", error.message()));
     }
     if !errors.is_empty() {
         return None;
@@ -38,6 +42,14 @@ pub(super) fn read(text: &str, problems: &mut Problems<'_>) -> Option<RawFile> {
         removed?;
     }
     None
+}
+
+/// Tables of which there may be several.
+const LISTS: [&str; 3] = ["listener", "backend", "partition"];
+
+/// The table that stands here, after one bracket, and of which there may be several.
+fn single_brackets(text: &str) -> Option<&'static str> {
+    LISTS.into_iter().find(|table| text.strip_prefix(table).is_some_and(|rest| rest.starts_with([']', '.'])))
 }
 
 fn origin(error: &toml::de::Error) -> Origin {
@@ -80,7 +92,12 @@ fn sentence(path: &[String], message: &str) -> String {
                 None => format!("{what}: remove it"),
             }
         }
-        None => format!("{}{message}", label(path)),
+        None => match (path, message) {
+            ([table], "invalid type: map, expected a sequence") if LISTS.contains(&table.as_str()) => {
+                format!("[{table}] is one table, where several may be: write [[{table}]]")
+            }
+            _ => format!("{}{message}", label(path)),
+        },
     }
 }
 
@@ -100,33 +117,35 @@ fn label(path: &[String]) -> String {
 }
 
 fn bracketed(table: &str) -> String {
-    match table {
-        "listener" | "backend" | "partition" => format!("[[{table}]]"),
-        _ => format!("[{table}]"),
-    }
+    if LISTS.contains(&table) { format!("[[{table}]]") } else { format!("[{table}]") }
 }
 
-/// The name among `known` that takes the fewest edits to get from `word`, when they are few for its length.
+/// The name among `known` that takes the fewest edits to get from `word`, when they are few for its length; else the first that `word`
+/// is the beginning of.
 pub(super) fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
     let edits_max = 1 + word.chars().count().min(12) / 4;
     let near = known.iter().map(|&name| (edits(word, name), name)).min()?;
-    (near.0 <= edits_max).then_some(near.1)
+    let begun = || known.iter().copied().find(|name| word.len() >= BEGINNING && name.starts_with(word));
+    if near.0 <= edits_max { Some(near.1) } else { begun() }
 }
 
-/// Insertions, deletions and replacements from `a` to `b` (Levenshtein's distance), over the first 64 characters.
+/// Letters of a name that are enough to tell it by.
+const BEGINNING: usize = 4;
+
+/// Insertions, deletions, replacements and swaps of neighbours from `a` to `b`, over the first 64 characters.
 fn edits(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().take(64).collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (above, from) in a.chars().take(64).enumerate() {
-        let mut diagonal = above;
-        row[0] = above + 1;
-        for (at, &to) in b.iter().enumerate() {
-            let replaced = diagonal + usize::from(from != to);
-            diagonal = row[at + 1];
-            row[at + 1] = replaced.min(diagonal + 1).min(row[at] + 1);
+    let [a, b] = [a, b].map(|word| word.chars().take(64).collect::<Vec<char>>());
+    // From the first `i` characters of `a` to the first `j` of `b`; from none, as many as there are.
+    let mut table: Vec<Vec<usize>> = (0..=a.len()).map(|i| (i..=i + b.len()).collect()).collect();
+    for i in 1..=a.len() {
+        for j in 1..=b.len() {
+            let replaced = table[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
+            let least = replaced.min(table[i - 1][j] + 1).min(table[i][j - 1] + 1);
+            let swaps = i > 1 && j > 1 && a[i - 2] == b[j - 1] && a[i - 1] == b[j - 2];
+            table[i][j] = if swaps { least.min(table[i - 2][j - 2] + 1) } else { least };
         }
     }
-    row[b.len()]
+    table[a.len()][b.len()]
 }
 
 #[cfg(test)]
@@ -166,6 +185,19 @@ mod tests {
     }
 
     #[test]
+    fn tables_of_which_there_may_be_several_take_two_brackets() {
+        assert_eq!(
+            problems("[backend]\nname = \"a\"\n"),
+            ["a.toml:1:1: [backend] is one table, where several may be: write [[backend]]"]
+        );
+        let found = problems("[backend]\nname = \"a\"\n[backend]\nname = \"b\"\n");
+        assert_eq!(
+            found[0],
+            "a.toml:3:2: this is not TOML: duplicate key; each of several backends begins with [[backend]]"
+        );
+    }
+
+    #[test]
     fn what_is_no_toml_is_reported_at_its_place() {
         let found = problems("[memory]\ntotal = \n");
         assert!(found[0].starts_with("a.toml:2:"), "{found:?}");
@@ -177,5 +209,8 @@ mod tests {
         assert_eq!(nearest("totl", &["max_item_size", "total"]), Some("total"));
         assert_eq!(nearest("colour", &["total", "bind"]), None);
         assert_eq!((edits("", "abc"), edits("kitten", "sitting"), edits("same", "same")), (3, 3, 0));
+        assert_eq!((edits("stroe", "store"), edits("ab", "ba"), edits("abcd", "badc")), (1, 1, 2));
+        assert_eq!(nearest("stroe", &["stale", "store", "ttl"]), Some("store"));
+        assert_eq!(nearest("password", &["path", "password_file", "password_env"]), Some("password_file"));
     }
 }

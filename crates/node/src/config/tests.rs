@@ -840,6 +840,7 @@ mod refusals {
 mod access;
 mod example;
 mod freshness;
+mod page;
 mod rails;
 mod remote;
 

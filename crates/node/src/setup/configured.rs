@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread;
 
 use sherwood_model::{Band, SeededState, Slo};
-use sherwood_store::{OpenError, Store};
+use sherwood_store::{OpenError, Store, StoreOptions};
 
 use super::{BackendSetup, MemcachedSetup, PartitionSetup, RouteSetup, Setup};
 use crate::config::{self, Config, HTTP_CONNECTIONS_MAX, Mode, Route};
@@ -74,11 +74,15 @@ fn instances(config: &Config) -> Option<InstancesSetup> {
     (!each.is_empty()).then_some(InstancesSetup { total_bytes: config.memory.total_bytes, each })
 }
 
-/// The snapshot of a node with these backends. What makes their values others is part of the fingerprint, how they are asked is not.
+/// The snapshot of a node with these backends. What makes their values others, or good for another time, is part of the fingerprint; how
+/// they are asked is not.
 fn snapshot(snapshot: &config::Snapshot, config: &Config) -> SnapshotSetup {
     let backends = config.backends.iter();
     let values: Vec<_> = backends
-        .map(|backend| (&backend.name, &backend.prefix, &backend.freshness, &backend.replicas))
+        .map(|config::Backend { name, prefix, freshness, replicas, .. }| {
+            let sources: Vec<_> = replicas.iter().map(StoreOptions::source).collect();
+            (name, prefix, &freshness.rules, sources)
+        })
         .collect();
     let fingerprint = SeededState::new(0).hash_bytes(format!("{values:?}").as_bytes());
     let config::Snapshot { path, time_max } = snapshot.clone();
@@ -203,6 +207,29 @@ mod tests {
             refused.contains("did you mean \"first\"") && refused.contains("writes.settle is 2h"),
             "{refused}"
         );
+    }
+
+    #[test]
+    fn a_snapshot_is_of_other_backends_where_their_values_are_others() {
+        let fingerprint = |backend: &str, store: &str| {
+            let text = format!(
+                "[memory]\nsnapshot = {{ path = \"s\" }}\n[[backend]]\nname = \"a\"\n{backend}\n\
+                 store = {{ kind = \"redis\", {store} }}"
+            );
+            let config = config::parse("a.toml", &text, &Flags::default(), &["robinhood"]).expect("valid");
+            snapshot(config.snapshot.as_ref().expect("it is there"), &config).fingerprint
+        };
+        let before = fingerprint("", "address = \"h:1\"");
+        let asked_otherwise = "address = \"h:1\", connections_max = 9, answer_timeout = \"1s\", password_file = \"p\", tls = {}";
+        assert_eq!(fingerprint("timeout = \"3s\"\nstale.after = \"9ms\"", asked_otherwise), before);
+        for (backend, store) in [
+            ("ttl = \"9s\"", "address = \"h:1\""),
+            ("prefix = \"a/\"", "address = \"h:1\""),
+            ("", "address = \"h:2\""),
+            ("", "address = \"h:1\", db = 1"),
+        ] {
+            assert_ne!(fingerprint(backend, store), before, "{backend} {store}");
+        }
     }
 
     #[test]

@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! block    length u32 │ checksum of the payload u64 │ checksum of the twelve bytes before u64 │ payload
-//! payload  of the first block: the header; of the others: records
+//! payload  of the first block: the header; of the others: part u8 │ records
 //! ```
-//! All numbers are little-endian. A block is the unit of damage: what is before the first damaged one is good. Length and payload
+//! All numbers are little-endian. Part 0 has the warmest records; blocks of several parts may take turns. A block is the unit of damage: what is before the first damaged one is good. Length and payload
 //! have a checksum each, so that a damaged length is seen before it is believed.
 
 use std::io::{self, Read, Write};
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use sherwood_model::SeededState;
 
 /// What the first block's payload begins with, version included.
-pub(super) const MAGIC: &[u8; 8] = b"SHRWD\0\0\x01";
+pub(super) const MAGIC: &[u8; 8] = b"SHRWD\0\0\x02";
 
 /// Bytes of a payload beyond which a block is ended. Chosen: small enough that damage costs little, large enough that its head
 /// costs nothing.

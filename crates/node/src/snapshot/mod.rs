@@ -1,7 +1,7 @@
 //! A warm restart: what the cache holds, written when the node stops and read when it starts.
 //!
 //! A cache that starts empty is its backends' worst moment. One that is stopped in good order need not: its items go to a file,
-//! those used last first, so that running out of time or space loses the coldest, and the next start reads them.
+//! those used last first, so that running out of time loses the coldest, and the next start reads them.
 //!
 //! Three rules keep this from serving what is wrong:
 //! - *A file is read once.* It is taken away before it is used. A node that is killed writes none, and then starts cold rather than
@@ -10,6 +10,8 @@
 //!   (somebody has set the clock back) is refused.
 //! - *Other backends, other values.* The file has a fingerprint of the backends' configuration, and is refused by a node that has
 //!   another.
+//!
+//! And one from serving what somebody else put there: the file is the node's own, and nobody else may change it.
 //!
 //! What is read is read before the first client is served: a key that is deleted while an older value of it is still to be read
 //! would come back. So a start takes as long as the reading: a few seconds for a GiB.
@@ -23,33 +25,46 @@ mod read;
 mod record;
 mod write;
 
+use std::fs::File;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
 
 use crate::core::Core;
+use crate::start::StartError;
 
 use read::{Restored, read};
-use write::write;
+use write::{try_out, write};
 
 /// Where a snapshot is kept, and for which backends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SnapshotSetup {
     /// The file. Beside it, one with `.part` at the end is being written, and one with `.read` being read.
     pub path: PathBuf,
-    /// How long writing may take, but for the last of it that goes to the disk.
+    /// How long writing may take.
     pub time_max: Duration,
     /// Stands for the configuration of the backends.
     pub fingerprint: u64,
 }
 
 impl SnapshotSetup {
+    /// Sees whether the file can be written, which has to be known before there is anything to lose.
+    pub(crate) fn try_out(&self) -> Result<(), StartError> {
+        try_out(self).map_err(|error| StartError::Snapshot { path: self.path.display().to_string(), error })
+    }
+
     fn beside(&self, ending: &str) -> PathBuf {
         let mut path = self.path.clone().into_os_string();
         path.push(ending);
         path.into()
+    }
+
+    /// A name is on the disk, or gone from it, when its directory is.
+    fn sync_directory(&self) -> io::Result<()> {
+        let directory = self.path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
     }
 }
 

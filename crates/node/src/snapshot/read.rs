@@ -1,13 +1,15 @@
 //! From the file to the cache.
 //!
-//! The file is read twice: once to see how far it is sound, once from there backwards, since what is stored last is taken for the
-//! warmest, and evicted last. That the second reading finds what the first did is checked again.
+//! The file is read twice: once to see how far it is sound, once from the coldest part to the warmest, since what is stored last is taken
+//! for the warmest, and evicted last. That the second reading finds what the first did is checked again.
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, Seek, SeekFrom};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::Duration;
 
+use rustix::process::geteuid;
 use sherwood_cache::{Access, Cache, Change, Kind, Marks, NewCas, NewItem, Value};
 use sherwood_model::PartitionId;
 
@@ -42,20 +44,64 @@ pub(super) fn read(
 ) -> Result<Option<Restored>, SnapshotError> {
     let path = setup.path.display().to_string();
     let failed = |error| SnapshotError::Io { doing: "reading", path: path.clone(), error };
+    let refused = |why| SnapshotError::Refused { path: path.clone(), why };
     let taken = setup.beside(".read");
-    match fs::rename(&setup.path, &taken) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        renamed => renamed.map_err(failed)?,
+    if !take(setup, &taken).map_err(failed)? {
+        return Ok(None);
     }
-    let restored = Reading::open(&taken).map_err(failed).and_then(|mut reading| {
+    let restored = open(&taken).map_err(failed).and_then(|file| {
+        let mut reading = Reading { file: file.map_err(refused)?, block: Vec::new() };
         let header = reading.header().map_err(failed)?;
         let sound = header.and_then(|header| checked(header, setup, names, clock));
-        let header = sound.map_err(|why| SnapshotError::Refused { path: path.clone(), why })?;
+        let header = sound.map_err(refused)?;
         budgets(&header.budgets);
         reading.restore(cache, clock, &header).map_err(failed)
     });
-    fs::remove_file(&taken).map_err(failed)?;
+    if let Err(error) = fs::remove_file(&taken) {
+        tracing::warn!(
+            "{}, which was read and has values in it, cannot be removed: {error}",
+            taken.display()
+        );
+    }
     restored.map(Some)
+}
+
+/// Takes the snapshot away to `taken`, so that nobody reads it a second time, not even after a power failure; whether there is one. What a
+/// node left behind that was killed while it read one is not read again.
+fn take(setup: &SnapshotSetup, taken: &Path) -> io::Result<bool> {
+    match fs::rename(&setup.path, taken) {
+        Ok(()) => setup.sync_directory().map(|()| true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            // Mostly there is nothing.
+            let _ = fs::remove_file(taken);
+            Ok(false)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// The file, if it is one that only this user could have written: whoever writes it says what is served.
+fn open(path: &Path) -> io::Result<Result<BufReader<File>, String>> {
+    // A link is not followed, and a pipe not waited for.
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+    let file = File::options().read(true).custom_flags(flags).open(path)?;
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
+        return Ok(Err("it is no plain file".to_owned()));
+    }
+    let (owner, us) = (metadata.uid(), geteuid().as_raw());
+    if owner != us {
+        return Ok(Err(format!(
+            "it is of user {owner}, and the node runs as {us}, who alone may write there"
+        )));
+    }
+    let mode = metadata.mode() & 0o7777;
+    if mode & 0o022 != 0 {
+        return Ok(Err(format!(
+            "its mode is {mode:04o}, so others may have changed it; only the node's user may write there"
+        )));
+    }
+    Ok(Ok(BufReader::with_capacity(1 << 16, file)))
 }
 
 /// The header, if it is this node's.
@@ -79,10 +125,6 @@ struct Reading {
 }
 
 impl Reading {
-    fn open(path: &Path) -> io::Result<Self> {
-        Ok(Self { file: BufReader::with_capacity(1 << 16, File::open(path)?), block: Vec::new() })
-    }
-
     /// The first block, or why it is none.
     fn header(&mut self) -> io::Result<Result<Header, String>> {
         let refused = |why: &str| Ok(Err(why.to_owned()));
@@ -95,14 +137,14 @@ impl Reading {
         Ok(serde_json::from_slice(text).map_err(|error| format!("its header is not understood: {error}")))
     }
 
-    /// Stores the records of all sound blocks that follow, the last block first.
+    /// Stores the records of all sound blocks that follow, those of the coldest part first.
     fn restore(&mut self, cache: &Cache, clock: &Clock, header: &Header) -> io::Result<Restored> {
         let mut restored = Restored::default();
         let (mut at, mut blocks) = (self.file.stream_position()?, Vec::new());
         loop {
             match read_block(&mut self.file, &mut self.block)? {
                 Next::Block(bytes) => {
-                    blocks.push(at);
+                    blocks.push((self.block.first().copied(), at));
                     at += bytes as u64;
                 }
                 Next::End => break,
@@ -112,12 +154,12 @@ impl Reading {
                 }
             }
         }
-        for at in blocks.into_iter().rev() {
+        blocks.sort_unstable_by(|one, other| other.cmp(one));
+        for (_, at) in blocks {
             self.file.seek(SeekFrom::Start(at))?;
-            if matches!(read_block(&mut self.file, &mut self.block)?, Next::Block(_)) {
-                store(&self.block, cache, clock, header, &mut restored);
-            } else {
-                restored.damaged = true;
+            match (read_block(&mut self.file, &mut self.block)?, self.block.split_first()) {
+                (Next::Block(_), Some((_, records))) => store(records, cache, clock, header, &mut restored),
+                _ => restored.damaged = true,
             }
         }
         Ok(restored)
@@ -125,11 +167,11 @@ impl Reading {
 }
 
 /// Stores the records of a block.
-fn store(mut block: &[u8], cache: &Cache, clock: &Clock, header: &Header, restored: &mut Restored) {
+fn store(mut records: &[u8], cache: &Cache, clock: &Clock, header: &Header, restored: &mut Restored) {
     let now = clock.now();
-    while !block.is_empty() {
+    while !records.is_empty() {
         let known =
-            Record::take(&mut block).filter(|one| usize::from(one.partition) < header.partitions.len());
+            Record::take(&mut records).filter(|one| usize::from(one.partition) < header.partitions.len());
         let Some(record) = known else {
             restored.damaged = true;
             return;

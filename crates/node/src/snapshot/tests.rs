@@ -1,6 +1,7 @@
 //! What is written is read, and what must not be served is not.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use proptest::prelude::*;
@@ -11,6 +12,7 @@ use sherwood_model::{BackendId, PartitionId, SeededState, Tags, TenantId};
 use tempfile::TempDir;
 
 use super::record::Record;
+use super::write::end_of_next;
 use super::*;
 use crate::clock::Clock;
 use crate::names::Names;
@@ -195,13 +197,74 @@ fn a_file_of_another_configuration_or_from_the_future_is_refused_and_gone() {
 }
 
 #[test]
+fn a_file_that_others_could_have_written_is_refused() {
+    let refused = |change: fn(&Path)| {
+        let mut world = World::new(Eviction::S3Fifo);
+        world.set(A, "k", b"v");
+        world.write();
+        change(&world.setup.path);
+        let error = world.restart().expect_err("it is refused").to_string();
+        assert_eq!(world.cache.total().items, 0);
+        error
+    };
+    let open = |path: &Path| fs::set_permissions(path, Permissions::from_mode(0o620)).unwrap();
+    assert!(refused(open).contains("its mode is 0620"));
+    let link = |path: &Path| {
+        let other = path.with_extension("other");
+        fs::rename(path, &other).unwrap();
+        symlink(other, path).unwrap();
+    };
+    refused(link);
+    let directory = |path: &Path| {
+        fs::remove_file(path).unwrap();
+        fs::create_dir(path).unwrap();
+    };
+    assert!(refused(directory).contains("no plain file"));
+}
+
+#[test]
+fn what_somebody_put_where_it_is_written_is_not_written_into() {
+    let world = World::new(Eviction::S3Fifo);
+    world.set(A, "k", b"v");
+    let (part, other) = (world.setup.beside(".part"), world.setup.beside(".other"));
+    fs::write(&other, "precious").unwrap();
+    symlink(&other, &part).unwrap();
+    world.write();
+    assert_eq!(fs::read(&other).unwrap(), b"precious");
+    fs::write(&part, "").unwrap();
+    fs::set_permissions(&part, Permissions::from_mode(0o666)).unwrap();
+    world.write();
+    assert_eq!(fs::metadata(&world.setup.path).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn what_a_killed_node_left_is_not_read_and_does_not_stay() {
+    let mut world = World::new(Eviction::S3Fifo);
+    world.set(A, "k", b"v");
+    world.write();
+    let (read, part) = (world.setup.beside(".read"), world.setup.beside(".part"));
+    fs::copy(&world.setup.path, &part).unwrap();
+    fs::rename(&world.setup.path, &read).unwrap();
+    assert_eq!(world.restart().unwrap(), None);
+    try_out(&world.setup).unwrap();
+    assert!(!read.exists() && !part.exists());
+}
+
+#[test]
+fn where_none_can_be_written_it_is_known_before() {
+    let mut world = World::new(Eviction::S3Fifo);
+    world.setup.path = world.setup.path.with_file_name("none").join("snapshot");
+    assert!(try_out(&world.setup).unwrap_err().to_string().contains("No such file"));
+}
+
+#[test]
 fn what_was_used_last_is_written_first_and_evicted_last() {
     for eviction in [Eviction::Lru, Eviction::S3Fifo] {
         let mut world = World::new(eviction);
         let value = vec![7; 1_000];
-        // Over four blocks of each, the second half used later, and looked up.
+        // Each thousand used later than the one before, over some blocks, and the second half looked up.
         for number in 0..4_000 {
-            if number == 2_000 {
+            if number > 0 && number % 1_000 == 0 {
                 world.pass(600);
             }
             let (key, access) = (format!("{number:05}"), world.access());
@@ -216,19 +279,33 @@ fn what_was_used_last_is_written_first_and_evicted_last() {
         let (mut file, mut block, mut numbers) = (&bytes[..], Vec::new(), Vec::<u32>::new());
         assert!(matches!(file::read_block(&mut file, &mut block), Ok(file::Next::Block(_))));
         while let Ok(file::Next::Block(_)) = file::read_block(&mut file, &mut block) {
-            let mut records = &block[..];
+            let mut records = &block[1..];
             while let Some(record) = Record::take(&mut records) {
                 numbers.push(std::str::from_utf8(record.key).unwrap().parse().unwrap());
             }
         }
         assert_eq!(numbers.len(), 4_000, "{eviction:?}");
-        assert!(numbers[..2_000].iter().all(|number| *number >= 2_000), "{eviction:?}");
-        // A cache of half the size keeps the warm half.
-        world.cache = cache(eviction, 2_600_000);
-        read(&world.setup, &world.cache, &world.names, &world.clock, |_| ()).unwrap().unwrap();
-        let warm = (2_000..4_000).filter(|number| world.value(A, &format!("{number:05}")).is_some()).count();
-        assert!(warm > 1_900, "{warm} of 2,000 under {eviction:?}");
+        assert!(numbers[..1_000].iter().all(|number| *number >= 3_000), "{eviction:?}");
+        // A smaller cache keeps the warm ones.
+        for (budget_bytes, kept) in [(1_300_000, 3_000..4_000), (2_600_000, 2_000..4_000)] {
+            let copy = world.setup.beside(".copy");
+            fs::copy(&world.setup.path, &copy).unwrap();
+            world.cache = cache(eviction, budget_bytes);
+            read(&world.setup, &world.cache, &world.names, &world.clock, |_| ()).unwrap().unwrap();
+            fs::rename(&copy, &world.setup.path).unwrap();
+            let all = kept.len();
+            let warm = kept.filter(|number| world.value(A, &format!("{number:05}")).is_some()).count();
+            assert!(warm > all * 19 / 20, "{warm} of {all} under {eviction:?}");
+        }
     }
+}
+
+#[test]
+fn what_is_colder_is_written_together_where_there_is_time_and_else_by_parts() {
+    let (took, enough) = (Duration::from_secs(1), Duration::from_secs(3));
+    assert_eq!(end_of_next(1, 4, took, enough), 4);
+    assert_eq!(end_of_next(1, 4, took, enough - Duration::from_millis(1)), 2);
+    assert_eq!(end_of_next(3, 4, took, Duration::ZERO), 4);
 }
 
 #[test]

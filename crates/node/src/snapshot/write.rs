@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant as Monotonic};
@@ -15,18 +16,22 @@ use super::{SnapshotError, SnapshotSetup, Written};
 use crate::clock::Clock;
 use crate::names::Names;
 
-/// Parts of about equal bytes that the items are written in, the warmest first; each is a walk through the cache.
+/// Parts of about equal bytes that the items are written in, the warmest first.
 const PARTS: usize = 4;
 /// Classes of ages: one for each half of a power of two seconds, up to 2³² s, and as many again for what was never hit.
 const CLASSES: usize = 2 * AGES;
 const AGES: usize = 64;
-/// Places that one call looks at.
-const PLACES: usize = 4_096;
-/// Bytes after which the disk is asked to keep up, so that the last time is short.
-const SYNC_BYTES: u64 = 64 << 20;
+/// Places that one call looks at, between two looks at the time: values may be large.
+const PLACES: usize = 32;
+/// Places whose items say how warm all are: a walk goes by hashes, so the first it comes by are as good as any. An end of a part is right
+/// to about half a percent of the bytes, where they are of many items.
+const SAMPLED_PLACES: usize = 1 << 16;
 
 /// Writes what is live in `cache`, and its budgets, for at most [`SnapshotSetup::time_max`]. Nobody should wait for the cache meanwhile:
 /// it is read, and the file written, under the locks of its shards.
+///
+/// It is the system that brings the file to the disk, when it likes: waiting for that would take several times as long. A file that is
+/// not whole because the power failed has damage, and is known by that.
 pub(super) fn write(
     setup: &SnapshotSetup,
     cache: &Cache,
@@ -42,61 +47,74 @@ pub(super) fn write(
         partitions: names.partitions().iter().map(|partition| partition.name.clone()).collect(),
         budgets,
     };
-    let walk =
-        Walk { cache, partitions: header.partitions.len(), now, until: Monotonic::now() + setup.time_max };
+    let walk = Walk { cache, now, until: Monotonic::now() + setup.time_max };
     let written = Output::create(&part, &header).and_then(|output| output.write(&walk, clock));
-    let kept = written.and_then(|written| {
-        fs::rename(&part, &setup.path)?;
-        // The name is on the disk when its directory is.
-        let directory = setup.path.parent().filter(|parent| !parent.as_os_str().is_empty());
-        File::open(directory.unwrap_or(Path::new(".")))?.sync_all()?;
-        Ok(written)
-    });
+    let kept = written.and_then(|written| fs::rename(&part, &setup.path).map(|()| written));
     kept.map_err(|error| {
         let _ = fs::remove_file(&part);
-        SnapshotError::Io { doing: "writing", path: setup.path.display().to_string(), error }
+        failed(setup, error)
     })
+}
+
+/// Whether a snapshot could be written, tried now and not when all depends on it. What a node left that was killed while it wrote one is
+/// gone afterwards.
+pub(super) fn try_out(setup: &SnapshotSetup) -> io::Result<()> {
+    let part = setup.beside(".part");
+    new_file(&part).and_then(|_| fs::remove_file(&part))
+}
+
+fn failed(setup: &SnapshotSetup, error: io::Error) -> SnapshotError {
+    SnapshotError::Io { doing: "writing", path: setup.path.display().to_string(), error }
+}
+
+/// A file of ours that nobody else may read, since values may be secret. What has the name already, such as a link or a file that others may
+/// read, goes first: written into, it would hand them over.
+fn new_file(path: &Path) -> io::Result<File> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    File::options().write(true).create_new(true).mode(0o600).open(path)
 }
 
 /// Ways through the cache.
 struct Walk<'a> {
     cache: &'a Cache,
-    partitions: usize,
     now: Instant,
     until: Monotonic,
 }
 
 impl Walk<'_> {
-    /// Calls `visit` with each item until it fails, but stale ones and word that there is no value; false when the time was over first.
+    /// Calls `visit` with the items of so many places, or of all, until it fails, but not with stale ones and word that there is no
+    /// value; false when the time was over first.
     fn each(
         &self,
+        places_max: usize,
         mut visit: impl FnMut(PartitionId, &[u8], Item<'_>) -> io::Result<()>,
     ) -> io::Result<bool> {
-        for partition in (0..self.partitions).map(PartitionId::from_index) {
-            let mut cursor = 0;
-            loop {
-                if Monotonic::now() >= self.until {
-                    return Ok(false);
+        let (mut cursor, mut places) = (0, 0);
+        loop {
+            if Monotonic::now() >= self.until {
+                return Ok(false);
+            }
+            let mut result = Ok(());
+            cursor = self.cache.scan_all(cursor, &Access::at(self.now), PLACES, |partition, key, item| {
+                if result.is_ok() {
+                    result = visit(partition, key, item);
                 }
-                let mut result = Ok(());
-                cursor = self.cache.scan(partition, cursor, &Access::at(self.now), PLACES, |key, item| {
-                    if result.is_ok() {
-                        result = visit(partition, key, item);
-                    }
-                });
-                result?;
-                if cursor == 0 {
-                    break;
-                }
+            });
+            result?;
+            places += PLACES;
+            if cursor == 0 || places >= places_max {
+                return Ok(true);
             }
         }
-        Ok(true)
     }
 
-    /// Where the parts end, in classes, so that each has about as many bytes. What there is no time to look at counts as none.
+    /// Where the parts end, in classes, so that each has about as many bytes.
     fn parts(&self) -> io::Result<Vec<usize>> {
         let mut bytes = vec![0_u64; CLASSES];
-        self.each(|_, key, item| {
+        self.each(SAMPLED_PLACES, |_, key, item| {
             bytes[self.class(&item)] += (key.len() + item.value.len()) as u64;
             Ok(())
         })?;
@@ -127,34 +145,52 @@ impl Walk<'_> {
 /// The file as it is written.
 struct Output {
     file: File,
-    block: Vec<u8>,
-    unsynced: u64,
+    /// One of each part.
+    blocks: [Vec<u8>; PARTS],
     written: Written,
 }
 
 impl Output {
     fn create(path: &Path, header: &Header) -> io::Result<Self> {
-        let mut options = File::options();
-        // Values may be secret.
-        options.write(true).create(true).truncate(true).mode(0o600);
-        let mut file = options.open(path)?;
+        let mut file = new_file(path)?;
         let mut first = MAGIC.to_vec();
         serde_json::to_writer(&mut first, header)?;
         write_block(&mut file, &first)?;
-        let block = Vec::with_capacity(BLOCK_BYTES);
-        Ok(Self { file, block, unsynced: 0, written: Written::default() })
+        Ok(Self { file, blocks: Default::default(), written: Written::default() })
     }
 
+    /// Writes the warmest part, and then, if there is time enough, all others together: most of a walk's time goes into coming by the
+    /// items, written or not. Else it is one part after the other, so that the coldest is what there is no time for.
     fn write(mut self, walk: &Walk<'_>, clock: &Clock) -> io::Result<Written> {
-        let mut begin = 0;
+        let ends = walk.parts()?;
+        let (mut begin, mut end) = (0, 1);
         self.written.whole = true;
-        for end in walk.parts()? {
-            let part = begin..end;
-            let whole = walk.each(|partition, key, item| match item.value {
-                Value::Bytes(value) if part.contains(&walk.class(&item)) => {
+        while begin < ends.len() && self.written.whole {
+            let begun = Monotonic::now();
+            self.written.whole = self.write_parts(begin..end, &ends, walk, clock)?;
+            begin = end;
+            let left = walk.until.saturating_duration_since(Monotonic::now());
+            end = end_of_next(begin, ends.len(), begun.elapsed(), left);
+        }
+        Ok(self.written)
+    }
+
+    /// Writes some of the parts, which end at these classes, in one walk; false when the time was over first.
+    fn write_parts(
+        &mut self,
+        parts: Range<usize>,
+        ends: &[usize],
+        walk: &Walk<'_>,
+        clock: &Clock,
+    ) -> io::Result<bool> {
+        let whole = walk.each(usize::MAX, |partition, key, item| {
+            let class = walk.class(&item);
+            let part = ends.partition_point(|end| *end <= class);
+            match item.value {
+                Value::Bytes(value) if parts.contains(&part) => {
                     let expires = item.expires.map(|expires| millis(clock.unix(expires)));
                     let Item { flags, marks, tags, kind, .. } = item;
-                    self.record(&Record {
+                    let record = Record {
                         partition: partition.0,
                         marks,
                         graced: kind == Kind::Graced,
@@ -163,42 +199,43 @@ impl Output {
                         tags,
                         key,
                         value,
-                    })
+                    };
+                    self.record(part, &record)
                 }
                 _ => Ok(()),
-            })?;
-            if !whole {
-                self.written.whole = false;
-                break;
             }
-            begin = end;
-        }
-        self.end_block()?;
-        self.file.sync_all()?;
-        Ok(self.written)
+        })?;
+        parts.into_iter().try_for_each(|part| self.end_block(part))?;
+        Ok(whole)
     }
 
-    fn record(&mut self, record: &Record<'_>) -> io::Result<()> {
-        if record.put(&mut self.block) {
+    fn record(&mut self, part: usize, record: &Record<'_>) -> io::Result<()> {
+        let block = &mut self.blocks[part];
+        if block.is_empty() {
+            block.push(part as u8);
+        }
+        if record.put(block) {
             self.written.items += 1;
             self.written.bytes += (record.key.len() + record.value.len()) as u64;
         }
-        if self.block.len() >= BLOCK_BYTES { self.end_block() } else { Ok(()) }
+        if block.len() >= BLOCK_BYTES { self.end_block(part) } else { Ok(()) }
     }
 
-    fn end_block(&mut self) -> io::Result<()> {
-        if self.block.is_empty() {
-            return Ok(());
-        }
-        write_block(&mut self.file, &self.block)?;
-        self.unsynced += self.block.len() as u64;
-        self.block.clear();
-        if self.unsynced >= SYNC_BYTES {
-            self.file.sync_data()?;
-            self.unsynced = 0;
+    fn end_block(&mut self, part: usize) -> io::Result<()> {
+        let block = &mut self.blocks[part];
+        if !block.is_empty() {
+            write_block(&mut self.file, block)?;
+            block.clear();
         }
         Ok(())
     }
+}
+
+/// Where what is written next ends, after a part that `took` so long: with the last part, if the time that is left is enough for as many of
+/// the kind, or with the next.
+pub(super) fn end_of_next(begin: usize, parts: usize, took: Duration, left: Duration) -> usize {
+    let more = u32::try_from(parts - begin).unwrap_or(u32::MAX);
+    if took.saturating_mul(more) <= left { parts } else { begin + 1 }
 }
 
 fn millis(time: Duration) -> u64 {

@@ -34,13 +34,27 @@ fn a_backend_that_dies_takes_nobody_with_it_and_is_used_again_when_it_is_back() 
         assert_eq!(results[1]["value"], "2", "the other backend is untouched");
         let reason = results[0]["error"].as_str().unwrap();
         seen.push(results[0]["status"].as_str().unwrap().to_owned());
-        reason.contains("all 1 replicas of the backend are down (last failure: no answer in time)")
+        reason.contains("the backend's only replica is down (last failure: no answer in time)")
     });
     assert!(seen.iter().any(|status| status == "timeout") && seen.last().unwrap() == "error", "{seen:?}");
     assert_eq!(http.metric(r#"sherwood_replica_up{backend="dying",replica="0"}"#), 0.0);
     dying.be(Mood::Answer);
     eventually("a probe finds it back", || http.key("dying", "a")["value"] == "1");
     assert_eq!(http.metric(r#"sherwood_replica_up{backend="dying",replica="0"}"#), 1.0);
+}
+
+#[test]
+fn a_replica_that_declines_the_key_it_is_probed_with_is_back() {
+    let (node, dying) = node();
+    let http = Http::of(&node);
+    dying.be(Mood::Hang);
+    eventually("the replica is down", || {
+        http.key("dying", "a")["error"].as_str().is_some_and(|reason| reason.contains("is down"))
+    });
+    dying.be(Mood::Refuse);
+    eventually("a probe finds it back", || {
+        http.metric(r#"sherwood_replica_up{backend="dying",replica="0"}"#) == 1.0
+    });
 }
 
 #[test]

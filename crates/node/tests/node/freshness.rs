@@ -134,6 +134,22 @@ fn while_another_is_fetched_a_stale_value_is_served_to_all() {
 }
 
 #[test]
+fn a_backend_that_fails_is_not_asked_again_for_a_stale_value_by_each_who_takes_it() {
+    let (node, fake) = node(Rules { stale_while_revalidate: NEVER, ..short_lived() });
+    let http = Http::of(&node);
+    have_stale(http);
+    fake.be(Mood::Fail);
+    eventually("it is stale", || http.key("catalog", "a")["status"] == "stale");
+    let failed = || http.metric(r#"sherwood_backend_failures_total{backend="catalog"}"#);
+    eventually("the backend fails", || failed() == 1.0);
+    for _ in 0..20 {
+        assert_eq!(http.key("catalog", "a")["status"], "stale");
+    }
+    assert_eq!((fake.calls(), failed()), (2, 1.0));
+    node.stop();
+}
+
+#[test]
 fn the_word_that_there_is_no_value_is_kept_for_a_time() {
     let (node, fake) = node(Rules { negative_ttl: NEVER, ..Rules::default() });
     let http = Http::of(&node);

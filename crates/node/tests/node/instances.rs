@@ -1,8 +1,10 @@
 //! Real memcached and Redis processes as what the loop resizes.
 
+use std::fs::Permissions;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::path::PathBuf;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use serde_json::{Value, json};
@@ -107,14 +109,25 @@ impl Server {
 
     /// The size it says it has, bytes.
     fn limit(&self) -> u64 {
-        let said = match self.kind {
-            InstanceKind::Memcached => self.say("stats\r\n", "END\r\n"),
-            InstanceKind::Redis => {
-                self.say("INFO memory\r\n", "\r\n").replace("maxmemory:", "limit_maxbytes ")
-            }
-        };
-        let limit = said.lines().find_map(|line| line.split("limit_maxbytes ").nth(1));
-        limit.unwrap_or_else(|| panic!("{said}")).trim().parse().unwrap()
+        match self.kind {
+            InstanceKind::Memcached => self.number("stats\r\n", "END\r\n", "limit_maxbytes "),
+            InstanceKind::Redis => self.number("INFO memory\r\n", "\r\n", "maxmemory:"),
+        }
+    }
+
+    /// What it says it takes, bytes.
+    fn used(&self) -> u64 {
+        match self.kind {
+            InstanceKind::Memcached => self.number("stats slabs\r\n", "END\r\n", "total_malloced "),
+            InstanceKind::Redis => self.number("INFO memory\r\n", "\r\n", "used_memory:"),
+        }
+    }
+
+    /// The number behind `name` in what is answered to `what`, up to `end`.
+    fn number(&self, what: &str, end: &str, name: &str) -> u64 {
+        let said = self.say(what, end);
+        let number = said.lines().find_map(|line| line.split(name).nth(1));
+        number.unwrap_or_else(|| panic!("{said}")).trim().parse().unwrap()
     }
 
     /// Stores `count` values of 100 kB, so that pages and memory fill.
@@ -163,6 +176,10 @@ fn set(http: Http, name: &str, mib: u64) {
     assert_eq!(answer.status, 200, "{answer:?}");
 }
 
+fn permit(path: &Path, mode: u32) {
+    std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+}
+
 fn reached(http: Http, count: usize) {
     eventually("all are reached", || {
         (0..count).all(|index| partition(http, index)["instance"]["reached"] == true)
@@ -189,12 +206,16 @@ fn bytes_move_between_memcached_and_redis() {
                 && seen["items"].as_u64() > Some(200)
         })
     });
-    for (first, second) in [(12, 60), (64, 16)] {
+    for (first, second) in [(12, 84), (80, 16)] {
         // Whichever shrinks goes first: the sizes must fit at any time.
-        let mut sizes = [("a", first), ("b", second)];
-        sizes.sort_by_key(|(_, mib)| *mib);
-        sizes.into_iter().for_each(|(name, mib)| set(http, name, mib));
+        let mut sizes = [("a", first, &memcached), ("b", second, &redis)];
+        sizes.sort_by_key(|(_, mib, _)| *mib);
+        sizes.into_iter().for_each(|(name, mib, _)| set(http, name, mib));
+        let [(.., shrinks), (.., grows)] = sizes;
         eventually("both have their sizes", || {
+            // In this order: what the one has only becomes less, and the other one has been told no more than that left then.
+            let together = grows.limit() + shrinks.used();
+            assert!(together <= TOTAL + TOTAL / 16, "{together} bytes");
             (memcached.limit(), redis.limit()) == (first * MIB, second * MIB)
         });
         eventually("and both keep to them", || {
@@ -240,16 +261,48 @@ fn one_that_is_gone_keeps_its_size_and_the_others_go_on() {
 }
 
 #[test]
+fn one_that_cannot_give_memory_back_is_told_of_once() {
+    let rigid = ["-o", "no_slab_reassign"];
+    let Some(memcached) = Server::start(InstanceKind::Memcached, None, &rigid) else { return };
+    let node = node(vec![memcached.setup()]);
+    let http = Http::of(&node);
+    reached(http, 1);
+    memcached.fill(400);
+    set(http, "a", 12);
+    eventually("it is said what to change", || {
+        partition(http, 0)["instance"]["error"]
+            .as_str()
+            .is_some_and(|error| error.contains("no_slab_reassign"))
+    });
+    let tries = || {
+        let stats = memcached.say("stats\r\n", "END\r\n");
+        let line = stats.lines().find_map(|line| line.strip_prefix("STAT total_connections "));
+        line.unwrap().parse::<u64>().unwrap()
+    };
+    let before = tries();
+    // Each question is a connection, too.
+    let mut asked = 0;
+    eventually("it is tried again and again", || {
+        asked += 1;
+        tries() > before + asked + 3
+    });
+    let said = node.events().iter().filter(|event| event.kind == "instance").count();
+    assert_eq!(said, 2, "that it is reached, and that it is not: {:?}", node.events());
+}
+
+#[test]
 fn passwords_are_asked_for_and_one_that_would_refuse_writes_is_left_alone() {
     let directory = tempfile::tempdir().unwrap();
     let file = |name: &str, text: &str| -> PathBuf {
         let path = directory.path().join(name);
         std::fs::write(&path, text).unwrap();
+        permit(&path, 0o600);
         path
     };
     let users = file("users", "sherwood:secret\n");
     // memcached reads it as the user it becomes.
-    std::fs::set_permissions(directory.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    permit(&users, 0o644);
+    permit(directory.path(), 0o755);
     let Some(memcached) = Server::start(InstanceKind::Memcached, None, &["-Y", users.to_str().unwrap()])
     else {
         return;

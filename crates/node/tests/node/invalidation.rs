@@ -1,8 +1,10 @@
 //! Taking many keys out of the cache.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::{Value, json};
+use sherwood_dispatch::RampOptions;
 use sherwood_node::Node;
 use sherwood_store::Store;
 
@@ -46,11 +48,11 @@ fn keys_that_begin_alike_go_from_every_tenants_partition_and_no_others() {
 
 #[test]
 fn what_was_being_fetched_does_not_come_back() {
-    let fake = Fake::new([("user:1", &b"old"[..])]);
+    let fake = Fake::new([("user:1", &b"old"[..]), ("page:1", b"old")]);
     let node = Node::start(setup(vec![("catalog", vec![fake.clone() as Arc<dyn Store>])])).unwrap();
     let http = Http::of(&node);
     fake.be(Mood::Hang);
-    let body = json!({"queries": [{"backend": "catalog", "keys": ["user:1"]}]}).to_string();
+    let body = json!({"queries": [{"backend": "catalog", "keys": ["user:1", "page:1"]}]}).to_string();
     let fetch = http.send("POST", "/v1/requests", &body);
     eventually("the old value is read", || fake.calls() == 1);
     fake.put("user:1", "new");
@@ -58,6 +60,7 @@ fn what_was_being_fetched_does_not_come_back() {
     fake.be(Mood::Answer);
     assert_eq!(answer(fetch).json()["results"][0]["value"], "old");
     assert_eq!(http.key("catalog", "user:1")["value"], "new");
+    assert_eq!(http.key("catalog", "page:1")["status"], "hit", "it does not begin so");
 }
 
 #[test]
@@ -115,4 +118,30 @@ fn the_word_that_there_is_no_value_goes_too() {
             (&json!("not_found"), before + 1)
         );
     }
+}
+
+/// A ramp learns what the backend survives when the cache is cold. Taking a few items out does not make it so.
+#[test]
+fn what_a_ramp_has_learned_is_not_forgotten_for_a_few_items() {
+    let fake = Fake::new([("a", &b"v"[..]), ("b", b"v"), ("c", b"v")]);
+    let mut setup = setup(vec![("catalog", vec![fake.clone() as Arc<dyn Store>])]);
+    let interval = Duration::from_millis(10);
+    setup.backends[0].dispatch.ramp =
+        Some(RampOptions { start_per_s: 1_000, interval, ..Default::default() });
+    let node = Node::start(setup).unwrap();
+    let http = Http::of(&node);
+    assert_eq!(statuses(http, &["a", "b", "c"]), ["miss"; 3]);
+    fake.be(Mood::Fail);
+    let rate = || http.metric(r#"sherwood_backend_ramp_keys_per_second{backend="catalog"}"#);
+    let begun = rate();
+    eventually("it is asked less", || {
+        http.key("catalog", "none");
+        rate() < begun
+    });
+    let learned = rate();
+    assert_eq!(ask(http, json!({"backend": "catalog", "prefix": "a"})), json!({"removed": 1}));
+    assert_eq!(ask(http, json!({"backend": "catalog", "tag": "page"})), json!({"removed": 0}));
+    assert_eq!(rate(), learned);
+    assert_eq!(ask(http, json!({"backend": "catalog", "prefix": ""})), json!({"removed": 2}));
+    assert_eq!(rate(), 1_000.0, "now it is cold");
 }

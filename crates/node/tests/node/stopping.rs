@@ -113,3 +113,39 @@ fn a_node_that_is_told_to_stop_starts_warm() {
     let node = start(2);
     assert_eq!(Http::of(&node).key("catalog", "a")["status"], "miss", "the backends are others");
 }
+
+#[test]
+fn a_node_whose_snapshot_could_not_be_written_does_not_start() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("none/snapshot");
+    let mut setup = setup(vec![("catalog", vec![])]);
+    let time_max = std::time::Duration::from_secs(60);
+    setup.snapshot = Some(SnapshotSetup { path, time_max, fingerprint: 1 });
+    let Err(refused) = Node::start(setup) else { panic!("it started") };
+    let refused = refused.to_string();
+    assert!(
+        refused.contains("none/snapshot cannot be written") && refused.contains("make its directory"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn what_cannot_be_ended_holds_up_no_snapshot() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("snapshot");
+    let fake = Fake::new([("a", &b"1"[..])]);
+    let mut setup = setup(vec![("catalog", vec![fake.clone() as Arc<dyn Store>])]);
+    let time_max = std::time::Duration::from_secs(60);
+    setup.snapshot = Some(SnapshotSetup { path: path.clone(), time_max, fingerprint: 1 });
+    let node = Node::start(setup).unwrap();
+    let http = Http::of(&node);
+    assert_eq!(http.key("catalog", "a")["status"], "miss");
+    fake.be(Mood::Stick);
+    let client = http.send("POST", "/v1/requests", r#"{"queries":[{"backend":"catalog","keys":["b"]}]}"#);
+    eventually("the backend is asked", || fake.calls() == 2);
+    drop(client);
+    let stopping = std::thread::spawn(move || node.stop());
+    eventually("it has stopped", || stopping.is_finished());
+    assert!(path.exists());
+    fake.be(Mood::Answer);
+}

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -16,7 +16,9 @@ use sherwood_node::{
     AccessSetup, BackendSetup, MemcachedSetup, Node, PartitionSetup, Pin, RouteSetup, Rules, Setup,
 };
 use sherwood_store::{Attempt, BoxFuture, Cause, Found, Kind, Limit, LimitError, Limits, Store, StoreError};
+use tokio::runtime::Handle;
 use tokio::sync::watch;
+use tokio::task::spawn_blocking;
 
 use crate::patience::PATIENCE;
 
@@ -31,6 +33,8 @@ pub(crate) enum Mood {
     Fail,
     /// Reads what is there, and answers when the mood changes; writes what it is given when the mood changes.
     Hang,
+    /// Reads as [`Mood::Hang`] does, in a thread that nothing ends, such as one that looks up a name.
+    Stick,
     /// Cannot do this at all.
     Refuse,
 }
@@ -42,6 +46,8 @@ pub(crate) struct Fake {
     limits: Mutex<Limits>,
     /// What it says beside every value.
     says: Mutex<Found>,
+    /// What it makes of values that are written to it is said by reads only.
+    pub(crate) has_its_own_words: AtomicBool,
     mood: watch::Sender<Mood>,
     /// With writes.
     writing: watch::Sender<Mood>,
@@ -58,6 +64,7 @@ impl Fake {
             calls: Mutex::default(),
             limits: Mutex::default(),
             says: Mutex::default(),
+            has_its_own_words: AtomicBool::new(false),
             mood: watch::channel(Mood::Answer).0,
             writing: watch::channel(Mood::Answer).0,
             writes: AtomicUsize::new(0),
@@ -99,6 +106,11 @@ impl Fake {
         StoreError::new("fake", attempt, Cause::Engine { detail: "unplugged".to_owned() })
     }
 
+    fn refusal(attempt: Attempt) -> StoreError {
+        let cause = Cause::Unsupported { reason: "it is read-only; write elsewhere" };
+        StoreError::new("fake", attempt, cause)
+    }
+
     /// Makes a change in the mood for it, or when the mood has come.
     fn change(
         &self,
@@ -111,11 +123,8 @@ impl Fake {
             let mood = *mood.wait_for(|mood| *mood != Mood::Hang).await.expect("the store owns the sender");
             match mood {
                 Mood::Fail => return Err(Self::error(attempt)),
-                Mood::Refuse => {
-                    let cause = Cause::Unsupported { reason: "it is read-only; write elsewhere" };
-                    return Err(StoreError::new("fake", attempt, cause));
-                }
-                Mood::Answer | Mood::Hang => change(&mut self.values.lock().unwrap()),
+                Mood::Refuse => return Err(Self::refusal(attempt)),
+                Mood::Answer | Mood::Hang | Mood::Stick => change(&mut self.values.lock().unwrap()),
             }
             Ok(())
         })
@@ -131,6 +140,10 @@ impl Store for Fake {
         Kind::Kv
     }
 
+    fn answers_as_written(&self) -> bool {
+        !self.has_its_own_words.load(Relaxed)
+    }
+
     fn get_many(&self, keys: Vec<Bytes>) -> BoxFuture<'_, Result<Vec<Option<Found>>, StoreError>> {
         let mut mood = self.mood.subscribe();
         Box::pin(async move {
@@ -142,10 +155,19 @@ impl Store for Fake {
                 keys.iter().map(|key| values.get(key).map(found)).collect()
             };
             self.calls.lock().unwrap().push(keys);
+            if *mood.borrow() == Mood::Stick {
+                let mut mood = mood.clone();
+                let change = async move { mood.wait_for(|mood| *mood != Mood::Stick).await.is_ok() };
+                let stuck = spawn_blocking(|| Handle::current().block_on(change));
+                assert!(stuck.await.expect("it does not panic"), "the store owns the sender");
+            }
             let mood = *mood.wait_for(|mood| *mood != Mood::Hang).await.expect("the store owns the sender");
             // Like a real engine, it has nothing to fail at when it is asked for nothing.
-            let fails = mood != Mood::Answer && attempt != Attempt::Get { keys: 0 };
-            if fails { Err(Self::error(attempt)) } else { Ok(found) }
+            match mood {
+                Mood::Fail if attempt != (Attempt::Get { keys: 0 }) => Err(Self::error(attempt)),
+                Mood::Refuse => Err(Self::refusal(attempt)),
+                Mood::Answer | Mood::Fail | Mood::Hang | Mood::Stick => Ok(found),
+            }
         })
     }
 

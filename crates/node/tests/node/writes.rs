@@ -1,6 +1,7 @@
 //! Writes through the HTTP port: to the store first, and to the cache then.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use serde_json::json;
@@ -47,6 +48,26 @@ fn what_is_written_is_in_the_store_and_then_in_the_cache() {
         http.metric(r#"sherwood_backend_writes_total{backend="catalog",outcome="acknowledged"}"#),
         3.0
     );
+}
+
+#[test]
+fn a_store_with_its_own_words_for_a_value_is_asked_for_them() {
+    let (node, fake) = start(one());
+    let http = Http::of(&node);
+    assert_eq!(read(http, "a"), pair("miss", "old"));
+    fake.has_its_own_words.store(true, Relaxed);
+    assert_eq!(http.ask("PUT", "/v1/keys/catalog/a", "new").status, 204);
+    assert_eq!((read(http, "a"), read(http, "a")), (pair("miss", "new"), pair("hit", "new")));
+}
+
+#[test]
+fn a_path_that_is_no_key_is_refused_as_other_mistakes_are() {
+    let (node, _) = start(one());
+    let http = Http::of(&node);
+    let refusal = http.ask("PUT", "/v1/keys/catalog/%FF", "").refusal(400);
+    assert!(refusal.contains("UTF-8"), "{refusal}");
+    let refusal = http.ask("PUT", "/v1/keys/catalog/a?b", "").refusal(400);
+    assert!(refusal.contains("%3F"), "{refusal}");
 }
 
 #[test]
@@ -97,6 +118,23 @@ fn a_fetch_that_began_before_the_write_ended_does_not_fill() {
 }
 
 #[test]
+fn what_was_deleted_is_neither_brought_back_by_a_fetch_nor_read_by_who_joins_it() {
+    let (node, fake) = start(one());
+    let http = Http::of(&node);
+    fake.be(Mood::Hang);
+    let body = json!({"queries": [{"backend": "catalog", "keys": ["a"]}]}).to_string();
+    let before = http.send("POST", "/v1/requests", &body);
+    eventually("the old value is read", || fake.calls() == 1);
+    assert_eq!(http.ask("DELETE", "/v1/keys/catalog/a", "").status, 204);
+    let after = http.send("POST", "/v1/requests", &body);
+    eventually("who asks afterwards has the store asked again", || fake.calls() == 2);
+    fake.be(Mood::Answer);
+    assert_eq!(answer(before).json()["results"][0]["value"], "old", "it asked before");
+    assert_eq!(answer(after).json()["results"][0]["status"], "not_found");
+    assert_eq!(read(http, "a"), pair("not_found", ""));
+}
+
+#[test]
 fn a_write_that_failed_takes_the_key_out_and_holds_it_off_while_it_may_land() {
     let (node, fake) = start(one());
     let http = Http::of(&node);
@@ -111,10 +149,13 @@ fn a_write_that_failed_takes_the_key_out_and_holds_it_off_while_it_may_land() {
     assert_eq!((&failed.json()["cause"], &failed.json()["outcome"]), (&json!("engine"), &json!("unknown")));
     assert_eq!((read(http, "a"), read(http, "a")), (pair("miss", "new"), pair("miss", "new")));
     assert_eq!(http.metric(r#"sherwood_backend_errors_total{backend="catalog",cause="engine"}"#), 1.0);
+    let page = http.ask("GET", "/", "").body;
+    assert!(page.contains("failed at catalog since the start: 1 engine\n"), "{page}");
     fake.be(Mood::Fail);
     let failed = http.key("catalog", "b")["error"].as_str().unwrap().to_owned();
     assert!(
-        failed.contains("could not get 1 key on store `fake`") && failed.contains("look at the disk"),
+        failed.contains("after 1 attempt: engine: could not get 1 key on store `fake`")
+            && failed.contains("look at the disk"),
         "{failed}"
     );
 }
@@ -198,7 +239,9 @@ fn what_cannot_be_written_is_refused_before_anything_is_sent() {
     let large = "x".repeat((1 << 10) + 1);
     assert!(http.ask("PUT", "/v1/keys/catalog/a", &large).refusal(413).contains("1024 bytes"));
     let long = format!("/v1/keys/catalog/{}", "k".repeat(251));
-    assert!(http.ask("PUT", &long, "").refusal(422).contains("1 to 250"));
+    for method in ["PUT", "DELETE"] {
+        assert!(http.ask(method, &long, "").refusal(422).contains("1 to 250"));
+    }
     assert!(http.ask("PUT", "/v1/keys/other/a", "").refusal(404).contains("catalog"));
     assert!(http.ask("PUT", "/v1/keys/catalog/a?tenat=x", "").refusal(400).contains("tenat"));
     assert_eq!(fake.writes(), 0);
@@ -242,9 +285,18 @@ fn a_primary_is_written_alone_and_its_readers_are_given_time() {
     assert_eq!(read(http, "a"), pair("hit", "new"), "what was written is kept at once");
     let body = json!({"backend": "catalog", "keys": ["a"]});
     assert_eq!(http.ask("POST", "/v1/invalidate", &body.to_string()).json(), json!({"removed": 1}));
-    assert_eq!(
-        (read(http, "a").0, read(http, "a").0),
-        ("miss".to_owned(), "miss".to_owned()),
-        "what a replica says is not"
-    );
+    for _ in 0..20 {
+        assert_eq!(
+            read(http, "a"),
+            pair("miss", "new"),
+            "the other replica is not asked, and nothing is kept"
+        );
+    }
+    assert_eq!((replicas[0].calls(), replicas[1].calls()), (20, 0));
+    replicas[0].be(Mood::Fail);
+    assert_eq!(read(http, "a").0, "error", "it has not got the value, and so is no way out");
+    eventually("keys that nobody wrote are asked of all", || {
+        read(http, "b");
+        replicas[1].calls() > 0
+    });
 }

@@ -62,7 +62,7 @@ fn what_was_changed_otherwise_meanwhile_is_not_kept() {
     let (first, other) = (begin(&mut writes, 0, "a"), begin(&mut writes, 0, "b"));
     writes.doubt(&"a");
     assert!(!writes.end(at(1), first, Outcome::Acknowledged).keep);
-    writes.doubt_all();
+    writes.doubt_where(|key| *key == "b");
     assert!(!writes.end(at(1), other, Outcome::Acknowledged).keep);
     let next = begin(&mut writes, 0, "a");
     assert!(writes.end(at(2), next, Outcome::Acknowledged).keep);

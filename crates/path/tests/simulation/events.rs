@@ -19,6 +19,12 @@ pub(crate) type At = usize;
 #[derive(Debug)]
 pub(crate) enum Event {
     Arrive(Vec<Query<Key>>),
+    /// A listener's client reads a number.
+    Listen {
+        backend: At,
+        number: u8,
+        tenant: u8,
+    },
     Reply(At, CallId, Reply<u64>),
     Probe(At, ReplicaId),
     /// A client writes a number, for a tenant.

@@ -1,4 +1,4 @@
-//! Requests, writes, the cache and dispatchers together in a world of faults: replicas that die and return, answers that are lost, late,
+//! Requests, reads of listeners, writes, the cache and dispatchers together in a world of faults: replicas that die and return, answers that are lost, late,
 //! repeated or in another order, writes that race reads and each other, or whose outcome nobody knows and which land late, stores that
 //! others change, a clock that stands still and jumps. Everything follows from one seed. Whatever happens:
 //!
@@ -117,9 +117,13 @@ const MUST_HAPPEN: &[&str] = &[
     "write landed after its end",
     "fill withheld",
     "absence kept",
+    "listener asked though absence was kept",
+    "ramp refused",
+    "ramp ended",
     "key settled",
     "all settled",
     "changed behind the node's back",
     "item invalidated",
-    "replica lagged",
+    "replica that lags is spared",
+    "refresh put off",
 ];

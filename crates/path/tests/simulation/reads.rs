@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use sherwood_cache::{Access, Value};
-use sherwood_dispatch::{Action, CallId, Failure, FailureKind, Reply};
+use sherwood_cache::{Access, AccessFlags, Item, Kind, Value};
+use sherwood_dispatch::{Action, CallId, Failure, FailureKind, FetchError, Reply};
 use sherwood_model::{Instant, ReplicaId};
-use sherwood_path::{Fetched, Query, Request, Slot, Status};
+use sherwood_path::{Fetch, Fetched, Query, Request, Slot, Staleness, Status};
 
-use crate::events::{At, Content, Event, Key, parts, tags};
-use crate::side::{HEALTHY, partition, read, timeout};
+use crate::events::{At, Content, Event, Key, key, parts, tags};
+use crate::side::{HEALTHY, Side, partition, read, timeout};
 use crate::store::Moment;
 use crate::world::{World, shown};
 
@@ -29,6 +29,22 @@ impl Asked {
     }
 }
 
+/// Who waits for a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waiter {
+    /// A request, for one of its keys.
+    Request(usize, Slot),
+    /// A read of a listener's client.
+    Listener(usize),
+}
+
+/// What a listener's client asked for and when.
+pub(crate) struct Listened {
+    backend: At,
+    key: Key,
+    at: Moment,
+}
+
 impl World {
     /// A request arrives.
     pub(crate) fn ask(&mut self, queries: Vec<Query<Key>>) {
@@ -43,13 +59,38 @@ impl World {
         let fetched = fetches.iter().flat_map(|fetch| &fetch.keys).map(|(_, slot)| *slot).collect();
         self.requests.insert(id, Asked { queries, request, at: self.moment(), fetched, judged: false });
         for fetch in fetches {
-            let entropy = self.draw(u64::MAX);
-            let keys = fetch.keys.into_iter().map(|(key, slot)| (key, (id, slot)));
-            let backend = fetch.backend.index();
-            self.sides[backend].dispatch.handle_fetch(self.now, keys, entropy);
-            self.carry_out(backend);
+            self.fetch(id, fetch);
         }
         self.finish(id);
+    }
+
+    /// Has what a request wants fetched, but for what is to be made fresh again later.
+    fn fetch(&mut self, id: usize, Fetch { backend, keys, awaited, .. }: Fetch<Key>) {
+        let (backend, now, entropy) = (backend.index(), self.now, self.draw(u64::MAX));
+        let side = &mut self.sides[backend];
+        let mut begins = |key: &Key| !side.dispatch.is_joinable(key) && side.refreshes.may_begin(now, key);
+        let (keys, put_off): (Vec<_>, Vec<_>) = keys.into_iter().partition(|(key, _)| awaited || begins(key));
+        if !put_off.is_empty() {
+            let asked = self.requests.get_mut(&id).expect("what is put off is still to be fetched");
+            asked.fetched.retain(|slot| put_off.iter().all(|(_, off)| off != slot));
+            self.count("refresh put off");
+        }
+        let keys = keys.into_iter().map(|(key, slot)| (key, Waiter::Request(id, slot)));
+        self.have_fetched(backend, keys, entropy);
+    }
+
+    /// Has keys fetched, from the replica that is written to where others may be behind.
+    fn have_fetched(&mut self, backend: At, keys: impl Iterator<Item = (Key, Waiter)>, entropy: u64) {
+        let Side { dispatch, writes, stores, .. } = &mut self.sides[backend];
+        let believed = |key: &Key| !stores.primary || writes.may_fill(&parts(*key).0);
+        let (any, first): (Vec<_>, Vec<_>) = keys.partition(|(key, _)| believed(key));
+        let lags = first.iter().any(|(key, _)| !stores.agree(parts(*key).0));
+        dispatch.handle_fetch(self.now, any, entropy);
+        dispatch.handle_fetch_from(self.now, ReplicaId(0), first, entropy);
+        if lags {
+            self.count("replica that lags is spared");
+        }
+        self.carry_out(backend);
     }
 
     /// Does what a dispatcher asks for.
@@ -71,7 +112,15 @@ impl World {
                             *result.as_ref().expect("only what the backend said may be kept"),
                         );
                     }
-                    for (id, slot) in waiters {
+                    self.sides[backend].refreshes.note(self.now, &key, result.is_err());
+                    for waiter in waiters {
+                        let (id, slot) = match waiter {
+                            Waiter::Request(id, slot) => (id, slot),
+                            Waiter::Listener(id) => {
+                                self.hear(id, result.clone());
+                                continue;
+                            }
+                        };
                         let asked = self.requests.get_mut(&id).expect("nothing is fetched for nobody");
                         let place = asked.fetched.iter().position(|fetched| *fetched == slot);
                         asked.fetched.swap_remove(place.expect("a fetch ended twice"));
@@ -81,6 +130,40 @@ impl World {
                 }
             }
         }
+    }
+
+    /// A listener's client reads: what is fresh and there, as one that reads through serves it, or what the backend says.
+    pub(crate) fn listen(&mut self, backend: At, number: u8, tenant: u8) {
+        let (key, of) = (key(number, tenant), partition(backend, tenant));
+        let (id, access) = (self.arrived, Access::at(self.now));
+        self.arrived += 1;
+        self.tell(|| format!("listener {id}: {key:x?} of backend {backend}"));
+        let listened = Listened { backend, key, at: self.moment() };
+        let fresh = self.cache.get(of, &key, &access, |item| {
+            assert!(item.kind != Kind::Absent && item.stale_since(access.now).is_none(), "it sees neither");
+            read(item)
+        });
+        if let Some(value) = fresh {
+            return self.judge(id, backend, key, Status::Hit, Some(value), listened.at);
+        }
+        let sees_absent = Access { flags: AccessFlags::SEE_ABSENT, ..access };
+        if self.cache.peek(of, &key, &sees_absent, |item| item.kind) == Some(Kind::Absent) {
+            self.count("listener asked though absence was kept");
+        }
+        self.listened.insert(id, listened);
+        let entropy = self.draw(u64::MAX);
+        self.have_fetched(backend, [(key, Waiter::Listener(id))].into_iter(), entropy);
+    }
+
+    /// What was fetched for a listener's client has come, or will not.
+    fn hear(&mut self, id: usize, result: Result<Content, FetchError>) {
+        let Listened { backend, key, at } = self.listened.remove(&id).expect("a read ended twice");
+        let (status, value) = match result {
+            Ok(Some(value)) => (Status::Miss, Some(value)),
+            Ok(None) => (Status::NotFound, None),
+            Err(_) => (Status::Error, None),
+        };
+        self.judge(id, backend, key, status, value, at);
     }
 
     fn fill(&mut self, backend: At, key: Key, content: Content) {
@@ -100,9 +183,22 @@ impl World {
             let what = if filled { "filled" } else { "not filled, by the rules or for what is there," };
             format!("backend {backend}: {key:x?} is {what} with {content:x?}")
         });
+        self.assert_nothing_older(backend, key, content);
         if filled && content.is_none() {
             self.count("absence kept");
         }
+    }
+
+    /// What a backend has just said of a key, kept or not, leaves no stale value of it but that.
+    fn assert_nothing_older(&self, backend: At, key: Key, said: Content) {
+        let access = Access { flags: AccessFlags::SEE_STALE, ..Access::at(self.now) };
+        let is_other = |item: Item<'_>| item.stale_since(self.now).is_some() && Some(read(item)) != said;
+        let older = self.cache.peek(partition(backend, parts(key).1), &key, &access, is_other);
+        assert_ne!(
+            older,
+            Some(true),
+            "backend {backend} has said {said:x?} of {key:x?}, and an older value may be served"
+        );
     }
 
     /// Wakes the requests that want to be.
@@ -130,22 +226,14 @@ impl World {
         } else if faulty && self.once_in(10) {
             Reply::Failed(Failure::new(FailureKind::Reset, "connection reset"))
         } else {
-            Reply::Ok(keys.iter().map(|&key| self.read(backend, replica.index(), key)).collect())
+            let stores = &self.sides[backend].stores;
+            Reply::Ok(keys.iter().map(|&key| stores.read(replica.index(), parts(key).0)).collect())
         };
         let delay_max = if faulty { timeout(backend) * 5 / 4 } else { Duration::from_millis(8) };
         for _ in 0..if faulty { self.draw(2) + 1 } else { 1 } {
             let delay = self.draw_time(delay_max);
             self.plan(delay, Event::Reply(backend, call, reply.clone()));
         }
-    }
-
-    fn read(&mut self, backend: At, replica: usize, key: Key) -> Option<u64> {
-        let (stores, number) = (&self.sides[backend].stores, parts(key).0);
-        let content = stores.read(replica, number);
-        if content != stores.read(0, number) && stores.primary {
-            self.count("replica lagged");
-        }
-        content
     }
 
     /// Judges a request that has finished, and forgets it when nothing is fetched for it any more.
@@ -172,6 +260,13 @@ impl World {
                 assert_eq!((backend, answered), (query.backend, key));
                 self.judge(id, backend.index(), *key, answer.status, answer.value.copied(), *at);
                 assert_eq!(answer.error.is_some(), answer.status.is_failure());
+                assert_eq!(answer.stale_for.is_some(), answer.status == Status::Stale);
+                let Staleness { while_revalidate, if_error, when_late, .. } = query.staleness;
+                let oldest = while_revalidate.max(if_error).max(when_late);
+                assert!(
+                    answer.stale_for.is_none_or(|age| age <= oldest),
+                    "nobody takes one so old: {answer:?}"
+                );
                 let penalty = answer.status.is_failure() && !query.best_effort;
                 counted =
                     counted.max(answer.latency).max(if penalty { query.timeout } else { Duration::ZERO });
@@ -219,6 +314,9 @@ impl World {
         for Asked { queries, request, .. } in self.requests.values().filter(|asked| !asked.judged) {
             let latest = queries.iter().map(|query| query.timeout).max().unwrap_or_default();
             assert!(request.started() + latest > self.now, "a request outlived its time-outs");
+        }
+        for Listened { backend, at, .. } in self.listened.values() {
+            assert!(at.now + timeout(*backend) > self.now, "a listener's read outlived its time-out");
         }
     }
 }

@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use sherwood_cache::{Access, AccessFlags, Cache, Item, Kind, Value};
-use sherwood_dispatch::{Dispatch, Options, ProbeOptions, RetryOptions};
+use sherwood_dispatch::{Dispatch, Options, ProbeOptions, RampOptions, RetryOptions};
 use sherwood_model::{Instant, PartitionId, SeededState, SplitMix64};
-use sherwood_path::{Outcome, Rules, Settled, Slot, Write, WriteId, WriteOptions, Writes};
+use sherwood_path::{Outcome, Refreshes, Rules, Settled, Write, WriteId, WriteOptions, Writes};
 
 use crate::events::{At, Content, Key, TENANTS, key};
+use crate::reads::Waiter;
 use crate::store::Stores;
 
 pub(crate) const NUMBERS: u8 = 6;
@@ -17,6 +18,8 @@ pub(crate) const BACKENDS: At = 4;
 pub(crate) const HEALTHY: At = 0;
 /// How long what is stale is kept.
 pub(crate) const GRACE: Duration = Duration::from_millis(150);
+/// Keys that rest after a failure at most.
+const RESTING_MAX: u32 = 3;
 /// How far replicas that copy may lag behind.
 const LAG_MAX: Duration = Duration::from_millis(30);
 
@@ -36,10 +39,11 @@ pub(crate) struct Running {
 
 #[derive(Debug)]
 pub(crate) struct Side {
-    pub(crate) dispatch: Dispatch<Key, u64, (usize, Slot)>,
+    pub(crate) dispatch: Dispatch<Key, u64, Waiter>,
     pub(crate) writes: Writes<u8>,
     pub(crate) write_options: WriteOptions,
     pub(crate) rules: Rules,
+    pub(crate) refreshes: Refreshes<Key>,
     pub(crate) stores: Stores,
     /// By the version they write.
     pub(crate) running: BTreeMap<u64, Running>,
@@ -81,7 +85,7 @@ impl Side {
                     interval_min: Duration::from_millis(5),
                     interval_max: Duration::from_millis(50),
                 },
-                ramp: None,
+                ramp: (draw(2) == 0).then(|| draw_ramp(&mut draw)),
             }
         };
         let hash = SeededState::new(seed);
@@ -91,7 +95,8 @@ impl Side {
             writes: Writes::new(write_options, hash),
             write_options,
             rules,
-            stores: Stores::new(at, replicas, NUMBERS, primary.then_some(LAG_MAX), timeout(at)),
+            refreshes: Refreshes::new(timeout(at), RESTING_MAX, hash),
+            stores: Stores::new(at, replicas, NUMBERS, primary.then_some(LAG_MAX)),
             running: BTreeMap::new(),
             turns: BTreeMap::new(),
             foreign: BTreeMap::new(),
@@ -106,7 +111,7 @@ impl Side {
             tell(&settled);
             match settled {
                 Settled::Key(number) => self.invalidate(number),
-                Settled::All => self.dispatch.invalidate_all(),
+                Settled::All => self.dispatch.invalidate_where(|_| true),
             }
         }
     }
@@ -129,6 +134,7 @@ impl Side {
         assert_eq!(self.writes.under_way() as usize, self.running.len());
         assert!(self.writes.keys() <= (under_way_max + held_keys_max) as usize);
         assert!(self.turns.len() <= self.running.len());
+        assert!(self.refreshes.keys() <= RESTING_MAX as usize);
     }
 
     pub(crate) fn assert_at_rest(&self) {
@@ -156,6 +162,13 @@ impl Side {
             }
         }
     }
+}
+
+/// Times in which a ramp may begin, grow, fall back and end before the world does.
+fn draw_ramp(mut draw: impl FnMut(u64) -> u64) -> RampOptions {
+    let interval = Duration::from_millis(draw(30) + 10);
+    let start_per_s = draw(300) as u32 + 1;
+    RampOptions { start_per_s, grow_ratio: 2.0, interval, settle: interval, ..RampOptions::default() }
 }
 
 /// By what a backend's values are kept; nothing of it is longer than the grace.

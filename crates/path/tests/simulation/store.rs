@@ -37,20 +37,11 @@ pub(crate) struct Stores {
     pub(crate) primary: bool,
     /// How far behind they may be.
     pub(crate) settle: Duration,
-    /// After so long who asks is not answered what they had before: when they have caught up, and the fetches have ended that had been
-    /// begun before, which others may have joined.
-    pub(crate) known_after: Duration,
 }
 
 impl Stores {
-    /// Replicas that have a value for each of `numbers` but 0; of those that copy, fetches take up to `fetch`.
-    pub(crate) fn new(
-        backend: At,
-        replicas: usize,
-        numbers: u8,
-        lag: Option<Duration>,
-        fetch: Duration,
-    ) -> Self {
+    /// Replicas that have a value for each of `numbers` but 0; those that copy lag behind by up to `lag`.
+    pub(crate) fn new(backend: At, replicas: usize, numbers: u8, lag: Option<Duration>) -> Self {
         let log = |number| Log {
             entries: vec![(number != 0).then(|| value(backend, number, 0))],
             floors: Vec::new(),
@@ -61,7 +52,6 @@ impl Stores {
             replicas: (0..replicas).map(|_| replica()).collect(),
             primary: lag.is_some(),
             settle: lag.unwrap_or_default(),
-            known_after: lag.map_or(Duration::ZERO, |lag| lag + fetch),
         }
     }
 
@@ -97,13 +87,11 @@ impl Stores {
 
     /// Whether who asked at `asked` may be answered this.
     pub(crate) fn may_be_read(&self, number: u8, content: Content, asked: Moment) -> bool {
-        let known_by =
-            |moment: &Moment| moment.step <= asked.step && moment.now + self.known_after <= asked.now;
         let sources = if self.primary { 1 } else { self.replicas.len() };
         (0..sources).any(|replica| {
             let Log { entries, floors } = self.log(replica, number);
             let floor =
-                floors.iter().rev().find(|(moment, _)| known_by(moment)).map_or(0, |(_, floor)| *floor);
+                floors.iter().rev().find(|(moment, _)| *moment <= asked).map_or(0, |(_, floor)| *floor);
             entries[floor..].contains(&content)
         })
     }

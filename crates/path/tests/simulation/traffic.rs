@@ -10,6 +10,7 @@ use crate::side::{BACKENDS, HEALTHY, NUMBERS, partition, timeout};
 use crate::world::World;
 
 const REQUESTS: usize = 40;
+const LISTENED: usize = 20;
 const WRITES: usize = 40;
 const LENGTH_MS: u64 = 500;
 /// Where many things happen at once.
@@ -21,6 +22,11 @@ impl World {
             let tenant = self.draw(TENANTS.into()) as u8;
             let queries = (0..self.draw(4)).map(|_| self.draw_query(tenant)).collect();
             self.plan_sometime(Event::Arrive(queries));
+        }
+        for _ in 0..LISTENED {
+            let (backend, number) = (self.draw_backend(), self.draw_number());
+            let tenant = self.draw(TENANTS.into()) as u8;
+            self.plan_sometime(Event::Listen { backend, number, tenant });
         }
         for _ in 0..WRITES {
             let (backend, number) = (self.draw_backend(), self.draw_number());
@@ -74,14 +80,14 @@ impl World {
         self.plan(Duration::from_millis(at), event);
     }
 
-    /// Requests of one key at a time, so that no bound is met, are answered by every backend.
+    /// Requests of one key at a time, and so far apart that neither bound nor ramp is met, are answered by every backend.
     pub(crate) fn assert_all_backends_are_used_again(&mut self) {
         self.forget();
         self.cache.flush(None, self.now, self.now);
         for backend in HEALTHY..BACKENDS {
             for number in 0..NUMBERS {
                 let alone = query(backend, 0, vec![key(number, 0)]);
-                self.plan(Duration::from_millis(1), Event::Arrive(vec![alone]));
+                self.plan(Duration::from_secs(2), Event::Arrive(vec![alone]));
                 self.run();
             }
         }

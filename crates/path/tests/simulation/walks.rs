@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sherwood_cache::{Access, AccessFlags, Kind};
 
-use crate::events::{At, Event, TENANTS, Which};
+use crate::events::{At, Event, TENANTS, Which, parts};
 use crate::side::{NUMBERS, partition};
 use crate::world::World;
 
@@ -25,8 +25,13 @@ impl World {
     pub(crate) fn begin_walk(&mut self, backend: At, which: Which) {
         self.tell(|| format!("backend {backend}: {which:?} is invalidated"));
         let side = &mut self.sides[backend];
-        side.dispatch.invalidate_all();
-        side.writes.doubt_all();
+        // The tags of what is on its way are not known yet.
+        let is_meant = |number: u8| matches!(which, Which::Tag(_)) || which.means(number);
+        side.dispatch.invalidate_where(|key| is_meant(parts(*key).0));
+        side.writes.doubt_where(|number| is_meant(*number));
+        if which == Which::All {
+            side.dispatch.restart_ramp();
+        }
         let floors = (0..NUMBERS).map(|number| side.stores.ends(number)).collect();
         let version = self.version;
         self.walks.push(Walk { backend, which, tenant: 0, cursor: 0, version, floors });

@@ -11,7 +11,7 @@ use sherwood_path::Settled;
 
 use crate::Seen;
 use crate::events::{Arrival, At, Event, TENANTS};
-use crate::reads::Asked;
+use crate::reads::{Asked, Listened};
 use crate::side::{BACKENDS, GRACE, HEALTHY, NUMBERS, Side};
 use crate::store::Moment;
 use crate::walks::Walk;
@@ -30,6 +30,8 @@ pub(crate) struct World {
     pub(crate) sides: Vec<Side>,
     pub(crate) requests: BTreeMap<usize, Asked>,
     pub(crate) arrived: usize,
+    /// Reads of a listener's clients that wait, by their names.
+    pub(crate) listened: BTreeMap<usize, Listened>,
     /// The latest value that was made up.
     pub(crate) version: u64,
     pub(crate) walks: Vec<Walk>,
@@ -62,6 +64,7 @@ impl World {
             random,
             requests: BTreeMap::new(),
             arrived: 0,
+            listened: BTreeMap::new(),
             version: 0,
             walks: Vec::new(),
             events: BTreeMap::new(),
@@ -190,6 +193,7 @@ impl World {
     fn take_place(&mut self, event: Event) {
         match event {
             Event::Arrive(queries) => self.ask(queries),
+            Event::Listen { backend, number, tenant } => self.listen(backend, number, tenant),
             Event::Reply(backend, call, reply) => {
                 self.tell(|| format!("backend {backend} answers {call:?}: {}", shown(&reply)));
                 self.sides[backend].dispatch.handle_reply(self.now, call, reply);
@@ -244,10 +248,19 @@ impl World {
     pub(crate) fn assert_at_rest(&mut self) {
         self.now += Duration::from_secs(120);
         self.settle_all();
-        assert!(self.requests.is_empty());
+        assert!(self.requests.is_empty() && self.listened.is_empty());
         assert!(self.events.is_empty() && self.arrivals.is_empty());
         self.sides.iter().for_each(Side::assert_at_rest);
         self.check_all();
+        for backend in 0..BACKENDS {
+            let stats = self.sides[backend].dispatch.stats();
+            if stats.counters.ramped > 0 {
+                self.count("ramp refused");
+            }
+            if stats.ramp.is_some_and(|ramp| ramp.warm) {
+                self.count("ramp ended");
+            }
+        }
     }
 
     /// A number below `bound`.

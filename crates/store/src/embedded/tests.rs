@@ -2,7 +2,7 @@
 
 use std::pin::pin;
 use std::sync::{Mutex, mpsc};
-use std::task::{Context, Waker};
+use std::task::{Context, Poll, Waker};
 
 use sherwood_model::Instant;
 use tempfile::TempDir;
@@ -221,6 +221,21 @@ fn a_compute_store_refuses_writes() {
          write to a kv or sqlite store"
     );
     assert!(wait(store.delete("a".into())).is_err());
+}
+
+#[test]
+fn a_store_that_takes_no_writes_says_so_while_it_hangs() {
+    let options = StoreOptions::Compute(ComputeOptions { n: 1, threads: 1, ..Default::default() });
+    let store = Embedded::open("driven", &options, Arc::new(DrivenClock::default())).unwrap();
+    store.set_limit(Limit::OpsPerS(Some(0.001))).unwrap();
+    let keys = || vec![Bytes::from("k"); 10];
+    wait(store.get_many(keys())).unwrap();
+    let mut cx = Context::from_waker(Waker::noop());
+    assert!(store.get_many(keys()).as_mut().poll(&mut cx).is_pending(), "the next waits for a long time");
+    for mut change in [store.put("k".into(), "v".into()), store.delete("k".into())] {
+        let Poll::Ready(Err(error)) = change.as_mut().poll(&mut cx) else { panic!("it waits") };
+        assert_eq!(error.cause().label(), "unsupported");
+    }
 }
 
 #[test]

@@ -1,9 +1,20 @@
-//! Where a server is: a host and a port, not yet looked up.
+//! Where a server is, a host and a port, and the way there as far as TCP.
 
 use std::fmt;
-use std::net::Ipv6Addr;
+use std::net::{Ipv6Addr, SocketAddr};
+use std::time::Duration;
 
-use crate::OpenCause;
+use socket2::{SockRef, TcpKeepalive};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, timeout_at};
+
+use crate::{Cause, OpenCause};
+
+/// Silence after which the system asks whether the other end is still there.
+const KEEPALIVE: Duration = Duration::from_secs(30);
+
+/// Addresses of one name that are tried.
+const ADDRESSES_MAX: usize = 8;
 
 /// A host's name or its address, and a port. Names are looked up at every connection, so that a server may move.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,6 +55,77 @@ impl HostPort {
             }
         };
         Ok(Self { host: host.to_owned(), port })
+    }
+
+    /// Where the system finds the host.
+    ///
+    /// # Errors
+    /// [`Cause::Name`] when its name has no address, or none by then.
+    pub(crate) async fn look_up(&self, patience: Patience) -> Result<Vec<SocketAddr>, Cause> {
+        let nameless = |detail| Cause::Name { host: self.host.clone(), detail };
+        let found = patience.wait(tokio::net::lookup_host((self.host.as_str(), self.port))).await;
+        let found = found.ok_or_else(|| nameless(patience.spent("no answer")))?;
+        let found: Vec<_> = found.map_err(|error| nameless(error.to_string()))?.take(ADDRESSES_MAX).collect();
+        if found.is_empty() { Err(nameless("it is known, but nowhere".into())) } else { Ok(found) }
+    }
+
+    /// Connects to the first of `addresses` that takes a connection.
+    ///
+    /// # Errors
+    /// [`Cause::Unreachable`] with what the last one said, or that none did in time.
+    pub(crate) async fn reach(
+        &self,
+        addresses: &[SocketAddr],
+        patience: Patience,
+    ) -> Result<TcpStream, Cause> {
+        let mut detail = String::new();
+        for address in addresses {
+            match patience.wait(TcpStream::connect(address)).await {
+                Some(Ok(stream)) => {
+                    // Small requests must not wait for the acknowledgement of those before them.
+                    let _ = stream.set_nodelay(true);
+                    // A connection that something on the way has forgotten shows itself while nothing is asked on it.
+                    let _ =
+                        SockRef::from(&stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE));
+                    return Ok(stream);
+                }
+                Some(Err(error)) => detail = error.to_string(),
+                None => {
+                    detail = patience.spent("no connection");
+                    break;
+                }
+            }
+        }
+        Err(Cause::Unreachable { address: self.to_string(), detail })
+    }
+}
+
+/// How long some steps on the way may take together.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Patience {
+    timeout: Duration,
+    end: Instant,
+}
+
+impl Patience {
+    /// From now on.
+    pub(crate) fn new(timeout: Duration) -> Self {
+        Self { timeout, end: Instant::now() + timeout }
+    }
+
+    /// What comes in time, or none.
+    pub(crate) async fn wait<F: Future>(self, work: F) -> Option<F::Output> {
+        timeout_at(self.end, work).await.ok()
+    }
+
+    /// In words: `no answer within 2000 ms`.
+    pub(crate) fn spent(self, what: &str) -> String {
+        format!("{what} within {} ms", self.timeout.as_millis())
+    }
+
+    /// How long it was.
+    pub(crate) fn timeout(self) -> Duration {
+        self.timeout
     }
 }
 
@@ -91,5 +173,12 @@ mod tests {
             let refused = HostPort::parse("address", text, 9).unwrap_err().to_string();
             assert!(refused.contains("`address`") && refused.contains("127.0.0.1:6379"), "{refused}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_name_without_an_address_is_told_apart() {
+        let address = HostPort::parse("address", "no-such-host.invalid:1", 9).unwrap();
+        let cause = address.look_up(Patience::new(Duration::from_secs(30))).await.unwrap_err();
+        assert!(matches!(&cause, Cause::Name { host, .. } if host == "no-such-host.invalid"), "{cause}");
     }
 }

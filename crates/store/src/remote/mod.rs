@@ -28,8 +28,26 @@ pub use secret::Secret;
 pub use sql::{SqlOptions, SqlValue};
 pub use tls::{TlsOptions, client_config};
 
+use std::sync::Arc;
+
+use crate::{Attempt, Cause, Found, KeyAnswer, StoreError};
+
 pub(crate) use http::Http;
 pub(crate) use memcached::Memcached;
 pub(crate) use redis::Redis;
 pub(crate) use sql::{open_mysql, open_postgres};
-pub(crate) use template::{KEYS_MAX, padded};
+pub(crate) use template::{KEYS_MAX, Template, padded};
+
+/// What a connector has for one key of a call that was answered: a value or none, or why this key alone has no answer.
+type Each = Result<Option<Found>, Cause>;
+
+/// The answer to a call that is answered as a whole: the first key without an answer fails it.
+fn all(each: Vec<Each>) -> Result<Vec<Option<Found>>, Cause> {
+    each.into_iter().collect()
+}
+
+/// The answers of the store called `name`.
+fn named_each(name: &Arc<str>, each: Vec<Each>) -> Vec<KeyAnswer> {
+    let named = |cause| StoreError::new(Arc::clone(name), Attempt::Get { keys: 1 }, cause);
+    each.into_iter().map(|one| one.map_err(named)).collect()
+}

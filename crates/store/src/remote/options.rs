@@ -28,7 +28,8 @@ pub struct RemoteOptions {
     pub queued_calls_max: u32,
     /// Bytes that a value, and all values of one call together, may have, 1 KiB to 512 MiB; 16 MiB by default.
     pub value_bytes_max: u64,
-    /// Time to look up the name, connect, speak TLS and log in, each of them, 10 to 600,000 ms; 1,000 by default.
+    /// Time to look up the name, connect, speak TLS and log in, each of them (of databases all together), 10 to 600,000 ms; 1,000 by
+    /// default.
     pub connect_timeout_ms: u64,
     /// Time in which nothing arrives while an answer is owed, after which the connection is given up, 10 to 600,000 ms; 1,500
     /// by default. Less than the time-out of the backend, or that one ends the call first and knows less.

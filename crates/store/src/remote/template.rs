@@ -28,6 +28,8 @@ pub(crate) enum Dialect {
     MySql,
     /// PostgreSQL: `$1`; comments nest, `$tag$` quotes, a backslash escapes in `E''` only.
     Postgres,
+    /// SQLite: `?1`; names in any of its three quotes. Its own placeholders stay, and of ours it has the list of keys.
+    Sqlite,
 }
 
 /// What a statement is for, which decides the parameters it may have.
@@ -100,20 +102,29 @@ impl Template {
         Ok(template)
     }
 
+    /// Reads a statement of SQLite's that may have `:keys` in it; none where it has not.
+    ///
+    /// # Errors
+    /// As [`parse`](Self::parse).
+    pub(crate) fn of_list(text: &str) -> Result<Option<Self>, String> {
+        let template = read(text, Dialect::Sqlite)?;
+        template.check_list()?;
+        Ok(template.reads_many().then_some(template))
+    }
+
     fn check(&self, purpose: Purpose) -> Result<(), String> {
         let count = |wanted: fn(&Parameter) -> bool| self.parameters().filter(wanted).count();
         let lists = count(|one| matches!(one, Parameter::Keys));
         let keys = count(|one| matches!(one, Parameter::Key | Parameter::Part(_)));
-        let values = count(|one| matches!(one, Parameter::Value));
+        let values = self.values();
         match purpose {
             Purpose::Query if values > 0 => Err("a query has no `:value`".into()),
-            Purpose::Query if lists > 1 => {
-                Err(format!("it has `:keys` {lists} times, where once is accepted"))
-            }
             Purpose::Query if lists > 0 && keys > 0 => {
                 Err("it has `:keys` and `:key`, where one of them is accepted".into())
             }
-            Purpose::Query if lists + keys == 0 => Err("it has neither `:key` nor `:keys`".into()),
+            Purpose::Query if lists + keys == 0 => {
+                Err("it has neither `:key` nor `:keys` outside of quotes and comments".into())
+            }
             Purpose::Write | Purpose::Delete if lists > 0 => Err("`:keys` is for queries only".into()),
             Purpose::Write | Purpose::Delete if keys == 0 => Err("it has no `:key`".into()),
             Purpose::Write if values == 0 => Err("it has no `:value`".into()),
@@ -122,8 +133,12 @@ impl Template {
         }
     }
 
-    /// A list of parameters is sensible between parentheses only.
+    /// A list of parameters is sensible once, and between parentheses only.
     fn check_list(&self) -> Result<(), String> {
+        let lists = self.parameters().filter(|parameter| *parameter == Parameter::Keys).count();
+        if lists > 1 {
+            return Err(format!("it has `:keys` {lists} times, where once is accepted"));
+        }
         let Some(at) = self.before.iter().position(|(_, parameter)| *parameter == Parameter::Keys) else {
             return Ok(());
         };
@@ -142,8 +157,22 @@ impl Template {
 
     /// Whether the server counts the rows that it changes. It does not for those that a procedure changes.
     pub(crate) fn counts_rows(&self) -> bool {
-        let start = self.before.first().map_or(&self.after, |(text, _)| text).trim_start();
-        !["call", "select"].iter().any(|verb| word(start).eq_ignore_ascii_case(verb))
+        !self.is_call() && !self.verb().eq_ignore_ascii_case("select")
+    }
+
+    /// Whether it calls a procedure, which may have changed something for good before it fails.
+    pub(crate) fn is_call(&self) -> bool {
+        self.verb().eq_ignore_ascii_case("call")
+    }
+
+    /// Its first word.
+    fn verb(&self) -> &str {
+        word(self.before.first().map_or(self.after.as_str(), |(text, _)| text).trim_start())
+    }
+
+    /// In how many places the value stands that is written.
+    pub(crate) fn values(&self) -> usize {
+        self.parameters().filter(|parameter| *parameter == Parameter::Value).count()
     }
 
     /// What is bound, in the order of the places.
@@ -166,6 +195,7 @@ impl Template {
                 match self.dialect {
                     Dialect::MySql => sql.push('?'),
                     Dialect::Postgres => sql.push_str(&format!("${placed}")),
+                    Dialect::Sqlite => sql.push_str(&format!("?{placed}")),
                 }
             }
         }
@@ -241,6 +271,7 @@ fn parameter(text: &str, at: usize, dialect: Dialect) -> Result<Option<(Paramete
     let whole = |parameter| Ok(Some((parameter, 1 + name.len())));
     match name {
         "keys" => whole(Parameter::Keys),
+        _ if dialect == Dialect::Sqlite => Ok(None),
         "value" => whole(Parameter::Value),
         "key" => {
             let digits = after["key".len()..].strip_prefix('.').map_or("", digits);
@@ -268,6 +299,7 @@ fn refuse_native(text: &str, at: usize, dialect: Dialect) -> Result<(), String> 
             .map(digits)
             .filter(|digits| !digits.is_empty())
             .map(|digits| 1 + digits.len()),
+        Dialect::Sqlite => None,
     };
     match native {
         Some(bytes) if !text[..at].ends_with(is_word) => {
@@ -304,6 +336,10 @@ fn quoted(text: &str, before: &str, dialect: Dialect) -> Option<Result<usize, &'
         (Dialect::Postgres, b'\'') => string(is_escape_string(before)),
         (Dialect::Postgres, b'"') => name(),
         (Dialect::Postgres, b'-') if text.starts_with("--") => line(),
+        (Dialect::Sqlite, b'\'') => string(false),
+        (Dialect::Sqlite, b'"' | b'`') => name(),
+        (Dialect::Sqlite, b'[') => Some(text.find(']').map(|end| end + 1).ok_or("the quoted name")),
+        (Dialect::Sqlite, b'-') if text.starts_with("--") => line(),
         (Dialect::Postgres, b'$') if !before.ends_with(is_word) => dollar(text),
         (_, b'/') if text.starts_with("/*") => {
             Some(until_comment_ends(text, dialect == Dialect::Postgres).ok_or("the comment"))

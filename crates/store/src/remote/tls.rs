@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::{CertificateError, ClientConfig, RootCertStore};
 use serde::Deserialize;
 
 use crate::OpenCause;
@@ -74,6 +74,41 @@ pub(crate) fn trust(options: &TlsOptions) -> String {
     }
 }
 
+/// Whether a server says by this that it does not take our certificate, or lacks one. It says so after the handshake, when something
+/// may have been asked already, and does nothing of that; any other alert may come amid the work.
+pub(crate) fn is_refusal(error: &rustls::Error) -> bool {
+    use rustls::AlertDescription as Alert;
+    let rustls::Error::AlertReceived(alert) = error else { return false };
+    matches!(
+        alert,
+        Alert::AccessDenied
+            | Alert::BadCertificate
+            | Alert::CertificateExpired
+            | Alert::CertificateRequired
+            | Alert::CertificateRevoked
+            | Alert::CertificateUnknown
+            | Alert::DecryptError
+            | Alert::HandshakeFailure
+            | Alert::UnknownCA
+            | Alert::UnsupportedCertificate
+    )
+}
+
+/// What is wrong with a connection, for people who do not know the library's names.
+pub(crate) fn words(error: &rustls::Error) -> String {
+    let said = error.to_string();
+    match error {
+        rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
+            "its certificate is signed by nobody who is trusted here".to_owned()
+        }
+        // The verifier's own name for it is all there is.
+        rustls::Error::InvalidCertificate(_) if said.contains("CaUsedAsEndEntity") => {
+            "its certificate is one of an authority (CA:TRUE), which cannot be a server's too; make one with CA:FALSE".to_owned()
+        }
+        _ => said,
+    }
+}
+
 fn roots(ca: Option<&Path>) -> Result<RootCertStore, OpenCause> {
     let mut roots = RootCertStore::empty();
     let Some(ca) = ca else {
@@ -115,6 +150,10 @@ fn refused(option: &'static str, detail: String, remedy: &'static str) -> OpenCa
 
 #[cfg(test)]
 mod tests {
+    use rustls::client::WebPkiServerVerifier;
+    use rustls::client::danger::ServerCertVerifier;
+    use rustls::pki_types::UnixTime;
+
     use super::*;
 
     fn refusal(options: &TlsOptions) -> String {
@@ -130,6 +169,36 @@ mod tests {
         assert!(refusal(&options).contains("ca.pem"), "{}", refusal(&options));
         std::fs::write(&path, "nothing of the sort\n").unwrap();
         assert!(refusal(&options).contains("there is no certificate in it"), "{}", refusal(&options));
+    }
+
+    /// What a client that trusts `ca` says of a server that shows `cert`.
+    fn said_of(ca: &rcgen::Certificate, cert: &rcgen::Certificate) -> String {
+        let mut roots = RootCertStore::empty();
+        roots.add(ca.der().clone()).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let verifier =
+            WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build().unwrap();
+        let name = ServerName::try_from("a").unwrap();
+        let verdict = verifier.verify_server_cert(cert.der(), &[], &name, &[], UnixTime::now());
+        words(&verdict.map(drop).unwrap_err())
+    }
+
+    #[test]
+    fn certificates_that_are_not_trusted_are_told_apart_in_plain_words() {
+        let own = |is_ca| {
+            let mut params = rcgen::CertificateParams::new(["a".to_owned()]).unwrap();
+            params.is_ca = is_ca;
+            params.self_signed(&rcgen::KeyPair::generate().unwrap()).unwrap()
+        };
+        let (server, authority) =
+            (own(rcgen::IsCa::ExplicitNoCa), own(rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained)));
+        let said = said_of(&authority, &authority);
+        assert!(said.contains("make one with CA:FALSE"), "{said}");
+        let mut stranger = rcgen::CertificateParams::new(["a".to_owned()]).unwrap();
+        stranger.distinguished_name.push(rcgen::DnType::CommonName, "stranger");
+        let stranger = stranger.self_signed(&rcgen::KeyPair::generate().unwrap()).unwrap();
+        let said = said_of(&stranger, &server);
+        assert!(said.contains("nobody who is trusted here"), "{said}");
     }
 
     #[test]
@@ -150,6 +219,14 @@ mod tests {
         assert!(refusal(&TlsOptions { cert: None, ..both.clone() }).contains("there is no `tls.cert`"));
         assert!(refusal(&TlsOptions { key: wrong, ..both.clone() }).contains("belongs to `tls.cert`"));
         assert!(refusal(&TlsOptions { key: cert, ..both }).contains("unencrypted private key"));
+    }
+
+    #[test]
+    fn only_what_is_said_of_certificates_means_that_nothing_was_done() {
+        use rustls::{AlertDescription, Error};
+        assert!(is_refusal(&Error::AlertReceived(AlertDescription::CertificateRequired)));
+        assert!(!is_refusal(&Error::AlertReceived(AlertDescription::InternalError)));
+        assert!(!is_refusal(&Error::DecryptError));
     }
 
     #[test]

@@ -91,6 +91,11 @@ fn open(options: &SqliteOptions, flags: OpenFlags) -> Result<Connection, OpenCau
     Ok(connection)
 }
 
+const READ_ONLY: Cause = Cause::Unsupported {
+    reason: "it reads with a `query` of its own, and where to write is not known; write to the database directly, or leave \
+             `query` out",
+};
+
 struct SqliteSession {
     reader: Connection,
     query: Query,
@@ -100,10 +105,7 @@ struct SqliteSession {
 impl SqliteSession {
     fn write<T>(&self, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, Cause> {
         let Some(writer) = &self.writer else {
-            return Err(Cause::Unsupported {
-                reason: "it reads with a `query` of its own, and where to write is not known; write to the database \
-                         directly, or leave `query` out",
-            });
+            return Err(READ_ONLY);
         };
         let mut writer = writer.lock().unwrap_or_else(PoisonError::into_inner);
         let write = || -> rusqlite::Result<T> {
@@ -119,6 +121,10 @@ impl SqliteSession {
 impl Session for SqliteSession {
     fn get_many(&mut self, keys: &[Bytes], pause: &mut dyn FnMut()) -> Result<Vec<Option<Bytes>>, Cause> {
         self.query.run(&mut self.reader, keys, pause).map_err(cause)
+    }
+
+    fn read_only(&self) -> Option<Cause> {
+        self.writer.is_none().then_some(READ_ONLY)
     }
 
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Cause> {

@@ -11,25 +11,23 @@ use rusqlite::{Connection, params_from_iter};
 
 use super::{bound, open_cause};
 use crate::OpenCause;
-use crate::remote::{KEYS_MAX, padded};
-
-/// What stands for the list of keys.
-const KEYS: &str = ":keys";
+use crate::remote::{KEYS_MAX, Template, padded};
 
 /// A validated read statement.
 pub(super) enum Query {
     /// Runs once per key: one parameter, one column.
     PerKey { sql: String },
     /// Runs once per up to [`KEYS_MAX`] keys: `:keys` in it, two columns.
-    PerList { before: String, after: String },
+    PerList { list: Template },
 }
 
 impl Query {
     /// Checks `sql` by preparing it on `connection`.
     pub(super) fn new(sql: &str, connection: &Connection) -> Result<Self, OpenCause> {
-        let query = match sql.split_once(KEYS) {
+        let list = Template::of_list(sql).map_err(|detail| OpenCause::Query { detail, remedy: REMEDY })?;
+        let query = match list {
             None => Self::PerKey { sql: sql.to_owned() },
-            Some((before, after)) => Self::PerList { before: before.to_owned(), after: after.to_owned() },
+            Some(list) => Self::PerList { list },
         };
         query.check(connection)?;
         Ok(query)
@@ -73,10 +71,7 @@ impl Query {
     fn sql(&self, keys: usize) -> String {
         match self {
             Self::PerKey { sql } => sql.clone(),
-            Self::PerList { before, after } => {
-                let parameters: Vec<String> = (1..=keys).map(|i| format!("?{i}")).collect();
-                format!("{before}{}{after}", parameters.join(","))
-            }
+            Self::PerList { list } => list.sql(keys),
         }
     }
 

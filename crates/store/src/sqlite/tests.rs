@@ -41,6 +41,13 @@ fn a_query_per_list_answers_in_key_order_with_repeats() {
 }
 
 #[test]
+fn keys_in_a_string_are_text() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = users_own(&directory, "SELECT ':keys' || note FROM price WHERE product = ?1");
+    assert_eq!(read(&options, &["3"]), [Some(":keysthree".into())]);
+}
+
+#[test]
 fn a_key_in_another_spelling_is_absent_from_a_list_and_found_alone() {
     let directory = tempfile::tempdir().unwrap();
     let list = users_own(&directory, "SELECT product, note FROM price WHERE product IN (:keys)");
@@ -81,6 +88,7 @@ fn queries_that_cannot_work_are_refused_with_a_remedy() {
     assert!(refused("SELECT cents FROM price").contains("it has 0 parameters, where 1 is accepted"));
     assert!(refused("SELECT cents FROM price WHERE product IN (:keys)").contains("it returns 1 columns"));
     assert!(refused("SELECT weight FROM price WHERE product = ?1").contains("no such column: weight"));
+    assert!(refused("SELECT product, cents FROM price WHERE product IN (?1, :keys)").contains("outside"));
     assert!(refused("SELEC").contains("write a SELECT of one column"));
 }
 

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use rustls::ServerConfig;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
@@ -20,6 +20,8 @@ impl Authority {
     pub(crate) fn new() -> Self {
         let mut params = CertificateParams::new(Vec::<String>::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        // By another name than what it signs, or OpenSSL takes that for signed by itself.
+        params.distinguished_name.push(DnType::CommonName, "authority");
         let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("ca.pem"), issuer.pem()).unwrap();
@@ -68,6 +70,13 @@ impl Authority {
         std::fs::write(&files.0, certificate.pem()).unwrap();
         std::fs::write(&files.1, key.serialize_pem()).unwrap();
         files
+    }
+
+    /// The authority's own certificate beside them, as what signs those of clients.
+    pub(crate) fn signer(&self, folder: &Path) -> PathBuf {
+        let file = folder.join("clients-ca.pem");
+        std::fs::write(&file, self.issuer.pem()).unwrap();
+        file
     }
 
     fn signed(&self, name: &str) -> (rcgen::Certificate, KeyPair) {

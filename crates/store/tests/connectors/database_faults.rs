@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sherwood_store::{RemoteOptions, SqlOptions, Store, StoreOptions};
+use sherwood_store::{RemoteOptions, Secret, SqlOptions, Store, StoreOptions};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
@@ -72,6 +72,38 @@ async fn it_hangs_up() {
 async fn it_speaks_something_else() {
     each(&says(b"SSH-2.0-OpenSSH_9.2\r\n", false).await, &patient(), "protocol").await;
     each(&says(b"HTTP/1.1 400 Bad Request\r\n\r\n", false).await, &patient(), "protocol").await;
+}
+
+/// A packet of MySQL's protocol.
+fn packet(number: u8, body: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(body.len()).unwrap().to_le_bytes();
+    [&length[..3], &[number], body].concat()
+}
+
+#[tokio::test]
+async fn it_wants_the_password_in_a_way_that_the_library_was_built_without() {
+    let capabilities: u32 = 0x0008_8200;
+    let [low, high] = [capabilities & 0xffff, capabilities >> 16].map(|half| (half as u16).to_le_bytes());
+    let greeting = [
+        &b"\x0a11.8.0-MariaDB\0\x01\0\0\0saltsalt\0"[..],
+        &low,
+        b"\x21\x02\0",
+        &high,
+        b"\x15\0\0\0\0\0\0\0\0\0\0saltsaltsalt\0mysql_native_password\0",
+    ];
+    let another = [&b"\xfeparsec\0"[..], &[b'n'; 32], b"\0"].concat();
+    let salt = [&b"P\0"[..], &[b's'; 18]].concat();
+    let said = [packet(0, &greeting.concat()), packet(2, &another), packet(4, &salt)].concat();
+    let address = says(said.leak(), true).await;
+    let folder = tempfile::tempdir().unwrap();
+    let password = folder.path().join("password");
+    std::fs::write(&password, "secret").unwrap();
+    let password = Some(Secret::File(password));
+    let options =
+        SqlOptions { password, remote: patient(), ..SqlOptions::new(address, "u", "d", "SELECT :key") };
+    let error = opened(StoreOptions::MySql(options)).get_many(Vec::new()).await.unwrap_err();
+    assert_eq!(error.cause().label(), "credentials");
+    assert!(error.to_string().contains("in a way that is not known here"), "{error}");
 }
 
 #[tokio::test]

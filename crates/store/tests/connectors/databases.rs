@@ -6,12 +6,13 @@ use std::net::TcpListener;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Instant;
 
 use sherwood_store::{Secret, SqlOptions};
 use tempfile::TempDir;
 
-use crate::servers::until_ready;
+use crate::servers::{PATIENCE, until_ready};
 
 /// What everybody here logs in with.
 pub(crate) const PASSWORD: &str = "not a secret";
@@ -94,15 +95,15 @@ impl Database {
         command.args(args(port));
         let process = spawn(&mut command);
         let mut server = Self { process, command, port, folder };
-        server.wait();
+        server.wait().unwrap_or_else(|status| panic!("{:?} ended: {status}", server.command));
         server
     }
 
-    /// Until it listens and is ready, which PostgreSQL writes down.
-    fn wait(&mut self) {
+    /// Until it listens and is ready, which PostgreSQL writes down, or has ended instead.
+    fn wait(&mut self) -> Result<(), ExitStatus> {
         let written = self.folder.path().join("data/postmaster.pid");
         let is_ready = || fs::read_to_string(&written).map_or(true, |written| written.contains("ready"));
-        until_ready(&mut self.process, &self.command, self.port, is_ready);
+        until_ready(&mut self.process, &self.command, self.port, is_ready)
     }
 
     pub(crate) fn address(&self) -> String {
@@ -126,8 +127,17 @@ impl Database {
 
     /// The same server again, at the same port, with what was in it.
     pub(crate) fn restart(&mut self) {
+        let start = Instant::now();
+        while !self.starts() {
+            assert!(start.elapsed() < PATIENCE, "{:?} does not start again", self.command);
+        }
+    }
+
+    /// Starts it; false where it has ended at once. PostgreSQL does while what it had to do with is still at work, which ends when
+    /// it notices that it was left alone.
+    fn starts(&mut self) -> bool {
         self.process = spawn(&mut self.command);
-        self.wait();
+        self.wait().is_ok()
     }
 }
 

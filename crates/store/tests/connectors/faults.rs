@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use sherwood_store::{
-    HttpOptions, MemcachedOptions, RedisOptions, RemoteOptions, Store, StoreOptions, TlsOptions,
+    Fault, HttpOptions, MemcachedOptions, RedisOptions, RemoteOptions, SqlOptions, SqlValue, Store,
+    StoreOptions, TlsOptions,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -80,6 +81,22 @@ async fn it_accepts_and_says_nothing() {
 }
 
 #[tokio::test]
+async fn a_write_that_is_not_answered_may_have_been_done() {
+    let address = says(b"", true).await;
+    let item = format!("http://{address}/{{key}}");
+    let (write, delete) = (Some(format!("PUT {item}")), Some(format!("DELETE {item}")));
+    let http = HttpOptions { write, delete, remote: hasty(), ..HttpOptions::new(item) };
+    let mut stores = connectors(&address, &hasty());
+    stores[2].0 = opened(StoreOptions::Http(http));
+    for (store, _) in stores {
+        for answer in [store.put("k".into(), "1".into()).await, store.delete("k".into()).await] {
+            let error = answer.unwrap_err();
+            assert_eq!((error.cause().label(), error.fault()), ("silent", Fault::Broken), "{error}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn it_stops_amid_an_answer() {
     for (i, answer) in connectors("127.0.0.1:1", &hasty()).into_iter().map(|(_, answer)| answer).enumerate() {
         let (breaks, hangs) = (says(answer, false).await, says(answer, true).await);
@@ -123,4 +140,21 @@ async fn a_failure_names_the_address_and_no_more_than_it_should() {
         assert!(said.contains("could not get 1 key on store `b`: 127.0.0.1:1 cannot be reached"), "{said}");
         assert!(!said.contains("secret-key"), "{said}");
     }
+}
+
+#[tokio::test]
+async fn what_is_read_may_be_more_than_what_was_written() {
+    let redis = |options| opened(StoreOptions::Redis(options)).answers_as_written();
+    let told = RedisOptions { ttl_of_server: true, ..RedisOptions::new("h") };
+    assert!(redis(RedisOptions { write_ttl_s: Some(9), ..RedisOptions::new("h") }) && redis(told.clone()));
+    assert!(!redis(RedisOptions { write_ttl_s: Some(9), ..told }));
+    assert!(!opened(StoreOptions::Http(HttpOptions::new("http://h/{key}"))).answers_as_written());
+    let sql = |value, tags: Option<&str>| {
+        let options = SqlOptions::new("h:1", "u", "d", "SELECT v FROM t WHERE k = :key");
+        let options = SqlOptions { value, tags_column: tags.map(str::to_owned), ..options };
+        opened(StoreOptions::Postgres(options)).answers_as_written()
+    };
+    assert!(
+        sql(SqlValue::Column, None) && !sql(SqlValue::Column, Some("tags")) && !sql(SqlValue::Json, None)
+    );
 }

@@ -7,10 +7,12 @@ use bytes::Bytes;
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, OptsBuilder};
 use sherwood_model::Tags;
-use sherwood_store::{Secret, SqlOptions, SqlValue, Store, StoreOptions, TlsOptions};
+use sherwood_store::{
+    Fault, KeyAnswer, RemoteOptions, Secret, SqlOptions, SqlValue, Store, StoreOptions, TlsOptions,
+};
 
 use crate::certificates::Authority;
-use crate::databases::{Database, page, page_statements, page_text};
+use crate::databases::{Database, PASSWORD, page, page_statements, page_text};
 use crate::{failure, keys, label, opened, value, values};
 
 const TABLES: &str = "
@@ -45,7 +47,7 @@ fn store(options: SqlOptions) -> Arc<dyn Store> {
 
 #[tokio::test]
 async fn rows_become_values() {
-    let (server, _root) = started(&[]).await;
+    let (server, mut root) = started(&[]).await;
     let one = store(server.options("SELECT name FROM item WHERE id = :key"));
     assert_eq!(values(&one, &["1", "2", "3"]).await, [Some("é\"".to_owned()), None, None]);
     let price = store(server.options("SELECT price FROM item WHERE id = :key"));
@@ -56,6 +58,20 @@ async fn rows_become_values() {
     let bodies: Vec<_> = found.into_iter().map(|found| found.map(|found| found.value)).collect();
     let (seven, bytes) = (Some(Bytes::from("7")), Some(Bytes::from_static(b"\xff\0")));
     assert_eq!(bodies, [seven.clone(), bytes, None, None, None, seven]);
+    // A key that is no text in the column's character set is nobody else's trouble.
+    root.query_drop("CREATE TABLE old (id VARCHAR(20) CHARACTER SET latin1 PRIMARY KEY, body TEXT)")
+        .await
+        .unwrap();
+    root.query_drop("INSERT INTO old VALUES ('a', 'of a')").await.unwrap();
+    for query in ["SELECT id, body FROM old WHERE id IN (:keys)", "SELECT body FROM old WHERE id = :key"] {
+        let asked =
+            vec![Bytes::from_static(b"\xff\xfe"), "\u{1fad6}".into(), Bytes::from_static(b"\0"), "a".into()];
+        let found = store(server.options(query)).get_each(asked).await.unwrap();
+        let text =
+            |one: &KeyAnswer| one.as_ref().ok().and_then(Option::as_ref).map(|found| found.value.clone());
+        let found: Vec<_> = found.iter().map(text).collect();
+        assert_eq!(found, [None, None, None, Some("of a".into())], "{query}");
+    }
     // With one key, its comparison of numbers with strings, unless the statement is stricter.
     let loose = store(server.options("SELECT name FROM item WHERE id = :key"));
     let strict = store(server.options("SELECT name FROM item WHERE id = :key AND CAST(id AS CHAR) = :key"));
@@ -133,6 +149,29 @@ async fn writes_are_in_the_table_when_they_are_acknowledged() {
     let read_only = store(server.options("SELECT body FROM pair WHERE id = :key"));
     assert_eq!(label(read_only.put("a".into(), "b".into()).await), "unsupported");
     assert_eq!(label(read_only.delete("a".into()).await), "unsupported");
+    // What a trigger declines is not done; what a procedure did before it failed, is.
+    root.query_drop(
+        "CREATE PROCEDURE both_(k TEXT, v TEXT) BEGIN INSERT INTO pair VALUES ('p', k, v); COMMIT; \
+                     SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'no more'; END",
+    )
+    .await
+    .unwrap();
+    root.query_drop(
+        "CREATE TRIGGER guard BEFORE DELETE ON pair FOR EACH ROW \
+                     SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'not this one'",
+    )
+    .await
+    .unwrap();
+    let declined = shop.delete("s1:a".into()).await.unwrap_err();
+    assert_eq!((declined.cause().label(), declined.fault()), ("statement", Fault::Rejected), "{declined}");
+    let half = store_of("CALL both_(:key, :value)").put("k".into(), "v".into()).await.unwrap_err();
+    assert_eq!((half.cause().label(), half.fault()), ("server", Fault::Broken), "{half}");
+    // As a primary is that has become a replica: it is no store without writes.
+    root.query_drop("COMMIT").await.unwrap();
+    root.query_drop("SET GLOBAL read_only = 1").await.unwrap();
+    for refused in [shop.put("s1:a".into(), "x".into()).await, shop.delete("s1:a".into()).await] {
+        assert_eq!(label(refused), "wrong_server");
+    }
 }
 
 #[tokio::test]
@@ -257,7 +296,12 @@ async fn a_first_look_says_what_is_there() {
     let way = format!("{}, no TLS", server.address());
     assert_eq!(
         report.details,
-        [way.as_str(), "database shop as shop", "reads up to 256 keys by a statement, writes"]
+        [
+            way.as_str(),
+            "database shop as shop",
+            "reads up to 256 keys by a statement, writes",
+            "a row is the value of the key in its column id"
+        ]
     );
     let wrong = SqlOptions {
         delete: Some("DELETE FROM itme WHERE id = :key".into()),
@@ -289,6 +333,29 @@ async fn encrypted_connections_need_a_certificate_to_trust() {
 }
 
 #[tokio::test]
+async fn a_server_that_asks_for_our_certificate_gets_it() {
+    let (ours, others) = (Authority::new(), Authority::new());
+    let server = Database::mariadb(|folder| {
+        let (cert, key) = ours.files("localhost", folder);
+        [("cert", cert), ("key", key), ("ca", ours.signer(folder))]
+            .map(|(option, file)| format!("--ssl-{option}={}", file.display()))
+            .into()
+    });
+    let mut root = root(&server).await;
+    root.query_drop("CREATE USER 'known'@'127.0.0.1' REQUIRE X509").await.unwrap();
+    root.query_drop("GRANT ALL ON shop.* TO 'known'@'127.0.0.1'").await.unwrap();
+    let with = |tls: TlsOptions| {
+        let known = SqlOptions { user: "known".into(), password: None, ..server.options("SELECT :key") };
+        let tls = TlsOptions { server_name: Some("localhost".into()), ..tls };
+        store(SqlOptions { remote: RemoteOptions { tls: Some(tls), ..known.remote }, ..known })
+    };
+    assert_eq!(value(&with(ours.trusted_with_a_certificate()), "k").await.as_deref(), Some("k"));
+    assert_eq!(failure(&with(ours.trusted())).await, "credentials");
+    let stranger = TlsOptions { ca: ours.trusted().ca, ..others.trusted_with_a_certificate() };
+    assert_eq!(failure(&with(stranger)).await, "certificate");
+}
+
+#[tokio::test]
 async fn passwords_may_come_from_the_environment_and_are_never_shown() {
     let options = SqlOptions {
         password: Some(Secret::Env("SHERWOOD_TEST_NO_SUCH".into())),
@@ -298,6 +365,20 @@ async fn passwords_may_come_from_the_environment_and_are_never_shown() {
         panic!("it is not set")
     };
     assert!(refused.to_string().contains("SHERWOOD_TEST_NO_SUCH"), "{refused}");
+}
+
+#[tokio::test]
+async fn users_of_mariadbs_own_plugin_log_in() {
+    let (server, mut root) = started(&["--plugin-load-add=auth_ed25519"]).await;
+    let create = format!("CREATE USER 'new'@'127.0.0.1' IDENTIFIED VIA ed25519 USING PASSWORD('{PASSWORD}')");
+    root.query_drop(create).await.unwrap();
+    root.query_drop("GRANT SELECT ON shop.item TO 'new'@'127.0.0.1'").await.unwrap();
+    let new = |query| SqlOptions { user: "new".into(), ..server.options(query) };
+    assert_eq!(value(&store(new("SELECT body FROM item WHERE id = :key")), "7").await.as_deref(), Some("7"));
+    let asked = store(new("SELECT body FROM itme WHERE id = :key")).get_many(keys(&["7"])).await;
+    let error = asked.unwrap_err();
+    assert_eq!(error.cause().label(), "credentials");
+    assert!(error.to_string().contains("which it says of a table that does not exist, too"), "{error}");
 }
 
 #[tokio::test]
@@ -325,6 +406,7 @@ async fn the_pages_example_works() {
     assert!(section.contains(std::str::from_utf8(&kettle.value).unwrap()), "{kettle:?}");
     assert_eq!(kettle.good_for, Some(Duration::from_secs(60)));
     assert!(kettle.tags.may_hold(b"kitchen") && kettle.tags.may_hold(b"sale"));
+    assert!(!products.answers_as_written(), "a row is more than its name");
     products.put("8".into(), "Pot".into()).await.unwrap();
     assert_eq!(value(&products, "8").await.as_deref(), Some(r#"{"id":8,"name":"Pot","price":null}"#));
     products.delete("8".into()).await.unwrap();

@@ -81,7 +81,7 @@ async fn a_prefix_keeps_stores_apart() {
 }
 
 #[tokio::test]
-async fn a_value_too_large_is_an_error_of_its_call_alone() {
+async fn a_value_too_large_is_an_error_of_its_key_alone() {
     let server = plain();
     let remote = RemoteOptions { value_bytes_max: 1 << 10, connections_max: 1, ..RemoteOptions::default() };
     let small = opened(StoreOptions::Memcached(MemcachedOptions { remote, ..to(&server) }));
@@ -90,6 +90,9 @@ async fn a_value_too_large_is_an_error_of_its_call_alone() {
     large.put("small".into(), "1".into()).await.unwrap();
     let (refused, found) = tokio::join!(small.get_many(keys(&["small", "large"])), value(&small, "small"));
     assert_eq!((label(refused), found), ("too_large", Some("1".into())));
+    let each = small.get_each(keys(&["large", "absent", "small"])).await.unwrap();
+    assert_eq!(each[0].as_ref().unwrap_err().cause().label(), "too_large");
+    assert_eq!((&each[1], &each[2]), (&Ok(None), &Ok(Some(Bytes::from("1").into()))));
     assert_eq!(label(small.put("k".into(), vec![0; 1025].into()).await), "refused");
     // More than the server's own bound: 1 MiB.
     assert_eq!(label(large.put("k".into(), vec![0; 2 << 20].into()).await), "unsupported");

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use sherwood_model::Tags;
-use sherwood_store::{Secret, SqlOptions, SqlValue, Store, StoreOptions, TlsOptions};
+use sherwood_store::{Fault, Secret, SqlOptions, SqlValue, Store, StoreOptions, TlsOptions};
 use tokio::net::TcpStream;
 use tokio_postgres::{Client, Config, NoTls};
 
@@ -170,9 +170,21 @@ async fn writes_are_in_the_table_when_they_are_acknowledged() {
     update.put("s1:a".into(), "text".into()).await.unwrap();
     assert_eq!(label(update.put("s9:z".into(), "nowhere".into()).await), "missing");
     assert_eq!(label(update.put("s1:a".into(), Bytes::from_static(b"\xff")).await), "key");
+    // What comes back of a write is not read for long, and the row is written.
+    let update = store_of(
+        "UPDATE pair SET note = :value WHERE shop = :key.1 AND id = :key.2 RETURNING repeat('x', 1000000)",
+    );
+    let error = update.put("s1:a".into(), "long".into()).await.unwrap_err();
+    assert_eq!((error.cause().label(), error.fault()), ("protocol", Fault::Broken), "{error}");
     let read_only = store(server.options(query));
     assert_eq!(label(read_only.put("a".into(), "b".into()).await), "unsupported");
     assert_eq!(label(read_only.delete("a".into()).await), "unsupported");
+    // As a primary is that has become a replica: it is no store without writes.
+    admin.batch_execute("ALTER ROLE shop SET default_transaction_read_only = on").await.unwrap();
+    let shop = store_of(upsert);
+    for refused in [shop.put("s1:a".into(), "x".into()).await, shop.delete("s1:a".into()).await] {
+        assert_eq!(label(refused), "wrong_server");
+    }
 }
 
 #[tokio::test]
@@ -187,6 +199,27 @@ async fn every_failure_has_its_cause() {
     let inet = store(server.options("SELECT '::1'::inet WHERE :key = 'k'"));
     let error = inet.get_many(keys(&["k"])).await.unwrap_err().to_string();
     assert!(error.contains("a column has type inet, which is not read; cast it"), "{error}");
+    // A column type of which only the server knows what a key of it looks like: the others are answered.
+    for by_day in
+        ["SELECT name FROM item WHERE day = :key", "SELECT day, name FROM item WHERE day IN (:keys)"]
+    {
+        let by_day = store(server.options(by_day));
+        let each = by_day.get_each(keys(&["2024-02-29", "no day", "2025-01-01"])).await.unwrap();
+        assert!(each[0].as_ref().is_ok_and(Option::is_some) && each[2] == Ok(None), "{each:?}");
+        assert_eq!(each[1].as_ref().unwrap_err().cause().label(), "key");
+    }
+    // A row that is not read does not stand in the way of the next statement.
+    let mut options =
+        server.options("SELECT '::1'::inet, repeat('x', 900) FROM generate_series(1, 999) WHERE :key = 'k'");
+    (options.remote.connections_max, options.value, options.remote.value_bytes_max) =
+        (1, SqlValue::Json, 1 << 20);
+    let rows = store(options);
+    for _ in 0..3 {
+        assert_eq!(failure(&rows).await, "statement");
+    }
+    admin.batch_execute("ALTER ROLE shop SET statement_timeout = '20ms'").await.unwrap();
+    assert_eq!(asking("SELECT pg_sleep(1000)::text WHERE :key = 'k'").await, "busy");
+    admin.batch_execute("ALTER ROLE shop RESET statement_timeout").await.unwrap();
     let query = "SELECT body FROM item WHERE id = :key";
     let no_password = SqlOptions { password: None, ..server.options(query) };
     assert_eq!(failure_of(no_password).await, "credentials");
@@ -324,6 +357,34 @@ async fn encrypted_connections_need_a_certificate_to_trust() {
     assert_eq!(value(&with(named(ours.trusted())), "k").await.as_deref(), Some("TLSv1.3"));
     assert_eq!(failure(&with(named(others.trusted()))).await, "certificate");
     assert_eq!(failure(&with(ours.trusted())).await, "certificate");
+}
+
+#[tokio::test]
+async fn a_server_that_asks_for_our_certificate_gets_it() {
+    let (ours, others) = (Authority::new(), Authority::new());
+    let server = Database::postgres(|folder| {
+        let (cert, key) = ours.files("localhost", folder);
+        crate::databases::give_to(&key, "postgres");
+        let rules = folder.join("hba.conf");
+        std::fs::write(&rules, "hostssl all shop 127.0.0.1/32 scram-sha-256 clientcert=verify-ca\n").unwrap();
+        let settings = [
+            "ssl=on".into(),
+            format!("ssl_cert_file={}", cert.display()),
+            format!("ssl_key_file={}", key.display()),
+            format!("ssl_ca_file={}", ours.signer(folder).display()),
+            format!("hba_file={}", rules.display()),
+        ];
+        settings.into_iter().flat_map(|setting| ["-c".to_owned(), setting]).collect()
+    });
+    let with = |tls: TlsOptions| {
+        let mut options = server.options("SELECT :key::text");
+        options.remote.tls = Some(TlsOptions { server_name: Some("localhost".into()), ..tls });
+        store(options)
+    };
+    assert_eq!(value(&with(ours.trusted_with_a_certificate()), "k").await.as_deref(), Some("k"));
+    assert_eq!(failure(&with(ours.trusted())).await, "credentials");
+    let stranger = TlsOptions { ca: ours.trusted().ca, ..others.trusted_with_a_certificate() };
+    assert_eq!(failure(&with(stranger)).await, "certificate");
 }
 
 #[tokio::test]

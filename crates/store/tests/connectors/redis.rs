@@ -59,7 +59,7 @@ async fn times_to_live_are_written_and_read_when_asked_for() {
 }
 
 #[tokio::test]
-async fn a_value_too_large_is_an_error_of_its_call_alone() {
+async fn a_value_too_large_is_an_error_of_its_key_alone() {
     let server = Server::redis(&[]);
     let remote = RemoteOptions { value_bytes_max: 1 << 10, connections_max: 1, ..RemoteOptions::default() };
     let small = opened(StoreOptions::Redis(RedisOptions { remote, ..to(&server) }));
@@ -68,6 +68,9 @@ async fn a_value_too_large_is_an_error_of_its_call_alone() {
     large.put("small".into(), "1".into()).await.unwrap();
     let (refused, found) = tokio::join!(small.get_many(keys(&["small", "large"])), value(&small, "small"));
     assert_eq!((label(refused), found), ("too_large", Some("1".into())));
+    let each = small.get_each(keys(&["large", "absent", "small"])).await.unwrap();
+    assert_eq!(each[0].as_ref().unwrap_err().cause().label(), "too_large");
+    assert_eq!((&each[1], &each[2]), (&Ok(None), &Ok(Some(Bytes::from("1").into()))));
     assert_eq!(value(&large, "large").await.unwrap().len(), 3_000_000);
 }
 
@@ -105,7 +108,8 @@ async fn a_read_only_replica_and_a_full_server_say_so() {
     let port = primary.port.to_string();
     let replica = Server::redis(&["--replicaof", "127.0.0.1", &port]);
     let store = opened(StoreOptions::Redis(to(&replica)));
-    assert_eq!(label(store.put("k".into(), "1".into()).await), "unsupported");
+    assert_eq!(label(store.put("k".into(), "1".into()).await), "wrong_server");
+    assert_eq!(label(store.delete("k".into()).await), "wrong_server");
     let full = Server::redis(&["--maxmemory", "1"]);
     let store = opened(StoreOptions::Redis(to(&full)));
     assert_eq!(label(store.put("k".into(), "1".into()).await), "busy");

@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ pub(crate) struct Server {
 }
 
 /// Longest wait for a server, which listens at once or in a few seconds; reached only by a test that fails.
-const PATIENCE: Duration = Duration::from_secs(120);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 impl Server {
     /// memcached, with more arguments.
@@ -59,7 +59,8 @@ impl Server {
     }
 
     fn wait(&mut self) {
-        until_ready(&mut self.process, &self.command, self.port, || true);
+        until_ready(&mut self.process, &self.command, self.port, || true)
+            .unwrap_or_else(|status| panic!("{:?} ended: {status}", self.command));
     }
 
     pub(crate) fn address(&self) -> String {
@@ -70,28 +71,35 @@ impl Server {
         self.process.kill().and_then(|()| self.process.wait()).expect("it is ours");
     }
 
-    /// The same server again, at the same port, with nothing in it.
+    /// The same server again, at the same port, with what it keeps: nothing, unless it was told to.
     pub(crate) fn restart(&mut self) {
         self.process = spawn(&mut self.command);
         self.wait();
     }
 }
 
-/// Waits until what `command` started listens on `port` and `is_ready`.
+/// Waits until what `command` started listens on `port` and `is_ready`, or has ended instead.
 pub(crate) fn until_ready(
     process: &mut Child,
     command: &Command,
     port: u16,
     mut is_ready: impl FnMut() -> bool,
-) {
+) -> Result<(), ExitStatus> {
     let start = Instant::now();
-    while TcpStream::connect(("127.0.0.1", port)).is_err() || !is_ready() {
+    while !is_listened_to(port) || !is_ready() {
         if let Some(status) = process.try_wait().expect("it is ours") {
-            panic!("{command:?} ended: {status}");
+            return Err(status);
         }
         assert!(start.elapsed() < PATIENCE, "{command:?} does not listen");
         thread::yield_now();
     }
+    Ok(())
+}
+
+/// Whether somebody listens there. Where nobody does, a connection may by chance come from that port itself, and meet itself.
+fn is_listened_to(port: u16) -> bool {
+    let stream = TcpStream::connect(("127.0.0.1", port));
+    stream.is_ok_and(|stream| stream.local_addr().is_ok_and(|address| address.port() != port))
 }
 
 fn spawn(command: &mut Command) -> Child {

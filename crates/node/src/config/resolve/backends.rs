@@ -79,17 +79,26 @@ fn backend(table: &Spanned<RawBackend>, seen: &mut Seen, problems: &mut Problems
         prefix: prefix(raw, seen, problems),
         dispatch: dispatch::resolve(raw, problems),
         freshness: freshness::resolve(raw, problems),
-        writes: writes(&raw.writes, problems),
+        writes: writes(&raw.writes, stores.len(), problems),
         replicas: stores.into_iter().map(|store| store.value).collect(),
     }
 }
 
-fn writes(raw: &RawWrites, problems: &mut Problems<'_>) -> Writes {
+/// How late readers copy is for whoever runs them to say: a default would be too short for some, and they would be believed too soon.
+fn writes(raw: &RawWrites, replicas: usize, problems: &mut Problems<'_>) -> Writes {
     let Writes { to: _, settle } = Writes::default();
     let words = [("all", WriteTo::All), ("first", WriteTo::First)];
     let longest = Span(Duration::from_secs(3_600));
+    let to = one_of(problems, WRITES_TO, given(&raw.to), &words);
+    if let (WriteTo::First, Some(Given { origin, .. }), None) = (to, given(&raw.to), &raw.settle)
+        && replicas > 1
+    {
+        let message = "[[backend]] writes.to is \"first\" and writes.settle is missing: how late the other replicas may copy; \
+                       set settle = \"1s\", or \"0s\" if they never are";
+        problems.add(&origin, message);
+    }
     Writes {
-        to: one_of(problems, WRITES_TO, given(&raw.to), &words),
+        to,
         settle: in_range(problems, SETTLE, given(&raw.settle), Span(settle), Span(settle)..=longest).0,
     }
 }

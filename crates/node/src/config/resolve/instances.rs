@@ -104,6 +104,11 @@ pub(super) fn check(
                        listener: take it out";
         problems.add(&origin, message);
     }
+    if let Some(snapshot) = &file.memory.snapshot {
+        let message = "[memory] snapshot keeps what the node's own cache holds; a node that resizes caches of others ([[partition]] \
+                       cache) has none to keep: remove it";
+        problems.add(&bytes(snapshot), message);
+    }
     if control.policy == "shared-lru" {
         let origin = flags.policy.as_ref().map_or(origin, |_| Origin::Flag("--policy"));
         let message = "[control] policy is \"shared-lru\"; caches of others cannot share one LRU: set policy = \"robinhood\"";

@@ -22,6 +22,9 @@ const QUEUED: Setting = Setting::new("[[backend]]", "store.queued_calls_max", "1
 /// Kinds of stores.
 const KINDS: &[&str] = &["kv", "sqlite", "compute", "memcached", "redis", "http", "mysql", "postgres"];
 
+/// Servers that speak what another kind is called after.
+const ALSO: &[(&str, &str)] = &[("mariadb", "mysql"), ("valkey", "redis")];
+
 /// Most replicas of one backend.
 const REPLICAS_MAX: usize = 64;
 
@@ -63,8 +66,14 @@ fn one(store: &Spanned<RawStore>, problems: &mut Problems<'_>) -> Option<StoreOp
         "http" => remote::http(raw, &origin, problems).map(StoreOptions::Http),
         "mysql" => remote::sql(raw, &origin, "3306", problems).map(StoreOptions::MySql),
         "postgres" => remote::sql(raw, &origin, "5432", problems).map(StoreOptions::Postgres),
-        _ => {
-            unknown(problems, KIND, &kind, KINDS);
+        other => {
+            match ALSO.iter().find(|(name, _)| *name == other) {
+                Some((name, known)) => {
+                    let what = format!("[[backend]] store.kind is \"{name}\"; it speaks as \"{known}\" does");
+                    problems.add(&kind.origin, format!("{what}: set kind = \"{known}\""));
+                }
+                None => unknown(problems, KIND, &kind, KINDS),
+            }
             None
         }
     }?;

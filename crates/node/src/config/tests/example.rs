@@ -3,7 +3,7 @@
 use super::*;
 
 /// The keys of a raw table, from its refusal of a key it does not have.
-fn keys<T: DeserializeOwned>() -> BTreeSet<String> {
+pub(super) fn keys<T: DeserializeOwned>() -> BTreeSet<String> {
     let Err(error) = toml::from_str::<T>("no_such_key = 0") else { panic!("unknown keys are refused") };
     let (_, known) = read::unknown_field(error.message()).expect("the message lists the keys");
     known.into_iter().map(str::to_owned).collect()

@@ -62,3 +62,19 @@ fn what_cannot_be_is_refused() {
         ),
     ]);
 }
+
+#[test]
+fn how_late_readers_copy_has_to_be_said_where_there_are_any() {
+    let replicas = |replicas: &str| format!("[[backend]]\nname = \"a\"\nreplicas = [{replicas}]\n");
+    let one = "{ kind = \"memcached\", address = \"127.0.0.1:1\" }";
+    let two = replicas(&format!("{one}, {one}"));
+    let first = |settle: &str| format!("writes = {{ to = \"first\"{settle} }}");
+    assert_refused(&[(
+        &format!("{two}{}", first("")),
+        "a.toml:4:17: [[backend]] writes.to is \"first\" and writes.settle is missing: how late the other replicas may copy; \
+         set settle = \"1s\", or \"0s\" if they never are",
+    )]);
+    let settle = |text: &str| config(text).backends[0].writes.settle;
+    assert_eq!(settle(&format!("{two}{}", first(", settle = \"0s\""))), Duration::ZERO);
+    assert_eq!(settle(&format!("{}{}", replicas(one), first(""))), Duration::ZERO, "nobody copies");
+}

@@ -35,6 +35,7 @@ fn partitions_stand_for_caches_of_others_all_of_them_or_none() {
     };
     wrong(&format!("{memcached}[[backend]]\nname = \"b\""), "of some partitions and not of b");
     wrong(&format!("{memcached}[[listener]]\nbind = \"127.0.0.1:1\""), "must have no listener");
+    wrong(&format!("[memory]\nsnapshot = {{ path = \"s\" }}\n{memcached}"), "has none to keep");
     wrong(&format!("{memcached}[control]\npolicy = \"shared-lru\""), "cannot share one LRU");
     wrong(&partition("a", "kind = \"redis\""), "has no address");
     wrong(&partition("a", "address = \"h:1\""), "has no kind");

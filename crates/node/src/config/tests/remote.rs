@@ -179,3 +179,13 @@ fn what_cannot_work_is_refused_before_anything_starts() {
         assert_refused(&[(&format!("{backend}{keys}"), expected)]);
     }
 }
+
+#[test]
+fn a_server_of_another_name_is_the_kind_whose_protocol_it_speaks() {
+    let kind = |kind: &str| problem(&format!("[[backend]]\nname = \"a\"\nstore = {{ kind = \"{kind}\" }}"));
+    assert_eq!(
+        kind("mariadb"),
+        "a.toml:3:18: [[backend]] store.kind is \"mariadb\"; it speaks as \"mysql\" does: set kind = \"mysql\""
+    );
+    assert!(kind("valkey").ends_with("set kind = \"redis\""), "{}", kind("valkey"));
+}

@@ -7,6 +7,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+use crate::access::AccessError;
+
 /// How long an instance may take to be reached, and for each answer. Chosen: a cache answers in a millisecond, and one that takes a
 /// second is of no use to those who wait for it either.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -23,14 +25,9 @@ pub(crate) enum Trouble {
     /// Nobody is there.
     #[error("connecting failed: {0}; is it running, and is the address right?")]
     Connect(io::Error),
-    /// The password cannot be read.
-    #[error("reading its password_file {file} failed: {error}; make it a file that the node may read")]
-    Password {
-        /// The file.
-        file: String,
-        /// The system's words.
-        error: io::Error,
-    },
+    /// There is no password to show.
+    #[error(transparent)]
+    Password(#[from] AccessError),
     /// Too slow.
     #[error("{doing} took longer than {PATIENCE:?}; is it overloaded, or stopped?")]
     Late {

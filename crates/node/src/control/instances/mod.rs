@@ -6,15 +6,15 @@
 //!
 //! - The loop leaves a *wish*, a size. The newest one wins: what was asked for and not begun is never asked for.
 //! - The task tells the instance, once a second reads back what it holds and counts, and leaves that for the loop.
+//! - Who is to grow is told so as others have given (`ledger`): all together never have more than the total.
 //! - Each exchange has a time-out. An instance that does not answer keeps its last known size, and the loop divides what the
 //!   others have; when it is back, it is told the newest wish.
 
+mod ledger;
 mod link;
 mod memcached;
 mod redis;
 
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -25,7 +25,9 @@ use sherwood_model::PartitionId;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
+use crate::access::{AccessError, Refusal, file_bytes, refused};
 use crate::core::Core;
+pub(crate) use ledger::Ledger;
 use link::Link;
 pub(crate) use link::Trouble;
 
@@ -84,7 +86,7 @@ pub struct InstanceSetup {
     pub address: String,
     /// Who asks; for Redis without one, its default user.
     pub user: Option<String>,
-    /// A file with the password, if it asks for one; read whenever it is connected to.
+    /// A file with the password, if it asks for one; nobody else may read it, and it is read whenever the instance is connected to.
     pub password_file: Option<PathBuf>,
 }
 
@@ -117,8 +119,8 @@ struct State {
 struct Known {
     /// Counts go on where the instance was started anew.
     usage: Usage,
-    /// The counts it gave last.
-    last: State,
+    /// What it said last; nothing before the first look, since what it has counted before that is none of ours.
+    last: Option<State>,
     /// Why it is not reached; none while it is.
     trouble: Option<String>,
     reached_ever: bool,
@@ -128,15 +130,18 @@ struct Known {
 #[derive(Debug)]
 pub(crate) struct Instance {
     setup: InstanceSetup,
+    /// Its partition.
+    partition: PartitionId,
+    ledger: Arc<Ledger>,
     wish: watch::Sender<Option<u64>>,
     known: Mutex<Known>,
 }
 
 impl Instance {
     #[must_use]
-    pub(crate) fn new(setup: InstanceSetup) -> Arc<Self> {
+    pub(crate) fn new(setup: InstanceSetup, partition: PartitionId, ledger: Arc<Ledger>) -> Arc<Self> {
         let known = Known { trouble: Some("not reached yet".to_owned()), ..Known::default() };
-        Arc::new(Self { setup, wish: watch::channel(None).0, known: Mutex::new(known) })
+        Arc::new(Self { setup, partition, ledger, wish: watch::channel(None).0, known: Mutex::new(known) })
     }
 
     pub(crate) fn setup(&self) -> &InstanceSetup {
@@ -159,42 +164,45 @@ impl Instance {
     }
 
     /// Reaches the instance, again and again, for as long as the runtime lives.
-    async fn work(self: Arc<Self>, core: Arc<Core>, partition: PartitionId) {
+    async fn work(self: Arc<Self>, core: Arc<Core>) {
         let mut retry = RETRY_MIN;
         loop {
-            let Err(trouble) = self.talk(&core, partition, &mut retry).await;
-            self.lose(&core, partition, &trouble);
+            let Err(trouble) = self.talk(&core, &mut retry).await;
+            self.lose(&core, &trouble);
             tokio::time::sleep(retry).await;
             retry = (retry * 2).min(RETRY_MAX);
         }
     }
 
     /// Talks to the instance until something is wrong.
-    async fn talk(
-        &self,
-        core: &Core,
-        partition: PartitionId,
-        retry: &mut Duration,
-    ) -> Result<std::convert::Infallible, Trouble> {
-        let mut wishes = self.wish.subscribe();
+    async fn talk(&self, core: &Core, retry: &mut Duration) -> Result<std::convert::Infallible, Trouble> {
+        let (mut wishes, mut gifts) = (self.wish.subscribe(), self.ledger.gifts());
         let mut link = Link::open(&self.setup.address).await?;
         self.greet(&mut link).await?;
         loop {
             let wish = *wishes.borrow_and_update();
+            gifts.mark_unchanged();
             let mut state = self.look(&mut link).await?;
-            let limit = wish.map(|bytes| self.setup.kind.limit(bytes));
-            if let (Some(bytes), Some(limit)) = (wish, limit)
-                && limit != state.limit
+            let granted = wish.map(|bytes| self.ledger.grant(self.partition.index(), bytes, state.limit));
+            if let Some(bytes) = granted
+                && self.setup.kind.limit(bytes) != state.limit
             {
                 self.resize(&mut link, bytes).await?;
                 state = self.look(&mut link).await?;
             }
-            self.find(core, partition, state);
-            *retry = RETRY_MIN;
             let shrinks = self.release(&mut link, &state).await?;
+            self.find(core, state);
+            *retry = RETRY_MIN;
+            // What it cannot give is nothing to wait for; one that has no limit has what it uses.
+            let has = if shrinks || state.limit == 0 { state.limit.max(state.used) } else { state.limit };
+            self.ledger.note(self.partition.index(), has);
             let rest = if shrinks { LOOK_SHRINKING } else { LOOK };
-            // An end of the rest, a new wish: both are reasons to look again.
-            let _ = tokio::time::timeout(rest, wishes.changed()).await;
+            // An end of the rest, a new wish, what it waits for: all are reasons to look again.
+            tokio::select! {
+                () = tokio::time::sleep(rest) => {}
+                _ = wishes.changed() => {}
+                _ = gifts.changed(), if granted < wish => {}
+            }
         }
     }
 
@@ -227,23 +235,23 @@ impl Instance {
         }
     }
 
-    /// Has an instance that holds more than it may give some of it back; whether there is more. Redis does so by itself.
+    /// Has an instance that holds more than it may give some of it back; whether there is more to come. Redis does so by itself.
     async fn release(&self, link: &mut Link, state: &State) -> Result<bool, Trouble> {
         match self.setup.kind {
             InstanceKind::Memcached => memcached::release(link, state).await,
-            InstanceKind::Redis => Ok(false),
+            InstanceKind::Redis => Ok(redis::gives(state)),
         }
     }
 
     /// Takes note that it is reached, and says so when that is new.
-    fn find(&self, core: &Core, partition: PartitionId, state: State) {
+    fn find(&self, core: &Core, state: State) {
         let mut known = self.known();
         let was = known.trouble.take();
         let again = std::mem::replace(&mut known.reached_ever, true);
         drop(known);
         if was.is_some() {
             let InstanceSetup { kind, address, .. } = &self.setup;
-            let name = &core.names.partitions()[partition.index()].name;
+            let name = &core.names.partitions()[self.partition.index()].name;
             let again = if again { " again" } else { "" };
             let message =
                 format!("{} {address} of {name} is reached{again}, with {} bytes", kind.name(), state.limit);
@@ -252,11 +260,11 @@ impl Instance {
     }
 
     /// Takes note that it is not reached, and says so when that is new.
-    fn lose(&self, core: &Core, partition: PartitionId, trouble: &Trouble) {
+    fn lose(&self, core: &Core, trouble: &Trouble) {
         let trouble = trouble.to_string();
         if self.known().trouble.replace(trouble.clone()).as_ref() != Some(&trouble) {
             let InstanceSetup { kind, address, .. } = &self.setup;
-            let name = &core.names.partitions()[partition.index()].name;
+            let name = &core.names.partitions()[self.partition.index()].name;
             let message = format!("{} {address} of {name} keeps its size: {trouble}", kind.name());
             core.say("instance", message, json!({"partition": name, "error": trouble}));
         }
@@ -269,7 +277,7 @@ impl Instance {
 
 impl Known {
     fn note(&mut self, state: State) {
-        let last = std::mem::replace(&mut self.last, state);
+        let last = self.last.replace(state).unwrap_or(state);
         // A count that fell is one that began anew.
         let more = |last: u64, now: u64| now.checked_sub(last).unwrap_or(now);
         let usage = &mut self.usage;
@@ -282,18 +290,23 @@ impl Known {
     }
 }
 
-/// The first line of a file, of at most 4 KiB.
-fn password(file: &Path) -> Result<String, Trouble> {
-    let mut text = String::new();
-    let read = File::open(file).and_then(|opened| opened.take(4 << 10).read_to_string(&mut text));
-    read.map_err(|error| Trouble::Password { file: file.display().to_string(), error })?;
-    Ok(text.lines().next().unwrap_or_default().to_owned())
+/// The first line of a file that nobody else may read.
+fn password(file: &Path) -> Result<String, AccessError> {
+    const WHAT: &str = "[[partition]] cache.password_file";
+    let bytes = file_bytes(WHAT, file, true)?;
+    let line = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    if line.is_empty() {
+        return Err(refused(WHAT, file, Refusal::Empty("password in its first line")));
+    }
+    let text = std::str::from_utf8(line).map(str::to_owned);
+    text.map_err(|_| refused(WHAT, file, Refusal::Line { line: 1, problem: "has to be a password in UTF-8" }))
 }
 
 /// Starts the task of each instance of `core` on `runtime`.
 pub(crate) fn start(core: &Arc<Core>, runtime: &Handle) {
-    for (index, instance) in core.instances.iter().enumerate() {
-        runtime.spawn(Arc::clone(instance).work(Arc::clone(core), PartitionId::from_index(index)));
+    for instance in &core.instances {
+        runtime.spawn(Arc::clone(instance).work(Arc::clone(core)));
     }
 }
 

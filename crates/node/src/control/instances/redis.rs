@@ -59,6 +59,12 @@ fn note(state: &mut State, name: &str, value: &str) {
     }
 }
 
+/// Whether it has more than it may, and evicts. A sixteenth more is nothing to wait for: what it keeps for replicas and clients counts
+/// as use, and not against `maxmemory`.
+pub(super) fn gives(state: &State) -> bool {
+    state.used > state.limit.saturating_add(state.limit / 16) && state.limit > 0
+}
+
 /// Tells it the size.
 pub(super) async fn resize(link: &mut Link, bytes: u64) -> Result<(), Trouble> {
     let bytes = bytes.to_string();

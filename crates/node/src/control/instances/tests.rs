@@ -7,12 +7,31 @@ fn state(hits: u64, items: u64) -> State {
 }
 
 #[test]
-fn counts_go_on_where_an_instance_was_started_anew() {
+fn counts_begin_with_the_first_look_and_go_on_where_an_instance_was_started_anew() {
     let mut known = Known::default();
-    for (hits, items) in [(10, 3), (15, 4), (2, 1), (4, 2)] {
+    known.note(state(1_000_000, 3));
+    assert_eq!((known.usage.hits, known.usage.items), (0, 3), "those of its life before are none of ours");
+    for (hits, items) in [(1_000_005, 4), (2, 1), (4, 2)] {
         known.note(state(hits, items));
     }
-    assert_eq!((known.usage.hits, known.usage.items, known.usage.budget_bytes), (19, 2, 100));
+    assert_eq!((known.usage.hits, known.usage.items, known.usage.budget_bytes), (9, 2, 100));
+}
+
+#[test]
+fn a_password_is_a_line_of_a_file_that_nobody_else_may_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("password");
+    let read = |text: &[u8], mode| {
+        std::fs::write(&path, text).unwrap();
+        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+        password(&path).map_err(|error| error.to_string())
+    };
+    assert_eq!(read(b"open sesame \r\nand more\n", 0o640).as_deref(), Ok("open sesame "));
+    assert!(read(b"sesame\n", 0o644).unwrap_err().contains("chmod 600"));
+    for nothing in [&b""[..], b"\nsesame", b"\r\n"] {
+        assert!(read(nothing, 0o600).unwrap_err().contains("no password in its first line"));
+    }
+    assert!(read(b"\xffsesame", 0o600).unwrap_err().ends_with("line 1 has to be a password in UTF-8"));
 }
 
 #[test]
@@ -30,7 +49,7 @@ fn the_newest_wish_replaces_those_before_it() {
         user: None,
         password_file: None,
     };
-    let instance = Instance::new(setup);
+    let instance = Instance::new(setup, PartitionId(0), Arc::new(Ledger::new(99 << 20, 1)));
     let mut wishes = instance.wish.subscribe();
     (1..100).for_each(|mib| instance.wish(mib << 20));
     assert_eq!(*wishes.borrow_and_update(), Some(99 << 20));

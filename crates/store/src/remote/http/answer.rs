@@ -30,7 +30,12 @@ pub(super) fn read(status: StatusCode, headers: &HeaderMap, address: &str) -> Re
 
 /// The meaning of the status of a write.
 pub(super) fn written(status: StatusCode, headers: &HeaderMap, address: &str) -> Result<(), Cause> {
-    if status.is_success() { Ok(()) } else { Err(refusal(status, headers, address)) }
+    match status {
+        status if status.is_success() => Ok(()),
+        // Proxies say so, too, of a service that broke off amid the work.
+        StatusCode::SERVICE_UNAVAILABLE => Err(Cause::Server { detail: format!("status {status}") }),
+        _ => Err(refusal(status, headers, address)),
+    }
 }
 
 /// The meaning of the status of a removal: what is not there is removed.
@@ -132,6 +137,8 @@ mod tests {
         }
         assert_eq!(removed(StatusCode::NOT_FOUND, &none, "h:1"), Ok(()));
         assert_eq!(written(StatusCode::NOT_FOUND, &none, "h:1").unwrap_err().label(), "statement");
+        let unavailable = written(StatusCode::SERVICE_UNAVAILABLE, &none, "h:1").unwrap_err();
+        assert_eq!(unavailable.fault(), crate::Fault::Broken, "it may be done");
         assert_eq!(removed(StatusCode::BAD_GATEWAY, &none, "h:1").unwrap_err().label(), "server");
     }
 

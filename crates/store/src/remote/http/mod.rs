@@ -35,12 +35,14 @@ use options::{Change, Urls};
 
 use super::options::RemoteOptions;
 use super::tls;
-use crate::{
-    Attempt, BoxFuture, Cause, Found, Kind, Limit, LimitError, Limits, OpenCause, Report, Store, StoreError,
-};
+use super::{Each, all, named_each};
+use crate::{Attempt, BoxFuture, Cause, Fault, Found, KeyAnswer, Kind, OpenCause, Report, Store, StoreError};
 
 /// Time after which a connection that nothing is asked on is closed.
 const IDLE: Duration = Duration::from_secs(60);
+
+/// Bytes that are read of what a service says beside the status of a change.
+const BODY_OF_A_CHANGE_BYTES: u64 = 64 << 10;
 
 /// An HTTP service.
 pub(crate) struct Http {
@@ -93,7 +95,7 @@ impl Http {
         })
     }
 
-    async fn read(&self, keys: &[Bytes]) -> Result<Vec<Option<Found>>, Cause> {
+    async fn read(&self, keys: &[Bytes]) -> Result<Vec<Each>, Cause> {
         let _room = self.room()?;
         if keys.is_empty() {
             return self.look().await.map(|_| Vec::new());
@@ -105,18 +107,25 @@ impl Http {
         try_join_all(keys.iter().map(|key| self.read_one(key, &budget))).await
     }
 
-    async fn read_one(&self, key: &[u8], budget: &Budget) -> Result<Option<Found>, Cause> {
+    async fn read_one(&self, key: &[u8], budget: &Budget) -> Result<Each, Cause> {
         // A key without a URL cannot be there.
-        let Some(url) = self.urls.read.of(key) else { return Ok(None) };
-        let address = host(&url);
-        let Answer { status, headers, body, .. } = self.request(Method::GET, url, None, budget).await?;
-        match answer::read(status, &headers, &address)? {
-            answer::Read::Body => Ok(Some(found(body, &headers))),
-            answer::Read::Absent => Ok(None),
+        let Some(url) = self.urls.read.of(key) else { return Ok(Ok(None)) };
+        let read = async {
+            let address = host(&url);
+            let Answer { status, headers, body, .. } = self.get(url, budget).await?;
+            answer::read(status, &headers, &address).map(|read| match read {
+                answer::Read::Body => Some(found(body, &headers)),
+                answer::Read::Absent => None,
+            })
+        };
+        match read.await {
+            // The service works and declines this key: the others have their answers.
+            Err(cause) if cause.fault() == Fault::Rejected => Ok(Err(cause)),
+            read => read.map(Ok),
         }
     }
 
-    async fn read_together(&self, keys: &[Bytes], budget: &Budget) -> Result<Vec<Option<Found>>, Cause> {
+    async fn read_together(&self, keys: &[Bytes], budget: &Budget) -> Result<Vec<Each>, Cause> {
         // A key that is no text or empty can stand in no object, so it is not there.
         let texts = keys.iter().map(|key| std::str::from_utf8(key).ok().filter(|key| !key.is_empty()));
         let texts: Vec<Option<&str>> = texts.collect();
@@ -129,12 +138,19 @@ impl Http {
         });
         let requests: Vec<_> = requests.collect();
         let mut found = try_join_all(requests).await?.into_iter().flatten();
-        Ok(texts.iter().map(|text| text.and_then(|_| found.next().flatten())).collect())
+        Ok(texts.iter().map(|text| Ok(text.and_then(|_| found.next().flatten()))).collect())
     }
 
-    async fn read_list(&self, url: Uri, keys: &[&str], budget: &Budget) -> Result<Vec<Option<Found>>, Cause> {
+    async fn read_list(
+        &self,
+        url: Option<Uri>,
+        keys: &[&str],
+        budget: &Budget,
+    ) -> Result<Vec<Option<Found>>, Cause> {
+        // Keys without a URL cannot be there.
+        let Some(url) = url else { return Ok(vec![None; keys.len()]) };
         let address = host(&url);
-        let Answer { status, headers, body, .. } = self.request(Method::GET, url, None, budget).await?;
+        let Answer { status, headers, body, .. } = self.get(url, budget).await?;
         match answer::read(status, &headers, &address)? {
             answer::Read::Body => answer::batch(&body, keys, &found(Bytes::new(), &headers), &address),
             answer::Read::Absent => Ok(vec![None; keys.len()]),
@@ -142,39 +158,53 @@ impl Http {
     }
 
     async fn put_one(&self, key: &[u8], value: Bytes) -> Result<(), Cause> {
-        let _room = self.room()?;
-        let read_only =
+        const READ_ONLY: Cause =
             Cause::Unsupported { reason: "it has no `write`; give one, such as \"PUT http://…/{key}\"" };
-        let Change { method, url } = self.urls.write.as_ref().ok_or(read_only)?;
-        let url = url.of(key).ok_or(NO_URL)?;
-        let address = host(&url);
-        let answer = self.request(method.clone(), url, Some(value), &self.budget()).await?;
-        answer::written(answer.status, &answer.headers, &address)
+        let change = self.urls.write.as_ref().ok_or(READ_ONLY)?;
+        let (bytes, max) = (value.len(), usize::try_from(self.remote.value_bytes_max).unwrap_or(usize::MAX));
+        if bytes > max {
+            return Err(Cause::Refused { what: "value", bytes, min: 0, max });
+        }
+        let (status, headers, address) = self.change(change, key, Some(value)).await?;
+        answer::written(status, &headers, &address)
     }
 
     async fn delete_one(&self, key: &[u8]) -> Result<(), Cause> {
-        let _room = self.room()?;
-        let read_only = Cause::Unsupported {
+        const READ_ONLY: Cause = Cause::Unsupported {
             reason: "it has no `delete`; give one, such as \"DELETE http://…/{key}\"",
         };
-        let Change { method, url } = self.urls.delete.as_ref().ok_or(read_only)?;
+        let change = self.urls.delete.as_ref().ok_or(READ_ONLY)?;
+        let (status, headers, address) = self.change(change, key, None).await?;
+        answer::removed(status, &headers, &address)
+    }
+
+    /// Sends a change. Its status says whether it is made, whatever becomes of the body: that is only read so that the connection
+    /// may be used again.
+    async fn change(
+        &self,
+        Change { method, url }: &Change,
+        key: &[u8],
+        value: Option<Bytes>,
+    ) -> Result<(StatusCode, HeaderMap, String), Cause> {
         let url = url.of(key).ok_or(NO_URL)?;
+        let _room = self.room()?;
+        let _turn = self.turn().await?;
         let address = host(&url);
-        let answer = self.request(method.clone(), url, None, &self.budget()).await?;
-        answer::removed(answer.status, &answer.headers, &address)
+        let (head, body) = self.send(method.clone(), url, value).await?.into_parts();
+        let _ = self.body(body, &address, &Budget(AtomicU64::new(BODY_OF_A_CHANGE_BYTES))).await;
+        Ok((head.status, head.headers, address))
     }
 
     /// Reads a key that is hardly there; that it is not there is an answer.
     async fn look(&self) -> Result<Report, Cause> {
         let key = self.urls.read.key_to_look_with();
         let url = match self.urls.read.is_batch() {
-            true => self.urls.read.of_all(&[&key]).into_iter().next().map(|(url, _)| url),
+            true => self.urls.read.of_all(&[&key]).into_iter().next().and_then(|(url, _)| url),
             false => self.urls.read.of(key.as_bytes()),
         };
         let url = url.ok_or(NO_URL)?;
         let (address, secure) = (host(&url), url.scheme_str() == Some("https"));
-        let Answer { status, version, headers, .. } =
-            self.request(Method::GET, url, None, &self.budget()).await?;
+        let Answer { status, version, headers, .. } = self.get(url, &self.budget()).await?;
         answer::read(status, &headers, &address)?;
         let server = headers
             .get(SERVER)
@@ -200,15 +230,22 @@ impl Http {
         self.calls.try_acquire().map_err(|_| Cause::Overloaded { queued_calls_max })
     }
 
-    /// One request and its whole answer, once it is its turn.
-    async fn request(
-        &self,
-        method: Method,
-        url: Uri,
-        body: Option<Bytes>,
-        budget: &Budget,
-    ) -> Result<Answer, Cause> {
-        let _turn = self.requests.acquire().await.map_err(|_| Cause::Closed)?;
+    /// The right to one of the requests that there may be at a time.
+    async fn turn(&self) -> Result<tokio::sync::SemaphorePermit<'_>, Cause> {
+        self.requests.acquire().await.map_err(|_| Cause::Closed)
+    }
+
+    /// One request for a value and its whole answer, once it is its turn.
+    async fn get(&self, url: Uri, budget: &Budget) -> Result<Answer, Cause> {
+        let _turn = self.turn().await?;
+        let address = host(&url);
+        let (head, body) = self.send(Method::GET, url, None).await?.into_parts();
+        let body = self.body(body, &address, budget).await?;
+        Ok(Answer { status: head.status, version: head.version, headers: head.headers, body })
+    }
+
+    /// One request, up to the head of its answer.
+    async fn send(&self, method: Method, url: Uri, body: Option<Bytes>) -> Result<Response<Incoming>, Cause> {
         let patience = self.remote.answer_timeout();
         let (address, carries) = (host(&url), body.is_some());
         let mut request = Request::new(Full::new(body.unwrap_or_default()));
@@ -220,14 +257,10 @@ impl Http {
             let kind = hyper::header::HeaderValue::from_static("application/octet-stream");
             headers.entry(CONTENT_TYPE).or_insert(kind);
         }
-        let response = match timeout(patience, self.client.request(request)).await {
-            Ok(Ok(response)) => response,
-            Ok(Err(error)) => return Err(failure(&error, &address)),
-            Err(_) => return Err(silent(address, patience)),
-        };
-        let (head, body) = Response::into_parts(response);
-        let body = self.body(body, &address, budget).await?;
-        Ok(Answer { status: head.status, version: head.version, headers: head.headers, body })
+        match timeout(patience, self.client.request(request)).await {
+            Ok(response) => response.map_err(|error| failure(&error, &address)),
+            Err(_) => Err(Cause::unanswered(address, patience)),
+        }
     }
 
     /// The body, of which no more is read than is accepted.
@@ -244,7 +277,7 @@ impl Http {
                 Ok(Some(Ok(frame))) => frame,
                 Ok(None) => return Ok(read.freeze()),
                 Ok(Some(Err(error))) => return Err(failure(&error, address)),
-                Err(_) => return Err(silent(address.to_owned(), patience)),
+                Err(_) => return Err(Cause::unanswered(address, patience)),
             };
             if let Ok(data) = frame.into_data() {
                 if !budget.take(data.len()) {
@@ -269,9 +302,19 @@ impl Store for Http {
         Kind::Http
     }
 
+    /// What a service makes of a body it takes, and for how long that is good, only its answer to a read says.
+    fn answers_as_written(&self) -> bool {
+        false
+    }
+
     fn get_many(&self, keys: Vec<Bytes>) -> BoxFuture<'_, Result<Vec<Option<Found>>, StoreError>> {
         let attempt = Attempt::Get { keys: keys.len() };
-        Box::pin(async move { self.named(attempt, self.read(&keys).await) })
+        Box::pin(async move { self.named(attempt, self.read(&keys).await.and_then(all)) })
+    }
+
+    fn get_each(&self, keys: Vec<Bytes>) -> BoxFuture<'_, Result<Vec<KeyAnswer>, StoreError>> {
+        let attempt = Attempt::Get { keys: keys.len() };
+        Box::pin(async move { Ok(named_each(&self.name, self.named(attempt, self.read(&keys).await)?)) })
     }
 
     fn put(&self, key: Bytes, value: Bytes) -> BoxFuture<'_, Result<(), StoreError>> {
@@ -280,15 +323,6 @@ impl Store for Http {
 
     fn delete(&self, key: Bytes) -> BoxFuture<'_, Result<(), StoreError>> {
         Box::pin(async move { self.named(Attempt::Delete, self.delete_one(&key).await) })
-    }
-
-    fn limits(&self) -> Limits {
-        Limits::default()
-    }
-
-    fn set_limit(&self, limit: Limit) -> Result<(), LimitError> {
-        limit.validate()?;
-        Err(LimitError::Remote)
     }
 
     fn check(&self) -> BoxFuture<'_, Result<Report, StoreError>> {
@@ -333,10 +367,6 @@ fn host(url: &Uri) -> String {
     url::address(url).map(|address| address.to_string()).unwrap_or_default()
 }
 
-fn silent(address: String, waited: Duration) -> Cause {
-    Cause::Silent { address, waited_ms: u64::try_from(waited.as_millis()).unwrap_or(u64::MAX) }
-}
-
 /// What went wrong, from the innermost error that says more than that something did.
 fn failure(error: &(dyn Error + 'static), address: &str) -> Cause {
     let address = address.to_owned();
@@ -349,7 +379,7 @@ fn failure(error: &(dyn Error + 'static), address: &str) -> Cause {
         if let Some(error) = error.downcast_ref::<hyper::Error>().filter(|error| error.is_parse()) {
             return Cause::Protocol { address, expected: "HTTP", detail: error.to_string() };
         }
-        if let Some(known @ rustls::Error::AlertReceived(_)) = error.downcast_ref() {
+        if let Some(known) = error.downcast_ref().filter(|error| tls::is_refusal(error)) {
             return Cause::Certificate { address, detail: known.to_string() };
         }
         // What an error of the system is made of is not among its sources.

@@ -70,6 +70,11 @@ impl UrlTemplate {
 
     /// Scheme, host and port are fixed by the text before the first hole: a key never chooses whom to ask.
     fn check_target(&self) -> Result<(), String> {
+        let texts =
+            self.parts.iter().filter_map(|part| if let Part::Text(text) = part { Some(text) } else { None });
+        if texts.into_iter().any(|text| text.contains('#')) {
+            return Err("has a #, behind which nothing is sent".into());
+        }
         let Some(Part::Text(start)) = self.parts.first() else {
             return Err("has no host before its first {".into());
         };
@@ -85,7 +90,15 @@ impl UrlTemplate {
         if authority.as_str().contains('@') {
             return Err("has a user in it: put credentials into `headers`".into());
         }
+        if self.is_elsewhere() {
+            return Err("has a part of its path that is . or .., which services take for ways up".into());
+        }
         address(&uri).map(drop).ok_or_else(|| "names no host".into())
+    }
+
+    /// Whether no key at all has a URL.
+    fn is_elsewhere(&self) -> bool {
+        self.with("key").is_none()
     }
 
     /// Whether one URL asks for several keys.
@@ -111,8 +124,9 @@ impl UrlTemplate {
         if has_dots(&url) { None } else { url.parse().ok() }
     }
 
-    /// URLs that together ask for all `keys`, with how many of them each asks for.
-    pub(crate) fn of_all(&self, keys: &[&str]) -> Vec<(Uri, usize)> {
+    /// URLs that together ask for all `keys`, with how many of them each asks for; none where there can be no such URL, for a key of
+    /// many thousand bytes or one that alone would be a way up.
+    pub(crate) fn of_all(&self, keys: &[&str]) -> Vec<(Option<Uri>, usize)> {
         let fixed: usize =
             self.parts.iter().map(|part| if let Part::Text(text) = part { text.len() } else { 0 }).sum();
         let mut urls = Vec::new();
@@ -126,13 +140,13 @@ impl UrlTemplate {
             if count > 0 && fixed + list.len() > URL_BYTES_MAX {
                 let next = list.split_off(before + 1);
                 list.truncate(before);
-                urls.extend(self.with(&list).map(|url| (url, count)));
+                urls.push((self.with(&list), count));
                 (list, count) = (next, 0);
             }
             count += 1;
         }
         if count > 0 {
-            urls.extend(self.with(&list).map(|url| (url, count)));
+            urls.push((self.with(&list), count));
         }
         urls
     }
@@ -142,7 +156,7 @@ impl UrlTemplate {
         for part in &self.parts {
             url.push_str(if let Part::Text(text) = part { text } else { list });
         }
-        url.parse().ok()
+        if has_dots(&url) { None } else { url.parse().ok() }
     }
 
     /// A key that has all the parts the template takes, for a first look at the server.
@@ -240,6 +254,8 @@ mod tests {
             "http://h:{key}/",
             "http://user:secret@h/{key}",
             "http://h:0/{key}",
+            "http://h/#/{key}",
+            "http://h/../{key}",
         ] {
             let refused = UrlTemplate::parse("url", text).unwrap_err().to_string();
             assert!(refused.contains("`url`") && refused.contains("/items/{key}"), "{refused}");
@@ -251,14 +267,26 @@ mod tests {
     fn many_keys_travel_in_urls_of_bounded_length() {
         let batch = template("http://h/all?ids={keys}&v=1");
         assert!(batch.is_batch());
+        let shown = |url: &Option<Uri>| url.as_ref().unwrap().to_string();
         let urls = batch.of_all(&["a,b", "c"]);
-        assert_eq!(urls[0].0.to_string(), "http://h/all?ids=a%2Cb,c&v=1");
+        assert_eq!(shown(&urls[0].0), "http://h/all?ids=a%2Cb,c&v=1");
         let long = "k".repeat(3_000);
         let urls = batch.of_all(&[&long, &long, &long, "x"]);
         let counts: Vec<usize> = urls.iter().map(|(_, count)| *count).collect();
         assert_eq!(counts, [2, 2]);
-        assert!(urls[1].0.to_string().ends_with("kkk,x&v=1"));
+        assert!(shown(&urls[1].0).ends_with("kkk,x&v=1"));
         assert!(batch.of_all(&[]).is_empty());
+    }
+
+    #[test]
+    fn keys_without_a_url_keep_their_place_in_a_list() {
+        let too_long = "k".repeat(70_000);
+        let urls = template("http://h/all?ids={keys}").of_all(&["a", &too_long, "b"]);
+        let asked: Vec<_> = urls.iter().map(|(url, count)| (url.is_some(), *count)).collect();
+        assert_eq!(asked, [(true, 1), (false, 1), (true, 1)]);
+        let path = template("http://h/items/{keys}");
+        assert_eq!(path.of_all(&[".."]), [(None, 1)]);
+        assert!(path.of_all(&["..", "a"])[0].0.is_some());
     }
 
     proptest! {

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use sherwood_wire::memcached::client::{self, Progress, Reply, ReplyError};
 
+use crate::remote::Each;
 use crate::remote::pipeline::{Exchange, Step};
 use crate::{Cause, Found};
 
@@ -30,15 +31,15 @@ pub(crate) enum Ask {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Told {
     /// As many as there are keys.
-    pub(super) values: Vec<Option<Found>>,
+    pub(super) values: Vec<Each>,
     pub(super) text: String,
 }
 
 /// The state of a `get`.
 pub(crate) struct Values {
     keys: Vec<Bytes>,
-    found: Vec<Option<Found>>,
-    /// The first key that the next value may be of: values come in the order of the keys.
+    found: Vec<Each>,
+    /// The first key that the next value may be of: memcached answers in the order of the keys, its proxies may not.
     next: usize,
     /// Lines that have not ended.
     lines: usize,
@@ -54,7 +55,7 @@ pub(crate) struct Values {
 
 impl Ask {
     pub(super) fn values(keys: Vec<Bytes>, value_bytes_max: u32) -> Self {
-        let (found, lines) = (vec![None; keys.len()], keys.len().div_ceil(KEYS_PER_LINE_MAX));
+        let (found, lines) = (vec![Ok(None); keys.len()], keys.len().div_ceil(KEYS_PER_LINE_MAX));
         Self::Values(Values { keys, found, next: 0, lines, value_bytes_max, bytes: 0, skip: 0, failed: None })
     }
 }
@@ -96,9 +97,10 @@ impl Values {
             Ok(Progress::Incomplete { need }) => return Ok(Step::Incomplete(need)),
             Ok(Progress::Reply { consumed, reply }) => (consumed, reply),
             Err(ReplyError::ValueTooLarge { bytes, bytes_max }) if bytes <= ITEM_BYTES_MAX => {
-                self.failed = Some(Cause::TooLarge { bytes_max: bytes_max.into() });
-                self.skip = bytes + END_BYTES;
                 let line = input.iter().position(|&byte| byte == b'\n').map_or(0, |end| end + 1);
+                let at = self.place(input[..line].split(|&byte| byte == b' ').nth(1).unwrap_or_default())?;
+                self.found[at] = Err(Cause::TooLarge { bytes_max: bytes_max.into() });
+                self.skip = bytes + END_BYTES;
                 return Ok(Step::Used(line));
             }
             Err(error) => return Err(error.to_string()),
@@ -122,18 +124,24 @@ impl Values {
     }
 
     fn value(&mut self, key: &[u8], flags: u32, value: &[u8]) -> Result<(), String> {
-        let place = self.keys[self.next..].iter().position(|asked| asked == key);
-        let place = place.ok_or_else(|| format!("a value of {:?}, which was not asked for", lossy(key)))?;
-        let at = self.next + place;
-        self.next = at + 1;
-        self.bytes += value.len() as u64;
-        if self.bytes > self.value_bytes_max.into() {
-            self.failed = Some(Cause::TooLarge { bytes_max: self.value_bytes_max.into() });
-        }
-        if self.failed.is_none() {
-            self.found[at] = Some(Found { flags, ..Found::from(Bytes::copy_from_slice(value)) });
-        }
+        let at = self.place(key)?;
+        let bytes = self.bytes + value.len() as u64;
+        self.found[at] = if bytes > self.value_bytes_max.into() {
+            Err(Cause::TooLarge { bytes_max: self.value_bytes_max.into() })
+        } else {
+            self.bytes = bytes;
+            Ok(Some(Found { flags, ..Found::from(Bytes::copy_from_slice(value)) }))
+        };
         Ok(())
+    }
+
+    /// Which key a value is of: the next one that is called so and has none.
+    fn place(&mut self, key: &[u8]) -> Result<usize, String> {
+        let asked = |at: &usize| self.keys[*at] == key && self.found[*at] == Ok(None);
+        let place = (self.next..self.keys.len()).chain(0..self.next).find(asked);
+        let at = place.ok_or_else(|| format!("a value of {:?}, which was not asked for", lossy(key)))?;
+        self.next = at + 1;
+        Ok(at)
     }
 }
 

@@ -19,9 +19,8 @@ use super::options::{self, RemoteOptions};
 use super::pipeline::{Operation, Pool};
 use super::secret::Secret;
 use super::socket::Endpoint;
-use crate::{
-    Attempt, BoxFuture, Cause, Found, Kind, Limit, LimitError, Limits, OpenCause, Report, Store, StoreError,
-};
+use super::{Each, all, named_each};
+use crate::{Attempt, BoxFuture, Cause, Found, KeyAnswer, Kind, OpenCause, Report, Store, StoreError};
 
 /// Port where none is given.
 const PORT: u16 = 11211;
@@ -133,7 +132,7 @@ impl Memcached {
         if self.key_prefix.is_empty() { key } else { [&self.key_prefix[..], &key].concat().into() }
     }
 
-    async fn read(&self, keys: Vec<Bytes>) -> Result<Vec<Option<Found>>, StoreError> {
+    async fn read(&self, keys: Vec<Bytes>) -> Result<Vec<Each>, StoreError> {
         let attempt = Attempt::Get { keys: keys.len() };
         let asked = keys.len();
         let mut places = Vec::with_capacity(keys.len());
@@ -148,14 +147,14 @@ impl Memcached {
         if sent.is_empty() {
             // No key is there to be read, but whether the server answers is to be seen.
             self.version(attempt).await?;
-            return Ok(vec![None; asked]);
+            return Ok(vec![Ok(None); asked]);
         }
         let mut request = Vec::new();
         for keys in sent.chunks(exchange::KEYS_PER_LINE_MAX) {
             client::get(&mut request, keys.iter().filter_map(|key| Key::new(key).ok()));
         }
         let told = self.ask(attempt, request, Ask::values(sent, self.value_bytes_max)).await?;
-        let mut answer = vec![None; asked];
+        let mut answer = vec![Ok(None); asked];
         for (place, found) in places.into_iter().zip(told.values) {
             answer[place] = found;
         }
@@ -202,7 +201,12 @@ impl Store for Memcached {
     }
 
     fn get_many(&self, keys: Vec<Bytes>) -> BoxFuture<'_, Result<Vec<Option<Found>>, StoreError>> {
-        Box::pin(self.read(keys))
+        let attempt = Attempt::Get { keys: keys.len() };
+        Box::pin(async move { all(self.read(keys).await?).map_err(|cause| self.error(attempt, cause)) })
+    }
+
+    fn get_each(&self, keys: Vec<Bytes>) -> BoxFuture<'_, Result<Vec<KeyAnswer>, StoreError>> {
+        Box::pin(async move { Ok(named_each(&self.name, self.read(keys).await?)) })
     }
 
     fn put(&self, key: Bytes, value: Bytes) -> BoxFuture<'_, Result<(), StoreError>> {
@@ -211,15 +215,6 @@ impl Store for Memcached {
 
     fn delete(&self, key: Bytes) -> BoxFuture<'_, Result<(), StoreError>> {
         Box::pin(self.remove(key))
-    }
-
-    fn limits(&self) -> Limits {
-        Limits::default()
-    }
-
-    fn set_limit(&self, limit: Limit) -> Result<(), LimitError> {
-        limit.validate()?;
-        Err(LimitError::Remote)
     }
 
     fn check(&self) -> BoxFuture<'_, Result<Report, StoreError>> {

@@ -66,7 +66,7 @@ async fn open<E: Exchange>(link: &Link<E>) -> Result<Wire<E>, Cause> {
     for operation in (link.greeting)() {
         match timeout(patience, wire.greet(&link.endpoint, operation)).await {
             Ok(greeted) => greeted?,
-            Err(_) => return Err(link.endpoint.silent(patience)),
+            Err(_) => return Err(Cause::silent(&link.endpoint.address, patience)),
         }
     }
     Ok(wire)
@@ -155,7 +155,7 @@ impl<E: Exchange> Wire<E> {
                     // The alarm is moved when it rings: moving it with every byte would cost more than it is worth.
                     let until = heard + link.answer_timeout;
                     if until <= Instant::now() {
-                        return link.endpoint.silent(link.answer_timeout);
+                        return Cause::unanswered(&link.endpoint.address, link.answer_timeout);
                     }
                     patience.as_mut().reset(until);
                 }

@@ -153,7 +153,7 @@ impl<E: Exchange> Pool<E> {
         }
         let address = self.link.endpoint.address.to_string();
         let detail = format!("{OFFERS_MAX} connections ended before anything was sent");
-        Err(Cause::Reset { address, detail })
+        Err(Cause::Unreachable { address, detail })
     }
 
     /// The connection with the fewest operations; a new one where all have some and there may be more.

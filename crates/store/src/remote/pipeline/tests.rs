@@ -214,7 +214,8 @@ async fn a_server_that_says_nothing_is_given_up() {
     let fixture = Fixture::new(RemoteOptions { answer_timeout_ms: 20, ..one_connection() }).await;
     let (answer, stream) = tokio::join!(fixture.pool.call(letter(b'a')), fixture.accept());
     let address = fixture.server.local_addr().unwrap().to_string();
-    assert_eq!(answer, Err(Cause::Silent { address, waited_ms: 20 }));
+    // It was asked: what was to be written may have been.
+    assert_eq!(answer, Err(Cause::Unanswered { address, waited_ms: 20 }));
     drop(stream);
 }
 
@@ -223,7 +224,7 @@ async fn a_server_that_does_not_greet_is_given_up_and_one_that_refuses_is_named(
     let options = RemoteOptions { connect_timeout_ms: 20, ..one_connection() };
     let fixture = Fixture::greeting(options, || vec![letter(b'h')]).await;
     let (answer, _stream) = tokio::join!(fixture.pool.call(letter(b'a')), fixture.accept());
-    assert_eq!(answer.unwrap_err().label(), "silent");
+    assert!(matches!(answer, Err(Cause::Silent { .. })), "nothing was asked yet: {answer:?}");
 
     let fixture = Fixture::greeting(one_connection(), || vec![letter(b'h'), letter(b'i')]).await;
     let server = async {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use sherwood_wire::resp::client::{self, Progress, Reply};
 
+use crate::remote::Each;
 use crate::remote::pipeline::{Exchange, Step};
 use crate::{Cause, Found};
 
@@ -40,7 +41,7 @@ enum What {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Told {
     /// As many as there are keys.
-    pub(super) values: Vec<Option<Found>>,
+    pub(super) values: Vec<Each>,
     pub(super) text: String,
     pub(super) number: i64,
     /// What values are good for, where it was asked, in their order.
@@ -99,6 +100,11 @@ impl Exchange for Ask {
                 *left -= 1;
                 self.push(None);
             }
+            // As proxies say of a key whose server is away.
+            (What::Left(left), Reply::Error(text)) => {
+                *left -= 1;
+                self.told.values.push(Err(refusal(text)));
+            }
             (What::Values(keys), Reply::Array(len)) if len == *keys => self.what = What::Left(len),
             (What::Ok, Reply::Simple(_)) => return Ok(self.done(used)),
             (What::Ok, Reply::Integer(number)) => {
@@ -127,18 +133,22 @@ impl Ask {
         Step::Done(used, self.failed.take().map_or(Ok(told), Err))
     }
 
+    /// The next key's value, unless those before it have left no room for it.
     fn push(&mut self, value: Option<&[u8]>) {
-        self.bytes += value.map_or(0, <[u8]>::len) as u64;
-        if self.bytes > self.value_bytes_max {
-            self.failed = Some(Cause::TooLarge { bytes_max: self.value_bytes_max });
-        }
-        if self.failed.is_some() {
+        let bytes = self.bytes + value.map_or(0, <[u8]>::len) as u64;
+        if bytes > self.value_bytes_max {
+            self.told.values.push(Err(self.exceeded()));
             return;
         }
+        self.bytes = bytes;
         let at = self.told.values.len();
         let good_for = self.told.ttls.get(at).copied().flatten();
         let found = value.map(|value| Found { good_for, ..Found::from(Bytes::copy_from_slice(value)) });
-        self.told.values.push(found);
+        self.told.values.push(Ok(found));
+    }
+
+    fn exceeded(&self) -> Cause {
+        Cause::TooLarge { bytes_max: self.value_bytes_max }
     }
 
     fn ttl(&mut self, reply: Reply<'_>) -> Result<(), String> {
@@ -161,14 +171,17 @@ impl Ask {
     /// Begins to throw away a value of `bytes` bytes.
     fn too_large(&mut self, input: &[u8], bytes: u64) -> Result<Step<Told>, String> {
         let line = input.iter().position(|&byte| byte == b'\n').map_or(0, |end| end + 1);
+        let exceeded = self.exceeded();
         match &mut self.what {
-            What::Left(left) => *left -= 1,
-            What::Text => {}
+            What::Left(left) => {
+                *left -= 1;
+                self.told.values.push(Err(exceeded));
+            }
+            What::Text => self.failed = Some(exceeded),
             What::Values(_) | What::Ok => {
                 return Err(format!("a text of {bytes} bytes in place of an answer"));
             }
         }
-        self.failed = Some(Cause::TooLarge { bytes_max: self.value_bytes_max });
         self.skip = bytes + END_BYTES;
         Ok(Step::Used(line))
     }
@@ -194,9 +207,10 @@ fn refusal(text: &[u8]) -> Cause {
         "LOADING" | "BUSY" | "TRYAGAIN" | "MASTERDOWN" | "CLUSTERDOWN" | "OOM" | "NOREPLICAS" => {
             Cause::Busy { detail }
         }
-        "READONLY" => Cause::Unsupported { reason: "it is a read-only replica; name its primary for writes" },
-        "MOVED" | "ASK" | "CROSSSLOT" => Cause::Unsupported {
-            reason: "it is part of a cluster, which this connector does not speak to; put a proxy for clusters between",
+        "READONLY" => Cause::WrongServer { detail, remedy: "name its primary for writes" },
+        "MOVED" | "ASK" | "CROSSSLOT" => Cause::WrongServer {
+            detail,
+            remedy: "it is part of a cluster, to which this connector does not speak: put a proxy for clusters between",
         },
         "MISCONF" => Cause::Server { detail },
         _ if detail.contains("max number of clients") => Cause::Busy { detail },

@@ -1,7 +1,7 @@
 //! Redis and Valkey, by version 2 of their protocol, which both have spoken from the beginning.
 //!
 //! Reads are `MGET`, so that a call is one question whatever it asks for. Where the times to live are wanted too, a `PTTL` of each key goes
-//! before it: a value may then be newer than its time to live says, which errs on the safe side, and never older.
+//! before it: a value may then be newer than what is said of its time to live, and never older.
 //! Clusters are not spoken to: a server that says so of a key is an error with that remedy.
 
 mod exchange;
@@ -19,9 +19,8 @@ use super::options::{self, RemoteOptions};
 use super::pipeline::{Operation, Pool};
 use super::secret::Secret;
 use super::socket::Endpoint;
-use crate::{
-    Attempt, BoxFuture, Cause, Found, Kind, Limit, LimitError, Limits, OpenCause, Report, Store, StoreError,
-};
+use super::{Each, all, named_each};
+use crate::{Attempt, BoxFuture, Cause, Found, KeyAnswer, Kind, OpenCause, Report, Store, StoreError};
 
 /// Port where none is given.
 const PORT: u16 = 6379;
@@ -135,7 +134,7 @@ impl Redis {
         if self.key_prefix.is_empty() { key } else { [&self.key_prefix[..], &key].concat().into() }
     }
 
-    async fn read(&self, keys: Vec<Bytes>) -> Result<Vec<Option<Found>>, Cause> {
+    async fn read(&self, keys: Vec<Bytes>) -> Result<Vec<Each>, Cause> {
         let mut out = Vec::new();
         if keys.is_empty() {
             return self.ask(request(&[b"PING"]), Ask::ok()).await.map(|_| Vec::new());
@@ -198,9 +197,19 @@ impl Store for Redis {
         Kind::Redis
     }
 
+    /// A read may be told how long the value is good for, where it is not for ever.
+    fn answers_as_written(&self) -> bool {
+        !(self.ttl_of_server && self.write_ttl.is_some())
+    }
+
     fn get_many(&self, keys: Vec<Bytes>) -> BoxFuture<'_, Result<Vec<Option<Found>>, StoreError>> {
         let attempt = Attempt::Get { keys: keys.len() };
-        Box::pin(async move { self.named(attempt, self.read(keys).await) })
+        Box::pin(async move { self.named(attempt, self.read(keys).await.and_then(all)) })
+    }
+
+    fn get_each(&self, keys: Vec<Bytes>) -> BoxFuture<'_, Result<Vec<KeyAnswer>, StoreError>> {
+        let attempt = Attempt::Get { keys: keys.len() };
+        Box::pin(async move { Ok(named_each(&self.name, self.named(attempt, self.read(keys).await)?)) })
     }
 
     fn put(&self, key: Bytes, value: Bytes) -> BoxFuture<'_, Result<(), StoreError>> {
@@ -210,15 +219,6 @@ impl Store for Redis {
     fn delete(&self, key: Bytes) -> BoxFuture<'_, Result<(), StoreError>> {
         let request = request(&[b"DEL", &self.prefixed(key)]);
         Box::pin(async move { self.named(Attempt::Delete, self.ask(request, Ask::ok()).await.map(drop)) })
-    }
-
-    fn limits(&self) -> Limits {
-        Limits::default()
-    }
-
-    fn set_limit(&self, limit: Limit) -> Result<(), LimitError> {
-        limit.validate()?;
-        Err(LimitError::Remote)
     }
 
     fn check(&self) -> BoxFuture<'_, Result<Report, StoreError>> {

@@ -99,6 +99,11 @@ impl Shape {
         Self { keyed, value: options.value, ttl_column, tags_column }
     }
 
+    /// Whether a value is one column, with nothing beside it.
+    pub(super) fn is_the_value(&self) -> bool {
+        self.value == SqlValue::Column && self.ttl_column.is_none() && self.tags_column.is_none()
+    }
+
     /// The value of one key: that of the first row.
     ///
     /// # Errors

@@ -21,10 +21,8 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::remote::template::{Dialect, KEYS_MAX, Purpose, Template, padded};
-use crate::remote::tls;
-use crate::{
-    Attempt, BoxFuture, Cause, Found, Kind, Limit, LimitError, Limits, OpenCause, Report, Store, StoreError,
-};
+use crate::remote::{Each, all, named_each, tls};
+use crate::{Attempt, BoxFuture, Cause, Found, KeyAnswer, Kind, OpenCause, Report, Store, StoreError};
 use address::Address;
 use answer::{Cell, Shape};
 pub use options::{SqlOptions, SqlValue};
@@ -33,7 +31,8 @@ use pool::{Driver, Lease, Link, Pool};
 /// A store on a MySQL or MariaDB server, which need not be there yet.
 pub(crate) fn open_mysql(name: &str, options: &SqlOptions) -> Result<Arc<dyn Store>, OpenCause> {
     let plan = Plan::new(options, Dialect::MySql)?;
-    Ok(Arc::new(Sql::new(name, Kind::MySql, plan, mysql::MySql::new(options)?, options)))
+    let values = plan.write.as_ref().map_or(1, Template::values);
+    Ok(Arc::new(Sql::new(name, Kind::MySql, plan, mysql::MySql::new(options, values)?, options)))
 }
 
 /// A store on a PostgreSQL server, which need not be there yet.
@@ -55,9 +54,12 @@ struct Plan {
 impl SqlOptions {
     /// Checks what can be judged without a file or a server.
     pub(crate) fn validate(&self, kind: Kind) -> Result<(), OpenCause> {
-        let dialect = if kind == Kind::MySql { Dialect::MySql } else { Dialect::Postgres };
+        let (dialect, port) = match kind {
+            Kind::MySql => (Dialect::MySql, mysql::PORT),
+            _ => (Dialect::Postgres, postgres::PORT),
+        };
         Plan::new(self, dialect)?;
-        Address::parse(&self.address).map(drop)
+        Address::parse(&self.address, port).map(drop)
     }
 }
 
@@ -93,12 +95,12 @@ struct Sql<D: Driver> {
 
 impl<D: Driver> Sql<D> {
     fn new(name: &str, kind: Kind, plan: Plan, driver: D, options: &SqlOptions) -> Self {
-        let pool = Pool::new(driver, options.remote.connections_max, options.remote.queued_calls_max);
+        let pool = Pool::new(driver, &options.address, &options.remote);
         let (address, details) = (options.address.clone(), details(options, &plan));
         Self { name: name.into(), kind, plan, pool, address, details }
     }
 
-    async fn read(&self, keys: &[Bytes]) -> Result<Vec<Option<Found>>, Cause> {
+    async fn read(&self, keys: &[Bytes]) -> Result<Vec<Each>, Cause> {
         let mut lease = self.pool.take().await?;
         let found = if keys.is_empty() {
             self.in_time(lease.link().ping()).await.map(|()| Vec::new())
@@ -111,41 +113,66 @@ impl<D: Driver> Sql<D> {
         found
     }
 
-    async fn read_each(&self, lease: &mut Lease<D>, keys: &[Bytes]) -> Result<Vec<Option<Found>>, Cause> {
+    async fn read_each(&self, lease: &mut Lease<D>, keys: &[Bytes]) -> Result<Vec<Each>, Cause> {
         let sql = self.plan.query.sql(1);
         let mut budget = Budget::new(self.plan.value_max);
         let mut values = Vec::with_capacity(keys.len());
         for key in keys {
             values.push(match self.plan.query.bind(key, &Bytes::new()) {
                 Some(bound) => {
-                    let answer = self.in_time(lease.link().rows(&sql, bound, &mut budget)).await?;
-                    self.plan.shape.one(answer)?
+                    match self.in_time(lease.link().rows(&sql, bound, &mut budget)).await {
+                        // The server cannot make out this one, and goes on.
+                        Err(cause @ Cause::Key { .. }) => Err(cause),
+                        answer => Ok(self.plan.shape.one(answer?)?),
+                    }
                 }
                 // A key without a part that the statement needs is the key of nothing.
-                None => None,
+                None => Ok(None),
             });
         }
         Ok(values)
     }
 
-    async fn read_lists(&self, lease: &mut Lease<D>, keys: &[Bytes]) -> Result<Vec<Option<Found>>, Cause> {
+    async fn read_lists(&self, lease: &mut Lease<D>, keys: &[Bytes]) -> Result<Vec<Each>, Cause> {
         let mut budget = Budget::new(self.plan.value_max);
         let mut values = Vec::with_capacity(keys.len());
         for keys in keys.chunks(KEYS_MAX) {
-            let padded = padded(keys);
-            let sql = self.plan.query.sql(padded.len());
-            let answer = self.in_time(lease.link().rows(&sql, padded, &mut budget)).await?;
-            let found = self.plan.shape.many(answer)?;
-            values.extend(keys.iter().map(|key| found.get(key).cloned()));
+            match self.read_list(lease, keys, &mut budget).await {
+                // The server cannot make out one of them, and does not say which.
+                Err(Cause::Key { .. }) => {
+                    for key in keys {
+                        match self.read_list(lease, std::slice::from_ref(key), &mut budget).await {
+                            Err(cause @ Cause::Key { .. }) => values.push(Err(cause)),
+                            found => values.extend(found?.into_iter().map(Ok)),
+                        }
+                    }
+                }
+                found => values.extend(found?.into_iter().map(Ok)),
+            }
         }
         Ok(values)
     }
 
-    /// What a statement that only reads comes to, if it does in time.
+    /// Reads some keys by one statement.
+    async fn read_list(
+        &self,
+        lease: &mut Lease<D>,
+        keys: &[Bytes],
+        budget: &mut Budget,
+    ) -> Result<Vec<Option<Found>>, Cause> {
+        let padded = padded(keys);
+        let sql = self.plan.query.sql(padded.len());
+        let answer = self.in_time(lease.link().rows(&sql, padded, budget)).await?;
+        let found = self.plan.shape.many(answer)?;
+        Ok(keys.iter().map(|key| found.get(key).cloned()).collect())
+    }
+
+    /// What a statement comes to, if it does in time.
     async fn in_time<T>(&self, work: impl Future<Output = Result<T, Cause>>) -> Result<T, Cause> {
         let timeout = self.plan.answer_timeout;
-        let late = || Cause::Silent { address: self.address.clone(), waited_ms: timeout.as_millis() as u64 };
-        tokio::time::timeout(timeout, work).await.unwrap_or_else(|_| Err(late()))
+        tokio::time::timeout(timeout, work)
+            .await
+            .unwrap_or_else(|_| Err(Cause::unanswered(&self.address, timeout)))
     }
 
     async fn write(&self, change: Change, key: &Bytes, value: &Bytes) -> Result<(), Cause> {
@@ -162,15 +189,9 @@ impl<D: Driver> Sql<D> {
             detail: "it has fewer parts, split at each `:`, than the statement names".to_owned(),
         })?;
         let mut lease = self.pool.take().await?;
-        let timeout = self.plan.answer_timeout;
-        let sql = template.sql(1);
-        let Ok(changed) = tokio::time::timeout(timeout, lease.link().change(&sql, bound)).await else {
-            // Unlike a read it may have been done, so this is no silence of a server that did nothing.
-            let (address, waited) = (self.address.clone(), timeout.as_millis());
-            return Err(Cause::Reset { address, detail: format!("no answer within {waited} ms") });
-        };
+        let changed = self.in_time(lease.link().change(&template.sql(1), bound)).await;
         lease.settle(&changed);
-        match changed? {
+        match changed.map_err(|cause| self.of_change(template, cause))? {
             0 if change == Change::Write && template.counts_rows() => Err(Cause::Missing {
                 what: "the row to write",
                 detail: "the statement changed nothing".to_owned(),
@@ -179,21 +200,42 @@ impl<D: Driver> Sql<D> {
         }
     }
 
+    /// What is declined of a statement that reads is declined, and that is all; one that writes may have written.
+    fn of_change(&self, template: &Template, cause: Cause) -> Cause {
+        match cause {
+            Cause::Statement { detail } | Cause::Busy { detail } | Cause::Key { detail }
+                if template.is_call() =>
+            {
+                Cause::Server { detail }
+            }
+            Cause::TooLarge { bytes_max } => Cause::Protocol {
+                address: self.address.clone(),
+                expected: "a statement that changes rows",
+                detail: format!("more than {bytes_max} bytes came back; leave out its RETURNING"),
+            },
+            cause => cause,
+        }
+    }
+
     /// Looks whether the server takes the statements, without running them.
     async fn look(&self) -> Result<Report, Cause> {
         let mut lease = self.pool.take().await?;
         let looked = self.in_time(self.prepare(&mut lease)).await;
         lease.settle(&looked);
-        Ok(Report { server: looked?, details: self.details.clone() })
+        let Looked { server, key_column } = looked?;
+        // A list that does not begin with the key finds no key at all, which nothing else would tell.
+        let keyed = key_column.map(|name| format!("a row is the value of the key in its column {name}"));
+        Ok(Report { server, details: self.details.iter().cloned().chain(keyed).collect() })
     }
 
-    async fn prepare(&self, lease: &mut Lease<D>) -> Result<String, Cause> {
+    async fn prepare(&self, lease: &mut Lease<D>) -> Result<Looked, Cause> {
         let columns = lease.link().prepare(&self.plan.query.sql(1)).await?;
         self.plan.shape.check(&columns)?;
+        let key_column = columns.into_iter().next().filter(|_| self.plan.query.reads_many());
         for template in [&self.plan.write, &self.plan.delete].into_iter().flatten() {
             lease.link().prepare(&template.sql(1)).await?;
         }
-        lease.link().version().await
+        Ok(Looked { server: lease.link().version().await?, key_column })
     }
 
     fn error(&self, attempt: Attempt) -> impl Fn(Cause) -> StoreError + use<D> {
@@ -213,7 +255,12 @@ impl<D: Driver> Store for Sql<D> {
 
     fn get_many(&self, keys: Vec<Bytes>) -> BoxFuture<'_, Result<Vec<Option<Found>>, StoreError>> {
         let error = self.error(Attempt::Get { keys: keys.len() });
-        Box::pin(async move { self.read(&keys).await.map_err(error) })
+        Box::pin(async move { self.read(&keys).await.and_then(all).map_err(error) })
+    }
+
+    fn get_each(&self, keys: Vec<Bytes>) -> BoxFuture<'_, Result<Vec<KeyAnswer>, StoreError>> {
+        let error = self.error(Attempt::Get { keys: keys.len() });
+        Box::pin(async move { Ok(named_each(&self.name, self.read(&keys).await.map_err(error)?)) })
     }
 
     fn put(&self, key: Bytes, value: Bytes) -> BoxFuture<'_, Result<(), StoreError>> {
@@ -226,13 +273,9 @@ impl<D: Driver> Store for Sql<D> {
         Box::pin(async move { self.write(Change::Delete, &key, &Bytes::new()).await.map_err(error) })
     }
 
-    fn limits(&self) -> Limits {
-        Limits::default()
-    }
-
-    fn set_limit(&self, limit: Limit) -> Result<(), LimitError> {
-        limit.validate()?;
-        Err(LimitError::Remote)
+    /// A row may be made of more than was written, and has its columns of time to live and tags.
+    fn answers_as_written(&self) -> bool {
+        self.plan.shape.is_the_value()
     }
 
     fn check(&self) -> BoxFuture<'_, Result<Report, StoreError>> {
@@ -242,8 +285,11 @@ impl<D: Driver> Store for Sql<D> {
 }
 
 fn details(options: &SqlOptions, plan: &Plan) -> Vec<String> {
-    let security =
-        options.remote.tls.as_ref().map_or("no TLS".to_owned(), |tls| format!("TLS, {}", tls::trust(tls)));
+    let security = match &options.remote.tls {
+        // Nobody listens in on one, so neither server encrypts there.
+        Some(tls) if !options.address.starts_with("unix:") => format!("TLS, {}", tls::trust(tls)),
+        _ => "no TLS".to_owned(),
+    };
     let keys = if plan.query.reads_many() { format!("up to {KEYS_MAX} keys") } else { "1 key".to_owned() };
     let can = |template: &Option<_>, verb| if template.is_some() { verb } else { "" };
     let (writes, deletes) = (can(&plan.write, ", writes"), can(&plan.delete, ", deletes"));
@@ -252,6 +298,13 @@ fn details(options: &SqlOptions, plan: &Plan) -> Vec<String> {
         format!("database {} as {}", options.database, options.user),
         format!("reads {keys} by a statement{writes}{deletes}"),
     ]
+}
+
+/// What a first look sees.
+struct Looked {
+    server: String,
+    /// Of a statement that reads several keys, the column that says which.
+    key_column: Option<String>,
 }
 
 /// What a statement does to a key.

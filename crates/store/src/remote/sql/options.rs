@@ -9,7 +9,7 @@ use crate::remote::secret::Secret;
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SqlOptions {
-    /// Host and port, as in `127.0.0.1:3306` or `[::1]:5432`, or `unix:` and the path of a socket.
+    /// Host and port, as in `127.0.0.1:3306` or `[::1]:5432`, 3306 and 5432 where it has none; or `unix:` and the path of a socket.
     pub address: String,
     /// Who the server is to take us for.
     pub user: String,

@@ -10,11 +10,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::Budget;
 use super::answer::Answer;
 use crate::Cause;
+use crate::remote::options::RemoteOptions;
 
 /// One that nobody took for so long is closed. Servers let connections be idle for hours, but each costs them memory.
 const IDLE_MAX: Duration = Duration::from_secs(60);
@@ -63,6 +64,10 @@ pub(super) trait Link: Send + 'static {
 /// The connections to one server.
 pub(super) struct Pool<D: Driver> {
     shared: Arc<Shared<D>>,
+    /// Where the server is, for errors.
+    address: String,
+    /// How long a connection that was idle may take to show that it works.
+    ping_timeout: Duration,
     queued_calls_max: u32,
     /// One permit for each call that has a connection or waits for one.
     room: Arc<Semaphore>,
@@ -83,12 +88,18 @@ struct Idle<L> {
 }
 
 impl<D: Driver> Pool<D> {
-    pub(super) fn new(driver: D, connections_max: u16, queued_calls_max: u32) -> Self {
+    pub(super) fn new(driver: D, address: &str, options: &RemoteOptions) -> Self {
+        let RemoteOptions { connections_max, queued_calls_max, .. } = *options;
         let idle = Mutex::new(Idle { links: Vec::new(), swept: false });
         let connections = Arc::new(Semaphore::new(connections_max.into()));
         let room = usize::from(connections_max) + queued_calls_max as usize;
-        let shared = Arc::new(Shared { driver, connections, idle });
-        Self { shared, queued_calls_max, room: Arc::new(Semaphore::new(room)) }
+        Self {
+            shared: Arc::new(Shared { driver, connections, idle }),
+            address: address.to_owned(),
+            ping_timeout: options.connect_timeout(),
+            queued_calls_max,
+            room: Arc::new(Semaphore::new(room)),
+        }
     }
 
     /// A connection that works, as far as one can know; waits while all are taken.
@@ -103,10 +114,18 @@ impl<D: Driver> Pool<D> {
         let permits = Permits { _room: room, _connection: connection };
         while let Some((link, since)) = self.shared.pop() {
             let mut held = Held { link: Some(link), shared: Arc::clone(&self.shared) };
-            if since.elapsed() < TRUSTED || held.link().ping().await.is_ok() {
+            if since.elapsed() < TRUSTED {
                 return Ok(Lease { held, _permits: permits });
             }
-            held.close();
+            match timeout(self.ping_timeout, held.link().ping()).await {
+                Ok(Ok(())) => return Ok(Lease { held, _permits: permits }),
+                Ok(Err(_)) => held.close(),
+                // It hangs, or something on the way has forgotten the connection; and what befell this one befell the others.
+                Err(_) => {
+                    self.shared.idle().links.clear();
+                    return Err(Cause::silent(&self.address, self.ping_timeout));
+                }
+            }
         }
         let link = self.shared.driver.connect().await?;
         let held = Held { link: Some(link), shared: Arc::clone(&self.shared) };
@@ -137,14 +156,18 @@ impl<D: Driver> Lease<D> {
         let mut held = self.held;
         match outcome {
             Ok(_) => held.give_back(),
-            // The server has refused the statement and waits for the next one.
+            // The server has refused the statement, or was not even sent it, and waits for the next one.
             Err(
-                Cause::Statement { .. } | Cause::Missing { .. } | Cause::Refused { .. } | Cause::Busy { .. },
-            ) => {
-                held.give_back();
-            }
+                Cause::Statement { .. }
+                | Cause::Missing { .. }
+                | Cause::Credentials { .. }
+                | Cause::Unsupported { .. }
+                | Cause::Refused { .. }
+                | Cause::Key { .. }
+                | Cause::Busy { .. },
+            ) => held.give_back(),
             // The answer, or the rest of it, is still to come.
-            Err(Cause::TooLarge { .. } | Cause::Silent { .. }) => drop(held),
+            Err(Cause::TooLarge { .. } | Cause::Unanswered { .. }) => drop(held),
             Err(_) => {
                 held.close();
                 // What broke one connection, such as a restart of the server, has most often broken all.

@@ -47,6 +47,19 @@ fn what_is_quoted_stays_as_it_is() {
 }
 
 #[test]
+fn sqlites_list_of_keys_is_found_outside_its_quotes() {
+    let of_list = |text| Template::of_list(text).map(|found| found.map(|found| found.sql(2)));
+    let quoted = r#"SELECT ':keys', ":keys", `:keys`, [:keys] /* :keys */ -- :keys"#;
+    assert_eq!(of_list(quoted), Ok(None));
+    assert_eq!(of_list("SELECT v FROM t WHERE k = ?1 AND l = :keyspace"), Ok(None));
+    let list = format!("{quoted}\n, ? FROM t WHERE k IN (:keys)");
+    assert_eq!(of_list(&list), Ok(Some(list.replace("IN (:keys)", "IN (?1,?2)"))));
+    assert!(of_list("SELECT 'x").unwrap_err().contains("the string at position 8 has no end"));
+    assert!(of_list("SELECT k WHERE k IN (:keys) OR l IN (:keys)").unwrap_err().contains("`:keys` 2 times"));
+    assert!(of_list("SELECT k WHERE k = :keys").unwrap_err().contains("outside parentheses"));
+}
+
+#[test]
 fn a_comment_ends_where_its_dialect_says() {
     assert_eq!(sql("SELECT 5--:key", MySql), "SELECT 5--?");
     assert!(refusal("SELECT 5--:key", Postgres, Purpose::Query).contains("neither `:key` nor `:keys`"));

@@ -13,7 +13,14 @@ fn told(ask: impl Fn() -> Ask, answer: &[u8]) -> Result<Told, Cause> {
 
 fn values(told: &Told) -> Vec<Option<(&[u8], Option<u64>)>> {
     let ms = |found: &Found| found.good_for.map(|good_for| good_for.as_millis() as u64);
-    told.values.iter().map(|found| found.as_ref().map(|found| (&found.value[..], ms(found)))).collect()
+    let found = told.values.iter().map(|found| found.as_ref().expect("a value or none").as_ref());
+    found.map(|found| found.map(|found| (&found.value[..], ms(found)))).collect()
+}
+
+/// What became of each key: the length of its value, or the label of its failure.
+fn each(told: &Told) -> Vec<Result<Option<usize>, &'static str>> {
+    let length = |found: &Option<Found>| found.as_ref().map(|found| found.value.len());
+    told.values.iter().map(|found| found.as_ref().map(length).map_err(Cause::label)).collect()
 }
 
 #[test]
@@ -30,23 +37,35 @@ fn times_to_live_come_first_and_what_was_absent_then_is_good_for_nothing() {
 }
 
 #[test]
-fn a_value_too_large_fails_the_call_and_not_the_connection() {
-    for (answer, used) in [
-        (&b"*3\r\n$1\r\nx\r\n$9\r\n.\r\n$1\r\n..\r\n$1\r\nz\r\n+next"[..], 33),
-        (b"*3\r\n$1\r\nx\r\n$1\r\ny\r\n$9\r\n.........\r\n:1", 33),
+fn a_value_too_large_fails_its_key_alone() {
+    for (answer, used, expected) in [
+        (
+            &b"*3\r\n$1\r\nx\r\n$9\r\n.\r\n$1\r\n..\r\n$1\r\nz\r\n+next"[..],
+            33,
+            [Ok(Some(1)), Err("too_large"), Ok(Some(1))],
+        ),
+        (b"*3\r\n$1\r\nx\r\n$-1\r\n$9\r\n.........\r\n:1", 31, [Ok(Some(1)), Ok(None), Err("too_large")]),
     ] {
         let ask = || Ask::values(3, false, 8);
-        assert_eq!(told(ask, answer), Err(Cause::TooLarge { bytes_max: 8 }));
+        assert_eq!(each(&told(ask, answer).unwrap()), expected);
         assert_eq!(read(ask(), answer, answer.len()).unwrap().1, used);
     }
     assert!(told(|| Ask::text(8), b"$9\r\n.........\r\n").is_err());
 }
 
 #[test]
-fn values_too_large_together_fail_the_call_and_not_the_connection() {
-    let answer = b"*3\r\n$5\r\n12345\r\n$-1\r\n$4\r\n1234\r\n";
-    assert_eq!(told(|| Ask::values(3, false, 8), answer), Err(Cause::TooLarge { bytes_max: 8 }));
-    assert_eq!(told(|| Ask::values(3, false, 9), answer).unwrap().values.len(), 3);
+fn values_too_large_together_fail_those_without_room() {
+    let answer = b"*4\r\n$5\r\n12345\r\n$-1\r\n$4\r\n1234\r\n$3\r\n123\r\n";
+    let read = |bytes_max| each(&told(|| Ask::values(4, false, bytes_max), answer).unwrap());
+    assert_eq!(read(8), [Ok(Some(5)), Ok(None), Err("too_large"), Ok(Some(3))]);
+    assert_eq!(read(12), [Ok(Some(5)), Ok(None), Ok(Some(4)), Ok(Some(3))]);
+}
+
+#[test]
+fn what_a_proxy_says_of_one_key_fails_that_key_alone() {
+    let answer = b"*3\r\n$1\r\nx\r\n-ERR upstream failure\r\n$1\r\nz\r\n";
+    let told = told(|| Ask::values(3, false, 8), answer).unwrap();
+    assert_eq!(each(&told), [Ok(Some(1)), Err("statement"), Ok(Some(1))]);
 }
 
 #[test]
@@ -59,8 +78,8 @@ fn refusals_have_their_causes() {
         ("LOADING Redis is loading the dataset in memory", "busy"),
         ("OOM command not allowed when used memory > 'maxmemory'.", "busy"),
         ("ERR max number of clients reached", "busy"),
-        ("READONLY You can't write against a read only replica.", "unsupported"),
-        ("MOVED 3999 127.0.0.1:6381", "unsupported"),
+        ("READONLY You can't write against a read only replica.", "wrong_server"),
+        ("MOVED 3999 127.0.0.1:6381", "wrong_server"),
         ("ERR DB index is out of range", "missing"),
         ("ERR unknown command 'MGET'", "statement"),
         ("MISCONF Redis is configured to save RDB snapshots", "server"),

@@ -6,6 +6,7 @@ use mysql_async::{DriverError, Error, IoError, ServerError};
 
 use crate::Cause;
 use crate::remote::sql::address::Address;
+use crate::remote::tls;
 
 /// What was going on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +31,7 @@ pub(super) fn cause(address: &Address, phase: Phase, bytes_max: u64, error: &Err
         Error::Driver(DriverError::ConnectionClosed) => address.reset("it closed the connection"),
         Error::Driver(DriverError::NoClientSslFlagFromServer) => Cause::Certificate {
             address: address.to_string(),
-            detail: "the server encrypts nothing".to_owned(),
+            detail: "the server offers no TLS: set it up there, or leave `tls` out".to_owned(),
         },
         Error::Driver(
             error @ (DriverError::UnknownAuthPlugin { .. }
@@ -47,6 +48,13 @@ pub(super) fn cause(address: &Address, phase: Phase, bytes_max: u64, error: &Err
     }
 }
 
+/// What it says of a server that asks for a password in a way that is not spoken here.
+pub(super) fn unknown_login() -> Cause {
+    let detail = "it wants the password in a way that is not known here; of MySQL's and MariaDB's, \
+                  caching_sha2_password, mysql_native_password and ed25519 are";
+    Cause::Credentials { detail: detail.to_owned() }
+}
+
 fn protocol(address: &Address, detail: impl std::fmt::Display) -> Cause {
     Cause::Protocol { address: address.to_string(), expected: "MySQL", detail: detail.to_string() }
 }
@@ -54,7 +62,7 @@ fn protocol(address: &Address, detail: impl std::fmt::Display) -> Cause {
 fn of_io(address: &Address, phase: Phase, bytes_max: u64, error: &io::Error) -> Cause {
     // What rustls says of a certificate is inside.
     if let Some(error) = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
-        return Cause::Certificate { address: address.to_string(), detail: error.to_string() };
+        return Cause::Certificate { address: address.to_string(), detail: tls::words(error) };
     }
     match (error.kind(), phase) {
         // The codec's own complaints have no kind of their own; of those, only this one can befall a sane server.
@@ -76,15 +84,29 @@ fn of_server(address: &Address, error: &ServerError) -> Cause {
     let ServerError { code, message, state } = error;
     let detail = || format!("{message} (error {code})");
     let missing = |what| Cause::Missing { what, detail: detail() };
+    let read_only = || Cause::WrongServer { detail: detail(), remedy: "name its primary for writes" };
+    let hidden = |what| Cause::Credentials {
+        detail: format!("{}, which it says of a {what} that does not exist, too", detail()),
+    };
     match code {
         // Too many connections, too many of this user, a resource's limit for this user.
         1040 | 1203 | 1226 => Cause::Busy { detail: detail() },
         // A lock that was waited for too long, a deadlock, a lock that nobody waits for.
         1205 | 1213 | 3572 => Cause::Busy { detail: detail() },
-        // Wrong user or password; no right to the database, the table, the column, the procedure; a privilege that is missing.
-        1044 | 1045 | 1142 | 1143 | 1227 | 1370 | 1698 | 3118 | 3955 | 1862 => {
+        // Its own bound on the time of a statement, MariaDB's and MySQL's: what was begun is undone.
+        1969 | 3024 => Cause::Busy { detail: detail() },
+        // No right to the database, the table, the column. Whoever has none to others beside is not told whether it is there.
+        1044 => hidden("database"),
+        1142 => hidden("table"),
+        1143 => hidden("column"),
+        // Wrong user or password; a password in a form that the server no longer takes, or that has to be changed; TLS that it
+        // insists on; no right to the procedure; a privilege that is missing.
+        1045 | 1227 | 1251 | 1275 | 1370 | 1698 | 1820 | 1862 | 3118 | 3159 | 3955 => {
             Cause::Credentials { detail: detail() }
         }
+        // Started with --read-only, or in such a mode or transaction; the first is said of other options, too.
+        1290 if message.contains("read-only") || message.contains("read_only") => read_only(),
+        1792 | 1836 => read_only(),
         1049 => missing("a database"),
         1051 | 1109 | 1146 => missing("a table"),
         1054 => missing("a column"),
@@ -93,10 +115,12 @@ fn of_server(address: &Address, error: &ServerError) -> Cause {
         1053 | 1079 | 1317 | 1927 | 3169 | 4031 => address.reset(detail()),
         // The host is barred after too many connections that came to nothing.
         1129 | 1130 => Cause::Credentials { detail: detail() },
+        // A key that is no text in the column's character set, or in any: MariaDB's words for it and MySQL's.
+        1267 | 1270 | 1271 | 1300 | 3854 | 3988 => Cause::Key { detail: detail() },
         // Prepared statements: what they do not take.
         1210 | 1295 | 1390 => Cause::Statement { detail: detail() },
-        // Data that does not fit a column, a constraint, and syntax with access rules.
-        _ if ["22", "23", "42", "21"].iter().any(|class| state.starts_with(class)) => {
+        // Data that does not fit a column, a constraint, syntax with access rules, and what triggers signal.
+        _ if ["22", "23", "42", "21", "45"].iter().any(|class| state.starts_with(class)) => {
             Cause::Statement { detail: detail() }
         }
         // The same without a state of their own.
@@ -111,7 +135,7 @@ mod tests {
 
     #[test]
     fn codes_mean_causes() {
-        let address = Address::parse("db:3306").unwrap();
+        let address = Address::parse("db", 3306).unwrap();
         let label = |code, state: &str| {
             let error = ServerError { code, message: "said".into(), state: state.into() };
             cause(&address, Phase::Statement, 9, &Error::Server(error)).label()
@@ -119,6 +143,7 @@ mod tests {
         for (code, state, expected) in [
             (1045, "28000", "credentials"),
             (1142, "42000", "credentials"),
+            (1275, "HY000", "credentials"),
             (1064, "42000", "statement"),
             (1146, "42S02", "missing"),
             (1054, "42S22", "missing"),
@@ -129,6 +154,10 @@ mod tests {
             (1062, "23000", "statement"),
             (1406, "22001", "statement"),
             (1927, "70100", "reset"),
+            (1271, "HY000", "key"),
+            (1644, "45000", "statement"),
+            (1836, "HY000", "wrong_server"),
+            (1969, "70100", "busy"),
             (1290, "HY000", "server"),
         ] {
             assert_eq!(label(code, state), expected, "{code}");
@@ -136,8 +165,18 @@ mod tests {
     }
 
     #[test]
+    fn a_server_that_is_read_only_is_the_wrong_one() {
+        let message =
+            "The MariaDB server is running with the --read-only option so it cannot execute this statement";
+        let error = ServerError { code: 1290, message: message.into(), state: "HY000".into() };
+        let address = Address::parse("db", 3306).unwrap();
+        let cause = cause(&address, Phase::Statement, 9, &Error::Server(error));
+        assert_eq!(cause.label(), "wrong_server");
+    }
+
+    #[test]
     fn a_packet_beyond_the_bound_is_an_answer_too_large_and_at_the_handshake_no_mysql() {
-        let address = Address::parse("db:3306").unwrap();
+        let address = Address::parse("db", 3306).unwrap();
         let error = || io::Error::other("Packet is larger than max_allowed_packet");
         let at = |phase| cause(&address, phase, 9, &Error::Io(IoError::Io(error())));
         assert_eq!(at(Phase::Statement), Cause::TooLarge { bytes_max: 9 });

@@ -12,10 +12,13 @@ mod error;
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
+use std::panic::AssertUnwindSafe;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::FutureExt;
 use mysql_async::prelude::Queryable;
 use mysql_async::{ClientIdentity, Conn, Opts, OptsBuilder, Params, SslOpts, Value};
 use rustls::RootCertStore;
@@ -26,16 +29,19 @@ use super::Budget;
 use super::answer::Answer;
 use super::options::SqlOptions;
 use super::pool::{Driver, Link};
-use crate::remote::sql::address::{self, Address, Patience};
+use crate::remote::host::{HostPort, Patience};
+use crate::remote::sql::address::Address;
 use crate::remote::template::KEYS_MAX;
 use crate::remote::tls::{self, TlsOptions};
 use crate::{Cause, OpenCause};
 use error::Phase;
 
+/// Port where none is given.
+pub(super) const PORT: u16 = 3306;
 /// Statements that a connection keeps prepared: nine lengths of lists, the writes, and room for what the library prepares.
 const STATEMENTS_MAX: usize = KEYS_MAX.ilog2() as usize + 8;
-/// What a packet has beside the bytes of a value: the other columns' names and lengths.
-const PACKET_BYTES: u64 = 64 << 10;
+/// What a packet has beside the bytes of values: the other columns' names and lengths.
+const PACKET_BYTES: usize = 64 << 10;
 /// How long a host that did not answer in time is given to show that somebody is there.
 const KNOCK: Duration = Duration::from_millis(200);
 /// How long a server is given to take a good-bye.
@@ -51,11 +57,12 @@ pub(super) struct MySql {
 }
 
 impl MySql {
-    pub(super) fn new(options: &SqlOptions) -> Result<Self, OpenCause> {
-        let address = Address::parse(&options.address)?;
+    /// `values` is how often a statement has the value that is written.
+    pub(super) fn new(options: &SqlOptions, values: usize) -> Result<Self, OpenCause> {
+        let address = Address::parse(&options.address, PORT)?;
         let password = options.password.as_ref().map(|password| password.read()).transpose()?;
         let builder = match &address {
-            Address::Tcp { host, port } => {
+            Address::Tcp(HostPort { host, port }) => {
                 OptsBuilder::default().ip_or_hostname(host.as_str()).tcp_port(*port)
             }
             Address::Unix(path) => OptsBuilder::default().socket(Some(path.to_string_lossy())),
@@ -71,7 +78,7 @@ impl MySql {
             // An update that finds a row as it should be has found it.
             .client_found_rows(true)
             // Saying both spares the question what the server has; the second is for the library's own pool, which is not used.
-            .max_allowed_packet(Some((options.remote.value_bytes_max + PACKET_BYTES) as usize))
+            .max_allowed_packet(Some(options.remote.value_bytes_max as usize * values + PACKET_BYTES))
             .wait_timeout(Some(0))
             // Acknowledged means committed, whatever the server's default is.
             .setup(vec!["SET autocommit = 1"])
@@ -87,17 +94,30 @@ fn ssl_opts(options: &TlsOptions) -> Result<SslOpts, OpenCause> {
     tls::client_config(options)?;
     // The library takes the process's provider. Whoever came first has installed the same one.
     let _ = rustls::crypto::ring::default_provider().install_default();
+    // The library would read files when it first connects.
     let roots = match &options.ca {
-        Some(ca) => vec![ca.clone().into()],
+        Some(ca) => vec![read("tls.ca", ca)?.into()],
         None => system_roots().into_iter().map(Into::into).collect(),
     };
-    let identity = options.cert.clone().zip(options.key.clone());
-    let identity = identity.map(|(cert, key)| ClientIdentity::new(cert.into(), key.into()));
+    let identity = match (&options.cert, &options.key) {
+        (Some(cert), Some(key)) => {
+            Some(ClientIdentity::new(read("tls.cert", cert)?.into(), read("tls.key", key)?.into()))
+        }
+        _ => None,
+    };
     Ok(SslOpts::default()
         .with_disable_built_in_roots(true)
         .with_root_certs(roots)
         .with_client_identity(identity)
         .with_danger_tls_hostname_override(options.server_name.clone().map(Cow::Owned)))
+}
+
+fn read(option: &'static str, path: &Path) -> Result<Vec<u8>, OpenCause> {
+    std::fs::read(path).map_err(|error| OpenCause::Remote {
+        option,
+        detail: format!("{}: {error}", path.display()),
+        remedy: "name a PEM file that this user may read",
+    })
 }
 
 /// The certificates that the system trusts, without those that the library would fail at.
@@ -112,27 +132,34 @@ impl Driver for MySql {
 
     async fn connect(&self) -> Result<Connection, Cause> {
         let patience = Patience::new(self.options.remote.connect_timeout());
-        let found = self.address.resolve(patience).await?;
-        let ips: Vec<_> = found.iter().map(SocketAddr::ip).collect();
-        let opts =
-            OptsBuilder::from_opts(self.opts.clone()).resolved_ips(Some(ips).filter(|ips| !ips.is_empty()));
-        match patience.wait(Conn::new(opts)).await {
-            Some(Ok(conn)) => {
-                Ok(Connection { address: Arc::clone(&self.address), conn, runtime: Handle::current() })
+        let mut refused = self.address.unreachable("its name has no address");
+        for opts in self.ways(patience).await? {
+            // Some ways to log in, which the server chooses, are known to the library and panic, since they were left out of it.
+            match patience.wait(AssertUnwindSafe(Conn::new(opts.clone())).catch_unwind()).await {
+                Some(Ok(Ok(conn))) => {
+                    let (address, runtime) = (Arc::clone(&self.address), Handle::current());
+                    return Ok(Connection { address, conn, opts, runtime });
+                }
+                Some(Ok(Err(error))) => {
+                    let bytes_max = self.options.remote.value_bytes_max;
+                    refused = error::cause(&self.address, Phase::Connect, bytes_max, &error);
+                    if !matches!(refused, Cause::Unreachable { .. }) {
+                        break;
+                    }
+                }
+                Some(Err(_)) => return Err(error::unknown_login()),
+                None => return Err(late(&self.address, &opts, patience).await),
             }
-            Some(Err(error)) => {
-                Err(error::cause(&self.address, Phase::Connect, self.options.remote.value_bytes_max, &error))
-            }
-            None => Err(late(&self.address, found, patience).await),
         }
+        Err(refused)
     }
 
     fn abandon(&self, link: Connection) {
-        let Connection { conn, runtime, .. } = link;
+        let Connection { conn, opts, runtime, .. } = link;
         let kill = format!("KILL {}", conn.id());
         runtime.spawn(close(conn));
         let Ok(killer) = Arc::clone(&self.killers).try_acquire_owned() else { return };
-        let (opts, timeout) = (self.opts.clone(), self.options.remote.connect_timeout());
+        let timeout = self.options.remote.connect_timeout();
         runtime.spawn(async move {
             let work = async {
                 let mut conn = Conn::new(opts).await?;
@@ -146,6 +173,21 @@ impl Driver for MySql {
     }
 }
 
+impl MySql {
+    /// Each address of the server's name by itself, so that it is known which one a connection leads to: only that server knows
+    /// the connection's number, and another's connection of the same number must not be killed.
+    async fn ways(&self, patience: Patience) -> Result<Vec<Opts>, Cause> {
+        if let Address::Unix(_) = *self.address {
+            return Ok(vec![self.opts.clone()]);
+        }
+        let found = self.address.look_up(patience).await?;
+        let way = |address: SocketAddr| {
+            OptsBuilder::from_opts(self.opts.clone()).resolved_ips(Some(vec![address.ip()])).into()
+        };
+        Ok(found.into_iter().map(way).collect())
+    }
+}
+
 /// Closes a connection without reading what is still to come, as the library would.
 async fn close(conn: Conn) {
     // Neither what the server says to that nor whether it takes it in time changes anything.
@@ -153,19 +195,25 @@ async fn close(conn: Conn) {
 }
 
 /// Why a connection is not there in time: the library does not say how far it got.
-async fn late(address: &Address, found: Vec<SocketAddr>, patience: Patience) -> Cause {
-    let knock = Patience::new(KNOCK);
+async fn late(address: &Address, opts: &Opts, patience: Patience) -> Cause {
+    let ips = opts.resolved_ips().iter().flatten();
+    let found: Vec<_> = ips.map(|ip| SocketAddr::new(*ip, opts.tcp_port())).collect();
     let answered = match address {
         Address::Unix(_) => true,
-        Address::Tcp { .. } => matches!(knock.wait(address::connect(found)).await, Some(Ok(_))),
+        Address::Tcp(host) => host.reach(&found, Patience::new(KNOCK)).await.is_ok(),
     };
-    if answered { address.silent(patience) } else { address.unreachable(patience.spent("no answer")) }
+    match answered {
+        true => Cause::silent(address, patience.timeout()),
+        false => address.unreachable(patience.spent("no answer")),
+    }
 }
 
 /// A connection to a server.
 pub(super) struct Connection {
     address: Arc<Address>,
     conn: Conn,
+    /// The way that it took.
+    opts: Opts,
     runtime: Handle,
 }
 
@@ -224,7 +272,7 @@ impl Link for Connection {
     }
 
     async fn change(&mut self, sql: &str, bound: Vec<Bytes>) -> Result<u64, Cause> {
-        let cause = self.cause(0);
+        let cause = self.cause(PACKET_BYTES as u64);
         let statement = self.conn.prep(sql).await.map_err(&cause)?;
         let result = self.conn.exec_iter(&statement, parameters(&bound)).await.map_err(&cause)?;
         let changed = result.affected_rows();

@@ -11,6 +11,8 @@ struct Counts {
     pinged: AtomicUsize,
     /// Whether a ping fails.
     dead: AtomicBool,
+    /// Whether a ping is never answered.
+    hangs: AtomicBool,
 }
 
 impl Counts {
@@ -57,6 +59,9 @@ impl Link for FakeLink {
 
     async fn ping(&mut self) -> Result<(), Cause> {
         self.0.pinged.fetch_add(1, Ordering::SeqCst);
+        if self.0.hangs.load(Ordering::SeqCst) {
+            std::future::pending().await
+        }
         if self.0.dead.load(Ordering::SeqCst) { Err(reset()) } else { Ok(()) }
     }
 
@@ -71,7 +76,8 @@ impl Link for FakeLink {
 
 fn pool(connections_max: u16, queued_calls_max: u32) -> (Pool<Fake>, Arc<Counts>) {
     let counts = Arc::new(Counts::default());
-    (Pool::new(Fake(Arc::clone(&counts)), connections_max, queued_calls_max), counts)
+    let options = RemoteOptions { connections_max, queued_calls_max, ..RemoteOptions::default() };
+    (Pool::new(Fake(Arc::clone(&counts)), "db:1", &options), counts)
 }
 
 fn reset() -> Cause {
@@ -121,6 +127,38 @@ async fn one_that_was_idle_is_asked_before_it_is_trusted() {
     tokio::time::advance(TRUSTED).await;
     pool.take().await.unwrap().settle(&FINE);
     assert_eq!((counts.read(), counts.pinged.load(Ordering::SeqCst)), ([2, 0, 1], 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_was_idle_and_hangs_is_given_up_in_time_with_the_others() {
+    let (pool, counts) = pool(2, 1);
+    let (one, other) = (pool.take().await.unwrap(), pool.take().await.unwrap());
+    one.settle(&FINE);
+    other.settle(&FINE);
+    tokio::time::advance(TRUSTED).await;
+    counts.hangs.store(true, Ordering::SeqCst);
+    let waited_ms = 1_000;
+    assert_eq!(pool.take().await.err(), Some(Cause::Silent { address: "db:1".into(), waited_ms }));
+    assert_eq!(counts.read(), [2, 1, 2]);
+    assert!(pool.take().await.is_ok(), "a new one is not asked");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_server_refused_and_what_was_not_sent_leaves_connections_as_they_are() {
+    let (pool, counts) = pool(2, 1);
+    let (one, other) = (pool.take().await.unwrap(), pool.take().await.unwrap());
+    one.settle(&FINE);
+    let detail = || "no".to_owned();
+    other.settle(&Err::<(), _>(Cause::Key { detail: detail() }));
+    for cause in [
+        Cause::Key { detail: detail() },
+        Cause::Credentials { detail: detail() },
+        Cause::Unsupported { reason: "read-only" },
+        Cause::Busy { detail: detail() },
+    ] {
+        pool.take().await.unwrap().settle(&Err::<(), _>(cause));
+    }
+    assert_eq!(counts.read(), [2, 0, 0]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -9,6 +9,7 @@ use tokio_postgres::error::DbError;
 use super::socket::Exceeded;
 use crate::Cause;
 use crate::remote::sql::address::Address;
+use crate::remote::tls;
 
 /// What was going on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +36,9 @@ pub(super) fn cause(address: &Address, phase: Phase, bytes_max: u64, error: &Err
         return match (error.kind(), error.get_ref()) {
             (_, Some(inner)) if inner.is::<Exceeded>() && phase == Phase::Connect => protocol(detail),
             (_, Some(inner)) if inner.is::<Exceeded>() => Cause::TooLarge { bytes_max },
-            (_, Some(inner)) if inner.is::<rustls::Error>() => untrusted(inner.to_string()),
+            (_, Some(inner)) if inner.is::<rustls::Error>() => {
+                untrusted(inner.downcast_ref().map_or_else(|| inner.to_string(), tls::words))
+            }
             (io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData | io::ErrorKind::Other, _) => {
                 protocol(detail)
             }
@@ -75,6 +78,11 @@ fn of_server(address: &Address, error: &DbError) -> Cause {
         "42704" => missing("a type or other object"),
         // No more connections; starting up; a lock that nobody waits for, a deadlock, a conflict of transactions.
         "53300" | "57P03" | "55P03" | "40P01" | "40001" => Cause::Busy { detail: detail() },
+        // Its own `statement_timeout`, or an administrator: what was begun is undone.
+        "57014" => Cause::Busy { detail: detail() },
+        "25006" => Cause::WrongServer { detail: detail(), remedy: "name its primary for writes" },
+        // No text of the parameter's type: no number, no date, no member of an enumeration.
+        "22P02" | "22003" | "22007" | "22008" => Cause::Key { detail: detail() },
         // An administrator ends the connection, or the server crashed.
         "57P01" | "57P02" | "57P04" | "57P05" => address.reset(detail()),
         // What was prepared no longer fits the tables, or is gone: the next connection prepares it anew.
@@ -82,7 +90,8 @@ fn of_server(address: &Address, error: &DbError) -> Cause {
         "0A000" if error.routine() == Some("RevalidateCachedQuery") => Cause::Server { detail: detail() },
         _ => match &code[..2.min(code.len())] {
             "28" => Cause::Credentials { detail: detail() },
-            "0A" | "21" | "22" | "23" | "42" => Cause::Statement { detail: detail() },
+            // The last is what functions and triggers raise.
+            "0A" | "21" | "22" | "23" | "42" | "44" | "P0" => Cause::Statement { detail: detail() },
             _ => Cause::Server { detail: detail() },
         },
     }

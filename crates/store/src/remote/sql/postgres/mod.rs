@@ -26,13 +26,16 @@ use super::Budget;
 use super::answer::{Answer, Cell};
 use super::options::SqlOptions;
 use super::pool::{Driver, Link};
-use crate::remote::sql::address::{Address, Patience};
+use crate::remote::host::{HostPort, Patience};
+use crate::remote::sql::address::Address;
 use crate::remote::tls;
 use crate::{Cause, OpenCause};
 use error::Phase;
 use parameter::Parameter;
 use socket::{Encrypt, Meter, Metered};
 
+/// Port where none is given.
+pub(super) const PORT: u16 = 5432;
 /// What an answer has beside its rows: the description of a statement, notices, and what is said at log-in.
 const BESIDE_BYTES: u64 = 256 << 10;
 
@@ -53,14 +56,14 @@ struct Server {
 
 impl Postgres {
     pub(super) fn new(options: &SqlOptions) -> Result<Self, OpenCause> {
-        let address = Address::parse(&options.address)?;
+        let address = Address::parse(&options.address, PORT)?;
         let mut config = Config::new();
         config.user(&options.user).dbname(&options.database).application_name("sherwood");
         if let Some(password) = &options.password {
             config.password(password.read()?);
         }
         let encrypt = match (&options.remote.tls, &address) {
-            (Some(tls), Address::Tcp { host, .. }) => {
+            (Some(tls), Address::Tcp(HostPort { host, .. })) => {
                 Some(Encrypt { config: tls::client_config(tls)?, server_name: tls::server_name(tls, host)? })
             }
             // As in PostgreSQL's own clients: nobody listens in on a UNIX socket.
@@ -106,7 +109,7 @@ impl Driver for Postgres {
                 })
             }
             Some(Err(error)) => Err(error::cause(&server.address, Phase::Connect, 0, &error)),
-            None => Err(server.address.silent(patience)),
+            None => Err(Cause::silent(&server.address, patience.timeout())),
         }
     }
 
@@ -186,13 +189,19 @@ impl Connection {
         let parameters: Vec<_> = statement.params().iter().zip(bound).map(fit).collect();
         let mut answer = Answer { columns: names(&statement), rows: Vec::new() };
         let mut rows = pin!(self.client.query_raw(&statement, parameters).await?);
+        let mut wrong = None;
         while let Some(row) = rows.try_next().await? {
             let cells = (0..row.len()).map(|at| row.try_get::<_, Cell>(at));
-            let cells: Vec<_> = cells.collect::<Result<_, _>>().map_err(|error| unread(&error))?;
-            budget.spend(&cells)?;
-            answer.rows.push(cells);
+            match cells.collect::<Result<Vec<_>, _>>() {
+                Ok(cells) => {
+                    budget.spend(&cells)?;
+                    answer.rows.push(cells);
+                }
+                // The rows to come would be taken for those of the next statement by the meter.
+                Err(error) => wrong = Some(unread(&error)),
+            }
         }
-        Ok(answer)
+        wrong.map_or(Ok(answer), |cause| Err(cause.into()))
     }
 
     async fn execute(&mut self, sql: &str, bound: Vec<Bytes>) -> Result<u64, Failed> {

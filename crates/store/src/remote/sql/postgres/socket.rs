@@ -1,6 +1,5 @@
 //! The socket below the library: dialled here, metered and, where asked for, encrypted.
 
-use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -15,7 +14,8 @@ use tokio_postgres::tls::{ChannelBinding, TlsConnect, TlsStream};
 use tokio_rustls::TlsConnector;
 
 use crate::Cause;
-use crate::remote::sql::address::{self, Address, Patience};
+use crate::remote::host::Patience;
+use crate::remote::sql::address::Address;
 
 /// A TCP or UNIX connection.
 pub(super) trait Socket: AsyncRead + AsyncWrite + Unpin + Send {}
@@ -27,22 +27,17 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Socket for T {}
 /// # Errors
 /// When the name has no address, or nobody takes connections there.
 pub(super) async fn dial(address: &Address, patience: Patience) -> Result<Box<dyn Socket>, Cause> {
-    let found = address.resolve(patience).await?;
-    let connected = patience.wait(async {
-        let socket: Box<dyn Socket> = match address {
-            Address::Unix(path) => Box::new(UnixStream::connect(path).await?),
-            Address::Tcp { .. } => {
-                let stream = address::connect(found).await?;
-                stream.set_nodelay(true)?;
-                Box::new(stream)
-            }
-        };
-        Ok::<_, io::Error>(socket)
-    });
-    match connected.await {
-        Some(Ok(socket)) => Ok(socket),
+    let path = match address {
+        Address::Unix(path) => path,
+        Address::Tcp(host) => {
+            let found = host.look_up(patience).await?;
+            return Ok(Box::new(host.reach(&found, patience).await?));
+        }
+    };
+    match patience.wait(UnixStream::connect(path)).await {
+        Some(Ok(socket)) => Ok(Box::new(socket)),
         Some(Err(error)) => Err(address.unreachable(error)),
-        None => Err(address.unreachable(patience.spent("no answer"))),
+        None => Err(address.unreachable(patience.spent("no connection"))),
     }
 }
 

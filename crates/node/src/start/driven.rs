@@ -1,0 +1,83 @@
+//! A node without ports and threads of its own, on a clock that a test drives: the test asks, decides and houses.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::http::Request;
+use hyper::service::Service;
+use hyper_util::service::TowerToHyperService;
+use serde_json::Value;
+
+use super::*;
+use crate::config::{Flags, parse};
+
+pub(super) struct Driven {
+    nanos: &'static AtomicU64,
+    pub(super) core: Arc<Core>,
+    router: Router,
+    runtime: Runtime,
+    _stop: watch::Sender<bool>,
+}
+
+impl Driven {
+    /// What `configuration` describes, but for what listens.
+    pub(super) fn new(configuration: &str) -> Self {
+        let nanos: &AtomicU64 = Box::leak(Box::new(AtomicU64::new(Clock::start().now().as_nanos())));
+        let policies = sherwood_policy::available_without_options();
+        let config = parse("driven.toml", configuration, &Flags::default(), policies).unwrap();
+        let setup = Setup::from_config(&config).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let engine = Engine::new(&setup, Clock::driven(nanos)).unwrap();
+        let parts = Parts::new(engine, &setup, runtime.handle()).unwrap();
+        let (stop, stopping) = watch::channel(false);
+        let core = Arc::new(parts.core(&setup, std::thread::current(), stopping));
+        let router = admin::router(Arc::clone(&core));
+        Self { nanos, core, router, runtime, _stop: stop }
+    }
+
+    pub(super) fn pass(&self, time: Duration) {
+        self.nanos.fetch_add(time.as_nanos() as u64, Relaxed);
+    }
+
+    /// The loop decides, and the housekeeper does its work.
+    pub(super) fn decide(&self) {
+        let now = self.core.clock.now();
+        self.core.control().decide(&self.core, now);
+        while self.core.cache.step(now, 4_096) {}
+    }
+
+    /// What the HTTP port answers.
+    #[track_caller]
+    fn ask(&self, method: &str, path: &str, body: Body) -> String {
+        let request = Request::builder().method(method).uri(path).body(body).unwrap();
+        let router = TowerToHyperService::new(self.router.clone());
+        let (status, text) = self.runtime.block_on(async {
+            let response = router.call(request).await.unwrap();
+            let status = response.status();
+            let body = to_bytes(response.into_body(), usize::MAX).await.unwrap();
+            (status, String::from_utf8(body.into()).unwrap())
+        });
+        assert!(status.is_success(), "{method} {path}: {status} {text}");
+        text
+    }
+
+    #[track_caller]
+    pub(super) fn get(&self, path: &str) -> Value {
+        serde_json::from_str(&self.ask("GET", path, Body::empty())).unwrap()
+    }
+
+    #[track_caller]
+    pub(super) fn post(&self, path: &str, body: &Value) -> Value {
+        serde_json::from_str(&self.ask("POST", path, Body::from(body.to_string()))).unwrap()
+    }
+
+    /// A sample of the metrics.
+    #[track_caller]
+    pub(super) fn metric(&self, name: &str) -> f64 {
+        let text = self.ask("GET", "/metrics", Body::empty());
+        let sample = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        sample.unwrap_or_else(|| panic!("no {name} in\n{text}")).parse().unwrap()
+    }
+}

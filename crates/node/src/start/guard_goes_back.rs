@@ -1,0 +1,140 @@
+//! The guard in a whole node: a policy that starves a backend, the requests that get slow of it, and what everybody is told when the
+//! node goes back.
+//!
+//! On a clock that the test drives, so that a quarter of an hour takes a second and each round comes out the same. Hits and misses are
+//! those of the node's own cache; latencies are reported to it, and follow the misses.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use sherwood_model::SplitMix64;
+
+use super::driven::Driven;
+
+/// `fair` wants to have as many misses at `a`, which fits with room to spare, as at `b`, which would fill all there is.
+const CONFIGURATION: &str = r#"
+    [memory]
+    total = "8MiB"
+    mrc_sample = 0.0
+    [control]
+    policy = "fair"
+    guard = { freeze = "5m" }
+    [[backend]]
+    name = "a"
+    store = { kind = "compute", n = 1, bytes = "4KiB" }
+    [[backend]]
+    name = "b"
+    store = { kind = "compute", n = 1, bytes = "4KiB" }
+    [[partition]]
+    backend = "a"
+    initial = "6MiB"
+"#;
+
+/// Time between decisions, and how long the guard wants to see harm, by default; and how long it is to hold still.
+const DELTA: Duration = Duration::from_secs(5);
+const WINDOW: Duration = Duration::from_secs(60);
+const FREEZE: Duration = Duration::from_secs(300);
+
+/// Keys of each backend, and how many of them a round asks for.
+const KEYS: [u64; 2] = [700, 4_000];
+const ASKED: usize = 100;
+/// Misses of a round at `a` beyond which some of its requests are slow.
+const MISSES_FELT: usize = 2;
+/// Reports of a round; in a slow one, a twentieth of them.
+const REPORTS: u64 = 100;
+
+/// The node, and who asks it.
+struct World {
+    node: Driven,
+    random: SplitMix64,
+}
+
+impl World {
+    fn allocated(&self) -> Vec<u64> {
+        let partitions = self.node.get("/v1/partitions");
+        partitions.as_array().unwrap().iter().map(|one| one["allocated_bytes"].as_u64().unwrap()).collect()
+    }
+
+    /// Δ passes: some keys are asked for, requests are reported, slow ones among them where `a` missed too often, and the loop
+    /// decides. Whether some were slow.
+    fn round(&mut self) -> bool {
+        self.node.pass(DELTA);
+        let mut keys = |at: usize| -> Vec<String> {
+            (0..ASKED).map(|_| (self.random.next_u64() % KEYS[at]).to_string()).collect()
+        };
+        let queries = json!([{"backend": "a", "keys": keys(0)}, {"backend": "b", "keys": keys(1)}]);
+        let answer = self.node.post("/v1/requests", &json!({"values": false, "queries": queries}));
+        let missed = |result: &&Value| result["backend"] == "a" && result["status"] == "miss";
+        let slow = answer["results"].as_array().unwrap().iter().filter(missed).count() > MISSES_FELT;
+        let report = |i: u64| match slow && i < REPORTS / 20 {
+            true => json!({"latency_us": 400_000 + i, "blocking": "a"}),
+            false => json!({"latency_us": 10_000 + i, "blocking": "b"}),
+        };
+        let reports: Vec<Value> = (0..REPORTS).map(report).collect();
+        self.node.post("/v1/reports", &json!(reports));
+        self.node.decide();
+        slow
+    }
+}
+
+#[test]
+fn a_node_goes_back_holds_still_and_says_so() {
+    let mut world = World { node: Driven::new(CONFIGURATION), random: SplitMix64::new(1) };
+    let mut suspected = None;
+    // Everybody's keys are fetched for the first time, which is nobody's fault; then `a` has all it needs.
+    (0..20).for_each(|_| _ = world.round());
+    let started = world.allocated();
+    let mut slow_rounds = 0;
+    for round in 0.. {
+        assert!(round < 500, "it never went back: {}", world.node.get("/v1/control"));
+        slow_rounds += u32::from(world.round());
+        let guard = world.node.get("/v1/control")["guard"].take();
+        if guard["trips"] == 1 {
+            break;
+        }
+        if !guard["worse_s"].is_null() {
+            assert_eq!(world.node.metric("sherwood_guard_suspects"), 1.0);
+            suspected = Some((world.allocated(), guard));
+        }
+    }
+    let (starved, suspicion) = suspected.expect("harm is suspected for a window before");
+    assert!(slow_rounds > 10 && starved[0] < started[0], "{slow_rounds} {starved:?} {started:?}");
+    assert_eq!(suspicion["worse_s"], (WINDOW - DELTA).as_secs_f64());
+
+    // It went back to what it said was good.
+    let good = [&suspicion["good_bytes"]["a"], &suspicion["good_bytes"]["b"]];
+    let allocated = world.allocated();
+    assert_eq!(good, [&json!(allocated[0]), &json!(allocated[1])]);
+    assert!(allocated[0] > starved[0] && allocated.iter().sum::<u64>() == starved.iter().sum::<u64>());
+    let control = world.node.get("/v1/control");
+    assert_eq!(control["guard"]["frozen_s"], FREEZE.as_secs_f64());
+    let line = control["latest"]["line"].as_str().unwrap();
+    assert!(line.contains("back to the last good allocation"), "{line}");
+    let events = world.node.core.events.latest();
+    let event = events.iter().find(|event| event.kind == "guard").expect("it is told");
+    assert!(event.message.contains("since a lost bytes"), "{}", event.message);
+    assert_eq!(
+        (&event.data["blamed"], &event.data["freeze_s"]),
+        (&json!(["a"]), &json!(FREEZE.as_secs_f64()))
+    );
+    assert!(event.data["tail_ms"].as_f64() > Some(399.0) && event.data["good_tail_ms"].as_f64() < Some(11.0));
+    let metrics = ["trips_total", "frozen", "suspects"]
+        .map(|name| world.node.metric(&format!("sherwood_guard_{name}")));
+    assert_eq!(metrics, [1.0, 1.0, 0.0]);
+
+    // Nothing moves, and requests are as they were.
+    let rounds = (FREEZE.as_secs() / DELTA.as_secs()) as usize - 1;
+    let slow: Vec<bool> = (0..rounds).map(|_| world.round()).collect();
+    assert_eq!((world.allocated(), slow[rounds / 2..].contains(&true)), (allocated.clone(), false));
+    assert_eq!(world.node.get("/v1/control")["latest"]["kept"], "the guard holds them after going back");
+    assert_eq!(world.node.get("/v1/control")["guard"]["frozen_s"], DELTA.as_secs_f64());
+
+    // Until it is over.
+    world.round();
+    assert_ne!(world.allocated(), allocated);
+    let metrics = ["trips_total", "frozen"].map(|name| world.node.metric(&format!("sherwood_guard_{name}")));
+    assert_eq!(
+        (world.node.get("/v1/control")["guard"]["frozen_s"].take(), metrics),
+        (Value::Null, [1.0, 0.0])
+    );
+}

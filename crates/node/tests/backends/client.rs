@@ -1,0 +1,92 @@
+//! A client of the node's HTTP port that keeps its connection, as application servers do.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+/// Longest wait for an answer; reached only by a test that fails.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+pub(crate) struct Client(BufReader<TcpStream>);
+
+/// What the port answered.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) body: String,
+}
+
+impl Answer {
+    #[track_caller]
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error} in {self:?}"))
+    }
+}
+
+impl Client {
+    pub(crate) fn connect(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).expect("the node listens");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a time-out above zero");
+        stream.set_nodelay(true).expect("it is open");
+        Self(BufReader::new(stream))
+    }
+
+    #[track_caller]
+    pub(crate) fn ask(&mut self, method: &str, path: &str, body: &str) -> Answer {
+        let length = body.len();
+        let request =
+            format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {length}\r\n\r\n{body}");
+        self.0.get_mut().write_all(request.as_bytes()).expect("the node reads");
+        let status = self.line().split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
+        let mut length = 0;
+        loop {
+            let line = self.line().to_ascii_lowercase();
+            if line.is_empty() {
+                break;
+            }
+            if let Some(bytes) = line.strip_prefix("content-length:") {
+                length = bytes.trim().parse().expect("a length");
+            }
+        }
+        let mut body = vec![0; length];
+        self.0.read_exact(&mut body).expect("the whole body");
+        Answer { status, body: String::from_utf8(body).expect("text") }
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.0.read_line(&mut line).expect("the node answers");
+        line.trim_end().to_owned()
+    }
+
+    /// Runs one request of these keys of each backend; its results, in the order of the keys.
+    #[track_caller]
+    pub(crate) fn read<'a>(
+        &mut self,
+        queries: impl IntoIterator<Item = (&'a str, Vec<String>)>,
+    ) -> Vec<Value> {
+        let query = |(backend, keys): (&str, Vec<String>)| json!({"backend": backend, "keys": keys});
+        let queries: Vec<Value> = queries.into_iter().map(query).collect();
+        let answer = self.ask("POST", "/v1/requests", &json!({ "queries": queries }).to_string());
+        assert_eq!(answer.status, 200, "{answer:?}");
+        answer.json()["results"].as_array().expect("a result for each key").clone()
+    }
+
+    pub(crate) fn write(&mut self, backend: &str, key: &str, value: &str) -> Answer {
+        self.ask("PUT", &format!("/v1/keys/{backend}/{key}"), value)
+    }
+
+    pub(crate) fn remove(&mut self, backend: &str, key: &str) -> Answer {
+        self.ask("DELETE", &format!("/v1/keys/{backend}/{key}"), "")
+    }
+
+    /// Takes keys out of the cache.
+    #[track_caller]
+    pub(crate) fn invalidate(&mut self, backend: &str, keys: &[String]) {
+        let body = json!({"backend": backend, "keys": keys}).to_string();
+        let answer = self.ask("POST", "/v1/invalidate", &body);
+        assert_eq!(answer.status, 200, "{answer:?}");
+    }
+}

@@ -1,0 +1,122 @@
+//! A node before five real servers: MariaDB, PostgreSQL, Redis, memcached and an HTTP service, each killed and started again in turn,
+//! while some read and some write.
+//!
+//! What must hold meanwhile:
+//!
+//! - a server that is gone is an error of its own queries and writes, and of nothing else;
+//! - no read that began after a write of its key was acknowledged returns anything older, nor anything that was never written, nor what
+//!   a write brought of which the node said that it was not done;
+//! - what is absent was removed, or lost: only memcached, which keeps nothing, may lose a key, and only where it was killed after the key's last
+//!   acknowledged write began. Even then no older value comes back, from the cache or from anywhere else.
+//!
+//! Nothing waits for time to pass: a phase ends when enough of what it is for has happened, and its requests are bounded
+//! ([`load::Load::until`]). Servers are Debian's packages, started by what the connectors' tests start them with.
+
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "tests of a driver use sockets, threads, processes and the machine's clock"
+)]
+
+mod client;
+#[path = "../../../store/tests/connectors/databases.rs"]
+#[allow(dead_code, reason = "some of it is for the connectors' own tests")]
+mod databases;
+mod fleet;
+mod ledger;
+mod load;
+#[path = "../common/patience.rs"]
+mod patience;
+#[path = "../../../store/tests/connectors/servers.rs"]
+#[allow(dead_code, reason = "some of it is for the connectors' own tests")]
+mod servers;
+mod service;
+
+use std::thread;
+
+use client::Client;
+use fleet::{BACKENDS, Fleet, NAMES};
+use load::{Counts, Load, READERS, Tally, WRITERS};
+use patience::eventually;
+
+/// Of each kind, in each phase, of each backend that is well.
+const ENOUGH: u64 = 50;
+
+#[test]
+fn each_server_may_die_and_return_under_load_and_only_its_own_queries_know() {
+    let mut fleet = Fleet::start();
+    let node = fleet.node();
+    let address = node.admin().expect("it has a gateway");
+    let mut client = Client::connect(address);
+    one_request_asks_all_and_the_next_one_none(&mut client, "first");
+
+    let load = Load::new(address);
+    load.prepare();
+    thread::scope(|scope| {
+        let load = &load;
+        // Whatever ends this, ends those.
+        let _ending = Ending(load);
+        (0..READERS).for_each(|number| drop(scope.spawn(move || load.reader(number))));
+        (0..WRITERS).for_each(|number| drop(scope.spawn(move || load.writer(number))));
+        load.until("all are well", |came| came.iter().all(is_well));
+        for backend in 0..BACKENDS {
+            let others = |came: &Tally| {
+                (0..BACKENDS).filter(|&other| other != backend).all(|other| is_well(&came[other]))
+            };
+            load.ledger.falls(backend);
+            fleet.kill(backend);
+            load.until(&format!("{} is missed, and the others go on", NAMES[backend]), |came| {
+                came[backend].failures >= ENOUGH && came[backend].failed_writes > 0 && others(came)
+            });
+            fleet.restart(backend);
+            eventually("its queries and writes come back", || answers(&mut client, NAMES[backend]));
+            load.ledger.is_back(backend);
+            load.until(&format!("{} is back", NAMES[backend]), |came| came.iter().all(is_well));
+        }
+    });
+    one_request_asks_all_and_the_next_one_none(&mut client, "last");
+    node.stop();
+}
+
+/// Ends the load when it is dropped.
+struct Ending<'a>(&'a Load);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
+fn is_well(came: &Counts) -> bool {
+    came.hits >= ENOUGH && came.misses >= ENOUGH && came.writes >= ENOUGH
+}
+
+/// Of a key that nobody else has.
+fn one_request_asks_all_and_the_next_one_none(client: &mut Client, key: &str) {
+    let keys = || vec![key.to_owned()];
+    for backend in NAMES {
+        let written = client.write(backend, key, backend);
+        assert_eq!(written.status, 204, "{written:?}");
+        client.invalidate(backend, &keys());
+    }
+    for expected in ["miss", "hit"] {
+        let results = client.read(NAMES.map(|backend| (backend, keys())));
+        assert_eq!(results.len(), BACKENDS);
+        for (result, backend) in results.iter().zip(NAMES) {
+            assert_eq!(
+                (&result["status"], &result["value"]),
+                (&expected.into(), &backend.into()),
+                "{result}"
+            );
+        }
+    }
+}
+
+/// Whether a backend is written, and asked, and answers; by a key that nobody else has.
+fn answers(client: &mut Client, backend: &str) -> bool {
+    let (key, keys) = ("probe", ["probe".to_owned()]);
+    let is_written = client.write(backend, key, backend).status == 204;
+    client.invalidate(backend, &keys);
+    let results = client.read([(backend, keys.to_vec())]);
+    is_written && results[0]["status"] == "miss"
+}
