@@ -23,7 +23,7 @@ pub(super) fn text(tried: &[Tried]) -> String {
         text.push_str(cells.join("  ").trim_end());
         text.push('\n');
         for line in at.checked_sub(1).map(|at| below(&tried[at])).unwrap_or_default() {
-            text.push_str(&format!("  {line}\n"));
+            text.push_str(&format!("  {}\n", plain(&line)));
         }
     }
     text
@@ -37,7 +37,13 @@ fn row(tried: &Tried) -> [String; COLUMNS] {
         Ok(Answer { report, round_trip }) => ("ok", milliseconds(*round_trip), report.server.clone()),
         Err(fault) => (fault.cause, "-".to_owned(), "-".to_owned()),
     };
-    [backend.clone(), replica.to_string(), kind.clone(), result.to_owned(), round_trip, server]
+    [backend.clone(), replica.to_string(), kind.clone(), result.to_owned(), round_trip, plain(&server)]
+}
+
+/// A server's words without what a terminal would take for commands.
+fn plain(text: &str) -> String {
+    let escaped = |c: char| if c.is_control() { c.escape_debug().collect() } else { c.to_string() };
+    text.chars().map(escaped).collect()
 }
 
 fn below(tried: &Tried) -> Vec<String> {
@@ -133,6 +139,16 @@ sessions-of-old  1        memcached  unreachable  -           -
 ";
         assert_eq!(text(&tried()), expected);
         assert!(text(&[]).contains("nothing to try"));
+    }
+
+    #[test]
+    fn a_servers_words_are_no_commands_to_a_terminal() {
+        let mut tried = tried();
+        tried[0].outcome.as_mut().unwrap().report.server = "\u{1b}[2J\n1.6".into();
+        let message = "the server failed (\u{1b}[2J\nBOOM); look at its log".to_owned();
+        tried[1].outcome = Err(Fault { cause: "server", message });
+        assert!(text(&tried).contains(r"  \u{1b}[2J\n1.6"), "{}", text(&tried));
+        assert!(text(&tried).contains(r"  the server failed (\u{1b}[2J\nBOOM)"), "{}", text(&tried));
     }
 
     #[test]

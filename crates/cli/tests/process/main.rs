@@ -5,11 +5,14 @@
     reason = "tests of a driver use processes, sockets and the machine's clock"
 )]
 
+mod first_hour;
 mod load;
+mod page;
 mod record;
 mod replay;
 mod security;
 mod serve;
 mod sim;
 mod support;
+mod tour;
 mod trace;

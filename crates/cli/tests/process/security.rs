@@ -1,20 +1,21 @@
 //! The book's page on security, followed; and clients of ours that show a token.
 
 use std::fs::{self, Permissions};
-use std::io::{ErrorKind, Read, Write};
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use crate::page::{self, can_type};
 use crate::support::{PATIENCE, Server};
 
 const PAGE: &str = include_str!("../../../../docs/src/security.md");
 
 /// The page's blocks in a language, in their order.
 fn blocks(language: &str) -> Vec<&'static str> {
-    let begin = format!("```{language}\n");
-    PAGE.split(&begin).skip(1).map(|rest| rest.split("```").next().unwrap()).collect()
+    let all = page::blocks(PAGE).into_iter();
+    all.filter(|block| block.language == language).map(|block| block.text).collect()
 }
 
 /// What a block of the page says when it is typed in `directory`.
@@ -24,21 +25,6 @@ fn typed(directory: &Path, block: &str) -> String {
         Command::new("bash").args(["-eo", "pipefail", "-c", block]).current_dir(directory).output().unwrap();
     assert!(output.status.success(), "{block}{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
-/// Whether the programs are there that the page types; in continuous integration they have to be.
-fn can_type(programs: &[&str]) -> bool {
-    programs.iter().all(|program| match Command::new(program).arg("--version").output() {
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            assert!(
-                std::env::var_os("CI").is_none(),
-                "{program} is not installed: apt-get install {program}"
-            );
-            eprintln!("skipped: {program} is not installed: apt-get install {program}");
-            false
-        }
-        _ => true,
-    })
 }
 
 fn sherwood(args: &[&str]) -> Output {
@@ -51,7 +37,7 @@ fn said(output: &Output) -> String {
 
 #[test]
 fn the_page_on_security_works_as_it_is_typed() {
-    if !can_type(&["openssl", "curl"]) {
+    if !can_type(&[("openssl", "openssl"), ("curl", "curl")]) {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
