@@ -12,15 +12,20 @@
 #   scripts/bench.sh reshape      a full cache of 2 GiB gives up a tenth, beside the peers, and then changes all the time (a quarter of an
 #                                 hour); the same variables, and scripts/reshape.py --help
 #   scripts/bench.sh items        bytes that an item takes beside key and value, of the same servers at two million items
+#   scripts/bench.sh connectors   each connector beside the client library used directly (ten minutes): Debian's mariadb-server, postgresql,
+#                                 redis-server and memcached are started for it; CONNECTORS names one of mysql, postgres, redis, memcached, http
 #   scripts/bench.sh engine       the engine in one process beside quick_cache, moka and hashlink
 #   scripts/bench.sh reclaim      nanoseconds that an item takes which a smaller budget evicts, with values of 100 bytes, 1 and 4 KiB
 #   scripts/bench.sh ghost        what a sampled miss ratio curve costs an access, and how far it is off
 #   scripts/bench.sh lcs          an LRU simulated on a trace of ten million gets, beside libCacheSim: LIBCACHESIM names its program
 #                                 cachesim, which is left out when it is not there
 #   scripts/bench.sh demo         RobinHood against shared-lru through backend slowdowns, seeds 1 to 5 (about an hour)
+#   scripts/bench.sh real         before MariaDB, PostgreSQL and an HTTP service: RobinHood against shared-lru while one is slow, the same with
+#                                 memcached and Redis instances that are resized, a cold start with and without ramps, and a warm restart (an
+#                                 hour and a half; root, for control groups, and Debian's mariadb-server, postgresql, memcached and redis-server)
 #   scripts/bench.sh depth        shared-lru alone on seeds 101 to 105, which the depth of the slowdowns is set by (35 minutes); not part of "every"
 #
-# ROUNDS (5) is how often `resize`, `gateway`, `peers`, `reshape`, `engine`, `reclaim` and `lcs` measure.
+# ROUNDS (5) is how often `resize`, `gateway`, `peers`, `reshape`, `connectors`, `engine`, `reclaim`, `lcs` and `real` measure.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -225,6 +230,10 @@ engine() {
   cargo run --quiet --release --locked --manifest-path scripts/engine/Cargo.toml -- throughput "$rounds" --json
 }
 
+connectors() {
+  cargo run --quiet --release --locked --manifest-path scripts/connectors/Cargo.toml -- "$rounds" 2 "${CONNECTORS:-}"
+}
+
 reclaim() {
   local bytes
   for bytes in 100 1024 4096; do
@@ -267,6 +276,15 @@ demo() {
   done
 }
 
+real() {
+  local script
+  for script in slowed resized coldstart; do
+    echo "real: $script" >&2
+    SHERWOOD=$sherwood "scripts/real/$script.py" --rounds "$rounds"
+  done
+  SHERWOOD=$sherwood scripts/real/restart.py
+}
+
 # Sets the depth of the demo's limits: shared-lru alone, on seeds of its own. Not among the parts that run by default.
 depth() {
   local seed
@@ -277,12 +295,12 @@ depth() {
 }
 
 parts=("$@")
-[ "${#parts[@]}" -gt 0 ] || parts=(trace resize gateway peers reshape items engine reclaim ghost lcs demo)
+[ "${#parts[@]}" -gt 0 ] || parts=(trace resize gateway peers reshape items connectors engine reclaim ghost lcs demo real)
 for part in "${parts[@]}"; do
   case "$part" in
-    trace | resize | gateway | peers | reshape | items | engine | reclaim | ghost | lcs | demo | depth) "$part" ;;
+    trace | resize | gateway | peers | reshape | items | connectors | engine | reclaim | ghost | lcs | demo | real | depth) "$part" ;;
     *)
-      echo "scripts/bench.sh: no part named $part; there are: trace, resize, gateway, peers, reshape, items, engine, reclaim, ghost, lcs, demo, depth" >&2
+      echo "scripts/bench.sh: no part named $part; there are: trace, resize, gateway, peers, reshape, items, connectors, engine, reclaim, ghost, lcs, demo, real, depth" >&2
       exit 2
       ;;
   esac
