@@ -104,7 +104,7 @@ impl Memcached {
         let mut details = self::options::details(&endpoint, remote);
         details.extend(user.as_ref().map(|user| format!("logged in as {user}")));
         let greeting = move || {
-            let login = login.clone().map(|request| Operation { request, exchange: Ask::Login });
+            let login = login.clone().map(|request| Operation::new(request, 1, Ask::Login));
             login.into_iter().collect()
         };
         Ok(Self {
@@ -118,8 +118,12 @@ impl Memcached {
         })
     }
 
+    /// Asks about one key, or none.
     async fn ask(&self, attempt: Attempt, request: Vec<u8>, exchange: Ask) -> Result<Told, StoreError> {
-        let operation = Operation { request: request.into(), exchange };
+        self.call(attempt, Operation::new(request.into(), 1, exchange)).await
+    }
+
+    async fn call(&self, attempt: Attempt, operation: Operation<Ask>) -> Result<Told, StoreError> {
         self.pool.call(operation).await.map_err(|cause| self.error(attempt, cause))
     }
 
@@ -153,7 +157,8 @@ impl Memcached {
         for keys in sent.chunks(exchange::KEYS_PER_LINE_MAX) {
             client::get(&mut request, keys.iter().filter_map(|key| Key::new(key).ok()));
         }
-        let told = self.ask(attempt, request, Ask::values(sent, self.value_bytes_max)).await?;
+        let (keys, exchange) = (sent.len(), Ask::values(sent, self.value_bytes_max));
+        let told = self.call(attempt, Operation::new(request.into(), keys, exchange)).await?;
         let mut answer = vec![Ok(None); asked];
         for (place, found) in places.into_iter().zip(told.values) {
             answer[place] = found;

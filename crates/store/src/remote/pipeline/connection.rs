@@ -97,7 +97,7 @@ struct UnderWay<E: Exchange> {
 impl<E: Exchange> Wire<E> {
     /// One operation of the greeting, with nothing else under way.
     async fn greet(&mut self, endpoint: &Endpoint, operation: Operation<E>) -> Result<(), Cause> {
-        let Operation { request, exchange } = operation;
+        let Operation { request, exchange, .. } = operation;
         let (reply, mut answer) = oneshot::channel();
         self.under_way.push_back(UnderWay { exchange, reply, _counted: None });
         self.write.write_all(&request).await.map_err(|error| endpoint.broken(&error))?;
@@ -169,7 +169,7 @@ impl<E: Exchange> Wire<E> {
         while let Some(Queued { operation, reply, _counted }) = next {
             // What nobody waits for any more is not sent.
             if !reply.is_closed() {
-                let Operation { request, exchange } = operation;
+                let Operation { request, exchange, .. } = operation;
                 self.output.extend_from_slice(&request);
                 self.unflushed = true;
                 self.under_way.push_back(UnderWay { exchange, reply, _counted: Some(_counted) });

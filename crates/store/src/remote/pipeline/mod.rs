@@ -5,10 +5,14 @@
 //! a caller that goes away leaves nothing behind: its answer is read by the connection's task and thrown away.
 //!
 //! ```text
-//!   call ──▶ Pool: least busy connection ──▶ queue (bounded) ──▶ task: writes, reads ──▶ server
-//!     ▲                                                            │
-//!     └─────────────────────── oneshot reply ◀─────────────────────┘
+//!   call ──▶ Pool: first connection with room ──▶ queue (bounded) ──▶ task: writes, reads ──▶ server
+//!     ▲                                                              │
+//!     └──────────────────────── oneshot reply ◀──────────────────────┘
 //! ```
+//!
+//! Small questions go together: what waits on one connection is written by one call of the system and answered by one, which costs both
+//! sides a fraction of what as many connections would. Long ones would hold others up, so beyond [`PACKED_KEYS`] on each the next
+//! connection is taken, and where there is none more, the least busy.
 //!
 //! A connection that breaks fails what it had sent, for which nobody knows whether it was done; what it had not sent goes to another
 //! connection. A new one is made by the next call that needs it.
@@ -54,9 +58,22 @@ pub(crate) enum Step<A> {
 
 /// An operation: what is sent, and how its answer is understood.
 pub(crate) struct Operation<E: Exchange> {
-    pub(crate) request: Bytes,
-    pub(crate) exchange: E,
+    request: Bytes,
+    exchange: E,
+    /// How much it keeps a connection busy, in keys that are read.
+    weight: usize,
 }
+
+impl<E: Exchange> Operation<E> {
+    /// An operation that reads or changes so many keys.
+    pub(crate) fn new(request: Bytes, keys: usize, exchange: E) -> Self {
+        let weight = keys + request.len() / BYTES_PER_KEY;
+        Self { request, exchange, weight }
+    }
+}
+
+/// Bytes sent that keep a connection busy for as long as a key: those of a value to be written.
+const BYTES_PER_KEY: usize = 4 << 10;
 
 /// What a new connection does first: operations in their order, all of which have to succeed.
 pub(crate) type Greeting<E> = Box<dyn Fn() -> Vec<Operation<E>> + Send + Sync>;
@@ -77,10 +94,10 @@ struct Link<E: Exchange> {
     greeting: Greeting<E>,
 }
 
-/// A connection as the pool sees it: the way to its task, and how many operations it has.
+/// A connection as the pool sees it: the way to its task, and how much its operations weigh.
 struct Connection<E: Exchange> {
     queue: mpsc::Sender<Queued<E>>,
-    operations: Arc<AtomicUsize>,
+    weight: Arc<AtomicUsize>,
 }
 
 /// An operation on its way to a connection's task.
@@ -98,21 +115,27 @@ enum Failed<E: Exchange> {
     Unsent(Operation<E>),
 }
 
-/// One operation of a connection, while it lives.
-struct Counted(Arc<AtomicUsize>);
+/// The weight of one operation of a connection, while it lives.
+struct Counted {
+    all: Arc<AtomicUsize>,
+    weight: usize,
+}
 
 impl Counted {
-    fn new(operations: &Arc<AtomicUsize>) -> Self {
-        operations.fetch_add(1, Ordering::Relaxed);
-        Self(Arc::clone(operations))
+    fn new(all: &Arc<AtomicUsize>, weight: usize) -> Self {
+        all.fetch_add(weight, Ordering::Relaxed);
+        Self { all: Arc::clone(all), weight }
     }
 }
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.all.fetch_sub(self.weight, Ordering::Relaxed);
     }
 }
+
+/// What operations of one connection weigh before another one is used.
+const PACKED_KEYS: usize = 16;
 
 /// Operations that wait for one connection; callers beyond wait for room.
 const QUEUE_MAX: usize = 64;
@@ -137,7 +160,7 @@ impl<E: Exchange> Pool<E> {
         let overloaded = || Cause::Overloaded { queued_calls_max: self.queued_calls_max };
         let _room = self.calls.try_acquire().map_err(|_| overloaded())?;
         for _ in 0..OFFERS_MAX {
-            let (queue, counted) = self.choose();
+            let (queue, counted) = self.choose(operation.weight);
             let (reply, answer) = oneshot::channel();
             let queued = Queued { operation, reply, _counted: counted };
             operation = match queue.send(queued).await {
@@ -156,21 +179,23 @@ impl<E: Exchange> Pool<E> {
         Err(Cause::Unreachable { address, detail })
     }
 
-    /// The connection with the fewest operations; a new one where all have some and there may be more.
-    fn choose(&self) -> (mpsc::Sender<Queued<E>>, Counted) {
+    /// The first connection that is idle or has room for so much; else a new one, where there may be more, or the least busy.
+    fn choose(&self, weight: usize) -> (mpsc::Sender<Queued<E>>, Counted) {
         let mut connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
         connections.retain(|connection| !connection.queue.is_closed());
-        let load = |connection: &&Connection<E>| connection.operations.load(Ordering::Relaxed);
-        let least = connections.iter().min_by_key(load);
-        let least = least.filter(|least| load(least) == 0 || connections.len() >= self.connections_max);
-        if let Some(Connection { queue, operations }) = least {
-            return (queue.clone(), Counted::new(operations));
+        let load = |connection: &&Connection<E>| connection.weight.load(Ordering::Relaxed);
+        let has_room = |load: usize| load == 0 || load + weight <= PACKED_KEYS;
+        let roomy = connections.iter().find(|connection| has_room(load(connection)));
+        let is_full = connections.len() >= self.connections_max;
+        let chosen = roomy.or_else(|| connections.iter().min_by_key(load).filter(|_| is_full));
+        if let Some(Connection { queue, weight: all }) = chosen {
+            return (queue.clone(), Counted::new(all, weight));
         }
         let (queue, operations) = mpsc::channel(QUEUE_MAX);
         tokio::spawn(connection::run(Arc::clone(&self.link), operations));
-        let operations = Arc::new(AtomicUsize::new(0));
-        let counted = Counted::new(&operations);
-        connections.push(Connection { queue: queue.clone(), operations });
+        let all = Arc::new(AtomicUsize::new(0));
+        let counted = Counted::new(&all, weight);
+        connections.push(Connection { queue: queue.clone(), weight: all });
         (queue, counted)
     }
 }

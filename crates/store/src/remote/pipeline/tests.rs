@@ -52,7 +52,7 @@ pub(crate) fn read_in_pieces<E: Exchange>(
 }
 
 fn letter(letter: u8) -> Operation<Letter> {
-    Operation { request: Bytes::copy_from_slice(&[letter]), exchange: Letter }
+    Operation::new(Bytes::copy_from_slice(&[letter]), 1, Letter)
 }
 
 struct Fixture {
@@ -189,16 +189,30 @@ async fn a_server_that_went_away_while_nothing_was_asked_costs_no_call() {
 }
 
 #[tokio::test]
-async fn more_calls_take_more_connections_up_to_the_bound() {
+async fn small_calls_share_a_connection_and_long_ones_take_more_up_to_the_bound() {
     let fixture = Fixture::new(RemoteOptions { connections_max: 2, ..RemoteOptions::default() }).await;
-    let mut calls: Vec<_> = b"abc".iter().map(|&of| Box::pin(fixture.pool.call(letter(of)))).collect();
+    let of = |letter: u8, keys| Operation::new(Bytes::copy_from_slice(&[letter]), keys, Letter);
+    let asked = [(b'a', 1), (b'b', PACKED_KEYS - 1), (b'c', 1), (b'd', PACKED_KEYS), (b'e', 1)];
+    let mut calls: Vec<_> = asked.map(|(letter, keys)| Box::pin(fixture.pool.call(of(letter, keys)))).into();
     for call in &mut calls {
         start(call).await;
     }
     let (mut first, mut second) = (fixture.accept().await, fixture.accept().await);
     assert_eq!(fixture.pool.connections.lock().unwrap().len(), 2);
-    let (one, two) = (letters(&mut first, 1).await, letters(&mut second, 1).await);
-    assert_ne!(one, two, "two connections, two calls");
+    let mut said = [letters(&mut first, 3).await, letters(&mut second, 2).await];
+    said.sort();
+    assert_eq!(said, ["abe", "cd"], "`d` has no room anywhere and goes where least is, and so does `e`");
+}
+
+#[tokio::test]
+async fn a_long_value_on_its_way_is_no_company_for_small_calls() {
+    let fixture = Fixture::new(RemoteOptions { connections_max: 2, ..RemoteOptions::default() }).await;
+    let long = Operation::new(vec![b'x'; 2 * PACKED_KEYS * BYTES_PER_KEY].into(), 1, Letter);
+    let (mut long, mut small) =
+        (Box::pin(fixture.pool.call(long)), Box::pin(fixture.pool.call(letter(b'a'))));
+    start(&mut long).await;
+    start(&mut small).await;
+    assert_eq!(fixture.pool.connections.lock().unwrap().len(), 2);
 }
 
 #[tokio::test]
@@ -254,7 +268,7 @@ async fn what_is_no_answer_ends_the_connection_and_is_quoted() {
 #[tokio::test]
 async fn a_request_larger_than_the_socket_takes_does_not_keep_answers_from_being_read() {
     let fixture = Fixture::new(one_connection()).await;
-    let long = Operation { request: vec![b'x'; 8 << 20].into(), exchange: Letter };
+    let long = Operation::new(vec![b'x'; 8 << 20].into(), 1, Letter);
     let server = async {
         let mut stream = fixture.accept().await;
         // It answers before it has read what it is asked.

@@ -111,7 +111,7 @@ impl Redis {
         details.extend(user.as_ref().map(|user| format!("logged in as {user}")));
         let greeting = move || {
             let requests = requests.iter().cloned();
-            requests.map(|request| Operation { request, exchange: Ask::ok() }).collect()
+            requests.map(|request| Operation::new(request, 1, Ask::ok())).collect()
         };
         Ok(Self {
             name: name.into(),
@@ -126,7 +126,7 @@ impl Redis {
     }
 
     async fn ask(&self, request: Bytes, exchange: Ask) -> Result<Told, Cause> {
-        self.pool.call(Operation { request, exchange }).await
+        self.pool.call(Operation::new(request, 1, exchange)).await
     }
 
     /// The key as the server knows it.
@@ -146,7 +146,7 @@ impl Redis {
         }
         client::mget(&mut out, keys.iter().map(|key| &key[..]));
         let exchange = Ask::values(count, self.ttl_of_server, self.value_bytes_max);
-        Ok(self.ask(out.into(), exchange).await?.values)
+        Ok(self.pool.call(Operation::new(out.into(), count, exchange)).await?.values)
     }
 
     async fn write(&self, key: Bytes, value: Bytes) -> Result<(), Cause> {
