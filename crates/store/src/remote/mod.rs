@@ -36,7 +36,7 @@ pub(crate) use http::Http;
 pub(crate) use memcached::Memcached;
 pub(crate) use redis::Redis;
 pub(crate) use sql::{open_mysql, open_postgres};
-pub(crate) use template::{KEYS_MAX, Template, padded};
+pub(crate) use template::{KEYS_MAX, LISTS_MAX, Template, padded};
 
 /// What a connector has for one key of a call that was answered: a value or none, or why this key alone has no answer.
 type Each = Result<Option<Found>, Cause>;

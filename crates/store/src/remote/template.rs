@@ -214,12 +214,21 @@ impl Template {
     }
 }
 
-/// The keys of a list with as many places as it gets: a power of two, the last key repeated. So a connection prepares nine
-/// statements at most, and not one for every length.
+/// The keys of a list with as many places as it [gets](places), the last key repeated.
 pub(crate) fn padded(keys: &[Bytes]) -> Vec<Bytes> {
-    let places = keys.len().next_power_of_two();
-    keys.iter().chain(keys.last().into_iter().cycle()).take(places).cloned().collect()
+    keys.iter().chain(keys.last().into_iter().cycle()).take(places(keys.len())).cloned().collect()
 }
+
+/// Places of a list of so many keys, in four steps to each power of two: 5, 6, 7, 8, 10, 12, 14, 16, 20 and so on. So a connection
+/// prepares [`LISTS_MAX`] statements at most, and not one for every length, and a quarter of the places at most is in vain:
+/// a server takes each of them for one more row to look for.
+fn places(keys: usize) -> usize {
+    let step = (keys.next_power_of_two() / 8).max(1);
+    keys.next_multiple_of(step)
+}
+
+/// How many numbers of places there are.
+pub(crate) const LISTS_MAX: usize = 4 * (KEYS_MAX.ilog2() as usize - 1);
 
 /// A part of a key, counted from 1.
 fn part(key: &Bytes, part: usize) -> Option<Bytes> {

@@ -16,6 +16,7 @@ use bytes::Bytes;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, TransactionBehavior, params};
 
+use crate::remote::LISTS_MAX;
 use crate::session::Session;
 use crate::{Cause, Kind, OpenCause, SqliteOptions};
 use query::Query;
@@ -34,6 +35,8 @@ const SCHEMA: &str = "
 const PAGE_BYTES: u32 = 16 << 10;
 /// How long a writer waits for one of another process before it says that the file is busy.
 const BUSY_TIMEOUT_MS: u32 = 1000;
+/// Statements that a connection keeps prepared: the lengths of lists, and our own.
+const STATEMENTS_MAX: usize = LISTS_MAX + 8;
 /// SQLite's own limit on a value, which our build leaves at its default.
 const VALUE_BYTES_MAX: usize = 1_000_000_000;
 
@@ -84,6 +87,7 @@ fn open(options: &SqliteOptions, flags: OpenFlags) -> Result<Connection, OpenCau
     let cache_kib = (options.cache_bytes / connections / 1024).max(1);
     let prepare = || -> rusqlite::Result<()> {
         connection.busy_timeout(std::time::Duration::from_millis(u64::from(BUSY_TIMEOUT_MS)))?;
+        connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
         // A negative size is in KiB, a positive one in pages.
         connection.pragma_update(None, "cache_size", -(cache_kib as i64))
     };

@@ -4,8 +4,8 @@
 //! [`pool`] who has which connection; `mysql` and `postgres` are the two drivers, each with its client library, its types
 //! and its errors.
 //!
-//! A statement with `:keys` gets as many places as there are keys, rounded up to a power of two by repeating the last key, so
-//! that a connection prepares nine statements at most and not one for every length.
+//! A statement with `:keys` gets as many places as there are keys, rounded up by repeating the last key, by a quarter at most,
+//! so that a connection prepares 28 statements at most and not one for every length.
 
 mod address;
 mod answer;

@@ -118,8 +118,13 @@ fn lists_are_padded_to_few_lengths() {
     let keys: Vec<Bytes> = (0..KEYS_MAX).map(|i| i.to_string().into()).collect();
     let lengths: std::collections::BTreeSet<_> =
         (1..=KEYS_MAX).map(|len| padded(&keys[..len]).len()).collect();
-    assert_eq!(lengths.into_iter().collect::<Vec<_>>(), [1, 2, 4, 8, 16, 32, 64, 128, 256]);
-    assert_eq!(padded(&keys[..3]), ["0", "1", "2", "2"]);
+    assert_eq!(lengths.len(), LISTS_MAX);
+    assert_eq!(
+        lengths.into_iter().take(17).collect::<Vec<_>>(),
+        [1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40]
+    );
+    assert!((1..=KEYS_MAX).all(|len| 4 * padded(&keys[..len]).len() <= 5 * len), "a quarter at most");
+    assert_eq!(padded(&keys[..9])[7..], ["7", "8", "8"]);
 }
 
 #[test]

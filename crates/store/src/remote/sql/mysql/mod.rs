@@ -31,15 +31,15 @@ use super::options::SqlOptions;
 use super::pool::{Driver, Link};
 use crate::remote::host::{HostPort, Patience};
 use crate::remote::sql::address::Address;
-use crate::remote::template::KEYS_MAX;
+use crate::remote::template::LISTS_MAX;
 use crate::remote::tls::{self, TlsOptions};
 use crate::{Cause, OpenCause};
 use error::Phase;
 
 /// Port where none is given.
 pub(super) const PORT: u16 = 3306;
-/// Statements that a connection keeps prepared: nine lengths of lists, the writes, and room for what the library prepares.
-const STATEMENTS_MAX: usize = KEYS_MAX.ilog2() as usize + 8;
+/// Statements that a connection keeps prepared: the lengths of lists, the writes, and room for what the library prepares.
+const STATEMENTS_MAX: usize = LISTS_MAX + 8;
 /// What a packet has beside the bytes of values: the other columns' names and lengths.
 const PACKET_BYTES: usize = 64 << 10;
 /// How long a host that did not answer in time is given to show that somebody is there.
