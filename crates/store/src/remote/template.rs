@@ -14,6 +14,8 @@
 //!
 //! Pure: no server is asked.
 
+use std::fmt::Write;
+
 use bytes::Bytes;
 
 use crate::OpenCause;
@@ -194,8 +196,8 @@ impl Template {
                 placed += 1;
                 match self.dialect {
                     Dialect::MySql => sql.push('?'),
-                    Dialect::Postgres => sql.push_str(&format!("${placed}")),
-                    Dialect::Sqlite => sql.push_str(&format!("?{placed}")),
+                    Dialect::Postgres => _ = write!(sql, "${placed}"),
+                    Dialect::Sqlite => _ = write!(sql, "?{placed}"),
                 }
             }
         }
