@@ -13,7 +13,7 @@ use sherwood_model::{Instant, ReplicaId, SeededState};
 
 use crate::budget::RetryBudget;
 use crate::draws::Draws;
-use crate::ramp::Ramp;
+use crate::ramp::{List, Ramp};
 use crate::replica::Replica;
 use crate::slab::{Id, Slab};
 use crate::{
@@ -205,8 +205,9 @@ impl<K: Clone + Eq + Hash, V, W, R: Route> Dispatch<K, V, W, R> {
         self.advance(now);
         let keys = keys.into_iter();
         let mut batch = Vec::with_capacity(keys.size_hint().0.min(self.options.batch_keys_max as usize));
+        let mut list = List::default();
         for (key, waiter) in keys {
-            batch.extend(self.admit(now, key, waiter));
+            batch.extend(self.admit(now, key, waiter, &mut list));
             if batch.len() == self.options.batch_keys_max as usize {
                 self.submit(now, mem::take(&mut batch), only);
             }
@@ -305,7 +306,7 @@ impl<K: Clone + Eq + Hash, V, W, R: Route> Dispatch<K, V, W, R> {
     }
 
     /// Takes a waiter in, if there is room; returns the key when it needs a call.
-    fn admit(&mut self, now: Instant, key: K, waiter: W) -> Option<Id> {
+    fn admit(&mut self, now: Instant, key: K, waiter: W, list: &mut List) -> Option<Id> {
         self.counters.asked += 1;
         let limit = self.options.waiters_max;
         if self.waiters == limit {
@@ -315,9 +316,9 @@ impl<K: Clone + Eq + Hash, V, W, R: Route> Dispatch<K, V, W, R> {
         // Who joins a fetch costs the backend nothing.
         if let Some(ramp) = &mut self.ramp
             && !self.joinable.contains_key(&key)
-            && !ramp.admits(now)
+            && !ramp.admits(now, list)
         {
-            let limit = ramp.per_s();
+            let limit = ramp.keys();
             self.counters.ramped += 1;
             self.refuse(key, waiter, Bound::Ramp, limit);
             return None;

@@ -65,7 +65,7 @@ pub enum FetchError {
 pub enum Bound {
     /// [`Options::waiters_max`](crate::Options::waiters_max).
     Waiters,
-    /// The rate that the [ramp](crate::RampOptions) lets through at the moment, keys a second.
+    /// The keys that the [ramp](crate::RampOptions) lets be out at a time at the moment.
     Ramp,
     /// [`Options::queued_calls_max`](crate::Options::queued_calls_max), on every replica that is up.
     QueuedCalls,
@@ -75,7 +75,7 @@ impl fmt::Display for Bound {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Waiters => "waiters of the backend (`waiters_max`)",
-            Self::Ramp => "misses a second that a cold cache may send while its backend keeps up (`ramp`)",
+            Self::Ramp => "misses of a cold cache that its backend may have at a time (`ramp`)",
             Self::QueuedCalls => "queued calls of every usable replica (`queued_calls_max`)",
         })
     }

@@ -158,14 +158,14 @@ impl Options {
 }
 
 fn validate_ramp(ramp: &RampOptions) -> Result<(), OptionsError> {
-    let RampOptions { start_per_s, grow_ratio, slow_ratio, interval, settle } = *ramp;
+    let RampOptions { start_keys, grow_ratio, wait_ratio, interval, settle } = *ramp;
     let range = |option, value: f64, min: f64, max: f64| {
         let refusal = OptionsError::Ramp { option, value, min, max };
         if (min..=max).contains(&value) { Ok(()) } else { Err(refusal) }
     };
-    range("start", start_per_s.into(), 1.0, u32::MAX.into())?;
+    range("start", start_keys.into(), 1.0, u32::MAX.into())?;
     range("grow", grow_ratio, 1.01, 10.0)?;
-    range("slow", slow_ratio, 1.1, 100.0)?;
+    range("wait", wait_ratio, 0.01, 0.9)?;
     range("interval", interval.as_secs_f64(), 0.01, 60.0)?;
     range("settle", settle.as_secs_f64(), interval.as_secs_f64(), 3_600.0)
 }
@@ -232,7 +232,7 @@ mod tests {
         assert!(refused(|o| o.retry.ratio = 1.5).contains("`retry.ratio` is 1.5"));
         let ramp = RampOptions::default();
         assert!(
-            refused(|o| o.ramp = Some(RampOptions { start_per_s: 0, ..ramp })).contains("`ramp.start` is 0")
+            refused(|o| o.ramp = Some(RampOptions { start_keys: 0, ..ramp })).contains("`ramp.start` is 0")
         );
         assert!(
             refused(|o| o.ramp = Some(RampOptions { grow_ratio: f64::NAN, ..ramp })).contains("`ramp.grow`")

@@ -273,12 +273,12 @@ impl Reading {
             .iter()
             .filter_map(|(name, stats)| Some((vec![("backend", name.clone())], stats.ramp?)))
             .collect();
-        let rate = ramps.iter().map(|(label, ramp)| (label.clone(), f64::from(ramp.per_s)));
+        let window = ramps.iter().map(|(label, ramp)| (label.clone(), f64::from(ramp.keys)));
         gauges(
             encoder,
-            "backend_ramp_keys_per_second",
-            "Keys a second that the ramp lets through",
-            rate.collect(),
+            "backend_ramp_keys",
+            "Keys that the ramp lets be fetched at a time",
+            window.collect(),
         )?;
         let warm = ramps.iter().map(|(label, ramp)| (label.clone(), f64::from(u8::from(ramp.warm))));
         gauges(encoder, "backend_ramp_warm", "1 when the ramp has ended", warm.collect())?;

@@ -1,52 +1,55 @@
-//! Misses of a cold cache, let through at a rate that the backend survives.
+//! Misses of a cold cache, as many at a time as the backend survives.
 //!
 //! A cache that starts empty sends its backend many times what it is used to. The backend's queue then grows until every call takes
 //! longer than its time-out: all of them are worked on, none is answered in time, nothing fills the cache, and so it stays cold.
 //! RobinHood's authors saw half of all requests fail for a quarter of an hour. The way out is to refuse most misses at once, and to
 //! fill the cache with the others.
 //!
-//! How many the backend survives is not known beforehand, and may be anything from ten to a million a second. So the rate is
-//! found, as TCP finds that of a path:
+//! How many the backend survives is not known beforehand, and may be anything from ten to a million a second. Two things are to be had
+//! of it: that it always has something to do, so that the cache fills as fast as it can, and that what it has to do is done before its
+//! time-out. Both are a matter of how many keys are *out*, let through and not ended. By Little's law these are what the backend gives a
+//! second, times the time that a key takes; so there is a *window* for them, which is as large as makes a key take a given time and no
+//! longer:
 //!
-//! - *Growth* by a factor each interval until the backend first shows that it is too much, since steps of a fixed size would
-//!   take for ever or be too large; afterwards by a tenth of the rate at which it did. Only a rate that was used grows: what was
-//!   not asked for has not been tried.
-//! - *Retreat* by half when calls fail, or take several times as long as when the backend was idle. Half, since what has queued must be
-//!   worked off too. What was sent before a retreat is no reason for another.
-//! - *The unloaded latency* is the least mean of an interval so far, forgotten by a hundredth an interval, so that a backend which
-//!   has become slower for good is not held to what it once was. It is kept for calls and for keys, and too long is what is so by both:
-//!   where a call of many keys takes longer than one of few, or costs each key less, that is no queue. Nor is anything a sign that
-//!   takes less than a twentieth of the time-out: what the backend has to survive is calls that nobody waits for any more.
+//! - *The allowed time* is the unloaded latency and [half](RampOptions::wait_ratio) of what is left of the time-out beyond it. Where the
+//!   backend has more to do than it can, less than that would not make it faster.
+//! - *The window* is multiplied by the allowed time over the mean latency of what was let through since it last changed, and with that is
+//!   where it should be, if the backend gives the same. Each time it at most [grows](RampOptions::grow_ratio) by a factor, since what a backend
+//!   gives that had next to nothing to do is a guess; and it is at most halved. It changes only when somebody was refused, since what was not
+//!   asked for has not been tried; and when as many keys were answered as were out, since those that are answered first waited least.
+//! - *Failures* halve it. What was let through before the window changed is no reason for another change.
+//! - *The unloaded latency* is the least mean so far, forgotten by a hundredth with each new one, so that a backend which has become slower
+//!   for good is not held to what it once was. With one key out at a time it is the mean itself.
 //!
-//! *The beginning* is not a rate alone: as long as nobody knows what the backend gives, no more keys are out at a time than a tenth of the
-//! [first rate](RampOptions::start_per_s). What is answered then while more is asked for becomes the rate, at most the first one. So a
-//! backend that gives five keys a second is never sent a hundred to find out, and one that answers nothing gets half as many each
-//! time-out.
+//! *The beginning* is [a few keys](RampOptions::start_keys), so that a backend which gives five a second is never sent a hundred to find out.
 //!
-//! Turned down: a gradient (rate × unloaded / present latency, as in adaptive concurrency limits), which needs a sound unloaded latency
-//! from the first interval on and creeps where slow start jumps; and a limit on calls in flight, which the dispatcher
-//! has: sixteen calls that all wait for a disk are as many as sixteen that do not.
+//! *Whole lists.* The keys that one request misses here are let through together, or none of them is: a request is as good as its worst key,
+//! and a window in which there is a part of every request completes none of them. A list that begins where there is room may be over the
+//! edge by as much again as the window; what is longer is cut there.
 //!
-//! *The end.* The cache is warm when it asks for less than it may, with the backend keeping up, for [`RampOptions::settle`]
-//! on end; after that nothing is refused any more. A ramp that never had to refuse anything does not end: it stands by, at the
-//! price of a comparison for each miss, for the load that may come later. A flush of everything begins it again.
+//! Turned down: a rate that halves when latency is a multiple of the unloaded one, and creeps up afterwards, as TCP finds that of a path. It was
+//! built first. A backend that is busy has such latencies at any rate, so the rate was mostly below what it could give, and the cache
+//! filled more slowly than without a ramp.
+//!
+//! *The end.* The cache is warm when nothing has been refused for [`RampOptions::settle`] on end; after that nothing is refused any more. A
+//! ramp that never had to refuse anything does not end: it stands by, at the price of a comparison for each miss, for the load that may
+//! come later. A flush of everything begins it again.
 
 use std::time::Duration;
 
 use sherwood_model::Instant;
 
-/// Options of a [ramp](crate::Options::ramp). The defaults are chosen: ten keys at once, a tenth of the first rate, are what a page asks for, and
-/// what any backend has in its time-out; three times the unloaded latency is a queue that is busy two thirds of the time.
+/// Options of a [ramp](crate::Options::ramp). The defaults are chosen: ten keys are what a page asks for, and what any backend has in its
+/// time-out; half of the time-out leaves the other half to what a backend does worse than it did.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RampOptions {
-    /// Keys a second to begin with where the first to be answered do not show that it is too much, at least 1. A tenth of it may be asked
-    /// for before.
-    pub start_per_s: u32,
-    /// What the rate is multiplied by each interval until the backend first falls behind, 1.01 to 10.
+    /// Keys that are out at a time to begin with, at least 1.
+    pub start_keys: u32,
+    /// What the window is multiplied by at most when it changes, 1.01 to 10.
     pub grow_ratio: f64,
-    /// How many times the unloaded latency is too long, 1.1 to 100.
-    pub slow_ratio: f64,
-    /// Time between two changes of the rate, 10 ms to 1 min.
+    /// The part of the time-out beyond the unloaded latency that a key may take, 0.01 to 0.9.
+    pub wait_ratio: f64,
+    /// Time between two changes of the window, 10 ms to 1 min.
     pub interval: Duration,
     /// How long nothing must have been refused for the cache to be warm, at least `interval`.
     pub settle: Duration,
@@ -55,9 +58,9 @@ pub struct RampOptions {
 impl Default for RampOptions {
     fn default() -> Self {
         Self {
-            start_per_s: 100,
-            grow_ratio: 1.5,
-            slow_ratio: 3.0,
+            start_keys: 10,
+            grow_ratio: 2.0,
+            wait_ratio: 0.5,
             interval: Duration::from_millis(250),
             settle: Duration::from_secs(10),
         }
@@ -67,150 +70,127 @@ impl Default for RampOptions {
 /// How a ramp stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RampStanding {
-    /// Keys a second that are let through.
-    pub per_s: u32,
+    /// The window: keys that may be out at a time.
+    pub keys: u32,
     /// Whether the cache is warm, and everything is let through.
     pub warm: bool,
 }
 
-/// Least rate, keys a second.
-const RATE_MIN: f64 = 1.0;
-/// Largest rate: what no backend gives, and a number that stays a number.
-const RATE_MAX: f64 = 1e9;
-/// Part of the rate that may be used at once, seconds.
-const BURST_S: f64 = 0.1;
-/// What a retreat leaves.
+/// Least window, keys.
+const WINDOW_MIN: f64 = 1.0;
+/// Largest window: more than a dispatcher ever holds, and a number that stays a number.
+const WINDOW_MAX: f64 = 1e9;
+/// What is left of a window at least when it changes, and after failures.
 const RETREAT: f64 = 0.5;
-/// Growth after the first retreat, as a part of the rate that was too much.
-const STEP: f64 = 0.1;
-/// Share of the calls of an interval that may fail without being a sign.
+/// Share of the calls that may fail without being a sign.
 const FAILURES: f64 = 0.05;
-/// Part of the time-out below which a latency is no sign.
-const HARMLESS: f64 = 1.0 / 20.0;
-/// What the unloaded latency is multiplied by each interval.
+/// What the unloaded latency is multiplied by with each mean.
 const FORGET: f64 = 1.01;
-/// Answers without which an interval says nothing about latency.
+/// Answers without which nothing is said about latency.
 const ANSWERS_MIN: u32 = 3;
 
-/// The ramp of one backend: a token bucket whose rate follows how the backend fares. Constant memory, constant time.
+/// The ramp of one backend. Constant memory, constant time.
 #[derive(Clone, Debug)]
 pub(crate) struct Ramp {
     options: RampOptions,
     timeout: Duration,
-    rate: f64,
-    tokens: f64,
-    filled: Option<Instant>,
-    /// The rate at which the backend last fell behind.
-    too_much: Option<f64>,
-    unloaded: Option<Latency>,
-    /// Calls made before are not judged.
+    window: f64,
+    /// Keys that were let through and have not ended.
+    out: u32,
+    /// Mean latency of a call when the backend had least to do, seconds.
+    unloaded_s: Option<f64>,
+    /// Calls asked for before are not judged: the window was another one.
     judged_from: Instant,
-    /// Since when the rate is what it is.
-    rate_since: Instant,
+    sample: Sample,
     interval: Interval,
     /// Since when nothing was refused.
     quiet_since: Option<Instant>,
     refused_ever: bool,
     warm: bool,
-    /// Keys that were let through and have not ended.
-    out: u32,
-    /// Whether nobody knows yet what the backend gives: then no more keys are out than may be used at once.
-    is_first_flight: bool,
+}
+
+/// The keys that one request misses at a backend, as far as the ramp was asked about them.
+#[derive(Debug, Default)]
+pub(crate) struct List {
+    /// What became of the last one; none before the first.
+    admitted: Option<bool>,
+}
+
+/// What was seen since the window was last judged.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sample {
+    answered: u32,
+    failed: u32,
+    /// Of the calls that were answered.
+    keys: u64,
+    latency_s: f64,
+    /// Keys that were out at a time, at most.
+    out_max: u32,
+    refused: bool,
 }
 
 /// What has happened in the interval under way.
 #[derive(Clone, Copy, Debug, Default)]
 struct Interval {
     begun: Option<Instant>,
-    admitted: u32,
-    refused: u32,
-    answered: u32,
-    /// Those of `answered` that were asked for at the present rate.
-    answered_at_rate: u32,
-    failed: u32,
-    keys: u64,
-    latency_s: f64,
-    last_answer: Option<Instant>,
-}
-
-/// Means of an interval, seconds.
-#[derive(Clone, Copy, Debug)]
-struct Latency {
-    per_call: f64,
-    per_key: f64,
-}
-
-impl Interval {
-    /// The latency of its calls; none where they are too few.
-    fn latency(&self) -> Option<Latency> {
-        let Self { answered, keys, latency_s, .. } = *self;
-        let mean =
-            Latency { per_call: latency_s / f64::from(answered), per_key: latency_s / keys.max(1) as f64 };
-        (answered >= ANSWERS_MIN).then_some(mean)
-    }
-
-    /// Keys a second that were answered, up to the last; none where there were none, or that took no time.
-    fn rate(&self) -> Option<f64> {
-        let lasted = self.last_answer?.since(self.begun?).as_secs_f64();
-        (lasted > 0.0).then(|| self.keys as f64 / lasted)
-    }
+    admitted: bool,
+    refused: bool,
 }
 
 impl Ramp {
     /// A ramp of a backend with this time-out.
     pub(crate) fn new(options: RampOptions, timeout: Duration) -> Self {
-        let rate = f64::from(options.start_per_s);
         Self {
             options,
             timeout,
-            rate,
-            tokens: burst(rate),
-            filled: None,
-            too_much: None,
-            unloaded: None,
+            window: f64::from(options.start_keys),
+            out: 0,
+            unloaded_s: None,
             judged_from: Instant::ZERO,
-            rate_since: Instant::ZERO,
+            sample: Sample::default(),
             interval: Interval::default(),
             quiet_since: None,
             refused_ever: false,
             warm: false,
-            out: 0,
-            is_first_flight: true,
         }
     }
 
     /// Begins again: the cache was emptied. What is known of the backend's latency stays.
     pub(crate) fn restart(&mut self) {
-        *self = Self { unloaded: self.unloaded, out: self.out, ..Self::new(self.options, self.timeout) };
+        *self = Self { unloaded_s: self.unloaded_s, out: self.out, ..Self::new(self.options, self.timeout) };
     }
 
     pub(crate) fn standing(&self) -> RampStanding {
-        RampStanding { per_s: self.per_s(), warm: self.warm }
+        RampStanding { keys: self.keys(), warm: self.warm }
     }
 
-    /// The rate in whole keys a second, at least 1.
-    pub(crate) fn per_s(&self) -> u32 {
-        self.rate as u32
+    /// The window in whole keys, at least 1.
+    pub(crate) fn keys(&self) -> u32 {
+        self.window as u32
     }
 
-    /// Whether a key that missed at `now` may be fetched; one that may is to be [ended](Self::note_end).
-    pub(crate) fn admits(&mut self, now: Instant) -> bool {
+    /// Whether the next key of a list that missed at `now` may be fetched; one that may is to be [ended](Self::note_end).
+    pub(crate) fn admits(&mut self, now: Instant, list: &mut List) -> bool {
         if self.warm {
             self.out += 1;
             return true;
         }
         self.turn(now);
-        let since = self.filled.replace(now).map_or(Duration::ZERO, |filled| now.since(filled));
-        let most = burst(self.rate);
-        self.tokens = (self.tokens + since.as_secs_f64() * self.rate).min(most);
-        let has_room = !self.is_first_flight || f64::from(self.out) + 1.0 <= most;
-        let admits = self.tokens >= 1.0 && has_room;
+        let room = match list.admitted {
+            None => self.window,
+            // Before anything is known of the backend the window is a bound without exceptions.
+            Some(true) if self.unloaded_s.is_some() => 2.0 * self.window,
+            Some(true) => self.window,
+            Some(false) => 0.0,
+        };
+        let admits = f64::from(self.out) + 1.0 <= room;
+        list.admitted = Some(admits);
         if admits {
-            self.tokens -= 1.0;
             self.out += 1;
-            self.interval.admitted = self.interval.admitted.saturating_add(1);
+            self.sample.out_max = self.sample.out_max.max(self.out);
+            self.interval.admitted = true;
         } else {
-            self.interval.refused = self.interval.refused.saturating_add(1);
+            (self.sample.refused, self.interval.refused) = (true, true);
             (self.refused_ever, self.quiet_since) = (true, None);
         }
         admits
@@ -231,90 +211,71 @@ impl Ramp {
             return;
         }
         if answered {
-            self.interval.answered = self.interval.answered.saturating_add(1);
-            self.interval.keys += keys as u64;
-            self.interval.latency_s += now.since(asked).as_secs_f64();
-            self.interval.last_answer = Some(now);
-            self.interval.answered_at_rate += u32::from(asked >= self.rate_since);
+            self.sample.answered = self.sample.answered.saturating_add(1);
+            self.sample.keys += keys as u64;
+            self.sample.latency_s += now.since(asked).as_secs_f64();
         } else {
-            self.interval.failed = self.interval.failed.saturating_add(1);
+            self.sample.failed = self.sample.failed.saturating_add(1);
         }
     }
 
     /// Ends the interval under way if its time has come, and draws the conclusion.
     fn turn(&mut self, now: Instant) {
         let begun = *self.interval.begun.get_or_insert(now);
-        let lasted = now.since(begun);
-        if lasted < self.options.interval {
+        if now.since(begun) < self.options.interval {
             return;
         }
         let ended =
             std::mem::replace(&mut self.interval, Interval { begun: Some(now), ..Interval::default() });
-        let latency = ended.latency();
-        if self.falls_behind(&ended, latency) {
-            self.too_much = Some(self.rate);
-            self.set_rate(now, self.rate * RETREAT);
-            (self.judged_from, self.quiet_since) = (now, None);
-            return;
-        }
-        if self.is_first_flight
-            && ended.refused > 0
-            && let Some(given) = ended.rate()
-        {
-            self.is_first_flight = false;
-            if given < self.rate {
-                return self.set_rate(now, given);
+        self.judge(now);
+        self.settle(now, ended);
+    }
+
+    /// Changes the window, if enough was seen to say that it should.
+    fn judge(&mut self, now: Instant) {
+        let Sample { answered, failed, keys, latency_s, out_max, refused } = self.sample;
+        let (answers, failures) = (f64::from(answered), f64::from(failed));
+        // What was never out is no window that was tried.
+        let tried = self.window.min(f64::from(out_max));
+        if failures > (answers + failures) * FAILURES {
+            self.set_window(now, tried * RETREAT);
+        } else if answered >= ANSWERS_MIN && keys >= u64::from(out_max) {
+            let change = self.change(latency_s / answers);
+            if refused {
+                self.set_window(now, self.window * change);
+            } else {
+                self.sample = Sample { out_max: self.out, ..Sample::default() };
             }
         }
-        if let Some(mean) = latency {
-            let least = self.unloaded.unwrap_or(mean);
-            self.unloaded = Some(Latency {
-                per_call: (least.per_call * FORGET).min(mean.per_call),
-                per_key: (least.per_key * FORGET).min(mean.per_key),
-            });
-        }
-        let used = f64::from(ended.admitted) >= self.rate * lasted.as_secs_f64() / 2.0;
-        // A backend that has answered nothing that was asked for at this rate has not kept up with it yet.
-        if ended.answered_at_rate > 0 && (used || ended.refused > 0) {
-            let grown = match self.too_much {
-                None => self.rate * self.options.grow_ratio,
-                Some(too_much) => self.rate + (too_much * STEP).max(RATE_MIN),
-            };
-            self.set_rate(now, grown);
-        }
-        self.settle(now, &ended);
     }
 
-    fn set_rate(&mut self, now: Instant, rate: f64) {
-        (self.rate, self.rate_since) = (rate.clamp(RATE_MIN, RATE_MAX), now);
+    /// What the window is to be multiplied by when calls take so long.
+    fn change(&mut self, latency_s: f64) -> f64 {
+        let unloaded = match self.unloaded_s {
+            // With one key at a time there is no queue, whatever was before.
+            Some(least) if self.window >= 2.0 * WINDOW_MIN => (least * FORGET).min(latency_s),
+            _ => latency_s,
+        };
+        self.unloaded_s = Some(unloaded);
+        let beyond = (self.timeout.as_secs_f64() - unloaded).max(0.0);
+        let allowed = unloaded + beyond * self.options.wait_ratio;
+        // An answer in no time at all is as good as one in the least.
+        (allowed / latency_s.max(f64::MIN_POSITIVE)).clamp(RETREAT, self.options.grow_ratio)
     }
 
-    /// Whether the interval shows that the backend gets more than it can take.
-    fn falls_behind(&self, ended: &Interval, latency: Option<Latency>) -> bool {
-        let calls = f64::from(ended.answered) + f64::from(ended.failed);
-        if f64::from(ended.failed) > calls * FAILURES {
-            return true;
-        }
-        let Some((mean, unloaded)) = latency.zip(self.unloaded) else { return false };
-        let slow = self.options.slow_ratio;
-        mean.per_call > self.timeout.as_secs_f64() * HARMLESS
-            && mean.per_call > unloaded.per_call * slow
-            && mean.per_key > unloaded.per_key * slow
+    fn set_window(&mut self, now: Instant, window: f64) {
+        (self.window, self.judged_from) = (window.clamp(WINDOW_MIN, WINDOW_MAX), now);
+        self.sample = Sample { out_max: self.out, ..Sample::default() };
     }
 
-    /// Ends the ramp when the cache has asked for less than it may for long enough.
-    fn settle(&mut self, now: Instant, ended: &Interval) {
-        if ended.refused > 0 || ended.admitted == 0 {
+    /// Ends the ramp when nothing has been refused for long enough.
+    fn settle(&mut self, now: Instant, ended: Interval) {
+        if ended.refused || !ended.admitted {
             return;
         }
         let since = *self.quiet_since.get_or_insert(now);
         self.warm = self.refused_ever && now.since(since) >= self.options.settle;
     }
-}
-
-/// How much of a rate may be used at once, keys.
-fn burst(rate: f64) -> f64 {
-    (rate * BURST_S).max(1.0)
 }
 
 #[cfg(test)]

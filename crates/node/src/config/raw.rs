@@ -131,7 +131,7 @@ pub(super) struct RawDispatch {
 pub(super) struct RawRamp {
     pub(super) start: Key<u32>,
     pub(super) grow: Key<f64>,
-    pub(super) slow: Key<f64>,
+    pub(super) wait: Key<f64>,
     pub(super) interval: Key<Span>,
     pub(super) settle: Key<Span>,
 }

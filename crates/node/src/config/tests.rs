@@ -201,7 +201,7 @@ mod meaning {
         let set = "batch_keys_max = 1, in_flight_calls_max = 2, queued_calls_max = 0, waiters_max = 4, \
                    retry = { per_call_max = 5, ratio = 0, burst = 6 }, \
                    probe = { failures_max = 7, interval_min = \"20s\", interval_max = \"30s\" }";
-        let ramp = "start = 7, grow = 2, slow = 4, interval = \"1s\", settle = \"20s\"";
+        let ramp = "start = 7, grow = 3, wait = 0.25, interval = \"1s\", settle = \"20s\"";
         let text = format!(
             "[[backend]]\nname = \"a\"\ntimeout = \"3s\"\ndispatch = {{ {set} }}\nramp = {{ {ramp} }}"
         );
@@ -218,9 +218,9 @@ mod meaning {
                 interval_max: Duration::from_secs(30),
             },
             ramp: Some(sherwood_dispatch::RampOptions {
-                start_per_s: 7,
-                grow_ratio: 2.0,
-                slow_ratio: 4.0,
+                start_keys: 7,
+                grow_ratio: 3.0,
+                wait_ratio: 0.25,
                 interval: Duration::from_secs(1),
                 settle: Duration::from_secs(20),
             }),

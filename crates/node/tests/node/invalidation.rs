@@ -126,22 +126,21 @@ fn what_a_ramp_has_learned_is_not_forgotten_for_a_few_items() {
     let fake = Fake::new([("a", &b"v"[..]), ("b", b"v"), ("c", b"v")]);
     let mut setup = setup(vec![("catalog", vec![fake.clone() as Arc<dyn Store>])]);
     let interval = Duration::from_millis(10);
-    setup.backends[0].dispatch.ramp =
-        Some(RampOptions { start_per_s: 1_000, interval, ..Default::default() });
+    setup.backends[0].dispatch.ramp = Some(RampOptions { start_keys: 1_000, interval, ..Default::default() });
     let node = Node::start(setup).unwrap();
     let http = Http::of(&node);
     assert_eq!(statuses(http, &["a", "b", "c"]), ["miss"; 3]);
     fake.be(Mood::Fail);
-    let rate = || http.metric(r#"sherwood_backend_ramp_keys_per_second{backend="catalog"}"#);
-    let begun = rate();
+    let window = || http.metric(r#"sherwood_backend_ramp_keys{backend="catalog"}"#);
+    let begun = window();
     eventually("it is asked less", || {
         http.key("catalog", "none");
-        rate() < begun
+        window() < begun
     });
-    let learned = rate();
+    let learned = window();
     assert_eq!(ask(http, json!({"backend": "catalog", "prefix": "a"})), json!({"removed": 1}));
     assert_eq!(ask(http, json!({"backend": "catalog", "tag": "page"})), json!({"removed": 0}));
-    assert_eq!(rate(), learned);
+    assert_eq!(window(), learned);
     assert_eq!(ask(http, json!({"backend": "catalog", "prefix": ""})), json!({"removed": 2}));
-    assert_eq!(rate(), 1_000.0, "now it is cold");
+    assert_eq!(window(), 1_000.0, "now it is cold");
 }

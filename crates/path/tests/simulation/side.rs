@@ -167,8 +167,8 @@ impl Side {
 /// Times in which a ramp may begin, grow, fall back and end before the world does.
 fn draw_ramp(mut draw: impl FnMut(u64) -> u64) -> RampOptions {
     let interval = Duration::from_millis(draw(30) + 10);
-    let start_per_s = draw(300) as u32 + 1;
-    RampOptions { start_per_s, grow_ratio: 2.0, interval, settle: interval, ..RampOptions::default() }
+    let start_keys = draw(30) as u32 + 1;
+    RampOptions { start_keys, interval, settle: interval, ..RampOptions::default() }
 }
 
 /// By what a backend's values are kept; nothing of it is longer than the grace.

@@ -82,11 +82,11 @@ impl Draft<'_, '_> {
 
     /// A table of its own switches the ramp on.
     fn ramp(&mut self, ramp: &RawRamp) {
-        let RawRamp { start, grow, slow, interval, settle } = ramp;
+        let RawRamp { start, grow, wait, interval, settle } = ramp;
         self.options.ramp = Some(RampOptions::default());
-        self.ramp_key(start, |ramp, value| ramp.start_per_s = value);
+        self.ramp_key(start, |ramp, value| ramp.start_keys = value);
         self.ramp_key(grow, |ramp, value| ramp.grow_ratio = value);
-        self.ramp_key(slow, |ramp, value| ramp.slow_ratio = value);
+        self.ramp_key(wait, |ramp, value| ramp.wait_ratio = value);
         // First the one that the other must reach.
         self.ramp_key(settle, |ramp, value| ramp.settle = value.0);
         self.ramp_key(interval, |ramp, value| ramp.interval = value.0);
