@@ -17,21 +17,22 @@
 //!   where it should be, if the backend gives the same. Each time it at most [grows](RampOptions::grow_ratio) by a factor, since what a backend
 //!   gives that had next to nothing to do is a guess; and it is at most halved. It changes only when somebody was refused, since what was not
 //!   asked for has not been tried; and when as many keys were answered as were out, since those that are answered first waited least.
-//! - *Failures* halve it. What was let through before the window changed is no reason for another change.
-//! - *The unloaded latency* is the least mean so far, forgotten by a hundredth with each new one, so that a backend which has become slower
-//!   for good is not held to what it once was. With one key out at a time it is the mean itself.
+//! - *Failures* of some calls leave half of what was out. What was let through before the window changed is no reason for another change.
+//! - *The unloaded latency* is the least mean so far, and the mean itself where the window is one key: a backend which has become slower for good
+//!   is not held to what it once was. Latencies are those of keys, so a long call counts for as many as it has.
 //!
 //! *The beginning* is [a few keys](RampOptions::start_keys), so that a backend which gives five a second is never sent a hundred to find out.
 //!
-//! *Whole lists.* The keys that one request misses here are let through together, or none of them is: a request is as good as its worst key,
+//! *Whole lists.* The keys that one query misses here are let through together, or none of them is: a request is as good as its worst key,
 //! and a window in which there is a part of every request completes none of them. A list that begins where there is room may be over the
-//! edge by as much again as the window; what is longer is cut there.
+//! edge by as much again as the window, but for the first ones, when nothing is known of the backend; what is longer is cut there.
 //!
 //! Turned down: a rate that halves when latency is a multiple of the unloaded one, and creeps up afterwards, as TCP finds that of a path. It was
 //! built first. A backend that is busy has such latencies at any rate, so the rate was mostly below what it could give, and the cache
 //! filled more slowly than without a ramp.
 //!
-//! *The end.* The cache is warm when nothing has been refused for [`RampOptions::settle`] on end; after that nothing is refused any more. A
+//! *The end.* The cache is warm when nothing has been refused for [`RampOptions::settle`] on end while the backend answered; after that
+//! nothing is refused any more. Time without answers does not count, or an outage would end the ramp just before all of its misses come. A
 //! ramp that never had to refuse anything does not end: it stands by, at the price of a comparison for each miss, for the load that may
 //! come later. A flush of everything begins it again.
 
@@ -84,10 +85,10 @@ const WINDOW_MAX: f64 = 1e9;
 const RETREAT: f64 = 0.5;
 /// Share of the calls that may fail without being a sign.
 const FAILURES: f64 = 0.05;
-/// What the unloaded latency is multiplied by with each mean.
-const FORGET: f64 = 1.01;
-/// Answers without which nothing is said about latency.
-const ANSWERS_MIN: u32 = 3;
+/// Calls without which nothing is said, of those that failed as of those that were answered.
+const CALLS_MIN: u32 = 3;
+/// Part of [`RampOptions::settle`] that one interval may count for, however long nothing happened in it.
+const QUIET: u32 = 4;
 
 /// The ramp of one backend. Constant memory, constant time.
 #[derive(Clone, Debug)]
@@ -97,14 +98,14 @@ pub(crate) struct Ramp {
     window: f64,
     /// Keys that were let through and have not ended.
     out: u32,
-    /// Mean latency of a call when the backend had least to do, seconds.
+    /// Mean latency of a key when the backend had least to do, seconds.
     unloaded_s: Option<f64>,
     /// Calls asked for before are not judged: the window was another one.
     judged_from: Instant,
     sample: Sample,
     interval: Interval,
-    /// Since when nothing was refused.
-    quiet_since: Option<Instant>,
+    /// For how long the backend has answered and nothing was refused.
+    quiet: Duration,
     refused_ever: bool,
     warm: bool,
 }
@@ -121,7 +122,7 @@ pub(crate) struct List {
 struct Sample {
     answered: u32,
     failed: u32,
-    /// Of the calls that were answered.
+    /// Of the calls that were answered, and the latencies of them all together.
     keys: u64,
     latency_s: f64,
     /// Keys that were out at a time, at most.
@@ -133,7 +134,7 @@ struct Sample {
 #[derive(Clone, Copy, Debug, Default)]
 struct Interval {
     begun: Option<Instant>,
-    admitted: bool,
+    answered: bool,
     refused: bool,
 }
 
@@ -149,7 +150,7 @@ impl Ramp {
             judged_from: Instant::ZERO,
             sample: Sample::default(),
             interval: Interval::default(),
-            quiet_since: None,
+            quiet: Duration::ZERO,
             refused_ever: false,
             warm: false,
         }
@@ -157,7 +158,9 @@ impl Ramp {
 
     /// Begins again: the cache was emptied. What is known of the backend's latency stays.
     pub(crate) fn restart(&mut self) {
-        *self = Self { unloaded_s: self.unloaded_s, out: self.out, ..Self::new(self.options, self.timeout) };
+        let sample = Sample { out_max: self.out, ..Sample::default() };
+        let Self { unloaded_s, out, .. } = *self;
+        *self = Self { unloaded_s, out, sample, ..Self::new(self.options, self.timeout) };
     }
 
     pub(crate) fn standing(&self) -> RampStanding {
@@ -188,10 +191,9 @@ impl Ramp {
         if admits {
             self.out += 1;
             self.sample.out_max = self.sample.out_max.max(self.out);
-            self.interval.admitted = true;
         } else {
             (self.sample.refused, self.interval.refused) = (true, true);
-            (self.refused_ever, self.quiet_since) = (true, None);
+            self.refused_ever = true;
         }
         admits
     }
@@ -207,13 +209,14 @@ impl Ramp {
             return;
         }
         self.turn(now);
+        self.interval.answered |= answered;
         if asked < self.judged_from {
             return;
         }
         if answered {
             self.sample.answered = self.sample.answered.saturating_add(1);
             self.sample.keys += keys as u64;
-            self.sample.latency_s += now.since(asked).as_secs_f64();
+            self.sample.latency_s += now.since(asked).as_secs_f64() * keys as f64;
         } else {
             self.sample.failed = self.sample.failed.saturating_add(1);
         }
@@ -221,26 +224,31 @@ impl Ramp {
 
     /// Ends the interval under way if its time has come, and draws the conclusion.
     fn turn(&mut self, now: Instant) {
-        let begun = *self.interval.begun.get_or_insert(now);
-        if now.since(begun) < self.options.interval {
+        let Some(begun) = self.interval.begun else {
+            (self.interval.begun, self.judged_from) = (Some(now), now);
+            return;
+        };
+        let lasted = now.since(begun);
+        if lasted < self.options.interval {
             return;
         }
         let ended =
             std::mem::replace(&mut self.interval, Interval { begun: Some(now), ..Interval::default() });
+        self.settle(lasted, ended);
         self.judge(now);
-        self.settle(now, ended);
     }
 
     /// Changes the window, if enough was seen to say that it should.
     fn judge(&mut self, now: Instant) {
         let Sample { answered, failed, keys, latency_s, out_max, refused } = self.sample;
         let (answers, failures) = (f64::from(answered), f64::from(failed));
-        // What was never out is no window that was tried.
-        let tried = self.window.min(f64::from(out_max));
-        if failures > (answers + failures) * FAILURES {
+        if failed >= CALLS_MIN && failures > (answers + failures) * FAILURES {
+            // What was never out is no window that was tried; but few keys fail for other reasons than that there are too many.
+            let tried = self.window.min(f64::from(out_max.max(self.options.start_keys)));
+            self.quiet = Duration::ZERO;
             self.set_window(now, tried * RETREAT);
-        } else if answered >= ANSWERS_MIN && keys >= u64::from(out_max) {
-            let change = self.change(latency_s / answers);
+        } else if answered >= CALLS_MIN && keys >= u64::from(out_max) {
+            let change = self.change(latency_s / keys.max(1) as f64);
             if refused {
                 self.set_window(now, self.window * change);
             } else {
@@ -249,11 +257,11 @@ impl Ramp {
         }
     }
 
-    /// What the window is to be multiplied by when calls take so long.
+    /// What the window is to be multiplied by when keys take so long.
     fn change(&mut self, latency_s: f64) -> f64 {
         let unloaded = match self.unloaded_s {
-            // With one key at a time there is no queue, whatever was before.
-            Some(least) if self.window >= 2.0 * WINDOW_MIN => (least * FORGET).min(latency_s),
+            // With a window of one there is next to no queue, whatever was before.
+            Some(least) if self.window >= 2.0 * WINDOW_MIN => least.min(latency_s),
             _ => latency_s,
         };
         self.unloaded_s = Some(unloaded);
@@ -269,12 +277,13 @@ impl Ramp {
     }
 
     /// Ends the ramp when nothing has been refused for long enough.
-    fn settle(&mut self, now: Instant, ended: Interval) {
-        if ended.refused || !ended.admitted {
-            return;
+    fn settle(&mut self, lasted: Duration, ended: Interval) {
+        if ended.refused {
+            self.quiet = Duration::ZERO;
+        } else if ended.answered {
+            self.quiet += lasted.min(self.options.settle / QUIET);
         }
-        let since = *self.quiet_since.get_or_insert(now);
-        self.warm = self.refused_ever && now.since(since) >= self.options.settle;
+        self.warm = self.refused_ever && self.quiet >= self.options.settle;
     }
 }
 

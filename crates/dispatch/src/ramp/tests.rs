@@ -247,7 +247,7 @@ fn a_backend_that_answers_nothing_is_asked_less_and_less() {
     assert_eq!(world.standing().keys, 1);
 }
 
-/// Twenty keys a second, of which the first hundred a second to be let through would have to wait for five.
+/// Twenty keys a second, of which twenty that were let through at once would have to wait for twice the time-out.
 #[test]
 fn a_slow_backend_is_not_sent_more_than_it_has_in_its_time_out_to_find_out_that_it_is_slow() {
     let mut world = World::new(Some(RampOptions::default()), 1, 50 * MS, 100_000);
@@ -342,6 +342,62 @@ fn a_backend_that_has_become_slower_for_good_is_not_held_to_what_it_was() {
         window > 10.0 * least
     });
     assert!(grown, "{least}: {ramp:?}");
+}
+
+/// While its only replica is down, each key that is let through ends at once, and no call is made.
+#[test]
+fn an_outage_does_not_end_it() {
+    let mut ramp = Ramp::new(RampOptions::default(), 500 * MS);
+    after(&mut ramp, 1, 30 * MS);
+    let mut pass = |from: u64, seconds: u64, answered: bool| {
+        for step in 0..50 * seconds {
+            let now = Instant::from_secs(from) + Duration::from_millis(20 * step);
+            assert!(ramp.admits(now, &mut List::default()));
+            if answered {
+                ramp.note(now, now, 1, true);
+            }
+            ramp.note_end();
+        }
+        ramp.warm
+    };
+    assert!(!pass(10, 60, false));
+    assert!(!pass(100, 5, true), "the backend is back, and what everybody waits for is still to come");
+    assert!(pass(105, 6, true));
+}
+
+#[test]
+fn a_failure_now_and_then_is_not_too_much_to_do() {
+    let mut ramp = Ramp::new(RampOptions::default(), 500 * MS);
+    let window = after(&mut ramp, 1, 30 * MS);
+    assert!(window > 20.0);
+    for second in 10..100 {
+        let now = Instant::from_secs(second);
+        ramp.admits(now, &mut List::default());
+        ramp.note(now, now, 1, second % 10 > 0);
+        ramp.note_end();
+    }
+    assert!(ramp.window >= window, "{ramp:?}");
+}
+
+/// Keys in calls of a hundred wait long, and ten single ones among them do not.
+#[test]
+fn a_long_call_counts_for_its_keys() {
+    let mut ramp = Ramp::new(RampOptions { start_keys: 1_010, ..RampOptions::default() }, 500 * MS);
+    let mut round = |from: u64, latency: Duration| {
+        let now = Instant::from_secs(from);
+        let mut list = List::default();
+        while ramp.admits(now, &mut list) {}
+        (0..10).for_each(|_| ramp.note(now + MS, now, 1, true));
+        (0..=ramp.out / 100).for_each(|_| ramp.note(now + latency, now, 100, true));
+        (0..ramp.out).for_each(|_| ramp.note_end());
+        ramp.admits(now + Duration::from_secs(1), &mut List::default());
+        ramp.note_end();
+        ramp.window
+    };
+    let first = round(1, 20 * MS);
+    assert!(first > 1_010.0, "{first}");
+    let second = round(10, 450 * MS);
+    assert!(second < first, "{second} of {first}");
 }
 
 proptest! {

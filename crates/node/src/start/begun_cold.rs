@@ -1,6 +1,6 @@
 //! When a node takes its cache for cold, and so lets misses through at the ramp's pace again.
 //!
-//! A ramp that begins with a key at a time lets no three through that are asked for together, and one that has ended does.
+//! A ramp that begins with a key at a time lets no eight through that are asked for together, and one that has ended does.
 
 use std::time::Duration;
 
@@ -16,10 +16,10 @@ const CONFIGURATION: &str = r#"
     store = { kind = "compute", n = 1, bytes = "1KiB" }
 "#;
 
-/// Whether three keys that nobody has asked for yet are all fetched.
+/// Whether eight keys that nobody has asked for yet are all fetched.
 fn is_warm(node: &Driven, new: &mut u32) -> bool {
-    let keys: Vec<String> = (*new..*new + 3).map(|key| key.to_string()).collect();
-    *new += 3;
+    let keys: Vec<String> = (*new..*new + 8).map(|key| key.to_string()).collect();
+    *new += 8;
     let answer = node.post("/v1/requests", &json!({"queries": [{"backend": "a", "keys": keys}]}));
     let statuses: Vec<_> = answer["results"].as_array().unwrap().iter().map(|key| &key["status"]).collect();
     assert!(statuses.iter().all(|status| *status == "miss" || *status == "rejected"), "{statuses:?}");
