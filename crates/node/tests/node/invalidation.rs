@@ -127,6 +127,8 @@ fn what_a_ramp_has_learned_is_not_forgotten_for_a_few_items() {
     let mut setup = setup(vec![("catalog", vec![fake.clone() as Arc<dyn Store>])]);
     let interval = Duration::from_millis(10);
     setup.backends[0].dispatch.ramp = Some(RampOptions { start_keys: 1_000, interval, ..Default::default() });
+    // Of a replica that is down nothing more is learned.
+    setup.backends[0].dispatch.probe.failures_max = u32::MAX;
     let node = Node::start(setup).unwrap();
     let http = Http::of(&node);
     assert_eq!(statuses(http, &["a", "b", "c"]), ["miss"; 3]);
