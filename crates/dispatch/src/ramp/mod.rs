@@ -87,7 +87,7 @@ const RETREAT: f64 = 0.5;
 const FAILURES: f64 = 0.05;
 /// Calls without which nothing is said, of those that failed as of those that were answered.
 const CALLS_MIN: u32 = 3;
-/// Part of [`RampOptions::settle`] that one interval may count for, however long nothing happened in it.
+/// Part of [`RampOptions::settle`] that an interval in which nothing happened may count for, however long it was.
 const QUIET: u32 = 4;
 
 /// The ramp of one backend. Constant memory, constant time.
@@ -281,7 +281,8 @@ impl Ramp {
         if ended.refused {
             self.quiet = Duration::ZERO;
         } else if ended.answered {
-            self.quiet += lasted.min(self.options.settle / QUIET);
+            let longest = self.options.interval.max(self.options.settle / QUIET);
+            self.quiet += lasted.min(longest);
         }
         self.warm = self.refused_ever && self.quiet >= self.options.settle;
     }
