@@ -110,7 +110,7 @@ pub(crate) struct Ramp {
     warm: bool,
 }
 
-/// The keys that one request misses at a backend, as far as the ramp was asked about them.
+/// The keys that one query misses at a backend, as far as the ramp was asked about them.
 #[derive(Debug, Default)]
 pub(crate) struct List {
     /// What became of the last one; none before the first.

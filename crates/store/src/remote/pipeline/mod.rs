@@ -12,8 +12,8 @@
 //!
 //! Small questions go together: what waits on one connection is written by one call of the system and answered by one, which costs both
 //! sides a fraction of what as many connections would. Long ones would hold others up, so beyond [`PACKED_KEYS`] on each the next
-//! connection is taken, and where there is none more, the least busy. How long an
-//! answer will be is not known before: a key of a large value is taken for a small one.
+//! connection is taken, and where there is none more, the least busy. How long an answer will be is not known before: a key of a large value
+//! is taken for a small one.
 //!
 //! A connection that breaks fails what it had sent, for which nobody knows whether it was done; what it had not sent goes to another
 //! connection. A new one is made by the next call that needs it.

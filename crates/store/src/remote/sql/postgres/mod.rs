@@ -156,7 +156,7 @@ pub(super) struct Connection {
     /// What reads the socket; none once it was asked how it ended.
     task: Option<JoinHandle<Result<(), Error>>>,
     meter: Meter,
-    /// Prepared, by their text: twenty-eight lengths of a list and the writes at most.
+    /// Prepared, by their text: [`LISTS_MAX`](crate::remote::LISTS_MAX) lengths of a list and the writes at most.
     statements: HashMap<String, Statement>,
     runtime: Handle,
 }
