@@ -19,7 +19,7 @@ import tempfile
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-SHERWOOD = os.environ.get("SHERWOOD", os.path.join(HERE, "../../target/release/sherwood"))
+SHERWOOD = os.path.abspath(os.environ.get("SHERWOOD", os.path.join(HERE, "../../target/release/sherwood")))
 KEYS_AT_ONCE = 100
 # Bytes that an item takes beside its key and value, and some.
 ITEM_BYTES = 60

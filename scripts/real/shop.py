@@ -18,7 +18,8 @@ import urllib.request
 import servers
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-SHERWOOD = os.environ.get("SHERWOOD", os.path.join(HERE, "../../target/release/sherwood"))
+# Whole, since a server starts in a folder of its own.
+SHERWOOD = os.path.abspath(os.environ.get("SHERWOOD", os.path.join(HERE, "../../target/release/sherwood")))
 TRACE = os.path.join(HERE, "../../crates/workload/data/cache2k/orm-busy.trace.xz")
 BACKENDS = ("mariadb", "postgres", "http")
 QUERIES = 10
