@@ -37,8 +37,8 @@ const POINTS_MAX: usize = 720;
 const LATENCY_SPAN: f64 = 4.0;
 /// Largest share of the observations that is drawn, in percent.
 const EXCEEDED_PERCENT: f64 = 60.0;
-/// Backends that have a line or a part of their own.
-const BACKENDS_MAX: usize = 6;
+/// Backends that have a line or a part of their own, beside those that a figure is about.
+const BACKENDS: usize = 6;
 /// Backends whose hits are shown, at most.
 const HITS_OF: usize = 20;
 /// Minutes at which the paper looks at who blocks.
@@ -52,10 +52,12 @@ pub(super) fn of(study: &Study<'_>, scenario: &str) -> Vec<Figure> {
     let under = |policy: &str| first.iter().copied().find(|run| run.inputs.policy == policy);
     let pens = pens(&runs);
     let mut figures: Vec<Figure> = Vec::new();
-    figures.extend(study.limits.get(scenario).filter(|limits| !limits.is_empty()).map(left));
+    let limits = study.limits.get(scenario).filter(|limits| !limits.is_empty());
+    let limited: Vec<usize> = limits.into_iter().flatten().map(|line| line.backend).collect();
+    figures.extend(limits.map(left));
     figures.push(request_p99(&first, &pens));
     figures.extend(levels(&runs, &pens));
-    figures.extend(under("shared-lru").map(backend_p99));
+    figures.extend(under("shared-lru").map(|run| backend_p99(run, &limited)));
     figures.extend(blocking(&first));
     figures.extend(under("robinhood").map(allocation));
     for figure in &mut figures {
@@ -202,8 +204,9 @@ fn exceeded(seen: &[f64], end: f64) -> Vec<(f64, Option<f64>)> {
     (0..=steps).map(bound).map(|bound| (bound, Some(percent(bound)))).collect()
 }
 
-fn backend_p99(run: &Kept) -> Figure {
-    let order = largest(run, |backend| backend.query_p99_ms.iter().flatten().sum());
+/// The limited backends, whose queries limits make slow however small a part of all they are, and the slowest of the others.
+fn backend_p99(run: &Kept, limited: &[usize]) -> Figure {
+    let order = largest(run, limited, |backend| backend.query_p99_ms.iter().flatten().sum());
     let line = |(&index, pen): (&usize, Pen)| {
         let backend = &run.series.backends[index];
         let points = backend.query_p99_ms.iter().enumerate();
@@ -226,7 +229,8 @@ fn backend_p99(run: &Kept) -> Figure {
             run,
         ),
         caption: format!(
-            "The {} backends whose queries were slowest; hits count, so a P99 may be a hit's.",
+            "{} backends: those that are limited, and of the others those whose queries were slowest, up to {BACKENDS} in \
+             all. Hits count, so a P99 may be a hit's.",
             order.len()
         ),
     }
@@ -238,7 +242,7 @@ fn allocation(run: &Kept) -> Figure {
     let ratio = results.static_equivalent_ratio;
     let largest_bytes: f64 = results.allocation_bytes.values().map(|allocation| allocation.max).sum();
     let cache_bytes = if ratio > 0.0 { largest_bytes / ratio } else { 1.0 };
-    let order = largest(run, |backend| backend.allocation_bytes.iter().sum());
+    let order = largest(run, &[], |backend| backend.allocation_bytes.iter().sum());
     let share = |index: usize, minute: usize| all[index].allocation_bytes[minute] / cache_bytes;
     let column = |minute: usize| {
         let own = order.iter().map(|&index| share(index, minute));
@@ -278,7 +282,7 @@ fn blocking(runs: &[&Kept]) -> Option<Figure> {
     let sum = |index: usize| -> f64 {
         runs.iter().flat_map(|run| at.iter().map(move |&minute| share(run, index, minute))).sum()
     };
-    let order = first_by(all.len(), sum);
+    let order = first_by(all.len(), &[], sum);
     let bar = |run: &&Kept, minute: usize| {
         let own = order.iter().map(|&index| share(run, index, minute));
         let others = (0..all.len()).filter(|index| !order.contains(index));
@@ -364,16 +368,18 @@ fn parts(all: &[BackendSeries], order: &[usize]) -> Vec<(String, Pen)> {
     own.chain([("others".to_owned(), OTHERS)]).collect()
 }
 
-/// The backends with the largest values, in order.
-fn largest(run: &Kept, value: impl Fn(&BackendSeries) -> f64) -> Vec<usize> {
-    first_by(run.series.backends.len(), |index| value(&run.series.backends[index]))
+/// The `wanted` backends and those with the largest values, in order.
+fn largest(run: &Kept, wanted: &[usize], value: impl Fn(&BackendSeries) -> f64) -> Vec<usize> {
+    first_by(run.series.backends.len(), wanted, |index| value(&run.series.backends[index]))
 }
 
-/// Those of the first `count` numbers that have the largest values, in order.
-fn first_by(count: usize, value: impl Fn(usize) -> f64) -> Vec<usize> {
+/// Of the first `count` numbers all that are `wanted`, and as many of those with the largest values as make [`BACKENDS`]; in order.
+fn first_by(count: usize, wanted: &[usize], value: impl Fn(usize) -> f64) -> Vec<usize> {
     let mut order: Vec<usize> = (0..count).collect();
     order.sort_by(|&a, &b| value(b).total_cmp(&value(a)));
-    order.truncate(BACKENDS_MAX);
+    // Keeps the order of the others.
+    order.sort_by_key(|index| !wanted.contains(index));
+    order.truncate(BACKENDS.max(wanted.len()));
     order.sort_unstable();
     order
 }

@@ -1,4 +1,4 @@
-use sherwood_sim::{DominantRbc, Results};
+use sherwood_sim::{DominantRbc, Results, Setup};
 
 use super::*;
 use crate::chart::assert_sound;
@@ -8,6 +8,11 @@ use crate::sim::compare::{claims, summary};
 
 /// A run of 55 minutes in which two of the backends matter.
 fn run(scenario: &str, policy: &str, seed: u64) -> Kept {
+    run_of(8, scenario, policy, seed)
+}
+
+/// The same with so many backends; queries of those with higher numbers are slower.
+fn run_of(backends: usize, scenario: &str, policy: &str, seed: u64) -> Kept {
     let minutes = || (1..=55).map(f64::from);
     let backend = |number: usize| BackendSeries {
         name: format!("b{number:02}"),
@@ -41,7 +46,7 @@ fn run(scenario: &str, policy: &str, seed: u64) -> Kept {
             p50_ms: minutes().map(|_| Some(8.0)).collect(),
             p90_ms: minutes().map(Some).collect(),
             p99_ms: minutes().map(|minute| (minute != 30.0).then_some(minute * 10.0)).collect(),
-            backends: (1..=8).map(backend).collect(),
+            backends: (1..=backends).map(backend).collect(),
         },
     }
 }
@@ -69,6 +74,16 @@ fn hits() -> Vec<LiveRun> {
     vec![run("robinhood", 0.75), run("shared-lru", 0.25)]
 }
 
+/// The figure of this name among those of the only scenario of `kept`.
+fn figure(kept: &[Kept], limits: Limits, name: &str) -> Figure {
+    let scenario = &kept[0].inputs.scenario;
+    let limits = BTreeMap::from([(scenario.clone(), limits)]);
+    let study =
+        Study { kept, lines: &summary::of(kept), claims: &[], unlike: &[], limits: &limits, hits: &[] };
+    let figure = figures::of(&study, scenario).into_iter().find(|figure| figure.name.ends_with(name));
+    figure.unwrap_or_else(|| panic!("no {name}"))
+}
+
 /// What `seen` makes of the study of all runs.
 fn studied<T>(seen: impl Fn(&Study<'_>) -> T) -> T {
     let (kept, limits, hits) = (compared(), limits(), hits());
@@ -88,6 +103,22 @@ fn every_picture_has_a_file_of_its_own_and_is_sound() {
     }
     let names = files.iter().map(|file| file.file_name().unwrap().to_str().unwrap());
     insta::assert_snapshot!(names.collect::<Vec<_>>().join("\n"));
+}
+
+#[test]
+fn a_backend_that_is_limited_is_drawn_however_quick_it_is() {
+    let limits = LimitLine::of(&Setup::new("onerf-spikes", "shared-lru", 1)).unwrap();
+    let kept = [run_of(20, "onerf-spikes", "shared-lru", 1)];
+    let Figure { svg, caption, .. } = figure(&kept, limits, "backend-p99");
+    let drawn =
+        (1..=20).map(|number| format!("b{number:02}")).filter(|name| svg.contains(&format!(">{name}<")));
+    assert_eq!(drawn.collect::<Vec<_>>(), ["b01", "b05", "b06", "b08", "b19", "b20"]);
+    assert!(caption.starts_with("6 backends: those that are limited"), "{caption}");
+    // All of them are, where more are limited than are drawn otherwise.
+    let line =
+        |backend: usize| LimitLine { backend, name: format!("b{:02}", backend + 1), points: Vec::new() };
+    let svg = figure(&kept, (0..9).map(line).collect(), "backend-p99").svg;
+    assert!((1..=9).all(|number| svg.contains(&format!(">b0{number}<"))) && !svg.contains(">b20<"), "{svg}");
 }
 
 #[test]
