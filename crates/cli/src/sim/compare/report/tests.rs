@@ -122,6 +122,20 @@ fn a_backend_that_is_limited_is_drawn_however_quick_it_is() {
 }
 
 #[test]
+fn shares_of_observations_are_drawn_to_the_whole() {
+    // P50 is always 8 ms: above all bounds until there, and above none from there on.
+    let svg = figure(&[run("none", "robinhood", 1)], Vec::new(), "violations-p50").svg;
+    let tick = |percent: u32| {
+        let (before, _) = svg.split_once(&format!("text-anchor=\"end\">{percent}</text>")).expect("a tick");
+        let (_, at) = before.rsplit_once(" y=\"").expect("its place");
+        at.trim_end_matches("\" ").parse::<f64>().expect("a number") - 4.0
+    };
+    assert!(tick(100) < tick(60), "the axis goes on");
+    let (_, line) = svg.rsplit_once("<path d=\"M60.0 ").expect("a line");
+    assert!(line.starts_with(&format!("{:.1}L", tick(100))), "{line}");
+}
+
+#[test]
 fn a_page_needs_nothing_beside_it() {
     let page = studied(page);
     assert!(!page.contains("src=") && !page.contains("href=\"http") && page.ends_with("</html>\n"));
