@@ -229,8 +229,9 @@ fn backend_p99(run: &Kept, limited: &[usize]) -> Figure {
         ),
         caption: format!(
             "{} backends: those that are limited, and of the others those whose queries were slowest, up to {BACKENDS} in \
-             all. Hits count, so a P99 may be a hit's.",
-            order.len()
+             all. Hits count, so a P99 may be a hit's; seed {}.",
+            order.len(),
+            run.inputs.seed,
         ),
     }
 }
@@ -268,7 +269,8 @@ fn allocation(run: &Kept) -> Figure {
         svg: areas.svg(),
         caption: format!(
             "Of a server's cache, on average over the servers. A division that never changes and gives each backend its \
-             maximum would need {ratio:.2} times the cache.",
+             maximum would need {ratio:.2} times the cache; seed {}.",
+            run.inputs.seed,
         ),
     }
 }
@@ -309,9 +311,11 @@ fn blocking(runs: &[&Kept]) -> Option<Figure> {
     (!at.is_empty()).then(|| Figure {
         name: "blocking".to_owned(),
         svg: bars.svg(),
-        caption: "Shares of the backends in the blocking of the requests between the 98.5th and the 99.5th percentile, and the \
-                  largest of them."
-            .to_owned(),
+        caption: format!(
+            "Shares of the backends in the blocking of the requests between the 98.5th and the 99.5th percentile, and the \
+             largest of them; seed {}.",
+            runs[0].inputs.seed,
+        ),
     })
 }
 

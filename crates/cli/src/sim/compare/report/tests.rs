@@ -136,6 +136,17 @@ fn shares_of_observations_are_drawn_to_the_whole() {
 }
 
 #[test]
+fn what_is_of_one_seed_says_of_which() {
+    let of_seed = |seed| ["robinhood", "shared-lru"].map(|policy| run("none", policy, seed));
+    let kept = [of_seed(7), of_seed(8)].concat();
+    for name in ["request-p99", "backend-p99", "blocking", "allocation"] {
+        let caption = figure(&kept, Vec::new(), name).caption;
+        assert!(caption.contains("; seed 7."), "{caption}");
+    }
+    assert!(figure(&kept, Vec::new(), "violations-p99").caption.ends_with("; all seeds."));
+}
+
+#[test]
 fn a_page_needs_nothing_beside_it() {
     let page = studied(page);
     assert!(!page.contains("src=") && !page.contains("href=\"http") && page.ends_with("</html>\n"));
