@@ -1,6 +1,6 @@
 //! `sherwood sim run`: one policy in one scenario.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -100,10 +100,14 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 
 fn show(args: &Args, setup: &Setup, world: &World, wall: Duration) -> Result<(), Failure> {
     let (results, wall) = (world.results(), wall.as_secs_f64());
-    if let Some(path) = &args.series {
-        let names: Vec<_> = setup.model.backends().iter().map(|backend| backend.name.as_str()).collect();
-        std::fs::write(path, series::csv(&names, world.samples()))
-            .map_err(|error| Failure::failed(format!("writing {}: {error}", path.display())))?;
+    match (&args.series, world.trace_stop()) {
+        (Some(path), None) => write_series(path, setup, world)?,
+        // Nothing in a file of lines says that there should be more.
+        (Some(path), Some(_)) => out::say(format_args!(
+            "sherwood: {} is not written: the run ended before its time, and what there is would look like all of it",
+            path.display()
+        )),
+        (None, _) => {}
     }
     let report = Report { results: &results, wall_s: wall, queries_per_s: world.queries() as f64 / wall };
     let text = if args.json {
@@ -112,6 +116,12 @@ fn show(args: &Args, setup: &Setup, world: &World, wall: Duration) -> Result<(),
         text(&report, world.trace_stop())
     };
     out::print(&text)
+}
+
+fn write_series(path: &Path, setup: &Setup, world: &World) -> Result<(), Failure> {
+    let names: Vec<_> = setup.model.backends().iter().map(|backend| backend.name.as_str()).collect();
+    std::fs::write(path, series::csv(&names, world.samples()))
+        .map_err(|error| Failure::failed(format!("writing {}: {error}", path.display())))
 }
 
 /// Shown on a terminal only.

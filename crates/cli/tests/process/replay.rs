@@ -122,6 +122,24 @@ fn a_trace_that_ends_or_goes_wrong_is_said_to_with_what_there_is() {
 }
 
 #[test]
+fn no_series_is_written_of_a_trace_that_ended_too_early() {
+    let directory = tempfile::tempdir().unwrap();
+    let (csv, path) = (directory.path().join("shop.csv"), scenario(directory.path(), CSV, LAWS));
+    let series = directory.path().join("series.csv");
+    let flags = ["--series", series.to_str().unwrap()];
+    let note = format!("sherwood: {} is not written: the run ended before its time", series.display());
+    for text in [gets(12), gets(12) + "12,key"] {
+        fs::write(&csv, text).unwrap();
+        let said = said(&run(&path, &flags), 1);
+        assert!(said.starts_with(&note) && said.contains(" ends "), "{said}");
+        assert!(!series.exists(), "half a series looks like a whole one");
+    }
+    fs::write(&csv, gets(40)).unwrap();
+    assert_eq!(said(&run(&path, &flags), 0), "");
+    assert_eq!(fs::read_to_string(&series).unwrap().lines().count(), 1 + 4, "24 s, observed every 5");
+}
+
+#[test]
 fn words_tell_a_trace_that_ended_from_one_that_cannot_be_read() {
     let directory = tempfile::tempdir().unwrap();
     let (csv, path) = (directory.path().join("shop.csv"), scenario(directory.path(), CSV, LAWS));
