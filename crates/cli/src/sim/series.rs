@@ -1,5 +1,6 @@
 //! What was observed over time, as CSV.
 
+use std::borrow::Cow;
 use std::fmt::Write;
 
 use sherwood_sim::{BackendSample, Sample};
@@ -8,16 +9,25 @@ use sherwood_sim::{BackendSample, Sample};
 pub(super) fn csv(names: &[&str], samples: &[Sample]) -> String {
     let mut text = "minute,p50_ms,p90_ms,p99_ms,violated".to_owned();
     for name in names {
-        let _ = write!(
-            text,
-            ",{name}_limit,{name}_waiting,{name}_query_p99_ms,{name}_rbc_ratio,{name}_hit_ratio,{name}_allocation_bytes,{name}_used_bytes"
-        );
+        for column in COLUMNS {
+            text.push(',');
+            text += &field(&format!("{name}_{column}"));
+        }
     }
     text.push('\n');
     for sample in samples {
         line(&mut text, sample);
     }
     text
+}
+
+/// Of each backend, as [`line`] writes them.
+const COLUMNS: [&str; 7] =
+    ["limit", "waiting", "query_p99_ms", "rbc_ratio", "hit_ratio", "allocation_bytes", "used_bytes"];
+
+/// As RFC 4180 writes a field: in quotes where it has a comma or a quote, which a backend's name may. Line breaks it may not.
+fn field(text: &str) -> Cow<'_, str> {
+    if text.contains([',', '"']) { format!("\"{}\"", text.replace('"', "\"\"")).into() } else { text.into() }
 }
 
 fn line(text: &mut String, sample: &Sample) {
@@ -72,5 +82,15 @@ mod tests {
         let lines: Vec<_> = text.lines().collect();
         assert_eq!(lines[1], "0.2500,1.500,,,1,0.5000,3,2.000,0.2500,,10,9");
         assert_eq!(lines[0].split(',').count(), lines[1].split(',').count());
+    }
+
+    #[test]
+    fn names_with_commas_and_quotes_are_one_field() {
+        let text = csv(&["a,b", "the\"c\"", "d"], &[]);
+        assert!(
+            text.starts_with("minute,p50_ms,p90_ms,p99_ms,violated,\"a,b_limit\",\"a,b_waiting\","),
+            "{text}"
+        );
+        assert!(text.contains(",\"the\"\"c\"\"_used_bytes\",d_limit,d_waiting,"), "{text}");
     }
 }
