@@ -26,7 +26,7 @@ fn preface(found: &Table, flags: &Flags) -> String {
     format!(
         "<p>Simulated by Sherwood {} at scale {}; settings of all runs: {settings}; seeds: {}. With one seed, all meet the \
          same requests at the same times, and “more” is more than unchanged with the same seed. Where there are several \
-         seeds, ± is the 95% confidence interval of the mean.</p>\n",
+         seeds, ± or a range in brackets is the 95% confidence interval of the mean.</p>\n",
         env!("CARGO_PKG_VERSION"),
         flags.scale,
         seeds.join(", "),

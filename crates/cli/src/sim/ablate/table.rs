@@ -92,14 +92,16 @@ pub(super) const HEAD: [&str; 6] =
 
 /// Cells as wide as intervals make them.
 fn columns(cells: &[String; HEAD.len()]) -> String {
-    cells.iter().map(|cell| format!("{cell:>16}")).collect()
+    cells.iter().map(|cell| format!("{cell:>20}")).collect()
 }
 
 impl Row {
     fn of(change: Change, runs: &[Kept], unchanged: &[Kept]) -> Self {
-        let of = |value: fn(&Results) -> f64| {
-            Estimate::of(&runs.iter().map(|run| value(&run.outcome.results)).collect::<Vec<_>>())
+        let values = |value: fn(&Results) -> f64| {
+            runs.iter().map(|run| value(&run.outcome.results)).collect::<Vec<_>>()
         };
+        let of = |value| Estimate::of(&values(value));
+        let share = |value| Estimate::of_shares(&values(value));
         let more = |value: fn(&Results) -> f64| {
             let pairs = runs.iter().zip(unchanged);
             let more =
@@ -111,12 +113,12 @@ impl Row {
             change: change.to_string(),
             policy: change.policy(),
             slo_bound_ms: runs[0].outcome.results.slo_bound_ms,
-            slo_violation_ratio: of(|results| results.slo_violation_ratio),
+            slo_violation_ratio: share(|results| results.slo_violation_ratio),
             slo_violation_ratio_more: more(|results| results.slo_violation_ratio),
             p99_max_ms: of(|results| results.p99_max_ms),
             p99_max_ms_more: more(|results| results.p99_max_ms),
             p99_ms: of(|results| results.p99_ms),
-            dominant_rbc_mean: of(|results| results.dominant_rbc.mean),
+            dominant_rbc_mean: share(|results| results.dominant_rbc.mean),
             static_equivalent_ratio: of(|results| results.static_equivalent_ratio),
         }
     }

@@ -23,7 +23,8 @@ pub(in crate::sim) struct Line {
     pub(in crate::sim) static_equivalent_ratio: Estimate,
 }
 
-/// A mean over seeds and the interval that holds the true one with a confidence of 95%; no interval for one seed.
+/// A mean over seeds and the interval that holds the true one with a confidence of 95%, of shares cut off at 0 and 1; no interval for one
+/// seed.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(in crate::sim) struct Estimate {
     pub(in crate::sim) mean: f64,
@@ -39,28 +40,40 @@ pub(in crate::sim) fn of(runs: &[Kept]) -> Vec<Line> {
 }
 
 fn line(runs: &[Kept]) -> Line {
-    let of = |value: fn(&Results) -> f64| {
-        Estimate::of(&runs.iter().map(|run| value(&run.outcome.results)).collect::<Vec<_>>())
-    };
+    let values =
+        |value: fn(&Results) -> f64| runs.iter().map(|run| value(&run.outcome.results)).collect::<Vec<_>>();
+    let of = |value| Estimate::of(&values(value));
+    let share = |value| Estimate::of_shares(&values(value));
     Line {
         scenario: runs[0].inputs.scenario.clone(),
         policy: runs[0].inputs.policy.clone(),
         seeds: runs.len(),
-        slo_violation_ratio: of(|results| results.slo_violation_ratio),
+        slo_violation_ratio: share(|results| results.slo_violation_ratio),
         p50_ms: of(|results| results.p50_ms),
         p90_ms: of(|results| results.p90_ms),
         p99_ms: of(|results| results.p99_ms),
         p99_max_ms: of(|results| results.p99_max_ms),
-        dominant_rbc_mean: of(|results| results.dominant_rbc.mean),
-        dominant_rbc_max: of(|results| results.dominant_rbc.max),
+        dominant_rbc_mean: share(|results| results.dominant_rbc.mean),
+        dominant_rbc_max: share(|results| results.dominant_rbc.max),
         static_equivalent_ratio: of(|results| results.static_equivalent_ratio),
     }
 }
 
 /// Student's t for 97.5% and 1, 2, … degrees of freedom.
-const STUDENT: [f64; 10] = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228];
-/// For more degrees than the table has: a little wide.
-const STUDENT_MANY: f64 = 2.2;
+const STUDENT: [f64; 10] = [
+    12.706204736,
+    4.302652730,
+    3.182446305,
+    2.776445105,
+    2.570581836,
+    2.446911851,
+    2.364624252,
+    2.306004135,
+    2.262157163,
+    2.228138852,
+];
+/// For more degrees than the table has: that of the next, which for all others is a little wide.
+const STUDENT_MANY: f64 = 2.200985160;
 
 impl Estimate {
     /// From one value for each seed, at least one.
@@ -77,6 +90,12 @@ impl Estimate {
         Self { mean, low: Some(mean - half), high: Some(mean + half) }
     }
 
+    /// The same of shares, none of which is beyond 0 and 1 whatever the interval says.
+    pub(in crate::sim) fn of_shares(values: &[f64]) -> Self {
+        let Self { mean, low, high } = Self::of(values);
+        Self { mean, low: low.map(|low| low.max(0.0)), high: high.map(|high| high.min(1.0)) }
+    }
+
     /// The same in other units.
     pub(in crate::sim) fn times(self, factor: f64) -> Self {
         let times = |value: f64| value * factor;
@@ -84,15 +103,27 @@ impl Estimate {
     }
 }
 
-/// The mean, with its sign where `+` asks for it, and what may be added and taken away.
+/// The mean, with its sign where `+` asks for it, and what may be added and taken away; or the interval, where that is not as
+/// much. Where all seeds gave 0 an interval would claim to know more than that.
 impl Display for Estimate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { mean, low, high } = *self;
         let decimals = f.precision().unwrap_or(2);
-        if f.sign_plus() && self.mean >= 0.0 {
+        if (mean, low, high) == (0.0, Some(0.0), Some(0.0)) {
+            return f.write_str("0 in all seeds");
+        }
+        if f.sign_plus() && mean >= 0.0 {
             f.write_str("+")?;
         }
-        write!(f, "{:.decimals$}", self.mean)?;
-        self.high.map_or(Ok(()), |high| write!(f, " ± {:.decimals$}", high - self.mean))
+        write!(f, "{mean:.decimals$}")?;
+        let (Some(low), Some(high)) = (low, high) else { return Ok(()) };
+        // Of a share the interval may be cut off at one side.
+        let (less, more) = (mean - low, high - mean);
+        if (more - less).abs() <= 1e-9 * mean.abs().max(1.0) {
+            write!(f, " ± {more:.decimals$}")
+        } else {
+            write!(f, " ({low:.decimals$}–{high:.decimals$})")
+        }
     }
 }
 
@@ -102,13 +133,13 @@ pub(in crate::sim) fn text(lines: &[Line]) -> String {
     for scenario in lines.chunk_by(|a, b| a.scenario == b.scenario) {
         let _ = writeln!(
             text,
-            "{:<16} {:>16} {:>18} {:>18} {:>14} {:>14}",
+            "{:<16} {:>20} {:>18} {:>18} {:>14} {:>14}",
             scenario[0].scenario, "violations %", "P99 ms", "worst P99 ms", "RBC mean %", "static caches",
         );
         for line in scenario {
             let _ = writeln!(
                 text,
-                "  {:<14} {:>16} {:>18} {:>18} {:>14} {:>14}",
+                "  {:<14} {:>20} {:>18} {:>18} {:>14} {:>14}",
                 line.policy,
                 format!("{:.2}", line.slo_violation_ratio.times(100.0)),
                 format!("{:.1}", line.p99_ms),
@@ -132,8 +163,51 @@ mod tests {
         let estimate = Estimate::of(&[1.0, 2.0, 3.0, 4.0, 5.0]);
         assert_eq!(format!("{estimate:.3}"), "3.000 ± 1.963");
         assert_eq!(format!("{:.1}", estimate.times(100.0)), "300.0 ± 196.3");
-        assert_eq!(format!("{estimate:+.0} {:+.0}", estimate.times(0.0)), "+3 ± 2 +0 ± 0");
+        let less = Estimate::of(&[-1.0, -2.0, -3.0, -4.0, -5.0]);
+        assert_eq!(format!("{estimate:+.0} {less:+.0}"), "+3 ± 2 -3 ± 2");
         assert_eq!(Estimate::of(&[7.0]), Estimate { mean: 7.0, low: None, high: None });
         assert_eq!(format!("{}", Estimate::of(&[7.0])), "7.00");
+    }
+
+    #[test]
+    fn no_share_is_beyond_the_whole() {
+        // Mean 0.01, standard error 0.005, 12.706 of which are 0.0635.
+        let few = Estimate::of_shares(&[0.005, 0.015]);
+        assert_eq!((few.low, format!("{:.2}", few.times(100.0))), (Some(0.0), "1.00 (0.00–7.35)".to_owned()));
+        let most = Estimate::of_shares(&[0.985, 0.995]);
+        assert_eq!(
+            (most.high, format!("{:.1}", most.times(100.0))),
+            (Some(1.0), "99.0 (92.6–100.0)".to_owned())
+        );
+        assert_eq!(format!("{:.1}", Estimate::of_shares(&[0.5, 0.502]).times(100.0)), "50.1 ± 1.3");
+    }
+
+    #[test]
+    fn nothing_in_all_seeds_is_no_interval() {
+        let never = Estimate::of_shares(&[0.0, 0.0, 0.0]);
+        assert_eq!((never.mean, never.low, never.high), (0.0, Some(0.0), Some(0.0)));
+        assert_eq!(format!("{:.2} {never:+.2}", never.times(100.0)), "0 in all seeds 0 in all seeds");
+        assert_eq!(format!("{:.2}", Estimate::of(&[0.0])), "0.00", "of one seed nobody says all");
+        assert_eq!(format!("{:.2}", Estimate::of(&[2.0, 2.0])), "2.00 ± 0.00");
+    }
+
+    /// With t = √ν tan x the density is a power of the cosine, which Simpson's rule integrates.
+    #[test]
+    fn the_table_is_students() {
+        let within = |freedom: usize, t: f64| {
+            let integral = |end: f64| {
+                let (steps, power) = (2_000, freedom as i32 - 1);
+                let at = |step: u32| (end * f64::from(step) / f64::from(steps)).cos().powi(power);
+                let weight =
+                    |step: u32| if step == 0 || step == steps { 1.0 } else { f64::from(2 + step % 2 * 2) };
+                (0..=steps).map(|step| weight(step) * at(step)).sum::<f64>() * end / f64::from(3 * steps)
+            };
+            integral((t / (freedom as f64).sqrt()).atan()) / integral(std::f64::consts::FRAC_PI_2)
+        };
+        for (index, &t) in STUDENT.iter().chain([&STUDENT_MANY]).enumerate() {
+            let share = within(index + 1, t);
+            assert!((share - 0.95).abs() < 1e-9, "{} degrees: {share}", index + 1);
+        }
+        assert!(within(12, STUDENT_MANY) > 0.95);
     }
 }

@@ -85,8 +85,8 @@ fn preface(runs: &[Kept]) -> String {
     let seeds = seeds.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
     format!(
         "<p>Simulated by Sherwood {} at scale {}; settings changed: {settings}; seeds: {seeds}. With one seed, each policy \
-         meets the same requests at the same times. Where there are several seeds, ± is the 95% confidence interval of \
-         the mean.</p>\n",
+         meets the same requests at the same times. Where there are several seeds, ± or a range in \
+         brackets is the 95% confidence interval of the mean.</p>\n",
         first.inputs.version, first.inputs.scale
     )
 }

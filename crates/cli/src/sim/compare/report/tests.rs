@@ -151,7 +151,7 @@ fn a_page_needs_nothing_beside_it() {
     let page = studied(page);
     assert!(!page.contains("src=") && !page.contains("href=\"http") && page.ends_with("</html>\n"));
     assert!(!page.contains("<own>") && page.contains("our &lt;own&gt;"), "names are no markup");
-    assert!(page.contains("<td>1.50 ± 6.35</td>"), "{page}");
+    assert!(page.contains("<td>1.50 (0.00–7.85)</td>"), "{page}");
     assert!(page.contains("does not") && page.contains("P99 above the SLO"), "the paper's rows are there");
     // Eight of each scenario, and the hits.
     assert_eq!((page.matches("<svg").count(), page.matches("</figure>").count()), (17, 17));
