@@ -62,6 +62,19 @@ fn a_scenario_file_that_is_wrong_is_refused_saying_where_and_what_was_expected()
         ("a depth at a scale there is not", r#""warmup_min""#, r#""depth": { "full": 1.1 }, "warmup_min""#),
         ("a depth below none", r#""warmup_min""#, r#""depth": { "shop": -1 }, "warmup_min""#),
         ("a scenario of another kind", "piecewise_linear", "spikes"),
+        ("two backends of one name", r#""name": "reviews""#, r#""name": "catalogue""#),
+        ("a limit that is repeated", r#""limits": { "2""#, r#""limits": { "2": [[0, 1]], "2""#),
+        (
+            "two scenarios of one name",
+            r#""scenarios": {"#,
+            r#""scenarios": { "reviews-slow-down": { "warmup_min": 20, "measure_min": 40,
+                "kind": "piecewise_linear", "limits": {} },"#,
+        ),
+        (
+            "workers that are repeated",
+            r#""workers": { "shop": 8 }"#,
+            r#""workers": { "shop": 8, "shop": 9 }"#,
+        ),
         ("another schema", "onerf-workload/1", "onerf-workload/2"),
     ];
     let directory = tempfile::tempdir().unwrap();

@@ -7,6 +7,7 @@ use serde::Deserialize;
 use sherwood_model::{BackendId, SplitMix64};
 
 use super::service::ServiceLaw;
+use super::unique;
 use crate::draw::normal_from_bits;
 
 /// A backend of the model.
@@ -21,7 +22,7 @@ pub struct Backend {
     #[serde(default)]
     pub kind: Kind,
     /// Catalogue size N by profile; empty where requests come from a trace.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "unique::map")]
     pub objects: BTreeMap<String, u64>,
     /// Exponent of the catalogue's [`crate::Popularity`]; none where requests come from a trace.
     pub zipf_alpha: Option<f64>,

@@ -12,6 +12,7 @@ use super::backend::Backend;
 use super::mix::RequestMix;
 use super::replay::Replay;
 use super::scenario::Scenario;
+use super::unique;
 use super::validate::{self, Invalid};
 
 /// A validated workload model; about 60 KB, immutable once read.
@@ -32,10 +33,12 @@ pub struct Model {
     pub(super) max_batch: u32,
     #[serde(default)]
     pub(super) empty_request_fraction: f64,
+    #[serde(deserialize_with = "unique::map")]
     pub(super) profiles: BTreeMap<String, Profile>,
     pub(super) backends: Vec<Backend>,
     pub(super) request_types: Option<Vec<RequestType>>,
     pub(super) trace: Option<Replay>,
+    #[serde(deserialize_with = "unique::map")]
     pub(super) scenarios: BTreeMap<String, Scenario>,
 }
 

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use sherwood_model::BackendId;
 
+use super::unique;
 use super::validate::{Verdict, number, require};
 use crate::trace::objects::Format;
 
@@ -62,8 +63,11 @@ pub enum Route {
 #[serde(deny_unknown_fields)]
 struct Document {
     backend: Option<u16>,
+    #[serde(default, deserialize_with = "unique::map_or_none")]
     shares: Option<BTreeMap<u16, f64>>,
+    #[serde(default, deserialize_with = "unique::map_or_none")]
     types: Option<BTreeMap<u8, u16>>,
+    #[serde(default, deserialize_with = "unique::map_or_none")]
     prefixes: Option<BTreeMap<String, u16>>,
     others: Option<u16>,
 }

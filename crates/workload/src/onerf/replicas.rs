@@ -1,10 +1,13 @@
 //! How many replicas a backend has.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
-use serde::Deserialize;
+use serde::de::value::SeqAccessDeserializer;
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
+use super::unique;
 use super::validate::{Verdict, known_profile, require};
 
 /// Replicas at most; a simulation keeps a queue for each.
@@ -13,8 +16,7 @@ const REPLICAS_MAX: u64 = 64;
 /// Replicas of a backend: one number for all profiles, or one for each; 1 where nothing is said.
 ///
 /// It is kept as it was written until it is validated, so that whatever stands there is refused with its place.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(transparent)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Replicas(Option<Value>);
 
 impl Replicas {
@@ -53,6 +55,56 @@ impl Replicas {
                 format!("a whole number from 1 to {REPLICAS_MAX}, or one for every profile"),
             ),
         }
+    }
+}
+
+impl<'de> Deserialize<'de> for Replicas {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Written)
+    }
+}
+
+/// Takes any JSON, but for maps that repeat a key.
+struct Written;
+
+impl<'de> Visitor<'de> for Written {
+    type Value = Replicas;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a number of replicas, or one for every profile")
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Replicas, E> {
+        Ok(Replicas(None))
+    }
+
+    fn visit_bool<E: Error>(self, written: bool) -> Result<Replicas, E> {
+        Ok(Replicas(Some(written.into())))
+    }
+
+    fn visit_u64<E: Error>(self, written: u64) -> Result<Replicas, E> {
+        Ok(Replicas(Some(written.into())))
+    }
+
+    fn visit_i64<E: Error>(self, written: i64) -> Result<Replicas, E> {
+        Ok(Replicas(Some(written.into())))
+    }
+
+    fn visit_f64<E: Error>(self, written: f64) -> Result<Replicas, E> {
+        Ok(Replicas(Some(written.into())))
+    }
+
+    fn visit_str<E: Error>(self, written: &str) -> Result<Replicas, E> {
+        Ok(Replicas(Some(written.into())))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<Replicas, A::Error> {
+        Vec::deserialize(SeqAccessDeserializer::new(list)).map(|list| Replicas(Some(Value::Array(list))))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Replicas, A::Error> {
+        let each: BTreeMap<String, Value> = unique::entries(map)?;
+        Ok(Replicas(Some(each.into_iter().collect())))
     }
 }
 

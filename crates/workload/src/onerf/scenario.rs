@@ -6,6 +6,7 @@ use serde::Deserialize;
 use sherwood_model::{BackendId, ReplicaId, SplitMix64};
 
 use super::limited::Limited;
+use super::unique;
 
 /// A schedule of resource limits: a warm-up without limits, then measured minutes. Minute 0 is the start of measurement.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -204,15 +205,18 @@ struct Document {
     paper: Option<String>,
     warmup_min: f64,
     measure_min: f64,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "unique::map")]
     depth: BTreeMap<String, f64>,
     kind: DocumentKind,
+    #[serde(default, deserialize_with = "unique::map_or_none")]
     limits: Option<BTreeMap<Limited, Vec<(f64, f64)>>>,
     step_s: Option<f64>,
     levels: Option<u32>,
     start_level: Option<u32>,
+    #[serde(default, deserialize_with = "unique::map_or_none")]
     range: Option<BTreeMap<u16, (f64, f64)>>,
     seed: Option<u64>,
+    #[serde(default, deserialize_with = "unique::map_or_none")]
     walk: Option<BTreeMap<u16, String>>,
 }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::replicas::Replicas;
+use super::unique;
 use super::validate::{Verdict, number, require};
 use crate::draw::{midpoint_from_bits, normal_from_bits};
 
@@ -60,6 +61,7 @@ struct Document {
     histogram_ms: Option<Vec<(f64, f64)>>,
     cumulative_ms: Option<Vec<(f64, f64)>>,
     quantiles_ms: Option<Vec<(f64, f64)>>,
+    #[serde(deserialize_with = "unique::map")]
     workers: BTreeMap<String, u32>,
     #[serde(default)]
     replicas: Replicas,

@@ -258,6 +258,11 @@ fn documents_with_a_fault_are_refused_with_its_place_and_range() {
         (r#""timeout_ms":10000"#, r#""timeout_ms":-1"#, "timeout_ms is -1; it must be 0.001 to 3600000"),
         (r#""timeout_ms":10000"#, r#""timeout":10000"#, "unknown field `timeout`"),
         (r#""id":2,"#, r#""id":3,"#, "backends[1].id is 3; it must be 2"),
+        (
+            r#""name":"b03""#,
+            r#""name":"b01""#,
+            "backends[2].name is `b01`, as is backends[0].name; it must be a name of its own",
+        ),
         (r#""zipf_alpha":0.75"#, r#""zipf_alpha":-0.75"#, "backends[1].zipf_alpha is -0.75"),
         (r#""s100":9257"#, r#""s100":0"#, "backends[0].objects.s100 is 0"),
         (
@@ -334,6 +339,10 @@ const REPLAY: &str = r#"{"schema":"onerf-workload/1","name":"shop",
         {"id":2,"name":"b","service":{"quantiles_ms":[[0.5,1],[1,9]],"workers":{"shop":1}}}],
     "trace":{"file":"t.trace","format":"cache2k","value_bytes":100,"route":{"types":{"1":1},"others":2}},
     "scenarios":{"none":{"warmup_min":0,"measure_min":1,"kind":"piecewise_linear","limits":{}}}}"#;
+
+/// What it says of the trace.
+const REPLAY_TRACE: &str =
+    r#""trace":{"file":"t.trace","format":"cache2k","value_bytes":100,"route":{"types":{"1":1},"others":2}}"#;
 
 #[test]
 fn requests_may_be_in_a_trace() {
@@ -425,4 +434,40 @@ fn requests_may_be_in_a_trace() {
         .replace(r#""cache2k","value_bytes":100"#, r#""oracleGeneral""#);
     let timed = timed.replace(r#"{"types":{"1":1},"others":2}"#, r#"{"backend":2}"#);
     assert_eq!(Model::from_json(&timed).unwrap().replay().unwrap().times(), Times::S);
+}
+
+#[test]
+fn no_map_of_a_document_repeats_a_key() {
+    let walk = r#""walk":{"warmup_min":1,"measure_min":1,"kind":"random_walk","step_s":60,"levels":1,"start_level":0,
+        "range":{"1":[0.5,1]},"seed":1,"walk":{"1":"0"}},"#;
+    let profile = r#""shop":{"app_servers":1,"cache_bytes_per_server":1,"alloc_granularity_bytes":1,"alloc_floor_bytes":1},"#;
+    let example = include_str!("../../../../examples/two-backends.sim.json")
+        .replacen(r#""scenarios": {"#, &format!(r#""scenarios": {{ {walk}"#), 1)
+        .replacen(r#""shop": 8 }"#, r#""shop": 8 }, "replicas": { "shop": 1 }"#, 1)
+        .replacen(r#""warmup_min": 20"#, r#""depth": { "shop": 1 }, "warmup_min": 20"#, 1);
+    let routed = |format: &str, route: &str| {
+        let trace = format!(r#""trace":{{"file":"f","format":"{format}","route":{{{route}}}}}"#);
+        REPLAY.replacen(REPLAY_TRACE, &trace, 1)
+    };
+    let cases = [
+        (&example, r#""profiles": {"#, profile, "shop"),
+        (&example, r#""objects": {"#, r#""shop": 1,"#, "shop"),
+        (&example, r#""workers": {"#, r#""shop": 1,"#, "shop"),
+        (&example, r#""replicas": {"#, r#""shop": 1,"#, "shop"),
+        (&example, r#""scenarios": {"#, walk, "walk"),
+        (&example, r#""depth": {"#, r#""shop": 2,"#, "shop"),
+        (&example, r#""limits": {"#, r#""2": [[0, 1]],"#, "2"),
+        (&example, r#""range":{"#, r#""1":[0.5,1],"#, "1"),
+        (&example, r#""walk":{"1""#, r#":"0","1""#, "1"),
+        (&routed("oracleGeneral", r#""shares":{"1":1}"#), r#""shares":{"#, r#""1":1,"#, "1"),
+        (&routed("cache2k", r#""types":{"1":1}"#), r#""types":{"#, r#""1":2,"#, "1"),
+        (&routed("twitter", r#""prefixes":{"p":1}"#), r#""prefixes":{"#, r#""p":2,"#, "p"),
+    ];
+    for (document, map, entry, key) in cases {
+        assert!(document.contains(map), "{map}");
+        let expected = format!("the key \"{key}\" is repeated, expected each key once at line ");
+        let error =
+            Model::from_json(&document.replacen(map, &format!("{map}{entry}"), 1)).unwrap_err().to_string();
+        assert!(error.contains(&expected), "{map}: {error}");
+    }
 }

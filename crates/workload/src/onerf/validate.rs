@@ -68,6 +68,7 @@ pub(super) fn model(model: &Model) -> Verdict {
             Some(_) => no_catalogue(&at, one)?,
         }
     }
+    distinct_names(backends)?;
     match (request_types, trace) {
         (Some(types), _) => mix(types, count, *max_batch)?,
         (None, Some(trace)) => trace.validate(count)?,
@@ -130,6 +131,21 @@ fn backend(at: &str, index: usize, backend: &Backend, profiles: &BTreeMap<String
         each_profile(&format!("{at}.service.workers"), &service.workers, profile, 1.0, 1e6, f64::from)?;
     }
     service.replicas.validate(&format!("{at}.service.replicas"), profiles)
+}
+
+/// Whatever is told of a backend, and what a trace asks of one, goes by its name.
+fn distinct_names(backends: &[Backend]) -> Verdict {
+    let mut first = BTreeMap::new();
+    for (index, Backend { name, .. }) in backends.iter().enumerate() {
+        let other = *first.entry(name).or_insert(index);
+        require(
+            other == index,
+            || format!("backends[{index}].name"),
+            format!("`{name}`, as is backends[{other}].name"),
+            "a name of its own",
+        )?;
+    }
+    Ok(())
 }
 
 /// What requests are drawn from.
