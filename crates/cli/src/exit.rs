@@ -1,6 +1,6 @@
 //! How a command ends.
 
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::process::ExitCode;
 
 use crate::out;
@@ -34,8 +34,24 @@ impl Failure {
         }
     }
 
+    /// The same, and what is to be said beside, on lines of its own.
+    pub(crate) fn and(self, more: impl Display) -> Self {
+        match self {
+            Self::Failed(error) => Self::Failed(format!("{error}\n{more}")),
+            Self::Usage(error) => Self::Usage(format!("{error}\n{more}")),
+            Self::Interrupted(error) => Self::Interrupted(format!("{error}\n{more}")),
+        }
+    }
+
     pub(crate) fn interrupted(what: impl ToString) -> Self {
         Self::Interrupted(what.to_string())
+    }
+}
+
+impl Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Self::Failed(message) | Self::Usage(message) | Self::Interrupted(message)) = self;
+        f.write_str(message)
     }
 }
 

@@ -140,6 +140,41 @@ fn no_series_is_written_of_a_trace_that_ended_too_early() {
 }
 
 #[test]
+fn a_comparison_finishes_the_scenarios_whose_traces_are_whole() {
+    let directory = tempfile::tempdir().unwrap();
+    let of = |name: &str, text: String| {
+        let own = directory.path().join(name);
+        fs::create_dir(&own).unwrap();
+        fs::write(own.join("shop.csv"), text).unwrap();
+        let path = scenario(&own, CSV, LAWS);
+        fs::write(&path, fs::read_to_string(&path).unwrap().replace("calm", name)).unwrap();
+        path
+    };
+    let (cut, whole) = (of("cut", gets(12)), of("whole", gets(40)));
+    let results = directory.path().join("results");
+    let compare = |scenarios: &str| {
+        let flags = ["--policies", "robinhood,shared-lru", "--threads", "1", "--json", "--results"];
+        let command = ["sim", "compare", "--scenario", scenarios];
+        let mut sherwood = Command::new(env!("CARGO_BIN_EXE_sherwood"));
+        sherwood.args(command).args(flags).arg(&results).output().unwrap()
+    };
+    let output = compare(&format!("{cut},{whole}"));
+    let text = said(&output, 1);
+    assert_eq!(output.stdout, b"", "half a comparison is no result");
+    assert_eq!(text.matches("failed, as told at the end").count(), 1, "one run of it is enough: {text}");
+    assert_eq!(text.matches("ends after 0.20 simulated minutes of 0.50").count(), 1, "{text}");
+    let end = format!(
+        "so there is no result of all: 2 of 4 runs finished; they are kept in {}, and the same command goes on with the \
+         others\n",
+        results.display()
+    );
+    assert!(text.ends_with(&end) && text.contains("of cut under robinhood with seed 1"), "{text}");
+    assert_eq!(fs::read_dir(&results).unwrap().count(), 2);
+    let output = compare(&whole);
+    assert_eq!((said(&output, 0).as_str(), document(&output)["runs"].as_array().unwrap().len()), ("", 2));
+}
+
+#[test]
 fn words_tell_a_trace_that_ended_from_one_that_cannot_be_read() {
     let directory = tempfile::tempdir().unwrap();
     let (csv, path) = (directory.path().join("shop.csv"), scenario(directory.path(), CSV, LAWS));

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
 use sherwood_sim::{Results, Setup, World};
 
+use super::failures::Failures;
 use super::family::{Family, State};
 use super::keep::{Kept, Outcome};
 use super::series::Series;
@@ -32,6 +33,7 @@ pub(super) struct Crew<'a> {
     taken: AtomicUsize,
     runs: usize,
     finished: AtomicUsize,
+    failures: Failures,
     /// What policy `tao` has to learn. Held while somebody does: who needs the same waits, and finds it kept.
     lessons: BTreeMap<Inputs, Mutex<()>>,
     began: Instant,
@@ -65,20 +67,22 @@ impl<'a> Crew<'a> {
             runs: runs.len(),
             taken: AtomicUsize::new(0),
             finished: AtomicUsize::new(0),
+            failures: Failures::default(),
             began: Instant::now(),
             bar: bar.with_style(style.expect("a valid template")),
         })
     }
 
-    /// Works until all runs are finished and kept, or somebody stops it; how many were finished.
-    pub(super) fn work(&self, threads: usize) -> Result<usize, Failure> {
+    /// Works until all runs are finished and kept, but for those of scenarios that fail, or somebody stops it; how many were finished,
+    /// and what went wrong.
+    pub(super) fn work(self, threads: usize) -> (usize, Option<Failure>) {
         let outcomes: Vec<Result<(), Failure>> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..threads).map(|_| scope.spawn(|| self.take_families())).collect();
             threads.into_iter().map(|thread| thread.join().expect("runs do not panic")).collect()
         });
         self.bar.finish_and_clear();
-        outcomes.into_iter().collect::<Result<(), _>>()?;
-        Ok(self.finished.load(Relaxed))
+        let stopped_by = outcomes.into_iter().find_map(Result::err);
+        (self.finished.load(Relaxed), stopped_by.or(self.failures.into_one()))
     }
 
     fn take_families(&self) -> Result<(), Failure> {
@@ -91,22 +95,45 @@ impl<'a> Crew<'a> {
     /// Makes the runs of a family that nobody else has taken.
     fn take_runs(&self, family: &Family<'_>) -> Result<(), Failure> {
         while !self.stop.load(Relaxed) {
-            // What one run failed of, the others would too.
-            let begun = self.begin(family).inspect_err(|_| self.stop.store(true, Relaxed))?;
-            let Some(begun) = begun else { break };
+            let Some(begun) = self.begin(family) else { break };
             let run = begun.run;
-            let made = self.make(begun).map_err(|failure| run.failed(failure));
-            made.inspect_err(|_| self.stop.store(true, Relaxed))?;
+            match self.make(begun) {
+                Ok(Some((kept, wall))) => {
+                    // What cannot be kept was simulated in vain, and so would all others be.
+                    let written = self.keep.write(&kept).map_err(|failure| run.failed(failure));
+                    written.inspect_err(|_| self.stop.store(true, Relaxed))?;
+                    self.say(run, &kept.outcome.results, wall);
+                }
+                Ok(None) => {}
+                Err(failure) => self.fail(run, failure),
+            }
         }
         Ok(())
     }
 
     /// The next run of a family; none where none is left or it was stopped. The first comes with the warm-up, the others with a copy of
     /// what that left.
-    fn begin<'r>(&self, family: &Family<'r>) -> Result<Option<Begun<'r>>, Failure> {
+    fn begin<'r>(&self, family: &Family<'r>) -> Option<Begun<'r>> {
         let mut state = family.state();
-        let Some(&run) = family.runs.get(state.taken) else { return Ok(None) };
-        self.begin_run(family, run, &mut state).map_err(|failure| run.failed(failure))
+        while let Some(&run) = family.runs.get(state.taken) {
+            if self.failures.are_of(run) {
+                state.taken += 1;
+                continue;
+            }
+            match self.begin_run(family, run, &mut state) {
+                Ok(begun) => return begun,
+                Err(failure) => self.fail(run, failure),
+            }
+        }
+        state.warm = None;
+        None
+    }
+
+    /// No further runs of this one's scenario are begun.
+    fn fail(&self, run: &Run, failure: Failure) {
+        if self.failures.note(run, run.failed(failure)) {
+            self.bar.suspend(|| out::say(format_args!("{}: failed, as told at the end", run.name)));
+        }
     }
 
     fn begin_run<'r>(
@@ -146,16 +173,14 @@ impl<'a> Crew<'a> {
         Ok(Some(Begun { run, world, began, inherited }))
     }
 
-    fn make(&self, begun: Begun<'_>) -> Result<(), Failure> {
+    /// Lets a run go on to its end, and the time it took; none when it was stopped.
+    fn make(&self, begun: Begun<'_>) -> Result<Option<(Kept, Duration)>, Failure> {
         let Begun { run, mut world, began, inherited } = begun;
         if !play::play(&mut world, self.stop, |passed, _| self.bar.inc(passed.as_secs()))? {
-            return Ok(());
+            return Ok(None);
         }
         let wall = began.elapsed();
-        let kept = kept(run, &world, wall, inherited);
-        self.keep.write(&kept)?;
-        self.say(run, &kept.outcome.results, wall);
-        Ok(())
+        Ok(Some((kept(run, &world, wall, inherited), wall)))
     }
 
     /// The sizes that policy `tao` freezes in a run; none when it was stopped.

@@ -5,6 +5,7 @@
 
 mod claims;
 mod crew;
+mod failures;
 mod family;
 mod hits;
 pub(super) mod keep;
@@ -176,15 +177,17 @@ pub(super) fn make_missing(keep: &Keep, runs: &[Run], threads: Option<NonZeroUsi
     interrupt::on_interrupt(move || stopper.store(true, Relaxed)).map_err(Failure::failed)?;
     let threads = threads.or_else(|| std::thread::available_parallelism().ok());
     let threads = threads.map_or(1, NonZeroUsize::get).min(missed);
-    let finished = Crew::new(keep, &stop, missing)?.work(threads)?;
-    if finished < missed {
-        return Err(Failure::interrupted(format!(
-            "stopped with {} of {all} runs finished; they are kept in {}, and the same command goes on with the others",
-            all - missed + finished,
-            keep.directory(),
-        )));
+    let (finished, failure) = Crew::new(keep, &stop, missing)?.work(threads);
+    let there = all - missed + finished;
+    let kept = format!(
+        "{there} of {all} runs finished; they are kept in {}, and the same command goes on with the others",
+        keep.directory()
+    );
+    match failure {
+        Some(failure) => Err(failure.and(format_args!("so there is no result of all: {kept}"))),
+        None if finished < missed => Err(Failure::interrupted(format!("stopped with {kept}"))),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// All runs, which are finished.
