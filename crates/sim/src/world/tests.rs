@@ -167,6 +167,38 @@ fn the_books_balance_under_every_policy_and_all_meet_the_same_requests() {
 }
 
 #[test]
+fn books_that_do_not_balance_halt_the_run() {
+    let setup = small(20, 1);
+    let ran = || {
+        let mut world = World::new(&setup).expect("valid");
+        world.advance(Instant::from_secs(100)).expect("the books balance");
+        world
+    };
+    let halt = |mut world: World| world.advance(Instant::from_secs(101)).expect_err("a book is wrong");
+    let (mut counted, mut forgot) = (ran(), ran());
+    counted.queries += 1;
+    // The dispatcher that was asked is gone, and with it what it counted.
+    let fresh = World::new(&setup).expect("valid").servers.remove(0);
+    forgot.servers[0].machines = fresh.machines;
+    let looked_up = ran().queries();
+    assert!(looked_up > 900, "{looked_up}");
+    let Halt::Imbalance(found) = halt(counted) else { panic!("not the trace") };
+    assert_eq!((found.seconds, found.what), (101, "the number of hits and misses"));
+    assert_eq!(found.found + 1, found.expected);
+    assert_eq!(
+        found.to_string(),
+        format!(
+            "the books do not balance after 101 s: the number of hits and misses is {}, should be {}; this is a bug, \
+             please report it with the command line",
+            found.found, found.expected
+        )
+    );
+    let Halt::Imbalance(found) = halt(forgot) else { panic!("not the trace") };
+    assert_eq!(found.what, "the number of keys that backends were asked for");
+    assert!(found.found < found.expected, "{found}");
+}
+
+#[test]
 fn a_backend_that_cannot_keep_up_fails_its_queries_and_the_books_balance() {
     let mut setup = slow(20, 1, 400.0);
     setup.knobs.measure_min = Some(1.0);
