@@ -1,13 +1,14 @@
-//! The station and the event queue against the closed forms of queueing theory.
+//! The station and the event queue, and the whole world that they are part of, against the closed forms of queueing theory.
 //!
 //! Each expectation is compared with the mean of independent runs, by the interval that holds it in 999 of 1,000 cases; seeds
 //! are fixed, so a run either agrees or does not.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use rand_core::Rng as _;
 use sherwood_model::Instant;
-use sherwood_sim::{EventQueue, Station};
+use sherwood_sim::{EventQueue, Setup, Station, World};
 use sherwood_workload::onerf::Model;
 use sherwood_workload::{Rng, rng_from_seed, uniform};
 
@@ -98,4 +99,43 @@ fn one_worker_of_a_backend_waits_as_pollaczek_and_khinchine_say() {
     assert_waits(expected, |seed| {
         waited(1, service_s / load, seed, |rng| backend.service_time(items, limit, rng.next_u64()))
     });
+}
+
+/// Requests a second of a simulated service.
+const RATE: f64 = 60.0;
+
+/// Mean time that calls of a simulated service wait for its only worker, in seconds, by Little's law: the calls that wait, as observed
+/// ten times a second, over those that come. No object is asked for twice, so every request is a call.
+fn waited_in_a_world(service_s: f64, cv: f64, seed: u64) -> f64 {
+    let base_ms = service_s * 1e3;
+    let document = format!(
+        r#"{{"schema":"onerf-workload/1","name":"queue","slo":{{"percentile":99,"limit_ms":150,"window_s":1,"every_s":0.1}},
+        "timeout_ms":3600000,"hit_latency_ms":0.5,"max_batch":1,
+        "profiles":{{"one":{{"app_servers":1,"request_rate":{RATE},"cache_bytes_per_server":100000,
+            "alloc_granularity_bytes":1,"alloc_floor_bytes":0}}}},
+        "backends":[{{"id":1,"name":"b","objects":{{"one":1}},"zipf_alpha":0,"unique_fraction":1,
+            "size":{{"dist":"lognormal","mean_bytes":100,"ln_mu":4.6,"ln_sigma":0,"min":100,"max":100}},
+            "service":{{"base_ms":{base_ms},"per_item_ms":0,"cv":{cv},"workers":{{"one":1}}}}}}],
+        "request_types":[[1,[[1,1]]]],
+        "scenarios":{{"calm":{{"warmup_min":0.2,"measure_min":4,"kind":"piecewise_linear","limits":{{}}}}}}}}"#
+    );
+    let model = Arc::new(Model::from_json(&document).expect("a valid model"));
+    let setup = Setup { model, profile: "one".to_owned(), ..Setup::new("calm", "shared-lru", seed) };
+    let mut world = World::new(&setup).expect("a valid setup");
+    world.advance(world.end()).expect("the books balance");
+    let (results, samples) = (world.results(), world.samples());
+    assert_eq!((results.hit_ratio["b"], results.errors), (0.0, 0), "every key is new");
+    let waiting: u64 = samples.iter().map(|sample| sample.backends[0].waiting).sum();
+    waiting as f64 / samples.len() as f64 / RATE
+}
+
+#[test]
+fn a_world_of_one_worker_waits_as_pollaczek_and_khinchine_say() {
+    let load = 0.6;
+    let service_s = load / RATE;
+    // Deterministic times, and such as vary as much as exponential ones, which wait as M/M/1 does.
+    for cv in [0.0, 1.0] {
+        let expected = load * service_s * (1.0 + cv * cv) / (2.0 * (1.0 - load));
+        assert_waits(expected, |seed| waited_in_a_world(service_s, cv, seed));
+    }
 }
