@@ -12,7 +12,7 @@ use bytes::Bytes;
 use serde_json::json;
 use sherwood_cache::{Eviction, Options as CacheOptions, Usage};
 use sherwood_model::{Band, Instant, PartitionId, Slo, TenantId};
-use sherwood_policy::{Options as ControlOptions, available_without_options};
+use sherwood_policy::{Options as ControlOptions, TaoOptions, available_without_options};
 use sherwood_sim::{Met, Setup as Simulated, SetupError, World};
 use sherwood_store::{BoxFuture, Found, Kind, Limit, LimitError, Limits, Store, StoreError};
 use sherwood_workload::onerf::{Backend as Law, Model};
@@ -154,6 +154,8 @@ fn simulated() -> Simulated {
         // All requests that are not among the quicker half, and gifts for whoever blocks them, however much it has left.
         band: Band { low: 50.0, high: 100.0 },
         unfilled_ratio_max: f64::INFINITY,
+        // Half of the decisions, so that what it freezes is played with.
+        tao: TaoOptions { learn: DELTA * (DECISIONS / 2), ..TaoOptions::default() },
         ..ControlOptions::default()
     };
     let quiet = |&seed: &u64| {
@@ -318,12 +320,18 @@ fn a_node_hits_evicts_and_allots_what_is_simulated() {
             world => world.unwrap(),
         };
         let mut budgets = compare(&simulated, &mut world);
+        if *policy == "tao" {
+            let (learnt, frozen) = budgets.split_at(DECISIONS as usize / 2);
+            assert_ne!(learnt.first(), learnt.last(), "it moves while it learns");
+            assert_ne!(learnt.last(), frozen.first(), "the mean is not where it ended");
+            assert!(frozen.iter().all(|budgets| *budgets == frozen[0]), "{frozen:?}");
+        }
         budgets.dedup();
         if budgets.len() > 5 {
             moved.push(*policy);
         }
     }
-    for policy in ["robinhood", "cliffhanger", "fair"] {
+    for policy in ["robinhood", "cliffhanger", "fair", "lama"] {
         assert!(moved.contains(&policy), "{policy} hardly moved anything; {moved:?} did");
     }
 }
