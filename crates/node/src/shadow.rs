@@ -13,12 +13,10 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use sherwood_cache::{Access, Cache, Eviction, NewItem, Options, OptionsError, Partition};
 use sherwood_model::{CachePlan, Instant, PartitionId, SeededState};
-use sherwood_policy::hit_ratio_slope;
+use sherwood_policy::{SLOPE_STEP_RATIO, hit_ratio_slope};
 
 /// Budget of the simulated cache of the present size, after sampling.
 const BYTES_MAX: u64 = 64 << 20;
-/// What the larger simulated cache has more, for each partition, as a share of the total.
-const STEP_RATIO: f64 = 0.01;
 /// With fewer sampled look-ups of a partition since the last round, its slope is left as it was.
 const LOOK_UPS_MIN: u64 = 200;
 /// Weight of what was known in the moving average of a slope.
@@ -50,7 +48,7 @@ impl Shadow {
         hash: SeededState,
     ) -> Result<Self, OptionsError> {
         let one_in = total_bytes.div_ceil(BYTES_MAX).next_power_of_two();
-        let step_bytes = (total_bytes as f64 * STEP_RATIO) as u64;
+        let step_bytes = (total_bytes as f64 * SLOPE_STEP_RATIO) as u64;
         let more = step_bytes * partitions.len() as u64;
         let simulated = |total: u64| {
             let options = Options {

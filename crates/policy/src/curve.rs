@@ -1,5 +1,7 @@
 //! What other sizes would bring: a partition's miss ratio by its size.
 
+use crate::{SLOPE_STEP_RATIO, hit_ratio_slope};
+
 /// Points kept at most; those beyond are left out, and the curve is constant from there on.
 const POINTS_MAX: usize = 4_096;
 /// With fewer sampled look-ups than this, a curve says nothing yet.
@@ -102,6 +104,19 @@ impl MissRatioCurve {
     #[must_use]
     pub fn least(&self) -> f64 {
         self.points[self.points.len() - 1].1
+    }
+
+    /// The [`hit_ratio_slope`] from `bytes` to [`SLOPE_STEP_RATIO`] of `total_bytes` more.
+    ///
+    /// ```
+    /// let curve = sherwood_policy::MissRatioCurve::new([(100, 0.5), (200, 0.1)]);
+    /// assert!((curve.hit_ratio_slope(150, 1_000) - 0.004).abs() < 1e-12);
+    /// assert_eq!(curve.hit_ratio_slope(200, 1_000), 0.0);
+    /// ```
+    #[must_use]
+    pub fn hit_ratio_slope(&self, bytes: u64, total_bytes: u64) -> f64 {
+        let larger = bytes.saturating_add((total_bytes as f64 * SLOPE_STEP_RATIO) as u64);
+        hit_ratio_slope((bytes, 1.0 - self.at(bytes)), (larger, 1.0 - self.at(larger)))
     }
 
     /// How many of `look_ups` would hit with `more_bytes` beyond `bytes` and miss without: what a shadow queue of that size

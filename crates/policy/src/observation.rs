@@ -120,6 +120,9 @@ impl Observation {
     }
 }
 
+/// How much larger the second size is that a partition's slope is measured with, as a share of the total: as RobinHood's authors do.
+pub const SLOPE_STEP_RATIO: f64 = 0.01;
+
 /// Hit ratio gained per byte between two simulated sizes, each (bytes, hit ratio); 0 where more bytes bring nothing.
 ///
 /// ```

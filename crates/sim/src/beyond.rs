@@ -2,7 +2,8 @@
 //!
 //! The policies that ask for it were made for one cache. Where there are several, their measurements meet at the statistics
 //! server and come back to all (RobinHood's paper, section 5.1): curves are averaged by look-ups, finds in shadow queues are
-//! added up. What each server measures is its cache's own, as in a node.
+//! added up. What each server measures is its cache's own, as in a node; but slopes of hit ratios, for which a node simulates two
+//! further caches, are read off the curves.
 
 use sherwood_cache::Cache;
 use sherwood_model::PartitionId;
@@ -28,7 +29,7 @@ pub(crate) struct Beyond {
 impl Beyond {
     /// One element for each backend, empty where `needs` asks for nothing. O(n log n) for n points of all curves.
     pub(crate) fn known(&mut self, needs: &Needs, servers: &[Server], backends: usize) -> Vec<KnownBeyond> {
-        if needs.shadow_ratio.is_none() && !needs.miss_ratio_curves {
+        if !is_asked(needs) {
             return vec![KnownBeyond::default(); backends];
         }
         self.look_ups.resize(servers.len(), vec![0; backends]);
@@ -51,9 +52,15 @@ impl Beyond {
             curves.push((look_ups, curve));
         }
         let curves: Vec<_> = curves.iter().map(|(look_ups, curve)| (*look_ups, curve)).collect();
-        let curve = if needs.miss_ratio_curves { MissRatioCurve::mean(&curves) } else { None };
+        let averaged = needs.miss_ratio_curves || needs.hit_ratio_slope;
+        let curve = if averaged { MissRatioCurve::mean(&curves) } else { None };
         KnownBeyond { curve, shadow_hits }
     }
+}
+
+/// Whether a policy with these needs asks for anything of this.
+pub(crate) fn is_asked(needs: &Needs) -> bool {
+    needs.shadow_ratio.is_some() || needs.miss_ratio_curves || needs.hit_ratio_slope
 }
 
 fn curve(cache: &Cache, partition: PartitionId) -> Option<MissRatioCurve> {

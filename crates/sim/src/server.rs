@@ -6,10 +6,10 @@ use sherwood_cache::{Access, Cache, Options as CacheOptions, Partition, SHARD_BY
 use sherwood_dispatch::{Dispatch, Options as DispatchOptions};
 use sherwood_model::{BackendId, CachePlan, Instant, PartitionId, SeededState, TenantId};
 use sherwood_path::Slot;
-use sherwood_policy::{Controller, Observation, PartitionSeen, StartSize, by_name};
+use sherwood_policy::{Controller, MissRatioCurve, Observation, PartitionSeen, StartSize, by_name};
 use sherwood_workload::onerf::Backend;
 
-use crate::beyond::KnownBeyond;
+use crate::beyond::{self, KnownBeyond};
 use crate::key::Key;
 use crate::resize::Resizing;
 use crate::setup::{Setup, SetupError};
@@ -43,9 +43,6 @@ impl Server {
         let control = &setup.knobs.control;
         let policy = by_name(&setup.policy, control)?;
         let needs = policy.needs();
-        if needs.hit_ratio_slope {
-            return Err(SetupError::Unobserved { policy: setup.policy.clone() });
-        }
         control.validate(total_bytes, backends.len())?;
         let budgets = control.start_budgets(total_bytes, &vec![StartSize::default(); backends.len()])?;
         let partition =
@@ -57,11 +54,7 @@ impl Server {
             // One thread, one lock, but for what is too large for one.
             shards: total_bytes.div_ceil(SHARD_BYTES_LIMIT).next_power_of_two() as u16,
             eviction: setup.knobs.eviction,
-            ghost_rate: if needs.miss_ratio_curves || needs.shadow_ratio.is_some() {
-                setup.ghost_rate()
-            } else {
-                0.0
-            },
+            ghost_rate: if beyond::is_asked(&needs) { setup.ghost_rate() } else { 0.0 },
             ..CacheOptions::default()
         };
         let hash = SeededState::new(number);
@@ -114,10 +107,12 @@ impl Server {
     }
 
     fn observe(&self, known: &Known) -> Observation {
+        let (needs, total_bytes) = (self.controller.needs(), self.cache.options().total_bytes);
         let seen = |(index, known): (usize, &KnownBackend)| {
             let usage = self.cache.usage(PartitionId::from_index(index));
             let (hits, misses) = known.counts;
             let KnownBeyond { curve, shadow_hits } = known.beyond.clone();
+            let slope = |curve: &MissRatioCurve| curve.hit_ratio_slope(usage.budget_bytes, total_bytes);
             PartitionSeen {
                 allocated_bytes: usage.budget_bytes,
                 used_bytes: usage.used_bytes,
@@ -126,13 +121,14 @@ impl Server {
                 queries: hits + misses,
                 query_p99: known.query_p99,
                 shadow_hits,
-                miss_ratio_curve: curve,
+                hit_ratio_slope: curve.as_ref().filter(|_| needs.hit_ratio_slope).map(slope),
+                miss_ratio_curve: curve.filter(|_| needs.miss_ratio_curves),
                 miss_latency: known.miss_latency.clone(),
                 ..PartitionSeen::new(TenantId(0), BackendId::from_index(index))
             }
         };
         Observation {
-            total_bytes: self.cache.options().total_bytes,
+            total_bytes,
             partitions: known.backends.iter().enumerate().map(seen).collect(),
             ..known.requests.clone()
         }

@@ -106,14 +106,6 @@ pub enum SetupError {
     /// No such policy.
     #[error(transparent)]
     Policy(#[from] PolicyError),
-    /// The policy looks at what is not simulated.
-    #[error(
-        "cannot simulate policy {policy}: it needs slopes of hit ratios, which only a node measures; choose another"
-    )]
-    Unobserved {
-        /// Its name.
-        policy: String,
-    },
     /// The control loop's options contradict each other or the cache.
     #[error(transparent)]
     Control(#[from] sherwood_policy::OptionsError),

@@ -13,7 +13,7 @@ use serde_json::json;
 use sherwood_cache::{Eviction, Options as CacheOptions, Usage};
 use sherwood_model::{Band, Instant, PartitionId, Slo, TenantId};
 use sherwood_policy::{Options as ControlOptions, TaoOptions, available_without_options};
-use sherwood_sim::{Met, Setup as Simulated, SetupError, World};
+use sherwood_sim::{Met, Setup as Simulated, World};
 use sherwood_store::{BoxFuture, Found, Kind, Limit, LimitError, Limits, Store, StoreError};
 use sherwood_workload::onerf::{Backend as Law, Model};
 
@@ -313,12 +313,10 @@ fn compare(simulated: &Simulated, world: &mut World) -> Vec<Vec<u64>> {
 #[test]
 fn a_node_hits_evicts_and_allots_what_is_simulated() {
     let (quiet, mut moved) = (simulated(), Vec::new());
-    for policy in available_without_options() {
+    // Its slopes are measured otherwise in a node: by two caches of a sample, and smoothed.
+    for policy in available_without_options().iter().filter(|policy| **policy != "crit_path_w_delta") {
         let simulated = Simulated { policy: (*policy).to_owned(), ..quiet.clone() };
-        let mut world = match World::new(&simulated) {
-            Err(SetupError::Unobserved { .. }) => continue,
-            world => world.unwrap(),
-        };
+        let mut world = World::new(&simulated).unwrap();
         let mut budgets = compare(&simulated, &mut world);
         if *policy == "tao" {
             let (learnt, frozen) = budgets.split_at(DECISIONS as usize / 2);

@@ -111,7 +111,9 @@ fn equal_seeds_give_equal_bytes_however_time_advances() {
 #[test]
 fn a_fork_is_the_run_it_would_have_been_alone() {
     let bytes = |world: &World| serde_json::to_string(&world.results()).expect("plain figures");
-    for policy in ["robinhood", "shared-lru", "tao", "cliffhanger", "lama", "crit_smooth"] {
+    for policy in
+        ["robinhood", "shared-lru", "tao", "cliffhanger", "lama", "crit_smooth", "crit_path_w_delta"]
+    {
         let mut spikes = brief("onerf-spikes", policy);
         (spikes.knobs.cache_ratio, spikes.knobs.load_ratio) = (0.02, 0.3);
         let mut ramp = Setup { scenario: "ramp-7-quick".to_owned(), ..spikes.clone() };
@@ -154,14 +156,10 @@ fn the_books_balance_under_every_policy_and_all_meet_the_same_requests() {
     for policy in available_without_options() {
         let mut setup = brief("none", policy);
         setup.knobs.cache_ratio = 0.05;
-        match World::new(&setup) {
-            Err(error) => assert!(matches!(error, SetupError::Unobserved { .. }), "{policy}: {error}"),
-            Ok(mut world) => {
-                world.advance(world.end()).unwrap_or_else(|error| panic!("{policy}: {error}"));
-                assert!(world.results().complete);
-                asked.push(world.queries());
-            }
-        }
+        let mut world = World::new(&setup).unwrap_or_else(|error| panic!("{policy}: {error}"));
+        world.advance(world.end()).unwrap_or_else(|error| panic!("{policy}: {error}"));
+        assert!(world.results().complete);
+        asked.push(world.queries());
     }
     assert!(asked.len() > 10 && asked.iter().all(|&queries| queries == asked[0]), "{asked:?}");
 }
@@ -274,12 +272,13 @@ fn a_profiles_own_depth_multiplies_the_knobs() {
 
 #[test]
 fn policies_that_ask_what_other_sizes_bring_are_told() {
-    for policy in ["cliffhanger", "lama", "fair"] {
+    for policy in ["cliffhanger", "lama", "fair", "crit_path_w_delta"] {
         let mut setup = brief("none", policy);
         setup.knobs.cache_ratio = 0.05;
         setup.knobs.ghost_rate = Some(1.0);
         setup.knobs.control.fair.mode = sherwood_policy::FairMode::Waterfill;
         setup.knobs.control.lama.grid = 0.05;
+        setup.knobs.control.unfilled_ratio_max = f64::INFINITY;
         let world = run(&setup);
         let server = &world.servers[0];
         let start = setup

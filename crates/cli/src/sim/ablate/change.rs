@@ -48,6 +48,7 @@ const CHANGES: [(&str, &[Change]); NAMES.len()] = [
             Change::Policy("crit_path_window"),
             Change::Policy("crit_path_small_window"),
             Change::Policy("crit_smooth"),
+            Change::Policy("crit_path_w_delta"),
             Change::Policy("latency"),
             Change::Policy("hit_ratio"),
             Change::Policy("req_rate"),
@@ -111,7 +112,7 @@ mod tests {
             }
             seen.push(change);
         }
-        assert_eq!(seen.len(), 26);
+        assert_eq!(seen.len(), 27);
     }
 
     #[test]
