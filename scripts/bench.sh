@@ -23,6 +23,8 @@
 #   scripts/bench.sh real         before MariaDB, PostgreSQL and an HTTP service: RobinHood against shared-lru while one is slow, the same with
 #                                 memcached and Redis instances that are resized, a cold start with and without ramps, and a warm restart (an
 #                                 hour and a half; root, for control groups, and Debian's mariadb-server, postgresql, memcached and redis-server)
+#   scripts/bench.sh sim          the simulator on two threads: what a comparison of everything takes with one seed, and the frontier of all
+#                                 policies in onerf-spikes and onerf-random (one and a half to three hours; not part of "every")
 #   scripts/bench.sh depth        shared-lru alone on seeds 101 to 105, which the depth of the slowdowns is set by (35 minutes); not part of "every"
 #
 # ROUNDS (5) is how often `resize`, `gateway`, `peers`, `reshape`, `connectors`, `engine`, `reclaim`, `lcs` and `real` measure.
@@ -285,6 +287,39 @@ real() {
   SHERWOOD=$sherwood scripts/real/restart.py
 }
 
+# simulated NAME COMMAND…: a simulation from nothing that is kept, its time and memory, and what it found.
+simulated() {
+  local name=$1
+  shift
+  echo "sim: $name" >&2
+  python3 - "$name" "$sherwood" sim "$@" --threads 2 --json --results "$scratch/sim-$name" <<'PYTHON'
+import json, resource, subprocess, sys, time
+name, *command = sys.argv[1:]
+began = time.monotonic()
+found = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+wall_s = time.monotonic() - began
+used = resource.getrusage(resource.RUSAGE_CHILDREN)
+# Of a comparison the runs are too long for a line.
+summary = found["summary"] if isinstance(found, dict) else found
+print(json.dumps({
+    "name": name,
+    "wall_s": round(wall_s, 1),
+    "cpu_s": round(used.ru_utime + used.ru_stime, 1),
+    "resident_mib": used.ru_maxrss >> 10,
+    "found": summary,
+}))
+PYTHON
+}
+
+# Not among the parts that run by default, as it takes longer than an hour.
+sim() {
+  local scenario
+  simulated compare compare --seeds 1
+  for scenario in onerf-spikes onerf-random; do
+    simulated "frontier-$scenario" frontier --scenario "$scenario" --sample 1/4 --set minutes=15+180
+  done
+}
+
 # Sets the depth of the demo's limits: shared-lru alone, on seeds of its own. Not among the parts that run by default.
 depth() {
   local seed
@@ -298,9 +333,9 @@ parts=("$@")
 [ "${#parts[@]}" -gt 0 ] || parts=(trace resize gateway peers reshape items connectors engine reclaim ghost lcs demo real)
 for part in "${parts[@]}"; do
   case "$part" in
-    trace | resize | gateway | peers | reshape | items | connectors | engine | reclaim | ghost | lcs | demo | real | depth) "$part" ;;
+    trace | resize | gateway | peers | reshape | items | connectors | engine | reclaim | ghost | lcs | demo | real | sim | depth) "$part" ;;
     *)
-      echo "scripts/bench.sh: no part named $part; there are: trace, resize, gateway, peers, reshape, items, connectors, engine, reclaim, ghost, lcs, demo, real, depth" >&2
+      echo "scripts/bench.sh: no part named $part; there are: trace, resize, gateway, peers, reshape, items, connectors, engine, reclaim, ghost, lcs, demo, real, sim, depth" >&2
       exit 2
       ;;
   esac
