@@ -37,7 +37,7 @@ pub struct Results {
     pub p90_ms: f64,
     /// As `p50_ms`.
     pub p99_ms: f64,
-    /// The largest percentile the SLO observed.
+    /// The largest percentile the SLO observed; `p99_ms` may be above it by what that is off.
     pub p99_max_ms: f64,
     /// How much of the blocking one backend did.
     pub dominant_rbc: DominantRbc,
