@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use thiserror::Error;
 
+use crate::words;
+
 /// A call to a store that failed: what was attempted, on which store, and why.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("could not {attempt} on store `{store}`: {cause}")]
@@ -20,7 +22,7 @@ impl StoreError {
     /// An error of `store` at `attempt`.
     #[must_use]
     pub fn new(store: impl Into<Arc<str>>, attempt: Attempt, cause: Cause) -> Self {
-        Self { store: store.into(), attempt, cause }
+        Self { store: store.into(), attempt, cause: cause.plain() }
     }
 
     /// What it says about the store.
@@ -286,6 +288,33 @@ impl Cause {
         }
     }
 
+    /// The same with its detail fit for a line of a log or a terminal, of which this is the one place that makes sure.
+    fn plain(mut self) -> Self {
+        match &mut self {
+            Self::Busy { detail }
+            | Self::Engine { detail }
+            | Self::Unreachable { detail, address: _ }
+            | Self::Name { detail, host: _ }
+            | Self::Certificate { detail, address: _ }
+            | Self::Credentials { detail }
+            | Self::Statement { detail }
+            | Self::Missing { detail, what: _ }
+            | Self::WrongServer { detail, remedy: _ }
+            | Self::Reset { detail, address: _ }
+            | Self::Protocol { detail, address: _, expected: _ }
+            | Self::Server { detail }
+            | Self::Key { detail } => *detail = words::plain(detail, DETAIL_CHARS_MAX),
+            Self::Overloaded { queued_calls_max: _ }
+            | Self::Closed
+            | Self::Unsupported { reason: _ }
+            | Self::Refused { what: _, bytes: _, min: _, max: _ }
+            | Self::Silent { address: _, waited_ms: _ }
+            | Self::Unanswered { address: _, waited_ms: _ }
+            | Self::TooLarge { bytes_max: _ } => {}
+        }
+        self
+    }
+
     /// One word for counters and logs.
     #[must_use]
     pub const fn label(&self) -> &'static str {
@@ -312,6 +341,9 @@ impl Cause {
         }
     }
 }
+
+/// Characters of a detail: room for what a server said and for what is said of it here.
+const DETAIL_CHARS_MAX: usize = 400;
 
 fn milliseconds(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
@@ -429,5 +461,21 @@ mod tests {
         assert_eq!(fault(Cause::Silent { address: address.clone(), waited_ms }), Fault::Unreachable);
         assert_eq!(fault(Cause::Unanswered { address: address.clone(), waited_ms }), Fault::Broken);
         assert_eq!(fault(Cause::Reset { address, detail: detail() }), Fault::Broken);
+    }
+
+    #[test]
+    fn whatever_a_server_says_is_one_line_of_bounded_length() {
+        let detail = format!("a\n2026-01-01 ERROR forged\u{1b}[2J {}", "x".repeat(10_000));
+        let address = || "h:1".to_owned();
+        for cause in [
+            Cause::Server { detail: detail.clone() },
+            Cause::Statement { detail: detail.clone() },
+            Cause::Protocol { address: address(), expected: "Redis", detail: detail.clone() },
+            Cause::Reset { address: address(), detail: detail.clone() },
+        ] {
+            let said = StoreError::new("b", Attempt::Put, cause).to_string();
+            assert!(said.contains("a\\n2026-01-01 ERROR forged\\u{1b}[2J xxx"), "{said}");
+            assert!(!said.contains(char::is_control) && said.len() < 700, "{said}");
+        }
     }
 }

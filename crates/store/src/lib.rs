@@ -48,6 +48,7 @@ mod remote;
 mod session;
 mod sqlite;
 mod store;
+mod words;
 
 pub use compute::{BytesOfKey, ValueBytes};
 pub use embedded::{open, open_compute};

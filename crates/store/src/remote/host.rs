@@ -8,6 +8,7 @@ use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 
+use crate::words::shown;
 use crate::{Cause, OpenCause};
 
 /// Silence after which the system asks whether the other end is still there.
@@ -139,11 +140,6 @@ impl fmt::Display for HostPort {
 
 fn is_of_a_name(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_')
-}
-
-/// The start of a text, short enough for one line of an error.
-pub(crate) fn shown(text: &str) -> String {
-    text.chars().take(80).flat_map(char::escape_debug).collect()
 }
 
 #[cfg(test)]

@@ -175,6 +175,23 @@ async fn writes_are_in_the_table_when_they_are_acknowledged() {
 }
 
 #[tokio::test]
+async fn what_is_in_rows_is_not_repeated() {
+    let (server, mut root) = started(&[]).await;
+    root.query_drop("CREATE TABLE vault (id VARCHAR(9) PRIMARY KEY, n INT)").await.unwrap();
+    let write = Some("INSERT INTO vault VALUES (:key, :value)".to_owned());
+    let vault = store(SqlOptions { write, ..server.options("SELECT n FROM vault WHERE id = :key") });
+    vault.put("hunter1".into(), "7".into()).await.unwrap();
+    let twice = vault.put("hunter1".into(), "7".into()).await.unwrap_err().to_string();
+    assert!(twice.contains("(Duplicate entry for key 'PRIMARY' (error 1062))"), "{twice}");
+    let unfit = vault.put("hunter3".into(), "hunter2".into()).await.unwrap_err().to_string();
+    assert!(
+        unfit.contains("(Incorrect integer value for column `shop`.`vault`.`n` at row 1 (error 1366))"),
+        "{unfit}"
+    );
+    assert!(!twice.contains("hunter") && !unfit.contains("hunter"), "{twice}\n{unfit}");
+}
+
+#[tokio::test]
 async fn every_failure_has_its_cause() {
     let (server, mut root) = started(&["--innodb-lock-wait-timeout=1"]).await;
     let asking = |query: &str| failure_of(server.options(query));

@@ -188,6 +188,26 @@ async fn writes_are_in_the_table_when_they_are_acknowledged() {
 }
 
 #[tokio::test]
+async fn what_is_in_rows_is_not_repeated() {
+    let (server, admin) = started(&[]).await;
+    let made = "CREATE TABLE vault (id text PRIMARY KEY, secret text CHECK (length(secret) < 9), n int); ALTER TABLE vault OWNER TO shop";
+    admin.batch_execute(made).await.unwrap();
+    let write = Some("INSERT INTO vault VALUES (:key, :value, 1)".to_owned());
+    let vault = store(SqlOptions { write, ..server.options("SELECT secret FROM vault WHERE id = :key") });
+    vault.put("hunter1".into(), "hunter2".into()).await.unwrap();
+    let twice = vault.put("hunter1".into(), "hunter2".into()).await.unwrap_err().to_string();
+    assert!(twice.contains("unique constraint \"vault_pkey\" (SQLSTATE 23505)"), "{twice}");
+    let long = vault.put("hunter3".into(), "hunter2hunter2".into()).await.unwrap_err().to_string();
+    assert!(long.contains("check constraint \"vault_secret_check\" (SQLSTATE 23514)"), "{long}");
+    let number = store(server.options("SELECT secret FROM vault WHERE n = CAST(:key AS text)::int"));
+    let unfit = number.get_many(keys(&["hunter2"])).await.unwrap_err().to_string();
+    assert!(unfit.contains("(SQLSTATE 22P02)"), "{unfit}");
+    for said in [twice, long, unfit] {
+        assert!(!said.contains("hunter"), "{said}");
+    }
+}
+
+#[tokio::test]
 async fn every_failure_has_its_cause() {
     let (server, admin) = started(&[]).await;
     let asking = |query: &str| failure_of(server.options(query));

@@ -7,7 +7,7 @@ use hyper::header::LOCATION;
 use hyper::{HeaderMap, StatusCode};
 use serde_json::value::RawValue;
 
-use crate::remote::host::shown;
+use crate::words::shown;
 use crate::{Cause, Found};
 
 /// What a status says of a read.

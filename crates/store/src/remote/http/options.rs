@@ -134,7 +134,7 @@ impl Change {
 pub(super) fn headers(options: &HttpOptions) -> Result<HeaderMap, OpenCause> {
     let refused = |name: &str, detail: String, remedy| OpenCause::Remote {
         option: "headers",
-        detail: format!("{}: {detail}", crate::remote::host::shown(name)),
+        detail: format!("{}: {detail}", crate::words::shown(name)),
         remedy,
     };
     let mut headers = HeaderMap::new();

@@ -8,7 +8,8 @@ use std::fmt::Write;
 use hyper::Uri;
 
 use crate::OpenCause;
-use crate::remote::host::{HostPort, shown};
+use crate::remote::host::HostPort;
+use crate::words::shown;
 
 /// What separates the parts of a key.
 const SEPARATOR: u8 = b':';

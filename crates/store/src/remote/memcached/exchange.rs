@@ -5,6 +5,7 @@ use sherwood_wire::memcached::client::{self, Progress, Reply, ReplyError};
 
 use crate::remote::Each;
 use crate::remote::pipeline::{Exchange, Step};
+use crate::words::said_bytes;
 use crate::{Cause, Found};
 
 /// Keys of one line. memcached reads a line of any length, but looks for its end again with every piece of it.
@@ -77,9 +78,9 @@ impl Exchange for Ask {
         let told = match (self, reply) {
             (Self::Stored | Self::Login, Reply::Stored)
             | (Self::Deleted, Reply::Deleted | Reply::NotFound) => Ok(Told::default()),
-            (Self::Version, Reply::Version(text)) => Ok(Told { text: lossy(text), ..Told::default() }),
+            (Self::Version, Reply::Version(text)) => Ok(Told { text: said_bytes(text), ..Told::default() }),
             // Where nobody has to log in it is an ordinary `set`, which may be refused for its size or for want of memory.
-            (Self::Login, Reply::ClientError(text)) => Err(Cause::Credentials { detail: lossy(text) }),
+            (Self::Login, Reply::ClientError(text)) => Err(Cause::Credentials { detail: said_bytes(text) }),
             (_, reply) => Err(refusal(&reply).ok_or_else(|| unexpected(&reply))?),
         };
         Ok(Step::Done(consumed, told))
@@ -139,7 +140,7 @@ impl Values {
     fn place(&mut self, key: &[u8]) -> Result<usize, String> {
         let asked = |at: &usize| self.keys[*at] == key && self.found[*at] == Ok(None);
         let place = (self.next..self.keys.len()).chain(0..self.next).find(asked);
-        let at = place.ok_or_else(|| format!("a value of {:?}, which was not asked for", lossy(key)))?;
+        let at = place.ok_or_else(|| format!("a value of {:?}, which was not asked for", said_bytes(key)))?;
         self.next = at + 1;
         Ok(at)
     }
@@ -154,34 +155,31 @@ fn refusal(reply: &Reply<'_>) -> Option<Cause> {
         Reply::ClientError(text)
             if text.starts_with(b"unauthenticated") || text.starts_with(b"authentication") =>
         {
-            Cause::Credentials { detail: lossy(text) }
+            Cause::Credentials { detail: said_bytes(text) }
         }
         Reply::Error(text) if text.starts_with(b"Too many open connections") => {
-            Cause::Busy { detail: lossy(text) }
+            Cause::Busy { detail: said_bytes(text) }
         }
-        Reply::ServerError(text) if text.starts_with(b"out of memory") => Cause::Busy { detail: lossy(text) },
+        Reply::ServerError(text) if text.starts_with(b"out of memory") => {
+            Cause::Busy { detail: said_bytes(text) }
+        }
         // The rest of what it was sent is skipped by the server, which knows its length.
         Reply::ServerError(text) if text.starts_with(b"object too large") => Cause::Unsupported {
             reason: "the value is larger than the server's items may be; raise its item size (memcached -I)",
         },
-        Reply::ServerError(text) => Cause::Server { detail: lossy(text) },
-        Reply::ClientError(text) => Cause::Statement { detail: lossy(text) },
+        Reply::ServerError(text) => Cause::Server { detail: said_bytes(text) },
+        Reply::ClientError(text) => Cause::Statement { detail: said_bytes(text) },
         Reply::Error([]) => Cause::Statement { detail: "ERROR: it does not know the command".into() },
-        Reply::Error(text) => Cause::Statement { detail: lossy(text) },
+        Reply::Error(text) => Cause::Statement { detail: said_bytes(text) },
         _ => return None,
     })
 }
 
 fn unexpected(reply: &Reply<'_>) -> String {
     match reply {
-        Reply::Value { key, .. } => format!("a value of {:?} without a question", lossy(key)),
-        reply => lossy(format!("{reply:?}").as_bytes()),
+        Reply::Value { key, .. } => format!("a value of {:?} without a question", said_bytes(key)),
+        reply => said_bytes(format!("{reply:?}").as_bytes()),
     }
-}
-
-/// The start of a text of the server's.
-fn lossy(text: &[u8]) -> String {
-    String::from_utf8_lossy(&text[..text.len().min(200)]).into_owned()
 }
 
 #[cfg(test)]

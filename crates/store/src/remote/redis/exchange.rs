@@ -7,6 +7,7 @@ use sherwood_wire::resp::client::{self, Progress, Reply};
 
 use crate::remote::Each;
 use crate::remote::pipeline::{Exchange, Step};
+use crate::words::said_bytes;
 use crate::{Cause, Found};
 
 /// A question whose answer is awaited.
@@ -120,7 +121,7 @@ impl Exchange for Ask {
                 self.failed.get_or_insert(refusal(text));
                 return Ok(self.done(used));
             }
-            (_, reply) => return Err(format!("an unexpected {reply:?}").chars().take(200).collect()),
+            (_, reply) => return Err(format!("an unexpected {}", named(&reply))),
         }
         let done = matches!(self.what, What::Left(0));
         Ok(if done { self.done(used) } else { Step::Used(used) })
@@ -162,7 +163,7 @@ impl Ask {
                 self.failed.get_or_insert(refusal(text));
                 None
             }
-            reply => return Err(format!("{reply:?} for a time to live").chars().take(200).collect()),
+            reply => return Err(format!("{} for a time to live", named(&reply))),
         };
         self.told.ttls.push(ttl);
         Ok(())
@@ -199,9 +200,21 @@ fn announced(input: &[u8]) -> Option<u64> {
     u64::try_from(length).ok().filter(|&length| length <= sherwood_wire::resp::BULK_BYTES_MAX)
 }
 
+/// What came, without what may be somebody's value.
+fn named(reply: &Reply<'_>) -> String {
+    match reply {
+        Reply::Simple(word) => format!("word \"{}\"", said_bytes(word)),
+        Reply::Error(text) => format!("error \"{}\"", said_bytes(text)),
+        Reply::Integer(_) => "number".to_owned(),
+        Reply::Bulk(bytes) => format!("text of {} bytes", bytes.len()),
+        Reply::Null => "null".to_owned(),
+        Reply::Array(len) => format!("array of {len}"),
+    }
+}
+
 /// What the server's refusal means, by the first word of it.
 fn refusal(text: &[u8]) -> Cause {
-    let detail = String::from_utf8_lossy(&text[..text.len().min(200)]).into_owned();
+    let detail = said_bytes(text);
     match detail.split_ascii_whitespace().next().unwrap_or_default() {
         "NOAUTH" | "WRONGPASS" | "NOPERM" => Cause::Credentials { detail },
         "LOADING" | "BUSY" | "TRYAGAIN" | "MASTERDOWN" | "CLUSTERDOWN" | "OOM" | "NOREPLICAS" => {

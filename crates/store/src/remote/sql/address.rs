@@ -5,7 +5,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use crate::remote::host::{HostPort, Patience, shown};
+use crate::remote::host::{HostPort, Patience};
+use crate::words::shown;
 use crate::{Cause, OpenCause};
 
 /// A host and port, or a UNIX socket.
@@ -34,7 +35,8 @@ impl Address {
             }),
             Some(path) if path.starts_with('/') => Ok(Self::Unix(path.into())),
             Some(_) => {
-                Err(refused(format!("\"{}\" has no whole path, from the first slash on", shown(text))))
+                let seen = format!("\"{}\"", shown(text));
+                Err(refused(format!("{seen} has no whole path, from the first slash on")))
             }
         }
     }

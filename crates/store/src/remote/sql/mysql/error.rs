@@ -4,9 +4,9 @@ use std::io;
 
 use mysql_async::{DriverError, Error, IoError, ServerError};
 
-use crate::Cause;
 use crate::remote::sql::address::Address;
 use crate::remote::tls;
+use crate::{Cause, words};
 
 /// What was going on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,7 +82,7 @@ fn is_too_large(error: &io::Error) -> bool {
 /// Codes are MySQL's; MariaDB has the same below 1900, and its own from there.
 fn of_server(address: &Address, error: &ServerError) -> Cause {
     let ServerError { code, message, state } = error;
-    let detail = || format!("{message} (error {code})");
+    let detail = || format!("{} (error {code})", words::said(&without_values(*code, state, message)));
     let missing = |what| Cause::Missing { what, detail: detail() };
     let read_only = || Cause::WrongServer { detail: detail(), remedy: "name its primary for writes" };
     let hidden = |what| Cause::Credentials {
@@ -129,9 +129,99 @@ fn of_server(address: &Address, error: &ServerError) -> Cause {
     }
 }
 
+/// A message without the keys and values that it quotes, but with the names of what they were for.
+fn without_values(code: u16, state: &str, message: &str) -> String {
+    let told = match code {
+        // These quote names only: out of range, cut off, too long, all for a column.
+        1264 | 1265 | 1406 => return message.to_owned(),
+        // It quotes nothing, and so does not show where the value begins.
+        1526 => return "Table has no partition for the value".to_owned(),
+        // A duplicate, and the key's name at the end.
+        1062 | 1586 => " for key ",
+        // Incorrect, illegal and truncated values, texts in another character set, expressions out of range.
+        1292 | 1300 | 1366 | 1367 | 1411 | 1525 | 1690 | 3854 | 3988 => " for column ",
+        _ if state.starts_with("22") => " for column ",
+        _ => return message.to_owned(),
+    };
+    let before = message.split(['\'', '"']).next().unwrap_or_default().trim_end_matches([' ', ':']);
+    let name = message.rsplit_once(told).map(|(_, name)| name).filter(|name| name.starts_with(['\'', '`']));
+    name.map_or_else(|| before.to_owned(), |name| format!("{before}{told}{name}"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn values_are_not_repeated_and_names_are() {
+        for (code, state, message, expected) in [
+            (
+                1062,
+                "23000",
+                "Duplicate entry 'hunter2' for key 'PRIMARY'",
+                "Duplicate entry for key 'PRIMARY'",
+            ),
+            (
+                1586,
+                "23000",
+                "Duplicate entry 'it's for key 'hunter2' for key 'item.code'",
+                "Duplicate entry for key 'item.code'",
+            ),
+            (
+                1366,
+                "22007",
+                "Incorrect decimal value: 'hunter2' for column `s`.`t`.`c` at row 1",
+                "Incorrect decimal value for column `s`.`t`.`c` at row 1",
+            ),
+            (
+                1292,
+                "22007",
+                "Truncated incorrect DOUBLE value: 'hunter2'",
+                "Truncated incorrect DOUBLE value",
+            ),
+            (
+                1292,
+                "22007",
+                "Incorrect datetime value: 'hunter2' for column hunter2",
+                "Incorrect datetime value",
+            ),
+            (
+                1300,
+                "HY000",
+                "Invalid utf8mb4 character string: '\\xFFhunter2'",
+                "Invalid utf8mb4 character string",
+            ),
+            (
+                1526,
+                "HY000",
+                "Table has no partition for value hunter2",
+                "Table has no partition for the value",
+            ),
+            (
+                3140,
+                "22032",
+                "Invalid JSON text: \"hunter2\" in value for column 't.c'.",
+                "Invalid JSON text for column 't.c'.",
+            ),
+            (
+                1264,
+                "22003",
+                "Out of range value for column 'n' at row 1",
+                "Out of range value for column 'n' at row 1",
+            ),
+            (
+                4025,
+                "23000",
+                "CONSTRAINT `positive` failed for `s`.`t`",
+                "CONSTRAINT `positive` failed for `s`.`t`",
+            ),
+        ] {
+            let error = ServerError { code, message: message.into(), state: state.into() };
+            let address = Address::parse("db", 3306).unwrap();
+            let said = cause(&address, Phase::Statement, 9, &Error::Server(error)).to_string();
+            assert!(said.contains(&format!("({expected} (error {code}))")), "{said}");
+        }
+    }
 
     #[test]
     fn codes_mean_causes() {

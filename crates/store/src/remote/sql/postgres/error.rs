@@ -7,9 +7,9 @@ use tokio_postgres::Error;
 use tokio_postgres::error::DbError;
 
 use super::socket::Exceeded;
-use crate::Cause;
 use crate::remote::sql::address::Address;
 use crate::remote::tls;
+use crate::{Cause, words};
 
 /// What was going on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,14 +59,29 @@ pub(super) fn cause(address: &Address, phase: Phase, bytes_max: u64, error: &Err
     }
 }
 
+/// What is repeated of an error. Its `DETAIL` is not: that is where PostgreSQL writes rows and keys, and names of constraints, tables and columns
+/// are in the message as well. Messages of class 22 quote the value that does not fit. Hints are of use for statements, of which they speak.
+fn message(code: &str, message: &str, hint: Option<&str>) -> String {
+    let unfit = |what: &str| what.to_owned();
+    match code {
+        "22001" => unfit("a text is too long for its column"),
+        "22003" | "22008" => unfit("a value is out of its type's range"),
+        "22012" => unfit("division by zero"),
+        "22P02" | "22007" => unfit("a text is no value of the type that is wanted"),
+        _ if code.starts_with("22") => unfit("a value does not fit"),
+        _ => {
+            let hint =
+                hint.filter(|_| code.starts_with("42")).map(|hint| format!(" ({})", words::said(hint)));
+            words::said(message) + &hint.unwrap_or_default()
+        }
+    }
+}
+
 /// By SQLSTATE: five characters of which the first two are the class.
 fn of_server(address: &Address, error: &DbError) -> Cause {
     let code = error.code().code();
-    let detail = || {
-        let beside = [error.detail(), error.hint()].into_iter().flatten();
-        let beside: String = beside.map(|beside| format!("; {beside}")).collect();
-        format!("{}{beside} (SQLSTATE {code})", error.message())
-    };
+    let detail =
+        || format!("{} (SQLSTATE {})", message(code, error.message(), error.hint()), words::said(code));
     let missing = |what| Cause::Missing { what, detail: detail() };
     match code {
         "42501" => Cause::Credentials { detail: detail() },
@@ -94,5 +109,27 @@ fn of_server(address: &Address, error: &DbError) -> Cause {
             "0A" | "21" | "22" | "23" | "42" | "44" | "P0" => Cause::Statement { detail: detail() },
             _ => Cause::Server { detail: detail() },
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_quotes_values_has_words_of_our_own() {
+        let quoting = "invalid input syntax for type integer: \"hunter2\"";
+        for code in ["22P02", "22007", "22003", "22008", "22001", "22021", "22023"] {
+            let said = message(code, quoting, Some("try hunter2"));
+            assert!(!said.contains("hunter2") && !said.is_empty(), "{code}: {said}");
+        }
+    }
+
+    #[test]
+    fn messages_are_repeated_and_hints_of_statements_with_them() {
+        let raised = "new row for relation \"item\" violates check constraint \"item_price_check\"";
+        assert_eq!(message("23514", raised, Some("hunter2")), raised);
+        assert_eq!(message("42703", "no b", Some("a?")), "no b (a?)");
+        assert_eq!(message("42P01", "a\nb", None), "a\\nb");
     }
 }
