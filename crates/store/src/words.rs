@@ -24,6 +24,11 @@ pub(crate) fn shown(text: &str) -> String {
     plain(text, SHOWN_CHARS_MAX)
 }
 
+/// A text of the user's in quotes, or where a password may be in it, only what it is called.
+pub(crate) fn quoted(name: &str, text: &str) -> String {
+    if text.contains('@') { format!("the {name}") } else { format!("\"{}\"", shown(text)) }
+}
+
 /// The first characters of a text, those that are no letters, signs or blanks written out as `\n` or `\u{1b}`. Of one that is plain and
 /// short enough already, it is the same text.
 pub(crate) fn plain(text: &str, chars_max: usize) -> String {
@@ -68,6 +73,12 @@ mod tests {
         assert_eq!(plain("123456", 5), "12345…");
         assert_eq!(said(&"é".repeat(10_000)), format!("{}…", "é".repeat(200)));
         assert_eq!(said_bytes("é".repeat(10_000).as_bytes()), format!("{}…", "é".repeat(200)));
+    }
+
+    #[test]
+    fn what_may_hold_a_password_is_not_repeated() {
+        assert_eq!(quoted("address", "h:x"), "\"h:x\"");
+        assert_eq!(quoted("address", "root:secret@h"), "the address");
     }
 
     proptest! {

@@ -8,7 +8,7 @@ use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 
-use crate::words::shown;
+use crate::words::quoted;
 use crate::{Cause, OpenCause};
 
 /// Silence after which the system asks whether the other end is still there.
@@ -30,7 +30,7 @@ impl HostPort {
     pub(crate) fn parse(option: &'static str, text: &str, port: u16) -> Result<Self, OpenCause> {
         let refused = |detail: &str| OpenCause::Remote {
             option,
-            detail: format!("\"{}\" {detail}", shown(text)),
+            detail: format!("{} {detail}", quoted("address", text)),
             remedy: "write a host and a port, such as \"127.0.0.1:6379\", \"cache.example.com:6379\" or \"[::1]:6379\"",
         };
         let (host, digits) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
@@ -168,6 +168,10 @@ mod tests {
         {
             let refused = HostPort::parse("address", text, 9).unwrap_err().to_string();
             assert!(refused.contains("`address`") && refused.contains("127.0.0.1:6379"), "{refused}");
+        }
+        for text in ["redis://:secret@h:1", "root:secret@127.0.0.1:3306", "secret@h"] {
+            let refused = HostPort::parse("address", text, 9).unwrap_err().to_string();
+            assert!(refused.contains("(the address ") && !refused.contains("secret"), "{refused}");
         }
     }
 

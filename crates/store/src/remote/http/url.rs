@@ -9,7 +9,7 @@ use hyper::Uri;
 
 use crate::OpenCause;
 use crate::remote::host::HostPort;
-use crate::words::shown;
+use crate::words::{quoted, shown};
 
 /// What separates the parts of a key.
 const SEPARATOR: u8 = b':';
@@ -38,8 +38,7 @@ enum Part {
 impl UrlTemplate {
     /// Reads the template of `option`.
     pub(crate) fn parse(option: &'static str, text: &str) -> Result<Self, OpenCause> {
-        // What looks like a password is not repeated.
-        let seen = if text.contains('@') { "the URL".to_owned() } else { format!("\"{}\"", shown(text)) };
+        let seen = quoted("URL", text);
         let refused = |detail: String| OpenCause::Remote {
             option,
             detail: format!("{seen} {detail}"),

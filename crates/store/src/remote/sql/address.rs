@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use crate::remote::host::{HostPort, Patience};
-use crate::words::shown;
+use crate::words::quoted;
 use crate::{Cause, OpenCause};
 
 /// A host and port, or a UNIX socket.
@@ -35,7 +35,7 @@ impl Address {
             }),
             Some(path) if path.starts_with('/') => Ok(Self::Unix(path.into())),
             Some(_) => {
-                let seen = format!("\"{}\"", shown(text));
+                let seen = quoted("address", text);
                 Err(refused(format!("{seen} has no whole path, from the first slash on")))
             }
         }
@@ -104,6 +104,10 @@ mod tests {
             let refusal = Address::parse(text, 9).unwrap_err().to_string();
             assert!(refusal.starts_with(&format!("`address` cannot be used (\"{text}\"")), "{refusal}");
             assert!(refusal.contains("127.0.0.1:3306") && refusal.contains("\"unix:\""), "{refusal}");
+        }
+        for text in ["mysql://root:secret@h/shop", "root:secret@127.0.0.1:3306", "unix:root:secret@run"] {
+            let refusal = Address::parse(text, 9).unwrap_err().to_string();
+            assert!(refusal.contains("(the address ") && !refusal.contains("secret"), "{refusal}");
         }
     }
 }
