@@ -25,6 +25,7 @@ use crate::clock::Clock;
 use crate::config::{self, WriteTo};
 use crate::entropy::Entropy;
 use crate::errors::Errors;
+use crate::probes::Probes;
 use crate::recording::Recording;
 use crate::shadow::Shadow;
 use crate::waiter::Waiter;
@@ -62,6 +63,8 @@ pub(crate) struct State {
     refreshes: Refreshes<FetchKey>,
     /// Flushes of the cache that are still to come; no more than there are partitions.
     flushes: BTreeMap<PartitionId, Instant>,
+    /// What replicas that are down are asked for.
+    probes: Probes,
     /// Where the backend's values may be cached.
     pub(crate) partitions: Vec<PartitionId>,
 }
@@ -121,8 +124,6 @@ pub(crate) struct Backend {
     recording: Arc<Recording>,
     state: Mutex<State>,
     calls: Mutex<HashMap<CallId, AbortHandle>>,
-    /// The first key of each replica's last call, to probe it with.
-    asked_last: Vec<Mutex<Option<Bytes>>>,
     rearm: Notify,
     pub(crate) cache: Arc<Cache>,
     shadow: Arc<Shadow>,
@@ -167,6 +168,7 @@ impl Backend {
             turns: HashMap::new(),
             refreshes: Refreshes::new(options.timeout, RESTING_KEYS_MAX, SeededState::new(entropy.draw())),
             flushes: BTreeMap::new(),
+            probes: Probes::new(replicas.len()),
             partitions,
         };
         let backend = Arc::new(Self {
@@ -175,7 +177,6 @@ impl Backend {
             rules,
             late_after,
             stale_answers: AtomicU64::new(0),
-            asked_last: replicas.iter().map(|_| Mutex::default()).collect(),
             calls_at_once_max: u64::from(options.in_flight_calls_max) * replicas.len() as u64,
             replicas,
             write_to: writes.to,
@@ -276,13 +277,16 @@ impl Backend {
             let (mut state, now) = self.state();
             let before = state.machine.next_timeout();
             input(&mut state, now);
-            let State { machine, writes, refreshes, .. } = &mut *state;
+            let State { machine, writes, refreshes, probes, .. } = &mut *state;
             while let Some(action) = machine.poll_action() {
                 // Filling under the lock that `invalidate` takes: a value can not fill after its key was written.
                 if let Action::Deliver { key, result: Ok(found), fill: true, .. } = &action
                     && writes.may_fill(&key.key)
                 {
                     self.fill(key, found.as_ref(), now);
+                }
+                if let Action::Deliver { key, result: Err(_), .. } = &action {
+                    probes.note_failed(&key.key);
                 }
                 if let Action::Deliver { key, result, .. } = &action
                     && self.refreshes_stale()
@@ -326,16 +330,20 @@ impl Backend {
         let (backend, store) = (Arc::clone(self), Arc::clone(&self.replicas[replica.index()]));
         // The table is locked until the task is in it, so that a call that ends at once finds itself there to remove.
         let mut calls = lock(&self.calls);
-        *lock(&self.asked_last[replica.index()]) = keys.first().map(|key| key.key.clone());
         let task = self.runtime.spawn(async move {
-            let keys: Vec<_> = keys.into_iter().map(|key| key.key).collect();
+            let asked = keys.iter().map(|key| key.key.clone()).collect();
             let (count, sent) = (keys.len(), backend.clock.now());
-            let answer = tokio::time::timeout(timeout, store.get_each(keys)).await;
+            let answer = tokio::time::timeout(timeout, store.get_each(asked)).await;
             lock(&backend.calls).remove(&call);
+            let mut answered = None;
             let reply = match answer {
                 Ok(Ok(values)) => {
                     let now = backend.clock.now();
                     backend.recording.call(now, backend.id, now - sent, count);
+                    answered = keys
+                        .into_iter()
+                        .zip(&values)
+                        .find_map(|(key, value)| value.is_ok().then_some(key.key));
                     backend.reply(values)
                 }
                 Ok(Err(error)) => {
@@ -346,7 +354,12 @@ impl Backend {
                 // carried out before the task was in the table has ended nothing.
                 Err(_) => return,
             };
-            backend.drive(|state, now| state.machine.handle_reply(now, call, reply));
+            backend.drive(|state, now| {
+                if let Some(key) = &answered {
+                    state.probes.note_answered(replica, key);
+                }
+                state.machine.handle_reply(now, call, reply);
+            });
         });
         calls.insert(call, task.abort_handle());
     }
@@ -380,15 +393,17 @@ impl Backend {
 
     fn probe(self: &Arc<Self>, replica: ReplicaId, timeout: Duration) {
         let (backend, store) = (Arc::clone(self), Arc::clone(&self.replicas[replica.index()]));
-        // The key it was asked for last, which it did not answer: an engine can be up and still not read.
-        let keys = lock(&self.asked_last[replica.index()]).clone().into_iter().collect();
+        let keys = lock(&self.state).probes.next_key(replica).into_iter().collect();
         self.runtime.spawn(async move {
-            let answer = tokio::time::timeout(timeout, store.get_many(keys)).await;
-            let ok = match answer {
-                Ok(Ok(_)) => true,
+            // As a call is made, and judged as one: it is back when it answers, though it declines the key.
+            let ok = match tokio::time::timeout(timeout, store.get_each(keys)).await {
+                Ok(Ok(answers)) => {
+                    let failures = answers.iter().filter_map(|answer| answer.as_ref().err());
+                    failures.for_each(|error| backend.errors.failed(&backend, error));
+                    true
+                }
                 Ok(Err(error)) => {
                     backend.errors.failed(&backend, &error);
-                    // It reads that key and declines it, as it would whenever it is asked.
                     error.fault() == Fault::Rejected
                 }
                 Err(_) => false,

@@ -34,6 +34,7 @@ pub mod listener;
 mod memory;
 mod metrics;
 mod names;
+mod probes;
 mod promises;
 mod recording;
 mod resident;

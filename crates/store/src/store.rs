@@ -34,11 +34,11 @@ pub trait Store: Send + Sync + 'static {
     fn get_many(&self, keys: Vec<Bytes>) -> BoxFuture<'_, Result<Vec<Option<Found>>, StoreError>>;
 
     /// As [`get_many`](Self::get_many), but where the store can tell which keys have no answer, the others have theirs: of values too
-    /// large to be taken, say, or of what a service declines key by key. By default it cannot.
+    /// large to be taken, say, or of what a service fails at or declines key by key. By default it cannot.
     ///
     /// # Errors
-    /// As of [`get_many`](Self::get_many), for what befalls the call as a whole. Those of a key are [`Fault::Rejected`](crate::Fault):
-    /// the store works.
+    /// As of [`get_many`](Self::get_many), for what befalls the call as a whole. Those of a key say nothing of the store, whatever
+    /// their [`Fault`](crate::Fault): it works.
     fn get_each(&self, keys: Vec<Bytes>) -> BoxFuture<'_, Result<Vec<KeyAnswer>, StoreError>> {
         Box::pin(async move { Ok(self.get_many(keys).await?.into_iter().map(Ok).collect()) })
     }

@@ -8,6 +8,7 @@
 
 mod access;
 mod admin;
+mod bad_keys;
 mod faults;
 mod freshness;
 mod gateway;

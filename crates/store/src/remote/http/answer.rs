@@ -7,8 +7,9 @@ use hyper::header::LOCATION;
 use hyper::{HeaderMap, StatusCode};
 use serde_json::value::RawValue;
 
+use crate::remote::Each;
 use crate::words::shown;
-use crate::{Cause, Found};
+use crate::{Cause, Fault, Found};
 
 /// What a status says of a read.
 #[derive(Debug, PartialEq, Eq)]
@@ -62,6 +63,23 @@ fn refusal(status: StatusCode, headers: &HeaderMap, address: &str) -> Cause {
         500.. => Cause::Server { detail },
         _ => Cause::Protocol { address: address.to_owned(), expected: "HTTP's status 200 or 404", detail },
     }
+}
+
+/// What a call comes to by what became of its keys, those that were not asked for being absent. Each key has its own answer, a failure too, as
+/// long as one of them shows that the service works: it found a key or not, or it read the request and declined it, as services
+/// do key by key. When nothing does, the call failed, by the first key's cause.
+pub(super) fn settled(each: Vec<Option<Each>>) -> Result<Vec<Each>, Cause> {
+    let works = each.iter().flatten().any(|answer| answer.as_ref().map_or_else(declines, |_| true));
+    let failure = each.iter().flatten().find_map(|answer| answer.as_ref().err());
+    match failure.filter(|_| !works) {
+        Some(cause) => Err(cause.clone()),
+        None => Ok(each.into_iter().map(|answer| answer.unwrap_or(Ok(None))).collect()),
+    }
+}
+
+/// Whether it is the answer of a service that works. Credentials are refused by a status here, which may be that of one key.
+fn declines(cause: &Cause) -> bool {
+    cause.fault() == Fault::Rejected || matches!(cause, Cause::Credentials { .. })
 }
 
 /// The values of `keys` in a JSON object from key to value: a string is its text, `null` is absent, and anything else is its JSON
@@ -140,6 +158,33 @@ mod tests {
         let unavailable = written(StatusCode::SERVICE_UNAVAILABLE, &none, "h:1").unwrap_err();
         assert_eq!(unavailable.fault(), crate::Fault::Broken, "it may be done");
         assert_eq!(removed(StatusCode::BAD_GATEWAY, &none, "h:1").unwrap_err().label(), "server");
+    }
+
+    #[test]
+    fn a_call_fails_when_no_key_shows_that_the_service_works() {
+        let of = |code: u16| {
+            let status = StatusCode::from_u16(code).unwrap();
+            read(status, &HeaderMap::new(), "h:1").map(|read| (read == Read::Body).then(Found::default))
+        };
+        let call = |codes: &[Option<u16>]| {
+            let each = settled(codes.iter().map(|code| code.map(of)).collect());
+            let labels = |each: Vec<Each>| {
+                each.iter().map(|one| one.as_ref().map_or_else(Cause::label, |_| "")).collect()
+            };
+            each.map(labels).map_err(|cause| cause.label())
+        };
+        for (codes, expected) in [
+            (&[Some(200), Some(500), Some(404)][..], Ok(vec!["", "server", ""])),
+            (&[Some(404), Some(503)], Ok(vec!["", "busy"])),
+            (&[Some(403)], Ok(vec!["credentials"])),
+            (&[Some(500), Some(400), None], Ok(vec!["server", "statement", ""])),
+            (&[None], Ok(vec![""])),
+            (&[], Ok(vec![])),
+            (&[Some(503), Some(500)], Err("busy")),
+            (&[None, Some(500)], Err("server")),
+        ] {
+            assert_eq!(call(codes), expected, "{codes:?}");
+        }
     }
 
     #[test]

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use futures_util::future::try_join_all;
+use futures_util::future::join_all;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Incoming};
 use hyper::header::{CONTENT_TYPE, SERVER, USER_AGENT};
@@ -36,7 +36,7 @@ use options::{Change, Urls};
 use super::options::RemoteOptions;
 use super::tls;
 use super::{Each, all, named_each};
-use crate::{Attempt, BoxFuture, Cause, Fault, Found, KeyAnswer, Kind, OpenCause, Report, Store, StoreError};
+use crate::{Attempt, BoxFuture, Cause, Found, KeyAnswer, Kind, OpenCause, Report, Store, StoreError};
 
 /// Time after which a connection that nothing is asked on is closed.
 const IDLE: Duration = Duration::from_secs(60);
@@ -101,31 +101,29 @@ impl Http {
             return self.look().await.map(|_| Vec::new());
         }
         let budget = self.budget();
-        if self.urls.read.is_batch() {
-            return self.read_together(keys, &budget).await;
-        }
-        try_join_all(keys.iter().map(|key| self.read_one(key, &budget))).await
+        let each = match self.urls.read.is_batch() {
+            true => self.read_together(keys, &budget).await,
+            false => join_all(keys.iter().map(|key| self.read_one(key, &budget))).await,
+        };
+        answer::settled(each)
     }
 
-    async fn read_one(&self, key: &[u8], budget: &Budget) -> Result<Each, Cause> {
-        // A key without a URL cannot be there.
-        let Some(url) = self.urls.read.of(key) else { return Ok(Ok(None)) };
+    /// What the service answers for a key; nothing where the key has no URL, so that it cannot be there.
+    async fn read_one(&self, key: &[u8], budget: &Budget) -> Option<Each> {
+        let url = self.urls.read.of(key)?;
+        let address = host(&url);
         let read = async {
-            let address = host(&url);
             let Answer { status, headers, body, .. } = self.get(url, budget).await?;
-            answer::read(status, &headers, &address).map(|read| match read {
+            Ok(match answer::read(status, &headers, &address)? {
                 answer::Read::Body => Some(found(body, &headers)),
                 answer::Read::Absent => None,
             })
         };
-        match read.await {
-            // The service works and declines this key: the others have their answers.
-            Err(cause) if cause.fault() == Fault::Rejected => Ok(Err(cause)),
-            read => read.map(Ok),
-        }
+        Some(read.await)
     }
 
-    async fn read_together(&self, keys: &[Bytes], budget: &Budget) -> Result<Vec<Each>, Cause> {
+    /// The same for keys that are asked for together. What befalls one of the requests befalls its keys.
+    async fn read_together(&self, keys: &[Bytes], budget: &Budget) -> Vec<Option<Each>> {
         // A key that is no text or empty can stand in no object, so it is not there.
         let texts = keys.iter().map(|key| std::str::from_utf8(key).ok().filter(|key| !key.is_empty()));
         let texts: Vec<Option<&str>> = texts.collect();
@@ -137,23 +135,24 @@ impl Http {
             self.read_list(url, these, budget)
         });
         let requests: Vec<_> = requests.collect();
-        let mut found = try_join_all(requests).await?.into_iter().flatten();
-        Ok(texts.iter().map(|text| Ok(text.and_then(|_| found.next().flatten()))).collect())
+        let mut found = join_all(requests).await.into_iter().flatten();
+        texts.iter().map(|text| text.and_then(|_| found.next().flatten())).collect()
     }
 
-    async fn read_list(
-        &self,
-        url: Option<Uri>,
-        keys: &[&str],
-        budget: &Budget,
-    ) -> Result<Vec<Option<Found>>, Cause> {
-        // Keys without a URL cannot be there.
-        let Some(url) = url else { return Ok(vec![None; keys.len()]) };
+    /// What one request for several keys answers, as many times as there are keys.
+    async fn read_list(&self, url: Option<Uri>, keys: &[&str], budget: &Budget) -> Vec<Option<Each>> {
+        let Some(url) = url else { return vec![None; keys.len()] };
         let address = host(&url);
-        let Answer { status, headers, body, .. } = self.get(url, budget).await?;
-        match answer::read(status, &headers, &address)? {
-            answer::Read::Body => answer::batch(&body, keys, &found(Bytes::new(), &headers), &address),
-            answer::Read::Absent => Ok(vec![None; keys.len()]),
+        let read = async {
+            let Answer { status, headers, body, .. } = self.get(url, budget).await?;
+            match answer::read(status, &headers, &address)? {
+                answer::Read::Body => answer::batch(&body, keys, &found(Bytes::new(), &headers), &address),
+                answer::Read::Absent => Ok(vec![None; keys.len()]),
+            }
+        };
+        match read.await {
+            Ok(found) => found.into_iter().map(|found| Some(Ok(found))).collect(),
+            Err(cause) => vec![Some(Err(cause)); keys.len()],
         }
     }
 

@@ -1,0 +1,120 @@
+//! Which keys a replica that is down is asked for, to see whether it is back.
+//!
+//! An engine can be up and still not read, so a probe reads. But one key says little: a service may fail at it, or a table may be slow for it,
+//! and both be well for every other. So a probe takes turns: a key that the replica has answered, then one that had no answer lately, from
+//! whatever replica, as those have whom nobody was asked for while all were down. No replica stays down for the sake of
+//! one key, and none comes back because it answers what it always did.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use sherwood_model::ReplicaId;
+
+/// Keys of each kind that are remembered.
+const KEYS_MAX: usize = 4;
+
+/// The keys that the replicas of one backend may be probed with; four for each replica, and four more.
+#[derive(Debug)]
+pub(crate) struct Probes {
+    replicas: Vec<Probed>,
+    /// Had no answer.
+    failed: Recent,
+}
+
+/// What is known of one replica.
+#[derive(Debug, Default)]
+struct Probed {
+    /// It had answers for these.
+    answered: Recent,
+    /// Probes since the latest answer.
+    turn: usize,
+}
+
+impl Probes {
+    /// For so many replicas, of which nothing is known.
+    pub(crate) fn new(replicas: usize) -> Self {
+        Self { replicas: (0..replicas).map(|_| Probed::default()).collect(), failed: Recent::default() }
+    }
+
+    /// A call brought an answer for `key`.
+    pub(crate) fn note_answered(&mut self, replica: ReplicaId, key: &Bytes) {
+        let Probed { answered, turn } = &mut self.replicas[replica.index()];
+        answered.note(key);
+        *turn = 0;
+    }
+
+    /// Somebody wanted `key` and got no answer.
+    pub(crate) fn note_failed(&mut self, key: &Bytes) {
+        self.failed.note(key);
+    }
+
+    /// What to ask a replica for next; none where no key is known at all.
+    pub(crate) fn next_key(&mut self, replica: ReplicaId) -> Option<Bytes> {
+        let Probed { answered, turn } = &mut self.replicas[replica.index()];
+        let (round, is_the_failed_ones) = (*turn / 2, *turn % 2 == 1);
+        *turn = turn.wrapping_add(1);
+        let (first, second) =
+            if is_the_failed_ones { (&self.failed, &*answered) } else { (&*answered, &self.failed) };
+        first.at(round).or_else(|| second.at(round)).cloned()
+    }
+}
+
+/// The latest keys, each once, the newest at the end.
+#[derive(Debug, Default)]
+struct Recent(VecDeque<Bytes>);
+
+impl Recent {
+    fn note(&mut self, key: &Bytes) {
+        if self.0.contains(key) {
+            return;
+        }
+        if self.0.len() == KEYS_MAX {
+            self.0.pop_front();
+        }
+        self.0.push_back(key.clone());
+    }
+
+    /// The newest in round 0, then the ones before it, and the newest again.
+    fn at(&self, round: usize) -> Option<&Bytes> {
+        let back = round.checked_rem(self.0.len())?;
+        self.0.get(self.0.len() - 1 - back)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ONE: ReplicaId = ReplicaId(0);
+    const OTHER: ReplicaId = ReplicaId(1);
+
+    fn asked(probes: &mut Probes, replica: ReplicaId, count: usize) -> Vec<Option<Bytes>> {
+        (0..count).map(|_| probes.next_key(replica)).collect()
+    }
+
+    fn keys(names: &[&'static str]) -> Vec<Option<Bytes>> {
+        names.iter().map(|&name| Some(Bytes::from_static(name.as_bytes()))).collect()
+    }
+
+    #[test]
+    fn a_key_that_was_answered_takes_turns_with_one_that_was_not() {
+        let mut probes = Probes::new(2);
+        assert_eq!(probes.next_key(ONE), None);
+        probes.note_failed(&"bad".into());
+        assert_eq!(asked(&mut probes, ONE, 2), keys(&["bad", "bad"]));
+        ["a", "b"].iter().for_each(|&key| probes.note_answered(ONE, &key.into()));
+        probes.note_failed(&"worse".into());
+        assert_eq!(asked(&mut probes, ONE, 6), keys(&["b", "worse", "a", "bad", "b", "worse"]));
+        assert_eq!(asked(&mut probes, OTHER, 3), keys(&["worse", "worse", "bad"]));
+    }
+
+    #[test]
+    fn few_keys_are_kept_each_once() {
+        let mut probes = Probes::new(1);
+        for key in ["a", "b", "a", "c", "d", "e", "e"] {
+            probes.note_failed(&key.into());
+            probes.note_answered(ONE, &key.into());
+        }
+        assert_eq!(asked(&mut probes, ONE, 10), keys(&["e", "e", "d", "d", "c", "c", "b", "b", "e", "e"]));
+    }
+}
