@@ -138,7 +138,7 @@ impl Embedded {
     }
 
     fn error(&self, attempt: Attempt, cause: Cause) -> StoreError {
-        StoreError::new(Arc::clone(&self.name), attempt, cause)
+        StoreError::new(Arc::clone(&self.name), self.kind, attempt, cause)
     }
 
     #[cfg(test)]

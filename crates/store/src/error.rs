@@ -7,22 +7,23 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::words;
+use crate::{Kind, words};
 
-/// A call to a store that failed: what was attempted, on which store, and why.
+/// A call to a store that failed: what was attempted, on which store, why, and what to do. One line of text, however it was told.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("could not {attempt} on store `{store}`: {cause}")]
+#[error("could not {attempt} on store `{store}`: {}", self.explanation())]
 pub struct StoreError {
     store: Arc<str>,
+    kind: Kind,
     attempt: Attempt,
     cause: Cause,
 }
 
 impl StoreError {
-    /// An error of `store` at `attempt`.
+    /// An error at `attempt` of `store`, which is of this kind.
     #[must_use]
-    pub fn new(store: impl Into<Arc<str>>, attempt: Attempt, cause: Cause) -> Self {
-        Self { store: store.into(), attempt, cause: cause.plain() }
+    pub fn new(store: impl Into<Arc<str>>, kind: Kind, attempt: Attempt, cause: Cause) -> Self {
+        Self { store: store.into(), kind, attempt, cause: cause.plain() }
     }
 
     /// What it says about the store.
@@ -31,10 +32,20 @@ impl StoreError {
         self.cause.fault()
     }
 
-    /// Why it failed, each with its remedy.
+    /// Why it failed.
     #[must_use]
     pub fn cause(&self) -> &Cause {
         &self.cause
+    }
+
+    /// Why it failed and, after the last `; `, what to do with a store of this kind.
+    #[must_use]
+    pub fn explanation(&self) -> String {
+        let Self { kind, cause, .. } = self;
+        match cause.remedy(*kind) {
+            Some(remedy) => format!("{cause}; {remedy}"),
+            None => cause.to_string(),
+        }
     }
 }
 
@@ -79,27 +90,25 @@ impl fmt::Display for Attempt {
     }
 }
 
-/// Why a call failed, each with its remedy.
+/// Why a call failed. What to do depends on the kind of store, too: [`StoreError::explanation`] says both.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Cause {
     /// The queue before the engine is full. Nothing was done; the same call can succeed later.
-    #[error(
-        "{queued_calls_max} calls wait already, the most it holds; send less at once, or raise its `queued_calls_max`"
-    )]
+    #[error("{queued_calls_max} calls wait already, the most it holds")]
     Overloaded {
         /// The bound of the queue.
         queued_calls_max: usize,
     },
     /// Others keep it busy: a process that holds the database, or more work than the server takes. Nothing was done; the same call
     /// can succeed later.
-    #[error("others keep it busy ({detail}); try again later, or find out who they are")]
+    #[error("others keep it busy ({detail})")]
     Busy {
         /// The engine's or the server's own words.
         detail: String,
     },
     /// The store is shutting down.
-    #[error("it is shutting down; send the call to another replica")]
+    #[error("it is shutting down")]
     Closed,
     /// The kind of store cannot do this; trying again cannot help.
     #[error("{reason}")]
@@ -121,13 +130,13 @@ pub enum Cause {
     },
     /// The engine failed. A write that failed so may have happened in part of its log; after a restart it is either
     /// there or not.
-    #[error("the engine failed ({detail}); look at the disk and the log, then restart the store")]
+    #[error("the engine failed ({detail})")]
     Engine {
         /// The engine's own words.
         detail: String,
     },
     /// Nobody takes connections there. Nothing was done.
-    #[error("{address} cannot be reached ({detail}); start the server, or correct the backend's `address`")]
+    #[error("{address} cannot be reached ({detail})")]
     Unreachable {
         /// Where it was tried.
         address: String,
@@ -135,9 +144,7 @@ pub enum Cause {
         detail: String,
     },
     /// The host's name has no address. Nothing was done.
-    #[error(
-        "the name `{host}` has no address ({detail}); correct the backend's `address`, or the name service"
-    )]
+    #[error("the name `{host}` has no address ({detail})")]
     Name {
         /// The name.
         host: String,
@@ -145,10 +152,7 @@ pub enum Cause {
         detail: String,
     },
     /// The server took the connection and then said nothing, not even a greeting. Nothing was done.
-    #[error(
-        "{address} accepts connections but said nothing for {waited_ms} ms; see whether the server hangs or is another one, and whether \
-         both sides speak TLS or neither does"
-    )]
+    #[error("{address} accepts connections but said nothing for {waited_ms} ms")]
     Silent {
         /// Where it is.
         address: String,
@@ -156,10 +160,7 @@ pub enum Cause {
         waited_ms: u64,
     },
     /// The server was asked and gave no answer in time. A write may have been done or not.
-    #[error(
-        "{address} gave no answer within {waited_ms} ms; see whether the server hangs or has too much to do, or raise the \
-         backend's `answer_timeout`"
-    )]
+    #[error("{address} gave no answer within {waited_ms} ms")]
     Unanswered {
         /// Where it is.
         address: String,
@@ -167,10 +168,7 @@ pub enum Cause {
         waited_ms: u64,
     },
     /// There is no trusted, encrypted connection. Nothing was done.
-    #[error(
-        "{address} cannot be trusted ({detail}); correct `tls.ca`, `tls.server_name` or the server's certificate, or give \
-         `tls.cert` and `tls.key` where it asks for ours"
-    )]
+    #[error("{address} cannot be trusted ({detail})")]
     Certificate {
         /// Where it is.
         address: String,
@@ -178,23 +176,19 @@ pub enum Cause {
         detail: String,
     },
     /// The server does not let this user in. Nothing was done.
-    #[error(
-        "the server refused the credentials ({detail}); correct `user`, the password or the server's grants"
-    )]
+    #[error("the server refused the credentials ({detail})")]
     Credentials {
         /// The server's words, without any secret.
         detail: String,
     },
-    /// The server does not understand the statement; trying again cannot help.
-    #[error(
-        "the server refused the statement ({detail}); correct the backend's `query`, `write` or `delete`"
-    )]
+    /// The server does not understand the statement, or does not do what it says; trying again cannot help.
+    #[error("the server refused the statement ({detail})")]
     Statement {
         /// The server's words.
         detail: String,
     },
     /// What the statement names is not there; trying again cannot help until it is.
-    #[error("{what} is missing ({detail}); create it, or correct the backend's statement or `database`")]
+    #[error("{what} is missing ({detail})")]
     Missing {
         /// What kind of thing: a table, a column, a database.
         what: &'static str,
@@ -202,7 +196,7 @@ pub enum Cause {
         detail: String,
     },
     /// It is not this server that does this; one elsewhere might.
-    #[error("this server does not do it ({detail}); {remedy}")]
+    #[error("this server does not do it ({detail})")]
     WrongServer {
         /// The server's words.
         detail: String,
@@ -210,15 +204,13 @@ pub enum Cause {
         remedy: &'static str,
     },
     /// The answer is larger than what is accepted; it was not read to its end.
-    #[error("the answer is larger than {bytes_max} bytes; ask for less, or raise the backend's `value_max`")]
+    #[error("the answer is larger than {bytes_max} bytes")]
     TooLarge {
         /// The bound.
         bytes_max: u64,
     },
     /// The connection broke before the answer was whole. A write may have been done or not.
-    #[error(
-        "{address} broke the connection off ({detail}); look at the server's log, and whether it expects TLS"
-    )]
+    #[error("{address} broke the connection off ({detail})")]
     Reset {
         /// Where it is.
         address: String,
@@ -226,9 +218,7 @@ pub enum Cause {
         detail: String,
     },
     /// What came is no answer of the protocol. A write may have been done or not.
-    #[error(
-        "{address} answered what {expected} does not allow ({detail}); see whether `kind` and `address` belong together"
-    )]
+    #[error("{address} answered what {expected} does not allow ({detail})")]
     Protocol {
         /// Where it is.
         address: String,
@@ -238,13 +228,13 @@ pub enum Cause {
         detail: String,
     },
     /// The server failed at the call by its own account.
-    #[error("the server failed ({detail}); look at its log")]
+    #[error("the server failed ({detail})")]
     Server {
         /// The server's words.
         detail: String,
     },
     /// The key cannot be put into the statement; trying again cannot help.
-    #[error("the key does not fit ({detail}); correct the key, or the backend's statement")]
+    #[error("the key does not fit ({detail})")]
     Key {
         /// What is wrong with it.
         detail: String,
@@ -436,8 +426,12 @@ mod tests {
 
     #[test]
     fn an_error_names_the_attempt_the_store_and_the_remedy() {
-        let error =
-            StoreError::new("b03", Attempt::Get { keys: 7 }, Cause::Overloaded { queued_calls_max: 64 });
+        let error = StoreError::new(
+            "b03",
+            Kind::Kv,
+            Attempt::Get { keys: 7 },
+            Cause::Overloaded { queued_calls_max: 64 },
+        );
         assert_eq!(
             error.to_string(),
             "could not get 7 keys on store `b03`: 64 calls wait already, the most it holds; send less at once, or \
@@ -447,7 +441,7 @@ mod tests {
 
     #[test]
     fn a_fault_tells_a_store_without_room_from_one_that_is_broken() {
-        let fault = |cause| StoreError::new("b03", Attempt::Put, cause).fault();
+        let fault = |cause| StoreError::new("b03", Kind::Kv, Attempt::Put, cause).fault();
         let detail = || String::from("as told");
         assert_eq!(fault(Cause::Closed), Fault::Unreachable);
         assert_eq!(fault(Cause::Overloaded { queued_calls_max: 64 }), Fault::Overloaded);
@@ -473,7 +467,7 @@ mod tests {
             Cause::Protocol { address: address(), expected: "Redis", detail: detail.clone() },
             Cause::Reset { address: address(), detail: detail.clone() },
         ] {
-            let said = StoreError::new("b", Attempt::Put, cause).to_string();
+            let said = StoreError::new("b", Kind::Redis, Attempt::Put, cause).to_string();
             assert!(said.contains("a\\n2026-01-01 ERROR forged\\u{1b}[2J xxx"), "{said}");
             assert!(!said.contains(char::is_control) && said.len() < 700, "{said}");
         }

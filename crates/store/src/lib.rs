@@ -44,6 +44,7 @@ mod limit;
 mod load;
 mod options;
 mod pool;
+mod remedy;
 mod remote;
 mod session;
 mod sqlite;

@@ -22,6 +22,15 @@ enum Engine {
     Sqlite { connection: Connection, path: std::path::PathBuf },
 }
 
+impl Engine {
+    fn kind(&self) -> Kind {
+        match self {
+            Self::Kv(_) => Kind::Kv,
+            Self::Sqlite { .. } => Kind::Sqlite,
+        }
+    }
+}
+
 impl Loader {
     /// Opens the store's files for loading, making them when they are absent.
     ///
@@ -62,7 +71,7 @@ impl Loader {
                 sqlite::insert(connection, key, value).map_err(sqlite::cause)
             }
         };
-        put.map_err(|cause| StoreError::new(self.name.as_str(), Attempt::Put, cause))
+        put.map_err(|cause| StoreError::new(self.name.as_str(), self.engine.kind(), Attempt::Put, cause))
     }
 
     /// Waits until everything added is on disk and closes the files.
@@ -70,11 +79,12 @@ impl Loader {
     /// # Errors
     /// When the engine or the disk fails; the files must then be deleted.
     pub fn finish(self) -> Result<(), StoreError> {
+        let kind = self.engine.kind();
         let finished = match self.engine {
             Engine::Kv(session) => session.sync(),
             Engine::Sqlite { connection, path } => finish_sqlite(connection, &path),
         };
-        finished.map_err(|cause| StoreError::new(self.name.as_str(), Attempt::Put, cause))
+        finished.map_err(|cause| StoreError::new(self.name.as_str(), kind, Attempt::Put, cause))
     }
 }
 

@@ -89,7 +89,9 @@ pub trait Store: Send + Sync + 'static {
     fn check(&self) -> BoxFuture<'_, Result<Report, StoreError>> {
         Box::pin(async move {
             let asked = self.get_many(Vec::new()).await;
-            asked.map_err(|error| StoreError::new(self.name(), Attempt::Check, error.cause().clone()))?;
+            asked.map_err(|error| {
+                StoreError::new(self.name(), self.kind(), Attempt::Check, error.cause().clone())
+            })?;
             Ok(Report { server: format!("{} in this process", self.kind()), details: Vec::new() })
         })
     }

@@ -154,7 +154,7 @@ async fn look(name: String, options: StoreOptions) -> Result<Answer, Fault> {
     };
     let answer = measure(&*store)
         .await
-        .map_err(|error| Fault { cause: error.cause().label(), message: error.cause().to_string() });
+        .map_err(|error| Fault { cause: error.cause().label(), message: error.explanation() });
     // The threads of an embedded store are joined, which may take its time.
     tokio::task::spawn_blocking(move || drop(store));
     answer

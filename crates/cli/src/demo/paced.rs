@@ -115,7 +115,7 @@ impl Paced {
         }
         let Some(_waiting) = Waiting::enter(&self.waiting) else {
             let cause = Cause::Overloaded { queued_calls_max: WAITING_CALLS_MAX as usize };
-            return Err(StoreError::new(self.name(), attempt, cause));
+            return Err(StoreError::new(self.name(), self.kind(), attempt, cause));
         };
         Ok(self.workers.get(arrived).await)
     }

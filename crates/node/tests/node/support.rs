@@ -103,12 +103,12 @@ impl Fake {
     }
 
     fn error(attempt: Attempt) -> StoreError {
-        StoreError::new("fake", attempt, Cause::Engine { detail: "unplugged".to_owned() })
+        StoreError::new("fake", Kind::Kv, attempt, Cause::Engine { detail: "unplugged".to_owned() })
     }
 
     fn refusal(attempt: Attempt) -> StoreError {
         let cause = Cause::Unsupported { reason: "it is read-only; write elsewhere" };
-        StoreError::new("fake", attempt, cause)
+        StoreError::new("fake", Kind::Kv, attempt, cause)
     }
 
     /// Makes a change in the mood for it, or when the mood has come.

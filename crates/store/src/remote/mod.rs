@@ -30,7 +30,7 @@ pub use tls::{TlsOptions, client_config};
 
 use std::sync::Arc;
 
-use crate::{Attempt, Cause, Found, KeyAnswer, StoreError};
+use crate::{Attempt, Cause, Found, KeyAnswer, Kind, StoreError};
 
 pub(crate) use http::Http;
 pub(crate) use memcached::Memcached;
@@ -46,8 +46,8 @@ fn all(each: Vec<Each>) -> Result<Vec<Option<Found>>, Cause> {
     each.into_iter().collect()
 }
 
-/// The answers of the store called `name`.
-fn named_each(name: &Arc<str>, each: Vec<Each>) -> Vec<KeyAnswer> {
-    let named = |cause| StoreError::new(Arc::clone(name), Attempt::Get { keys: 1 }, cause);
+/// The answers of the store called `name`, which is of this kind.
+fn named_each(name: &Arc<str>, kind: Kind, each: Vec<Each>) -> Vec<KeyAnswer> {
+    let named = |cause| StoreError::new(Arc::clone(name), kind, Attempt::Get { keys: 1 }, cause);
     each.into_iter().map(|one| one.map_err(named)).collect()
 }

@@ -128,7 +128,7 @@ impl Memcached {
     }
 
     fn error(&self, attempt: Attempt, cause: Cause) -> StoreError {
-        StoreError::new(Arc::clone(&self.name), attempt, cause)
+        StoreError::new(Arc::clone(&self.name), Kind::Memcached, attempt, cause)
     }
 
     /// The key as the server knows it.
@@ -211,7 +211,7 @@ impl Store for Memcached {
     }
 
     fn get_each(&self, keys: Vec<Bytes>) -> BoxFuture<'_, Result<Vec<KeyAnswer>, StoreError>> {
-        Box::pin(async move { Ok(named_each(&self.name, self.read(keys).await?)) })
+        Box::pin(async move { Ok(named_each(&self.name, Kind::Memcached, self.read(keys).await?)) })
     }
 
     fn put(&self, key: Bytes, value: Bytes) -> BoxFuture<'_, Result<(), StoreError>> {

@@ -184,7 +184,7 @@ impl Redis {
     }
 
     fn named<T>(&self, attempt: Attempt, result: Result<T, Cause>) -> Result<T, StoreError> {
-        result.map_err(|cause| StoreError::new(Arc::clone(&self.name), attempt, cause))
+        result.map_err(|cause| StoreError::new(Arc::clone(&self.name), Kind::Redis, attempt, cause))
     }
 }
 
@@ -209,7 +209,9 @@ impl Store for Redis {
 
     fn get_each(&self, keys: Vec<Bytes>) -> BoxFuture<'_, Result<Vec<KeyAnswer>, StoreError>> {
         let attempt = Attempt::Get { keys: keys.len() };
-        Box::pin(async move { Ok(named_each(&self.name, self.named(attempt, self.read(keys).await)?)) })
+        Box::pin(async move {
+            Ok(named_each(&self.name, Kind::Redis, self.named(attempt, self.read(keys).await)?))
+        })
     }
 
     fn put(&self, key: Bytes, value: Bytes) -> BoxFuture<'_, Result<(), StoreError>> {

@@ -239,8 +239,8 @@ impl<D: Driver> Sql<D> {
     }
 
     fn error(&self, attempt: Attempt) -> impl Fn(Cause) -> StoreError + use<D> {
-        let name = Arc::clone(&self.name);
-        move |cause| StoreError::new(Arc::clone(&name), attempt, cause)
+        let (name, kind) = (Arc::clone(&self.name), self.kind);
+        move |cause| StoreError::new(Arc::clone(&name), kind, attempt, cause)
     }
 }
 
@@ -260,7 +260,7 @@ impl<D: Driver> Store for Sql<D> {
 
     fn get_each(&self, keys: Vec<Bytes>) -> BoxFuture<'_, Result<Vec<KeyAnswer>, StoreError>> {
         let error = self.error(Attempt::Get { keys: keys.len() });
-        Box::pin(async move { Ok(named_each(&self.name, self.read(&keys).await.map_err(error)?)) })
+        Box::pin(async move { Ok(named_each(&self.name, self.kind, self.read(&keys).await.map_err(error)?)) })
     }
 
     fn put(&self, key: Bytes, value: Bytes) -> BoxFuture<'_, Result<(), StoreError>> {

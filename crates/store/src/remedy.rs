@@ -1,0 +1,203 @@
+//! What to do about a failure, by the options that the kind of store has.
+
+use crate::{Cause, Kind};
+
+impl Cause {
+    /// What to do about it where the store is of this kind; none where the cause says so itself.
+    pub(crate) fn remedy(&self, kind: Kind) -> Option<&'static str> {
+        Some(match self {
+            Self::Overloaded { .. } => "send less at once, or raise its `queued_calls_max`",
+            Self::Busy { .. } => "try again later, or find out who they are",
+            Self::Closed => "send the call to another replica",
+            Self::Unsupported { .. } | Self::Refused { .. } => return None,
+            Self::Engine { .. } => "look at the disk and the log, then restart the store",
+            Self::Unreachable { .. } => match kind {
+                Kind::Http => "start the service, or correct the backend's `url`",
+                _ => "start the server, or correct the backend's `address`",
+            },
+            Self::Name { .. } => match kind {
+                Kind::Http => "correct the backend's `url`, or the name service",
+                _ => "correct the backend's `address`, or the name service",
+            },
+            Self::Silent { .. } => {
+                "see whether the server hangs or is another one, and whether both sides speak TLS or neither does"
+            }
+            Self::Unanswered { .. } => {
+                "see whether the server hangs or has too much to do, or raise the backend's `answer_timeout`"
+            }
+            Self::Certificate { .. } => {
+                "correct `tls.ca`, `tls.server_name` or the server's certificate, or give `tls.cert` and `tls.key` where it asks for ours"
+            }
+            Self::Credentials { .. } => credentials(kind),
+            Self::Statement { .. } => statement(kind),
+            Self::Missing { .. } => match kind {
+                Kind::MySql | Kind::Postgres => "create it, or correct the backend's statement or `database`",
+                Kind::Redis => "correct the backend's `db`, or raise the server's `databases`",
+                _ => "create it",
+            },
+            Self::WrongServer { remedy, .. } => remedy,
+            Self::TooLarge { .. } => "ask for less, or raise the backend's `value_max`",
+            Self::Reset { .. } => "look at the server's log, and whether it expects TLS",
+            Self::Protocol { .. } => match kind {
+                Kind::Http => "see whether the backend's `url` leads to such a service",
+                _ => "see whether `kind` and `address` belong together",
+            },
+            Self::Server { .. } => "look at its log",
+            Self::Key { .. } => match kind {
+                Kind::MySql | Kind::Postgres => "correct the key, or the backend's statement",
+                _ => "correct the key",
+            },
+        })
+    }
+}
+
+fn credentials(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Http => "correct the backend's `headers`, or what the service lets them do",
+        Kind::Memcached => "correct `user` and the password, or the server's list of users (memcached -Y)",
+        Kind::Redis => "correct `user`, the password or the user's rights (`ACL`)",
+        _ => "correct `user`, the password or the server's grants",
+    }
+}
+
+fn statement(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Http => "correct the backend's `url`, `write` or `delete`, or look at the service's log",
+        Kind::MySql | Kind::Postgres => "correct the backend's `query`, `write` or `delete`",
+        Kind::Sqlite => "correct the backend's `query`",
+        _ => {
+            "see whether `kind` and `address` belong together, and whether the server allows what reads and writes send"
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Attempt, StoreError};
+
+    /// Options that a store of this kind has in the configuration, of those that remedies name.
+    fn options(kind: Kind) -> &'static [&'static str] {
+        match kind {
+            Kind::Http => &["url", "write", "delete", "headers"],
+            Kind::Memcached => &["kind", "address", "user"],
+            Kind::Redis => &["kind", "address", "user", "db"],
+            _ => &["kind", "address", "user", "database", "query", "write", "delete"],
+        }
+    }
+
+    /// What is no option of the backend's: of every kind, of TLS, of the server's own.
+    const OTHERS: [&str; 9] = [
+        "queued_calls_max",
+        "answer_timeout",
+        "value_max",
+        "tls.ca",
+        "tls.server_name",
+        "tls.cert",
+        "tls.key",
+        "ACL",
+        "databases",
+    ];
+
+    fn causes() -> Vec<Cause> {
+        let (detail, address, host) = (|| "said".to_owned(), || "h:1".to_owned(), || "h".to_owned());
+        vec![
+            Cause::Overloaded { queued_calls_max: 9 },
+            Cause::Busy { detail: detail() },
+            Cause::Closed,
+            Cause::Unreachable { address: address(), detail: detail() },
+            Cause::Name { host: host(), detail: detail() },
+            Cause::Silent { address: address(), waited_ms: 9 },
+            Cause::Unanswered { address: address(), waited_ms: 9 },
+            Cause::Certificate { address: address(), detail: detail() },
+            Cause::Credentials { detail: detail() },
+            Cause::Statement { detail: detail() },
+            Cause::Missing { what: "a thing", detail: detail() },
+            Cause::WrongServer { detail: detail(), remedy: "ask another" },
+            Cause::TooLarge { bytes_max: 9 },
+            Cause::Reset { address: address(), detail: detail() },
+            Cause::Protocol { address: address(), expected: "it", detail: detail() },
+            Cause::Server { detail: detail() },
+            Cause::Key { detail: detail() },
+        ]
+    }
+
+    fn explained(kind: Kind, cause: Cause) -> String {
+        StoreError::new("b", kind, Attempt::Check, cause).explanation()
+    }
+
+    #[test]
+    fn a_remedy_names_options_that_the_kind_has() {
+        for kind in [Kind::Http, Kind::Memcached, Kind::Redis, Kind::MySql, Kind::Postgres] {
+            for cause in causes() {
+                let said = explained(kind, cause);
+                let (_, remedy) = said.rsplit_once("; ").unwrap_or_else(|| panic!("no remedy in {said:?}"));
+                for option in remedy.split('`').skip(1).step_by(2) {
+                    assert!(options(kind).contains(&option) || OTHERS.contains(&option), "{kind}: {said}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn each_kind_has_its_own_words() {
+        let detail = || "said".to_owned();
+        let unreachable = || Cause::Unreachable { address: "h:1".into(), detail: detail() };
+        let credentials = || Cause::Credentials { detail: detail() };
+        let statement = || Cause::Statement { detail: detail() };
+        for (kind, cause, expected) in [
+            (
+                Kind::Http,
+                unreachable(),
+                "h:1 cannot be reached (said); start the service, or correct the backend's `url`",
+            ),
+            (
+                Kind::Redis,
+                unreachable(),
+                "h:1 cannot be reached (said); start the server, or correct the backend's `address`",
+            ),
+            (
+                Kind::Http,
+                credentials(),
+                "the server refused the credentials (said); correct the backend's `headers`, or what the service lets them do",
+            ),
+            (
+                Kind::Redis,
+                credentials(),
+                "the server refused the credentials (said); correct `user`, the password or the user's rights (`ACL`)",
+            ),
+            (
+                Kind::Memcached,
+                credentials(),
+                "the server refused the credentials (said); correct `user` and the password, or the server's list of users (memcached -Y)",
+            ),
+            (
+                Kind::MySql,
+                credentials(),
+                "the server refused the credentials (said); correct `user`, the password or the server's grants",
+            ),
+            (
+                Kind::Http,
+                statement(),
+                "the server refused the statement (said); correct the backend's `url`, `write` or `delete`, or look at the service's log",
+            ),
+            (
+                Kind::Memcached,
+                statement(),
+                "the server refused the statement (said); see whether `kind` and `address` belong together, and whether the server allows what reads and writes send",
+            ),
+            (
+                Kind::Postgres,
+                statement(),
+                "the server refused the statement (said); correct the backend's `query`, `write` or `delete`",
+            ),
+            (
+                Kind::Sqlite,
+                statement(),
+                "the server refused the statement (said); correct the backend's `query`",
+            ),
+        ] {
+            assert_eq!(explained(kind, cause), expected);
+        }
+    }
+}
