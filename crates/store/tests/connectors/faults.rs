@@ -105,6 +105,40 @@ async fn it_stops_amid_an_answer() {
     }
 }
 
+/// Turns everybody away: says this, reads nothing and hangs up.
+async fn turns_away(words: &'static str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let _ = stream.write_all(words.as_bytes()).await;
+        }
+    });
+    address
+}
+
+#[tokio::test]
+async fn it_says_why_it_turns_clients_away() {
+    let denied = "-DENIED Redis is running in protected mode because protected mode is enabled and no password is set\r\n";
+    for (words, label) in [(denied, "credentials"), ("-ERR max number of clients reached\r\n", "busy")] {
+        let address = turns_away(words).await;
+        // However early the words come, and whether they come before a call, a log-in or amid them.
+        for db in [0, 1] {
+            for _ in 0..20 {
+                let store = opened(StoreOptions::Redis(RedisOptions { db, ..RedisOptions::new(&address) }));
+                let error = store.get_many(vec!["k".into()]).await.unwrap_err();
+                assert_eq!(error.cause().label(), label, "{error}");
+                assert!(label == "busy" || error.to_string().contains("`protected-mode no`"), "{error}");
+            }
+        }
+    }
+    let address = turns_away("ERROR Too many open connections\r\n").await;
+    for _ in 0..20 {
+        let store = opened(StoreOptions::Memcached(MemcachedOptions::new(&address)));
+        assert_eq!(failure(&store).await, "busy");
+    }
+}
+
 #[tokio::test]
 async fn it_speaks_something_else() {
     each(&says(b"SSH-2.0-OpenSSH_9.2\r\n", false).await, &RemoteOptions::default(), "protocol").await;

@@ -85,6 +85,14 @@ impl Exchange for Ask {
         };
         Ok(Step::Done(consumed, told))
     }
+
+    /// A server with as many clients as it takes says so at once and hangs up.
+    fn unasked(input: &[u8]) -> Option<Cause> {
+        match client::parse(input, 0) {
+            Ok(Progress::Reply { reply, .. }) => refusal(&reply),
+            _ => None,
+        }
+    }
 }
 
 impl Values {

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
@@ -17,6 +18,8 @@ use crate::remote::socket::{Endpoint, Io};
 const UNDER_WAY_MAX: usize = 256;
 /// Bytes that are gathered before they are written, unless one request alone is longer.
 const GATHERED_BYTES_MAX: usize = 64 << 10;
+/// How long a server that hung up is listened to: what it said has arrived or is about to.
+const LAST_WORDS: Duration = Duration::from_millis(100);
 /// Room for what arrives, to begin with and again after a long answer.
 const INPUT_BYTES: usize = 16 << 10;
 /// Room of a buffer beyond which it is given back when it is empty.
@@ -30,8 +33,13 @@ pub(super) async fn run<E: Exchange>(link: Arc<Link<E>>, mut queue: mpsc::Receiv
             // Closed before what was sent is failed: whoever hears of it finds this connection gone.
             queue.close();
             wire.fail(&ended);
+            let turned_away = wire.turned_away;
             drop(wire);
-            answer_all(&mut queue, |operation| Failed::Unsent(operation)).await;
+            match turned_away {
+                // It would say the same to the next connection.
+                true => answer_all(&mut queue, |_| Failed::Cause(ended.clone())).await,
+                false => answer_all(&mut queue, |operation| Failed::Unsent(operation)).await,
+            }
         }
         Err(cause) => {
             queue.close();
@@ -61,6 +69,7 @@ async fn open<E: Exchange>(link: &Link<E>) -> Result<Wire<E>, Cause> {
         output: BytesMut::new(),
         unflushed: false,
         under_way: VecDeque::new(),
+        turned_away: false,
     };
     let patience = link.endpoint.timeout;
     for operation in (link.greeting)() {
@@ -86,6 +95,8 @@ struct Wire<E: Exchange> {
     unflushed: bool,
     /// What was sent, in order.
     under_way: VecDeque<UnderWay<E>>,
+    /// Whether the server said that it does not want this connection.
+    turned_away: bool,
 }
 
 struct UnderWay<E: Exchange> {
@@ -100,17 +111,46 @@ impl<E: Exchange> Wire<E> {
         let Operation { request, exchange, .. } = operation;
         let (reply, mut answer) = oneshot::channel();
         self.under_way.push_back(UnderWay { exchange, reply, _counted: None });
-        self.write.write_all(&request).await.map_err(|error| endpoint.broken(&error))?;
-        self.write.flush().await.map_err(|error| endpoint.broken(&error))?;
+        let heard = self.hear(endpoint, &request).await;
+        match (answer.try_recv(), heard) {
+            (Ok(Ok(_)), _) => Ok(()),
+            // What the server said of it tells more than that it hung up then.
+            (Ok(Err(Failed::Cause(cause))), _) | (_, Err(cause)) => Err(cause),
+            (Ok(Err(Failed::Unsent(_))) | Err(_), Ok(())) => unreachable!("it was sent, and it is answered"),
+        }
+    }
+
+    /// Sends a request and reads until everything is answered.
+    async fn hear(&mut self, endpoint: &Endpoint, request: &[u8]) -> Result<(), Cause> {
+        let sent = async {
+            self.write.write_all(request).await?;
+            self.write.flush().await
+        };
+        if let Err(error) = sent.await {
+            return Err(self.last_words(endpoint, &error).await);
+        }
         while !self.under_way.is_empty() {
             let arrived = self.read.read_buf(&mut self.input).await;
             self.arrived(endpoint, arrived)?;
         }
-        match answer.try_recv() {
-            Ok(Ok(_)) => Ok(()),
-            Ok(Err(Failed::Cause(cause))) => Err(cause),
-            Ok(Err(Failed::Unsent(_))) | Err(_) => unreachable!("it was sent, and it is answered"),
-        }
+        Ok(())
+    }
+
+    /// Why nothing more can be sent: what the server said before it hung up is still to be read, and tells more than that it did.
+    async fn last_words(&mut self, endpoint: &Endpoint, error: &io::Error) -> Cause {
+        let read = async {
+            loop {
+                match self.read.read_buf(&mut self.input).await {
+                    Ok(0) => return endpoint.broken(error),
+                    arrived => {
+                        if let Err(cause) = self.arrived(endpoint, arrived) {
+                            return cause;
+                        }
+                    }
+                }
+            }
+        };
+        timeout(LAST_WORDS, read).await.unwrap_or_else(|_| endpoint.broken(error))
     }
 
     /// Writes and reads until the connection ends, and says why; or until the pool is gone and all is answered.
@@ -143,7 +183,7 @@ impl<E: Exchange> Wire<E> {
                             heard = Instant::now();
                         }
                     }
-                    Err(error) => return link.endpoint.broken(&error),
+                    Err(error) => return self.last_words(&link.endpoint, &error).await,
                 },
                 arrived = self.read.read_buf(&mut self.input) => {
                     heard = Instant::now();
@@ -205,6 +245,10 @@ impl<E: Exchange> Wire<E> {
             Cause::Protocol { address, expected: E::PROTOCOL, detail }
         };
         let Some(first) = self.under_way.front_mut() else {
+            if let Some(cause) = E::unasked(&self.input) {
+                self.turned_away = true;
+                return Err(cause);
+            }
             return Err(protocol(format!("{:?} without a question", excerpt(&self.input))));
         };
         self.need = 1;

@@ -44,6 +44,11 @@ pub(crate) trait Exchange: Send + 'static {
     /// # Errors
     /// When it is no answer. Where the next one begins is then unknown, so the connection is given up.
     fn read(&mut self, input: &[u8]) -> Result<Step<Self::Answer>, String>;
+
+    /// What a server means that says this before it is asked anything; nothing where it makes no sense. Some turn clients away so.
+    fn unasked(_input: &[u8]) -> Option<Cause> {
+        None
+    }
 }
 
 /// What an [`Exchange`] made of the bytes it saw.

@@ -126,6 +126,14 @@ impl Exchange for Ask {
         let done = matches!(self.what, What::Left(0));
         Ok(if done { self.done(used) } else { Step::Used(used) })
     }
+
+    /// A server in protected mode, or with as many clients as it takes, says so at once and hangs up.
+    fn unasked(input: &[u8]) -> Option<Cause> {
+        match client::parse(input) {
+            Ok(Progress::Reply(Reply::Error(text), _)) => Some(refusal(text)),
+            _ => None,
+        }
+    }
 }
 
 impl Ask {
@@ -217,6 +225,12 @@ fn refusal(text: &[u8]) -> Cause {
     let detail = said_bytes(text);
     match detail.split_ascii_whitespace().next().unwrap_or_default() {
         "NOAUTH" | "WRONGPASS" | "NOPERM" => Cause::Credentials { detail },
+        // It says so in a thousand characters, of which the first hundred do not tell what to do.
+        "DENIED" => Cause::Credentials {
+            detail: "DENIED: it runs in protected mode, where it lets in nobody from another machine: give it a `bind` and a password \
+                     (`requirepass`), or set `protected-mode no` there"
+                .to_owned(),
+        },
         "LOADING" | "BUSY" | "TRYAGAIN" | "MASTERDOWN" | "CLUSTERDOWN" | "OOM" | "NOREPLICAS" => {
             Cause::Busy { detail }
         }
