@@ -26,8 +26,9 @@ pub trait Store: Send + Sync + 'static {
     /// Reads `keys` in one call. The answer has one entry per key, in the order of the keys; `None` means that the store
     /// holds no such key.
     ///
-    /// A call for no keys reads nothing, but takes the way of any other call: through the queue, the limits and a thread
-    /// of the store. So it is how to ask whether the store still answers.
+    /// A call for no keys answers none, but takes the way of any other call: through the queue, the limits and a thread
+    /// of the store, or to the server, which may be asked for a key that need not be there. So it is how to ask whether the store
+    /// still answers.
     ///
     /// # Errors
     /// The whole call fails or none of it: see [`StoreError::fault`] for whether trying again can help.

@@ -38,6 +38,9 @@ pub(crate) use redis::Redis;
 pub(crate) use sql::{open_mysql, open_postgres};
 pub(crate) use template::{KEYS_MAX, LISTS_MAX, Template, padded};
 
+/// What is read of a server to see whether it is there; that it has no such key is an answer.
+const CHECK_KEY: &str = "sherwood-check";
+
 /// What a connector has for one key of a call that was answered: a value or none, or why this key alone has no answer.
 type Each = Result<Option<Found>, Cause>;
 

@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 use crate::certificates::Authority;
-use crate::{failure, gate, opened};
+use crate::{failure, gate, label, opened};
 
 /// Every kind of connector to `address`, and what its server would say to a read.
 fn connectors(address: &str, remote: &RemoteOptions) -> Vec<(Arc<dyn Store>, &'static [u8])> {
@@ -102,6 +102,38 @@ async fn it_stops_amid_an_answer() {
         let (breaks, hangs) = (says(answer, false).await, says(answer, true).await);
         assert_eq!(failure(&connectors(&breaks, &hasty())[i].0).await, "reset");
         assert_eq!(failure(&connectors(&hangs, &hasty())[i].0).await, "silent");
+    }
+}
+
+/// Answers each question with what `answer` makes of it.
+async fn answers(answer: fn(&str) -> &'static str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut asked = [0; 1024];
+            while let Ok(read @ 1..) = stream.read(&mut asked).await {
+                let _ = stream.write_all(answer(&String::from_utf8_lossy(&asked[..read])).as_bytes()).await;
+            }
+        }
+    });
+    address
+}
+
+#[tokio::test]
+async fn a_first_look_reads_as_calls_do() {
+    let memcached =
+        answers(|asked| if asked.starts_with("version") { "VERSION 1.6\r\n" } else { "ERROR\r\n" });
+    let memcached = opened(StoreOptions::Memcached(MemcachedOptions::new(memcached.await)));
+    let redis = answers(|asked| match asked {
+        asked if asked.contains("INFO") => "$0\r\n\r\n",
+        asked if asked.contains("PING") => "+PONG\r\n",
+        _ => "-ERR unknown command 'MGET'\r\n",
+    });
+    let redis = opened(StoreOptions::Redis(RedisOptions::new(redis.await)));
+    for store in [memcached, redis] {
+        assert_eq!(label(store.check().await), "statement", "{}", store.kind());
+        assert_eq!(label(store.get_many(Vec::new()).await), "statement", "{}", store.kind());
     }
 }
 

@@ -76,7 +76,7 @@ async fn a_value_too_large_is_an_error_of_its_key_alone() {
 
 #[tokio::test]
 async fn who_has_to_log_in_does() {
-    let users = "--user default on >sesame ~* +@all --user reader on >book ~* +mget +ping";
+    let users = "--user default on >sesame ~* +@all --user reader on >book ~* +mget --user idle on >book ~* +ping +info";
     let users: Vec<&str> = users.split(' ').collect();
     let server = Server::redis(&users);
     let password = |text: &str| {
@@ -95,6 +95,12 @@ async fn who_has_to_log_in_does() {
     assert_eq!(label(reader.put("k".into(), "2".into()).await), "credentials");
     let report = reader.check().await.unwrap();
     assert!(report.server.contains("does not tell"), "{report:?}");
+
+    // Who is let in and may not read has no backend.
+    let idle = RedisOptions { user: Some("idle".into()), password: password("book"), ..to(&server) };
+    let idle = opened(StoreOptions::Redis(idle));
+    assert_eq!(label(idle.check().await), "credentials");
+    assert_eq!(label(idle.get_many(Vec::new()).await), "credentials");
 
     let wrong = RedisOptions { user, password: password("wrong"), ..to(&server) };
     let refused = opened(StoreOptions::Redis(wrong)).get_many(keys(&["k"])).await.unwrap_err();

@@ -8,6 +8,7 @@ use std::fmt::Write;
 use hyper::Uri;
 
 use crate::OpenCause;
+use crate::remote::CHECK_KEY;
 use crate::remote::host::HostPort;
 use crate::words::{quoted, shown};
 
@@ -162,7 +163,7 @@ impl UrlTemplate {
     /// A key that has all the parts the template takes, for a first look at the server.
     pub(crate) fn key_to_look_with(&self) -> String {
         let parts = self.parts.iter().map(|part| if let Part::Nth(at) = part { at + 1 } else { 1 });
-        vec!["sherwood-check"; parts.max().unwrap_or(1)].join(":")
+        vec![CHECK_KEY; parts.max().unwrap_or(1)].join(":")
     }
 }
 

@@ -19,7 +19,7 @@ use super::options::{self, RemoteOptions};
 use super::pipeline::{Operation, Pool};
 use super::secret::Secret;
 use super::socket::Endpoint;
-use super::{Each, all, named_each};
+use super::{CHECK_KEY, Each, all, named_each};
 use crate::{Attempt, BoxFuture, Cause, Found, KeyAnswer, Kind, OpenCause, Report, Store, StoreError};
 
 /// Port where none is given.
@@ -136,6 +136,12 @@ impl Memcached {
         if self.key_prefix.is_empty() { key } else { [&self.key_prefix[..], &key].concat().into() }
     }
 
+    /// A key that is read to see whether the server answers. One behind a prefix that leaves no room for it is the prefix.
+    fn check_key(&self) -> Bytes {
+        let key = self.prefixed(CHECK_KEY.into());
+        if Key::new(&key).is_ok() { key } else { self.key_prefix.clone() }
+    }
+
     async fn read(&self, keys: Vec<Bytes>) -> Result<Vec<Each>, StoreError> {
         let attempt = Attempt::Get { keys: keys.len() };
         let asked = keys.len();
@@ -149,9 +155,8 @@ impl Memcached {
             }
         }
         if sent.is_empty() {
-            // No key is there to be read, but whether the server answers is to be seen.
-            self.version(attempt).await?;
-            return Ok(vec![Ok(None); asked]);
+            // No key is there to be read, but whether the server answers is to be seen: in the way that keys are read.
+            sent.push(self.check_key());
         }
         let mut request = Vec::new();
         for keys in sent.chunks(exchange::KEYS_PER_LINE_MAX) {
@@ -225,6 +230,8 @@ impl Store for Memcached {
     fn check(&self) -> BoxFuture<'_, Result<Report, StoreError>> {
         Box::pin(async move {
             let version = self.version(Attempt::Check).await?;
+            let read = self.read(Vec::new()).await;
+            read.map_err(|error| self.error(Attempt::Check, error.cause().clone()))?;
             Ok(Report { server: format!("memcached {version}"), details: self.details.clone() })
         })
     }

@@ -19,7 +19,7 @@ use super::options::{self, RemoteOptions};
 use super::pipeline::{Operation, Pool};
 use super::secret::Secret;
 use super::socket::Endpoint;
-use super::{Each, all, named_each};
+use super::{CHECK_KEY, Each, all, named_each};
 use crate::{Attempt, BoxFuture, Cause, Found, KeyAnswer, Kind, OpenCause, Report, Store, StoreError};
 
 /// Port where none is given.
@@ -135,10 +135,17 @@ impl Redis {
     }
 
     async fn read(&self, keys: Vec<Bytes>) -> Result<Vec<Each>, Cause> {
-        let mut out = Vec::new();
+        // Whether it answers is asked in the way that keys are: a user may be let in and not read.
         if keys.is_empty() {
-            return self.ask(request(&[b"PING"]), Ask::ok()).await.map(|_| Vec::new());
+            let looked = self.read_some(vec![CHECK_KEY.into()]).await?;
+            return all(looked).map(|_| Vec::new());
         }
+        self.read_some(keys).await
+    }
+
+    /// Reads at least one key.
+    async fn read_some(&self, keys: Vec<Bytes>) -> Result<Vec<Each>, Cause> {
+        let mut out = Vec::new();
         let count = keys.len();
         let keys: Vec<Bytes> = keys.into_iter().map(|key| self.prefixed(key)).collect();
         if self.ttl_of_server {
@@ -170,13 +177,13 @@ impl Redis {
         let mut details = self.details.clone();
         let server = match self.ask(request(&[b"INFO", b"server"]), Ask::text(self.value_bytes_max)).await {
             Ok(told) => product(&told.text),
-            // A user who may only read may not ask this; that the server answers is to be seen all the same.
+            // A user who may only read may not ask this.
             Err(Cause::Credentials { .. } | Cause::Statement { .. }) => {
-                self.read(Vec::new()).await?;
                 "Redis or Valkey, which does not tell this user its version".to_owned()
             }
             Err(cause) => return Err(cause),
         };
+        self.read(Vec::new()).await?;
         if let Ok(told) = self.ask(request(&[b"DBSIZE"]), Ask::ok()).await {
             details.push(format!("database {}: {} keys", self.db, told.number));
         }
