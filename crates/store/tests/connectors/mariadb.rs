@@ -175,6 +175,25 @@ async fn writes_are_in_the_table_when_they_are_acknowledged() {
 }
 
 #[tokio::test]
+async fn a_statement_that_fails_for_one_key_leaves_the_others_their_values() {
+    let (server, mut root) = started(&[]).await;
+    root.query_drop("CREATE TABLE many (id VARCHAR(9), n INT)").await.unwrap();
+    root.query_drop("INSERT INTO many VALUES ('a', 100), ('b', 1), ('b', 2), ('c', 5000), ('d', 2)")
+        .await
+        .unwrap();
+    let mut options = server.options("SELECT REPEAT('x', (SELECT n FROM many WHERE id = :key))");
+    (options.remote.connections_max, options.remote.value_bytes_max) = (1, 1 << 10);
+    let each = store(options).get_each(keys(&["a", "b", "c", "b", "c", "d"])).await.unwrap();
+    let of = |answer: &KeyAnswer| match answer {
+        Ok(found) => found.as_ref().map(|found| found.value.len()).ok_or("none"),
+        Err(error) => Err(error.cause().label()),
+    };
+    let (statement, large) = (Err("statement"), Err("too_large"));
+    let each: Vec<_> = each.iter().map(of).collect();
+    assert_eq!(each, [Ok(100), statement, large, statement, large, Ok(2)]);
+}
+
+#[tokio::test]
 async fn what_is_in_rows_is_not_repeated() {
     let (server, mut root) = started(&[]).await;
     root.query_drop("CREATE TABLE vault (id VARCHAR(9) PRIMARY KEY, n INT)").await.unwrap();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use sherwood_model::Tags;
-use sherwood_store::{Fault, Secret, SqlOptions, SqlValue, Store, StoreOptions, TlsOptions};
+use sherwood_store::{Fault, KeyAnswer, Secret, SqlOptions, SqlValue, Store, StoreOptions, TlsOptions};
 use tokio::net::TcpStream;
 use tokio_postgres::{Client, Config, NoTls};
 
@@ -185,6 +185,21 @@ async fn writes_are_in_the_table_when_they_are_acknowledged() {
     for refused in [shop.put("s1:a".into(), "x".into()).await, shop.delete("s1:a".into()).await] {
         assert_eq!(label(refused), "wrong_server");
     }
+}
+
+#[tokio::test]
+async fn a_statement_that_fails_for_one_key_leaves_the_others_their_values() {
+    let (server, _admin) = started(&[]).await;
+    let mut options = server.options("SELECT repeat('x', 1000 / CAST(:key AS int))");
+    (options.remote.connections_max, options.remote.value_bytes_max) = (1, 1 << 10);
+    let each = store(options).get_each(keys(&["10", "0", "1", "0", "1", "500"])).await.unwrap();
+    let of = |answer: &KeyAnswer| match answer {
+        Ok(found) => found.as_ref().map(|found| found.value.len()).ok_or("none"),
+        Err(error) => Err(error.cause().label()),
+    };
+    let (statement, large) = (Err("statement"), Err("too_large"));
+    let each: Vec<_> = each.iter().map(of).collect();
+    assert_eq!(each, [Ok(100), statement, large, statement, large, Ok(2)]);
 }
 
 #[tokio::test]

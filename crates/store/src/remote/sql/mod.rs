@@ -117,18 +117,36 @@ impl<D: Driver> Sql<D> {
         let sql = self.plan.query.sql(1);
         let mut budget = Budget::new(self.plan.value_max);
         let mut values = Vec::with_capacity(keys.len());
+        let mut too_large = 0;
         for key in keys {
-            values.push(match self.plan.query.bind(key, &Bytes::new()) {
-                Some(bound) => {
-                    match self.in_time(lease.link().rows(&sql, bound, &mut budget)).await {
-                        // The server cannot make out this one, and goes on.
-                        Err(cause @ Cause::Key { .. }) => Err(cause),
-                        answer => Ok(self.plan.shape.one(answer?)?),
-                    }
-                }
+            let Some(bound) = self.plan.query.bind(key, &Bytes::new()) else {
                 // A key without a part that the statement needs is the key of nothing.
-                None => Ok(None),
-            });
+                values.push(Ok(None));
+                continue;
+            };
+            if lease.is_abandoned() {
+                self.pool.renew(lease).await?;
+            }
+            let before = budget;
+            let answer = self.in_time(lease.link().rows(&sql, bound, &mut budget)).await;
+            let found = answer.and_then(|answer| self.plan.shape.one(answer));
+            match &found {
+                // The server cannot make out this one, and goes on.
+                Ok(_) | Err(Cause::Key { .. }) => {}
+                // It may fail for this key alone, of which the others are to have nothing; not so when it is wrong itself.
+                Err(Cause::Statement { .. }) => {
+                    let columns = self.in_time(lease.link().prepare(&sql)).await?;
+                    self.plan.shape.check(&columns)?;
+                }
+                // The rest of it is still to come.
+                Err(Cause::TooLarge { .. }) if too_large < ABANDONED_MAX => {
+                    too_large += 1;
+                    budget = before;
+                    lease.abandon();
+                }
+                Err(cause) => return Err(cause.clone()),
+            }
+            values.push(found);
         }
         Ok(values)
     }
@@ -320,6 +338,9 @@ const NO_WRITE: Cause = Cause::Unsupported {
 const NO_DELETE: Cause = Cause::Unsupported {
     reason: "it has no statement to delete with; set the backend's `delete`, or delete from the database directly",
 };
+
+/// Connections that one call may use up by values that are too large; one such value more, and the call is too large.
+const ABANDONED_MAX: usize = 4;
 
 /// How much of the answers to one call may still come.
 #[derive(Clone, Copy, Debug)]

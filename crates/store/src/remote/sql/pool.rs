@@ -112,13 +112,27 @@ impl<D: Driver> Pool<D> {
         let connection =
             Arc::clone(&self.shared.connections).acquire_owned().await.map_err(|_| Cause::Closed)?;
         let permits = Permits { _room: room, _connection: connection };
+        Ok(Lease { held: self.connected().await?, _permits: permits })
+    }
+
+    /// Gives a call that has abandoned its connection another.
+    ///
+    /// # Errors
+    /// As of [`take`](Self::take), but for its place among those that wait, which it has.
+    pub(super) async fn renew(&self, lease: &mut Lease<D>) -> Result<(), Cause> {
+        lease.held = self.connected().await?;
+        Ok(())
+    }
+
+    /// A connection that nobody has, or a new one.
+    async fn connected(&self) -> Result<Held<D>, Cause> {
         while let Some((link, since)) = self.shared.pop() {
             let mut held = Held { link: Some(link), shared: Arc::clone(&self.shared) };
             if since.elapsed() < TRUSTED {
-                return Ok(Lease { held, _permits: permits });
+                return Ok(held);
             }
             match timeout(self.ping_timeout, held.link().ping()).await {
-                Ok(Ok(())) => return Ok(Lease { held, _permits: permits }),
+                Ok(Ok(())) => return Ok(held),
                 Ok(Err(_)) => held.close(),
                 // It hangs, or something on the way has forgotten the connection; and what befell this one befell the others.
                 Err(_) => {
@@ -128,8 +142,7 @@ impl<D: Driver> Pool<D> {
             }
         }
         let link = self.shared.driver.connect().await?;
-        let held = Held { link: Some(link), shared: Arc::clone(&self.shared) };
-        Ok(Lease { held, _permits: permits })
+        Ok(Held { link: Some(link), shared: Arc::clone(&self.shared) })
     }
 }
 
@@ -147,8 +160,20 @@ pub(super) struct Lease<D: Driver> {
 }
 
 impl<D: Driver> Lease<D> {
+    /// # Panics
+    /// When it is [abandoned](Self::abandon).
     pub(super) fn link(&mut self) -> &mut D::Link {
         self.held.link()
+    }
+
+    /// Gives up the connection amid an answer, while the call goes on.
+    pub(super) fn abandon(&mut self) {
+        self.held.abandon();
+    }
+
+    /// Whether the call has no connection at the moment.
+    pub(super) fn is_abandoned(&self) -> bool {
+        self.held.link.is_none()
     }
 
     /// Ends the call: keeps the connection when `outcome` says that it is fit for the next call.
@@ -191,6 +216,12 @@ impl<D: Driver> Held<D> {
         self.link = None;
     }
 
+    fn abandon(&mut self) {
+        if let Some(link) = self.link.take() {
+            self.shared.driver.abandon(link);
+        }
+    }
+
     fn give_back(&mut self) {
         if let Some(link) = self.link.take().filter(|link| !link.is_closed()) {
             Shared::push(&self.shared, link);
@@ -200,9 +231,7 @@ impl<D: Driver> Held<D> {
 
 impl<D: Driver> Drop for Held<D> {
     fn drop(&mut self) {
-        if let Some(link) = self.link.take() {
-            self.shared.driver.abandon(link);
-        }
+        self.abandon();
     }
 }
 

@@ -104,6 +104,23 @@ async fn a_call_that_goes_away_has_its_connection_abandoned() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_call_that_abandons_its_connection_gets_another_in_its_place() {
+    let (pool, counts) = pool(1, 1);
+    let mut lease = pool.take().await.unwrap();
+    lease.abandon();
+    assert!(lease.is_abandoned());
+    pool.renew(&mut lease).await.unwrap();
+    assert!(!lease.is_abandoned());
+    lease.settle(&FINE);
+    pool.take().await.unwrap().settle(&FINE);
+    assert_eq!(counts.read(), [2, 1, 1]);
+    let mut lease = pool.take().await.unwrap();
+    lease.abandon();
+    lease.settle(&FINE);
+    assert_eq!(counts.read(), [2, 2, 2]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_connection_that_broke_takes_the_idle_ones_with_it() {
     let (pool, counts) = pool(3, 1);
     let (one, other, third) =
