@@ -101,9 +101,9 @@ impl WriteError {
         }
     }
 
-    /// Whether the store cannot be written to at all.
+    /// Whether no replica can be written to at all.
     pub(crate) fn is_read_only(&self) -> bool {
-        matches!(self, Self::Failed { error, .. } if matches!(error.cause(), Cause::Unsupported { .. }))
+        matches!(self, Self::Failed { error, outcome: Outcome::NotDone } if is_unsupported(error))
     }
 }
 
@@ -161,8 +161,7 @@ impl Backend {
         }
         let answers = self.send(&under_way.wanted, deadline).await;
         under_way.outcome = Outcome::of_all(answers.iter().map(outcome_of));
-        let failure = answers.into_iter().find_map(Result::err);
-        match failure {
+        match telling(answers) {
             None => Ok(()),
             Some(None) => Err(WriteError::Late(self.timeout)),
             Some(Some(error)) => Err(WriteError::Failed { error, outcome: under_way.outcome }),
@@ -230,6 +229,22 @@ impl Backend {
             tracing::debug!(backend = self.name, "a value that was written is not cached: {refused}");
         }
     }
+}
+
+/// Of the failures of all replicas, the one that says most of the write: one that leaves it open whether it was done, or else one that
+/// can be helped, and that a replica takes no writes only where all say so.
+fn telling(answers: Vec<Result<(), Option<StoreError>>>) -> Option<Option<StoreError>> {
+    let rank = |failure: &Option<StoreError>| match failure {
+        None => 0,
+        Some(error) if error.fault() == Fault::Broken => 0,
+        Some(error) if !is_unsupported(error) => 1,
+        Some(_) => 2,
+    };
+    answers.into_iter().filter_map(Result::err).min_by_key(rank)
+}
+
+fn is_unsupported(error: &StoreError) -> bool {
+    matches!(error.cause(), Cause::Unsupported { .. })
 }
 
 /// What a replica's answer, or the lack of one, says about the write.

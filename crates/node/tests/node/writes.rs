@@ -272,6 +272,27 @@ fn every_replica_is_written_and_all_have_to_answer() {
 }
 
 #[test]
+fn a_removal_that_one_replica_may_have_made_is_not_acknowledged_for_another_that_takes_none() {
+    let replicas = [Fake::new([]), Fake::new([("a", &b"1"[..])])];
+    let stores = replicas.iter().map(|fake| fake.clone() as Arc<dyn Store>).collect();
+    let mut setup = setup(vec![("catalog", stores)]);
+    setup.backends[0].dispatch.timeout = Duration::from_millis(100);
+    let node = Node::start(setup).unwrap();
+    let http = Http::of(&node);
+    replicas[0].write(Mood::Refuse);
+    for (mood, status, cause) in
+        [(Mood::Hang, 504, "timeout"), (Mood::Fail, 502, "engine"), (Mood::Answer, 422, "unsupported")]
+    {
+        replicas[1].write(mood);
+        let answer = http.ask("DELETE", "/v1/keys/catalog/a", "");
+        assert_eq!(answer.status, status, "{answer:?}");
+        assert_eq!((&answer.json()["cause"], &answer.json()["outcome"]), (&json!(cause), &json!("unknown")));
+    }
+    replicas[1].write(Mood::Refuse);
+    assert_eq!(http.ask("DELETE", "/v1/keys/catalog/a", "").status, 204);
+}
+
+#[test]
 fn a_primary_is_written_alone_and_its_readers_are_given_time() {
     let replicas = [Fake::new([]), Fake::new([("a", &b"old"[..])])];
     let stores = replicas.iter().map(|fake| fake.clone() as Arc<dyn Store>).collect();
