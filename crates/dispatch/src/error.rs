@@ -13,7 +13,8 @@ use crate::FailureKind;
 pub enum FetchError {
     /// No answer in time. The backend's fault, or the time-out's; asking again later can help.
     #[error(
-        "fetching the key was given up after {timeout:?}, the backend's time-out; is the backend overloaded or unreachable?"
+        "fetching the key failed: timeout: no answer within {timeout:?}, the backend's time-out; see whether the server is overloaded or \
+         hangs, or raise the backend's `timeout`"
     )]
     Timeout {
         /// The backend's time-out.
