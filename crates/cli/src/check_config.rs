@@ -15,10 +15,14 @@ pub(crate) struct Args {
     file: PathBuf,
 }
 
+/// What a file that is valid may still be wrong about.
+const NOT_SEEN: &str = "not looked at: whether ports are free, files of passwords and certificates can be read, and servers answer; \
+                        `sherwood backend check` tries the stores";
+
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let flags = Flags { config: Some(args.file.clone()), ..Flags::default() };
     let config =
         config::load(&flags, sherwood_policy::available_without_options()).map_err(Failure::usage)?;
     let (memory, buffers) = (config.memory_line(), config.buffers_line());
-    out::print(&format!("{} is valid\n{memory}\n{buffers}\n", args.file.display()))
+    out::print(&format!("{} is valid\n{memory}\n{buffers}\n{NOT_SEEN}\n", args.file.display()))
 }

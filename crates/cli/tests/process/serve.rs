@@ -127,7 +127,11 @@ fn a_valid_configuration_is_called_valid_and_its_memory_added_up() {
     let lines: Vec<_> = said.lines().collect();
     assert_eq!(lines[0], format!("{example} is valid"));
     assert_eq!(lines[1], "memory: 1GiB for the cache + 12MiB for 4 embedded stores = 1036MiB");
-    assert!(lines[2].starts_with("buffers: at most ") && lines.len() == 3, "{said}");
+    assert!(lines[2].starts_with("buffers: at most ") && lines.len() == 4, "{said}");
+    assert!(
+        lines[3].starts_with("not looked at: ") && lines[3].contains("`sherwood backend check`"),
+        "{said}"
+    );
 }
 
 #[test]
