@@ -7,6 +7,7 @@ mod actuator;
 mod beyond;
 mod guard;
 pub(crate) mod instances;
+mod pins;
 
 use std::time::Duration;
 
@@ -21,23 +22,14 @@ use crate::core::Core;
 use crate::gateway::millis;
 use actuator::ApplyError;
 use beyond::Beyond;
+use pins::PinError;
 
 pub(crate) use actuator::{Actuator, Instances, OwnCache};
 pub use instances::{InstanceKind, InstanceSetup, InstancesSetup};
+pub use pins::Pin;
 
 /// Characters of a policy's name that a refusal repeats.
 const NAME_CHARS_MAX: usize = 64;
-
-/// Least and most bytes of a partition, set by the configuration and the admin API.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Pin {
-    /// Least bytes, 0 for none.
-    pub min_bytes: u64,
-    /// Most bytes, none for no limit.
-    pub max_bytes: Option<u64>,
-    /// Whether it keeps its budget, and what it would be is only said.
-    pub dry_run: bool,
-}
 
 /// What a partition may be set to, bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,39 +51,6 @@ pub(crate) enum ChangeError {
     /// The caches cannot do what it does.
     #[error(transparent)]
     Apply(#[from] ApplyError),
-}
-
-/// Why a partition is not pinned as asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum PinError {
-    /// Its own two contradict each other.
-    #[error("a minimum of {min} bytes is above the maximum of {max}; lower one or raise the other")]
-    Crossed {
-        /// The minimum.
-        min: u64,
-        /// The maximum.
-        max: u64,
-    },
-    /// There is not enough for all minimums.
-    #[error(
-        "the minimums of all partitions would sum to {min_bytes} bytes, and there are {total}; lower one"
-    )]
-    Minimums {
-        /// Their sum.
-        min_bytes: u64,
-        /// The total.
-        total: u64,
-    },
-    /// Some of the total would have no partition to go to.
-    #[error(
-        "the maximums of all partitions would sum to {max_bytes} bytes, less than the total of {total}; raise one"
-    )]
-    Maximums {
-        /// Their sum.
-        max_bytes: u64,
-        /// The total.
-        total: u64,
-    },
 }
 
 /// The state of the loop.
@@ -157,19 +116,8 @@ impl Control {
         let total = self.actuator.total_bytes();
         let mut pins = self.pins.clone();
         pins[partition.index()] = pin;
-        let sum = |bytes: fn(&Pin) -> Option<u64>| {
-            pins.iter().map(bytes).fold(0_u64, |sum, bytes| sum.saturating_add(bytes.unwrap_or(u64::MAX)))
-        };
-        let (min_bytes, max_bytes) = (sum(|pin| Some(pin.min_bytes)), sum(|pin| pin.max_bytes));
-        if let Some(max) = pin.max_bytes.filter(|&max| max < pin.min_bytes) {
-            return Err(PinError::Crossed { min: pin.min_bytes, max });
-        }
-        if min_bytes > total {
-            return Err(PinError::Minimums { min_bytes, total });
-        }
-        if max_bytes < total {
-            return Err(PinError::Maximums { max_bytes, total });
-        }
+        pin.check()?;
+        pins::check_sums(&pins, total)?;
         self.pins = pins;
         Ok(())
     }
