@@ -232,6 +232,9 @@ impl Control {
     fn observe(&mut self, core: &Core, now: Instant) -> Observation {
         let needs = self.controller.needs();
         let held = self.actuator.observe();
+        let reached: Vec<bool> = held.iter().map(|held| held.reached).collect();
+        let total_bytes = self.actuator.total_bytes();
+        let pins = pins::while_absent(&self.pins, self.controller.budgets(), &reached, total_bytes);
         let counts = self.counters.advance(now, held.iter().map(|held| (held.hits, held.misses)).collect());
         let slopes = if needs.hit_ratio_slope {
             core.shadow.slopes(self.controller.budgets())
@@ -239,28 +242,22 @@ impl Control {
             core.shadow.rest(now);
             vec![None; held.len()]
         };
-        let partitions =
-            core.names.partitions().iter().zip(held.iter().zip(counts)).zip(&self.pins).zip(slopes);
+        let partitions = core.names.partitions().iter().zip(held.iter().zip(counts)).zip(pins).zip(slopes);
         let mut partitions: Vec<_> = partitions
-            .map(|(((partition, (held, (hits, misses))), pin), hit_ratio_slope)| {
-                // Who is not reached keeps what it has, as far as that is known.
-                let size = Some(held.allocated_bytes).filter(|&bytes| !held.reached && bytes > 0);
-                PartitionSeen {
-                    allocated_bytes: held.allocated_bytes,
-                    used_bytes: held.used_bytes,
-                    min_bytes: size.unwrap_or(pin.min_bytes),
-                    max_bytes: size.or(pin.max_bytes),
-                    dry_run: pin.dry_run || (!held.reached && size.is_none()),
-                    hits,
-                    misses,
-                    queries: hits + misses,
-                    hit_ratio_slope,
-                    query_p99: core.telemetry.query_sketch(now, partition.backend).quantile(0.99),
-                    ..PartitionSeen::new(partition.tenant, partition.backend)
-                }
+            .map(|(((partition, (held, (hits, misses))), pin), hit_ratio_slope)| PartitionSeen {
+                allocated_bytes: held.allocated_bytes,
+                used_bytes: held.used_bytes,
+                min_bytes: pin.min_bytes,
+                max_bytes: pin.max_bytes,
+                dry_run: pin.dry_run,
+                hits,
+                misses,
+                queries: hits + misses,
+                hit_ratio_slope,
+                query_p99: core.telemetry.query_sketch(now, partition.backend).quantile(0.99),
+                ..PartitionSeen::new(partition.tenant, partition.backend)
             })
             .collect();
-        let total_bytes = self.actuator.total_bytes();
         self.beyond.add((core, now), &needs, total_bytes, &held, &mut partitions);
         let mut seen = Observation { total_bytes, partitions, ..Observation::default() };
         if needs.requests {

@@ -68,3 +68,82 @@ pub(super) fn check_sums(pins: &[Pin], total: u64) -> Result<(), PinError> {
     }
     Ok(())
 }
+
+/// `pins` as a decision has to obey them that comes after one of these `budgets`. Who is not `reached` keeps its budget, not what it has:
+/// the budgets make up the total together, so what is left for the others fits them, however far the instance is from its own. What it
+/// has beyond that is kept from the others by the ledger. Where the pins have been changed such that its budget no longer goes with
+/// them, they win, and it is told its new one when it is back.
+pub(super) fn while_absent(pins: &[Pin], budgets: &[u64], reached: &[bool], total: u64) -> Vec<Pin> {
+    let keep = |((pin, &budget), &reached): ((&Pin, &u64), &bool)| {
+        let kept = budget.min(pin.max_bytes.unwrap_or(u64::MAX)).max(pin.min_bytes);
+        if reached { *pin } else { Pin { min_bytes: kept, max_bytes: Some(kept), ..*pin } }
+    };
+    let kept: Vec<Pin> = pins.iter().zip(budgets).zip(reached).map(keep).collect();
+    if check_sums(&kept, total).is_ok() { kept } else { pins.to_vec() }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use sherwood_model::{BackendId, Band, Instant, TenantId};
+    use sherwood_policy::{BandCounts, Controller, Observation, Options, PartitionSeen, by_name};
+
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn pin(min_mib: u64, max_mib: Option<u64>) -> Pin {
+        Pin { min_bytes: min_mib * MIB, max_bytes: max_mib.map(|mib| mib * MIB), dry_run: false }
+    }
+
+    /// Budgets in MiB after a round of `policy` from those of `mib`, of which the first is of an instance that is not reached.
+    fn without_the_first(policy: &str, pins: &[Pin], mib: &[u64], total_mib: u64) -> Vec<u64> {
+        let options = Options::default();
+        let budgets: Vec<u64> = mib.iter().map(|mib| mib * MIB).collect();
+        let reached: Vec<bool> = (0..mib.len()).map(|index| index > 0).collect();
+        let partition = |(index, pin): (usize, Pin)| PartitionSeen {
+            min_bytes: pin.min_bytes,
+            max_bytes: pin.max_bytes,
+            dry_run: pin.dry_run,
+            hits: 1,
+            ..PartitionSeen::new(TenantId(0), BackendId::from_index(index))
+        };
+        let seen = Observation {
+            total_bytes: total_mib * MIB,
+            partitions: while_absent(pins, &budgets, &reached, total_mib * MIB)
+                .into_iter()
+                .enumerate()
+                .map(partition)
+                .collect(),
+            requests: 1_000,
+            latency_range: Some((Duration::from_millis(1), Duration::from_millis(200))),
+            blocking: vec![BandCounts { band: Band::TAIL, counts: vec![1; mib.len()] }],
+            ..Observation::default()
+        };
+        let policy = by_name(policy, &options).unwrap();
+        let mut controller = Controller::new(policy, &options, Vec::new(), budgets);
+        controller.decide(Instant::from_secs(5), &seen);
+        controller.budgets().iter().map(|bytes| bytes / MIB).collect()
+    }
+
+    #[test]
+    fn one_that_is_not_reached_keeps_its_budget_and_the_others_theirs_whatever_it_has() {
+        // It may have a hundred times as much as there is to divide; the others do not lose a byte by that.
+        let pins = [pin(2, None); 2];
+        for policy in ["static", "equal", "robinhood"] {
+            assert_eq!(without_the_first(policy, &pins, &[32, 32], 64), [32, 32], "{policy}");
+        }
+        assert_eq!(without_the_first("equal", &[pin(2, None); 3], &[32, 10, 22], 64), [32, 16, 16]);
+    }
+
+    #[test]
+    fn pins_that_no_longer_go_with_its_budget_win() {
+        let pins = [pin(0, None), pin(0, Some(20)), pin(0, Some(30))];
+        assert_eq!(without_the_first("equal", &pins, &[32, 32, 32], 96), [46, 20, 30]);
+        let pins = [pin(0, None), pin(60, None), pin(0, None)];
+        let budgets = without_the_first("equal", &pins, &[48, 24, 24], 96);
+        assert_eq!((budgets[1], budgets.iter().sum::<u64>()), (60, 96));
+        assert_eq!(without_the_first("equal", &[pin(0, Some(8)), pin(0, None)], &[48, 48], 96), [8, 88]);
+    }
+}

@@ -146,6 +146,20 @@ impl Server {
         }
     }
 
+    /// How many items it has.
+    fn items(&self) -> u64 {
+        match self.kind {
+            InstanceKind::Memcached => self.number("stats\r\n", "END\r\n", "curr_items "),
+            InstanceKind::Redis => self.number("DBSIZE\r\n", "\r\n", ":"),
+        }
+    }
+
+    /// Has it stop where it is, answering nobody, or go on: `STOP` or `CONT`.
+    fn signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
+    }
+
     fn miss(&self) {
         match self.kind {
             InstanceKind::Memcached => self.say("get nothing\r\n", "END\r\n"),
@@ -156,9 +170,14 @@ impl Server {
 
 /// A node that resizes `instances`, one for each backend `a`, `b` and so on, when it is told to.
 fn node(instances: Vec<InstanceSetup>) -> Node {
+    node_of(TOTAL, instances)
+}
+
+/// The same with another total.
+fn node_of(total_bytes: u64, instances: Vec<InstanceSetup>) -> Node {
     let names = ["a", "b", "c"];
     let mut setup = setup(names[..instances.len()].iter().map(|name| (*name, vec![])).collect());
-    setup.instances = Some(InstancesSetup { total_bytes: TOTAL, each: instances });
+    setup.instances = Some(InstancesSetup { total_bytes, each: instances });
     Node::start(setup).unwrap()
 }
 
@@ -258,6 +277,60 @@ fn one_that_is_gone_keeps_its_size_and_the_others_go_on() {
     let said = node.events();
     let told = |what: &str| said.iter().any(|event| event.kind == "instance" && event.message.contains(what));
     assert!(told("keeps its size") && told("is reached again"), "{said:?}");
+}
+
+/// Has the loop decide at once, for equal sizes.
+#[track_caller]
+fn decide(http: Http) {
+    assert_eq!(http.ask("PUT", "/v1/control", r#"{"policy":"equal"}"#).status, 200);
+}
+
+#[track_caller]
+fn pin(http: Http, name: &str, max_mib: u64) {
+    let pin = json!({"max_bytes": max_mib * MIB}).to_string();
+    let answer = http.ask("PUT", &format!("/v1/partitions/{name}"), &pin);
+    assert_eq!(answer.status, 200, "{answer:?}");
+}
+
+#[test]
+fn one_that_hangs_with_more_than_there_is_takes_nothing_from_the_others() {
+    let Some(first) = Server::start(InstanceKind::Redis, None, &[]) else { return };
+    let Some(hung) = Server::start(InstanceKind::Redis, None, &["--maxmemory", "256mb"]) else { return };
+    let Some(last) = Server::start(InstanceKind::Redis, None, &[]) else { return };
+    first.fill(100);
+    let node = node_of(64 * MIB, vec![first.setup(), hung.setup(), last.setup()]);
+    let http = Http::of(&node);
+    reached(http, 3);
+    hung.signal("STOP");
+    eventually("it is missed", || partition(http, 1)["instance"]["reached"] == false);
+    decide(http);
+    let mib = |server: &Server| server.limit() / MIB;
+    eventually("the others have their thirds of the total", || (mib(&first), mib(&last)) == (21, 21));
+    pin(http, "c", 8);
+    decide(http);
+    eventually("and go on moving bytes", || mib(&last) == 8);
+    assert_eq!(mib(&first), 21, "what another gave is not there while the one that hangs has so much");
+    hung.signal("CONT");
+    eventually("it is told the newest size, and gives the others theirs", || {
+        (mib(&hung), mib(&first)) == (21, 34)
+    });
+    assert_eq!(first.items(), 100, "nothing was lost where all was well");
+}
+
+#[test]
+fn a_maximum_holds_while_another_instance_is_gone_with_less_than_its_share() {
+    let Some(lost) = Server::start(InstanceKind::Redis, None, &["--maxmemory", "16mb"]) else { return };
+    let Some(first) = Server::start(InstanceKind::Redis, None, &[]) else { return };
+    let Some(last) = Server::start(InstanceKind::Redis, None, &[]) else { return };
+    let node = node(vec![lost.setup(), first.setup(), last.setup()]);
+    let http = Http::of(&node);
+    reached(http, 3);
+    drop(lost);
+    eventually("it is missed", || partition(http, 0)["instance"]["reached"] == false);
+    pin(http, "b", 20);
+    pin(http, "c", 30);
+    decide(http);
+    eventually("they are as large as they may be", || (first.limit(), last.limit()) == (20 * MIB, 30 * MIB));
 }
 
 #[test]

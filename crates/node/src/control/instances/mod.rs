@@ -7,8 +7,9 @@
 //! - The loop leaves a *wish*, a size. The newest one wins: what was asked for and not begun is never asked for.
 //! - The task tells the instance, once a second reads back what it holds and counts, and leaves that for the loop.
 //! - Who is to grow is told so as others have given (`ledger`): all together never have more than the total.
-//! - Each exchange has a time-out. An instance that does not answer keeps its last known size, and the loop divides what the
-//!   others have; when it is back, it is told the newest wish.
+//! - Each exchange has a time-out. An instance that does not answer keeps its size, since nobody can tell it another, and its budget: the
+//!   loop divides the rest among the others. What it has beyond its budget they are not told of (`ledger`). When it is back, it is
+//!   told the newest wish.
 
 mod ledger;
 mod link;
