@@ -30,7 +30,7 @@ use crate::classes::Classes;
 use crate::clock::Clock;
 use crate::config::Protocol;
 use crate::control::instances::{self, Instance, InstanceSetup, InstancesSetup, Ledger};
-use crate::control::{Actuator, Control, Instances, OwnCache};
+use crate::control::{Actuator, Control, Instances, OwnCache, Pin};
 use crate::core::Core;
 use crate::entropy::Entropy;
 use crate::events::Events;
@@ -383,10 +383,9 @@ impl Parts {
         } else {
             Box::new(Instances::new(setup.divided_bytes(), instances.clone()))
         };
-        let pins = setup.partitions.iter().map(|partition| partition.pin).collect();
         let promised = (setup.slo, &setup.promises[..]);
         let telemetry = Telemetry::new(setup.backends.len(), promised, setup.control.rbc_window, clock.now());
-        let control = Control::new(controller, setup.control.clone(), pins, actuator);
+        let control = Control::new(controller, setup.control.clone(), setup.pins(), actuator);
         Core {
             clock,
             names,
@@ -432,10 +431,11 @@ fn start_budgets(setup: &Setup) -> Result<Vec<u64>, sherwood_policy::OptionsErro
     let sizes: Vec<_> = setup
         .partitions
         .iter()
-        .map(|partition| StartSize {
+        .zip(setup.pins())
+        .map(|(partition, Pin { min_bytes, max_bytes, .. })| StartSize {
             initial_bytes: partition.initial_bytes,
-            min_bytes: partition.pin.min_bytes,
-            max_bytes: partition.pin.max_bytes,
+            min_bytes,
+            max_bytes,
         })
         .collect();
     setup.control.start_budgets(setup.divided_bytes(), &sizes)

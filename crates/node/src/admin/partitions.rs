@@ -126,11 +126,11 @@ fn set(core: &Core, name: &str, asked: &Change) -> Result<Json<Value>, Problem> 
         max_bytes: asked.max_bytes.or(before.max_bytes).filter(|&max| max < control.total_bytes()),
         dry_run: asked.dry_run.unwrap_or(before.dry_run),
     };
-    control.pin(partition, pin).map_err(Problem::unprocessable)?;
+    control.check_pin(partition, pin).map_err(Problem::unprocessable)?;
     if let Some(bytes) = asked.allocated_bytes {
-        let resized = resize(core, &mut control, (partition, name), bytes);
-        resized.inspect_err(|_| control.pin(partition, before).expect("as it was before"))?;
+        resize(core, &mut control, (partition, name), pin, bytes)?;
     }
+    control.pin(partition, pin);
     drop(control);
     if pin != before {
         let Pin { min_bytes, max_bytes, dry_run } = pin;
@@ -156,10 +156,11 @@ fn resize(
     core: &Core,
     control: &mut Control,
     (partition, name): (PartitionId, &str),
+    pin: Pin,
     bytes: u64,
 ) -> Result<(), Problem> {
     let before = core.usage(partition).budget_bytes;
-    check(name, bytes, control.room(partition))?;
+    check(name, bytes, control.room(partition, pin))?;
     control.set_by_hand(partition, bytes).map_err(Problem::unprocessable)?;
     let data = json!({"partition": name, "before_bytes": before, "after_bytes": bytes});
     core.say("resize", format!("{name} set by hand from {before} to {bytes} bytes"), data);
@@ -180,7 +181,7 @@ fn check(name: &str, bytes: u64, room: Room) -> Result<(), Problem> {
     if !(min_bytes..=max_bytes).contains(&bytes) {
         let error = format!(
             "{bytes} bytes for `{name}` are out of its bounds of {min_bytes} to {max_bytes} bytes; stay within, or change \
-             min or max in the configuration"
+             min or max"
         );
         return Err(Problem::unprocessable(error)
             .with("min_bytes", min_bytes)

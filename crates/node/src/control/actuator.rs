@@ -31,6 +31,9 @@ pub(crate) trait Actuator: Send + Sync {
     /// Every partition, in the order of their ids.
     fn observe(&self) -> Vec<Held>;
 
+    /// Least bytes a partition can be told to keep to; 0 where there is no such size.
+    fn bytes_min(&self, partition: PartitionId) -> u64;
+
     /// Asks for the plan, which is reached some time afterwards.
     ///
     /// # Errors
@@ -91,6 +94,10 @@ impl Actuator for OwnCache {
         (0..self.partitions).map(held).collect()
     }
 
+    fn bytes_min(&self, _: PartitionId) -> u64 {
+        0
+    }
+
     fn apply(&self, plan: &CachePlan) -> Result<(), ApplyError> {
         self.cache.apply(plan)?;
         self.housekeeper.unpark();
@@ -140,6 +147,10 @@ impl Actuator for Instances {
             }
         };
         self.each.iter().map(held).collect()
+    }
+
+    fn bytes_min(&self, partition: PartitionId) -> u64 {
+        self.each[partition.index()].setup().kind.bytes_min()
     }
 
     fn apply(&self, plan: &CachePlan) -> Result<(), ApplyError> {

@@ -34,9 +34,9 @@ const NAME_CHARS_MAX: usize = 64;
 /// What a partition may be set to, bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Room {
-    /// The configured minimum.
+    /// The minimum.
     pub(crate) min_bytes: u64,
-    /// The configured maximum, or the total.
+    /// The maximum, or the total.
     pub(crate) max_bytes: u64,
     /// The total less what all others have.
     pub(crate) free_bytes: u64,
@@ -108,18 +108,21 @@ impl Control {
         &self.pins
     }
 
-    /// Pins a partition from the next decision on.
+    /// Whether a partition may be pinned.
     ///
     /// # Errors
-    /// When budgets that obey all pins could not sum to the total.
-    pub(crate) fn pin(&mut self, partition: PartitionId, pin: Pin) -> Result<(), PinError> {
+    /// When budgets that obey all pins could not sum to the total, or its cache could not be told so little.
+    pub(crate) fn check_pin(&self, partition: PartitionId, pin: Pin) -> Result<(), PinError> {
         let total = self.actuator.total_bytes();
         let mut pins = self.pins.clone();
         pins[partition.index()] = pin;
-        pin.check()?;
-        pins::check_sums(&pins, total)?;
-        self.pins = pins;
-        Ok(())
+        pin.check(self.actuator.bytes_min(partition))?;
+        pins::check_sums(&pins, total)
+    }
+
+    /// Pins a partition from the next decision on, as was found possible ([`Control::check_pin`]).
+    pub(crate) fn pin(&mut self, partition: PartitionId, pin: Pin) {
+        self.pins[partition.index()] = pin;
     }
 
     /// Decisions made since the start.
@@ -191,10 +194,9 @@ impl Control {
         }
     }
 
-    /// What `partition` may be set to by hand.
-    pub(crate) fn room(&self, partition: PartitionId) -> Room {
+    /// What `partition` may be set to by hand under `pin`.
+    pub(crate) fn room(&self, partition: PartitionId, pin: Pin) -> Room {
         let total = self.actuator.total_bytes();
-        let pin = self.pins[partition.index()];
         let others = self.budgets().into_iter().enumerate().filter(|(i, _)| *i != partition.index());
         Room {
             min_bytes: pin.min_bytes,

@@ -22,6 +22,18 @@ pub(crate) enum PinError {
         /// The maximum.
         max: u64,
     },
+    /// Its cache cannot be told to keep to so little.
+    #[error(
+        "a {what} of {bytes} bytes is less than its cache can be told to keep to, {least} bytes; raise it"
+    )]
+    Least {
+        /// `minimum` or `maximum`.
+        what: &'static str,
+        /// What was asked for.
+        bytes: u64,
+        /// The least it can be told.
+        least: u64,
+    },
     /// There is not enough for all minimums.
     #[error(
         "the minimums of all partitions would sum to {min_bytes} bytes, and there are {total}; lower one"
@@ -45,8 +57,14 @@ pub(crate) enum PinError {
 }
 
 impl Pin {
-    /// Whether its own two agree.
-    pub(super) fn check(&self) -> Result<(), PinError> {
+    /// Whether its own two agree, and leave its cache the `least` it can be told to keep to.
+    pub(super) fn check(&self, least: u64) -> Result<(), PinError> {
+        let less = |(what, bytes)| PinError::Least { what, bytes, least };
+        let bounds = [("minimum", Some(self.min_bytes)), ("maximum", self.max_bytes)];
+        let mut bounds = bounds.into_iter().filter_map(|(what, bytes)| Some((what, bytes?)));
+        if let Some(bound) = bounds.find(|(_, bytes)| *bytes < least) {
+            return Err(less(bound));
+        }
         match self.max_bytes.filter(|&max| max < self.min_bytes) {
             Some(max) => Err(PinError::Crossed { min: self.min_bytes, max }),
             None => Ok(()),

@@ -66,6 +66,15 @@ impl Setup {
     pub(crate) fn divided_bytes(&self) -> u64 {
         self.instances.as_ref().map_or(self.cache.total_bytes, |instances| instances.total_bytes)
     }
+
+    /// The pins of all partitions; an instance gets the least it can be told to keep to.
+    #[must_use]
+    pub(crate) fn pins(&self) -> Vec<Pin> {
+        let instances = self.instances.as_ref().map_or(&[][..], |instances| &instances.each);
+        let least = |index: usize| instances.get(index).map_or(0, |instance| instance.kind.bytes_min());
+        let pins = self.partitions.iter().map(|partition| partition.pin).enumerate();
+        pins.map(|(index, pin)| Pin { min_bytes: pin.min_bytes.max(least(index)), ..pin }).collect()
+    }
 }
 
 /// Who may come in through the HTTP port: by default every process of this machine, on loopback, and no page of another site.

@@ -293,6 +293,26 @@ fn pin(http: Http, name: &str, max_mib: u64) {
 }
 
 #[test]
+fn nobody_is_told_a_size_that_an_instance_cannot_keep_to() {
+    let Some(memcached) = Server::start(InstanceKind::Memcached, None, &[]) else { return };
+    let Some(redis) = Server::start(InstanceKind::Redis, None, &[]) else { return };
+    let node = node(vec![memcached.setup(), redis.setup()]);
+    let http = Http::of(&node);
+    reached(http, 2);
+    let least = |index: usize| partition(http, index)["min_bytes"].as_u64().unwrap() / MIB;
+    assert_eq!((least(0), least(1)), (8, 2));
+    for (name, least) in [("a", 8 * MIB), ("b", 2 * MIB)] {
+        for (key, bytes) in [("min_bytes", 0), ("max_bytes", least - 1), ("allocated_bytes", 0)] {
+            let change = json!({key: bytes}).to_string();
+            let said = http.ask("PUT", &format!("/v1/partitions/{name}"), &change).refusal(422);
+            assert!(said.contains(&least.to_string()), "{name} {key}: {said}");
+        }
+    }
+    set(http, "b", 2);
+    eventually("as little as it can be told is told", || redis.limit() == 2 * MIB);
+}
+
+#[test]
 fn one_that_hangs_with_more_than_there_is_takes_nothing_from_the_others() {
     let Some(first) = Server::start(InstanceKind::Redis, None, &[]) else { return };
     let Some(hung) = Server::start(InstanceKind::Redis, None, &["--maxmemory", "256mb"]) else { return };

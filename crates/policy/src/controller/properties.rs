@@ -188,6 +188,10 @@ fn check(policy: &str, seen: &Observation, decision: &Decision) -> Result<(), Te
     if sum(&low) <= given && policy != "bubble_wrap" {
         prop_assert!(budgets.iter().zip(&low).all(|(bytes, low)| bytes >= low), "floors and minimums fit");
     }
+    let min: Vec<u64> = seen.partitions.iter().map(|seen| seen.min_bytes).collect();
+    if sum(&min) <= total && policy != "bubble_wrap" {
+        prop_assert!(budgets.iter().zip(&min).all(|(bytes, min)| bytes >= min), "minimums win over floors");
+    }
     // Where they are below the total they are raised, under `static` too, which need not give all of it.
     if sum(&high) >= total && policy != "bubble_wrap" {
         prop_assert!(budgets.iter().zip(&high).all(|(bytes, high)| bytes <= high), "maximums are possible");

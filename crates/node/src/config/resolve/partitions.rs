@@ -128,7 +128,7 @@ fn draft(
     let total = ByteSize(total_bytes);
     let instance = instances::instance(raw.cache.as_ref(), problems);
     // An instance has a size below which it cannot be told to go.
-    let least = ByteSize(instance.as_ref().map_or(0, |instance| instance.kind.bytes_min()).min(total_bytes));
+    let least = ByteSize(instance.as_ref().map_or(0, |instance| instance.kind.bytes_min()));
     let min = in_range(problems, MIN, given(&raw.min), least, least..=total);
     let max = in_range(problems, MAX, given(&raw.max), total, min..=ByteSize(u64::MAX)).min(total);
     let initial = given(&raw.initial);

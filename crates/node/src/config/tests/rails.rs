@@ -29,6 +29,12 @@ fn partitions_stand_for_caches_of_others_all_of_them_or_none() {
     assert_eq!((instances[0].kind, &instances[0].address[..]), (InstanceKind::Memcached, "cache-1:11211"));
     assert_eq!(instances[1].user.as_deref(), Some("u"));
     assert_eq!((config.partitions[0].bytes_min, config.partitions[1].bytes_min), (8 << 20, 2 << 20));
+    let little = format!("[memory]\ntotal = \"4MiB\"\n{memcached}");
+    assert!(
+        problem(&little).contains("is 8MiB in sum; it must be at most the total of 4MiB"),
+        "{}",
+        problem(&little)
+    );
     let wrong = |text: &str, what: &str| {
         let said = problem(text);
         assert!(said.contains(what), "{said}");

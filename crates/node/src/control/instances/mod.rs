@@ -73,7 +73,7 @@ impl InstanceKind {
     const fn limit(self, bytes: u64) -> u64 {
         match self {
             Self::Memcached => memcached::limit(bytes),
-            Self::Redis => bytes,
+            Self::Redis => redis::limit(bytes),
         }
     }
 }

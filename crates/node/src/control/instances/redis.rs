@@ -11,6 +11,11 @@ use super::link::{Link, Trouble, line};
 /// Less than this, and Redis has no room for anything but itself.
 pub(super) const BYTES_MIN: u64 = 2 << 20;
 
+/// The limit that stands for a size. To Redis, a `maxmemory` of nothing would be no limit at all.
+pub(super) const fn limit(bytes: u64) -> u64 {
+    if bytes < BYTES_MIN { BYTES_MIN } else { bytes }
+}
+
 /// Authenticates.
 pub(super) async fn greet(link: &mut Link, user: Option<&str>, password: &str) -> Result<(), Trouble> {
     let words = user.into_iter().chain([password]).map(str::as_bytes);
@@ -67,7 +72,7 @@ pub(super) fn gives(state: &State) -> bool {
 
 /// Tells it the size.
 pub(super) async fn resize(link: &mut Link, bytes: u64) -> Result<(), Trouble> {
-    let bytes = bytes.to_string();
+    let bytes = limit(bytes).to_string();
     let request: [&[u8]; 4] = [b"CONFIG", b"SET", b"maxmemory", bytes.as_bytes()];
     accepted(link, "setting maxmemory", &request, "the user must be allowed CONFIG SET").await
 }

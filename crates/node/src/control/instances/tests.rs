@@ -35,10 +35,11 @@ fn a_password_is_a_line_of_a_file_that_nobody_else_may_read() {
 }
 
 #[test]
-fn a_size_for_memcached_is_whole_mebibytes_and_eight_at_least() {
+fn a_size_is_what_an_instance_can_be_told_and_never_none() {
     let mib = |bytes| InstanceKind::Memcached.limit(bytes) >> 20;
     assert_eq!((mib(0), mib((9 << 20) - 1), mib(9 << 20)), (8, 8, 9));
-    assert_eq!(InstanceKind::Redis.limit(12_345_678), 12_345_678);
+    let redis = |bytes| InstanceKind::Redis.limit(bytes);
+    assert_eq!((redis(0), redis(1), redis(12_345_678)), (2 << 20, 2 << 20, 12_345_678));
 }
 
 #[test]
