@@ -313,6 +313,24 @@ fn nobody_is_told_a_size_that_an_instance_cannot_keep_to() {
 }
 
 #[test]
+fn one_without_a_limit_gets_one_and_keeps_what_it_holds() {
+    let Some(boundless) = Server::start(InstanceKind::Redis, None, &["--maxmemory", "0"]) else { return };
+    let Some(other) = Server::start(InstanceKind::Redis, None, &["--maxmemory", "90mb"]) else { return };
+    boundless.fill(200);
+    let node = node(vec![boundless.setup(), other.setup()]);
+    let http = Http::of(&node);
+    reached(http, 2);
+    other.signal("STOP");
+    eventually("it is missed", || partition(http, 1)["instance"]["reached"] == false);
+    decide(http);
+    eventually("it has a limit", || boundless.limit() > 0);
+    assert!(boundless.limit() < 30 * MIB, "the other one has nearly all there is");
+    other.signal("CONT");
+    eventually("both have their halves", || (boundless.limit(), other.limit()) == (48 * MIB, 48 * MIB));
+    assert!(boundless.items() > 190, "{} of 200 items are left", boundless.items());
+}
+
+#[test]
 fn one_that_hangs_with_more_than_there_is_takes_nothing_from_the_others() {
     let Some(first) = Server::start(InstanceKind::Redis, None, &[]) else { return };
     let Some(hung) = Server::start(InstanceKind::Redis, None, &["--maxmemory", "256mb"]) else { return };

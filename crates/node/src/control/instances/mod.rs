@@ -184,7 +184,9 @@ impl Instance {
             let wish = *wishes.borrow_and_update();
             gifts.mark_unchanged();
             let mut state = self.look(&mut link).await?;
-            let granted = wish.map(|bytes| self.ledger.grant(self.partition.index(), bytes, state.limit));
+            // Where there is no limit, what it holds is its own: a limit below that would evict for nothing but want of room.
+            let own = if state.limit == 0 { state.used } else { state.limit };
+            let granted = wish.map(|bytes| self.ledger.grant(self.partition.index(), bytes, own));
             if let Some(bytes) = granted
                 && self.setup.kind.limit(bytes) != state.limit
             {
