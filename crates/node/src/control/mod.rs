@@ -120,9 +120,12 @@ impl Control {
         pins::check_sums(&pins, total)
     }
 
-    /// Pins a partition from the next decision on, as was found possible ([`Control::check_pin`]).
+    /// Pins a partition from the next decision on, as was found possible ([`Control::check_pin`]). What comes of a new pin is the
+    /// operator's doing and no harm that the guard could mend, so it begins anew.
     pub(crate) fn pin(&mut self, partition: PartitionId, pin: Pin) {
-        self.pins[partition.index()] = pin;
+        if std::mem::replace(&mut self.pins[partition.index()], pin) != pin {
+            self.controller.restart_guard();
+        }
     }
 
     /// Decisions made since the start.

@@ -73,6 +73,11 @@ impl Driven {
         serde_json::from_str(&self.ask("POST", path, Body::from(body.to_string()))).unwrap()
     }
 
+    #[track_caller]
+    pub(super) fn put(&self, path: &str, body: &Value) -> Value {
+        serde_json::from_str(&self.ask("PUT", path, Body::from(body.to_string()))).unwrap()
+    }
+
     /// A sample of the metrics.
     #[track_caller]
     pub(super) fn metric(&self, name: &str) -> f64 {

@@ -138,3 +138,19 @@ fn a_node_goes_back_holds_still_and_says_so() {
         (Value::Null, [1.0, 0.0])
     );
 }
+
+#[test]
+fn a_pin_that_changes_has_the_guard_begin_anew() {
+    let mut world = World { node: Driven::new(CONFIGURATION), random: SplitMix64::new(1) };
+    let good = |world: &World| world.node.get("/v1/control")["guard"]["good_bytes"].take();
+    (0..20).for_each(|_| _ = world.round());
+    assert!(good(&world)["a"].as_u64() > Some(0), "what is in force is good");
+    for pin in [json!({"min_bytes": 1 << 20}), json!({"max_bytes": 7 << 20}), json!({"dry_run": true})] {
+        world.node.put("/v1/partitions/a", &pin);
+        assert_eq!(good(&world), json!({}), "{pin}");
+        (0..20).for_each(|_| _ = world.round());
+        let known = good(&world);
+        world.node.put("/v1/partitions/a", &pin);
+        assert_eq!(good(&world), known, "it is pinned so already");
+    }
+}

@@ -38,7 +38,8 @@ pub use decision::{Aim, Decision, Kept, Move, Reason};
 /// *Dry run of a partition* ([`PartitionSeen::dry_run`]): it keeps its budget, and the decision says what it would have been.
 ///
 /// *The guard* ([`Options::guard`]) may answer instead of the policy: with an earlier allocation, then with a freeze. It
-/// only watches what is acted upon, and policies that move bytes; whoever sets budgets or a policy by hand has it begin anew.
+/// only watches what is acted upon, and policies that move bytes; whoever sets budgets or a policy by hand has it begin anew, and
+/// so should whoever pins a partition ([`Controller::restart_guard`]).
 ///
 /// *Changing the policy* moves nothing by itself. `shared-lru` leaves the budgets aside; when a policy with budgets
 /// returns, it goes on from the last ones. Budgets of another number of partitions than observed are replaced by equal
@@ -143,7 +144,8 @@ impl Controller {
         self.restart_guard();
     }
 
-    fn restart_guard(&mut self) {
+    /// Has the guard begin anew: something else than moves has changed how requests fare, or what may be moved.
+    pub fn restart_guard(&mut self) {
         self.guard.iter_mut().for_each(Guard::restart);
     }
 
@@ -167,7 +169,7 @@ impl Controller {
             None => self.policy.propose(&view),
         };
         self.last = self.last.max(Some(now));
-        let (proposal, harm) = self.guarded(now, proposal, &view);
+        let (proposal, harm) = self.guarded(now, proposal, &view, &bounds);
         let planned = if harm.is_some() { Reason::Restored } else { Reason::Planned };
         let undecided = seen.partitions.iter().any(|seen| seen.dry_run);
         let wanted = undecided.then(|| {
@@ -181,13 +183,19 @@ impl Controller {
     }
 
     /// The proposal, unless the guard has another; then the harm that made it go back, at the moment it does.
-    fn guarded(&mut self, now: Instant, proposal: Proposal, view: &View<'_>) -> (Proposal, Option<Harm>) {
+    fn guarded(
+        &mut self,
+        now: Instant,
+        proposal: Proposal,
+        view: &View<'_>,
+        bounds: &Bounds,
+    ) -> (Proposal, Option<Harm>) {
         let Some(guard) = &mut self.guard else { return (proposal, None) };
         if self.options.dry_run || matches!(proposal, Proposal::Shared | Proposal::AsSet) {
             guard.restart();
             return (proposal, None);
         }
-        match guard.watch(now, view.seen, view.budgets) {
+        match guard.watch(now, view.seen, view.budgets, |good| bounds.fit(good)) {
             Verdict::Free => (proposal, None),
             Verdict::Frozen => (Proposal::Keep(Kept::Frozen), None),
             Verdict::Back(budgets, harm) => (Proposal::Budgets(budgets), Some(harm)),

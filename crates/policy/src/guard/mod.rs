@@ -22,7 +22,8 @@
 //!
 //! An allocation is good when the tail over a window that began with it was within the bound, or no worse than under the good
 //! one before. The first one seen is good whatever its tail, and so is one that is seen when the good one is older than
-//! [`GuardOptions::memory`]: what was asked for then says little about now. After a freeze the guard begins anew, so that a tail
+//! [`GuardOptions::memory`]: what was asked for then says little about now. Where pins no longer allow a step back to it, the guard
+//! neither says that it went nor freezes: it begins anew from what is. After a freeze the guard begins anew, so that a tail
 //! which going back did not mend is not held against the moves twice.
 
 mod options;
@@ -150,8 +151,15 @@ impl Guard {
         }
     }
 
-    /// Looks at what was `seen` under `budgets`. O(n) for n partitions.
-    pub(crate) fn watch(&mut self, now: Instant, seen: &Observation, budgets: &[u64]) -> Verdict {
+    /// Looks at what was `seen` under `budgets`. `fit` brings an earlier allocation within today's bounds; where that leads nowhere, there
+    /// is nothing to go back to, and it begins anew from what is. O(n) for n partitions, and a call of `fit`.
+    pub(crate) fn watch(
+        &mut self,
+        now: Instant,
+        seen: &Observation,
+        budgets: &[u64],
+        fit: impl FnOnce(&[u64]) -> Vec<u64>,
+    ) -> Verdict {
         match self.frozen_until {
             Some(until) if now < until => return Verdict::Frozen,
             Some(_) => self.restart(),
@@ -166,10 +174,15 @@ impl Guard {
         };
         if let Some(harm) = self.harm(now, tail, &counts(seen, budgets), seen) {
             let good = self.good.take().expect("harm is in comparison with it");
+            let back = fit(&good.budgets);
+            if back == budgets {
+                self.restart();
+                return Verdict::Free;
+            }
             self.frozen_until = Some(harm.until);
             (self.trial, self.worse_since) = (None, None);
             self.trips += 1;
-            return Verdict::Back(good.budgets, harm);
+            return Verdict::Back(back, harm);
         }
         self.try_budgets(now, tail, seen, budgets);
         Verdict::Free

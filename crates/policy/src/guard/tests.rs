@@ -73,7 +73,9 @@ fn run(
 ) -> Option<(u64, Vec<u64>)> {
     for now in (from..to).step_by(DELTA as usize) {
         moves(world, now);
-        if let Verdict::Back(budgets, _) = guard.watch(at(now), &world.seen(), &world.bytes.clone()) {
+        if let Verdict::Back(budgets, _) =
+            guard.watch(at(now), &world.seen(), &world.bytes.clone(), <[u64]>::to_vec)
+        {
             return Some((now, budgets));
         }
     }
@@ -107,9 +109,9 @@ fn moves_that_made_requests_slower_are_taken_back_after_a_window_and_held() {
     world.bytes = budgets;
     let until = when + 600;
     for now in (when + 5..until).step_by(5) {
-        assert_eq!(guard.watch(at(now), &world.seen(), &world.bytes), Verdict::Frozen);
+        assert_eq!(guard.watch(at(now), &world.seen(), &world.bytes, <[u64]>::to_vec), Verdict::Frozen);
     }
-    assert_eq!(guard.watch(at(until), &world.seen(), &world.bytes), Verdict::Free);
+    assert_eq!(guard.watch(at(until), &world.seen(), &world.bytes, <[u64]>::to_vec), Verdict::Free);
     let GuardStanding { trips, frozen_until, good_bytes, .. } = guard.standing();
     assert_eq!((trips, frozen_until, good_bytes.len()), (1, None, 0), "it begins anew");
 }
@@ -118,7 +120,8 @@ fn moves_that_made_requests_slower_are_taken_back_after_a_window_and_held() {
 fn harm_says_who_is_to_blame_and_how_it_was_before() {
     let (mut guard, mut world) = settled();
     take(&mut world, 2, 1, 40 * MIB);
-    let verdicts = (130..400).step_by(5).map(|now| guard.watch(at(now), &world.seen(), &world.bytes));
+    let verdicts =
+        (130..400).step_by(5).map(|now| guard.watch(at(now), &world.seen(), &world.bytes, <[u64]>::to_vec));
     let harm = verdicts.filter_map(|verdict| match verdict {
         Verdict::Back(_, harm) => Some(harm),
         Verdict::Free | Verdict::Frozen => None,
@@ -171,7 +174,7 @@ fn few_requests_prove_nothing() {
     take(&mut world, 0, 1, 40 * MIB);
     for now in (130..400).step_by(5) {
         let seen = Observation { requests: 299, ..world.seen() };
-        assert_eq!(guard.watch(at(now), &seen, &world.bytes), Verdict::Free);
+        assert_eq!(guard.watch(at(now), &seen, &world.bytes, <[u64]>::to_vec), Verdict::Free);
     }
 }
 
@@ -217,6 +220,20 @@ impl Policy for Wrong {
     }
 }
 
+/// A policy that wants the same for all.
+#[derive(Clone)]
+struct Equal;
+
+impl Policy for Equal {
+    fn name(&self) -> &'static str {
+        "equal"
+    }
+
+    fn propose(&mut self, view: &View<'_>) -> Proposal {
+        Proposal::Budgets(vec![view.total_bytes / 4; 4])
+    }
+}
+
 #[test]
 fn a_controller_goes_back_says_so_and_holds_still() {
     let options = Options {
@@ -244,4 +261,29 @@ fn a_controller_goes_back_says_so_and_holds_still() {
     controller.set_policy(Box::new(Wrong));
     let standing = controller.guard().expect("there is one");
     assert_eq!((standing.trips, standing.frozen_until), (1, None), "a word of the operator ends the freeze");
+}
+
+#[test]
+fn a_step_back_that_pins_forbid_is_neither_claimed_nor_followed_by_a_freeze() {
+    let options = Options {
+        guard: Some(GuardOptions::default()),
+        page_bytes: Some(MIB),
+        floor_pages: 0,
+        ..Options::default()
+    };
+    let mut controller = Controller::new(Box::new(Equal), &options, Vec::new(), vec![TOTAL / 4; 4]);
+    let mut world = World::new();
+    for round in 1..200 {
+        let mut seen = world.seen();
+        if round > 26 {
+            // Nobody told the guard of this.
+            seen.partitions[0].max_bytes = Some(TOTAL / 8);
+        }
+        let decision = controller.decide(at(round * DELTA), &seen);
+        assert_eq!((decision.harm, controller.guard().unwrap().trips), (None, 0), "{}", decision.line);
+        assert_ne!(decision.kept, Some(Kept::Frozen));
+        world.bytes = controller.budgets().to_vec();
+    }
+    assert_eq!(world.bytes[0], TOTAL / 8);
+    assert_eq!(controller.guard().unwrap().good_bytes, world.bytes, "what is now is what it begins with");
 }
