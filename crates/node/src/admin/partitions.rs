@@ -126,7 +126,7 @@ fn set(core: &Core, name: &str, asked: &Change) -> Result<Json<Value>, Problem> 
         max_bytes: asked.max_bytes.or(before.max_bytes).filter(|&max| max < control.total_bytes()),
         dry_run: asked.dry_run.unwrap_or(before.dry_run),
     };
-    control.check_pin(partition, pin).map_err(Problem::unprocessable)?;
+    control.check_pin(partition, pin, asked.allocated_bytes).map_err(Problem::unprocessable)?;
     if let Some(bytes) = asked.allocated_bytes {
         resize(core, &mut control, (partition, name), pin, bytes)?;
     }

@@ -108,16 +108,24 @@ impl Control {
         &self.pins
     }
 
-    /// Whether a partition may be pinned.
+    /// Whether a partition may be pinned, and set to `bytes` by hand, if given.
     ///
     /// # Errors
-    /// When budgets that obey all pins could not sum to the total, or its cache could not be told so little.
-    pub(crate) fn check_pin(&self, partition: PartitionId, pin: Pin) -> Result<(), PinError> {
+    /// When budgets that obey all pins, and are kept where there is a dry run, could not sum to the total, or its cache could not be
+    /// told so little.
+    pub(crate) fn check_pin(
+        &self,
+        partition: PartitionId,
+        pin: Pin,
+        bytes: Option<u64>,
+    ) -> Result<(), PinError> {
         let total = self.actuator.total_bytes();
         let mut pins = self.pins.clone();
         pins[partition.index()] = pin;
         pin.check(self.actuator.bytes_min(partition))?;
-        pins::check_sums(&pins, total)
+        let mut budgets = self.controller.budgets().to_vec();
+        budgets[partition.index()] = bytes.unwrap_or(budgets[partition.index()]);
+        pins::check_sums(&pins, &budgets, total)
     }
 
     /// Pins a partition from the next decision on, as was found possible ([`Control::check_pin`]). What comes of a new pin is the

@@ -36,7 +36,8 @@ pub(crate) enum PinError {
     },
     /// There is not enough for all minimums.
     #[error(
-        "the minimums of all partitions would sum to {min_bytes} bytes, and there are {total}; lower one"
+        "the minimums of all partitions would sum to {min_bytes} bytes, counting the budgets that those in a dry run keep, and there are \
+         {total}; lower one, or end a dry run"
     )]
     Minimums {
         /// Their sum.
@@ -46,7 +47,8 @@ pub(crate) enum PinError {
     },
     /// Some of the total would have no partition to go to.
     #[error(
-        "the maximums of all partitions would sum to {max_bytes} bytes, less than the total of {total}; raise one"
+        "the maximums of all partitions would sum to {max_bytes} bytes, counting the budgets that those in a dry run keep, less than the \
+         total of {total}; raise one, or end a dry run"
     )]
     Maximums {
         /// Their sum.
@@ -72,12 +74,15 @@ impl Pin {
     }
 }
 
-/// Whether budgets that obey all of `pins` can sum to `total`.
-pub(super) fn check_sums(pins: &[Pin], total: u64) -> Result<(), PinError> {
-    let sum = |bytes: fn(&Pin) -> Option<u64>| {
-        pins.iter().map(bytes).fold(0_u64, |sum, bytes| sum.saturating_add(bytes.unwrap_or(u64::MAX)))
+/// Whether budgets that obey all of `pins` can sum to `total`, where those in a dry run keep theirs of `budgets`.
+pub(super) fn check_sums(pins: &[Pin], budgets: &[u64], total: u64) -> Result<(), PinError> {
+    let bounds = |(pin, &budget): (&Pin, &u64)| match pin.dry_run {
+        true => (budget, budget),
+        false => (pin.min_bytes, pin.max_bytes.unwrap_or(u64::MAX)),
     };
-    let (min_bytes, max_bytes) = (sum(|pin| Some(pin.min_bytes)), sum(|pin| pin.max_bytes));
+    let (min_bytes, max_bytes) = pins.iter().zip(budgets).map(bounds).fold((0_u64, 0_u64), |sums, bounds| {
+        (sums.0.saturating_add(bounds.0), sums.1.saturating_add(bounds.1))
+    });
     if min_bytes > total {
         return Err(PinError::Minimums { min_bytes, total });
     }
@@ -94,10 +99,10 @@ pub(super) fn check_sums(pins: &[Pin], total: u64) -> Result<(), PinError> {
 pub(super) fn while_absent(pins: &[Pin], budgets: &[u64], reached: &[bool], total: u64) -> Vec<Pin> {
     let keep = |((pin, &budget), &reached): ((&Pin, &u64), &bool)| {
         let kept = budget.min(pin.max_bytes.unwrap_or(u64::MAX)).max(pin.min_bytes);
-        if reached { *pin } else { Pin { min_bytes: kept, max_bytes: Some(kept), ..*pin } }
+        if reached || pin.dry_run { *pin } else { Pin { min_bytes: kept, max_bytes: Some(kept), ..*pin } }
     };
     let kept: Vec<Pin> = pins.iter().zip(budgets).zip(reached).map(keep).collect();
-    if check_sums(&kept, total).is_ok() { kept } else { pins.to_vec() }
+    if check_sums(&kept, budgets, total).is_ok() { kept } else { pins.to_vec() }
 }
 
 #[cfg(test)]
@@ -153,6 +158,21 @@ mod tests {
             assert_eq!(without_the_first(policy, &pins, &[32, 32], 64), [32, 32], "{policy}");
         }
         assert_eq!(without_the_first("equal", &[pin(2, None); 3], &[32, 10, 22], 64), [32, 16, 16]);
+    }
+
+    #[test]
+    fn what_is_in_a_dry_run_counts_with_its_budget() {
+        let dry = Pin { dry_run: true, ..pin(0, None) };
+        let check = |pins: &[Pin], mib: &[u64]| {
+            check_sums(pins, &mib.iter().map(|mib| mib * MIB).collect::<Vec<_>>(), 64 * MIB)
+        };
+        assert_eq!(check(&[pin(0, None), pin(0, Some(30))], &[20, 30]), Ok(()));
+        let maximums = Err(PinError::Maximums { max_bytes: 50 * MIB, total: 64 * MIB });
+        assert_eq!(check(&[dry, pin(0, Some(30))], &[20, 30]), maximums);
+        assert_eq!(check(&[dry, pin(0, Some(30))], &[34, 30]), Ok(()));
+        let minimums = Err(PinError::Minimums { min_bytes: 70 * MIB, total: 64 * MIB });
+        assert_eq!(check(&[dry, pin(30, None)], &[40, 24]), minimums);
+        assert_eq!(check(&[dry, dry], &[34, 30]), Ok(()));
     }
 
     #[test]

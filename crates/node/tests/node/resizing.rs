@@ -87,6 +87,28 @@ fn a_budget_that_cannot_be_is_refused_with_what_can() {
 }
 
 #[test]
+fn pins_that_would_move_what_is_in_a_dry_run_are_refused() {
+    let node = node();
+    let http = Http::of(&node);
+    let put =
+        |name: &str, change: Value| http.ask("PUT", &format!("/v1/partitions/{name}"), &change.to_string());
+    assert_eq!(put("a", json!({"allocated_bytes": 12 * MIB, "dry_run": true})).status, 200);
+    let said = put("b", json!({"max_bytes": 15 * MIB})).refusal(422);
+    assert!(
+        said.contains("would sum to 28311552 bytes, counting the budgets that those in a dry run keep"),
+        "{said}"
+    );
+    assert!(put("b", json!({"min_bytes": 21 * MIB})).refusal(422).contains("minimums"));
+    assert_eq!(put("b", json!({"max_bytes": 20 * MIB})).status, 200);
+    let said = put("a", json!({"allocated_bytes": 11 * MIB})).refusal(422);
+    assert!(said.contains("maximums"), "{said}");
+    policy(http, json!({"policy": "equal"}));
+    assert_eq!(allocated(http), [12 * MIB, 20 * MIB], "the dry run keeps its budget, the maximum holds");
+    assert_eq!(put("a", json!({"dry_run": false})).status, 200);
+    assert_eq!(put("b", json!({"max_bytes": 16 * MIB})).status, 200);
+}
+
+#[test]
 fn switching_between_a_shared_lru_and_budgets_flushes_nothing() {
     let node = node();
     let http = Http::of(&node);

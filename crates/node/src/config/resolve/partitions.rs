@@ -226,11 +226,14 @@ fn refuse_sums_over(drafts: &[Draft], total_bytes: u64, problems: &mut Problems<
 
 /// Budgets sum to the total, so maxima that together stay below it could not be kept.
 fn refuse_unreachable_total(drafts: &[Draft], total: ByteSize, problems: &mut Problems<'_>) -> bool {
-    let max = ByteSize(drafts.iter().fold(0_u64, |sum, draft| sum.saturating_add(draft.max)));
+    let max = ByteSize(drafts.iter().map(start_max).fold(0_u64, u64::saturating_add));
     let last = drafts.iter().next_back().filter(|_| max < total);
     if let Some(draft) = last {
+        let dry_runs = drafts.iter().any(|draft| draft.dry_run && draft.initial.is_some());
+        let counting =
+            if dry_runs { ", counting initial where there is a dry_run, which keeps it" } else { "" };
         let message = format!(
-            "[[partition]] max of all partitions is {max} in sum; it must be at least the total of {total}: raise a max or \
+            "[[partition]] max of all partitions is {max} in sum{counting}; it must be at least the total of {total}: raise a max or \
              lower [memory] total"
         );
         problems.add(&draft.origins.max, message);
@@ -256,12 +259,17 @@ fn start_min(draft: &Draft) -> u64 {
     draft.initial.unwrap_or(draft.min)
 }
 
+/// The most a partition may be given from the start on: in a dry run, what it begins with.
+fn start_max(draft: &Draft) -> u64 {
+    draft.initial.filter(|_| draft.dry_run).unwrap_or(draft.max)
+}
+
 /// Bytes each partition starts with; all equal when the policies see no way, which is a problem.
 fn starts(drafts: &[Draft], total_bytes: u64, problems: &mut Problems<'_>) -> Vec<u64> {
     let size = |draft: &Draft| StartSize {
         initial_bytes: draft.initial,
-        min_bytes: draft.min,
-        max_bytes: (draft.max < total_bytes).then_some(draft.max),
+        min_bytes: draft.initial.filter(|_| draft.dry_run).unwrap_or(draft.min),
+        max_bytes: Some(start_max(draft)).filter(|&max| max < total_bytes),
     };
     let sizes: Vec<StartSize> = drafts.iter().map(size).collect();
     let options = sherwood_policy::Options::default();

@@ -51,6 +51,22 @@ fn partitions_stand_for_caches_of_others_all_of_them_or_none() {
 }
 
 #[test]
+fn a_dry_run_keeps_what_it_begins_with_and_pins_have_to_go_with_that() {
+    let partition = |name: &str, more: &str| {
+        format!("[[backend]]\nname = \"{name}\"\n[[partition]]\nbackend = \"{name}\"\n{more}\n")
+    };
+    let total = "[memory]\ntotal = \"64MiB\"\n";
+    let held = partition("a", "initial = \"20MiB\"\ndry_run = true");
+    let said = problem(&format!("{total}{held}{}", partition("b", "max = \"30MiB\"")));
+    let expected = "max of all partitions is 50MiB in sum, counting initial where there is a dry_run, which keeps it; it must be at \
+                    least the total of 64MiB: raise a max";
+    assert!(said.contains(expected), "{said}");
+    let config = config(&format!("{total}{held}{}{}", partition("b", "max = \"10MiB\""), partition("c", "")));
+    let starts: Vec<u64> = config.partitions.iter().map(|one| one.initial_bytes >> 20).collect();
+    assert_eq!(starts, [20, 10, 34], "what the others may not have goes to those who may");
+}
+
+#[test]
 fn promises_and_the_guard_are_those_of_the_slo_unless_they_say_otherwise() {
     let config = config(
         "[slo]\nbound = \"80ms\"\n[[slo.class]]\nname = \"page\"\npercentile = 90\n[[slo.tenant]]\nname = \"t\"\n\
