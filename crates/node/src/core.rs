@@ -116,9 +116,19 @@ impl Core {
         self.control.lock().expect("no panics while held")
     }
 
-    /// Says what happened, now.
+    /// Says what happened, now; an `error` among the data is a warning.
     pub(crate) fn say(&self, kind: &'static str, message: String, data: serde_json::Value) {
-        let unix_ms = self.clock.unix(self.clock.now()).as_millis();
-        self.events.emit(Event { unix_ms: u64::try_from(unix_ms).unwrap_or(u64::MAX), kind, message, data });
+        let warns = data.get("error").is_some();
+        self.tell(kind, message, data, warns);
+    }
+
+    /// Says what happened, now, and that somebody should look into it.
+    pub(crate) fn warn(&self, kind: &'static str, message: String, data: serde_json::Value) {
+        self.tell(kind, message, data, true);
+    }
+
+    fn tell(&self, kind: &'static str, message: String, data: serde_json::Value, warns: bool) {
+        let unix_ms = u64::try_from(self.clock.unix(self.clock.now()).as_millis()).unwrap_or(u64::MAX);
+        self.events.emit(Event { unix_ms, kind, message, data, warns });
     }
 }

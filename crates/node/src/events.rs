@@ -22,6 +22,9 @@ pub struct Event {
     pub message: String,
     /// The same for programs.
     pub data: serde_json::Value,
+    /// Whether somebody should look into it: the log has it as a warning.
+    #[serde(skip)]
+    pub warns: bool,
 }
 
 /// Hands events to everybody who listens, and remembers the latest few.
@@ -47,7 +50,7 @@ impl Events {
         if latest.back().is_some_and(|last| says_the_same(last, &event)) {
             tracing::debug!(kind = event.kind, "{}", event.message);
             latest.pop_back();
-        } else if event.data.get("error").is_some() {
+        } else if event.warns {
             tracing::warn!(kind = event.kind, "{}", event.message);
         } else {
             tracing::info!(kind = event.kind, "{}", event.message);
@@ -90,7 +93,8 @@ mod tests {
     fn what_is_repeated_is_kept_once_and_what_moves_bytes_is_no_repetition() {
         let events = Events::default();
         let emit = |unix_ms, data: Value| {
-            events.emit(Event { unix_ms, kind: "decision", message: "moved 1.0 MiB".to_owned(), data });
+            let message = "moved 1.0 MiB".to_owned();
+            events.emit(Event { unix_ms, kind: "decision", message, data, warns: false });
         };
         emit(1, json!({"moves": []}));
         emit(2, json!({"moves": [], "pending_bytes": 7}));

@@ -235,8 +235,7 @@ impl Control {
         }
         if let Some(harm) = &decision.harm {
             let (line, data) = guard::tripped(core, now, harm);
-            tracing::warn!("{line}");
-            core.say("guard", line, data);
+            core.warn("guard", line, data);
         }
         core.say("decision", decision.line.clone(), described(core, &decision));
         self.latest = Some(decision);

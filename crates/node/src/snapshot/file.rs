@@ -7,7 +7,7 @@
 //! All numbers are little-endian. Part 0 has the warmest records; blocks of several parts may take turns. A block is the unit of damage: what is before the first damaged one is good. Length and payload
 //! have a checksum each, so that a damaged length is seen before it is believed.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek, Write};
 
 use serde::{Deserialize, Serialize};
 use sherwood_model::SeededState;
@@ -40,7 +40,24 @@ pub(super) struct Header {
 
 /// Checks what was read; a seed of the format's own, so that equal bytes have equal checksums on every machine.
 pub(super) fn checksum(bytes: &[u8]) -> u64 {
-    SeededState::new(u64::from_le_bytes(*MAGIC)).hash_bytes(bytes)
+    checksum_by(*MAGIC, bytes)
+}
+
+/// The checksum of the version that begins with `magic`.
+pub(super) fn checksum_by(magic: [u8; 8], bytes: &[u8]) -> u64 {
+    SeededState::new(u64::from_le_bytes(magic)).hash_bytes(bytes)
+}
+
+/// Whether a file whose first block is not sound was written by another version, whose checksums are others.
+pub(super) fn is_of_another_version(file: &mut (impl Read + Seek)) -> io::Result<bool> {
+    let mut begin = [0; HEAD_BYTES + MAGIC.len()];
+    file.rewind()?;
+    fill(file, &mut begin)?;
+    let (head, magic) = begin.split_at(HEAD_BYTES);
+    let magic: [u8; 8] = magic.try_into().expect("as long as ours");
+    let family = MAGIC.len() - 1;
+    let sum = checksum_by(magic, &head[..12]);
+    Ok(magic[..family] == MAGIC[..family] && magic != *MAGIC && head[12..] == sum.to_le_bytes())
 }
 
 /// Writes a block.

@@ -116,7 +116,7 @@ pub(crate) fn restore(setup: &SnapshotSetup, core: &Core) {
                 "warm start: {items} items of {bytes} bytes in {took} ms, {expired} were over their time{ending}"
             );
             let data = json!({"items": items, "bytes": bytes, "expired": expired, "damaged": damaged, "ms": took as u64});
-            core.say("node", message, data);
+            if damaged { core.warn("node", message, data) } else { core.say("node", message, data) }
         }
         Err(error) => core.say("node", format!("cold start: {error}"), json!({"error": error.to_string()})),
     }

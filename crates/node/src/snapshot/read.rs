@@ -13,7 +13,7 @@ use rustix::process::geteuid;
 use sherwood_cache::{Access, Cache, Change, Kind, Marks, NewCas, NewItem, Value};
 use sherwood_model::PartitionId;
 
-use super::file::{Header, MAGIC, Next, read_block};
+use super::file::{Header, MAGIC, Next, is_of_another_version, read_block};
 use super::record::Record;
 use super::{SnapshotError, SnapshotSetup};
 use crate::clock::Clock;
@@ -129,10 +129,13 @@ impl Reading {
     fn header(&mut self) -> io::Result<Result<Header, String>> {
         let refused = |why: &str| Ok(Err(why.to_owned()));
         if !matches!(read_block(&mut self.file, &mut self.block)?, Next::Block(_)) {
-            return refused("it is damaged from its beginning");
+            return match is_of_another_version(&mut self.file)? {
+                true => refused("it is of another version of Sherwood, whose format is another"),
+                false => refused("it is damaged from its beginning"),
+            };
         }
         let Some(text) = self.block.strip_prefix(MAGIC) else {
-            return refused("it is no snapshot, or one of another version");
+            return refused("it is no snapshot");
         };
         Ok(serde_json::from_slice(text).map_err(|error| format!("its header is not understood: {error}")))
     }

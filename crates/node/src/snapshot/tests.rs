@@ -194,6 +194,16 @@ fn a_file_of_another_configuration_or_from_the_future_is_refused_and_gone() {
     assert!(
         refused(|world| fs::write(&world.setup.path, b"").unwrap()).contains("damaged from its beginning")
     );
+    let other = |world: &mut World| {
+        let mut magic = *file::MAGIC;
+        magic[7] += 1;
+        let payload = [&magic[..], b"in some other way"].concat();
+        let mut head = (payload.len() as u32).to_le_bytes().to_vec();
+        head.extend(file::checksum_by(magic, &payload).to_le_bytes());
+        head.extend(file::checksum_by(magic, &head).to_le_bytes());
+        fs::write(&world.setup.path, [head, payload].concat()).unwrap();
+    };
+    assert!(refused(other).contains("of another version"));
 }
 
 #[test]

@@ -112,7 +112,7 @@ fn a_node_goes_back_holds_still_and_says_so() {
     assert!(line.contains("back to the last good allocation"), "{line}");
     let events = world.node.core.events.latest();
     let event = events.iter().find(|event| event.kind == "guard").expect("it is told");
-    assert!(event.message.contains("since a lost bytes"), "{}", event.message);
+    assert!(event.warns && event.message.contains("since a lost bytes"), "{}", event.message);
     assert_eq!(
         (&event.data["blamed"], &event.data["freeze_s"]),
         (&json!(["a"]), &json!(FREEZE.as_secs_f64()))
