@@ -158,6 +158,7 @@ impl Node {
         if let Some(snapshot) = &setup.snapshot {
             snapshot::restore(snapshot, &core);
         }
+        core.control().warn_of_idle_pins(&core);
         instances::start(&core, runtime.handle());
         let places = setup.memcached_connections_max;
         let listeners = listen::serve(&core, &setup.memcached, listeners, places, &entropy, &stopping)?;

@@ -31,6 +31,12 @@ pub use pins::Pin;
 /// Characters of a policy's name that a refusal repeats.
 const NAME_CHARS_MAX: usize = 64;
 
+/// The policy under which no partition has a size of its own.
+const SHARING: &str = "shared-lru";
+
+/// Partitions that a warning names.
+const NAMED_MAX: usize = 6;
+
 /// What a partition may be set to, bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Room {
@@ -168,9 +174,26 @@ impl Control {
             let name = policy.name();
             self.controller.set_policy(policy);
             core.say("policy", format!("policy switched to {name}"), json!({ "policy": name }));
+            self.warn_of_idle_pins(core);
             self.decide(core, core.clock.now());
         }
         Ok(())
+    }
+
+    /// Says whose pins and dry runs wait while all partitions share one LRU, in which nobody has a size.
+    pub(crate) fn warn_of_idle_pins(&self, core: &Core) {
+        let pinned =
+            core.names.partitions().iter().zip(&self.pins).filter(|(_, pin)| **pin != Pin::default());
+        let pinned: Vec<&str> = pinned.map(|(partition, _)| partition.name.as_str()).collect();
+        if self.policy() == SHARING && !pinned.is_empty() {
+            let names = pinned.iter().take(NAMED_MAX).copied().collect::<Vec<_>>().join(", ");
+            let more = pinned.len().saturating_sub(NAMED_MAX);
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            let message = format!(
+                "{SHARING} gives no partition a size: min, max and dry_run of {names}{more} wait until another policy is chosen"
+            );
+            core.warn("policy", message, json!({ "policy": SHARING, "idle_pins": pinned }));
+        }
     }
 
     /// A name that is too long to be one is refused by its beginning, so that a refusal stays readable.

@@ -129,6 +129,23 @@ fn switching_between_a_shared_lru_and_budgets_flushes_nothing() {
 }
 
 #[test]
+fn pins_that_a_shared_lru_does_not_keep_are_warned_of() {
+    let warnings = |node: &Node| {
+        node.events().into_iter().filter(|event| event.warns).map(|event| event.message).collect::<Vec<_>>()
+    };
+    let expected =
+        "shared-lru gives no partition a size: min, max and dry_run of b wait until another policy is chosen";
+    let node = node();
+    assert_eq!(warnings(&node), [""; 0], "its policy divides");
+    policy(Http::of(&node), json!({"policy": "shared-lru"}));
+    assert_eq!(warnings(&node), [expected]);
+    let mut setup = setup(vec![("a", vec![compute()]), ("b", vec![compute()])]);
+    setup.policy = "shared-lru".to_owned();
+    setup.partitions[1].pin.dry_run = true;
+    assert_eq!(warnings(&Node::start(setup).unwrap()), [expected], "from the start on");
+}
+
+#[test]
 fn a_dry_run_reports_and_moves_nothing() {
     let node = node();
     let http = Http::of(&node);
