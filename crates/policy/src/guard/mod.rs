@@ -11,10 +11,10 @@
 //!
 //! 1. the tail is beyond the SLO's bound: within it, a longer tail breaks no promise;
 //! 2. it is longer than under the last good allocation, by [`GuardOptions::worse_ratio`];
-//! 3. some backends have lost bytes since, and miss more often than then, by [`GuardOptions::miss_rise_ratio`] more than
+//! 3. some partitions have lost bytes since, and miss more often than then, by [`GuardOptions::miss_rise_ratio`] more than
 //!    those that lost nothing (so that a change of what is asked for, which all feel, does not count), and by more than
-//!    three standard deviations of the count;
-//! 4. these block at least [`GuardOptions::blame_ratio`] of the requests in the band.
+//!    three standard deviations of the count; each by itself, since tenants of one backend may take from each other;
+//! 4. their backends block at least [`GuardOptions::blame_ratio`] of the requests in the band.
 //!
 //! A backend that slows down by itself gets bytes and is none of those that lost some (3). A spike of load raises the count of
 //! misses and not their ratio (3). What is left to be taken for harm by mistake is a backend that gave bytes away, feels it a
@@ -28,18 +28,19 @@
 
 mod options;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use sherwood_model::{BackendId, Band, Instant};
 
-use crate::Observation;
+use crate::{Observation, PartitionSeen};
 
 pub use options::GuardOptions;
 
 /// With fewer requests in the window the guard looks away: the band would hold fewer than three.
 const REQUESTS_MIN: u64 = 300;
 
-/// A backend has lost bytes when it has less than this share of what it had. Chosen: two rounds of RobinHood's tax, since one is
+/// A partition has lost bytes when it has less than this share of what it had. Chosen: two rounds of RobinHood's tax, since one is
 /// what everybody pays all the time.
 const KEPT_RATIO: f64 = 0.98;
 
@@ -70,7 +71,7 @@ pub struct Harm {
     pub good_tail: Duration,
     /// When the last good allocation was in force.
     pub good_at: Instant,
-    /// Those that lost bytes since, miss more often and block requests.
+    /// Those of which partitions lost bytes since and miss more often, and that block requests; in the order of their ids.
     pub blamed: Vec<BackendId>,
     /// Until when nothing moves.
     pub until: Instant,
@@ -97,11 +98,11 @@ struct Mark {
     at: Instant,
     budgets: Vec<u64>,
     tail: Duration,
-    /// Look-ups and misses of each backend.
+    /// Bytes, look-ups and misses of each partition.
     counts: Vec<Counts>,
 }
 
-/// Of one backend, over all of its partitions.
+/// Of one partition, or of several together.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     bytes: u64,
@@ -213,7 +214,7 @@ impl Guard {
         lasted.then_some(Harm { tail, good_tail: good.tail, good_at: good.at, blamed, until })
     }
 
-    /// Backends that lost bytes, miss more often for it, and block most of the slow requests; none when they do not.
+    /// Backends of partitions that lost bytes and miss more often for it, when they block most of the slow requests; none when they do not.
     fn blamed(&self, good: &Mark, counts: &[Counts], seen: &Observation) -> Vec<BackendId> {
         let blocking = seen.blocking(self.band);
         let lost = |then: &Counts, now: &Counts| (now.bytes as f64) < then.bytes as f64 * KEPT_RATIO;
@@ -232,16 +233,19 @@ impl Guard {
             let more = now.misses as f64 - expected;
             more > expected * self.options.miss_rise_ratio && more > DEVIATIONS * expected.max(1.0).sqrt()
         };
-        let blocks = |backend: usize| blocking.get(backend).copied().unwrap_or(0);
-        let blamed: Vec<usize> = pairs()
-            .enumerate()
-            .filter(|(backend, (then, now))| blocks(*backend) > 0 && lost(then, now) && suffers(then, now))
-            .map(|(backend, _)| backend)
+        let blocks = |backend: &BackendId| blocking.get(backend.index()).copied().unwrap_or(0);
+        let blamed: BTreeSet<BackendId> = seen
+            .partitions
+            .iter()
+            .zip(pairs())
+            .filter(|(_, (then, now))| lost(then, now) && suffers(then, now))
+            .map(|(seen, _)| seen.backend)
+            .filter(|backend| blocks(backend) > 0)
             .collect();
-        let count: u64 = blamed.iter().map(|&backend| blocks(backend)).sum();
+        let count: u64 = blamed.iter().map(blocks).sum();
         let all: u64 = blocking.iter().sum();
         if count as f64 >= all as f64 * self.options.blame_ratio {
-            blamed.into_iter().map(BackendId::from_index).collect()
+            blamed.into_iter().collect()
         } else {
             Vec::new()
         }
@@ -265,16 +269,14 @@ impl Guard {
     }
 }
 
-/// What each backend's partitions hold and counted together, in the order of the backends' ids.
+/// What each partition may hold and has counted, in the order of their ids.
 fn counts(seen: &Observation, budgets: &[u64]) -> Vec<Counts> {
-    let backends = seen.partitions.iter().map(|seen| seen.backend.index() + 1).max().unwrap_or(0);
-    let mut counts = vec![Counts::default(); backends];
-    for (seen, &bytes) in seen.partitions.iter().zip(budgets) {
-        let of = Counts { bytes, look_ups: seen.hits.saturating_add(seen.misses), misses: seen.misses };
-        let sum = &mut counts[seen.backend.index()];
-        *sum = plus(*sum, &of);
-    }
-    counts
+    let of = |(seen, &bytes): (&PartitionSeen, &u64)| Counts {
+        bytes,
+        look_ups: seen.hits.saturating_add(seen.misses),
+        misses: seen.misses,
+    };
+    seen.partitions.iter().zip(budgets).map(of).collect()
 }
 
 fn plus(a: Counts, b: &Counts) -> Counts {

@@ -133,6 +133,31 @@ fn harm_says_who_is_to_blame_and_how_it_was_before() {
 }
 
 #[test]
+fn a_tenant_that_gave_bytes_to_another_of_its_backend_is_seen_to_suffer() {
+    let (mut guard, mut world) = (guard(), World::new());
+    let shared = |world: &World| {
+        let mut seen = world.seen();
+        seen.partitions[1].backend = BackendId(0);
+        let counts = &mut seen.blocking[0].counts;
+        counts[0] += std::mem::take(&mut counts[1]);
+        seen
+    };
+    let mut blamed = Vec::new();
+    for now in (0..400).step_by(5) {
+        if now == 130 {
+            take(&mut world, 0, 1, 40 * MIB);
+        }
+        if let Verdict::Back(budgets, harm) =
+            guard.watch(at(now), &shared(&world), &world.bytes, <[u64]>::to_vec)
+        {
+            assert_eq!(budgets, [TOTAL / 4; 4]);
+            blamed.push(harm.blamed);
+        }
+    }
+    assert_eq!(blamed, [[BackendId(0)]], "though its backend has as much as ever");
+}
+
+#[test]
 fn what_ends_within_a_window_is_no_harm() {
     let (mut guard, mut world) = settled();
     let back_and_forth = |world: &mut World, now: u64| match now % 100 {
