@@ -12,8 +12,8 @@ use crate::buffers::Buffers;
 use crate::chores::Chores;
 use crate::classes::Classes;
 use crate::clock::Clock;
-use crate::control::Control;
 use crate::control::instances::Instance;
+use crate::control::{Control, Losses};
 use crate::events::{Event, Events};
 use crate::listener::{Address, Meter};
 use crate::names::Names;
@@ -39,6 +39,8 @@ pub(crate) struct Core {
     /// The cache's background work, as far as listeners may help.
     pub(crate) chores: Arc<Chores>,
     pub(crate) control: Mutex<Control>,
+    /// What was taken out of the cache by order.
+    pub(crate) losses: Losses,
     /// The caches that are resized in place of our own, one for each partition; empty where that is ours.
     pub(crate) instances: Vec<Arc<Instance>>,
     /// Places for readers of the event stream.
@@ -93,6 +95,7 @@ impl Core {
     /// Makes `change`, which flushes a partition of the cache from the time `at` on, so that nothing fetched before `at`
     /// fills it afterwards.
     pub(crate) fn flush<R>(&self, partition: PartitionId, at: Instant, change: impl FnOnce() -> R) -> R {
+        self.losses.note(at);
         match self.backend(self.names.partitions()[partition.index()].backend) {
             Some(backend) => backend.flush(partition, at, change),
             None => change(),

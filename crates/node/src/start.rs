@@ -30,7 +30,7 @@ use crate::classes::Classes;
 use crate::clock::Clock;
 use crate::config::Protocol;
 use crate::control::instances::{self, Instance, InstanceSetup, InstancesSetup, Ledger};
-use crate::control::{Actuator, Control, Instances, OwnCache, Pin};
+use crate::control::{Actuator, Control, Instances, Losses, OwnCache, Pin};
 use crate::core::Core;
 use crate::entropy::Entropy;
 use crate::events::Events;
@@ -400,6 +400,7 @@ impl Parts {
             buffers,
             chores,
             control: Mutex::new(control),
+            losses: Losses::default(),
             instances,
             event_streams: Arc::new(Semaphore::new(admin::STREAMS_MAX)),
             meters: OnceLock::new(),

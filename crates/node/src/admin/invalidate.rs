@@ -89,15 +89,16 @@ fn remove(core: &Core, backend: BackendId, keys: &[String]) -> u64 {
 
 /// Removes what is meant of all partitions of a backend, items that few see among it; how many there were.
 fn walk_all(core: &Core, backend: BackendId, which: &Which) -> u64 {
-    let Some(driver) = core.backend(backend) else {
-        return walk(core, backend, which);
-    };
-    driver.doubt_where(|key| which.may_mean(key));
+    let driver = core.backend(backend);
+    if let Some(driver) = driver {
+        driver.doubt_where(|key| which.may_mean(key));
+    }
     let items: u64 = core.partitions_of(backend).map(|partition| core.cache.usage(partition).items).sum();
     let removed = walk(core, backend, which);
     // A tag or a page of many is no reason to spare the backend; most of what there was is as good as a flush.
     if removed > items / 2 {
-        driver.note_cold();
+        core.losses.note(core.clock.now());
+        driver.into_iter().for_each(|driver| driver.note_cold());
     }
     removed
 }

@@ -21,6 +21,8 @@ pub(crate) struct Held {
     pub(crate) hits: u64,
     /// Look-ups that did not.
     pub(crate) misses: u64,
+    /// Times it was seen to have been started anew, and so to have lost what it held.
+    pub(crate) restarts: u64,
 }
 
 /// A cache whose partitions can be looked at and resized.
@@ -89,6 +91,7 @@ impl Actuator for OwnCache {
                 used_bytes: usage.used_bytes,
                 hits: usage.hits,
                 misses: usage.misses,
+                restarts: 0,
             }
         };
         (0..self.partitions).map(held).collect()
@@ -144,6 +147,7 @@ impl Actuator for Instances {
                 used_bytes: usage.used_bytes,
                 hits: usage.hits,
                 misses: usage.misses,
+                restarts: instance.restarts(),
             }
         };
         self.each.iter().map(held).collect()

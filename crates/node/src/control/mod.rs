@@ -7,6 +7,7 @@ mod actuator;
 mod beyond;
 mod guard;
 pub(crate) mod instances;
+mod losses;
 mod pins;
 
 use std::time::Duration;
@@ -22,10 +23,12 @@ use crate::core::Core;
 use crate::gateway::millis;
 use actuator::ApplyError;
 use beyond::Beyond;
+use losses::Noticed;
 use pins::PinError;
 
 pub(crate) use actuator::{Actuator, Instances, OwnCache};
 pub use instances::{InstanceKind, InstanceSetup, InstancesSetup};
+pub(crate) use losses::Losses;
 pub use pins::Pin;
 
 /// Characters of a policy's name that a refusal repeats.
@@ -67,6 +70,7 @@ pub(crate) struct Control {
     actuator: Box<dyn Actuator>,
     counters: CounterWindow,
     beyond: Beyond,
+    losses: Noticed,
     decisions: u64,
     latest: Option<Decision>,
 }
@@ -80,8 +84,8 @@ impl Control {
         actuator: Box<dyn Actuator>,
     ) -> Self {
         let counters = CounterWindow::new(options.rbc_window);
-        let beyond = Beyond::default();
-        Self { controller, options, pins, actuator, counters, beyond, decisions: 0, latest: None }
+        let (beyond, losses) = (Beyond::default(), Noticed::default());
+        Self { controller, options, pins, actuator, counters, beyond, losses, decisions: 0, latest: None }
     }
 
     /// Time between decisions.
@@ -267,6 +271,9 @@ impl Control {
     fn observe(&mut self, core: &Core, now: Instant) -> Observation {
         let needs = self.controller.needs();
         let held = self.actuator.observe();
+        if self.losses.advance(now, &core.losses, &held) {
+            self.controller.restart_guard();
+        }
         let reached: Vec<bool> = held.iter().map(|held| held.reached).collect();
         let total_bytes = self.actuator.total_bytes();
         let pins = pins::while_absent(&self.pins, self.controller.budgets(), &reached, total_bytes);

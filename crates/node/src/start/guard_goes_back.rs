@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use sherwood_model::SplitMix64;
+use sherwood_model::{PartitionId, SplitMix64};
 
 use super::driven::Driven;
 
@@ -152,5 +152,25 @@ fn a_pin_that_changes_has_the_guard_begin_anew() {
         let known = good(&world);
         world.node.put("/v1/partitions/a", &pin);
         assert_eq!(good(&world), known, "it is pinned so already");
+    }
+}
+
+#[test]
+fn what_is_flushed_or_invalidated_is_not_held_against_the_moves() {
+    let mut world = World { node: Driven::new(CONFIGURATION), random: SplitMix64::new(1) };
+    let good = |world: &World| world.node.get("/v1/control")["guard"]["good_bytes"].take();
+    let flush = |world: &World| {
+        let (core, now) = (&world.node.core, world.node.core.clock.now());
+        core.flush(PartitionId(0), now, || core.cache.flush(Some(PartitionId(0)), now, now));
+    };
+    let invalidate = |world: &World| {
+        world.node.post("/v1/invalidate", &json!({"backend": "b", "prefix": ""}));
+    };
+    for empty in [&flush as &dyn Fn(&World), &invalidate] {
+        (0..20).for_each(|_| _ = world.round());
+        assert!(good(&world)["a"].as_u64() > Some(0), "what is in force is good");
+        empty(&world);
+        world.round();
+        assert_eq!(good(&world), json!({}), "it begins anew");
     }
 }

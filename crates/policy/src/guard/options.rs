@@ -19,9 +19,9 @@ pub struct GuardOptions {
     pub bound: Duration,
     /// How much longer than the good one a tail must be, as a part of it; 0.01 to 100.
     pub worse_ratio: f64,
-    /// How much more often a backend must miss than under the good allocation, as a part of that; 0.01 to 100.
+    /// How much more often a partition must miss than under the good allocation, as a part of that; 0.01 to 100.
     pub miss_rise_ratio: f64,
-    /// Share of the slow requests that such backends must block, 0.01 to 1.
+    /// Share of the slow requests that backends of such partitions must block, 0.01 to 1.
     pub blame_ratio: f64,
     /// How long nothing moves after going back, in seconds when read; 1 ms to 1 d.
     #[serde(deserialize_with = "seconds")]

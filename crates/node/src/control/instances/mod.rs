@@ -120,6 +120,8 @@ struct State {
 struct Known {
     /// Counts go on where the instance was started anew.
     usage: Usage,
+    /// Times its counts were seen to have begun anew.
+    restarts: u64,
     /// What it said last; nothing before the first look, since what it has counted before that is none of ours.
     last: Option<State>,
     /// Why it is not reached; none while it is.
@@ -157,6 +159,11 @@ impl Instance {
     /// What it holds and has counted since the node's start.
     pub(crate) fn usage(&self) -> Usage {
         self.known().usage
+    }
+
+    /// Times it was seen to have been started anew.
+    pub(crate) fn restarts(&self) -> u64 {
+        self.known().restarts
     }
 
     /// Why it is not reached; none while it is.
@@ -283,6 +290,7 @@ impl Known {
         let last = self.last.replace(state).unwrap_or(state);
         // A count that fell is one that began anew.
         let more = |last: u64, now: u64| now.checked_sub(last).unwrap_or(now);
+        self.restarts += u64::from(state.hits < last.hits || state.misses < last.misses);
         let usage = &mut self.usage;
         usage.hits += more(last.hits, state.hits);
         usage.misses += more(last.misses, state.misses);

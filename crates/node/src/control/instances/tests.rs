@@ -15,6 +15,7 @@ fn counts_begin_with_the_first_look_and_go_on_where_an_instance_was_started_anew
         known.note(state(hits, items));
     }
     assert_eq!((known.usage.hits, known.usage.items, known.usage.budget_bytes), (9, 2, 100));
+    assert_eq!(known.restarts, 1);
 }
 
 #[test]
