@@ -41,6 +41,8 @@ impl AccessFlags {
     pub const SEE_STALE: Self = Self(1 << 1);
     /// Finds a [`Kind::Absent`](crate::Kind::Absent) item.
     pub const SEE_ABSENT: Self = Self(1 << 2);
+    /// Finds a [`Kind::Place`](crate::Kind::Place), whose value is empty.
+    pub const SEE_PLACES: Self = Self(1 << 3);
 
     /// These and those of `flags`.
     #[must_use]
@@ -58,6 +60,10 @@ impl AccessFlags {
 
     pub(crate) const fn sees_absent(self) -> bool {
         self.has(Self::SEE_ABSENT)
+    }
+
+    pub(crate) const fn sees_places(self) -> bool {
+        self.has(Self::SEE_PLACES)
     }
 
     const fn has(self, flag: Self) -> bool {

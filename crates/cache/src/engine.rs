@@ -544,8 +544,9 @@ impl Cache {
                 let item = NewItem { flags: *flags, expires: *expires, ..NewItem::bytes(value) };
                 (item, Noted::default())
             }
-            (Change::StoreMarked { value, flags, expires, marks, cas }, _) => {
-                let item = NewItem { flags: *flags, expires: *expires, ..NewItem::bytes(value) };
+            (Change::StoreMarked { value, flags, expires, kind, marks, cas }, _) => {
+                let item =
+                    NewItem { flags: *flags, expires: *expires, kind: *kind, ..NewItem::bytes(value) };
                 (item, Noted { marks: *marks, cas: *cas })
             }
             (Change::Amend { expires, marks, cas }, Some(at)) => {

@@ -80,6 +80,9 @@ pub enum Kind {
     Graced,
     /// Word that there is no value, good until it expires: only an access that [sees it](crate::AccessFlags::SEE_ABSENT).
     Absent,
+    /// No value and no word of one, but a place that somebody has been told to fill: only an access that
+    /// [sees places](crate::AccessFlags::SEE_PLACES). To others there is none, so whoever has a value may store it.
+    Place,
 }
 
 /// Eight bits noted about an item. One is the cache's; the others mean what the caller wants them to.
@@ -183,8 +186,8 @@ pub enum Change<'a> {
         /// When it dies, if ever.
         expires: Option<Instant>,
     },
-    /// Store a plain value with marks, and with a CAS of the caller's own if it gives one. An own CAS is charged like 8 bytes
-    /// of value.
+    /// Store a value without tags, with marks, and with a CAS of the caller's own if it gives one. An own CAS is charged like 8
+    /// bytes of value.
     StoreMarked {
         /// The new value.
         value: Cow<'a, [u8]>,
@@ -192,6 +195,8 @@ pub enum Change<'a> {
         flags: u32,
         /// When it dies, if ever.
         expires: Option<Instant>,
+        /// Who sees it, and for how long.
+        kind: Kind,
         /// What is noted about it.
         marks: Marks,
         /// Its CAS; none for the next of the cache's.

@@ -73,8 +73,8 @@
 //!
 //! # What is seen by some only
 //!
-//! Two [kinds](Kind) of items are for those who ask for them: one past its expiry, which its partition's grace keeps for answers that
-//! are better old than late, and the word that a key has no value. To any other access they are as if they were not there, so
+//! Some [kinds](Kind) of items are for those who ask for them: one past its expiry, which its partition's grace keeps for answers that
+//! are better old than late, the word that a key has no value, and a place for one that somebody was told to fetch. To any other access they are as if they were not there, so
 //! who never heard of them is right. A `get` that finds a stale item counts as a miss, because whoever gets one fetches another;
 //! one that finds the word of an absent value is a hit, because nobody has to be asked.
 //!

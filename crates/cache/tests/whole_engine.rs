@@ -41,10 +41,11 @@ enum Op {
     Wait(u64),
     /// Whether accesses from now on leave the recency as it is.
     Pass(bool),
-    /// Whether accesses from now on see stale and absent items.
+    /// Whether accesses from now on see stale and absent items, and places.
     See {
         stale: bool,
         absent: bool,
+        places: bool,
     },
 }
 
@@ -76,7 +77,12 @@ fn new() -> impl Strategy<Value = New> {
     // Many around the largest that lies in a place, with and without what may be added later.
     let bytes =
         prop_oneof![4 => 0..300_u32, 2 => 300..8_110_u32, 2 => 8_110..8_180_u32, 1 => 8_180..VALUE_MAX + 20];
-    let kind = prop_oneof![3 => Just(Kind::Plain), 2 => Just(Kind::Graced), 1 => Just(Kind::Absent)];
+    let kind = prop_oneof![
+        3 => Just(Kind::Plain),
+        2 => Just(Kind::Graced),
+        1 => Just(Kind::Absent),
+        1 => Just(Kind::Place),
+    ];
     let tags = prop_oneof![3 => Just(Tags::NONE), 1 => any::<u64>().prop_map(Tags::from_bits)];
     let parts = (bytes, prop::bool::weighted(0.2), 0..2_u32, ttl(), kind, tags);
     parts.prop_map(|(bytes, declared, flags, ttl_ms, kind, tags)| New {
@@ -119,7 +125,8 @@ fn op() -> impl Strategy<Value = Op> {
         3 => (1..200_usize).prop_map(Op::Step),
         4 => (0..40_u64).prop_map(Op::Wait),
         1 => any::<bool>().prop_map(Op::Pass),
-        2 => any::<(bool, bool)>().prop_map(|(stale, absent)| Op::See { stale, absent }),
+        2 => any::<[bool; 3]>()
+            .prop_map(|[stale, absent, places]| Op::See { stale, absent, places }),
     ]
 }
 
@@ -180,6 +187,7 @@ struct Pair {
     passes: bool,
     sees_stale: bool,
     sees_absent: bool,
+    sees_places: bool,
 }
 
 impl Pair {
@@ -207,6 +215,7 @@ impl Pair {
             passes: false,
             sees_stale: false,
             sees_absent: false,
+            sees_places: false,
         }
     }
 
@@ -214,7 +223,8 @@ impl Pair {
         let flag = |is, flag| if is { flag } else { AccessFlags::NONE };
         let flags = flag(self.passes, AccessFlags::KEEP_RECENCY)
             .with(flag(self.sees_stale, AccessFlags::SEE_STALE))
-            .with(flag(self.sees_absent, AccessFlags::SEE_ABSENT));
+            .with(flag(self.sees_absent, AccessFlags::SEE_ABSENT))
+            .with(flag(self.sees_places, AccessFlags::SEE_PLACES));
         Access { class: DeadlineClass(self.class), flags, ..Access::at(self.now) }
     }
 
@@ -233,6 +243,7 @@ impl Pair {
             Kind::Plain => is_good(Duration::ZERO),
             Kind::Graced => is_good(if self.sees_stale { GRACE } else { Duration::ZERO }),
             Kind::Absent => self.sees_absent && is_good(Duration::ZERO),
+            Kind::Place => self.sees_places && is_good(Duration::ZERO),
         }
     }
 
@@ -283,7 +294,9 @@ impl Pair {
                 self.pass_time();
             }
             Op::Pass(passes) => self.passes = passes,
-            Op::See { stale, absent } => (self.sees_stale, self.sees_absent) = (stale, absent),
+            Op::See { stale, absent, places } => {
+                (self.sees_stale, self.sees_absent, self.sees_places) = (stale, absent, places);
+            }
         }
         Ok(())
     }
@@ -308,7 +321,7 @@ impl Pair {
         let added = self.cache.add(id(key.0), &name(key), known.new_item(), &self.access());
         prop_assert!(added != Ok(false) || self.live(key).is_some(), "{:?} was not there", key);
         if added == Ok(true) {
-            let all = AccessFlags::SEE_STALE.with(AccessFlags::SEE_ABSENT);
+            let all = AccessFlags::SEE_STALE.with(AccessFlags::SEE_ABSENT).with(AccessFlags::SEE_PLACES);
             let access = Access { flags: all, ..Access::at(self.now) };
             let cas = self.cache.peek(id(key.0), &name(key), &access, |item| item.cas);
             // One that is dead or evicted already cannot be asked for its number, and nobody will see it.
@@ -346,7 +359,7 @@ impl Pair {
             Update::Store(new) => Some(self.known(key, new)),
             Update::StoreMarked(new, marks, cas) => {
                 let known =
-                    self.known(key, New { declared: false, kind: Kind::Plain, tags: Tags::NONE, ..new });
+                    self.known(key, New { declared: false, tags: Tags::NONE, ..new });
                 Some(Known { marks, has_own_cas: cas.is_some(), ..known })
             }
             Update::Amend(ttl_ms, marks, cas) => {
@@ -370,10 +383,10 @@ impl Pair {
             (Update::Store(_), Some(after)) => Change::Store(after.new_item()),
             (
                 Update::StoreMarked(.., cas),
-                Some(Known { value: Stored::Bytes(value), flags, expires, marks, .. }),
+                Some(&Known { value: Stored::Bytes(ref value), flags, expires, kind, marks, .. }),
             ) => {
                 let value = Cow::Borrowed(value.as_slice());
-                Change::StoreMarked { value, flags: *flags, expires: *expires, marks: *marks, cas }
+                Change::StoreMarked { value, flags, expires, kind, marks, cas }
             }
             (Update::Amend(ttl_ms, marks, cas), _) => {
                 Change::Amend { expires: self.expiry(ttl_ms), marks, cas }
@@ -441,7 +454,7 @@ impl Pair {
 
     /// With all the time it needs, the cache holds what lives, within its budgets, and nothing else.
     fn settle(&mut self) -> Result<(), TestCaseError> {
-        (self.sees_stale, self.sees_absent) = (true, true);
+        (self.sees_stale, self.sees_absent, self.sees_places) = (true, true, true);
         // A pass for the dead that is under way ends, and another begins.
         self.now += Duration::from_secs(20);
         self.pass_time();

@@ -4,11 +4,11 @@
 //! |---|---|
 //! | 0–3, 4–7 | the next newer and the next older item of its queue |
 //! | 8–14 | CAS: 56 bits last 200 years at ten million stores a second |
-//! | 15 | shape: tags, absent, main queue, expiry, flags, declared, run, CAS of the caller's |
+//! | 15 | shape: tags, absent or a place, main queue, expiry, flags, declared, run, CAS of the caller's |
 //! | 16–17, 18–19 | length of the key, partition |
 //! | 20–21 | length of a value that lies here |
 //! | 22 | whether there is an item (bit 0), the caller's marks (above) |
-//! | 23 | what readers note: uses (bits 4 and 5), whether a `get` has found it (bit 7); the deadline class (4 bits), graced (bit 6) |
+//! | 23 | what readers note: uses (bits 4 and 5), whether a `get` has found it (bit 7); the deadline class (4 bits), graced or a place (bit 6) |
 //!
 //! Then, each only where there is one: the stamp of the last use (8 bytes, under strict LRU), the expiry (8), a CAS of the
 //! caller's own (8), tags (8), the client's flags (4), the size of a declared value (4), number and length of a run (4 each). Then
@@ -31,7 +31,7 @@ use crate::memory::{Block, Supply};
 
 /// Bits of the byte that tells the shape.
 const TAGS: u8 = 1 << 0;
-/// That the item is the word of an absent value. With the shape, because most records have no part of it and none is looked at twice.
+/// That the item is the word of an absent value, or a place for one. With the shape, because most records have no part of it and none is looked at twice.
 const ABSENT: u8 = 1 << 1;
 const MAIN: u8 = 1 << 2;
 const EXPIRY: u8 = 1 << 3;
@@ -52,6 +52,7 @@ const NOTED_AT: usize = 23;
 const CLASS: u8 = 0b1111;
 const USES_SHIFT: u32 = 4;
 const USES: u8 = 0b11 << USES_SHIFT;
+/// Of an item that is [`ABSENT`], which has no grace: that it is a place.
 const GRACED: u8 = 1 << 6;
 const CAS_MASK: u64 = (1 << 56) - 1;
 /// What a CAS of the caller's is charged for, as bytes of value, and what tags are.
@@ -263,12 +264,11 @@ impl<'a> Record<'a> {
 
     /// Who sees it, and for how long.
     pub(crate) fn kind(&self) -> Kind {
-        if self.has(ABSENT) {
-            Kind::Absent
-        } else if self.place.noted() & GRACED != 0 {
-            Kind::Graced
-        } else {
-            Kind::Plain
+        match (self.has(ABSENT), self.place.noted() & GRACED != 0) {
+            (false, false) => Kind::Plain,
+            (false, true) => Kind::Graced,
+            (true, false) => Kind::Absent,
+            (true, true) => Kind::Place,
         }
     }
 
@@ -352,14 +352,15 @@ impl<'a> Record<'a> {
         self.sight_by_kind(access, grace())
     }
 
-    /// Of a record that is past its expiry or the word of an absent value; by value as it is not called for most.
+    /// Of a record that is past its expiry or has no value; by value as it is not called for most.
     #[inline(never)]
     fn sight_by_kind(self, access: &Access, grace: Duration) -> Sight {
         match self.kind() {
             _ if self.is_past(access.now) && self.dies(|| grace) <= access.now => Sight::Dead,
             Kind::Graced if access.flags.sees_stale() => Sight::Stale,
             Kind::Absent if access.flags.sees_absent() => Sight::Fresh,
-            Kind::Plain | Kind::Graced | Kind::Absent => Sight::Hidden,
+            Kind::Place if access.flags.sees_places() => Sight::Fresh,
+            Kind::Plain | Kind::Graced | Kind::Absent | Kind::Place => Sight::Hidden,
         }
     }
 
@@ -518,7 +519,7 @@ impl<'a> NewRecord<'a> {
         let part = |part, is| if is { part } else { 0 };
         let declared = matches!(item.value, Value::Declared(_));
         let shape = part(EXPIRY, item.expires.is_some())
-            | part(ABSENT, item.kind == Kind::Absent)
+            | part(ABSENT, matches!(item.kind, Kind::Absent | Kind::Place))
             | part(OWN_CAS, noted.cas.is_some())
             | part(TAGS, !item.tags.is_empty())
             | part(FLAGS, item.flags != 0)
@@ -526,7 +527,11 @@ impl<'a> NewRecord<'a> {
             | part(RUN, run.is_some())
             | part(MAIN, standing.is_main);
         let here = if declared || run.is_some() { 0 } else { item.value.len() };
-        let graced = part(GRACED, item.kind == Kind::Graced && item.expires.is_some());
+        let graced = match item.kind {
+            Kind::Plain | Kind::Absent => 0,
+            Kind::Graced => part(GRACED, item.expires.is_some()),
+            Kind::Place => GRACED,
+        };
         // As three words, of which each is one store.
         let words = [
             u64::from(standing.newer) | u64::from(standing.older) << 32,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use sherwood_model::{Instant, Tags};
 
 use super::{A, LRU, at, cache_with_grace};
-use crate::{Access, AccessFlags, Cache, Change, Eviction, Kind, NewItem, Options, Value, charge};
+use crate::{Access, AccessFlags, Cache, Change, Eviction, Kind, Marks, NewCas, NewItem, Options, Value, charge};
 
 const FRESH: Duration = Duration::from_millis(10);
 const GRACE: Duration = Duration::from_millis(100);
@@ -104,6 +104,37 @@ fn what_an_access_does_not_see_is_replaced_and_removed_as_if_it_were_not_there()
             assert_eq!((cache.usage(A).items, cache.usage(A).evictions), (1, 0), "one at a time");
         });
     }
+}
+
+#[test]
+fn a_place_is_there_for_those_who_see_places_and_is_filled_by_others() {
+    both_evictions(|cache| {
+        let (places, plain) = (seeing(5, AccessFlags::SEE_PLACES), at(5));
+        let reserve = || {
+            let change = Change::StoreMarked {
+                value: b"".into(),
+                flags: 0,
+                expires: Some(at(10).now),
+                kind: Kind::Place,
+                marks: Marks::of_caller(1),
+                cas: None,
+            };
+            cache.update(A, b"k", &plain, |_| (change, ())).unwrap();
+        };
+        reserve();
+        let all_others = AccessFlags::SEE_STALE.with(AccessFlags::SEE_ABSENT);
+        assert_eq!([value(&cache, &plain), value(&cache, &seeing(5, all_others))], [None, None]);
+        let seen = cache.peek(A, b"k", &places, |item| (item.kind, item.marks));
+        assert_eq!(seen, Some((Kind::Place, Marks::of_caller(1))));
+        let amend = Change::Amend { expires: None, marks: Marks::NONE, cas: NewCas::Keep };
+        cache.update(A, b"k", &places, |_| (amend, ())).unwrap();
+        assert_eq!(cache.peek(A, b"k", &places, |item| (item.kind, item.expires)), Some((Kind::Place, None)));
+        assert_eq!(cache.add(A, b"k", NewItem::bytes(b"two"), &places), Ok(false));
+        assert_eq!(cache.add(A, b"k", NewItem::bytes(b"two"), &plain), Ok(true));
+        assert_eq!(value(&cache, &plain), Some(b"two".to_vec()));
+        reserve();
+        assert!(!cache.remove(A, b"k", &plain) && value(&cache, &places).is_none());
+    });
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use sherwood_model::Instant;
 
 use super::{A, ITEM, LRU, at, cache, cache_with, has, put};
-use crate::{Access, AccessFlags, Cache, Change, Eviction, Marks, NewCas, NewItem, Options, Value, charge};
+use crate::{Access, AccessFlags, Cache, Change, Eviction, Kind, Marks, NewCas, NewItem, Options, Value, charge};
 
 const STALE: Marks = Marks::of_caller(0);
 const WON: Marks = Marks::of_caller(6);
@@ -24,7 +24,7 @@ fn cas(cache: &Cache) -> Option<u64> {
 }
 
 fn marked(value: &'static [u8], marks: Marks, cas: Option<u64>) -> Change<'static> {
-    Change::StoreMarked { value: Cow::Borrowed(value), flags: 0, expires: None, marks, cas }
+    Change::StoreMarked { value: Cow::Borrowed(value), flags: 0, expires: None, kind: Kind::Plain, marks, cas }
 }
 
 fn update(cache: &Cache, change: Change<'_>) -> Option<u64> {
@@ -106,6 +106,7 @@ fn an_item_that_moves_for_a_cas_or_an_expiry_stays_what_it_was() {
                 value: Cow::Borrowed(&value),
                 flags: 9,
                 expires: None,
+                kind: Kind::Plain,
                 marks: STALE,
                 cas: None,
             };

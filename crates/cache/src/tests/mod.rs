@@ -73,7 +73,12 @@ fn budgets(budgets: &[u64]) -> CachePlan {
 
 /// Kinds of items, mostly plain.
 fn any_kind() -> impl Strategy<Value = Kind> {
-    prop_oneof![3 => Just(Kind::Plain), 2 => Just(Kind::Graced), 1 => Just(Kind::Absent)]
+    prop_oneof![
+        3 => Just(Kind::Plain),
+        2 => Just(Kind::Graced),
+        1 => Just(Kind::Absent),
+        1 => Just(Kind::Place),
+    ]
 }
 
 /// Tags, mostly none.
@@ -83,8 +88,10 @@ fn any_tags() -> impl Strategy<Value = Tags> {
 
 /// What an access sees beside plain items.
 fn any_sight() -> impl Strategy<Value = AccessFlags> {
-    (any::<bool>(), any::<bool>()).prop_map(|(stale, absent)| {
+    any::<[bool; 3]>().prop_map(|[stale, absent, places]| {
         let flag = |sees, flag| if sees { flag } else { AccessFlags::NONE };
-        flag(stale, AccessFlags::SEE_STALE).with(flag(absent, AccessFlags::SEE_ABSENT))
+        flag(stale, AccessFlags::SEE_STALE)
+            .with(flag(absent, AccessFlags::SEE_ABSENT))
+            .with(flag(places, AccessFlags::SEE_PLACES))
     })
 }

@@ -82,6 +82,7 @@ impl ModelItem {
         !self.is_dead(access.now, grace)
             && (!self.is_stale(access.now) || sees(AccessFlags::SEE_STALE))
             && (self.kind != Kind::Absent || sees(AccessFlags::SEE_ABSENT))
+            && (self.kind != Kind::Place || sees(AccessFlags::SEE_PLACES))
     }
 
     pub(super) fn matches(&self, item: &Item<'_>) -> bool {

@@ -105,7 +105,7 @@ fn walk_all(core: &Core, backend: BackendId, which: &Which) -> u64 {
 
 /// Removes the items of a backend that are meant, those that few see among them; how many they were.
 fn walk(core: &Core, backend: BackendId, which: &Which) -> u64 {
-    let flags = AccessFlags::SEE_STALE.with(AccessFlags::SEE_ABSENT);
+    let flags = AccessFlags::SEE_STALE.with(AccessFlags::SEE_ABSENT).with(AccessFlags::SEE_PLACES);
     let is_its = |partition: PartitionId| core.names.partitions()[partition.index()].backend == backend;
     let (mut cursor, mut removed) = (0, 0);
     let mut found: Vec<(PartitionId, Vec<u8>)> = Vec::new();

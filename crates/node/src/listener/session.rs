@@ -4,7 +4,7 @@
 
 use std::borrow::Cow;
 
-use sherwood_cache::{Access, Change, Item, Marks, NewItem, Refused, Value};
+use sherwood_cache::{Access, AccessFlags, Change, Item, Kind, Marks, NewItem, Refused, Value};
 use sherwood_model::Instant;
 use sherwood_wire::memcached::{
     Command, Delta, Expires, Exptime, Meta, Refusal, Retrieval, Storage, StorageVerb, reply,
@@ -244,8 +244,9 @@ pub(super) const NO_BACKEND: &[u8] = b"SERVER_ERROR no backend for this key's pr
 /// Longest value that is looked at as a number, in bytes; chosen to bound the work, far above 20 digits and some padding.
 const NUMBER_BYTES_MAX: usize = 1024;
 
+/// The access of every command: to memcached's clients a place for a value is an item with an empty one.
 pub(super) fn access(moment: Moment, target: Target) -> Access {
-    Access { tenant: target.tenant, ..Access::at(moment.now) }
+    Access { tenant: target.tenant, flags: AccessFlags::SEE_PLACES, ..Access::at(moment.now) }
 }
 
 /// When an item dies. One that is dead already dies now.
@@ -284,7 +285,7 @@ fn counted(old: Option<Item<'_>>, delta: Delta) -> (Change<'static>, Result<u64,
     let Some(number) = number(value) else { return (Change::Keep, Err(reply::NON_NUMERIC)) };
     let number = delta.apply(number);
     let (value, marks) = recounted(number, value, marks);
-    (Change::StoreMarked { value, flags, expires, marks, cas: None }, Ok(number))
+    (Change::StoreMarked { value, flags, expires, kind: Kind::Plain, marks, cas: None }, Ok(number))
 }
 
 /// A number in the place of an old value, and what meta commands know of the item then. As in memcached, one that is shorter is filled

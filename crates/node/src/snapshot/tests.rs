@@ -103,6 +103,7 @@ fn what_is_written_is_read_once_with_all_that_belongs_to_it() {
     let change = |_: Option<sherwood_cache::Item<'_>>| {
         (
             Change::StoreMarked {
+                kind: Kind::Plain,
                 value: b"m"[..].into(),
                 flags: 42,
                 expires: Some(expires),

@@ -2,8 +2,6 @@
 //!
 //! Nothing waits for a time to pass: values live for a millisecond, and what becomes of them then is asked for until it has.
 
-use std::io::{BufRead, BufReader, Write};
-use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,8 +9,8 @@ use serde_json::{Value, json};
 use sherwood_node::{Node, Rules};
 use sherwood_store::{Found, Store};
 
-use crate::patience::{PATIENCE, eventually};
-use crate::support::{Fake, Http, Mood, NEVER, listener, setup};
+use crate::patience::eventually;
+use crate::support::{Client, Fake, Http, Mood, NEVER, listener, setup};
 
 /// A node before one backend that has `a`, with these rules.
 fn node(rules: Rules) -> (Node, Arc<Fake>) {
@@ -27,29 +25,6 @@ fn node(rules: Rules) -> (Node, Arc<Fake>) {
 /// Values are good for so short that they are stale as soon as anybody looks, and are kept for ever after.
 fn short_lived() -> Rules {
     Rules { ttl: Some(Duration::from_millis(1)), keep_stale: NEVER, ..Rules::default() }
-}
-
-/// A client of the node's listener.
-struct Client(BufReader<TcpStream>);
-
-impl Client {
-    fn connect(node: &Node) -> Self {
-        let stream = TcpStream::connect(node.memcached()[0].tcp().expect("a port")).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        Self(BufReader::new(stream))
-    }
-
-    /// What is answered to a command, up to the line `last`.
-    fn ask(&mut self, command: &str, last: &str) -> Vec<String> {
-        self.0.get_mut().write_all(format!("{command}\r\n").as_bytes()).unwrap();
-        let mut lines: Vec<String> = Vec::new();
-        while lines.last().is_none_or(|line| line != last) {
-            let mut line = String::new();
-            assert!(self.0.read_line(&mut line).unwrap() > 0, "closed after {lines:?}");
-            lines.push(line.trim_end().to_owned());
-        }
-        lines
-    }
 }
 
 /// Asks for `a`, or a stale one that is not older than this.

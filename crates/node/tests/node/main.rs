@@ -15,6 +15,7 @@ mod gateway;
 mod instances;
 mod invalidation;
 mod listeners;
+mod meta;
 #[path = "../common/missing.rs"]
 mod missing;
 #[path = "../common/patience.rs"]

@@ -1,7 +1,7 @@
 //! A node of the test's own, backends that misbehave on command, and a client that waits with a bound.
 
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -352,6 +352,35 @@ impl Http {
         let text = self.ask("GET", "/metrics", "").body;
         let sample = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         sample.unwrap_or_else(|| panic!("no {name} in\n{text}")).parse().unwrap()
+    }
+}
+
+/// A client of a memcached listener.
+pub(crate) struct Client(BufReader<TcpStream>);
+
+impl Client {
+    /// A client of the listener that was named so far down.
+    pub(crate) fn connect_to(node: &Node, listener: usize) -> Self {
+        let stream = TcpStream::connect(node.memcached()[listener].tcp().expect("a port")).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        Self(BufReader::new(stream))
+    }
+
+    /// A client of the first listener.
+    pub(crate) fn connect(node: &Node) -> Self {
+        Self::connect_to(node, 0)
+    }
+
+    /// What is answered to a command, up to the line `last`.
+    pub(crate) fn ask(&mut self, command: &str, last: &str) -> Vec<String> {
+        self.0.get_mut().write_all(format!("{command}\r\n").as_bytes()).unwrap();
+        let mut lines: Vec<String> = Vec::new();
+        while lines.last().is_none_or(|line| line != last) {
+            let mut line = String::new();
+            assert!(self.0.read_line(&mut line).unwrap() > 0, "closed after {lines:?}");
+            lines.push(line.trim_end().to_owned());
+        }
+        lines
     }
 }
 

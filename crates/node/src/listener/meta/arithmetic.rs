@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use sherwood_cache::{Change, Item};
+use sherwood_cache::{Change, Item, Kind};
 use sherwood_model::Instant;
 use sherwood_wire::memcached::{ArithmeticMode, Delta, MetaFlag, MetaOptions, reply};
 
@@ -83,8 +83,14 @@ fn count(
     let number = delta.apply(old);
     let expiry = Expiry::of(asked.meta.flags, item.expires, false, asked.moment);
     let (value, marks) = recounted(number, value, item.marks);
-    let change =
-        Change::StoreMarked { value, flags: item.flags, expires: expiry.last, marks, cas: options.new_cas };
+    let change = Change::StoreMarked {
+        value,
+        flags: item.flags,
+        expires: expiry.last,
+        kind: Kind::Plain,
+        marks,
+        cas: options.new_cas,
+    };
     (change, Outcome::Counted { number, expires: expiry.shown, made: false })
 }
 
@@ -98,6 +104,7 @@ fn make(asked: &Asked<'_>, options: &MetaOptions) -> (Change<'static>, Outcome) 
         value: Cow::Owned(options.initial.to_string().into_bytes()),
         flags: 0,
         expires: expiry.last,
+        kind: Kind::Plain,
         marks: asked.marks(),
         cas: options.new_cas,
     };

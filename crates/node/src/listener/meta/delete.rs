@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use sherwood_cache::{Change, Item, Marks, NewCas};
+use sherwood_cache::{Change, Item, Kind, Marks, NewCas};
 use sherwood_wire::memcached::MetaOptions;
 
 use super::super::counters::Count;
@@ -48,6 +48,8 @@ fn delete(asked: &Asked<'_>, options: &MetaOptions, item: &Item<'_>) -> Change<'
             value: Cow::Borrowed(b""),
             flags: options.client_flags,
             expires: ttl.flatten(),
+            // There is no value any more, and none that anybody wrote in its place.
+            kind: Kind::Place,
             marks: if invalidates { binary.with(STALE) } else { binary },
             // A value that is merely taken away leaves the item's number; one that is declared old gets a new one.
             cas: options.new_cas.or((!invalidates).then_some(item.cas)),

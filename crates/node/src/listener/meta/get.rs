@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use sherwood_cache::{Change, Item, Marks, NewCas};
+use sherwood_cache::{Change, Item, Kind, Marks, NewCas};
 use sherwood_model::Instant;
 use sherwood_store::Found;
 use sherwood_wire::memcached::{Expires, KEY_BYTES_MAX, Meta, MetaOptions, reply};
@@ -91,8 +91,15 @@ impl Session<'_> {
         }
         let mut room = [0; KEY_BYTES_MAX];
         if let Some(asked) = self.asked(moment, meta, meta.key.bytes(&mut room)) {
-            let found = fetched.as_ref().ok().and_then(Option::as_ref);
-            self.settle(&asked, &meta.flags.options(), Before::default(), found, out);
+            let options = meta.flags.options();
+            match fetched {
+                Ok(found) => self.settle(&asked, &options, Before::default(), found.as_ref(), out),
+                // A backend that failed has not said that there is nothing to make a place for.
+                Err(_) => {
+                    let options = MetaOptions { vivify: None, ..options };
+                    self.settle(&asked, &options, Before::default(), None, out);
+                }
+            }
         }
     }
 
@@ -216,6 +223,7 @@ impl Outcome {
             value: Cow::Borrowed(b""),
             flags: 0,
             expires: self.expiry.last,
+            kind: Kind::Place,
             marks: self.marks,
             cas: options.new_cas,
         }

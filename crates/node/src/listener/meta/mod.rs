@@ -53,7 +53,8 @@ impl Asked<'_> {
 
     /// The access that does not.
     fn passing(&self) -> Access {
-        Access { flags: AccessFlags::KEEP_RECENCY, ..self.access() }
+        let access = self.access();
+        Access { flags: access.flags.with(AccessFlags::KEEP_RECENCY), ..access }
     }
 
     /// What is noted about an item that is made under this key.

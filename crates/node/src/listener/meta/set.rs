@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use sherwood_cache::{Change, Item, Marks, NewCas, NewItem, Refused};
+use sherwood_cache::{Change, Item, Kind, Marks, NewCas, NewItem, Refused};
 use sherwood_model::Instant;
 use sherwood_wire::memcached::{MetaFlag, MetaOptions, SetMode, reply};
 
@@ -155,6 +155,7 @@ impl<'a> New<'a> {
             value: Cow::Borrowed(self.value),
             flags: self.options.client_flags,
             expires,
+            kind: Kind::Plain,
             marks,
             cas: self.options.new_cas,
         };
@@ -173,6 +174,7 @@ impl<'a> New<'a> {
             value: Cow::Owned(parts.concat()),
             flags: old.flags,
             expires: old.expires,
+            kind: Kind::Plain,
             marks: binary,
             cas: self.options.new_cas,
         };

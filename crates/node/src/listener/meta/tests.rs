@@ -147,7 +147,7 @@ fn misses_are_fetched_where_the_listener_reads_through() {
         ("mg a/1 s t f h c l\r\n", "HD s3 t-1 f0 h0 c0 l0\r\n"),
         ("mg YS8x b v k\r\n", "VA 3 kYS8x b\r\n<1>\r\n"),
         ("mg a/1 v N30\r\n", "VA 3\r\n<1>\r\n"),
-        ("mg a/no v k\r\nmg a/no v q\r\nmg a/bad\r\n", "EN ka/no\r\nEN\r\n"),
+        ("mg a/no v k\r\nmg a/no v q\r\nmg a/bad N30\r\n", "EN ka/no\r\nEN\r\n"),
         ("mg a/no v N30\r\nmg a/no v N30\r\n", "VA 0 W\r\n\r\nVA 0 Z\r\n\r\n"),
         ("mg aside/1 v\r\n", "EN\r\n"),
     ]);
