@@ -191,15 +191,18 @@ impl Session<'_> {
         }
     }
 
-    /// Gives an item a new expiry time; says whether there is one.
+    /// Gives an item a new expiry time, or removes it where that is over already; says whether there is one.
     pub(super) fn touch_at(&self, moment: Moment, target: Target, key: &[u8], exptime: Exptime) -> bool {
-        let expires = expiry(exptime, moment);
-        let touched =
-            self.shared.service.cache.update(target.partition, key, &access(moment, target), |old| {
-                (Change::Touch(expires), old.is_some())
-            });
-        // A touch stores nothing, so it is never refused.
-        let touched = touched.unwrap_or(false);
+        let touched = if is_over(exptime, moment) {
+            // It would only become stale, for those who take what is.
+            self.remove(moment, target, key)
+        } else {
+            let expires = expiry(exptime, moment);
+            let touch = |old: Option<Item<'_>>| (Change::Touch(expires), old.is_some());
+            let cache = &self.shared.service.cache;
+            // A touch stores nothing, so it is never refused.
+            cache.update(target.partition, key, &access(moment, target), touch).unwrap_or(false)
+        };
         self.counters.increment(Count::CmdTouch);
         self.counters.increment(if touched { Count::TouchHits } else { Count::TouchMisses });
         touched
@@ -256,6 +259,11 @@ pub(super) fn expiry(exptime: Exptime, moment: Moment) -> Option<Instant> {
         Expires::Already => Some(moment.now),
         Expires::After(left) => Some(moment.now + left),
     }
+}
+
+/// Whether an item that is to die then is dead already.
+pub(super) fn is_over(exptime: Exptime, moment: Moment) -> bool {
+    matches!(exptime.resolve(moment.unix_secs), Expires::Already)
 }
 
 /// What `append` and `prepend` make of what is there. As in memcached, a value that would become too large stays as it is.

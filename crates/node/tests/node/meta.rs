@@ -1,20 +1,25 @@
 //! What memcached's clients do to items, as the gateway before the same cache sees it: a place is no value.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::json;
+use sherwood_node::config::Protocol;
 use sherwood_node::{MemcachedSetup, Node, Rules};
 use sherwood_store::Store;
 
 use crate::patience::eventually;
-use crate::support::{Client, Fake, Http, Mood, listener, setup};
+use crate::support::{Client, Fake, Http, Mood, NEVER, listener, setup};
 
-/// A node before one backend that has `a`, with these rules, a listener that reads through and one that does not.
+/// A node before one backend that has `a`, with these rules, a listener for commands that see the cache only, one that reads
+/// through, and one for Redis.
 fn node(rules: Rules) -> (Node, Arc<Fake>) {
     let fake = Fake::new([("a", &b"old"[..])]);
     let mut setup = setup(vec![("catalog", vec![fake.clone() as Arc<dyn Store>])]);
     setup.backends[0].rules = rules;
-    setup.memcached = vec![MemcachedSetup { read_through: false, ..listener(0) }, listener(0)];
+    let aside = || MemcachedSetup { read_through: false, ..listener(0) };
+    let redis = MemcachedSetup { protocol: Protocol::Redis, ..aside() };
+    setup.memcached = vec![aside(), listener(0), redis];
     (Node::start(setup).unwrap(), fake)
 }
 
@@ -30,6 +35,56 @@ fn a_place_for_a_value_is_none_to_the_gateway_which_fills_it() {
     assert_eq!(client.ask("mg a v", "old"), ["VA 3", "old"]);
     assert_eq!(client.ask("md a x", "HD"), ["HD"]);
     assert_eq!(http.key("catalog", "a")["status"], "miss", "its value was taken away");
+    node.stop();
+}
+
+/// Has `a` cached, and stale; only the gateway would serve it.
+fn have_stale(http: Http, fake: &Fake) {
+    fake.be(Mood::Answer);
+    eventually("the backend is used", || http.key("catalog", "a")["value"] == "old");
+    fake.be(Mood::Fail);
+    eventually("it is stale", || http.key("catalog", "a")["status"] == "stale");
+}
+
+#[test]
+fn what_is_removed_while_it_is_stale_is_not_served_as_stale_any_more() {
+    let rules = Rules { ttl: Some(Duration::from_millis(1)), stale_if_error: NEVER, ..Rules::default() };
+    let (node, fake) = node(rules);
+    let http = Http::of(&node);
+    for (listener, command, last) in [
+        (0, "delete a", "NOT_FOUND"),
+        (0, "md a", "NF"),
+        (0, "md a I", "NF"),
+        (0, "touch a -1", "NOT_FOUND"),
+        (0, "gat -1 a", "END"),
+        (0, "mg a T-1", "EN"),
+        (2, "DEL a", ":0"),
+        (2, "GETDEL a", "$-1"),
+    ] {
+        have_stale(http, &fake);
+        assert_eq!(Client::connect_to(&node, listener).ask(command, last), [last], "{command}");
+        assert_eq!(http.key("catalog", "a")["status"], "error", "{command}");
+    }
+    node.stop();
+}
+
+#[test]
+fn what_is_told_to_expire_at_once_is_gone_and_not_stale() {
+    let rules = Rules { stale_if_error: NEVER, ttl: Some(NEVER), ..Rules::default() };
+    let (node, fake) = node(rules);
+    let http = Http::of(&node);
+    for (command, answer) in [
+        ("touch a -1", &["TOUCHED"][..]),
+        ("gat -1 a", &["VALUE a 0 3", "old", "END"]),
+        ("mg a v T-1", &["VA 3", "old"]),
+        ("md a I T-1", &["HD"]),
+    ] {
+        fake.be(Mood::Answer);
+        eventually("it is cached", || http.key("catalog", "a")["status"] == "hit");
+        fake.be(Mood::Fail);
+        assert_eq!(Client::connect(&node).ask(command, answer.last().unwrap()), answer);
+        assert_eq!(http.key("catalog", "a")["status"], "error", "{command}");
+    }
     node.stop();
 }
 

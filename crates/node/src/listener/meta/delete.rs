@@ -6,7 +6,7 @@ use sherwood_cache::{Change, Item, Kind, Marks, NewCas};
 use sherwood_wire::memcached::MetaOptions;
 
 use super::super::counters::Count;
-use super::super::session::{Session, expiry};
+use super::super::session::{Session, expiry, is_over};
 use super::answer;
 use super::{Asked, BINARY, STALE, WON};
 
@@ -20,7 +20,8 @@ impl Session<'_> {
         let cache = &self.shared.service.cache;
         let deleted = self.shared.service.write(asked.target, asked.name, || {
             cache.update(asked.target.partition, asked.name, &asked.passing(), |item| match item {
-                None => (Change::Keep, NOT_FOUND),
+                // What this client does not see, such as a stale value, is not to be served by others either.
+                None => (Change::Remove, NOT_FOUND),
                 Some(item) if options.cas.is_some_and(|cas| cas != item.cas) => (Change::Keep, EXISTS),
                 Some(item) => (delete(asked, &options, &item), DONE),
             })
@@ -54,6 +55,9 @@ fn delete(asked: &Asked<'_>, options: &MetaOptions, item: &Item<'_>) -> Change<'
             // A value that is merely taken away leaves the item's number; one that is declared old gets a new one.
             cas: options.new_cas.or((!invalidates).then_some(item.cas)),
         };
+    }
+    if invalidates && options.ttl.is_some_and(|exptime| is_over(exptime, asked.moment)) {
+        return Change::Remove;
     }
     if invalidates {
         return Change::Amend {

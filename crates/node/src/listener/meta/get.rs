@@ -13,7 +13,7 @@ use sherwood_wire::memcached::{Expires, KEY_BYTES_MAX, Meta, MetaOptions, reply}
 
 use super::super::conversation::Wanted;
 use super::super::counters::Count;
-use super::super::session::Session;
+use super::super::session::{Session, is_over};
 use super::answer::{self, Expiry, Shown, ttl_secs};
 use super::{Asked, STALE, WON, stored};
 use crate::clock::Moment;
@@ -141,21 +141,26 @@ impl Session<'_> {
         out: &mut Vec<u8>,
     ) {
         let access = if asked.meta.flags.has(b'u') { asked.passing() } else { asked.access() };
-        let cache = &self.shared.service.cache;
-        let settled = cache.update_with_cas(asked.target.partition, asked.name, &access, |item| {
+        let service = &self.shared.service;
+        // It would only become stale, for those who take what is.
+        let is_over = options.ttl.is_some_and(|exptime| is_over(exptime, asked.moment));
+        let decide = |item: Option<Item<'_>>| {
             match item.and_then(|item| Some((item, stored(&item)?))) {
                 Some((item, value)) => {
                     let outcome = Outcome::of(asked, options, item.expires, item.marks, false);
                     write(asked, options, &outcome, &shown(&item, value, &outcome, before), out);
-                    (outcome.amend(), Settled::Answered)
+                    let change = if is_over { Change::Remove } else { outcome.amend() };
+                    (change, Settled::Answered)
                 }
                 None if fetched.is_none() && options.vivify.is_some() => {
                     let outcome = Outcome::of(asked, options, None, asked.marks(), true);
                     (outcome.make(options), Settled::Made(outcome))
                 }
-                None => (Change::Keep, Settled::Absent),
+                None => (if is_over { Change::Remove } else { Change::Keep }, Settled::Absent),
             }
-        });
+        };
+        let update = || service.cache.update_with_cas(asked.target.partition, asked.name, &access, decide);
+        let settled = if is_over { service.write(asked.target, asked.name, update) } else { update() };
         let shown = Shown {
             value: fetched.map_or(&[], |found| &found.value),
             flags: fetched.map_or(0, |found| found.flags),
