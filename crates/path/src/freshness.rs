@@ -11,8 +11,11 @@
 
 use std::time::Duration;
 
-use sherwood_cache::{Access, Cache, Change, Kind, NewItem, Refused, Value};
+use sherwood_cache::{Access, Cache, Change, Item, Kind, Marks, NewItem, Refused, Value};
 use sherwood_model::{Instant, PartitionId, SeededState, Tags};
+
+/// Noted about a value by somebody who says that it is old, whatever time it has left: it is stale from when it is looked up.
+pub const OUTDATED: Marks = Marks::of_caller(0);
 
 /// What a backend's values are kept by. The default keeps each until it is evicted, and none that is stale or absent.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -121,7 +124,7 @@ impl Rules {
     }
 
     /// Stores what a dispatcher delivered with `fill`, an absent value too, unless its key has a fresh value by now: who wrote it
-    /// meanwhile knows better. What is not kept leaves no older one that would be served as stale. Says whether something was
+    /// meanwhile knows better. One that is [outdated](OUTDATED) is not: what was fetched before somebody said so may not fill. What is not kept leaves no older one that would be served as stale. Says whether something was
     /// stored.
     ///
     /// To be called once per delivered key, before the dispatcher's lock is let go of, with an `access` that sees neither stale nor
@@ -138,15 +141,17 @@ impl Rules {
         fetched: Option<Fetched<'_>>,
         access: &Access,
     ) -> Result<bool, Refused> {
-        let kept = self.item(key, fetched, access.now).map(|item| cache.add(partition, key, item, access));
-        if let Some(Ok(stored)) = kept {
-            return Ok(stored);
+        let item = self.item(key, fetched, access.now);
+        let added = item.map_or(Ok(false), |item| cache.add(partition, key, item, access));
+        if added == Ok(true) {
+            return added;
         }
-        cache.update(partition, key, access, |fresh| match fresh {
-            Some(_) => (Change::Keep, ()),
-            None => (Change::Remove, ()),
+        let replaced = cache.update(partition, key, access, |there| match (there, item) {
+            (Some(there), _) if !there.marks.contains(OUTDATED) => (Change::Keep, false),
+            (Some(_), Some(item)) if added.is_ok() => (Change::Store(item), true),
+            _ => (Change::Remove, false),
         })?;
-        kept.unwrap_or(Ok(false))
+        added.map(|_| replaced)
     }
 
     /// A lifetime less the part that `key` goes without.
@@ -179,6 +184,11 @@ impl Staleness {
     pub(crate) fn serves_failed(&self, age: Duration) -> bool {
         is_within(age, self.if_error.max(self.when_late))
     }
+}
+
+/// Since when an item is stale, if it is at `now`: its time is over, or somebody has said that it is old, but not since when.
+pub(crate) fn stale_since(item: &Item<'_>, now: Instant) -> Option<Instant> {
+    item.stale_since(now).or(item.marks.contains(OUTDATED).then_some(now))
 }
 
 /// Whether a value that is `age` past its freshness is within a limit, of which zero allows none.

@@ -8,6 +8,7 @@ use sherwood_dispatch::FetchError;
 use sherwood_model::{BackendId, FinishedRequest, Instant, PartitionId, QueryEnd, RequestEnd};
 
 use crate::answer::{End, Stale};
+use crate::freshness::stale_since;
 use crate::{Alike, Answer, Fetch, Query, Slot, Staleness};
 
 /// One request: its queries, and what became of each of their keys.
@@ -330,10 +331,10 @@ impl<K: AsRef<[u8]> + Clone, V: Clone> Request<K, V> {
             let key = &keys[position];
             let missed = || Missed { begins: beginning(key.as_ref()), position: position as u32 };
             let asked = KeyState::Asked { query: index as u32, again: NO_MORE };
-            states.push(match item.map(|item| (item, item.stale_since(now))) {
+            states.push(match item.map(|item| (item, stale_since(&item, now))) {
                 Some((Item { kind: Kind::Absent, .. }, _)) => KeyState::Ended(End::Absent),
                 Some((item, None)) => KeyState::Ended(End::Hit(read(*partition, key, item))),
-                Some((item, Some(since))) => {
+                Some((item, Some(since))) if staleness.takes_any() => {
                     let value = read(*partition, key, item);
                     if staleness.serves_at_once(now - since) {
                         left.stale.push(missed());
@@ -344,7 +345,7 @@ impl<K: AsRef<[u8]> + Clone, V: Clone> Request<K, V> {
                         asked
                     }
                 }
-                None => {
+                None | Some(_) => {
                     if left.misses.is_empty() {
                         left.misses.reserve_exact(keys.len() - position);
                     }

@@ -89,6 +89,22 @@ fn what_is_told_to_expire_at_once_is_gone_and_not_stale() {
 }
 
 #[test]
+fn what_a_client_marks_as_stale_is_no_hit() {
+    let (node, fake) = node(Rules::default());
+    let http = Http::of(&node);
+    assert_eq!(http.key("catalog", "a")["status"], "miss");
+    fake.put("a", "new");
+    let mut client = Client::connect(&node);
+    assert_eq!(client.ask("md a I", "HD"), ["HD"]);
+    let answer = http.key("catalog", "a");
+    assert_eq!((&answer["status"], &answer["value"]), (&json!("miss"), &json!("new")));
+    let answer = http.key("catalog", "a");
+    assert_eq!((&answer["status"], &answer["value"]), (&json!("hit"), &json!("new")));
+    assert_eq!(client.ask("mg a v", "new"), ["VA 3", "new"], "it is not stale any more");
+    node.stop();
+}
+
+#[test]
 fn a_backend_that_fails_leaves_no_place() {
     let (node, fake) = node(Rules::default());
     let http = Http::of(&node);

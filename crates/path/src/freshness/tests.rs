@@ -1,5 +1,5 @@
 use proptest::prelude::*;
-use sherwood_cache::{AccessFlags, Options, Partition};
+use sherwood_cache::{AccessFlags, NewCas, Options, Partition};
 use sherwood_model::{BackendId, TenantId};
 
 use super::*;
@@ -90,6 +90,25 @@ fn a_fill_is_kept_by_the_rules_and_never_replaces_a_fresh_value() {
     let absent = |at| value("user:2", AccessFlags::SEE_ABSENT, at).is_some();
     assert_eq!([absent(449), absent(450)], [true, false]);
     assert_eq!(fill("user:2", Some(fetched(b"three")), 420), Ok(true), "over an absent one");
+}
+
+#[test]
+fn a_fill_replaces_a_value_that_somebody_said_is_old() {
+    let rules = Rules { negative_ttl: ms(50), ..rules() };
+    let declined = Fetched { good_for: Some(Duration::ZERO), ..fetched(b"two") };
+    for (newer, kept) in [(Some(fetched(b"two")), true), (None, true), (Some(declined), false)] {
+        let cache = cache(&rules);
+        let fill = |fetched, at| rules.fill(&cache, A, b"user:2", fetched, &access(at));
+        assert_eq!(fill(Some(fetched(b"one")), 0), Ok(true));
+        let amend = |item: Option<Item<'_>>| {
+            let expires = item.and_then(|item| item.expires);
+            (Change::Amend { expires, marks: OUTDATED, cas: NewCas::Keep }, ())
+        };
+        cache.update(A, b"user:2", &access(1), amend).unwrap();
+        assert_eq!(fill(newer, 50), Ok(kept));
+        let marks = cache.peek(A, b"user:2", &access(50), |item| item.marks);
+        assert_eq!(marks, newer.filter(|_| kept).map(|_| Marks::NONE));
+    }
 }
 
 #[test]

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use sherwood_cache::{Access, Cache, Kind, NewItem, Options, Partition, Value};
+use sherwood_cache::{Access, Cache, Change, Kind, NewCas, NewItem, Options, Partition, Value};
 use sherwood_dispatch::FetchError;
 use sherwood_model::{BackendId, Instant, PartitionId, SeededState, TenantId};
 
-use crate::{Fetch, Query, Request, Slot, Staleness, Status};
+use crate::{Fetch, OUTDATED, Query, Request, Slot, Staleness, Status};
 
 type Asked = Request<String, u8>;
 
@@ -99,6 +99,21 @@ fn while_another_is_fetched_a_stale_value_is_the_answer_at_once() {
     let stale = (Status::Stale, Some(1), 0, Some(20));
     assert_eq!(answers(&request), [stale, (Status::Miss, Some(2), 10, None), stale]);
     assert_eq!(request.next_timeout(), None);
+}
+
+#[test]
+fn a_value_that_somebody_said_is_old_is_stale_from_now_on() {
+    let cache = cache(&[("k", Kind::Plain, 500)]);
+    let amend = Change::Amend { expires: None, marks: OUTDATED, cas: NewCas::Keep };
+    cache.update(PartitionId(0), b"k", &Access::at(at(50)), |_| (amend, ())).unwrap();
+    let (mut request, fetches) = start(&cache, 120, &["k"], NEVER);
+    request.handle_result(at(130), fetches[0].keys[0].1, failure());
+    assert_eq!(answers(&request), [(Status::Timeout, None, 10, None)], "nobody takes a stale one");
+    let (mut request, fetches) = start(&cache, 120, &["k"], Staleness { if_error: ms(60), ..NEVER });
+    request.handle_result(at(130), fetches[0].keys[0].1, failure());
+    assert_eq!(answers(&request), [(Status::Stale, Some(1), 10, Some(10))]);
+    let (request, fetches) = start(&cache, 120, &["k"], Staleness { while_revalidate: ms(5), ..NEVER });
+    assert_eq!((fetches[0].awaited, answers(&request)), (false, vec![(Status::Stale, Some(1), 0, Some(0))]));
 }
 
 #[test]

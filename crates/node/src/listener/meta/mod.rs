@@ -18,6 +18,7 @@ mod tests;
 
 use bytes::Bytes;
 use sherwood_cache::{Access, AccessFlags, Item, Marks, Value};
+use sherwood_path::OUTDATED;
 use sherwood_wire::memcached::{KEY_BYTES_MAX, Meta, MetaVerb};
 
 use super::conversation::Wanted;
@@ -27,7 +28,7 @@ use super::session::{Next, Session, access};
 use crate::clock::Moment;
 
 /// The value is old, and somebody should store a new one.
-const STALE: Marks = Marks::of_caller(0);
+const STALE: Marks = OUTDATED;
 /// Somebody has been told to.
 const WON: Marks = Marks::of_caller(1);
 /// The key was given in base 64.
