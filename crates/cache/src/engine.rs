@@ -13,7 +13,7 @@ use crate::access::Access;
 use crate::background::Background;
 use crate::flush::Flushes;
 use crate::ghost::{Curve, Ghosts};
-use crate::item::{Change, Item, NewCas, NewItem, Refused, Use};
+use crate::item::{Change, Item, NewCas, NewItem, Refused, Use, Value};
 use crate::ledger::{Ledger, PlanError};
 use crate::line::Line;
 use crate::memory::{Heap, Memory, Supply};
@@ -540,14 +540,11 @@ impl Cache {
     ) -> Result<(Option<u64>, Stored), Refused> {
         let (item, noted) = match (change, found.seen()) {
             (Change::Store(item), _) => (*item, Noted::default()),
-            (Change::StoreOwned { value, flags, expires }, _) => {
-                let item = NewItem { flags: *flags, expires: *expires, ..NewItem::bytes(value) };
-                (item, Noted::default())
+            (&Change::StoreOwned { ref value, flags, expires, tags }, _) => {
+                (NewItem { flags, expires, tags, ..NewItem::bytes(value) }, Noted::default())
             }
-            (Change::StoreMarked { value, flags, expires, kind, marks, cas }, _) => {
-                let item =
-                    NewItem { flags: *flags, expires: *expires, kind: *kind, ..NewItem::bytes(value) };
-                (item, Noted { marks: *marks, cas: *cas })
+            (&Change::StoreMarked { ref value, flags, expires, kind, tags, marks, cas }, _) => {
+                (NewItem { value: Value::Bytes(value), flags, expires, kind, tags }, Noted { marks, cas })
             }
             (Change::Amend { expires, marks, cas }, Some(at)) => {
                 let noted = Noted { marks: *marks, cas: self.number(*cas) };

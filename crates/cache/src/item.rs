@@ -185,9 +185,11 @@ pub enum Change<'a> {
         flags: u32,
         /// When it dies, if ever.
         expires: Option<Instant>,
+        /// What it may be invalidated by: as a rule what the item seen was.
+        tags: Tags,
     },
-    /// Store a value without tags, with marks, and with a CAS of the caller's own if it gives one. An own CAS is charged like 8
-    /// bytes of value.
+    /// Store a value with marks, and with a CAS of the caller's own if it gives one. An own CAS is charged like 8 bytes
+    /// of value.
     StoreMarked {
         /// The new value.
         value: Cow<'a, [u8]>,
@@ -197,6 +199,8 @@ pub enum Change<'a> {
         expires: Option<Instant>,
         /// Who sees it, and for how long.
         kind: Kind,
+        /// What it may be invalidated by.
+        tags: Tags,
         /// What is noted about it.
         marks: Marks,
         /// Its CAS; none for the next of the cache's.

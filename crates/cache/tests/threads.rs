@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sherwood_cache::{Access, Cache, Change, Eviction, Marks, NewItem, Options, Partition, Value, charge};
-use sherwood_model::{BackendId, CachePlan, Instant, PartitionId, SeededState, TenantId};
+use sherwood_model::{BackendId, CachePlan, Instant, PartitionId, SeededState, Tags, TenantId};
 
 const PARTITIONS: u16 = 3;
 const KEYS: u64 = 400;
@@ -146,7 +146,7 @@ fn updates_of_one_key_are_never_lost() {
                     for _ in 0..INCREMENTS {
                         let stored = cache.update(PartitionId(0), b"counter", &access, |item| {
                             let value = increment(item.map(|item| item.value)).to_le_bytes().to_vec();
-                            (Change::StoreOwned { value, flags: 0, expires: None }, ())
+                            (Change::StoreOwned { value, flags: 0, expires: None, tags: Tags::NONE }, ())
                         });
                         stored.expect("eight bytes fit");
                     }

@@ -359,7 +359,7 @@ impl Pair {
             Update::Store(new) => Some(self.known(key, new)),
             Update::StoreMarked(new, marks, cas) => {
                 let known =
-                    self.known(key, New { declared: false, tags: Tags::NONE, ..new });
+                    self.known(key, New { declared: false, ..new });
                 Some(Known { marks, has_own_cas: cas.is_some(), ..known })
             }
             Update::Amend(ttl_ms, marks, cas) => {
@@ -383,10 +383,10 @@ impl Pair {
             (Update::Store(_), Some(after)) => Change::Store(after.new_item()),
             (
                 Update::StoreMarked(.., cas),
-                Some(&Known { value: Stored::Bytes(ref value), flags, expires, kind, marks, .. }),
+                Some(&Known { value: Stored::Bytes(ref value), flags, expires, kind, tags, marks, .. }),
             ) => {
                 let value = Cow::Borrowed(value.as_slice());
-                Change::StoreMarked { value, flags, expires, kind, marks, cas }
+                Change::StoreMarked { value, flags, expires, kind, tags, marks, cas }
             }
             (Update::Amend(ttl_ms, marks, cas), _) => {
                 Change::Amend { expires: self.expiry(ttl_ms), marks, cas }

@@ -183,12 +183,12 @@ impl Pair {
                 return (Change::Keep, ());
             };
             let value = [old, &vec![b'+'; usize::from(more)]].concat();
-            appended = Some((value.clone(), item.flags, item.expires));
-            (Change::StoreOwned { value, flags: item.flags, expires: item.expires }, ())
+            appended = Some((value.clone(), item.flags, item.expires, item.tags));
+            (Change::StoreOwned { value, flags: item.flags, expires: item.expires, tags: item.tags }, ())
         });
         match (done, appended) {
             (Err(_), _) => drop(self.truth.remove(&(partition, name(key)))),
-            (Ok(()), Some((value, flags, expires))) => {
+            (Ok(()), Some((value, flags, expires, tags))) => {
                 let old = self.truth.get(&(partition, name(key)));
                 prop_assert!(old.is_some_and(
                     |old| matches!(&old.value, ModelValue::Bytes(bytes) if value.starts_with(bytes))
@@ -201,7 +201,7 @@ impl Pair {
                     flags,
                     expires,
                     kind: Kind::Plain,
-                    tags: Tags::NONE,
+                    tags,
                     cas: 0,
                     flushed: false,
                 });

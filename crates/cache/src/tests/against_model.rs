@@ -233,7 +233,7 @@ impl Pair {
                     let ModelValue::Bytes(value) = new.value.clone() else {
                         unreachable!("appended to bytes")
                     };
-                    Change::StoreOwned { value, flags: new.flags, expires: new.expires }
+                    Change::StoreOwned { value, flags: new.flags, expires: new.expires, tags: new.tags }
                 }
                 (_, Some(new)) => Change::Store(new.new_item()),
                 (Update::Touch(ttl), None) => {
@@ -273,8 +273,7 @@ impl Pair {
             (Update::Append(bytes), Some(old)) => {
                 let ModelValue::Bytes(value) = &old.value else { return None };
                 let value = [value.as_slice(), &vec![b'+'; usize::from(*bytes)]].concat();
-                let (kind, tags) = (Kind::Plain, Tags::NONE);
-                Some(ModelItem { value: ModelValue::Bytes(value), kind, tags, ..old.clone() })
+                Some(ModelItem { value: ModelValue::Bytes(value), kind: Kind::Plain, ..old.clone() })
             }
             _ => None,
         }

@@ -116,6 +116,7 @@ fn a_place_is_there_for_those_who_see_places_and_is_filled_by_others() {
                 flags: 0,
                 expires: Some(at(10).now),
                 kind: Kind::Place,
+                tags: Tags::NONE,
                 marks: Marks::of_caller(1),
                 cas: None,
             };

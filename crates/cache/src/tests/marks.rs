@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use sherwood_model::Instant;
+use sherwood_model::{Instant, Tags};
 
 use super::{A, ITEM, LRU, at, cache, cache_with, has, put};
 use crate::{Access, AccessFlags, Cache, Change, Eviction, Kind, Marks, NewCas, NewItem, Options, Value, charge};
@@ -24,7 +24,7 @@ fn cas(cache: &Cache) -> Option<u64> {
 }
 
 fn marked(value: &'static [u8], marks: Marks, cas: Option<u64>) -> Change<'static> {
-    Change::StoreMarked { value: Cow::Borrowed(value), flags: 0, expires: None, kind: Kind::Plain, marks, cas }
+    Change::StoreMarked { value: Cow::Borrowed(value), flags: 0, expires: None, kind: Kind::Plain, tags: Tags::NONE, marks, cas }
 }
 
 fn update(cache: &Cache, change: Change<'_>) -> Option<u64> {
@@ -107,6 +107,7 @@ fn an_item_that_moves_for_a_cas_or_an_expiry_stays_what_it_was() {
                 flags: 9,
                 expires: None,
                 kind: Kind::Plain,
+                tags: Tags::NONE,
                 marks: STALE,
                 cas: None,
             };

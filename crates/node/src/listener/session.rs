@@ -272,7 +272,7 @@ fn joined(
     old: Option<Item<'_>>,
     bytes_max: usize,
 ) -> (Change<'static>, &'static [u8]) {
-    let Some(Item { value: Value::Bytes(value), flags, expires, .. }) = old else {
+    let Some(Item { value: Value::Bytes(value), flags, expires, tags, .. }) = old else {
         return (Change::Keep, reply::NOT_STORED);
     };
     if value.len() + storage.value.len() > bytes_max {
@@ -282,18 +282,18 @@ fn joined(
         StorageVerb::Prepend => [storage.value, value].concat(),
         _ => [value, storage.value].concat(),
     };
-    (Change::StoreOwned { value, flags, expires }, reply::STORED)
+    (Change::StoreOwned { value, flags, expires, tags }, reply::STORED)
 }
 
 /// What `incr` and `decr` make of what is there.
 fn counted(old: Option<Item<'_>>, delta: Delta) -> (Change<'static>, Result<u64, &'static [u8]>) {
-    let Some(Item { value: Value::Bytes(value), flags, expires, marks, .. }) = old else {
+    let Some(Item { value: Value::Bytes(value), flags, expires, tags, marks, .. }) = old else {
         return (Change::Keep, Err(reply::NOT_FOUND));
     };
     let Some(number) = number(value) else { return (Change::Keep, Err(reply::NON_NUMERIC)) };
     let number = delta.apply(number);
     let (value, marks) = recounted(number, value, marks);
-    (Change::StoreMarked { value, flags, expires, kind: Kind::Plain, marks, cas: None }, Ok(number))
+    (Change::StoreMarked { value, flags, expires, kind: Kind::Plain, tags, marks, cas: None }, Ok(number))
 }
 
 /// A number in the place of an old value, and what meta commands know of the item then. As in memcached, one that is shorter is filled

@@ -104,6 +104,7 @@ fn what_is_written_is_read_once_with_all_that_belongs_to_it() {
         (
             Change::StoreMarked {
                 kind: Kind::Plain,
+                tags: Tags::NONE,
                 value: b"m"[..].into(),
                 flags: 42,
                 expires: Some(expires),

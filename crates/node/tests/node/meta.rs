@@ -9,7 +9,7 @@ use sherwood_node::{MemcachedSetup, Node, Rules};
 use sherwood_store::Store;
 
 use crate::patience::eventually;
-use crate::support::{Client, Fake, Http, Mood, NEVER, listener, setup};
+use crate::support::{Client, Fake, Http, Mood, NEVER, answer, listener, setup};
 
 /// A node before one backend that has `a`, with these rules, a listener for commands that see the cache only, one that reads
 /// through, and one for Redis.
@@ -101,6 +101,30 @@ fn what_a_client_marks_as_stale_is_no_hit() {
     let answer = http.key("catalog", "a");
     assert_eq!((&answer["status"], &answer["value"]), (&json!("hit"), &json!("new")));
     assert_eq!(client.ask("mg a v", "new"), ["VA 3", "new"], "it is not stale any more");
+    node.stop();
+}
+
+#[test]
+fn what_is_made_of_a_value_goes_with_its_tag() {
+    let (node, _) = node(Rules::default());
+    let http = Http::of(&node);
+    for (listener, command, last) in [
+        (0, "append n 0 0 1\r\n1", "STORED"),
+        (0, "incr n 1", "2"),
+        (0, "ms n 1 MP\r\n1", "HD"),
+        (0, "ma n", "HD"),
+        (2, "INCR n", ":2"),
+        (2, "APPEND n 1", ":2"),
+        (2, "SETRANGE n 0 2", ":1"),
+        (2, "INCRBYFLOAT n 1", "2"),
+    ] {
+        let put = http.send_with("PUT", "/v1/keys/catalog/n", "sherwood-tags: user:7\r\n", "1");
+        assert_eq!(answer(put).status, 204);
+        let said = Client::connect_to(&node, listener).ask(command, last);
+        let body = json!({"backend": "catalog", "tag": "user:7"}).to_string();
+        let removed = http.ask("POST", "/v1/invalidate", &body).json();
+        assert_eq!(removed, json!({"removed": 1}), "{command}: {said:?}");
+    }
     node.stop();
 }
 

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use sherwood_cache::{Change, Item, Kind};
-use sherwood_model::Instant;
+use sherwood_model::{Instant, Tags};
 use sherwood_wire::memcached::{ArithmeticMode, Delta, MetaFlag, MetaOptions, reply};
 
 use super::super::counters::Count;
@@ -88,6 +88,7 @@ fn count(
         flags: item.flags,
         expires: expiry.last,
         kind: Kind::Plain,
+        tags: item.tags,
         marks,
         cas: options.new_cas,
     };
@@ -105,6 +106,7 @@ fn make(asked: &Asked<'_>, options: &MetaOptions) -> (Change<'static>, Outcome) 
         flags: 0,
         expires: expiry.last,
         kind: Kind::Plain,
+        tags: Tags::NONE,
         marks: asked.marks(),
         cas: options.new_cas,
     };

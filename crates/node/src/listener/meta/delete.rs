@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use sherwood_cache::{Change, Item, Kind, Marks, NewCas};
+use sherwood_model::Tags;
 use sherwood_wire::memcached::MetaOptions;
 
 use super::super::counters::Count;
@@ -51,6 +52,7 @@ fn delete(asked: &Asked<'_>, options: &MetaOptions, item: &Item<'_>) -> Change<'
             expires: ttl.flatten(),
             // There is no value any more, and none that anybody wrote in its place.
             kind: Kind::Place,
+            tags: Tags::NONE,
             marks: if invalidates { binary.with(STALE) } else { binary },
             // A value that is merely taken away leaves the item's number; one that is declared old gets a new one.
             cas: options.new_cas.or((!invalidates).then_some(item.cas)),

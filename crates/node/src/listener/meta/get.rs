@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use sherwood_cache::{Change, Item, Kind, Marks, NewCas};
-use sherwood_model::Instant;
+use sherwood_model::{Instant, Tags};
 use sherwood_store::Found;
 use sherwood_wire::memcached::{Expires, KEY_BYTES_MAX, Meta, MetaOptions, reply};
 
@@ -229,6 +229,7 @@ impl Outcome {
             flags: 0,
             expires: self.expiry.last,
             kind: Kind::Place,
+            tags: Tags::NONE,
             marks: self.marks,
             cas: options.new_cas,
         }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use sherwood_cache::{Change, Item, Kind, Marks, NewCas, NewItem, Refused};
-use sherwood_model::Instant;
+use sherwood_model::{Instant, Tags};
 use sherwood_wire::memcached::{MetaFlag, MetaOptions, SetMode, reply};
 
 use super::super::counters::Count;
@@ -156,6 +156,7 @@ impl<'a> New<'a> {
             flags: self.options.client_flags,
             expires,
             kind: Kind::Plain,
+            tags: Tags::NONE,
             marks,
             cas: self.options.new_cas,
         };
@@ -175,6 +176,7 @@ impl<'a> New<'a> {
             flags: old.flags,
             expires: old.expires,
             kind: Kind::Plain,
+            tags: old.tags,
             marks: binary,
             cas: self.options.new_cas,
         };

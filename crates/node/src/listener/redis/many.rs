@@ -89,11 +89,11 @@ pub(super) fn rename(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8
 /// nowhere. What is stored under the old name meanwhile came after. When the new place refuses it, it goes back.
 fn move_key(session: &Session<'_>, from: &[u8], to: &[u8]) -> Outcome {
     let taken = session.update(from, |old| {
-        let taken = old.map(|old| (old.value.to_vec(), old.flags, old.expires));
+        let taken = old.map(|old| (old.value.to_vec(), old.flags, old.expires, old.tags));
         (Change::Remove, taken)
     })?;
-    let (value, flags, expires) = taken.ok_or(NO_SUCH_KEY)?;
-    let item = NewItem { flags, expires, ..NewItem::bytes(&value) };
+    let (value, flags, expires, tags) = taken.ok_or(NO_SUCH_KEY)?;
+    let item = NewItem { flags, expires, tags, ..NewItem::bytes(&value) };
     let moved = session.update(to, |_| (Change::Store(item), ()));
     if moved.is_err() {
         session.add(from, item)?;
@@ -109,11 +109,11 @@ pub(super) fn copy(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>)
         return Err(Failure::text("ERR source and destination objects are the same"));
     }
     let _order = session.hub.order();
-    let source = session.peek(from, |old| (old.value.to_vec(), old.flags, old.expires));
+    let source = session.peek(from, |old| (old.value.to_vec(), old.flags, old.expires, old.tags));
     let copied = match source {
         None => false,
-        Some((value, flags, expires)) => {
-            let item = NewItem { flags, expires, ..NewItem::bytes(&value) };
+        Some((value, flags, expires, tags)) => {
+            let item = NewItem { flags, expires, tags, ..NewItem::bytes(&value) };
             match replace {
                 true => session.update(to, |_| (Change::Store(item), true))?,
                 false => session.add(to, item)?,

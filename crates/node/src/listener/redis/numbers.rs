@@ -71,10 +71,10 @@ fn sum(value: &[u8], by: &[u8]) -> Result<Decimal, Failure> {
 
 /// A number as the item's value; its time to live stays.
 fn stored(old: Option<Old<'_>>, text: String) -> Change<'static> {
-    let NewItem { flags, expires, .. } = NewItem::bytes(b"");
+    let NewItem { flags, expires, tags, .. } = NewItem::bytes(b"");
     match old {
         Some(old) => old.with(text.into_bytes()),
-        None => Change::StoreOwned { value: text.into_bytes(), flags, expires },
+        None => Change::StoreOwned { value: text.into_bytes(), flags, expires, tags },
     }
 }
 

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use sherwood_cache::{Access, Change, Item, Refused, Value};
-use sherwood_model::Instant;
+use sherwood_model::{Instant, Tags};
 use sherwood_wire::resp::{Args, ProtocolError, Version, integer, reply};
 
 use super::Hub;
@@ -72,20 +72,24 @@ pub(super) struct Old<'i> {
     pub(super) value: &'i [u8],
     pub(super) flags: u32,
     pub(super) expires: Option<Instant>,
+    pub(super) tags: Tags,
 }
 
 impl<'i> Old<'i> {
     /// A size without a value is no item here; nobody but a simulator declares sizes.
     pub(super) fn of(item: Item<'i>) -> Option<Self> {
         match item {
-            Item { value: Value::Bytes(value), flags, expires, .. } => Some(Self { value, flags, expires }),
+            Item { value: Value::Bytes(value), flags, expires, tags, .. } => {
+                Some(Self { value, flags, expires, tags })
+            }
             _ => None,
         }
     }
 
     /// The same item with another value.
     pub(super) fn with(self, value: Vec<u8>) -> Change<'static> {
-        Change::StoreOwned { value, flags: self.flags, expires: self.expires }
+        let Self { flags, expires, tags, .. } = self;
+        Change::StoreOwned { value, flags, expires, tags }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Commands of one string: `GET`, `SET` and their variants, and parts of strings.
 
 use sherwood_cache::{Change, NewItem};
-use sherwood_model::Instant;
+use sherwood_model::{Instant, Tags};
 use sherwood_wire::resp::{Args, reply};
 
 use super::failure::{Failure, SYNTAX, TOO_LONG};
@@ -194,7 +194,7 @@ pub(super) fn setrange(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<
         let len = value.len();
         let change = match old {
             Some(old) => old.with(value),
-            None => Change::StoreOwned { value, flags: 0, expires: None },
+            None => Change::StoreOwned { value, flags: 0, expires: None, tags: Tags::NONE },
         };
         (change, Ok(len))
     })??;
