@@ -35,7 +35,11 @@ pub(super) fn written(status: StatusCode, headers: &HeaderMap, address: &str) ->
         status if status.is_success() => Ok(()),
         // Proxies say so, too, of a service that broke off amid the work.
         StatusCode::SERVICE_UNAVAILABLE => Err(Cause::Server { detail: format!("status {status}") }),
-        _ => Err(refusal(status, headers, address)),
+        _ => Err(match refusal(status, headers, address) {
+            // Whoever redirects after a form has done what it asked for.
+            Cause::Statement { detail } if status.is_redirection() => Cause::Server { detail },
+            cause => cause,
+        }),
     }
 }
 
@@ -157,6 +161,11 @@ mod tests {
         assert_eq!(written(StatusCode::NOT_FOUND, &none, "h:1").unwrap_err().label(), "statement");
         let unavailable = written(StatusCode::SERVICE_UNAVAILABLE, &none, "h:1").unwrap_err();
         assert_eq!(unavailable.fault(), crate::Fault::Broken, "it may be done");
+        for redirect in [StatusCode::SEE_OTHER, StatusCode::TEMPORARY_REDIRECT] {
+            let redirected = written(redirect, &none, "h:1").unwrap_err();
+            assert_eq!((redirected.label(), redirected.fault()), ("server", crate::Fault::Broken));
+            assert!(redirected.to_string().contains("name the last address"), "{redirected}");
+        }
         assert_eq!(removed(StatusCode::BAD_GATEWAY, &none, "h:1").unwrap_err().label(), "server");
     }
 

@@ -81,6 +81,7 @@ impl Exchange for Ask {
             (Self::Version, Reply::Version(text)) => Ok(Told { text: said_bytes(text), ..Told::default() }),
             // Where nobody has to log in it is an ordinary `set`, which may be refused for its size or for want of memory.
             (Self::Login, Reply::ClientError(text)) => Err(Cause::Credentials { detail: said_bytes(text) }),
+            (Self::Stored, Reply::ServerError(text)) => Err(not_stored(text)),
             (_, reply) => Err(refusal(&reply).ok_or_else(|| unexpected(&reply))?),
         };
         Ok(Step::Done(consumed, told))
@@ -181,6 +182,19 @@ fn refusal(reply: &Reply<'_>) -> Option<Cause> {
         Reply::Error(text) => Cause::Statement { detail: said_bytes(text) },
         _ => return None,
     })
+}
+
+/// What it means that the server failed at a `set`. For want of memory, or of an item so large, it has thrown away what was there, so
+/// nobody may say that nothing was changed.
+fn not_stored(text: &[u8]) -> Cause {
+    let remedy = match text {
+        text if text.starts_with(b"object too large") => {
+            ": the value is larger than its items may be, and it may have removed the one before; raise its item size (memcached -I)"
+        }
+        text if text.starts_with(b"out of memory") => ": it may have removed the value before",
+        _ => "",
+    };
+    Cause::Server { detail: said_bytes(text) + remedy }
 }
 
 fn unexpected(reply: &Reply<'_>) -> String {
