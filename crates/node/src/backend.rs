@@ -85,6 +85,21 @@ impl State {
                 Settled::All => self.machine.invalidate_where(|_| true),
             }
         }
+        while let Some(next) = self.writes.poll_turn(now) {
+            self.tell_turn(next);
+        }
+    }
+
+    /// Tells a write that it is its turn. One that has stopped waiting ends by itself, and then it is the next one's.
+    pub(crate) fn tell_turn(&mut self, write: WriteId) {
+        if let Some(turn) = self.turns.remove(&write) {
+            let _ = turn.send(());
+        }
+    }
+
+    /// When something is due that no input brings.
+    pub(crate) fn next_timeout(&self) -> Option<Instant> {
+        self.machine.next_timeout().into_iter().chain(self.writes.next_turn()).min()
     }
 
     /// These keys may have been changed otherwise: nothing of them that was fetched or written before is kept.
@@ -275,7 +290,7 @@ impl Backend {
         {
             // A fill is before a flush or after it.
             let (mut state, now) = self.state();
-            let before = state.machine.next_timeout();
+            let before = state.next_timeout();
             input(&mut state, now);
             let State { machine, writes, refreshes, probes, .. } = &mut *state;
             while let Some(action) = machine.poll_action() {
@@ -295,13 +310,17 @@ impl Backend {
                 }
                 actions.push(action);
             }
-            let after = machine.next_timeout();
-            if after.is_some_and(|after| before.is_none_or(|before| after < before)) {
-                self.rearm.notify_one();
-            }
+            self.rearm_since(before, &state);
         }
         for action in actions {
             self.carry_out(action);
+        }
+    }
+
+    /// Has the wake-up task look again if what is due comes sooner than it did `before`.
+    pub(crate) fn rearm_since(&self, before: Option<Instant>, state: &State) {
+        if state.next_timeout().is_some_and(|after| before.is_none_or(|before| after < before)) {
+            self.rearm.notify_one();
         }
     }
 
@@ -415,7 +434,7 @@ impl Backend {
     /// Sleeps until the dispatcher's next time-out and tells it, as long as the runtime lives.
     async fn wake_up(self: Arc<Self>) {
         loop {
-            let due = lock(&self.state).machine.next_timeout();
+            let due = lock(&self.state).next_timeout();
             let Some(due) = due else {
                 self.rearm.notified().await;
                 continue;

@@ -68,9 +68,9 @@ pub(crate) enum WriteError {
     /// It was not let in.
     #[error(transparent)]
     Refused(#[from] WriteRefused),
-    /// Other writes of its key took all of its time.
+    /// Other writes of its key took half of its time, or one of unknown outcome could still land.
     #[error(
-        "the write waited {0:?}, the backend's time-out, for others of its key, and was not sent; write a key less often"
+        "the write waited {0:?}, half of the backend's time-out, for others of its key, which are under way or may still land, and was not sent; write it again later"
     )]
     NoTurn(Duration),
     /// A replica did not answer in time.
@@ -151,13 +151,15 @@ impl Backend {
     }
 
     async fn carry_through(self: &Arc<Self>, wanted: Wanted) -> Result<(), WriteError> {
-        let deadline = Deadline::now() + self.timeout;
+        let begun = Deadline::now();
+        let (deadline, patience) = (begun + self.timeout, self.timeout / 2);
         let (mut under_way, turn) = UnderWay::begin(self, wanted)?;
+        // One that was sent with its last moments would be of unknown outcome, and have the next ones wait for nothing.
         if let Some(turn) = turn
-            && timeout_at(deadline, turn).await.is_err()
+            && timeout_at(begun + patience, turn).await.is_err()
         {
             under_way.outcome = Outcome::NotDone;
-            return Err(WriteError::NoTurn(self.timeout));
+            return Err(WriteError::NoTurn(patience));
         }
         let answers = self.send(&under_way.wanted, deadline).await;
         under_way.outcome = Outcome::of_all(answers.iter().map(outcome_of));
@@ -195,6 +197,7 @@ impl Backend {
     fn end_write(&self, write: Write<Bytes>, outcome: Outcome, wanted: &Wanted) {
         let Wanted { key, change, partition: home, .. } = wanted;
         let (mut state, now) = self.state();
+        let before = state.next_timeout();
         state.turns.remove(&write.id());
         let ended = state.writes.end(now, write, outcome);
         state.invalidate(key);
@@ -213,10 +216,10 @@ impl Backend {
                 }
             }
         }
-        if let Some(turn) = ended.next.and_then(|next| state.turns.remove(&next)) {
-            // Who has stopped waiting ends its write by itself, and then it is the next one's turn.
-            let _ = turn.send(());
+        if let Some(next) = ended.next {
+            state.tell_turn(next);
         }
+        self.rearm_since(before, &state);
     }
 
     /// Puts an item where another may be, or takes that out where nothing is kept.
@@ -272,12 +275,14 @@ impl UnderWay {
         wanted: Wanted,
     ) -> Result<(Self, Option<oneshot::Receiver<()>>), WriteRefused> {
         let (mut state, now) = backend.state();
+        let before = state.next_timeout();
         let Begun { write, may_start } = state.writes.begin(now, wanted.key.clone())?;
         let turn = (!may_start).then(|| {
             let (sender, turn) = oneshot::channel();
             state.turns.insert(write.id(), sender);
             turn
         });
+        backend.rearm_since(before, &state);
         drop(state);
         let backend = Arc::clone(backend);
         Ok((Self { backend, wanted, write: Some(write), outcome: Outcome::Unknown }, turn))

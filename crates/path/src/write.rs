@@ -26,8 +26,8 @@ pub struct WriteOptions {
     pub under_way_max: u32,
     /// Keys that are held off one by one; where there are more, nothing that is fetched from the backend is kept for as long.
     pub held_keys_max: u32,
-    /// Whether writes of one key are made one after the other. Needed where several replicas are written to: two writes at once could
-    /// meet in another order at each, and they would differ for good.
+    /// Whether writes of one key are made one after the other, and none while an earlier one may still be carried out. Needed where
+    /// several replicas are written to: two writes at once could meet in another order at each, and they would differ for good.
     pub in_turn: bool,
     /// How long after an acknowledged write a fetch may still bring what was there before, as from a replica that lags behind.
     pub settle: Duration,
@@ -86,7 +86,7 @@ pub struct WriteId(u64);
 pub struct Begun<K> {
     /// The write.
     pub write: Write<K>,
-    /// Whether it is its turn already; else [`Ended::next`] says when it is.
+    /// Whether it is its turn already; else [`Ended::next`] or [`Writes::poll_turn`] says when it is.
     pub may_start: bool,
 }
 
@@ -128,28 +128,35 @@ pub struct WriteRefused {
 ///                             │                                             └─settle──▶ held off ─▶ forgotten
 ///                             └─unknown──────────────▶ not cached ──landing, settle───▶ held off ─▶ forgotten
 /// ```
+/// Where writes are made in turn, none of the key starts before `landing` has passed either.
+///
 /// While a key is held off, what is fetched of it reaches who asked and is not kept. What is written
 /// by a write that begins before `landing` has passed is not kept either: the one whose outcome nobody knows may land after it.
 ///
 /// # Inputs and outputs
-/// All under the lock that fills are made under, and before each of them [`poll_settled`](Self::poll_settled) until it has nothing more.
+/// All under the lock that fills are made under, and before each of them [`poll_settled`](Self::poll_settled) and
+/// [`poll_turn`](Self::poll_turn) until they have nothing more.
 /// 1. [`begin`](Self::begin); when it is the write's turn, send it to the store.
 /// 2. [`end`](Self::end) with its outcome, or with [`Outcome::NotDone`] when its turn never came. Whatever the outcome, fetches of the key
 ///    that are under way lose the right to fill (`sherwood_dispatch::Dispatch::invalidate`), for each of the backend's partitions; then
 ///    the cache gets the value, or loses the key.
 /// 3. Before a fill, [`may_fill`](Self::may_fill).
 ///
-/// There are no wake-ups: what has settled is seen to with the next input, and until then less is kept than could be.
+/// # Wake-ups
+/// At [`next_turn`](Self::next_turn), for writes that wait for nothing but time. What has settled has none: it is seen to with the next
+/// input, and until then less is kept than could be.
 ///
 /// # Complexity and memory
-/// A constant number of hash operations for each call, and one on an ordered map where a key is held off. At most
-/// `under_way_max + held_keys_max` keys are remembered.
+/// A constant number of hash operations for each call, and one on an ordered map where a key is held off or its writes wait for
+/// time. At most `under_way_max + held_keys_max` keys are remembered.
 #[derive(Clone, Debug)]
 pub struct Writes<K> {
     options: WriteOptions,
     keys: HashMap<K, Key, SeededState>,
     /// The keys that are held off, by the end of it.
     held: BTreeMap<(Instant, WriteId), K>,
+    /// The keys whose writes wait for nothing but time, by the end of it.
+    resting: BTreeMap<(Instant, WriteId), K>,
     /// A hold over every key, since there were too many for one each.
     all: Option<Hold>,
     under_way: u32,
@@ -161,8 +168,10 @@ pub struct Writes<K> {
 struct Key {
     /// Writes that have been started.
     running: u32,
-    /// Writes that wait for those to end.
+    /// Writes that wait for those to end, and for what may still land.
     waiting: VecDeque<WriteId>,
+    /// Its place among the keys whose writes wait for nothing but time.
+    rests: Option<(Instant, WriteId)>,
     /// What is being written may not be what the key has in the end, for one that was running at the time still is: two were at once, or
     /// one of unknown outcome could still land when it was started, or somebody changed the key otherwise.
     contended: bool,
@@ -187,9 +196,14 @@ impl Key {
 
     /// One more is running.
     fn start(&mut self, now: Instant, all: Option<Hold>) {
-        let unsettled = [self.hold, all].into_iter().flatten().any(|hold| now < hold.unsettled);
-        self.contended |= self.running > 0 || unsettled;
+        self.contended |= self.running > 0 || self.unsettled(now, all).is_some();
         self.running += 1;
+    }
+
+    /// Until when a write of unknown outcome may land, if one may after `now`.
+    fn unsettled(&self, now: Instant, all: Option<Hold>) -> Option<Instant> {
+        let holds = [self.hold, all].into_iter().flatten();
+        holds.map(|hold| hold.unsettled).max().filter(|&unsettled| now < unsettled)
     }
 
     fn is_idle(&self) -> bool {
@@ -205,6 +219,7 @@ impl<K: Clone + Eq + Hash> Writes<K> {
             options,
             keys: HashMap::with_hasher(hash),
             held: BTreeMap::new(),
+            resting: BTreeMap::new(),
             all: None,
             under_way: 0,
             ids: 0,
@@ -224,12 +239,12 @@ impl<K: Clone + Eq + Hash> Writes<K> {
         self.ids += 1;
         let id = WriteId(self.ids);
         let state = self.keys.entry(key.clone()).or_default();
-        let may_start = !in_turn || state.running == 0;
-        if may_start {
+        if !in_turn {
             state.start(now, self.all);
-        } else {
-            state.waiting.push_back(id);
+            return Ok(Begun { write: Write { id, key }, may_start: true });
         }
+        state.waiting.push_back(id);
+        let may_start = state.waiting.len() == 1 && self.take_turn(now, &key).is_some();
         Ok(Begun { write: Write { id, key }, may_start })
     }
 
@@ -243,12 +258,17 @@ impl<K: Clone + Eq + Hash> Writes<K> {
         self.under_way -= 1;
         if let Some(position) = state.waiting.iter().position(|waiting| *waiting == id) {
             state.waiting.remove(position);
+            if state.waiting.is_empty()
+                && let Some(place) = state.rests.take()
+            {
+                self.resting.remove(&place);
+            }
+            self.forget_idle(key);
             return Ended { keep: false, next: None };
         }
         let keep = outcome == Outcome::Acknowledged && !state.contended;
         state.running -= 1;
         state.contended &= state.running > 0;
-        let next = state.waiting.pop_front();
         let WriteOptions { settle, landing, .. } = self.options;
         match outcome {
             Outcome::Acknowledged => {
@@ -260,11 +280,30 @@ impl<K: Clone + Eq + Hash> Writes<K> {
             }
             Outcome::NotDone => {}
         }
-        if let (Some(_), Some(state)) = (next, self.keys.get_mut(&key)) {
-            state.start(now, self.all);
-        }
+        let next = self.take_turn(now, &key);
         self.forget_idle(key);
         Ended { keep, next }
+    }
+
+    /// The next write whose turn has come by `now` because nothing before it may land any more.
+    pub fn poll_turn(&mut self, now: Instant) -> Option<WriteId> {
+        loop {
+            let first = self.resting.first_entry().filter(|first| first.key().0 <= now)?;
+            let key = first.remove();
+            if let Some(state) = self.keys.get_mut(&key) {
+                state.rests = None;
+            }
+            // Meanwhile the time may have become longer.
+            if let Some(turn) = self.take_turn(now, &key) {
+                return Some(turn);
+            }
+        }
+    }
+
+    /// When to call [`poll_turn`](Self::poll_turn); none while no write waits for time.
+    #[must_use]
+    pub fn next_turn(&self) -> Option<Instant> {
+        self.resting.first_key_value().map(|((at, _), _)| *at)
     }
 
     /// Somebody changed `key` otherwise, at the store or in the cache: what is being written to it may not be the latest, and is not
@@ -311,6 +350,22 @@ impl<K: Clone + Eq + Hash> Writes<K> {
     #[must_use]
     pub fn keys(&self) -> usize {
         self.keys.len()
+    }
+
+    /// Starts the first of the writes of a key that wait, if it is its turn. Where that is only a matter of time, it is remembered.
+    fn take_turn(&mut self, now: Instant, key: &K) -> Option<WriteId> {
+        let state = self.keys.get_mut(key).filter(|state| state.running == 0)?;
+        let first = *state.waiting.front()?;
+        if let Some(unsettled) = state.unsettled(now, self.all) {
+            if state.rests.is_none() {
+                state.rests = Some((unsettled, first));
+                self.resting.insert((unsettled, first), key.clone());
+            }
+            return None;
+        }
+        state.waiting.pop_front();
+        state.start(now, self.all);
+        Some(first)
     }
 
     /// Holds a key off for at least as long as `more` says.

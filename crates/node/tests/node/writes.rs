@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 use sherwood_node::config::WriteTo;
@@ -280,16 +280,40 @@ fn a_removal_that_one_replica_may_have_made_is_not_acknowledged_for_another_that
     let node = Node::start(setup).unwrap();
     let http = Http::of(&node);
     replicas[0].write(Mood::Refuse);
-    for (mood, status, cause) in
-        [(Mood::Hang, 504, "timeout"), (Mood::Fail, 502, "engine"), (Mood::Answer, 422, "unsupported")]
-    {
+    // A key of its own for each: where an outcome is unknown, the next write of the key waits.
+    for (key, mood, status, cause) in [
+        ("a", Mood::Hang, 504, "timeout"),
+        ("b", Mood::Fail, 502, "engine"),
+        ("c", Mood::Answer, 422, "unsupported"),
+    ] {
         replicas[1].write(mood);
-        let answer = http.ask("DELETE", "/v1/keys/catalog/a", "");
+        let answer = http.ask("DELETE", &format!("/v1/keys/catalog/{key}"), "");
         assert_eq!(answer.status, status, "{answer:?}");
         assert_eq!((&answer.json()["cause"], &answer.json()["outcome"]), (&json!(cause), &json!("unknown")));
     }
     replicas[1].write(Mood::Refuse);
-    assert_eq!(http.ask("DELETE", "/v1/keys/catalog/a", "").status, 204);
+    assert_eq!(http.ask("DELETE", "/v1/keys/catalog/d", "").status, 204);
+}
+
+#[test]
+fn where_several_are_written_a_write_waits_until_an_earlier_one_can_no_longer_land() {
+    let replicas = [Fake::new([]), Fake::new([])];
+    let stores = replicas.iter().map(|fake| fake.clone() as Arc<dyn Store>).collect();
+    let mut setup = setup(vec![("catalog", stores)]);
+    let timeout = Duration::from_millis(100);
+    setup.backends[0].dispatch.timeout = timeout;
+    let node = Node::start(setup).unwrap();
+    let http = Http::of(&node);
+    replicas[1].write(Mood::Fail);
+    let begun = Instant::now();
+    assert_eq!(http.ask("PUT", "/v1/keys/catalog/a", "1").json()["outcome"], "unknown");
+    replicas[1].write(Mood::Answer);
+    let second = http.ask("PUT", "/v1/keys/catalog/a", "2");
+    let is_refused = second.status == 503 && second.json()["outcome"] == "not_done";
+    assert!(is_refused || begun.elapsed() >= timeout, "{second:?}");
+    let rewritten = || http.ask("PUT", "/v1/keys/catalog/a", "3").status == 204;
+    eventually("it is written again", rewritten);
+    assert!(replicas.iter().all(|fake| fake.value("a").unwrap() == "3"));
 }
 
 #[test]

@@ -25,6 +25,13 @@ fn begin(writes: &mut Writes<&'static str>, now: u64, key: &'static str) -> Writ
     write
 }
 
+/// A write that has to wait.
+fn begin_later(writes: &mut Writes<&'static str>, now: u64, key: &'static str) -> Write<&'static str> {
+    let Begun { write, may_start } = writes.begin(at(now), key).expect("there is room");
+    assert!(!may_start);
+    write
+}
+
 #[test]
 fn an_acknowledged_write_is_kept_and_its_key_forgotten() {
     let mut writes = writes(OPTIONS);
@@ -83,6 +90,42 @@ fn writes_in_turn_are_alone_each() {
     assert!(!writes.may_fill(&"a"));
     assert!(writes.end(at(3), third.write, Outcome::Acknowledged).keep);
     assert_eq!(writes.keys(), 0);
+}
+
+#[test]
+fn in_turn_no_write_starts_while_an_earlier_one_may_still_land() {
+    let mut writes = writes(WriteOptions { in_turn: true, under_way_max: 9, ..OPTIONS });
+    let lost = begin(&mut writes, 0, "a");
+    let late = writes.begin(at(1), "a").expect("room").write;
+    assert_eq!(writes.end(at(2), lost, Outcome::Unknown), Ended { keep: false, next: None });
+    let waits = writes.begin(at(3), "a").expect("room");
+    assert!(!waits.may_start);
+    assert_eq!((writes.next_turn(), writes.poll_turn(at(11))), (Some(at(12)), None));
+    assert!(begin(&mut writes, 4, "b").key() == &"b", "others need not wait");
+    // The time of the first is over.
+    assert_eq!(writes.end(at(11), late, Outcome::NotDone), Ended { keep: false, next: None });
+    let turn = waits.write;
+    assert_eq!((writes.poll_settled(at(12)), writes.poll_turn(at(12))), (Some(Settled::Key("a")), Some(turn.id())));
+    assert_eq!((writes.next_turn(), writes.poll_turn(at(12))), (None, None));
+    let next = writes.begin(at(12), "a").expect("room").write;
+    assert_eq!(writes.end(at(13), turn, Outcome::Acknowledged), Ended { keep: true, next: Some(next.id()) });
+    assert!(writes.end(at(14), next, Outcome::Acknowledged).keep);
+}
+
+#[test]
+fn a_turn_that_nobody_waits_for_any_more_is_forgotten() {
+    let mut writes = writes(WriteOptions { in_turn: true, held_keys_max: 0, ..OPTIONS });
+    let lost = begin(&mut writes, 0, "a");
+    let _ = writes.end(at(0), lost, Outcome::Unknown);
+    let Begun { write, may_start } = writes.begin(at(1), "b").expect("room");
+    assert!(!may_start, "which key it is, is not remembered");
+    let other = begin_later(&mut writes, 2, "c");
+    let _ = writes.end(at(3), write, Outcome::NotDone);
+    assert_eq!((writes.keys(), writes.next_turn()), (1, Some(at(10))));
+    assert_eq!(writes.poll_turn(at(10)), Some(other.id()));
+    assert_eq!(writes.poll_settled(at(10)), Some(Settled::All));
+    assert!(writes.end(at(11), other, Outcome::Acknowledged).keep);
+    assert_eq!((writes.keys(), writes.under_way()), (0, 0));
 }
 
 #[test]
