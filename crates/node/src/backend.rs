@@ -177,9 +177,13 @@ impl Backend {
             parts;
         let machine = Dispatch::new(options, replicas.len(), SeededState::new(entropy.draw()))?;
         let write_options = write::rules(&options, &writes, replicas.len());
+        let mut held = Writes::new(write_options, SeededState::new(entropy.draw()));
+        // A node that was here before may have written just now.
+        let now = clock.now();
+        held.hold_all(now, now);
         let state = State {
             machine,
-            writes: Writes::new(write_options, SeededState::new(entropy.draw())),
+            writes: held,
             turns: HashMap::new(),
             refreshes: Refreshes::new(options.timeout, RESTING_KEYS_MAX, SeededState::new(entropy.draw())),
             flushes: BTreeMap::new(),
@@ -264,6 +268,18 @@ impl Backend {
     /// These keys may have been changed otherwise: nothing of them that is fetched or written just now is kept.
     pub(crate) fn doubt_where(&self, which: impl Fn(&[u8]) -> bool) {
         lock(&self.state).doubt_where(which);
+    }
+
+    /// Until when a write may land that has ended or is given up now, if there is one.
+    pub(crate) fn unsettled(&self) -> Option<Instant> {
+        let (state, now) = self.state();
+        state.writes.unsettled(now)
+    }
+
+    /// A write of the node that was here before may land until `unsettled`, but no longer after its end than any may.
+    pub(crate) fn hold_all(&self, unsettled: Instant) {
+        let (mut state, now) = self.state();
+        state.writes.hold_all(now, unsettled.min(now + self.timeout));
     }
 
     /// Most of what the cache had of the backend is gone.

@@ -319,6 +319,27 @@ impl<K: Clone + Eq + Hash> Writes<K> {
         self.keys.iter_mut().filter(|(key, _)| which(key)).for_each(|(_, state)| state.doubt());
     }
 
+    /// What was written before `now` is not remembered, as at a start: until `settle` has passed, nothing that is fetched is kept. One of
+    /// unknown outcome may land until `unsettled`, if that is later, and nothing is believed for as long after it.
+    pub fn hold_all(&mut self, now: Instant, unsettled: Instant) {
+        let unsettled = unsettled.max(now);
+        let hold = self.settling(unsettled);
+        if hold.until > now {
+            self.all = Some(self.all.map_or(hold, |all| all.longer(hold)));
+        }
+    }
+
+    /// Until when a write may land that has ended, or that is given up at `now`; none where there is no such. Linear in the keys remembered.
+    #[must_use]
+    pub fn unsettled(&self, now: Instant) -> Option<Instant> {
+        let of_key = |state: &Key| match state.running {
+            0 => state.unsettled(now, None),
+            _ => Some(now + self.options.landing),
+        };
+        let of_all = self.all.map(|hold| hold.unsettled).filter(|&unsettled| now < unsettled);
+        self.keys.values().filter_map(of_key).chain(of_all).max()
+    }
+
     /// Whether a value of `key` that was fetched may be kept, if its fetch has not lost the right to.
     #[must_use]
     pub fn may_fill(&self, key: &K) -> bool {
@@ -366,6 +387,12 @@ impl<K: Clone + Eq + Hash> Writes<K> {
         state.waiting.pop_front();
         state.start(now, self.all);
         Some(first)
+    }
+
+    /// A hold for as long as replicas may lag behind what is settled by `unsettled`.
+    fn settling(&mut self, unsettled: Instant) -> Hold {
+        self.ids += 1;
+        Hold { unsettled, until: unsettled + self.options.settle, by: WriteId(self.ids) }
     }
 
     /// Holds a key off for at least as long as `more` says.

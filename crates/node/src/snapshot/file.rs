@@ -36,6 +36,9 @@ pub(super) struct Header {
     pub(super) partitions: Vec<String>,
     /// Their budgets, bytes.
     pub(super) budgets: Vec<u64>,
+    /// Until when a write of each backend may land whose outcome nobody knew, milliseconds since 1970; none or 0 where there is none.
+    #[serde(default)]
+    pub(super) unsettled_unix_ms: Vec<u64>,
 }
 
 /// Checks what was read; a seed of the format's own, so that equal bytes have equal checksums on every machine.

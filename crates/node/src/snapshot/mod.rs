@@ -16,6 +16,8 @@
 //! What is read is read before the first client is served: a key that is deleted while an older value of it is still to be read
 //! would come back. So a start takes as long as the reading: a few seconds for a GiB.
 //!
+//! A write whose outcome nobody knows may land while the node is down, or after it is back. Until when is in the file, too.
+//!
 //! What a backend is told by others while the node is down it does not hear of, as ever; what must not be older than that has a `ttl`.
 //!
 //! The format is in `file` (blocks and checksums) and `record` (an item in bytes); `write` and `read` go through the cache.
@@ -28,9 +30,10 @@ mod write;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant as Monotonic};
 
 use serde_json::json;
+use sherwood_model::Instant;
 
 use crate::core::Core;
 use crate::start::StartError;
@@ -66,6 +69,15 @@ impl SnapshotSetup {
         let directory = self.path.parent().filter(|parent| !parent.as_os_str().is_empty());
         File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
     }
+}
+
+/// What is kept beside the items.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Standing {
+    /// Of each partition, bytes.
+    budgets: Vec<u64>,
+    /// Of each backend, until when a write may land whose outcome is not known.
+    unsettled: Vec<Option<Instant>>,
 }
 
 /// What was written.
@@ -104,9 +116,15 @@ enum SnapshotError {
 /// Reads the snapshot of the last stop, with the budgets that were learnt, and says what came of it. A node that finds none, or one
 /// it cannot use, starts cold.
 pub(crate) fn restore(setup: &SnapshotSetup, core: &Core) {
-    let begun = Instant::now();
-    let budgets = |budgets: &[u64]| core.control().restore(core, budgets);
-    match read(setup, &core.cache, &core.names, &core.clock, budgets) {
+    let begun = Monotonic::now();
+    let regain = |Standing { budgets, unsettled }: Standing| {
+        core.control().restore(core, &budgets);
+        let known = core.backends.iter().zip(unsettled);
+        known
+            .filter_map(|(backend, until)| Some((backend.as_ref()?, until?)))
+            .for_each(|(backend, until)| backend.hold_all(until));
+    };
+    match read(setup, &core.cache, &core.names, &core.clock, regain) {
         Ok(None) => {}
         Ok(Some(Restored { items, bytes, expired, damaged })) => {
             let took = begun.elapsed().as_millis();
@@ -124,9 +142,10 @@ pub(crate) fn restore(setup: &SnapshotSetup, core: &Core) {
 
 /// Writes the snapshot of a node that nobody asks any more.
 pub(crate) fn keep(setup: &SnapshotSetup, core: &Core) {
-    let begun = Instant::now();
-    let budgets = core.control().budgets();
-    match write(setup, &core.cache, &core.names, budgets, &core.clock) {
+    let begun = Monotonic::now();
+    let unsettled = core.backends.iter().map(|backend| backend.as_ref()?.unsettled()).collect();
+    let standing = Standing { budgets: core.control().budgets(), unsettled };
+    match write(setup, &core.cache, &core.names, standing, &core.clock) {
         Ok(Written { items, bytes, whole }) => {
             let took = begun.elapsed().as_millis();
             let ending = if whole { "" } else { "; there was no time for more (max_time)" };

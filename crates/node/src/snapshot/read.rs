@@ -15,7 +15,7 @@ use sherwood_model::PartitionId;
 
 use super::file::{Header, MAGIC, Next, is_of_another_version, read_block};
 use super::record::Record;
-use super::{SnapshotError, SnapshotSetup};
+use super::{SnapshotError, SnapshotSetup, Standing};
 use crate::clock::Clock;
 use crate::names::Names;
 
@@ -31,7 +31,7 @@ pub(super) struct Restored {
 }
 
 /// Puts what was written at the last stop into `cache`, which is empty; none when there is no file. The file is gone afterwards.
-/// `budgets` is told what was in force when it was written, in bytes, before anything is stored.
+/// `regain` is told what was in force when it was written, before anything is stored.
 ///
 /// # Errors
 /// When it cannot be read, or is of other backends, of another version or from the future.
@@ -40,7 +40,7 @@ pub(super) fn read(
     cache: &Cache,
     names: &Names,
     clock: &Clock,
-    budgets: impl FnOnce(&[u64]),
+    regain: impl FnOnce(Standing),
 ) -> Result<Option<Restored>, SnapshotError> {
     let path = setup.path.display().to_string();
     let failed = |error| SnapshotError::Io { doing: "reading", path: path.clone(), error };
@@ -54,7 +54,7 @@ pub(super) fn read(
         let header = reading.header().map_err(failed)?;
         let sound = header.and_then(|header| checked(header, setup, names, clock));
         let header = sound.map_err(refused)?;
-        budgets(&header.budgets);
+        regain(standing(&header, clock));
         reading.restore(cache, clock, &header).map_err(failed)
     });
     if let Err(error) = fs::remove_file(&taken) {
@@ -102,6 +102,15 @@ fn open(path: &Path) -> io::Result<Result<BufReader<File>, String>> {
         )));
     }
     Ok(Ok(BufReader::with_capacity(1 << 16, file)))
+}
+
+/// What was in force.
+fn standing(header: &Header, clock: &Clock) -> Standing {
+    let until = |&unix_ms: &u64| (unix_ms > 0).then(|| clock.at_unix(Duration::from_millis(unix_ms)));
+    Standing {
+        budgets: header.budgets.clone(),
+        unsettled: header.unsettled_unix_ms.iter().map(until).collect(),
+    }
 }
 
 /// The header, if it is this node's.

@@ -65,13 +65,18 @@ impl World {
     }
 
     fn write(&self) -> Written {
-        write(&self.setup, &self.cache, &self.names, vec![5, 6], &self.clock).unwrap()
+        let unsettled = vec![None, Some(self.clock.now() + Duration::from_secs(7))];
+        let standing = Standing { budgets: vec![5, 6], unsettled };
+        write(&self.setup, &self.cache, &self.names, standing, &self.clock).unwrap()
     }
 
     /// The node starts again: its cache is empty.
     fn restart(&mut self) -> Result<Option<Restored>, SnapshotError> {
         self.cache = cache(self.cache.options().eviction, 8 << 20);
-        read(&self.setup, &self.cache, &self.names, &self.clock, |budgets| assert_eq!(budgets, [5, 6]))
+        read(&self.setup, &self.cache, &self.names, &self.clock, |standing| {
+            assert_eq!((standing.budgets, standing.unsettled.len()), (vec![5, 6], 2));
+            assert!(standing.unsettled[0].is_none() && standing.unsettled[1].is_some());
+        })
     }
 
     fn value(&self, partition: PartitionId, key: &str) -> Option<Vec<u8>> {

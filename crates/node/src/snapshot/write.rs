@@ -12,7 +12,7 @@ use sherwood_model::{Instant, PartitionId};
 
 use super::file::{BLOCK_BYTES, Header, MAGIC, write_block};
 use super::record::Record;
-use super::{SnapshotError, SnapshotSetup, Written};
+use super::{SnapshotError, SnapshotSetup, Standing, Written};
 use crate::clock::Clock;
 use crate::names::Names;
 
@@ -27,7 +27,7 @@ const PLACES: usize = 32;
 /// to about half a percent of the bytes, where they are of many items.
 const SAMPLED_PLACES: usize = 1 << 16;
 
-/// Writes what is live in `cache`, and its budgets, for at most [`SnapshotSetup::time_max`]. Nobody should wait for the cache meanwhile:
+/// Writes what is live in `cache`, and what else `standing` has, for at most [`SnapshotSetup::time_max`]. Nobody should wait for the cache meanwhile:
 /// it is read, and the file written, under the locks of its shards.
 ///
 /// It is the system that brings the file to the disk, when it likes: waiting for that would take several times as long. A file that is
@@ -36,16 +36,19 @@ pub(super) fn write(
     setup: &SnapshotSetup,
     cache: &Cache,
     names: &Names,
-    budgets: Vec<u64>,
+    standing: Standing,
     clock: &Clock,
 ) -> Result<Written, SnapshotError> {
     let part = setup.beside(".part");
     let now = clock.now();
+    let Standing { budgets, unsettled } = standing;
+    let unix_ms = |at: Option<Instant>| at.map_or(0, |at| millis(clock.unix(at)));
     let header = Header {
         unix_ms: millis(clock.unix(now)),
         fingerprint: setup.fingerprint,
         partitions: names.partitions().iter().map(|partition| partition.name.clone()).collect(),
         budgets,
+        unsettled_unix_ms: unsettled.into_iter().map(unix_ms).collect(),
     };
     let walk = Walk { cache, now, until: Monotonic::now() + setup.time_max };
     let written = Output::create(&part, &header).and_then(|output| output.write(&walk, clock));

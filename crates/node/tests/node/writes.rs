@@ -5,12 +5,12 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use sherwood_node::config::WriteTo;
-use sherwood_node::{Node, Setup};
+use sherwood_node::config::{WriteTo, Writes};
+use sherwood_node::{Node, Setup, SnapshotSetup};
 use sherwood_store::Store;
 
 use crate::patience::eventually;
-use crate::support::{Fake, Http, Mood, answer, partition, setup};
+use crate::support::{Fake, Http, Mood, NEVER, answer, partition, setup};
 
 /// The setup of a node with one backend, `catalog`, of one store.
 fn one() -> (Setup, Arc<Fake>) {
@@ -340,8 +340,51 @@ fn a_primary_is_written_alone_and_its_readers_are_given_time() {
     assert_eq!((replicas[0].calls(), replicas[1].calls()), (20, 0));
     replicas[0].be(Mood::Fail);
     assert_eq!(read(http, "a").0, "error", "it has not got the value, and so is no way out");
-    eventually("keys that nobody wrote are asked of all", || {
-        read(http, "b");
+}
+
+#[test]
+fn a_node_that_starts_gives_readers_time_for_what_was_written_before() {
+    let start = |settle| {
+        let replicas = [Fake::new([("a", &b"new"[..])]), Fake::new([("a", &b"old"[..])])];
+        let stores = replicas.iter().map(|fake| fake.clone() as Arc<dyn Store>).collect();
+        let mut setup = setup(vec![("catalog", stores)]);
+        setup.backends[0].writes = Writes { to: WriteTo::First, settle };
+        (Node::start(setup).unwrap(), replicas)
+    };
+    let (node, replicas) = start(NEVER);
+    for _ in 0..20 {
+        assert_eq!(read(Http::of(&node), "a"), pair("miss", "new"));
+    }
+    assert_eq!((replicas[0].calls(), replicas[1].calls()), (20, 0), "it may have been written just before");
+    node.stop();
+    let (node, replicas) = start(Duration::from_millis(1));
+    let mut number = 0;
+    eventually("all are asked for what nobody wrote", || {
+        number += 1;
+        read(Http::of(&node), &number.to_string());
         replicas[1].calls() > 0
     });
+    eventually("and it is kept", || read(Http::of(&node), "a").0 == "hit");
+}
+
+#[test]
+fn a_write_that_may_land_after_a_restart_holds_its_key_off() {
+    let directory = tempfile::tempdir().unwrap();
+    let fake = Fake::new([("a", &b"old"[..])]);
+    let start = || {
+        let mut setup = setup(vec![("catalog", vec![fake.clone() as Arc<dyn Store>])]);
+        let path = directory.path().join("snapshot");
+        setup.snapshot = Some(SnapshotSetup { path, time_max: NEVER, fingerprint: 1 });
+        Node::start(setup).unwrap()
+    };
+    let node = start();
+    fake.write(Mood::Fail);
+    assert_eq!(Http::of(&node).ask("PUT", "/v1/keys/catalog/a", "new").json()["outcome"], "unknown");
+    node.stop();
+    let node = start();
+    let http = Http::of(&node);
+    assert_eq!([read(http, "a"), read(http, "a")], [pair("miss", "old"), pair("miss", "old")]);
+    fake.put("a", "new");
+    assert_eq!(read(http, "a"), pair("miss", "new"));
+    node.stop();
 }

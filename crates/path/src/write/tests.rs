@@ -144,6 +144,32 @@ fn a_write_that_may_still_land_holds_its_key_off_and_what_others_write() {
 }
 
 #[test]
+fn what_was_written_before_a_start_is_given_the_time_that_it_was_promised() {
+    let settle = Duration::from_millis(5);
+    let mut before = writes(WriteOptions { settle, ..OPTIONS });
+    assert_eq!(before.unsettled(at(0)), None);
+    let (lost, running) = (begin(&mut before, 0, "a"), begin(&mut before, 0, "b"));
+    assert_eq!(before.unsettled(at(2)), Some(at(12)), "it is given up");
+    let _ = (before.end(at(3), lost, Outcome::Unknown), before.end(at(3), running, Outcome::Acknowledged));
+    assert_eq!((before.unsettled(at(4)), before.unsettled(at(13))), (Some(at(13)), None));
+
+    let mut after = writes(WriteOptions { settle, ..OPTIONS });
+    after.hold_all(at(4), at(4));
+    assert!(!after.may_fill(&"a"), "a replica may lag behind");
+    let write = begin(&mut after, 4, "a");
+    assert!(after.end(at(5), write, Outcome::Acknowledged).keep);
+    after.hold_all(at(5), at(13));
+    let write = begin(&mut after, 12, "a");
+    assert!(!after.end(at(12), write, Outcome::Acknowledged).keep, "the lost one may land after it");
+    assert_eq!((after.poll_settled(at(17)), after.may_fill(&"c")), (Some(Settled::Key("a")), false));
+    assert_eq!((after.poll_settled(at(18)), after.may_fill(&"c")), (Some(Settled::All), true));
+
+    let mut after = writes(OPTIONS);
+    after.hold_all(at(4), at(4));
+    assert!(after.may_fill(&"a"), "there is nothing to wait for");
+}
+
+#[test]
 fn where_too_many_are_held_off_all_are() {
     let mut writes = writes(OPTIONS);
     for (key, now) in [("a", 0), ("b", 1), ("c", 2), ("a", 3)] {
