@@ -76,7 +76,7 @@ impl State {
         let to_come = self.flushes.len();
         self.flushes.retain(|_, at| *at > now);
         if self.flushes.len() < to_come {
-            self.doubt_where(|_| true);
+            self.doubt_where(now, |_| true);
             self.machine.restart_ramp();
         }
         while let Some(settled) = self.writes.poll_settled(now) {
@@ -103,9 +103,9 @@ impl State {
     }
 
     /// These keys may have been changed otherwise: nothing of them that was fetched or written before is kept.
-    fn doubt_where(&mut self, which: impl Fn(&[u8]) -> bool) {
+    fn doubt_where(&mut self, now: Instant, which: impl Fn(&[u8]) -> bool) {
         self.machine.invalidate_where(|key| which(&key.key));
-        self.writes.doubt_where(|key| which(key));
+        self.writes.doubt_where(now, |key| which(key));
     }
 
     /// Takes the right to fill from every tenant's fetch of `key`.
@@ -244,12 +244,13 @@ impl Backend {
     }
 
     /// Makes `change`, which stores or removes `key` in the cache, so that nothing fetched before fills the cache
-    /// afterwards: fetches under way lose the right to fill, under the lock that fills are made under.
+    /// afterwards: fetches under way lose the right to fill, under the lock that fills are made under. Nor does what is fetched from a
+    /// replica that may lag behind: who changes the cache may have changed the store.
     pub(crate) fn write<R>(&self, partition: PartitionId, key: &[u8], change: impl FnOnce() -> R) -> R {
         let key = FetchKey { partition, key: Bytes::copy_from_slice(key) };
-        let mut state = lock(&self.state);
+        let (mut state, now) = self.state();
         state.machine.invalidate(&key);
-        state.writes.doubt(&key.key);
+        state.writes.doubt(now, &key.key);
         change()
     }
 
@@ -267,7 +268,8 @@ impl Backend {
 
     /// These keys may have been changed otherwise: nothing of them that is fetched or written just now is kept.
     pub(crate) fn doubt_where(&self, which: impl Fn(&[u8]) -> bool) {
-        lock(&self.state).doubt_where(which);
+        let (mut state, now) = self.state();
+        state.doubt_where(now, which);
     }
 
     /// Until when a write may land that has ended or is given up now, if there is one.

@@ -29,7 +29,8 @@ pub struct WriteOptions {
     /// Whether writes of one key are made one after the other, and none while an earlier one may still be carried out. Needed where
     /// several replicas are written to: two writes at once could meet in another order at each, and they would differ for good.
     pub in_turn: bool,
-    /// How long after an acknowledged write a fetch may still bring what was there before, as from a replica that lags behind.
+    /// How long after an acknowledged write, or a change that somebody else made, a fetch may still bring what was there before, as
+    /// from a replica that lags behind.
     pub settle: Duration,
     /// How long after its end a write of unknown outcome may still be carried out.
     pub landing: Duration,
@@ -127,6 +128,7 @@ pub struct WriteRefused {
 ///             is kept         ├─beside another write─▶ not cached ──────────┤
 ///                             │                                             └─settle──▶ held off ─▶ forgotten
 ///                             └─unknown──────────────▶ not cached ──landing, settle───▶ held off ─▶ forgotten
+///   doubt ──────────────────────────────────────────────────────────────────settle──▶ held off ─▶ forgotten
 /// ```
 /// Where writes are made in turn, none of the key starts before `landing` has passed either.
 ///
@@ -306,17 +308,21 @@ impl<K: Clone + Eq + Hash> Writes<K> {
         self.resting.first_key_value().map(|((at, _), _)| *at)
     }
 
-    /// Somebody changed `key` otherwise, at the store or in the cache: what is being written to it may not be the latest, and is not
-    /// kept.
-    pub fn doubt(&mut self, key: &K) {
+    /// Somebody had changed `key` otherwise by `now`, at the store or in the cache: what is being written to it may not be the latest,
+    /// and is not kept; nor is what is fetched until `settle` has passed.
+    pub fn doubt(&mut self, now: Instant, key: &K) {
         if let Some(state) = self.keys.get_mut(key) {
             state.doubt();
         }
+        let hold = self.settling(now);
+        self.hold(key, hold, now);
     }
 
-    /// As [`doubt`](Self::doubt) for every key for which `which` holds; linear in those remembered.
-    pub fn doubt_where(&mut self, mut which: impl FnMut(&K) -> bool) {
+    /// As [`doubt`](Self::doubt) for every key for which `which` holds; linear in those remembered. Which they are is not known of the
+    /// others, so all are held off where there is something to settle.
+    pub fn doubt_where(&mut self, now: Instant, mut which: impl FnMut(&K) -> bool) {
         self.keys.iter_mut().filter(|(key, _)| which(key)).for_each(|(_, state)| state.doubt());
+        self.hold_all(now, now);
     }
 
     /// What was written before `now` is not remembered, as at a start: until `settle` has passed, nothing that is fetched is kept. One of
@@ -400,11 +406,12 @@ impl<K: Clone + Eq + Hash> Writes<K> {
         if more.until <= now {
             return;
         }
-        let state = self.keys.get_mut(key).expect("a key is remembered while it is written");
-        if state.hold.is_none() && self.held.len() >= self.options.held_keys_max as usize {
+        let is_held = self.keys.get(key).is_some_and(|state| state.hold.is_some());
+        if !is_held && self.held.len() >= self.options.held_keys_max as usize {
             self.all = Some(self.all.map_or(more, |hold| hold.longer(more)));
             return;
         }
+        let state = self.keys.entry(key.clone()).or_default();
         let hold = match state.hold {
             Some(hold) => {
                 self.held.remove(&(hold.until, hold.by));

@@ -1,11 +1,12 @@
 //! Taking many keys out of the cache.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use sherwood_dispatch::RampOptions;
 use sherwood_node::Node;
+use sherwood_node::config::{WriteTo, Writes};
 use sherwood_store::Store;
 
 use crate::patience::eventually;
@@ -61,6 +62,33 @@ fn what_was_being_fetched_does_not_come_back() {
     assert_eq!(answer(fetch).json()["results"][0]["value"], "old");
     assert_eq!(http.key("catalog", "user:1")["value"], "new");
     assert_eq!(http.key("catalog", "page:1")["status"], "hit", "it does not begin so");
+}
+
+#[test]
+fn what_others_have_written_is_not_kept_from_a_replica_that_may_lag_behind() {
+    let settle = Duration::from_millis(500);
+    for which in [json!({"keys": ["a"]}), json!({"prefix": "a"}), json!({"tag": "any"})] {
+        let replicas = [Fake::new([("a", &b"old"[..])]), Fake::new([("a", &b"old"[..])])];
+        let stores = replicas.iter().map(|fake| fake.clone() as Arc<dyn Store>).collect();
+        let mut setup = setup(vec![("catalog", stores)]);
+        setup.backends[0].writes = Writes { to: WriteTo::First, settle };
+        let node = Node::start(setup).unwrap();
+        let http = Http::of(&node);
+        eventually("what was written before the start has settled", || {
+            http.key("catalog", "a")["status"] == "hit"
+        });
+        replicas[0].put("a", "new");
+        let mut body = which;
+        body["backend"] = json!("catalog");
+        let told = Instant::now();
+        ask(http, body);
+        while told.elapsed() < settle {
+            let answer = http.key("catalog", "a");
+            let is_right = (&answer["status"], &answer["value"]) == (&json!("miss"), &json!("new"));
+            assert!(is_right || told.elapsed() >= settle, "{answer}");
+        }
+        node.stop();
+    }
 }
 
 #[test]

@@ -65,14 +65,30 @@ fn of_two_writes_at_once_none_is_kept_whoever_ends_first() {
 #[test]
 fn what_was_changed_otherwise_meanwhile_is_not_kept() {
     let mut writes = writes(OPTIONS);
-    writes.doubt(&"a");
+    writes.doubt(at(0), &"a");
     let (first, other) = (begin(&mut writes, 0, "a"), begin(&mut writes, 0, "b"));
-    writes.doubt(&"a");
+    writes.doubt(at(0), &"a");
     assert!(!writes.end(at(1), first, Outcome::Acknowledged).keep);
-    writes.doubt_where(|key| *key == "b");
+    writes.doubt_where(at(1), |key| *key == "b");
     assert!(!writes.end(at(1), other, Outcome::Acknowledged).keep);
     let next = begin(&mut writes, 0, "a");
     assert!(writes.end(at(2), next, Outcome::Acknowledged).keep);
+}
+
+#[test]
+fn what_was_changed_otherwise_is_held_off_while_replicas_may_lag() {
+    let mut writes = writes(WriteOptions { settle: Duration::from_millis(5), held_keys_max: 1, ..OPTIONS });
+    writes.doubt(at(0), &"a");
+    assert!(!writes.may_fill(&"a") && writes.may_fill(&"b"));
+    let write = begin(&mut writes, 1, "a");
+    assert!(writes.end(at(2), write, Outcome::Acknowledged).keep, "it came after that");
+    writes.doubt(at(2), &"b");
+    assert!(!writes.may_fill(&"c"), "one key is held off at most");
+    assert_eq!((writes.poll_settled(at(7)), writes.poll_settled(at(7))), (Some(Settled::All), Some(Settled::Key("a"))));
+    assert!(writes.may_fill(&"a") && writes.keys() == 0);
+    writes.doubt_where(at(8), |key| *key == "a");
+    assert!(!writes.may_fill(&"c"), "which others are meant is not known");
+    assert_eq!((writes.poll_settled(at(12)), writes.poll_settled(at(13))), (None, Some(Settled::All)));
 }
 
 #[test]
