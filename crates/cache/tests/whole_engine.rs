@@ -358,8 +358,7 @@ impl Pair {
             Update::Keep => known.cloned(),
             Update::Store(new) => Some(self.known(key, new)),
             Update::StoreMarked(new, marks, cas) => {
-                let known =
-                    self.known(key, New { declared: false, ..new });
+                let known = self.known(key, New { declared: false, ..new });
                 Some(Known { marks, has_own_cas: cas.is_some(), ..known })
             }
             Update::Amend(ttl_ms, marks, cas) => {

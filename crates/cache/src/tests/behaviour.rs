@@ -188,7 +188,15 @@ fn an_update_sees_the_item_and_changes_it_in_one_step() {
     let appended = cache.update(A, b"n", &at(0), |item| {
         let item = item.expect("stored above");
         let Value::Bytes(old) = item.value else { unreachable!("bytes") };
-        (Change::StoreOwned { value: [old, b"2"].concat(), flags: 3, expires: item.expires, tags: item.tags }, item.cas)
+        (
+            Change::StoreOwned {
+                value: [old, b"2"].concat(),
+                flags: 3,
+                expires: item.expires,
+                tags: item.tags,
+            },
+            item.cas,
+        )
     });
     let before = appended.unwrap();
     let (cas, flags) = cache.get(A, b"n", &at(0), |item| (item.cas, item.flags)).unwrap();

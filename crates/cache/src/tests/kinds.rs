@@ -5,7 +5,9 @@ use std::time::Duration;
 use sherwood_model::{Instant, Tags};
 
 use super::{A, LRU, at, cache_with_grace};
-use crate::{Access, AccessFlags, Cache, Change, Eviction, Kind, Marks, NewCas, NewItem, Options, Value, charge};
+use crate::{
+    Access, AccessFlags, Cache, Change, Eviction, Kind, Marks, NewCas, NewItem, Options, Value, charge,
+};
 
 const FRESH: Duration = Duration::from_millis(10);
 const GRACE: Duration = Duration::from_millis(100);

@@ -6,7 +6,9 @@ use std::time::Duration;
 use sherwood_model::{Instant, Tags};
 
 use super::{A, ITEM, LRU, at, cache, cache_with, has, put};
-use crate::{Access, AccessFlags, Cache, Change, Eviction, Kind, Marks, NewCas, NewItem, Options, Value, charge};
+use crate::{
+    Access, AccessFlags, Cache, Change, Eviction, Kind, Marks, NewCas, NewItem, Options, Value, charge,
+};
 
 const STALE: Marks = Marks::of_caller(0);
 const WON: Marks = Marks::of_caller(6);
@@ -24,7 +26,15 @@ fn cas(cache: &Cache) -> Option<u64> {
 }
 
 fn marked(value: &'static [u8], marks: Marks, cas: Option<u64>) -> Change<'static> {
-    Change::StoreMarked { value: Cow::Borrowed(value), flags: 0, expires: None, kind: Kind::Plain, tags: Tags::NONE, marks, cas }
+    Change::StoreMarked {
+        value: Cow::Borrowed(value),
+        flags: 0,
+        expires: None,
+        kind: Kind::Plain,
+        tags: Tags::NONE,
+        marks,
+        cas,
+    }
 }
 
 fn update(cache: &Cache, change: Change<'_>) -> Option<u64> {

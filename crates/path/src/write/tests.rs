@@ -84,7 +84,10 @@ fn what_was_changed_otherwise_is_held_off_while_replicas_may_lag() {
     assert!(writes.end(at(2), write, Outcome::Acknowledged).keep, "it came after that");
     writes.doubt(at(2), &"b");
     assert!(!writes.may_fill(&"c"), "one key is held off at most");
-    assert_eq!((writes.poll_settled(at(7)), writes.poll_settled(at(7))), (Some(Settled::All), Some(Settled::Key("a"))));
+    assert_eq!(
+        (writes.poll_settled(at(7)), writes.poll_settled(at(7))),
+        (Some(Settled::All), Some(Settled::Key("a")))
+    );
     assert!(writes.may_fill(&"a") && writes.keys() == 0);
     writes.doubt_where(at(8), |key| *key == "a");
     assert!(!writes.may_fill(&"c"), "which others are meant is not known");
@@ -121,7 +124,10 @@ fn in_turn_no_write_starts_while_an_earlier_one_may_still_land() {
     // The time of the first is over.
     assert_eq!(writes.end(at(11), late, Outcome::NotDone), Ended { keep: false, next: None });
     let turn = waits.write;
-    assert_eq!((writes.poll_settled(at(12)), writes.poll_turn(at(12))), (Some(Settled::Key("a")), Some(turn.id())));
+    assert_eq!(
+        (writes.poll_settled(at(12)), writes.poll_turn(at(12))),
+        (Some(Settled::Key("a")), Some(turn.id()))
+    );
     assert_eq!((writes.next_turn(), writes.poll_turn(at(12))), (None, None));
     let next = writes.begin(at(12), "a").expect("room").write;
     assert_eq!(writes.end(at(13), turn, Outcome::Acknowledged), Ended { keep: true, next: Some(next.id()) });

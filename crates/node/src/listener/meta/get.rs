@@ -144,20 +144,18 @@ impl Session<'_> {
         let service = &self.shared.service;
         // It would only become stale, for those who take what is.
         let is_over = options.ttl.is_some_and(|exptime| is_over(exptime, asked.moment));
-        let decide = |item: Option<Item<'_>>| {
-            match item.and_then(|item| Some((item, stored(&item)?))) {
-                Some((item, value)) => {
-                    let outcome = Outcome::of(asked, options, item.expires, item.marks, false);
-                    write(asked, options, &outcome, &shown(&item, value, &outcome, before), out);
-                    let change = if is_over { Change::Remove } else { outcome.amend() };
-                    (change, Settled::Answered)
-                }
-                None if fetched.is_none() && options.vivify.is_some() => {
-                    let outcome = Outcome::of(asked, options, None, asked.marks(), true);
-                    (outcome.make(options), Settled::Made(outcome))
-                }
-                None => (if is_over { Change::Remove } else { Change::Keep }, Settled::Absent),
+        let decide = |item: Option<Item<'_>>| match item.and_then(|item| Some((item, stored(&item)?))) {
+            Some((item, value)) => {
+                let outcome = Outcome::of(asked, options, item.expires, item.marks, false);
+                write(asked, options, &outcome, &shown(&item, value, &outcome, before), out);
+                let change = if is_over { Change::Remove } else { outcome.amend() };
+                (change, Settled::Answered)
             }
+            None if fetched.is_none() && options.vivify.is_some() => {
+                let outcome = Outcome::of(asked, options, None, asked.marks(), true);
+                (outcome.make(options), Settled::Made(outcome))
+            }
+            None => (if is_over { Change::Remove } else { Change::Keep }, Settled::Absent),
         };
         let update = || service.cache.update_with_cas(asked.target.partition, asked.name, &access, decide);
         let settled = if is_over { service.write(asked.target, asked.name, update) } else { update() };
