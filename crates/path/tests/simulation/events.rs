@@ -41,6 +41,11 @@ pub(crate) enum Event {
         replica: usize,
         outcome: Outcome,
     },
+    /// A write has waited long enough for its turn.
+    TurnDue {
+        backend: At,
+        write: u64,
+    },
     /// The time of a write is over.
     WriteDue {
         backend: At,
@@ -53,6 +58,17 @@ pub(crate) enum Event {
         backend: At,
         number: u8,
     },
+    /// A listener's client changes a number at the store itself, and then in its tenant's cache.
+    Change {
+        backend: At,
+        number: u8,
+        tenant: u8,
+        delete: bool,
+    },
+    /// The node ends and starts again, with a snapshot or without.
+    Restart {
+        warm: bool,
+    },
     /// A client invalidates some of a backend.
     Invalidate {
         backend: At,
@@ -62,10 +78,34 @@ pub(crate) enum Event {
     Walk(usize),
 }
 
+impl Event {
+    /// Whether it comes to nothing when the node ends that waits for it.
+    pub(crate) fn ends_with_the_node(&self) -> bool {
+        match self {
+            Self::Reply(..)
+            | Self::Probe(..)
+            | Self::Written { .. }
+            | Self::TurnDue { .. }
+            | Self::WriteDue { .. }
+            | Self::Walk(_) => true,
+            Self::Arrive(_)
+            | Self::Listen { .. }
+            | Self::Write { .. }
+            | Self::Flip(..)
+            | Self::Foreign { .. }
+            | Self::Change { .. }
+            | Self::Restart { .. }
+            | Self::Invalidate { .. } => false,
+        }
+    }
+}
+
 /// What is invalidated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Which {
     All,
+    /// The keys of one number, by their names.
+    One(u8),
     /// Keys that begin with this: odd numbers or even ones.
     Beginning(u8),
     /// What has this tag: the same.
@@ -77,6 +117,7 @@ impl Which {
     pub(crate) fn means(self, number: u8) -> bool {
         match self {
             Self::All => true,
+            Self::One(one) => number == one,
             Self::Beginning(odd) | Self::Tag(odd) => number & 1 == odd,
         }
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use sherwood_cache::{Access, AccessFlags, Cache, Item, Kind, Value};
-use sherwood_dispatch::{Dispatch, Options, ProbeOptions, RampOptions, RetryOptions};
+use sherwood_dispatch::{Counters, Dispatch, Options, ProbeOptions, RampOptions, RetryOptions};
 use sherwood_model::{Instant, PartitionId, SeededState, SplitMix64};
 use sherwood_path::{Outcome, Refreshes, Rules, Settled, Write, WriteId, WriteOptions, Writes};
 
@@ -35,11 +35,15 @@ pub(crate) struct Running {
     /// Where it landed at each replica.
     pub(crate) places: Vec<Option<usize>>,
     pub(crate) sent: bool,
+    /// Whether somebody else changed the store meanwhile.
+    pub(crate) beside: bool,
 }
 
 #[derive(Debug)]
 pub(crate) struct Side {
     pub(crate) dispatch: Dispatch<Key, u64, Waiter>,
+    options: Options,
+    hash: SeededState,
     pub(crate) writes: Writes<u8>,
     pub(crate) write_options: WriteOptions,
     pub(crate) rules: Rules,
@@ -48,11 +52,15 @@ pub(crate) struct Side {
     /// By the version they write.
     pub(crate) running: BTreeMap<u64, Running>,
     pub(crate) turns: BTreeMap<WriteId, u64>,
-    /// Numbers of which the cache may have what is old: somebody else changed them, at that version.
-    pub(crate) foreign: BTreeMap<u8, u64>,
+    /// Numbers of which a tenant's cache may have what is old: somebody else changed them, at that version.
+    pub(crate) foreign: BTreeMap<(u8, u8), u64>,
+    /// Until when a write of a number may land whose outcome nobody knows.
+    pub(crate) unsettled: BTreeMap<u8, Instant>,
+    /// Whether the node ended amid its writes.
+    pub(crate) gave_up: bool,
     /// Numbers to which a write came after everything the node can wait for.
     pub(crate) spoilt: BTreeSet<u8>,
-    /// Numbers of which a write was not acknowledged, so that replicas may differ.
+    /// Numbers of which replicas may differ, since a write was not acknowledged or somebody else came between, until the next is.
     pub(crate) doubtful: BTreeSet<u8>,
 }
 
@@ -92,6 +100,8 @@ impl Side {
         let rules = draw_rules(&mut draw);
         Self {
             dispatch: Dispatch::new(options, replicas, hash).expect("these options can work"),
+            options,
+            hash,
             writes: Writes::new(write_options, hash),
             write_options,
             rules,
@@ -100,9 +110,21 @@ impl Side {
             running: BTreeMap::new(),
             turns: BTreeMap::new(),
             foreign: BTreeMap::new(),
+            unsettled: BTreeMap::new(),
+            gave_up: false,
             spoilt: BTreeSet::new(),
             doubtful: BTreeSet::new(),
         }
+    }
+
+    /// The node starts at `now`, and knows of those before it no more than until when their writes may land, if that.
+    pub(crate) fn start(&mut self, now: Instant, unsettled: Option<Instant>) {
+        let Self { options, hash, .. } = *self;
+        let replicas = self.stores.replicas.len();
+        self.dispatch = Dispatch::new(options, replicas, hash).expect("these options can work");
+        self.writes = Writes::new(self.write_options, hash);
+        self.writes.hold_all(now, unsettled.unwrap_or(now));
+        self.refreshes = Refreshes::new(options.timeout, RESTING_MAX, hash);
     }
 
     /// What a driver does before every input: ends the holds that are over.
@@ -122,9 +144,9 @@ impl Side {
     }
 
     /// Whether what the cache has of a number has to be what the store has.
-    pub(crate) fn is_quiet(&self, number: u8) -> bool {
+    pub(crate) fn is_quiet(&self, number: u8, tenant: u8) -> bool {
         let written = self.running.values().any(|running| *running.write.key() == number);
-        !written && !self.foreign.contains_key(&number) && !self.spoilt.contains(&number)
+        !written && !self.foreign.contains_key(&(number, tenant)) && !self.spoilt.contains(&number)
     }
 
     /// What must hold at every step.
@@ -135,6 +157,16 @@ impl Side {
         assert!(self.writes.keys() <= (under_way_max + held_keys_max) as usize);
         assert!(self.turns.len() <= self.running.len());
         assert!(self.refreshes.keys() <= RESTING_MAX as usize);
+        let Options { in_flight_calls_max, queued_calls_max, waiters_max, .. } = self.options;
+        let stats = self.dispatch.stats();
+        assert!(stats.waiters <= waiters_max && stats.keys <= stats.waiters as usize, "{stats:?}");
+        for replica in &stats.replicas {
+            let is_bounded =
+                replica.in_flight_calls <= in_flight_calls_max && replica.queued_calls <= queued_calls_max;
+            assert!(is_bounded, "{stats:?}");
+        }
+        let Counters { asked, answered, timed_out, failed, refused, .. } = stats.counters;
+        assert_eq!(asked, answered + timed_out + failed + refused + u64::from(stats.waiters));
     }
 
     pub(crate) fn assert_at_rest(&self) {
@@ -142,15 +174,19 @@ impl Side {
         assert_eq!((stats.waiters, stats.keys, stats.calls, stats.joinable_keys), (0, 0, 0, 0));
         assert!(stats.replicas.iter().all(|replica| replica.up));
         assert_eq!((self.writes.under_way(), self.writes.keys(), self.turns.len()), (0, 0, 0));
-        for number in (0..NUMBERS).filter(|number| !self.doubtful.contains(number)) {
+        let is_sure =
+            |number: &u8| self.stores.primary || !(self.doubtful.contains(number) || self.spoilt.contains(number));
+        for number in (0..NUMBERS).filter(is_sure) {
             assert!(self.stores.agree(number), "replicas differ in {number} for good: {:?}", self.stores);
         }
     }
 
     /// Checks what is cached of this backend against its stores.
     pub(crate) fn assert_cached(&self, at: At, cache: &Cache, now: Instant) {
-        for number in (0..NUMBERS).filter(|number| self.is_quiet(*number)) {
-            for tenant in 0..TENANTS {
+        for tenant in 0..TENANTS {
+            let used = cache.usage(partition(at, tenant));
+            assert!(used.used_bytes <= used.budget_bytes, "{used:?}");
+            for number in (0..NUMBERS).filter(|number| self.is_quiet(*number, tenant)) {
                 let flags = AccessFlags::SEE_STALE.with(AccessFlags::SEE_ABSENT);
                 let access = Access { flags, ..Access::at(now) };
                 let content = |item: Item<'_>| (item.kind != Kind::Absent).then(|| read(item));

@@ -12,6 +12,7 @@ use crate::world::World;
 const REQUESTS: usize = 40;
 const LISTENED: usize = 20;
 const WRITES: usize = 40;
+const CHANGES: usize = 6;
 const LENGTH_MS: u64 = 500;
 /// Where many things happen at once.
 const GRID_MS: u64 = 20;
@@ -41,15 +42,22 @@ impl World {
         }
         for _ in 0..12 {
             let (backend, number) = (self.draw_backend(), self.draw_number());
-            // A replica that copies does not say when it has, so nobody can invalidate in time for it.
-            if !self.sides[backend].stores.primary {
-                self.plan_sometime(Event::Foreign { backend, number });
-            }
+            self.plan_sometime(Event::Foreign { backend, number });
+        }
+        for _ in 0..CHANGES {
+            let (backend, number) = (self.draw_backend(), self.draw_number());
+            let (tenant, delete) = (self.draw(TENANTS.into()) as u8, self.once_in(2));
+            self.plan_sometime(Event::Change { backend, number, tenant, delete });
+        }
+        if self.once_in(3) {
+            let warm = self.once_in(2);
+            self.plan_sometime(Event::Restart { warm });
         }
         for _ in 0..6 {
             let backend = self.draw_backend();
             let odd = self.draw(2) as u8;
-            let which = [Which::All, Which::Beginning(odd), Which::Tag(odd)][self.draw(3) as usize];
+            let one = Which::One(self.draw_number());
+            let which = [Which::All, one, Which::Beginning(odd), Which::Tag(odd)][self.draw(4) as usize];
             self.plan_sometime(Event::Invalidate { backend, which });
         }
     }

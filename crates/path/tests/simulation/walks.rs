@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use sherwood_cache::{Access, AccessFlags, Kind};
+use sherwood_cache::{Access, AccessFlags, Kind, NewItem};
 
-use crate::events::{At, Event, TENANTS, Which, parts};
-use crate::side::{NUMBERS, partition};
+use crate::events::{At, Event, TENANTS, Which, key, parts, tags};
+use crate::side::{NUMBERS, Side, partition};
 use crate::world::World;
 
 /// An invalidation under way.
@@ -24,11 +24,14 @@ pub(crate) struct Walk {
 impl World {
     pub(crate) fn begin_walk(&mut self, backend: At, which: Which) {
         self.tell(|| format!("backend {backend}: {which:?} is invalidated"));
-        let side = &mut self.sides[backend];
+        if let Which::One(number) = which {
+            return self.invalidate_one(backend, number);
+        }
+        let (now, side) = (self.now, &mut self.sides[backend]);
         // The tags of what is on its way are not known yet.
         let is_meant = |number: u8| matches!(which, Which::Tag(_)) || which.means(number);
         side.dispatch.invalidate_where(|key| is_meant(parts(*key).0));
-        side.writes.doubt_where(|number| is_meant(*number));
+        side.writes.doubt_where(now, |number| is_meant(*number));
         if which == Which::All {
             side.dispatch.restart_ramp();
         }
@@ -36,6 +39,37 @@ impl World {
         let version = self.version;
         self.walks.push(Walk { backend, which, tenant: 0, cursor: 0, version, floors });
         self.plan(Duration::ZERO, Event::Walk(self.walks.len() - 1));
+    }
+
+    /// By its name a number is invalidated in one step.
+    fn invalidate_one(&mut self, backend: At, number: u8) {
+        for tenant in 0..TENANTS {
+            self.change_cache(backend, number, tenant, None);
+        }
+        let (moment, side) = (self.moment(), &mut self.sides[backend]);
+        let floors = side.stores.ends(number);
+        side.stores.raise_floors(number, moment, &floors);
+        side.foreign.retain(|(changed, _), _| *changed != number);
+        self.count("number invalidated");
+    }
+
+    /// Stores an item or removes one as a listener's client does: under the lock that fills are made under.
+    pub(crate) fn change_cache(&mut self, backend: At, number: u8, tenant: u8, value: Option<u64>) {
+        let (now, key, of) = (self.now, key(number, tenant), partition(backend, tenant));
+        let Side { dispatch, writes, .. } = &mut self.sides[backend];
+        dispatch.invalidate(&key);
+        writes.doubt(now, &number);
+        let access = Access::at(now);
+        match value {
+            Some(value) => {
+                let value = value.to_le_bytes();
+                let item = NewItem { tags: tags(number), ..NewItem::bytes(&value) };
+                self.cache.set(of, &key, item, &access).expect("there is room for one");
+            }
+            None => {
+                self.cache.remove(of, &key, &access);
+            }
+        }
     }
 
     /// A step; with the last one the invalidation is answered.
@@ -46,8 +80,7 @@ impl World {
         let mut found = Vec::new();
         let next = self.cache.scan(of, cursor, &access, 2, |key, item| {
             let is_meant = match which {
-                Which::All => true,
-                Which::Beginning(odd) => key[0] == odd,
+                Which::All | Which::One(_) | Which::Beginning(_) => which.means(key[1]),
                 // Nobody knows the tags of what is not there.
                 Which::Tag(odd) => item.kind == Kind::Absent || item.tags.may_hold(&[odd]),
             };
@@ -79,8 +112,10 @@ impl World {
         let side = &mut self.sides[*backend];
         for number in (0..NUMBERS).filter(|number| which.means(*number)) {
             side.stores.raise_floors(number, moment, &floors[usize::from(number)]);
-            if side.foreign.get(&number).is_some_and(|changed| changed <= version) {
-                side.foreign.remove(&number);
+            for place in (0..TENANTS).map(|tenant| (number, tenant)) {
+                if side.foreign.get(&place).is_some_and(|changed| changed <= version) {
+                    side.foreign.remove(&place);
+                }
             }
         }
     }

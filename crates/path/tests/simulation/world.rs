@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, Write};
+use std::mem;
 use std::time::Duration;
 
-use sherwood_cache::{Cache, Options as CacheOptions, Partition};
-use sherwood_model::{BackendId, Instant, SeededState, SplitMix64, TenantId};
+use sherwood_cache::{Access, Cache, Item, NewItem, Options as CacheOptions, Partition};
+use sherwood_model::{BackendId, Instant, PartitionId, SeededState, SplitMix64, TenantId};
 use sherwood_path::Settled;
 
 use crate::Seen;
@@ -35,6 +36,7 @@ pub(crate) struct World {
     /// The latest value that was made up.
     pub(crate) version: u64,
     pub(crate) walks: Vec<Walk>,
+    seed: u64,
     events: BTreeMap<(Instant, u64), Event>,
     arrivals: BTreeMap<(Instant, u64), Arrival>,
     planned: u64,
@@ -46,20 +48,11 @@ pub(crate) struct World {
 impl World {
     /// A world before its first event; `told` says whether what happens is written to the terminal.
     pub(crate) fn new(seed: u64, told: bool) -> Self {
-        let partition = |index: usize| Partition {
-            tenant: TenantId::from_index(index % usize::from(TENANTS)),
-            backend: BackendId::from_index(index / usize::from(TENANTS)),
-            // Room for about half of the keys.
-            budget_bytes: u64::from(NUMBERS / 2) * sherwood_cache::charge(4, 16),
-            grace: GRACE,
-        };
-        let partitions: Vec<_> = (0..BACKENDS * usize::from(TENANTS)).map(partition).collect();
-        let options = CacheOptions { shards: 2, ..CacheOptions::default() };
         let mut random = SplitMix64::new(seed);
         Self {
             now: Instant::from_secs(1),
             faulty: true,
-            cache: Cache::new(options, &partitions, SeededState::new(seed)).expect("these options can work"),
+            cache: empty_cache(seed),
             sides: (0..BACKENDS).map(|at| Side::new(at, seed, &mut random)).collect(),
             random,
             requests: BTreeMap::new(),
@@ -67,6 +60,7 @@ impl World {
             listened: BTreeMap::new(),
             version: 0,
             walks: Vec::new(),
+            seed,
             events: BTreeMap::new(),
             arrivals: BTreeMap::new(),
             planned: 0,
@@ -144,7 +138,8 @@ impl World {
         while self.step < last {
             let event = self.events.first_key_value().map(|((at, _), _)| *at);
             let arrival = self.arrivals.first_key_value().map(|((at, _), _)| *at);
-            let wake = self.sides.iter().filter_map(|side| side.dispatch.next_timeout()).min();
+            let wake = self.sides.iter().flat_map(|side| [side.dispatch.next_timeout(), side.writes.next_turn()]);
+            let wake = wake.flatten().min();
             let waiting = self.sides.iter().any(|side| side.dispatch.stats().calls > 0);
             let late = self.requests.values().filter_map(Asked::next_timeout).min();
             let next = event.into_iter().chain(arrival).chain(wake).chain(late).min();
@@ -210,6 +205,7 @@ impl World {
             Event::Written { backend, write, replica, outcome } => {
                 self.written(backend, write, replica, outcome)
             }
+            Event::TurnDue { backend, write } => self.give_up_turn(backend, write),
             Event::WriteDue { backend, write } => self.end_write(backend, write),
             Event::Flip(backend, replica) => {
                 let replica = &mut self.sides[backend].stores.replicas[replica];
@@ -220,6 +216,8 @@ impl World {
                 });
             }
             Event::Foreign { backend, number } => self.change_foreign(backend, number),
+            Event::Change { backend, number, tenant, delete } => self.change(backend, number, tenant, delete),
+            Event::Restart { warm } => self.restart(warm),
             Event::Invalidate { backend, which } => self.begin_walk(backend, which),
             Event::Walk(walk) => self.walk_on(walk),
         }
@@ -234,6 +232,11 @@ impl World {
                 self.tell(|| format!("backend {backend}: settled {one:?}"));
                 self.count(if one == Settled::All { "all settled" } else { "key settled" });
             }
+            while let Some(turn) = self.sides[backend].writes.poll_turn(self.now) {
+                if let Some(write) = self.sides[backend].turns.remove(&turn) {
+                    self.send_write(backend, write);
+                }
+            }
         }
     }
 
@@ -241,6 +244,60 @@ impl World {
         for (at, side) in self.sides.iter().enumerate() {
             side.assert_bounded();
             side.assert_cached(at, &self.cache, self.now);
+        }
+    }
+
+    /// The node ends and starts again. What it knew is gone, but for what a snapshot keeps of the cache and of writes that may land.
+    fn restart(&mut self, warm: bool) {
+        self.tell(|| format!("the node starts again{}", if warm { ", with a snapshot" } else { "" }));
+        let unsettled: Vec<_> = (0..BACKENDS).map(|backend| self.give_up_writes(backend, warm)).collect();
+        self.events.retain(|_, event| !event.ends_with_the_node());
+        self.requests.clear();
+        self.listened.clear();
+        self.walks.clear();
+        let cache = mem::replace(&mut self.cache, empty_cache(self.seed));
+        if warm {
+            self.keep(&cache);
+        }
+        for (side, unsettled) in self.sides.iter_mut().zip(unsettled) {
+            side.start(self.now, unsettled.filter(|_| warm));
+        }
+        self.count(if warm { "started warm" } else { "started cold" });
+    }
+
+    /// Ends the writes of a backend as a node does that ends; until when one may still land.
+    fn give_up_writes(&mut self, backend: At, warm: bool) -> Option<Instant> {
+        let (now, side) = (self.now, &mut self.sides[backend]);
+        side.gave_up |= !side.running.is_empty();
+        // No longer than after the end of any other.
+        let until = now + side.write_options.landing;
+        let late = self.arrivals.iter().filter(|((at, _), _)| *at > until);
+        let late = late.filter_map(|(_, arrival)| match arrival {
+            Arrival::Land { backend: of, number, .. } if *of == backend => Some(*number),
+            _ => None,
+        });
+        side.spoilt.extend(late);
+        let (waiting, sent): (Vec<_>, Vec<_>) = side.running.keys().copied().partition(|id| !side.running[id].sent);
+        waiting.into_iter().chain(sent).for_each(|id| self.end_write(backend, id));
+        let side = &mut self.sides[backend];
+        if !warm {
+            // Nobody knows of those that may still land.
+            let lost = side.unsettled.iter().filter(|(_, until)| now < **until).map(|(number, _)| *number);
+            side.spoilt.extend(lost);
+        }
+        side.writes.unsettled(now)
+    }
+
+    /// Stores what a snapshot has of the cache before: neither what is stale nor word of absent values.
+    fn keep(&self, before: &Cache) {
+        let access = Access::at(self.now);
+        for partition in (0..BACKENDS * usize::from(TENANTS)).map(PartitionId::from_index) {
+            let end = before.scan(partition, 0, &access, usize::MAX, |key, item| {
+                let Item { value, flags, expires, kind, tags, .. } = item;
+                let item = NewItem { value, flags, expires, kind, tags };
+                self.cache.set(partition, key, item, &access).expect("there is room for one");
+            });
+            assert_eq!(end, 0);
         }
     }
 
@@ -277,6 +334,19 @@ impl World {
     pub(crate) fn draw_time(&mut self, longest: Duration) -> Duration {
         Duration::from_nanos(self.draw(longest.as_nanos() as u64 + 1))
     }
+}
+
+fn empty_cache(seed: u64) -> Cache {
+    let partition = |index: usize| Partition {
+        tenant: TenantId::from_index(index % usize::from(TENANTS)),
+        backend: BackendId::from_index(index / usize::from(TENANTS)),
+        // Room for about half of the keys.
+        budget_bytes: u64::from(NUMBERS / 2) * sherwood_cache::charge(4, 16),
+        grace: GRACE,
+    };
+    let partitions: Vec<_> = (0..BACKENDS * usize::from(TENANTS)).map(partition).collect();
+    let options = CacheOptions { shards: 2, ..CacheOptions::default() };
+    Cache::new(options, &partitions, SeededState::new(seed)).expect("these options can work")
 }
 
 /// A thing in hexadecimal, in which values show where they belong.

@@ -31,7 +31,7 @@ impl World {
         let (answers, places) = (vec![None; replicas], vec![None; replicas]);
         side.running.insert(
             id,
-            Running { write, begun: self.now, tenant, content, answers, places, sent: may_start },
+            Running { write, begun: self.now, tenant, content, answers, places, sent: may_start, beside: false },
         );
         self.tell(|| {
             format!(
@@ -39,8 +39,12 @@ impl World {
             )
         });
         self.plan(timeout(backend), Event::WriteDue { backend, write: id });
+        if !may_start {
+            self.plan(timeout(backend) / 2, Event::TurnDue { backend, write: id });
+        }
         match (alone, may_start) {
-            (true, _) => {}
+            (true, true) => {}
+            (true, false) => self.count("write waited for what may land"),
             (false, true) => self.count("write beside another"),
             (false, false) => self.count("write waited for its turn"),
         }
@@ -49,7 +53,7 @@ impl World {
         }
     }
 
-    fn send_write(&mut self, backend: At, id: u64) {
+    pub(crate) fn send_write(&mut self, backend: At, id: u64) {
         let running = self.sides[backend].running.get_mut(&id).expect("it is under way");
         running.sent = true;
         let (number, content, replicas) = (*running.write.key(), running.content, running.answers.len());
@@ -105,7 +109,7 @@ impl World {
                 (*backend, *replica)
             }
         };
-        let (settle, primary) = (self.sides[backend].stores.settle, self.sides[backend].stores.primary);
+        let primary = self.sides[backend].stores.primary;
         let side = &mut self.sides[backend];
         match arrival {
             Arrival::Copy { number, content, .. } => {
@@ -123,7 +127,6 @@ impl World {
                     }
                     None => true,
                 };
-                let copies = if primary { side.stores.replicas.len() } else { 0 };
                 self.tell(|| {
                     format!(
                         "write {write} lands at replica {replica} of backend {backend}{}",
@@ -133,12 +136,8 @@ impl World {
                 if late {
                     self.count("write landed after its end");
                 }
-                for copy in 1..copies {
-                    let lag = self.draw_time(settle);
-                    let last = &mut self.sides[backend].stores.replicas[copy].last_copy;
-                    *last = (at + lag).max(*last);
-                    let arrives = *last;
-                    self.plan_arrival(arrives, Arrival::Copy { backend, replica: copy, number, content });
+                if primary {
+                    self.plan_copies(at, backend, number, content);
                 }
                 if let Some(after) = answer_after {
                     let outcome = Outcome::Acknowledged;
@@ -151,6 +150,18 @@ impl World {
         }
     }
 
+    /// What the primary has done at `at` is on its way to those that copy from it.
+    fn plan_copies(&mut self, at: Instant, backend: At, number: u8, content: Content) {
+        let settle = self.sides[backend].stores.settle;
+        for replica in 1..self.sides[backend].stores.replicas.len() {
+            let lag = self.draw_time(settle);
+            let last = &mut self.sides[backend].stores.replicas[replica].last_copy;
+            *last = (at + lag).max(*last);
+            let arrives = *last;
+            self.plan_arrival(arrives, Arrival::Copy { backend, replica, number, content });
+        }
+    }
+
     /// A replica has answered.
     pub(crate) fn written(&mut self, backend: At, write: u64, replica: usize, outcome: Outcome) {
         let Some(running) = self.sides[backend].running.get_mut(&write) else { return };
@@ -160,10 +171,17 @@ impl World {
         }
     }
 
+    /// A write that still waits for its turn waits no longer.
+    pub(crate) fn give_up_turn(&mut self, backend: At, id: u64) {
+        if self.sides[backend].running.get(&id).is_some_and(|running| !running.sent) {
+            self.end_write(backend, id);
+        }
+    }
+
     /// A write ends, by its answers or by its time, if it has not ended already.
     pub(crate) fn end_write(&mut self, backend: At, id: u64) {
         let side = &mut self.sides[backend];
-        let Some(Running { write, begun: _, tenant, content, answers, places, sent }) =
+        let Some(Running { write, begun: _, tenant, content, answers, places, sent, beside }) =
             side.running.remove(&id)
         else {
             return;
@@ -211,10 +229,18 @@ impl World {
             let places: Option<Vec<_>> = places.into_iter().collect();
             let places = places.expect("what is acknowledged has landed");
             let moment = self.moment();
-            self.sides[backend].stores.raise_floors(number, moment, &places);
+            let side = &mut self.sides[backend];
+            side.stores.raise_floors(number, moment, &places);
+            if !beside {
+                side.doubtful.remove(&number);
+            }
         } else {
-            assert!(backend != HEALTHY, "the healthy backend did not write");
-            self.sides[backend].doubtful.insert(number);
+            let side = &mut self.sides[backend];
+            assert!(backend != HEALTHY || side.gave_up, "the healthy backend did not write");
+            if outcome == Outcome::Unknown {
+                side.doubtful.insert(number);
+                side.unsettled.insert(number, self.now + side.write_options.landing);
+            }
         }
         let next = ended.next.and_then(|next| self.sides[backend].turns.remove(&next));
         if let Some(next) = next {
@@ -234,14 +260,44 @@ impl World {
         }
         self.version += 1;
         let content = Some(value(backend, number, self.version));
+        self.store_elsewhere(backend, number, content);
+        self.count("changed behind the node's back");
+    }
+
+    /// A listener's client changes the store and then the cache, which is its own tenant's only.
+    pub(crate) fn change(&mut self, backend: At, number: u8, tenant: u8, delete: bool) {
+        self.version += 1;
+        let content = (!delete).then(|| value(backend, number, self.version));
+        self.store_elsewhere(backend, number, content);
+        self.change_cache(backend, number, tenant, content);
         let side = &mut self.sides[backend];
-        for replica in 0..side.stores.replicas.len() {
+        let may_land = side.unsettled.get(&number).is_some_and(|until| self.now < *until);
+        // What it has put into the cache may be overtaken at the store by what lands after it.
+        if delete || !may_land {
+            side.foreign.remove(&(number, tenant));
+        }
+        self.count("listener changed the cache");
+    }
+
+    /// Somebody stores a content past the node: at all replicas at once, or at the one that the others copy from.
+    fn store_elsewhere(&mut self, backend: At, number: u8, content: Content) {
+        let side = &mut self.sides[backend];
+        let replicas = side.stores.written_to();
+        for replica in 0..replicas {
             side.stores.store(replica, number, content);
         }
-        side.foreign.insert(number, self.version);
+        side.foreign.extend((0..TENANTS).map(|tenant| ((number, tenant), self.version)));
         // With a write on its way the replicas may get the two in different order.
-        side.doubtful.insert(number);
+        for running in side.running.values_mut().filter(|running| *running.write.key() == number) {
+            running.beside = true;
+            side.doubtful.insert(number);
+        }
+        if side.unsettled.get(&number).is_some_and(|until| self.now < *until) {
+            side.doubtful.insert(number);
+        }
+        if side.stores.primary {
+            self.plan_copies(self.now, backend, number, content);
+        }
         self.tell(|| format!("somebody else makes number {number} of backend {backend} {content:x?}"));
-        self.count("changed behind the node's back");
     }
 }
