@@ -7,6 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use sherwood_node::{InstanceKind, InstanceSetup, InstancesSetup, Node};
 use tempfile::TempDir;
@@ -154,10 +155,9 @@ impl Server {
         }
     }
 
-    /// Has it stop where it is, answering nobody, or go on: `STOP` or `CONT`.
-    fn signal(&self, name: &str) {
-        let pid = self.child.id().to_string();
-        assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
+    /// Has it stop where it is, answering nobody, or go on.
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
     fn miss(&self) {
@@ -320,12 +320,12 @@ fn one_without_a_limit_gets_one_and_keeps_what_it_holds() {
     let node = node(vec![boundless.setup(), other.setup()]);
     let http = Http::of(&node);
     reached(http, 2);
-    other.signal("STOP");
+    other.signal(Signal::STOP);
     eventually("it is missed", || partition(http, 1)["instance"]["reached"] == false);
     decide(http);
     eventually("it has a limit", || boundless.limit() > 0);
     assert!(boundless.limit() < 30 * MIB, "the other one has nearly all there is");
-    other.signal("CONT");
+    other.signal(Signal::CONT);
     eventually("both have their halves", || (boundless.limit(), other.limit()) == (48 * MIB, 48 * MIB));
     assert!(boundless.items() > 190, "{} of 200 items are left", boundless.items());
 }
@@ -339,7 +339,7 @@ fn one_that_hangs_with_more_than_there_is_takes_nothing_from_the_others() {
     let node = node_of(64 * MIB, vec![first.setup(), hung.setup(), last.setup()]);
     let http = Http::of(&node);
     reached(http, 3);
-    hung.signal("STOP");
+    hung.signal(Signal::STOP);
     eventually("it is missed", || partition(http, 1)["instance"]["reached"] == false);
     decide(http);
     let mib = |server: &Server| server.limit() / MIB;
@@ -348,7 +348,7 @@ fn one_that_hangs_with_more_than_there_is_takes_nothing_from_the_others() {
     decide(http);
     eventually("and go on moving bytes", || mib(&last) == 8);
     assert_eq!(mib(&first), 21, "what another gave is not there while the one that hangs has so much");
-    hung.signal("CONT");
+    hung.signal(Signal::CONT);
     eventually("it is told the newest size, and gives the others theirs", || {
         (mib(&hung), mib(&first)) == (21, 34)
     });

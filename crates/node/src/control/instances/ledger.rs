@@ -123,8 +123,8 @@ mod tests {
             }
         }
 
-        /// Instances that begin within the total and do what they are told, each at its own pace, never have more than the total together, and have their shares in
-        /// the end.
+        /// Instances that begin within the total and do what they are told, each at its own pace, never have more than that together, and
+        /// have their shares in the end.
         #[test]
         fn they_never_have_more_than_the_total_and_come_to_their_wishes(
             shares in prop::collection::vec(prop::collection::vec(1..40_u64, 4), 1..6),

@@ -8,8 +8,8 @@
 //! - The task tells the instance, once a second reads back what it holds and counts, and leaves that for the loop.
 //! - Who is to grow is told so as others have given (`ledger`): all together never have more than the total.
 //! - Each exchange has a time-out. An instance that does not answer keeps its size, since nobody can tell it another, and its budget: the
-//!   loop divides the rest among the others. What it has beyond its budget they are not told of (`ledger`). When it is back, it is
-//!   told the newest wish.
+//!   loop divides the rest among the others. What it has beyond its budget nobody else gets meanwhile (`ledger`). When it is back, it
+//!   is told the newest wish.
 
 mod ledger;
 mod link;
