@@ -3,7 +3,7 @@
 //! An engine can be up and still not read, so a probe reads. But one key says little: a service may fail at it, or a table may be slow for it,
 //! and both be well for every other. So a probe takes turns: a key that the replica has answered, then one that had no answer lately, from
 //! whatever replica, as those have whom nobody was asked for while all were down. No replica stays down for the sake of
-//! one key, and none comes back because it answers what it always did.
+//! one key; one that answers some keys and fails at most comes back, and goes down again.
 
 use std::collections::VecDeque;
 
@@ -65,10 +65,9 @@ struct Recent(VecDeque<Bytes>);
 
 impl Recent {
     fn note(&mut self, key: &Bytes) {
-        if self.0.contains(key) {
-            return;
-        }
-        if self.0.len() == KEYS_MAX {
+        if let Some(at) = self.0.iter().position(|known| known == key) {
+            self.0.remove(at);
+        } else if self.0.len() == KEYS_MAX {
             self.0.pop_front();
         }
         self.0.push_back(key.clone());

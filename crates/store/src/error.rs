@@ -181,6 +181,12 @@ pub enum Cause {
         /// The server's words, without any secret.
         detail: String,
     },
+    /// The server lets this user in, and not at what it was asked for. Nothing was done.
+    #[error("the server forbids it ({detail})")]
+    Forbidden {
+        /// The server's words, without any secret.
+        detail: String,
+    },
     /// The server does not understand the statement, or does not do what it says; trying again cannot help.
     #[error("the server refused the statement ({detail})")]
     Statement {
@@ -261,7 +267,8 @@ impl Cause {
             | Self::Name { .. }
             | Self::Silent { .. }
             | Self::Certificate { .. }
-            | Self::Credentials { .. } => Fault::Unreachable,
+            | Self::Credentials { .. }
+            | Self::Forbidden { .. } => Fault::Unreachable,
             Self::Overloaded { .. } | Self::Busy { .. } => Fault::Overloaded,
             Self::Unsupported { .. }
             | Self::Refused { .. }
@@ -287,6 +294,7 @@ impl Cause {
             | Self::Name { detail, host: _ }
             | Self::Certificate { detail, address: _ }
             | Self::Credentials { detail }
+            | Self::Forbidden { detail }
             | Self::Statement { detail }
             | Self::Missing { detail, what: _ }
             | Self::WrongServer { detail, remedy: _ }
@@ -319,7 +327,7 @@ impl Cause {
             Self::Name { .. } => "name",
             Self::Silent { .. } | Self::Unanswered { .. } => "silent",
             Self::Certificate { .. } => "certificate",
-            Self::Credentials { .. } => "credentials",
+            Self::Credentials { .. } | Self::Forbidden { .. } => "credentials",
             Self::Statement { .. } => "statement",
             Self::Missing { .. } => "missing",
             Self::WrongServer { .. } => "wrong_server",

@@ -28,7 +28,7 @@ impl Cause {
             Self::Certificate { .. } => {
                 "correct `tls.ca`, `tls.server_name` or the server's certificate, or give `tls.cert` and `tls.key` where it asks for ours"
             }
-            Self::Credentials { .. } => credentials(kind),
+            Self::Credentials { .. } | Self::Forbidden { .. } => credentials(kind),
             Self::Statement { .. } => statement(kind),
             Self::Missing { .. } => match kind {
                 Kind::MySql | Kind::Postgres => "create it, or correct the backend's statement or `database`",

@@ -122,24 +122,50 @@ impl<K: Clone + Eq + Hash, V, W, R: Route> Dispatch<K, V, W, R> {
     pub(super) fn answer(
         &mut self,
         now: Instant,
-        call: Call,
+        mut call: Call,
         answers: impl ExactSizeIterator<Item = Result<Option<V>, Failure>>,
     ) {
         if answers.len() != call.keys.len() {
             let reason = format!("malformed answer: {} values for {} keys", answers.len(), call.keys.len());
             return self.fail(now, call, Failure::new(FailureKind::Malformed, reason));
         }
+        let answers: Vec<_> = answers.collect();
+        let may_do_better = |answer: &Result<Option<V>, Failure>| {
+            answer.as_ref().is_err_and(|failure| failure.kind.is_safe_to_retry())
+        };
+        let failed = answers.iter().filter(|answer| may_do_better(answer)).count();
         self.replicas[call.replica.index()].health.note_success();
-        self.note_call(now, &call, true);
-        let attempts = call.attempt;
-        for (key, answer) in call.keys.into_iter().zip(answers) {
-            let failed = |Failure { kind, reason }| FetchError::Failed { kind, reason, attempts };
-            self.deliver(key, answer.map_err(failed));
+        // Who fails at most of what it is sent has not kept up with it, whatever became of the rest.
+        self.note_call(now, &call, failed * 2 <= answers.len());
+        let mut rest = Vec::with_capacity(failed);
+        for (key, answer) in mem::take(&mut call.keys).into_iter().zip(answers) {
+            match answer {
+                Err(failure) if failure.kind.is_safe_to_retry() => rest.push((key, failure)),
+                answer => {
+                    let failed = |Failure { kind, reason }| FetchError::Failed {
+                        kind,
+                        reason,
+                        attempts: call.attempt,
+                    };
+                    self.deliver(key, answer.map_err(failed));
+                }
+            }
+        }
+        self.fail_each(now, call, rest);
+    }
+
+    /// These keys of an answered call failed: tries another replica with them, or ends each with its own error.
+    fn fail_each(&mut self, now: Instant, call: Call, failed: Vec<(Id, Failure)>) {
+        let Some((_, failure)) = failed.first().cloned() else { return };
+        let keys = failed.iter().map(|(key, _)| *key).collect();
+        let Some(call) = self.try_another(now, Call { keys, ..call }, failure) else { return };
+        for (key, Failure { kind, reason }) in failed {
+            self.deliver(key, Err(FetchError::Failed { kind, reason, attempts: call.attempt - 1 }));
         }
     }
 
     /// A call that is no longer in flight failed: tries another replica where that is safe, affordable and possible.
-    pub(super) fn fail(&mut self, now: Instant, mut call: Call, failure: Failure) {
+    pub(super) fn fail(&mut self, now: Instant, call: Call, failure: Failure) {
         let kind = failure.kind;
         match kind {
             FailureKind::Unreachable | FailureKind::Reset | FailureKind::Malformed => {
@@ -150,21 +176,29 @@ impl<K: Clone + Eq + Hash, V, W, R: Route> Dispatch<K, V, W, R> {
         }
         // What a backend says no to, it has kept up with.
         self.note_call(now, &call, kind == FailureKind::Rejected);
-        let attempts = call.attempt;
+        if let Some(call) = self.try_another(now, call, failure) {
+            let error = call.failed().expect("it was just noted");
+            self.end(call, &error);
+        }
+    }
+
+    /// Places a call that failed at another replica where that is safe, affordable and possible; gives it back where it is not.
+    fn try_another(&mut self, now: Instant, mut call: Call, failure: Failure) -> Option<Call> {
+        let (attempts, is_safe) = (call.attempt, failure.kind.is_safe_to_retry());
         call.attempt += 1;
         call.sent = None;
         call.failure = Some(failure);
-        if kind.is_safe_to_retry()
+        if is_safe
             && attempts <= self.options.retry.per_call_max
             && self.budget.can_take()
             && let Ok(replica) = self.choose(now, &call, Some(call.replica))
         {
             self.budget.take();
             self.counters.retries += 1;
-            return self.place(now, Call { replica, ..call });
+            self.place(now, Call { replica, ..call });
+            return None;
         }
-        let error = call.failed().expect("it was just noted");
-        self.end(call, &error);
+        Some(call)
     }
 
     /// A failure was the replica's fault.

@@ -194,6 +194,26 @@ fn a_key_without_an_answer_fails_alone_and_the_replica_works() {
 }
 
 #[test]
+fn a_key_that_another_replica_may_have_is_asked_for_there() {
+    let mut machine = machine(2, |_| {});
+    let (first, replica) = call(&fetch(&mut machine, 0, &[("a", 1), ("b", 2), ("c", 3)]));
+    let lost = || Err(Failure::new(FailureKind::Reset, "gone"));
+    let actions = reply(&mut machine, 1, first, Reply::Each(vec![lost(), Ok(Some(7)), lost()]));
+    assert_eq!(deliveries(&actions), [("b", Ok(Some(7)), true, vec![2])]);
+    let [(again, other, keys)] = &calls(&actions)[..] else { panic!("{actions:?}") };
+    assert_eq!((*other != replica, &keys[..]), (true, &["a", "c"][..]));
+    let actions = reply(&mut machine, 2, *again, Reply::Each(vec![Ok(Some(8)), lost()]));
+    let ends = deliveries(&actions);
+    assert_eq!(ends[0], ("a", Ok(Some(8)), true, vec![1]));
+    assert!(
+        matches!(ends[1].1, Err(FetchError::Failed { kind: FailureKind::Reset, attempts: 2, .. })),
+        "{ends:?}"
+    );
+    assert_eq!(machine.stats().counters.retries, 1);
+    assert_empty(&machine);
+}
+
+#[test]
 fn what_the_backend_does_not_have_is_an_answer_that_may_be_kept() {
     let mut machine = machine(1, |_| ());
     let (call, _) = call(&fetch(&mut machine, 0, &[("a", 1)]));

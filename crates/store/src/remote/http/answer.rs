@@ -52,7 +52,8 @@ pub(super) fn removed(status: StatusCode, headers: &HeaderMap, address: &str) ->
 fn refusal(status: StatusCode, headers: &HeaderMap, address: &str) -> Cause {
     let detail = format!("status {status}");
     match status.as_u16() {
-        401 | 403 | 407 => Cause::Credentials { detail },
+        401 | 407 => Cause::Credentials { detail },
+        403 => Cause::Forbidden { detail },
         408 | 429 | 503 => Cause::Busy { detail },
         300..400 => {
             let to = headers
@@ -81,9 +82,10 @@ pub(super) fn settled(each: Vec<Option<Each>>) -> Result<Vec<Each>, Cause> {
     }
 }
 
-/// Whether it is the answer of a service that works. Credentials are refused by a status here, which may be that of one key.
+/// Whether it is the answer of a service that works. What is forbidden may be so for one key; who is not let in at all (401) is no better
+/// served by the next.
 fn declines(cause: &Cause) -> bool {
-    cause.fault() == Fault::Rejected || matches!(cause, Cause::Credentials { .. })
+    cause.fault() == Fault::Rejected || matches!(cause, Cause::Forbidden { .. })
 }
 
 /// The values of `keys` in a JSON object from key to value: a string is its text, `null` is absent, and anything else is its JSON
