@@ -1,5 +1,6 @@
 //! What takes items out of caches and is not the loop's doing: flushes, invalidations of most of a backend, instances that were started
-//! anew. The misses that follow are nobody's fault, least of all that of the last moves, so the guard begins anew.
+//! anew. The misses that follow are nobody's fault, least of all that of the last moves, so the guard
+//! forgets the allocations before.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

@@ -272,7 +272,7 @@ impl Control {
         let needs = self.controller.needs();
         let held = self.actuator.observe();
         if self.losses.advance(now, &core.losses, &held) {
-            self.controller.restart_guard();
+            self.controller.note_loss();
         }
         let reached: Vec<bool> = held.iter().map(|held| held.reached).collect();
         let total_bytes = self.actuator.total_bytes();

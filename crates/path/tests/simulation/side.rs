@@ -174,8 +174,9 @@ impl Side {
         assert_eq!((stats.waiters, stats.keys, stats.calls, stats.joinable_keys), (0, 0, 0, 0));
         assert!(stats.replicas.iter().all(|replica| replica.up));
         assert_eq!((self.writes.under_way(), self.writes.keys(), self.turns.len()), (0, 0, 0));
-        let is_sure =
-            |number: &u8| self.stores.primary || !(self.doubtful.contains(number) || self.spoilt.contains(number));
+        let is_sure = |number: &u8| {
+            self.stores.primary || !(self.doubtful.contains(number) || self.spoilt.contains(number))
+        };
         for number in (0..NUMBERS).filter(is_sure) {
             assert!(self.stores.agree(number), "replicas differ in {number} for good: {:?}", self.stores);
         }

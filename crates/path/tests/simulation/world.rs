@@ -138,7 +138,8 @@ impl World {
         while self.step < last {
             let event = self.events.first_key_value().map(|((at, _), _)| *at);
             let arrival = self.arrivals.first_key_value().map(|((at, _), _)| *at);
-            let wake = self.sides.iter().flat_map(|side| [side.dispatch.next_timeout(), side.writes.next_turn()]);
+            let wake =
+                self.sides.iter().flat_map(|side| [side.dispatch.next_timeout(), side.writes.next_turn()]);
             let wake = wake.flatten().min();
             let waiting = self.sides.iter().any(|side| side.dispatch.stats().calls > 0);
             let late = self.requests.values().filter_map(Asked::next_timeout).min();
@@ -277,7 +278,8 @@ impl World {
             _ => None,
         });
         side.spoilt.extend(late);
-        let (waiting, sent): (Vec<_>, Vec<_>) = side.running.keys().copied().partition(|id| !side.running[id].sent);
+        let (waiting, sent): (Vec<_>, Vec<_>) =
+            side.running.keys().copied().partition(|id| !side.running[id].sent);
         waiting.into_iter().chain(sent).for_each(|id| self.end_write(backend, id));
         let side = &mut self.sides[backend];
         if !warm {

@@ -31,7 +31,16 @@ impl World {
         let (answers, places) = (vec![None; replicas], vec![None; replicas]);
         side.running.insert(
             id,
-            Running { write, begun: self.now, tenant, content, answers, places, sent: may_start, beside: false },
+            Running {
+                write,
+                begun: self.now,
+                tenant,
+                content,
+                answers,
+                places,
+                sent: may_start,
+                beside: false,
+            },
         );
         self.tell(|| {
             format!(

@@ -144,9 +144,15 @@ impl Controller {
         self.restart_guard();
     }
 
-    /// Has the guard begin anew: something else than moves has changed how requests fare, or what may be moved.
+    /// Has the guard begin anew, and ends a freeze: what may be moved was changed by hand.
     pub fn restart_guard(&mut self) {
         self.guard.iter_mut().for_each(Guard::restart);
+    }
+
+    /// Has the guard forget what it knew of earlier allocations: items went away otherwise, and the misses that follow are nobody's fault. A
+    /// freeze goes on, since nobody has decided anything.
+    pub fn note_loss(&mut self) {
+        self.guard.iter_mut().for_each(Guard::forget);
     }
 
     /// Decides at `now` from what was `seen`. O(n log n) for n partitions, O(n²) when many pins bind or many are unfilled.
