@@ -26,7 +26,8 @@ use crate::out;
 
 Replicas are tried together, each with the options of the file: address, TLS, user, time-outs.
 Nothing is written; memcached, Redis and HTTP services are asked for the key `sherwood-check`,
-and that they have none is fine. An embedded store is opened, so a node that has it open is in the way.
+and that they have none is fine. An embedded store is opened, so a node that has it open is in
+the way.
 
 Exit status: 0 all answer, 1 one or more do not, 2 the file or a name is wrong.")]
 pub(crate) struct Args {

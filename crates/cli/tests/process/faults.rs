@@ -166,7 +166,7 @@ fn configuration() -> String {
         (fault.name, fault.store.replace("ADDRESS", &server(fault.manner)), timeout)
     });
     let backend = |(name, store, timeout)| {
-        format!("[[backend]]\nname = \"{name}\"\nttl = \"0s\"\ntimeout = \"{timeout}\"\nstore = {store}\n")
+        format!("[[backend]]\nname = \"{name}\"\ntimeout = \"{timeout}\"\nstore = {store}\n")
     };
     let backends: String = std::iter::once(healthy).chain(faults).map(backend).collect();
     format!("[admin]\nbind = \"127.0.0.1:0\"\n{backends}")

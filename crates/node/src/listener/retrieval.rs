@@ -14,7 +14,7 @@ use super::ahead::prefetch;
 use super::conversation::{Fetched, Wanted};
 use super::counters::Count;
 use super::routing::Target;
-use super::session::{Session, access};
+use super::session::{Session, access, is_over};
 use crate::clock::Moment;
 
 /// Most keys of a connection that are fetched from backends at a time. A longer key list is fetched in several rounds.
@@ -108,6 +108,10 @@ impl Session<'_> {
         });
         if found != Some(true) {
             self.counters.increment(Count::GetMisses);
+            if retrieval.touch.is_some_and(|exptime| is_over(exptime, moment)) {
+                // What this client does not see goes, too.
+                self.remove(moment, target, name);
+            }
             if target.read_through && self.shared.service.backends.is_some() {
                 let key = Bytes::copy_from_slice(key);
                 let name = key.slice_ref(&key[key.len() - name.len()..]);

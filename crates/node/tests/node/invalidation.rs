@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use sherwood_dispatch::RampOptions;
 use sherwood_node::Node;
 use sherwood_node::config::{WriteTo, Writes};
-use sherwood_store::Store;
+use sherwood_store::{Found, Store};
 
 use crate::patience::eventually;
 use crate::support::{Fake, Http, Mood, NEVER, answer, partition, setup};
@@ -69,6 +69,8 @@ fn what_others_have_written_is_not_kept_from_a_replica_that_may_lag_behind() {
     let settle = Duration::from_millis(500);
     for which in [json!({"keys": ["a"]}), json!({"prefix": "a"}), json!({"tag": "any"})] {
         let replicas = [Fake::new([("a", &b"old"[..])]), Fake::new([("a", &b"old"[..])])];
+        let tags = [&b"any"[..]].into_iter().collect();
+        replicas.iter().for_each(|fake| fake.say(Found { tags, ..Found::default() }));
         let stores = replicas.iter().map(|fake| fake.clone() as Arc<dyn Store>).collect();
         let mut setup = setup(vec![("catalog", stores)]);
         setup.backends[0].writes = Writes { to: WriteTo::First, settle };

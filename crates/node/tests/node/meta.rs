@@ -51,18 +51,19 @@ fn what_is_removed_while_it_is_stale_is_not_served_as_stale_any_more() {
     let rules = Rules { ttl: Some(Duration::from_millis(1)), stale_if_error: NEVER, ..Rules::default() };
     let (node, fake) = node(rules);
     let http = Http::of(&node);
+    let (memcached, redis) = (&node.memcached()[0], &node.redis()[0]);
     for (listener, command, last) in [
-        (0, "delete a", "NOT_FOUND"),
-        (0, "md a", "NF"),
-        (0, "md a I", "NF"),
-        (0, "touch a -1", "NOT_FOUND"),
-        (0, "gat -1 a", "END"),
-        (0, "mg a T-1", "EN"),
-        (2, "DEL a", ":0"),
-        (2, "GETDEL a", "$-1"),
+        (memcached, "delete a", "NOT_FOUND"),
+        (memcached, "md a", "NF"),
+        (memcached, "md a I", "NF"),
+        (memcached, "touch a -1", "NOT_FOUND"),
+        (memcached, "gat -1 a", "END"),
+        (memcached, "mg a T-1", "EN"),
+        (redis, "DEL a", ":0"),
+        (redis, "GETDEL a", "$-1"),
     ] {
         have_stale(http, &fake);
-        assert_eq!(Client::connect_to(&node, listener).ask(command, last), [last], "{command}");
+        assert_eq!(Client::connect_to(listener).ask(command, last), [last], "{command}");
         assert_eq!(http.key("catalog", "a")["status"], "error", "{command}");
     }
     node.stop();
@@ -108,19 +109,20 @@ fn what_a_client_marks_as_stale_is_no_hit() {
 fn what_is_made_of_a_value_goes_with_its_tag() {
     let (node, _) = node(Rules::default());
     let http = Http::of(&node);
+    let (memcached, redis) = (&node.memcached()[0], &node.redis()[0]);
     for (listener, command, last) in [
-        (0, "append n 0 0 1\r\n1", "STORED"),
-        (0, "incr n 1", "2"),
-        (0, "ms n 1 MP\r\n1", "HD"),
-        (0, "ma n", "HD"),
-        (2, "INCR n", ":2"),
-        (2, "APPEND n 1", ":2"),
-        (2, "SETRANGE n 0 2", ":1"),
-        (2, "INCRBYFLOAT n 1", "2"),
+        (memcached, "append n 0 0 1\r\n1", "STORED"),
+        (memcached, "incr n 1", "2"),
+        (memcached, "ms n 1 MP\r\n1", "HD"),
+        (memcached, "ma n", "HD"),
+        (redis, "INCR n", ":2"),
+        (redis, "APPEND n 1", ":2"),
+        (redis, "SETRANGE n 0 2", ":1"),
+        (redis, "INCRBYFLOAT n 1", "2"),
     ] {
         let put = http.send_with("PUT", "/v1/keys/catalog/n", "sherwood-tags: user:7\r\n", "1");
         assert_eq!(answer(put).status, 204);
-        let said = Client::connect_to(&node, listener).ask(command, last);
+        let said = Client::connect_to(listener).ask(command, last);
         let body = json!({"backend": "catalog", "tag": "user:7"}).to_string();
         let removed = http.ask("POST", "/v1/invalidate", &body).json();
         assert_eq!(removed, json!({"removed": 1}), "{command}: {said:?}");
@@ -133,7 +135,7 @@ fn a_backend_that_fails_leaves_no_place() {
     let (node, fake) = node(Rules::default());
     let http = Http::of(&node);
     fake.be(Mood::Fail);
-    let mut client = Client::connect_to(&node, 1);
+    let mut client = Client::connect_to(&node.memcached()[1]);
     assert_eq!(client.ask("mg a v N30", "EN"), ["EN"]);
     assert_eq!(client.ask("mg none v N30", "EN"), ["EN"]);
     fake.be(Mood::Answer);

@@ -12,6 +12,7 @@ use serde_json::Value;
 use sherwood_dispatch::ProbeOptions;
 use sherwood_model::{BackendId, Slo, TenantId};
 use sherwood_node::config::{Protocol, Writes};
+use sherwood_node::listener::Address;
 use sherwood_node::{
     AccessSetup, BackendSetup, MemcachedSetup, Node, PartitionSetup, Pin, RouteSetup, Rules, Setup,
 };
@@ -355,20 +356,20 @@ impl Http {
     }
 }
 
-/// A client of a memcached listener.
+/// A client of a listener.
 pub(crate) struct Client(BufReader<TcpStream>);
 
 impl Client {
-    /// A client of the listener that was named so far down.
-    pub(crate) fn connect_to(node: &Node, listener: usize) -> Self {
-        let stream = TcpStream::connect(node.memcached()[listener].tcp().expect("a port")).unwrap();
+    /// A client of the listener at an address.
+    pub(crate) fn connect_to(address: &Address) -> Self {
+        let stream = TcpStream::connect(address.tcp().expect("a port")).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         Self(BufReader::new(stream))
     }
 
-    /// A client of the first listener.
+    /// A client of the first memcached listener.
     pub(crate) fn connect(node: &Node) -> Self {
-        Self::connect_to(node, 0)
+        Self::connect_to(&node.memcached()[0])
     }
 
     /// What is answered to a command, up to the line `last`.
