@@ -21,7 +21,7 @@ pub(super) fn csv(names: &[&str], samples: &[Sample]) -> String {
     text
 }
 
-/// Of each backend, as [`line`] writes them.
+/// Of each backend, as [`line()`] writes them.
 const COLUMNS: [&str; 7] =
     ["limit", "waiting", "query_p99_ms", "rbc_ratio", "hit_ratio", "allocation_bytes", "used_bytes"];
 
