@@ -114,6 +114,6 @@ mod tests {
             probes.note_failed(&key.into());
             probes.note_answered(ONE, &key.into());
         }
-        assert_eq!(asked(&mut probes, ONE, 10), keys(&["e", "e", "d", "d", "c", "c", "b", "b", "e", "e"]));
+        assert_eq!(asked(&mut probes, ONE, 10), keys(&["e", "e", "d", "d", "c", "c", "a", "a", "e", "e"]));
     }
 }
