@@ -154,7 +154,8 @@ impl<K: Clone + Eq + Hash, V, W, R: Route> Dispatch<K, V, W, R> {
         self.fail_each(now, call, rest);
     }
 
-    /// These keys of an answered call failed: tries another replica with them, or ends each with its own error.
+    /// These keys of an answered call failed: tries another replica with them, in the name of the first one's failure, or ends each with its
+    /// own error.
     fn fail_each(&mut self, now: Instant, call: Call, failed: Vec<(Id, Failure)>) {
         let Some((_, failure)) = failed.first().cloned() else { return };
         let keys = failed.iter().map(|(key, _)| *key).collect();

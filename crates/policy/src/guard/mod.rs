@@ -14,12 +14,11 @@
 //! 3. some partitions have lost bytes since, and miss more often than then, by [`GuardOptions::miss_rise_ratio`] more than
 //!    those that lost nothing (so that a change of what is asked for, which all feel, does not count), and by more than
 //!    three standard deviations of the count; each by itself, since tenants of one backend may take from each other;
-//! 4. these block at least [`GuardOptions::blame_ratio`] of the requests in the band; of those that a backend blocks, a partition has as
-//!    large a part as of the backend's misses.
+//! 4. their backends block at least [`GuardOptions::blame_ratio`] of the requests in the band.
 //!
-//! A backend that slows down by itself gets bytes and is none of those that lost some (3). A spike of load raises the count of
-//! misses and not their ratio (3). What is left to be taken for harm by mistake is a backend that gave bytes away, feels it a
-//! little and then gets slow by itself; it is given its bytes back, which is what the policy would do next.
+//! A backend that slows down by itself gets bytes and is none of those that lost some (3), unless it is shared: of its tenants one may
+//! have given bytes to another. A spike of load raises the count of misses and not their ratio (3). What is left to be taken for harm by
+//! mistake is a backend of which a partition gave bytes away, feels it a little, and which then gets slow by itself.
 //!
 //! An allocation is good when the tail over a window that began with it was within the bound, or no worse than under the good
 //! one before. The first one seen is good whatever its tail, and so is one that is seen when the good one is older than
@@ -160,8 +159,8 @@ impl Guard {
         }
     }
 
-    /// Looks at what was `seen` under `budgets`. `fit` brings an earlier allocation within today's bounds; where that gives
-    /// nothing back to those that suffer, there is nothing to go back to, and it begins anew from what is. O(n) for n partitions, and a call of `fit`.
+    /// Looks at what was `seen` under `budgets`. `fit` brings an earlier allocation within today's bounds; where that leads nowhere, there
+    /// is nothing to go back to, and it begins anew from what is. O(n) for n partitions, and a call of `fit`.
     pub(crate) fn watch(
         &mut self,
         now: Instant,
@@ -184,8 +183,7 @@ impl Guard {
         if let Some(harm) = self.harm(now, tail, &counts(seen, budgets), seen) {
             let good = self.good.take().expect("harm is in comparison with it");
             let back = fit(&good.budgets);
-            let mut moved = seen.partitions.iter().zip(back.iter().zip(budgets));
-            if !moved.any(|(seen, (back, now))| back > now && harm.blamed.contains(&seen.backend)) {
+            if back == budgets {
                 self.restart();
                 return Verdict::Free;
             }
@@ -242,26 +240,22 @@ impl Guard {
             let more = now.misses as f64 - expected;
             more > expected * self.options.miss_rise_ratio && more > DEVIATIONS * expected.max(1.0).sqrt()
         };
-        let mut misses = vec![0_u64; blocking.len()];
-        for (seen, now) in seen.partitions.iter().zip(counts) {
-            misses.get_mut(seen.backend.index()).into_iter().for_each(|sum| *sum += now.misses);
-        }
-        // A backend's slow requests wait for misses, so a partition has as many of them as it has of these.
-        let blocks = |backend: BackendId, now: &Counts| {
-            let count = blocking.get(backend.index()).copied().unwrap_or(0) as f64;
-            let all = misses.get(backend.index()).copied().unwrap_or(0);
-            if all > 0 { count * now.misses as f64 / all as f64 } else { 0.0 }
-        };
-        let (mut blamed, mut count) = (BTreeSet::new(), 0.0);
-        for (seen, (then, now)) in seen.partitions.iter().zip(pairs()) {
-            let blocks = blocks(seen.backend, now);
-            if blocks > 0.0 && lost(then, now) && suffers(then, now) {
-                blamed.insert(seen.backend);
-                count += blocks;
-            }
-        }
+        let blocks = |backend: &BackendId| blocking.get(backend.index()).copied().unwrap_or(0);
+        let blamed: BTreeSet<BackendId> = seen
+            .partitions
+            .iter()
+            .zip(pairs())
+            .filter(|(_, (then, now))| lost(then, now) && suffers(then, now))
+            .map(|(seen, _)| seen.backend)
+            .filter(|backend| blocks(backend) > 0)
+            .collect();
+        let count: u64 = blamed.iter().map(blocks).sum();
         let all: u64 = blocking.iter().sum();
-        if count >= all as f64 * self.options.blame_ratio { blamed.into_iter().collect() } else { Vec::new() }
+        if count as f64 >= all as f64 * self.options.blame_ratio {
+            blamed.into_iter().collect()
+        } else {
+            Vec::new()
+        }
     }
 
     /// Ends a trial whose window is over, and begins the next.

@@ -158,27 +158,6 @@ fn a_tenant_that_gave_bytes_to_another_of_its_backend_is_seen_to_suffer() {
 }
 
 #[test]
-fn a_small_tenant_is_not_blamed_for_what_a_large_one_waits_for() {
-    let (mut guard, mut world) = (guard(), World::new());
-    let shared = |world: &World| {
-        let mut seen = world.seen();
-        let small = &mut seen.partitions[1];
-        small.backend = BackendId(0);
-        (small.hits, small.misses) = (small.hits / 10, small.misses / 10);
-        seen.blocking[0].counts[1] = 0;
-        seen
-    };
-    for now in (0..600).step_by(5) {
-        if now == 130 {
-            take(&mut world, 1, 0, 40 * MIB);
-            world.slow[0] = 10.0;
-        }
-        let verdict = guard.watch(at(now), &shared(&world), &world.bytes, <[u64]>::to_vec);
-        assert_eq!(verdict, Verdict::Free, "{now}");
-    }
-}
-
-#[test]
 fn what_went_away_is_forgotten_and_a_freeze_goes_on() {
     let (mut guard, mut world) = settled();
     take(&mut world, 0, 1, 40 * MIB);
