@@ -23,8 +23,8 @@
 #   scripts/bench.sh real         before MariaDB, PostgreSQL and an HTTP service: RobinHood against shared-lru while one is slow, the same with
 #                                 memcached and Redis instances that are resized, a cold start with and without ramps, and a warm restart (an
 #                                 hour and a half; root, for control groups, and Debian's mariadb-server, postgresql, memcached and redis-server)
-#   scripts/bench.sh sim          the simulator on two threads: what a comparison of everything takes with one seed, and the frontier of all
-#                                 policies in onerf-spikes and onerf-random (one and a half to three hours; not part of "every")
+#   scripts/bench.sh sim          the simulator on two threads: what a comparison of the paper's scenarios and policies takes with one seed, and
+#                                 the frontier of these policies in onerf-spikes and onerf-random (one and a half to three hours; not part of "every")
 #   scripts/bench.sh depth        shared-lru alone on seeds 101 to 105, which the depth of the slowdowns is set by (35 minutes); not part of "every"
 #
 # ROUNDS (5) is how often `resize`, `gateway`, `peers`, `reshape`, `connectors`, `engine`, `reclaim`, `lcs` and `real` measure.
