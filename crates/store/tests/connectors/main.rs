@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use bytes::Bytes;
-use sherwood_store::{Found, Store, StoreError, StoreOptions, open};
+use sherwood_store::{Found, KeyAnswer, Store, StoreError, StoreOptions, open};
 
 fn opened(options: StoreOptions) -> Arc<dyn Store> {
     open("b", &options).expect("valid options")
@@ -56,6 +56,15 @@ fn label<T>(result: Result<T, StoreError>) -> &'static str {
         Ok(_) => "none",
         Err(error) => error.cause().label(),
     }
+}
+
+/// How long the value of each key is, or why there is none.
+fn lengths(each: &[KeyAnswer]) -> Vec<Result<usize, &'static str>> {
+    let length = |answer: &KeyAnswer| match answer {
+        Ok(found) => found.as_ref().map(|found| found.value.len()).ok_or("none"),
+        Err(error) => Err(error.cause().label()),
+    };
+    each.iter().map(length).collect()
 }
 
 /// Drops calls at one await after the other, and asks something else each time.
