@@ -16,7 +16,7 @@ use sherwood_dispatch::{
 };
 use sherwood_model::{BackendId, Instant, PartitionId, ReplicaId, SeededState};
 use sherwood_path::{Fetched, Refreshes, Rules, Settled, WriteId, Writes};
-use sherwood_store::{Cause, Fault, Found, KeyAnswer, Store, StoreError};
+use sherwood_store::{Fault, Found, KeyAnswer, Store, StoreError};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::AbortHandle;
@@ -470,8 +470,6 @@ impl Backend {
 /// What a store's error means to the dispatcher, whose calls only read.
 fn failure(error: &StoreError) -> Failure {
     let kind = match error.fault() {
-        // It was read and declined, so no other replica need be asked.
-        _ if matches!(error.cause(), Cause::Forbidden { .. }) => FailureKind::Rejected,
         Fault::Unreachable => FailureKind::Unreachable,
         Fault::Overloaded => FailureKind::Overloaded,
         Fault::Rejected => FailureKind::Rejected,

@@ -267,11 +267,11 @@ impl Cause {
             | Self::Name { .. }
             | Self::Silent { .. }
             | Self::Certificate { .. }
-            | Self::Credentials { .. }
-            | Self::Forbidden { .. } => Fault::Unreachable,
+            | Self::Credentials { .. } => Fault::Unreachable,
             Self::Overloaded { .. } | Self::Busy { .. } => Fault::Overloaded,
             Self::Unsupported { .. }
             | Self::Refused { .. }
+            | Self::Forbidden { .. }
             | Self::Key { .. }
             | Self::Statement { .. }
             | Self::Missing { .. }

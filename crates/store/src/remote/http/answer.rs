@@ -52,6 +52,7 @@ pub(super) fn removed(status: StatusCode, headers: &HeaderMap, address: &str) ->
 fn refusal(status: StatusCode, headers: &HeaderMap, address: &str) -> Cause {
     let detail = format!("status {status}");
     match status.as_u16() {
+        // What is forbidden may be so for one key; who is not let in at all is no better served by the next.
         401 | 407 => Cause::Credentials { detail },
         403 => Cause::Forbidden { detail },
         408 | 429 | 503 => Cause::Busy { detail },
@@ -74,18 +75,13 @@ fn refusal(status: StatusCode, headers: &HeaderMap, address: &str) -> Cause {
 /// long as one of them shows that the service works: it found a key or not, or it read the request and declined it, as services
 /// do key by key. When nothing does, the call failed, by the first key's cause.
 pub(super) fn settled(each: Vec<Option<Each>>) -> Result<Vec<Each>, Cause> {
+    let declines = |cause: &Cause| cause.fault() == Fault::Rejected;
     let works = each.iter().flatten().any(|answer| answer.as_ref().map_or_else(declines, |_| true));
     let failure = each.iter().flatten().find_map(|answer| answer.as_ref().err());
     match failure.filter(|_| !works) {
         Some(cause) => Err(cause.clone()),
         None => Ok(each.into_iter().map(|answer| answer.unwrap_or(Ok(None))).collect()),
     }
-}
-
-/// Whether it is the answer of a service that works. What is forbidden may be so for one key; who is not let in at all (401) is no better
-/// served by the next.
-fn declines(cause: &Cause) -> bool {
-    cause.fault() == Fault::Rejected || matches!(cause, Cause::Forbidden { .. })
 }
 
 /// The values of `keys` in a JSON object from key to value: a string is its text, `null` is absent, and anything else is its JSON
