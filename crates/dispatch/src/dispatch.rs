@@ -348,10 +348,10 @@ impl<K: Clone + Eq + Hash, V, W, R: Route> Dispatch<K, V, W, R> {
         self.actions.push_back(Action::Deliver { key, result, fill: false, waiters });
     }
 
-    /// Tells the ramp how a call ended.
-    fn note_call(&mut self, now: Instant, call: &Call, answered: bool) {
+    /// Tells the ramp how a call ended, and these many of its keys with it: the others are asked for once more.
+    fn note_call(&mut self, now: Instant, call: &Call, keys: usize, answered: bool) {
         if let Some(ramp) = &mut self.ramp {
-            ramp.note(now, call.deadline - self.options.timeout, call.keys.len(), answered);
+            ramp.note(now, call.deadline - self.options.timeout, keys, answered);
         }
     }
 

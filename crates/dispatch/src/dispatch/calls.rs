@@ -129,16 +129,9 @@ impl<K: Clone + Eq + Hash, V, W, R: Route> Dispatch<K, V, W, R> {
             let reason = format!("malformed answer: {} values for {} keys", answers.len(), call.keys.len());
             return self.fail(now, call, Failure::new(FailureKind::Malformed, reason));
         }
-        let answers: Vec<_> = answers.collect();
-        let may_do_better = |answer: &Result<Option<V>, Failure>| {
-            answer.as_ref().is_err_and(|failure| failure.kind.is_safe_to_retry())
-        };
-        let failed = answers.iter().filter(|answer| may_do_better(answer)).count();
-        self.replicas[call.replica.index()].health.note_success();
-        // Who fails at most of what it is sent has not kept up with it, whatever became of the rest.
-        self.note_call(now, &call, failed * 2 <= answers.len());
-        let mut rest = Vec::with_capacity(failed);
-        for (key, answer) in mem::take(&mut call.keys).into_iter().zip(answers) {
+        let keys = mem::take(&mut call.keys);
+        let (asked, mut rest) = (keys.len(), Vec::new());
+        for (key, answer) in keys.into_iter().zip(answers) {
             match answer {
                 Err(failure) if failure.kind.is_safe_to_retry() => rest.push((key, failure)),
                 answer => {
@@ -151,6 +144,10 @@ impl<K: Clone + Eq + Hash, V, W, R: Route> Dispatch<K, V, W, R> {
                 }
             }
         }
+        self.replicas[call.replica.index()].health.note_success();
+        let ended = asked - rest.len();
+        // Who fails at most of what it is sent has not kept up with it, whatever became of the rest.
+        self.note_call(now, &call, ended, rest.len() <= ended);
         self.fail_each(now, call, rest);
     }
 
@@ -176,7 +173,7 @@ impl<K: Clone + Eq + Hash, V, W, R: Route> Dispatch<K, V, W, R> {
             FailureKind::Overloaded => {}
         }
         // What a backend says no to, it has kept up with.
-        self.note_call(now, &call, kind == FailureKind::Rejected);
+        self.note_call(now, &call, call.keys.len(), kind == FailureKind::Rejected);
         if let Some(call) = self.try_another(now, call, failure) {
             let error = call.failed().expect("it was just noted");
             self.end(call, &error);
@@ -224,7 +221,7 @@ impl<K: Clone + Eq + Hash, V, W, R: Route> Dispatch<K, V, W, R> {
         let timeout = self.options.timeout;
         let error = FetchError::Timeout { timeout };
         if let Some(call) = self.take_in_flight(id) {
-            self.note_call(now, &call, false);
+            self.note_call(now, &call, call.keys.len(), false);
             self.counters.cancelled_calls += 1;
             self.actions.push_back(Action::Cancel { call: CallId(id), replica: call.replica });
             if call.sent.is_some_and(|sent| call.deadline - sent >= timeout / 2) {
@@ -232,7 +229,7 @@ impl<K: Clone + Eq + Hash, V, W, R: Route> Dispatch<K, V, W, R> {
             }
             self.end(call, &error);
         } else if let Some(call) = self.take_queued(id) {
-            self.note_call(now, &call, false);
+            self.note_call(now, &call, call.keys.len(), false);
             self.end(call, &error);
         }
     }

@@ -203,7 +203,7 @@ impl Ramp {
         self.out -= 1;
     }
 
-    /// Takes note of a call for `keys` keys that was asked for at `asked` and ended at `now`, answered or not.
+    /// Takes note of a call that was asked for at `asked` and ended at `now`, answered or not, and of how many `keys` ended with it.
     pub(crate) fn note(&mut self, now: Instant, asked: Instant, keys: usize, answered: bool) {
         if self.warm {
             return;

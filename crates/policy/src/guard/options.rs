@@ -12,7 +12,7 @@ use crate::options::seconds;
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct GuardOptions {
-    /// The percentile of request latency that is watched, above 0 and below 100: the SLO's.
+    /// The percentile of request latency that is watched, 1 to 99.99: the SLO's.
     pub percentile: f64,
     /// Tails up to this do no harm, in seconds when read: the SLO's bound.
     #[serde(deserialize_with = "seconds")]
