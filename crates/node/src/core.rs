@@ -119,10 +119,9 @@ impl Core {
         self.control.lock().expect("no panics while held")
     }
 
-    /// Says what happened, now; an `error` among the data is a warning.
+    /// Says what happened, now.
     pub(crate) fn say(&self, kind: &'static str, message: String, data: serde_json::Value) {
-        let warns = data.get("error").is_some();
-        self.tell(kind, message, data, warns);
+        self.tell(kind, message, data, false);
     }
 
     /// Says what happened, now, and that somebody should look into it.

@@ -136,7 +136,7 @@ pub(crate) fn restore(setup: &SnapshotSetup, core: &Core) {
             let data = json!({"items": items, "bytes": bytes, "expired": expired, "damaged": damaged, "ms": took as u64});
             if damaged { core.warn("node", message, data) } else { core.say("node", message, data) }
         }
-        Err(error) => core.say("node", format!("cold start: {error}"), json!({"error": error.to_string()})),
+        Err(error) => core.warn("node", format!("cold start: {error}"), json!({"error": error.to_string()})),
     }
 }
 

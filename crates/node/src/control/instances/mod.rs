@@ -276,7 +276,7 @@ impl Instance {
             let InstanceSetup { kind, address, .. } = &self.setup;
             let name = &core.names.partitions()[self.partition.index()].name;
             let message = format!("{} {address} of {name} keeps its size: {trouble}", kind.name());
-            core.say("instance", message, json!({"partition": name, "error": trouble}));
+            core.warn("instance", message, json!({"partition": name, "error": trouble}));
         }
     }
 
