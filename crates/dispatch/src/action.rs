@@ -40,11 +40,12 @@ pub enum Action<K, V, W> {
         /// Whom to tell.
         waiters: Waiters<W>,
     },
-    /// Ask a replica that is down whether it is back, in whatever way is cheap, then report with
-    /// [`Dispatch::handle_probe`](crate::Dispatch::handle_probe).
+    /// Ask a replica that is down whether it is back, then report with [`Dispatch::handle_probe`](crate::Dispatch::handle_probe).
     Probe {
         /// Whom to ask.
         replica: ReplicaId,
+        /// What to ask it for, as a call would; none where no key is known yet, and any cheap way will do.
+        key: Option<K>,
         /// A probe that takes longer has failed; the next one may start then.
         timeout: Duration,
     },
@@ -61,7 +62,8 @@ pub enum Reply<V> {
     /// A value, or that there is none, for each key of the call in its order. Any other number of values counts as
     /// [`FailureKind::Malformed`].
     Ok(Vec<Option<V>>),
-    /// The same, but some keys have no answer though the replica works: one too large to be taken, say. They are not asked for again.
+    /// The same, but some keys have no answer though the replica works: one too large to be taken, say. Those that another
+    /// replica may answer are asked for once more there.
     Each(Vec<Result<Option<V>, Failure>>),
     /// No answer.
     Failed(Failure),

@@ -13,6 +13,7 @@ use sherwood_model::{Instant, ReplicaId, SeededState};
 
 use crate::budget::RetryBudget;
 use crate::draws::Draws;
+use crate::probes::Probes;
 use crate::ramp::{List, Ramp};
 use crate::replica::Replica;
 use crate::slab::{Id, Slab};
@@ -95,6 +96,7 @@ pub struct Dispatch<K, V, W, R = PowerOfTwo> {
     waiters: u32,
     budget: RetryBudget,
     ramp: Option<Ramp>,
+    probes: Probes<K>,
     draws: Draws,
     /// The failure that took a replica down last.
     last_down: Arc<str>,
@@ -166,6 +168,7 @@ impl<K: Clone + Eq + Hash, V, W, R: Route> Dispatch<K, V, W, R> {
             waiters: 0,
             budget: RetryBudget::new(&options.retry),
             ramp: options.ramp.map(|ramp| Ramp::new(ramp, options.timeout)),
+            probes: Probes::new(replicas),
             draws: Draws::default(),
             last_down: Arc::from("none"),
             actions: VecDeque::new(),
@@ -357,6 +360,9 @@ impl<K: Clone + Eq + Hash, V, W, R: Route> Dispatch<K, V, W, R> {
 
     fn deliver(&mut self, id: Id, result: Result<Option<V>, FetchError>) {
         let Key { key, waiters, fresh } = self.keys.remove(id).expect("a key is stored until its call ends");
+        if result.is_err() {
+            self.probes.note_failed(&key);
+        }
         if fresh {
             self.joinable.remove(&key);
         }
@@ -390,7 +396,8 @@ impl<K: Clone + Eq + Hash, V, W, R: Route> Dispatch<K, V, W, R> {
         for replica in &mut self.replicas {
             if replica.health.wake(now, timeout, &probe, &mut self.draws) {
                 self.counters.probes += 1;
-                self.actions.push_back(Action::Probe { replica: replica.id, timeout });
+                let key = self.probes.next_key(replica.id);
+                self.actions.push_back(Action::Probe { replica: replica.id, key, timeout });
             }
         }
         if expired {

@@ -18,6 +18,7 @@ mod draws;
 mod error;
 mod health;
 mod options;
+mod probes;
 mod ramp;
 mod replica;
 mod route;

@@ -7,49 +7,49 @@
 
 use std::collections::VecDeque;
 
-use bytes::Bytes;
 use sherwood_model::ReplicaId;
 
 /// Keys of each kind that are remembered.
 const KEYS_MAX: usize = 4;
 
 /// The keys that the replicas of one backend may be probed with; four for each replica, and four more.
-#[derive(Debug)]
-pub(crate) struct Probes {
-    replicas: Vec<Probed>,
+#[derive(Clone, Debug)]
+pub(crate) struct Probes<K> {
+    replicas: Vec<Probed<K>>,
     /// Had no answer.
-    failed: Recent,
+    failed: Recent<K>,
 }
 
 /// What is known of one replica.
-#[derive(Debug, Default)]
-struct Probed {
+#[derive(Clone, Debug)]
+struct Probed<K> {
     /// It had answers for these.
-    answered: Recent,
+    answered: Recent<K>,
     /// Probes since the latest answer.
     turn: usize,
 }
 
-impl Probes {
+impl<K: Clone + Eq> Probes<K> {
     /// For so many replicas, of which nothing is known.
     pub(crate) fn new(replicas: usize) -> Self {
-        Self { replicas: (0..replicas).map(|_| Probed::default()).collect(), failed: Recent::default() }
+        let nothing = || Probed { answered: Recent::new(), turn: 0 };
+        Self { replicas: (0..replicas).map(|_| nothing()).collect(), failed: Recent::new() }
     }
 
     /// A call brought an answer for `key`.
-    pub(crate) fn note_answered(&mut self, replica: ReplicaId, key: &Bytes) {
+    pub(crate) fn note_answered(&mut self, replica: ReplicaId, key: &K) {
         let Probed { answered, turn } = &mut self.replicas[replica.index()];
         answered.note(key);
         *turn = 0;
     }
 
     /// Somebody wanted `key` and got no answer.
-    pub(crate) fn note_failed(&mut self, key: &Bytes) {
+    pub(crate) fn note_failed(&mut self, key: &K) {
         self.failed.note(key);
     }
 
     /// What to ask a replica for next; none where no key is known at all.
-    pub(crate) fn next_key(&mut self, replica: ReplicaId) -> Option<Bytes> {
+    pub(crate) fn next_key(&mut self, replica: ReplicaId) -> Option<K> {
         let Probed { answered, turn } = &mut self.replicas[replica.index()];
         let (round, is_the_failed_ones) = (*turn / 2, *turn % 2 == 1);
         *turn = turn.wrapping_add(1);
@@ -60,11 +60,15 @@ impl Probes {
 }
 
 /// The latest keys, each once, the newest at the end.
-#[derive(Debug, Default)]
-struct Recent(VecDeque<Bytes>);
+#[derive(Clone, Debug)]
+struct Recent<K>(VecDeque<K>);
 
-impl Recent {
-    fn note(&mut self, key: &Bytes) {
+impl<K: Clone + Eq> Recent<K> {
+    fn new() -> Self {
+        Self(VecDeque::new())
+    }
+
+    fn note(&mut self, key: &K) {
         if let Some(at) = self.0.iter().position(|known| known == key) {
             self.0.remove(at);
         } else if self.0.len() == KEYS_MAX {
@@ -74,7 +78,7 @@ impl Recent {
     }
 
     /// The newest in round 0, then the ones before it, and the newest again.
-    fn at(&self, round: usize) -> Option<&Bytes> {
+    fn at(&self, round: usize) -> Option<&K> {
         let back = round.checked_rem(self.0.len())?;
         self.0.get(self.0.len() - 1 - back)
     }
@@ -87,22 +91,26 @@ mod tests {
     const ONE: ReplicaId = ReplicaId(0);
     const OTHER: ReplicaId = ReplicaId(1);
 
-    fn asked(probes: &mut Probes, replica: ReplicaId, count: usize) -> Vec<Option<Bytes>> {
+    fn asked(
+        probes: &mut Probes<&'static str>,
+        replica: ReplicaId,
+        count: usize,
+    ) -> Vec<Option<&'static str>> {
         (0..count).map(|_| probes.next_key(replica)).collect()
     }
 
-    fn keys(names: &[&'static str]) -> Vec<Option<Bytes>> {
-        names.iter().map(|&name| Some(Bytes::from_static(name.as_bytes()))).collect()
+    fn keys(names: &[&'static str]) -> Vec<Option<&'static str>> {
+        names.iter().copied().map(Some).collect()
     }
 
     #[test]
     fn a_key_that_was_answered_takes_turns_with_one_that_was_not() {
         let mut probes = Probes::new(2);
         assert_eq!(probes.next_key(ONE), None);
-        probes.note_failed(&"bad".into());
+        probes.note_failed(&"bad");
         assert_eq!(asked(&mut probes, ONE, 2), keys(&["bad", "bad"]));
-        ["a", "b"].iter().for_each(|&key| probes.note_answered(ONE, &key.into()));
-        probes.note_failed(&"worse".into());
+        ["a", "b"].iter().for_each(|key| probes.note_answered(ONE, key));
+        probes.note_failed(&"worse");
         assert_eq!(asked(&mut probes, ONE, 6), keys(&["b", "worse", "a", "bad", "b", "worse"]));
         assert_eq!(asked(&mut probes, OTHER, 3), keys(&["worse", "worse", "bad"]));
     }
@@ -111,8 +119,8 @@ mod tests {
     fn few_keys_are_kept_each_once() {
         let mut probes = Probes::new(1);
         for key in ["a", "b", "a", "c", "d", "e", "e"] {
-            probes.note_failed(&key.into());
-            probes.note_answered(ONE, &key.into());
+            probes.note_failed(&key);
+            probes.note_answered(ONE, &key);
         }
         assert_eq!(asked(&mut probes, ONE, 10), keys(&["e", "e", "d", "d", "c", "c", "a", "a", "e", "e"]));
     }

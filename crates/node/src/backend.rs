@@ -25,7 +25,6 @@ use crate::clock::Clock;
 use crate::config::{self, WriteTo};
 use crate::entropy::Entropy;
 use crate::errors::Errors;
-use crate::probes::Probes;
 use crate::recording::Recording;
 use crate::shadow::Shadow;
 use crate::waiter::Waiter;
@@ -63,8 +62,6 @@ pub(crate) struct State {
     refreshes: Refreshes<FetchKey>,
     /// Flushes of the cache that are still to come; no more than there are partitions.
     flushes: BTreeMap<PartitionId, Instant>,
-    /// What replicas that are down are asked for.
-    probes: Probes,
     /// Where the backend's values may be cached.
     pub(crate) partitions: Vec<PartitionId>,
 }
@@ -187,7 +184,6 @@ impl Backend {
             turns: HashMap::new(),
             refreshes: Refreshes::new(options.timeout, RESTING_KEYS_MAX, SeededState::new(entropy.draw())),
             flushes: BTreeMap::new(),
-            probes: Probes::new(replicas.len()),
             partitions,
         };
         let backend = Arc::new(Self {
@@ -310,16 +306,13 @@ impl Backend {
             let (mut state, now) = self.state();
             let before = state.next_timeout();
             input(&mut state, now);
-            let State { machine, writes, refreshes, probes, .. } = &mut *state;
+            let State { machine, writes, refreshes, .. } = &mut *state;
             while let Some(action) = machine.poll_action() {
                 // Filling under the lock that `invalidate` takes: a value can not fill after its key was written.
                 if let Action::Deliver { key, result: Ok(found), fill: true, .. } = &action
                     && writes.may_fill(&key.key)
                 {
                     self.fill(key, found.as_ref(), now);
-                }
-                if let Action::Deliver { key, result: Err(_), .. } = &action {
-                    probes.note_failed(&key.key);
                 }
                 if let Action::Deliver { key, result, .. } = &action
                     && self.refreshes_stale()
@@ -359,7 +352,7 @@ impl Backend {
             Action::Deliver { result, waiters, .. } => {
                 waiters.into_iter().for_each(|waiter| waiter.tell(result.clone()));
             }
-            Action::Probe { replica, timeout } => self.probe(replica, timeout),
+            Action::Probe { replica, key, timeout } => self.probe(replica, key, timeout),
         }
     }
 
@@ -372,15 +365,10 @@ impl Backend {
             let (count, sent) = (keys.len(), backend.clock.now());
             let answer = tokio::time::timeout(timeout, store.get_each(asked)).await;
             lock(&backend.calls).remove(&call);
-            let mut answered = None;
             let reply = match answer {
                 Ok(Ok(values)) => {
                     let now = backend.clock.now();
                     backend.recording.call(now, backend.id, now - sent, count);
-                    answered = keys
-                        .into_iter()
-                        .zip(&values)
-                        .find_map(|(key, value)| value.is_ok().then_some(key.key));
                     backend.reply(values)
                 }
                 Ok(Err(error)) => {
@@ -391,12 +379,7 @@ impl Backend {
                 // carried out before the task was in the table has ended nothing.
                 Err(_) => return,
             };
-            backend.drive(|state, now| {
-                if let Some(key) = &answered {
-                    state.probes.note_answered(replica, key);
-                }
-                state.machine.handle_reply(now, call, reply);
-            });
+            backend.drive(|state, now| state.machine.handle_reply(now, call, reply));
         });
         calls.insert(call, task.abort_handle());
     }
@@ -428,9 +411,9 @@ impl Backend {
         }
     }
 
-    fn probe(self: &Arc<Self>, replica: ReplicaId, timeout: Duration) {
+    fn probe(self: &Arc<Self>, replica: ReplicaId, key: Option<FetchKey>, timeout: Duration) {
         let (backend, store) = (Arc::clone(self), Arc::clone(&self.replicas[replica.index()]));
-        let keys = lock(&self.state).probes.next_key(replica).into_iter().collect();
+        let keys = key.into_iter().map(|key| key.key).collect();
         self.runtime.spawn(async move {
             // As a call is made, and judged as one: it is back when it answers, though it declines the key.
             let ok = match tokio::time::timeout(timeout, store.get_each(keys)).await {
@@ -449,7 +432,7 @@ impl Backend {
         });
     }
 
-    /// Sleeps until the dispatcher's next time-out and tells it, as long as the runtime lives.
+    /// Sleeps until something is due that no input brings and tells the dispatcher, as long as the runtime lives.
     async fn wake_up(self: Arc<Self>) {
         loop {
             let due = lock(&self.state).next_timeout();

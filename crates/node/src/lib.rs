@@ -34,7 +34,6 @@ pub mod listener;
 mod memory;
 mod metrics;
 mod names;
-mod probes;
 mod promises;
 mod recording;
 mod resident;

@@ -131,10 +131,14 @@ impl<K: Clone + Eq + Hash, V, W, R: Route> Dispatch<K, V, W, R> {
         }
         let keys = mem::take(&mut call.keys);
         let (asked, mut rest) = (keys.len(), Vec::new());
+        let mut answered = false;
         for (key, answer) in keys.into_iter().zip(answers) {
             match answer {
                 Err(failure) if failure.kind.is_safe_to_retry() => rest.push((key, failure)),
                 answer => {
+                    if answer.is_ok() && !mem::replace(&mut answered, true) {
+                        self.note_answered(call.replica, key);
+                    }
                     let failed = |Failure { kind, reason }| FetchError::Failed {
                         kind,
                         reason,
@@ -149,6 +153,12 @@ impl<K: Clone + Eq + Hash, V, W, R: Route> Dispatch<K, V, W, R> {
         // Who fails at most of what it is sent has not kept up with it, whatever became of the rest.
         self.note_call(now, &call, ended, rest.len() <= ended);
         self.fail_each(now, call, rest);
+    }
+
+    /// A replica has answered this key, which is what to ask it for when it is down.
+    fn note_answered(&mut self, replica: ReplicaId, key: Id) {
+        let key = &self.keys.get(key).expect("a key is stored until its call ends").key;
+        self.probes.note_answered(replica, key);
     }
 
     /// These keys of an answered call failed: tries another replica with them, in the name of the first one's failure, or ends each with its

@@ -383,7 +383,7 @@ fn all_replicas_down_fails_fast_with_the_reason() {
 fn a_down_replica_is_probed_with_growing_waits_and_used_again_after_a_success() {
     let mut machine = machine(1, |_| ());
     take_down(&mut machine, 0);
-    let probe = Action::Probe { replica: ReplicaId(0), timeout: TIMEOUT };
+    let probe = Action::Probe { replica: ReplicaId(0), key: Some("a"), timeout: TIMEOUT };
     let mut now = at(0);
     for interval_ms in [10, 20, 40, 40] {
         let due = machine.next_timeout().unwrap();
@@ -411,6 +411,25 @@ fn a_down_replica_is_probed_with_growing_waits_and_used_again_after_a_success() 
     assert_eq!(machine.next_timeout(), None);
     machine.handle_fetch(due, [("a", 1)], 0);
     assert_eq!(calls(&drain(&mut machine)).len(), 1);
+}
+
+#[test]
+fn a_probe_asks_for_what_the_replica_has_answered_in_turn_with_what_it_has_not() {
+    let mut machine = machine(1, |_| ());
+    let (good, _) = call(&fetch(&mut machine, 0, &[("good", 1)]));
+    reply(&mut machine, 0, good, Reply::Ok(vec![None]));
+    take_down(&mut machine, 0);
+    let mut probed = Vec::new();
+    for _ in 0..3 {
+        let due = machine.next_timeout().unwrap();
+        machine.handle_timeout(due);
+        probed.extend(drain(&mut machine).into_iter().map(|action| match action {
+            Action::Probe { key, .. } => key,
+            other => panic!("expected a probe, got {other:?}"),
+        }));
+        machine.handle_probe(due, ReplicaId(0), false);
+    }
+    assert_eq!(probed, [Some("good"), Some("a"), Some("good")]);
 }
 
 #[test]
