@@ -20,6 +20,7 @@ mod key_value;
 pub mod onerf;
 mod popularity;
 pub mod trace;
+mod unique;
 
 pub use arrivals::{Arrivals, ArrivalsError};
 pub use draw::{Rng, normal_quantile, rng_from_seed, standard_normal, uniform};

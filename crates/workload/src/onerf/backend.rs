@@ -7,8 +7,8 @@ use serde::Deserialize;
 use sherwood_model::{BackendId, SplitMix64};
 
 use super::service::ServiceLaw;
-use super::unique;
 use crate::draw::normal_from_bits;
+use crate::unique;
 
 /// A backend of the model.
 #[derive(Clone, Debug, PartialEq, Deserialize)]

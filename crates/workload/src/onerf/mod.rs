@@ -24,7 +24,6 @@ mod scenario;
 mod service;
 #[cfg(test)]
 mod tests;
-mod unique;
 mod validate;
 
 pub use backend::{Backend, Expectation, Kind, PublishedRow, SizeLaw};

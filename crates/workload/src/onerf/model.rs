@@ -12,8 +12,8 @@ use super::backend::Backend;
 use super::mix::RequestMix;
 use super::replay::Replay;
 use super::scenario::Scenario;
-use super::unique;
 use super::validate::{self, Invalid};
+use crate::unique;
 
 /// A validated workload model; about 60 KB, immutable once read.
 #[derive(Clone, Debug, Deserialize)]

@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use sherwood_model::BackendId;
 
-use super::unique;
 use super::validate::{Verdict, number, require};
 use crate::trace::objects::Format;
+use crate::unique;
 
 /// Where requests come from, if they are not drawn.
 #[derive(Clone, Debug, PartialEq, Deserialize)]

@@ -7,8 +7,8 @@ use serde::de::value::SeqAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
-use super::unique;
 use super::validate::{Verdict, known_profile, require};
+use crate::unique;
 
 /// Replicas at most; a simulation keeps a queue for each.
 const REPLICAS_MAX: u64 = 64;

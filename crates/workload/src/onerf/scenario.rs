@@ -6,7 +6,7 @@ use serde::Deserialize;
 use sherwood_model::{BackendId, ReplicaId, SplitMix64};
 
 use super::limited::Limited;
-use super::unique;
+use crate::unique;
 
 /// A schedule of resource limits: a warm-up without limits, then measured minutes. Minute 0 is the start of measurement.
 #[derive(Clone, Debug, PartialEq, Deserialize)]

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::replicas::Replicas;
-use super::unique;
 use super::validate::{Verdict, number, require};
 use crate::draw::{midpoint_from_bits, normal_from_bits};
+use crate::unique;
 
 /// Time one backend call occupies one worker.
 #[derive(Clone, Debug, PartialEq, Deserialize)]

@@ -12,12 +12,12 @@
 //! assert_eq!(request.layers[0][0].objects[0].bytes, 20788);
 //! ```
 
-use std::collections::BTreeMap;
 use std::io::BufRead;
 
 use serde::Deserialize;
 
 use super::{Position, TraceError, read_line};
+use crate::unique::Unique;
 
 /// One request of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -124,7 +124,7 @@ fn parse(line: &[u8], at: Position) -> Result<Request, TraceError> {
     let layers = document
         .layers
         .into_iter()
-        .map(|layer| layer.into_iter().map(|(name, arrays)| arrays.query(name, at)));
+        .map(|Unique(layer)| layer.into_iter().map(|(name, arrays)| arrays.query(name, at)));
     let layers = layers.map(Iterator::collect).collect::<Result<_, _>>()?;
     Ok(Request { time: document.time, layers })
 }
@@ -135,7 +135,7 @@ struct Document {
     #[serde(rename = "t")]
     time: i64,
     #[serde(rename = "d")]
-    layers: Vec<BTreeMap<String, Arrays>>,
+    layers: Vec<Unique<String, Arrays>>,
 }
 
 #[derive(Deserialize)]
@@ -199,6 +199,11 @@ mod tests {
         let field = error(&good.replace("\"t\"", "\"time\""));
         assert!(field.contains("unknown field `time`"), "{field}");
         assert!(error("nonsense\n").contains("line 1"));
+        let twice = error(&good.replace(
+            "\"d\":[{",
+            "\"d\":[{\"b01\":{\"S\":[],\"U\":[],\"C\":[]},\"b01\":{\"S\":[],\"U\":[],\"C\":[]},",
+        ));
+        assert!(twice.contains("line 1") && twice.contains("the key \"b01\" is repeated"), "{twice}");
     }
 
     #[test]

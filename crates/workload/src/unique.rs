@@ -1,4 +1,4 @@
-//! Maps of a document, in which no key stands twice.
+//! Maps of a document or of a line, in which no key stands twice.
 //!
 //! JSON leaves open what a repeated key means, and its readers take the last: of two lines of limits for one backend, or two scenarios
 //! of one name, one would be overlooked without a word.
@@ -10,7 +10,7 @@ use std::marker::PhantomData;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
 
 /// A map, for fields that are [deserialized with](https://serde.rs/field-attrs.html#deserialize_with) it.
-pub(super) fn map<'de, D, K, V>(deserializer: D) -> Result<BTreeMap<K, V>, D::Error>
+pub(crate) fn map<'de, D, K, V>(deserializer: D) -> Result<BTreeMap<K, V>, D::Error>
 where
     D: Deserializer<'de>,
     K: Deserialize<'de> + Display + Ord,
@@ -20,7 +20,7 @@ where
 }
 
 /// A map or none, likewise; such a field needs `default` beside it.
-pub(super) fn map_or_none<'de, D, K, V>(deserializer: D) -> Result<Option<BTreeMap<K, V>>, D::Error>
+pub(crate) fn map_or_none<'de, D, K, V>(deserializer: D) -> Result<Option<BTreeMap<K, V>>, D::Error>
 where
     D: Deserializer<'de>,
     K: Deserialize<'de> + Display + Ord,
@@ -30,7 +30,7 @@ where
 }
 
 /// What [`map`] does, for those who find out by themselves that it is a map.
-pub(super) fn entries<'de, A, K, V>(mut map: A) -> Result<BTreeMap<K, V>, A::Error>
+pub(crate) fn entries<'de, A, K, V>(mut map: A) -> Result<BTreeMap<K, V>, A::Error>
 where
     A: MapAccess<'de>,
     K: Deserialize<'de> + Display + Ord,
@@ -49,7 +49,8 @@ where
     Ok(entries)
 }
 
-struct Unique<K, V>(BTreeMap<K, V>);
+/// A map, for where it is an element of something.
+pub(crate) struct Unique<K, V>(pub(crate) BTreeMap<K, V>);
 
 impl<'de, K, V> Deserialize<'de> for Unique<K, V>
 where
