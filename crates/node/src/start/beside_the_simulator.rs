@@ -312,12 +312,16 @@ fn compare(simulated: &Simulated, world: &mut World) -> Vec<Vec<u64>> {
 
 #[test]
 fn a_node_hits_evicts_and_allots_what_is_simulated() {
-    let (quiet, mut moved) = (simulated(), Vec::new());
+    let (quiet, mut moved, mut ruled) = (simulated(), Vec::new(), Vec::new());
     // Its slopes are measured otherwise in a node: by two caches of a sample, and smoothed.
     for policy in available_without_options().iter().filter(|policy| **policy != "crit_path_w_delta") {
-        let simulated = Simulated { policy: (*policy).to_owned(), ..quiet.clone() };
-        let mut world = World::new(&simulated).unwrap();
-        let mut budgets = compare(&simulated, &mut world);
+        let mut simulated = Simulated { policy: (*policy).to_owned(), ..quiet.clone() };
+        let mut budgets = compare(&simulated, &mut World::new(&simulated).unwrap());
+        // And where bytes are kept from who does not fill them, by what each has used.
+        simulated.knobs.control.unfilled_ratio_max = ControlOptions::default().unfilled_ratio_max;
+        if compare(&simulated, &mut World::new(&simulated).unwrap()) != budgets {
+            ruled.push(*policy);
+        }
         if *policy == "tao" {
             let (learnt, frozen) = budgets.split_at(DECISIONS as usize / 2);
             assert_ne!(learnt.first(), learnt.last(), "it moves while it learns");
@@ -332,4 +336,5 @@ fn a_node_hits_evicts_and_allots_what_is_simulated() {
     for policy in ["robinhood", "cliffhanger", "fair", "lama"] {
         assert!(moved.contains(&policy), "{policy} hardly moved anything; {moved:?} did");
     }
+    assert!(ruled.contains(&"robinhood"), "it moves the same with the rule; of the others {ruled:?} do not");
 }
