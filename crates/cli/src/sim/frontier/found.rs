@@ -216,6 +216,9 @@ impl<'a> Found<'a> {
                 format!("{} .. {more} {}", value(kept), value(limit.kept_by_some().unwrap_or(kept)))
             }
             (None, _) if limit.is_cut() => "?".to_owned(),
+            (None, Some(broken)) if limit.kept_by_some().is_some() => {
+                format!("{less} {} .. {}", value(-STEPS_MAX), value(broken))
+            }
             (None, _) => format!("{less} {}", value(-STEPS_MAX)),
         }
     }
