@@ -271,16 +271,14 @@ impl<K: Clone + Eq + Hash> Writes<K> {
         let keep = outcome == Outcome::Acknowledged && !state.contended;
         state.running -= 1;
         state.contended &= state.running > 0;
-        let WriteOptions { settle, landing, .. } = self.options;
-        match outcome {
-            Outcome::Acknowledged => {
-                self.hold(&key, Hold { unsettled: now, until: now + settle, by: id }, now)
-            }
-            Outcome::Unknown => {
-                let unsettled = now + landing;
-                self.hold(&key, Hold { unsettled, until: unsettled + settle, by: id }, now);
-            }
-            Outcome::NotDone => {}
+        let settles = match outcome {
+            Outcome::Acknowledged => Some(now),
+            Outcome::Unknown => Some(now + self.options.landing),
+            Outcome::NotDone => None,
+        };
+        if let Some(unsettled) = settles {
+            let hold = self.settling(unsettled);
+            self.hold(&key, hold, now);
         }
         let next = self.take_turn(now, &key);
         self.forget_idle(key);
