@@ -274,10 +274,10 @@ impl Backend {
         state.writes.unsettled(now)
     }
 
-    /// A write of the node that was here before may land until `unsettled`, but no longer after its end than any may.
+    /// A write of the node that was here before may land until `unsettled`.
     pub(crate) fn hold_all(&self, unsettled: Instant) {
         let (mut state, now) = self.state();
-        state.writes.hold_all(now, unsettled.min(now + self.timeout));
+        state.writes.hold_all(now, unsettled);
     }
 
     /// Most of what the cache had of the backend is gone.

@@ -324,9 +324,10 @@ impl<K: Clone + Eq + Hash> Writes<K> {
     }
 
     /// What was written before `now` is not remembered, as at a start: until `settle` has passed, nothing that is fetched is kept. One of
-    /// unknown outcome may land until `unsettled`, if that is later, and nothing is believed for as long after it.
+    /// unknown outcome may land until `unsettled`, if that is later, but no longer than `landing` after its end; nothing is believed for as
+    /// long after it.
     pub fn hold_all(&mut self, now: Instant, unsettled: Instant) {
-        let unsettled = unsettled.max(now);
+        let unsettled = unsettled.clamp(now, now + self.options.landing);
         let hold = self.settling(unsettled);
         if hold.until > now {
             self.all = Some(self.all.map_or(hold, |all| all.longer(hold)));

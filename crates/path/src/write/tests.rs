@@ -189,6 +189,8 @@ fn what_was_written_before_a_start_is_given_the_time_that_it_was_promised() {
     let mut after = writes(OPTIONS);
     after.hold_all(at(4), at(4));
     assert!(after.may_fill(&"a"), "there is nothing to wait for");
+    after.hold_all(at(4), at(99));
+    assert_eq!(after.unsettled(at(4)), Some(at(14)), "no write is given longer than that");
 }
 
 #[test]
