@@ -32,7 +32,14 @@ pub(crate) fn rules(dispatch: &sherwood_dispatch::Options, writes: &Writes, repl
         in_turn: writes.to == WriteTo::All && replicas > 1,
         settle: writes.settle,
         landing: dispatch.timeout,
+        patience: patience(dispatch.timeout),
     }
+}
+
+/// How long a write waits for its turn. One that was sent with its last moments would be of unknown outcome, and have the next ones wait
+/// for nothing.
+fn patience(timeout: Duration) -> Duration {
+    timeout / 2
 }
 
 /// What somebody wants to be written.
@@ -152,9 +159,8 @@ impl Backend {
 
     async fn carry_through(self: &Arc<Self>, wanted: Wanted) -> Result<(), WriteError> {
         let begun = Deadline::now();
-        let (deadline, patience) = (begun + self.timeout, self.timeout / 2);
+        let (deadline, patience) = (begun + self.timeout, patience(self.timeout));
         let (mut under_way, turn) = UnderWay::begin(self, wanted)?;
-        // One that was sent with its last moments would be of unknown outcome, and have the next ones wait for nothing.
         if let Some(turn) = turn
             && timeout_at(begun + patience, turn).await.is_err()
         {

@@ -19,6 +19,9 @@ use hashbrown::hash_map::Entry;
 use sherwood_model::{Instant, SeededState};
 use thiserror::Error;
 
+/// Of the writes that may be under way, one in so many may be of one key and wait for its turn; one at least.
+const WAITING_SHARE: u32 = 8;
+
 /// Bounds and times of one backend's [`Writes`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteOptions {
@@ -34,6 +37,8 @@ pub struct WriteOptions {
     pub settle: Duration,
     /// How long after its end a write of unknown outcome may still be carried out.
     pub landing: Duration,
+    /// How long a write waits for its turn at most. One whose turn cannot come by then is refused.
+    pub patience: Duration,
 }
 
 /// How a write ended at the store.
@@ -111,12 +116,26 @@ pub enum Settled<K> {
 
 /// Why a write was refused before anything was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error(
-    "{limit} writes to the backend are under way, the most there may be; nothing was sent, write again later"
-)]
-pub struct WriteRefused {
-    /// How many may be under way.
-    pub limit: u32,
+pub enum WriteRefused {
+    /// The backend has as many as it may have.
+    #[error(
+        "{limit} writes to the backend are under way, the most there may be; nothing was sent, write again later"
+    )]
+    Full {
+        /// How many may be under way.
+        limit: u32,
+    },
+    /// As many wait for their turn as may of one key.
+    #[error(
+        "{limit} writes of the key wait for their turn, the most there may be; nothing was sent, write again later"
+    )]
+    KeyFull {
+        /// How many may wait.
+        limit: u32,
+    },
+    /// An earlier one, whose outcome is unknown, may land when this one has no time left to wait.
+    #[error("an earlier write of the key may still land within {0:?}; nothing was sent, write again then")]
+    NoTurn(Duration),
 }
 
 /// The keys of one backend that are being written, or are not to be believed yet.
@@ -231,17 +250,14 @@ impl<K: Clone + Eq + Hash> Writes<K> {
     /// Somebody wants to write `key` at `now`. From then on nothing that is fetched of it is kept.
     ///
     /// # Errors
-    /// When as many writes are under way as may be.
+    /// When as many writes are under way as may be, or it is one that could only wait: behind as many of its key as may, or in vain.
     pub fn begin(&mut self, now: Instant, key: K) -> Result<Begun<K>, WriteRefused> {
-        let WriteOptions { under_way_max, in_turn, .. } = self.options;
-        if self.under_way >= under_way_max {
-            return Err(WriteRefused { limit: under_way_max });
-        }
+        self.admit(now, &key)?;
         self.under_way += 1;
         self.ids += 1;
         let id = WriteId(self.ids);
         let state = self.keys.entry(key.clone()).or_default();
-        if !in_turn {
+        if !self.options.in_turn {
             state.start(now, self.all);
             return Ok(Begun { write: Write { id, key }, may_start: true });
         }
@@ -376,6 +392,27 @@ impl<K: Clone + Eq + Hash> Writes<K> {
     #[must_use]
     pub fn keys(&self) -> usize {
         self.keys.len()
+    }
+
+    /// Whether another write of a key is let in. Those of one key that wait must not take the places of all others.
+    fn admit(&self, now: Instant, key: &K) -> Result<(), WriteRefused> {
+        let WriteOptions { under_way_max, in_turn, patience, .. } = self.options;
+        if self.under_way >= under_way_max {
+            return Err(WriteRefused::Full { limit: under_way_max });
+        }
+        if !in_turn {
+            return Ok(());
+        }
+        let unknown = Key::default();
+        let state = self.keys.get(key).unwrap_or(&unknown);
+        let limit = (under_way_max / WAITING_SHARE).max(1);
+        if state.waiting.len() >= limit as usize {
+            return Err(WriteRefused::KeyFull { limit });
+        }
+        match state.unsettled(now, self.all) {
+            Some(unsettled) if unsettled > now + patience => Err(WriteRefused::NoTurn(unsettled.since(now))),
+            _ => Ok(()),
+        }
     }
 
     /// Starts the first of the writes of a key that wait, if it is its turn. Where that is only a matter of time, it is remembered.

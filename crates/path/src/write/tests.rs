@@ -8,6 +8,7 @@ const OPTIONS: WriteOptions = WriteOptions {
     in_turn: false,
     settle: Duration::ZERO,
     landing: Duration::from_millis(10),
+    patience: Duration::from_millis(10),
 };
 
 fn writes(options: WriteOptions) -> Writes<&'static str> {
@@ -96,12 +97,11 @@ fn what_was_changed_otherwise_is_held_off_while_replicas_may_lag() {
 
 #[test]
 fn writes_in_turn_are_alone_each() {
-    let mut writes = writes(WriteOptions { in_turn: true, ..OPTIONS });
+    let mut writes = writes(WriteOptions { in_turn: true, under_way_max: 16, ..OPTIONS });
     let first = begin(&mut writes, 0, "a");
     let second = writes.begin(at(0), "a").expect("room");
     let third = writes.begin(at(0), "a").expect("room");
     assert!(!second.may_start && !third.may_start);
-    assert_eq!(writes.begin(at(0), "b").expect_err("full"), WriteRefused { limit: 3 });
     // The second has no time left to wait.
     assert_eq!(writes.end(at(1), second.write, Outcome::NotDone), Ended { keep: false, next: None });
     let ended = writes.end(at(2), first, Outcome::Acknowledged);
@@ -112,8 +112,45 @@ fn writes_in_turn_are_alone_each() {
 }
 
 #[test]
+fn writes_of_one_key_leave_room_for_others() {
+    let mut writes = writes(WriteOptions { in_turn: true, ..OPTIONS });
+    let first = begin(&mut writes, 0, "a");
+    let waits = begin_later(&mut writes, 0, "a");
+    let refused = writes.begin(at(0), "a").expect_err("one in eight may wait, but one at least");
+    assert_eq!(refused, WriteRefused::KeyFull { limit: 1 });
+    let other = begin(&mut writes, 0, "b");
+    assert_eq!(writes.begin(at(0), "c").expect_err("full"), WriteRefused::Full { limit: 3 });
+    assert_eq!(writes.under_way(), 3);
+    assert_eq!(writes.end(at(1), first, Outcome::Acknowledged).next, Some(waits.id()));
+    let next = begin_later(&mut writes, 1, "a");
+    for write in [other, waits, next] {
+        let _ = writes.end(at(2), write, Outcome::Acknowledged);
+    }
+    assert_eq!((writes.keys(), writes.under_way()), (0, 0));
+}
+
+#[test]
+fn a_write_that_would_wait_in_vain_is_refused_at_once() {
+    let patience = Duration::from_millis(4);
+    let mut writes = writes(WriteOptions { in_turn: true, held_keys_max: 1, patience, ..OPTIONS });
+    let lost = begin(&mut writes, 0, "a");
+    let _ = writes.end(at(0), lost, Outcome::Unknown);
+    let refused = writes.begin(at(5), "a").expect_err("it may land until 10");
+    assert_eq!(refused, WriteRefused::NoTurn(Duration::from_millis(5)));
+    assert_eq!((writes.under_way(), writes.next_turn()), (0, None));
+    let other = begin(&mut writes, 5, "b");
+    let waits = begin_later(&mut writes, 6, "a");
+    assert_eq!(writes.poll_turn(at(10)), Some(waits.id()));
+    // Which key it is, is not remembered.
+    let _ = writes.end(at(10), other, Outcome::Unknown);
+    assert_eq!(writes.poll_settled(at(10)), Some(Settled::Key("a")));
+    let _ = writes.end(at(10), waits, Outcome::Unknown);
+    assert!(matches!(writes.begin(at(11), "c"), Err(WriteRefused::NoTurn(_))));
+}
+
+#[test]
 fn in_turn_no_write_starts_while_an_earlier_one_may_still_land() {
-    let mut writes = writes(WriteOptions { in_turn: true, under_way_max: 9, ..OPTIONS });
+    let mut writes = writes(WriteOptions { in_turn: true, under_way_max: 16, ..OPTIONS });
     let lost = begin(&mut writes, 0, "a");
     let late = writes.begin(at(1), "a").expect("room").write;
     assert_eq!(writes.end(at(2), lost, Outcome::Unknown), Ended { keep: false, next: None });

@@ -112,6 +112,8 @@ const MUST_HAPPEN: &[&str] = &[
     "write: NotDone",
     "write: Unknown",
     "write refused",
+    "write refused for its key",
+    "write refused for what may land",
     "write kept",
     "write waited for its turn",
     "write waited for what may land",

@@ -77,6 +77,7 @@ impl Side {
             in_turn: !primary && replicas > 1,
             settle,
             landing: timeout(at),
+            patience: timeout(at) / 2,
         };
         let options = if healthy {
             Options { timeout: timeout(at), ..Options::default() }

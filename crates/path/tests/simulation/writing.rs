@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sherwood_cache::{Access, Value};
 use sherwood_model::Instant;
-use sherwood_path::{Begun, Fetched, Outcome};
+use sherwood_path::{Begun, Fetched, Outcome, WriteRefused};
 
 use crate::events::{Arrival, At, Content, Event, TENANTS, Which, key, tags};
 use crate::side::{HEALTHY, Running, partition, timeout};
@@ -19,10 +19,18 @@ impl World {
         let content = (!delete).then(|| value(backend, number, id));
         let side = &mut self.sides[backend];
         let alone = side.running.values().all(|running| *running.write.key() != number);
-        let Ok(Begun { write, may_start }) = side.writes.begin(self.now, number) else {
-            assert!(backend != HEALTHY, "the healthy backend refused a write");
-            self.tell(|| format!("write {id} to backend {backend} is refused"));
-            return self.count("write refused");
+        let Begun { write, may_start } = match side.writes.begin(self.now, number) {
+            Ok(begun) => begun,
+            Err(refused) => {
+                let may_land = side.gave_up && matches!(refused, WriteRefused::NoTurn(_));
+                assert!(backend != HEALTHY || may_land, "the healthy backend refused a write: {refused}");
+                self.tell(|| format!("write {id} to backend {backend} is refused: {refused}"));
+                return self.count(match refused {
+                    WriteRefused::Full { .. } => "write refused",
+                    WriteRefused::KeyFull { .. } => "write refused for its key",
+                    WriteRefused::NoTurn(_) => "write refused for what may land",
+                });
+            }
         };
         if !may_start {
             side.turns.insert(write.id(), id);
