@@ -120,6 +120,12 @@ impl Marks {
         Self(self.0 | marks.0)
     }
 
+    /// Those of these that are in `marks`.
+    #[must_use]
+    pub const fn only(self, marks: Self) -> Self {
+        Self(self.0 & marks.0)
+    }
+
     /// These but those of `marks`.
     #[must_use]
     pub const fn without(self, marks: Self) -> Self {

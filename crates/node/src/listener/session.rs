@@ -6,6 +6,7 @@ use std::borrow::Cow;
 
 use sherwood_cache::{Access, AccessFlags, Change, Item, Kind, Marks, NewItem, Refused, Value};
 use sherwood_model::Instant;
+use sherwood_path::OUTDATED;
 use sherwood_wire::memcached::{
     Command, Delta, Expires, Exptime, Meta, Refusal, Retrieval, Storage, StorageVerb, reply,
 };
@@ -266,13 +267,14 @@ pub(super) fn is_over(exptime: Exptime, moment: Moment) -> bool {
     matches!(exptime.resolve(moment.unix_secs), Expires::Already)
 }
 
-/// What `append` and `prepend` make of what is there. As in memcached, a value that would become too large stays as it is.
+/// What `append` and `prepend` make of what is there. As in memcached, a value that would become too large stays as it is. What is made
+/// of a value that somebody said is old is old, too.
 fn joined(
     storage: &Storage<'_>,
     old: Option<Item<'_>>,
     bytes_max: usize,
 ) -> (Change<'static>, &'static [u8]) {
-    let Some(Item { value: Value::Bytes(value), flags, expires, tags, .. }) = old else {
+    let Some(Item { value: Value::Bytes(value), flags, expires, tags, marks, .. }) = old else {
         return (Change::Keep, reply::NOT_STORED);
     };
     if value.len() + storage.value.len() > bytes_max {
@@ -282,7 +284,8 @@ fn joined(
         StorageVerb::Prepend => [storage.value, value].concat(),
         _ => [value, storage.value].concat(),
     };
-    (Change::StoreOwned { value, flags, expires, tags }, reply::STORED)
+    let (value, marks) = (Cow::Owned(value), marks.only(OUTDATED));
+    (Change::StoreMarked { value, flags, expires, kind: Kind::Plain, tags, marks, cas: None }, reply::STORED)
 }
 
 /// What `incr` and `decr` make of what is there.
@@ -297,10 +300,10 @@ fn counted(old: Option<Item<'_>>, delta: Delta) -> (Change<'static>, Result<u64,
 }
 
 /// A number in the place of an old value, and what meta commands know of the item then. As in memcached, one that is shorter is filled
-/// up with spaces, and one that is longer makes the item a new one: a stale one is stale no more.
+/// up with spaces, and one that is longer makes the item a new one; only, what is counted on from an old value is old, too.
 pub(super) fn recounted(number: u64, old: &[u8], marks: Marks) -> (Cow<'static, [u8]>, Marks) {
     let mut text = number.to_string().into_bytes();
-    let marks = if text.len() > old.len() { Marks::NONE } else { marks };
+    let marks = if text.len() > old.len() { marks.only(OUTDATED) } else { marks };
     text.resize(text.len().max(old.len()), b' ');
     (Cow::Owned(text), marks)
 }

@@ -5,7 +5,7 @@
 //! recache it, and that its key was given in base 64.
 //!
 //! Texts and corner cases are those of memcached 1.6.45 but for its slips: an item that is made by `mg` or `ma`, or appended
-//! to, goes on to be known by its base 64 key, and counting does not change whether an item is stale.
+//! to, goes on to be known by its base 64 key, and neither adding to a value nor counting on from one makes a stale item fresh.
 
 mod answer;
 mod arithmetic;

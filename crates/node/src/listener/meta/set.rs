@@ -170,14 +170,13 @@ impl<'a> New<'a> {
             return (Change::Keep, (NOT_STORED, self.value.len()));
         }
         let parts = if self.mode == SetMode::Prepend { [self.value, value] } else { [value, self.value] };
-        let binary = if old.marks.contains(BINARY) { BINARY } else { Marks::NONE };
         let change = Change::StoreMarked {
             value: Cow::Owned(parts.concat()),
             flags: old.flags,
             expires: old.expires,
             kind: Kind::Plain,
             tags: old.tags,
-            marks: binary,
+            marks: old.marks.only(BINARY.with(STALE)),
             cas: self.options.new_cas,
         };
         (change, (STORED, bytes))

@@ -2,10 +2,12 @@
 //!
 //! Nothing here waits. What does not fit in the output, or has to be fetched, is put [aside](super::aside).
 
+use std::borrow::Cow;
 use std::time::Duration;
 
-use sherwood_cache::{Access, Change, Item, Refused, Value};
+use sherwood_cache::{Access, Change, Item, Kind, Marks, Refused, Value};
 use sherwood_model::{Instant, Tags};
+use sherwood_path::OUTDATED;
 use sherwood_wire::resp::{Args, ProtocolError, Version, integer, reply};
 
 use super::Hub;
@@ -73,23 +75,25 @@ pub(super) struct Old<'i> {
     pub(super) flags: u32,
     pub(super) expires: Option<Instant>,
     pub(super) tags: Tags,
+    marks: Marks,
 }
 
 impl<'i> Old<'i> {
     /// A size without a value is no item here; nobody but a simulator declares sizes.
     pub(super) fn of(item: Item<'i>) -> Option<Self> {
         match item {
-            Item { value: Value::Bytes(value), flags, expires, tags, .. } => {
-                Some(Self { value, flags, expires, tags })
+            Item { value: Value::Bytes(value), flags, expires, tags, marks, .. } => {
+                Some(Self { value, flags, expires, tags, marks })
             }
             _ => None,
         }
     }
 
-    /// The same item with another value.
+    /// The same item with another value, made of its own: of one that somebody said is old, another that is.
     pub(super) fn with(self, value: Vec<u8>) -> Change<'static> {
-        let Self { flags, expires, tags, .. } = self;
-        Change::StoreOwned { value, flags, expires, tags }
+        let Self { flags, expires, tags, marks, .. } = self;
+        let (value, marks) = (Cow::Owned(value), marks.only(OUTDATED));
+        Change::StoreMarked { value, flags, expires, kind: Kind::Plain, tags, marks, cas: None }
     }
 }
 

@@ -1,5 +1,8 @@
 //! What each command answers, and what it leaves behind.
 
+use sherwood_cache::{Change, Marks, NewCas};
+use sherwood_path::OUTDATED;
+
 use super::*;
 
 #[test]
@@ -429,5 +432,22 @@ fn commands_and_the_server_describe_themselves() {
                 .ask(&mut client, &format!("{command} HELP"))
                 .contains(&format!("+{command} <subcommand>"))
         );
+    }
+}
+
+#[test]
+fn what_is_made_of_an_old_value_is_old() {
+    for (line, old) in [("APPEND k 1", true), ("INCR k", true), ("SETRANGE k 1 x", true), ("SET k 1", false)]
+    {
+        let cache = cache(1);
+        let listener = Listener::new(Arc::clone(&cache), Routing::single(target(0, false)), None);
+        let mut client = listener.client();
+        listener.ask(&mut client, "SET k 9");
+        let (partition, access) = (PartitionId(0), Access::at(listener.now));
+        let amend = Change::Amend { expires: None, marks: OUTDATED, cas: NewCas::Keep };
+        cache.update(partition, b"k", &access, |_| (amend, ())).unwrap();
+        listener.ask(&mut client, line);
+        let marks = cache.peek(partition, b"k", &access, |item| item.marks);
+        assert_eq!(marks, Some(if old { OUTDATED } else { Marks::NONE }), "after {line:?}");
     }
 }
