@@ -13,7 +13,7 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, Version};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::ServerConfig;
-use sherwood_store::{HeaderValue, HttpOptions, RemoteOptions, StoreOptions};
+use sherwood_store::{HeaderValue, HttpOptions, RemoteOptions, Store, StoreOptions};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::task::{JoinHandle, JoinSet};
@@ -112,9 +112,13 @@ async fn answer(state: Arc<State>, request: Request<Incoming>) -> Result<Respons
     let asked = request.headers().get("x-status").map(|status| status.to_str().unwrap().to_owned());
     let (head, body) = request.into_parts();
     let body = body.collect().await.unwrap().to_bytes();
+    if path.ends_with("/silent") {
+        std::future::pending::<()>().await;
+    }
     // Others get their turn while this one is under way.
     tokio::task::yield_now().await;
     let response = Response::builder();
+    let asked = asked.or_else(|| path.strip_prefix("/items/status-").map(str::to_owned));
     let response = match (asked, path.strip_prefix("/items/"), path.strip_prefix("/all?ids=")) {
         (Some(status), ..) => {
             response.status(status.as_str()).header("location", "/elsewhere").body(Bytes::new())
@@ -244,6 +248,41 @@ async fn statuses_have_their_causes_and_redirects_are_not_followed() {
         assert_eq!(label(store.delete("k".into()).await), deleted, "{status}");
     }
     assert!(!service.paths().iter().any(|path| path == "/elsewhere"));
+}
+
+/// What became of each key: its value, none, or the label of its failure.
+async fn each(store: &Arc<dyn Store>, names: &[&str]) -> Vec<Result<Option<Bytes>, &'static str>> {
+    let each = store.get_each(keys(names)).await.unwrap().into_iter();
+    each.map(|one| one.map(|found| found.map(|found| found.value)).map_err(|error| error.cause().label()))
+        .collect()
+}
+
+#[tokio::test]
+async fn what_is_not_sent_to_a_service_that_hangs_shares_the_cause_of_what_was() {
+    let service = Service::plain().await;
+    service.set("k", "1");
+    let remote = RemoteOptions { connections_max: 2, answer_timeout_ms: 200, ..RemoteOptions::default() };
+    let parts = service.reading("/{key.1}/{key.2}");
+    let store = opened(StoreOptions::Http(HttpOptions { remote, ..parts }));
+    let silent = ["a:silent", "b:silent", "c:silent", "d:silent", "e:silent", "f:silent"];
+    assert_eq!(label(store.get_many(keys(&silent)).await), "silent");
+    assert_eq!(service.paths().len(), 2, "{:?}", service.paths());
+    let some = ["items:k", "a:silent", "b:silent", "c:silent"];
+    let expected = [Ok(Some("1".into())), Err("silent"), Err("silent"), Err("silent")];
+    assert_eq!(each(&store, &some).await, expected);
+    assert_eq!(service.paths().len(), 2 + 3);
+}
+
+#[tokio::test]
+async fn a_service_with_too_much_to_do_is_not_sent_the_rest_of_a_call() {
+    let service = Service::plain().await;
+    service.set("k", "1");
+    let remote = RemoteOptions { connections_max: 1, ..RemoteOptions::default() };
+    let store = opened(StoreOptions::Http(HttpOptions { remote, ..service.options() }));
+    let expected = [Ok(Some("1".into())), Err("server"), Err("busy"), Err("busy"), Err("busy")];
+    assert_eq!(each(&store, &["k", "status-500", "status-503", "k", "status-500"]).await, expected);
+    assert_eq!(service.paths(), ["/items/k", "/items/status-500", "/items/status-503"]);
+    assert_eq!(value(&store, "k").await, Some("1".into()), "the next call is sent");
 }
 
 #[tokio::test]

@@ -25,7 +25,7 @@ use hyper::header::{CONTENT_TYPE, SERVER, USER_AGENT};
 use hyper::{HeaderMap, Method, Request, Response, StatusCode, Uri, Version};
 use hyper_util::client::legacy::{self, Client};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 
 pub use options::{HeaderValue, HttpOptions};
@@ -66,6 +66,38 @@ impl Budget {
     }
 }
 
+/// What the requests of one call share.
+struct Call {
+    budget: Budget,
+    /// Why those that are not sent stay so: what befell one is what would befall them, after the same time each.
+    stopped: watch::Sender<Option<Cause>>,
+}
+
+impl Call {
+    fn new(bytes_max: u64) -> Self {
+        Self { budget: Budget(AtomicU64::new(bytes_max)), stopped: watch::Sender::new(None) }
+    }
+
+    /// Keeps what is not sent from being so. The first cause stays.
+    fn stop(&self, cause: &Cause) {
+        self.stopped.send_if_modified(|stopped| {
+            let is_first = stopped.is_none();
+            stopped.get_or_insert_with(|| cause.clone());
+            is_first
+        });
+    }
+
+    /// Waits for `turn`, or fails as soon as the call is stopped.
+    async fn unless_stopped<T>(&self, turn: impl Future<Output = Result<T, Cause>>) -> Result<T, Cause> {
+        let mut stopped = self.stopped.subscribe();
+        tokio::select! {
+            biased;
+            Ok(cause) = stopped.wait_for(Option::is_some) => Err(cause.clone().unwrap_or(Cause::Closed)),
+            turn = turn => turn,
+        }
+    }
+}
+
 /// An answer, read to its end.
 struct Answer {
     status: StatusCode,
@@ -100,21 +132,20 @@ impl Http {
         if keys.is_empty() {
             return self.look().await.map(|_| Vec::new());
         }
-        let budget = self.budget();
+        let call = self.call();
         let each = match self.urls.read.is_batch() {
-            true => self.read_together(keys, &budget).await,
-            false => join_all(keys.iter().map(|key| self.read_one(key, &budget))).await,
+            true => self.read_together(keys, &call).await,
+            false => join_all(keys.iter().map(|key| self.read_one(key, &call))).await,
         };
         answer::settled(each)
     }
 
     /// What the service answers for a key; nothing where the key has no URL, so that it cannot be there.
-    async fn read_one(&self, key: &[u8], budget: &Budget) -> Option<Each> {
+    async fn read_one(&self, key: &[u8], call: &Call) -> Option<Each> {
         let url = self.urls.read.of(key)?;
-        let address = host(&url);
         let read = async {
-            let Answer { status, headers, body, .. } = self.get(url, budget).await?;
-            Ok(match answer::read(status, &headers, &address)? {
+            let (read, Answer { headers, body, .. }) = self.get(url, call).await?;
+            Ok(match read {
                 answer::Read::Body => Some(found(body, &headers)),
                 answer::Read::Absent => None,
             })
@@ -123,7 +154,7 @@ impl Http {
     }
 
     /// The same for keys that are asked for together. What befalls one of the requests befalls its keys.
-    async fn read_together(&self, keys: &[Bytes], budget: &Budget) -> Vec<Option<Each>> {
+    async fn read_together(&self, keys: &[Bytes], call: &Call) -> Vec<Option<Each>> {
         // A key that is no text or empty can stand in no object, so it is not there.
         let texts = keys.iter().map(|key| std::str::from_utf8(key).ok().filter(|key| !key.is_empty()));
         let texts: Vec<Option<&str>> = texts.collect();
@@ -132,7 +163,7 @@ impl Http {
         let requests = self.urls.read.of_all(&asked).into_iter().map(|(url, count)| {
             let (these, others) = rest.split_at(count);
             rest = others;
-            self.read_list(url, these, budget)
+            self.read_list(url, these, call)
         });
         let requests: Vec<_> = requests.collect();
         let mut found = join_all(requests).await.into_iter().flatten();
@@ -140,12 +171,12 @@ impl Http {
     }
 
     /// What one request for several keys answers, as many times as there are keys.
-    async fn read_list(&self, url: Option<Uri>, keys: &[&str], budget: &Budget) -> Vec<Option<Each>> {
+    async fn read_list(&self, url: Option<Uri>, keys: &[&str], call: &Call) -> Vec<Option<Each>> {
         let Some(url) = url else { return vec![None; keys.len()] };
         let address = host(&url);
         let read = async {
-            let Answer { status, headers, body, .. } = self.get(url, budget).await?;
-            match answer::read(status, &headers, &address)? {
+            let (read, Answer { headers, body, .. }) = self.get(url, call).await?;
+            match read {
                 answer::Read::Body => answer::batch(&body, keys, &found(Bytes::new(), &headers), &address),
                 answer::Read::Absent => Ok(vec![None; keys.len()]),
             }
@@ -203,8 +234,7 @@ impl Http {
         };
         let url = url.ok_or(NO_URL)?;
         let (address, secure) = (host(&url), url.scheme_str() == Some("https"));
-        let Answer { status, version, headers, .. } = self.get(url, &self.budget()).await?;
-        answer::read(status, &headers, &address)?;
+        let (_, Answer { status, version, headers, .. }) = self.get(url, &self.call()).await?;
         let server = headers
             .get(SERVER)
             .map(|name| String::from_utf8_lossy(name.as_bytes()).chars().take(64).collect());
@@ -220,8 +250,8 @@ impl Http {
         })
     }
 
-    fn budget(&self) -> Budget {
-        Budget(AtomicU64::new(self.remote.value_bytes_max))
+    fn call(&self) -> Call {
+        Call::new(self.remote.value_bytes_max)
     }
 
     fn room(&self) -> Result<tokio::sync::SemaphorePermit<'_>, Cause> {
@@ -234,13 +264,25 @@ impl Http {
         self.requests.acquire().await.map_err(|_| Cause::Closed)
     }
 
-    /// One request for a value and its whole answer, once it is its turn.
-    async fn get(&self, url: Uri, budget: &Budget) -> Result<Answer, Cause> {
-        let _turn = self.turn().await?;
+    /// One request for a value, once it is its turn: what its status says, and its whole answer. A service that is not there, says nothing or
+    /// has too much to do is not sent the rest of the call.
+    async fn get(&self, url: Uri, call: &Call) -> Result<(answer::Read, Answer), Cause> {
+        let _turn = call.unless_stopped(self.turn()).await?;
         let address = host(&url);
-        let (head, body) = self.send(Method::GET, url, None).await?.into_parts();
-        let body = self.body(body, &address, budget).await?;
-        Ok(Answer { status: head.status, version: head.version, headers: head.headers, body })
+        let sent = self.send(Method::GET, url, None).await;
+        let (head, body) = sent.inspect_err(|cause| call.stop(cause))?.into_parts();
+        let body = self.body(body, &address, &call.budget).await;
+        let body = body.inspect_err(|cause| {
+            if matches!(cause, Cause::Unanswered { .. }) {
+                call.stop(cause);
+            }
+        })?;
+        let read = answer::read(head.status, &head.headers, &address).inspect_err(|cause| {
+            if matches!(cause, Cause::Busy { .. }) {
+                call.stop(cause);
+            }
+        })?;
+        Ok((read, Answer { status: head.status, version: head.version, headers: head.headers, body }))
     }
 
     /// One request, up to the head of its answer.
