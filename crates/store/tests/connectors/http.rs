@@ -306,6 +306,38 @@ async fn a_body_too_large_is_not_read_to_its_end() {
 }
 
 #[tokio::test]
+async fn a_body_of_no_announced_length_that_is_too_large_fails_its_key_alone() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let service = tokio::spawn(async move {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut request = Vec::new();
+            while !request.ends_with(b"\r\n\r\n") {
+                request.push(stream.read_u8().await.unwrap());
+            }
+            let large = request.starts_with(b"GET /large ");
+            let body = "x".repeat(if large { 5_000 } else { 600 });
+            let head = "HTTP/1.1 200 OK\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n";
+            let chunks: String = body.as_bytes().chunks(500).map(chunk).collect();
+            // Who has read enough of it hangs up.
+            let _ = stream.write_all(format!("{head}{chunks}0\r\n\r\n").as_bytes()).await;
+        }
+    });
+    // One after the other, so that the large one comes first.
+    let remote = RemoteOptions { value_bytes_max: 1 << 10, connections_max: 1, ..RemoteOptions::default() };
+    let options = HttpOptions { remote, ..HttpOptions::new(format!("http://{address}/{{key}}")) };
+    let store = opened(StoreOptions::Http(options));
+    let expected = [Err("too_large"), Ok(Some("x".repeat(600).into())), Err("too_large")];
+    assert_eq!(each(&store, &["large", "small", "other"]).await, expected);
+    service.abort();
+}
+
+fn chunk(bytes: &[u8]) -> String {
+    format!("{:x}\r\n{}\r\n", bytes.len(), String::from_utf8_lossy(bytes))
+}
+
+#[tokio::test]
 async fn a_write_is_acknowledged_by_its_status_whatever_becomes_of_the_body() {
     // More than is accepted of a value, and less than was announced.
     let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: 200000\r\n\r\n{}", "x".repeat(100_000));

@@ -64,6 +64,11 @@ impl Budget {
         let left = |left: u64| left.checked_sub(bytes as u64);
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, left).is_ok()
     }
+
+    /// Gives back so many that were taken, of what is not kept.
+    fn give_back(&self, bytes: usize) {
+        self.0.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
 }
 
 /// What the requests of one call share.
@@ -304,19 +309,35 @@ impl Http {
         }
     }
 
-    /// The body, of which no more is read than is accepted.
-    async fn body(&self, mut body: Incoming, address: &str, budget: &Budget) -> Result<Bytes, Cause> {
+    /// The body, of which no more is read than is accepted. One that fails leaves the others of the call what it took.
+    async fn body(&self, body: Incoming, address: &str, budget: &Budget) -> Result<Bytes, Cause> {
+        let mut read = BytesMut::new();
+        match self.read_body(body, &mut read, address, budget).await {
+            Ok(()) => Ok(read.freeze()),
+            Err(cause) => {
+                budget.give_back(read.len());
+                Err(cause)
+            }
+        }
+    }
+
+    async fn read_body(
+        &self,
+        mut body: Incoming,
+        read: &mut BytesMut,
+        address: &str,
+        budget: &Budget,
+    ) -> Result<(), Cause> {
         let bytes_max = self.remote.value_bytes_max;
         let too_large = || Err(Cause::TooLarge { bytes_max });
         if body.size_hint().lower() > bytes_max {
             return too_large();
         }
         let patience = self.remote.answer_timeout();
-        let mut read = BytesMut::new();
         loop {
             let frame = match timeout(patience, body.frame()).await {
                 Ok(Some(Ok(frame))) => frame,
-                Ok(None) => return Ok(read.freeze()),
+                Ok(None) => return Ok(()),
                 Ok(Some(Err(error))) => return Err(failure(&error, address)),
                 Err(_) => return Err(Cause::unanswered(address, patience)),
             };
