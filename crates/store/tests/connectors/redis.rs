@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use sherwood_store::{RedisOptions, RemoteOptions, Secret, StoreOptions};
+use sherwood_store::{Fault, RedisOptions, RemoteOptions, Secret, StoreOptions};
 
 use crate::certificates::Authority;
 use crate::servers::Server;
@@ -99,13 +99,48 @@ async fn who_has_to_log_in_does() {
     // Who is let in and may not read has no backend.
     let idle = RedisOptions { user: Some("idle".into()), password: password("book"), ..to(&server) };
     let idle = opened(StoreOptions::Redis(idle));
-    assert_eq!(label(idle.check().await), "credentials");
+    let refused = idle.check().await.unwrap_err();
+    assert_eq!(refused.cause().label(), "credentials");
+    assert!(refused.to_string().ends_with("the user's rights (`ACL`)"), "{refused}");
     assert_eq!(label(idle.get_many(Vec::new()).await), "credentials");
 
     let wrong = RedisOptions { user, password: password("wrong"), ..to(&server) };
     let refused = opened(StoreOptions::Redis(wrong)).get_many(keys(&["k"])).await.unwrap_err();
     assert_eq!(refused.cause().label(), "credentials");
     assert_eq!(failure(&opened(StoreOptions::Redis(to(&server)))).await, "credentials");
+}
+
+#[tokio::test]
+async fn a_key_outside_of_the_users_fails_alone() {
+    let users = "--user default on >sesame ~* +@all --user shop on >book ~product:* +mget +pttl +info";
+    let server = Server::redis(&users.split(' ').collect::<Vec<_>>());
+    let password = |text: &str| {
+        let path = server.folder.path().join(text);
+        std::fs::write(&path, text).unwrap();
+        Some(Secret::File(path))
+    };
+    let all = opened(StoreOptions::Redis(RedisOptions { password: password("sesame"), ..to(&server) }));
+    for key in ["product:1", "product:2", "user:1"] {
+        all.put(key.into(), key.into()).await.unwrap();
+    }
+    for ttl_of_server in [false, true] {
+        let (user, password) = (Some("shop".to_owned()), password("book"));
+        let shop = RedisOptions { user, password, ttl_of_server, ..to(&server) };
+        let shop = opened(StoreOptions::Redis(shop));
+        let each = shop.get_each(keys(&["product:1", "user:1", "product:0", "product:2"])).await.unwrap();
+        let value = |at: usize| each[at].as_ref().unwrap().as_ref().map(|found| found.value.clone());
+        assert_eq!(
+            (value(0), value(2), value(3)),
+            (Some("product:1".into()), None, Some("product:2".into()))
+        );
+        let forbidden = each[1].as_ref().unwrap_err();
+        assert_eq!((forbidden.cause().label(), forbidden.fault()), ("credentials", Fault::Rejected));
+        let forbidden = shop.get_many(keys(&["user:1"])).await.unwrap_err();
+        assert_eq!(forbidden.fault(), Fault::Rejected);
+        // The key it looks with is not among the user's.
+        assert!(shop.get_many(Vec::new()).await.unwrap().is_empty());
+        shop.check().await.unwrap();
+    }
 }
 
 #[tokio::test]

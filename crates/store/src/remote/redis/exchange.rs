@@ -15,6 +15,10 @@ pub(crate) struct Ask {
     /// Times to live that come first.
     ttls: usize,
     what: What,
+    /// Arrays of one value that come after that.
+    more: usize,
+    /// Whether each key is asked for by itself, so that a refusal is of one key.
+    alone: bool,
     told: Told,
     /// Of one value, and of all of them together.
     value_bytes_max: u64,
@@ -46,12 +50,13 @@ pub(crate) struct Told {
     pub(super) text: String,
     pub(super) number: i64,
     /// What values are good for, where it was asked, in their order.
-    ttls: Vec<Option<Duration>>,
+    ttls: Vec<Result<Option<Duration>, Cause>>,
 }
 
 impl Ask {
     fn new(what: What, ttls: usize, value_bytes_max: u64) -> Self {
-        Self { ttls, what, told: Told::default(), value_bytes_max, bytes: 0, skip: 0, failed: None }
+        let told = Told::default();
+        Self { ttls, what, more: 0, alone: false, told, value_bytes_max, bytes: 0, skip: 0, failed: None }
     }
 
     pub(super) fn ok() -> Self {
@@ -65,6 +70,12 @@ impl Ask {
     pub(super) fn values(keys: usize, with_ttls: bool, value_bytes_max: u64) -> Self {
         Self::new(What::Values(keys), if with_ttls { keys } else { 0 }, value_bytes_max)
     }
+
+    /// The values of at least one key, each by an `MGET` of its own.
+    pub(super) fn values_alone(keys: usize, with_ttls: bool, value_bytes_max: u64) -> Self {
+        let ttls = if with_ttls { keys } else { 0 };
+        Self { more: keys - 1, alone: true, ..Self::new(What::Values(1), ttls, value_bytes_max) }
+    }
 }
 
 impl Exchange for Ask {
@@ -76,8 +87,11 @@ impl Exchange for Ask {
         if self.skip > 0 {
             let used = input.len().min(usize::try_from(self.skip).unwrap_or(usize::MAX));
             self.skip -= used as u64;
-            let done = self.skip == 0 && matches!(self.what, What::Left(0) | What::Text);
-            return Ok(if done { self.done(used) } else { Step::Used(used) });
+            return Ok(match (self.skip, &self.what) {
+                (0, What::Text) => self.done(used),
+                (0, _) => self.after(used),
+                _ => Step::Used(used),
+            });
         }
         if let Some(bytes) = announced(input).filter(|&bytes| bytes > self.value_bytes_max) {
             return self.too_large(input, bytes);
@@ -106,6 +120,10 @@ impl Exchange for Ask {
                 *left -= 1;
                 self.told.values.push(Err(refusal(text)));
             }
+            (What::Values(_), Reply::Error(text)) if self.alone => {
+                self.what = What::Left(0);
+                self.told.values.push(Err(refusal(text)));
+            }
             (What::Values(keys), Reply::Array(len)) if len == *keys => self.what = What::Left(len),
             (What::Ok, Reply::Simple(_)) => return Ok(self.done(used)),
             (What::Ok, Reply::Integer(number)) => {
@@ -123,8 +141,7 @@ impl Exchange for Ask {
             }
             (_, reply) => return Err(format!("an unexpected {}", named(&reply))),
         }
-        let done = matches!(self.what, What::Left(0));
-        Ok(if done { self.done(used) } else { Step::Used(used) })
+        Ok(self.after(used))
     }
 
     /// A server in protected mode, or with as many clients as it takes, says so at once and hangs up.
@@ -142,16 +159,32 @@ impl Ask {
         Step::Done(used, self.failed.take().map_or(Ok(told), Err))
     }
 
+    /// What a piece of so many bytes leads to: the next array, or the end of all.
+    fn after(&mut self, used: usize) -> Step<Told> {
+        match self.what {
+            What::Left(0) if self.more > 0 => {
+                self.more -= 1;
+                self.what = What::Values(1);
+                Step::Used(used)
+            }
+            What::Left(0) => self.done(used),
+            _ => Step::Used(used),
+        }
+    }
+
     /// The next key's value, unless those before it have left no room for it.
     fn push(&mut self, value: Option<&[u8]>) {
+        let at = self.told.values.len();
+        let good_for = match self.told.ttls.get(at).cloned().unwrap_or(Ok(None)) {
+            Ok(good_for) => good_for,
+            Err(cause) => return self.told.values.push(Err(cause)),
+        };
         let bytes = self.bytes + value.map_or(0, <[u8]>::len) as u64;
         if bytes > self.value_bytes_max {
             self.told.values.push(Err(self.exceeded()));
             return;
         }
         self.bytes = bytes;
-        let at = self.told.values.len();
-        let good_for = self.told.ttls.get(at).copied().flatten();
         let found = value.map(|value| Found { good_for, ..Found::from(Bytes::copy_from_slice(value)) });
         self.told.values.push(Ok(found));
     }
@@ -163,13 +196,16 @@ impl Ask {
     fn ttl(&mut self, reply: Reply<'_>) -> Result<(), String> {
         let ttl = match reply {
             // It has none.
-            Reply::Integer(-1) => None,
+            Reply::Integer(-1) => Ok(None),
             // It was not there: what is read of it now is of nobody knows what age.
-            Reply::Integer(-2) => Some(Duration::ZERO),
-            Reply::Integer(ms) if ms >= 0 => Some(Duration::from_millis(ms.unsigned_abs())),
+            Reply::Integer(-2) => Ok(Some(Duration::ZERO)),
+            Reply::Integer(ms) if ms >= 0 => Ok(Some(Duration::from_millis(ms.unsigned_abs()))),
             Reply::Error(text) => {
-                self.failed.get_or_insert(refusal(text));
-                None
+                let cause = refusal(text);
+                if !self.alone {
+                    self.failed.get_or_insert(cause.clone());
+                }
+                Err(cause)
             }
             reply => return Err(format!("{} for a time to live", named(&reply))),
         };
@@ -224,7 +260,8 @@ fn named(reply: &Reply<'_>) -> String {
 fn refusal(text: &[u8]) -> Cause {
     let detail = said_bytes(text);
     match detail.split_ascii_whitespace().next().unwrap_or_default() {
-        "NOAUTH" | "WRONGPASS" | "NOPERM" => Cause::Credentials { detail },
+        "NOAUTH" | "WRONGPASS" => Cause::Credentials { detail },
+        "NOPERM" => Cause::Forbidden { detail },
         // It says so in a thousand characters, of which the first hundred do not tell what to do.
         "DENIED" => Cause::Credentials {
             detail: "DENIED: it runs in protected mode, where it lets in nobody from another machine: give it a `bind` and a password \
@@ -247,6 +284,12 @@ fn refusal(text: &[u8]) -> Cause {
         }
         _ => Cause::Statement { detail },
     }
+}
+
+/// Whether the server forbids a key and not what was to be done with it: "NOPERM No permissions to access a key", where it says of commands
+/// "… no permissions to run the 'mget' command".
+pub(super) fn forbids_a_key(cause: &Cause) -> bool {
+    matches!(cause, Cause::Forbidden { detail } if detail.contains("permissions to access"))
 }
 
 #[cfg(test)]

@@ -137,23 +137,44 @@ impl Redis {
     async fn read(&self, keys: Vec<Bytes>) -> Result<Vec<Each>, Cause> {
         // Whether it answers is asked in the way that keys are: a user may be let in and not read.
         if keys.is_empty() {
-            let looked = self.read_some(vec![CHECK_KEY.into()]).await?;
-            return all(looked).map(|_| Vec::new());
+            let looked = self.read_some(vec![CHECK_KEY.into()]).await.and_then(all);
+            return match looked {
+                // It is not among the user's keys, of which others may be.
+                Err(cause) if exchange::forbids_a_key(&cause) => Ok(Vec::new()),
+                looked => looked.map(|_| Vec::new()),
+            };
         }
         self.read_some(keys).await
     }
 
     /// Reads at least one key.
     async fn read_some(&self, keys: Vec<Bytes>) -> Result<Vec<Each>, Cause> {
-        let mut out = Vec::new();
-        let count = keys.len();
         let keys: Vec<Bytes> = keys.into_iter().map(|key| self.prefixed(key)).collect();
+        let mut out = self.ask_for_ttls(&keys);
+        client::mget(&mut out, keys.iter().map(|key| &key[..]));
+        let exchange = Ask::values(keys.len(), self.ttl_of_server, self.value_bytes_max);
+        match self.pool.call(Operation::new(out.into(), keys.len(), exchange)).await {
+            // It is refused as a whole for the sake of any key, and does not say of which.
+            Err(cause) if keys.len() > 1 && exchange::forbids_a_key(&cause) => self.read_alone(&keys).await,
+            told => told.map(|told| told.values),
+        }
+    }
+
+    /// The same for keys of which some are forbidden: one `MGET` each, in one question.
+    async fn read_alone(&self, keys: &[Bytes]) -> Result<Vec<Each>, Cause> {
+        let mut out = self.ask_for_ttls(keys);
+        keys.iter().for_each(|key| client::mget(&mut out, std::iter::once(&key[..])));
+        let exchange = Ask::values_alone(keys.len(), self.ttl_of_server, self.value_bytes_max);
+        Ok(self.pool.call(Operation::new(out.into(), keys.len(), exchange)).await?.values)
+    }
+
+    /// What goes before a read where times to live are wanted.
+    fn ask_for_ttls(&self, keys: &[Bytes]) -> Vec<u8> {
+        let mut out = Vec::new();
         if self.ttl_of_server {
             keys.iter().for_each(|key| client::request(&mut out, &[b"PTTL", key]));
         }
-        client::mget(&mut out, keys.iter().map(|key| &key[..]));
-        let exchange = Ask::values(count, self.ttl_of_server, self.value_bytes_max);
-        Ok(self.pool.call(Operation::new(out.into(), count, exchange)).await?.values)
+        out
     }
 
     async fn write(&self, key: Bytes, value: Bytes) -> Result<(), Cause> {
@@ -178,7 +199,7 @@ impl Redis {
         let server = match self.ask(request(&[b"INFO", b"server"]), Ask::text(self.value_bytes_max)).await {
             Ok(told) => product(&told.text),
             // A user who may only read may not ask this.
-            Err(Cause::Credentials { .. } | Cause::Statement { .. }) => {
+            Err(Cause::Credentials { .. } | Cause::Forbidden { .. } | Cause::Statement { .. }) => {
                 "Redis or Valkey, which does not tell this user its version".to_owned()
             }
             Err(cause) => return Err(cause),

@@ -186,6 +186,7 @@ impl<D: Driver> Lease<D> {
                 Cause::Statement { .. }
                 | Cause::Missing { .. }
                 | Cause::Credentials { .. }
+                | Cause::Forbidden { .. }
                 | Cause::Unsupported { .. }
                 | Cause::Refused { .. }
                 | Cause::Key { .. }

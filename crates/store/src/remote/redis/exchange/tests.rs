@@ -69,6 +69,32 @@ fn what_a_proxy_says_of_one_key_fails_that_key_alone() {
 }
 
 #[test]
+fn keys_asked_for_alone_are_refused_alone() {
+    let answer =
+        b"*1\r\n$1\r\nx\r\n-NOPERM No permissions to access a key\r\n*1\r\n$9\r\n.........\r\n*1\r\n$-1\r\n";
+    let told_all = told(|| Ask::values_alone(4, false, 8), answer).unwrap();
+    assert_eq!(each(&told_all), [Ok(Some(1)), Err("credentials"), Err("too_large"), Ok(None)]);
+    let timed = b":-1\r\n-NOPERM No permissions to access a key\r\n*1\r\n$1\r\nx\r\n*1\r\n$1\r\ny\r\n";
+    let told_all = told(|| Ask::values_alone(2, true, 8), timed).unwrap();
+    assert_eq!(each(&told_all), [Ok(Some(1)), Err("credentials")], "nobody knows for how long it is good");
+    let last = told(|| Ask::values_alone(1, false, 8), b"*1\r\n$9\r\n.........\r\n").unwrap();
+    assert_eq!(each(&last), [Err("too_large")]);
+}
+
+#[test]
+fn a_key_that_is_forbidden_is_told_from_a_command() {
+    for (text, expected) in [
+        ("NOPERM No permissions to access a key", true),
+        ("NOPERM this user has no permissions to access one of the keys used as arguments", true),
+        ("NOPERM User a has no permissions to run the 'mget' command", false),
+        ("NOPERM this user has no permissions to run the 'mget' command or its subcommand", false),
+        ("WRONGPASS invalid username-password pair or user is disabled.", false),
+    ] {
+        assert_eq!(forbids_a_key(&refusal(text.as_bytes())), expected, "{text}");
+    }
+}
+
+#[test]
 fn refusals_have_their_causes() {
     for (text, label) in [
         ("NOAUTH Authentication required.", "credentials"),
@@ -105,6 +131,7 @@ proptest! {
     #[test]
     fn no_bytes_break_it(answer: Vec<u8>, piece in 1_usize..64) {
         let _ = read(Ask::values(2, true, 8), &answer, piece);
+        let _ = read(Ask::values_alone(2, true, 8), &answer, piece);
         let _ = read(Ask::ok(), &answer, piece);
     }
 
@@ -113,6 +140,7 @@ proptest! {
         words in proptest::collection::vec("[*$:-][0-9]{1,3}\r\n|[*]2\r\n|x{0,9}|\r\n|[$]-1\r\n", 0..20),
         piece in 1_usize..64,
     ) {
+        let _ = read(Ask::values_alone(2, false, 8), words.concat().as_bytes(), piece);
         let _ = read(Ask::values(2, false, 8), words.concat().as_bytes(), piece);
         let _ = read(Ask::text(8), words.concat().as_bytes(), piece);
     }

@@ -170,6 +170,7 @@ async fn what_the_server_refused_and_what_was_not_sent_leaves_connections_as_the
     for cause in [
         Cause::Key { detail: detail() },
         Cause::Credentials { detail: detail() },
+        Cause::Forbidden { detail: detail() },
         Cause::Unsupported { reason: "read-only" },
         Cause::Busy { detail: detail() },
     ] {
