@@ -31,9 +31,8 @@ impl Cause {
             Self::Credentials { .. } | Self::Forbidden { .. } => credentials(kind),
             Self::Statement { .. } => statement(kind),
             Self::Missing { .. } => match kind {
-                Kind::MySql | Kind::Postgres => "create it, or correct the backend's statement or `database`",
                 Kind::Redis => "correct the backend's `db`, or raise the server's `databases`",
-                _ => "create it",
+                _ => "create it, or correct the backend's statement or `database`",
             },
             Self::WrongServer { remedy, .. } => remedy,
             Self::TooLarge { .. } => "ask for less, or raise the backend's `value_max`",
@@ -43,10 +42,7 @@ impl Cause {
                 _ => "see whether `kind` and `address` belong together",
             },
             Self::Server { .. } => "look at its log",
-            Self::Key { .. } => match kind {
-                Kind::MySql | Kind::Postgres => "correct the key, or the backend's statement",
-                _ => "correct the key",
-            },
+            Self::Key { .. } => "correct the key, or the backend's statement",
         })
     }
 }
@@ -63,11 +59,10 @@ fn credentials(kind: Kind) -> &'static str {
 fn statement(kind: Kind) -> &'static str {
     match kind {
         Kind::Http => "correct the backend's `url`, `write` or `delete`, or look at the service's log",
-        Kind::MySql | Kind::Postgres => "correct the backend's `query`, `write` or `delete`",
-        Kind::Sqlite => "correct the backend's `query`",
-        _ => {
+        Kind::Memcached | Kind::Redis => {
             "see whether `kind` and `address` belong together, and whether the server allows what reads and writes send"
         }
+        _ => "correct the backend's `query`, `write` or `delete`",
     }
 }
 
@@ -99,7 +94,19 @@ mod tests {
         "databases",
     ];
 
-    fn causes() -> Vec<Cause> {
+    /// What can befall a store of this kind.
+    fn causes(kind: Kind) -> Vec<Cause> {
+        let is_sql = matches!(kind, Kind::MySql | Kind::Postgres);
+        let mut causes = all_causes();
+        causes.retain(|cause| match cause {
+            Cause::Key { .. } => is_sql,
+            Cause::Missing { .. } => is_sql || kind == Kind::Redis,
+            _ => true,
+        });
+        causes
+    }
+
+    fn all_causes() -> Vec<Cause> {
         let (detail, address, host) = (|| "said".to_owned(), || "h:1".to_owned(), || "h".to_owned());
         vec![
             Cause::Overloaded { queued_calls_max: 9 },
@@ -111,6 +118,7 @@ mod tests {
             Cause::Unanswered { address: address(), waited_ms: 9 },
             Cause::Certificate { address: address(), detail: detail() },
             Cause::Credentials { detail: detail() },
+            Cause::Forbidden { detail: detail() },
             Cause::Statement { detail: detail() },
             Cause::Missing { what: "a thing", detail: detail() },
             Cause::WrongServer { detail: detail(), remedy: "ask another" },
@@ -129,7 +137,7 @@ mod tests {
     #[test]
     fn a_remedy_names_options_that_the_kind_has() {
         for kind in [Kind::Http, Kind::Memcached, Kind::Redis, Kind::MySql, Kind::Postgres] {
-            for cause in causes() {
+            for cause in causes(kind) {
                 let said = explained(kind, cause);
                 let (_, remedy) = said.rsplit_once("; ").unwrap_or_else(|| panic!("no remedy in {said:?}"));
                 for option in remedy.split('`').skip(1).step_by(2) {
@@ -190,11 +198,6 @@ mod tests {
                 Kind::Postgres,
                 statement(),
                 "the server refused the statement (said); correct the backend's `query`, `write` or `delete`",
-            ),
-            (
-                Kind::Sqlite,
-                statement(),
-                "the server refused the statement (said); correct the backend's `query`",
             ),
         ] {
             assert_eq!(explained(kind, cause), expected);
