@@ -172,10 +172,6 @@ fn refusal(reply: &Reply<'_>) -> Option<Cause> {
         Reply::ServerError(text) if text.starts_with(b"out of memory") => {
             Cause::Busy { detail: said_bytes(text) }
         }
-        // The rest of what it was sent is skipped by the server, which knows its length.
-        Reply::ServerError(text) if text.starts_with(b"object too large") => Cause::Unsupported {
-            reason: "the value is larger than the server's items may be; raise its item size (memcached -I)",
-        },
         Reply::ServerError(text) => Cause::Server { detail: said_bytes(text) },
         Reply::ClientError(text) => Cause::Statement { detail: said_bytes(text) },
         Reply::Error([]) => Cause::Statement { detail: "ERROR: it does not know the command".into() },

@@ -88,7 +88,6 @@ fn refusals_have_their_causes() {
         ("CLIENT_ERROR unauthenticated\r\n", "credentials"),
         ("ERROR Too many open connections\r\n", "busy"),
         ("SERVER_ERROR out of memory storing object\r\n", "busy"),
-        ("SERVER_ERROR object too large for cache\r\n", "unsupported"),
         ("SERVER_ERROR boom\r\n", "server"),
         ("ERROR\r\n", "statement"),
         ("CLIENT_ERROR bad data chunk\r\n", "statement"),
@@ -102,6 +101,9 @@ fn refusals_have_their_causes() {
         assert_eq!(written.label(), if is_done { "server" } else { label }, "{answer}");
         assert_eq!(written.fault() == Fault::Broken, is_done, "{answer}");
     }
+    let too_large = told(|| Ask::Stored, b"SERVER_ERROR object too large for cache\r\n").unwrap_err();
+    assert_eq!((too_large.label(), too_large.fault()), ("server", Fault::Broken));
+    assert!(too_large.to_string().contains("raise its item size (memcached -I)"), "{too_large}");
     let refused = told(|| Ask::Login, b"CLIENT_ERROR authentication failure\r\n").unwrap_err();
     assert_eq!(refused.label(), "credentials");
 }
