@@ -85,7 +85,9 @@ fn of_server(address: &Address, error: &ServerError) -> Cause {
     let detail = || format!("{} (error {code})", words::said(&without_values(*code, state, message)));
     let missing = |what| Cause::Missing { what, detail: detail() };
     let read_only = || Cause::WrongServer { detail: detail(), remedy: "name its primary for writes" };
-    let hidden = |what| format!("{}, which it says of a {what} that does not exist, too", detail());
+    let hidden = |what| Cause::Credentials {
+        detail: format!("{}, which it says of a {what} that does not exist, too", detail()),
+    };
     match code {
         // Too many connections, too many of this user, a resource's limit for this user.
         1040 | 1203 | 1226 => Cause::Busy { detail: detail() },
@@ -93,14 +95,13 @@ fn of_server(address: &Address, error: &ServerError) -> Cause {
         1205 | 1213 | 3572 => Cause::Busy { detail: detail() },
         // Its own bound on the time of a statement, MariaDB's and MySQL's: what was begun is undone.
         1969 | 3024 => Cause::Busy { detail: detail() },
-        // No right to the database, which a connection begins with; to the table, the column, the procedure. Whoever has none to others beside is not told whether it is there.
-        1044 => Cause::Credentials { detail: hidden("database") },
-        1142 => Cause::Forbidden { detail: hidden("table") },
-        1143 => Cause::Forbidden { detail: hidden("column") },
-        1370 => Cause::Forbidden { detail: detail() },
+        // No right to the database, the table, the column. Whoever has none to others beside is not told whether it is there.
+        1044 => hidden("database"),
+        1142 => hidden("table"),
+        1143 => hidden("column"),
         // Wrong user or password; a password in a form that the server no longer takes, or that has to be changed; TLS that it
-        // insists on; a privilege that is missing.
-        1045 | 1227 | 1251 | 1275 | 1698 | 1820 | 1862 | 3118 | 3159 | 3955 => {
+        // insists on; no right to the procedure; a privilege that is missing.
+        1045 | 1227 | 1251 | 1275 | 1370 | 1698 | 1820 | 1862 | 3118 | 3159 | 3955 => {
             Cause::Credentials { detail: detail() }
         }
         // Started with --read-only, or in such a mode or transaction; the first is said of other options, too.

@@ -23,7 +23,7 @@ pub(super) enum Phase {
 /// Why a call failed; `bytes_max` is the bound of its answer.
 pub(super) fn cause(address: &Address, phase: Phase, bytes_max: u64, error: &Error) -> Cause {
     if let Some(error) = error.as_db_error() {
-        return of_server(address, phase, error);
+        return of_server(address, error);
     }
     if error.is_closed() {
         return address.reset("it closed the connection");
@@ -78,15 +78,13 @@ fn message(code: &str, message: &str, hint: Option<&str>) -> String {
 }
 
 /// By SQLSTATE: five characters of which the first two are the class.
-fn of_server(address: &Address, phase: Phase, error: &DbError) -> Cause {
+fn of_server(address: &Address, error: &DbError) -> Cause {
     let code = error.code().code();
     let detail =
         || format!("{} (SQLSTATE {})", message(code, error.message(), error.hint()), words::said(code));
     let missing = |what| Cause::Missing { what, detail: detail() };
     match code {
-        // No right to the database, or to what a statement names there.
-        "42501" if phase == Phase::Connect => Cause::Credentials { detail: detail() },
-        "42501" => Cause::Forbidden { detail: detail() },
+        "42501" => Cause::Credentials { detail: detail() },
         "42P01" => missing("a table"),
         "42703" => missing("a column"),
         "3D000" => missing("a database"),
