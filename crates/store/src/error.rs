@@ -181,8 +181,7 @@ pub enum Cause {
         /// The server's words, without any secret.
         detail: String,
     },
-    /// The server lets this user in, and not at what it was asked for: a key, or a command or statement whatever its key. Nothing was done,
-    /// and no replica that knows the same users would do it.
+    /// The server lets this user in, and not at this key, as HTTP services and Redis may say. Nothing was done.
     #[error("the server forbids it ({detail})")]
     Forbidden {
         /// The server's words, without any secret.

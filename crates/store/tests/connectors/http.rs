@@ -286,6 +286,35 @@ async fn a_service_with_too_much_to_do_is_not_sent_the_rest_of_a_call() {
 }
 
 #[tokio::test]
+async fn a_key_that_breaks_its_connection_and_long_pages_of_what_is_not_there_fail_no_other() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let service = tokio::spawn(async move {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut request = Vec::new();
+            while !request.ends_with(b"\r\n\r\n") {
+                request.push(stream.read_u8().await.unwrap());
+            }
+            let (status, body) = match &request {
+                request if request.starts_with(b"GET /breaks ") => continue,
+                request if request.starts_with(b"GET /none") => ("404 Not Found", "x".repeat(900)),
+                _ => ("200 OK", "x".repeat(600)),
+            };
+            let head =
+                format!("HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: {}\r\n\r\n", body.len());
+            stream.write_all((head + &body).as_bytes()).await.unwrap();
+        }
+    });
+    let remote = RemoteOptions { value_bytes_max: 1 << 10, connections_max: 1, ..RemoteOptions::default() };
+    let options = HttpOptions { remote, ..HttpOptions::new(format!("http://{address}/{{key}}")) };
+    let store = opened(StoreOptions::Http(options));
+    let expected = [Err("reset"), Ok(None), Ok(None), Ok(Some("x".repeat(600).into()))];
+    assert_eq!(each(&store, &["breaks", "none1", "none2", "there"]).await, expected);
+    service.abort();
+}
+
+#[tokio::test]
 async fn a_body_too_large_is_not_read_to_its_end() {
     let service = Service::plain().await;
     service.set("large", &"x".repeat(5_000));

@@ -36,13 +36,13 @@ use options::{Change, Urls};
 use super::options::RemoteOptions;
 use super::tls;
 use super::{Each, all, named_each};
-use crate::{Attempt, BoxFuture, Cause, Found, KeyAnswer, Kind, OpenCause, Report, Store, StoreError};
+use crate::{Attempt, BoxFuture, Cause, Fault, Found, KeyAnswer, Kind, OpenCause, Report, Store, StoreError};
 
 /// Time after which a connection that nothing is asked on is closed.
 const IDLE: Duration = Duration::from_secs(60);
 
-/// Bytes that are read of what a service says beside the status of a change.
-const BODY_OF_A_CHANGE_BYTES: u64 = 64 << 10;
+/// Bytes that are read of what a service says beside a status that says all.
+const UNKEPT_BODY_BYTES: u64 = 64 << 10;
 
 /// An HTTP service.
 pub(crate) struct Http {
@@ -65,6 +65,11 @@ impl Budget {
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, left).is_ok()
     }
 
+    /// For what is read so that the connection can be used again.
+    fn unkept() -> Self {
+        Self(AtomicU64::new(UNKEPT_BODY_BYTES))
+    }
+
     /// Gives back so many that were taken, of what is not kept.
     fn give_back(&self, bytes: usize) {
         self.0.fetch_add(bytes as u64, Ordering::Relaxed);
@@ -83,8 +88,13 @@ impl Call {
         Self { budget: Budget(AtomicU64::new(bytes_max)), stopped: watch::Sender::new(None) }
     }
 
-    /// Keeps what is not sent from being so. The first cause stays.
-    fn stop(&self, cause: &Cause) {
+    /// Keeps what is not sent from being so, where what befell one would befall all: nobody is there or says anything, nobody is let in,
+    /// there is too much to do. What breaks off or is no answer may be so for the sake of its key. The first cause stays.
+    fn stop_if_all(&self, cause: &Cause) {
+        let silent = matches!(cause, Cause::Unanswered { .. });
+        if !silent && !matches!(cause.fault(), Fault::Unreachable | Fault::Overloaded) {
+            return;
+        }
         self.stopped.send_if_modified(|stopped| {
             let is_first = stopped.is_none();
             stopped.get_or_insert_with(|| cause.clone());
@@ -226,7 +236,7 @@ impl Http {
         let _turn = self.turn().await?;
         let address = host(&url);
         let (head, body) = self.send(method.clone(), url, value).await?.into_parts();
-        let _ = self.body(body, &address, &Budget(AtomicU64::new(BODY_OF_A_CHANGE_BYTES))).await;
+        let _ = self.body(body, &address, &Budget::unkept()).await;
         Ok((head.status, head.headers, address))
     }
 
@@ -269,24 +279,24 @@ impl Http {
         self.requests.acquire().await.map_err(|_| Cause::Closed)
     }
 
-    /// One request for a value, once it is its turn: what its status says, and its whole answer. A service that is not there, says nothing or
-    /// has too much to do is not sent the rest of the call.
+    /// One request for a value, once it is its turn: what its status says, and its answer, of which nothing is kept but a value. What would
+    /// befall all of the call is where the rest of it is not sent.
     async fn get(&self, url: Uri, call: &Call) -> Result<(answer::Read, Answer), Cause> {
         let _turn = call.unless_stopped(self.turn()).await?;
         let address = host(&url);
         let sent = self.send(Method::GET, url, None).await;
-        let (head, body) = sent.inspect_err(|cause| call.stop(cause))?.into_parts();
-        let body = self.body(body, &address, &call.budget).await;
-        let body = body.inspect_err(|cause| {
-            if matches!(cause, Cause::Unanswered { .. }) {
-                call.stop(cause);
+        let (head, body) = sent.inspect_err(|cause| call.stop_if_all(cause))?.into_parts();
+        let read = answer::read(head.status, &head.headers, &address);
+        let body = match read {
+            Ok(answer::Read::Body) => {
+                let body = self.body(body, &address, &call.budget).await;
+                body.inspect_err(|cause| call.stop_if_all(cause))?
             }
-        })?;
-        let read = answer::read(head.status, &head.headers, &address).inspect_err(|cause| {
-            if matches!(cause, Cause::Busy { .. }) {
-                call.stop(cause);
+            Ok(answer::Read::Absent) | Err(_) => {
+                self.body(body, &address, &Budget::unkept()).await.unwrap_or_default()
             }
-        })?;
+        };
+        let read = read.inspect_err(|cause| call.stop_if_all(cause))?;
         Ok((read, Answer { status: head.status, version: head.version, headers: head.headers, body }))
     }
 

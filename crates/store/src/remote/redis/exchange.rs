@@ -261,7 +261,8 @@ fn refusal(text: &[u8]) -> Cause {
     let detail = said_bytes(text);
     match detail.split_ascii_whitespace().next().unwrap_or_default() {
         "NOAUTH" | "WRONGPASS" => Cause::Credentials { detail },
-        "NOPERM" => Cause::Forbidden { detail },
+        "NOPERM" if is_about_keys(&detail) => Cause::Forbidden { detail },
+        "NOPERM" => Cause::Credentials { detail },
         // It says so in a thousand characters, of which the first hundred do not tell what to do.
         "DENIED" => Cause::Credentials {
             detail: "DENIED: it runs in protected mode, where it lets in nobody from another machine: give it a `bind` and a password \
@@ -286,10 +287,10 @@ fn refusal(text: &[u8]) -> Cause {
     }
 }
 
-/// Whether the server forbids a key and not what was to be done with it: "NOPERM No permissions to access a key", where it says of commands
+/// Whether the user may not have a key, and not what was to be done with it: "NOPERM No permissions to access a key", where it says of commands
 /// "… no permissions to run the 'mget' command".
-pub(super) fn forbids_a_key(cause: &Cause) -> bool {
-    matches!(cause, Cause::Forbidden { detail } if detail.contains("permissions to access"))
+fn is_about_keys(noperm: &str) -> bool {
+    noperm.contains("permissions to access") && noperm.contains(" key")
 }
 
 #[cfg(test)]

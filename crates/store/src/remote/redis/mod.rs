@@ -140,7 +140,7 @@ impl Redis {
             let looked = self.read_some(vec![CHECK_KEY.into()]).await.and_then(all);
             return match looked {
                 // It is not among the user's keys, of which others may be.
-                Err(cause) if exchange::forbids_a_key(&cause) => Ok(Vec::new()),
+                Err(Cause::Forbidden { .. }) => Ok(Vec::new()),
                 looked => looked.map(|_| Vec::new()),
             };
         }
@@ -155,7 +155,7 @@ impl Redis {
         let exchange = Ask::values(keys.len(), self.ttl_of_server, self.value_bytes_max);
         match self.pool.call(Operation::new(out.into(), keys.len(), exchange)).await {
             // It is refused as a whole for the sake of any key, and does not say of which.
-            Err(cause) if keys.len() > 1 && exchange::forbids_a_key(&cause) => self.read_alone(&keys).await,
+            Err(Cause::Forbidden { .. }) if keys.len() > 1 => self.read_alone(&keys).await,
             told => told.map(|told| told.values),
         }
     }
