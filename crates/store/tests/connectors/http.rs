@@ -287,31 +287,40 @@ async fn a_service_with_too_much_to_do_is_not_sent_the_rest_of_a_call() {
 
 #[tokio::test]
 async fn a_key_that_breaks_its_connection_and_long_pages_of_what_is_not_there_fail_no_other() {
+    let store = one_by_one(|request| {
+        let (status, body) = match request {
+            request if request.starts_with(b"GET /breaks ") => return String::new(),
+            request if request.starts_with(b"GET /none") => ("404 Not Found", "x".repeat(900)),
+            _ => ("200 OK", "x".repeat(600)),
+        };
+        format!("HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}", body.len())
+    })
+    .await;
+    let expected = [Err("reset"), Ok(None), Ok(None), Ok(Some("x".repeat(600).into()))];
+    assert_eq!(each(&store, &["breaks", "none1", "none2", "there"]).await, expected);
+}
+
+/// A store that takes 1 KiB of values and asks for a key after the other, of a service that says so for a request and hangs up.
+async fn one_by_one(answer: impl Fn(&[u8]) -> String + Send + 'static) -> Arc<dyn Store> {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let service = tokio::spawn(async move {
+    // It ends with the runtime of the test.
+    tokio::spawn(async move {
         loop {
             let (mut stream, _) = listener.accept().await.unwrap();
             let mut request = Vec::new();
             while !request.ends_with(b"\r\n\r\n") {
                 request.push(stream.read_u8().await.unwrap());
             }
-            let (status, body) = match &request {
-                request if request.starts_with(b"GET /breaks ") => continue,
-                request if request.starts_with(b"GET /none") => ("404 Not Found", "x".repeat(900)),
-                _ => ("200 OK", "x".repeat(600)),
-            };
-            let head =
-                format!("HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: {}\r\n\r\n", body.len());
-            stream.write_all((head + &body).as_bytes()).await.unwrap();
+            // Who has read enough of it hangs up first.
+            let _ = stream.write_all(answer(&request).as_bytes()).await;
         }
     });
     let remote = RemoteOptions { value_bytes_max: 1 << 10, connections_max: 1, ..RemoteOptions::default() };
-    let options = HttpOptions { remote, ..HttpOptions::new(format!("http://{address}/{{key}}")) };
-    let store = opened(StoreOptions::Http(options));
-    let expected = [Err("reset"), Ok(None), Ok(None), Ok(Some("x".repeat(600).into()))];
-    assert_eq!(each(&store, &["breaks", "none1", "none2", "there"]).await, expected);
-    service.abort();
+    opened(StoreOptions::Http(HttpOptions {
+        remote,
+        ..HttpOptions::new(format!("http://{address}/{{key}}"))
+    }))
 }
 
 #[tokio::test]
@@ -336,30 +345,14 @@ async fn a_body_too_large_is_not_read_to_its_end() {
 
 #[tokio::test]
 async fn a_body_of_no_announced_length_that_is_too_large_fails_its_key_alone() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let service = tokio::spawn(async move {
-        loop {
-            let (mut stream, _) = listener.accept().await.unwrap();
-            let mut request = Vec::new();
-            while !request.ends_with(b"\r\n\r\n") {
-                request.push(stream.read_u8().await.unwrap());
-            }
-            let large = request.starts_with(b"GET /large ");
-            let body = "x".repeat(if large { 5_000 } else { 600 });
-            let head = "HTTP/1.1 200 OK\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n";
-            let chunks: String = body.as_bytes().chunks(500).map(chunk).collect();
-            // Who has read enough of it hangs up.
-            let _ = stream.write_all(format!("{head}{chunks}0\r\n\r\n").as_bytes()).await;
-        }
-    });
-    // One after the other, so that the large one comes first.
-    let remote = RemoteOptions { value_bytes_max: 1 << 10, connections_max: 1, ..RemoteOptions::default() };
-    let options = HttpOptions { remote, ..HttpOptions::new(format!("http://{address}/{{key}}")) };
-    let store = opened(StoreOptions::Http(options));
+    let store = one_by_one(|request| {
+        let body = "x".repeat(if request.starts_with(b"GET /large ") { 5_000 } else { 600 });
+        let chunks: String = body.as_bytes().chunks(500).map(chunk).collect();
+        format!("HTTP/1.1 200 OK\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n{chunks}0\r\n\r\n")
+    })
+    .await;
     let expected = [Err("too_large"), Ok(Some("x".repeat(600).into())), Err("too_large")];
     assert_eq!(each(&store, &["large", "small", "other"]).await, expected);
-    service.abort();
 }
 
 fn chunk(bytes: &[u8]) -> String {
