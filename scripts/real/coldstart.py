@@ -31,10 +31,19 @@ class Gateway:
     def __init__(self, port):
         self.port, self.free = port, []
 
+    async def connection(self):
+        """A free connection that the node has not closed meanwhile, as it does with those that were idle for long, or a new one."""
+        while self.free:
+            reader, writer = self.free.pop()
+            if not reader.at_eof():
+                return reader, writer
+            writer.close()
+        return await asyncio.open_connection("127.0.0.1", self.port)
+
     async def ask(self, queries):
         """Statuses of the keys; none of them when the node breaks off."""
         body = json.dumps({"values": False, "queries": [{"backend": backend, "keys": keys} for backend, keys in queries.items()]}).encode()
-        reader, writer = self.free.pop() if self.free else await asyncio.open_connection("127.0.0.1", self.port)
+        reader, writer = await self.connection()
         writer.write(b"POST /v1/requests HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
                      % (self.port, len(body)) + body)
         head = (await reader.readuntil(b"\r\n\r\n")).lower()
