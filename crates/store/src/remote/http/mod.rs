@@ -44,6 +44,9 @@ const IDLE: Duration = Duration::from_secs(60);
 /// Bytes that are read of what a service says beside a status that says all.
 const UNKEPT_BODY_BYTES: u64 = 64 << 10;
 
+/// How long that takes at most.
+const DRAIN: Duration = Duration::from_millis(100);
+
 /// An HTTP service.
 pub(crate) struct Http {
     name: Arc<str>,
@@ -236,7 +239,7 @@ impl Http {
         let _turn = self.turn().await?;
         let address = host(&url);
         let (head, body) = self.send(method.clone(), url, value).await?.into_parts();
-        let _ = self.body(body, &address, &Budget::unkept()).await;
+        self.drain(body, &address).await;
         Ok((head.status, head.headers, address))
     }
 
@@ -287,17 +290,18 @@ impl Http {
         let sent = self.send(Method::GET, url, None).await;
         let (head, body) = sent.inspect_err(|cause| call.stop_if_all(cause))?.into_parts();
         let read = answer::read(head.status, &head.headers, &address);
+        let read = read.inspect_err(|cause| call.stop_if_all(cause));
         let body = match read {
             Ok(answer::Read::Body) => {
                 let body = self.body(body, &address, &call.budget).await;
                 body.inspect_err(|cause| call.stop_if_all(cause))?
             }
             Ok(answer::Read::Absent) | Err(_) => {
-                self.body(body, &address, &Budget::unkept()).await.unwrap_or_default()
+                self.drain(body, &address).await;
+                Bytes::new()
             }
         };
-        let read = read.inspect_err(|cause| call.stop_if_all(cause))?;
-        Ok((read, Answer { status: head.status, version: head.version, headers: head.headers, body }))
+        Ok((read?, Answer { status: head.status, version: head.version, headers: head.headers, body }))
     }
 
     /// One request, up to the head of its answer.
@@ -317,6 +321,11 @@ impl Http {
             Ok(response) => response.map_err(|error| failure(&error, &address)),
             Err(_) => Err(Cause::unanswered(address, patience)),
         }
+    }
+
+    /// Reads a body that nobody keeps, if it is short and comes soon, so that its connection can be used again.
+    async fn drain(&self, body: Incoming, address: &str) {
+        let _ = timeout(DRAIN, self.body(body, address, &Budget::unkept())).await;
     }
 
     /// The body, of which no more is read than is accepted. One that fails leaves the others of the call what it took.
