@@ -116,7 +116,7 @@ impl Call {
     }
 }
 
-/// An answer, read to its end.
+/// An answer; the body is empty where the status says all.
 struct Answer {
     status: StatusCode,
     version: Version,
