@@ -1,9 +1,9 @@
 //! Which keys a replica that is down is asked for, to see whether it is back.
 //!
 //! An engine can be up and still not read, so a probe reads. But one key says little: a service may fail at it, or a table may be slow for it,
-//! and both be well for every other. So a probe takes turns: a key that the replica has answered, then one that had no answer lately, from
-//! whatever replica, as those have whom nobody was asked for while all were down. No replica stays down for the sake of
-//! one key; one that answers some keys and fails at most comes back, and goes down again.
+//! and both be well for every other. So a probe takes turns: a key that the replica has answered (another replica, where this one has not
+//! answered any yet), then one that had no answer lately, from whatever replica, as those have whom nobody was asked for while all were
+//! down. No replica stays down for the sake of one key; one that answers some keys and fails at most comes back, and goes down again.
 
 use std::collections::VecDeque;
 
@@ -50,12 +50,20 @@ impl<K: Clone + Eq> Probes<K> {
 
     /// What to ask a replica for next; none where no key is known at all.
     pub(crate) fn next_key(&mut self, replica: ReplicaId) -> Option<K> {
-        let Probed { answered, turn } = &mut self.replicas[replica.index()];
+        let turn = &mut self.replicas[replica.index()].turn;
         let (round, is_the_failed_ones) = (*turn / 2, *turn % 2 == 1);
         *turn = turn.wrapping_add(1);
-        let (first, second) =
-            if is_the_failed_ones { (&self.failed, &*answered) } else { (&*answered, &self.failed) };
+        let (answered, failed) = (self.answered(replica), &self.failed);
+        let (first, second) = if is_the_failed_ones { (failed, answered) } else { (answered, failed) };
         first.at(round).or_else(|| second.at(round)).cloned()
+    }
+
+    /// The keys that a replica had answers for, or else those of one that had any.
+    fn answered(&self, replica: ReplicaId) -> &Recent<K> {
+        let own = &self.replicas[replica.index()].answered;
+        let others =
+            || self.replicas.iter().map(|probed| &probed.answered).find(|answered| !answered.0.is_empty());
+        if own.0.is_empty() { others().unwrap_or(own) } else { own }
     }
 }
 
@@ -112,7 +120,16 @@ mod tests {
         ["a", "b"].iter().for_each(|key| probes.note_answered(ONE, key));
         probes.note_failed(&"worse");
         assert_eq!(asked(&mut probes, ONE, 6), keys(&["b", "worse", "a", "bad", "b", "worse"]));
-        assert_eq!(asked(&mut probes, OTHER, 3), keys(&["worse", "worse", "bad"]));
+    }
+
+    #[test]
+    fn one_that_has_not_answered_yet_is_asked_what_another_has() {
+        let mut probes = Probes::new(2);
+        probes.note_failed(&"bad");
+        ["a", "b"].iter().for_each(|key| probes.note_answered(OTHER, key));
+        assert_eq!(asked(&mut probes, ONE, 4), keys(&["b", "bad", "a", "bad"]));
+        probes.note_answered(ONE, &"c");
+        assert_eq!(asked(&mut probes, ONE, 2), keys(&["c", "bad"]));
     }
 
     #[test]
