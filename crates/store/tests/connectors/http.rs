@@ -17,6 +17,7 @@ use sherwood_store::{HeaderValue, HttpOptions, RemoteOptions, Store, StoreOption
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
 use crate::certificates::Authority;
@@ -300,23 +301,49 @@ async fn a_key_that_breaks_its_connection_and_long_pages_of_what_is_not_there_fa
     assert_eq!(each(&store, &["breaks", "none1", "none2", "there"]).await, expected);
 }
 
-/// A store that takes 1 KiB of values and asks for a key after the other, of a service that says so for a request and hangs up.
+#[tokio::test]
+async fn a_page_that_nobody_keeps_and_that_never_comes_holds_up_no_key() {
+    let store = one_by_one(|request| {
+        let (status, body) = match request {
+            request if request.starts_with(b"GET /none ") => ("404 Not Found", ""),
+            request if request.starts_with(b"GET /fails ") => ("500 Internal Server Error", ""),
+            _ => ("200 OK", "page"),
+        };
+        format!("HTTP/1.1 {status}\r\ncontent-length: 4\r\n\r\n{body}")
+    })
+    .await;
+    let keys = ["none", "fails", "there"];
+    let each =
+        timeout(Duration::from_secs(60), each(&store, &keys)).await.expect("no key waits for ten minutes");
+    assert_eq!(each, [Ok(None), Err("server"), Ok(Some("page".into()))]);
+}
+
+/// A store that takes 1 KiB of values, waits for ten minutes, and asks for a key after the other, of a service that says so for a request and
+/// then nothing more; it hangs up where it has nothing to say.
 async fn one_by_one(answer: impl Fn(&[u8]) -> String + Send + 'static) -> Arc<dyn Store> {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     // It ends with the runtime of the test.
     tokio::spawn(async move {
+        let mut open = Vec::new();
         loop {
             let (mut stream, _) = listener.accept().await.unwrap();
             let mut request = Vec::new();
             while !request.ends_with(b"\r\n\r\n") {
                 request.push(stream.read_u8().await.unwrap());
             }
+            let answer = answer(&request);
             // Who has read enough of it hangs up first.
-            let _ = stream.write_all(answer(&request).as_bytes()).await;
+            let _ = stream.write_all(answer.as_bytes()).await;
+            open.extend((!answer.is_empty()).then_some(stream));
         }
     });
-    let remote = RemoteOptions { value_bytes_max: 1 << 10, connections_max: 1, ..RemoteOptions::default() };
+    let remote = RemoteOptions {
+        value_bytes_max: 1 << 10,
+        connections_max: 1,
+        answer_timeout_ms: 600_000,
+        ..RemoteOptions::default()
+    };
     opened(StoreOptions::Http(HttpOptions {
         remote,
         ..HttpOptions::new(format!("http://{address}/{{key}}"))

@@ -44,8 +44,9 @@ const IDLE: Duration = Duration::from_secs(60);
 /// Bytes that are read of what a service says beside a status that says all.
 const UNKEPT_BODY_BYTES: u64 = 64 << 10;
 
-/// How long that takes at most.
-const DRAIN: Duration = Duration::from_millis(100);
+/// How long that takes at most. Such a page nearly always comes with its head. Whoever waits for one has its turn meanwhile, so that
+/// a service whose error pages hang would hold up every other key; a new connection costs less.
+const DRAIN: Duration = Duration::from_millis(10);
 
 /// An HTTP service.
 pub(crate) struct Http {
