@@ -110,7 +110,7 @@ impl WriteError {
 
     /// Whether no replica can be written to at all.
     pub(crate) fn is_read_only(&self) -> bool {
-        matches!(self, Self::Failed { error, outcome: Outcome::NotDone } if is_unsupported(error))
+        matches!(self, Self::Failed { error, outcome: Outcome::NotDone } if is_read_only(error))
     }
 }
 
@@ -246,14 +246,14 @@ fn telling(answers: Vec<Result<(), Option<StoreError>>>) -> Option<Option<StoreE
     let rank = |failure: &Option<StoreError>| match failure {
         None => 0,
         Some(error) if error.fault() == Fault::Broken => 0,
-        Some(error) if !is_unsupported(error) => 1,
+        Some(error) if !is_read_only(error) => 1,
         Some(_) => 2,
     };
     answers.into_iter().filter_map(Result::err).min_by_key(rank)
 }
 
-fn is_unsupported(error: &StoreError) -> bool {
-    matches!(error.cause(), Cause::Unsupported { .. })
+fn is_read_only(error: &StoreError) -> bool {
+    matches!(error.cause(), Cause::ReadOnly { .. })
 }
 
 /// What a replica's answer, or the lack of one, says about the write.

@@ -97,7 +97,7 @@ impl Session for ComputeSession {
     }
 }
 
-const READ_ONLY: Cause = Cause::Unsupported {
+const READ_ONLY: Cause = Cause::ReadOnly {
     reason: "a compute store holds nothing, its values follow from their keys; write to a kv or sqlite store",
 };
 

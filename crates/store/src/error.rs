@@ -116,6 +116,12 @@ pub enum Cause {
         /// Why it cannot, and what can.
         reason: &'static str,
     },
+    /// The store takes no changes at all.
+    #[error("{reason}")]
+    ReadOnly {
+        /// Why it does not, and what does.
+        reason: &'static str,
+    },
     /// The key or the value is out of range; trying again cannot help.
     #[error("the {what} has {bytes} bytes, where {min} to {max} are accepted")]
     Refused {
@@ -258,6 +264,11 @@ impl Cause {
         Self::Unanswered { address: address.to_string(), waited_ms: milliseconds(waited) }
     }
 
+    /// A change that a store was told no way to make, though perhaps one to make others.
+    pub(crate) const fn no_way(reason: &'static str, has_other_ways: bool) -> Self {
+        if has_other_ways { Self::Unsupported { reason } } else { Self::ReadOnly { reason } }
+    }
+
     /// What it says about the store.
     #[must_use]
     pub const fn fault(&self) -> Fault {
@@ -270,6 +281,7 @@ impl Cause {
             | Self::Credentials { .. } => Fault::Unreachable,
             Self::Overloaded { .. } | Self::Busy { .. } => Fault::Overloaded,
             Self::Unsupported { .. }
+            | Self::ReadOnly { .. }
             | Self::Refused { .. }
             | Self::Forbidden { .. }
             | Self::Key { .. }
@@ -305,6 +317,7 @@ impl Cause {
             Self::Overloaded { queued_calls_max: _ }
             | Self::Closed
             | Self::Unsupported { reason: _ }
+            | Self::ReadOnly { reason: _ }
             | Self::Refused { what: _, bytes: _, min: _, max: _ }
             | Self::Silent { address: _, waited_ms: _ }
             | Self::Unanswered { address: _, waited_ms: _ }
@@ -320,7 +333,7 @@ impl Cause {
             Self::Overloaded { .. } => "overloaded",
             Self::Busy { .. } => "busy",
             Self::Closed => "closed",
-            Self::Unsupported { .. } => "unsupported",
+            Self::Unsupported { .. } | Self::ReadOnly { .. } => "unsupported",
             Self::Refused { .. } => "refused",
             Self::Engine { .. } => "engine",
             Self::Unreachable { .. } => "unreachable",
@@ -455,6 +468,7 @@ mod tests {
         assert_eq!(fault(Cause::Overloaded { queued_calls_max: 64 }), Fault::Overloaded);
         assert_eq!(fault(Cause::Busy { detail: detail() }), Fault::Overloaded);
         assert_eq!(fault(Cause::Unsupported { reason: "no" }), Fault::Rejected);
+        assert_eq!(fault(Cause::ReadOnly { reason: "no" }), Fault::Rejected);
         assert_eq!(fault(Cause::Refused { what: "key", bytes: 0, min: 1, max: 9 }), Fault::Rejected);
         assert_eq!(fault(Cause::Engine { detail: detail() }), Fault::Broken);
         assert_eq!(fault(Cause::Credentials { detail: detail() }), Fault::Unreachable);

@@ -9,7 +9,7 @@ impl Cause {
             Self::Overloaded { .. } => "send less at once, or raise its `queued_calls_max`",
             Self::Busy { .. } => "try again later, or find out who they are",
             Self::Closed => "send the call to another replica",
-            Self::Unsupported { .. } | Self::Refused { .. } => return None,
+            Self::Unsupported { .. } | Self::ReadOnly { .. } | Self::Refused { .. } => return None,
             Self::Engine { .. } => "look at the disk and the log, then restart the store",
             Self::Unreachable { .. } => match kind {
                 Kind::Http => "start the service, or correct the backend's `url`",

@@ -38,6 +38,8 @@ pub(crate) enum Mood {
     Stick,
     /// Cannot do this at all.
     Refuse,
+    /// Takes changes, and cannot make this one.
+    Lack,
 }
 
 /// A store in memory that misbehaves on command.
@@ -108,7 +110,12 @@ impl Fake {
     }
 
     fn refusal(attempt: Attempt) -> StoreError {
-        let cause = Cause::Unsupported { reason: "it is read-only; write elsewhere" };
+        let cause = Cause::ReadOnly { reason: "it is read-only; write elsewhere" };
+        StoreError::new("fake", Kind::Kv, attempt, cause)
+    }
+
+    fn inability(attempt: Attempt) -> StoreError {
+        let cause = Cause::Unsupported { reason: "it has no way to; do it elsewhere" };
         StoreError::new("fake", Kind::Kv, attempt, cause)
     }
 
@@ -125,6 +132,7 @@ impl Fake {
             match mood {
                 Mood::Fail => return Err(Self::error(attempt)),
                 Mood::Refuse => return Err(Self::refusal(attempt)),
+                Mood::Lack => return Err(Self::inability(attempt)),
                 Mood::Answer | Mood::Hang | Mood::Stick => change(&mut self.values.lock().unwrap()),
             }
             Ok(())
@@ -167,6 +175,7 @@ impl Store for Fake {
             match mood {
                 Mood::Fail if attempt != (Attempt::Get { keys: 0 }) => Err(Self::error(attempt)),
                 Mood::Refuse => Err(Self::refusal(attempt)),
+                Mood::Lack => Err(Self::inability(attempt)),
                 Mood::Answer | Mood::Fail | Mood::Hang | Mood::Stick => Ok(found),
             }
         })

@@ -95,7 +95,7 @@ fn open(options: &SqliteOptions, flags: OpenFlags) -> Result<Connection, OpenCau
     Ok(connection)
 }
 
-const READ_ONLY: Cause = Cause::Unsupported {
+const READ_ONLY: Cause = Cause::ReadOnly {
     reason: "it reads with a `query` of its own, and where to write is not known; write to the database directly, or leave \
              `query` out",
 };

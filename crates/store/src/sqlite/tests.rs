@@ -97,7 +97,7 @@ fn a_store_with_a_query_is_read_only_and_needs_its_file() {
     let directory = tempfile::tempdir().unwrap();
     let options = users_own(&directory, "SELECT cents FROM price WHERE product = ?1");
     let mut session = sessions(&options).unwrap().remove(0);
-    assert!(matches!(session.put(b"1", b"2"), Err(Cause::Unsupported { .. })));
+    assert!(matches!(session.put(b"1", b"2"), Err(Cause::ReadOnly { .. })));
 
     let absent = SqliteOptions { path: directory.path().join("absent.db"), ..options };
     assert!(matches!(sessions(&absent).err().unwrap(), OpenCause::Directory { .. }));

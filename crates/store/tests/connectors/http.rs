@@ -13,7 +13,7 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, Version};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::ServerConfig;
-use sherwood_store::{HeaderValue, HttpOptions, RemoteOptions, Store, StoreOptions};
+use sherwood_store::{Cause, HeaderValue, HttpOptions, RemoteOptions, Store, StoreOptions};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::task::{JoinHandle, JoinSet};
@@ -414,6 +414,19 @@ async fn a_store_without_writes_is_read_only() {
     assert_eq!(label(store.put("k".into(), "1".into()).await), "unsupported");
     assert_eq!(label(store.delete("k".into()).await), "unsupported");
     assert!(service.paths().is_empty());
+}
+
+#[tokio::test]
+async fn one_that_takes_writes_and_no_removals_is_not() {
+    let service = Service::plain().await;
+    let both = service.options();
+    let removals = async |options| {
+        let removed = opened(StoreOptions::Http(options)).delete("k".into()).await;
+        removed.map_err(|error| matches!(error.cause(), Cause::ReadOnly { .. }))
+    };
+    assert_eq!(removals(service.reading("/items/{key}")).await, Err(true));
+    assert_eq!(removals(HttpOptions { delete: None, ..both.clone() }).await, Err(false));
+    assert_eq!(removals(both).await, Ok(()));
 }
 
 #[tokio::test]

@@ -207,9 +207,10 @@ impl Http {
     }
 
     async fn put_one(&self, key: &[u8], value: Bytes) -> Result<(), Cause> {
-        const READ_ONLY: Cause =
-            Cause::Unsupported { reason: "it has no `write`; give one, such as \"PUT http://…/{key}\"" };
-        let change = self.urls.write.as_ref().ok_or(READ_ONLY)?;
+        let change = self.urls.write.as_ref().ok_or_else(|| {
+            let reason = "it has no `write`; give one, such as \"PUT http://…/{key}\"";
+            Cause::no_way(reason, self.urls.delete.is_some())
+        })?;
         let (bytes, max) = (value.len(), usize::try_from(self.remote.value_bytes_max).unwrap_or(usize::MAX));
         if bytes > max {
             return Err(Cause::Refused { what: "value", bytes, min: 0, max });
@@ -219,10 +220,10 @@ impl Http {
     }
 
     async fn delete_one(&self, key: &[u8]) -> Result<(), Cause> {
-        const READ_ONLY: Cause = Cause::Unsupported {
-            reason: "it has no `delete`; give one, such as \"DELETE http://…/{key}\"",
-        };
-        let change = self.urls.delete.as_ref().ok_or(READ_ONLY)?;
+        let change = self.urls.delete.as_ref().ok_or_else(|| {
+            let reason = "it has no `delete`; give one, such as \"DELETE http://…/{key}\"";
+            Cause::no_way(reason, self.urls.write.is_some())
+        })?;
         let (status, headers, address) = self.change(change, key, None).await?;
         answer::removed(status, &headers, &address)
     }

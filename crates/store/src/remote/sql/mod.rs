@@ -194,11 +194,12 @@ impl<D: Driver> Sql<D> {
     }
 
     async fn write(&self, change: Change, key: &Bytes, value: &Bytes) -> Result<(), Cause> {
-        let (template, unsupported) = match change {
-            Change::Write => (&self.plan.write, NO_WRITE),
-            Change::Delete => (&self.plan.delete, NO_DELETE),
+        let Plan { write, delete, .. } = &self.plan;
+        let (template, other, reason) = match change {
+            Change::Write => (write, delete, NO_WRITE),
+            Change::Delete => (delete, write, NO_DELETE),
         };
-        let template = template.as_ref().ok_or(unsupported)?;
+        let template = template.as_ref().ok_or_else(|| Cause::no_way(reason, other.is_some()))?;
         let (bytes, max) = (value.len(), self.plan.value_max as usize);
         if bytes > max {
             return Err(Cause::Refused { what: "value", bytes, min: 0, max });
@@ -332,12 +333,10 @@ enum Change {
     Delete,
 }
 
-const NO_WRITE: Cause = Cause::Unsupported {
-    reason: "it has no statement to write with; set the backend's `write`, or write to the database directly",
-};
-const NO_DELETE: Cause = Cause::Unsupported {
-    reason: "it has no statement to delete with; set the backend's `delete`, or delete from the database directly",
-};
+const NO_WRITE: &str =
+    "it has no statement to write with; set the backend's `write`, or write to the database directly";
+const NO_DELETE: &str =
+    "it has no statement to delete with; set the backend's `delete`, or delete from the database directly";
 
 /// Connections that one call may use up by values that are too large; one such value more, and the call is too large.
 const ABANDONED_MAX: usize = 4;

@@ -188,6 +188,7 @@ impl<D: Driver> Lease<D> {
                 | Cause::Credentials { .. }
                 | Cause::Forbidden { .. }
                 | Cause::Unsupported { .. }
+                | Cause::ReadOnly { .. }
                 | Cause::Refused { .. }
                 | Cause::Key { .. }
                 | Cause::Busy { .. },
