@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::extract::rejection::QueryRejection;
-use axum::extract::{Query, Request, State};
+use axum::extract::{Query, RawQuery, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use bytes::Bytes;
 use serde::Deserialize;
@@ -35,8 +35,10 @@ pub(crate) async fn put(
     request: Request,
 ) -> Result<StatusCode, Problem> {
     let (id, backend) = place(&core, &name)?;
-    let Query(Writer { tenant }) = writer
-        .map_err(|error| Problem::bad_request(format!("{error}; a question mark in a key is written %3F")))?;
+    let Query(Writer { tenant }) = writer.map_err(|error| question_mark(&error))?;
+    if request.uri().query() == Some("") {
+        return Err(question_mark(&"nothing follows the key's `?`"));
+    }
     let tenant = match tenant {
         None => TenantId(0),
         Some(name) => core
@@ -61,13 +63,17 @@ pub(crate) async fn put(
     written.map(|()| StatusCode::NO_CONTENT).map_err(|error| problem(&name, &error))
 }
 
-/// Removes a key, from the backend where it can be written to, and from every tenant's partition. 204 whether it was there or not:
+/// Removes a key, from the backend unless that takes no changes at all, and from every tenant's partition. 204 whether it was there or not:
 /// afterwards it is not, and no fetch that was under way brings it back.
 pub(crate) async fn remove(
     State(core): State<Arc<Core>>,
     InPath((name, key)): InPath<(String, String)>,
+    RawQuery(query): RawQuery,
 ) -> Result<StatusCode, Problem> {
     let (id, backend) = place(&core, &name)?;
+    if query.is_some() {
+        return Err(question_mark(&"a key is removed for every tenant, and nothing may follow it"));
+    }
     // What is written may be held off for a while, by its key.
     check(&key)?;
     let Some(backend) = backend else {
@@ -103,6 +109,11 @@ fn tags(headers: &HeaderMap) -> Tags {
         .map(<[u8]>::trim_ascii)
         .filter(|tag| !tag.is_empty())
         .collect()
+}
+
+/// What follows a key is not understood. Were it passed over, another key would be written or removed than was meant.
+fn question_mark(why: &dyn std::fmt::Display) -> Problem {
+    Problem::bad_request(format!("{why}; a question mark in a key is written %3F"))
 }
 
 /// Whether a key can be asked for.

@@ -240,6 +240,25 @@ fn a_store_that_cannot_be_written_says_so_and_the_cache_lets_go_all_the_same() {
 }
 
 #[test]
+fn a_key_with_an_open_question_mark_is_not_another_key() {
+    let (node, fake) = start(one());
+    let http = Http::of(&node);
+    for (method, query) in [
+        ("DELETE", "?page=2"),
+        ("DELETE", "?"),
+        ("DELETE", "?tenant=default"),
+        ("PUT", "?page=2"),
+        ("PUT", "?"),
+    ] {
+        let refused = http.ask(method, &format!("/v1/keys/catalog/a{query}"), "");
+        assert!(refused.refusal(400).contains("%3F"), "{method} {query}: {refused:?}");
+    }
+    assert_eq!((fake.writes(), fake.value("a")), (0, Some("old".into())));
+    assert_eq!(http.ask("DELETE", "/v1/keys/catalog/a%3Fpage=2", "").status, 204);
+    assert_eq!((fake.writes(), fake.value("a")), (1, Some("old".into())));
+}
+
+#[test]
 fn what_cannot_be_written_is_refused_before_anything_is_sent() {
     let (mut setup, fake) = one();
     setup.cache.item_bytes_max = 1 << 10;
