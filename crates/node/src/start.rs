@@ -94,6 +94,16 @@ pub enum StartError {
         /// The system's words.
         error: io::Error,
     },
+    /// Something else is where the snapshot is to be.
+    #[error(
+        "the snapshot would take the place of {path}, which is {what}; remove that, or choose another path ([memory] snapshot)"
+    )]
+    SnapshotPlace {
+        /// What is there, or beside it.
+        path: String,
+        /// What it is, such as `a directory`.
+        what: &'static str,
+    },
     /// A thread could not be started.
     #[error("cannot start a thread: {0}; raise the limit on processes (ulimit -u)")]
     Thread(io::Error),

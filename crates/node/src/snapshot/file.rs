@@ -112,7 +112,7 @@ pub(super) fn read_block(file: &mut impl Read, payload: &mut Vec<u8>) -> io::Res
 }
 
 /// Fills `bytes` as far as the file goes; how far that is.
-fn fill(file: &mut impl Read, bytes: &mut [u8]) -> io::Result<usize> {
+pub(super) fn fill(file: &mut impl Read, bytes: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while filled < bytes.len() {
         match file.read(&mut bytes[filled..]) {

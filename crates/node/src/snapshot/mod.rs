@@ -11,7 +11,8 @@
 //! - *Other backends, other values.* The file has a fingerprint of the backends' configuration, and is refused by a node that has
 //!   another.
 //!
-//! And one from serving what somebody else put there: the file is the node's own, and nobody else may change it.
+//! And one from serving what somebody else put there: the file is the node's own, and nobody else may change it. A file that is not the
+//! node's is not touched either (`place`).
 //!
 //! What is read is read before the first client is served: a key that is deleted while an older value of it is still to be read
 //! would come back. So a start takes as long as the reading: a few seconds for a GiB.
@@ -23,6 +24,7 @@
 //! The format is in `file` (blocks and checksums) and `record` (an item in bytes); `write` and `read` go through the cache.
 
 mod file;
+mod place;
 mod read;
 mod record;
 mod write;
@@ -38,6 +40,7 @@ use sherwood_model::Instant;
 use crate::core::Core;
 use crate::start::StartError;
 
+use place::{Foreign, foreign};
 use read::{Restored, read};
 use write::{try_out, write};
 
@@ -53,9 +56,14 @@ pub struct SnapshotSetup {
 }
 
 impl SnapshotSetup {
-    /// Sees whether the file can be written, which has to be known before there is anything to lose.
+    /// Sees whether the file can be written, which has to be known before there is anything to lose, and that it takes nobody else's
+    /// place.
     pub(crate) fn try_out(&self) -> Result<(), StartError> {
-        try_out(self).map_err(|error| StartError::Snapshot { path: self.path.display().to_string(), error })
+        let failed = |error| StartError::Snapshot { path: self.path.display().to_string(), error };
+        if let Some(Foreign { path, what }) = foreign(self).map_err(failed)? {
+            return Err(StartError::SnapshotPlace { path: path.display().to_string(), what });
+        }
+        try_out(self).map_err(failed)
     }
 
     fn beside(&self, ending: &str) -> PathBuf {

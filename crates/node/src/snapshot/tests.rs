@@ -275,6 +275,50 @@ fn where_none_can_be_written_it_is_known_before() {
 }
 
 #[test]
+fn what_is_no_snapshot_is_in_the_way_and_is_not_touched() {
+    let world = World::new(Eviction::S3Fifo);
+    let SnapshotSetup { path, .. } = &world.setup;
+    let refused = || {
+        let error = world.setup.try_out().expect_err("something is in the way").to_string();
+        assert!(error.contains("choose another path"), "{error}");
+        error
+    };
+    for beside in ["", ".part", ".read"] {
+        let path = world.setup.beside(beside);
+        for precious in [&b"x"[..], &[b'x'; 100]] {
+            fs::write(&path, precious).unwrap();
+            let named = format!("the place of {}, which is a file that is no snapshot", path.display());
+            assert!(refused().contains(&named));
+            assert_eq!(fs::read(&path).unwrap(), precious);
+        }
+        fs::remove_file(&path).unwrap();
+    }
+    fs::create_dir(path).unwrap();
+    assert!(refused().contains("which is a directory"));
+    fs::remove_dir(path).unwrap();
+    symlink("elsewhere", path).unwrap();
+    assert!(refused().contains("which is a link"));
+}
+
+#[test]
+fn what_a_node_left_is_not_in_the_way_damaged_or_not() {
+    let world = World::new(Eviction::S3Fifo);
+    world.set(A, "k", b"v");
+    world.write();
+    let sound = fs::read(&world.setup.path).unwrap();
+    let mut damaged = sound.clone();
+    damaged[0] ^= 1;
+    let mut of_another_version = sound.clone();
+    of_another_version[file::HEAD_BYTES + 7] += 1;
+    // What had not come to the disk when the power failed.
+    let (empty, zeros) = (Vec::new(), vec![0; sound.len()]);
+    for bytes in [sound, damaged, of_another_version, empty, zeros] {
+        fs::write(&world.setup.path, bytes).unwrap();
+        world.setup.try_out().unwrap();
+    }
+}
+
+#[test]
 fn what_was_used_last_is_written_first_and_evicted_last() {
     for eviction in [Eviction::Lru, Eviction::S3Fifo] {
         let mut world = World::new(eviction);
