@@ -36,10 +36,29 @@ fn stores_that_answer_end_with_0() {
     let output = check(EMBEDDED, &[]).success();
     let said = said(&output.get_output().stdout);
     let lines: Vec<&str> = said.lines().collect();
-    assert_eq!(lines.len(), 3, "{said}");
+    assert_eq!(lines.len(), 4, "{said}");
     assert!(lines[1].starts_with("similar  0        compute  ok "), "{said}");
     assert!(lines[2].ends_with("kv in this process"), "{said}");
     check("", &[]).success().stdout("no backend has a store: there is nothing to try\n");
+}
+
+#[test]
+fn a_store_that_is_not_there_yet_is_told_of_and_not_made() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, kv, db) =
+        (folder.path().join("sherwood.toml"), folder.path().join("kv"), folder.path().join("none/x.db"));
+    let file = format!(
+        "[[backend]]\nname = \"catalog\"\nstore = {{ kind = \"kv\", path = {kv:?} }}\n\
+         [[backend]]\nname = \"items\"\nstore = {{ kind = \"sqlite\", path = {db:?} }}\n"
+    );
+    std::fs::write(&path, file).unwrap();
+    let output = check_at(&path, &[]).success();
+    let said = said(&output.get_output().stdout);
+    for path in [&kv, &db] {
+        let told = format!("  {} is not there yet, and a node makes it at its start\n", path.display());
+        assert!(said.contains(&told), "{said}");
+    }
+    assert!(!kv.exists() && !db.parent().unwrap().exists());
 }
 
 #[test]

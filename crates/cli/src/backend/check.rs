@@ -3,11 +3,11 @@
 //! It goes the way that a node's calls go, with the same options and from the same machine, so that what it finds is what a
 //! node would find.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sherwood_node::config::{self, Backend, Flags, StoreOptions};
+use sherwood_node::config::{self, Backend, Flags, KvOptions, SqliteOptions, StoreOptions};
 use sherwood_store::{OpenError, Report, Store, StoreError};
 use tokio::runtime::Runtime;
 use tokio::sync::Semaphore;
@@ -27,7 +27,7 @@ use crate::out;
 Replicas are tried together, each with the options of the file: address, TLS, user, time-outs.
 Nothing is written; memcached, Redis and HTTP services are asked for the key `sherwood-check`,
 and that they have none is fine. An embedded store is opened, so a node that has it open is in
-the way.
+the way; one that is not there yet, and that a node would make, is not made.
 
 Exit status: 0 all answer, 1 one or more do not, 2 the file or a name is wrong.")]
 pub(crate) struct Args {
@@ -66,8 +66,8 @@ pub(super) struct Tried {
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) report: Report,
-    /// Of a call for no keys, over a connection that stands.
-    pub(super) round_trip: Duration,
+    /// Of a call for no keys, over a connection that stands; none of a store that is not there yet.
+    pub(super) round_trip: Option<Duration>,
 }
 
 /// What is wrong with a replica.
@@ -146,10 +146,15 @@ fn replicas(backends: &[Backend]) -> impl Iterator<Item = (&str, usize, &StoreOp
 
 /// Opens a store, looks at it, and measures one call more.
 async fn look(name: String, options: StoreOptions) -> Result<Answer, Fault> {
+    if let Some(path) = to_be_made(&options) {
+        let details = vec![format!("{} is not there yet, and a node makes it at its start", path.display())];
+        let report = Report { server: format!("{} in this process", options.kind()), details };
+        return Ok(Answer { report, round_trip: None });
+    }
     let opened = tokio::task::spawn_blocking(move || sherwood_store::open(&name, &options)).await;
     let store = match opened {
         Ok(opened) => {
-            opened.map_err(|error: OpenError| Fault { cause: "open", message: error.cause.to_string() })?
+            opened.map_err(|error: OpenError| Fault { cause: "open", message: error.to_string() })?
         }
         Err(panicked) => return Err(Fault { cause: "open", message: panicked.to_string() }),
     };
@@ -161,9 +166,20 @@ async fn look(name: String, options: StoreOptions) -> Result<Answer, Fault> {
     answer
 }
 
+/// Where a node would make a store that is not there yet.
+fn to_be_made(options: &StoreOptions) -> Option<&Path> {
+    let path = match options {
+        StoreOptions::Kv(KvOptions { path, .. })
+        | StoreOptions::Sqlite(SqliteOptions { path, query: None, .. }) => path,
+        _ => return None,
+    };
+    // What the system cannot tell, opening does.
+    matches!(path.try_exists(), Ok(false)).then_some(path)
+}
+
 async fn measure(store: &dyn Store) -> Result<Answer, StoreError> {
     let report = store.check().await?;
     let began = Instant::now();
     store.get_many(Vec::new()).await?;
-    Ok(Answer { report, round_trip: began.elapsed() })
+    Ok(Answer { report, round_trip: Some(began.elapsed()) })
 }

@@ -34,7 +34,9 @@ const COLUMNS: usize = 6;
 fn row(tried: &Tried) -> [String; COLUMNS] {
     let Tried { backend, replica, kind, outcome } = tried;
     let (result, round_trip, server) = match outcome {
-        Ok(Answer { report, round_trip }) => ("ok", milliseconds(*round_trip), report.server.clone()),
+        Ok(Answer { report, round_trip }) => {
+            ("ok", round_trip.map_or("-".to_owned(), milliseconds), report.server.clone())
+        }
         Err(fault) => (fault.cause, "-".to_owned(), "-".to_owned()),
     };
     [backend.clone(), replica.to_string(), kind.clone(), result.to_owned(), round_trip, plain(&server)]
@@ -87,7 +89,7 @@ struct One<'a> {
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Outcome<'a> {
-    Answer { server: &'a str, details: &'a [String], round_trip_us: u64 },
+    Answer { server: &'a str, details: &'a [String], round_trip_us: Option<u64> },
     Fault { cause: &'a str, message: &'a str },
 }
 
@@ -97,7 +99,8 @@ impl<'a> From<&'a Tried> for One<'a> {
         let ok = outcome.is_ok();
         let outcome = match outcome {
             Ok(Answer { report, round_trip }) => {
-                let round_trip_us = u64::try_from(round_trip.as_micros()).unwrap_or(u64::MAX);
+                let round_trip_us =
+                    round_trip.map(|time| u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
                 Outcome::Answer { server: &report.server, details: &report.details, round_trip_us }
             }
             Err(Fault { cause, message }) => Outcome::Fault { cause, message },
@@ -115,7 +118,7 @@ mod tests {
     fn tried() -> [Tried; 2] {
         let report =
             Report { server: "memcached 1.6.18".into(), details: vec!["127.0.0.1:11211, no TLS".into()] };
-        let answer = Answer { report, round_trip: Duration::from_micros(1_234) };
+        let answer = Answer { report, round_trip: Some(Duration::from_micros(1_234)) };
         let message = "h:1 cannot be reached (refused; twice); start the server, or correct it".to_owned();
         let fault = Fault { cause: "unreachable", message };
         let one = |backend: &str, replica, outcome| Tried {
