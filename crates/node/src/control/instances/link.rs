@@ -58,6 +58,12 @@ pub(crate) enum Trouble {
          set one that evicts, such as allkeys-lru"
     )]
     NoEviction,
+    /// It would be told to be small and stay large.
+    #[error(
+        "it was started with -o no_slab_reassign, under which it gives no memory back; \
+         start it without"
+    )]
+    NoReassign,
 }
 
 impl Trouble {

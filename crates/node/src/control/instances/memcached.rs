@@ -31,6 +31,18 @@ pub(super) async fn greet(link: &mut Link, user: &str, password: &str) -> Result
     if said == b"STORED\r\n" { Ok(()) } else { Err(Trouble::refused(doing, &said, remedy)) }
 }
 
+/// Whether it can give pages back: one that cannot would take a smaller limit and hold on to all it has.
+pub(super) async fn fit(link: &mut Link) -> Result<(), Trouble> {
+    let settings = link.ask("reading settings", b"stats settings\r\n", list).await?;
+    if settings.windows(NO_REASSIGN.len()).any(|at| at == NO_REASSIGN) {
+        Err(Trouble::NoReassign)
+    } else {
+        Ok(())
+    }
+}
+
+const NO_REASSIGN: &[u8] = b"STAT slab_reassign no\r\n";
+
 /// Reads size, use and counts.
 pub(super) async fn look(link: &mut Link) -> Result<State, Trouble> {
     let doing = "reading statistics";
@@ -79,10 +91,7 @@ pub(super) async fn release(link: &mut Link, state: &State) -> Result<bool, Trou
             said if said.starts_with(b"BUSY") => return Ok(true),
             // Each class has one page left, which it keeps.
             said if said.starts_with(b"NOSPARE") => return Ok(false),
-            said => {
-                let remedy = "memcached must be able to move pages: start it without -o no_slab_reassign";
-                return Err(Trouble::refused(doing, said, remedy));
-            }
+            said => return Err(Trouble::refused(doing, said, "memcached must be able to move pages")),
         }
     }
     Ok(over > 0)

@@ -187,6 +187,9 @@ impl Instance {
         let (mut wishes, mut gifts) = (self.wish.subscribe(), self.ledger.gifts());
         let mut link = Link::open(&self.setup.address).await?;
         self.greet(&mut link).await?;
+        if self.setup.kind == InstanceKind::Memcached {
+            memcached::fit(&mut link).await?;
+        }
         loop {
             let wish = *wishes.borrow_and_update();
             gifts.mark_unchanged();
