@@ -42,9 +42,15 @@ impl Setting {
 
     /// What to type there instead.
     pub(super) fn remedy(&self, origin: &Origin) -> String {
+        self.remedy_with(&self.example.trim_matches('"'), origin)
+    }
+
+    /// What to type there where the example would be refused, too: a value of the same kind.
+    fn remedy_with(&self, value: &dyn Display, origin: &Origin) -> String {
+        let quote = if self.example.starts_with('"') { "\"" } else { "" };
         match origin {
-            Origin::Flag(flag) => format!("give {flag} {}", self.example.trim_matches('"')),
-            _ => format!("set {} = {}", self.key, self.example),
+            Origin::Flag(flag) => format!("give {flag} {value}"),
+            _ => format!("set {} = {quote}{value}{quote}", self.key),
         }
     }
 }
@@ -96,14 +102,18 @@ pub(super) fn in_range<T>(
     accepted: RangeInclusive<T>,
 ) -> T
 where
-    T: Copy + PartialOrd + Display,
+    T: Copy + PartialOrd + Display + FromStr,
 {
     let Some(Given { value, origin }) = given else { return default };
     if accepted.contains(&value) {
         return value;
     }
-    let (name, remedy) = (setting.name(&origin), setting.remedy(&origin));
+    let name = setting.name(&origin);
     let (min, max) = (accepted.start(), accepted.end());
+    let remedy = match setting.example.trim_matches('"').parse() {
+        Ok(example) if accepted.contains(&example) => setting.remedy(&origin),
+        _ => setting.remedy_with(if value < *min { min } else { max }, &origin),
+    };
     let bound = if value < *min { format!("at least {min}") } else { format!("{min} to {max}") };
     problems.add(&origin, format!("{name} is {value}; it must be {bound}: {remedy}"));
     default
@@ -133,7 +143,11 @@ pub(super) fn unknown(problems: &mut Problems<'_>, setting: Setting, given: &Giv
     let what = format!("{} is \"{shown}\"; it must be {}", setting.name(origin), either(known));
     let remedy = match super::read::nearest(value, known) {
         Some(near) => format!("did you mean \"{near}\"?"),
-        None => setting.remedy(origin),
+        None => {
+            let example = setting.example.trim_matches('"');
+            let works = known.iter().find(|name| **name == example).or(known.first());
+            setting.remedy_with(works.unwrap_or(&example), origin)
+        }
     };
     problems.add(origin, format!("{what}: {remedy}"));
 }

@@ -1,0 +1,531 @@
+//! How wrong configurations are refused.
+
+use super::*;
+
+#[test]
+fn sizes_out_of_range() {
+    assert_refused(&[
+        (
+            "[memory]\n    total = 0",
+            "a.toml:2:13: [memory] total is 0 bytes; it must be at least 1MiB: set total = \"1GiB\"",
+        ),
+        (
+            "[memory]\ntotal = \"2MiB\"\nmax_item_size = \"3MiB\"",
+            "a.toml:3:17: [memory] max_item_size is 3MiB; it must be 1KiB to 2MiB: set max_item_size = \"1MiB\"",
+        ),
+        (
+            "[memory]\nbuffers = \"1MiB\"",
+            "a.toml:2:11: [memory] buffers is 1MiB; it must be at least 32MiB: set buffers = \"256MiB\"",
+        ),
+        (
+            "[memory]\nmrc_sample = 1.5",
+            "a.toml:2:14: [memory] mrc_sample is 1.5; it must be 0 to 1: set mrc_sample = 0.03125",
+        ),
+        (
+            "[server]\nthreads = 0",
+            "a.toml:2:11: [server] threads is 0; it must be at least 1: set threads = 2",
+        ),
+        (
+            "[server]\nmax_connections = 70000",
+            "a.toml:2:19: [server] max_connections is 70000; it must be 1 to 65536: set max_connections = 1024",
+        ),
+        (
+            "[server]\nidle_timeout = \"0s\"",
+            "a.toml:2:16: [server] idle_timeout is 0s; it must be at least 1s: set idle_timeout = \"5m\"",
+        ),
+    ]);
+}
+
+#[test]
+fn the_loops_numbers_out_of_range() {
+    assert_refused(&[
+        (
+            "[slo]\npercentile = 100",
+            "a.toml:2:14: [slo] percentile is 100; it must be 1 to 99.99: set percentile = 99.0",
+        ),
+        (
+            "[slo]\npercentile = nan",
+            "a.toml:2:14: [slo] percentile is NaN; it must be 1 to 99.99: set percentile = 99.0",
+        ),
+        (
+            "[slo]\nbound = \"0s\"",
+            "a.toml:2:9: [slo] bound is 0s; it must be at least 1ms: set bound = \"150ms\"",
+        ),
+        (
+            "[slo]\nwindow = \"3s\"\nobserve = \"4s\"",
+            "a.toml:3:11: [slo] observe is 4s; it must be 1ms to 3s: set observe = \"3s\"",
+        ),
+        ("[control]\ntax = -0.1", "a.toml:2:7: [control] tax is -0.1; it must be at least 0: set tax = 0.01"),
+        (
+            "[control]\nband = [99.5, 98.5]",
+            "a.toml:2:8: [control] band is [99.5, 98.5]; it must be two percentiles from 0 to 100, the lower first: \
+             set band = [98.5, 99.5]",
+        ),
+        (
+            "[control]\nband = []",
+            "a.toml:2:8: [control] band is []; it must be two percentiles from 0 to 100, the lower first: set band = \
+             [98.5, 99.5]",
+        ),
+        (
+            "[control.lama]\ngrid = 0.2",
+            "a.toml:2:8: [control.lama] grid is 0.2; it must be 0.001 to 0.1: set grid = 0.005",
+        ),
+        (
+            "[control.tao]\nlearn = \"0s\"",
+            "a.toml:2:9: [control.tao] learn is 0s; it must be at least 1ms: set learn = \"36m\"",
+        ),
+        (
+            "[control.fair]\nmode = \"waterfal\"",
+            "a.toml:2:8: [control.fair] mode is \"waterfal\"; it must be \"feedback\" or \"waterfill\": did you mean \
+             \"waterfill\"?",
+        ),
+        (
+            "[control]\npolicy = \"robinhod\"",
+            "a.toml:2:10: [control] policy is \"robinhod\"; it must be one of \"robinhood\", \"shared-lru\", \
+             \"static\": did you mean \"robinhood\"?",
+        ),
+    ]);
+}
+
+#[test]
+fn addresses_that_cannot_be_bound() {
+    assert_refused(&[
+        (
+            "[admin]\nbind = \"localhost\"",
+            "a.toml:2:8: [admin] bind is \"localhost\"; it must be an IP address and a port: set bind = \
+             \"127.0.0.1:8080\"",
+        ),
+        (
+            "[[listener]]\nbind = \"127.0.0.1:1\"\n[[listener]]\nbind = \"127.0.0.1:1\"",
+            "a.toml:4:8: [[listener]] bind is 127.0.0.1:1, which [[listener]] bind (line 2) has already; each needs \
+             its own: change the port of one",
+        ),
+        (
+            "[[listener]]\nbind = \"127.0.0.1:8080\"",
+            "a.toml:2:8: [[listener]] bind is 127.0.0.1:8080, which [admin] bind (by default) has already; each needs \
+             its own: change the port of one",
+        ),
+        (
+            "[[listener]]\nbackend = \"default\"",
+            "a.toml:1:1: [[listener]] has no bind; it must name an address and a port: set bind = \"127.0.0.1:11211\"",
+        ),
+        (
+            "[admin]\nbind = \"off\"",
+            "a.toml: there is nothing to listen on; a node needs a listener or the admin API: add a [[listener]], \
+             give --memcached 127.0.0.1:11211, or leave the admin API on",
+        ),
+    ]);
+}
+
+#[test]
+fn unix_sockets_that_cannot_be_bound() {
+    assert_refused(&[
+        (
+            "[[listener]]\nbind = \"unix:\"",
+            "a.toml:2:8: [[listener]] bind names a socket by 0 bytes; its path must have 1 to 107, none of them zero: \
+             set bind = \"unix:/run/sherwood.sock\"",
+        ),
+        (
+            "[[listener]]\nbind = \"unix:/s\"\npermissions = \"0788\"",
+            "a.toml:3:15: [[listener]] permissions is \"0788\"; it must be octal, \"0000\" to \"0777\": set permissions \
+             = \"0700\"",
+        ),
+        (
+            "[[listener]]\nbind = \"unix:/s\"\npermissions = \"4755\"",
+            "a.toml:3:15: [[listener]] permissions is \"4755\"; it must be octal, \"0000\" to \"0777\": set permissions \
+             = \"0700\"",
+        ),
+        (
+            "[[listener]]\nbind = \"127.0.0.1:1\"\npermissions = \"0700\"",
+            "a.toml:3:15: [[listener]] permissions are those of a UNIX socket, and bind is none: remove them, or set \
+             bind = \"unix:/run/sherwood.sock\"",
+        ),
+        (
+            "[[listener]]\nbind = \"unix:/s\"\n[[listener]]\nbind = \"unix:/s\"",
+            "a.toml:4:8: [[listener]] bind is unix:/s, which [[listener]] bind (line 2) has already; each needs its \
+             own: change the path of one",
+        ),
+    ]);
+    let flags = Flags { unix_socket: Some("x".repeat(108)), ..Flags::default() };
+    let expected = "--unix-socket names a socket by 108 bytes; its path must have 1 to 107, none of them zero: give \
+                    --unix-socket /run/sherwood.sock";
+    assert_eq!(refusal("", &flags), [expected]);
+}
+
+#[test]
+fn listeners_that_lead_nowhere() {
+    let listener = "[[listener]]\nbind = \"127.0.0.1:1\"\n";
+    let backends = "[[backend]]\nname = \"a\"\n[[backend]]\nname = \"b\"\n";
+    let cases = [
+        (
+            "backend = \"c\"\n",
+            "a.toml:3:11: [[listener]] backend is \"c\"; it must be \"a\" or \"b\": did you mean \"a\"?",
+        ),
+        (
+            "route = \"prefix\"\n",
+            "a.toml:3:9: [[listener]] route is \"prefix\", but no backend has a prefix; at least one must: set prefix \
+             = \"catalog/\" there, or backend instead of route here",
+        ),
+        (
+            "route = \"p\"\n",
+            "a.toml:3:9: [[listener]] route is \"p\"; it must be \"prefix\": set route = \"prefix\"",
+        ),
+        (
+            "route = \"prefix\"\nbackend = \"a\"\n",
+            "a.toml:3:9: [[listener]] has both route and backend; it must have one of them: remove one",
+        ),
+        (
+            "",
+            "a.toml:1:1: a listener has neither route nor backend, and there are 2 backends; it must have one of them: \
+             set route = \"prefix\" or backend = \"a\"",
+        ),
+        (
+            "backend = \"a\"\nprotocol = \"http\"\n",
+            "a.toml:4:12: [[listener]] protocol is \"http\"; it must be \"memcached\" or \"redis\": set protocol = \
+             \"memcached\"",
+        ),
+        (
+            "backend = \"a\"\nmode = \"read-through\"\n",
+            "a.toml:4:8: [[listener]] mode is \"read-through\", but backend \"a\" has no store to read from: give it \
+             a store, or set mode = \"look-aside\"",
+        ),
+    ];
+    for (keys, expected) in cases {
+        assert_refused(&[(&format!("{listener}{keys}{backends}"), expected)]);
+    }
+}
+
+#[test]
+fn backends_that_could_be_mistaken_for_each_other() {
+    assert_refused(&[
+        ("[[backend]]", "a.toml:1:1: [[backend]] has no name; it must have one: set name = \"catalog\""),
+        (
+            "[[backend]]\nname = \"a b\"",
+            "a.toml:2:8: [[backend]] name is \"a b\"; it must be 1 to 64 letters, digits, '.', '_' or '-': set name = \
+             \"catalog\"",
+        ),
+        (
+            "[[backend]]\nname = \"a\"\n[[backend]]\nname = \"a\"",
+            "a.toml:4:8: [[backend]] name is \"a\" as on line 2; names must be unique: rename one",
+        ),
+        (
+            "[[backend]]\nname = \"a\"\nprefix = \"p/\"\n[[backend]]\nname = \"b\"\nprefix = \"p/q/\"",
+            "a.toml:6:10: [[backend]] prefix is \"p/q/\" while line 3 has \"p/\"; none may start with another, or a \
+             key would belong to two backends: change one",
+        ),
+        (
+            "[[backend]]\nname = \"a\"\nprefix = \"\"\n[[backend]]\nname = \"b\"\nprefix = \"\"",
+            "a.toml:6:10: [[backend]] prefix is \"\" while line 3 has \"\"; none may start with another, or a key \
+             would belong to two backends: change one",
+        ),
+        (
+            "[[backend]]\nname = \"a\"\nprefix = \"p q\"",
+            "a.toml:3:10: [[backend]] prefix is \"p q\"; it must be at most 200 bytes without blanks or control \
+             characters: set prefix = \"catalog/\"",
+        ),
+        (
+            "[[backend]]\nname = \"a\"\ntimeout = \"0s\"",
+            "a.toml:3:11: [[backend]] timeout is 0s; it must be at least 1ms: set timeout = \"2s\"",
+        ),
+        (
+            "[[backend]]\nname = \"a\"\nttl = \"0s\"",
+            "a.toml:3:7: [[backend]] ttl is 0s; it must be at least 1ms: set ttl = \"60s\"",
+        ),
+    ]);
+}
+
+#[test]
+fn policies_that_need_options_no_key_can_give() {
+    for policy in ["offline_opt", "bubble_wrap"] {
+        let text = format!("[control]\npolicy = \"{policy}\"");
+        let policies = sherwood_policy::available_without_options();
+        let error = parse("a.toml", &text, &Flags::default(), policies).expect_err("it has no schedule");
+        let reason = format!(
+            "cannot use policy \"{policy}\" without a schedule, its option of that name; choose one of"
+        );
+        assert!(error.to_string().starts_with(&format!("a.toml:2:10: [control] policy: {reason} robinhood")));
+    }
+}
+
+#[test]
+fn dispatchers_that_could_not_work() {
+    let backend = "[[backend]]\nname = \"a\"\n";
+    let cases = [
+        (
+            "dispatch = { waiters_max = 0 }",
+            "a.toml:3:28: [[backend]] setting up dispatch: `waiters_max` is 0, must be at least 1; raise it or leave it \
+             out for the default",
+        ),
+        (
+            "dispatch.retry.ratio = 2",
+            "a.toml:3:24: [[backend]] setting up dispatch: `retry.ratio` is 2, must be 0 to 1; 0.1 allows one retry in \
+             ten calls",
+        ),
+        (
+            "[backend.dispatch.probe]\ninterval_min = \"20s\"",
+            "a.toml:4:16: [[backend]] setting up dispatch: `probe.interval_max` is 10s, must be at least \
+             `probe.interval_min` (20s); swap them",
+        ),
+        (
+            "dispatch = { probe = { interval_min = \"0s\" } }",
+            "a.toml:3:39: [[backend]] dispatch.probe.interval_min is 0s; it must be at least 1ms: set \
+             dispatch.probe.interval_min = \"100ms\"",
+        ),
+        (
+            "dispatch = { batch_keys_max = -1 }",
+            "a.toml:3:31: [[backend]] dispatch.batch_keys_max: invalid value: integer `-1`, expected u32",
+        ),
+        (
+            "dispatch = { retry = { bursts = 1 } }",
+            "a.toml:3:24: [[backend]] dispatch.retry: unknown key `bursts`; the keys here are per_call_max, ratio, \
+             burst: did you mean `burst`?",
+        ),
+    ];
+    for (keys, expected) in cases {
+        assert_refused(&[(&format!("{backend}{keys}"), expected)]);
+    }
+    let both = "dispatch = { waiters_max = 0, in_flight_calls_max = 0 }";
+    assert_eq!(refusal(&format!("{backend}{both}"), &Flags::default()).len(), 2);
+}
+
+#[test]
+fn stores_that_cannot_be_opened() {
+    let backend = "[[backend]]\nname = \"a\"\n";
+    let cases = [
+        (
+            "store = { path = \"p\" }",
+            "a.toml:3:9: [[backend]] store has no kind; it must be one of \"kv\", \"sqlite\", \"compute\", \
+             \"memcached\", \"redis\", \"http\", \"mysql\", \"postgres\": set kind = \"kv\"",
+        ),
+        (
+            "store = { kind = \"sqlte\" }",
+            "a.toml:3:18: [[backend]] store.kind is \"sqlte\"; it must be one of \"kv\", \"sqlite\", \"compute\", \
+             \"memcached\", \"redis\", \"http\", \"mysql\", \"postgres\": did you mean \"sqlite\"?",
+        ),
+        (
+            "store = { kind = \"kv\" }",
+            "a.toml:3:9: [[backend]] store has no path; it must name where its data is kept: set path = \"data/catalog\"",
+        ),
+        (
+            "store = { kind = \"compute\", path = \"p\" }",
+            "a.toml:3:36: [[backend]] store.path is a key of kv and sqlite stores, not of compute: remove it",
+        ),
+        (
+            "store = { kind = \"compute\", n = 2000 }",
+            "a.toml:3:33: [[backend]] store.n is 2000; it must be 1 to 1024: set store.n = 32",
+        ),
+        (
+            "store = { kind = \"kv\", path = \"p\", cache_bytes = 1 }",
+            "a.toml:3:50: [[backend]] store.cache_bytes is 1B; it must be at least 64KiB: set store.cache_bytes = \
+             \"4MiB\"",
+        ),
+        (
+            "replicas = []",
+            "a.toml:3:12: [[backend]] replicas has 0 stores; it must have 1 to 64: list each once",
+        ),
+        (
+            "store = { kind = \"compute\" }\nreplicas = [ { kind = \"compute\" } ]",
+            "a.toml:4:12: [[backend]] has both store and replicas; it must have one of them: make the store one of \
+             the replicas",
+        ),
+        (
+            "replicas = [ { kind = \"kv\", path = \"p\" }, { kind = \"kv\", path = \"p\" } ]",
+            "a.toml:3:43: [[backend]] store.path is \"p\" as on line 3; each kv store needs its own: change one",
+        ),
+    ];
+    for (keys, expected) in cases {
+        assert_refused(&[(&format!("{backend}{keys}"), expected)]);
+    }
+}
+
+#[test]
+fn partitions_that_do_not_fit() {
+    let backends = "[memory]\ntotal = \"10MiB\"\n[[backend]]\nname = \"a\"\n[[backend]]\nname = \"b\"\n";
+    let cases = [
+        (
+            "[[partition]]\nbackend = \"a\"\nmin = \"6MiB\"\n[[partition]]\nbackend = \"b\"\nmin = \"5MiB\"",
+            "a.toml:12:7: [[partition]] min of all partitions is 11MiB in sum; it must be at most the total of \
+             10MiB: lower this min or raise [memory] total",
+        ),
+        (
+            "[[partition]]\nbackend = \"a\"\nmin = \"6MiB\"\n[[partition]]\nbackend = \"b\"\ninitial = \"5MiB\"",
+            "a.toml:12:11: [[partition]] initial of all partitions is 11MiB in sum, counting min where there is no \
+             initial; it must be at most the total of 10MiB: lower this initial or raise [memory] total",
+        ),
+        (
+            "[[partition]]\nbackend = \"a\"\nmin = \"11MiB\"",
+            "a.toml:9:7: [[partition]] min is 11MiB; it must be 0 bytes to 10MiB: set min = \"1MiB\"",
+        ),
+        (
+            "[[partition]]\nbackend = \"a\"\nmin = \"3MiB\"\nmax = \"2MiB\"",
+            "a.toml:10:7: [[partition]] max is 2MiB; it must be at least 3MiB: set max = \"512MiB\"",
+        ),
+        (
+            "[[partition]]\nbackend = \"a\"\nmax = \"2MiB\"\ninitial = \"3MiB\"",
+            "a.toml:10:11: [[partition]] initial is 3MiB; it must be 0 bytes to 2MiB: set initial = \"2MiB\"",
+        ),
+        (
+            "[[partition]]\nbackend = \"a\"\nmax = \"4MiB\"\n[[partition]]\nbackend = \"b\"\nmax = \"5MiB\"",
+            "a.toml:12:7: [[partition]] max of all partitions is 9MiB in sum; it must be at least the total of 10MiB: \
+             raise a max or lower [memory] total",
+        ),
+        (
+            "[[partition]]\nbackend = \"a\"\n[[partition]]\nbackend = \"a\"",
+            "a.toml:9:1: [[partition]] a is there on line 7 already; list each once: remove one",
+        ),
+        (
+            "[[partition]]\nbackend = \"aa\"",
+            "a.toml:8:11: [[partition]] backend is \"aa\"; it must be \"a\" or \"b\": did you mean \"a\"?",
+        ),
+        (
+            "[[partition]]\nbackend = \"catalog\"",
+            "a.toml:8:11: [[partition]] backend is \"catalog\"; it must be \"a\" or \"b\": set backend = \"a\"",
+        ),
+        (
+            "[[partition]]",
+            "a.toml:7:1: [[partition]] has no backend; it must name one: set backend = \"catalog\"",
+        ),
+    ];
+    for (tables, expected) in cases {
+        assert_refused(&[(&format!("{backends}{tables}"), expected)]);
+    }
+}
+
+#[test]
+fn flags_are_refused_by_their_names() {
+    let text = |text: &str| Some(text.to_owned());
+    let flags = Flags {
+        memory: text("0"),
+        memcached: text("192.0.2.1:11211"),
+        redis: text("192.0.2.1:6379"),
+        admin: text("127.0.0.1"),
+        threads: Some(1000),
+        max_item_size: text("1MB"),
+        eviction: text("lru2"),
+        policy: text("tao"),
+        ..Flags::default()
+    };
+    let error = load(&flags, POLICIES).expect_err("all of it is wrong");
+    assert_eq!(
+        error.to_string(),
+        "--memory is 0 bytes; it must be at least 1MiB: give --memory 1GiB\n\
+         --max-item-size: \"1MB\" is no size; write a whole number of B, KiB, MiB, GiB or TiB, such as \"64MiB\"\n\
+         --eviction is \"lru2\"; it must be \"s3-fifo\" or \"lru\": did you mean \"lru\"?\n\
+         --threads is 1000; it must be 1 to 256: give --threads 2\n\
+         --admin is \"127.0.0.1\"; it must be an IP address and a port: give --admin 127.0.0.1:8080\n\
+         --memcached is 192.0.2.1:11211, which other machines may reach; beyond loopback a listener must ask for a \
+         password, and since it sends and takes everything unencrypted its network must be said to be trusted: set auth_file \
+         = \"passwords\" and network = \"trusted\" in [[listener]], or give --memcached 127.0.0.1:11211\n\
+         --redis is 192.0.2.1:6379, which other machines may reach; beyond loopback a listener must ask for a \
+         password, and since it sends and takes everything unencrypted its network must be said to be trusted: set auth_file \
+         = \"passwords\" and network = \"trusted\" in [[listener]], or give --redis 127.0.0.1:6379\n\
+         --policy is \"tao\"; it must be one of \"robinhood\", \"shared-lru\", \"static\": give --policy robinhood"
+    );
+}
+
+#[test]
+fn a_path_is_told_how_sockets_are_written() {
+    let flags = Flags { memcached: Some("/run/m.sock".to_owned()), ..Flags::default() };
+    let expected = "--memcached is \"/run/m.sock\"; it must be an IP address and a port, or a UNIX socket with unix: before \
+                    its path: write unix:/run/m.sock";
+    assert_eq!(refusal("", &flags), [expected]);
+}
+
+#[test]
+fn a_listener_that_is_refused_is_not_said_to_be_missing_too() {
+    let off = || Some("off".to_owned());
+    let flags = Flags { memcached: Some("localhost:1".to_owned()), admin: off(), ..Flags::default() };
+    let one = "it must be an IP address and a port";
+    assert!(matches!(&refusal("", &flags)[..], [only] if only.contains(one)));
+    let file = "[[listener]]\nbind = \"localhost:1\"";
+    let found = refusal(file, &Flags { admin: off(), ..Flags::default() });
+    assert!(matches!(&found[..], [only] if only.contains(one)), "{found:?}");
+}
+
+#[test]
+fn a_flag_for_one_listener_cannot_move_several() {
+    let file = "[[listener]]\nbind = \"127.0.0.1:1\"\n[[listener]]\nbind = \"127.0.0.1:2\"\n";
+    let flags = Flags { memcached: Some("127.0.0.1:3".to_owned()), ..Flags::default() };
+    let expected =
+        "--memcached cannot say which of 2 listeners it moves; it must be one: change bind in the file";
+    assert_eq!(refusal(file, &flags), [expected]);
+}
+
+#[test]
+fn a_flag_moves_the_only_listener_of_its_protocol_and_adds_one_where_there_is_none() {
+    let file =
+        "[[listener]]\nbind = \"127.0.0.1:1\"\n[[listener]]\nprotocol = \"redis\"\nbind = \"127.0.0.1:2\"\n";
+    let text = |text: &str| Some(text.to_owned());
+    let ports = |file: &str, flags: Flags| -> Vec<(Protocol, u16)> {
+        let config = parse("a.toml", file, &flags, POLICIES).expect("valid");
+        let port = |listener: &Listener| listener.bind.tcp().expect("a port").port();
+        config.listeners.iter().map(|listener| (listener.protocol, port(listener))).collect()
+    };
+    let moved = ports(file, Flags { redis: text("127.0.0.1:3"), ..Flags::default() });
+    assert_eq!(moved, [(Protocol::Memcached, 1), (Protocol::Redis, 3)]);
+    let added = ports(
+        "[[listener]]\nbind = \"127.0.0.1:1\"\n",
+        Flags { redis: text("127.0.0.1:3"), ..Flags::default() },
+    );
+    assert_eq!(added, [(Protocol::Memcached, 1), (Protocol::Redis, 3)]);
+}
+
+#[test]
+fn all_that_is_wrong_is_said_at_once() {
+    let found = refusal(
+        "[memory]\ntotal = 1\n[[listener]]\nbind = \"127.0.0.1:8080\"\n[slo]\nbound = \"2h\"\n[control]\ntax = 1",
+        &Flags::default(),
+    );
+    let places: Vec<&str> = found.iter().filter_map(|problem| problem.split(": ").next()).collect();
+    assert_eq!(places, ["a.toml:2:9", "a.toml:4:8", "a.toml:6:9", "a.toml:8:7"]);
+}
+
+#[test]
+fn an_integer_is_a_number_where_a_fraction_may_stand() {
+    assert_eq!(config("[control]\nband = [98, 99]").control.band, (98.0, 99.0));
+}
+
+#[test]
+fn nesting_has_a_bound() {
+    for opening in ["[", "{ a = "] {
+        let found = refusal(&format!("a = {}", opening.repeat(100_000)), &Flags::default());
+        assert!(found[0].contains("this is not TOML"), "{found:?}");
+    }
+    assert!(!refusal(&format!("{}a = 1", "a.".repeat(50_000)), &Flags::default()).is_empty());
+}
+
+#[test]
+fn counts_have_bounds() {
+    let backends =
+        |count| (0..count).map(|index| format!("[[backend]]\nname = \"b{index}\"\n")).collect::<String>();
+    assert_eq!(config(&backends(1024)).partitions.len(), 1024);
+    let expected = "a.toml:2049:1: there are 1025 backends; at most 1024 are accepted: remove some";
+    assert_refused(&[(&backends(1025), expected)]);
+    let tenant = |index| format!("[[partition]]\ntenant = \"t{index}\"\nbackend = \"b0\"\n");
+    let tenants: String = (0..1024).map(tenant).collect();
+    let expected = "a.toml: there are 1026 partitions, counting the default tenant's of every backend; at most 1024 \
+                    are accepted: merge backends or tenants";
+    assert_refused(&[(&format!("{}{tenants}", backends(2)), expected)]);
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_named() {
+    let flags = Flags { config: Some("no/such/file.toml".into()), ..Flags::default() };
+    let error = load(&flags, POLICIES).expect_err("there is no such file").to_string();
+    assert!(error.starts_with("no/such/file.toml: cannot read the configuration: "), "{error}");
+}
+
+#[test]
+fn a_file_that_is_too_large_or_no_text_is_named() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("a.toml");
+    let refused = |bytes: &[u8]| {
+        std::fs::write(&path, bytes).expect("written");
+        let flags = Flags { config: Some(path.clone()), ..Flags::default() };
+        load(&flags, POLICIES).expect_err("it is wrong").to_string()
+    };
+    assert!(refused(&vec![b'#'; read::FILE_BYTES_MAX + 1]).contains("it is larger than 4 MiB"));
+    assert!(refused(&[0xff, 0xfe]).contains("cannot read the configuration: it is not text"));
+    let flags = Flags { config: Some(folder.path().to_owned()), ..Flags::default() };
+    assert!(load(&flags, POLICIES).expect_err("a directory").to_string().contains("it is a directory"));
+}
