@@ -402,6 +402,26 @@ fn one_that_cannot_give_memory_back_is_left_alone_and_told_of_once() {
 }
 
 #[test]
+fn what_one_has_that_is_left_alone_no_other_gets() {
+    let rigid = ["-m", "64", "-o", "no_slab_reassign"];
+    let Some(memcached) = Server::start(InstanceKind::Memcached, None, &rigid) else { return };
+    let keeps = ["--maxmemory", "16mb", "--maxmemory-policy", "noeviction"];
+    let Some(redis) = Server::start(InstanceKind::Redis, None, &keeps) else { return };
+    let Some(other) = Server::start(InstanceKind::Redis, None, &["--maxmemory", "8mb"]) else { return };
+    let node = node(vec![memcached.setup(), redis.setup(), other.setup()]);
+    let http = Http::of(&node);
+    for (instance, why) in ["slab_reassign", "noeviction"].into_iter().enumerate() {
+        let told = || {
+            partition(http, instance)["instance"]["error"].as_str().is_some_and(|error| error.contains(why))
+        };
+        eventually("it is said what to change", told);
+    }
+    decide(http);
+    eventually("the third has what they leave of 96 MiB", || other.limit() == 16 * MIB);
+    assert_eq!((memcached.limit(), redis.limit()), (64 * MIB, 16 * MIB));
+}
+
+#[test]
 fn passwords_are_asked_for_and_one_that_would_refuse_writes_is_left_alone() {
     let directory = tempfile::tempdir().unwrap();
     let file = |name: &str, text: &str| -> PathBuf {

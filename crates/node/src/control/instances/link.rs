@@ -52,16 +52,24 @@ pub(crate) enum Trouble {
         /// What to do.
         remedy: &'static str,
     },
-    /// It would refuse writes.
+    /// It answers, and is left alone.
+    #[error(transparent)]
+    Unfit(#[from] Unfit),
+}
+
+/// What an instance says of itself that keeps it from being resized.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Unfit {
+    /// A Redis that would refuse writes.
     #[error(
         "its maxmemory-policy is noeviction, under which it refuses writes once it is full; \
          set one that evicts, such as allkeys-lru"
     )]
     NoEviction,
-    /// It would be told to be small and stay large.
+    /// A memcached that would be told to be small and stay large.
     #[error(
-        "it was started with -o no_slab_reassign, under which it gives no memory back; \
-         start it without"
+        "its slab_reassign is off (no_slab_reassign, no_modern, or a version before 1.5), so it gives no memory back; \
+         start it with -o slab_reassign"
     )]
     NoReassign,
 }

@@ -5,7 +5,7 @@
 //! in them (`slabs reassign -1 0`: any class, to the pool of free pages).
 
 use super::State;
-use super::link::{Link, Trouble, line};
+use super::link::{Link, Trouble, Unfit, line};
 
 const MIB: u64 = 1 << 20;
 
@@ -31,19 +31,9 @@ pub(super) async fn greet(link: &mut Link, user: &str, password: &str) -> Result
     if said == b"STORED\r\n" { Ok(()) } else { Err(Trouble::refused(doing, &said, remedy)) }
 }
 
-/// Whether it can give pages back: one that cannot would take a smaller limit and hold on to all it has.
-pub(super) async fn fit(link: &mut Link) -> Result<(), Trouble> {
-    let settings = link.ask("reading settings", b"stats settings\r\n", list).await?;
-    if settings.windows(NO_REASSIGN.len()).any(|at| at == NO_REASSIGN) {
-        Err(Trouble::NoReassign)
-    } else {
-        Ok(())
-    }
-}
-
 const NO_REASSIGN: &[u8] = b"STAT slab_reassign no\r\n";
 
-/// Reads size, use and counts.
+/// Reads size, use and counts, and whether it can be resized.
 pub(super) async fn look(link: &mut Link) -> Result<State, Trouble> {
     let doing = "reading statistics";
     let remedy = "is it memcached, and does it want a password?";
@@ -67,6 +57,10 @@ pub(super) async fn look(link: &mut Link) -> Result<State, Trouble> {
     // Pages, since a page is what is taken and given back, and what no other class can use.
     let slabs = link.ask(doing, b"stats slabs\r\n", list).await?;
     state.used = pairs(&slabs).find(|(name, _)| *name == "total_malloced").map_or(0, |(_, value)| value);
+    // One that cannot move pages would take a smaller limit and hold on to all it has.
+    let settings = link.ask("reading settings", b"stats settings\r\n", list).await?;
+    let cannot = settings.windows(NO_REASSIGN.len()).any(|at| at == NO_REASSIGN);
+    state.unfit = cannot.then_some(Unfit::NoReassign);
     Ok(state)
 }
 

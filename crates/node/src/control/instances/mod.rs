@@ -29,8 +29,8 @@ use tokio::sync::watch;
 use crate::access::{AccessError, Refusal, file_bytes, refused};
 use crate::core::Core;
 pub(crate) use ledger::Ledger;
-use link::Link;
 pub(crate) use link::Trouble;
+use link::{Link, Unfit};
 
 /// Time between two looks at an instance.
 const LOOK: Duration = Duration::from_secs(1);
@@ -113,6 +113,8 @@ struct State {
     stores: u64,
     evictions: u64,
     expired: u64,
+    /// Why it is left alone; none where it can be resized.
+    unfit: Option<Unfit>,
 }
 
 /// What is known of an instance.
@@ -187,13 +189,15 @@ impl Instance {
         let (mut wishes, mut gifts) = (self.wish.subscribe(), self.ledger.gifts());
         let mut link = Link::open(&self.setup.address).await?;
         self.greet(&mut link).await?;
-        if self.setup.kind == InstanceKind::Memcached {
-            memcached::fit(&mut link).await?;
-        }
         loop {
             let wish = *wishes.borrow_and_update();
             gifts.mark_unchanged();
             let mut state = self.look(&mut link).await?;
+            if let Some(unfit) = state.unfit {
+                // What it has beyond its budget nobody else gets.
+                self.ledger.note(self.partition.index(), state.limit.max(state.used));
+                return Err(unfit.into());
+            }
             // Where there is no limit, what it holds is its own: a limit below that would evict for nothing but want of room.
             let own = if state.limit == 0 { state.used } else { state.limit };
             let granted = wish.map(|bytes| self.ledger.grant(self.partition.index(), bytes, own));

@@ -6,7 +6,7 @@
 use sherwood_wire::resp;
 
 use super::State;
-use super::link::{Link, Trouble, line};
+use super::link::{Link, Trouble, Unfit, line};
 
 /// Less than this, and Redis has no room for anything but itself.
 pub(super) const BYTES_MIN: u64 = 2 << 20;
@@ -24,7 +24,7 @@ pub(super) async fn greet(link: &mut Link, user: Option<&str>, password: &str) -
     accepted(link, "authenticating", &request, remedy).await
 }
 
-/// Reads size, use and counts.
+/// Reads size, use and counts, and whether it can be resized.
 pub(super) async fn look(link: &mut Link) -> Result<State, Trouble> {
     let doing = "reading INFO";
     let mut state = State::default();
@@ -35,7 +35,7 @@ pub(super) async fn look(link: &mut Link) -> Result<State, Trouble> {
             return Err(Trouble::refused(doing, &said, "is it Redis, and does it want a password?"));
         }
         if said.windows(NO_EVICTION.len()).any(|at| at == NO_EVICTION) {
-            return Err(Trouble::NoEviction);
+            state.unfit = Some(Unfit::NoEviction);
         }
         for (name, value) in said.split(|byte| *byte == b'\n').filter_map(pair) {
             note(&mut state, name, value);
