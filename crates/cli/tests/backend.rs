@@ -52,13 +52,21 @@ fn a_store_that_is_not_there_yet_is_told_of_and_not_made() {
          [[backend]]\nname = \"items\"\nstore = {{ kind = \"sqlite\", path = {db:?} }}\n"
     );
     std::fs::write(&path, file).unwrap();
-    let output = check_at(&path, &[]).success();
-    let said = said(&output.get_output().stdout);
-    for path in [&kv, &db] {
-        let told = format!("  {} is not there yet, and a node makes it at its start\n", path.display());
-        assert!(said.contains(&told), "{said}");
-    }
+    let look = || {
+        let output = check_at(&path, &[]).success();
+        let said = said(&output.get_output().stdout);
+        for path in [&kv, &db] {
+            let told = format!("  nothing is at {} yet; a node makes it at its start\n", path.display());
+            assert!(said.contains(&told), "{said}");
+        }
+    };
+    look();
     assert!(!kv.exists() && !db.parent().unwrap().exists());
+    std::fs::create_dir_all(&kv).unwrap();
+    std::fs::create_dir_all(db.parent().unwrap()).unwrap();
+    std::fs::write(&db, "").unwrap();
+    look();
+    assert_eq!((kv.read_dir().unwrap().count(), db.metadata().unwrap().len()), (0, 0));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //! It goes the way that a node's calls go, with the same options and from the same machine, so that what it finds is what a
 //! node would find.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -147,7 +148,7 @@ fn replicas(backends: &[Backend]) -> impl Iterator<Item = (&str, usize, &StoreOp
 /// Opens a store, looks at it, and measures one call more.
 async fn look(name: String, options: StoreOptions) -> Result<Answer, Fault> {
     if let Some(path) = to_be_made(&options) {
-        let details = vec![format!("{} is not there yet, and a node makes it at its start", path.display())];
+        let details = vec![format!("nothing is at {} yet; a node makes it at its start", path.display())];
         let report = Report { server: format!("{} in this process", options.kind()), details };
         return Ok(Answer { report, round_trip: None });
     }
@@ -173,8 +174,13 @@ fn to_be_made(options: &StoreOptions) -> Option<&Path> {
         | StoreOptions::Sqlite(SqliteOptions { path, query: None, .. }) => path,
         _ => return None,
     };
+    let is_empty = match path.metadata() {
+        Err(error) => error.kind() == ErrorKind::NotFound,
+        Ok(there) if there.is_dir() => path.read_dir().is_ok_and(|mut entries| entries.next().is_none()),
+        Ok(there) => there.len() == 0,
+    };
     // What the system cannot tell, opening does.
-    matches!(path.try_exists(), Ok(false)).then_some(path)
+    is_empty.then_some(path)
 }
 
 async fn measure(store: &dyn Store) -> Result<Answer, StoreError> {
