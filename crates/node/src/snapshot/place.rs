@@ -3,6 +3,7 @@
 
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use super::SnapshotSetup;
@@ -38,7 +39,7 @@ fn foreign_at(path: &Path) -> io::Result<Option<&'static str>> {
         kind if kind.is_symlink() => Some("a link"),
         kind if kind.is_dir() => Some("a directory"),
         kind if !kind.is_file() => Some("no plain file"),
-        _ => match File::open(path) {
+        _ => match File::options().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path) {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 Some("a file that this user may not read")
             }
@@ -50,8 +51,12 @@ fn foreign_at(path: &Path) -> io::Result<Option<&'static str>> {
 /// Whether a node of any version wrote it, damaged or not. One whose beginning had not come to the disk when the power failed is empty or
 /// begins with zeros.
 fn begins_as_ours(mut file: File) -> io::Result<bool> {
-    let mut begin = [0; HEAD_BYTES + MAGIC.len()];
-    fill(&mut file, &mut begin)?;
-    let family = MAGIC.len() - 1;
-    Ok(begin == [0; HEAD_BYTES + MAGIC.len()] || begin[HEAD_BYTES..][..family] == MAGIC[..family])
+    let mut begin = vec![0; UNWRITTEN_BYTES];
+    let length = fill(&mut file, &mut begin)?;
+    let family = &MAGIC[..MAGIC.len() - 1];
+    let is_marked = begin[HEAD_BYTES..].starts_with(family);
+    Ok(is_marked || begin[..length].iter().all(|byte| *byte == 0))
 }
+
+/// Zeros by which a file is taken for one that did not come to the disk; images of disks have something before.
+const UNWRITTEN_BYTES: usize = 64 << 10;

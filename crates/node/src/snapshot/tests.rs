@@ -285,7 +285,8 @@ fn what_is_no_snapshot_is_in_the_way_and_is_not_touched() {
     };
     for beside in ["", ".part", ".read"] {
         let path = world.setup.beside(beside);
-        for precious in [&b"x"[..], &[b'x'; 100]] {
+        let late = [vec![0; 40_000], vec![1]].concat();
+        for precious in [&b"x"[..], &[b'x'; 100], &late] {
             fs::write(&path, precious).unwrap();
             let named = format!("the place of {}, which is a file that is no snapshot", path.display());
             assert!(refused().contains(&named));
@@ -311,9 +312,11 @@ fn what_a_node_left_is_not_in_the_way_damaged_or_not() {
     let mut of_another_version = sound.clone();
     of_another_version[file::HEAD_BYTES + 7] += 1;
     // What had not come to the disk when the power failed.
-    let (empty, zeros) = (Vec::new(), vec![0; sound.len()]);
+    let (empty, zeros) = (Vec::new(), vec![0; 100_000]);
     for bytes in [sound, damaged, of_another_version, empty, zeros] {
-        fs::write(&world.setup.path, bytes).unwrap();
+        for beside in ["", ".part", ".read"] {
+            fs::write(world.setup.beside(beside), &bytes).unwrap();
+        }
         world.setup.try_out().unwrap();
     }
 }

@@ -1,7 +1,7 @@
 //! From the cache to the file.
 
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Write};
 use std::ops::Range;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -158,7 +158,10 @@ impl Output {
         let mut file = new_file(path)?;
         let mut first = MAGIC.to_vec();
         serde_json::to_writer(&mut first, header)?;
-        write_block(&mut file, &first)?;
+        let mut block = Vec::new();
+        write_block(&mut block, &first)?;
+        // In one piece: wherever a node is killed, no file of its own is without the beginning that tells whose it is.
+        file.write_all(&block)?;
         Ok(Self { file, blocks: Default::default(), written: Written::default() })
     }
 
