@@ -36,8 +36,8 @@ pub(crate) async fn put(
 ) -> Result<StatusCode, Problem> {
     let (id, backend) = place(&core, &name)?;
     let Query(Writer { tenant }) = writer.map_err(|error| question_mark(&error))?;
-    if request.uri().query() == Some("") {
-        return Err(question_mark(&"nothing follows the key's `?`"));
+    if tenant.is_none() && request.uri().query().is_some() {
+        return Err(question_mark(&"nothing that has a meaning follows the key's `?`"));
     }
     let tenant = match tenant {
         None => TenantId(0),
