@@ -105,7 +105,7 @@ class Server:
             for pid in [self.process.pid, *children(self.process.pid)]:
                 write(os.path.join(self.group, "cgroup.procs"), pid)
         period = PERIOD_US if ratio is None else max(PERIOD_US, int(QUOTA_MIN_US / ratio))
-        quota = -1 if ratio is None else int(period * ratio)
+        quota = -1 if ratio is None else max(QUOTA_MIN_US, round(period * ratio))
         if os.path.exists(os.path.join(self.group, "cpu.cfs_quota_us")):
             write(os.path.join(self.group, "cpu.cfs_period_us"), period)
             write(os.path.join(self.group, "cpu.cfs_quota_us"), quota)
