@@ -67,6 +67,11 @@ fn a_store_that_is_not_there_yet_is_told_of_and_not_made() {
     std::fs::write(&db, "").unwrap();
     look();
     assert_eq!((kv.read_dir().unwrap().count(), db.metadata().unwrap().len()), (0, 0));
+    std::fs::remove_dir(&kv).unwrap();
+    std::fs::write(&kv, "").unwrap();
+    let output = check_at(&path, &["catalog"]).code(1);
+    let stdout = said(&output.get_output().stdout);
+    assert!(stdout.contains(&format!("could not open store `catalog` at {}", kv.display())), "{stdout}");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //! It goes the way that a node's calls go, with the same options and from the same machine, so that what it finds is what a
 //! node would find.
 
+use std::fs::Metadata;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -167,20 +168,23 @@ async fn look(name: String, options: StoreOptions) -> Result<Answer, Fault> {
     answer
 }
 
-/// Where a node would make a store that is not there yet.
+/// Where a node would make a store that is not there yet. What is there and no place for one, such as a file for a directory, is opened, as
+/// is what the system cannot tell of: that says what is wrong.
 fn to_be_made(options: &StoreOptions) -> Option<&Path> {
-    let path = match options {
-        StoreOptions::Kv(KvOptions { path, .. })
-        | StoreOptions::Sqlite(SqliteOptions { path, query: None, .. }) => path,
+    let (path, is_empty): (_, fn(&Path, &Metadata) -> bool) = match options {
+        StoreOptions::Kv(KvOptions { path, .. }) => (path, |path, there| {
+            there.is_dir() && path.read_dir().is_ok_and(|mut entries| entries.next().is_none())
+        }),
+        StoreOptions::Sqlite(SqliteOptions { path, query: None, .. }) => {
+            (path, |_, there| there.is_file() && there.len() == 0)
+        }
         _ => return None,
     };
-    let is_empty = match path.metadata() {
+    let nothing = match path.metadata() {
         Err(error) => error.kind() == ErrorKind::NotFound,
-        Ok(there) if there.is_dir() => path.read_dir().is_ok_and(|mut entries| entries.next().is_none()),
-        Ok(there) => there.len() == 0,
+        Ok(there) => is_empty(path, &there),
     };
-    // What the system cannot tell, opening does.
-    is_empty.then_some(path)
+    nothing.then_some(path)
 }
 
 async fn measure(store: &dyn Store) -> Result<Answer, StoreError> {
