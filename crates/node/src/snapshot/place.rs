@@ -58,5 +58,6 @@ fn begins_as_ours(mut file: File) -> io::Result<bool> {
     Ok(is_marked || begin[..length].iter().all(|byte| *byte == 0))
 }
 
-/// Zeros by which a file is taken for one that did not come to the disk; images of disks have something before.
-const UNWRITTEN_BYTES: usize = 64 << 10;
+/// Zeros by which a file is taken for one that did not come to the disk. Images of disks have something in it: the last to begin is that of
+/// btrfs, whose first block is at 64 KiB.
+const UNWRITTEN_BYTES: usize = 68 << 10;

@@ -285,7 +285,7 @@ fn what_is_no_snapshot_is_in_the_way_and_is_not_touched() {
     };
     for beside in ["", ".part", ".read"] {
         let path = world.setup.beside(beside);
-        let late = [vec![0; 40_000], vec![1]].concat();
+        let late = [vec![0; 65_600], vec![1]].concat();
         for precious in [&b"x"[..], &[b'x'; 100], &late] {
             fs::write(&path, precious).unwrap();
             let named = format!("the place of {}, which is a file that is no snapshot", path.display());
