@@ -232,7 +232,12 @@ impl Reading {
             let reached = f64::from(u8::from(instance.trouble().is_none()));
             (vec![("partition", partition.name.clone())], reached)
         });
-        gauges(encoder, "instance_reached", "1 while the cache that is resized answers", reached.collect())
+        gauges(
+            encoder,
+            "instance_reached",
+            "1 while the cache that is resized answers and can be resized",
+            reached.collect(),
+        )
     }
 
     fn backends(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
