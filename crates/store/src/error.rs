@@ -110,7 +110,7 @@ pub enum Cause {
     /// The store is shutting down.
     #[error("it is shutting down")]
     Closed,
-    /// The kind of store cannot do this; trying again cannot help.
+    /// The kind of store cannot do this, or not with this key, or was not told how; trying again cannot help.
     #[error("{reason}")]
     Unsupported {
         /// Why it cannot, and what can.

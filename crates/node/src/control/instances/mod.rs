@@ -9,7 +9,7 @@
 //! - Who is to grow is told so as others have given (`ledger`): all together never have more than the total.
 //! - Each exchange has a time-out. An instance that does not answer keeps its size, since nobody can tell it another, and its budget: the
 //!   loop divides the rest among the others. What it has beyond its budget nobody else gets meanwhile (`ledger`). When it is back, it
-//!   is told the newest wish.
+//!   is told the newest wish. One that answers and cannot be resized is treated alike.
 
 mod ledger;
 mod link;
