@@ -15,6 +15,9 @@ use sherwood_model::SeededState;
 /// What the first block's payload begins with, version included.
 pub(super) const MAGIC: &[u8; 8] = b"SHRWD\0\0\x02";
 
+/// What it begins with in every version.
+pub(super) const FAMILY: &[u8] = MAGIC.split_at(MAGIC.len() - 1).0;
+
 /// Bytes of a payload beyond which a block is ended. Chosen: small enough that damage costs little, large enough that its head
 /// costs nothing.
 pub(super) const BLOCK_BYTES: usize = 1 << 20;
@@ -58,9 +61,8 @@ pub(super) fn is_of_another_version(file: &mut (impl Read + Seek)) -> io::Result
     fill(file, &mut begin)?;
     let (head, magic) = begin.split_at(HEAD_BYTES);
     let magic: [u8; 8] = magic.try_into().expect("as long as ours");
-    let family = MAGIC.len() - 1;
     let sum = checksum_by(magic, &head[..12]);
-    Ok(magic[..family] == MAGIC[..family] && magic != *MAGIC && head[12..] == sum.to_le_bytes())
+    Ok(magic.starts_with(FAMILY) && magic != *MAGIC && head[12..] == sum.to_le_bytes())
 }
 
 /// Writes a block.

@@ -7,7 +7,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use super::SnapshotSetup;
-use super::file::{HEAD_BYTES, MAGIC, fill};
+use super::file::{FAMILY, HEAD_BYTES, fill};
 
 /// What is in the way.
 #[derive(Debug, PartialEq, Eq)]
@@ -53,9 +53,7 @@ fn foreign_at(path: &Path) -> io::Result<Option<&'static str>> {
 fn begins_as_ours(mut file: File) -> io::Result<bool> {
     let mut begin = vec![0; UNWRITTEN_BYTES];
     let length = fill(&mut file, &mut begin)?;
-    let family = &MAGIC[..MAGIC.len() - 1];
-    let is_marked = begin[HEAD_BYTES..].starts_with(family);
-    Ok(is_marked || begin[..length].iter().all(|byte| *byte == 0))
+    Ok(begin[HEAD_BYTES..].starts_with(FAMILY) || begin[..length].iter().all(|byte| *byte == 0))
 }
 
 /// Zeros by which a file is taken for one that did not come to the disk. Images of disks have something in it: the last to begin is that of
