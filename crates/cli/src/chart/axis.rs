@@ -33,12 +33,19 @@ impl Axis {
 
 /// Values along an axis from 0 to `end`, at steps of 1, 2 or 5 times a power of ten.
 fn ticks(end: f64) -> impl Iterator<Item = f64> {
-    let power = 10f64.powf((end / TICKS).log10().floor());
+    let power = power_of_ten(end / TICKS);
     let step = [1.0, 2.0, 5.0, 10.0].map(|digit| digit * power).into_iter().find(|step| end / step <= TICKS);
     let step = step.unwrap_or(end);
     let count = (end / step + 1e-9).floor() as u32;
     // To the digits of the step, lest 0.30000000000000004 be written.
     (0..=count).map(move |i| (f64::from(i) * step * 1e6).round() / 1e6)
+}
+
+/// The largest power of ten that is not above `value`, which is above 0: read off its decimals, as logarithms differ between machines.
+fn power_of_ten(value: f64) -> f64 {
+    let decimals = format!("{value:e}");
+    let exponent = decimals.split_once('e').map_or("0", |(_, exponent)| exponent);
+    format!("1e{exponent}").parse().unwrap_or(value)
 }
 
 /// A step of 1, 2 or 5 times a power of ten, of which at most `ticks` lead to `last`.

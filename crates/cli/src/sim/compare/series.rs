@@ -67,14 +67,9 @@ fn begins(before: Option<&Sample>, sample: &Sample) -> bool {
     minute(sample) >= 1.0 && before.is_none_or(|before| minute(before) < minute(sample))
 }
 
-/// To four digits.
+/// To four digits, by decimals: logarithms differ between machines.
 fn rounded(value: f64) -> f64 {
-    if value == 0.0 || !value.is_finite() {
-        return value;
-    }
-    let digits = 3 - value.abs().log10().floor() as i32;
-    let unit = 10f64.powi(digits.abs());
-    if digits >= 0 { (value * unit).round() / unit } else { (value / unit).round() * unit }
+    format!("{value:.3e}").parse().unwrap_or(value)
 }
 
 #[cfg(test)]

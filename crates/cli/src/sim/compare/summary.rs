@@ -84,7 +84,8 @@ impl Estimate {
             return Self { mean, low: None, high: None };
         }
         let freedom = values.len() - 1;
-        let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / freedom as f64;
+        let variance =
+            values.iter().map(|value| (value - mean) * (value - mean)).sum::<f64>() / freedom as f64;
         let student = STUDENT.get(freedom - 1).copied().unwrap_or(STUDENT_MANY);
         let half = student * (variance / count).sqrt();
         Self { mean, low: Some(mean - half), high: Some(mean + half) }
