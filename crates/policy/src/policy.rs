@@ -79,6 +79,14 @@ pub struct Needs {
     pub miss_latency: bool,
 }
 
+impl Needs {
+    /// How far beyond each budget finds are counted, in bytes of a cache of `total_bytes`; none if nobody reads them.
+    #[must_use]
+    pub fn shadow_bytes(&self, total_bytes: u64) -> Option<u64> {
+        self.shadow_ratio.map(|ratio| (total_bytes as f64 * ratio) as u64)
+    }
+}
+
 /// What a policy is shown.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {

@@ -45,8 +45,7 @@ impl Beyond {
             let look_ups = usage.hits + usage.misses;
             let since = look_ups - std::mem::replace(&mut before[backend], look_ups);
             let Some(curve) = curve(&server.cache, partition) else { continue };
-            if let Some(ratio) = needs.shadow_ratio {
-                let more = (server.cache.options().total_bytes as f64 * ratio) as u64;
+            if let Some(more) = needs.shadow_bytes(server.cache.options().total_bytes) {
                 *shadow_hits.get_or_insert(0) += curve.shadow_hits(usage.budget_bytes, more, since);
             }
             curves.push((look_ups, curve));

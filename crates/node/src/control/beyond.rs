@@ -25,7 +25,7 @@ impl Beyond {
     ) {
         core.telemetry.time_misses(needs.miss_latency);
         self.look_ups.resize(held.len(), 0);
-        let shadow_bytes = needs.shadow_ratio.map(|ratio| (total_bytes as f64 * ratio) as u64);
+        let shadow_bytes = needs.shadow_bytes(total_bytes);
         for (index, (held, seen)) in held.iter().zip(seen).enumerate() {
             let look_ups = held.hits + held.misses;
             let since = look_ups.saturating_sub(std::mem::replace(&mut self.look_ups[index], look_ups));
