@@ -1,6 +1,7 @@
 //! What came out of a run.
 
 use std::collections::BTreeMap;
+use std::ops::Add;
 
 use serde::{Deserialize, Serialize};
 use sherwood_model::{Slo, SloStanding};
@@ -207,7 +208,8 @@ impl DominantRbc {
         let at = |minute: &f64| samples.iter().find(|sample| sample.minute >= minute - 1e-9).map(dominant);
         Self {
             at: DOMINANT_AT_MIN.iter().filter_map(at).collect(),
-            mean: samples.iter().map(dominant).sum::<f64>() / samples.len().max(1) as f64,
+            // A sum of nothing would be -0.
+            mean: samples.iter().map(dominant).fold(0.0, Add::add) / samples.len().max(1) as f64,
             max: samples.iter().map(dominant).fold(0.0, f64::max),
         }
     }
@@ -236,6 +238,12 @@ fn scale(profile: &str) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_no_observation_there_is_no_negative_share() {
+        let none = DominantRbc::new(&[]);
+        assert_eq!((none.at.len(), none.mean.to_bits(), none.max.to_bits()), (0, 0, 0));
+    }
 
     #[test]
     fn limits_are_those_that_calls_meet() {
