@@ -115,13 +115,13 @@ fn parse(line: &[u8], at: Position) -> Result<Operation, TraceError> {
     };
     let size = |name: &str, text: &str| {
         u32::try_from(number(name, text)?)
-            .map_err(|_| wrong(format!("{name} of {text} bytes are above 4 GiB")))
+            .map_err(|_| wrong(format!("{name} is {text}, and a size is below 4 GiB")))
     };
     Ok(Operation {
         time_s: number("the time", time)?,
         key: key.to_owned(),
-        key_bytes: size("the key", key_bytes)?,
-        value_bytes: size("the value", value_bytes)?,
+        key_bytes: size("the size of the key", key_bytes)?,
+        value_bytes: size("the size of the value", value_bytes)?,
         verb,
         ttl_s: number("the TTL", ttl)?,
     })
@@ -150,8 +150,11 @@ mod tests {
         assert!(error("0,k,20,0,1,get,0\n1,2,3\n").ends_with("it has 3 fields"));
         let verb = error("0,k,20,0,1,fetch,0\n");
         assert!(verb.contains("line 1") && verb.contains("\"fetch\" is no operation"), "{verb}");
-        assert!(error("0,k,x,0,1,get,0\n").contains("the key is \"x\", not a whole number"));
-        assert!(error("0,k,1,5000000000,1,get,0\n").contains("above 4 GiB"));
+        assert!(error("0,k,x,0,1,get,0\n").contains("the size of the key is \"x\", not a whole number"));
+        assert!(
+            error("0,k,1,5000000000,1,get,0\n")
+                .contains("the size of the value is 5000000000, and a size is below 4 GiB")
+        );
         assert!(error("0,\u{7f},1\n").contains("fields"));
         assert!(matches!(
             read(&b"0,k,20,0,1,get,0\n0,k,20"[..]).last(),
