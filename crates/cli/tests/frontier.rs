@@ -250,7 +250,7 @@ fn what_cannot_be_searched_is_refused() {
     refused(&["--violation", "1"], "the accepted range is 0 up to");
     refused(&["--policies", "robin"], "invalid value 'robin'");
     refused(&["--set", "depth=0"], "nothing that could be made harder");
-    refused(&["--set", "load=100"], "load=1537: cannot simulate with load_ratio");
+    refused(&["--set", "load=100"], "load=1537: cannot simulate with load = ");
     refused(&["--set", "minutes=0+0.05"], "no observation of the SLO falls into the measurement");
     refused(&["--seeds", ""], "invalid value ''");
 }

@@ -30,7 +30,11 @@ const fn setting(key: &'static str, value: &'static str, about: &'static str) ->
 
 /// All there are.
 const SETTINGS: [Setting; 22] = [
-    setting("walk", "given|N", "realisation of a random scenario: the one written down, or drawn from N"),
+    setting(
+        "walk",
+        "given|N",
+        "realisation of a random scenario: the one written down, or drawn from the whole number N",
+    ),
     setting("delta", "SECONDS", "time between decisions"),
     setting("rbc_window", "SECONDS", "how far back decisions look"),
     setting("band", "LOW-HIGH", "percentiles of request latency that count as slow, such as 98.5-99.5"),
@@ -50,7 +54,7 @@ const SETTINGS: [Setting; 22] = [
     setting("eviction", "lru|s3-fifo", "whom the caches evict"),
     setting("resize", "at-once|BYTES", "bytes a second that leave a shrinking partition"),
     setting("stale", "SECONDS", "age of the statistics that decisions are made on"),
-    setting("servers", "N", "application servers"),
+    setting("servers", "N", "application servers, 1 to 1024"),
     setting("cache", "RATIO", "each server's cache, as a share of the profile's"),
     setting("load", "RATIO", "rate of requests, as a share of the profile's"),
     setting("depth", "RATIO", "multiplies what limits add to service times"),
@@ -68,7 +72,7 @@ pub enum SettingError {
         key: String,
     },
     /// The value is not one of those the key takes.
-    #[error("setting {key} to {value:?}: it takes {accepted}")]
+    #[error("setting {key} to {value:?}: it takes {accepted}, {about}")]
     Value {
         /// The key.
         key: &'static str,
@@ -76,6 +80,8 @@ pub enum SettingError {
         value: String,
         /// What is accepted.
         accepted: &'static str,
+        /// What it does.
+        about: &'static str,
     },
 }
 
@@ -94,7 +100,7 @@ impl Knobs {
     /// knobs.set("band", "99-100")?;
     /// assert_eq!(knobs.control.band.low, 99.0);
     /// let error = knobs.set("tax", "much").unwrap_err().to_string();
-    /// assert_eq!(error, "setting tax to \"much\": it takes RATIO");
+    /// assert_eq!(error, "setting tax to \"much\": it takes RATIO, part of every partition that changes hands in a round");
     /// # Ok::<(), sherwood_sim::SettingError>(())
     /// ```
     ///
@@ -104,8 +110,8 @@ impl Knobs {
         let Some(setting) = SETTINGS.iter().find(|setting| setting.key == key) else {
             return Err(SettingError::Unknown { key: key.to_owned() });
         };
-        let refused =
-            || SettingError::Value { key: setting.key, value: value.to_owned(), accepted: setting.value };
+        let Setting { key: name, value: accepted, about } = *setting;
+        let refused = || SettingError::Value { key: name, value: value.to_owned(), accepted, about };
         self.turn(key, value).ok_or_else(refused)
     }
 

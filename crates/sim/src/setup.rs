@@ -129,10 +129,34 @@ pub enum SetupError {
         "cannot simulate a sample of a trace of whole requests: they would lose keys; leave the sample out"
     )]
     WholeRequests,
+    /// One sample for each observation and backend is kept, and these would be too many.
+    #[error(
+        "cannot simulate {measure_min} minutes of measurement with an observation of {backends} backends every {every_s} s: at most {SAMPLES_MAX} samples of a backend are kept; measure {} minutes or less, or make slo.every_s longer",
+        rounded_down(f64::from(SAMPLES_MAX) / *backends as f64 * every_s / 60.0)
+    )]
+    Samples {
+        /// Measured minutes.
+        measure_min: f64,
+        /// Time between observations of the SLO in seconds.
+        every_s: f64,
+        /// Backends of the model.
+        backends: usize,
+    },
+    /// What controllers were told and have not decided on yet is kept, and this would be too much.
+    #[error(
+        "cannot simulate with stale = {stale_s} and delta = {delta_s}: controllers may be told {TOLD_MAX} times within the age of stale statistics; stale can be at most {} with this delta",
+        delta_s * f64::from(TOLD_MAX)
+    )]
+    Told {
+        /// Age of the statistics in seconds.
+        stale_s: f64,
+        /// Time between decisions in seconds.
+        delta_s: f64,
+    },
     /// A number is out of range.
     #[error("cannot simulate with {knob} = {value}: the accepted range is {accepted}")]
     Knob {
-        /// Its name.
+        /// Its key, as for [`Knobs::set`], and which of the key's numbers if there are several.
         knob: &'static str,
         /// As given.
         value: f64,
@@ -156,6 +180,12 @@ const SERVERS_MAX: u32 = 1_024;
 
 /// Age of the statistics at most; what was told waits that long.
 const STALE_MAX: Duration = Duration::from_secs(3_600);
+
+/// Times that controllers are told something within that age, at most: what is told once may be 100 kB.
+const TOLD_MAX: u32 = 10_000;
+
+/// Observations times backends at most: some 1.5 GiB of samples, 48 days of twenty backends every five seconds.
+const SAMPLES_MAX: u32 = 1 << 24;
 
 impl Setup {
     /// A run of the model that is built in.
@@ -193,19 +223,35 @@ impl Setup {
         check("servers", f64::from(servers), "1 to 1024", |n| (1.0..=f64::from(SERVERS_MAX)).contains(&n))?;
         check("ghost", ghost_rate.unwrap_or(1.0), "above 0 and up to 1", |rate| rate > 0.0 && rate <= 1.0)?;
         check("stale", stale.as_secs_f64(), "0 to 3600 s", |age| age <= STALE_MAX.as_secs_f64())?;
-        check("cache_ratio", cache_ratio, ratio, positive)?;
-        check("load_ratio", load_ratio, ratio, positive)?;
-        check("limit_depth", limit_depth, "0 to 1000", |value| (0.0..=1e3).contains(&value))?;
+        check("cache", cache_ratio, ratio, positive)?;
+        check("load", load_ratio, ratio, positive)?;
+        check("depth", limit_depth, "0 to 1000", |value| (0.0..=1e3).contains(&value))?;
         check("sample", f64::from(sample), "1 to 1024", |one_in| {
             (1.0..=f64::from(SAMPLE_MAX)).contains(&one_in)
         })?;
         if sample > 1 && self.model.replay().is_some_and(|replay| replay.format == Format::RobinHood) {
             return Err(SetupError::WholeRequests);
         }
-        check("warmup_min", warmup_min.unwrap_or(0.0), "0 to 1000000", minutes)?;
-        check("measure_min", measure_min.unwrap_or(1.0), "above 0 and up to 1000000", |m| {
+        check("minutes of warm-up", warmup_min.unwrap_or(0.0), "0 to 1000000", minutes)?;
+        check("minutes of measurement", measure_min.unwrap_or(1.0), "above 0 and up to 1000000", |m| {
             m > 0.0 && minutes(m)
-        })
+        })?;
+        self.validate_memory()
+    }
+
+    /// Checks what grows with simulated time.
+    fn validate_memory(&self) -> Result<(), SetupError> {
+        let Scenario { measure_min, .. } = self.scenario()?;
+        let (every_s, backends) = (self.model.slo().every_s, self.model.backends().len());
+        let samples = measure_min * 60.0 / every_s * backends as f64;
+        if samples > f64::from(SAMPLES_MAX) {
+            return Err(SetupError::Samples { measure_min, every_s, backends });
+        }
+        let (stale_s, delta_s) = (self.knobs.stale.as_secs_f64(), self.knobs.control.delta.as_secs_f64());
+        if stale_s > delta_s * f64::from(TOLD_MAX) {
+            return Err(SetupError::Told { stale_s, delta_s });
+        }
+        Ok(())
     }
 
     pub(crate) fn profile(&self) -> Result<&Profile, ModelError> {
@@ -310,6 +356,11 @@ fn check(
     if holds(value) { Ok(()) } else { Err(SetupError::Knob { knob, value, accepted }) }
 }
 
+/// To a tenth, and never more than it is.
+fn rounded_down(minutes: f64) -> f64 {
+    (minutes * 10.0).floor() / 10.0
+}
+
 /// Minutes as time.
 pub(crate) fn minutes(minutes: f64) -> Duration {
     Duration::from_secs_f64(minutes * 60.0)
@@ -343,6 +394,26 @@ mod tests {
         assert_eq!(page_and_floor("full", 1.0 / 64.0, 1), (16_384, 30 * 16_384));
         assert_eq!(page_and_floor("full", 0.5, 8), (65_536, 30 * 65_536));
         assert_eq!(page_and_floor("full", 1e-3, 1_024), (1, 30));
+    }
+
+    #[test]
+    fn what_grows_with_simulated_time_is_bounded() {
+        let mut setup = Setup::new("onerf-spikes", "robinhood", 1);
+        setup.knobs.measure_min = Some(69_905.0);
+        assert_eq!(setup.validate(), Ok(()));
+        setup.knobs.measure_min = Some(70_000.0);
+        assert_eq!(
+            setup.validate().unwrap_err().to_string(),
+            "cannot simulate 70000 minutes of measurement with an observation of 20 backends every 5 s: at most 16777216 samples of a backend are kept; measure 69905 minutes or less, or make slo.every_s longer"
+        );
+        setup.knobs.measure_min = None;
+        (setup.knobs.stale, setup.knobs.control.delta) = (STALE_MAX, Duration::from_millis(360));
+        assert_eq!(setup.validate(), Ok(()));
+        setup.knobs.control.delta = Duration::from_millis(250);
+        assert_eq!(
+            setup.validate().unwrap_err().to_string(),
+            "cannot simulate with stale = 3600 and delta = 0.25: controllers may be told 10000 times within the age of stale statistics; stale can be at most 2500 with this delta"
+        );
     }
 
     #[test]

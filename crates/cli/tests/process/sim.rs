@@ -8,7 +8,7 @@ use assert_cmd::Command;
 
 use crate::support::{PATIENCE, Program};
 
-/// A system of somebody's own, with a scenario that is over at once and one that is over in two years.
+/// A system of somebody's own, with a scenario that is over at once and one that is over in a year.
 fn scenarios(directory: &Path) -> String {
     let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/two-backends.sim.json");
     let document = fs::read_to_string(example).unwrap();
@@ -19,7 +19,7 @@ fn scenarios(directory: &Path) -> String {
         )
     };
     let more =
-        [("brief", 0.1), ("short", 0.1), ("endless", 1e6)].map(|(name, min)| scenario(name, min)).join(", ");
+        [("brief", 0.1), ("short", 0.1), ("endless", 5e5)].map(|(name, min)| scenario(name, min)).join(", ");
     let path = directory.join("two.json");
     fs::write(&path, format!(r#"{before}"scenarios": {{ {more}, {after}"#)).unwrap();
     path.display().to_string()
