@@ -10,15 +10,17 @@ use std::process::{Command, Output};
 use crate::missing::missing;
 
 /// Runs a program of `tests/conformance/python` that speaks to the listener at `port` by this library.
+/// False where it was skipped.
 #[track_caller]
-pub(crate) fn client_program(library: &str, name: &str, port: u16) {
+pub(crate) fn client_program(library: &str, name: &str, port: u16) -> bool {
     let remedy =
         "python3 -m venv target/venv && target/venv/bin/pip install -r scripts/python-requirements.txt";
     let python = python();
     let import = format!("import {library}");
-    let Some(found) = run(Command::new(&python).args(["-c", &import]), remedy) else { return };
+    let Some(found) = run(Command::new(&python).args(["-c", &import]), remedy) else { return false };
     if !found.status.success() {
-        return missing(library, remedy);
+        missing(library, remedy);
+        return false;
     }
     let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/conformance/python").join(name);
     // -B: nothing is written beside the sources.
@@ -28,6 +30,7 @@ pub(crate) fn client_program(library: &str, name: &str, port: u16) {
     let wrong: Vec<&str> = said.lines().filter(|line| !line.starts_with("ok")).collect();
     let complaint = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && wrong.is_empty(), "{wrong:#?}\n{complaint}");
+    true
 }
 
 /// The Python that `make` prepares, or the system's.
