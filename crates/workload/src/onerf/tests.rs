@@ -273,7 +273,7 @@ fn documents_with_a_fault_are_refused_with_its_place_and_range() {
         (
             r#""limits":{"6":"#,
             r#""limits":{"66":"#,
-            "scenarios.onerf-spikes.limits backend is 66; it must be 1 to 20",
+            "scenarios.onerf-spikes.limits.66 is of backend 66; it must be of one of the backends, 1 to 20",
         ),
         (
             r#""limits":{"6":"#,
@@ -291,7 +291,12 @@ fn documents_with_a_fault_are_refused_with_its_place_and_range() {
             r#""replicas":{"full":4},"workers":{"full":20,"#,
             "backends[0].service.replicas.demo is missing; it must be given for every profile",
         ),
-        ("[[0,1],[15,0.41]", "[[0,1],[0,0.41]", "each later than the one before"),
+        (
+            "[[0,1],[15,0.41]",
+            "[[0,1],[0,0.41]",
+            "[1][0], the minute, is 0; it must be later than the minute before it, 0",
+        ),
+        ("[[0,1],[15,0.41]", "[[0,1],[15,1.41]", "[1][1], the limit, is 1.41; it must be 0.00001 to 1"),
         (r#""walk":{"1":"7"#, r#""walk":{"1":"z"#, "scenarios.onerf-random.walk.1"),
         (
             r#""step_s":20,"#,
@@ -311,8 +316,23 @@ fn documents_with_a_fault_are_refused_with_its_place_and_range() {
         (r#""app_servers":16"#, r#""app_servers":1025"#, "app_servers is 1025; it must be 1 to 1024"),
         (r#""step_s":20,"#, "", "a random_walk scenario has `step_s`"),
         ("[6.13e-06,[[1,", "[6.13e-06,[[1.5,", "neither [backend, objects] nor [backend, median, sigma]"),
+        ("[6.13e-06,", "[-0.613,", "request_types[319][0], the probability, is -0.613; it must be 0 to 1"),
+        (
+            "[6.13e-06,[[1,",
+            "[6.13e-06,[[21,",
+            "request_types[319][1][0][0], the backend, is 21; it must be 1 to 20",
+        ),
+        (
+            "[6.13e-06,[[1,",
+            "[6.13e-06,[[1,301],[3,",
+            "request_types[319][1][0][1], the objects, is 301; it must be 1 to 300",
+        ),
         ("[6.13e-06,", "[0.613,", "request_types: the sum of the probabilities is"),
-        ("[6.13e-06,[[1,", "[6.13e-06,[[2,", "request_types[319] is asking backend 2 twice"),
+        (
+            "[6.13e-06,[[1,",
+            "[6.13e-06,[[2,",
+            "request_types[319][1][1][0], the backend, is 2, asked twice; it must be a backend once for each type",
+        ),
     ];
     for (sound, faulty, expected) in cases {
         assert!(DOCUMENT.contains(sound), "{sound}");

@@ -206,42 +206,35 @@ fn each_profile<T: Copy>(
 fn mix(types: &[RequestType], backends: usize, max_batch: u32) -> Verdict {
     for (index, RequestType(probability, batchings)) in types.iter().enumerate() {
         let at = format!("request_types[{index}]");
-        number(&format!("{at} probability"), *probability, 0.0, 1.0)?;
-        require(
-            !batchings.is_empty(),
-            || at.clone(),
-            "without entries",
-            "a type that asks at least one backend",
-        )?;
+        number(&format!("{at}[0], the probability,"), *probability, 0.0, 1.0)?;
+        let at = format!("{at}[1]");
+        require(!batchings.is_empty(), || at.clone(), "empty", "at least one backend that is asked")?;
         let mut seen = vec![false; backends];
-        for batching in batchings {
-            let place = batching.backend().index();
-            require(
-                place < backends,
-                || at.clone(),
-                format!("asking backend {}", place + 1),
-                format!("asking backends 1 to {backends}"),
-            )?;
-            require(
-                !seen[place],
-                || at.clone(),
-                format!("asking backend {} twice", place + 1),
-                "asking a backend once",
-            )?;
-            seen[place] = true;
-            match *batching {
-                Batching::Fixed { objects, .. } => {
-                    number(&format!("{at} batch"), f64::from(objects), 1.0, f64::from(max_batch))?
-                }
-                Batching::LogNormal { median, sigma, .. } => {
-                    number(&format!("{at} median"), median, 1e-6, 1e6)?;
-                    number(&format!("{at} sigma"), sigma, 0.0, 10.0)?;
-                }
-            }
+        for (index, batching) in batchings.iter().enumerate() {
+            asked(&format!("{at}[{index}]"), batching, &mut seen, max_batch)?;
         }
     }
     let sum: f64 = types.iter().map(|request_type| request_type.0).sum();
     number("request_types: the sum of the probabilities", sum, 1.0 - 1e-7, 1.0 + 1e-7)
+}
+
+/// What a request type asks of one backend; `seen` are those it asked before.
+fn asked(at: &str, batching: &Batching, seen: &mut [bool], max_batch: u32) -> Verdict {
+    let backends = seen.len();
+    let place = batching.backend().index();
+    let backend = || format!("{at}[0], the backend,");
+    number(&backend(), (place + 1) as f64, 1.0, backends as f64)?;
+    let again = std::mem::replace(&mut seen[place], true);
+    require(!again, backend, format!("{}, asked twice", place + 1), "a backend once for each type")?;
+    match *batching {
+        Batching::Fixed { objects, .. } => {
+            number(&format!("{at}[1], the objects,"), f64::from(objects), 1.0, f64::from(max_batch))
+        }
+        Batching::LogNormal { median, sigma, .. } => {
+            number(&format!("{at}[1], the median,"), median, 1e-6, 1e6)?;
+            number(&format!("{at}[2], the sigma,"), sigma, 0.0, 10.0)
+        }
+    }
 }
 
 fn scenario(at: &str, scenario: &Scenario, backends: usize, profiles: &BTreeMap<String, Profile>) -> Verdict {
@@ -254,8 +247,9 @@ fn scenario(at: &str, scenario: &Scenario, backends: usize, profiles: &BTreeMap<
     match &scenario.course {
         Course::PiecewiseLinear(limits) => {
             for (limited, points) in limits {
-                known_backend(&format!("{at}.limits"), limited.backend, backends)?;
-                line(&format!("{at}.limits.{limited}"), points)?;
+                let at = format!("{at}.limits.{limited}");
+                known_backend(&at, limited.backend, backends)?;
+                line(&at, points)?;
             }
             Ok(())
         }
@@ -268,12 +262,20 @@ fn scenario(at: &str, scenario: &Scenario, backends: usize, profiles: &BTreeMap<
 
 fn line(at: &str, points: &[(f64, f64)]) -> Verdict {
     require(!points.is_empty(), || at.to_owned(), "empty", "at least one [minute, limit]")?;
-    for &(minute, limit) in points {
-        number(&format!("{at} minute"), minute, 0.0, 1e6)?;
-        number(&format!("{at} limit"), limit, LIMIT_LEAST, 1.0)?;
+    let mut before = None;
+    for (index, &(minute, limit)) in points.iter().enumerate() {
+        let minute_at = || format!("{at}[{index}][0], the minute,");
+        number(&minute_at(), minute, 0.0, 1e6)?;
+        number(&format!("{at}[{index}][1], the limit,"), limit, LIMIT_LEAST, 1.0)?;
+        let before = before.replace(minute);
+        require(
+            before.is_none_or(|before| before < minute),
+            minute_at,
+            minute,
+            format!("later than the minute before it, {}", before.unwrap_or_default()),
+        )?;
     }
-    let rising = points.windows(2).all(|pair| pair[0].0 < pair[1].0);
-    require(rising, || format!("{at} minutes"), "not in order", "each later than the one before")
+    Ok(())
 }
 
 fn random_walk(at: &str, walk: &RandomWalk, backends: usize) -> Verdict {
@@ -282,9 +284,10 @@ fn random_walk(at: &str, walk: &RandomWalk, backends: usize) -> Verdict {
     number(&format!("{at}.levels"), f64::from(*levels), 1.0, 35.0)?;
     number(&format!("{at}.start_level"), f64::from(*start_level), 0.0, f64::from(*levels))?;
     for (&id, &(low, high)) in range {
-        known_backend(&format!("{at}.range"), id, backends)?;
-        number(&format!("{at}.range.{id}[0]"), low, LIMIT_LEAST, 1.0)?;
-        number(&format!("{at}.range.{id}[1]"), high, low, 1.0)?;
+        let at = format!("{at}.range.{id}");
+        known_backend(&at, id, backends)?;
+        number(&format!("{at}[0]"), low, LIMIT_LEAST, 1.0)?;
+        number(&format!("{at}[1]"), high, low, 1.0)?;
     }
     require(
         walk.keys().eq(range.keys()),
@@ -320,7 +323,12 @@ fn steps(at: &str, each: usize, walk: &RandomWalk) -> Verdict {
 
 fn known_backend(at: &str, id: u16, backends: usize) -> Verdict {
     let known = (1..=backends).contains(&usize::from(id));
-    require(known, || format!("{at} backend"), id, format!("1 to {backends}"))
+    require(
+        known,
+        || at.to_owned(),
+        format!("of backend {id}"),
+        format!("of one of the backends, 1 to {backends}"),
+    )
 }
 
 /// A limit that is in force at some scales only would be overlooked.
