@@ -11,7 +11,7 @@ CARGO_FUZZ := target/tools/bin/cargo-fuzz
 export SHERWOOD_PYTHON := $(CURDIR)/$(VENV)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test loom miri conformance fuzz bench fmt lint docs clean need-build need-test need-fuzz need-miri
+.PHONY: help build demo test loom miri elsewhere conformance fuzz bench fmt lint docs clean need-build need-test need-fuzz need-miri need-elsewhere
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,6 +31,9 @@ test: need-test $(VENV)/ready ## the whole suite: format, lints, documentation, 
 
 loom: need-build ## schedules of three threads at the lock of the cache, all up to three preemptions
 	RUSTFLAGS="--cfg loom" $(CARGO) test --release --locked -p sherwood-cache --target-dir target/loom --lib lock::
+
+elsewhere: need-elsewhere ## the simulator's golden files on other processors, emulated: ARM, and one of the other byte order
+	scripts/elsewhere.sh
 
 conformance: build $(VENV)/ready ## what others wrote against a node (some of it: make conformance ARGS="redis goredis")
 	scripts/conformance.sh $(ARGS)
@@ -72,6 +75,9 @@ need-fuzz:
 
 need-miri:
 	@scripts/need.sh miri
+
+need-elsewhere:
+	@scripts/need.sh elsewhere
 
 $(CARGO_FUZZ): | need-fuzz
 	$(CARGO) install cargo-fuzz --version 0.13.2 --locked --root target/tools --target-dir target/tools/build

@@ -6,6 +6,7 @@
 #   scripts/need.sh docs    mdBook
 #   scripts/need.sh fuzz    a nightly compiler, which it installs by rustup, and a C++ compiler
 #   scripts/need.sh miri    a nightly compiler with Miri, which it installs by rustup
+#   scripts/need.sh elsewhere   emulators of other processors and compilers for them, which it installs where it may
 #
 # Exit status: 0 when nothing is missing, 2 otherwise.
 set -euo pipefail
@@ -38,7 +39,7 @@ has_python_venv() {
 }
 
 # The Debian packages that the tests lack.
-debian_packages() {
+test_packages() {
   has_c_compiler || printf 'gcc libc6-dev '
   command -v git >/dev/null || printf 'git '
   command -v memcached >/dev/null || printf 'memcached '
@@ -50,6 +51,13 @@ debian_packages() {
   command -v mariadbd >/dev/null || [ -x /usr/sbin/mariadbd ] || printf 'mariadb-server '
   ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || command -v postgres >/dev/null || printf 'postgresql '
   has_python_venv || printf 'python3 python3-venv '
+}
+
+# The Debian packages that tests on other processors lack.
+elsewhere_packages() {
+  command -v qemu-aarch64 >/dev/null || printf 'qemu-user '
+  command -v aarch64-linux-gnu-gcc >/dev/null || printf 'gcc-aarch64-linux-gnu libc6-dev-arm64-cross '
+  command -v s390x-linux-gnu-gcc >/dev/null || printf 'gcc-s390x-linux-gnu libc6-dev-s390x-cross '
 }
 
 # Runs a command as root, without ever asking for a password.
@@ -73,9 +81,10 @@ apt_line() {
   fi
 }
 
+# Installs what the command $1 prints that it lacks, where it may.
 install_debian_packages() {
   local packages
-  packages=$(debian_packages)
+  packages=$("$1")
   [ -n "$packages" ] || return 0
   if command -v apt-get >/dev/null && may_be_root; then
     printf 'installing for the tests: %s\n' "${packages% }" >&2
@@ -83,7 +92,7 @@ install_debian_packages() {
     # shellcheck disable=SC2086 # a list of package names, one word each
     as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $packages \
       </dev/null >/dev/null || true
-    packages=$(debian_packages)
+    packages=$("$1")
     [ -n "$packages" ] || return 0
   fi
   lack "${packages% } (Debian packages, for the tests)" "$(apt_line "${packages% }")"
@@ -127,7 +136,7 @@ case "${1:-}" in
     ;;
   test)
     need_rust
-    install_debian_packages
+    install_debian_packages test_packages
     ;;
   docs)
     command -v mdbook >/dev/null || lack "mdBook" "cargo install mdbook --locked"
@@ -138,8 +147,13 @@ case "${1:-}" in
   miri)
     need_miri
     ;;
+  elsewhere)
+    need_rust
+    need_c_compiler
+    install_debian_packages elsewhere_packages
+    ;;
   *)
-    echo "usage: scripts/need.sh build|test|docs|fuzz|miri" >&2
+    echo "usage: scripts/need.sh build|test|docs|fuzz|miri|elsewhere" >&2
     exit 2
     ;;
 esac
