@@ -5,13 +5,14 @@ use std::fmt::Write;
 use super::escaped;
 
 const STYLE: &str =
-    "body { font: 16px/1.5 sans-serif; max-width: 60em; margin: 2em auto; padding: 0 1em; color: #222; background: #fff }
+    "body { font: 16px/1.5 sans-serif; max-width: 66em; margin: 2em auto; padding: 0 1em; color: #222; background: #fff }
 h2 { margin-top: 2.5em; border-bottom: 2px solid #222 }
 nav a { margin-right: 1.2em; white-space: nowrap }
 .wide { overflow-x: auto }
 table { border-collapse: collapse; margin: 1em 0 }
-th, td { padding: .2em .7em; text-align: right; border-bottom: 1px solid #ddd }
+th, td { padding: .2em .5em; text-align: right; border-bottom: 1px solid #ddd }
 td { white-space: nowrap }
+td.word { white-space: normal }
 th { vertical-align: bottom }
 th.word, td.word { text-align: left }
 td.no { font-weight: bold }
