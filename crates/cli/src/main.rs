@@ -8,6 +8,7 @@
     reason = "a driver: it owns clocks, sockets and threads"
 )]
 
+mod allocator;
 mod backend;
 mod chart;
 mod check_config;
