@@ -55,7 +55,7 @@ test_packages() {
 
 # The Debian packages that tests on other processors lack.
 elsewhere_packages() {
-  command -v qemu-aarch64 >/dev/null || printf 'qemu-user '
+  command -v qemu-aarch64 >/dev/null && command -v qemu-s390x >/dev/null || printf 'qemu-user '
   command -v aarch64-linux-gnu-gcc >/dev/null || printf 'gcc-aarch64-linux-gnu libc6-dev-arm64-cross '
   command -v s390x-linux-gnu-gcc >/dev/null || printf 'gcc-s390x-linux-gnu libc6-dev-s390x-cross '
 }

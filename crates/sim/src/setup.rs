@@ -248,7 +248,8 @@ impl Setup {
             return Err(SetupError::Samples { measure_min, every_s, backends });
         }
         let (stale_s, delta_s) = (self.knobs.stale.as_secs_f64(), self.knobs.control.delta.as_secs_f64());
-        if stale_s > delta_s * f64::from(TOLD_MAX) {
+        // A delta of 0 is refused by the options of control, in their words.
+        if delta_s > 0.0 && stale_s > delta_s * f64::from(TOLD_MAX) {
             return Err(SetupError::Told { stale_s, delta_s });
         }
         Ok(())

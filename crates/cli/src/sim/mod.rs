@@ -53,7 +53,9 @@ enum Command {
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    crate::allocator::keep_freed_memory();
+    if !matches!(args.command, Command::List(_) | Command::Record(_)) {
+        crate::allocator::keep_freed_memory();
+    }
     match &args.command {
         Command::List(args) => list::run(args),
         Command::Run(args) => run::run(args),
