@@ -184,7 +184,7 @@ const STALE_MAX: Duration = Duration::from_secs(3_600);
 /// Times that controllers are told something within that age, at most: what is told once may be 100 kB.
 const TOLD_MAX: u32 = 10_000;
 
-/// Observations times backends at most: some 1.5 GiB of samples, 48 days of twenty backends every five seconds.
+/// Observations times backends at most: some 1.5 GiB of samples with many backends and twice that with one, 48 days of twenty backends every five seconds.
 const SAMPLES_MAX: u32 = 1 << 24;
 
 impl Setup {
