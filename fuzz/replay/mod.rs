@@ -1,7 +1,9 @@
-//! The fuzz targets with a fixed number of inputs from a fixed seed, so that every run of the suite is the same run.
+//! The fuzz targets with a fixed number of inputs from a fixed seed, so that every run of the suite
+//! is the same run.
 //!
-//! The kept corpus comes first: each of its files is an input somebody thought of or a fuzzer found. Then come inputs made
-//! of them ([`mutator`]). What fails is shown as a file that belongs into the corpus.
+//! The kept corpus comes first: each of its files is an input somebody thought of or a fuzzer
+//! found. Then come inputs made of them ([`mutator`]). What fails is shown as a file that belongs
+//! into the corpus.
 
 mod mutator;
 
@@ -13,7 +15,8 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use crate::stream::Target;
 use mutator::Mutator;
 
-/// Runs the one of `targets` that is called `name` on its corpus and on so many other inputs, drawn from `random`.
+/// Runs the one of `targets` that is called `name` on its corpus and on so many other inputs, drawn
+/// from `random`.
 ///
 /// # Panics
 /// When it does, or there is no such target or nothing in its corpus.

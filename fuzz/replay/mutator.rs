@@ -1,7 +1,8 @@
 //! New inputs from known ones.
 //!
-//! Random bytes get no further than the first word of a protocol. Here a known input is changed a little, mostly by what
-//! is in others: their words, and numbers at the ends of the ranges that codecs check.
+//! Random bytes get no further than the first word of a protocol. Here a known input is changed a
+//! little, mostly by what is in others: their words, and numbers at the ends of the ranges that
+//! codecs check.
 
 use rand_core::Rng;
 use rand_xoshiro::Xoshiro256PlusPlus;

@@ -1,10 +1,12 @@
 //! Whole listeners: what clients are answered, whatever they send.
 //!
-//! What a client is answered must depend on what it sent and on nothing else: not on how the network cut it, and so not on
-//! how full buffers were, on what came with the same packet, or on where an answer was too long to be sent at once. Each
-//! target says the same to new listeners in several ways and compares the answers. What a conversation promises besides is
-//! checked by [`Talk::say`]. Listeners are small, so that their limits are in reach: of a value, of what is answered at once, of
-//! what a partition holds. Half of the keys are fetched from a backend that fails for some.
+//! What a client is answered must depend on what it sent and on nothing else: not on how the
+//! network cut it, and so not on how full buffers were, on what came with the same packet, or on
+//! where an answer was too long to be sent at once. Each target says the same to new listeners in
+//! several ways and compares the answers. What a conversation promises besides is checked by
+//! [`Talk::say`]. Listeners are small, so that their limits are in reach: of a value, of what is
+//! answered at once, of what a partition holds. Half of the keys are fetched from a backend that
+//! fails for some.
 
 use std::sync::Arc;
 

@@ -9,12 +9,14 @@ pub type Target = fn(&[u8]);
 pub const REPEAT: u8 = 0xff;
 /// Longest stream in bytes: two of the longest lines of any protocol, and something after them.
 const STREAM_BYTES_MAX: usize = 160 * 1024;
-/// Most pieces a stream is cut into, about: lines are looked at again with each piece, and this keeps that cheap.
+/// Most pieces a stream is cut into, about: lines are looked at again with each piece, and this
+/// keeps that cheap.
 const PIECES_MAX: usize = 256;
 
-/// The stream that `input` stands for: itself, but for [`REPEAT`] with two bytes `n` and `m` after it, which adds the last
-/// `n` bytes before it once more, `m` times `m` times. Limits of many KiB are reached by inputs of a few bytes that way,
-/// which is what a fuzzer is good at. Where there are no `n` bytes the three stand for themselves.
+/// The stream that `input` stands for: itself, but for [`REPEAT`] with two bytes `n` and `m` after
+/// it, which adds the last `n` bytes before it once more, `m` times `m` times. Limits of many KiB
+/// are reached by inputs of a few bytes that way, which is what a fuzzer is good at. Where there
+/// are no `n` bytes the three stand for themselves.
 #[must_use]
 pub fn expanded(input: &[u8]) -> Vec<u8> {
     let mut stream = Vec::with_capacity(input.len());
@@ -74,8 +76,8 @@ enum Reading {
 /// Offers `stream` to one new codec for each way to cut it.
 ///
 /// # Panics
-/// When they do not all say the same, or one uses up more than it was offered, says something and uses up nothing, or
-/// asks for no more than it has or for more than `need_max` bytes.
+/// When they do not all say the same, or one uses up more than it was offered, says something and
+/// uses up nothing, or asks for no more than it has or for more than `need_max` bytes.
 pub fn same_however_cut<'s, T, C>(stream: &'s [u8], need_max: usize, codec: impl Fn() -> C)
 where
     T: PartialEq + Debug,
@@ -117,7 +119,8 @@ fn said<'s, T>(
     let (mut start, mut end) = (0, 0);
     let mut all = Vec::new();
     let mut reader = Reader::new(reading, stream);
-    // Ends: each turn of the inner loop but its last uses up a byte, and each of the outer one offers another.
+    // Ends: each turn of the inner loop but its last uses up a byte, and each of the outer one
+    // offers another.
     loop {
         let wanted = loop {
             let offered = &stream[start..end];
@@ -160,7 +163,8 @@ impl Reader {
         Self { reading, least: 1 + stream.len() / PIECES_MAX }
     }
 
-    /// Where the next piece ends when the last one ended at `end` and the codec asks for all before `wanted`.
+    /// Where the next piece ends when the last one ended at `end` and the codec asks for all before
+    /// `wanted`.
     fn next(&mut self, end: usize, wanted: usize) -> usize {
         match &mut self.reading {
             Reading::Whole => usize::MAX,

@@ -1,9 +1,12 @@
-//! What a ghost costs and how far its curve is off: nanoseconds an access and mean absolute errors in points.
+//! What a ghost costs and how far its curve is off: nanoseconds an access and mean absolute errors
+//! in points.
 //!
-//! `cargo run --release -p sherwood-cache --example ghost` prints the figures of docs/src/miss-ratio-curves.md, a line of JSON
-//! for each workload: the error of a curve sampled at 1/32, corrected and not, over five hash seeds, and the processor time per
-//! access (hash, get and store) beside that of hashing the key alone. A last line says how long the slowest access takes with as
-//! many keys as 2 GiB hold at 100 bytes each, while the sample grows, is halved and forgets.
+//! `cargo run --release -p sherwood-cache --example ghost` prints the figures of
+//! docs/src/miss-ratio-curves.md, a line of JSON for each workload: the error of a curve sampled at
+//! 1/32, corrected and not, over five hash seeds, and the processor time per access (hash, get and
+//! store) beside that of hashing the key alone. A last line says how long the slowest access takes
+//! with as many keys as 2 GiB hold at 100 bytes each, while the sample grows, is halved and
+//! forgets.
 
 #![expect(clippy::disallowed_types, clippy::disallowed_methods, reason = "this measures time")]
 
@@ -25,7 +28,8 @@ const SIZES: u64 = 1_000;
 const STALL_TOTAL_BYTES: u64 = 2 << 30;
 const STALL_KEYS: u64 = 40_000_000;
 const STALL_ACCESSES: u64 = 120_000_000;
-/// Every run is the same but for what others do on the machine, so the least of them counts, access by access.
+/// Every run is the same but for what others do on the machine, so the least of them counts, access
+/// by access.
 const STALL_RUNS: usize = 3;
 
 /// Objects in the order of their gets, each with its charge.

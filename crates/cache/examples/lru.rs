@@ -1,12 +1,16 @@
-//! How fast one LRU is simulated on a trace: the engine with declared sizes, by the calls that the simulator's servers make.
+//! How fast one LRU is simulated on a trace: the engine with declared sizes, by the calls that the
+//! simulator's servers make.
 //!
-//! Gets are taken 32 at a time, like the keys of a request: all are looked up together, then what was missed is stored, one by one. So
-//! a key that is missed twice within 32 gets is two misses, where an LRU that stores at once has a miss and a hit, and what is missed
-//! is newer than what is hit after it. On the trace of `draw` that is a hundredth of a percentage point more misses at most.
+//! Gets are taken 32 at a time, like the keys of a request: all are looked up together, then what
+//! was missed is stored, one by one. So a key that is missed twice within 32 gets is two misses,
+//! where an LRU that stores at once has a miss and a hit, and what is missed is newer than what is
+//! hit after it. On the trace of `draw` that is a hundredth of a percentage point more misses at
+//! most.
 //!
-//! `lru draw FILE` writes ten million gets of a million objects, Zipf 1.0, in the format oracleGeneral. `lru FILE OBJECTS` runs a
-//! trace of that format through an LRU of so many objects, whatever their sizes, and prints a line of JSON: gets, misses, and the
-//! time between the first record and the last, reading the file included. `scripts/bench.sh lcs` puts that beside
+//! `lru draw FILE` writes ten million gets of a million objects, Zipf 1.0, in the format
+//! oracleGeneral. `lru FILE OBJECTS` runs a trace of that format through an LRU of so many objects,
+//! whatever their sizes, and prints a line of JSON: gets, misses, and the time between the first
+//! record and the last, reading the file included. `scripts/bench.sh lcs` puts that beside
 //! libCacheSim's.
 
 #![expect(

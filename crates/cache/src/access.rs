@@ -7,7 +7,8 @@ use sherwood_model::{Instant, TenantId};
 pub struct Access {
     /// The time, read by the driver once per batch of input.
     pub now: Instant,
-    /// The recency queue the item moves to. A class the cache was not built with counts as the last one.
+    /// The recency queue the item moves to. A class the cache was not built with counts as the last
+    /// one.
     pub class: DeadlineClass,
     /// Who asks. The partition says who pays.
     pub tenant: TenantId,
@@ -34,10 +35,11 @@ pub struct AccessFlags(u8);
 impl AccessFlags {
     /// An ordinary access.
     pub const NONE: Self = Self(0);
-    /// Not a use: a `get` or a [`Change::Amend`](crate::Change::Amend) leaves the recency and [`Marks::USED`](crate::Marks::USED)
-    /// as they are. Hits and misses are counted all the same.
+    /// Not a use: a `get` or a [`Change::Amend`](crate::Change::Amend) leaves the recency and
+    /// [`Marks::USED`](crate::Marks::USED) as they are. Hits and misses are counted all the same.
     pub const KEEP_RECENCY: Self = Self(1);
-    /// Finds a [`Kind::Graced`](crate::Kind::Graced) item for as long after it expired as its partition's grace.
+    /// Finds a [`Kind::Graced`](crate::Kind::Graced) item for as long after it expired as its
+    /// partition's grace.
     pub const SEE_STALE: Self = Self(1 << 1);
     /// Finds a [`Kind::Absent`](crate::Kind::Absent) item.
     pub const SEE_ABSENT: Self = Self(1 << 2);

@@ -1,7 +1,7 @@
 //! Work that nobody waits for, in small steps.
 //!
-//! Four kinds, in this order of urgency: reaching budgets that were lowered, giving back pages that are empty, taking out the dead,
-//! and emptying pages that are not.
+//! Four kinds, in this order of urgency: reaching budgets that were lowered, giving back pages that
+//! are empty, taking out the dead, and emptying pages that are not.
 
 use std::sync::TryLockError;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -14,21 +14,22 @@ use crate::eviction::Pool;
 use crate::options::Eviction;
 use crate::shard::{Cause, Cursor, Slack};
 
-/// Places looked at, or entries moved, under one hold of a shard's lock. Chosen: enough that locking is a small part of
-/// the work, few enough that a request hardly notices.
+/// Places looked at, or entries moved, under one hold of a shard's lock. Chosen: enough that
+/// locking is a small part of the work, few enough that a request hardly notices.
 pub(crate) const PER_LOCK: usize = 32;
 
-/// Bytes of an item that is as much work as one that has nothing but a key: giving back, or copying, as many takes as long as all
-/// else does.
+/// Bytes of an item that is as much work as one that has nothing but a key: giving back, or
+/// copying, as many takes as long as all else does.
 const ITEM_BYTES: u64 = 4096;
 
-/// Giving a block back takes as long as evicting so many items, and moving so many bytes: 10 to 20 microseconds in the system, one for
-/// each of its pages.
+/// Giving a block back takes as long as evicting so many items, and moving so many bytes: 10 to 20
+/// microseconds in the system, one for each of its pages.
 const ITEMS_A_BLOCK: usize = 32;
 const BYTES_A_BLOCK: u64 = 16 << 10;
 
-/// From the start of one pass over all entries to the next. Dead items are found by use and by eviction anyway; this
-/// bounds how long the others are charged. Chosen: seconds, because a pass reads every entry there is.
+/// From the start of one pass over all entries to the next. Dead items are found by use and by
+/// eviction anyway; this bounds how long the others are charged. Chosen: seconds, because a pass
+/// reads every entry there is.
 const PASS_INTERVAL: Duration = Duration::from_secs(10);
 
 /// What is known of the background work after a bit of it.
@@ -62,14 +63,14 @@ struct Place {
 }
 
 impl Cache {
-    /// Does background work on at most `items_max` items (evicted, looked at or moved) and says whether it stopped for
-    /// that reason, so that there may be more to do. A shard is locked for at most 32 items at a time. Call it every few
-    /// milliseconds and, while it returns true, again as soon as there is leisure: budgets that were lowered are reached
-    /// as fast as it is called.
+    /// Does background work on at most `items_max` items (evicted, looked at or moved) and says
+    /// whether it stopped for that reason, so that there may be more to do. A shard is locked for
+    /// at most 32 items at a time. Call it every few milliseconds and, while it returns true, again
+    /// as soon as there is leisure: budgets that were lowered are reached as fast as it is called.
     ///
-    /// Looking for dead items takes a pass over all entries. One begins only when something is known to have died, and
-    /// at most every 10 seconds. Of several threads that call this at a time one does the looking; [`Self::work`] tells the
-    /// others so.
+    /// Looking for dead items takes a pass over all entries. One begins only when something is
+    /// known to have died, and at most every 10 seconds. Of several threads that call this at a
+    /// time one does the looking; [`Self::work`] tells the others so.
     pub fn step(&self, now: Instant, items_max: usize) -> bool {
         self.work(now, items_max) == Work::Left
     }
@@ -105,8 +106,8 @@ impl Cache {
         }
     }
 
-    /// Evicts at most `items_max` items of whoever is most over; returns how many. Under strict LRU the next is looked for
-    /// among all shards each time; else several go under one lock.
+    /// Evicts at most `items_max` items of whoever is most over; returns how many. Under strict LRU
+    /// the next is looked for among all shards each time; else several go under one lock.
     fn shrink(&self, now: Instant, items_max: usize) -> usize {
         if self.options.eviction == Eviction::Lru {
             return usize::from(self.evict_most_over(1, &|| self.is_over(), now).is_some());
@@ -135,8 +136,8 @@ impl Cache {
         }
     }
 
-    /// Whether the earliest time of death noted has come. If so the note is taken: the pass that follows notes those
-    /// that it leaves alive.
+    /// Whether the earliest time of death noted has come. If so the note is taken: the pass that
+    /// follows notes those that it leaves alive.
     fn something_died(&self, now: Instant) -> bool {
         let died = self.next_death.load(Relaxed) <= now.as_nanos();
         if died {
@@ -146,7 +147,8 @@ impl Cache {
         died
     }
 
-    /// Takes out the dead among the next places of one shard; returns where to go on, or none at the end.
+    /// Takes out the dead among the next places of one shard; returns where to go on, or none at
+    /// the end.
     fn reclaim_from(&self, from: Place, now: Instant, left: &mut usize) -> Option<Place> {
         let mut shard = self.shards[from.shard].lock(&self.ledger);
         let mut dead = Vec::new();
@@ -211,8 +213,8 @@ impl Cache {
         }
     }
 
-    /// Gives back blocks of a shard or, where there are none, moves at most `items_max` records if it has many free places, under
-    /// one hold of its lock.
+    /// Gives back blocks of a shard or, where there are none, moves at most `items_max` records if
+    /// it has many free places, under one hold of its lock.
     pub(crate) fn compact_shard(&self, shard: usize, slack: Slack, items_max: usize) -> Relief {
         let blocks = self.give_back_some(shard, items_max.div_ceil(ITEMS_A_BLOCK));
         if blocks > 0 {
@@ -226,14 +228,16 @@ impl Cache {
         let moved = shard.relocate_some(slack, items_max, |record| self.dies(record));
         let is_done = !shard.has_slack(slack);
         drop(shard);
-        // A look for the dead that is under way may have gone by the new place and not have come to the old one.
+        // A look for the dead that is under way may have gone by the new place and not have come to
+        // the old one.
         self.note_death(moved.next_death);
         // Where a page was given up instead, that was the work of an item.
         Relief { items: moved.items.max(1), bytes: moved.bytes, is_done }
     }
 }
 
-/// What a step has done with `items` of together `bytes`, as a number of items: large ones are more work.
+/// What a step has done with `items` of together `bytes`, as a number of items: large ones are more
+/// work.
 fn cost(items: usize, bytes: u64) -> usize {
     items.max(usize::try_from(bytes / ITEM_BYTES).unwrap_or(usize::MAX))
 }

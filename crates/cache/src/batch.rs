@@ -1,9 +1,10 @@
 //! Reading several keys of a partition, one after another, at less than the price of each.
 //!
-//! A request asks for tens of keys at a time, and reading them one by one hashes each twice (once to ask for its memory, once
-//! to find it) and takes a lock for each. Under strict LRU, where every hit is a change and takes the lock whole, keys of
-//! one shard that follow each other are read here under one lock, until as much was seen as may be copied under one. What comes
-//! of it is what [`Cache::get`] brings for one after another.
+//! A request asks for tens of keys at a time, and reading them one by one hashes each twice (once
+//! to ask for its memory, once to find it) and takes a lock for each. Under strict LRU, where every
+//! hit is a change and takes the lock whole, keys of one shard that follow each other are read here
+//! under one lock, until as much was seen as may be copied under one. What comes of it is what
+//! [`Cache::get`] brings for one after another.
 
 use sherwood_model::PartitionId;
 
@@ -14,15 +15,17 @@ use crate::options::Eviction;
 use crate::prefetch::PREFETCH_KEYS_MAX;
 use crate::shard::{Handle, Lookup, NO_HANDLE, Sight};
 
-/// Bytes of values after which a lock is let go of before the next key is read: whoever sees a value may copy it under the lock, and
-/// others wait. Chosen: a microsecond or two of copying.
+/// Bytes of values after which a lock is let go of before the next key is read: whoever sees a
+/// value may copy it under the lock, and others wait. Chosen: a microsecond or two of copying.
 const SEEN_BYTES_A_HOLD: usize = 16 << 10;
 
 impl Cache {
-    /// Reads the items of `keys` in turn, each as [`Self::get`] does, with the memory that the look-ups read asked for ahead. `see`
-    /// is given a key's position and its item, or none, in the order of the keys.
+    /// Reads the items of `keys` in turn, each as [`Self::get`] does, with the memory that the
+    /// look-ups read asked for ahead. `see` is given a key's position and its item, or none, in the
+    /// order of the keys.
     ///
-    /// At most [`PREFETCH_KEYS_MAX`] keys are read under one hold of a lock, and none after 16 KiB of values were seen under it.
+    /// At most [`PREFETCH_KEYS_MAX`] keys are read under one hold of a lock, and none after 16 KiB
+    /// of values were seen under it.
     pub fn get_each<K: AsRef<[u8]>>(
         &self,
         partition: PartitionId,
@@ -63,7 +66,8 @@ impl Cache {
             *hash = self.lookup(partition, key.as_ref()).hash;
         }
         if self.shards.len() > 1 && keys.len() > 1 {
-            // Runs of one shard are short, so what all will read is asked for first, in an order of its own.
+            // Runs of one shard are short, so what all will read is asked for first, in an order of
+            // its own.
             let mut by_shard = hashes;
             self.prefetch_hashes(&mut by_shard[..keys.len()]);
         }
@@ -78,7 +82,8 @@ impl Cache {
         }
     }
 
-    /// Reads keys of one shard, with their hashes, under strict LRU and one hold of its lock; returns how many.
+    /// Reads keys of one shard, with their hashes, under strict LRU and one hold of its lock;
+    /// returns how many.
     fn get_alike<K: AsRef<[u8]>>(
         &self,
         partition: PartitionId,
@@ -132,8 +137,8 @@ mod tests {
 
     const KEYS: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
 
-    /// How many of [`KEYS`] are read under one hold of the lock, whose values are `value`. However many that are, all are read in
-    /// the end, each once and in order.
+    /// How many of [`KEYS`] are read under one hold of the lock, whose values are `value`. However
+    /// many that are, all are read in the end, each once and in order.
     fn read_at_once(value: Value<'_>) -> usize {
         let cache = cache(&[1 << 20], 1);
         let access = Access::at(Instant::ZERO);

@@ -1,26 +1,29 @@
 //! What an item costs.
 //!
-//! A budget in bytes means something to an operator only if it is memory, not payload: a million tiny items would
-//! otherwise take several times what was configured. So an item is charged for its place, its share of the index and what
-//! is remembered of dropped keys, and the charge is one public function of two sizes, so that a trace study or a
-//! simulator counts exactly as the engine does.
+//! A budget in bytes means something to an operator only if it is memory, not payload: a million
+//! tiny items would otherwise take several times what was configured. So an item is charged for its
+//! place, its share of the index and what is remembered of dropped keys, and the charge is one
+//! public function of two sizes, so that a trace study or a simulator counts exactly as the engine
+//! does.
 
 use crate::shard::{HEADER_BYTES, PLACE_BYTES_MAX, RUN_STEP, place_bytes};
 
-/// Bytes charged for every item beside its key and value: a header of 24 bytes (links, CAS, lengths, partition, marks), and
-/// 12 for its share of the index (7.3 to 8.2) and of the memory of dropped keys (1 to 2), and of pages.
+/// Bytes charged for every item beside its key and value: a header of 24 bytes (links, CAS,
+/// lengths, partition, marks), and 12 for its share of the index (7.3 to 8.2) and of the memory of
+/// dropped keys (1 to 2), and of pages.
 pub const ITEM_OVERHEAD_BYTES: u64 = HEADER_BYTES as u64 + TABLES_BYTES;
 
 /// Bytes of index and of remembered keys for each item.
 const TABLES_BYTES: u64 = 12;
 
-/// Bytes an item with a key of `key_bytes` and a value of `value_bytes` is charged against its partition's budget and
-/// against the total, whether the value is stored or only declared.
+/// Bytes an item with a key of `key_bytes` and a value of `value_bytes` is charged against its
+/// partition's budget and against the total, whether the value is stored or only declared.
 ///
-/// 12, and the place that holds 24 bytes, key and value: rounded to 8 bytes up to 256, to a sixteenth of the power of two
-/// below up to 1,024, and up to 8,192 to the largest multiple of 8 of which as many fit into 64 KiB. Above that, 12 and a
-/// place of 32 bytes, and key and value rounded to 4,096. An expiry (8 bytes), flags other than 0 (4) and the stamps of
-/// strict LRU (8) are not charged: what they take is held within the reserve beside the total (see the crate's
+/// 12, and the place that holds 24 bytes, key and value: rounded to 8 bytes up to 256, to a
+/// sixteenth of the power of two below up to 1,024, and up to 8,192 to the largest multiple of 8 of
+/// which as many fit into 64 KiB. Above that, 12 and a place of 32 bytes, and key and value rounded
+/// to 4,096. An expiry (8 bytes), flags other than 0 (4) and the stamps of strict LRU (8) are not
+/// charged: what they take is held within the reserve beside the total (see the crate's
 /// documentation).
 ///
 /// ```

@@ -1,8 +1,9 @@
 //! Another cache with the same in it.
 //!
-//! A simulation that has warmed a cache up has waited for it, and several that differ only in what comes afterwards would wait for
-//! the same. A copy goes on as the original would: what was counted, in which order items were used, where they lie and what
-//! the ghosts have seen is all there, so equal operations bring equal answers and equal evictions in both.
+//! A simulation that has warmed a cache up has waited for it, and several that differ only in what
+//! comes afterwards would wait for the same. A copy goes on as the original would: what was
+//! counted, in which order items were used, where they lie and what the ghosts have seen is all
+//! there, so equal operations bring equal answers and equal evictions in both.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
@@ -13,8 +14,9 @@ use crate::line::Line;
 use crate::memory::{Memory, Supply};
 
 impl Cache {
-    /// A copy of this cache, with its items in blocks of `memory` and nothing shared with it. Exclusive, so that nobody changes a part
-    /// of it meanwhile. O(bytes that blocks and tables take), and as much memory again.
+    /// A copy of this cache, with its items in blocks of `memory` and nothing shared with it.
+    /// Exclusive, so that nobody changes a part of it meanwhile. O(bytes that blocks and tables
+    /// take), and as much memory again.
     ///
     /// ```
     /// use std::sync::Arc;

@@ -24,13 +24,15 @@ use crate::shard::{
 use crate::timeline::Timeline;
 use crate::usage::Usage;
 
-/// A cache of any number of partitions in one memory budget. See the [crate] for what is evicted and when.
+/// A cache of any number of partitions in one memory budget. See the [crate] for what is evicted
+/// and when.
 ///
-/// Operations take O(1) but for evictions, which a store pays for in proportion to the bytes it needs; finding a victim
-/// reads one number per shard and deadline class of a partition (of every partition, under `Shared`).
+/// Operations take O(1) but for evictions, which a store pays for in proportion to the bytes it
+/// needs; finding a victim reads one number per shard and deadline class of a partition (of every
+/// partition, under `Shared`).
 ///
-/// A closure passed to an operation runs while its key's shard is locked, for reading at least: it should be short, and calling the
-/// cache from it deadlocks.
+/// A closure passed to an operation runs while its key's shard is locked, for reading at least: it
+/// should be short, and calling the cache from it deadlocks.
 ///
 /// # Panics
 /// Every method that takes a [`PartitionId`] panics when the cache has no such partition.
@@ -45,7 +47,8 @@ pub struct Cache {
     pub(crate) ghosts: Ghosts,
     /// The next recency stamp or CAS. One counter orders all uses and stores of all shards.
     pub(crate) ticks: Line<AtomicU64>,
-    /// No item dies before this many nanoseconds, as far as is known: when the background should next look.
+    /// No item dies before this many nanoseconds, as far as is known: when the background should
+    /// next look.
     pub(crate) next_death: AtomicU64,
     pub(crate) background: Mutex<Background>,
     pub(crate) timeline: Timeline,
@@ -58,8 +61,9 @@ pub struct Cache {
     pub(crate) next_shard: AtomicUsize,
 }
 
-/// Blocks and tables may exceed the total by a tenth, or by 32 MiB where that is more: pages that are partly free, and what
-/// some items have that is not charged. Chosen: two thirds of what a process may take beside its budget.
+/// Blocks and tables may exceed the total by a tenth, or by 32 MiB where that is more: pages that
+/// are partly free, and what some items have that is not charged. Chosen: two thirds of what a
+/// process may take beside its budget.
 const RESERVE_DIVISOR: u64 = 10;
 const RESERVE_BYTES_MIN: u64 = 32 << 20;
 
@@ -97,10 +101,12 @@ struct Stored {
 }
 
 impl Cache {
-    /// An empty cache. `hash` should be drawn from entropy by a driver that takes keys from strangers.
+    /// An empty cache. `hash` should be drawn from entropy by a driver that takes keys from
+    /// strangers.
     ///
     /// # Errors
-    /// When an option is out of range, a partition is declared twice, or the budgets exceed the total.
+    /// When an option is out of range, a partition is declared twice, or the budgets exceed the
+    /// total.
     pub fn new(options: Options, partitions: &[Partition], hash: SeededState) -> Result<Self, OptionsError> {
         Self::with_memory(options, partitions, hash, Arc::new(Heap))
     }
@@ -155,14 +161,15 @@ impl Cache {
         &self.options
     }
 
-    /// The partitions as they were declared, in the order of their ids. Budgets in force are in [`Self::plan`].
+    /// The partitions as they were declared, in the order of their ids. Budgets in force are in
+    /// [`Self::plan`].
     #[must_use]
     pub fn partitions(&self) -> &[Partition] {
         &self.partitions
     }
 
-    /// Reads an item: `read` sees it and its result is returned. Counts a hit, or a miss if it is stale or there is none, and
-    /// refreshes the recency.
+    /// Reads an item: `read` sees it and its result is returned. Counts a hit, or a miss if it is
+    /// stale or there is none, and refreshes the recency.
     pub fn get<R>(
         &self,
         partition: PartitionId,
@@ -192,7 +199,8 @@ impl Cache {
         Some(read(item))
     }
 
-    /// A [`Self::get`] that takes a dead item out, counts a stale one, or moves a live one in its queues.
+    /// A [`Self::get`] that takes a dead item out, counts a stale one, or moves a live one in its
+    /// queues.
     fn get_and_change<R>(
         &self,
         lookup: &Lookup<'_>,
@@ -205,8 +213,8 @@ impl Cache {
         self.end_get(&mut shard, lookup.partition, found, (access, tick), |item| item.map(read))
     }
 
-    /// Ends the `get` of a key whose record was `found`, if it has one: counts it, takes a dead item out and notes the use of one that
-    /// is seen at `tick`.
+    /// Ends the `get` of a key whose record was `found`, if it has one: counts it, takes a dead
+    /// item out and notes the use of one that is seen at `tick`.
     #[inline]
     pub(crate) fn end_get<R>(
         &self,
@@ -248,7 +256,8 @@ impl Cache {
     /// Stores an item, over an older one or not, and returns its CAS.
     ///
     /// # Errors
-    /// When the item is refused. The older one is gone then too, so that nobody reads what was to be replaced.
+    /// When the item is refused. The older one is gone then too, so that nobody reads what was to
+    /// be replaced.
     pub fn set(
         &self,
         partition: PartitionId,
@@ -270,8 +279,8 @@ impl Cache {
         Ok(self.settle(&lookup, stored, access))
     }
 
-    /// Stores an item only if its key has none that `access` sees, as the fill after a miss does. Says whether it did; the item
-    /// that was there keeps its place.
+    /// Stores an item only if its key has none that `access` sees, as the fill after a miss does.
+    /// Says whether it did; the item that was there keeps its place.
     ///
     /// # Errors
     /// When the item is refused. The cache is as it was.
@@ -297,8 +306,9 @@ impl Cache {
         Ok(true)
     }
 
-    /// Reads an item and changes it in one step that no other operation on the key can come between. `decide` sees the
-    /// item, or none, and returns what to do and a result of its own. Counts no hit and no miss.
+    /// Reads an item and changes it in one step that no other operation on the key can come
+    /// between. `decide` sees the item, or none, and returns what to do and a result of its own.
+    /// Counts no hit and no miss.
     ///
     /// # Errors
     /// When `decide` wants to store what must be refused. The older item is gone then too.
@@ -312,7 +322,8 @@ impl Cache {
         self.update_with_cas(partition, key, access, decide).map(|(result, _)| result)
     }
 
-    /// Does what [`Self::update`] does and also returns the CAS of the item it stored or amended; none where it did neither.
+    /// Does what [`Self::update`] does and also returns the CAS of the item it stored or amended;
+    /// none where it did neither.
     ///
     /// # Errors
     /// When `decide` wants to store what must be refused. The older item is gone then too.
@@ -333,9 +344,10 @@ impl Cache {
         Ok((result, cas))
     }
 
-    /// How long ago an item was last used, at `now`; under S3-FIFO, where a use leaves no time, how long ago it was stored.
-    /// A second too short at most for the last minutes and 3% for longer, provided that [`Self::step`] is called at least
-    /// every second. Takes no lock of a shard; O(log n) of at most 1,024 moments remembered.
+    /// How long ago an item was last used, at `now`; under S3-FIFO, where a use leaves no time, how
+    /// long ago it was stored. A second too short at most for the last minutes and 3% for longer,
+    /// provided that [`Self::step`] is called at least every second. Takes no lock of a shard;
+    /// O(log n) of at most 1,024 moments remembered.
     #[must_use]
     pub fn since(&self, last_use: Use, now: Instant) -> Duration {
         self.timeline.since(last_use, now)
@@ -348,9 +360,9 @@ impl Cache {
         self.take_out(&lookup, access)
     }
 
-    /// Kills, from the time `at` on, what one partition (all of them, for `None`) has stored before then: at once when
-    /// `at` is not after `now`, and what is stored afterwards lives. A flush still to come is replaced. O(partitions),
-    /// whatever they hold.
+    /// Kills, from the time `at` on, what one partition (all of them, for `None`) has stored before
+    /// then: at once when `at` is not after `now`, and what is stored afterwards lives. A flush
+    /// still to come is replaced. O(partitions), whatever they hold.
     pub fn flush(&self, partition: Option<PartitionId>, at: Instant, now: Instant) {
         match partition {
             Some(partition) => self.flush_one(partition, at, now),
@@ -363,11 +375,12 @@ impl Cache {
         self.note_death(at);
     }
 
-    /// Puts a plan in force. O(partitions): only numbers change. Partitions that are over their new budget shrink to it
-    /// by [`Self::step`] and by later stores.
+    /// Puts a plan in force. O(partitions): only numbers change. Partitions that are over their new
+    /// budget shrink to it by [`Self::step`] and by later stores.
     ///
     /// # Errors
-    /// When the plan is for another number of partitions or its budgets exceed the total. The one in force stays.
+    /// When the plan is for another number of partitions or its budgets exceed the total. The one
+    /// in force stays.
     pub fn apply(&self, plan: &CachePlan) -> Result<(), PlanError> {
         self.ledger.apply(plan)
     }
@@ -378,14 +391,16 @@ impl Cache {
         self.ledger.plan()
     }
 
-    /// Lowers, for the time being, what all partitions may hold together to `bytes`, or raises it again up to the total.
-    /// Stores evict towards it as in step 5 of the [crate]'s documentation; the plan stays, and nothing happens to a
-    /// cache nothing is stored into. For a driver that sees the process take more memory than the items explain.
+    /// Lowers, for the time being, what all partitions may hold together to `bytes`, or raises it
+    /// again up to the total. Stores evict towards it as in step 5 of the [crate]'s documentation;
+    /// the plan stays, and nothing happens to a cache nothing is stored into. For a driver that
+    /// sees the process take more memory than the items explain.
     pub fn set_ceiling(&self, bytes: u64) {
         self.ledger.set_ceiling(bytes);
     }
 
-    /// What all partitions may hold together at the moment: the total, or less after [`Self::set_ceiling`].
+    /// What all partitions may hold together at the moment: the total, or less after
+    /// [`Self::set_ceiling`].
     #[must_use]
     pub fn ceiling(&self) -> u64 {
         self.ledger.ceiling()
@@ -397,7 +412,8 @@ impl Cache {
         self.ledger.total_used()
     }
 
-    /// What a partition holds and what happened in it. Takes no lock; O(shards × stripes of their locks).
+    /// What a partition holds and what happened in it. Takes no lock; O(shards × stripes of their
+    /// locks).
     #[must_use]
     pub fn usage(&self, partition: PartitionId) -> Usage {
         let mut usage = Usage {
@@ -409,7 +425,8 @@ impl Cache {
         usage
     }
 
-    /// What all partitions hold together, against the total. Takes no lock; O(partitions × shards × stripes of their locks).
+    /// What all partitions hold together, against the total. Takes no lock; O(partitions × shards ×
+    /// stripes of their locks).
     #[must_use]
     pub fn total(&self) -> Usage {
         let mut total = Usage {
@@ -425,17 +442,18 @@ impl Cache {
         total
     }
 
-    /// The miss ratio curve of a partition's gets as an LRU of any size up to twice the total would have served them,
-    /// whatever this cache evicts by; none unless [`Options::ghost_rate`] is above 0. See [`Ghost`](crate::Ghost). Locks the
-    /// partition's ghost for as long as it takes to read its buckets, a thousand or so.
+    /// The miss ratio curve of a partition's gets as an LRU of any size up to twice the total would
+    /// have served them, whatever this cache evicts by; none unless [`Options::ghost_rate`] is
+    /// above 0. See [`Ghost`](crate::Ghost). Locks the partition's ghost for as long as it takes to
+    /// read its buckets, a thousand or so.
     #[must_use]
     pub fn miss_ratio_curve(&self, partition: PartitionId) -> Option<Curve> {
         self.ghosts.curve(partition, self.gets(partition))
     }
 
-    /// Bytes that the ghosts of all partitions take, beside the total: at most a 32nd of it (but up to 4 MiB of any, and at
-    /// most 256 MiB), divided evenly among the partitions, of which each may take about 20 KiB however many there are.
-    /// O(partitions).
+    /// Bytes that the ghosts of all partitions take, beside the total: at most a 32nd of it (but up
+    /// to 4 MiB of any, and at most 256 MiB), divided evenly among the partitions, of which each
+    /// may take about 20 KiB however many there are. O(partitions).
     #[must_use]
     pub fn ghost_bytes(&self) -> u64 {
         self.ghosts.memory_bytes()
@@ -469,7 +487,8 @@ impl Cache {
 
     /// Moves the time of the next look for dead items forward to `dies`, if it is later than that.
     pub(crate) fn note_death(&self, dies: Instant) {
-        // Most items die later than the next one to die: look before writing a number all threads share.
+        // Most items die later than the next one to die: look before writing a number all threads
+        // share.
         if dies.as_nanos() < self.next_death.load(Relaxed) {
             self.next_death.fetch_min(dies.as_nanos(), Release);
         }
@@ -649,14 +668,16 @@ impl Cache {
                 Stored { cas, charge, used_charge: charge, freed: evicted.bytes, leftovers: (None, evicted) }
             }
         };
-        // After the store, so that the background, when it has taken the time noted, finds the item.
+        // After the store, so that the background, when it has taken the time noted, finds the
+        // item.
         self.note_death(dies);
         stored
     }
 
-    /// After the lock: gives back what a store has left, makes what room is still missing and shows the store to the partition's
-    /// ghost. Two stores of a key that overlap may be shown in the other order: one of them was the last either way. A key that is removed
-    /// in between stays in the ghost until it sinks out of it. Returns the CAS.
+    /// After the lock: gives back what a store has left, makes what room is still missing and shows
+    /// the store to the partition's ghost. Two stores of a key that overlap may be shown in the
+    /// other order: one of them was the last either way. A key that is removed in between stays in
+    /// the ghost until it sinks out of it. Returns the CAS.
     fn settle(&self, lookup: &Lookup<'_>, stored: Stored, access: &Access) -> u64 {
         let Stored { cas, charge, used_charge, freed, leftovers } = stored;
         drop(leftovers);
@@ -708,12 +729,14 @@ impl Cache {
         self.shard(lookup).lock(&self.ledger)
     }
 
-    /// The next moment in the order of uses. Only drawn under a shard's lock, so that stamps grow along its queues.
+    /// The next moment in the order of uses. Only drawn under a shard's lock, so that stamps grow
+    /// along its queues.
     fn tick(&self) -> u64 {
         self.ticks.fetch_add(1, Relaxed)
     }
 
-    /// The first of so many ticks of uses. Only strict LRU orders uses, so only there the counter all threads share is written.
+    /// The first of so many ticks of uses. Only strict LRU orders uses, so only there the counter
+    /// all threads share is written.
     #[inline]
     pub(crate) fn use_ticks(&self, count: u64) -> u64 {
         if self.options.eviction == Eviction::Lru { self.ticks.fetch_add(count, Relaxed) } else { 0 }

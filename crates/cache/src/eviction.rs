@@ -10,16 +10,18 @@ use crate::engine::Cache;
 use crate::options::Eviction;
 use crate::shard::{Cause, EMPTY, Evicted, Handle, Locked, Record, Slack};
 
-/// How often other threads may take the victim, between finding and locking it, before a store gives up. Each time they have
-/// freed or used it; what is left to do is left to the next store or step.
+/// How often other threads may take the victim, between finding and locking it, before a store
+/// gives up. Each time they have freed or used it; what is left to do is left to the next store or
+/// step.
 const TRIES: usize = 64;
 
-/// Bytes a store may evict towards a lowered ceiling for each byte it brings. Chosen: items of another size have taken the
-/// place of the old ones before they themselves are an eighth of the cache.
+/// Bytes a store may evict towards a lowered ceiling for each byte it brings. Chosen: items of
+/// another size have taken the place of the old ones before they themselves are an eighth of the
+/// cache.
 const CEILING_PACE: u64 = 8;
 
-/// Bytes a store may move for each byte it brings, while blocks and tables take more than they may. Chosen: a page that is
-/// worth emptying holds a few times as many bytes as it has free.
+/// Bytes a store may move for each byte it brings, while blocks and tables take more than they may.
+/// Chosen: a page that is worth emptying holds a few times as many bytes as it has free.
 const MOVE_PACE: u64 = 8;
 
 /// The items among which a victim is looked for.
@@ -41,10 +43,11 @@ struct Oldest {
 }
 
 impl Cache {
-    /// Makes room for an item charged `charge`, with a place of `place_bytes`, in the shard it goes to, before it is there: steps 3
-    /// and 4 of a store (see the crate's documentation) as far as this shard can. Under strict LRU a cache of one shard does: of several,
-    /// two stores that each hold one would both free what only one of them exceeds, which under S3-FIFO is taken for granted: a charge
-    /// too many for each at most.
+    /// Makes room for an item charged `charge`, with a place of `place_bytes`, in the shard it goes
+    /// to, before it is there: steps 3 and 4 of a store (see the crate's documentation) as far as
+    /// this shard can. Under strict LRU a cache of one shard does: of several, two stores that each
+    /// hold one would both free what only one of them exceeds, which under S3-FIFO is taken for
+    /// granted: a charge too many for each at most.
     pub(crate) fn make_way(
         &self,
         shard: &mut Locked<'_>,
@@ -77,21 +80,23 @@ impl Cache {
         Some((at, self.cause(shard, at, now)))
     }
 
-    /// Why the oldest item of a lane goes, which lies at `at`; what the next eviction touches is asked for.
+    /// Why the oldest item of a lane goes, which lies at `at`; what the next eviction touches is
+    /// asked for.
     #[inline]
     fn cause(&self, shard: &Locked<'_>, at: Handle, now: Instant) -> Cause {
         shard.look_behind(at);
         if self.is_dead(&shard.record(at), now) { Cause::Expired } else { Cause::Evicted }
     }
 
-    /// Whether a store into `partition` would have [`Self::make_room`] look for victims. The ceiling is the total at most.
+    /// Whether a store into `partition` would have [`Self::make_room`] look for victims. The
+    /// ceiling is the total at most.
     #[inline]
     pub(crate) fn lacks_room(&self, partition: PartitionId) -> bool {
         self.ledger.is_over(partition) || self.ledger.is_ceiling_over() || self.supply.held() > self.held_max
     }
 
-    /// Steps 3 to 5 of a store (see the crate's documentation) of an item charged `charge`, for which `freed` bytes have
-    /// gone already.
+    /// Steps 3 to 5 of a store (see the crate's documentation) of an item charged `charge`, for
+    /// which `freed` bytes have gone already.
     pub(crate) fn make_room(&self, partition: PartitionId, charge: u64, freed: u64, now: Instant) {
         let own = |freed, is_over: Need<'_>| {
             let bytes = self.ledger.excess(partition).min(2 * charge - freed);
@@ -106,9 +111,10 @@ impl Cache {
         }
     }
 
-    /// Holds what blocks and tables take to the total and its reserve, after a store charged `charge`: pages are emptied, and
-    /// where that is of no use, items go. That comes about where the sizes of items change altogether, or where many small
-    /// ones have expiries and flags. Bounded by the bytes stored.
+    /// Holds what blocks and tables take to the total and its reserve, after a store charged
+    /// `charge`: pages are emptied, and where that is of no use, items go. That comes about where
+    /// the sizes of items change altogether, or where many small ones have expiries and flags.
+    /// Bounded by the bytes stored.
     fn relieve(&self, charge: u64, now: Instant) {
         let is_over = || self.supply.held() > self.held_max;
         let mut moved = 0;
@@ -133,8 +139,8 @@ impl Cache {
         self.ledger.is_total_over() || self.ledger.most_over().is_some_and(|(_, excess)| excess > 0)
     }
 
-    /// Evicts one item of the partition most over its budget (or nearest to it), or of all where they share; returns what it
-    /// was charged. None when there is nothing to evict.
+    /// Evicts one item of the partition most over its budget (or nearest to it), or of all where
+    /// they share; returns what it was charged. None when there is nothing to evict.
     pub(crate) fn evict_most_over(&self, bytes: u64, is_over: Need<'_>, now: Instant) -> Option<u64> {
         let pool = if self.ledger.is_shared() {
             Some(Pool::All)
@@ -151,8 +157,8 @@ impl Cache {
         }
     }
 
-    /// Takes at most `items_max` items out of `pool`, of one shard, until `bytes` are free; the shards take turns. None when
-    /// no shard has any.
+    /// Takes at most `items_max` items out of `pool`, of one shard, until `bytes` are free; the
+    /// shards take turns. None when no shard has any.
     pub(crate) fn evict_some(
         &self,
         pool: Pool,
@@ -183,15 +189,17 @@ impl Cache {
         None
     }
 
-    /// Takes the least recent item out of `pool`; returns what it was charged, or 0 when another thread was quicker. So
-    /// however stores and background steps meet, what goes is what strict LRU would have let go, and no more of it.
+    /// Takes the least recent item out of `pool`; returns what it was charged, or 0 when another
+    /// thread was quicker. So however stores and background steps meet, what goes is what strict
+    /// LRU would have let go, and no more of it.
     fn evict_oldest(&self, pool: Pool, is_over: Need<'_>, now: Instant) -> Option<u64> {
         let oldest = self.oldest(pool)?;
         Some(self.evict_if_oldest(oldest, is_over, now).unwrap_or(0))
     }
 
-    /// Takes out the item that was found to be the oldest, unless it is not that any more (in its place lies by then what
-    /// is the oldest of its lane, but maybe not of the cache), or enough has gone.
+    /// Takes out the item that was found to be the oldest, unless it is not that any more (in its
+    /// place lies by then what is the oldest of its lane, but maybe not of the cache), or enough
+    /// has gone.
     fn evict_if_oldest(&self, oldest: Oldest, is_over: Need<'_>, now: Instant) -> Option<u64> {
         let Oldest { stamp, shard, lane } = oldest;
         let mut shard = self.shards[shard].lock(&self.ledger);
@@ -206,8 +214,8 @@ impl Cache {
         Some(victim.charge)
     }
 
-    /// The oldest item of `pool`, read without a lock. This is the one place that compares recency: deadline classes will
-    /// weigh the stamps of their lanes here.
+    /// The oldest item of `pool`, read without a lock. This is the one place that compares recency:
+    /// deadline classes will weigh the stamps of their lanes here.
     #[inline]
     fn oldest(&self, pool: Pool) -> Option<Oldest> {
         let lanes = self.lanes(pool);
@@ -233,7 +241,8 @@ impl Cache {
     }
 }
 
-/// Calls `evict` with the bytes freed so far for as long as `is_over` of them, until there is nothing to evict.
+/// Calls `evict` with the bytes freed so far for as long as `is_over` of them, until there is
+/// nothing to evict.
 fn evict_while(mut freed: u64, is_over: impl Fn(u64) -> bool, evict: impl Fn(u64, Need<'_>) -> Option<u64>) {
     let mut tries = TRIES;
     while tries > 0 && is_over(freed) {

@@ -1,8 +1,8 @@
 //! Killing everything at once without touching anything.
 //!
-//! CAS values grow with every store, so "everything stored until now" is one number per partition: items below it are
-//! dead. A flush at a later time waits as a pending moment and turns into that number on the first operation that
-//! comes with a time at or after it.
+//! CAS values grow with every store, so "everything stored until now" is one number per partition:
+//! items below it are dead. A flush at a later time waits as a pending moment and turns into that
+//! number on the first operation that comes with a time at or after it.
 
 use std::sync::atomic::{
     AtomicU64,
@@ -43,7 +43,8 @@ impl Flushes {
         Self { marks: self.marks.iter_mut().map(mark).collect(), moving: Mutex::new(()) }
     }
 
-    /// The CAS below which items of `partition` are dead at `now`. `ticks` is the counter CAS values are drawn from.
+    /// The CAS below which items of `partition` are dead at `now`. `ticks` is the counter CAS
+    /// values are drawn from.
     #[inline]
     pub(crate) fn floor(&self, partition: PartitionId, now: Instant, ticks: &AtomicU64) -> u64 {
         self.settle(partition, now, ticks);

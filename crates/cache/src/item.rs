@@ -7,7 +7,8 @@ use thiserror::Error;
 
 /// A value, or only its size.
 ///
-/// A simulator holds tens of millions of items and never looks at a value, so it declares sizes. Both are charged alike.
+/// A simulator holds tens of millions of items and never looks at a value, so it declares sizes.
+/// Both are charged alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Value<'a> {
     /// The bytes themselves.
@@ -41,8 +42,9 @@ pub struct Item<'a> {
     pub value: Value<'a>,
     /// The client's 32 bits, kept as they came.
     pub flags: u32,
-    /// Unique to this stored value; larger than that of every value stored before. Reading and touching keep it. Neither
-    /// holds for a number that the caller gave ([`Change::StoreMarked`], [`Change::Amend`]).
+    /// Unique to this stored value; larger than that of every value stored before. Reading and
+    /// touching keep it. Neither holds for a number that the caller gave ([`Change::StoreMarked`],
+    /// [`Change::Amend`]).
     pub cas: u64,
     /// When it dies, if ever; when it became stale or will, where it is [`Kind::Graced`].
     pub expires: Option<Instant>,
@@ -52,14 +54,14 @@ pub struct Item<'a> {
     pub tags: Tags,
     /// What is noted about it; always [`Marks::NONE`] for a declared size.
     pub marks: Marks,
-    /// When it was last used or stored, before this access; under S3-FIFO, where a use leaves no time, when it was stored.
-    /// [`Cache::since`](crate::Cache::since) turns it into a time.
+    /// When it was last used or stored, before this access; under S3-FIFO, where a use leaves no
+    /// time, when it was stored. [`Cache::since`](crate::Cache::since) turns it into a time.
     pub last_use: Use,
 }
 
 impl Item<'_> {
-    /// Since when it is stale, if it is at `now`: the time it was good for is over. Only an access that
-    /// [sees stale items](crate::AccessFlags::SEE_STALE) finds one.
+    /// Since when it is stale, if it is at `now`: the time it was good for is over. Only an access
+    /// that [sees stale items](crate::AccessFlags::SEE_STALE) finds one.
     #[must_use]
     pub fn stale_since(&self, now: Instant) -> Option<Instant> {
         self.expires.filter(|&expires| expires <= now)
@@ -68,24 +70,28 @@ impl Item<'_> {
 
 /// Who sees an item, and for how long.
 ///
-/// To an access that does not see it, it is as an item that has expired: none. Whatever that access stores takes its place, and a removal
-/// takes it out; a mere look leaves it to those who see it.
+/// To an access that does not see it, it is as an item that has expired: none. Whatever that access
+/// stores takes its place, and a removal takes it out; a mere look leaves it to those who see it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Kind {
     /// Everybody, until it expires.
     #[default]
     Plain,
-    /// Everybody until it expires; then, for the [grace](crate::Partition::grace) of its partition, an access that
-    /// [sees stale items](crate::AccessFlags::SEE_STALE). One stored without an expiry is [`Kind::Plain`].
+    /// Everybody until it expires; then, for the [grace](crate::Partition::grace) of its partition,
+    /// an access that [sees stale items](crate::AccessFlags::SEE_STALE). One stored without an
+    /// expiry is [`Kind::Plain`].
     Graced,
-    /// Word that there is no value, good until it expires: only an access that [sees it](crate::AccessFlags::SEE_ABSENT).
+    /// Word that there is no value, good until it expires: only an access that [sees
+    /// it](crate::AccessFlags::SEE_ABSENT).
     Absent,
-    /// No value and no word of one, but a place that somebody has been told to fill: only an access that
-    /// [sees places](crate::AccessFlags::SEE_PLACES). To others there is none, so whoever has a value may store it.
+    /// No value and no word of one, but a place that somebody has been told to fill: only an access
+    /// that [sees places](crate::AccessFlags::SEE_PLACES). To others there is none, so whoever has
+    /// a value may store it.
     Place,
 }
 
-/// Eight bits noted about an item. One is the cache's; the others mean what the caller wants them to.
+/// Eight bits noted about an item. One is the cache's; the others mean what the caller wants them
+/// to.
 ///
 /// A value stored without marks has none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -94,8 +100,8 @@ pub struct Marks(pub(crate) u8);
 impl Marks {
     /// Nothing is noted.
     pub const NONE: Self = Self(0);
-    /// A `get` has found the item since its value was stored. The cache sets it; it stays while the value does, and a
-    /// [`Change::Amend`] sets it or not.
+    /// A `get` has found the item since its value was stored. The cache sets it; it stays while the
+    /// value does, and a [`Change::Amend`] sets it or not.
     pub const USED: Self = Self(1 << 7);
 
     /// The caller's mark number `number`.
@@ -144,7 +150,8 @@ pub struct NewItem<'a> {
     pub value: Value<'a>,
     /// The client's 32 bits.
     pub flags: u32,
-    /// When it dies, if ever; at or before now, it is dead at once, or stale where it is [`Kind::Graced`].
+    /// When it dies, if ever; at or before now, it is dead at once, or stale where it is
+    /// [`Kind::Graced`].
     pub expires: Option<Instant>,
     /// Who sees it, and for how long.
     pub kind: Kind,
@@ -194,8 +201,8 @@ pub enum Change<'a> {
         /// What it may be invalidated by: as a rule what the item seen was.
         tags: Tags,
     },
-    /// Store a value with marks, and with a CAS of the caller's own if it gives one. An own CAS is charged like 8 bytes
-    /// of value.
+    /// Store a value with marks, and with a CAS of the caller's own if it gives one. An own CAS is
+    /// charged like 8 bytes of value.
     StoreMarked {
         /// The new value.
         value: Cow<'a, [u8]>,
@@ -212,8 +219,9 @@ pub enum Change<'a> {
         /// Its CAS; none for the next of the cache's.
         cas: Option<u64>,
     },
-    /// Keep the value, the client's bits, kind and tags, set all else, and refresh the recency unless the access says not to.
-    /// Nothing where there is no item, and no marks or CAS for a declared size.
+    /// Keep the value, the client's bits, kind and tags, set all else, and refresh the recency
+    /// unless the access says not to. Nothing where there is no item, and no marks or CAS for a
+    /// declared size.
     Amend {
         /// When it dies, if ever.
         expires: Option<Instant>,
@@ -222,7 +230,8 @@ pub enum Change<'a> {
         /// Its CAS.
         cas: NewCas,
     },
-    /// Keep the value and its CAS, set a new expiry and refresh the recency. Nothing where there is no item.
+    /// Keep the value and its CAS, set a new expiry and refresh the recency. Nothing where there is
+    /// no item.
     Touch(Option<Instant>),
     /// Remove the item, if there is one.
     Remove,
@@ -258,7 +267,8 @@ pub enum Refused {
         /// `item_bytes_max`.
         max: u32,
     },
-    /// The item alone is charged more than its partition may hold (than the total, where all share).
+    /// The item alone is charged more than its partition may hold (than the total, where all
+    /// share).
     #[error(
         "cannot store an item charged {charge} bytes in a budget of {budget_bytes}: give the partition more"
     )]

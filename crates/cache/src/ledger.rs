@@ -1,8 +1,9 @@
 //! Who may hold how much, and who holds how much.
 //!
-//! A budget is a number and nothing else: changing it moves no item. Whoever inserts, and the background step, compare
-//! the two numbers of each partition and evict. A budget change is therefore as cheap as writing the numbers, and bytes
-//! freed in one partition are at once free for any other.
+//! A budget is a number and nothing else: changing it moves no item. Whoever inserts, and the
+//! background step, compare the two numbers of each partition and evict. A budget change is
+//! therefore as cheap as writing the numbers, and bytes freed in one partition are at once free for
+//! any other.
 
 use std::cmp::Ordering;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -103,7 +104,8 @@ impl Ledger {
         self.used.load(Relaxed)
     }
 
-    /// What one item in `partition` may be charged at most: its budget, or the total where all share.
+    /// What one item in `partition` may be charged at most: its budget, or the total where all
+    /// share.
     #[inline]
     pub(crate) fn budget(&self, partition: PartitionId) -> u64 {
         self.accounts[partition.index()].budget.load(Relaxed).min(self.total_bytes)
@@ -123,7 +125,8 @@ impl Ledger {
         self.used.fetch_sub(bytes, Relaxed);
     }
 
-    /// Puts `new` bytes in the place of `old` ones of a partition. Writes nothing when they are as many.
+    /// Puts `new` bytes in the place of `old` ones of a partition. Writes nothing when they are as
+    /// many.
     #[inline]
     pub(crate) fn exchange(&self, partition: PartitionId, old: u64, new: u64) {
         match new.cmp(&old) {
@@ -179,8 +182,8 @@ impl Ledger {
         self.total_used() > self.ceiling()
     }
 
-    /// The partition that exceeds its budget by the most bytes (or, when none does, comes nearest to it) among those
-    /// that hold anything; among equals the first. With it, by how much.
+    /// The partition that exceeds its budget by the most bytes (or, when none does, comes nearest
+    /// to it) among those that hold anything; among equals the first. With it, by how much.
     pub(crate) fn most_over(&self) -> Option<(PartitionId, i128)> {
         let mut most = None;
         for (index, account) in self.accounts.iter().enumerate() {

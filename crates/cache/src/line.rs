@@ -2,7 +2,8 @@
 
 use std::ops::Deref;
 
-/// A value on a pair of lines of its own, as processors fetch them, so that writing it takes nothing else from other cores.
+/// A value on a pair of lines of its own, as processors fetch them, so that writing it takes
+/// nothing else from other cores.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Line<T>(pub(crate) T);

@@ -1,15 +1,18 @@
 //! A lock in stripes: who reads writes no line that another reader writes.
 //!
-//! A cache is read far more often than it is changed, and most of what is read is read by every thread. Under a plain mutex, or a
-//! lock that counts its readers, each read writes the one word that all threads write, and the line it lies on goes from
-//! core to core. Here each of a few stripes has a small lock on a line of its own. A reader takes the stripe of its thread and no
-//! other; a writer takes all, always in the same order, so that two writers never wait for each other. Reading together with
-//! others then costs what reading alone does, and writing pays for it: an atomic operation or two for each stripe.
+//! A cache is read far more often than it is changed, and most of what is read is read by every
+//! thread. Under a plain mutex, or a lock that counts its readers, each read writes the one word
+//! that all threads write, and the line it lies on goes from core to core. Here each of a few
+//! stripes has a small lock on a line of its own. A reader takes the stripe of its thread and no
+//! other; a writer takes all, always in the same order, so that two writers never wait for each
+//! other. Reading together with others then costs what reading alone does, and writing pays for it:
+//! an atomic operation or two for each stripe.
 //!
-//! Two threads of the same stripe exclude each other, which is slower but as sound. Nothing promises that a writer gets its
-//! turn, but what is held here is held for a microsecond.
+//! Two threads of the same stripe exclude each other, which is slower but as sound. Nothing
+//! promises that a writer gets its turn, but what is held here is held for a microsecond.
 //!
-//! What a reader writes in any case, because it counts what it reads, lies on its stripe's line as well.
+//! What a reader writes in any case, because it counts what it reads, lies on its stripe's line as
+//! well.
 
 use std::cell::UnsafeCell;
 use std::fmt;
@@ -27,7 +30,8 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 /// Most stripes of a lock.
 pub(crate) const STRIPES_MAX: usize = 16;
 
-/// How often a stripe that is held is looked at before its thread goes to sleep. Chosen: about as long as one is held.
+/// How often a stripe that is held is looked at before its thread goes to sleep. Chosen: about as
+/// long as one is held.
 const LOOKS: usize = if cfg!(loom) { 1 } else { 100 };
 
 /// A value that any number of threads read or one writes, and an `S` of each stripe.
@@ -36,9 +40,9 @@ pub(crate) struct Striped<T, S> {
     value: UnsafeCell<T>,
 }
 
-// SAFETY: `&T` is given out while a stripe is held, to several threads at a time, so `T` must be `Sync`; `&mut T` while all
-// stripes are, to whichever thread, so it must be `Send`. Each reader holds a stripe, so nobody holds all beside it. `&S` is given
-// out to everybody.
+// SAFETY: `&T` is given out while a stripe is held, to several threads at a time, so `T` must be
+// `Sync`; `&mut T` while all stripes are, to whichever thread, so it must be `Send`. Each reader
+// holds a stripe, so nobody holds all beside it. `&S` is given out to everybody.
 unsafe impl<T: Send + Sync, S: Sync> Sync for Striped<T, S> {}
 
 impl<T, S> Striped<T, S> {
@@ -75,7 +79,8 @@ impl<T, S> Striped<T, S> {
         (self.value.get_mut(), self.stripes.0.iter_mut().map(|stripe| &mut stripe.own))
     }
 
-    /// Another with `value`, and what each stripe has of `own`, of which there is one for each stripe.
+    /// Another with `value`, and what each stripe has of `own`, of which there is one for each
+    /// stripe.
     pub(crate) fn with_own(value: T, own: impl Iterator<Item = S>) -> Self {
         Self { stripes: Stripes(own.map(Stripe::new).collect()), value: UnsafeCell::new(value) }
     }
@@ -112,8 +117,8 @@ impl<T, S> Deref for Reading<'_, T, S> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: a stripe is held until this guard is dropped, which the returned borrow keeps from happening, and `&mut T`
-        // is given out only to who holds them all.
+        // SAFETY: a stripe is held until this guard is dropped, which the returned borrow keeps
+        // from happening, and `&mut T` is given out only to who holds them all.
         unsafe { &*self.value.get() }
     }
 }
@@ -144,8 +149,8 @@ impl<T, S> Deref for Writing<'_, T, S> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: all stripes are held until this guard is dropped, so that the only `&mut T` there can be is from this guard,
-        // which is borrowed.
+        // SAFETY: all stripes are held until this guard is dropped, so that the only `&mut T` there
+        // can be is from this guard, which is borrowed.
         unsafe { &*self.of.value.get() }
     }
 }
@@ -153,8 +158,8 @@ impl<T, S> Deref for Writing<'_, T, S> {
 impl<T, S> DerefMut for Writing<'_, T, S> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: all stripes are held until this guard is dropped, so there is no other guard to borrow the value from, and
-        // this one is borrowed mutably.
+        // SAFETY: all stripes are held until this guard is dropped, so there is no other guard to
+        // borrow the value from, and this one is borrowed mutably.
         unsafe { &mut *self.of.value.get() }
     }
 }
@@ -196,9 +201,10 @@ impl<S> Stripes<S> {
     }
 }
 
-/// One small lock, on a pair of lines of its own: processors fetch a line's neighbour with it, and would take it from who holds
-/// the next stripe. A mutex of the standard library would do, were it not that its guards would have to be
-/// kept, all of a writer's. What waits sleeps in that one's place.
+/// One small lock, on a pair of lines of its own: processors fetch a line's neighbour with it, and
+/// would take it from who holds the next stripe. A mutex of the standard library would do, were it
+/// not that its guards would have to be kept, all of a writer's. What waits sleeps in that one's
+/// place.
 #[derive(Debug)]
 #[repr(C, align(128))]
 struct Stripe<S> {
@@ -265,8 +271,8 @@ impl<S> Stripe<S> {
     }
 }
 
-/// A number for this thread, dealt in turn, so that neighbours differ in their last bits. It decides who waits for whom and
-/// no result.
+/// A number for this thread, dealt in turn, so that neighbours differ in their last bits. It
+/// decides who waits for whom and no result.
 #[inline]
 fn thread_number() -> usize {
     const NONE: usize = usize::MAX;

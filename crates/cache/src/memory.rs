@@ -1,8 +1,9 @@
 //! Where the bytes come from.
 //!
-//! The engine places items itself, so all it needs from outside is large blocks, and that a block it gives back is the
-//! system's again at once: an allocator that keeps it would make a smaller budget a mere promise. What a block is made of
-//! is the driver's business; [`Heap`] asks the global allocator.
+//! The engine places items itself, so all it needs from outside is large blocks, and that a block
+//! it gives back is the system's again at once: an allocator that keeps it would make a smaller
+//! budget a mere promise. What a block is made of is the driver's business; [`Heap`] asks the
+//! global allocator.
 
 use std::fmt::Debug;
 use std::ops::{Deref, DerefMut};
@@ -13,8 +14,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// A source of blocks: 64 KiB pages for small items, and runs of whole 4 KiB for large ones.
 ///
 /// # Safety
-/// [`Memory::allocate`] returns `bytes` initialised bytes that may be read and written, and that nobody else refers to, until they
-/// are passed to [`Memory::release`], from whichever thread.
+/// [`Memory::allocate`] returns `bytes` initialised bytes that may be read and written, and that
+/// nobody else refers to, until they are passed to [`Memory::release`], from whichever thread.
 pub unsafe trait Memory: Debug + Send + Sync {
     /// A block of exactly `bytes` bytes, a multiple of 4,096, with any content.
     fn allocate(&self, bytes: usize) -> NonNull<[u8]>;
@@ -22,7 +23,8 @@ pub unsafe trait Memory: Debug + Send + Sync {
     /// Takes a block back.
     ///
     /// # Safety
-    /// `block` is a whole block that [`Self::allocate`] of this same value returned, and nobody refers to it any more.
+    /// `block` is a whole block that [`Self::allocate`] of this same value returned, and nobody
+    /// refers to it any more.
     unsafe fn release(&self, block: NonNull<[u8]>);
 }
 
@@ -37,7 +39,8 @@ unsafe impl Memory for Heap {
     }
 
     unsafe fn release(&self, block: NonNull<[u8]>) {
-        // SAFETY: by the caller's promise this is a boxed slice that `allocate` leaked, whole, and nobody refers to it.
+        // SAFETY: by the caller's promise this is a boxed slice that `allocate` leaked, whole, and
+        // nobody refers to it.
         drop(unsafe { Box::from_raw(block.as_ptr()) });
     }
 }
@@ -71,18 +74,20 @@ impl Supply {
     }
 }
 
-/// A block that goes back when it is dropped. A pointer and not a reference, since memory must not be freed while a function
-/// still has a reference to it as its argument.
+/// A block that goes back when it is dropped. A pointer and not a reference, since memory must not
+/// be freed while a function still has a reference to it as its argument.
 #[derive(Debug)]
 pub(crate) struct Block {
     bytes: NonNull<[u8]>,
     supply: Arc<Supply>,
 }
 
-// SAFETY: the bytes are this block's alone, as those of a boxed slice are, and may be released from any thread.
+// SAFETY: the bytes are this block's alone, as those of a boxed slice are, and may be released from
+// any thread.
 unsafe impl Send for Block {}
-// SAFETY: by a shared reference to the block its bytes are only read, but for those that `shard::place` reads and writes as
-// atomics; it leaves them out of every slice, and nobody takes a slice of a whole page by a shared reference.
+// SAFETY: by a shared reference to the block its bytes are only read, but for those that
+// `shard::place` reads and writes as atomics; it leaves them out of every slice, and nobody takes a
+// slice of a whole page by a shared reference.
 unsafe impl Sync for Block {}
 
 impl Block {
@@ -111,8 +116,9 @@ impl Deref for Block {
 
     #[inline]
     fn deref(&self) -> &[u8] {
-        // SAFETY: the memory promises that the bytes are there and only this block's until they are released, which is when the
-        // block is dropped; the borrow of the block keeps it from that and from being written.
+        // SAFETY: the memory promises that the bytes are there and only this block's until they are
+        // released, which is when the block is dropped; the borrow of the block keeps it from that
+        // and from being written.
         unsafe { self.bytes.as_ref() }
     }
 }
@@ -128,7 +134,8 @@ impl DerefMut for Block {
 impl Drop for Block {
     fn drop(&mut self) {
         self.supply.resized(self.bytes.len(), 0);
-        // SAFETY: the block came whole from this memory, and borrows of it through `self` have ended.
+        // SAFETY: the block came whole from this memory, and borrows of it through `self` have
+        // ended.
         unsafe { self.supply.memory.release(self.bytes) };
     }
 }

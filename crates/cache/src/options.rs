@@ -18,33 +18,37 @@ pub struct Options {
     pub item_bytes_max: u32,
     /// Longest key in bytes, at least 1, default 250 as in memcached.
     pub key_bytes_max: u16,
-    /// Independent parts with a lock each: a power of two up to 1,024, of at most 16 GiB each; [`Self::sized`] has what suits. It
-    /// changes speed and, under S3-FIFO, a little what is evicted. Each has pages of its own for every size of items: in
-    /// parts of a few MiB, items of many sizes cannot use what their budgets say.
+    /// Independent parts with a lock each: a power of two up to 1,024, of at most 16 GiB each;
+    /// [`Self::sized`] has what suits. It changes speed and, under S3-FIFO, a little what is
+    /// evicted. Each has pages of its own for every size of items: in parts of a few MiB, items of
+    /// many sizes cannot use what their budgets say.
     pub shards: u16,
-    /// Threads that use the cache at a time, about; at least 1, default 4. Each part's lock has so many stripes (a power of two, at
-    /// most 16; one under strict LRU, where every hit is a change): reads by threads of different stripes do not meet, and
-    /// a store takes all of them. It changes speed and never what is evicted.
+    /// Threads that use the cache at a time, about; at least 1, default 4. Each part's lock has so
+    /// many stripes (a power of two, at most 16; one under strict LRU, where every hit is a
+    /// change): reads by threads of different stripes do not meet, and a store takes all of them.
+    /// It changes speed and never what is evicted.
     pub threads: u16,
     /// Recency queues per partition, 1 to 16, default 1.
     pub deadline_classes: u8,
     /// Who goes when space is needed.
     pub eviction: Eviction,
-    /// Share of the keys that each partition's miss ratio curve is drawn from, 0 to 1, default 0: no curves. What it costs
-    /// is in [`Ghost`](crate::Ghost); 1/32 is precise to about a point.
+    /// Share of the keys that each partition's miss ratio curve is drawn from, 0 to 1, default 0:
+    /// no curves. What it costs is in [`Ghost`](crate::Ghost); 1/32 is precise to about a point.
     pub ghost_rate: f64,
 }
 
 /// Who goes when space is needed. Budgets, `Shared` and the dead mean the same with each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 pub enum Eviction {
-    /// S3-FIFO: a small queue for what is new, a main queue for what was used there, and a memory of what was dropped too
-    /// soon. Keeps more than LRU of skewed traffic and of scans, and a hit writes two bits at most. Each shard decides for
-    /// itself. No item knows when it was last used, only whether.
+    /// S3-FIFO: a small queue for what is new, a main queue for what was used there, and a memory
+    /// of what was dropped too soon. Keeps more than LRU of skewed traffic and of scans, and a hit
+    /// writes two bits at most. Each shard decides for itself. No item knows when it was last used,
+    /// only whether.
     #[default]
     #[serde(rename = "s3-fifo")]
     S3Fifo,
-    /// The least recently used goes: strictly, over all shards. For comparisons with theory, such as miss ratio curves.
+    /// The least recently used goes: strictly, over all shards. For comparisons with theory, such
+    /// as miss ratio curves.
     #[serde(rename = "lru")]
     Lru,
 }
@@ -56,8 +60,9 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The defaults for a cache of `total_bytes` that about so many threads use at a time: with eight shards for each of them, so
-    /// that two rarely meet at a lock, as far as that leaves each 128 MiB, and at least one for each GiB of the first TiB.
+    /// The defaults for a cache of `total_bytes` that about so many threads use at a time: with
+    /// eight shards for each of them, so that two rarely meet at a lock, as far as that leaves each
+    /// 128 MiB, and at least one for each GiB of the first TiB.
     #[must_use]
     pub fn sized(total_bytes: u64, threads: u16) -> Self {
         Self {
@@ -158,7 +163,8 @@ pub struct Partition {
     pub backend: BackendId,
     /// Budget in bytes at the start; 0 is allowed and stores nothing.
     pub budget_bytes: u64,
-    /// How long a [`Kind::Graced`](crate::Kind::Graced) item is kept after it expired, for those who take stale ones.
+    /// How long a [`Kind::Graced`](crate::Kind::Graced) item is kept after it expired, for those
+    /// who take stale ones.
     pub grace: Duration,
 }
 
@@ -245,11 +251,13 @@ const SHARDS_LIMIT: u16 = 1024;
 /// Bytes of a shard at most: half of what its handles reach.
 pub const SHARD_BYTES_LIMIT: u64 = 16 << 30;
 const SHARDS_PER_THREAD: u64 = 8;
-/// Partly empty pages take up to a page or two of each size of items in each shard, 4 to 12 MiB where sizes are mixed and change: a
-/// tenth of this, which is what a cache may take beside its total. In shards of 8 MiB it held half of what it may.
+/// Partly empty pages take up to a page or two of each size of items in each shard, 4 to 12 MiB
+/// where sizes are mixed and change: a tenth of this, which is what a cache may take beside its
+/// total. In shards of 8 MiB it held half of what it may.
 const SHARD_BYTES_MIN: u64 = 128 << 20;
-/// Beyond it the segments of a shard's index, of which there is a most, would hold more than is quickly laid out anew. Far smaller shards
-/// would be a burden to strict LRU, which looks at the oldest of each for every victim.
+/// Beyond it the segments of a shard's index, of which there is a most, would hold more than is
+/// quickly laid out anew. Far smaller shards would be a burden to strict LRU, which looks at the
+/// oldest of each for every victim.
 const SHARD_BYTES_MAX: u64 = 1 << 30;
 const DEADLINE_CLASSES_LIMIT: u8 = 16;
 /// As many as a `PartitionId` can name.

@@ -1,28 +1,31 @@
 //! Looking up several keys at the price of one.
 //!
-//! In a large cache a look-up waits for memory twice: for the line of the index that its hash leads to, and for the record
-//! that is found there. Neither can be asked for earlier by the processor itself, since each look-up ends with the lock it
-//! began with. But whoever has several keys in hand, a pipeline of commands or a request of many, can have all their lines
-//! on the way before the first is looked up; then they wait together, and the wait is that for one.
+//! In a large cache a look-up waits for memory twice: for the line of the index that its hash leads
+//! to, and for the record that is found there. Neither can be asked for earlier by the processor
+//! itself, since each look-up ends with the lock it began with. But whoever has several keys in
+//! hand, a pipeline of commands or a request of many, can have all their lines on the way before
+//! the first is looked up; then they wait together, and the wait is that for one.
 
 use sherwood_model::PartitionId;
 
 use crate::engine::Cache;
 use crate::shard::Lookup;
 
-/// Most keys that are asked for ahead at once: some hundred lines, which the smallest first-level cache holds twice.
+/// Most keys that are asked for ahead at once: some hundred lines, which the smallest first-level
+/// cache holds twice.
 pub const PREFETCH_KEYS_MAX: usize = 32;
 
 /// Bytes of memory that come together.
 const LINE_BYTES: usize = 64;
 
 impl Cache {
-    /// Asks for the memory that look-ups of these keys will read, and does not wait for it. It takes the first
-    /// [`PREFETCH_KEYS_MAX`] keys and leaves the others in the iterator.
+    /// Asks for the memory that look-ups of these keys will read, and does not wait for it. It
+    /// takes the first [`PREFETCH_KEYS_MAX`] keys and leaves the others in the iterator.
     ///
-    /// Nothing is read for a caller and nothing counted, so it makes no difference but in time: less where two keys or more
-    /// are looked up soon and the cache is larger than the processor's, some tens of nanoseconds a key more elsewhere. A
-    /// single key is not worth it, and a shard that somebody else has locked is left alone.
+    /// Nothing is read for a caller and nothing counted, so it makes no difference but in time:
+    /// less where two keys or more are looked up soon and the cache is larger than the processor's,
+    /// some tens of nanoseconds a key more elsewhere. A single key is not worth it, and a shard
+    /// that somebody else has locked is left alone.
     pub fn prefetch<'k>(&self, keys: impl IntoIterator<Item = (PartitionId, &'k [u8])>) {
         let mut hashes = [0; PREFETCH_KEYS_MAX];
         let mut len = 0;
@@ -75,8 +78,9 @@ pub(crate) fn bytes(bytes: &[u8], max: usize) {
 #[inline]
 fn line(at: *const i8) {
     use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-    // SAFETY: the instruction is part of every processor of this architecture. It is a hint: it reads nothing into the program,
-    // changes nothing in it and faults for no address, so no address can be wrong.
+    // SAFETY: the instruction is part of every processor of this architecture. It is a hint: it
+    // reads nothing into the program, changes nothing in it and faults for no address, so no
+    // address can be wrong.
     unsafe { _mm_prefetch::<_MM_HINT_T0>(at) }
 }
 

@@ -1,9 +1,10 @@
 //! Going through a partition's items, a few at a time, while others change them.
 //!
-//! An iterator would have to hold locks or copy; a cursor holds nothing between calls. What it names must not depend on
-//! how items are arranged, or growth would make it skip some. Here it names a range of hashes: the shard, the segment of
-//! its index and the tag there, all of which an item has from its key. The index keeps its entries in that order anyway,
-//! however segments grow and records move.
+//! An iterator would have to hold locks or copy; a cursor holds nothing between calls. What it
+//! names must not depend on how items are arranged, or growth would make it skip some. Here it
+//! names a range of hashes: the shard, the segment of its index and the tag there, all of which an
+//! item has from its key. The index keeps its entries in that order anyway, however segments grow
+//! and records move.
 
 use sherwood_model::PartitionId;
 
@@ -19,16 +20,20 @@ const PER_LOCK: usize = 32;
 const RANGE_BITS: u32 = Range::BITS;
 
 impl Cache {
-    /// Visits some items of a partition that `access` sees and returns where to go on, or 0 at the end. Begin with 0.
+    /// Visits some items of a partition that `access` sees and returns where to go on, or 0 at the
+    /// end. Begin with 0.
     ///
-    /// An item that is there from the first call to the last is visited at least once, whatever else is stored, removed
-    /// or moved meanwhile; one that is there only part of the time is visited or not, and one that is removed and stored
-    /// again may be visited twice. Counts no hit and leaves the recency as it is.
+    /// An item that is there from the first call to the last is visited at least once, whatever
+    /// else is stored, removed or moved meanwhile; one that is there only part of the time is
+    /// visited or not, and one that is removed and stored again may be visited twice. Counts no hit
+    /// and leaves the recency as it is.
     ///
-    /// Looks at `places_max` items (at least 1) of any partition, and at those whose hashes agree with the last one's in some
-    /// 16 bits or more; 32 segments of the index, empty or not, count as one more. So a call may visit nothing and still not be the
-    /// last. A shard is locked for at most 32 of them at a time; `visit` runs under the lock, should be short and must not
-    /// call the cache. Cursors are below 2⁴⁸; one that no call returned is no harm, and starts somewhere.
+    /// Looks at `places_max` items (at least 1) of any partition, and at those whose hashes agree
+    /// with the last one's in some 16 bits or more; 32 segments of the index, empty or not, count
+    /// as one more. So a call may visit nothing and still not be the last. A shard is locked for at
+    /// most 32 of them at a time; `visit` runs under the lock, should be short and must not call
+    /// the cache. Cursors are below 2⁴⁸; one that no call returned is no harm, and starts
+    /// somewhere.
     pub fn scan(
         &self,
         partition: PartitionId,
@@ -40,7 +45,8 @@ impl Cache {
         self.scan_any(Some(partition), cursor, access, places_max, |_, key, item| visit(key, item))
     }
 
-    /// As [`Self::scan`] for the items of all partitions, in one walk: each says which partition it is in.
+    /// As [`Self::scan`] for the items of all partitions, in one walk: each says which partition it
+    /// is in.
     pub fn scan_all(
         &self,
         cursor: u64,
@@ -77,8 +83,9 @@ impl Cache {
         if at.shard < self.shards.len() { at.cursor() } else { 0 }
     }
 
-    /// A cursor to begin a scan at a hash chosen by `draw`, for who wants any item: each is the first with a probability as
-    /// the gap between its hash and the one before, which is the same for all on average. O(1).
+    /// A cursor to begin a scan at a hash chosen by `draw`, for who wants any item: each is the
+    /// first with a probability as the gap between its hash and the one before, which is the same
+    /// for all on average. O(1).
     #[must_use]
     pub fn scan_from(&self, draw: u64) -> u64 {
         let shard = (draw >> RANGE_BITS) as usize % self.shards.len();
@@ -86,7 +93,8 @@ impl Cache {
         Spot { shard, range: draw as Range % ranges }.cursor()
     }
 
-    /// Looks at up to `places_max` places of one shard; returns at how many it did and where to go on there, if anywhere.
+    /// Looks at up to `places_max` places of one shard; returns at how many it did and where to go
+    /// on there, if anywhere.
     fn scan_shard(
         &self,
         wanted: Option<PartitionId>,
@@ -107,7 +115,8 @@ impl Cache {
     }
 }
 
-/// Where a scan goes on: at a range of hashes of a shard. The first of all is the cursor 0, and no call returns it to go on.
+/// Where a scan goes on: at a range of hashes of a shard. The first of all is the cursor 0, and no
+/// call returns it to go on.
 #[derive(Clone, Copy, Debug)]
 struct Spot {
     shard: usize,
@@ -250,8 +259,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(24))]
 
-        /// Items that stay are seen, though others come and go in such numbers that the index and the arena grow, and that the
-        /// background moves what stays and gives memory back.
+        /// Items that stay are seen, though others come and go in such numbers that the index and
+        /// the arena grow, and that the background moves what stays and gives memory back.
         #[test]
         fn what_stays_is_seen_whatever_comes_and_goes(places in 1..200_usize, removed in 500..3000_u32, grown in 0..60_u32, seed: u32) {
             let cache = cache();

@@ -1,9 +1,10 @@
 //! When items were used, without a time in any of them.
 //!
-//! A time of last use would cost every item some bytes, and every hit one more word to write. But each use draws a number
-//! from one counter anyway, so it is enough to remember when the counter stood where: any number lies between two
-//! remembered ones, and so does its time. Precision is wanted for what is recent, so whatever is remembered is thinned out
-//! when the memory is full, to gaps in proportion to their age.
+//! A time of last use would cost every item some bytes, and every hit one more word to write. But
+//! each use draws a number from one counter anyway, so it is enough to remember when the counter
+//! stood where: any number lies between two remembered ones, and so does its time. Precision is
+//! wanted for what is recent, so whatever is remembered is thinned out when the memory is full, to
+//! gaps in proportion to their age.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -12,8 +13,8 @@ use sherwood_model::Instant;
 
 use crate::item::Use;
 
-/// Moments remembered at most: 16 KiB. With gaps of a 32nd of their age, two of which are never shorter than that together,
-/// they reach back for years.
+/// Moments remembered at most: 16 KiB. With gaps of a 32nd of their age, two of which are never
+/// shorter than that together, they reach back for years.
 const MOMENTS_MAX: usize = 1024;
 /// A gap is at most this part of its age.
 const GAP_DIVISOR: u128 = 32;

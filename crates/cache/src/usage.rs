@@ -1,7 +1,8 @@
 //! What a partition holds and what happened in it.
 //!
-//! Counters are kept per shard and partition and written only under that shard's lock, so a writer needs no atomic
-//! read-modify-write and a reader no lock. What a `get` counts is kept per stripe of the lock, too: it holds no more than that.
+//! Counters are kept per shard and partition and written only under that shard's lock, so a writer
+//! needs no atomic read-modify-write and a reader no lock. What a `get` counts is kept per stripe
+//! of the lock, too: it holds no more than that.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -62,15 +63,17 @@ impl Counters {
     }
 }
 
-/// What the `get`s of one stripe of one shard have come to, by partition. It lies behind the stripe's lock, which the same readers
-/// write: those of the first partitions on the same line or its neighbour.
+/// What the `get`s of one stripe of one shard have come to, by partition. It lies behind the
+/// stripe's lock, which the same readers write: those of the first partitions on the same line or
+/// its neighbour.
 #[derive(Debug)]
 pub(crate) struct Gets {
     first: [Outcomes; FIRST],
     others: Box<[EightPartitions]>,
 }
 
-/// So many that a lock of 16 bytes and they fill a pair of cache lines, which processors fetch together.
+/// So many that a lock of 16 bytes and they fill a pair of cache lines, which processors fetch
+/// together.
 const FIRST: usize = 6;
 
 #[derive(Debug, Default)]
@@ -123,7 +126,8 @@ impl Gets {
     }
 }
 
-/// A number with one writer at a time (the holder of the shard's lock, or of the stripe) and any number of readers.
+/// A number with one writer at a time (the holder of the shard's lock, or of the stripe) and any
+/// number of readers.
 #[derive(Debug, Default)]
 pub(crate) struct Count(AtomicU64);
 

@@ -1,4 +1,5 @@
-//! Look-aside use of the cache hits and misses exactly where an independent exact LRU does, whatever the shards.
+//! Look-aside use of the cache hits and misses exactly where an independent exact LRU does,
+//! whatever the shards.
 
 mod support;
 
@@ -7,7 +8,8 @@ use sherwood_cache::{Access, Cache, Eviction, NewItem, Options, Partition, charg
 use sherwood_model::{BackendId, CachePlan, Instant, PartitionId, SeededState, TenantId};
 use support::exact_lru::ExactLru;
 
-/// A look-up of a key in a partition; a miss is followed by a store, as an application in front of a database does.
+/// A look-up of a key in a partition; a miss is followed by a store, as an application in front of
+/// a database does.
 type LookUp = (u16, u16);
 
 /// Sizes differ by key, so that one store may take several victims or none.

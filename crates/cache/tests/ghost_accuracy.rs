@@ -1,4 +1,5 @@
-//! Sampled curves beside exact stack distances: below a point off, as the median over five hash seeds.
+//! Sampled curves beside exact stack distances: below a point off, as the median over five hash
+//! seeds.
 //!
 //! `examples/ghost.rs` does the same at full length, and prints the figures.
 
@@ -42,7 +43,8 @@ fn curve(accesses: &[u32], weight: fn(u32) -> u64, seed: u64, rate: f64) -> Curv
     ghost.curve(accesses.len() as u64)
 }
 
-/// The shortest size at which each reuse hits, ascending: exact stack distances, from a tree over all accesses.
+/// The shortest size at which each reuse hits, ascending: exact stack distances, from a tree over
+/// all accesses.
 fn distances(accesses: &[u32], weight: fn(u32) -> u64) -> Vec<u64> {
     let mut tree = vec![0_u64; accesses.len() + 1];
     let mut last = std::collections::BTreeMap::new();

@@ -1,7 +1,8 @@
 //! Memory in use stays within 15% of the charges, and within the reserve whatever the sizes.
 //!
-//! A counting allocator adds up what each live block takes by the documented layout of glibc's, so the result is the same on
-//! every machine. Items lie in few large blocks, so that allocators hardly differ.
+//! A counting allocator adds up what each live block takes by the documented layout of glibc's, so
+//! the result is the same on every machine. Items lie in few large blocks, so that allocators
+//! hardly differ.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -15,7 +16,8 @@ struct Counting(AtomicU64);
 #[global_allocator]
 static HEAP: Counting = Counting(AtomicU64::new(0));
 
-// SAFETY: every call is passed on to the system's allocator unchanged; only a counter is kept beside.
+// SAFETY: every call is passed on to the system's allocator unchanged; only a counter is kept
+// beside.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         self.0.fetch_add(block(layout.size() as u64), Relaxed);
@@ -42,8 +44,8 @@ fn heap() -> u64 {
     HEAP.0.load(Relaxed)
 }
 
-/// What a cache of one shard takes beside its charges at the worst: two pages for each of two sizes, a spare one, and
-/// smallest index segments.
+/// What a cache of one shard takes beside its charges at the worst: two pages for each of two
+/// sizes, a spare one, and smallest index segments.
 const FIXED: u64 = 6 * (64 << 10);
 const PARTITION: PartitionId = PartitionId(0);
 

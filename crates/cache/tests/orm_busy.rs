@@ -1,7 +1,8 @@
 //! A recorded trace through the engine with declared sizes, beside exact stack distances.
 //!
-//! Where every object is charged the same, an LRU of a budget is an LRU of as many objects as the budget holds, and a get hits when
-//! its stack distance is at most that. So charging explains all there is to explain: hits are equal, whatever the shards.
+//! Where every object is charged the same, an LRU of a budget is an LRU of as many objects as the
+//! budget holds, and a get hits when its stack distance is at most that. So charging explains all
+//! there is to explain: hits are equal, whatever the shards.
 
 use std::collections::BTreeMap;
 
@@ -19,8 +20,8 @@ fn accesses() -> Vec<[u8; 8]> {
     trace.map(|access| key(access.unwrap()).to_le_bytes()).collect()
 }
 
-/// How many gets have each stack distance: the number of different keys since the key's last use, itself included. A binary
-/// indexed tree over all accesses holds a one where a key was used last.
+/// How many gets have each stack distance: the number of different keys since the key's last use,
+/// itself included. A binary indexed tree over all accesses holds a one where a key was used last.
 fn distances(accesses: &[[u8; 8]]) -> BTreeMap<usize, u64> {
     let mut tree = vec![0_usize; accesses.len() + 1];
     let (mut last, mut distances) = (BTreeMap::new(), BTreeMap::new());

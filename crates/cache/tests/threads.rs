@@ -1,4 +1,5 @@
-//! Several threads at once: nothing is lost or counted twice, and when all have returned the bytes fit.
+//! Several threads at once: nothing is lost or counted twice, and when all have returned the bytes
+//! fit.
 
 use std::time::Duration;
 
@@ -158,7 +159,8 @@ fn updates_of_one_key_are_never_lost() {
     }
 }
 
-/// Readers of a shard are there together: none of them is uncounted, and what one has noted is never taken back.
+/// Readers of a shard are there together: none of them is uncounted, and what one has noted is
+/// never taken back.
 #[test]
 fn every_get_is_counted_and_leaves_its_mark() {
     const GETS: u64 = 20_000;

@@ -1,8 +1,8 @@
 //! Everything a caller can do, in any order, against a plain map.
 //!
-//! The map knows what was stored last under each key and what was noted about it since. What the cache holds is the same,
-//! whatever is evicted meanwhile, however budgets move, and however often an item moves because it gets a number or an
-//! expiry; and nothing goes without a reason.
+//! The map knows what was stored last under each key and what was noted about it since. What the
+//! cache holds is the same, whatever is evicted meanwhile, however budgets move, and however often
+//! an item moves because it gets a number or an expiry; and nothing goes without a reason.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -324,7 +324,8 @@ impl Pair {
             let all = AccessFlags::SEE_STALE.with(AccessFlags::SEE_ABSENT).with(AccessFlags::SEE_PLACES);
             let access = Access { flags: all, ..Access::at(self.now) };
             let cas = self.cache.peek(id(key.0), &name(key), &access, |item| item.cas);
-            // One that is dead or evicted already cannot be asked for its number, and nobody will see it.
+            // One that is dead or evicted already cannot be asked for its number, and nobody will
+            // see it.
             self.learn(key, Some(Known { cas: cas.unwrap_or(0), ..known }));
         }
         Ok(())
@@ -412,7 +413,8 @@ impl Pair {
         }
     }
 
-    /// Goes through the cache `places` at a time; all that is there is as the map has it. Returns the keys and their charge.
+    /// Goes through the cache `places` at a time; all that is there is as the map has it. Returns
+    /// the keys and their charge.
     fn scanned(&self, places: usize) -> Result<(BTreeSet<Key>, u64), TestCaseError> {
         let (mut keys, mut charge) = (BTreeSet::new(), 0);
         for partition in 0..PARTITIONS {
@@ -451,7 +453,8 @@ impl Pair {
         Ok(())
     }
 
-    /// With all the time it needs, the cache holds what lives, within its budgets, and nothing else.
+    /// With all the time it needs, the cache holds what lives, within its budgets, and nothing
+    /// else.
     fn settle(&mut self) -> Result<(), TestCaseError> {
         (self.sees_stale, self.sees_absent, self.sees_places) = (true, true, true);
         // A pass for the dead that is under way ends, and another begins.

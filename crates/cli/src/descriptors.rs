@@ -1,11 +1,13 @@
 //! Room for many connections.
 
-/// Raises this process's limit on open files to what the system allows it, and says what it is then.
+/// Raises this process's limit on open files to what the system allows it, and says what it is
+/// then.
 ///
-/// Shells usually start programs with 1,024, which thousands of connections outgrow at once, and no user expects to have to
-/// raise a limit that the program may raise itself.
+/// Shells usually start programs with 1,024, which thousands of connections outgrow at once, and no
+/// user expects to have to raise a limit that the program may raise itself.
 pub(crate) fn raise_limit() -> u64 {
-    // SAFETY: `rlimit` is two numbers, for which zero is a value, and the calls read and write nothing else.
+    // SAFETY: `rlimit` is two numbers, for which zero is a value, and the calls read and write
+    // nothing else.
     unsafe {
         let mut limit = std::mem::zeroed::<libc::rlimit>();
         if libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) != 0 {

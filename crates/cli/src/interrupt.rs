@@ -6,7 +6,8 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::exit::INTERRUPTED;
 
-/// Calls `stop` at the first SIGINT or SIGTERM; a second one ends the process at once, as if nothing had been caught.
+/// Calls `stop` at the first SIGINT or SIGTERM; a second one ends the process at once, as if
+/// nothing had been caught.
 pub(crate) fn on_interrupt(stop: impl FnOnce() + Send + 'static) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (mut interrupt, mut terminate) = runtime.block_on(async {

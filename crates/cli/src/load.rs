@@ -1,7 +1,8 @@
-//! `sherwood load`: from what was typed to what it means, and from the outcome to a report and an exit status.
+//! `sherwood load`: from what was typed to what it means, and from the outcome to a report and an
+//! exit status.
 //!
-//! Options that do not apply to the kind of target or workload are refused, never ignored: a measurement somebody
-//! believes to be another one is worse than none.
+//! Options that do not apply to the kind of target or workload are refused, never ignored: a
+//! measurement somebody believes to be another one is worse than none.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Cursor, IsTerminal, Write};
@@ -36,10 +37,12 @@ use crate::{duration, interrupt, out};
 Ctrl-C ends the load and reports what there is. Exit status: 0 done, 1 failed or every operation did, 2 bad usage."
 )]
 pub(crate) struct LoadArgs {
-    /// What to send load to: memcached://host:port, redis://host:port, or http://host:port (a gateway, POST /v1/requests)
+    /// What to send load to: memcached://host:port, redis://host:port, or http://host:port (a
+    /// gateway, POST /v1/requests)
     #[arg(long)]
     target: Target,
-    /// Operations (gateway: requests) per second, whatever the answers do; latency counts from the intended start
+    /// Operations (gateway: requests) per second, whatever the answers do; latency counts from the
+    /// intended start
     #[arg(long, value_name = "N", conflicts_with = "closed")]
     rate: Option<f64>,
     /// Start an operation whenever one ends [default without --rate]
@@ -48,13 +51,15 @@ pub(crate) struct LoadArgs {
     /// How the starts of --rate are spread
     #[arg(long, value_enum, value_name = "KIND", requires = "rate")]
     gaps: Option<GapsArg>,
-    /// Connections [default: 1; 16 with --rate]; gateway: the most requests under way [default: 1; 4096 with --rate]
+    /// Connections [default: 1; 16 with --rate]; gateway: the most requests under way [default: 1;
+    /// 4096 with --rate]
     #[arg(long, value_name = "N")]
     connections: Option<usize>,
     /// Operations under way per connection [default: 1; 16 with --rate]
     #[arg(long, value_name = "N")]
     pipeline: Option<usize>,
-    /// Start nothing after this long: 500ms, 10s, 2m [default: 10s; with --trace or --ops, their end]
+    /// Start nothing after this long: 500ms, 10s, 2m [default: 10s; with --trace or --ops, their
+    /// end]
     #[arg(long, value_name = "TIME", value_parser = load_time)]
     duration: Option<Duration>,
     /// End after so many operations (gateway: requests)
@@ -78,7 +83,8 @@ pub(crate) struct LoadArgs {
     /// Distinct keys of one get (a multi-get, an MGET) or of one request to --backend [default: 1]
     #[arg(long, value_name = "N")]
     batch: Option<usize>,
-    /// What keys begin with, in front of --key-size, each prefix a partition of its own: a/,b/; caches only
+    /// What keys begin with, in front of --key-size, each prefix a partition of its own: a/,b/;
+    /// caches only
     #[arg(long, value_name = "PREFIX,…", value_delimiter = ',')]
     prefixes: Vec<String>,
     /// Ask this backend for keys of the key space, --batch a request; gateway only
@@ -142,8 +148,8 @@ enum Plan {
 
 /// Runs the load and prints its report.
 ///
-/// It fails when the target is not there, when the run ends early, and when no operation succeeded: a script must not take
-/// the speed of refusals for a result.
+/// It fails when the target is not there, when the run ends early, and when no operation succeeded:
+/// a script must not take the speed of refusals for a result.
 pub(crate) fn run(args: &LoadArgs) -> Result<(), Failure> {
     let mut plan = plan(args).map_err(Failure::Usage)?;
     if let (Plan::Http(options, _), Some(token)) = (&mut plan, args.token.read()?) {
@@ -360,7 +366,8 @@ fn refuse_given(options: &[(&str, bool)], applies_to: &str) -> Result<(), String
     }
 }
 
-/// The built-in trace that `trace` names, if it does; a file of that name can be given as `./orm-busy`.
+/// The built-in trace that `trace` names, if it does; a file of that name can be given as
+/// `./orm-busy`.
 fn named(trace: &Path) -> Option<&'static [u8]> {
     trace.to_str().and_then(built_in)
 }
@@ -393,7 +400,8 @@ fn load_time(text: &str) -> Result<Duration, String> {
     duration::between(Duration::from_millis(1), Duration::from_secs(7 * 86_400), text)
 }
 
-/// One line on the terminal, renewed each second and gone when it is dropped; nothing where standard error is no terminal.
+/// One line on the terminal, renewed each second and gone when it is dropped; nothing where
+/// standard error is no terminal.
 struct Progress {
     thread: Option<(mpsc::Sender<()>, JoinHandle<()>)>,
 }

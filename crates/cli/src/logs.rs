@@ -33,7 +33,8 @@ pub(crate) fn filter(level: &str) -> Result<EnvFilter, Failure> {
     }
 }
 
-/// A word without a level would be taken for a module that logs everything, and silence the others: a misspelt level.
+/// A word without a level would be taken for a module that logs everything, and silence the others:
+/// a misspelt level.
 fn parsed(text: &str, level: &str) -> Result<EnvFilter, Failure> {
     if text.is_empty() {
         return Ok(EnvFilter::new(level));
@@ -59,7 +60,8 @@ fn refusal(word: &str) -> Failure {
 pub(crate) fn start(format: Format, filter: EnvFilter) {
     let logs =
         tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
-    // A line that cannot be written is lost. To complain about that on standard error, too, would be a panic.
+    // A line that cannot be written is lost. To complain about that on standard error, too, would
+    // be a panic.
     let logs = logs.log_internal_errors(false);
     match format {
         Format::Text => logs.with_ansi(std::io::stderr().is_terminal()).init(),

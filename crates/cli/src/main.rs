@@ -1,7 +1,7 @@
 //! The `sherwood` command.
 //!
-//! Thin: each command has a file that turns flags into options, calls the room that does the work and prints what came of
-//! it. Exit status: 0 done, 1 ran and failed, 2 bad usage, 130 interrupted.
+//! Thin: each command has a file that turns flags into options, calls the room that does the work
+//! and prints what came of it. Exit status: 0 done, 1 ran and failed, 2 bad usage, 130 interrupted.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,

@@ -1,7 +1,8 @@
 //! What is printed, for readers that may have gone.
 //!
-//! `println!` and `eprintln!` panic when nobody reads any more, as in `sherwood check-config sherwood.toml | head -1`; a
-//! node would even end in the middle of its work because whoever watched its first lines left.
+//! `println!` and `eprintln!` panic when nobody reads any more, as in
+//! `sherwood check-config sherwood.toml | head -1`; a node would even end in the middle of its work
+//! because whoever watched its first lines left.
 
 use std::fmt::Display;
 use std::io::{self, ErrorKind, Write};
@@ -22,7 +23,8 @@ fn write(to: &mut impl Write, text: &str) -> Result<(), Failure> {
     }
 }
 
-/// Says something on standard error, in a line. If nobody listens, there is nobody to tell that either.
+/// Says something on standard error, in a line. If nobody listens, there is nobody to tell that
+/// either.
 pub(crate) fn say(line: impl Display) {
     let _ = writeln!(io::stderr().lock(), "{line}");
 }

@@ -1,4 +1,5 @@
-//! `--token-file`: the token that a node asks for, which nobody types on a command line that others can list.
+//! `--token-file`: the token that a node asks for, which nobody types on a command line that others
+//! can list.
 
 use std::path::{Path, PathBuf};
 

@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use assert_cmd::Command;
 use serde_json::{Value, json};
 
-/// A service whose every call takes 20 ms, twice as long in the scenario `halved`, and never waits or hits. It keeps a promise of
-/// 150 ms as long as 0.5 + 20 (1 + depth) does: up to a depth of 6.475, whatever caches and load.
+/// A service whose every call takes 20 ms, twice as long in the scenario `halved`, and never waits
+/// or hits. It keeps a promise of 150 ms as long as 0.5 + 20 (1 + depth) does: up to a depth of
+/// 6.475, whatever caches and load.
 fn service(directory: &Path, limit_ms: f64) -> PathBuf {
     let service = json!({
         "schema": "onerf-workload/1", "name": "service", "slo": {"percentile": 99, "limit_ms": limit_ms, "window_s": 60, "every_s": 5},
@@ -25,7 +26,8 @@ fn service(directory: &Path, limit_ms: f64) -> PathBuf {
     path
 }
 
-/// The same service asked for what a trace of so many accesses says, four times a second for half a minute.
+/// The same service asked for what a trace of so many accesses says, four times a second for half a
+/// minute.
 fn traced(directory: &Path, accesses: u32, odd: &[u8]) -> PathBuf {
     let service = json!({
         "schema": "onerf-workload/1", "name": "traced", "slo": {"percentile": 99, "limit_ms": 150, "window_s": 60, "every_s": 5},

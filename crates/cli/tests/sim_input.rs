@@ -1,4 +1,5 @@
-//! What `sherwood sim` says to input that is wrong: where it is wrong and what was expected there, in words that are kept.
+//! What `sherwood sim` says to input that is wrong: where it is wrong and what was expected there,
+//! in words that are kept.
 #![allow(clippy::disallowed_methods, reason = "writes files to refuse")]
 
 use std::fmt::Write;

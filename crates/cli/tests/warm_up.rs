@@ -5,8 +5,8 @@ use std::path::Path;
 use assert_cmd::Command;
 use serde_json::Value;
 
-/// A comparison of two policies, one of which learns in another run first, in `scenarios`: a short warm-up and 20 seconds, with
-/// little load. Its runs without what the machine took for them.
+/// A comparison of two policies, one of which learns in another run first, in `scenarios`: a short
+/// warm-up and 20 seconds, with little load. Its runs without what the machine took for them.
 fn runs(scenarios: &str, results: &Path, flags: &[&str]) -> Vec<Value> {
     let mut command = Command::cargo_bin("sherwood").unwrap();
     command.args(["sim", "compare", "--json", "--policies", "robinhood,tao", "--scenario", scenarios]);

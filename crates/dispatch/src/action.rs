@@ -11,7 +11,8 @@ use crate::{FetchError, Waiters};
 /// One thing for the driver to do. Actions come in the order they must be carried out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action<K, V, W> {
-    /// Ask a replica for keys, then report with [`Dispatch::handle_reply`](crate::Dispatch::handle_reply).
+    /// Ask a replica for keys, then report with
+    /// [`Dispatch::handle_reply`](crate::Dispatch::handle_reply).
     Call {
         /// To be given back with the reply.
         call: CallId,
@@ -22,7 +23,8 @@ pub enum Action<K, V, W> {
         /// What remains of the time-out; after it a [`Action::Cancel`] follows.
         timeout: Duration,
     },
-    /// Nobody waits for this call any more: free what it holds. A reply that still comes is ignored.
+    /// Nobody waits for this call any more: free what it holds. A reply that still comes is
+    /// ignored.
     Cancel {
         /// The call of an earlier [`Action::Call`].
         call: CallId,
@@ -35,35 +37,38 @@ pub enum Action<K, V, W> {
         key: K,
         /// Its value, that the backend has none, or why nobody knows.
         result: Result<Option<V>, FetchError>,
-        /// Whether the result, a value or that there is none, may enter the cache: not when the key was invalidated meanwhile.
+        /// Whether the result, a value or that there is none, may enter the cache: not when the key
+        /// was invalidated meanwhile.
         fill: bool,
         /// Whom to tell.
         waiters: Waiters<W>,
     },
-    /// Ask a replica that is down whether it is back, then report with [`Dispatch::handle_probe`](crate::Dispatch::handle_probe).
+    /// Ask a replica that is down whether it is back, then report with
+    /// [`Dispatch::handle_probe`](crate::Dispatch::handle_probe).
     Probe {
         /// Whom to ask.
         replica: ReplicaId,
-        /// What to ask it for, as a call would; none where no key is known yet, and any cheap way will do.
+        /// What to ask it for, as a call would; none where no key is known yet, and any cheap way
+        /// will do.
         key: Option<K>,
         /// A probe that takes longer has failed; the next one may start then.
         timeout: Duration,
     },
 }
 
-/// Names one call to one replica of one backend. An id whose call has ended names nothing, so it may come back late,
-/// twice or never.
+/// Names one call to one replica of one backend. An id whose call has ended names nothing, so it
+/// may come back late, twice or never.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CallId(pub(crate) Id);
 
 /// How a call ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply<V> {
-    /// A value, or that there is none, for each key of the call in its order. Any other number of values counts as
-    /// [`FailureKind::Malformed`].
+    /// A value, or that there is none, for each key of the call in its order. Any other number of
+    /// values counts as [`FailureKind::Malformed`].
     Ok(Vec<Option<V>>),
-    /// The same, but some keys have no answer though the replica works: one too large to be taken, say. Those that another
-    /// replica may answer are asked for once more there.
+    /// The same, but some keys have no answer though the replica works: one too large to be taken,
+    /// say. Those that another replica may answer are asked for once more there.
     Each(Vec<Result<Option<V>, Failure>>),
     /// No answer.
     Failed(Failure),
@@ -89,23 +94,25 @@ impl Failure {
 /// What a failure says about the replica and about trying again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureKind {
-    /// The replica could not be reached; the call never started. Safe to retry, counts against the replica.
+    /// The replica could not be reached; the call never started. Safe to retry, counts against the
+    /// replica.
     Unreachable,
-    /// The connection, or the replica itself, broke while the call was under way. Safe to retry since calls only read,
-    /// counts against the replica.
+    /// The connection, or the replica itself, broke while the call was under way. Safe to retry
+    /// since calls only read, counts against the replica.
     Reset,
-    /// The replica declined for want of room. Safe to retry; the replica is alive, so it is no step towards down,
-    /// where all of its load would fall on the others.
+    /// The replica declined for want of room. Safe to retry; the replica is alive, so it is no step
+    /// towards down, where all of its load would fall on the others.
     Overloaded,
     /// The replica answered what cannot be an answer. Not retried, counts against the replica.
     Malformed,
-    /// The replica understood and said no: a bad query, a missing table. Every replica would say the same, so it is
-    /// not retried, and shows that the replica works.
+    /// The replica understood and said no: a bad query, a missing table. Every replica would say
+    /// the same, so it is not retried, and shows that the replica works.
     Rejected,
 }
 
 impl FailureKind {
-    /// Whether another replica may be asked: the call changed nothing and another one may do better.
+    /// Whether another replica may be asked: the call changed nothing and another one may do
+    /// better.
     #[must_use]
     pub fn is_safe_to_retry(self) -> bool {
         match self {

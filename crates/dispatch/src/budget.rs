@@ -1,8 +1,9 @@
 //! A budget for retries.
 //!
-//! A bound per call does not bound load: when a whole backend is in trouble every call fails, and one retry each
-//! doubles what the backend must carry at the worst moment. So retries are paid for by first attempts, and the sum of
-//! both can exceed the first attempts only by a stated ratio and a stated burst.
+//! A bound per call does not bound load: when a whole backend is in trouble every call fails, and
+//! one retry each doubles what the backend must carry at the worst moment. So retries are paid for
+//! by first attempts, and the sum of both can exceed the first attempts only by a stated ratio and
+//! a stated burst.
 
 use crate::RetryOptions;
 

@@ -1,4 +1,5 @@
-//! The state machine: its inputs and outputs, and the keys it holds. What happens to calls is in `calls`.
+//! The state machine: its inputs and outputs, and the keys it holds. What happens to calls is in
+//! `calls`.
 
 mod calls;
 
@@ -37,28 +38,32 @@ use crate::{
 ///          │  └───────────────────────────│──────────────────────────────────┘
 ///          └─(deadline)─▶ Deliver(Err)    └────(deadline)─▶ Cancel, Deliver(Err)
 /// ```
-/// Each waiter is in exactly one [`Action::Deliver`], no later than the time-out after its key was first asked for, so
-/// a waiter that joins shares the key's fate and its deadline. A key that is invalidated keeps its waiters and
-/// its call, but its answer no longer fills, and who asks for it from then on starts another call.
+/// Each waiter is in exactly one [`Action::Deliver`], no later than the time-out after its key was
+/// first asked for, so a waiter that joins shares the key's fate and its deadline. A key that is
+/// invalidated keeps its waiters and its call, but its answer no longer fills, and who asks for it
+/// from then on starts another call.
 ///
 /// # Inputs, outputs, wake-ups
 /// - Inputs: [`handle_fetch`](Self::handle_fetch), [`handle_fetch_from`](Self::handle_fetch_from),
-///   [`handle_reply`](Self::handle_reply), [`handle_probe`](Self::handle_probe), [`handle_timeout`](Self::handle_timeout),
-///   [`invalidate`](Self::invalidate), [`invalidate_where`](Self::invalidate_where) and [`restart_ramp`](Self::restart_ramp). They may
-///   come in any order. Replies and probes may be late, repeated or missing.
-/// - Outputs: after every input, [`poll_action`](Self::poll_action) until it returns none. What is not polled
-///   piles up: an input adds at most one action for each key it ends or is given, and one for each call and replica.
-/// - Wake-ups: call [`handle_timeout`](Self::handle_timeout) at [`next_timeout`](Self::next_timeout), which may change
-///   with every input. Earlier does nothing; later makes time-outs and probes late and nothing else.
+///   [`handle_reply`](Self::handle_reply), [`handle_probe`](Self::handle_probe),
+///   [`handle_timeout`](Self::handle_timeout), [`invalidate`](Self::invalidate),
+///   [`invalidate_where`](Self::invalidate_where) and [`restart_ramp`](Self::restart_ramp). They
+///   may come in any order. Replies and probes may be late, repeated or missing.
+/// - Outputs: after every input, [`poll_action`](Self::poll_action) until it returns none. What is
+///   not polled piles up: an input adds at most one action for each key it ends or is given, and
+///   one for each call and replica.
+/// - Wake-ups: call [`handle_timeout`](Self::handle_timeout) at
+///   [`next_timeout`](Self::next_timeout), which may change with every input. Earlier does nothing;
+///   later makes time-outs and probes late and nothing else.
 ///
-/// `now` should not step back; where it does, time-outs come later by as much. A driver that shares the machine among
-/// threads must poll and fill the cache before it lets go of the lock that `invalidate` is called under, or a
-/// value could fill after its key was written.
+/// `now` should not step back; where it does, time-outs come later by as much. A driver that shares
+/// the machine among threads must poll and fill the cache before it lets go of the lock that
+/// `invalidate` is called under, or a value could fill after its key was written.
 ///
 /// # Complexity and memory
-/// A key costs a constant number of hash operations, a call one operation on an ordered set of the calls held, and every
-/// input a pass over the replicas. Memory is proportional to the most waiters ever held at once, at most
-/// [`Options::waiters_max`].
+/// A key costs a constant number of hash operations, a call one operation on an ordered set of the
+/// calls held, and every input a pass over the replicas. Memory is proportional to the most waiters
+/// ever held at once, at most [`Options::waiters_max`].
 ///
 /// ```
 /// use sherwood_dispatch::{Action, Dispatch, Options, Reply, Waiters};
@@ -133,7 +138,8 @@ struct Call {
 }
 
 impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
-    /// A dispatcher for a backend of `replicas` replicas, all taken to be up, that chooses by [`PowerOfTwo`].
+    /// A dispatcher for a backend of `replicas` replicas, all taken to be up, that chooses by
+    /// [`PowerOfTwo`].
     ///
     /// # Errors
     /// When the options or the number of replicas cannot work.
@@ -143,7 +149,8 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
 }
 
 impl<K: Clone + Eq + Hash, V, W, R: Route> Dispatch<K, V, W, R> {
-    /// A dispatcher for a backend of `replicas` replicas, all taken to be up, that chooses by `route`.
+    /// A dispatcher for a backend of `replicas` replicas, all taken to be up, that chooses by
+    /// `route`.
     ///
     /// # Errors
     /// When the options or the number of replicas cannot work.
@@ -177,16 +184,17 @@ impl<K: Clone + Eq + Hash, V, W, R: Route> Dispatch<K, V, W, R> {
         })
     }
 
-    /// One request's misses at this backend: joins the keys that are in flight and sends the others as calls of at most
-    /// [`Options::batch_keys_max`] keys. `entropy` is 64 fresh random bits, from which the draws of replicas and
-    /// probe times follow.
+    /// One request's misses at this backend: joins the keys that are in flight and sends the others
+    /// as calls of at most [`Options::batch_keys_max`] keys. `entropy` is 64 fresh random bits,
+    /// from which the draws of replicas and probe times follow.
     pub fn handle_fetch(&mut self, now: Instant, keys: impl IntoIterator<Item = (K, W)>, entropy: u64) {
         self.fetch(now, None, keys, entropy);
     }
 
-    /// As [`handle_fetch`](Self::handle_fetch), but nobody except `replica` is asked, and where it fails they fail: for keys of which
-    /// the others may not have the latest value yet. Who joins a fetch gets what that one brings, whoever was asked, so
-    /// [`invalidate`](Self::invalidate) a key when this begins to matter. A replica that does not exist is as one that is down.
+    /// As [`handle_fetch`](Self::handle_fetch), but nobody except `replica` is asked, and where it
+    /// fails they fail: for keys of which the others may not have the latest value yet. Who joins a
+    /// fetch gets what that one brings, whoever was asked, so [`invalidate`](Self::invalidate) a
+    /// key when this begins to matter. A replica that does not exist is as one that is down.
     pub fn handle_fetch_from(
         &mut self,
         now: Instant,
@@ -220,8 +228,8 @@ impl<K: Clone + Eq + Hash, V, W, R: Route> Dispatch<K, V, W, R> {
         }
     }
 
-    /// A call ended. A reply at or after the call's deadline, to a call that has ended or that never was, is counted
-    /// and ignored.
+    /// A call ended. A reply at or after the call's deadline, to a call that has ended or that
+    /// never was, is counted and ignored.
     pub fn handle_reply(&mut self, now: Instant, call: CallId, reply: Reply<V>) {
         self.advance(now);
         let Some(call) = self.take_in_flight(call.0) else {
@@ -249,15 +257,16 @@ impl<K: Clone + Eq + Hash, V, W, R: Route> Dispatch<K, V, W, R> {
         self.advance(now);
     }
 
-    /// The key was written or deleted: an answer under way no longer fills, and no fetch joins it any more.
+    /// The key was written or deleted: an answer under way no longer fills, and no fetch joins it
+    /// any more.
     pub fn invalidate(&mut self, key: &K) {
         if let Some(key) = self.joinable.remove(key).and_then(|id| self.keys.get_mut(id)) {
             key.fresh = false;
         }
     }
 
-    /// The keys for which `which` holds may have been written or deleted: as [`invalidate`](Self::invalidate) for each of them,
-    /// linear in the keys in flight.
+    /// The keys for which `which` holds may have been written or deleted: as
+    /// [`invalidate`](Self::invalidate) for each of them, linear in the keys in flight.
     pub fn invalidate_where(&mut self, mut which: impl FnMut(&K) -> bool) {
         let Self { joinable, keys, .. } = self;
         joinable.retain(|key, id| {
@@ -269,13 +278,15 @@ impl<K: Clone + Eq + Hash, V, W, R: Route> Dispatch<K, V, W, R> {
         });
     }
 
-    /// The cache was emptied, or most of it: the [ramp](Options::ramp), if there is one, begins anew.
+    /// The cache was emptied, or most of it: the [ramp](Options::ramp), if there is one, begins
+    /// anew.
     pub fn restart_ramp(&mut self) {
         self.ramp.iter_mut().for_each(Ramp::restart);
     }
 
-    /// Whether a fetch of this key would join one that is under way: for who wants the value fetched and waits for nothing. A waiter
-    /// more would bring nothing, and counts against [`Options::waiters_max`].
+    /// Whether a fetch of this key would join one that is under way: for who wants the value
+    /// fetched and waits for nothing. A waiter more would bring nothing, and counts against
+    /// [`Options::waiters_max`].
     #[must_use]
     pub fn is_joinable(&self, key: &K) -> bool {
         self.joinable.contains_key(key)
@@ -351,7 +362,8 @@ impl<K: Clone + Eq + Hash, V, W, R: Route> Dispatch<K, V, W, R> {
         self.actions.push_back(Action::Deliver { key, result, fill: false, waiters });
     }
 
-    /// Tells the ramp how a call ended, and these many of its keys with it: the others are asked for once more.
+    /// Tells the ramp how a call ended, and these many of its keys with it: the others are asked
+    /// for once more.
     fn note_call(&mut self, now: Instant, call: &Call, keys: usize, answered: bool) {
         if let Some(ramp) = &mut self.ramp {
             ramp.note(now, call.deadline - self.options.timeout, keys, answered);

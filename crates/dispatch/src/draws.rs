@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use sherwood_model::{Instant, SplitMix64};
 
-/// [`SplitMix64`], stirred with every fetch's entropy. Retries and probes follow fetches, so that they need no entropy of
-/// their own.
+/// [`SplitMix64`], stirred with every fetch's entropy. Retries and probes follow fetches, so that
+/// they need no entropy of their own.
 #[derive(Clone, Debug)]
 pub(crate) struct Draws {
     generator: SplitMix64,
@@ -35,7 +35,8 @@ impl Draws {
     }
 }
 
-/// A number below `bound` (0 when that is 0) from 64 random bits, by multiplication; its bias is under `bound / 2^64`.
+/// A number below `bound` (0 when that is 0) from 64 random bits, by multiplication; its bias is
+/// under `bound / 2^64`.
 pub(crate) fn below(random: u64, bound: u64) -> u64 {
     ((u128::from(random) * u128::from(bound)) >> 64) as u64
 }

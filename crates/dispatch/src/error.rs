@@ -30,7 +30,8 @@ pub enum FetchError {
         /// Its value.
         limit: u32,
     },
-    /// Refused before anything was sent, because the [`Route`](crate::Route) wanted none of the replicas.
+    /// Refused before anything was sent, because the [`Route`](crate::Route) wanted none of the
+    /// replicas.
     #[error(
         "fetching the key was refused: the route admits no call to any of {replicas} usable replicas; slow down"
     )]
@@ -38,7 +39,8 @@ pub enum FetchError {
         /// Replicas the route could have chosen.
         replicas: usize,
     },
-    /// Refused before anything was sent, because every replica that may be asked for the key is down. They are probed and used again by themselves.
+    /// Refused before anything was sent, because every replica that may be asked for the key is
+    /// down. They are probed and used again by themselves.
     #[error(
         "fetching the key was refused: {} (last failure: {reason}), and probed until one answers",
         if *replicas == 1 { "the backend's only replica is down".to_owned() } else { format!("all {replicas} replicas of the backend are down") }
@@ -68,7 +70,8 @@ pub enum Bound {
     Waiters,
     /// The keys that the [ramp](crate::RampOptions) lets be out at a time at the moment.
     Ramp,
-    /// [`Options::queued_calls_max`](crate::Options::queued_calls_max), on every replica that is up.
+    /// [`Options::queued_calls_max`](crate::Options::queued_calls_max), on every replica that is
+    /// up.
     QueuedCalls,
 }
 

@@ -8,8 +8,8 @@
 //!      └────────── probe succeeded ─── down, probing ─────────────────┘
 //! ```
 //!
-//! Only a probe brings a replica back. A call that was under way when the replica went down may still succeed, but says
-//! what the replica was like when it was asked.
+//! Only a probe brings a replica back. A call that was under way when the replica went down may
+//! still succeed, but says what the replica was like when it was asked.
 
 use std::time::Duration;
 
@@ -87,7 +87,8 @@ impl Health {
         }
     }
 
-    /// Gives up a probe that got no answer; true when a probe is to be sent, to be given up after `timeout`.
+    /// Gives up a probe that got no answer; true when a probe is to be sent, to be given up after
+    /// `timeout`.
     pub(crate) fn wake(
         &mut self,
         now: Instant,
@@ -124,7 +125,8 @@ mod tests {
         interval_max: Duration::from_millis(1_000),
     };
 
-    /// Wakes `health` whenever it asks for it and lets every probe fail; the waits before the first `count` probes.
+    /// Wakes `health` whenever it asks for it and lets every probe fail; the waits before the first
+    /// `count` probes.
     fn waits_before_probes(health: &mut Health, draws: &mut Draws, count: usize) -> Vec<Duration> {
         let mut since = Instant::ZERO;
         let mut waits = Vec::new();

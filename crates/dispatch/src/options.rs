@@ -14,8 +14,8 @@ use crate::RampOptions;
 pub struct Options {
     /// Keys in one call, at least 1. More travel as several calls.
     pub batch_keys_max: u32,
-    /// Calls one replica works on at a time, at least 1. The default is near the fifteen connections per backend of
-    /// RobinHood's example configuration.
+    /// Calls one replica works on at a time, at least 1. The default is near the fifteen
+    /// connections per backend of RobinHood's example configuration.
     pub in_flight_calls_max: u32,
     /// Calls that wait for one replica beyond those; 0 refuses instead of waiting.
     pub queued_calls_max: u32,
@@ -33,9 +33,10 @@ pub struct Options {
 
 /// How often failed calls may be tried again.
 ///
-/// Retries are limited twice: per call by `per_call_max`, and over all calls by a budget. Every first attempt pays
-/// `ratio` of a token into the budget, which holds `burst` tokens at most and starts full; every retry takes one
-/// token out. So after `n` calls there were at most `burst + ratio × n` retries, however many replicas fail.
+/// Retries are limited twice: per call by `per_call_max`, and over all calls by a budget. Every
+/// first attempt pays `ratio` of a token into the budget, which holds `burst` tokens at most and
+/// starts full; every retry takes one token out. So after `n` calls there were at most
+/// `burst + ratio × n` retries, however many replicas fail.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RetryOptions {
     /// Retries of one call, each on another replica than the one that just failed; 0 never retries.
@@ -51,8 +52,8 @@ pub struct RetryOptions {
 pub struct ProbeOptions {
     /// Failures in a row after which a replica is down, at least 1.
     pub failures_max: u32,
-    /// Time from going down to the first probe, above 0. Each failed probe doubles it; every wait is drawn up to a
-    /// quarter longer, so that probes from many nodes do not meet.
+    /// Time from going down to the first probe, above 0. Each failed probe doubles it; every wait
+    /// is drawn up to a quarter longer, so that probes from many nodes do not meet.
     pub interval_min: Duration,
     /// What that doubling stops at, at least `interval_min`.
     pub interval_max: Duration,
@@ -201,7 +202,8 @@ impl Default for ProbeOptions {
     }
 }
 
-/// Far above what any backend survives, and small enough that a budget in thousandths of a token fits 32 bits.
+/// Far above what any backend survives, and small enough that a budget in thousandths of a token
+/// fits 32 bits.
 const BURST_MAX: u32 = 1_000_000;
 
 #[cfg(test)]

@@ -1,9 +1,11 @@
 //! Which keys a replica that is down is asked for, to see whether it is back.
 //!
-//! An engine can be up and still not read, so a probe reads. But one key says little: a service may fail at it, or a table may be slow for it,
-//! and both be well for every other. So a probe takes turns: a key that the replica has answered (another replica, where this one has not
-//! answered any yet), then one that had no answer lately, from whatever replica, as those have whom nobody was asked for while all were
-//! down. No replica stays down for the sake of one key; one that answers some keys and fails at most comes back, and goes down again.
+//! An engine can be up and still not read, so a probe reads. But one key says little: a service may
+//! fail at it, or a table may be slow for it, and both be well for every other. So a probe takes
+//! turns: a key that the replica has answered (another replica, where this one has not answered any
+//! yet), then one that had no answer lately, from whatever replica, as those have whom nobody was
+//! asked for while all were down. No replica stays down for the sake of one key; one that answers
+//! some keys and fails at most comes back, and goes down again.
 
 use std::collections::VecDeque;
 
@@ -12,7 +14,8 @@ use sherwood_model::ReplicaId;
 /// Keys of each kind that are remembered.
 const KEYS_MAX: usize = 4;
 
-/// The keys that the replicas of one backend may be probed with; four for each replica, and four more.
+/// The keys that the replicas of one backend may be probed with; four for each replica, and four
+/// more.
 #[derive(Clone, Debug)]
 pub(crate) struct Probes<K> {
     replicas: Vec<Probed<K>>,

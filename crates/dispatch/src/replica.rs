@@ -24,7 +24,8 @@ impl Replica {
         Self { id, health: Health::new(), in_flight_calls: 0, queue: VecDeque::new(), downs: 0 }
     }
 
-    /// Takes a call out of the queue, which it is in; linear in the queue's bounded length, and at the front as a rule.
+    /// Takes a call out of the queue, which it is in; linear in the queue's bounded length, and at
+    /// the front as a rule.
     pub(crate) fn unqueue(&mut self, call: Id) {
         if let Some(position) = self.queue.iter().position(|queued| *queued == call) {
             self.queue.remove(position);

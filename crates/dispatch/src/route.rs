@@ -1,17 +1,20 @@
 //! Which replica a call goes to.
 //!
-//! The dispatcher knows what a replica may be asked at all: it offers those that are up and have room. Which of these
-//! it should be, and whether the call is worth making, is a [`Route`]'s decision. [`PowerOfTwo`] is the one there is.
+//! The dispatcher knows what a replica may be asked at all: it offers those that are up and have
+//! room. Which of these it should be, and whether the call is worth making, is a [`Route`]'s
+//! decision. [`PowerOfTwo`] is the one there is.
 //!
-//! The trait is cut so that the mechanisms planned next fit without a second way through the dispatcher:
-//! - *Deadline tickets* (MicroFuge): the route keeps an estimate of each replica's finishing time, fed with the loads,
-//!   and compares it with [`CallShape::remaining`]; no replica that would make it is a refusal, which is admission
-//!   control. The order inside a replica's queue stays the dispatcher's.
-//! - *Tokens* (sPARE): a route that owns the tier's pool of tokens offers only replicas it holds a token of. It will
-//!   need to hear when a call ends, a second method with an empty default.
-//! - *Duplicates* (Zoolander): the answer grows from one replica to a small ordered set. A call's keys and deadline are
-//!   already stored apart from where it was sent, and stale ids are harmless, so that the first answer can win and
-//!   the others be cancelled.
+//! The trait is cut so that the mechanisms planned next fit without a second way through the
+//! dispatcher:
+//! - *Deadline tickets* (MicroFuge): the route keeps an estimate of each replica's finishing time,
+//!   fed with the loads, and compares it with [`CallShape::remaining`]; no replica that would make
+//!   it is a refusal, which is admission control. The order inside a replica's queue stays the
+//!   dispatcher's.
+//! - *Tokens* (sPARE): a route that owns the tier's pool of tokens offers only replicas it holds a
+//!   token of. It will need to hear when a call ends, a second method with an empty default.
+//! - *Duplicates* (Zoolander): the answer grows from one replica to a small ordered set. A call's
+//!   keys and deadline are already stored apart from where it was sent, and stale ids are harmless,
+//!   so that the first answer can win and the others be cancelled.
 
 use std::time::Duration;
 
@@ -51,17 +54,18 @@ pub struct CallShape {
 
 /// Chooses a replica for a call.
 pub trait Route {
-    /// One of `usable`, or none to refuse the call. `usable` is never empty and ascends by replica; a replica that is
-    /// not in it counts as a refusal. `entropy` is 64 fresh random bits.
+    /// One of `usable`, or none to refuse the call. `usable` is never empty and ascends by replica;
+    /// a replica that is not in it counts as a refusal. `entropy` is 64 fresh random bits.
     fn choose(&mut self, call: &CallShape, usable: &[ReplicaLoad], entropy: u64) -> Option<ReplicaId>;
 }
 
 /// The less loaded of two replicas drawn at random; the first drawn when they are equal.
 ///
-/// Mitzenmacher, "The power of two choices in randomized load balancing" (2001): the longest queue grows with
-/// `log log n` replicas where one random choice gives `log n / log log n`, and unlike the global minimum it does not
-/// send every dispatcher that shares the replicas to the same one. Load is counted in calls in flight and queued *by
-/// this dispatcher*, so a replica that is slow, for whatever reason, soon looks loaded.
+/// Mitzenmacher, "The power of two choices in randomized load balancing" (2001): the longest queue
+/// grows with `log log n` replicas where one random choice gives `log n / log log n`, and unlike
+/// the global minimum it does not send every dispatcher that shares the replicas to the same one.
+/// Load is counted in calls in flight and queued *by this dispatcher*, so a replica that is slow,
+/// for whatever reason, soon looks loaded.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PowerOfTwo;
 
@@ -73,7 +77,8 @@ impl Route for PowerOfTwo {
     }
 }
 
-/// Two different indices below `len`, every pair equally likely; the same one twice when there is no other.
+/// Two different indices below `len`, every pair equally likely; the same one twice when there is
+/// no other.
 fn two_of(len: usize, entropy: u64) -> Option<(usize, usize)> {
     let others = len.checked_sub(1)?;
     let first = below(entropy & 0xFFFF_FFFF_0000_0000, len as u64) as usize;

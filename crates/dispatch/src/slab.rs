@@ -1,14 +1,15 @@
 //! Storage with ids that go stale.
 
-/// Names one stored value. Once that is removed the id names nothing, even when its storage serves another value: it
-/// carries a generation, which comes round after 2^32 uses of one entry.
+/// Names one stored value. Once that is removed the id names nothing, even when its storage serves
+/// another value: it carries a generation, which comes round after 2^32 uses of one entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Id {
     index: u32,
     generation: u32,
 }
 
-/// A vector of entries that are reused; never shrinks, so it holds as many as were ever needed at once.
+/// A vector of entries that are reused; never shrinks, so it holds as many as were ever needed at
+/// once.
 #[derive(Clone, Debug)]
 pub(crate) struct Slab<T> {
     entries: Vec<Entry<T>>,

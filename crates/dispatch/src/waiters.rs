@@ -2,7 +2,8 @@
 
 use std::{iter, vec};
 
-/// At least one waiter, in the order they came. Most keys have one, which needs no memory of its own.
+/// At least one waiter, in the order they came. Most keys have one, which needs no memory of its
+/// own.
 ///
 /// ```
 /// use sherwood_dispatch::Waiters;

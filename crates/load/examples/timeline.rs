@@ -1,12 +1,15 @@
 //! An open load on a cache, and when each of its hits ended.
 //!
-//!     timeline TARGET RATE SECONDS KEYS OUT        (TARGET: memcached://host:port or redis://host:port)
+//!     timeline TARGET RATE SECONDS KEYS OUT (TARGET: memcached://host:port or redis://host:port)
 //!
-//! Gets by Zipf's law with exponent 0.99, of keys of 20 bytes; what misses is set, with 1,024 bytes. Every hit is two numbers of 64 bits in the file
-//! OUT, in the byte order of the machine: nanoseconds from the start of the run to its end, and its latency, from when it was meant to start.
+//! Gets by Zipf's law with exponent 0.99, of keys of 20 bytes; what misses is set, with 1,024
+//! bytes. Every hit is two numbers of 64 bits in the file OUT, in the byte order of the machine:
+//! nanoseconds from the start of the run to its end, and its latency, from when it was meant to
+//! start.
 //!
-//! Somebody else does something to the target meanwhile and wants to know what the hits felt of it, so the two have to agree on
-//! the time: each line on stdin is answered by a line with the nanoseconds since the start. Prints the report as JSON at the end.
+//! Somebody else does something to the target meanwhile and wants to know what the hits felt of it,
+//! so the two have to agree on the time: each line on stdin is answered by a line with the
+//! nanoseconds since the start. Prints the report as JSON at the end.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,

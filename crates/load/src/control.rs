@@ -10,7 +10,8 @@ pub struct Control {
 }
 
 impl Control {
-    /// Asks the run to end: nothing more is sent, what is under way may still be answered, the report says incomplete.
+    /// Asks the run to end: nothing more is sent, what is under way may still be answered, the
+    /// report says incomplete.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
     }

@@ -4,11 +4,13 @@ use std::time::Duration;
 
 use histogram::Histogram;
 
-/// A histogram of durations: nanoseconds up to 2^40 (18 minutes; longer ones count as that), relative error below 1/128.
+/// A histogram of durations: nanoseconds up to 2^40 (18 minutes; longer ones count as that),
+/// relative error below 1/128.
 ///
-/// Percentiles are the upper ends of their buckets and never above the exact maximum, so a tail is at most 0.8% too
-/// long and never too short. Memory: 34 KB, whatever is recorded. The node's `LatencySketch`
-/// has buckets of the same shape but answers with their middles, which decisions want and a claim about a tail may not have.
+/// Percentiles are the upper ends of their buckets and never above the exact maximum, so a tail is
+/// at most 0.8% too long and never too short. Memory: 34 KB, whatever is recorded. The node's
+/// `LatencySketch` has buckets of the same shape but answers with their middles, which decisions
+/// want and a claim about a tail may not have.
 #[derive(Clone, Debug)]
 pub struct Latencies {
     histogram: Histogram,
@@ -63,7 +65,8 @@ impl Latencies {
         Duration::from_nanos(self.max_ns)
     }
 
-    /// The duration that `percentile` (0 to 100) percent of the recorded ones do not exceed, zero where there are none.
+    /// The duration that `percentile` (0 to 100) percent of the recorded ones do not exceed, zero
+    /// where there are none.
     ///
     /// # Panics
     /// When `percentile` is not from 0 to 100.

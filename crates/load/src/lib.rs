@@ -1,8 +1,9 @@
 //! Load against real targets, measured from when it was meant to happen.
 //!
-//! A generator that waits for slow answers stops asking just when it matters, and reports a tail nobody saw. With a
-//! rate, every operation here has an intended start drawn beforehand; its latency counts from then, and by how much the
-//! generator itself was late is reported beside it, so that a run in which it could not keep up is recognised.
+//! A generator that waits for slow answers stops asking just when it matters, and reports a tail
+//! nobody saw. With a rate, every operation here has an intended start drawn beforehand; its
+//! latency counts from then, and by how much the generator itself was late is reported beside it,
+//! so that a run in which it could not keep up is recognised.
 //!
 //! ```text
 //!  operations ──▶ schedule ──▶ connections ──▶ target        caches: one thread, non-blocking sockets, poll(2)
@@ -14,8 +15,10 @@
 //!  (mix, trace)  (intended start)  (one task each)              and one that talks
 //! ```
 //!
-//! - [`cache::run`]: gets and sets to a cache that speaks memcached's protocol or Redis's, open or closed loop.
-//! - [`http::run`]: requests to a gateway (`POST /v1/requests`), open or closed loop, with phases and an observer.
+//! - [`cache::run`]: gets and sets to a cache that speaks memcached's protocol or Redis's, open or
+//!   closed loop.
+//! - [`http::run`]: requests to a gateway (`POST /v1/requests`), open or closed loop, with phases
+//!   and an observer.
 //! - [`Control`] stops a run early and shows how far it is.
 #![allow(
     clippy::disallowed_methods,
@@ -88,7 +91,8 @@ pub enum LoadError {
     Model(#[from] sherwood_workload::onerf::ModelError),
 }
 
-/// The most keys of one multi-get or request; with the longest keys they take a quarter of a megabyte.
+/// The most keys of one multi-get or request; with the longest keys they take a quarter of a
+/// megabyte.
 pub const BATCH_MAX: usize = 1_000;
 
 /// `value` if it is in `accepted`, an error naming `option` otherwise.

@@ -18,10 +18,12 @@ pub enum Pace {
     },
 }
 
-/// Keeps the draws of arrivals apart from those of the requests, which are often given the same seed.
+/// Keeps the draws of arrivals apart from those of the requests, which are often given the same
+/// seed.
 const ARRIVALS: u64 = 0x4152_5249_5641_4C53;
 
-/// The highest rate, far above what one thread can send: it bounds what a run that falls behind has to count.
+/// The highest rate, far above what one thread can send: it bounds what a run that falls behind has
+/// to count.
 pub const RATE_MAX: f64 = 1e7;
 
 /// How the starts of an open loop are spread.
@@ -79,8 +81,8 @@ impl Schedule {
     }
 }
 
-/// Asks the kernel to wake this thread without the 50 µs by which it may delay sleepers to save power. Best effort: a
-/// refusal only shows in the lateness that is reported.
+/// Asks the kernel to wake this thread without the 50 µs by which it may delay sleepers to save
+/// power. Best effort: a refusal only shows in the lateness that is reported.
 pub(crate) fn wake_on_time() {
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
 }

@@ -8,11 +8,13 @@ use serde::Serialize;
 
 use crate::Latencies;
 
-/// Result of a run, as `sherwood load --json` prints it. Ratios and latencies are 0 where nothing was measured.
+/// Result of a run, as `sherwood load --json` prints it. Ratios and latencies are 0 where nothing
+/// was measured.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Report {
-    /// Operations that were due, whatever became of them: answered, failed or never sent. `latency_us` is over all of
-    /// them. A get that misses and fills is one operation; to a gateway, an operation is a request.
+    /// Operations that were due, whatever became of them: answered, failed or never sent.
+    /// `latency_us` is over all of them. A get that misses and fills is one operation; to a
+    /// gateway, an operation is a request.
     pub ops: u64,
     /// Operations per second of the run, without those never sent.
     pub ops_per_s: f64,
@@ -24,18 +26,20 @@ pub struct Report {
     pub misses: u64,
     /// Hits over hits and misses.
     pub hit_ratio: f64,
-    /// Hits and misses by partition: object type of a trace, backend of a request, `all` of a key-value load.
+    /// Hits and misses by partition: object type of a trace, backend of a request, `all` of a
+    /// key-value load.
     pub by_partition: BTreeMap<String, HitsMisses>,
-    /// Latency from the intended start (with a rate) or from the sending (closed loop) to the end of the operation.
+    /// Latency from the intended start (with a rate) or from the sending (closed loop) to the end
+    /// of the operation.
     pub latency_us: LatencySummary,
-    /// 99th percentile of the time by which operations were sent after their intended start, in microseconds; 0 in a
-    /// closed loop.
+    /// 99th percentile of the time by which operations were sent after their intended start, in
+    /// microseconds; 0 in a closed loop.
     pub late_p99_us: f64,
     /// Values stored: sets, and fills after misses.
     pub sets: u64,
-    /// Operations that were due and never sent, because the target or the generator fell behind: to memcached what was
-    /// still waiting a second after the end, to a gateway what came due with as many under way as are allowed. Contained
-    /// in `errors`, and so in `ops`.
+    /// Operations that were due and never sent, because the target or the generator fell behind: to
+    /// memcached what was still waiting a second after the end, to a gateway what came due with as
+    /// many under way as are allowed. Contained in `errors`, and so in `ops`.
     pub unsent: u64,
     /// Length of the run in seconds, from the first intended start to the last answer.
     pub duration_s: f64,
@@ -108,7 +112,8 @@ pub(crate) fn us(duration: Duration) -> f64 {
     duration.as_nanos() as f64 / 1e3
 }
 
-/// Operations sent per second of a run that took `duration_s`: `ops` were due, `unsent` of them never sent.
+/// Operations sent per second of a run that took `duration_s`: `ops` were due, `unsent` of them
+/// never sent.
 pub(crate) fn sent_per_s(ops: u64, unsent: u64, duration_s: f64) -> f64 {
     if duration_s > 0.0 { (ops - unsent) as f64 / duration_s } else { 0.0 }
 }

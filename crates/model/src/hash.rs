@@ -5,10 +5,12 @@ use std::hash::BuildHasher;
 use rapidhash::quality::RapidHasher;
 use rapidhash::v3::{RapidSecrets, rapidhash_v3_seeded};
 
-/// A hash function chosen by a 64-bit seed: equal seeds hash equal on every machine and in every run.
+/// A hash function chosen by a 64-bit seed: equal seeds hash equal on every machine and in every
+/// run.
 ///
-/// The standard library seeds its maps from the system's entropy, which no simulation can replay. A driver that faces
-/// untrusted keys passes a seed it drew at start-up; a simulation passes the one it was given.
+/// The standard library seeds its maps from the system's entropy, which no simulation can replay. A
+/// driver that faces untrusted keys passes a seed it drew at start-up; a simulation passes the one
+/// it was given.
 ///
 /// ```
 /// use sherwood_model::SeededState;

@@ -1,4 +1,5 @@
-//! Small integers that name things, one type each, so that a backend is never taken for a partition.
+//! Small integers that name things, one type each, so that a backend is never taken for a
+//! partition.
 
 use serde::{Deserialize, Serialize};
 
@@ -38,7 +39,8 @@ id!(
     TenantId
 );
 id!(
-    /// The cache space of one (tenant, backend) pair, numbered from 0 in the order of the configuration.
+    /// The cache space of one (tenant, backend) pair, numbered from 0 in the order of the
+    /// configuration.
     PartitionId
 );
 id!(

@@ -1,9 +1,9 @@
 //! The vocabulary and the mathematics every other room shares.
 //!
-//! Sherwood decides in one place and acts in another; what both sides must agree on lives here: who is meant
-//! ([`BackendId`], [`TenantId`], [`PartitionId`], [`ReplicaId`]), when ([`Instant`]), what a user waited for
-//! ([`FinishedRequest`]) and what the cache should look like ([`CachePlan`]). This crate knows no other room and does
-//! no I/O.
+//! Sherwood decides in one place and acts in another; what both sides must agree on lives here: who
+//! is meant ([`BackendId`], [`TenantId`], [`PartitionId`], [`ReplicaId`]), when ([`Instant`]), what
+//! a user waited for ([`FinishedRequest`]) and what the cache should look like ([`CachePlan`]).
+//! This crate knows no other room and does no I/O.
 
 mod hash;
 mod ids;

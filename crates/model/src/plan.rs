@@ -5,10 +5,11 @@ use crate::PartitionId;
 /// How the cache's total budget is to be divided from now on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CachePlan {
-    /// A budget in bytes for each partition, in the order of their ids. Their sum is at most the total.
+    /// A budget in bytes for each partition, in the order of their ids. Their sum is at most the
+    /// total.
     Budgets(Vec<u64>),
-    /// No division: partitions share the total, and the victim is the least recently used item of all. Switching to
-    /// and from this plan moves and flushes nothing.
+    /// No division: partitions share the total, and the victim is the least recently used item of
+    /// all. Switching to and from this plan moves and flushes nothing.
     Shared,
 }
 

@@ -7,9 +7,11 @@ use crate::BackendId;
 /// A finished request as it is kept: its latency and its blocking backend, 8 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FinishedRequest {
-    /// Microseconds from arrival to the end of the last query, saturating at `u32::MAX` (71 minutes).
+    /// Microseconds from arrival to the end of the last query, saturating at `u32::MAX` (71
+    /// minutes).
     pub latency_us: u32,
-    /// Backend of the slowest query as [`RequestEnd`] counts, or none for a request without queries, which shifts percentiles but blames nobody.
+    /// Backend of the slowest query as [`RequestEnd`] counts, or none for a request without
+    /// queries, which shifts percentiles but blames nobody.
     pub blocking: Option<BackendId>,
 }
 
@@ -28,15 +30,17 @@ pub struct QueryEnd {
     pub backend: BackendId,
     /// Time from the *request's* arrival until the query's last key ended.
     pub latency: Duration,
-    /// The backend's time-out when a key of the query failed or was refused and the query was not best effort.
+    /// The backend's time-out when a key of the query failed or was refused and the query was not
+    /// best effort.
     pub failed: Option<Duration>,
 }
 
 /// Folds the ends of a request's queries, in the order they ended, into a [`FinishedRequest`].
 ///
-/// A failed query counts at its backend's time-out or its real latency, whichever is larger, so that failures never make
-/// the tail look better. The blocking backend is that of the slowest query so counted, failed or not; among equals the
-/// first to end. So a failure takes the blame only from queries that were quicker than its time-out.
+/// A failed query counts at its backend's time-out or its real latency, whichever is larger, so
+/// that failures never make the tail look better. The blocking backend is that of the slowest query
+/// so counted, failed or not; among equals the first to end. So a failure takes the blame only from
+/// queries that were quicker than its time-out.
 ///
 /// ```
 /// use sherwood_model::{BackendId, QueryEnd, RequestEnd};
@@ -79,7 +83,8 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    /// What comes of a failure of backend 0, at once and with a time-out of 500 ms, beside an answer of backend 1.
+    /// What comes of a failure of backend 0, at once and with a time-out of 500 ms, beside an
+    /// answer of backend 1.
     fn beside_a_failure(answered: Duration) -> (u32, u16) {
         let mut end = RequestEnd::default();
         end.add(QueryEnd { backend: BackendId(0), latency: MS, failed: Some(500 * MS) });

@@ -1,7 +1,8 @@
 //! Latency distributions in fixed memory.
 //!
-//! A percentile needs every value, and a node sees millions a minute. A sketch counts values in buckets whose width grows
-//! with the value, so that memory is fixed, merging is addition, and the error is relative and stated.
+//! A percentile needs every value, and a node sees millions a minute. A sketch counts values in
+//! buckets whose width grows with the value, so that memory is fixed, merging is addition, and the
+//! error is relative and stated.
 
 use std::time::Duration;
 
@@ -14,11 +15,12 @@ const GROUPING_POWER: u8 = 7;
 /// Values up to 2^40 ns (18 minutes); longer ones are counted as that.
 const MAX_VALUE_POWER: u8 = 40;
 
-/// A mergeable distribution of durations: 4,352 counters of 8 bytes, relative error at most 0.8% (1/128), range 0 to
-/// 18 minutes, longer values counted as 18 minutes.
+/// A mergeable distribution of durations: 4,352 counters of 8 bytes, relative error at most 0.8%
+/// (1/128), range 0 to 18 minutes, longer values counted as 18 minutes.
 ///
-/// Quantiles err to both sides alike, at ranks that match the exact selection of a window's requests; the load generator's
-/// report keeps upper ends and an exact maximum instead (its `Latencies`), so as never to make a tail too short.
+/// Quantiles err to both sides alike, at ranks that match the exact selection of a window's
+/// requests; the load generator's report keeps upper ends and an exact maximum instead (its
+/// `Latencies`), so as never to make a tail too short.
 ///
 /// ```
 /// use sherwood_model::LatencySketch;
@@ -73,8 +75,9 @@ impl LatencySketch {
         self.count
     }
 
-    /// The value at `quantile` (0 to 1): the middle of the bucket that holds element floor(quantile x count) of the
-    /// sorted values, none when nothing was counted. Takes time proportional to the number of buckets.
+    /// The value at `quantile` (0 to 1): the middle of the bucket that holds element floor(quantile
+    /// x count) of the sorted values, none when nothing was counted. Takes time proportional to the
+    /// number of buckets.
     #[must_use]
     pub fn quantile(&self, quantile: f64) -> Option<Duration> {
         let rank = rank(quantile, self.count)?;
@@ -86,8 +89,8 @@ impl LatencySketch {
         found.map(middle)
     }
 
-    /// The values at `quantiles`, each 0 to 1 and none below the one before, in one pass over the buckets; empty
-    /// when nothing was counted.
+    /// The values at `quantiles`, each 0 to 1 and none below the one before, in one pass over the
+    /// buckets; empty when nothing was counted.
     #[must_use]
     pub fn quantiles(&self, quantiles: impl IntoIterator<Item = f64>) -> Vec<Duration> {
         let mut ranks = quantiles.into_iter().map_while(|quantile| rank(quantile, self.count)).peekable();
@@ -105,7 +108,8 @@ impl LatencySketch {
     }
 }
 
-/// The middle of a bucket. The first are one nanosecond wide; then each power of two has as many, and the last holds what is longer.
+/// The middle of a bucket. The first are one nanosecond wide; then each power of two has as many,
+/// and the last holds what is longer.
 fn middle(bucket: usize) -> Duration {
     let group = bucket as u64 >> GROUPING_POWER;
     let Some(width_power) = group.checked_sub(1) else { return Duration::from_nanos(bucket as u64) };
@@ -122,8 +126,9 @@ impl Default for LatencySketch {
     }
 }
 
-/// The latencies of the last `span`, in a ring of six sketches (35 KB each, made when first used): what is older than the span is forgotten a sixth of it
-/// at a time, so a quantile reaches back between five sixths of the span and the whole of it.
+/// The latencies of the last `span`, in a ring of six sketches (35 KB each, made when first used):
+/// what is older than the span is forgotten a sixth of it at a time, so a quantile reaches back
+/// between five sixths of the span and the whole of it.
 #[derive(Clone, Debug)]
 pub struct LatencyWindow {
     slot_nanos: u64,
@@ -166,7 +171,8 @@ impl LatencyWindow {
     }
 }
 
-/// Index of the `quantile` of `count` sorted values: floor(quantile x count), at most the last; none of nothing.
+/// Index of the `quantile` of `count` sorted values: floor(quantile x count), at most the last;
+/// none of nothing.
 pub(crate) fn rank(quantile: f64, count: u64) -> Option<u64> {
     let last = count.checked_sub(1)?;
     Some(edge(quantile, count).min(last))

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::{Instant, RequestSnapshot};
 
-/// A service level objective: the `percentile` of request latency over the last `window` is at most `bound`, looked at every
-/// `observe`.
+/// A service level objective: the `percentile` of request latency over the last `window` is at most
+/// `bound`, looked at every `observe`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Slo {
     /// 0 to 100.
@@ -20,7 +20,8 @@ pub struct Slo {
 
 /// Counts observations of an [`Slo`] and those that violated it.
 ///
-/// An observation with no request in the window is none: silence neither keeps nor breaks a promise.
+/// An observation with no request in the window is none: silence neither keeps nor breaks a
+/// promise.
 #[derive(Clone, Debug)]
 pub struct SloMonitor {
     slo: Slo,
@@ -68,9 +69,9 @@ impl SloMonitor {
         self.due
     }
 
-    /// Observes if an observation is due, and says the percentile it saw; `requests` gives the requests of the window it is
-    /// asked for. Observations that were missed are not made up for: the next one is due a step from the schedule's last,
-    /// or from now when that has passed.
+    /// Observes if an observation is due, and says the percentile it saw; `requests` gives the
+    /// requests of the window it is asked for. Observations that were missed are not made up for:
+    /// the next one is due a step from the schedule's last, or from now when that has passed.
     pub fn observe(
         &mut self,
         now: Instant,

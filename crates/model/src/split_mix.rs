@@ -1,10 +1,11 @@
 //! The small generator whose outputs are part of formats and of decisions.
 
-/// SplitMix64 (Steele, Lea and Flood, *Fast Splittable Pseudorandom Number Generators*, OOPSLA 2014): 64 bits of state,
-/// 64 bits an output, period 2^64.
+/// SplitMix64 (Steele, Lea and Flood, *Fast Splittable Pseudorandom Number Generators*, OOPSLA
+/// 2014): 64 bits of state, 64 bits an output, period 2^64.
 ///
-/// The workload model's file format is defined by it (object sizes, random walks) and so are the values of compute
-/// stores, so it is ours and never changes. Equal states give equal outputs on every machine.
+/// The workload model's file format is defined by it (object sizes, random walks) and so are the
+/// values of compute stores, so it is ours and never changes. Equal states give equal outputs on
+/// every machine.
 ///
 /// ```
 /// use sherwood_model::SplitMix64;

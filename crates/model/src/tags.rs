@@ -1,12 +1,14 @@
 //! What items can be invalidated by together.
 //!
-//! A tag names whatever many keys depend on: a user, a product, a template. Who invalidates by tag must miss no item, but may take
-//! a few too many, since what is gone is only fetched again. So an item keeps no names: a Bloom filter of 64 bits is enough, and
-//! costs the same whatever the tags are called.
+//! A tag names whatever many keys depend on: a user, a product, a template. Who invalidates by tag
+//! must miss no item, but may take a few too many, since what is gone is only fetched again. So an
+//! item keeps no names: a Bloom filter of 64 bits is enough, and costs the same whatever the tags
+//! are called.
 
 use crate::SeededState;
 
-/// A set of tags that never forgets one, and may seem to hold one it never got: with three in it, one time in a hundred.
+/// A set of tags that never forgets one, and may seem to hold one it never got: with three in it,
+/// one time in a hundred.
 ///
 /// ```
 /// use sherwood_model::Tags;
@@ -28,7 +30,8 @@ impl Tags {
         Self(bits)
     }
 
-    /// The filter itself: equal sets of tags have equal bits, on every machine and in every version that reads the same files.
+    /// The filter itself: equal sets of tags have equal bits, on every machine and in every version
+    /// that reads the same files.
     #[must_use]
     pub const fn bits(self) -> u64 {
         self.0

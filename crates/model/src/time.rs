@@ -1,15 +1,16 @@
 //! Time as a number.
 //!
-//! The standard library's instant can only be read off the machine's clock, so code that uses it can be neither
-//! simulated nor replayed. Ours is made from a number, and whoever drives the pure rooms says what time it is.
+//! The standard library's instant can only be read off the machine's clock, so code that uses it
+//! can be neither simulated nor replayed. Ours is made from a number, and whoever drives the pure
+//! rooms says what time it is.
 
 use std::ops::{Add, AddAssign, Sub};
 use std::time::Duration;
 
 /// A moment: nanoseconds since an origin that the driver chooses, 0 to `u64::MAX` (584 years).
 ///
-/// Arithmetic saturates at both ends, so a clock that stands still or steps back yields zero durations and never a
-/// panic.
+/// Arithmetic saturates at both ends, so a clock that stands still or steps back yields zero
+/// durations and never a panic.
 ///
 /// ```
 /// use sherwood_model::Instant;

@@ -1,8 +1,9 @@
 //! The requests that ended lately, and whom they waited for.
 //!
-//! RobinHood's whole input is "of the requests near the tail, which backend was last?" (Berger et al., OSDI 2018, section 4).
-//! The answer must come from single requests, because a sketch per backend no longer knows which request a latency belonged to.
-//! A finished request is eight bytes, so a million of them are kept exactly; a busier window counts, per slot of time, how many
+//! RobinHood's whole input is "of the requests near the tail, which backend was last?" (Berger et
+//! al., OSDI 2018, section 4). The answer must come from single requests, because a sketch per
+//! backend no longer knows which request a latency belonged to. A finished request is eight bytes,
+//! so a million of them are kept exactly; a busier window counts, per slot of time, how many
 //! requests of each backend fell into which latency bucket.
 
 mod snapshot;
@@ -28,8 +29,8 @@ pub struct WindowOptions {
 }
 
 impl WindowOptions {
-    /// A window that reaches back `span`, in slots of a second (or a sixtieth of a span shorter than a minute), with at
-    /// most a million exact requests (8 MB).
+    /// A window that reaches back `span`, in slots of a second (or a sixtieth of a span shorter
+    /// than a minute), with at most a million exact requests (8 MB).
     #[must_use]
     pub fn of(span: Duration) -> Self {
         let slot = Duration::from_secs(1).min(span / 60).max(Duration::from_millis(1));
@@ -39,14 +40,15 @@ impl WindowOptions {
 
 /// The finished requests of the last `span`, in a ring of time slots.
 ///
-/// Exact up to `exact_max` requests of 8 bytes (and what the vector of the newest slot has spare). When they are reached, what
-/// is older than `keep` is dropped; when that is not enough, further requests are counted in tables, one for each slot of
-/// `keep`, with a relative latency error of at most 1/128. A table has at most 16,384 cells of (latency bucket, blocking
-/// backend), and beyond them one for each further backend; a request that would need another cell counts in the nearest of
-/// its backend.
+/// Exact up to `exact_max` requests of 8 bytes (and what the vector of the newest slot has spare).
+/// When they are reached, what is older than `keep` is dropped; when that is not enough, further
+/// requests are counted in tables, one for each slot of `keep`, with a relative latency error of at
+/// most 1/128. A table has at most 16,384 cells of (latency bucket, blocking backend), and beyond
+/// them one for each further backend; a request that would need another cell counts in the nearest
+/// of its backend.
 ///
-/// Recording takes amortised constant time while exact, and logarithmic time in the cells of a table;
-/// [`select`](Self::select) copies what it selects.
+/// Recording takes amortised constant time while exact, and logarithmic time in the cells of a
+/// table; [`select`](Self::select) copies what it selects.
 #[derive(Clone, Debug)]
 pub struct RequestWindow {
     options: WindowOptions,
@@ -67,7 +69,8 @@ struct Slot {
 /// Requests by blocking backend and latency bucket.
 type Table = BTreeMap<(Option<BackendId>, u32), u64>;
 
-/// Cells of a table: all that 20 backends use of 200 buckets, four times over; about half a megabyte.
+/// Cells of a table: all that 20 backends use of 200 buckets, four times over; about half a
+/// megabyte.
 const CELLS_MAX: usize = 16_384;
 
 impl RequestWindow {
@@ -81,8 +84,8 @@ impl RequestWindow {
         Self { options, slots: VecDeque::new(), exact: 0, dropped: 0 }
     }
 
-    /// Takes a request that ended at `at`. One from the future counts as ending now; one that is older than the window is
-    /// dropped and counted, and the answer is false.
+    /// Takes a request that ended at `at`. One from the future counts as ending now; one that is
+    /// older than the window is dropped and counted, and the answer is false.
     pub fn record(&mut self, now: Instant, at: Instant, request: FinishedRequest) -> bool {
         self.expire(now);
         let number = self.slot_number(at.min(now));
@@ -110,7 +113,8 @@ impl RequestWindow {
         self.select(now, last).into()
     }
 
-    /// The same in no order yet: a copy, quick enough to be made under a lock and sorted outside of it.
+    /// The same in no order yet: a copy, quick enough to be made under a lock and sorted outside of
+    /// it.
     #[must_use]
     pub fn select(&self, now: Instant, last: Duration) -> RequestSelection {
         let first = self.slot_number(now - last.min(self.options.span)).max(self.first_number(now));
@@ -122,8 +126,9 @@ impl RequestWindow {
         RequestSelection { cells, reach: last.min(self.options.span) }
     }
 
-    /// The selection of the last `last`, reaching further back (doubling, up to the window's span) while it holds fewer than
-    /// `count` requests: a percentile band of a handful of requests is noise, and an older request says more than none.
+    /// The selection of the last `last`, reaching further back (doubling, up to the window's span)
+    /// while it holds fewer than `count` requests: a percentile band of a handful of requests is
+    /// noise, and an older request says more than none.
     #[must_use]
     pub fn select_at_least(&self, now: Instant, last: Duration, count: u64) -> RequestSelection {
         let mut reach = last.max(self.options.slot);
@@ -146,7 +151,8 @@ impl RequestWindow {
         at.as_nanos() / u64::try_from(self.options.slot.as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// The oldest slot that still counts at `now`: the slots that count cover the span and at most one slot more.
+    /// The oldest slot that still counts at `now`: the slots that count cover the span and at most
+    /// one slot more.
     fn first_number(&self, now: Instant) -> u64 {
         self.slot_number(now - self.options.span)
     }
@@ -161,7 +167,8 @@ impl RequestWindow {
         }
     }
 
-    /// The slot `number`, made when there is none. A slot that is no longer the newest gives its spare room back.
+    /// The slot `number`, made when there is none. A slot that is no longer the newest gives its
+    /// spare room back.
     fn slot(&mut self, number: u64) -> &mut Slot {
         let position = self.slots.partition_point(|slot| slot.number < number);
         if self.slots.get(position).is_none_or(|slot| slot.number != number) {
@@ -194,8 +201,8 @@ fn nearest(table: &Table, cell: (Option<BackendId>, u32)) -> Option<(Option<Back
     below.into_iter().chain(above).map(|(&cell, _)| cell).min_by_key(|cell| cell.1.abs_diff(middle))
 }
 
-/// The middle of the bucket a latency falls into: 2^6 buckets to a power of two, so no value is further than 1/128 of itself
-/// from its bucket's middle.
+/// The middle of the bucket a latency falls into: 2^6 buckets to a power of two, so no value is
+/// further than 1/128 of itself from its bucket's middle.
 fn bucket_middle(latency_us: u32) -> u32 {
     let width_power = (32 - latency_us.leading_zeros()).saturating_sub(7);
     let low = latency_us >> width_power << width_power;

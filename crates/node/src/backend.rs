@@ -1,8 +1,9 @@
-//! Drives one backend's dispatcher: carries its actions to the replicas and its answers to whoever waits.
+//! Drives one backend's dispatcher: carries its actions to the replicas and its answers to whoever
+//! waits.
 //!
-//! The dispatcher decides under a short lock, entered on misses and writes only; fills happen under it, so that none comes after a
-//! write that it began before, calls and deliveries outside it. A task per backend wakes the dispatcher up when a time-out or
-//! a probe is due.
+//! The dispatcher decides under a short lock, entered on misses and writes only; fills happen under
+//! it, so that none comes after a write that it began before, calls and deliveries outside it. A
+//! task per backend wakes the dispatcher up when a time-out or a probe is due.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::AtomicU64;
@@ -30,8 +31,8 @@ use crate::shadow::Shadow;
 use crate::waiter::Waiter;
 use crate::write::{self, Written};
 
-/// What is fetched: a key of a backend, for one tenant's partition. Tenants do not share fetches, as they do not share
-/// cache space.
+/// What is fetched: a key of a backend, for one tenant's partition. Tenants do not share fetches,
+/// as they do not share cache space.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct FetchKey {
     pub(crate) partition: PartitionId,
@@ -49,7 +50,8 @@ type Machine = Dispatch<FetchKey, Found, Waiter>;
 /// The replica that is written to where the others copy from it.
 pub(crate) const WRITTEN_TO: ReplicaId = ReplicaId(0);
 
-/// Keys of a backend that are not made fresh again for a while since it failed at them; with keys and tables some 3 MiB at most.
+/// Keys of a backend that are not made fresh again for a while since it failed at them; with keys
+/// and tables some 3 MiB at most.
 const RESTING_KEYS_MAX: u32 = 8_192;
 
 /// What the backend's lock is for.
@@ -67,8 +69,8 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// Carries out the flushes that are due by `now`, and ends the holds of keys that have been written: nothing that is in flight may
-    /// fill any more.
+    /// Carries out the flushes that are due by `now`, and ends the holds of keys that have been
+    /// written: nothing that is in flight may fill any more.
     pub(crate) fn settle(&mut self, now: Instant) {
         let to_come = self.flushes.len();
         self.flushes.retain(|_, at| *at > now);
@@ -87,7 +89,8 @@ impl State {
         }
     }
 
-    /// Tells a write that it is its turn. One that has stopped waiting ends by itself, and then it is the next one's.
+    /// Tells a write that it is its turn. One that has stopped waiting ends by itself, and then it
+    /// is the next one's.
     pub(crate) fn tell_turn(&mut self, write: WriteId) {
         if let Some(turn) = self.turns.remove(&write) {
             let _ = turn.send(());
@@ -99,7 +102,8 @@ impl State {
         self.machine.next_timeout().into_iter().chain(self.writes.next_turn()).min()
     }
 
-    /// These keys may have been changed otherwise: nothing of them that was fetched or written before is kept.
+    /// These keys may have been changed otherwise: nothing of them that was fetched or written
+    /// before is kept.
     fn doubt_where(&mut self, now: Instant, which: impl Fn(&[u8]) -> bool) {
         self.machine.invalidate_where(|key| which(&key.key));
         self.writes.doubt_where(now, |key| which(key));
@@ -212,13 +216,15 @@ impl Backend {
         Ok(backend)
     }
 
-    /// Asks for keys; each waiter hears of its key once, at the latest when the backend's time-out has passed.
+    /// Asks for keys; each waiter hears of its key once, at the latest when the backend's time-out
+    /// has passed.
     pub(crate) fn fetch(self: &Arc<Self>, keys: impl Iterator<Item = (FetchKey, Waiter)>) {
         self.drive(|state, now| self.ask(state, now, keys));
     }
 
-    /// Asks for keys that nobody waits for, those left out that are being fetched already or that the backend has just failed at: whatever
-    /// they are asked for how often, one fetch of each is under way.
+    /// Asks for keys that nobody waits for, those left out that are being fetched already or that
+    /// the backend has just failed at: whatever they are asked for how often, one fetch of each is
+    /// under way.
     pub(crate) fn refresh(self: &Arc<Self>, keys: impl Iterator<Item = FetchKey>) {
         self.drive(|state, now| {
             let State { machine, refreshes, .. } = state;
@@ -228,7 +234,8 @@ impl Backend {
         });
     }
 
-    /// Has keys fetched: from any replica, but from the one that is written to where others copy from it and may not have done so yet.
+    /// Has keys fetched: from any replica, but from the one that is written to where others copy
+    /// from it and may not have done so yet.
     fn ask(&self, state: &mut State, now: Instant, keys: impl Iterator<Item = (FetchKey, Waiter)>) {
         let State { machine, writes, .. } = state;
         if self.write_to == WriteTo::All || self.replicas.len() == 1 {
@@ -239,9 +246,10 @@ impl Backend {
         machine.handle_fetch_from(now, WRITTEN_TO, other, self.entropy.draw());
     }
 
-    /// Makes `change`, which stores or removes `key` in the cache, so that nothing fetched before fills the cache
-    /// afterwards: fetches under way lose the right to fill, under the lock that fills are made under. Nor does what is fetched from a
-    /// replica that may lag behind: who changes the cache may have changed the store.
+    /// Makes `change`, which stores or removes `key` in the cache, so that nothing fetched before
+    /// fills the cache afterwards: fetches under way lose the right to fill, under the lock that
+    /// fills are made under. Nor does what is fetched from a replica that may lag behind: who
+    /// changes the cache may have changed the store.
     pub(crate) fn write<R>(&self, partition: PartitionId, key: &[u8], change: impl FnOnce() -> R) -> R {
         let key = FetchKey { partition, key: Bytes::copy_from_slice(key) };
         let (mut state, now) = self.state();
@@ -250,11 +258,12 @@ impl Backend {
         change()
     }
 
-    /// Makes `change`, which flushes `partition` of the cache from the time `at` on, so that nothing fetched before `at`
-    /// fills the cache afterwards. A flush replaces one that was still to come, as in the cache.
+    /// Makes `change`, which flushes `partition` of the cache from the time `at` on, so that
+    /// nothing fetched before `at` fills the cache afterwards. A flush replaces one that was still
+    /// to come, as in the cache.
     ///
-    /// Fetches for other tenants lose the right to fill, too: flushes are rare, and a value that was not kept is only
-    /// fetched again.
+    /// Fetches for other tenants lose the right to fill, too: flushes are rare, and a value that
+    /// was not kept is only fetched again.
     pub(crate) fn flush<R>(&self, partition: PartitionId, at: Instant, change: impl FnOnce() -> R) -> R {
         let mut state = lock(&self.state);
         state.flushes.insert(partition, at);
@@ -262,7 +271,8 @@ impl Backend {
         change()
     }
 
-    /// These keys may have been changed otherwise: nothing of them that is fetched or written just now is kept.
+    /// These keys may have been changed otherwise: nothing of them that is fetched or written just
+    /// now is kept.
     pub(crate) fn doubt_where(&self, which: impl Fn(&[u8]) -> bool) {
         let (mut state, now) = self.state();
         state.doubt_where(now, which);
@@ -285,7 +295,8 @@ impl Backend {
         lock(&self.state).machine.restart_ramp();
     }
 
-    /// What the lock is for, of which the time is given back with it: read under the lock, so that it never steps back.
+    /// What the lock is for, of which the time is given back with it: read under the lock, so that
+    /// it never steps back.
     pub(crate) fn state(&self) -> (MutexGuard<'_, State>, Instant) {
         let mut state = lock(&self.state);
         let now = self.clock.now();
@@ -308,7 +319,8 @@ impl Backend {
             input(&mut state, now);
             let State { machine, writes, refreshes, .. } = &mut *state;
             while let Some(action) = machine.poll_action() {
-                // Filling under the lock that `invalidate` takes: a value can not fill after its key was written.
+                // Filling under the lock that `invalidate` takes: a value can not fill after its
+                // key was written.
                 if let Action::Deliver { key, result: Ok(found), fill: true, .. } = &action
                     && writes.may_fill(&key.key)
                 {
@@ -358,7 +370,8 @@ impl Backend {
 
     fn call(self: &Arc<Self>, call: CallId, replica: ReplicaId, keys: Vec<FetchKey>, timeout: Duration) {
         let (backend, store) = (Arc::clone(self), Arc::clone(&self.replicas[replica.index()]));
-        // The table is locked until the task is in it, so that a call that ends at once finds itself there to remove.
+        // The table is locked until the task is in it, so that a call that ends at once finds
+        // itself there to remove.
         let mut calls = lock(&self.calls);
         let task = self.runtime.spawn(async move {
             let asked = keys.iter().map(|key| key.key.clone()).collect();
@@ -375,8 +388,9 @@ impl Backend {
                     backend.errors.failed(&backend, &error);
                     Reply::Failed(failure(&error))
                 }
-                // The dispatcher has given the call up by itself. Its `Cancel` ends the task as a rule; but one that was
-                // carried out before the task was in the table has ended nothing.
+                // The dispatcher has given the call up by itself. Its `Cancel` ends the task as a
+                // rule; but one that was carried out before the task was in the table has ended
+                // nothing.
                 Err(_) => return,
             };
             backend.drive(|state, now| state.machine.handle_reply(now, call, reply));
@@ -415,7 +429,8 @@ impl Backend {
         let (backend, store) = (Arc::clone(self), Arc::clone(&self.replicas[replica.index()]));
         let keys = key.into_iter().map(|key| key.key).collect();
         self.runtime.spawn(async move {
-            // As a call is made, and judged as one: it is back when it answers, though it declines the key.
+            // As a call is made, and judged as one: it is back when it answers, though it declines
+            // the key.
             let ok = match tokio::time::timeout(timeout, store.get_each(keys)).await {
                 Ok(Ok(answers)) => {
                     let failures = answers.iter().filter_map(|answer| answer.as_ref().err());
@@ -432,7 +447,8 @@ impl Backend {
         });
     }
 
-    /// Sleeps until something is due that no input brings and tells the dispatcher, as long as the runtime lives.
+    /// Sleeps until something is due that no input brings and tells the dispatcher, as long as the
+    /// runtime lives.
     async fn wake_up(self: Arc<Self>) {
         loop {
             let due = lock(&self.state).next_timeout();

@@ -1,11 +1,13 @@
 //! Bytes held for clients, bounded over the whole process.
 //!
-//! What one request may hold has a bound of its own, and so has the number of connections; but the product of the two is
-//! more than any machine has. So the bodies of requests, values on their way into answers, and the texts of answers share
-//! one budget. Whoever finds it spent is told so at once: nothing waits for others to let go, and so nothing waits for ever.
+//! What one request may hold has a bound of its own, and so has the number of connections; but the
+//! product of the two is more than any machine has. So the bodies of requests, values on their way
+//! into answers, and the texts of answers share one budget. Whoever finds it spent is told so at
+//! once: nothing waits for others to let go, and so nothing waits for ever.
 //!
-//! The buffers of listeners' connections are bounded each, and only counted here: with the budget they are what the
-//! process holds beside its cache for the clients' sake ([`Buffers::bytes`]), which is nothing that evicting could mend.
+//! The buffers of listeners' connections are bounded each, and only counted here: with the budget
+//! they are what the process holds beside its cache for the clients' sake ([`Buffers::bytes`]),
+//! which is nothing that evicting could mend.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -14,11 +16,13 @@ use bytes::Bytes;
 
 use crate::config::ByteSize;
 
-/// How much more than it needs a [`Hold`] takes from the budget, so that a value is not an access to a counter that all
-/// threads change. Chosen: with every connection in use it adds up to a fraction of the least budget.
+/// How much more than it needs a [`Hold`] takes from the budget, so that a value is not an access
+/// to a counter that all threads change. Chosen: with every connection in use it adds up to a
+/// fraction of the least budget.
 const STEP_BYTES: u64 = 16 << 10;
 
-/// How often a listener's output may hold a fetched value: once, in a buffer that doubles as it grows.
+/// How often a listener's output may hold a fetched value: once, in a buffer that doubles as it
+/// grows.
 pub(crate) const FETCHED_COPIES: usize = 2;
 
 /// The budget of one process, and what is held. All figures are bytes.
@@ -146,7 +150,8 @@ pub(crate) struct Account {
 }
 
 impl Account {
-    /// Notes that the buffer holds `bytes` now. Costs nothing where that is as before, which it nearly always is.
+    /// Notes that the buffer holds `bytes` now. Costs nothing where that is as before, which it
+    /// nearly always is.
     pub(crate) fn set(&mut self, bytes: usize) {
         if bytes > self.bytes {
             self.buffers.connections.fetch_add((bytes - self.bytes) as u64, Relaxed);

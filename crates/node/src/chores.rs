@@ -1,15 +1,18 @@
 //! Who does the cache's background work.
 //!
-//! A thread of its own for it is at odds with those that serve clients as soon as they share a core: the system lets it run on for
-//! most of a millisecond before it gives way to a client's thread that has been woken, whatever its priority, and a priority so
-//! low that it gives way at once would be a trap, for a thread that holds a shard's lock and is not run keeps everybody from that
-//! shard. A listener's thread knows better than the system when it has nothing to do. So while there is work, it asks for events
-//! without waiting for them, and when there are none it does a little and asks again: a client waits for one such step at
-//! most, and all the time that clients leave is used.
+//! A thread of its own for it is at odds with those that serve clients as soon as they share a
+//! core: the system lets it run on for most of a millisecond before it gives way to a client's
+//! thread that has been woken, whatever its priority, and a priority so low that it gives way at
+//! once would be a trap, for a thread that holds a shard's lock and is not run keeps everybody from
+//! that shard. A listener's thread knows better than the system when it has nothing to do. So while
+//! there is work, it asks for events without waiting for them, and when there are none it does a
+//! little and asks again: a client waits for one such step at most, and all the time that clients
+//! leave is used.
 //!
-//! The housekeeper begins the work, and goes on with it where no listener does enough of it: because none has clients just now, because
-//! they leave no time, or because others want the core. Then a thread that always has something to do would have to wait for its
-//! turn as they do, and its clients with it, where one that sleeps as often as not is let in at once.
+//! The housekeeper begins the work, and goes on with it where no listener does enough of it:
+//! because none has clients just now, because they leave no time, or because others want the core.
+//! Then a thread that always has something to do would have to wait for its turn as they do, and
+//! its clients with it, where one that sleeps as often as not is let in at once.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -19,17 +22,19 @@ use sherwood_model::Instant;
 
 use crate::vital::Vital;
 
-/// Items of a listener's step. Chosen: some ten microseconds (and a look at every shard where little is left to do), a few times as long
-/// as asking for events takes.
+/// Items of a listener's step. Chosen: some ten microseconds (and a look at every shard where
+/// little is left to do), a few times as long as asking for events takes.
 const STEP_ITEMS: usize = 32;
-/// A listener that had no events for so long goes to sleep, and leaves the work to the housekeeper. Chosen: clients that ask a thousand
-/// times a second are enough.
+/// A listener that had no events for so long goes to sleep, and leaves the work to the housekeeper.
+/// Chosen: clients that ask a thousand times a second are enough.
 const LEISURE: Duration = Duration::from_millis(1);
 /// A step that ended so late was not all that the core did meanwhile.
 pub(crate) const CROWDED: Duration = Duration::from_millis(1);
-/// For how long a listener leaves the work to the housekeeper then. Chosen: as long as giving up a tenth of a cache takes.
+/// For how long a listener leaves the work to the housekeeper then. Chosen: as long as giving up a
+/// tenth of a cache takes.
 const RETREAT: Duration = Duration::from_millis(100);
-/// Steps of listeners in a millisecond that the housekeeper leaves the work to. Chosen: they take about a quarter of a core.
+/// Steps of listeners in a millisecond that the housekeeper leaves the work to. Chosen: they take
+/// about a quarter of a core.
 const STEPS_A_MS: u64 = 16;
 /// From one look of the housekeeper at what listeners do to the next.
 pub(crate) const GLANCE: Duration = Duration::from_millis(1);
@@ -66,7 +71,8 @@ impl Leisure {
         chores.wait.load(Relaxed) && (self.from..self.until).contains(&now)
     }
 
-    /// Notes that the system has been asked for events, whether it was to wait for them, and whether there were any.
+    /// Notes that the system has been asked for events, whether it was to wait for them, and
+    /// whether there were any.
     pub(crate) fn asked(&mut self, waited: bool, any: bool, now: Instant) {
         if self.step.take().is_some_and(|began| !waited && now > began + CROWDED) {
             self.from = now + RETREAT;
@@ -76,7 +82,8 @@ impl Leisure {
         }
     }
 
-    /// Does a little. Where that was all there is, or somebody else is at it, the rest of the time is for sleeping.
+    /// Does a little. Where that was all there is, or somebody else is at it, the rest of the time
+    /// is for sleeping.
     pub(crate) fn help(&mut self, chores: &Chores, cache: &Cache, now: Instant) {
         let _vital = Vital;
         match cache.work(now, STEP_ITEMS) {
@@ -97,7 +104,8 @@ pub(crate) struct Glance {
 }
 
 impl Glance {
-    /// Whether listeners have done enough since the last look for the work to be left to them. Too soon after it nobody can tell.
+    /// Whether listeners have done enough since the last look for the work to be left to them. Too
+    /// soon after it nobody can tell.
     pub(crate) fn sees_help(&mut self, chores: &Chores, now: Instant) -> bool {
         if now < self.at + GLANCE {
             return false;

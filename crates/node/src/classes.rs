@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-/// Classes counted by name; the requests of any further one count as `other`, so that clients cannot grow the metrics.
+/// Classes counted by name; the requests of any further one count as `other`, so that clients
+/// cannot grow the metrics.
 const CLASSES_MAX: usize = 32;
 
 /// Requests by class.

@@ -15,7 +15,8 @@ pub struct Moment {
     pub unix_secs: u64,
 }
 
-/// Turns the machine's monotonic clock into the pure rooms' [`Instant`], and back into wall time for people.
+/// Turns the machine's monotonic clock into the pure rooms' [`Instant`], and back into wall time
+/// for people.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     origin: Monotonic,
@@ -26,7 +27,8 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// A clock whose origin lies a year back, so that "a minute ago" exists from the first second on.
+    /// A clock whose origin lies a year back, so that "a minute ago" exists from the first second
+    /// on.
     #[must_use]
     pub fn start() -> Self {
         let origin_unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -56,8 +58,9 @@ impl Clock {
         Instant::ZERO + Self::HEAD_START + self.origin.elapsed()
     }
 
-    /// Now, for the pure rooms and for protocols whose expiry times are dates. The wall time follows the monotonic clock from
-    /// the start on, so a step of the system's clock while the node runs moves no expiry.
+    /// Now, for the pure rooms and for protocols whose expiry times are dates. The wall time
+    /// follows the monotonic clock from the start on, so a step of the system's clock while the
+    /// node runs moves no expiry.
     #[must_use]
     pub fn moment(&self) -> Moment {
         let now = self.now();
@@ -76,7 +79,8 @@ impl Clock {
         (self.origin_unix + at.since(Instant::ZERO)).saturating_sub(Self::HEAD_START)
     }
 
-    /// The moment of a wall time; what lies before the clock's origin by more than a year is the origin.
+    /// The moment of a wall time; what lies before the clock's origin by more than a year is the
+    /// origin.
     #[must_use]
     pub fn at_unix(&self, unix: Duration) -> Instant {
         Instant::ZERO + (unix + Self::HEAD_START).saturating_sub(self.origin_unix)

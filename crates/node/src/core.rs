@@ -41,7 +41,8 @@ pub(crate) struct Core {
     pub(crate) control: Mutex<Control>,
     /// What was taken out of the cache by order.
     pub(crate) losses: Losses,
-    /// The caches that are resized in place of our own, one for each partition; empty where that is ours.
+    /// The caches that are resized in place of our own, one for each partition; empty where that is
+    /// ours.
     pub(crate) instances: Vec<Arc<Instance>>,
     /// Places for readers of the event stream.
     pub(crate) event_streams: Arc<Semaphore>,
@@ -63,9 +64,10 @@ impl Core {
         self.backends[backend.index()].as_ref()
     }
 
-    /// The partition a key of `backend` is looked up in for `tenant`: the tenant's own, or else the default tenant's, which
-    /// is everybody's who has none. So a tenant without a partition of its own shares items and space with the default
-    /// tenant and all others without. None when the backend has neither.
+    /// The partition a key of `backend` is looked up in for `tenant`: the tenant's own, or else the
+    /// default tenant's, which is everybody's who has none. So a tenant without a partition of its
+    /// own shares items and space with the default tenant and all others without. None when the
+    /// backend has neither.
     pub(crate) fn partition(&self, tenant: TenantId, backend: BackendId) -> Option<PartitionId> {
         self.names.partition_id(tenant, backend).or_else(|| self.names.partition_id(TenantId(0), backend))
     }
@@ -78,13 +80,15 @@ impl Core {
         }
     }
 
-    /// Removes a key from the cache so that no fetch that is under way brings it back. True when it was there.
+    /// Removes a key from the cache so that no fetch that is under way brings it back. True when it
+    /// was there.
     pub(crate) fn remove(&self, partition: PartitionId, key: &[u8]) -> bool {
         let access = Access::at(self.clock.now());
         self.write(partition, key, || self.cache.remove(partition, key, &access))
     }
 
-    /// Makes `change`, which stores or removes `key` in the cache, so that nothing fetched before fills it afterwards.
+    /// Makes `change`, which stores or removes `key` in the cache, so that nothing fetched before
+    /// fills it afterwards.
     pub(crate) fn write<R>(&self, partition: PartitionId, key: &[u8], change: impl FnOnce() -> R) -> R {
         match self.backend(self.names.partitions()[partition.index()].backend) {
             Some(backend) => backend.write(partition, key, change),
@@ -92,8 +96,8 @@ impl Core {
         }
     }
 
-    /// Makes `change`, which flushes a partition of the cache from the time `at` on, so that nothing fetched before `at`
-    /// fills it afterwards.
+    /// Makes `change`, which flushes a partition of the cache from the time `at` on, so that
+    /// nothing fetched before `at` fills it afterwards.
     pub(crate) fn flush<R>(&self, partition: PartitionId, at: Instant, change: impl FnOnce() -> R) -> R {
         self.losses.note(at);
         match self.backend(self.names.partitions()[partition.index()].backend) {
@@ -102,7 +106,8 @@ impl Core {
         }
     }
 
-    /// Whether the node drains: it ends what was begun, and whoever asks for more should ask another.
+    /// Whether the node drains: it ends what was begun, and whoever asks for more should ask
+    /// another.
     pub(crate) fn is_stopping(&self) -> bool {
         *self.stopping.borrow()
     }

@@ -1,7 +1,8 @@
 //! How a backend's stores failed: counted, and told to the log without filling it.
 //!
-//! A backend that is down fails thousands of calls a second, all for the same cause. The counter has every one; the log has one line in a
-//! while, with the number of those that were left out, so that neither the disk nor the reader drowns and nothing is hidden.
+//! A backend that is down fails thousands of calls a second, all for the same cause. The counter
+//! has every one; the log has one line in a while, with the number of those that were left out, so
+//! that neither the disk nor the reader drowns and nothing is hidden.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};

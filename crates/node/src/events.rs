@@ -41,10 +41,11 @@ impl Default for Events {
 }
 
 impl Events {
-    /// Logs the event in one line and tells the listeners. One that says what the one before it said, and moves what
-    /// it moved, takes its place among the latest, and is logged for those who look closely: a loop that keeps everything
-    /// every few seconds should not hide everything else. What moves bytes is never such a one, in whatever words: it
-    /// begins where the one before it ended.
+    /// Logs the event in one line and tells the listeners. One that says what the one before it
+    /// said, and moves what it moved, takes its place among the latest, and is logged for those who
+    /// look closely: a loop that keeps everything every few seconds should not hide everything
+    /// else. What moves bytes is never such a one, in whatever words: it begins where the one
+    /// before it ended.
     pub(crate) fn emit(&self, event: Event) {
         let mut latest = self.latest.lock().expect("no panics while held");
         if latest.back().is_some_and(|last| says_the_same(last, &event)) {
@@ -77,8 +78,9 @@ impl Events {
     }
 }
 
-/// Whether the two say the same and move the same. The other figures of a decision, such as the bytes still on their way
-/// after an earlier one, may change under it without anything new being decided.
+/// Whether the two say the same and move the same. The other figures of a decision, such as the
+/// bytes still on their way after an earlier one, may change under it without anything new being
+/// decided.
 fn says_the_same(a: &Event, b: &Event) -> bool {
     a.kind == b.kind && a.message == b.message && a.data.get("moves") == b.data.get("moves")
 }

@@ -1,8 +1,9 @@
 //! The HTTP port: accepts within its bounds, serves, and drains.
 //!
-//! Bounds: connections at once, handshakes among them and time for one ([`crate::tls`]), time for a request's head, size of the head, time for the client to take its answer, and
-//! (where bodies are read) size of the body and time for it. A connection beyond the bound waits in the kernel's backlog; it
-//! costs the node nothing.
+//! Bounds: connections at once, handshakes among them and time for one ([`crate::tls`]), time for a
+//! request's head, size of the head, time for the client to take its answer, and (where bodies are
+//! read) size of the body and time for it. A connection beyond the bound waits in the kernel's
+//! backlog; it costs the node nothing.
 
 use std::convert::Infallible;
 use std::io;
@@ -25,14 +26,17 @@ use tokio_rustls::server::TlsStream;
 use crate::access::Refusals;
 use crate::tls::Tls;
 
-/// Longest time a client may take for the head of a request; also how long an idle connection is kept.
+/// Longest time a client may take for the head of a request; also how long an idle connection is
+/// kept.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(75);
-/// Largest head of a request, bytes; and the bound of what is read and of what is written at a time.
+/// Largest head of a request, bytes; and the bound of what is read and of what is written at a
+/// time.
 const HEAD_BYTES_MAX: usize = 64 << 10;
-/// What a connection may hold at most beside its part of the budget that all share ([`crate::buffers`]), bytes: what it reads
-/// and what it writes.
+/// What a connection may hold at most beside its part of the budget that all share
+/// ([`crate::buffers`]), bytes: what it reads and what it writes.
 pub(crate) const CONNECTION_BYTES_MAX: usize = 2 * HEAD_BYTES_MAX;
-/// Longest time in which a client may take nothing of what was sent to it, where the system can watch over that.
+/// Longest time in which a client may take nothing of what was sent to it, where the system can
+/// watch over that.
 #[cfg(target_os = "linux")]
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long requests under way may take to end when the node stops.
@@ -48,9 +52,9 @@ pub(crate) fn bind(address: SocketAddr) -> io::Result<std::net::TcpListener> {
     Ok(listener)
 }
 
-/// Serves `router`, over TLS where there is some, until `stop` turns true, then drains: requests under way end, and as long as they
-/// do, who asks whether the node is ready is told that it is not. Who has not ended its handshake then has asked for nothing, and is
-/// cut off.
+/// Serves `router`, over TLS where there is some, until `stop` turns true, then drains: requests
+/// under way end, and as long as they do, who asks whether the node is ready is told that it is
+/// not. Who has not ended its handshake then has asked for nothing, and is cut off.
 pub(crate) async fn serve(
     listener: std::net::TcpListener,
     router: Router,
@@ -96,7 +100,8 @@ struct Port {
 type Greeted = Option<(TlsStream<TcpStream>, OwnedSemaphorePermit)>;
 
 impl Port {
-    /// Accepts connections and serves each in a task of its own that `clients` can end. Those that shake hands end with this.
+    /// Accepts connections and serves each in a task of its own that `clients` can end. Those that
+    /// shake hands end with this.
     async fn serve(&self, clients: &GracefulShutdown) -> Infallible {
         // As many as there are places, at most.
         let mut greetings: JoinSet<Greeted> = JoinSet::new();
@@ -176,7 +181,8 @@ where
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router))
 }
 
-/// Asks the system to look after a connection. All of it only makes things better; a connection without it works.
+/// Asks the system to look after a connection. All of it only makes things better; a connection
+/// without it works.
 fn tend(stream: &TcpStream) {
     // Answers are written whole, so there is nothing for the kernel to wait for.
     let _ = stream.set_nodelay(true);

@@ -1,9 +1,10 @@
 //! The cache's memory, straight from the system.
 //!
-//! An allocator keeps what is freed for whoever comes next, which is right for a program and wrong for a budget that was
-//! lowered so that somebody else may have the memory. So the cache's blocks come from mappings of its own, and a block that
-//! is given back is the system's before the call returns. Addresses are kept: there are enough of them, and memory is only
-//! behind those that are in use.
+//! An allocator keeps what is freed for whoever comes next, which is right for a program and wrong
+//! for a budget that was lowered so that somebody else may have the memory. So the cache's blocks
+//! come from mappings of its own, and a block that is given back is the system's before the call
+//! returns. Addresses are kept: there are enough of them, and memory is only behind those that are
+//! in use.
 
 use std::alloc::{Layout, handle_alloc_error};
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,8 +31,8 @@ struct Free {
     sizes: BTreeSet<(usize, usize)>,
 }
 
-// SAFETY: a block is a part of a mapping that is never unmapped; it is taken out of the free pieces when it is handed out
-// and put back when it is released, so nobody else refers to it in between.
+// SAFETY: a block is a part of a mapping that is never unmapped; it is taken out of the free pieces
+// when it is handed out and put back when it is released, so nobody else refers to it in between.
 unsafe impl Memory for Mapped {
     fn allocate(&self, bytes: usize) -> NonNull<[u8]> {
         let start = {
@@ -52,8 +53,9 @@ unsafe impl Memory for Mapped {
 
     unsafe fn release(&self, block: NonNull<[u8]>) {
         let (start, bytes) = (block.cast::<u8>().as_ptr(), block.len());
-        // SAFETY: the range is part of a mapping and whole system pages, and by the caller's promise nobody refers to it any
-        // more. A failure leaves the memory where it was, which the next owner of the addresses may use as well.
+        // SAFETY: the range is part of a mapping and whole system pages, and by the caller's
+        // promise nobody refers to it any more. A failure leaves the memory where it was, which the
+        // next owner of the addresses may use as well.
         unsafe { libc::madvise(start.cast(), bytes, libc::MADV_DONTNEED) };
         self.free.lock().unwrap_or_else(PoisonError::into_inner).put(start.expose_provenance(), bytes);
     }
@@ -131,7 +133,8 @@ mod tests {
     fn blocks_are_apart_and_come_back_empty() {
         let mapped = Mapped::default();
         let (mut one, mut two) = (mapped.allocate(64 << 10), mapped.allocate(4096));
-        // SAFETY: blocks of this memory, each written through one reference at a time and not used after its release.
+        // SAFETY: blocks of this memory, each written through one reference at a time and not used
+        // after its release.
         unsafe {
             one.as_mut().fill(1);
             two.as_mut().fill(2);

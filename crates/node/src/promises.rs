@@ -1,7 +1,7 @@
 //! Promises to a class of requests or to a tenant, beside the one to all.
 //!
-//! Each has requests of its own and is observed like the SLO. What the loop does about a tail stays one question: it asks all
-//! requests who blocks them. These only say for whom it went well.
+//! Each has requests of its own and is observed like the SLO. What the loop does about a tail stays
+//! one question: it asks all requests who blocks them. These only say for whom it went well.
 
 use std::sync::{Mutex, MutexGuard};
 
@@ -9,7 +9,8 @@ use sherwood_model::{
     FinishedRequest, Instant, RequestWindow, Slo, SloMonitor, SloStanding, TenantId, WindowOptions,
 };
 
-/// Requests of one promise that are kept exactly, 8 bytes each; beyond them latencies are counted to 0.8%.
+/// Requests of one promise that are kept exactly, 8 bytes each; beyond them latencies are counted
+/// to 0.8%.
 const EXACT_MAX: usize = 100_000;
 
 /// Whose requests a promise is about.
@@ -30,7 +31,8 @@ pub struct PromiseSetup {
     pub slo: Slo,
 }
 
-/// Which promises a request counts for: positions in the setup, one of a class and one of a tenant at most.
+/// Which promises a request counts for: positions in the setup, one of a class and one of a tenant
+/// at most.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counted {
     class: Option<usize>,

@@ -1,9 +1,10 @@
 //! What a simulation of this node has to know, noted while somebody asks for it.
 //!
-//! `sherwood sim record` makes a scenario of a node that runs. Counters say how much was asked; this says what requests look like (which
-//! backends they ask together, and for how many keys) and how long calls take. It costs a lock for each request and call, so it is on
-//! between [`Recording::begin`] and [`Recording::end`] only, and ends by itself at the time that was announced: whoever asked for it
-//! may be gone.
+//! `sherwood sim record` makes a scenario of a node that runs. Counters say how much was asked;
+//! this says what requests look like (which backends they ask together, and for how many keys) and
+//! how long calls take. It costs a lock for each request and call, so it is on between
+//! [`Recording::begin`] and [`Recording::end`] only, and ends by itself at the time that was
+//! announced: whoever asked for it may be gone.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -41,7 +42,8 @@ pub(crate) struct Recorded {
 #[derive(Clone, Debug)]
 pub(crate) struct Kind {
     pub(crate) requests: u64,
-    /// Keys of each of the backends, in their order: the sum over the requests, and the sum of the squares.
+    /// Keys of each of the backends, in their order: the sum over the requests, and the sum of the
+    /// squares.
     pub(crate) keys: Vec<(f64, f64)>,
 }
 
@@ -90,8 +92,8 @@ impl Recording {
         self.on.load(Relaxed)
     }
 
-    /// A request was looked up that asks each of these backends for so many keys, and took `hit` if all were in the cache. One that
-    /// asks nobody is none.
+    /// A request was looked up that asks each of these backends for so many keys, and took `hit` if
+    /// all were in the cache. One that asks nobody is none.
     pub(crate) fn request(
         &self,
         now: Instant,
@@ -127,7 +129,8 @@ impl Recording {
         }
     }
 
-    /// What there is at this time: nothing where its time is over, of which nobody else takes notice.
+    /// What there is at this time: nothing where its time is over, of which nobody else takes
+    /// notice.
     fn at(&self, now: Instant) -> MutexGuard<'_, Option<Recorded>> {
         let mut recorded = self.lock();
         if recorded.as_ref().is_some_and(|recorded| recorded.until <= now) {

@@ -1,18 +1,19 @@
 //! Resident memory, kept within its bound whatever the allocator makes of it.
 //!
-//! The cache counts what its items take. What the process takes is more: when the sizes of items change, memory that held
-//! many small ones is free only when the last of them is gone, and no allocator that leaves items where they are can do
-//! better. So the housekeeper looks at the process from time to time. While that is over its bound, the cache gets a
-//! lower ceiling, towards which every store evicts the least recent; when it is within, the ceiling rises again. A cache
+//! The cache counts what its items take. What the process takes is more: when the sizes of items
+//! change, memory that held many small ones is free only when the last of them is gone, and no
+//! allocator that leaves items where they are can do better. So the housekeeper looks at the
+//! process from time to time. While that is over its bound, the cache gets a lower ceiling, towards
+//! which every store evicts the least recent; when it is within, the ceiling rises again. A cache
 //! whose items stay alike never comes to that.
 //!
-//! Buffers of clients are no excess of the cache's: a thousand clients that each send or wait for a large value take a lot
-//! that evicting would not bring back. They are bounded by themselves ([`crate::buffers`]), and what they hold is left out of
-//! the comparison.
+//! Buffers of clients are no excess of the cache's: a thousand clients that each send or wait for a
+//! large value take a lot that evicting would not bring back. They are bounded by themselves
+//! ([`crate::buffers`]), and what they hold is left out of the comparison.
 //!
-//! It is the stores that evict and not the housekeeper, because an allocator hands memory on soonest in the thread that
-//! freed it, and because memory grows only where something is stored: an idle node drops nothing, however large others
-//! have made the process.
+//! It is the stores that evict and not the housekeeper, because an allocator hands memory on
+//! soonest in the thread that freed it, and because memory grows only where something is stored: an
+//! idle node drops nothing, however large others have made the process.
 
 use std::time::Duration;
 
@@ -21,12 +22,13 @@ use sherwood_model::Instant;
 
 use crate::buffers::Buffers;
 
-/// From one look at the process to the next while it is near its bound, and while it is not. Chosen: 1 GB/s of stores adds
-/// less than a fifth of the least slack meanwhile.
+/// From one look at the process to the next while it is near its bound, and while it is not.
+/// Chosen: 1 GB/s of stores adds less than a fifth of the least slack meanwhile.
 const LOOK_NEAR: Duration = Duration::from_millis(10);
 const LOOK_FAR: Duration = Duration::from_millis(50);
-/// An excess of this part of the slack is answered by twice as much, and a larger one by more than in proportion: a little
-/// too much is best corrected a little, but evicting half of many pages frees nothing.
+/// An excess of this part of the slack is answered by twice as much, and a larger one by more than
+/// in proportion: a little too much is best corrected a little, but evicting half of many pages
+/// frees nothing.
 const KNEE_DIVISOR: u64 = 16;
 /// The ceiling is never lower than the total divided by this.
 const FLOOR_DIVISOR: u64 = 8;
@@ -51,8 +53,8 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Holds the process to `slack_bytes` beside what it takes now and `total_bytes` of cache. None where the system does not
-    /// say what the process takes.
+    /// Holds the process to `slack_bytes` beside what it takes now and `total_bytes` of cache. None
+    /// where the system does not say what the process takes.
     pub(crate) fn start(total_bytes: u64, slack_bytes: u64) -> Option<Self> {
         Some(Self::new(resident_bytes()?, total_bytes, slack_bytes))
     }
@@ -75,14 +77,15 @@ impl Watch {
         self.next_look - now
     }
 
-    /// Grants the buffers the `held` bytes beside everything else. Less than before is believed only bit by bit, because an
-    /// allocator keeps what is freed for a moment.
+    /// Grants the buffers the `held` bytes beside everything else. Less than before is believed
+    /// only bit by bit, because an allocator keeps what is freed for a moment.
     fn grant(&mut self, held: u64) {
         let fades = self.buffers_bytes - self.buffers_bytes.div_ceil(BUFFERS_LOOKS);
         self.buffers_bytes = held.max(fades);
     }
 
-    /// The ceiling that follows the present one, when the process takes `resident` bytes without the buffers of clients.
+    /// The ceiling that follows the present one, when the process takes `resident` bytes without
+    /// the buffers of clients.
     fn ceiling(&self, resident: u64, used: u64, ceiling: u64) -> u64 {
         let excess = resident.saturating_sub(self.bytes_max);
         if excess == 0 {

@@ -1,9 +1,10 @@
 //! How much hit ratio one more byte would bring, measured on two simulated caches.
 //!
-//! One policy (`crit_path_w_delta` of RobinHood's authors) weighs a backend's blocking count by the slope of its hit ratio. The
-//! slope is measured as they do: the accesses run through two LRUs that store no values, one of the present budgets and
-//! one in which every partition has a hundredth of the total more. They did so for all accesses; here a hash-sampled share
-//! of the keys does, with budgets scaled alike, so that memory stays small whatever the cache's size: the budgets of the
+//! One policy (`crit_path_w_delta` of RobinHood's authors) weighs a backend's blocking count by the
+//! slope of its hit ratio. The slope is measured as they do: the accesses run through two LRUs that
+//! store no values, one of the present budgets and one in which every partition has a hundredth of
+//! the total more. They did so for all accesses; here a hash-sampled share of the keys does, with
+//! budgets scaled alike, so that memory stays small whatever the cache's size: the budgets of the
 //! smaller one are at most [`BYTES_MAX`], of which metadata is a part.
 //!
 //! It sees what passes the gateway and the dispatchers, and only while a policy asks for it.
@@ -41,7 +42,8 @@ struct Slopes {
 }
 
 impl Shadow {
-    /// A simulation of a cache of `total_bytes` with these partitions, idle until it is asked for slopes.
+    /// A simulation of a cache of `total_bytes` with these partitions, idle until it is asked for
+    /// slopes.
     pub(crate) fn new(
         total_bytes: u64,
         partitions: &[Partition],
@@ -88,8 +90,8 @@ impl Shadow {
         }
     }
 
-    /// The slope of every partition's hit ratio per byte at these budgets, none where too little was seen yet. Starts the
-    /// simulation when it was idle.
+    /// The slope of every partition's hit ratio per byte at these budgets, none where too little
+    /// was seen yet. Starts the simulation when it was idle.
     pub(crate) fn slopes(&self, budgets: &[u64]) -> Vec<Option<f64>> {
         self.enabled.store(true, Relaxed);
         let scaled = |more: u64| budgets.iter().map(|bytes| (bytes + more) / self.one_in).collect();
@@ -141,7 +143,8 @@ mod tests {
 
     use super::*;
 
-    /// Partition 0 cycles over what only the larger simulated cache holds whole, partition 1 over what both do.
+    /// Partition 0 cycles over what only the larger simulated cache holds whole, partition 1 over
+    /// what both do.
     #[test]
     fn the_partition_that_nearly_fits_has_the_steeper_slope() {
         let partition = |id| Partition::new(TenantId(0), BackendId(id), 0);

@@ -1,6 +1,7 @@
 //! From a [`Setup`] to a running node, and back.
 //!
-//! Everything that can be refused is refused, and every port is bound, before the first thread starts. Threads:
+//! Everything that can be refused is refused, and every port is bound, before the first thread
+//! starts. Threads:
 //!
 //! ```text
 //! sherwood-http-*    gateway, dispatchers, admin API (a work-stealing pool)
@@ -124,8 +125,9 @@ impl StartError {
     }
 }
 
-/// How long the tasks of a node that stops may take to end, which is when each waits for something the next time. A look-up of a name
-/// that hangs cannot be ended, and is not waited for any longer: the snapshot is still to be written.
+/// How long the tasks of a node that stops may take to end, which is when each waits for something
+/// the next time. A look-up of a name that hangs cannot be ended, and is not waited for any longer:
+/// the snapshot is still to be written.
 const TASKS_END: Duration = Duration::from_secs(2);
 
 /// A running node. [`Node::stop`] ends it in good order; dropping it ends it at once.
@@ -258,8 +260,8 @@ impl Node {
         self.core.names.backends().iter().enumerate().map(usage).collect()
     }
 
-    /// Stops taking connections, lets what is under way end (at most five seconds), ends every thread, and writes the snapshot if there
-    /// is to be one.
+    /// Stops taking connections, lets what is under way end (at most five seconds), ends every
+    /// thread, and writes the snapshot if there is to be one.
     pub fn stop(self) {
         let Self {
             core,

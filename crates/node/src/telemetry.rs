@@ -1,4 +1,5 @@
-//! What the node remembers of the requests and queries that passed: soft state, lost with a restart.
+//! What the node remembers of the requests and queries that passed: soft state, lost with a
+//! restart.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard};
@@ -14,8 +15,8 @@ use crate::promises::{Counted, PromiseSetup, Promises};
 
 /// Windows over finished requests and over query latencies per backend.
 ///
-/// Entered once per request (and once per query for its sketch), each time under a lock of its own; what takes longer, such as
-/// sorting, is done on copies outside of the locks.
+/// Entered once per request (and once per query for its sketch), each time under a lock of its own;
+/// what takes longer, such as sorting, is done on copies outside of the locks.
 #[derive(Debug)]
 pub(crate) struct Telemetry {
     requests: Mutex<RequestLog>,
@@ -61,8 +62,8 @@ impl Telemetry {
         }
     }
 
-    /// Takes note of a request that ended at `at`, for all and for the promises it is `counted` in; false when that is too long ago
-    /// to count.
+    /// Takes note of a request that ended at `at`, for all and for the promises it is `counted` in;
+    /// false when that is too long ago to count.
     pub(crate) fn request(
         &self,
         now: Instant,
@@ -76,7 +77,8 @@ impl Telemetry {
         counts
     }
 
-    /// Takes note of `keys` keys that `backend`, or its cache partition, answered `latency` after they were asked for.
+    /// Takes note of `keys` keys that `backend`, or its cache partition, answered `latency` after
+    /// they were asked for.
     pub(crate) fn query(&self, now: Instant, backend: BackendId, latency: Duration, keys: u64) {
         self.keys.fetch_add(keys, Relaxed);
         if let Some(window) = self.queries.get(backend.index()) {
@@ -84,7 +86,8 @@ impl Telemetry {
         }
     }
 
-    /// Takes note of `keys` keys that `backend` answered `latency` after they were asked for, or failed to, if that is asked for.
+    /// Takes note of `keys` keys that `backend` answered `latency` after they were asked for, or
+    /// failed to, if that is asked for.
     pub(crate) fn miss(&self, now: Instant, backend: BackendId, latency: Duration, keys: u64) {
         if self.timing_misses.load(Relaxed)
             && let Some(window) = self.misses.get(backend.index())
@@ -106,7 +109,8 @@ impl Telemetry {
         self.misses.get(backend.index()).map(|window| lock(window).sketch(now)).unwrap_or_default()
     }
 
-    /// The requests that decisions look at: those of the RBC window, or more where it holds too few.
+    /// The requests that decisions look at: those of the RBC window, or more where it holds too
+    /// few.
     #[must_use]
     pub(crate) fn snapshot(&self, now: Instant) -> RequestSnapshot {
         self.selection(now).into()
@@ -168,8 +172,8 @@ impl Telemetry {
         self.rbc_window
     }
 
-    /// Requests that entered the window, keys that ended, with a failure or without, and requests dropped as too old, since the
-    /// start.
+    /// Requests that entered the window, keys that ended, with a failure or without, and requests
+    /// dropped as too old, since the start.
     #[must_use]
     pub(crate) fn totals(&self) -> (u64, u64, u64) {
         (self.finished.load(Relaxed), self.keys.load(Relaxed), self.window().dropped())

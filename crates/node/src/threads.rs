@@ -15,11 +15,11 @@ use crate::resident::Watch;
 use crate::shadow::Shadow;
 use crate::vital::Vital;
 
-/// Items the housekeeper evicts or moves before it lets others have the processor: some tens of microseconds, which is as long as a
-/// request on its core then waits for it.
+/// Items the housekeeper evicts or moves before it lets others have the processor: some tens of
+/// microseconds, which is as long as a request on its core then waits for it.
 const STEP_ITEMS: usize = 64;
-/// Items between two yields when others have had the processor for long, and want all of it: each hands the processor over for
-/// milliseconds, and a lowered budget is to be reached all the same.
+/// Items between two yields when others have had the processor for long, and want all of it: each
+/// hands the processor over for milliseconds, and a lowered budget is to be reached all the same.
 const STEP_ITEMS_CROWDED: usize = 512;
 /// How often the housekeeper looks for dead items when nobody wakes it.
 const REST: Duration = Duration::from_millis(50);
@@ -32,8 +32,8 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// Starts a thread that calls `round` again and again and sleeps for as long as it says, unless woken; where it says
-    /// nothing, it only lets others go first.
+    /// Starts a thread that calls `round` again and again and sleeps for as long as it says, unless
+    /// woken; where it says nothing, it only lets others go first.
     fn start(
         name: &str,
         mut round: impl FnMut() -> Option<Duration> + Send + 'static,
@@ -88,8 +88,8 @@ pub(crate) struct Keeper {
     pub(crate) watch: Option<Watch>,
 }
 
-/// Sees to it that what is over its budget is evicted, in small steps, and the dead reclaimed, by listeners or by itself, and looks
-/// at the process.
+/// Sees to it that what is over its budget is evicted, in small steps, and the dead reclaimed, by
+/// listeners or by itself, and looks at the process.
 pub(crate) fn housekeeper(keeper: Keeper) -> std::io::Result<Worker> {
     let Keeper { cache, shadow, buffers, chores, clock, mut watch } = keeper;
     let mut glance = Glance::default();

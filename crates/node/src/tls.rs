@@ -1,8 +1,9 @@
 //! TLS of the HTTP port: who the node is, and where clients must show certificates, who they are.
 //!
-//! Certificates live for weeks and are replaced while the node runs: connections that begin see the files as they are then
-//! ([`Reloading`]), and those there are go on with what they began with. A handshake holds a connection's place, so it has a
-//! time-out; it is a task of its own, so it holds up nobody.
+//! Certificates live for weeks and are replaced while the node runs: connections that begin see the
+//! files as they are then ([`Reloading`]), and those there are go on with what they began with. A
+//! handshake holds a connection's place, so it has a time-out; it is a task of its own, so it holds
+//! up nobody.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -22,10 +23,11 @@ use tokio_rustls::server::TlsStream;
 
 use crate::access::{AccessError, Refusal, Reloading, file_bytes, refused};
 
-/// Longest time a handshake may take. Chosen: some round trips to the far side of the world, and a lost packet or two.
+/// Longest time a handshake may take. Chosen: some round trips to the far side of the world, and a
+/// lost packet or two.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// What TLS may hold of a connection at most, bytes: a handshake's messages that are put together, a record coming and one going,
-/// and what is encrypted and not yet sent. rustls bounds them.
+/// What TLS may hold of a connection at most, bytes: a handshake's messages that are put together,
+/// a record coming and one going, and what is encrypted and not yet sent. rustls bounds them.
 pub(crate) const CONNECTION_BYTES_MAX: usize = 2 * (64 << 10) + 2 * (17 << 10);
 
 const CERT: &str = "[admin] tls.cert";
@@ -86,7 +88,8 @@ async fn speaks_http(stream: &TcpStream) -> io::Result<bool> {
 }
 
 async fn tell_to_speak_tls(mut stream: TcpStream) -> io::Result<()> {
-    // What was asked is read first, or closing would take the answer away from who is still sending.
+    // What was asked is read first, or closing would take the answer away from who is still
+    // sending.
     let _ = stream.read(&mut [0; 4096]).await?;
     stream.write_all(PLAIN).await?;
     stream.shutdown().await

@@ -2,8 +2,8 @@
 
 use std::thread;
 
-/// Ends the process when the thread that holds it panics: a node whose loop or housekeeping is gone would keep an old plan and grow,
-/// where a restart mends all of it.
+/// Ends the process when the thread that holds it panics: a node whose loop or housekeeping is gone
+/// would keep an old plan and grow, where a restart mends all of it.
 pub(crate) struct Vital;
 
 impl Drop for Vital {

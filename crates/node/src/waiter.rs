@@ -4,11 +4,12 @@ use sherwood_dispatch::FetchError;
 use sherwood_store::Found;
 use tokio::sync::mpsc;
 
-/// What became of one key: the position the waiter gave it, and its value, its absence or why nobody knows.
+/// What became of one key: the position the waiter gave it, and its value, its absence or why
+/// nobody knows.
 pub(crate) type Arrival = (usize, Result<Option<Found>, FetchError>);
 
-/// A place to tell what became of one key. Its channel needs no bound of its own: it carries one message for each key
-/// asked for, and requests bound their keys.
+/// A place to tell what became of one key. Its channel needs no bound of its own: it carries one
+/// message for each key asked for, and requests bound their keys.
 #[derive(Clone, Debug)]
 pub(crate) struct Waiter {
     sender: Option<mpsc::UnboundedSender<Arrival>>,

@@ -1,8 +1,9 @@
 //! Writes that go to the store first and to the cache then.
 //!
-//! What they mean to the cache is decided by `sherwood_path::Writes`, under the lock that fetched values are filled under. Here is what
-//! waits: for the turn, and for the replicas. Each write is a task of its own, so that a client that goes away does not end it
-//! half-way, and however the task ends, even in a panic, the write does.
+//! What they mean to the cache is decided by `sherwood_path::Writes`, under the lock that fetched
+//! values are filled under. Here is what waits: for the turn, and for the replicas. Each write is a
+//! task of its own, so that a client that goes away does not end it half-way, and however the task
+//! ends, even in a panic, the write does.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -23,8 +24,9 @@ use crate::config::{WriteTo, Writes};
 /// Keys of a backend that are held off one by one; with keys and table some 6 MiB at most.
 const HELD_KEYS_MAX: u32 = 16_384;
 
-/// What a backend's machine for writes is to do. As many writes may be under way as one replica may have calls: each write is a call of
-/// every replica it goes to, and the stores have bounds of their own before the work.
+/// What a backend's machine for writes is to do. As many writes may be under way as one replica may
+/// have calls: each write is a call of every replica it goes to, and the stores have bounds of
+/// their own before the work.
 pub(crate) fn rules(dispatch: &sherwood_dispatch::Options, writes: &Writes, replicas: usize) -> WriteOptions {
     WriteOptions {
         under_way_max: dispatch.in_flight_calls_max.saturating_add(dispatch.queued_calls_max),
@@ -36,8 +38,8 @@ pub(crate) fn rules(dispatch: &sherwood_dispatch::Options, writes: &Writes, repl
     }
 }
 
-/// How long a write waits for its turn. One that was sent with its last moments would be of unknown outcome, and have the next ones wait
-/// for nothing.
+/// How long a write waits for its turn. One that was sent with its last moments would be of unknown
+/// outcome, and have the next ones wait for nothing.
 fn patience(timeout: Duration) -> Duration {
     timeout / 2
 }
@@ -141,11 +143,12 @@ impl Written {
 }
 
 impl Backend {
-    /// Makes a change at the store, and then in the cache. Where the store has made it, later fetches find it and the cache has nothing
-    /// older; else the cache does not have the key.
+    /// Makes a change at the store, and then in the cache. Where the store has made it, later
+    /// fetches find it and the cache has nothing older; else the cache does not have the key.
     ///
     /// # Errors
-    /// When the store did not acknowledge the change; [`WriteError::outcome`] says whether it may have been made.
+    /// When the store did not acknowledge the change; [`WriteError::outcome`] says whether it may
+    /// have been made.
     pub(crate) async fn write_through(self: &Arc<Self>, wanted: Wanted) -> Result<(), WriteError> {
         let backend = Arc::clone(self);
         let task = self.runtime.spawn(async move {
@@ -176,7 +179,8 @@ impl Backend {
         }
     }
 
-    /// Sends the change to all replicas that are written to, at once; the answer of each, or the lack of one.
+    /// Sends the change to all replicas that are written to, at once; the answer of each, or the
+    /// lack of one.
     async fn send(&self, wanted: &Wanted, deadline: Deadline) -> Vec<Result<(), Option<StoreError>>> {
         let replicas = match self.write_to {
             WriteTo::All => &self.replicas[..],
@@ -199,7 +203,8 @@ impl Backend {
         join_all(replicas.iter().map(one)).await
     }
 
-    /// Ends a write, under the lock that fills are made under: what was fetched before does not come back over it.
+    /// Ends a write, under the lock that fills are made under: what was fetched before does not
+    /// come back over it.
     fn end_write(&self, write: Write<Bytes>, outcome: Outcome, wanted: &Wanted) {
         let Wanted { key, change, partition: home, .. } = wanted;
         let (mut state, now) = self.state();
@@ -240,8 +245,9 @@ impl Backend {
     }
 }
 
-/// Of the failures of all replicas, the one that says most of the write: one that leaves it open whether it was done, or else one that
-/// can be helped, and that a replica takes no writes only where all say so.
+/// Of the failures of all replicas, the one that says most of the write: one that leaves it open
+/// whether it was done, or else one that can be helped, and that a replica takes no writes only
+/// where all say so.
 fn telling(answers: Vec<Result<(), Option<StoreError>>>) -> Option<Option<StoreError>> {
     let rank = |failure: &Option<StoreError>| match failure {
         None => 0,

@@ -65,7 +65,8 @@ pub struct Alike {
     pub keys: u64,
 }
 
-/// How a key ended, in little room: most are hits, which all end at one time, and the few others have their memory elsewhere.
+/// How a key ended, in little room: most are hits, which all end at one time, and the few others
+/// have their memory elsewhere.
 #[derive(Clone, Debug)]
 pub(crate) enum End<V> {
     Hit(V),

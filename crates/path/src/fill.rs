@@ -5,15 +5,16 @@ use std::time::Duration;
 use sherwood_cache::{Access, Cache, NewItem, Refused, Value};
 use sherwood_model::PartitionId;
 
-/// Stores a value that a dispatcher delivered with `fill` where there are no [`Rules`](crate::Rules), unless its key has a value by now: who wrote it meanwhile knows
-/// better. The item lives for `ttl` from `access.now` on, or until it is evicted when there is none. Says whether it was
-/// stored.
+/// Stores a value that a dispatcher delivered with `fill` where there are no
+/// [`Rules`](crate::Rules), unless its key has a value by now: who wrote it meanwhile knows better.
+/// The item lives for `ttl` from `access.now` on, or until it is evicted when there is none. Says
+/// whether it was stored.
 ///
 /// To be called once per delivered key, before the dispatcher's lock is let go of.
 ///
 /// # Errors
-/// When the cache refuses the item for its size. Nobody is the worse for it: the waiters have their value, and the
-/// next request asks the backend again.
+/// When the cache refuses the item for its size. Nobody is the worse for it: the waiters have their
+/// value, and the next request asks the backend again.
 pub fn fill(
     cache: &Cache,
     partition: PartitionId,

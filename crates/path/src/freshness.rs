@@ -1,23 +1,28 @@
 //! How long a value is good for, and what may be done with one that is not any more.
 //!
-//! A cache that answers faster than its backend answers with what was true a while ago, so somebody has to say how long a while may
-//! be. That is the operator, by key, and the store, by value, whoever allows less. A value past that time is *stale*: it is no answer,
-//! but it is kept for a time, because there are moments when one that is a little too old is better than none: while another is on
-//! its way, when the backend fails, and when the backend is late and whoever asks has said so. [`Rules`] says for how long a value is
-//! good and how it is stored, [`Staleness`] when one that is not any more is an answer. Neither has a clock or draws anything.
+//! A cache that answers faster than its backend answers with what was true a while ago, so somebody
+//! has to say how long a while may be. That is the operator, by key, and the store, by value,
+//! whoever allows less. A value past that time is *stale*: it is no answer, but it is kept for a
+//! time, because there are moments when one that is a little too old is better than none: while
+//! another is on its way, when the backend fails, and when the backend is late and whoever asks has
+//! said so. [`Rules`] says for how long a value is good and how it is stored, [`Staleness`] when
+//! one that is not any more is an answer. Neither has a clock or draws anything.
 //!
-//! Values that are fetched together expire together, and then a backend is asked for all of them at once. So a part of the lifetime
-//! is taken away from each key, a part of its own that depends on nothing but the key.
+//! Values that are fetched together expire together, and then a backend is asked for all of them at
+//! once. So a part of the lifetime is taken away from each key, a part of its own that depends on
+//! nothing but the key.
 
 use std::time::Duration;
 
 use sherwood_cache::{Access, Cache, Change, Item, Kind, Marks, NewItem, Refused, Value};
 use sherwood_model::{Instant, PartitionId, SeededState, Tags};
 
-/// Noted about a value by somebody who says that it is old, whatever time it has left: it is stale from when it is looked up.
+/// Noted about a value by somebody who says that it is old, whatever time it has left: it is stale
+/// from when it is looked up.
 pub const OUTDATED: Marks = Marks::of_caller(0);
 
-/// What a backend's values are kept by. The default keeps each until it is evicted, and none that is stale or absent.
+/// What a backend's values are kept by. The default keeps each until it is evicted, and none that
+/// is stale or absent.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rules {
     /// How long a value is good for; for ever where none.
@@ -39,11 +44,13 @@ pub struct Rules {
 /// When a query takes a stale value. All zero, the default, is never.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Staleness {
-    /// Up to this far past its freshness a value is the answer at once, and another is fetched that nobody waits for.
+    /// Up to this far past its freshness a value is the answer at once, and another is fetched that
+    /// nobody waits for.
     pub while_revalidate: Duration,
     /// Up to this far past its freshness a value is the answer when the fetch has failed.
     pub if_error: Duration,
-    /// Up to this far past its freshness a value is the answer when the fetch has failed or is late.
+    /// Up to this far past its freshness a value is the answer when the fetch has failed or is
+    /// late.
     pub when_late: Duration,
     /// A fetch is late when it has taken this long.
     pub late_after: Duration,
@@ -56,7 +63,8 @@ pub struct Fetched<'a> {
     pub value: Value<'a>,
     /// The client's 32 bits.
     pub flags: u32,
-    /// How long the store says that it is good for, zero for not beyond this answer; none where it says nothing.
+    /// How long the store says that it is good for, zero for not beyond this answer; none where it
+    /// says nothing.
     pub good_for: Option<Duration>,
     /// What it may be invalidated by.
     pub tags: Tags,
@@ -74,8 +82,8 @@ pub enum Lifetime {
 }
 
 impl Rules {
-    /// How long a value of `key` is kept that its store says is `good_for` so long, if it says anything: the shorter of that and the
-    /// rule of the key, less its jitter. O(prefixes).
+    /// How long a value of `key` is kept that its store says is `good_for` so long, if it says
+    /// anything: the shorter of that and the rule of the key, less its jitter. O(prefixes).
     #[must_use]
     pub fn lifetime(&self, key: &[u8], good_for: Option<Duration>) -> Lifetime {
         let of_key = self.by_prefix.iter().filter(|(prefix, _)| key.starts_with(prefix));
@@ -86,15 +94,15 @@ impl Rules {
         }
     }
 
-    /// How long a partition of these values keeps stale ones, its [grace](sherwood_cache::Partition::grace): as long as any rule may
-    /// serve one.
+    /// How long a partition of these values keeps stale ones, its
+    /// [grace](sherwood_cache::Partition::grace): as long as any rule may serve one.
     #[must_use]
     pub fn grace(&self) -> Duration {
         self.keep_stale.max(self.stale_if_error).max(self.stale_while_revalidate)
     }
 
-    /// When a query takes a stale value that itself allows one `when_late` past its freshness where the backend has not answered
-    /// `late_after` a while.
+    /// When a query takes a stale value that itself allows one `when_late` past its freshness where
+    /// the backend has not answered `late_after` a while.
     #[must_use]
     pub fn staleness(&self, when_late: Duration, late_after: Duration) -> Staleness {
         Staleness {
@@ -105,7 +113,8 @@ impl Rules {
         }
     }
 
-    /// What is kept of an answer that came at `now`, none being the word that there is no value; none where nothing is.
+    /// What is kept of an answer that came at `now`, none being the word that there is no value;
+    /// none where nothing is.
     #[must_use]
     pub fn item<'a>(&self, key: &[u8], fetched: Option<Fetched<'a>>, now: Instant) -> Option<NewItem<'a>> {
         let Some(Fetched { value, flags, good_for, tags }) = fetched else {
@@ -123,16 +132,17 @@ impl Rules {
         Some(NewItem { value, flags, expires, kind, tags })
     }
 
-    /// Stores what a dispatcher delivered with `fill`, an absent value too, unless its key has a fresh value by now: who wrote it
-    /// meanwhile knows better. One that is [outdated](OUTDATED) is not: what was fetched before somebody said so may not fill. What is not kept leaves no older one that would be served as stale. Says whether something was
-    /// stored.
+    /// Stores what a dispatcher delivered with `fill`, an absent value too, unless its key has a
+    /// fresh value by now: who wrote it meanwhile knows better. One that is [outdated](OUTDATED) is
+    /// not: what was fetched before somebody said so may not fill. What is not kept leaves no older
+    /// one that would be served as stale. Says whether something was stored.
     ///
-    /// To be called once per delivered key, before the dispatcher's lock is let go of, with an `access` that sees neither stale nor
-    /// absent items.
+    /// To be called once per delivered key, before the dispatcher's lock is let go of, with an
+    /// `access` that sees neither stale nor absent items.
     ///
     /// # Errors
-    /// When the cache refuses the item for its size. Nobody is the worse for it: the waiters have their value, and the next request
-    /// asks the backend again.
+    /// When the cache refuses the item for its size. Nobody is the worse for it: the waiters have
+    /// their value, and the next request asks the backend again.
     pub fn fill(
         &self,
         cache: &Cache,
@@ -186,7 +196,8 @@ impl Staleness {
     }
 }
 
-/// Since when an item is stale, if it is at `now`: its time is over, or somebody has said that it is old, but not since when.
+/// Since when an item is stale, if it is at `now`: its time is over, or somebody has said that it
+/// is old, but not since when.
 pub(crate) fn stale_since(item: &Item<'_>, now: Instant) -> Option<Instant> {
     item.stale_since(now).or(item.marks.contains(OUTDATED).then_some(now))
 }

@@ -15,7 +15,8 @@ pub struct Query<K> {
     pub partition: PartitionId,
     /// Any number of keys, repeated or not; each gets an answer of its own.
     pub keys: Vec<K>,
-    /// Whether the request is as good without it: failures of a best-effort query do not count against the request.
+    /// Whether the request is as good without it: failures of a best-effort query do not count
+    /// against the request.
     pub best_effort: bool,
     /// The backend's time-out, which a query that failed counts as.
     pub timeout: Duration,
@@ -34,12 +35,13 @@ pub struct Fetch<K> {
     pub partition: PartitionId,
     /// At least one key, no key twice, each with where its result goes. Ordered by key.
     pub keys: Vec<(K, Slot)>,
-    /// Whether the query waits for the results. Where it does not, it has had its answers, stale ones, and the values are only to enter
-    /// the cache: the results may be handed back or not, and keys that are being fetched already, or [rest](crate::Refreshes), need no
-    /// other fetch.
+    /// Whether the query waits for the results. Where it does not, it has had its answers, stale
+    /// ones, and the values are only to enter the cache: the results may be handed back or not, and
+    /// keys that are being fetched already, or [rest](crate::Refreshes), need no other fetch.
     pub awaited: bool,
 }
 
-/// A key's place in its request, to be handed back with its result: its position among the keys of all queries.
+/// A key's place in its request, to be handed back with its result: its position among the keys of
+/// all queries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Slot(pub(crate) u32);

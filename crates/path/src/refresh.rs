@@ -1,10 +1,12 @@
 //! When a stale value is not to be made fresh again yet.
 //!
-//! A request that takes a stale value at once has another fetched, and waits for nothing. One fetch of a key is under way at a time, so a
-//! backend that answers is asked once. One that fails is asked again by the next request; and where it fails at once, as a service does whose
-//! own backend is down, it is asked as fast as it can say no, for every popular key that is stale. Nobody is helped by that: all of them
-//! have their answers. So a key whose fetch has failed rests for as long as a fetch may take. Then a failure at once costs the backend no
-//! more than no answer at all, and the first request after the backend is back waits for nothing either.
+//! A request that takes a stale value at once has another fetched, and waits for nothing. One fetch
+//! of a key is under way at a time, so a backend that answers is asked once. One that fails is
+//! asked again by the next request; and where it fails at once, as a service does whose own backend
+//! is down, it is asked as fast as it can say no, for every popular key that is stale. Nobody is
+//! helped by that: all of them have their answers. So a key whose fetch has failed rests for as
+//! long as a fetch may take. Then a failure at once costs the backend no more than no answer at
+//! all, and the first request after the backend is back waits for nothing either.
 //!
 //! Only fetches that nobody waits for are held back. Who has no answer without it asks at once.
 
@@ -17,14 +19,16 @@ use sherwood_model::{Instant, SeededState};
 
 /// The keys of one backend that rest.
 ///
-/// A constant number of hash operations for each call, each key added costs one removal. At most `keys_max` are remembered; the oldest
-/// make room, and are asked for again sooner than they should be.
+/// A constant number of hash operations for each call, each key added costs one removal. At most
+/// `keys_max` are remembered; the oldest make room, and are asked for again sooner than they should
+/// be.
 #[derive(Clone, Debug)]
 pub struct Refreshes<K> {
     rest: Duration,
     keys_max: usize,
     until: HashMap<K, Instant, SeededState>,
-    /// Keys by the end of their rest. One whose rest ended early, or is another by now, is still here.
+    /// Keys by the end of their rest. One whose rest ended early, or is another by now, is still
+    /// here.
     order: VecDeque<(Instant, K)>,
 }
 
@@ -35,8 +39,8 @@ impl<K: Clone + Eq + Hash> Refreshes<K> {
         Self { rest, keys_max: keys_max as usize, until: HashMap::with_hasher(hash), order: VecDeque::new() }
     }
 
-    /// A fetch of `key` ended at `now`, whoever waited for it; `failed` says whether it brought neither a value nor the word that there
-    /// is none.
+    /// A fetch of `key` ended at `now`, whoever waited for it; `failed` says whether it brought
+    /// neither a value nor the word that there is none.
     pub fn note(&mut self, now: Instant, key: &K, failed: bool) {
         self.forget_rested(now);
         if !failed {

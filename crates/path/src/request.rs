@@ -23,27 +23,30 @@ use crate::{Alike, Answer, Fetch, Query, Slot, Staleness};
 ///                          │   (its repetitions wait for the same result)
 ///                          └─there, stale, taken─failed or late─▶ Stale
 /// ```
-/// A query ends with its last key, the request with its last query. A query without keys asks nothing of anybody, so it
-/// blames nobody; a request without keys has finished when it starts.
+/// A query ends with its last key, the request with its last query. A query without keys asks
+/// nothing of anybody, so it blames nobody; a request without keys has finished when it starts.
 ///
 /// # Inputs, outputs, wake-ups
 /// 1. [`start`](Self::start) when it arrives;
 /// 2. [`look_up`](Self::look_up) once, and hand each [`Fetch`] to its backend's dispatcher;
-/// 3. [`handle_result`](Self::handle_result) for every key fetched, in any order; results nobody waits for are ignored;
-/// 4. [`handle_timeout`](Self::handle_timeout) at [`next_timeout`](Self::next_timeout), which changes with the look-up only: then
-///    stale values are answers where the backend is late. A dispatcher ends each key by the backend's time-out anyway;
+/// 3. [`handle_result`](Self::handle_result) for every key fetched, in any order; results nobody
+///    waits for are ignored;
+/// 4. [`handle_timeout`](Self::handle_timeout) at [`next_timeout`](Self::next_timeout), which
+///    changes with the look-up only: then stale values are answers where the backend is late. A
+///    dispatcher ends each key by the backend's time-out anyway;
 /// 5. when [`finished`](Self::finished) says so, the [`answers`](Self::answers).
 ///
 /// Where results come from several threads, the driver keeps the request behind a lock of its own.
 ///
 /// # How it counts
-/// The blocking backend is that of the query that took longest from the *request's* arrival to its last key; of equals
-/// the first to end. A query with a failed key counts at least as the backend's time-out, unless it is best effort.
+/// The blocking backend is that of the query that took longest from the *request's* arrival to its
+/// last key; of equals the first to end. A query with a failed key counts at least as the backend's
+/// time-out, unless it is best effort.
 ///
 /// # Complexity and memory
-/// One look-up per key, and a sort of each query's misses to find repetitions. Hits are ended a query at a time. Holds its keys
-/// and answers and, where stale values are taken, the stale values of keys that are asked for: with values of up to 4 bytes, 16 bytes
-/// for each key beside the key.
+/// One look-up per key, and a sort of each query's misses to find repetitions. Hits are ended a
+/// query at a time. Holds its keys and answers and, where stale values are taken, the stale values
+/// of keys that are asked for: with values of up to 4 bytes, 16 bytes for each key beside the key.
 #[derive(Clone, Debug)]
 pub struct Request<K, V> {
     started: Instant,
@@ -92,7 +95,8 @@ struct Left {
 enum KeyState<V> {
     Asked {
         query: u32,
-        /// The next repetition of the same key, which waits for the same result; [`NO_MORE`] if there is none.
+        /// The next repetition of the same key, which waits for the same result; [`NO_MORE`] if
+        /// there is none.
         again: u32,
     },
     Ended(End<V>),
@@ -145,9 +149,10 @@ impl<K: AsRef<[u8]> + Clone, V: Clone> Request<K, V> {
         }
     }
 
-    /// Looks every key up at `access.now` and returns what has to be fetched: for each query at most one fetch that it waits for, and
-    /// one that it does not. `read` is given the partition, the key and the item of each hit, and each stale one that may be an
-    /// answer, and copies what is needed, under the lock of the cache's shard. The second time it does nothing.
+    /// Looks every key up at `access.now` and returns what has to be fetched: for each query at
+    /// most one fetch that it waits for, and one that it does not. `read` is given the partition,
+    /// the key and the item of each hit, and each stale one that may be an answer, and copies what
+    /// is needed, under the lock of the cache's shard. The second time it does nothing.
     pub fn look_up(
         &mut self,
         cache: &Cache,
@@ -196,8 +201,8 @@ impl<K: AsRef<[u8]> + Clone, V: Clone> Request<K, V> {
         self.queries.iter().filter(|state| state.open_keys > 0).filter_map(|state| state.late_at).min()
     }
 
-    /// Ends the keys with stale values whose fetch is late by `now`, where their query takes them. The fetch goes on and fills the
-    /// cache; its result comes to nothing here.
+    /// Ends the keys with stale values whose fetch is late by `now`, where their query takes them.
+    /// The fetch goes on and fills the cache; its result comes to nothing here.
     pub fn handle_timeout(&mut self, now: Instant) {
         for index in 0..self.queries.len() {
             if self.queries[index].late_at.take_if(|at| *at <= now).is_none() {
@@ -218,8 +223,8 @@ impl<K: AsRef<[u8]> + Clone, V: Clone> Request<K, V> {
         }
     }
 
-    /// Nobody waits for the request any more: what is still asked for has failed by `now`, stale values or not, as whoever gave up has
-    /// waited too long for it.
+    /// Nobody waits for the request any more: what is still asked for has failed by `now`, stale
+    /// values or not, as whoever gave up has waited too long for it.
     pub fn abandon(&mut self, now: Instant) {
         self.kept.clear();
         let timeout = now - self.started;
@@ -258,9 +263,10 @@ impl<K: AsRef<[u8]> + Clone, V: Clone> Request<K, V> {
         })
     }
 
-    /// Shows `see` how many of the keys that have ended did so when: for each query its hits together, then its other keys, those
-    /// that follow each other with one latency together. As [`answers`](Self::answers), for who counts only; a query of hits
-    /// costs the same however many keys it has.
+    /// Shows `see` how many of the keys that have ended did so when: for each query its hits
+    /// together, then its other keys, those that follow each other with one latency together. As
+    /// [`answers`](Self::answers), for who counts only; a query of hits costs the same however many
+    /// keys it has.
     pub fn each_alike(&self, mut see: impl FnMut(Alike)) {
         let hits_at = self.hits_at();
         for state in &self.queries {
@@ -360,14 +366,15 @@ impl<K: AsRef<[u8]> + Clone, V: Clone> Request<K, V> {
         left
     }
 
-    /// What one query wants fetched, each key once. Where it is awaited, its repetitions are chained to it.
+    /// What one query wants fetched, each key once. Where it is awaited, its repetitions are
+    /// chained to it.
     fn fetch(&mut self, index: usize, mut misses: Vec<Missed>, awaited: bool) -> Fetch<K> {
         let QueryState { query, first_key, .. } = &self.queries[index];
         let first_slot = *first_key as u32;
         let key = |missed: &Missed| &query.keys[missed.position as usize];
         let slot = |missed: &Missed| first_slot + missed.position;
-        // One comparison of numbers, which no branch depends on; only keys that begin alike are read again, in a sort that keeps
-        // the order of repetitions.
+        // One comparison of numbers, which no branch depends on; only keys that begin alike are
+        // read again, in a sort that keeps the order of repetitions.
         misses.sort_unstable_by_key(|missed| u128::from(missed.begins) << 32 | u128::from(missed.position));
         for alike in misses.chunk_by_mut(|a, b| a.begins == b.begins).filter(|alike| alike.len() > 1) {
             alike.sort_by(|a, b| key(a).as_ref().cmp(key(b).as_ref()));
@@ -378,8 +385,9 @@ impl<K: AsRef<[u8]> + Clone, V: Clone> Request<K, V> {
             self.keys[slot(&pair[0]) as usize] = KeyState::Asked { query: index as u32, again };
         }
         misses.dedup_by(|next, kept| same(next, kept));
-        // In this shape on purpose: with pairs like `([u8; 1], u32)` another one made the tests' simulated world hang at `opt-level = 1`,
-        // which is likely a miscompilation, rust-lang/rust#149294.
+        // In this shape on purpose: with pairs like `([u8; 1], u32)` another one made the tests'
+        // simulated world hang at `opt-level = 1`, which is likely a miscompilation,
+        // rust-lang/rust#149294.
         let keys = misses.iter().map(|missed| (key(missed).clone(), Slot(slot(missed)))).collect();
         Fetch { query: index, backend: query.backend, partition: query.partition, keys, awaited }
     }
@@ -397,7 +405,8 @@ impl<K: AsRef<[u8]> + Clone, V: Clone> Request<K, V> {
         self.end_keys(now, query as usize, ended);
     }
 
-    /// So many keys of a query got their answers; with the last of them the query ends, with the last query the request.
+    /// So many keys of a query got their answers; with the last of them the query ends, with the
+    /// last query the request.
     fn end_keys(&mut self, now: Instant, query: usize, ended: usize) {
         let state = &mut self.queries[query];
         state.open_keys -= ended;
@@ -415,14 +424,15 @@ impl<K: AsRef<[u8]> + Clone, V: Clone> Request<K, V> {
     }
 }
 
-/// The access of a query's look-up: it sees the word of absent values, and stale ones where they may be answers.
+/// The access of a query's look-up: it sees the word of absent values, and stale ones where they
+/// may be answers.
 fn seeing(access: &Access, staleness: &Staleness) -> Access {
     let stale = if staleness.takes_any() { AccessFlags::SEE_STALE } else { AccessFlags::NONE };
     Access { flags: access.flags.with(AccessFlags::SEE_ABSENT).with(stale), ..*access }
 }
 
-/// The first eight bytes of a key as a number, zeros after a shorter one: of two keys whose numbers differ, the one with the
-/// smaller is the smaller.
+/// The first eight bytes of a key as a number, zeros after a shorter one: of two keys whose numbers
+/// differ, the one with the smaller is the smaller.
 fn beginning(key: &[u8]) -> u64 {
     let mut bytes = [0; 8];
     let length = key.len().min(8);

@@ -1,14 +1,17 @@
 //! What a write of a key means to the cache.
 //!
-//! A write goes to the store first, and while it is on its way nobody can say which value a fetch meets there: the old one, the new
-//! one, or, when the answer to the write is lost, either of them for a while yet. A cache that kept what such a fetch brings would
-//! serve the old value long after somebody was told that the new one is stored. So somebody has to remember which keys are being
-//! written, and which were written so lately, or so badly, that the store may not be believed yet. That is [`Writes`]; it holds no
-//! value and no time-out, and it belongs under the same lock as the backend's dispatcher and the fills.
+//! A write goes to the store first, and while it is on its way nobody can say which value a fetch
+//! meets there: the old one, the new one, or, when the answer to the write is lost, either of them
+//! for a while yet. A cache that kept what such a fetch brings would serve the old value long after
+//! somebody was told that the new one is stored. So somebody has to remember which keys are being
+//! written, and which were written so lately, or so badly, that the store may not be believed yet.
+//! That is [`Writes`]; it holds no value and no time-out, and it belongs under the same lock as the
+//! backend's dispatcher and the fills.
 //!
-//! What was cached before stays while the write is under way. It is what readers are entitled to until the write is acknowledged, and
-//! all of them read the same; were it taken out at the beginning, they would see the new value and the old one in turn, as their
-//! fetches happen to meet them.
+//! What was cached before stays while the write is under way. It is what readers are entitled to
+//! until the write is acknowledged, and all of them read the same; were it taken out at the
+//! beginning, they would see the new value and the old one in turn, as their fetches happen to meet
+//! them.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::Hash;
@@ -19,7 +22,8 @@ use hashbrown::hash_map::Entry;
 use sherwood_model::{Instant, SeededState};
 use thiserror::Error;
 
-/// Of the writes that may be under way, one in so many may be of one key and wait for its turn; one at least.
+/// Of the writes that may be under way, one in so many may be of one key and wait for its turn; one
+/// at least.
 const WAITING_SHARE: u32 = 8;
 
 /// Bounds and times of one backend's [`Writes`].
@@ -27,13 +31,15 @@ const WAITING_SHARE: u32 = 8;
 pub struct WriteOptions {
     /// Writes under way at most, those that wait for their turn among them.
     pub under_way_max: u32,
-    /// Keys that are held off one by one; where there are more, nothing that is fetched from the backend is kept for as long.
+    /// Keys that are held off one by one; where there are more, nothing that is fetched from the
+    /// backend is kept for as long.
     pub held_keys_max: u32,
-    /// Whether writes of one key are made one after the other, and none while an earlier one may still be carried out. Needed where
-    /// several replicas are written to: two writes at once could meet in another order at each, and they would differ for good.
+    /// Whether writes of one key are made one after the other, and none while an earlier one may
+    /// still be carried out. Needed where several replicas are written to: two writes at once could
+    /// meet in another order at each, and they would differ for good.
     pub in_turn: bool,
-    /// How long after an acknowledged write, or a change that somebody else made, a fetch may still bring what was there before, as
-    /// from a replica that lags behind.
+    /// How long after an acknowledged write, or a change that somebody else made, a fetch may still
+    /// bring what was there before, as from a replica that lags behind.
     pub settle: Duration,
     /// How long after its end a write of unknown outcome may still be carried out.
     pub landing: Duration,
@@ -92,7 +98,8 @@ pub struct WriteId(u64);
 pub struct Begun<K> {
     /// The write.
     pub write: Write<K>,
-    /// Whether it is its turn already; else [`Ended::next`] or [`Writes::poll_turn`] says when it is.
+    /// Whether it is its turn already; else [`Ended::next`] or [`Writes::poll_turn`] says when it
+    /// is.
     pub may_start: bool,
 }
 
@@ -105,7 +112,8 @@ pub struct Ended {
     pub next: Option<WriteId>,
 }
 
-/// Whose fetches under way lose the right to fill, since they may have read before the last write settled.
+/// Whose fetches under way lose the right to fill, since they may have read before the last write
+/// settled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Settled<K> {
     /// Those of one key.
@@ -151,25 +159,29 @@ pub enum WriteRefused {
 /// ```
 /// Where writes are made in turn, none of the key starts before `landing` has passed either.
 ///
-/// While a key is held off, what is fetched of it reaches who asked and is not kept. What is written
-/// by a write that begins before `landing` has passed is not kept either: the one whose outcome nobody knows may land after it.
+/// While a key is held off, what is fetched of it reaches who asked and is not kept. What is
+/// written by a write that begins before `landing` has passed is not kept either: the one whose
+/// outcome nobody knows may land after it.
 ///
 /// # Inputs and outputs
-/// All under the lock that fills are made under, and before each of them [`poll_settled`](Self::poll_settled) and
-/// [`poll_turn`](Self::poll_turn) until they have nothing more.
+/// All under the lock that fills are made under, and before each of them
+/// [`poll_settled`](Self::poll_settled) and [`poll_turn`](Self::poll_turn) until they have nothing
+/// more.
 /// 1. [`begin`](Self::begin); when it is the write's turn, send it to the store.
-/// 2. [`end`](Self::end) with its outcome, or with [`Outcome::NotDone`] when its turn never came. Whatever the outcome, fetches of the key
-///    that are under way lose the right to fill (`sherwood_dispatch::Dispatch::invalidate`), for each of the backend's partitions; then
-///    the cache gets the value, or loses the key.
+/// 2. [`end`](Self::end) with its outcome, or with [`Outcome::NotDone`] when its turn never came.
+///    Whatever the outcome, fetches of the key that are under way lose the right to fill
+///    (`sherwood_dispatch::Dispatch::invalidate`), for each of the backend's partitions; then the
+///    cache gets the value, or loses the key.
 /// 3. Before a fill, [`may_fill`](Self::may_fill).
 ///
 /// # Wake-ups
-/// At [`next_turn`](Self::next_turn), for writes that wait for nothing but time. What has settled has none: it is seen to with the next
-/// input, and until then less is kept than could be.
+/// At [`next_turn`](Self::next_turn), for writes that wait for nothing but time. What has settled
+/// has none: it is seen to with the next input, and until then less is kept than could be.
 ///
 /// # Complexity and memory
-/// A constant number of hash operations for each call, and one on an ordered map where a key is held off or its writes wait for
-/// time. At most `under_way_max + held_keys_max` keys are remembered.
+/// A constant number of hash operations for each call, and one on an ordered map where a key is
+/// held off or its writes wait for time. At most `under_way_max + held_keys_max` keys are
+/// remembered.
 #[derive(Clone, Debug)]
 pub struct Writes<K> {
     options: WriteOptions,
@@ -193,8 +205,9 @@ struct Key {
     waiting: VecDeque<WriteId>,
     /// Its place among the keys whose writes wait for nothing but time.
     rests: Option<(Instant, WriteId)>,
-    /// What is being written may not be what the key has in the end, for one that was running at the time still is: two were at once, or
-    /// one of unknown outcome could still land when it was started, or somebody changed the key otherwise.
+    /// What is being written may not be what the key has in the end, for one that was running at
+    /// the time still is: two were at once, or one of unknown outcome could still land when it was
+    /// started, or somebody changed the key otherwise.
     contended: bool,
     hold: Option<Hold>,
 }
@@ -250,7 +263,8 @@ impl<K: Clone + Eq + Hash> Writes<K> {
     /// Somebody wants to write `key` at `now`. From then on nothing that is fetched of it is kept.
     ///
     /// # Errors
-    /// When as many writes are under way as may be, or it is one that could only wait: behind as many of its key as may, or in vain.
+    /// When as many writes are under way as may be, or it is one that could only wait: behind as
+    /// many of its key as may, or in vain.
     pub fn begin(&mut self, now: Instant, key: K) -> Result<Begun<K>, WriteRefused> {
         self.admit(now, &key)?;
         self.under_way += 1;
@@ -266,7 +280,8 @@ impl<K: Clone + Eq + Hash> Writes<K> {
         Ok(Begun { write: Write { id, key }, may_start })
     }
 
-    /// A write ended at `now`. One that waited for its turn, in vain, was [`NotDone`](Outcome::NotDone).
+    /// A write ended at `now`. One that waited for its turn, in vain, was
+    /// [`NotDone`](Outcome::NotDone).
     pub fn end(&mut self, now: Instant, write: Write<K>, outcome: Outcome) -> Ended {
         let Write { id, key } = write;
         let Some(state) = self.keys.get_mut(&key) else {
@@ -322,8 +337,9 @@ impl<K: Clone + Eq + Hash> Writes<K> {
         self.resting.first_key_value().map(|((at, _), _)| *at)
     }
 
-    /// Somebody had changed `key` otherwise by `now`, at the store or in the cache: what is being written to it may not be the latest,
-    /// and is not kept; nor is what is fetched until `settle` has passed.
+    /// Somebody had changed `key` otherwise by `now`, at the store or in the cache: what is being
+    /// written to it may not be the latest, and is not kept; nor is what is fetched until `settle`
+    /// has passed.
     pub fn doubt(&mut self, now: Instant, key: &K) {
         if let Some(state) = self.keys.get_mut(key) {
             state.doubt();
@@ -332,16 +348,18 @@ impl<K: Clone + Eq + Hash> Writes<K> {
         self.hold(key, hold, now);
     }
 
-    /// As [`doubt`](Self::doubt) for every key for which `which` holds; linear in those remembered. Which they are is not known of the
-    /// others, so all are held off where there is something to settle.
+    /// As [`doubt`](Self::doubt) for every key for which `which` holds; linear in those remembered.
+    /// Which they are is not known of the others, so all are held off where there is something to
+    /// settle.
     pub fn doubt_where(&mut self, now: Instant, mut which: impl FnMut(&K) -> bool) {
         self.keys.iter_mut().filter(|(key, _)| which(key)).for_each(|(_, state)| state.doubt());
         self.hold_all(now, now);
     }
 
-    /// What was written before `now` is not remembered, as at a start: until `settle` has passed, nothing that is fetched is kept. One of
-    /// unknown outcome may land until `unsettled`, if that is later, but no longer than `landing` after its end; nothing is believed for as
-    /// long after it.
+    /// What was written before `now` is not remembered, as at a start: until `settle` has passed,
+    /// nothing that is fetched is kept. One of unknown outcome may land until `unsettled`, if that
+    /// is later, but no longer than `landing` after its end; nothing is believed for as long after
+    /// it.
     pub fn hold_all(&mut self, now: Instant, unsettled: Instant) {
         let unsettled = unsettled.clamp(now, now + self.options.landing);
         let hold = self.settling(unsettled);
@@ -350,7 +368,8 @@ impl<K: Clone + Eq + Hash> Writes<K> {
         }
     }
 
-    /// Until when a write may land that has ended, or that is given up at `now`; none where there is no such. Linear in the keys remembered.
+    /// Until when a write may land that has ended, or that is given up at `now`; none where there
+    /// is no such. Linear in the keys remembered.
     #[must_use]
     pub fn unsettled(&self, now: Instant) -> Option<Instant> {
         let of_key = |state: &Key| match state.running {
@@ -361,13 +380,15 @@ impl<K: Clone + Eq + Hash> Writes<K> {
         self.keys.values().filter_map(of_key).chain(of_all).max()
     }
 
-    /// Whether a value of `key` that was fetched may be kept, if its fetch has not lost the right to.
+    /// Whether a value of `key` that was fetched may be kept, if its fetch has not lost the right
+    /// to.
     #[must_use]
     pub fn may_fill(&self, key: &K) -> bool {
         self.all.is_none() && (self.keys.is_empty() || !self.keys.contains_key(key))
     }
 
-    /// The next whose time has passed by `now`: fetches that began before then may have read what was there before.
+    /// The next whose time has passed by `now`: fetches that began before then may have read what
+    /// was there before.
     pub fn poll_settled(&mut self, now: Instant) -> Option<Settled<K>> {
         if self.all.is_some_and(|hold| hold.until <= now) {
             self.all = None;
@@ -394,7 +415,8 @@ impl<K: Clone + Eq + Hash> Writes<K> {
         self.keys.len()
     }
 
-    /// Whether another write of a key is let in. Those of one key that wait must not take the places of all others.
+    /// Whether another write of a key is let in. Those of one key that wait must not take the
+    /// places of all others.
     fn admit(&self, now: Instant, key: &K) -> Result<(), WriteRefused> {
         let WriteOptions { under_way_max, in_turn, patience, .. } = self.options;
         if self.under_way >= under_way_max {
@@ -415,7 +437,8 @@ impl<K: Clone + Eq + Hash> Writes<K> {
         }
     }
 
-    /// Starts the first of the writes of a key that wait, if it is its turn. Where that is only a matter of time, it is remembered.
+    /// Starts the first of the writes of a key that wait, if it is its turn. Where that is only a
+    /// matter of time, it is remembered.
     fn take_turn(&mut self, now: Instant, key: &K) -> Option<WriteId> {
         let state = self.keys.get_mut(key).filter(|state| state.running == 0)?;
         let first = *state.waiting.front()?;

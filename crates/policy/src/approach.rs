@@ -1,15 +1,15 @@
 //! One step towards other budgets.
 //!
-//! A policy that knows where it wants to be could go there at once. It should not: what it knows is measured and may be
-//! noise, and whoever loses space has to earn his hits anew. So a round moves a small part of the total, as the tax round
-//! does, and the next decides again.
+//! A policy that knows where it wants to be could go there at once. It should not: what it knows is
+//! measured and may be noise, and whoever loses space has to earn his hits anew. So a round moves a
+//! small part of the total, as the tax round does, and the next decides again.
 
 use crate::bounds::{add, sum};
 use crate::share::share;
 
-/// `from` moved towards `to` by at most `limit_bytes`, which those who are to give and those who are to get share in
-/// proportion to their distances. Less than `page_bytes` is not worth a move. Both have the same sum; the outcome has it too, and
-/// lies between them. O(n log n).
+/// `from` moved towards `to` by at most `limit_bytes`, which those who are to give and those who
+/// are to get share in proportion to their distances. Less than `page_bytes` is not worth a move.
+/// Both have the same sum; the outcome has it too, and lies between them. O(n log n).
 pub(crate) fn approach(from: &[u64], to: &[u64], limit_bytes: u128, page_bytes: u64) -> Vec<u64> {
     let gap = |from: &[u64], to: &[u64]| -> Vec<u64> {
         from.iter().zip(to).map(|(from, to)| to.saturating_sub(*from)).collect()

@@ -3,14 +3,17 @@
 use crate::PartitionSeen;
 use crate::share::{share, share_equally};
 
-/// Lower and upper bound of every partition in bytes, made so that budgets which sum to the total exist.
+/// Lower and upper bound of every partition in bytes, made so that budgets which sum to the total
+/// exist.
 ///
-/// A partition's lower bound is its minimum pin or the floor, whichever is larger; its upper bound is its maximum pin. An
-/// upper bound below the floor is the operator's word and wins over the floor; a maximum below the minimum counts as the
-/// minimum. Bounds that contradict the total give way in this order:
+/// A partition's lower bound is its minimum pin or the floor, whichever is larger; its upper bound
+/// is its maximum pin. An upper bound below the floor is the operator's word and wins over the
+/// floor; a maximum below the minimum counts as the minimum. Bounds that contradict the total give
+/// way in this order:
 /// 1. floors shrink in proportion until they fit beside the minimum pins,
 /// 2. minimum pins shrink in proportion when they alone exceed the total,
-/// 3. maximum pins are all raised by the same number of bytes when together they leave some of the total unused.
+/// 3. maximum pins are all raised by the same number of bytes when together they leave some of the
+///    total unused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Bounds {
     pub(crate) low: Vec<u64>,
@@ -41,9 +44,9 @@ impl Bounds {
         Self::new(total, floor, &partitions.iter().zip(budgets).map(held).collect::<Vec<_>>())
     }
 
-    /// `desired` brought within the bounds and to exactly the total (to nothing where there is no partition): what is
-    /// missing is added in proportion to `desired`, what is too much is taken in proportion to the bytes above the lower
-    /// bounds.
+    /// `desired` brought within the bounds and to exactly the total (to nothing where there is no
+    /// partition): what is missing is added in proportion to `desired`, what is too much is taken
+    /// in proportion to the bytes above the lower bounds.
     pub(crate) fn fit(&self, desired: &[u64]) -> Vec<u64> {
         let clipped = self.clip(desired);
         let (total, sum) = (u128::from(self.total), sum(&clipped));

@@ -22,10 +22,12 @@ impl CounterWindow {
         Self { span, samples: VecDeque::new() }
     }
 
-    /// Takes a sample of every partition's (hits, misses) since the start, and says those since the window began.
+    /// Takes a sample of every partition's (hits, misses) since the start, and says those since the
+    /// window began.
     pub fn advance(&mut self, now: Instant, counts: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
         let begins = now - self.span;
-        // The newest sample before the window is kept: it is what the window's counts are counted from.
+        // The newest sample before the window is kept: it is what the window's counts are counted
+        // from.
         while self.samples.get(1).is_some_and(|(at, _)| *at <= begins) || self.samples.len() >= SAMPLES_MAX {
             self.samples.pop_front();
         }

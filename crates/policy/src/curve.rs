@@ -6,10 +6,12 @@ use crate::{SLOPE_STEP_RATIO, hit_ratio_slope};
 const POINTS_MAX: usize = 4_096;
 /// With fewer sampled look-ups than this, a curve says nothing yet.
 const SAMPLED_MIN: f64 = 200.0;
-/// Sizes that are this part of themselves apart are one for a mean: a sampled curve is not known more finely.
+/// Sizes that are this part of themselves apart are one for a mean: a sampled curve is not known
+/// more finely.
 const MEAN_STEP: u64 = 32;
 
-/// Miss ratios by size: 1 at 0 bytes, straight between two points, never rising, constant after the last.
+/// Miss ratios by size: 1 at 0 bytes, straight between two points, never rising, constant after the
+/// last.
 ///
 /// ```
 /// let curve = sherwood_policy::MissRatioCurve::new([(0, 1.0), (100, 0.5), (300, 0.1)]);
@@ -23,8 +25,9 @@ pub struct MissRatioCurve {
 }
 
 impl MissRatioCurve {
-    /// The curve through `points`, each (bytes, miss ratio) and larger than the one before. Whatever they are, the curve is
-    /// one: ratios are brought into 0 to 1 and never rise, and what is no number or out of order is left out.
+    /// The curve through `points`, each (bytes, miss ratio) and larger than the one before.
+    /// Whatever they are, the curve is one: ratios are brought into 0 to 1 and never rise, and what
+    /// is no number or out of order is left out.
     #[must_use]
     pub fn new(points: impl IntoIterator<Item = (u64, f64)>) -> Self {
         let mut curve = vec![(0, 1.0)];
@@ -37,15 +40,17 @@ impl MissRatioCurve {
         Self { points: curve }
     }
 
-    /// The curve that a sample of so many look-ups tells, none while they are too few to tell anything.
+    /// The curve that a sample of so many look-ups tells, none while they are too few to tell
+    /// anything.
     #[must_use]
     pub fn sampled(look_ups: f64, points: impl IntoIterator<Item = (u64, f64)>) -> Option<Self> {
         (look_ups >= SAMPLED_MIN).then(|| Self::new(points))
     }
 
-    /// What several caches of one size would miss together, each given with its look-ups: the mean of their curves. None without
-    /// look-ups; of one alone itself. It has a point where any of them has one; of several within a 32nd of their size, the first and
-    /// the last. O(n log n) for n points of all.
+    /// What several caches of one size would miss together, each given with its look-ups: the mean
+    /// of their curves. None without look-ups; of one alone itself. It has a point where any of
+    /// them has one; of several within a 32nd of their size, the first and the last. O(n log n) for
+    /// n points of all.
     ///
     /// ```
     /// use sherwood_policy::MissRatioCurve;
@@ -60,7 +65,8 @@ impl MissRatioCurve {
             return None;
         }
         if let [(_, only)] = curves {
-            // Nothing is mixed, so nothing is left out: one simulated server knows what a node would.
+            // Nothing is mixed, so nothing is left out: one simulated server knows what a node
+            // would.
             return Some((*only).clone());
         }
         let mut sizes: Vec<u64> = curves.iter().flat_map(|(_, curve)| curve.sizes()).collect();
@@ -86,7 +92,8 @@ impl MissRatioCurve {
         ratio + (next_ratio - ratio) * way
     }
 
-    /// The least size at which at most `miss_ratio` of the look-ups miss, none where no size does that. O(log points).
+    /// The least size at which at most `miss_ratio` of the look-ups miss, none where no size does
+    /// that. O(log points).
     #[must_use]
     pub fn bytes_for(&self, miss_ratio: f64) -> Option<u64> {
         let first = self.points.partition_point(|&(_, ratio)| ratio > miss_ratio);
@@ -119,8 +126,8 @@ impl MissRatioCurve {
         hit_ratio_slope((bytes, 1.0 - self.at(bytes)), (larger, 1.0 - self.at(larger)))
     }
 
-    /// How many of `look_ups` would hit with `more_bytes` beyond `bytes` and miss without: what a shadow queue of that size
-    /// behind the partition counts.
+    /// How many of `look_ups` would hit with `more_bytes` beyond `bytes` and miss without: what a
+    /// shadow queue of that size behind the partition counts.
     #[must_use]
     pub fn shadow_hits(&self, bytes: u64, more_bytes: u64, look_ups: u64) -> u64 {
         let gain = self.at(bytes) - self.at(bytes.saturating_add(more_bytes));

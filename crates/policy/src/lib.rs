@@ -1,8 +1,9 @@
 //! Decisions: from what was observed to how the cache is divided, with reasons.
 //!
-//! Memory in the right partition is what keeps the slow requests fast, and which partition that is changes while
-//! backends speed up and slow down. Each published answer to that question is a [`Policy`] here, chosen by name
-//! ([`by_name`]); what all of them need alike is done once, in the [`Controller`]:
+//! Memory in the right partition is what keeps the slow requests fast, and which partition that is
+//! changes while backends speed up and slow down. Each published answer to that question is a
+//! [`Policy`] here, chosen by name ([`by_name`]); what all of them need alike is done once, in the
+//! [`Controller`]:
 //!
 //! ```text
 //!   driver ──▶ Observation ──▶ Controller ──▶ Decision { plan, moves, reasons } ──▶ driver applies the plan
@@ -11,12 +12,14 @@
 //!                               Policy
 //! ```
 //!
-//! A policy says who has a claim, the controller turns the claim into budgets: it collects the tax and gives it out in
-//! whole pages, keeps floors, pins and the total, keeps the last plan when there is nothing to learn, and says in words
-//! who gave, who got and why. So a new policy is a few lines, and none of them can lose a byte.
+//! A policy says who has a claim, the controller turns the claim into budgets: it collects the tax
+//! and gives it out in whole pages, keeps floors, pins and the total, keeps the last plan when
+//! there is nothing to learn, and says in words who gave, who got and why. So a new policy is a few
+//! lines, and none of them can lose a byte.
 //!
-//! Nothing here reads a clock or does I/O. Budgets are whole numbers of bytes, shares are rounded by largest remainder and
-//! ties go to the lower id, so equal inputs give equal plans on every machine.
+//! Nothing here reads a clock or does I/O. Budgets are whole numbers of bytes, shares are rounded
+//! by largest remainder and ties go to the lower id, so equal inputs give equal plans on every
+//! machine.
 
 mod approach;
 mod bounds;

@@ -7,7 +7,8 @@ use sherwood_model::LatencySketch;
 /// Steps of the quantile function.
 const STEPS: usize = 100;
 
-/// The latency of a backend's misses by quantile, in steps of a hundredth from 0 to 0.99: 1.6 KB whatever it is of.
+/// The latency of a backend's misses by quantile, in steps of a hundredth from 0 to 0.99: 1.6 KB
+/// whatever it is of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MissLatency {
     /// Ascending.
@@ -28,8 +29,9 @@ impl MissLatency {
         self.steps[STEPS - 1]
     }
 
-    /// The 99th percentile of look-ups of which `miss_ratio` miss, if a hit takes no time: that of the misses at
-    /// 1 - 0.01 / `miss_ratio`, and nothing while at most one look-up in a hundred misses.
+    /// The 99th percentile of look-ups of which `miss_ratio` miss, if a hit takes no time: that of
+    /// the misses at 1 - 0.01 / `miss_ratio`, and nothing while at most one look-up in a hundred
+    /// misses.
     #[must_use]
     pub fn p99_of_look_ups(&self, miss_ratio: f64) -> Duration {
         if miss_ratio.is_nan() || miss_ratio <= 0.01 {

@@ -85,7 +85,8 @@ fn choice() -> String {
     available_without_options().join(", ")
 }
 
-/// The policy called `name`, with nothing learnt yet. `options` are taken as valid ([`Options::validate`]).
+/// The policy called `name`, with nothing learnt yet. `options` are taken as valid
+/// ([`Options::validate`]).
 ///
 /// ```
 /// use sherwood_policy::{Options, PolicyError, by_name};
@@ -95,7 +96,8 @@ fn choice() -> String {
 /// ```
 ///
 /// # Errors
-/// Names that are unknown or not built yet, naming those that are; options that the policy needs and does not find.
+/// Names that are unknown or not built yet, naming those that are; options that the policy needs
+/// and does not find.
 pub fn by_name(name: &str, options: &Options) -> Result<Box<dyn Policy>, PolicyError> {
     Ok(match name {
         "robinhood" => Box::new(Critical::robinhood(options)),

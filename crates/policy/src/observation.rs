@@ -6,10 +6,12 @@ use sherwood_model::{BackendId, Band, RequestSnapshot, TenantId};
 
 use crate::{MissLatency, MissRatioCurve, Needs};
 
-/// Everything a policy may look at, at one moment. Fields a policy does not need (see [`Needs`]) may stay at their
-/// default; build it with `..Observation::default()`, so that a field added later stays empty where nobody fills it.
+/// Everything a policy may look at, at one moment. Fields a policy does not need (see [`Needs`])
+/// may stay at their default; build it with `..Observation::default()`, so that a field added later
+/// stays empty where nobody fills it.
 ///
-/// No value in it is trusted: not-a-number, negative or contradictory figures lose their claim and never break a plan.
+/// No value in it is trusted: not-a-number, negative or contradictory figures lose their claim and
+/// never break a plan.
 #[derive(Clone, Debug, Default)]
 pub struct Observation {
     /// Bytes the budgets of all partitions are to sum to.
@@ -20,7 +22,8 @@ pub struct Observation {
     pub requests: u64,
     /// Shortest and longest latency of those requests; none when there were none.
     pub latency_range: Option<(Duration, Duration)>,
-    /// The quantile of their latency that was asked for ([`Needs::quantile`]); none without requests.
+    /// The quantile of their latency that was asked for ([`Needs::quantile`]); none without
+    /// requests.
     pub tail: Option<Duration>,
     /// Request blocking counts of the RBC window, one element per band asked for.
     pub blocking: Vec<BandCounts>,
@@ -33,13 +36,15 @@ pub struct PartitionSeen {
     pub tenant: TenantId,
     /// Whose answers it caches.
     pub backend: BackendId,
-    /// The budget the cache has in force, in bytes. Where resizing takes time this trails the last plan.
+    /// The budget the cache has in force, in bytes. Where resizing takes time this trails the last
+    /// plan.
     pub allocated_bytes: u64,
     /// Charged bytes of the items it holds; above `allocated_bytes` while it shrinks.
     pub used_bytes: u64,
     /// Pin: least bytes it may be given, 0 for none.
     pub min_bytes: u64,
-    /// Pin: most bytes it may be given, none for no limit. Below `min_bytes` it counts as `min_bytes`.
+    /// Pin: most bytes it may be given, none for no limit. Below `min_bytes` it counts as
+    /// `min_bytes`.
     pub max_bytes: Option<u64>,
     /// Whether its budget stays what it is, and what it would be is only said.
     pub dry_run: bool,
@@ -47,18 +52,22 @@ pub struct PartitionSeen {
     pub hits: u64,
     /// Look-ups that went to the backend; errors count here, never as hits.
     pub misses: u64,
-    /// Queries, hits and misses alike; the size of the partition's part in its backend's blocking count.
+    /// Queries, hits and misses alike; the size of the partition's part in its backend's blocking
+    /// count.
     pub queries: u64,
     /// 99th percentile of query latency, hits and misses alike; none without queries.
     pub query_p99: Option<Duration>,
-    /// Hit ratio gained per byte added at the present size, see [`hit_ratio_slope`]; none where not measured.
+    /// Hit ratio gained per byte added at the present size, see [`hit_ratio_slope`]; none where not
+    /// measured.
     pub hit_ratio_slope: Option<f64>,
-    /// Look-ups since the decision before this one that missed and would have hit with [`Needs::shadow_ratio`] of the total
-    /// more; none where not measured. Where several caches are decided for alike, theirs together.
+    /// Look-ups since the decision before this one that missed and would have hit with
+    /// [`Needs::shadow_ratio`] of the total more; none where not measured. Where several caches are
+    /// decided for alike, theirs together.
     pub shadow_hits: Option<u64>,
     /// Its miss ratio by size; none where not measured.
     pub miss_ratio_curve: Option<MissRatioCurve>,
-    /// How long its backend took for the misses of the window, failures included; none without misses.
+    /// How long its backend took for the misses of the window, failures included; none without
+    /// misses.
     pub miss_latency: Option<MissLatency>,
 }
 
@@ -103,8 +112,8 @@ pub struct BandCounts {
 }
 
 impl Observation {
-    /// Fills in what the window of finished requests tells: how many, their range, their tail, and the counts of every band that
-    /// `needs` names, for `backends` backends.
+    /// Fills in what the window of finished requests tells: how many, their range, their tail, and
+    /// the counts of every band that `needs` names, for `backends` backends.
     pub fn see_requests(&mut self, window: &RequestSnapshot, needs: &Needs, backends: usize) {
         self.requests = window.count();
         self.latency_range = window.range();
@@ -120,10 +129,12 @@ impl Observation {
     }
 }
 
-/// How much larger the second size is that a partition's slope is measured with, as a share of the total: as RobinHood's authors do.
+/// How much larger the second size is that a partition's slope is measured with, as a share of the
+/// total: as RobinHood's authors do.
 pub const SLOPE_STEP_RATIO: f64 = 0.01;
 
-/// Hit ratio gained per byte between two simulated sizes, each (bytes, hit ratio); 0 where more bytes bring nothing.
+/// Hit ratio gained per byte between two simulated sizes, each (bytes, hit ratio); 0 where more
+/// bytes bring nothing.
 ///
 /// ```
 /// let mib = 1 << 20;

@@ -4,15 +4,16 @@ use std::time::Duration;
 
 use sherwood_model::{FinishedRequest, Instant, RequestSelection, RequestWindow, WindowOptions};
 
-/// With fewer requests in the window a percentile band holds fewer than two; the window then reaches further back.
+/// With fewer requests in the window a percentile band holds fewer than two; the window then
+/// reaches further back.
 const BAND_REQUESTS_MIN: u64 = 200;
 /// Slots at most in the part of the window that is kept however busy it is.
 const SLOTS_MAX: u32 = 600;
 /// How many times its length the RBC window may reach back for [`BAND_REQUESTS_MIN`].
 const REACH_MAX: u32 = 10;
 
-/// One window over finished requests that serves two questions: who blocked the slow ones, over the RBC window, and how the
-/// promise was kept, over the SLO's.
+/// One window over finished requests that serves two questions: who blocked the slow ones, over the
+/// RBC window, and how the promise was kept, over the SLO's.
 ///
 /// Memory is that of a [`RequestWindow`] that reaches back ten RBC windows while requests are few.
 #[derive(Clone, Debug)]
@@ -29,7 +30,8 @@ impl RequestLog {
     #[must_use]
     pub fn new(slo_window: Duration, rbc_window: Duration) -> Self {
         let span = slo_window.max(rbc_window * REACH_MAX);
-        // Fine enough for the shorter window, and never so fine that the longer one has thousands of slots.
+        // Fine enough for the shorter window, and never so fine that the longer one has thousands
+        // of slots.
         let fine = WindowOptions::of(slo_window.min(rbc_window)).slot;
         let slot = fine.max(slo_window.max(rbc_window) / SLOTS_MAX);
         let keep = slo_window.max(rbc_window);
@@ -42,7 +44,8 @@ impl RequestLog {
         self.requests.record(now, at, request)
     }
 
-    /// The requests that decisions look at: those of the RBC window, or more where it holds too few.
+    /// The requests that decisions look at: those of the RBC window, or more where it holds too
+    /// few.
     #[must_use]
     pub fn for_decision(&self, now: Instant) -> RequestSelection {
         self.requests.select_at_least(now, self.rbc_window, BAND_REQUESTS_MIN)

@@ -3,14 +3,16 @@
 /// Shares of weights, as multiples of 2^-32 of the largest: weights are floats, sums must be exact.
 const SHARE_MAX: f64 = 4_294_967_296.0;
 
-/// Remainders closer than this part of a unit count as equal, so that a float's last digit never decides a tie.
+/// Remainders closer than this part of a unit count as equal, so that a float's last digit never
+/// decides a tie.
 const REMAINDER_STEPS: u128 = 4_096;
 
-/// Divides `amount` in proportion to `weights`, no part above its cap, by largest remainder, ties to the lower index.
+/// Divides `amount` in proportion to `weights`, no part above its cap, by largest remainder, ties
+/// to the lower index.
 ///
-/// What a cap cuts off is shared among the others. The parts sum to `amount`, or to the caps of those with a weight when
-/// that is less. Weights that are not positive finite numbers get nothing. O(n²) when every part meets its cap one
-/// after the other, O(n log n) otherwise.
+/// What a cap cuts off is shared among the others. The parts sum to `amount`, or to the caps of
+/// those with a weight when that is less. Weights that are not positive finite numbers get nothing.
+/// O(n²) when every part meets its cap one after the other, O(n log n) otherwise.
 pub(crate) fn share(amount: u128, weights: &[f64], caps: &[u64]) -> Vec<u64> {
     debug_assert_eq!(weights.len(), caps.len(), "one cap per weight");
     let shares = fixed(weights);
@@ -40,8 +42,8 @@ pub(crate) fn share_equally(amount: u128, caps: &[u64]) -> Vec<u64> {
     share(amount, &vec![1.0; caps.len()], caps)
 }
 
-/// The whole part of what each weight's share of `amount` is, at most its cap: what [`share`] gives before it rounds and before
-/// what is cut off goes to the others. They sum to `amount` at most.
+/// The whole part of what each weight's share of `amount` is, at most its cap: what [`share`] gives
+/// before it rounds and before what is cut off goes to the others. They sum to `amount` at most.
 pub(crate) fn quotas(amount: u128, weights: &[f64], caps: &[u64]) -> Vec<u64> {
     let shares = fixed(weights);
     let whole = shares.iter().map(|&share| u128::from(share)).sum::<u128>().max(1);

@@ -1,11 +1,12 @@
 //! One round of tax and gifts, the template of RobinHood and of all its variants.
 //!
-//! Every partition gives the same small part of what it has, and the pool goes to those with a claim. So nobody's cache
-//! is emptied at a stroke, an old claim fades by itself, and what a partition holds is an exponential average of its
-//! claim over about 1 / tax rounds.
+//! Every partition gives the same small part of what it has, and the pool goes to those with a
+//! claim. So nobody's cache is emptied at a stroke, an old claim fades by itself, and what a
+//! partition holds is an exponential average of its claim over about 1 / tax rounds.
 //!
-//! Tax is counted in whole pages, rounded down: a partition of fewer than 1 / tax pages pays nothing, which makes 100
-//! pages the size below which a tax of 1% takes nothing. Gifts are whole pages too, by largest remainder unless told otherwise.
+//! Tax is counted in whole pages, rounded down: a partition of fewer than 1 / tax pages pays
+//! nothing, which makes 100 pages the size below which a tax of 1% takes nothing. Gifts are whole
+//! pages too, by largest remainder unless told otherwise.
 
 use crate::bounds::{Bounds, add, as_weights, sum};
 use crate::options::Rounding;
@@ -39,10 +40,11 @@ pub(crate) struct Tax {
 }
 
 impl Tax {
-    /// Budgets after one round. `budgets` need not sum to `total`: bytes that were lost or gained since the last round
-    /// (the total changed, a pin moved) go to or come from the pool, and when the pool cannot cover them everybody
-    /// shrinks. A claim that meets its upper bound passes what is left over to the other claims; what no claim may take
-    /// goes back to those who paid, and what is left then to everyone.
+    /// Budgets after one round. `budgets` need not sum to `total`: bytes that were lost or gained
+    /// since the last round (the total changed, a pin moved) go to or come from the pool, and when
+    /// the pool cannot cover them everybody shrinks. A claim that meets its upper bound passes what
+    /// is left over to the other claims; what no claim may take goes back to those who paid, and
+    /// what is left then to everyone.
     pub(crate) fn round(&self, budgets: &[u64], total: u64, weights: &[f64], bounds: &Bounds) -> Vec<u64> {
         let taxed: Vec<u64> =
             budgets.iter().zip(&bounds.low).map(|(&bytes, &low)| bytes - self.due(bytes, low)).collect();
@@ -61,7 +63,8 @@ impl Tax {
         u64::try_from(owed.min(spare) * page).expect("tax is at most the budget")
     }
 
-    /// Gives the pool out in whole pages, then what is left of it (under a page, or what had no room) in bytes.
+    /// Gives the pool out in whole pages, then what is left of it (under a page, or what had no
+    /// room) in bytes.
     fn give(&self, pool: u128, kept: &[u64], weights: &[f64], bounds: &Bounds) -> Vec<u64> {
         let page = self.page_bytes.max(1);
         let rooms: Vec<u64> = bounds.room(kept).iter().map(|room| room / page).collect();
@@ -91,7 +94,8 @@ fn in_order(mut amount: u128, room: &[u64]) -> Vec<u64> {
     room.iter().map(&mut gift).collect()
 }
 
-/// `given` plus what of `total` is still in the pool, back to those who have less than their budget was.
+/// `given` plus what of `total` is still in the pool, back to those who have less than their budget
+/// was.
 fn refund(total: u64, budgets: &[u64], given: &[u64], bounds: &Bounds) -> Vec<u64> {
     let left = u128::from(total).saturating_sub(sum(given));
     let room = bounds.room(given);

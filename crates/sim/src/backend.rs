@@ -38,7 +38,8 @@ pub(crate) struct Backend {
     pub(crate) law: Law,
     /// One for each replica.
     stations: Vec<Station<u32>>,
-    /// Bytes of each object of the catalogue that was fetched; 0 where nobody did, or where it is to be worked out again.
+    /// Bytes of each object of the catalogue that was fetched; 0 where nobody did, or where it is
+    /// to be worked out again.
     sizes: Vec<u32>,
     draws: u64,
 }
@@ -79,8 +80,8 @@ impl Backend {
 
     /// Time a job takes that is begun at a resource `limit`.
     ///
-    /// The draw belongs to the server and the moment the call was sent, not to its place in the queue: runs that differ in
-    /// the policy alone meet the same luck.
+    /// The draw belongs to the server and the moment the call was sent, not to its place in the
+    /// queue: runs that differ in the policy alone meet the same luck.
     pub(crate) fn service_time(&self, job: &Job, limit: f64) -> Duration {
         let items = match &job.work {
             Work::Call { keys, .. } => keys.len() as u32,
@@ -96,7 +97,8 @@ impl Backend {
 /// Objects of a backend whose sizes are remembered, at most: 64 MiB.
 const SIZES_MAX: u64 = 1 << 24;
 
-/// What is left of a replica's resource at `minute`, where what a limit adds to service times counts `depth` times.
+/// What is left of a replica's resource at `minute`, where what a limit adds to service times
+/// counts `depth` times.
 pub(crate) fn limit_at(
     limits: &Limits,
     backend: BackendId,
@@ -108,7 +110,8 @@ pub(crate) fn limit_at(
     1.0 / (1.0 + depth * (slowdown - 1.0))
 }
 
-/// What is left of a backend's resource: the mean over its replicas, of which there is at least one.
+/// What is left of a backend's resource: the mean over its replicas, of which there is at least
+/// one.
 pub(crate) fn left_of(replicas: u16, limit: impl Fn(ReplicaId) -> f64) -> f64 {
     let first = limit(ReplicaId(0));
     // Where all are limited alike nothing is rounded.

@@ -1,9 +1,10 @@
 //! What other sizes would bring, over all servers together.
 //!
-//! The policies that ask for it were made for one cache. Where there are several, their measurements meet at the statistics
-//! server and come back to all (RobinHood's paper, section 5.1): curves are averaged by look-ups, finds in shadow queues are
-//! added up. What each server measures is its cache's own, as in a node; but slopes of hit ratios, for which a node simulates two
-//! further caches, are read off the curves.
+//! The policies that ask for it were made for one cache. Where there are several, their
+//! measurements meet at the statistics server and come back to all (RobinHood's paper, section
+//! 5.1): curves are averaged by look-ups, finds in shadow queues are added up. What each server
+//! measures is its cache's own, as in a node; but slopes of hit ratios, for which a node simulates
+//! two further caches, are read off the curves.
 
 use sherwood_cache::Cache;
 use sherwood_model::PartitionId;
@@ -27,7 +28,8 @@ pub(crate) struct Beyond {
 }
 
 impl Beyond {
-    /// One element for each backend, empty where `needs` asks for nothing. O(n log n) for n points of all curves.
+    /// One element for each backend, empty where `needs` asks for nothing. O(n log n) for n points
+    /// of all curves.
     pub(crate) fn known(&mut self, needs: &Needs, servers: &[Server], backends: usize) -> Vec<KnownBeyond> {
         if !is_asked(needs) {
             return vec![KnownBeyond::default(); backends];

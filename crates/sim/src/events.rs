@@ -5,11 +5,11 @@ use std::collections::BinaryHeap;
 
 use sherwood_model::Instant;
 
-/// Events by time; those of one moment in the order in which they were scheduled, so that a run never depends on how a heap
-/// happens to break ties.
+/// Events by time; those of one moment in the order in which they were scheduled, so that a run
+/// never depends on how a heap happens to break ties.
 ///
-/// Scheduling and taking cost O(log n) for n events that wait. The queue holds what its user schedules and has no bound of
-/// its own.
+/// Scheduling and taking cost O(log n) for n events that wait. The queue holds what its user
+/// schedules and has no bound of its own.
 ///
 /// ```
 /// use sherwood_model::Instant;

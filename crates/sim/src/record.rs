@@ -129,8 +129,9 @@ impl Recorder {
     }
 }
 
-/// What a backend is allotted and what it uses, on average over the servers. Allotted is what is in force, which may be on its way
-/// to what was decided. Where partitions share, they are allotted what they use.
+/// What a backend is allotted and what it uses, on average over the servers. Allotted is what is in
+/// force, which may be on its way to what was decided. Where partitions share, they are allotted
+/// what they use.
 fn held(servers: &[Server], index: usize, stands_for: f64) -> (f64, f64) {
     let (mut allocation, mut used) = (0, 0);
     for server in servers {

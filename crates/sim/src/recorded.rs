@@ -18,7 +18,8 @@ pub trait Trace: fmt::Debug + Send + Sync {
     /// What it is called where something is wrong with it.
     fn name(&self) -> String;
 
-    /// Begins at its start, each time anew. Of traces of accesses, the objects of which one in `sample` has the hash for it.
+    /// Begins at its start, each time anew. Of traces of accesses, the objects of which one in
+    /// `sample` has the hash for it.
     ///
     /// # Errors
     /// When it cannot be read at all.
@@ -64,7 +65,8 @@ pub(crate) enum NoMore {
     Error(String),
 }
 
-/// A trace under way: requests, each with its arrival, read ahead by no more than one unit of the trace's time.
+/// A trace under way: requests, each with its arrival, read ahead by no more than one unit of the
+/// trace's time.
 pub(crate) struct Recorded {
     trace: Arc<dyn Trace>,
     sample: u32,
@@ -80,8 +82,8 @@ pub(crate) struct Recorded {
 enum Pace {
     /// At random, at a rate.
     Rate { arrivals: Arrivals, draws: Rng, now: Instant },
-    /// As recorded: what one unit of time lasts, and the stamp that time begins with. Requests of one stamp arrive within its unit
-    /// at random.
+    /// As recorded: what one unit of time lasts, and the stamp that time begins with. Requests of
+    /// one stamp arrive within its unit at random.
     Stamps { unit_ns: u64, draws: Rng, origin: Option<i64> },
 }
 
@@ -89,7 +91,8 @@ enum Pace {
 const ALIKE_MAX: usize = 1 << 18;
 
 impl Recorded {
-    /// `arrivals` are those of the profile's rate, where the trace's times are not wanted; `load` divides recorded times.
+    /// `arrivals` are those of the profile's rate, where the trace's times are not wanted; `load`
+    /// divides recorded times.
     pub(crate) fn new(
         trace: Arc<dyn Trace>,
         sample: u32,

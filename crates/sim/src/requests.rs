@@ -17,8 +17,8 @@ pub struct Met {
 }
 
 impl Setup {
-    /// The requests that a run of this setup meets, whatever the policy, in the order of their arrival, without an end but a trace's: for who
-    /// wants to ask somebody else the same.
+    /// The requests that a run of this setup meets, whatever the policy, in the order of their
+    /// arrival, without an end but a trace's: for who wants to ask somebody else the same.
     ///
     /// ```
     /// use sherwood_sim::Setup;

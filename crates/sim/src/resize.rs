@@ -25,7 +25,8 @@ impl Resizing {
             (Resize::BytesPerSecond(_), CachePlan::Budgets(target)) => {
                 let first = self.target.is_none();
                 self.target = Some(target);
-                // The first second of a resize begins with the decision; one that is under way keeps its pace.
+                // The first second of a resize begins with the decision; one that is under way
+                // keeps its pace.
                 let next = if first { self.next(total_bytes) } else { None };
                 next.unwrap_or_else(|| CachePlan::Budgets(self.budgets.clone()))
             }

@@ -11,7 +11,8 @@ use crate::backend::{left_of, limit_at};
 use crate::record::{BackendRecord, Recorder, ms};
 use crate::setup::Setup;
 
-/// The measured part of a run in figures; the fields of `sherwood sim run --json`. Maps are by backend name.
+/// The measured part of a run in figures; the fields of `sherwood sim run --json`. Maps are by
+/// backend name.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Results {
     /// The scenario's name.
@@ -48,13 +49,15 @@ pub struct Results {
     pub query_p99_ms: BTreeMap<String, Option<f64>>,
     /// Of a server's cache, on average over the servers.
     pub allocation_bytes: BTreeMap<String, Allocation>,
-    /// Sum of the backends' largest allocations over the size of a cache: what a division that never changes would need.
+    /// Sum of the backends' largest allocations over the size of a cache: what a division that
+    /// never changes would need.
     pub static_equivalent_ratio: f64,
     /// False when the run ended before its end.
     pub complete: bool,
 }
 
-/// The share of slow requests (the band that RobinHood looks at) that the backend blocked which blocked most.
+/// The share of slow requests (the band that RobinHood looks at) that the backend blocked which
+/// blocked most.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DominantRbc {
     /// At minutes 50, 100 and 150, as far as the run goes.
@@ -98,8 +101,8 @@ pub struct BackendSample {
     pub limit: f64,
     /// Calls that wait for a worker.
     pub waiting: u64,
-    /// P99 of its queries, hits and misses alike, over the window that decisions look back on, as last reported; none without
-    /// queries.
+    /// P99 of its queries, hits and misses alike, over the window that decisions look back on, as
+    /// last reported; none without queries.
     pub query_p99_ms: Option<f64>,
     /// Share of the slow requests in the window that it blocked.
     pub blocking_ratio: f64,
@@ -118,12 +121,14 @@ pub struct LimitLine {
     pub backend: usize,
     /// Its name.
     pub name: String,
-    /// Minutes of the measurement from 0 on, four in each, and the share of its resource that is left then.
+    /// Minutes of the measurement from 0 on, four in each, and the share of its resource that is
+    /// left then.
     pub points: Vec<(f64, f64)>,
 }
 
 impl LimitLine {
-    /// One for each backend that the scenario of `setup` limits at some time, in the order of their ids.
+    /// One for each backend that the scenario of `setup` limits at some time, in the order of their
+    /// ids.
     ///
     /// # Errors
     /// When the model has no such scenario.

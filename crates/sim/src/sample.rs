@@ -1,29 +1,34 @@
 //! A share of the key space that stands for all of it.
 //!
-//! Full runs of a large system take long because of their keys. In a sample of one in k, each object that is left stands for k alike:
-//! requests are k times rarer and keep their shape, caches hold a k-th, so that a cache refills in the time it would, and hits as it
-//! would. Requests that merely lost the keys that are not in the sample would be another workload: batches of 25 would be of three,
-//! most batches of one would be gone, and a request is as slow as the slowest of its keys.
+//! Full runs of a large system take long because of their keys. In a sample of one in k, each
+//! object that is left stands for k alike: requests are k times rarer and keep their shape, caches
+//! hold a k-th, so that a cache refills in the time it would, and hits as it would. Requests that
+//! merely lost the keys that are not in the sample would be another workload: batches of 25 would
+//! be of three, most batches of one would be gone, and a request is as slow as the slowest of its
+//! keys.
 //!
-//! Where popularity is known, the k objects that stand next to each other in it are alike but for the very first, and a hash says which
-//! one of them is left. So the sample has its part of the popularity exactly, where a hash alone would find the most popular objects in
-//! it or not.
+//! Where popularity is known, the k objects that stand next to each other in it are alike but for
+//! the very first, and a hash says which one of them is left. So the sample has its part of the
+//! popularity exactly, where a hash alone would find the most popular objects in it or not.
 //!
-//! A batch asks for distinct objects, and what it costs hangs on how many: two that one object stands for would be fetched once. So of
-//! two neighbours in one batch the second has the next stand-in that the batch has not, which is nearly as popular. That happens among
-//! the most popular objects, which are in the cache as well as their neighbours are; a catalogue with fewer stand-ins than a batch has
-//! objects lends all it has.
+//! A batch asks for distinct objects, and what it costs hangs on how many: two that one object
+//! stands for would be fetched once. So of two neighbours in one batch the second has the next
+//! stand-in that the batch has not, which is nearly as popular. That happens among the most popular
+//! objects, which are in the cache as well as their neighbours are; a catalogue with fewer
+//! stand-ins than a batch has objects lends all it has.
 //!
-//! Backends cannot be a k-th: a queue in front of one worker is no eighth of a queue in front of eight. They keep their workers, and each
-//! call comes to them with k - 1 echoes, calls that nobody waits for, at random moments of the next [`ECHOES_WITHIN`].
+//! Backends cannot be a k-th: a queue in front of one worker is no eighth of a queue in front of
+//! eight. They keep their workers, and each call comes to them with k - 1 echoes, calls that nobody
+//! waits for, at random moments of the next [`ECHOES_WITHIN`].
 
 use std::time::Duration;
 
 use sherwood_model::{BackendId, SplitMix64};
 use sherwood_workload::onerf::{Batch, Model};
 
-/// Time over which echoes of a call are spread: long, since they follow the luck of the calls that were drawn, which evens out with
-/// time, and queues that have little room make much of it; and short beside the minutes in which hit ratios change.
+/// Time over which echoes of a call are spread: long, since they follow the luck of the calls that
+/// were drawn, which evens out with time, and queues that have little room make much of it; and
+/// short beside the minutes in which hit ratios change.
 pub(crate) const ECHOES_WITHIN: Duration = Duration::from_secs(60);
 
 /// One in so many objects at most.
@@ -49,8 +54,9 @@ impl Sample {
         })
     }
 
-    /// Replaces the objects of a batch by those that stand for them, as many as there were. Objects are numbered by popularity; the
-    /// brand-new ones beyond the catalogue stand for themselves. O(n log n) for n objects.
+    /// Replaces the objects of a batch by those that stand for them, as many as there were. Objects
+    /// are numbered by popularity; the brand-new ones beyond the catalogue stand for themselves.
+    /// O(n log n) for n objects.
     pub(crate) fn stand_in(&self, batch: &mut Batch) {
         let Batch { backend, objects } = batch;
         let catalogue = self.catalogues[backend.index()];

@@ -77,14 +77,16 @@ impl Server {
         })
     }
 
-    /// Takes an answer into the cache. One that does not fit its partition is fetched again when it is asked for again.
+    /// Takes an answer into the cache. One that does not fit its partition is fetched again when it
+    /// is asked for again.
     pub(crate) fn fill(&self, now: Instant, backend: BackendId, key: Key, bytes: u32) {
         let (partition, access) = (PartitionId(backend.0), Access::at(now));
         let _ =
             sherwood_path::fill(&self.cache, partition, key.as_ref(), Value::Declared(bytes), None, &access);
     }
 
-    /// One round of the control loop: what all servers reported is known, what this cache holds is seen.
+    /// One round of the control loop: what all servers reported is known, what this cache holds is
+    /// seen.
     pub(crate) fn decide(&mut self, now: Instant, known: &Known) {
         let seen = self.observe(known);
         let decision = self.controller.decide(now, &seen);
@@ -138,8 +140,9 @@ impl Server {
 /// Items looked at in one step of the background, of which there are as many as it takes.
 const STEP_ITEMS: usize = 4_096;
 
-/// One call for each request and backend, as in the workload's definition, whose batches have fewer objects than this; and room for
-/// all that comes within a time-out: the queue is the backend's own.
+/// One call for each request and backend, as in the workload's definition, whose batches have fewer
+/// objects than this; and room for all that comes within a time-out: the queue is the backend's
+/// own.
 fn dispatch(timeout: Duration) -> DispatchOptions {
     DispatchOptions {
         batch_keys_max: 1 << 20,

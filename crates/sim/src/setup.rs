@@ -24,8 +24,8 @@ pub struct Setup {
     pub profile: String,
     /// Name of the allocation policy, one of `sherwood_policy::available_without_options`.
     pub policy: String,
-    /// Arrivals, requests, their servers and the service times follow from it, and from nothing else: runs of one seed meet the
-    /// same requests at the same times whatever the policy.
+    /// Arrivals, requests, their servers and the service times follow from it, and from nothing
+    /// else: runs of one seed meet the same requests at the same times whatever the policy.
     pub seed: u64,
     /// What may be chosen beside.
     pub knobs: Knobs,
@@ -36,8 +36,9 @@ pub struct Setup {
 /// What may be changed about a run; the defaults are the papers'.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Knobs {
-    /// The control loop of each server. Where the page is left open, page and floor are the profile's, as a part of the cache: they
-    /// become smaller and larger with it, as in a node, whose page is a part of its cache.
+    /// The control loop of each server. Where the page is left open, page and floor are the
+    /// profile's, as a part of the cache: they become smaller and larger with it, as in a node,
+    /// whose page is a part of its cache.
     pub control: Control,
     /// Which realisation of a random scenario.
     pub walk: Walk,
@@ -45,10 +46,11 @@ pub struct Knobs {
     pub eviction: Eviction,
     /// How quickly a new plan takes effect.
     pub resize: Resize,
-    /// How old statistics are when controllers decide on them, beyond the half second since a report: 0 to 1 hour.
+    /// How old statistics are when controllers decide on them, beyond the half second since a
+    /// report: 0 to 1 hour.
     pub stale: Duration,
-    /// Share of the keys that miss ratio curves are drawn from, for the policies that ask for any; none for a share that samples
-    /// some thousands of keys in each cache.
+    /// Share of the keys that miss ratio curves are drawn from, for the policies that ask for any;
+    /// none for a share that samples some thousands of keys in each cache.
     pub ghost_rate: Option<f64>,
     /// Application servers; none for the profile's number.
     pub servers: Option<u32>,
@@ -56,7 +58,8 @@ pub struct Knobs {
     pub cache_ratio: f64,
     /// Rate of requests, as a share of the profile's.
     pub load_ratio: f64,
-    /// What a limit adds to service times is multiplied by it, and by the scenario's own depth at this profile.
+    /// What a limit adds to service times is multiplied by it, and by the scenario's own depth at
+    /// this profile.
     pub limit_depth: f64,
     /// One in so many objects is simulated, with its part of requests and caches; 1 for all.
     pub sample: u32,
@@ -72,8 +75,8 @@ pub enum Resize {
     /// With the decision, as in a Sherwood node, where a budget is a number.
     #[default]
     AtOnce,
-    /// Each shrinking partition loses at most this many bytes a second, and what is freed goes to those that grow: a cache
-    /// that empties a page before it changes hands.
+    /// Each shrinking partition loses at most this many bytes a second, and what is freed goes to
+    /// those that grow: a cache that empties a page before it changes hands.
     BytesPerSecond(u64),
 }
 
@@ -181,10 +184,12 @@ const SERVERS_MAX: u32 = 1_024;
 /// Age of the statistics at most; what was told waits that long.
 const STALE_MAX: Duration = Duration::from_secs(3_600);
 
-/// Times that controllers are told something within that age, at most: what is told once may be 100 kB.
+/// Times that controllers are told something within that age, at most: what is told once may be 100
+/// kB.
 const TOLD_MAX: u32 = 10_000;
 
-/// Observations times backends at most: some 1.5 GiB of samples with many backends and twice that with one, 48 days of twenty backends every five seconds.
+/// Observations times backends at most: some 1.5 GiB of samples with many backends and twice that
+/// with one, 48 days of twenty backends every five seconds.
 const SAMPLES_MAX: u32 = 1 << 24;
 
 impl Setup {
@@ -259,10 +264,11 @@ impl Setup {
         self.model.profile(&self.profile)
     }
 
-    /// The run that policy `tao` learns its sizes from: RobinHood in the first fifth of the spikes' measurement (in this scenario
-    /// where a model has no spikes), with the same seed and knobs. None for other policies, and where the sizes are given.
-    /// What it finds ([`World::learnt`](crate::World::learnt)) goes into `knobs.control.tao.budgets_bytes`; without, `tao`
-    /// learns at the beginning of its own run, as in a node.
+    /// The run that policy `tao` learns its sizes from: RobinHood in the first fifth of the spikes'
+    /// measurement (in this scenario where a model has no spikes), with the same seed and knobs.
+    /// None for other policies, and where the sizes are given. What it finds
+    /// ([`World::learnt`](crate::World::learnt)) goes into `knobs.control.tao.budgets_bytes`;
+    /// without, `tao` learns at the beginning of its own run, as in a node.
     ///
     /// # Errors
     /// When there is no such scenario.
@@ -316,9 +322,10 @@ impl Setup {
 
     /// Scales what is counted in bytes by the part of the caches that is simulated.
     ///
-    /// A page is the same part of a small cache as of the profile's: in pages that stayed, most partitions of a small cache would be
-    /// below the hundred from which tax takes anything, and no policy would move. Floors are whole pages, so their part of the cache
-    /// stays too, as nearly as whole bytes of a page allow.
+    /// A page is the same part of a small cache as of the profile's: in pages that stayed, most
+    /// partitions of a small cache would be below the hundred from which tax takes anything, and no
+    /// policy would move. Floors are whole pages, so their part of the cache stays too, as nearly
+    /// as whole bytes of a page allow.
     pub(crate) fn scale_bytes(&mut self) -> Result<(), ModelError> {
         let Profile { alloc_granularity_bytes: page, alloc_floor_bytes: floor, .. } = *self.profile()?;
         let Knobs { control, cache_ratio, sample, resize, .. } = &mut self.knobs;

@@ -1,7 +1,8 @@
 //! Sizes of the objects of a trace while somebody asks for them.
 //!
-//! A trace says with each access how large the object is. The answer to a call needs it when the call is done, and nobody afterwards:
-//! what a cache holds, it knows itself. So memory is that of the live requests, however many objects a trace has.
+//! A trace says with each access how large the object is. The answer to a call needs it when the
+//! call is done, and nobody afterwards: what a cache holds, it knows itself. So memory is that of
+//! the live requests, however many objects a trace has.
 
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;

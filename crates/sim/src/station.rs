@@ -1,17 +1,18 @@
 //! The queue in front of a backend's workers.
 //!
-//! It is the whole feedback of the simulation: what misses the cache waits here, and how long it waits is what the next
-//! decision is about. So it knows nothing of caches or backends and is tested by itself, against the closed forms of
-//! queueing theory.
+//! It is the whole feedback of the simulation: what misses the cache waits here, and how long it
+//! waits is what the next decision is about. So it knows nothing of caches or backends and is
+//! tested by itself, against the closed forms of queueing theory.
 
 use std::collections::VecDeque;
 
 /// A number of workers that serve one queue, first come first served.
 ///
-/// The station knows who waits and who may begin, and no time: whoever drives it draws a service time for every job that
-/// begins, and says when that has passed.
+/// The station knows who waits and who may begin, and no time: whoever drives it draws a service
+/// time for every job that begins, and says when that has passed.
 ///
-/// Each step is O(1) but [`Self::give_up`]. Memory is proportional to the jobs that wait, which the driver bounds.
+/// Each step is O(1) but [`Self::give_up`]. Memory is proportional to the jobs that wait, which the
+/// driver bounds.
 #[derive(Clone, Debug)]
 pub struct Station<J> {
     idle: u32,
@@ -42,8 +43,9 @@ impl<J> Station<J> {
         next
     }
 
-    /// Takes the first job out that waits and is `wanted`: whoever sent it gave up. One that was begun keeps its worker, as
-    /// a remote server notices nothing. O(jobs before it), none for a job that waited longest.
+    /// Takes the first job out that waits and is `wanted`: whoever sent it gave up. One that was
+    /// begun keeps its worker, as a remote server notices nothing. O(jobs before it), none for a
+    /// job that waited longest.
     pub fn give_up(&mut self, wanted: impl Fn(&J) -> bool) -> Option<J> {
         let position = self.waiting.iter().position(wanted)?;
         self.waiting.remove(position)

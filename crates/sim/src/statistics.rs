@@ -1,7 +1,9 @@
-//! The statistics server: what all application servers reported, and what their controllers are told.
+//! The statistics server: what all application servers reported, and what their controllers are
+//! told.
 //!
-//! RobinHood's servers share one thing, and only this: once a second each sends what finished, and each controller asks
-//! before it decides. So a decision is made on what is up to a second old, and two servers differ only in what they hold.
+//! RobinHood's servers share one thing, and only this: once a second each sends what finished, and
+//! each controller asks before it decides. So a decision is made on what is up to a second old, and
+//! two servers differ only in what they hold.
 
 use std::time::Duration;
 

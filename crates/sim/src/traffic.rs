@@ -16,8 +16,8 @@ use crate::sample::Sample;
 use crate::setup::{Setup, SetupError};
 use crate::sizes::UNCACHEABLE;
 
-/// The open loop in front of all servers. Its draws come from generators of their own, so that they are the same whatever the
-/// servers do.
+/// The open loop in front of all servers. Its draws come from generators of their own, so that they
+/// are the same whatever the servers do.
 pub(crate) struct Traffic {
     source: Source,
     balance_draws: Rng,

@@ -1,8 +1,9 @@
 //! A run's outcome before its end.
 //!
-//! Whoever asks only whether a promise was kept need not watch a run to its end: once more observations violated the SLO than
-//! all of them together may, no future mends it, and once those ahead are too few to matter, none spoils it. Most runs in which a
-//! promise is broken are over minutes after their first slowdown.
+//! Whoever asks only whether a promise was kept need not watch a run to its end: once more
+//! observations violated the SLO than all of them together may, no future mends it, and once those
+//! ahead are too few to matter, none spoils it. Most runs in which a promise is broken are over
+//! minutes after their first slowdown.
 
 use std::time::Duration;
 
@@ -34,7 +35,8 @@ pub enum Verdict {
 }
 
 impl Tally {
-    /// The tally of a run of so many observations altogether ([`Setup::observations`]) before the first.
+    /// The tally of a run of so many observations altogether ([`Setup::observations`]) before the
+    /// first.
     #[must_use]
     pub fn new(observations: u64) -> Self {
         Self { observations: 0, violations: 0, ahead: observations }
@@ -56,12 +58,13 @@ impl Tally {
     /// ```
     #[must_use]
     pub fn allowed(violation_ratio_max: f64, observations: u64) -> u64 {
-        // A share is a float next to what was meant, and so is the product: 0.29 of 100 comes to 28.999999999999996.
+        // A share is a float next to what was meant, and so is the product: 0.29 of 100 comes to
+        // 28.999999999999996.
         (violation_ratio_max * observations as f64 * (1.0 + 2.0 * f64::EPSILON)) as u64
     }
 
-    /// The verdict on a run in which at most this share of the observations may violate the SLO, 0 to 1; none while the future
-    /// decides. A run that is over (nothing ahead) has one.
+    /// The verdict on a run in which at most this share of the observations may violate the SLO, 0
+    /// to 1; none while the future decides. A run that is over (nothing ahead) has one.
     ///
     /// ```
     /// use sherwood_sim::{Tally, Verdict};
@@ -73,8 +76,8 @@ impl Tally {
     #[must_use]
     pub fn verdict(&self, violation_ratio_max: f64) -> Option<Verdict> {
         let Self { observations, violations, ahead } = *self;
-        // An observation that is ahead may see no request, and is none then. It does most harm by violating, and most good by
-        // keeping; so these two are the ends of what can come.
+        // An observation that is ahead may see no request, and is none then. It does most harm by
+        // violating, and most good by keeping; so these two are the ends of what can come.
         let allowed = Self::allowed(violation_ratio_max, observations + ahead);
         let within = |violations: u64| violations <= allowed;
         if within(violations + ahead) {

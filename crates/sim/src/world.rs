@@ -31,17 +31,20 @@ use crate::traffic::{Arrived, Traffic, partition, stream};
 
 /// A run, from empty caches on.
 ///
-/// Call [`World::advance`] with later and later times up to [`World::end`], then ask for the [`World::results`]. Nothing
-/// happens between events, so the steps in which time advances make no difference.
+/// Call [`World::advance`] with later and later times up to [`World::end`], then ask for the
+/// [`World::results`]. Nothing happens between events, so the steps in which time advances make no
+/// difference.
 ///
 /// # Time
-/// A request is looked up the model's hit latency after it arrived; calls wait for a worker of their backend and keep it for the
-/// model's service time, by the limit in force when they begin. Servers report once a second, on the second. Controllers
-/// decide every Δ, half a second after a report, on statistics as old as they are told to be. The SLO is observed from outside, with nothing between.
+/// A request is looked up the model's hit latency after it arrived; calls wait for a worker of
+/// their backend and keep it for the model's service time, by the limit in force when they begin.
+/// Servers report once a second, on the second. Controllers decide every Δ, half a second after a
+/// report, on statistics as old as they are told to be. The SLO is observed from outside, with
+/// nothing between.
 ///
 /// # Memory
-/// The caches' items (declared sizes: a record each, no value), live requests and calls, and one sample for each observation of
-/// the SLO.
+/// The caches' items (declared sizes: a record each, no value), live requests and calls, and one
+/// sample for each observation of the SLO.
 pub struct World {
     /// As it was asked for; [`Self::setup`] has what follows from the profile filled in.
     asked: Setup,
@@ -68,8 +71,8 @@ pub struct World {
     jobs: Slab<Job>,
     live: Slab<Live>,
     statistics: Statistics,
-    /// What controllers were told and have not decided on yet, the oldest first: as many as asked within the age of stale
-    /// statistics.
+    /// What controllers were told and have not decided on yet, the oldest first: as many as asked
+    /// within the age of stale statistics.
     told: VecDeque<Known>,
     recorder: Recorder,
     /// Keys looked up since the start.
@@ -216,8 +219,8 @@ impl World {
         self.queries
     }
 
-    /// Lets everything happen that happens before `until`, then balances the books. Where that is the end, what happens at the end
-    /// is included.
+    /// Lets everything happen that happens before `until`, then balances the books. Where that is
+    /// the end, what happens at the end is included.
     ///
     /// # Errors
     /// When the books do not balance, or a trace ends before the run does, at its last request.
@@ -260,8 +263,9 @@ impl World {
         self.recorder.samples()
     }
 
-    /// Bytes that each backend was allotted in the measurement so far, on average over the servers: what policy `tao` learns from
-    /// a run of RobinHood ([`Setup::learning`]). Empty before the first observation.
+    /// Bytes that each backend was allotted in the measurement so far, on average over the servers:
+    /// what policy `tao` learns from a run of RobinHood ([`Setup::learning`]). Empty before the
+    /// first observation.
     #[must_use]
     pub fn learnt(&self, mode: TaoMode) -> Vec<u64> {
         let samples = self.samples();
@@ -361,7 +365,8 @@ impl World {
         self.arm(server, backend);
     }
 
-    /// Sees to it that a dispatcher is woken up in time. One that is woken too early says when to come again.
+    /// Sees to it that a dispatcher is woken up in time. One that is woken too early says when to
+    /// come again.
     fn arm(&mut self, server: u16, backend: BackendId) {
         let Server { machines, armed, .. } = &mut self.servers[usize::from(server)];
         let armed = &mut armed[backend.index()];
@@ -418,7 +423,8 @@ impl World {
         }
     }
 
-    /// The calls of requests that are not simulated are on their way, to where the dispatcher sent the one that is.
+    /// The calls of requests that are not simulated are on their way, to where the dispatcher sent
+    /// the one that is.
     fn send_echoes(&mut self, server: u16, backend: BackendId, replica: ReplicaId, keys: u32) {
         for _ in 0..self.echoes {
             let delay_ns = (u128::from(self.echo_draws.next_u64()) * ECHOES_WITHIN.as_nanos()) >> 64;
@@ -435,7 +441,8 @@ impl World {
         }
     }
 
-    /// A worker is done with a job; the one it begins next. Who sent an echo would have given up on it like anybody.
+    /// A worker is done with a job; the one it begins next. Who sent an echo would have given up on
+    /// it like anybody.
     fn next_job(&mut self, backend: BackendId, replica: ReplicaId) -> Option<u32> {
         let timeout = self.setup.model.timeout();
         while let Some(next) = self.backends[backend.index()].station(replica).finish() {

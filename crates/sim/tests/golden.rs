@@ -1,8 +1,9 @@
 //! Small runs to the last byte.
 //!
-//! Equal seeds give equal results on every machine and after every change that is not meant to change them. A difference here is
-//! either a machine that calculates otherwise or a change of what is simulated; the latter is reviewed as the difference of the
-//! files beside this one, and said so in its commit.
+//! Equal seeds give equal results on every machine and after every change that is not meant to
+//! change them. A difference here is either a machine that calculates otherwise or a change of what
+//! is simulated; the latter is reviewed as the difference of the files beside this one, and said so
+//! in its commit.
 
 use std::sync::Arc;
 
@@ -45,7 +46,8 @@ fn a_run_with_replicas() {
     insta::assert_snapshot!("replicas", document);
 }
 
-/// A system of somebody's own, with batches of drawn sizes, under each of the policies that are compared, a line each.
+/// A system of somebody's own, with batches of drawn sizes, under each of the policies that are
+/// compared, a line each.
 #[test]
 fn runs_of_every_policy() {
     let model =

@@ -1,7 +1,8 @@
-//! The station and the event queue, and the whole world that they are part of, against the closed forms of queueing theory.
+//! The station and the event queue, and the whole world that they are part of, against the closed
+//! forms of queueing theory.
 //!
-//! Each expectation is compared with the mean of independent runs, by the interval that holds it in 999 of 1,000 cases; seeds
-//! are fixed, so a run either agrees or does not.
+//! Each expectation is compared with the mean of independent runs, by the interval that holds it in
+//! 999 of 1,000 cases; seeds are fixed, so a run either agrees or does not.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -104,8 +105,9 @@ fn one_worker_of_a_backend_waits_as_pollaczek_and_khinchine_say() {
 /// Requests a second of a simulated service.
 const RATE: f64 = 60.0;
 
-/// Mean time that calls of a simulated service wait for its only worker, in seconds, by Little's law: the calls that wait, as observed
-/// ten times a second, over those that come. No object is asked for twice, so every request is a call.
+/// Mean time that calls of a simulated service wait for its only worker, in seconds, by Little's
+/// law: the calls that wait, as observed ten times a second, over those that come. No object is
+/// asked for twice, so every request is a call.
 fn waited_in_a_world(service_s: f64, cv: f64, seed: u64) -> f64 {
     let base_ms = service_s * 1e3;
     let document = format!(

@@ -14,7 +14,8 @@ pub(crate) trait Clock: Send + Sync + 'static {
     /// Processor time the calling thread has used since it began.
     fn thread_cpu(&self) -> Duration;
 
-    /// How long a thread that must wait from `now` to `until` has to sleep; `None` when it will be woken instead.
+    /// How long a thread that must wait from `now` to `until` has to sleep; `None` when it will be
+    /// woken instead.
     fn sleep(&self, now: Instant, until: Instant) -> Option<Duration>;
 }
 
@@ -48,8 +49,8 @@ impl Clock for MachineClock {
 /// Processor time that a thread has used since it began; zero once it has ended.
 pub(crate) fn thread_cpu_of<T>(thread: &JoinHandle<T>) -> Duration {
     let mut clock = 0;
-    // SAFETY: a thread whose handle is there has been neither joined nor detached, so its id is still its own; the call
-    // writes to a live, exclusively borrowed number and to nothing else.
+    // SAFETY: a thread whose handle is there has been neither joined nor detached, so its id is
+    // still its own; the call writes to a live, exclusively borrowed number and to nothing else.
     let answer = unsafe { libc::pthread_getcpuclockid(thread.as_pthread_t(), &raw mut clock) };
     if answer == 0 { read(clock).unwrap_or_default() } else { Duration::ZERO }
 }
@@ -57,7 +58,8 @@ pub(crate) fn thread_cpu_of<T>(thread: &JoinHandle<T>) -> Duration {
 /// The time on a clock; none if there is no such clock, such as that of a thread that has ended.
 fn read(clock: libc::clockid_t) -> Option<Duration> {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the pointer is to a live, exclusively borrowed timespec, which is all the call writes to.
+    // SAFETY: the pointer is to a live, exclusively borrowed timespec, which is all the call writes
+    // to.
     let answer = unsafe { libc::clock_gettime(clock, &raw mut time) };
     (answer == 0).then(|| Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
 }

@@ -1,8 +1,9 @@
 //! A store that holds nothing: each value is the product of two matrices that follow from the key.
 //!
-//! It stands for backends whose cost is processor time (ranking, rendering). Equal keys give equal values, in every run:
-//! the factors are filled from a generator seeded with a hash of the key, and the sums are added in one fixed order. The
-//! value is the product's rows as little-endian 32-bit floats, repeated or cut to the length wanted.
+//! It stands for backends whose cost is processor time (ranking, rendering). Equal keys give equal
+//! values, in every run: the factors are filled from a generator seeded with a hash of the key, and
+//! the sums are added in one fixed order. The value is the product's rows as little-endian 32-bit
+//! floats, repeated or cut to the length wanted.
 
 use std::fmt;
 use std::sync::Arc;
@@ -108,8 +109,9 @@ fn fill(matrix: &mut [f32], draws: &mut SplitMix64) {
     }
 }
 
-/// `product = left * right`, all `n` by `n`, row after row. The inner loop runs along a row of `right`, so that it reads
-/// memory in order and each sum keeps its order of additions when the compiler works on several columns at once.
+/// `product = left * right`, all `n` by `n`, row after row. The inner loop runs along a row of
+/// `right`, so that it reads memory in order and each sum keeps its order of additions when the
+/// compiler works on several columns at once.
 fn multiply(n: usize, left: &[f32], right: &[f32], product: &mut [f32]) {
     product.fill(0.0);
     for (left_row, sums) in left.chunks_exact(n).zip(product.chunks_exact_mut(n)) {

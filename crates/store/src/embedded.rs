@@ -18,9 +18,10 @@ use crate::{
 
 /// Opens the store that `options` describe, under the name of its backend.
 ///
-/// An embedded one reads and writes files and starts threads, so this blocks: call it before the runtime serves requests. Dropping the
-/// last reference joins the threads, which takes as long as the calls they are in. A connector only reads the files of its
-/// secrets and certificates; its server need not be there yet. Its calls are for a task of a tokio runtime.
+/// An embedded one reads and writes files and starts threads, so this blocks: call it before the
+/// runtime serves requests. Dropping the last reference joins the threads, which takes as long as
+/// the calls they are in. A connector only reads the files of its secrets and certificates; its
+/// server need not be there yet. Its calls are for a task of a tokio runtime.
 ///
 /// # Errors
 /// [`OpenError`] names store, path, cause and remedy.
@@ -48,7 +49,8 @@ pub fn open(name: &str, options: &StoreOptions) -> Result<Arc<dyn Store>, OpenEr
     })
 }
 
-/// Opens a compute store whose values have the lengths that `bytes` gives, instead of the fixed one in `options`.
+/// Opens a compute store whose values have the lengths that `bytes` gives, instead of the fixed one
+/// in `options`.
 ///
 /// # Errors
 /// As [`open`].
@@ -157,7 +159,8 @@ impl Store for Embedded {
     }
 
     fn get_many(&self, keys: Vec<Bytes>) -> BoxFuture<'_, Result<Vec<Option<Found>>, StoreError>> {
-        // A call for no keys goes the whole way too: its answer says that a thread of the store is free to give one.
+        // A call for no keys goes the whole way too: its answer says that a thread of the store is
+        // free to give one.
         let attempt = Attempt::Get { keys: keys.len() };
         Box::pin(async move {
             let values = self.call(attempt, |reply| Job::Get { keys, reply }).await?;

@@ -9,7 +9,8 @@ use thiserror::Error;
 
 use crate::{Kind, words};
 
-/// A call to a store that failed: what was attempted, on which store, why, and what to do. One line of text, however it was told.
+/// A call to a store that failed: what was attempted, on which store, why, and what to do. One line
+/// of text, however it was told.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("could not {attempt} on store `{store}`: {}", self.explanation())]
 pub struct StoreError {
@@ -54,11 +55,13 @@ impl StoreError {
 pub enum Fault {
     /// It takes no calls; nothing was done. Another replica may do it.
     Unreachable,
-    /// It works, but had no room for this call; nothing was done. A later attempt or another replica may succeed.
+    /// It works, but had no room for this call; nothing was done. A later attempt or another
+    /// replica may succeed.
     Overloaded,
     /// It works, and declines this call whenever it is sent; so would every replica.
     Rejected,
-    /// It failed amid the call. Another replica may do what only reads; a write may have been done or not.
+    /// It failed amid the call. Another replica may do what only reads; a write may have been done
+    /// or not.
     Broken,
 }
 
@@ -90,7 +93,8 @@ impl fmt::Display for Attempt {
     }
 }
 
-/// Why a call failed. What to do depends on the kind of store, too: [`StoreError::explanation`] says both.
+/// Why a call failed. What to do depends on the kind of store, too: [`StoreError::explanation`]
+/// says both.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Cause {
@@ -100,8 +104,8 @@ pub enum Cause {
         /// The bound of the queue.
         queued_calls_max: usize,
     },
-    /// Others keep it busy: a process that holds the database, or more work than the server takes. Nothing was done; the same call
-    /// can succeed later.
+    /// Others keep it busy: a process that holds the database, or more work than the server takes.
+    /// Nothing was done; the same call can succeed later.
     #[error("others keep it busy ({detail})")]
     Busy {
         /// The engine's or the server's own words.
@@ -110,7 +114,8 @@ pub enum Cause {
     /// The store is shutting down.
     #[error("it is shutting down")]
     Closed,
-    /// The kind of store cannot do this, or not with this key, or was not told how; trying again cannot help.
+    /// The kind of store cannot do this, or not with this key, or was not told how; trying again
+    /// cannot help.
     #[error("{reason}")]
     Unsupported {
         /// Why it cannot, and what can.
@@ -134,8 +139,8 @@ pub enum Cause {
         /// Longest length accepted.
         max: usize,
     },
-    /// The engine failed. A write that failed so may have happened in part of its log; after a restart it is either
-    /// there or not.
+    /// The engine failed. A write that failed so may have happened in part of its log; after a
+    /// restart it is either there or not.
     #[error("the engine failed ({detail})")]
     Engine {
         /// The engine's own words.
@@ -187,13 +192,15 @@ pub enum Cause {
         /// The server's words, without any secret.
         detail: String,
     },
-    /// The server lets this user in, and not at this key, as HTTP services and Redis may say. Nothing was done.
+    /// The server lets this user in, and not at this key, as HTTP services and Redis may say.
+    /// Nothing was done.
     #[error("the server forbids it ({detail})")]
     Forbidden {
         /// The server's words, without any secret.
         detail: String,
     },
-    /// The server does not understand the statement, or does not do what it says; trying again cannot help.
+    /// The server does not understand the statement, or does not do what it says; trying again
+    /// cannot help.
     #[error("the server refused the statement ({detail})")]
     Statement {
         /// The server's words.
@@ -297,7 +304,8 @@ impl Cause {
         }
     }
 
-    /// The same with its detail fit for a line of a log or a terminal, of which this is the one place that makes sure.
+    /// The same with its detail fit for a line of a log or a terminal, of which this is the one
+    /// place that makes sure.
     fn plain(mut self) -> Self {
         match &mut self {
             Self::Busy { detail }

@@ -1,8 +1,8 @@
 //! A key-value store on disk: a log-structured merge tree (fjall) in a directory of its own.
 //!
-//! Memory: the block cache (`cache_bytes`), at most three write buffers of [`WRITE_BUFFER_BYTES`] while writing, and the
-//! index blocks of the tables. Acknowledged writes are in the journal and the journal is on disk, so they survive a
-//! crash of the process and of the machine.
+//! Memory: the block cache (`cache_bytes`), at most three write buffers of [`WRITE_BUFFER_BYTES`]
+//! while writing, and the index blocks of the tables. Acknowledged writes are in the journal and
+//! the journal is on disk, so they survive a crash of the process and of the machine.
 
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
 
@@ -11,7 +11,8 @@ use bytes::Bytes;
 use crate::session::Session;
 use crate::{Cause, Kind, KvOptions, OpenCause};
 
-/// Size at which a write buffer is sorted and written to a table; fjall's default of 64 MiB is for large machines.
+/// Size at which a write buffer is sorted and written to a table; fjall's default of 64 MiB is for
+/// large machines.
 const WRITE_BUFFER_BYTES: u64 = 4 << 20;
 /// The one keyspace in the directory.
 const KEYSPACE: &str = "values";

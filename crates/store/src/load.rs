@@ -10,8 +10,8 @@ use crate::{Attempt, Cause, Kind, OpenCause, OpenError, StoreError, StoreOptions
 
 /// Writes many values into a kv or sqlite store without waiting for the disk in between.
 ///
-/// Nothing is promised until [`Loader::finish`] returns: a load that was interrupted leaves files that must be deleted.
-/// It blocks, and needs the store to be closed.
+/// Nothing is promised until [`Loader::finish`] returns: a load that was interrupted leaves files
+/// that must be deleted. It blocks, and needs the store to be closed.
 pub struct Loader {
     name: String,
     engine: Engine,
@@ -35,7 +35,8 @@ impl Loader {
     /// Opens the store's files for loading, making them when they are absent.
     ///
     /// # Errors
-    /// As [`crate::open`]; a compute store has nothing to load, and one with a `query` has tables of its own.
+    /// As [`crate::open`]; a compute store has nothing to load, and one with a `query` has tables
+    /// of its own.
     pub fn open(name: &str, options: &StoreOptions) -> Result<Self, OpenError> {
         let engine = match options {
             StoreOptions::Kv(kv) => {

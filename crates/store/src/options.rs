@@ -61,7 +61,8 @@ impl StoreOptions {
         }
     }
 
-    /// Bytes of memory the store keeps for data it has read. It is outside the memory budget of the node's cache.
+    /// Bytes of memory the store keeps for data it has read. It is outside the memory budget of the
+    /// node's cache.
     #[must_use]
     pub fn cache_bytes(&self) -> u64 {
         match self {
@@ -85,8 +86,9 @@ impl StoreOptions {
         }
     }
 
-    /// The same store with the defaults for what changes no value that is read from it: bounds, times, threads, TLS and where the
-    /// password is. Two that are equal in this are the same source of values.
+    /// The same store with the defaults for what changes no value that is read from it: bounds,
+    /// times, threads, TLS and where the password is. Two that are equal in this are the same
+    /// source of values.
     #[must_use]
     pub fn source(&self) -> Self {
         let mut source = self.clone();
@@ -139,7 +141,8 @@ impl StoreOptions {
 pub struct KvOptions {
     /// Directory of the store, made when it is absent.
     pub path: PathBuf,
-    /// Block cache in bytes, 64 KiB to 1 TiB; 4 MiB by default. Writes need up to three write buffers of 4 MiB besides.
+    /// Block cache in bytes, 64 KiB to 1 TiB; 4 MiB by default. Writes need up to three write
+    /// buffers of 4 MiB besides.
     #[serde(default = "default_cache_bytes")]
     pub cache_bytes: u64,
     /// Threads that read and write, 1 to 64; 2 by default.
@@ -173,25 +176,29 @@ impl KvOptions {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SqliteOptions {
-    /// The database file. It is made, with the default tables, when it is absent and `query` is not given.
+    /// The database file. It is made, with the default tables, when it is absent and `query` is not
+    /// given.
     pub path: PathBuf,
-    /// The read statement, for tables of your own; without it the store makes and joins its own two tables.
+    /// The read statement, for tables of your own; without it the store makes and joins its own two
+    /// tables.
     ///
-    /// Two forms. With one parameter `?1`, the key: it runs once per key and returns one column, the value. With the
-    /// word `:keys` in an `IN (:keys)`: it runs once per up to 256 keys and returns two columns, key and value. Keys are
-    /// always bound, as text when they are valid UTF-8, never pasted into the statement. A store with a `query` is
-    /// read-only.
+    /// Two forms. With one parameter `?1`, the key: it runs once per key and returns one column,
+    /// the value. With the word `:keys` in an `IN (:keys)`: it runs once per up to 256 keys and
+    /// returns two columns, key and value. Keys are always bound, as text when they are valid
+    /// UTF-8, never pasted into the statement. A store with a `query` is read-only.
     ///
-    /// With `:keys`, the key column says which key a row answers, byte for byte; integers are compared as SQLite writes
-    /// them in decimal. A key that SQLite matches to other bytes counts as absent: `03` in an INTEGER column, whose row
-    /// says `3`, or `ABC` in a NOCASE column, whose row says `abc`. Where one row may be asked for in several spellings,
-    /// take `?1`, whose first row is the answer whatever its key.
+    /// With `:keys`, the key column says which key a row answers, byte for byte; integers are
+    /// compared as SQLite writes them in decimal. A key that SQLite matches to other bytes counts
+    /// as absent: `03` in an INTEGER column, whose row says `3`, or `ABC` in a NOCASE column, whose
+    /// row says `abc`. Where one row may be asked for in several spellings, take `?1`, whose first
+    /// row is the answer whatever its key.
     #[serde(default)]
     pub query: Option<String>,
     /// Page caches of all connections together, in bytes, 64 KiB to 1 TiB; 4 MiB by default.
     #[serde(default = "default_cache_bytes")]
     pub cache_bytes: u64,
-    /// Threads, each with a read connection of its own, 1 to 64; 2 by default. They share one more connection to write.
+    /// Threads, each with a read connection of its own, 1 to 64; 2 by default. They share one more
+    /// connection to write.
     #[serde(default = "default_threads")]
     pub threads: u16,
     /// Calls that may wait for a thread, 1 to 1,000,000; 1,024 by default. One more is refused.
@@ -223,7 +230,8 @@ impl SqliteOptions {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ComputeOptions {
-    /// Rows and columns of the matrices, 1 to 1,024; 32 by default. A key costs `n`³ multiplications.
+    /// Rows and columns of the matrices, 1 to 1,024; 32 by default. A key costs `n`³
+    /// multiplications.
     #[serde(default = "default_n")]
     pub n: u16,
     /// Length of every value in bytes, 1 to 64 MiB; 4 KiB by default.

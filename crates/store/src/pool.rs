@@ -1,12 +1,13 @@
 //! A few threads of one store, a bounded queue before them, and the limits between the two.
 //!
-//! The engines block, so each gets threads of its own instead of the async runtime's. A thread takes the call at the
-//! head of the queue when the [`Gate`] admits it, does it with its own [`Session`], and answers over a oneshot channel.
-//! One lock guards queue and gate; it is never held while an engine works.
+//! The engines block, so each gets threads of its own instead of the async runtime's. A thread
+//! takes the call at the head of the queue when the [`Gate`] admits it, does it with its own
+//! [`Session`], and answers over a oneshot channel. One lock guards queue and gate; it is never
+//! held while an engine works.
 //!
-//! Threads sleep in two places: before a call (`work`), until one arrives, a slot is free or operations are paid for;
-//! and inside a call (`parked`), while the store is over its processor share. A changed limit and the end of the pool
-//! wake both.
+//! Threads sleep in two places: before a call (`work`), until one arrives, a slot is free or
+//! operations are paid for; and inside a call (`parked`), while the store is over its processor
+//! share. A changed limit and the end of the pool wake both.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -26,7 +27,8 @@ use crate::limit::{Admission, Gate};
 use crate::session::Session;
 use crate::{Cause, Limit, Limits};
 
-/// The threads of one store. Dropping it answers queued calls with [`Cause::Closed`], lets running ones end, and joins.
+/// The threads of one store. Dropping it answers queued calls with [`Cause::Closed`], lets running
+/// ones end, and joins.
 pub(crate) struct Pool {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
@@ -121,7 +123,8 @@ impl Pool {
 
     /// Wakes every thread to look at clock, limits and queue again.
     pub(crate) fn wake(&self) {
-        // A thread between its look and its sleep holds the lock; taking it here makes sure that it hears.
+        // A thread between its look and its sleep holds the lock; taking it here makes sure that it
+        // hears.
         drop(self.shared.lock());
         self.shared.work.notify_all();
         self.shared.parked.notify_all();
@@ -140,7 +143,8 @@ impl Drop for Pool {
         }
         self.wake();
         for thread in self.threads.drain(..) {
-            // Workers catch the panics of engines; one that got past them has nothing left to be told.
+            // Workers catch the panics of engines; one that got past them has nothing left to be
+            // told.
             let _ = thread.join();
         }
     }
@@ -208,7 +212,8 @@ impl Shared {
                 Next::Closed => return None,
                 Next::Job(job) => {
                     if !state.queue.is_empty() {
-                        // The wake-up of the next call may have gone to this thread while it waited for this one.
+                        // The wake-up of the next call may have gone to this thread while it waited
+                        // for this one.
                         self.work.notify_one();
                     }
                     return Some(job);
@@ -243,7 +248,8 @@ impl Shared {
 struct Worker {
     shared: Arc<Shared>,
     session: Box<dyn Session>,
-    /// The thread's processor time up to which the store has been charged; `None` while there is no limit.
+    /// The thread's processor time up to which the store has been charged; `None` while there is no
+    /// limit.
     metered: Option<Duration>,
 }
 
@@ -286,7 +292,8 @@ fn pay(shared: &Shared, metered: &mut Option<Duration>) {
     }
 }
 
-/// Runs the engine and sends its answer; a panic in it is an error of this call, not the end of the thread.
+/// Runs the engine and sends its answer; a panic in it is an error of this call, not the end of the
+/// thread.
 fn answer<T>(reply: Reply<T>, work: impl FnOnce() -> Result<T, Cause>) {
     let result = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let detail = format!("panicked: {}", message(panic.as_ref()));

@@ -6,7 +6,8 @@ use crate::Cause;
 
 /// One thread's way into an engine: a read connection, a handle, scratch memory. It blocks.
 pub(crate) trait Session: Send + 'static {
-    /// Reads `keys`, answering in their order. `pause` is called between keys: it may park the thread.
+    /// Reads `keys`, answering in their order. `pause` is called between keys: it may park the
+    /// thread.
     fn get_many(&mut self, keys: &[Bytes], pause: &mut dyn FnMut()) -> Result<Vec<Option<Bytes>>, Cause>;
 
     /// Why it takes no writes; none where it does.

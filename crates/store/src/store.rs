@@ -14,8 +14,9 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// A backend: answers reads of many keys, and takes writes where its kind allows them.
 ///
-/// The futures do nothing until polled. Dropping one abandons the call: work not yet started is skipped, work under way
-/// ends and its answer is thrown away, so an abandoned write may or may not have happened.
+/// The futures do nothing until polled. Dropping one abandons the call: work not yet started is
+/// skipped, work under way ends and its answer is thrown away, so an abandoned write may or may not
+/// have happened.
 pub trait Store: Send + Sync + 'static {
     /// The name of the backend this store answers for, as used in logs and errors.
     fn name(&self) -> &str;
@@ -23,32 +24,35 @@ pub trait Store: Send + Sync + 'static {
     /// What does the work.
     fn kind(&self) -> Kind;
 
-    /// Reads `keys` in one call. The answer has one entry per key, in the order of the keys; `None` means that the store
-    /// holds no such key.
+    /// Reads `keys` in one call. The answer has one entry per key, in the order of the keys; `None`
+    /// means that the store holds no such key.
     ///
-    /// A call for no keys answers none, but takes the way of any other call: through the queue, the limits and a thread
-    /// of the store, or to the server, which may be asked for a key that need not be there. So it is how to ask whether the store
-    /// still answers.
+    /// A call for no keys answers none, but takes the way of any other call: through the queue, the
+    /// limits and a thread of the store, or to the server, which may be asked for a key that need
+    /// not be there. So it is how to ask whether the store still answers.
     ///
     /// # Errors
-    /// The whole call fails or none of it: see [`StoreError::fault`] for whether trying again can help.
+    /// The whole call fails or none of it: see [`StoreError::fault`] for whether trying again can
+    /// help.
     fn get_many(&self, keys: Vec<Bytes>) -> BoxFuture<'_, Result<Vec<Option<Found>>, StoreError>>;
 
-    /// As [`get_many`](Self::get_many), but where the store can tell which keys have no answer, the others have theirs: of values too
-    /// large to be taken, say, or of what a service fails at or declines key by key. By default it cannot.
+    /// As [`get_many`](Self::get_many), but where the store can tell which keys have no answer, the
+    /// others have theirs: of values too large to be taken, say, or of what a service fails at or
+    /// declines key by key. By default it cannot.
     ///
     /// # Errors
-    /// As of [`get_many`](Self::get_many), for what befalls the call as a whole. Those of a key say nothing of the store, whatever
-    /// their [`Fault`](crate::Fault): it works.
+    /// As of [`get_many`](Self::get_many), for what befalls the call as a whole. Those of a key say
+    /// nothing of the store, whatever their [`Fault`](crate::Fault): it works.
     fn get_each(&self, keys: Vec<Bytes>) -> BoxFuture<'_, Result<Vec<KeyAnswer>, StoreError>> {
         Box::pin(async move { Ok(self.get_many(keys).await?.into_iter().map(Ok).collect()) })
     }
 
-    /// Stores `value` under `key`, replacing what was there. Once acknowledged, later reads of this store answer it, as
-    /// durably as the kind keeps anything.
+    /// Stores `value` under `key`, replacing what was there. Once acknowledged, later reads of this
+    /// store answer it, as durably as the kind keeps anything.
     ///
     /// # Errors
-    /// When the kind cannot be written to, or the call failed; [`StoreError::fault`] says whether it may have been done.
+    /// When the kind cannot be written to, or the call failed; [`StoreError::fault`] says whether
+    /// it may have been done.
     fn put(&self, key: Bytes, value: Bytes) -> BoxFuture<'_, Result<(), StoreError>>;
 
     /// Removes `key`; removing an absent key succeeds.
@@ -57,8 +61,8 @@ pub trait Store: Send + Sync + 'static {
     /// As [`put`](Self::put).
     fn delete(&self, key: Bytes) -> BoxFuture<'_, Result<(), StoreError>>;
 
-    /// Whether a read of a key that was just written finds what was written, byte for byte, and the store says nothing more of it. Then
-    /// a cache may keep what was written; else it has to ask.
+    /// Whether a read of a key that was just written finds what was written, byte for byte, and the
+    /// store says nothing more of it. Then a cache may keep what was written; else it has to ask.
     fn answers_as_written(&self) -> bool {
         true
     }
@@ -68,17 +72,19 @@ pub trait Store: Send + Sync + 'static {
         Limits::default()
     }
 
-    /// Changes one limit, from now on: calls already running are not interrupted, calls that wait see it at once.
+    /// Changes one limit, from now on: calls already running are not interrupted, calls that wait
+    /// see it at once.
     ///
     /// # Errors
-    /// When the value is out of range, or no limit of ours reaches to where the work is done, which is the default.
+    /// When the value is out of range, or no limit of ours reaches to where the work is done, which
+    /// is the default.
     fn set_limit(&self, limit: Limit) -> Result<(), LimitError> {
         limit.validate()?;
         Err(LimitError::Remote)
     }
 
-    /// Processor time that the store's own threads have used since it was opened; zero when none of its work is done by
-    /// threads of its own. Costs a system call or two for each of them.
+    /// Processor time that the store's own threads have used since it was opened; zero when none of
+    /// its work is done by threads of its own. Costs a system call or two for each of them.
     fn cpu_time(&self) -> Duration {
         Duration::ZERO
     }
@@ -107,7 +113,8 @@ pub struct Report {
     pub details: Vec<String>,
 }
 
-/// What became of one key of a call that was answered: what the store has for it, or why it alone has no answer.
+/// What became of one key of a call that was answered: what the store has for it, or why it alone
+/// has no answer.
 pub type KeyAnswer = Result<Option<Found>, StoreError>;
 
 /// What a store has for a key.
@@ -117,7 +124,8 @@ pub struct Found {
     pub value: Bytes,
     /// The 32 bits that clients of memcached keep beside a value; 0 in other stores.
     pub flags: u32,
-    /// How long the store says that the value is good for, zero for not beyond this answer; none where it says nothing.
+    /// How long the store says that the value is good for, zero for not beyond this answer; none
+    /// where it says nothing.
     pub good_for: Option<Duration>,
     /// What it may be invalidated by, beside its key.
     pub tags: Tags,

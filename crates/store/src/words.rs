@@ -1,6 +1,7 @@
 //! What others say, made fit for one line of an error; pure.
 //!
-//! A server's words may have anything in them: line ends that would forge lines of the log, sequences that terminals obey, texts without end.
+//! A server's words may have anything in them: line ends that would forge lines of the log,
+//! sequences that terminals obey, texts without end.
 
 /// Characters of a server's message that are repeated.
 const SAID_CHARS_MAX: usize = 200;
@@ -15,7 +16,8 @@ pub(crate) fn said(text: &str) -> String {
 
 /// As [`said`], of bytes.
 pub(crate) fn said_bytes(text: &[u8]) -> String {
-    // No character has more than four bytes, and one that is cut off is not among those that are kept.
+    // No character has more than four bytes, and one that is cut off is not among those that are
+    // kept.
     said(&String::from_utf8_lossy(&text[..text.len().min(4 * SAID_CHARS_MAX + 4)]))
 }
 
@@ -29,8 +31,8 @@ pub(crate) fn quoted(name: &str, text: &str) -> String {
     if text.contains('@') { format!("the {name}") } else { format!("\"{}\"", shown(text)) }
 }
 
-/// The first characters of a text, those that are no letters, signs or blanks written out as `\n` or `\u{1b}`. Of one that is plain and
-/// short enough already, it is the same text.
+/// The first characters of a text, those that are no letters, signs or blanks written out as `\n`
+/// or `\u{1b}`. Of one that is plain and short enough already, it is the same text.
 pub(crate) fn plain(text: &str, chars_max: usize) -> String {
     let mut plain = String::with_capacity(text.len().min(chars_max));
     let mut chars = text.chars();
@@ -47,7 +49,8 @@ pub(crate) fn plain(text: &str, chars_max: usize) -> String {
     plain
 }
 
-/// Whether terminals and viewers of logs take it for more than a sign: ends of lines, control characters, turns of direction.
+/// Whether terminals and viewers of logs take it for more than a sign: ends of lines, control
+/// characters, turns of direction.
 fn is_command(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{2028}' | '\u{2029}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')

@@ -18,7 +18,8 @@ fn attributes(code: &str) -> impl Iterator<Item = usize> {
     ["#[", "#!["].into_iter().flat_map(|mark| code.match_indices(mark).map(|(at, _)| at + mark.len() - 1))
 }
 
-/// What the attribute at `open` lifts without a reason, by itself or behind a condition (`cfg_attr`).
+/// What the attribute at `open` lifts without a reason, by itself or behind a condition
+/// (`cfg_attr`).
 fn lifts(code: &str, open: usize) -> Vec<(usize, &'static str)> {
     let attribute = code::bracketed(code, open);
     let unexplained = |end: usize| {

@@ -1,10 +1,11 @@
 //! Rust source without its comments and literals.
 //!
-//! A rule about code must not trip over prose: a comment may well explain why there is no clock here. A full parser
-//! would know more than any rule needs, so this only recognises where comments, strings and characters end.
+//! A rule about code must not trip over prose: a comment may well explain why there is no clock
+//! here. A full parser would know more than any rule needs, so this only recognises where comments,
+//! strings and characters end.
 
-/// `source` with every comment and the inside of every string and character literal turned into blanks; line breaks
-/// stay, so that line numbers do too. Linear in the length.
+/// `source` with every comment and the inside of every string and character literal turned into
+/// blanks; line breaks stay, so that line numbers do too. Linear in the length.
 #[must_use]
 pub fn without_prose(source: &str) -> String {
     let chars: Vec<char> = source.chars().collect();
@@ -46,7 +47,8 @@ pub fn occurrences(code: &str, word: &str) -> Vec<usize> {
     code.match_indices(word).map(|(at, _)| at).filter(alone).collect()
 }
 
-/// What stands between the bracket at `open` and the one that closes it, or the rest where none does.
+/// What stands between the bracket at `open` and the one that closes it, or the rest where none
+/// does.
 #[must_use]
 pub fn bracketed(code: &str, open: usize) -> &str {
     let mut depth = 0_usize;
@@ -122,7 +124,8 @@ fn raw_string_end(chars: &[char], at: usize) -> usize {
         .map_or(chars.len(), |end| end + 1 + hashes)
 }
 
-/// A quote opens a character literal or a lifetime; the literal closes after one character or an escape.
+/// A quote opens a character literal or a lifetime; the literal closes after one character or an
+/// escape.
 fn character_end(chars: &[char], at: usize) -> usize {
     match chars.get(at + 1) {
         Some('\\') => {

@@ -1,7 +1,8 @@
 //! A crate depends on what it names, and on nothing else.
 //!
-//! A dependency that nothing uses is compiled by everybody, audited by somebody, and in the table of rooms it is an arrow
-//! that is not there. One that only tests use belongs to the development dependencies.
+//! A dependency that nothing uses is compiled by everybody, audited by somebody, and in the table
+//! of rooms it is an arrow that is not there. One that only tests use belongs to the development
+//! dependencies.
 
 use serde_json::Value;
 
@@ -19,7 +20,8 @@ pub struct Dependencies {
     pub development: Vec<String>,
 }
 
-/// The packages in the output of `cargo metadata --format-version 1 --no-deps`, dependencies of build scripts left out.
+/// The packages in the output of `cargo metadata --format-version 1 --no-deps`, dependencies of
+/// build scripts left out.
 #[must_use]
 pub fn read(metadata: &Value) -> Vec<Dependencies> {
     metadata["packages"].as_array().into_iter().flatten().map(package).collect()
@@ -36,8 +38,9 @@ fn package(package: &Value) -> Dependencies {
     Dependencies { room, product: named(None), development: named(Some("dev")) }
 }
 
-/// One sentence for every dependency that is named nowhere in `sources`, the paths and texts of the package's Rust files:
-/// nowhere in the product's part of `src/`, or for development dependencies nowhere at all.
+/// One sentence for every dependency that is named nowhere in `sources`, the paths and texts of the
+/// package's Rust files: nowhere in the product's part of `src/`, or for development dependencies
+/// nowhere at all.
 #[must_use]
 pub fn unused(dependencies: &Dependencies, sources: &[(&str, String)]) -> Vec<String> {
     let Dependencies { room, product: needed, development } = dependencies;

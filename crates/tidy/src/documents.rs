@@ -7,7 +7,8 @@ pub fn missing_crate_doc(path: &str, source: &str) -> Option<String> {
     (!documented).then(|| format!("{path}: a crate starts with `//!` and says what it is for"))
 }
 
-/// A sentence when the crate with this manifest switches the workspace's lints off by not inheriting them.
+/// A sentence when the crate with this manifest switches the workspace's lints off by not
+/// inheriting them.
 #[must_use]
 pub fn missing_lints(path: &str, manifest: &str) -> Option<String> {
     let lints =
@@ -22,7 +23,8 @@ pub fn missing_unreleased(changelog: &str) -> Option<String> {
     (!present).then(|| "CHANGELOG.md: no section `## [Unreleased]`".to_owned())
 }
 
-/// A sentence for every dependency from outside in the workspace's `manifest` without a row in the page `dependencies`.
+/// A sentence for every dependency from outside in the workspace's `manifest` without a row in the
+/// page `dependencies`.
 #[must_use]
 pub fn undocumented_dependencies(manifest: &str, dependencies: &str) -> Vec<String> {
     let (_, after) = manifest.split_once("\n[workspace.dependencies]\n").unwrap_or_default();

@@ -1,14 +1,16 @@
 //! Which code is the product's, and which only tests it.
 //!
-//! Tests may do what the product must not: start threads to see two of them meet, bring in a crate that draws inputs.
-//! A rule about the product therefore has to tell them apart, and to err towards the product: a test module that is not
-//! recognised is reported, product code that is taken for a test never is. So a module counts as test code only where
-//! its parent says `#[cfg(test)] mod name` and nothing else, and only the file, folder or body of that very module.
+//! Tests may do what the product must not: start threads to see two of them meet, bring in a crate
+//! that draws inputs. A rule about the product therefore has to tell them apart, and to err towards
+//! the product: a test module that is not recognised is reported, product code that is taken for a
+//! test never is. So a module counts as test code only where its parent says
+//! `#[cfg(test)] mod name` and nothing else, and only the file, folder or body of that very module.
 
 use crate::code;
 
-/// What is the product's of `sources` (paths with `/`, text): files that hold test modules left out, and of the others
-/// the code, without prose ([`code::without_prose`]) and without test modules' bodies; lines keep their numbers.
+/// What is the product's of `sources` (paths with `/`, text): files that hold test modules left
+/// out, and of the others the code, without prose ([`code::without_prose`]) and without test
+/// modules' bodies; lines keep their numbers.
 #[must_use]
 pub fn product<'a>(sources: &[(&'a str, String)]) -> Vec<(&'a str, String)> {
     let codes: Vec<(&str, String)> =
@@ -24,7 +26,8 @@ pub fn product<'a>(sources: &[(&'a str, String)]) -> Vec<(&'a str, String)> {
     kept.map(|(path, code)| (path, without_bodies(&code))).collect()
 }
 
-/// The test modules that `code`, the file at `path`, declares in files of their own: their paths without `.rs`.
+/// The test modules that `code`, the file at `path`, declares in files of their own: their paths
+/// without `.rs`.
 fn modules_in_files(path: &str, code: &str) -> Vec<String> {
     let module = path.trim_end_matches(".rs");
     let folder = match module.rsplit_once('/') {

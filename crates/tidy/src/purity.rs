@@ -1,7 +1,9 @@
-//! Pure rooms decide and do nothing else: their sources name no clock, socket, file, thread, environment or entropy.
+//! Pure rooms decide and do nothing else: their sources name no clock, socket, file, thread,
+//! environment or entropy.
 //!
-//! Clippy denies the calls it knows by path; this rule denies the words, so that a new function of the standard
-//! library is covered the day it appears. Test code is exempt: see [`product`](crate::product).
+//! Clippy denies the calls it knows by path; this rule denies the words, so that a new function of
+//! the standard library is covered the day it appears. Test code is exempt: see
+//! [`product`](crate::product).
 
 use crate::code;
 
@@ -22,7 +24,8 @@ const FORBIDDEN: &[&str] = &[
     "eprintln!",
 ];
 
-/// Parts of the standard library that pure code has no use for; and ways to reach them under another name.
+/// Parts of the standard library that pure code has no use for; and ways to reach them under
+/// another name.
 const FORBIDDEN_PATHS: &[&str] = &[
     "std::net",
     "std::fs",
@@ -84,7 +87,8 @@ fn is_below(path: &str, folder: &str) -> bool {
     path.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
 }
 
-/// Adds every path that an import or expression stands for: `tree` follows `path`, such as `::{fs, io::{Read, stdin}}`.
+/// Adds every path that an import or expression stands for: `tree` follows `path`, such as
+/// `::{fs, io::{Read, stdin}}`.
 fn expand(path: &str, tree: &str, paths: &mut Vec<String>) {
     let Some(next) = tree.trim_start().strip_prefix("::").map(str::trim_start) else {
         paths.push(path.to_owned());

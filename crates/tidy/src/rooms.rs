@@ -1,15 +1,15 @@
 //! Who may know whom, read from ARCHITECTURE.md, so that the page and the rule cannot disagree.
 //!
-//! The table of rooms lists every crate with the rooms it knows; a room may only know rooms listed above it, which is
-//! what makes the arrows point one way. Development dependencies are free: a test may bring two rooms together that
-//! must not know each other.
+//! The table of rooms lists every crate with the rooms it knows; a room may only know rooms listed
+//! above it, which is what makes the arrows point one way. Development dependencies are free: a
+//! test may bring two rooms together that must not know each other.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-/// Crates from outside that pure rooms may use: data structures, arithmetic and codecs, none of which asks the
-/// machine for anything.
+/// Crates from outside that pure rooms may use: data structures, arithmetic and codecs, none of
+/// which asks the machine for anything.
 pub const PURE_DEPENDENCIES: &[&str] = &[
     "bytes",
     "hashbrown",
@@ -36,11 +36,12 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Reads the table below the heading "Rooms" and the sentence that starts with "**Pure rooms** are".
+    /// Reads the table below the heading "Rooms" and the sentence that starts with "**Pure rooms**
+    /// are".
     ///
     /// # Errors
-    /// A sentence, when a row names an unknown room or one that is listed below it, or when table or sentence is
-    /// missing.
+    /// A sentence, when a row names an unknown room or one that is listed below it, or when table
+    /// or sentence is missing.
     pub fn read(architecture: &str) -> Result<Self, String> {
         let section = architecture.split("\n## ").find_map(|section| section.strip_prefix("Rooms\n"));
         let section = section.ok_or("ARCHITECTURE.md has no section \"Rooms\"")?;
@@ -75,8 +76,8 @@ pub fn packages(metadata: &Value) -> Vec<Package> {
     array(&metadata["packages"]).map(package).collect()
 }
 
-/// One sentence for every package that is not in the plan, knows a room it must not know, or is pure and uses a crate
-/// that is not on the list; and for every planned room without a package.
+/// One sentence for every package that is not in the plan, knows a room it must not know, or is
+/// pure and uses a crate that is not on the list; and for every planned room without a package.
 #[must_use]
 pub fn violations(plan: &Plan, packages: &[Package]) -> Vec<String> {
     let absent = plan.knows.keys().filter(|room| packages.iter().all(|package| package.room != **room));

@@ -1,4 +1,5 @@
-//! What a client writes is what the server reads, and what the server answers is what the client reads.
+//! What a client writes is what the server reads, and what the server answers is what the client
+//! reads.
 
 use proptest::collection::vec;
 use proptest::prelude::*;

@@ -1,4 +1,5 @@
-//! What holds for any bytes, however they are cut: no panic, no unbounded buffer, the same requests.
+//! What holds for any bytes, however they are cut: no panic, no unbounded buffer, the same
+//! requests.
 
 #[path = "common/pieces.rs"]
 mod pieces;

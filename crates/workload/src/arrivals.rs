@@ -8,8 +8,9 @@ use crate::draw::uniform;
 
 /// Gaps between arrivals of an open loop: a Poisson process, or a metronome.
 ///
-/// Users do not wait for each other, so arrivals must not depend on answers; that is what makes the loop open. Gaps
-/// are whole nanoseconds; what rounding cuts off is carried into the next gap, so the rate holds over any time.
+/// Users do not wait for each other, so arrivals must not depend on answers; that is what makes the
+/// loop open. Gaps are whole nanoseconds; what rounding cuts off is carried into the next gap, so
+/// the rate holds over any time.
 #[derive(Clone, Debug)]
 pub struct Arrivals {
     mean_gap_ns: f64,

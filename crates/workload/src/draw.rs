@@ -6,7 +6,8 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 /// The generator every draw of a load comes from: xoshiro256++ by Blackman and Vigna.
 pub type Rng = Xoshiro256PlusPlus;
 
-/// The generator of `seed`; its 256 bits of state are filled by SplitMix64, as its authors recommend.
+/// The generator of `seed`; its 256 bits of state are filled by SplitMix64, as its authors
+/// recommend.
 #[must_use]
 pub fn rng_from_seed(seed: u64) -> Rng {
     Rng::seed_from_u64(seed)
@@ -20,13 +21,15 @@ pub fn uniform(rng: &mut impl rand_core::Rng) -> f64 {
 
 /// A draw from the standard normal distribution: one output, mapped through [`normal_quantile`].
 ///
-/// Inversion spends exactly one output per draw, so that two generators stay in step whatever they drew.
+/// Inversion spends exactly one output per draw, so that two generators stay in step whatever they
+/// drew.
 #[must_use]
 pub fn standard_normal(rng: &mut impl rand_core::Rng) -> f64 {
     normal_from_bits(rng.next_u64())
 }
 
-/// The standard normal quantile of (floor(bits / 2^11) + 1/2) / 2^53: finite for each of the 2^64 inputs.
+/// The standard normal quantile of (floor(bits / 2^11) + 1/2) / 2^53: finite for each of the 2^64
+/// inputs.
 pub(crate) fn normal_from_bits(bits: u64) -> f64 {
     normal_quantile(midpoint_from_bits(bits))
 }
@@ -36,11 +39,13 @@ pub(crate) fn midpoint_from_bits(bits: u64) -> f64 {
     ((bits >> 11) as f64 + 0.5) * TWO_POW_MINUS_53
 }
 
-/// The value below which a standard normal variable stays with probability `p`; relative error about 1e-15.
+/// The value below which a standard normal variable stays with probability `p`; relative error
+/// about 1e-15.
 ///
-/// Algorithm AS 241 (PPND16) by M. J. Wichura, *The Percentage Points of the Normal Distribution*, Applied Statistics
-/// 37 (1988): three rational functions, one for the middle and two for the tails. Arguments are clamped to
-/// [2^-1074, 1 - 2^-53], so the result is finite (-38.5 to 8.3); not a number stays so.
+/// Algorithm AS 241 (PPND16) by M. J. Wichura, *The Percentage Points of the Normal Distribution*,
+/// Applied Statistics 37 (1988): three rational functions, one for the middle and two for the
+/// tails. Arguments are clamped to [2^-1074, 1 - 2^-53], so the result is finite (-38.5 to 8.3);
+/// not a number stays so.
 ///
 /// ```
 /// use sherwood_workload::normal_quantile;
@@ -72,8 +77,8 @@ fn polynomial(coefficients: &[f64; 8], x: f64) -> f64 {
 
 const TWO_POW_MINUS_53: f64 = 1.0 / 9_007_199_254_740_992.0;
 
-// Coefficients of AS 241, as published (more digits than a double holds): a and b for |p - 1/2| <= 0.425, c and d for
-// sqrt(-ln tail) <= 5, e and f beyond.
+// Coefficients of AS 241, as published (more digits than a double holds): a and b for |p - 1/2| <=
+// 0.425, c and d for sqrt(-ln tail) <= 5, e and f beyond.
 const MIDDLE_NUMERATOR: [f64; 8] = [
     3.387_132_872_796_366_5,
     1.331_416_678_917_843_8e2,

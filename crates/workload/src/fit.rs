@@ -1,9 +1,10 @@
 //! A popularity law that explains a miss ratio curve.
 //!
-//! A node knows how often each size of a cache would miss, and not how many objects there are or how popular each is. But under a law
-//! of popularity an LRU misses in a way that is known well: by Che's approximation (Che, Tung and Wang, *Hierarchical Web Caching
-//! Systems*, 2002) an object is in the cache if it was asked for within the last T accesses, with T such that what is in it fills it. So
-//! the law whose curve lies closest to the measured one is taken for the law.
+//! A node knows how often each size of a cache would miss, and not how many objects there are or
+//! how popular each is. But under a law of popularity an LRU misses in a way that is known well: by
+//! Che's approximation (Che, Tung and Wang, *Hierarchical Web Caching Systems*, 2002) an object is
+//! in the cache if it was asked for within the last T accesses, with T such that what is in it
+//! fills it. So the law whose curve lies closest to the measured one is taken for the law.
 
 use crate::popularity::shares;
 
@@ -27,8 +28,8 @@ const POINTS_MIN: usize = 3;
 /// Values of T that a law's curve is worked out for.
 const TIMES: i32 = 40;
 
-/// The law that explains the miss ratios of an LRU of these `bytes` (rising) best, where an item takes `item_bytes`; none with too few
-/// points, or if everything misses at every size.
+/// The law that explains the miss ratios of an LRU of these `bytes` (rising) best, where an item
+/// takes `item_bytes`; none with too few points, or if everything misses at every size.
 ///
 /// It tries some 2,500 laws, 40 sizes each: a tenth of a second.
 #[must_use]

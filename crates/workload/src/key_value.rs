@@ -10,7 +10,8 @@ use crate::popularity::Popularity;
 pub struct KeyValueOptions {
     /// Number of distinct keys, 1 to 2^40.
     pub keys: u64,
-    /// Length of every key in bytes: at least the digits of the largest key and the leading `k`, at most 250.
+    /// Length of every key in bytes: at least the digits of the largest key and the leading `k`, at
+    /// most 250.
     pub key_bytes: usize,
     /// Length of every value in bytes, up to 128 MiB.
     pub value_bytes: usize,
@@ -121,11 +122,11 @@ impl KeyValue {
         if get { Operation::Get(key) } else { Operation::Set(key) }
     }
 
-    /// Draws keys to read together with those in `keys`, until there are `count` of them, all distinct, or as many as
-    /// the key space holds.
+    /// Draws keys to read together with those in `keys`, until there are `count` of them, all
+    /// distinct, or as many as the key space holds.
     ///
-    /// Each is drawn by popularity; where a draw repeats one, the next less popular key not yet taken stands in for it.
-    /// Time is quadratic in `count`, the size of a request or a multi-get.
+    /// Each is drawn by popularity; where a draw repeats one, the next less popular key not yet
+    /// taken stands in for it. Time is quadratic in `count`, the size of a request or a multi-get.
     pub fn extend_batch(&mut self, keys: &mut Vec<u64>, count: usize) {
         let all = self.options.keys;
         let count = usize::try_from(all).map_or(count, |all| count.min(all));

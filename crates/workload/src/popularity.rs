@@ -4,18 +4,22 @@ use std::sync::Arc;
 
 use crate::draw::uniform;
 
-/// Zipf-like popularity of ranks 0 (most popular) to N-1, by the closed form of the bounded Pareto distribution.
+/// Zipf-like popularity of ranks 0 (most popular) to N-1, by the closed form of the bounded Pareto
+/// distribution.
 ///
-/// With U uniform in [0, 1) and exponent a, the rank is floor((1 + U ((N+1)^(1-a) - 1))^(1/(1-a))) - 1. That form *is*
-/// the definition, in the workload model's file format too: samplers called "Zipf" differ in the head of the
-/// distribution, and with it in every hit ratio. a = 0 is uniform; at a = 1 the form has the limit (N+1)^U, which is
-/// used within 1e-6 of 1, where the powers would lose their digits. Constant time, one draw per rank.
+/// With U uniform in [0, 1) and exponent a, the rank is floor((1 + U ((N+1)^(1-a) - 1))^(1/(1-a))) - 1.
+/// That form *is* the definition, in the workload model's file format too: samplers called "Zipf"
+/// differ in the head of the distribution, and with it in every hit ratio. a = 0 is uniform; at a =
+/// 1 the form has the limit (N+1)^U, which is used within 1e-6 of 1, where the powers would lose
+/// their digits. Constant time, one draw per rank.
 ///
-/// Hardly a draw needs a power: the unit interval is cut into equal pieces, and each has a cubic that follows the closed form to a
-/// known error (40 bytes for a piece, at most 512 of them, so that the tables of many catalogues stay near the processor). Where
-/// all positions within that error have one rank, it is the rank; the draws beside the beginning of a rank are worked
-/// out. Of catalogues of up to a hundred million objects, with exponents up to 1.2, those are 7% at most; of a billion up to a fifth,
-/// and of a trillion most, whose ranks are narrower than the error. So the ranks are those of the closed form, to the last draw.
+/// Hardly a draw needs a power: the unit interval is cut into equal pieces, and each has a cubic
+/// that follows the closed form to a known error (40 bytes for a piece, at most 512 of them, so
+/// that the tables of many catalogues stay near the processor). Where all positions within that
+/// error have one rank, it is the rank; the draws beside the beginning of a rank are worked out. Of
+/// catalogues of up to a hundred million objects, with exponents up to 1.2, those are 7% at most;
+/// of a billion up to a fifth, and of a trillion most, whose ranks are narrower than the error. So
+/// the ranks are those of the closed form, to the last draw.
 ///
 /// ```
 /// use sherwood_workload::Popularity;
@@ -30,7 +34,8 @@ pub struct Popularity {
     pieces: Arc<[Piece]>,
 }
 
-/// A cubic in the distance from the middle of a piece, in pieces: positions are at most `error` away.
+/// A cubic in the distance from the middle of a piece, in pieces: positions are at most `error`
+/// away.
 #[derive(Clone, Copy, Debug)]
 struct Piece {
     cubic: [f64; 4],
@@ -41,7 +46,8 @@ struct Piece {
 const PIECES_MAX: u64 = 1 << 9;
 /// Pieces for each rank, where there are few ranks.
 const PIECES_PER_RANK: u64 = 8;
-/// Of a position, relative: more than what rounding may do to a closed form whose own terms are exact, and to its cubic.
+/// Of a position, relative: more than what rounding may do to a closed form whose own terms are
+/// exact, and to its cubic.
 const ROUNDING: f64 = 1e-13;
 
 #[derive(Clone, Debug)]
@@ -56,8 +62,8 @@ impl Popularity {
     /// Popularity over `objects` ranks with exponent `alpha`, at least 0.
     ///
     /// # Panics
-    /// Without objects, with more than 2^52 of them, or with an exponent that is negative or not finite; the options
-    /// that lead here are validated.
+    /// Without objects, with more than 2^52 of them, or with an exponent that is negative or not
+    /// finite; the options that lead here are validated.
     #[must_use]
     pub fn new(objects: u64, alpha: f64) -> Self {
         assert!((1..=1 << 52).contains(&objects), "a popularity law needs 1 to 2^52 objects, not {objects}");
@@ -122,8 +128,9 @@ impl Shape {
         }
     }
 
-    /// The position and its first four derivatives at `u`, each in units of pieces of this `width`, over the factorial of its order:
-    /// what multiplies the powers of the distance from `u` in Taylor's series.
+    /// The position and its first four derivatives at `u`, each in units of pieces of this `width`,
+    /// over the factorial of its order: what multiplies the powers of the distance from `u` in
+    /// Taylor's series.
     fn series(&self, u: f64, width: f64) -> [f64; 5] {
         let mut terms = [self.position(u); 5];
         for order in 1..terms.len() {
@@ -140,7 +147,8 @@ impl Shape {
     /// By how much rounding may change a position at `u`, relative to it.
     fn rounding(&self, u: f64) -> f64 {
         match *self {
-            // A power multiplies the error of its base by its exponent; so much of the base is left where the span is below 0.
+            // A power multiplies the error of its base by its exponent; so much of the base is left
+            // where the span is below 0.
             Self::Power { span, inverse } => ROUNDING * (1.0 + inverse.abs() / (1.0 + u * span).min(1.0)),
             // An exponential, that of its argument.
             Self::Exponential { span } => ROUNDING * (1.0 + span),
@@ -148,8 +156,9 @@ impl Shape {
     }
 }
 
-/// A catalogue cut into runs of ranks that are about equally popular, most popular first: how many objects each has, and its share of
-/// the draws. Runs grow by a third, so there are some 70 for a billion objects.
+/// A catalogue cut into runs of ranks that are about equally popular, most popular first: how many
+/// objects each has, and its share of the draws. Runs grow by a third, so there are some 70 for a
+/// billion objects.
 pub(crate) fn shares(objects: u64, alpha: f64) -> Vec<(f64, f64)> {
     let end = (objects + 1) as f64;
     // Draws up to a position, all of them being `below(end)`.
@@ -179,10 +188,12 @@ fn pieces(objects: u64, shape: &Shape) -> Arc<[Piece]> {
 fn piece(number: f64, width: f64, shape: &Shape) -> Piece {
     let [a, b, c, d, _] = shape.series((number + 0.5) * width, width);
     let ends = [number * width, (number + 1.0) * width];
-    // Lagrange's remainder: the fourth derivative has no extreme within a piece, so it is largest at one of its ends.
+    // Lagrange's remainder: the fourth derivative has no extreme within a piece, so it is largest
+    // at one of its ends.
     let remainder = |u: f64| shape.series(u, width)[4].abs() / 16.0;
     let rounding = |u: f64| shape.position(u) * shape.rounding(u);
-    // The greater of two, or no number if either is none: then nothing is known, which a maximum would pass over.
+    // The greater of two, or no number if either is none: then nothing is known, which a maximum
+    // would pass over.
     let greatest = |[a, b]: [f64; 2]| if a > b || a.is_nan() { a } else { b };
     let error = greatest(ends.map(remainder)) + greatest(ends.map(rounding));
     match [a, b, c, d, error].iter().all(|number| number.is_finite()) {

@@ -1,7 +1,7 @@
 //! Maps of a document or of a line, in which no key stands twice.
 //!
-//! JSON leaves open what a repeated key means, and its readers take the last: of two lines of limits for one backend, or two scenarios
-//! of one name, one would be overlooked without a word.
+//! JSON leaves open what a repeated key means, and its readers take the last: of two lines of
+//! limits for one backend, or two scenarios of one name, one would be overlooked without a word.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
@@ -9,7 +9,8 @@ use std::marker::PhantomData;
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
 
-/// A map, for fields that are [deserialized with](https://serde.rs/field-attrs.html#deserialize_with) it.
+/// A map, for fields that are [deserialized
+/// with](https://serde.rs/field-attrs.html#deserialize_with) it.
 pub(crate) fn map<'de, D, K, V>(deserializer: D) -> Result<BTreeMap<K, V>, D::Error>
 where
     D: Deserializer<'de>,

@@ -1,8 +1,9 @@
 //! The codecs: what holds for any bytes a peer sends.
 //!
-//! Promised by each, and checked by [`same_however_cut`](crate::stream::same_however_cut): no panic; at most what was offered is
-//! used up, and something whenever something is said; never more is asked for than the stated bound, nor than is needed;
-//! and the same is said however the bytes are cut. What is understood can be written and is then understood as the same.
+//! Promised by each, and checked by [`same_however_cut`](crate::stream::same_however_cut): no
+//! panic; at most what was offered is used up, and something whenever something is said; never more
+//! is asked for than the stated bound, nor than is needed; and the same is said however the bytes
+//! are cut. What is understood can be written and is then understood as the same.
 
 mod memcached_client;
 mod memcached_server;

@@ -28,8 +28,8 @@ const REQUESTS: usize = 16;
 
 type Got<'a> = Pin<Box<dyn Future<Output = usize> + Send + 'a>>;
 
-/// A pool of connections to MariaDB. What a connection was used for is not undone when it is given back: it was used for nothing that
-/// lasts, and the connector does not, either.
+/// A pool of connections to MariaDB. What a connection was used for is not undone when it is given
+/// back: it was used for nothing that lasts, and the connector does not, either.
 pub(crate) fn mysql(server: &Database) -> mysql_async::Pool {
     let constraints = PoolConstraints::new(CONNECTIONS, CONNECTIONS).expect("a range");
     let pool = PoolOpts::default().with_constraints(constraints).with_reset_connection(false);

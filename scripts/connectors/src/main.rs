@@ -1,15 +1,20 @@
-//! What a connector costs, beside the client library that a user would take in its place, in the same run.
+//! What a connector costs, beside the client library that a user would take in its place, in the
+//! same run.
 //!
-//!     cargo run --release --manifest-path scripts/connectors/Cargo.toml -- [rounds] [seconds of a turn] [part of a backend's name]
+//!     cargo run --release --manifest-path scripts/connectors/Cargo.toml -- [rounds] [seconds of a
+//!     turn] [part of a backend's name]
 //!
-//! MariaDB, PostgreSQL, Redis and memcached are Debian's packages, each started on a free port of the loopback as the tests of the
-//! connectors do; the HTTP service is one of hyper's in this process, with a thread of its own. Each has 10,000 values of 1 KiB. Both
-//! sides ask for the same keys at the same number of tasks, each waiting for its answer before it asks again: turn by turn, the first
-//! one changing with every round, so that a busy machine is busy for both. Each side has its defaults: the connector as many
-//! connections as it opens by itself; of clients, those that are shared have one or (PostgreSQL) eight, those that are not one for
-//! each task, and MySQL's pool has eight.
+//! MariaDB, PostgreSQL, Redis and memcached are Debian's packages, each started on a free port of
+//! the loopback as the tests of the connectors do; the HTTP service is one of hyper's in this
+//! process, with a thread of its own. Each has 10,000 values of 1 KiB. Both sides ask for the same
+//! keys at the same number of tasks, each waiting for its answer before it asks again: turn by
+//! turn, the first one changing with every round, so that a busy machine is busy for both. Each
+//! side has its defaults: the connector as many connections as it opens by itself; of clients,
+//! those that are shared have one or (PostgreSQL) eight, those that are not one for each task, and
+//! MySQL's pool has eight.
 //!
-//! A JSON line for each backend, number of keys of a call and number of tasks: medians over the rounds, and their ratios.
+//! A JSON line for each backend, number of keys of a call and number of tasks: medians over the
+//! rounds, and their ratios.
 
 #![allow(
     clippy::disallowed_methods,

@@ -1,12 +1,14 @@
 //! What the engine costs, beside other caches in the same run.
 //!
-//!     cargo run --release --manifest-path scripts/engine/Cargo.toml -- throughput [rounds] [part of a cache's name] [--json]
-//!     … -- hits     hit ratios on the public traces, at 1, 3, 10 and 30% of their objects
-//!     … -- memory [value bytes]     bytes an item at two million items with keys of 20 bytes
-//!     … -- reclaim [MiB] [value bytes] [rounds]     a full cache gives up a tenth, again and again
+//!     cargo run --release --manifest-path scripts/engine/Cargo.toml -- throughput [rounds] [part
+//!     of a cache's name] [--json] … -- hits hit ratios on the public traces, at 1, 3, 10 and 30%
+//!     of their objects … -- memory [value bytes] bytes an item at two million items with keys of
+//!     20 bytes … -- reclaim [MiB] [value bytes] [rounds] a full cache gives up a tenth, again and
+//!     again
 //!
-//! Caches take turns within a round and medians are printed, so that a busy machine is busy for all of them. Times of one thread
-//! are of its processor, times of two are of the clock: those are worth something only where two cores are free.
+//! Caches take turns within a round and medians are printed, so that a busy machine is busy for all
+//! of them. Times of one thread are of its processor, times of two are of the clock: those are
+//! worth something only where two cores are free.
 
 use std::collections::{HashMap, HashSet};
 use std::hint::black_box;
@@ -248,8 +250,9 @@ fn zipf(count: usize) -> Vec<u32> {
     (0..count).map(|_| rank(draw() * sum)).collect()
 }
 
-/// Blocks of one mapping that is large enough for all, as the node's are parts of a few: what is given back is the system's
-/// before the call returns. Those of one size are handed out again, the last first.
+/// Blocks of one mapping that is large enough for all, as the node's are parts of a few: what is
+/// given back is the system's before the call returns. Those of one size are handed out again, the
+/// last first.
 #[derive(Debug)]
 struct Mapped {
     free: Mutex<Free>,
@@ -276,7 +279,8 @@ impl Mapped {
     }
 }
 
-// SAFETY: each block is a part of the mapping, which stays, that nobody else has until it is released.
+// SAFETY: each block is a part of the mapping, which stays, that nobody else has until it is
+// released.
 unsafe impl Memory for Mapped {
     fn allocate(&self, bytes: usize) -> NonNull<[u8]> {
         let mut free = self.free.lock().expect("nobody panics");
@@ -293,7 +297,8 @@ unsafe impl Memory for Mapped {
 
     unsafe fn release(&self, block: NonNull<[u8]>) {
         let (start, bytes) = (block.cast::<u8>().as_ptr(), block.len());
-        // SAFETY: whole pages of the mapping; by the caller's promise nobody refers to them any more.
+        // SAFETY: whole pages of the mapping; by the caller's promise nobody refers to them any
+        // more.
         unsafe { libc::madvise(start.cast(), bytes, libc::MADV_DONTNEED) };
         let mut free = self.free.lock().expect("nobody panics");
         free.by_bytes.entry(bytes).or_default().push(start.expose_provenance());
@@ -350,7 +355,8 @@ fn reclaim(mib: usize, value_bytes: usize, rounds: usize) {
     let (mut state, mut stores) = (1_u64, 0);
     let mut store = |count| {
         for number in stores..stores + count {
-            // Every other store goes to a random key, so that the order of places is not that of eviction.
+            // Every other store goes to a random key, so that the order of places is not that of
+            // eviction.
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             let number = if number % 2 == 0 { number } else { (state >> 33) % (2 * items) };
             let key = format!("key:{number:016}");

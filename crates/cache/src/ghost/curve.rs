@@ -3,16 +3,19 @@
 use super::Tally;
 use super::histogram::{Count, Histogram};
 
-/// Miss ratios by size, as far as they were measured: 1 at 0 bytes, straight between two points, constant after the last.
+/// Miss ratios by size, as far as they were measured: 1 at 0 bytes, straight between two points,
+/// constant after the last.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Curve {
     /// Sizes in bytes, ascending; the first is 0.
     pub bytes: Vec<u64>,
     /// The share of gets that miss at each of these sizes, 0 to 1, never rising.
     pub miss_ratio: Vec<f64>,
-    /// Gets that the curve is of, those of unsampled keys too; old ones count less where counts fade.
+    /// Gets that the curve is of, those of unsampled keys too; old ones count less where counts
+    /// fade.
     pub gets: f64,
-    /// How many of them were looked at. The sampling error is about one in their square root, at best.
+    /// How many of them were looked at. The sampling error is about one in their square root, at
+    /// best.
     pub sampled_gets: f64,
     /// Share of the keys that were sampled lately.
     pub rate: f64,
@@ -67,13 +70,15 @@ impl Curve {
 
 /// What is made of the gets that the sample had too many, or too few.
 ///
-/// Each key is in the sample or not, by chance, so a key asked for f times adds f² to the variance of the number of sampled
-/// gets. Given that number was off by so much, the best guess (the linear regression of one sum over keys on the other)
-/// is that each key contributed in proportion to f²: hot keys nearly all of it under skew, each key alike in uniform traffic.
-/// The sums of squares are taken from the sample. A key so hot that it would explain the difference alone, but is not
-/// in the sample, is not in them either: what exceeds two standard deviations therefore goes to the shortest distances, as
-/// in the paper. By the same regression the number of sampled keys, and with it every distance, was off by a part of the
-/// difference: by all of it in uniform traffic, by nearly nothing under skew.
+/// Each key is in the sample or not, by chance, so a key asked for f times adds f² to the variance
+/// of the number of sampled gets. Given that number was off by so much, the best guess (the linear
+/// regression of one sum over keys on the other) is that each key contributed in proportion to f²:
+/// hot keys nearly all of it under skew, each key alike in uniform traffic. The sums of squares are
+/// taken from the sample. A key so hot that it would explain the difference alone, but is not in
+/// the sample, is not in them either: what exceeds two standard deviations therefore goes to the
+/// shortest distances, as in the paper. By the same regression the number of sampled keys, and with
+/// it every distance, was off by a part of the difference: by all of it in uniform traffic, by
+/// nearly nothing under skew.
 struct Correction {
     /// Gets to add for each one of a bucket's squares.
     per_square: f64,

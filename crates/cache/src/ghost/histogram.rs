@@ -1,7 +1,7 @@
 //! Counts of distances, in buckets whose width grows with the distance.
 
-/// Buckets double their width every 32 of them; below 64 each holds one distance. So a bucket is at most 1/32 of the
-/// distances it holds wide.
+/// Buckets double their width every 32 of them; below 64 each holds one distance. So a bucket is at
+/// most 1/32 of the distances it holds wide.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Histogram {
     /// Up to the last bucket with a count.
@@ -38,8 +38,8 @@ impl Histogram {
         }
     }
 
-    /// The buckets that hold anything, shortest distances first: the largest size at which all of a bucket's distances
-    /// miss, the smallest at which all hit, and their count.
+    /// The buckets that hold anything, shortest distances first: the largest size at which all of a
+    /// bucket's distances miss, the smallest at which all hit, and their count.
     pub(super) fn buckets(&self) -> impl Iterator<Item = (u64, u64, Count)> {
         let counted = self.counts.iter().enumerate().filter(|(_, count)| count.gets > 0.0);
         counted.map(|(bucket, &count)| (least(bucket).saturating_sub(1), least(bucket + 1) - 1, count))

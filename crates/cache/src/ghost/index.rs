@@ -1,8 +1,9 @@
 //! Slots of keys by hash, in many small tables.
 //!
-//! One table of all keys moves all of them when it grows, and again when the marks that removals leave have used it up; with
-//! a million keys that takes tens of milliseconds. Here a part of the hash chooses one of up to 4,096 tables, and each
-//! grows by itself: an insertion moves as many keys as one of them holds at most, 840 in a cache's ghosts.
+//! One table of all keys moves all of them when it grows, and again when the marks that removals
+//! leave have used it up; with a million keys that takes tens of milliseconds. Here a part of the
+//! hash chooses one of up to 4,096 tables, and each grows by itself: an insertion moves as many
+//! keys as one of them holds at most, 840 in a cache's ghosts.
 
 use hashbrown::HashTable;
 
@@ -10,8 +11,9 @@ use hashbrown::HashTable;
 pub(super) struct Index {
     /// A power of two of them.
     tables: Box<[HashTable<u32>]>,
-    /// Buckets that a table may have. Where marks of removed keys have used them up, its keys are put in again; by chance it may be
-    /// full before the others are, and what it has no room for is left out.
+    /// Buckets that a table may have. Where marks of removed keys have used them up, its keys are
+    /// put in again; by chance it may be full before the others are, and what it has no room for is
+    /// left out.
     buckets_max: usize,
     len: usize,
     /// What the tables' buckets take.
@@ -20,9 +22,11 @@ pub(super) struct Index {
 
 /// Buckets of a table where there are not too many tables.
 const BUCKETS_BITS: u32 = 10;
-/// Tables are at most 2^12, enough for what a cache may spend: their headers fit into a core's second cache.
+/// Tables are at most 2^12, enough for what a cache may spend: their headers fit into a core's
+/// second cache.
 const TABLES_BITS_MAX: u32 = 12;
-/// Where more buckets than these are allowed there is one table: it is a study, which has nobody waiting, and one is a little faster.
+/// Where more buckets than these are allowed there is one table: it is a study, which has nobody
+/// waiting, and one is a little faster.
 const BITS_DIVIDED_MAX: u32 = 24;
 
 impl Index {
@@ -43,7 +47,8 @@ impl Index {
         self.table(hash).find_mut(spread(hash), |&slot| hashes[slot as usize] == hash)
     }
 
-    /// Adds a key that is not there, if its table has room; says whether it did. `hashes` are those of the others.
+    /// Adds a key that is not there, if its table has room; says whether it did. `hashes` are those
+    /// of the others.
     pub(super) fn insert(&mut self, hash: u64, slot: u32, hashes: &[u64]) -> bool {
         let (buckets_max, spread_of) = (self.buckets_max, |&slot: &u32| spread(hashes[slot as usize]));
         let table = self.table(hash);
@@ -87,7 +92,8 @@ impl Index {
         self.bytes + self.tables.len() * size_of::<HashTable<u32>>()
     }
 
-    /// What one of at most 2^`bits` buckets may come to take: a number and a tag each, and a group of tags at each table's end.
+    /// What one of at most 2^`bits` buckets may come to take: a number and a tag each, and a group
+    /// of tags at each table's end.
     pub(super) const fn bytes_at_most(bits: u32) -> usize {
         let tables = 1 << tables_bits(bits);
         (1 << bits) * (size_of::<u32>() + 1) + tables * (size_of::<HashTable<u32>>() + 16)
@@ -120,7 +126,8 @@ const fn tables_bits(bits: u32) -> u32 {
     }
 }
 
-/// A table takes its bucket from the low bits and a tag from the high ones, which are all alike in a sample.
+/// A table takes its bucket from the low bits and a tag from the high ones, which are all alike in
+/// a sample.
 fn spread(hash: u64) -> u64 {
     hash.rotate_left(32)
 }

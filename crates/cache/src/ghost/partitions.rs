@@ -7,11 +7,13 @@ use sherwood_model::PartitionId;
 
 use super::{Curve, Ghost, GhostOptions};
 
-/// The ghosts of all partitions, or none of them. May be shared by threads: what is not sampled reads one number that
-/// hardly ever changes, what is takes its partition's lock, under which nothing else is locked.
+/// The ghosts of all partitions, or none of them. May be shared by threads: what is not sampled
+/// reads one number that hardly ever changes, what is takes its partition's lock, under which
+/// nothing else is locked.
 #[derive(Debug)]
 pub(crate) struct Ghosts {
-    /// What the ghosts' thresholds were when last looked at. Apart from the locks, which are written to all the time.
+    /// What the ghosts' thresholds were when last looked at. Apart from the locks, which are
+    /// written to all the time.
     thresholds: Box<[AtomicU64]>,
     ghosts: Box<[Mutex<Ghost>]>,
 }
@@ -20,8 +22,8 @@ pub(crate) struct Ghosts {
 const MEMORY_RATIO: u64 = 32;
 /// ... but may take these many bytes of the smallest and no more than those of the largest.
 const MEMORY_BYTES: std::ops::RangeInclusive<u64> = 4 << 20..=256 << 20;
-/// Curves reach up to so many times the total: what twice the memory would bring is asked more often than what ten times
-/// would.
+/// Curves reach up to so many times the total: what twice the memory would bring is asked more
+/// often than what ten times would.
 const DEPTH_FACTOR: u64 = 2;
 
 impl Ghosts {

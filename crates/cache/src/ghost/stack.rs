@@ -1,21 +1,24 @@
 //! Keys in the order of their last use, and the bytes above each.
 //!
-//! Each use takes the next slot of an array, so that a later slot is a later use, and leaves its key's old slot empty.
-//! The bytes used since then are the weights in the slots behind it: a sum over a range, which a Fenwick tree (P. Fenwick,
-//! *A New Data Structure for Cumulative Frequency Tables*, 1994) answers in O(log n). The tree here is over blocks of 64
-//! slots, and the rest of a block is added up one by one: two cache lines of each array instead of a tree of the array's
+//! Each use takes the next slot of an array, so that a later slot is a later use, and leaves its
+//! key's old slot empty. The bytes used since then are the weights in the slots behind it: a sum
+//! over a range, which a Fenwick tree (P. Fenwick, *A New Data Structure for Cumulative Frequency
+//! Tables*, 1994) answers in O(log n). The tree here is over blocks of 64 slots, and the rest of a
+//! block is added up one by one: two cache lines of each array instead of a tree of the array's
 //! size.
 //!
-//! Before the slots are used up a sweep moves the occupied ones together, from the oldest on, a block for each use
-//! ([`Stack::sweep`]). A million keys moved at once would take tens of milliseconds, and everybody who shares the thread
-//! would wait for them; a block takes a microsecond or two. The order is the same before and after each block, so uses between
-//! them find all as it should be. A sweep of n slots ends within n/63 uses, long before the eighth of the slots that are left when
-//! it begins are used up; it is paid for by the uses since the last one, of which there were a sixteenth as many as there are
-//! slots at least.
+//! Before the slots are used up a sweep moves the occupied ones together, from the oldest on, a
+//! block for each use ([`Stack::sweep`]). A million keys moved at once would take tens of
+//! milliseconds, and everybody who shares the thread would wait for them; a block takes a
+//! microsecond or two. The order is the same before and after each block, so uses between them find
+//! all as it should be. A sweep of n slots ends within n/63 uses, long before the eighth of the
+//! slots that are left when it begins are used up; it is paid for by the uses since the last one,
+//! of which there were a sixteenth as many as there are slots at least.
 //!
-//! All else that concerns every key is left to a sweep too: which are forgotten because they are too deep, because there
-//! are too many or because all are, and that counts of uses fade. Where all are forgotten in the middle of a sweep it goes on, and
-//! another one follows for what lies behind it: if it began anew, who forgets often enough would never let one end.
+//! All else that concerns every key is left to a sweep too: which are forgotten because they are
+//! too deep, because there are too many or because all are, and that counts of uses fade. Where all
+//! are forgotten in the middle of a sweep it goes on, and another one follows for what lies behind
+//! it: if it began anew, who forgets often enough would never let one end.
 
 use super::index::{self, Index};
 
@@ -26,7 +29,8 @@ pub(super) struct Stack {
     hashes: Vec<u64>,
     /// By slot, as many.
     slots: Vec<Held>,
-    /// Fenwick tree of the weights of each block that has no unused slot; up to the last block that ever was one, counted from 1.
+    /// Fenwick tree of the weights of each block that has no unused slot; up to the last block that
+    /// ever was one, counted from 1.
     blocks: Vec<u64>,
     /// Slots of the keys, by hash.
     index: Index,
@@ -70,7 +74,8 @@ impl Fading {
     }
 }
 
-/// Where a sweep is. The slots from `to` up to `from` are empty; those before were swept, those behind are to be.
+/// Where a sweep is. The slots from `to` up to `from` are empty; those before were swept, those
+/// behind are to be.
 #[derive(Clone, Copy, Debug)]
 struct Sweep {
     from: usize,
@@ -142,8 +147,8 @@ impl Stack {
     pub(super) fn new(memory_bytes: usize) -> Self {
         let fitting = (SCALE_MIN..=SCALE_LIMIT).take_while(|&scale| bytes_of(scale) <= memory_bytes);
         let scale_max = fitting.last().unwrap_or(SCALE_MIN);
-        // What is reserved takes no memory until it is used, and growing moves nothing. Only without a limit there is nothing to
-        // reserve.
+        // What is reserved takes no memory until it is used, and growing moves nothing. Only
+        // without a limit there is nothing to reserve.
         let reserved = if scale_max < SCALE_LIMIT { 1 << scale_max } else { 0 };
         let mut blocks = Vec::with_capacity(reserved / BLOCK + 1);
         blocks.push(0);
@@ -200,8 +205,8 @@ impl Stack {
         Some(Seen { uses, newer_bytes, bytes })
     }
 
-    /// Makes a key the most recent, with this weight, whether it is there or not. A new one has been used once: by the get
-    /// that brought it. Where the index has no room, it is left out.
+    /// Makes a key the most recent, with this weight, whether it is there or not. A new one has
+    /// been used once: by the get that brought it. Where the index has no room, it is left out.
     pub(super) fn put(&mut self, hash: u64, bytes: u32) {
         let mut uses = 1;
         let Self { hashes, index, next, sweep, .. } = self;
@@ -243,8 +248,8 @@ impl Stack {
         }
     }
 
-    /// Forgets the keys whose hash's upper half is not below this, which must be half of what it was: those that remain stand
-    /// for them meanwhile.
+    /// Forgets the keys whose hash's upper half is not below this, which must be half of what it
+    /// was: those that remain stand for them meanwhile.
     pub(super) fn halve(&mut self, threshold: u64) {
         self.begin(Purpose::Halve(threshold));
     }
@@ -264,8 +269,9 @@ impl Stack {
         grows
     }
 
-    /// Goes on with the sweep under way by one block, or begins one, for which there is a time between any two uses while
-    /// [`Self::is_due`]. Forgets keys that have `depth` bytes or more above them. Says whether a sweep has ended.
+    /// Goes on with the sweep under way by one block, or begins one, for which there is a time
+    /// between any two uses while [`Self::is_due`]. Forgets keys that have `depth` bytes or more
+    /// above them. Says whether a sweep has ended.
     pub(super) fn sweep(&mut self, depth: u64) -> bool {
         if self.sweep.is_none() {
             self.begin(Purpose::Tidy);
@@ -432,7 +438,8 @@ const fn keys_max(scale: u32) -> usize {
     index::keys_max(1 << (scale - 1))
 }
 
-/// What 2^scale slots take: a hash and what is held each, their blocks, and an index of half as many buckets.
+/// What 2^scale slots take: a hash and what is held each, their blocks, and an index of half as
+/// many buckets.
 const fn bytes_of(scale: u32) -> usize {
     let slots = 1 << scale;
     slots * (size_of::<u64>() + size_of::<Held>())
@@ -571,7 +578,8 @@ mod tests {
         let mut used = Vec::new();
         loop {
             let remaining = KEYS / 2 + used.len() as u64 / 2;
-            // One that goes, one that was used before, and all old ones in a row that does not go by their age.
+            // One that goes, one that was used before, and all old ones in a row that does not go
+            // by their age.
             assert_eq!(stack.refresh(hash_of(KEYS - 1)), None);
             let key = used.len() as u64 * 26 % KEYS;
             let newer = (KEYS - key) / 2 + used.iter().filter(|&&used| used < key).count() as u64;

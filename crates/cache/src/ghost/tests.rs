@@ -47,7 +47,8 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The number of bytes that each get needed, from its definition; none where no size would have helped.
+/// The number of bytes that each get needed, from its definition; none where no size would have
+/// helped.
 fn distances(steps: &[Step]) -> Vec<Option<u64>> {
     let mut recent: Vec<(u64, u64)> = Vec::new();
     let mut found = Vec::new();

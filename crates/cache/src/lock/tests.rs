@@ -1,4 +1,5 @@
-//! One thing at a time, whoever comes; schedules of three threads under loom, real threads otherwise.
+//! One thing at a time, whoever comes; schedules of three threads under loom, real threads
+//! otherwise.
 
 #[cfg(loom)]
 mod schedules {

@@ -1,9 +1,11 @@
-//! What look-ups will read, asked for before they do: see [`Cache::prefetch`](crate::Cache::prefetch).
+//! What look-ups will read, asked for before they do: see
+//! [`Cache::prefetch`](crate::Cache::prefetch).
 
 use super::{Handle, Locked, Lookup, NO_HANDLE, Shard};
 
 impl Shard {
-    /// Asks for the index's lines where the searches for hashes begin, unless somebody is changing the shard.
+    /// Asks for the index's lines where the searches for hashes begin, unless somebody is changing
+    /// the shard.
     pub(crate) fn prefetch_index(&self, hashes: &[u64]) {
         if let Some(store) = self.store.try_read() {
             hashes.iter().for_each(|&hash| store.index.prefetch(hash));
@@ -20,8 +22,9 @@ impl Shard {
 }
 
 impl Locked<'_> {
-    /// Asks for the memory that searches for these hashes will read. Notes in `ahead`, which is as long at least and holds no
-    /// handle, the first of each hash, if there is one: what [`Self::find_ahead`] begins with.
+    /// Asks for the memory that searches for these hashes will read. Notes in `ahead`, which is as
+    /// long at least and holds no handle, the first of each hash, if there is one: what
+    /// [`Self::find_ahead`] begins with.
     #[inline]
     pub(crate) fn look_ahead(&self, hashes: &[u64], ahead: &mut [Handle]) {
         if hashes.len() > 1 {
@@ -38,8 +41,9 @@ impl Locked<'_> {
         }
     }
 
-    /// Asks for what changes beside items that are found under strict LRU: the neighbours that each leaves behind when it becomes the
-    /// newest. Nobody waits for what is only written, but the lock's release does.
+    /// Asks for what changes beside items that are found under strict LRU: the neighbours that each
+    /// leaves behind when it becomes the newest. Nobody waits for what is only written, but the
+    /// lock's release does.
     #[inline]
     fn look_aside(&self, ahead: &[Handle]) {
         for &at in ahead.iter().filter(|&&at| at != NO_HANDLE) {
@@ -52,7 +56,8 @@ impl Locked<'_> {
         }
     }
 
-    /// The record of a key, dead or alive, where the index is as it was when `ahead` was the first handle of the key's hash.
+    /// The record of a key, dead or alive, where the index is as it was when `ahead` was the first
+    /// handle of the key's hash.
     #[inline]
     pub(crate) fn find_ahead(&self, lookup: &Lookup<'_>, ahead: Handle) -> Option<Handle> {
         match ahead {

@@ -1,15 +1,17 @@
 //! How much of a partition waits in small queues.
 //!
-//! The paper gives the small queue a tenth. That suits no trace: where items come back at random a hundredth keeps half a
-//! point more, where they come back soon or never a fifth keeps a point more. What an item gains from a longer stay can be
-//! seen from those that had to go: if more of the ones dropped from the small queue come back than of the ones dropped from
-//! the main queue, space is worth more in the small one. So keys that left either are remembered ([`super::ghost`]), and the
-//! balance between the queues moves towards the one whose keys return more often, as ARC's does (N. Megiddo and D. S. Modha,
-//! "ARC: a self-tuning, low overhead replacement cache", FAST 2003), but by the rate of returns and not by their number: ten
-//! times as many leave the small queue.
+//! The paper gives the small queue a tenth. That suits no trace: where items come back at random a
+//! hundredth keeps half a point more, where they come back soon or never a fifth keeps a point
+//! more. What an item gains from a longer stay can be seen from those that had to go: if more of
+//! the ones dropped from the small queue come back than of the ones dropped from the main queue,
+//! space is worth more in the small one. So keys that left either are remembered
+//! ([`super::ghost`]), and the balance between the queues moves towards the one whose keys return
+//! more often, as ARC's does (N. Megiddo and D. S. Modha, "ARC: a self-tuning, low overhead
+//! replacement cache", FAST 2003), but by the rate of returns and not by their number: ten times as
+//! many leave the small queue.
 //!
-//! A lane of a shard drops too few items to tell a rate. It counts some of them for itself and then adds them to what all
-//! shards know of its partition.
+//! A lane of a shard drops too few items to tell a rate. It counts some of them for itself and then
+//! adds them to what all shards know of its partition.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
@@ -23,14 +25,16 @@ const START: u32 = (WHOLE / 20) as u32;
 /// Less is worth nothing even where items come back at random, more hardly ever.
 const LEAST: f64 = WHOLE as f64 * 0.01;
 const MOST: f64 = WHOLE as f64 * 0.3;
-/// By how much one look changes the share, if only keys of one queue return. Simulated: 0.1 is late in a cache that was
-/// just filled, 0.3 keeps less of the small traces.
+/// By how much one look changes the share, if only keys of one queue return. Simulated: 0.1 is late
+/// in a cache that was just filled, 0.3 keeps less of the small traces.
 const STEP: f64 = 0.2;
-/// A look is taken each time that an eighth of the partition's items have been dropped, half of them before the last look.
+/// A look is taken each time that an eighth of the partition's items have been dropped, half of
+/// them before the last look.
 const LOOK_DIVISOR: u64 = 8;
 /// Dropped items that are enough for a look, at least.
 const LOOK_MIN: u64 = 256;
-/// Dropped items by which either rate is drawn towards that of both: while a main queue is filled few are dropped from it.
+/// Dropped items by which either rate is drawn towards that of both: while a main queue is filled
+/// few are dropped from it.
 const PRIOR: f64 = 30.0;
 /// Drops and returns that a lane counts before it tells them.
 const BATCH: u8 = 32;
@@ -53,7 +57,8 @@ pub(crate) struct Balances {
 struct Balance {
     /// The small queues' part of the partition's bytes, of [`WHOLE`]. Read for each victim.
     small: AtomicU32,
-    /// Entered once in [`BATCH`] drops of a lane, with its shard's lock held; nothing is locked under it.
+    /// Entered once in [`BATCH`] drops of a lane, with its shard's lock held; nothing is locked
+    /// under it.
     seen: Mutex<Seen>,
 }
 
@@ -151,7 +156,8 @@ mod tests {
 
     const P: PartitionId = PartitionId(0);
 
-    /// The share after batches of 12 items dropped from the small queue and 4 from the main queue, of which so many return.
+    /// The share after batches of 12 items dropped from the small queue and 4 from the main queue,
+    /// of which so many return.
     fn share(batches: usize, small_returns: u8, main_returns: u8) -> f64 {
         let balances = Balances::new(1, 4);
         for _ in 0..batches {

@@ -1,11 +1,12 @@
 //! Keys that were here a while ago.
 //!
-//! S3-FIFO lets a new item prove itself in a small queue. One that comes back soon after it was dropped from there has
-//! proved itself late, and goes to the main queue at once. One that was dropped from the main queue starts anew, but that it
-//! comes back tells how long the queues should be (see [`super::balance`]). So the shard remembers half as many dropped keys
-//! as it holds items (the paper's 0.9, and twice as many, kept less of Zipf 0.99 in simulations). Only 15 bits of a key's
-//! hash are kept and where it was, in buckets that forget their oldest: one look-up in 4,000 to 16,000 is mistaken for a key
-//! of before, which costs nothing but a place in the wrong queue.
+//! S3-FIFO lets a new item prove itself in a small queue. One that comes back soon after it was
+//! dropped from there has proved itself late, and goes to the main queue at once. One that was
+//! dropped from the main queue starts anew, but that it comes back tells how long the queues should
+//! be (see [`super::balance`]). So the shard remembers half as many dropped keys as it holds items
+//! (the paper's 0.9, and twice as many, kept less of Zipf 0.99 in simulations). Only 15 bits of a
+//! key's hash are kept and where it was, in buckets that forget their oldest: one look-up in 4,000
+//! to 16,000 is mistaken for a key of before, which costs nothing but a place in the wrong queue.
 
 use std::sync::Arc;
 
@@ -45,7 +46,8 @@ impl Ghost {
         Self { buckets, supply: Arc::clone(supply) }
     }
 
-    /// Remembers the key with this hash and the queue that it was dropped from. `items` says how many the shard holds.
+    /// Remembers the key with this hash and the queue that it was dropped from. `items` says how
+    /// many the shard holds.
     pub(super) fn remember(&mut self, hash: u64, was_main: bool, items: usize) {
         self.fit(items);
         let (at, ways) = (self.bucket(hash), self.ways(items));
@@ -62,7 +64,8 @@ impl Ghost {
         }
     }
 
-    /// Whether the key with this hash, if it is remembered, was dropped from the main queue; forgets it.
+    /// Whether the key with this hash, if it is remembered, was dropped from the main queue;
+    /// forgets it.
     pub(super) fn recall(&mut self, hash: u64) -> Option<bool> {
         if self.buckets.is_empty() {
             return None;
@@ -76,13 +79,14 @@ impl Ghost {
         Some(was_main)
     }
 
-    /// Keys that a bucket remembers: their number follows that of the items also between two doublings.
+    /// Keys that a bucket remembers: their number follows that of the items also between two
+    /// doublings.
     fn ways(&self, items: usize) -> usize {
         (items / (ITEMS_PER_KEY * self.buckets.len())).clamp(1, WAYS)
     }
 
-    /// Doubles or halves with the number of items. Doubling copies each bucket: a key is then in the one of the two that
-    /// it belongs to, and the other forgets it in time.
+    /// Doubles or halves with the number of items. Doubling copies each bucket: a key is then in
+    /// the one of the two that it belongs to, and the other forgets it in time.
     fn fit(&mut self, items: usize) {
         let before = self.buckets.capacity();
         let buckets = self.buckets.len();

@@ -1,15 +1,18 @@
 //! From a key's hash to its record.
 //!
-//! A table that doubles is half empty just after, and moves all it holds while somebody waits. Here a shard's index is cut
-//! into segments of some hundred to some thousand entries, and each is a sorted sequence with gaps: 16 bits of the hash, its tag, say
-//! both where an entry belongs and how it compares, so a segment grows by an eighth at a time, in microseconds, without a
-//! look at any record, and stays five sixths full. An entry takes 7.3 to 8.2 bytes.
+//! A table that doubles is half empty just after, and moves all it holds while somebody waits. Here
+//! a shard's index is cut into segments of some hundred to some thousand entries, and each is a
+//! sorted sequence with gaps: 16 bits of the hash, its tag, say both where an entry belongs and how
+//! it compares, so a segment grows by an eighth at a time, in microseconds, without a look at any
+//! record, and stays five sixths full. An entry takes 7.3 to 8.2 bytes.
 //!
-//! What a search waits for is memory, so the sequence is cut into lines of the processor's cache, of ten entries each, their tags
-//! and their handles side by side. An entry belongs to a line; where that is full, the largest of its entries lie in the next. A
-//! search reads one line, and one in ten a second.
+//! What a search waits for is memory, so the sequence is cut into lines of the processor's cache,
+//! of ten entries each, their tags and their handles side by side. An entry belongs to a line;
+//! where that is full, the largest of its entries lie in the next. A search reads one line, and one
+//! in ten a second.
 //!
-//! Ordered open addressing: O. Amble and D. E. Knuth, "Ordered hash tables", The Computer Journal 17(2), 1974.
+//! Ordered open addressing: O. Amble and D. E. Knuth, "Ordered hash tables", The Computer Journal
+//! 17(2), 1974.
 
 use std::sync::Arc;
 
@@ -28,11 +31,13 @@ const ENTRIES: usize = 10;
 const LAST: usize = ENTRIES - 1;
 /// Tags of a line, with those that are compared for nothing: two more fill it up.
 const LANES: usize = 12;
-/// Fullest a segment gets: 28 of 32. Beyond, what an insertion pushes over goes through four lines and more.
+/// Fullest a segment gets: 28 of 32. Beyond, what an insertion pushes over goes through four lines
+/// and more.
 const LOAD: (usize, usize) = (28, 32);
 /// Part of a segment by which it grows.
 const GROWTH_DIVISOR: u32 = 8;
-/// Segments that a walk goes by for the price of an entry, so that many empty ones are neither a long walk nor many.
+/// Segments that a walk goes by for the price of an entry, so that many empty ones are neither a
+/// long walk nor many.
 const SEGMENTS_A_PLACE: usize = 32;
 
 /// Handles of a shard's records by the hash of their keys.
@@ -117,10 +122,12 @@ impl Index {
         }
     }
 
-    /// Goes by at most `places_max` entries (but by all of a range; and 32 segments count as one), in the order of segments and tags
-    /// from `from` on, and calls `see` with the handles. Returns how many it went by and where to go on, or none at the end.
+    /// Goes by at most `places_max` entries (but by all of a range; and 32 segments count as one),
+    /// in the order of segments and tags from `from` on, and calls `see` with the handles. Returns
+    /// how many it went by and where to go on, or none at the end.
     ///
-    /// An entry is in the same range for as long as it is there, however its segment grows and wherever its record moves.
+    /// An entry is in the same range for as long as it is there, however its segment grows and
+    /// wherever its record moves.
     pub(super) fn walk(
         &self,
         from: Range,
@@ -169,7 +176,8 @@ fn tag(hash: u64) -> u16 {
 impl Line {
     const EMPTY: Self = Self { tags: [EMPTY; LANES], handles: [Handle::MAX; ENTRIES] };
 
-    /// The entries with this tag, a bit for each: all at once, since which it is cannot be predicted.
+    /// The entries with this tag, a bit for each: all at once, since which it is cannot be
+    /// predicted.
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     fn equal(&self, tag: u16) -> u32 {
@@ -181,7 +189,8 @@ impl Line {
             (tag(0) | tag(1) | tag(2) | tag(3)).cast_signed()
         };
         let (first, second, third) = (word(0), word(4), word(8));
-        // SAFETY: the instructions are part of every processor of this architecture, and take and give nothing but numbers.
+        // SAFETY: the instructions are part of every processor of this architecture, and take and
+        // give nothing but numbers.
         let equal = unsafe {
             let wanted = _mm_set1_epi16(tag.cast_signed());
             let low = _mm_cmpeq_epi16(_mm_set_epi64x(second, first), wanted);
@@ -206,8 +215,8 @@ impl Line {
         self.tags.iter().map(|&other| usize::from(other <= tag)).sum()
     }
 
-    /// Moves the entries from `from` on by one, the last of them out. All are written, for without knowing how many there are that is a
-    /// few wide instructions and no call.
+    /// Moves the entries from `from` on by one, the last of them out. All are written, for without
+    /// knowing how many there are that is a few wide instructions and no call.
     #[inline]
     fn make_gap(&mut self, from: usize) {
         let Self { tags, handles } = *self;
@@ -232,7 +241,8 @@ impl Line {
         self.tags[LAST] != EMPTY
     }
 
-    /// Adds an entry, behind those with its tag; returns what has no room any more, or an empty one.
+    /// Adds an entry, behind those with its tag; returns what has no room any more, or an empty
+    /// one.
     #[inline]
     fn insert(&mut self, entry: (u16, Handle)) -> (u16, Handle) {
         let out = (self.tags[LAST], self.handles[LAST]);
@@ -242,7 +252,8 @@ impl Line {
         out
     }
 
-    /// As [`Self::insert`], for an entry that is not larger than any here: without a call to move what lies behind it.
+    /// As [`Self::insert`], for an entry that is not larger than any here: without a call to move
+    /// what lies behind it.
     #[inline]
     fn insert_first(&mut self, entry: (u16, Handle)) -> (u16, Handle) {
         let out = (self.tags[LAST], self.handles[LAST]);
@@ -252,7 +263,8 @@ impl Line {
         out
     }
 
-    /// Takes an entry out and puts `next`, which is not smaller than any here, or is empty, at the end.
+    /// Takes an entry out and puts `next`, which is not smaller than any here, or is empty, at the
+    /// end.
     #[inline]
     fn remove(&mut self, at: usize, next: (u16, Handle)) {
         self.close_gap(at);
@@ -338,7 +350,8 @@ impl Segment {
         }
     }
 
-    /// The first entry of the next line, if it belongs to this one or one before it; else an empty one.
+    /// The first entry of the next line, if it belongs to this one or one before it; else an empty
+    /// one.
     #[inline]
     fn pushed_over(&self, at: usize) -> (u16, Handle) {
         match self.lines.get(at + 1) {

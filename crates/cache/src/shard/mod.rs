@@ -1,9 +1,10 @@
 //! A part of the cache under one lock, which many may read at a time.
 //!
-//! A shard holds the items whose hash it owns, of every partition: records in pages, an index of their handles, and one
-//! lane of queues per (partition, deadline class). It knows nothing of the other shards. What those who look for a victim
-//! need under strict LRU, the stamp of each lane's oldest item, it publishes in atomics beside the lock, so that finding
-//! the oldest item of the whole cache takes no lock.
+//! A shard holds the items whose hash it owns, of every partition: records in pages, an index of
+//! their handles, and one lane of queues per (partition, deadline class). It knows nothing of the
+//! other shards. What those who look for a victim need under strict LRU, the stamp of each lane's
+//! oldest item, it publishes in atomics beside the lock, so that finding the oldest item of the
+//! whole cache takes no lock.
 
 mod ahead;
 mod balance;
@@ -124,7 +125,8 @@ pub(crate) struct Lookup<'a> {
 impl<'a> Lookup<'a> {
     #[inline]
     pub(crate) fn new(hash: &SeededState, partition: PartitionId, key: &'a [u8]) -> Self {
-        // Equal keys of different partitions must not share a hash; the seed is secret, so a constant apart is enough.
+        // Equal keys of different partitions must not share a hash; the seed is secret, so a
+        // constant apart is enough.
         let apart = (u64::from(partition.0) + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         Self { partition, key, hash: hash.hash_bytes(key) ^ apart }
     }
@@ -141,7 +143,8 @@ pub(crate) enum Cause {
     Expired,
 }
 
-/// What is left of an item that was taken out: its charge, and a block to be given back after the lock.
+/// What is left of an item that was taken out: its charge, and a block to be given back after the
+/// lock.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct Removed {
@@ -153,13 +156,14 @@ pub(crate) struct Removed {
 /// What an empty lane publishes in place of its oldest stamp.
 pub(crate) const EMPTY: u64 = u64::MAX;
 
-/// Bytes of items for a segment of the index: 1,600 of 100 bytes, which it lays out anew in microseconds, and 240 of 1 KiB, among
-/// which what a segment takes for itself is a byte each. With half of it fewer keys would be taken for each other, but
-/// segments of a cache that is not full yet would take a byte or two more for each.
+/// Bytes of items for a segment of the index: 1,600 of 100 bytes, which it lays out anew in
+/// microseconds, and 240 of 1 KiB, among which what a segment takes for itself is a byte each. With
+/// half of it fewer keys would be taken for each other, but segments of a cache that is not full
+/// yet would take a byte or two more for each.
 const SEGMENT_SHARE: u64 = 256 << 10;
 
-/// Most segments, so that those of an empty cache are no burden: enough for 1 GiB. Shards have more only in caches beyond a TiB, or where
-/// somebody asks for fewer of them.
+/// Most segments, so that those of an empty cache are no burden: enough for 1 GiB. Shards have more
+/// only in caches beyond a TiB, or where somebody asks for fewer of them.
 const SEGMENTS_MAX: u64 = 4096;
 
 impl Shard {
@@ -193,7 +197,8 @@ impl Shard {
         }
     }
 
-    /// The same, of a copy of the cache, of which `balances` are there once the first shard was copied.
+    /// The same, of a copy of the cache, of which `balances` are there once the first shard was
+    /// copied.
     pub(crate) fn copy(&mut self, supply: &Arc<Supply>, balances: &mut Option<Arc<Balances>>) -> Self {
         let Self { store, board: Board { oldest, counters, classes } } = self;
         let (store, gets) = store.get_mut();
@@ -234,7 +239,8 @@ impl Shard {
         }
     }
 
-    /// Stamps of the oldest items of all lanes, [`EMPTY`] for a lane without any. Only under strict LRU.
+    /// Stamps of the oldest items of all lanes, [`EMPTY`] for a lane without any. Only under strict
+    /// LRU.
     pub(crate) fn oldest(&self) -> &[AtomicU64] {
         &self.board.oldest
     }
@@ -259,7 +265,8 @@ impl Shard {
         Read { store: self.store.read() }
     }
 
-    /// Waits for the whole lock. A caller's closure that panicked under it did so before anything was changed.
+    /// Waits for the whole lock. A caller's closure that panicked under it did so before anything
+    /// was changed.
     #[inline]
     pub(crate) fn lock<'a>(&'a self, ledger: &'a Ledger) -> Locked<'a> {
         Locked { store: self.store.write(), board: &self.board, ledger }
@@ -311,7 +318,8 @@ impl Locked<'_> {
         self.store.own().of(partition)
     }
 
-    /// Asks for what the insertion of a key will need, if it comes to that: what is remembered of the key.
+    /// Asks for what the insertion of a key will need, if it comes to that: what is remembered of
+    /// the key.
     #[inline]
     pub(crate) fn expect_insertion(&self, lookup: &Lookup<'_>) {
         self.store.ghost.prefetch(lookup.hash);
@@ -322,7 +330,8 @@ impl Locked<'_> {
         self.store.lanes[lane].small.oldest()
     }
 
-    /// Goes by at most `places_max` places and calls `see` with the records there; see [`Pages::walk`].
+    /// Goes by at most `places_max` places and calls `see` with the records there; see
+    /// [`Pages::walk`].
     pub(crate) fn walk(
         &self,
         from: Cursor,
@@ -332,8 +341,8 @@ impl Locked<'_> {
         self.store.pages.walk(from, places_max, see)
     }
 
-    /// Goes by at most `places_max` places in the order of hashes, which moving an item does not change, and calls `see` with
-    /// the records there; see [`Index::walk`].
+    /// Goes by at most `places_max` places in the order of hashes, which moving an item does not
+    /// change, and calls `see` with the records there; see [`Index::walk`].
     pub(crate) fn walk_by_hash(
         &self,
         from: Range,
@@ -351,7 +360,8 @@ impl Locked<'_> {
         self.store.index.ranges()
     }
 
-    /// Adds an item whose key is not there, for which [`Self::make_way`] has taken out what `evicted` says.
+    /// Adds an item whose key is not there, for which [`Self::make_way`] has taken out what
+    /// `evicted` says.
     pub(crate) fn insert(
         &mut self,
         lookup: &Lookup<'_>,
@@ -382,7 +392,8 @@ impl Locked<'_> {
         counters.stores.increment();
     }
 
-    /// Whether a key that comes into a lane has proved itself already: it was dropped from the small queue a while ago.
+    /// Whether a key that comes into a lane has proved itself already: it was dropped from the
+    /// small queue a while ago.
     fn recall(&mut self, lookup: &Lookup<'_>, lane: usize) -> bool {
         let Some(was_main) = self.store.ghost.recall(lookup.hash) else { return false };
         self.count(lane, lookup.partition, |counts| counts.return_to_cache(was_main));
@@ -435,8 +446,8 @@ impl Locked<'_> {
         Removed { partition, charge: old_charge, run }
     }
 
-    /// Notes that an item was used at `tick` with `class`. Under strict LRU it becomes the newest of its lane; else one of
-    /// its few bits is set, and only if they are not all set already.
+    /// Notes that an item was used at `tick` with `class`. Under strict LRU it becomes the newest
+    /// of its lane; else one of its few bits is set, and only if they are not all set already.
     #[inline]
     pub(crate) fn note_use(&mut self, at: Handle, class: u8, tick: u64) {
         let store = &mut *self.store;
@@ -492,7 +503,8 @@ impl Locked<'_> {
         self.note_use(at, class, tick);
     }
 
-    /// Sets the marks of an item and, if one is given, its CAS. It may move for that. Nothing is noted about a declared value.
+    /// Sets the marks of an item and, if one is given, its CAS. It may move for that. Nothing is
+    /// noted about a declared value.
     pub(crate) fn note(&mut self, at: Handle, noted: Noted) -> Handle {
         let Noted { marks, cas } = noted;
         edit::set_marks(self.store.pages.bytes_mut(at), marks);
@@ -526,7 +538,8 @@ impl Locked<'_> {
         }
         let used = store.record(at).bytes_used();
         if used + 8 > PLACE_BYTES_MAX {
-            // There is no larger place: key and value go to a run, which leaves room in one of the same size.
+            // There is no larger place: key and value go to a run, which leaves room in one of the
+            // same size.
             return self.move_to_run(at, field);
         }
         let to = store.pages.allocate(used + 8);

@@ -1,9 +1,10 @@
 //! Where a shard's records lie.
 //!
-//! Pages of 64 KiB, each cut into places of one size. A record is known by its handle (page and offset) to the index and
-//! to its neighbours in a queue and to nobody else, so it can be moved; that is what makes memory follow the budget. When
-//! many places are free, the emptiest page of a class is emptied, a record at a time, into free places of other pages, and
-//! goes back to where it came from, for another class or another process to use.
+//! Pages of 64 KiB, each cut into places of one size. A record is known by its handle (page and
+//! offset) to the index and to its neighbours in a queue and to nobody else, so it can be moved;
+//! that is what makes memory follow the budget. When many places are free, the emptiest page of a
+//! class is emptied, a record at a time, into free places of other pages, and goes back to where it
+//! came from, for another class or another process to use.
 
 use std::sync::Arc;
 
@@ -25,12 +26,14 @@ const OFFSET_BITS: u32 = (PAGE_BYTES / 8).ilog2();
 const PAGES_MAX: usize = (1 << (32 - OFFSET_BITS)) - 1;
 /// No free place: the end of a page's list.
 const NO_PLACE: u16 = u16::MAX;
-/// Part of all places that may be free before pages are emptied. Chosen: a thirty-second costs no more than rounding to
-/// size classes does, and emptying a page then frees it at the price of moving 31 others' worth at most.
+/// Part of all places that may be free before pages are emptied. Chosen: a thirty-second costs no
+/// more than rounding to size classes does, and emptying a page then frees it at the price of
+/// moving 31 others' worth at most.
 const FREE_DIVISOR: u64 = 32;
 /// Bytes behind a header that are asked for with it: most keys.
 const KEY_BYTES: usize = 24;
-/// Most bytes of a record that are asked for; what lies behind is read in order, and the processor sees that by itself.
+/// Most bytes of a record that are asked for; what lies behind is read in order, and the processor
+/// sees that by itself.
 const RECORD_BYTES_MAX: usize = 256;
 /// Open pages looked at to find an empty one.
 const LOOKS: usize = 64;
@@ -43,7 +46,8 @@ pub(crate) struct Pages {
     /// Numbers of pages without a block.
     vacant: Vec<u32>,
     classes: Box<[OfClass]>,
-    /// Blocks without a page, to be given back when there is leisure: that is a call of the system's each.
+    /// Blocks without a page, to be given back when there is leisure: that is a call of the
+    /// system's each.
     emptied: Vec<Block>,
     /// Bytes of free places, and of all.
     free_bytes: u64,
@@ -88,10 +92,11 @@ struct Evacuation {
 /// Which free places are too many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Slack {
-    /// Two pages' worth of a class, where all classes have more than a thirty-second free: emptying a page is worth the work, and
-    /// the next few records have room.
+    /// Two pages' worth of a class, where all classes have more than a thirty-second free: emptying
+    /// a page is worth the work, and the next few records have room.
     Plenty,
-    /// A page's worth of a class: there is room elsewhere for all that its emptiest page holds. For who has no memory left.
+    /// A page's worth of a class: there is room elsewhere for all that its emptiest page holds. For
+    /// who has no memory left.
     Any,
 }
 
@@ -238,15 +243,16 @@ impl Pages {
         usize::from(self.pages[page_of(at) as usize].place_bytes)
     }
 
-    /// Whether the place of an item that goes may be taken by a record of `bytes` as it is: one of their size, in a page that stays.
+    /// Whether the place of an item that goes may be taken by a record of `bytes` as it is: one of
+    /// their size, in a page that stays.
     pub(super) fn suits(&self, at: Handle, bytes: usize) -> bool {
         let number = page_of(at);
         self.pages[number as usize].class == class_of(bytes)
             && self.evacuation.is_none_or(|evacuation| evacuation.page != number)
     }
 
-    /// Goes through at most `places_max` places from `from` on and calls `see` with the records in them. Returns how many
-    /// places it went by and where to go on, or none at the end.
+    /// Goes through at most `places_max` places from `from` on and calls `see` with the records in
+    /// them. Returns how many places it went by and where to go on, or none at the end.
     pub(crate) fn walk(
         &self,
         from: Cursor,
@@ -284,9 +290,9 @@ impl Pages {
             || ((slack == Slack::Any || is_worth_it()) && self.slackest(slack).is_some())
     }
 
-    /// Records that should move to other places of their class: at most `items_max`, of at most `bytes_max` or one, and no more
-    /// than there are places. The caller moves them all. None when there was nothing to move; only to be called while there is
-    /// slack.
+    /// Records that should move to other places of their class: at most `items_max`, of at most
+    /// `bytes_max` or one, and no more than there are places. The caller moves them all. None when
+    /// there was nothing to move; only to be called while there is slack.
     pub(super) fn evacuees(&mut self, slack: Slack, items_max: usize, bytes_max: usize) -> Vec<Handle> {
         let Some(evacuation) = self.evacuation.or_else(|| self.begin_evacuation(slack)) else {
             return Vec::new();
@@ -322,7 +328,8 @@ impl Pages {
         }
     }
 
-    /// A free place for `evacuee`, of which the caller moves the bytes before it frees the old place.
+    /// A free place for `evacuee`, of which the caller moves the bytes before it frees the old
+    /// place.
     pub(super) fn place_for(&mut self, evacuee: Handle) -> Handle {
         self.take(self.pages[page_of(evacuee) as usize].class)
     }
@@ -393,8 +400,8 @@ impl Pages {
         self.vacant.push(number);
     }
 
-    /// At most `count_max` of the blocks that no page needs, to be dropped after the lock. One is kept back, so that a class that
-    /// breathes does not ask for one again and again.
+    /// At most `count_max` of the blocks that no page needs, to be dropped after the lock. One is
+    /// kept back, so that a class that breathes does not ask for one again and again.
     pub(super) fn take_emptied(&mut self, count_max: usize) -> Vec<Block> {
         let count = self.emptied.len().saturating_sub(1).min(count_max);
         self.emptied.split_off(self.emptied.len() - count)

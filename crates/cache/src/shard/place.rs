@@ -1,7 +1,8 @@
 //! The bytes of one place, seen while others look at it too.
 //!
-//! Readers of a shard are many at a time, and a hit notes that it was one: three bits, in one byte of the header. So a place is not
-//! a slice while it is only read. It is the 23 bytes before that byte, the byte itself, which is an atomic, and what follows.
+//! Readers of a shard are many at a time, and a hit notes that it was one: three bits, in one byte
+//! of the header. So a place is not a slice while it is only read. It is the 23 bytes before that
+//! byte, the byte itself, which is an atomic, and what follows.
 
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
@@ -29,9 +30,10 @@ impl<'a> Place<'a> {
     #[inline(always)]
     pub(super) fn new(block: &'a Block, start: usize, bytes: usize) -> Self {
         assert!(bytes >= HEADER_BYTES && start + bytes <= block.size(), "a place lies in its page");
-        // SAFETY: the place is in the block by the assertion, and the block is there for as long as it is borrowed. Under a shared
-        // borrow nothing but the byte at HEAD_BYTES of a place is written, always as an atomic, and the three parts leave it
-        // out or are that atomic: whoever writes anything else has the block by a mutable borrow.
+        // SAFETY: the place is in the block by the assertion, and the block is there for as long as
+        // it is borrowed. Under a shared borrow nothing but the byte at HEAD_BYTES of a place is
+        // written, always as an atomic, and the three parts leave it out or are that atomic:
+        // whoever writes anything else has the block by a mutable borrow.
         unsafe {
             let start = block.start().add(start);
             Self {
@@ -62,8 +64,8 @@ mod tests {
     use super::*;
     use crate::memory::{Heap, Supply};
 
-    /// What an interpreter that finds undefined behaviour is to see: many look while some note, and only then is anything else
-    /// written.
+    /// What an interpreter that finds undefined behaviour is to see: many look while some note, and
+    /// only then is anything else written.
     #[test]
     fn readers_note_beside_what_they_read() {
         let mut block = Supply::new(Arc::new(Heap)).block(4096);

@@ -50,7 +50,8 @@ impl Queue {
         self.bytes -= bytes;
     }
 
-    /// Lets the neighbours of a record that has moved to `at` (its own links moved with it) point there.
+    /// Lets the neighbours of a record that has moved to `at` (its own links moved with it) point
+    /// there.
     pub(super) fn relocate(&mut self, pages: &mut Pages, at: Handle) {
         let (newer, older) = neighbours(&pages.place(at));
         match newer {

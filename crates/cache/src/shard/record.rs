@@ -10,9 +10,10 @@
 //! | 22 | whether there is an item (bit 0), the caller's marks (above) |
 //! | 23 | what readers note: uses (bits 4 and 5), whether a `get` has found it (bit 7); the deadline class (4 bits), graced or a place (bit 6) |
 //!
-//! Then, each only where there is one: the stamp of the last use (8 bytes, under strict LRU), the expiry (8), a CAS of the
-//! caller's own (8), tags (8), the client's flags (4), the size of a declared value (4), number and length of a run (4 each). Then
-//! the key and the value, or, for items too large for a place, nothing: both lie in the run.
+//! Then, each only where there is one: the stamp of the last use (8 bytes, under strict LRU), the
+//! expiry (8), a CAS of the caller's own (8), tags (8), the client's flags (4), the size of a
+//! declared value (4), number and length of a run (4 each). Then the key and the value, or, for
+//! items too large for a place, nothing: both lie in the run.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,7 +32,8 @@ use crate::memory::{Block, Supply};
 
 /// Bits of the byte that tells the shape.
 const TAGS: u8 = 1 << 0;
-/// That the item is the word of an absent value, or a place for one. With the shape, because most records have no part of it and none is looked at twice.
+/// That the item is the word of an absent value, or a place for one. With the shape, because most
+/// records have no part of it and none is looked at twice.
 const ABSENT: u8 = 1 << 1;
 const MAIN: u8 = 1 << 2;
 const EXPIRY: u8 = 1 << 3;
@@ -47,7 +49,8 @@ const SHAPE_AT: usize = 15;
 /// The caller's marks, moved up by one for the bit that tells an item from a free place.
 const OCCUPIED_AT: usize = 22;
 const OCCUPIED: u8 = 1;
-/// What readers note, uses and [`Marks::USED`], beside the deadline class and whether a grace follows the expiry.
+/// What readers note, uses and [`Marks::USED`], beside the deadline class and whether a grace
+/// follows the expiry.
 const NOTED_AT: usize = 23;
 const CLASS: u8 = 0b1111;
 const USES_SHIFT: u32 = 4;
@@ -75,8 +78,8 @@ pub(super) struct RunAt {
 }
 
 impl<'a> Record<'a> {
-    /// The record in `place`; `stamped` where recency is kept by stamps. Its run, if it has one, is among `runs`. Nothing is read
-    /// before it is asked for.
+    /// The record in `place`; `stamped` where recency is kept by stamps. Its run, if it has one, is
+    /// among `runs`. Nothing is read before it is asked for.
     #[inline(always)]
     pub(super) fn new(place: Place<'a>, stamped: bool, runs: &'a Runs) -> Self {
         Self { place, stamped, runs }
@@ -85,7 +88,8 @@ impl<'a> Record<'a> {
     /// Key and value, with what the place has behind them.
     #[inline(always)]
     fn body(&self) -> &'a [u8] {
-        // Most have no optional part, or are declared and have no other, which is one question and not five.
+        // Most have no optional part, or are declared and have no other, which is one question and
+        // not five.
         match self.shape() & OPTIONAL {
             0 => &self.place.rest[self.expiry_at()..],
             DECLARED => &self.place.rest[self.expiry_at() + 4..],
@@ -93,7 +97,8 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// By value, as it is called by those who have their record in registers, and is not called for most.
+    /// By value, as it is called by those who have their record in registers, and is not called for
+    /// most.
     #[inline(never)]
     fn body_behind_parts(self) -> &'a [u8] {
         match self.run_at() {
@@ -112,8 +117,8 @@ impl<'a> Record<'a> {
         self.shape() & part != 0
     }
 
-    /// Offsets behind the header of the optional fields: expiry, CAS of the caller's, tags, flags, declared size, run, and of
-    /// what follows.
+    /// Offsets behind the header of the optional fields: expiry, CAS of the caller's, tags, flags,
+    /// declared size, run, and of what follows.
     #[inline]
     fn expiry_at(&self) -> usize {
         8 * usize::from(self.stamped)
@@ -226,8 +231,9 @@ impl<'a> Record<'a> {
         (self.place.noted() & USES) >> USES_SHIFT
     }
 
-    /// Notes that a `get` with `class` has found it, as any number of readers may at a time; says whether that is all there is to
-    /// be done. What is noted already is not written again, so that an item everybody reads stays in everybody's cache.
+    /// Notes that a `get` with `class` has found it, as any number of readers may at a time; says
+    /// whether that is all there is to be done. What is noted already is not written again, so that
+    /// an item everybody reads stays in everybody's cache.
     #[inline(always)]
     pub(crate) fn note_use(&self, class: u8) -> bool {
         let before = self.place.noted();
@@ -242,7 +248,8 @@ impl<'a> Record<'a> {
         true
     }
 
-    /// Drawn from the cache's ticks when the value was stored. Flushes go by it even where the caller has given a CAS.
+    /// Drawn from the cache's ticks when the value was stored. Flushes go by it even where the
+    /// caller has given a CAS.
     #[inline]
     pub(super) fn cas(&self) -> u64 {
         read_u64(self.place.head, 8) & CAS_MASK
@@ -326,7 +333,8 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// When nobody sees it any more, by its own time; `NEVER` for never. Only a graced one asks for its partition's `grace`.
+    /// When nobody sees it any more, by its own time; `NEVER` for never. Only a graced one asks for
+    /// its partition's `grace`.
     #[inline]
     pub(crate) fn dies(&self, grace: impl FnOnce() -> Duration) -> Instant {
         let expires = self.expires();
@@ -339,8 +347,8 @@ impl<'a> Record<'a> {
         self.cas() < flush_floor || (self.is_past(now) && self.dies(grace) <= now)
     }
 
-    /// What it is to an access, in a partition with this `flush_floor` and `grace`. Most have neither expiry nor kind, which is one
-    /// question.
+    /// What it is to an access, in a partition with this `flush_floor` and `grace`. Most have
+    /// neither expiry nor kind, which is one question.
     #[inline(always)]
     pub(crate) fn sight(&self, access: &Access, flush_floor: u64, grace: impl FnOnce() -> Duration) -> Sight {
         if self.cas() < flush_floor {
@@ -428,7 +436,8 @@ impl Sight {
     }
 }
 
-/// A record about to be written: what a caller gives to be stored, prepared before the shard is locked.
+/// A record about to be written: what a caller gives to be stored, prepared before the shard is
+/// locked.
 #[derive(Debug)]
 pub(crate) struct NewRecord<'a> {
     key: &'a [u8],
@@ -696,7 +705,8 @@ impl Field {
         }
     }
 
-    /// Makes of the record `from`, of which `used` bytes are in use and which lacks the field, one in `to` that has it.
+    /// Makes of the record `from`, of which `used` bytes are in use and which lacks the field, one
+    /// in `to` that has it.
     pub(super) fn add(self, from: &[u8], used: usize, stamped: bool, to: &mut [u8]) {
         let at = self.offset(from, stamped);
         to[..at].copy_from_slice(&from[..at]);
@@ -725,8 +735,9 @@ pub(super) fn is_occupied(place: &Place<'_>) -> bool {
     place.head[OCCUPIED_AT] & OCCUPIED != 0
 }
 
-/// Whether two byte strings of one length are equal. Up to 16 bytes, which most keys of caches of small items have, in two
-/// words that may overlap: a call to compare memory costs several times as much.
+/// Whether two byte strings of one length are equal. Up to 16 bytes, which most keys of caches of
+/// small items have, in two words that may overlap: a call to compare memory costs several times as
+/// much.
 #[inline]
 fn is_equal(one: &[u8], other: &[u8]) -> bool {
     match one.len() {

@@ -1,9 +1,10 @@
 //! What the background does to a shard whose memory is to become less.
 //!
-//! Items that are to go, or to move, lie anywhere, and each of them touches half a dozen places that are far from any
-//! processor: itself, its neighbours in the queue, its place in the index, the memory of dropped keys. Waiting for them one
-//! after the other is most of the work. But which items come next is known, so what they will touch is asked for a few items
-//! ahead, and has arrived when it is their turn.
+//! Items that are to go, or to move, lie anywhere, and each of them touches half a dozen places
+//! that are far from any processor: itself, its neighbours in the queue, its place in the index,
+//! the memory of dropped keys. Waiting for them one after the other is most of the work. But which
+//! items come next is known, so what they will touch is asked for a few items ahead, and has
+//! arrived when it is their turn.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -13,11 +14,12 @@ use sherwood_model::{Instant, PartitionId};
 use super::pages::{NO_HANDLE, Slack};
 use super::{Block, Evicted, Handle, Lane, Locked, Queue, Record, Store};
 
-/// Items from the one that is worked on to the one whose bytes are asked for, and to the one whose place in the index is.
-/// Chosen: one item is about as much work as memory is far.
+/// Items from the one that is worked on to the one whose bytes are asked for, and to the one whose
+/// place in the index is. Chosen: one item is about as much work as memory is far.
 const AHEAD: usize = 4;
 const AHEAD_INDEX: usize = 2;
-/// Bytes moved under one hold of the lock, but for the last record of them. Chosen: a copy of 10 to 20 µs.
+/// Bytes moved under one hold of the lock, but for the last record of them. Chosen: a copy of 10 to
+/// 20 µs.
 const MOVE_BYTES_MAX: usize = 64 << 10;
 
 /// Records that were moved.
@@ -70,8 +72,9 @@ impl Locked<'_> {
         self.store.pages.has_slack(slack)
     }
 
-    /// Moves records of a page, at most `items_max`, so that it can be given back; only to be called while there is slack.
-    /// Moves none when a page was given up instead. `dies` says when a record's time comes.
+    /// Moves records of a page, at most `items_max`, so that it can be given back; only to be
+    /// called while there is slack. Moves none when a page was given up instead. `dies` says when a
+    /// record's time comes.
     pub(crate) fn relocate_some(
         &mut self,
         slack: Slack,
@@ -114,11 +117,13 @@ struct Ahead {
 }
 
 impl Ahead {
-    /// Asks for what the evictions after the next one, from the same queue, will touch. To be called before each.
+    /// Asks for what the evictions after the next one, from the same queue, will touch. To be
+    /// called before each.
     fn look(&mut self, store: &Store, queue: &Queue, is_main: bool) {
         let Some(oldest) = queue.oldest() else { return };
-        // Where the first of them has gone and the second is the oldest, the others are still there. After anything else that
-        // an eviction may have done, such as going round a short queue, one of them may be gone.
+        // Where the first of them has gone and the second is the oldest, the others are still
+        // there. After anything else that an eviction may have done, such as going round a short
+        // queue, one of them may be gone.
         self.items.pop_front();
         if self.is_main != is_main || self.items.front() != Some(&oldest) {
             self.is_main = is_main;
@@ -141,7 +146,8 @@ impl Ahead {
 }
 
 impl Store {
-    /// Asks for what taking a record out of the index, and into the memory of dropped keys, will touch.
+    /// Asks for what taking a record out of the index, and into the memory of dropped keys, will
+    /// touch.
     fn prefetch_index(&self, at: Handle) {
         let hash = self.hash_of(&self.record(at));
         self.index.prefetch(hash);

@@ -1,19 +1,22 @@
 //! Eviction that keeps more than LRU with less work: S3-FIFO.
 //!
-//! New items wait in a small queue, 1 to 30% of the bytes (see [`super::balance`]). Most are never used again and go from
-//! there; those that were used go on to the main queue, whose oldest stay for another round for each use they had, at most
-//! three. A hit sets two bits of one item and moves nothing, so hits hardly write. Items that were dropped from the small
-//! queue and come back soon go to the main queue at once (see [`super::ghost`]).
+//! New items wait in a small queue, 1 to 30% of the bytes (see [`super::balance`]). Most are never
+//! used again and go from there; those that were used go on to the main queue, whose oldest stay
+//! for another round for each use they had, at most three. A hit sets two bits of one item and
+//! moves nothing, so hits hardly write. Items that were dropped from the small queue and come back
+//! soon go to the main queue at once (see [`super::ghost`]).
 //!
-//! J. Yang, Y. Zhang, Z. Qiu, Y. Yue and K. V. Rashmi, "FIFO queues are all you need for cache eviction", SOSP 2023. Here the
-//! small queue's share adapts, where the paper has a tenth; sizes are bytes and not items; each shard decides for itself,
-//! since a hash has dealt the items evenly; and an eviction gives at most [`CHANCES`] items another round, so that it never
-//! holds the lock for longer.
+//! J. Yang, Y. Zhang, Z. Qiu, Y. Yue and K. V. Rashmi, "FIFO queues are all you need for cache
+//! eviction", SOSP 2023. Here the small queue's share adapts, where the paper has a tenth; sizes
+//! are bytes and not items; each shard decides for itself, since a hash has dealt the items evenly;
+//! and an eviction gives at most [`CHANCES`] items another round, so that it never holds the lock
+//! for longer.
 //!
-//! A partition's lanes (deadline classes), or under `Shared` all lanes, are one S3-FIFO: their small queues together are
-//! held to their part of the bytes, and of the small or the main queues that one gives the victim that has turned least. So
-//! all turn at the same speed, in parts of their length, and every item is passed as often as in a single queue, where
-//! a partition that is not used would be passed, and leave, too.
+//! A partition's lanes (deadline classes), or under `Shared` all lanes, are one S3-FIFO: their
+//! small queues together are held to their part of the bytes, and of the small or the main queues
+//! that one gives the victim that has turned least. So all turn at the same speed, in parts of
+//! their length, and every item is passed as often as in a single queue, where a partition that is
+//! not used would be passed, and leave, too.
 
 use std::ops::Range;
 
@@ -23,12 +26,12 @@ use super::{Block, Cause, Handle, Locked, PartitionId, Record, Store};
 
 /// Uses that are counted.
 pub(super) const USES_MAX: u8 = 3;
-/// Items that one eviction lets stay for another round before it takes the next, used or not. Chosen: hardly ever met, and
-/// as long as half a page copy.
+/// Items that one eviction lets stay for another round before it takes the next, used or not.
+/// Chosen: hardly ever met, and as long as half a page copy.
 const CHANCES: usize = 32;
-/// Items that make way for one that is stored, under the lock that its store holds. Chosen: some ten microseconds where there are
-/// few lanes, of which each victim takes a look at all of its pool. Where a large item comes among small ones, the others are evicted
-/// after it, one at a time.
+/// Items that make way for one that is stored, under the lock that its store holds. Chosen: some
+/// ten microseconds where there are few lanes, of which each victim takes a look at all of its
+/// pool. Where a large item comes among small ones, the others are evicted after it, one at a time.
 const WAY_MAX: usize = 32;
 /// A whole turn of a queue.
 const TURN: u128 = 1 << 32;
@@ -68,8 +71,9 @@ struct Next {
 }
 
 impl Store {
-    /// Asks for what will be touched when the item after the oldest one of a queue goes: by the next eviction, so that it has arrived by
-    /// then. The record of that item was asked for by the last one.
+    /// Asks for what will be touched when the item after the oldest one of a queue goes: by the
+    /// next eviction, so that it has arrived by then. The record of that item was asked for by the
+    /// last one.
     #[inline]
     fn look_behind(&self, oldest: &Record<'_>) {
         let next = oldest.newer();
@@ -89,12 +93,14 @@ impl Store {
 }
 
 impl Locked<'_> {
-    /// Asks for what the eviction after that of the oldest item of a queue, which lies at `at`, will touch.
+    /// Asks for what the eviction after that of the oldest item of a queue, which lies at `at`,
+    /// will touch.
     pub(crate) fn look_behind(&self, at: Handle) {
         self.store.look_behind(&self.store.record(at));
     }
 
-    /// Evicts from `lanes`, until `bytes` are free or `items_max` items are gone, or nothing is left.
+    /// Evicts from `lanes`, until `bytes` are free or `items_max` items are gone, or nothing is
+    /// left.
     pub(crate) fn evict(
         &mut self,
         lanes: Range<usize>,
@@ -113,9 +119,10 @@ impl Locked<'_> {
         evicted
     }
 
-    /// Evicts what `victim` names for a store into `partition` that follows under the same lock: the ledger learns of both at once,
-    /// and in a cache whose items are of one size it has nothing to write. Nor have the pages then: the place of an item that goes is
-    /// kept for one that suits a record of `place_bytes` (0 for none); the caller takes it. At most [`WAY_MAX`] items go.
+    /// Evicts what `victim` names for a store into `partition` that follows under the same lock:
+    /// the ledger learns of both at once, and in a cache whose items are of one size it has nothing
+    /// to write. Nor have the pages then: the place of an item that goes is kept for one that suits
+    /// a record of `place_bytes` (0 for none); the caller takes it. At most [`WAY_MAX`] items go.
     pub(crate) fn make_way(
         &mut self,
         partition: PartitionId,
@@ -184,7 +191,8 @@ impl Locked<'_> {
         Some(Next { lane, is_main })
     }
 
-    /// Whether the main queues of `lanes` give the next victim, or the small ones; none where all are empty.
+    /// Whether the main queues of `lanes` give the next victim, or the small ones; none where all
+    /// are empty.
     pub(super) fn takes_main(&self, lanes: Range<usize>) -> Option<bool> {
         let (mut small, mut main, mut small_max) = (0, 0, 0);
         for number in lanes {
@@ -197,8 +205,9 @@ impl Locked<'_> {
         (small + main > 0).then_some(main > 0 && (small == 0 || small < small_max))
     }
 
-    /// The lane whose queue has turned least among those that hold anything. It then turns on by its oldest item, and from
-    /// where the least turned before it had come to: one that was empty or spared has nothing to catch up.
+    /// The lane whose queue has turned least among those that hold anything. It then turns on by
+    /// its oldest item, and from where the least turned before it had come to: one that was empty
+    /// or spared has nothing to catch up.
     fn least_turned(&mut self, lanes: Range<usize>, is_main: bool) -> Option<usize> {
         let store = &mut *self.store;
         let holds = |lane: &usize| {

@@ -1,11 +1,12 @@
 //! The sizes of places.
 //!
-//! A page is cut into places of one size, so that what one item leaves another fits. Steps are 8 bytes up to 256, a
-//! sixteenth of the power of two below up to 1 KiB, and above that what divides a page into whole numbers: rounding takes
-//! 3% on average and never more than a seventh. Items above [`PLACE_BYTES_MAX`] take a run of whole system pages instead.
+//! A page is cut into places of one size, so that what one item leaves another fits. Steps are 8
+//! bytes up to 256, a sixteenth of the power of two below up to 1 KiB, and above that what divides
+//! a page into whole numbers: rounding takes 3% on average and never more than a seventh. Items
+//! above [`PLACE_BYTES_MAX`] take a run of whole system pages instead.
 
-/// Bytes of a page of places. Chosen: items of a class that is hardly used waste one at most, and a page is worth a system
-/// call to give back.
+/// Bytes of a page of places. Chosen: items of a class that is hardly used waste one at most, and a
+/// page is worth a system call to give back.
 pub(crate) const PAGE_BYTES: usize = 64 << 10;
 /// The largest place, an eighth of a page.
 pub(crate) const PLACE_BYTES_MAX: usize = PAGE_BYTES / 8;

@@ -1,7 +1,9 @@
-//! Whatever is evicted, what is found is what was stored last: random operations of all kinds against a plain map.
+//! Whatever is evicted, what is found is what was stored last: random operations of all kinds
+//! against a plain map.
 //!
-//! Which items stay is the eviction's business here. That none is older than the map's, that bytes and counts are those of
-//! the items, that budgets hold, and that nothing goes without a reason, is not.
+//! Which items stay is the eviction's business here. That none is older than the map's, that bytes
+//! and counts are those of the items, that budgets hold, and that nothing goes without a reason, is
+//! not.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -26,7 +28,8 @@ enum Op {
     Append(usize, u16, u16),
     Touch(usize, u16, Option<u64>),
     Remove(usize, u16),
-    /// Stores so many small items, then takes all out but one in so many: pages are left nearly empty.
+    /// Stores so many small items, then takes all out but one in so many: pages are left nearly
+    /// empty.
     Bulk {
         partition: usize,
         items: u16,

@@ -1,4 +1,5 @@
-//! Random operations on the engine and on the model of [`super::model`], which must agree after each.
+//! Random operations on the engine and on the model of [`super::model`], which must agree after
+//! each.
 
 use std::time::Duration;
 
@@ -291,7 +292,8 @@ impl Pair {
         self.model.apply(&plan);
     }
 
-    /// Evictions are exact. Which of the dead a step comes to is its own business, that it takes nothing else is not.
+    /// Evictions are exact. Which of the dead a step comes to is its own business, that it takes
+    /// nothing else is not.
     fn step(&mut self, items_max: usize) {
         self.cache.step(self.now, items_max);
         self.model.step(items_max, self.now);
@@ -330,8 +332,8 @@ impl Pair {
         Ok(())
     }
 
-    /// The CAS that the engine gave to what it stored last under `key`; one that was evicted at once or is dead already
-    /// cannot be asked for, so it is taken from the counter.
+    /// The CAS that the engine gave to what it stored last under `key`; one that was evicted at
+    /// once or is dead already cannot be asked for, so it is taken from the counter.
     fn cas_of(&self, key: Key) -> u64 {
         let last = self.cache.ticks.load(std::sync::atomic::Ordering::Relaxed) - 1;
         self.cache.peek(key.id(), &key.name(), &self.access(), |item| item.cas).unwrap_or(last)
@@ -356,7 +358,8 @@ impl Pair {
         }
     }
 
-    /// Both hold the same items in the same order, the same bytes and counts, and no more than the total.
+    /// Both hold the same items in the same order, the same bytes and counts, and no more than the
+    /// total.
     fn check(&self, number: usize, op: &Op) -> Result<(), TestCaseError> {
         let engine = contents(&self.cache, self.now);
         let state = || {

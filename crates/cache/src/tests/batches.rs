@@ -23,7 +23,8 @@ fn fill(cache: &Cache, partition: PartitionId, key: [u8; 2], access: &Access) {
     cache.add(partition, &key, NewItem { expires, ..item }, access).expect("it fits");
 }
 
-/// What was found, with numbers that say in which order the items were stored and in which they were used.
+/// What was found, with numbers that say in which order the items were stored and in which they
+/// were used.
 fn in_order(found: &[Option<(usize, u64, Use)>]) -> Vec<Option<(usize, usize, usize)>> {
     let stores: BTreeSet<u64> = found.iter().flatten().map(|&(_, cas, _)| cas).collect();
     let uses: BTreeSet<Use> = found.iter().flatten().map(|&(.., last_use)| last_use).collect();
@@ -36,7 +37,8 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
     fn several_keys_are_read_as_one_after_another(
-        // Few keys, so that some come twice in a batch and batches are longer than what is read under one lock.
+        // Few keys, so that some come twice in a batch and batches are longer than what is read
+        // under one lock.
         batches in prop::collection::vec((any::<bool>(), prop::collection::vec(0u16..120, 0..80)), 1..30),
         lru in any::<bool>(),
         four in any::<bool>(),

@@ -55,7 +55,8 @@ fn declared_sizes_are_charged_as_values_are() {
 fn the_least_recent_of_the_partition_goes_whatever_the_shards() {
     for shards in [1, 2, 16, 1024] {
         let cache = cache(&[3 * ITEM, 3 * ITEM], shards);
-        // A: k1 k2 k3, then k1 is used, so k2 is the oldest; B's older items are none of A's business.
+        // A: k1 k2 k3, then k1 is used, so k2 is the oldest; B's older items are none of A's
+        // business.
         put(&cache, B, "b1");
         for key in ["k1", "k2", "k3"] {
             put(&cache, A, key);
@@ -348,7 +349,8 @@ fn the_dead_are_found_though_memory_is_given_back_at_the_same_time() {
     }
     let mut now = Instant::ZERO;
     for round in 0..20u64 {
-        // Each round a pass begins, removals leave holes for it to be compacted over, and some items die meanwhile.
+        // Each round a pass begins, removals leave holes for it to be compacted over, and some
+        // items die meanwhile.
         now += Duration::from_secs(10);
         for key in (0..10_000u32).filter(|key| u64::from(*key) % 20 == round && key % 10 != 3) {
             cache.remove(A, &key.to_le_bytes(), &Access::at(now));

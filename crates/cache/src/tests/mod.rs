@@ -21,7 +21,8 @@ mod reshape;
 pub(crate) const A: PartitionId = PartitionId(0);
 const B: PartitionId = PartitionId(1);
 
-/// A cache with these budgets, which sum to its total, in `shards` shards; strict LRU, whose victims can be told.
+/// A cache with these budgets, which sum to its total, in `shards` shards; strict LRU, whose
+/// victims can be told.
 pub(crate) fn cache(budgets: &[u64], shards: u16) -> Cache {
     cache_with(Options { total_bytes: budgets.iter().sum(), shards, ..LRU }, budgets)
 }

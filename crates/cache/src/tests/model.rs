@@ -1,5 +1,6 @@
-//! The engine against a model: a list of items in the order of their last use, and the rules of the crate's
-//! documentation written out naively. After every operation both must hold the same items, bytes and counts.
+//! The engine against a model: a list of items in the order of their last use, and the rules of the
+//! crate's documentation written out naively. After every operation both must hold the same items,
+//! bytes and counts.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -110,7 +111,8 @@ impl Model {
         }
     }
 
-    /// Position of the item of a key that an access sees; a dead one is taken out, as an operation on its key does.
+    /// Position of the item of a key that an access sees; a dead one is taken out, as an operation
+    /// on its key does.
     pub(super) fn find(&mut self, partition: usize, key: &[u8], access: &Access) -> Option<usize> {
         let position = self.position(partition, key)?;
         if self.items[position].is_dead(access.now, self.grace) {
@@ -257,8 +259,8 @@ impl Model {
     }
 }
 
-/// The items of a cache from the least to the most recently used, dead ones included. Checks on the way that all its
-/// structures agree.
+/// The items of a cache from the least to the most recently used, dead ones included. Checks on the
+/// way that all its structures agree.
 pub(super) fn contents(cache: &Cache, now: Instant) -> Vec<ModelItem> {
     let mut items = Vec::new();
     for shard in &cache.shards {

@@ -46,7 +46,8 @@ proptest! {
         let cache = filled(4, &ops);
         let largest = charge(2, 200_000);
         cache.apply(&budgets(&[TOTAL / 10 * tenths])).expect("less than the total");
-        // An item of 4 KiB or less is one, a larger one several, rounded down; the last may exceed what was left.
+        // An item of 4 KiB or less is one, a larger one several, rounded down; the last may exceed
+        // what was left.
         let bytes_max = 2 * items_max as u64 * 4096 + largest;
         for steps in 0.. {
             let before = cache.total();

@@ -1,4 +1,5 @@
-//! An exact least-recently-used cache, written without a look at the engine: a map, an order, a sum.
+//! An exact least-recently-used cache, written without a look at the engine: a map, an order, a
+//! sum.
 
 use std::collections::BTreeMap;
 
@@ -29,8 +30,9 @@ impl<K: Clone + Ord> ExactLru<K> {
         charge.is_some()
     }
 
-    /// Puts a key in as the most recent and takes the least recent out while there are too many bytes. A key that is
-    /// charged more than the budget is not put in; an older charge of it is gone all the same.
+    /// Puts a key in as the most recent and takes the least recent out while there are too many
+    /// bytes. A key that is charged more than the budget is not put in; an older charge of it is
+    /// gone all the same.
     pub(crate) fn set(&mut self, key: K, charge: u64) {
         self.remove(&key);
         if charge > self.budget {

@@ -1,7 +1,8 @@
-//! `sherwood backend check`: a first look at every replica, before a node is started or while something is wrong.
+//! `sherwood backend check`: a first look at every replica, before a node is started or while
+//! something is wrong.
 //!
-//! It goes the way that a node's calls go, with the same options and from the same machine, so that what it finds is what a
-//! node would find.
+//! It goes the way that a node's calls go, with the same options and from the same machine, so that
+//! what it finds is what a node would find.
 
 use std::fs::Metadata;
 use std::io::ErrorKind;
@@ -168,8 +169,9 @@ async fn look(name: String, options: StoreOptions) -> Result<Answer, Fault> {
     answer
 }
 
-/// Where a node would make a store that is not there yet. What is there and no place for one, such as a file for a directory, is opened, as
-/// is what the system cannot tell of: that says what is wrong.
+/// Where a node would make a store that is not there yet. What is there and no place for one, such
+/// as a file for a directory, is opened, as is what the system cannot tell of: that says what is
+/// wrong.
 fn to_be_made(options: &StoreOptions) -> Option<&Path> {
     let (path, is_empty): (_, fn(&Path, &Metadata) -> bool) = match options {
         StoreOptions::Kv(KvOptions { path, .. }) => (path, |path, there| {

@@ -41,7 +41,8 @@ fn ticks(end: f64) -> impl Iterator<Item = f64> {
     (0..=count).map(move |i| (f64::from(i) * step * 1e6).round() / 1e6)
 }
 
-/// The largest power of ten that is not above `value`, which is above 0: read off its decimals, as logarithms differ between machines.
+/// The largest power of ten that is not above `value`, which is above 0: read off its decimals, as
+/// logarithms differ between machines.
 fn power_of_ten(value: f64) -> f64 {
     let decimals = format!("{value:e}");
     let exponent = decimals.split_once('e').map_or("0", |(_, exponent)| exponent);

@@ -20,7 +20,8 @@ pub(crate) struct Lines<'a> {
     pub(crate) mark: Option<Mark<'a>>,
 }
 
-/// A line through points; where there is none it breaks. One without a name is not told of above the frame.
+/// A line through points; where there is none it breaks. One without a name is not told of above
+/// the frame.
 #[derive(Clone, Debug)]
 pub(crate) struct Line {
     pub(crate) name: String,

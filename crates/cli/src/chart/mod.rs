@@ -1,8 +1,8 @@
 //! Pictures of figures, as SVG that needs nothing beside it, and the pages that they stand on.
 //!
-//! What a picture says must survive a printer without colours and eyes that tell few of them apart: colours are of a palette that
-//! was made for that (Okabe and Ito's), and lines differ in their dashes too. Everything drawn is a function of what is given, so
-//! equal results are equal files.
+//! What a picture says must survive a printer without colours and eyes that tell few of them apart:
+//! colours are of a palette that was made for that (Okabe and Ito's), and lines differ in their
+//! dashes too. Everything drawn is a function of what is given, so equal results are equal files.
 
 mod areas;
 mod axis;

@@ -10,8 +10,8 @@ pub(crate) struct Pen {
     pub(crate) width: f64,
 }
 
-/// Colours that are told apart whatever one's eyes: those of Okabe and Ito, with an olive for their yellow, which is too pale for
-/// a line on white.
+/// Colours that are told apart whatever one's eyes: those of Okabe and Ito, with an olive for their
+/// yellow, which is too pale for a line on white.
 pub(crate) const COLOURS: [&str; 8] =
     ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8c8c1a", "#000000"];
 
@@ -26,7 +26,8 @@ impl Pen {
         Self { colour, dashes: "", width: 1.6 }
     }
 
-    /// The pen of the `index`-th of many things; so many have one of their own as there are colours times ways to dash.
+    /// The pen of the `index`-th of many things; so many have one of their own as there are colours
+    /// times ways to dash.
     pub(crate) fn of(index: usize) -> Self {
         let dashes = DASHES[index / COLOURS.len() % DASHES.len()];
         Self { colour: COLOURS[index % COLOURS.len()], dashes, width: 1.6 }
@@ -41,8 +42,9 @@ impl Pen {
     }
 }
 
-/// Pens for the things with these numbers: each its own, or where two would share a colour the next that is free. So a thing
-/// keeps its colour from picture to picture, mostly, and no two of one picture have the same while there are enough.
+/// Pens for the things with these numbers: each its own, or where two would share a colour the next
+/// that is free. So a thing keeps its colour from picture to picture, mostly, and no two of one
+/// picture have the same while there are enough.
 pub(crate) fn assigned(numbers: &[usize]) -> Vec<Pen> {
     let mut taken: Vec<&str> = Vec::new();
     let pen = |&number: &usize| {

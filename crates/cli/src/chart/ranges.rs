@@ -3,7 +3,8 @@
 use super::frame::{Frame, Head, RIGHT, WIDTH};
 use super::{Axis, Pen, width_of};
 
-/// Panels beside each other, with a row for each thing. Their axes are logarithmic, and 1 is on each of them.
+/// Panels beside each other, with a row for each thing. Their axes are logarithmic, and 1 is on
+/// each of them.
 #[derive(Clone, Debug)]
 pub(crate) struct Ranges<'a> {
     pub(crate) title: &'a str,
@@ -22,8 +23,8 @@ pub(crate) struct Panel {
     pub(crate) ranges: Vec<Range>,
 }
 
-/// A dot at its beginning and a line to its end, which may be on either side; values are above 0. Nothing without a beginning, and
-/// the dot alone without an end.
+/// A dot at its beginning and a line to its end, which may be on either side; values are above 0.
+/// Nothing without a beginning, and the dot alone without an end.
 #[derive(Clone, Debug)]
 pub(crate) struct Range {
     pub(crate) from: Option<f64>,
@@ -75,7 +76,8 @@ struct Scale {
 }
 
 impl Scale {
-    /// As wide as what is on it, and 1, with ticks at 1 and at what else has room in so many pixels.
+    /// As wide as what is on it, and 1, with ticks at 1 and at what else has room in so many
+    /// pixels.
     fn of(panel: &Panel, width: f64) -> Self {
         let values = || panel.ranges.iter().flat_map(|range| [range.from, range.to]).flatten();
         let (low, high) = (values().fold(1.0, f64::min) / 1.1, values().fold(1.0, f64::max) * 1.1);

@@ -1,5 +1,5 @@
-//! Whether a picture is well-formed XML, which is all that readers of SVG insist on: tags that close in order, quoted attributes,
-//! known entities.
+//! Whether a picture is well-formed XML, which is all that readers of SVG insist on: tags that
+//! close in order, quoted attributes, known entities.
 
 /// Panics with the place where `svg` is not.
 pub(crate) fn assert_sound(svg: &str) {

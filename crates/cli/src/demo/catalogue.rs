@@ -1,16 +1,19 @@
 //! The values of the demo's twenty backends, loaded once and kept.
 //!
-//! A demo that reads made-up bytes out of memory would show nothing about a cache in front of real backends, so the
-//! workload's `io` backends are SQLite files, its `kv` backends LSM trees and its `cpu` backends matrix products. How
-//! many objects each has and how large they are is the workload's formula; the bytes are pseudo-random and follow from
-//! (backend, object), so nothing has to be shipped and every run reads the same.
+//! A demo that reads made-up bytes out of memory would show nothing about a cache in front of real
+//! backends, so the workload's `io` backends are SQLite files, its `kv` backends LSM trees and its
+//! `cpu` backends matrix products. How many objects each has and how large they are is the
+//! workload's formula; the bytes are pseudo-random and follow from (backend, object), so nothing
+//! has to be shipped and every run reads the same.
 //!
-//! Loading takes a while, so it is done once per cache directory. A backend is complete when the marker beside its files
-//! names the very parameters it was loaded with; the marker is written after the files are on disk. Whatever has none,
-//! or another, is deleted and loaded again: an interrupted load costs the backends that were under way, no more.
+//! Loading takes a while, so it is done once per cache directory. A backend is complete when the
+//! marker beside its files names the very parameters it was loaded with; the marker is written
+//! after the files are on disk. Whatever has none, or another, is deleted and loaded again: an
+//! interrupted load costs the backends that were under way, no more.
 //!
-//! The workload also asks for objects nobody asked for before, with ids from the catalogue size N on. There is no end to
-//! those, so they read the row `id mod N`; the node caches them under their own key all the same.
+//! The workload also asks for objects nobody asked for before, with ids from the catalogue size N
+//! on. There is no end to those, so they read the row `id mod N`; the node caches them under their
+//! own key all the same.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, IsTerminal, Write};
@@ -103,7 +106,8 @@ impl Catalogue {
         Self { directory, shelves: model.backends().iter().map(shelf).collect() }
     }
 
-    /// Where the values are kept when nothing else is said: `sherwood/demo-v1` in the user's cache directory.
+    /// Where the values are kept when nothing else is said: `sherwood/demo-v1` in the user's cache
+    /// directory.
     ///
     /// # Errors
     /// When the environment names no home.
@@ -113,8 +117,8 @@ impl Catalogue {
         Ok(cache.ok_or(CatalogueError::NoDirectory)?.join("sherwood").join("demo-v1"))
     }
 
-    /// Loads whatever is missing, with progress on stderr. Blocks: seconds to a minute the first time,
-    /// depending on the disk; nothing after.
+    /// Loads whatever is missing, with progress on stderr. Blocks: seconds to a minute the first
+    /// time, depending on the disk; nothing after.
     ///
     /// # Errors
     /// See [`CatalogueError`]; what was complete stays so.
@@ -140,7 +144,8 @@ impl Catalogue {
         Ok(())
     }
 
-    /// Reads every file once, so that the first policy of a comparison finds the system's page cache as the later ones do.
+    /// Reads every file once, so that the first policy of a comparison finds the system's page
+    /// cache as the later ones do.
     ///
     /// # Errors
     /// When a file cannot be read.
@@ -152,7 +157,8 @@ impl Catalogue {
         Ok(())
     }
 
-    /// Opens the stores, in the order of the workload's backends. They must have been loaded. Blocks.
+    /// Opens the stores, in the order of the workload's backends. They must have been loaded.
+    /// Blocks.
     ///
     /// # Errors
     /// [`OpenError`] of the first that does not open.
@@ -202,8 +208,8 @@ impl Shelf {
 
     fn options(&self, directory: &Path) -> StoreOptions {
         let path = self.path(directory);
-        // More than two calls at once would only take turns on a small machine; the workload's worker slots are kept by
-        // `Paced`, not by threads.
+        // More than two calls at once would only take turns on a small machine; the workload's
+        // worker slots are kept by `Paced`, not by threads.
         let threads = self.workers.clamp(1, 2) as u16;
         match self.kind() {
             Kind::Kv => StoreOptions::Kv(KvOptions { threads, ..KvOptions::new(path) }),
@@ -319,7 +325,8 @@ struct Rows {
 }
 
 impl Rows {
-    /// The key of the row that `key` reads; a key that names no object is left for the store not to find.
+    /// The key of the row that `key` reads; a key that names no object is left for the store not to
+    /// find.
     fn row(&self, key: Bytes) -> Bytes {
         match object(&key) {
             Some(object) if object >= self.objects => self::key(object % self.objects),
@@ -362,7 +369,8 @@ impl Store for Rows {
     }
 }
 
-/// How far a load is, for whoever waits: a bar on a terminal, a log line every few seconds elsewhere.
+/// How far a load is, for whoever waits: a bar on a terminal, a log line every few seconds
+/// elsewhere.
 struct Progress {
     bar: ProgressBar,
     log: Option<Mutex<Instant>>,
@@ -406,7 +414,8 @@ impl Progress {
     }
 }
 
-/// Keeps two processes from loading into one directory; the system lets go of it when the process ends.
+/// Keeps two processes from loading into one directory; the system lets go of it when the process
+/// ends.
 fn lock(directory: &Path) -> Result<File, CatalogueError> {
     let path = directory.join("load.lock");
     let file = File::create(&path).map_err(|source| io_error(&path, source))?;
@@ -432,7 +441,8 @@ fn free_bytes(directory: &Path) -> io::Result<u64> {
     use std::os::unix::ffi::OsStrExt;
     let path = std::ffi::CString::new(directory.as_os_str().as_bytes())?;
     let mut found = std::mem::MaybeUninit::<libc::statvfs>::uninit();
-    // SAFETY: `path` ends in a nul byte and `found` is writable and of the size the call fills; both outlive it.
+    // SAFETY: `path` ends in a nul byte and `found` is writable and of the size the call fills;
+    // both outlive it.
     if unsafe { libc::statvfs(path.as_ptr(), found.as_mut_ptr()) } != 0 {
         return Err(io::Error::last_os_error());
     }
@@ -463,10 +473,12 @@ fn io_error(path: &Path, source: io::Error) -> CatalogueError {
 
 /// Changes when equal parameters would be loaded into different files.
 const FORMAT: u32 = 1;
-/// Rows and columns of the matrices of `cpu` backends: some 10 µs a key, about what a read costs the others,
-/// so that all twenty together use a fifth of a core under the demo's load of 5,000 missed keys a second.
+/// Rows and columns of the matrices of `cpu` backends: some 10 µs a key, about what a read costs
+/// the others, so that all twenty together use a fifth of a core under the demo's load of 5,000
+/// missed keys a second.
 const MATRIX_N: u16 = 32;
-/// What engines add to the values on disk (page remainders, indexes): 5% measured, and as much again to be sure.
+/// What engines add to the values on disk (page remainders, indexes): 5% measured, and as much
+/// again to be sure.
 const DISK_OVERHEAD_PERCENT: u64 = 10;
 /// What engines need on disk however little is stored: journals.
 const DISK_FIXED_BYTES: u64 = 64 << 20;

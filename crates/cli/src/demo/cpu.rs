@@ -1,7 +1,8 @@
 //! What a run costs in processor time.
 //!
-//! The demo shares one machine with its own backends and its own load. Whether its figures mean something depends on how
-//! much of the machine was left over, and how much of the work was the backends' shows what twenty of them cost.
+//! The demo shares one machine with its own backends and its own load. Whether its figures mean
+//! something depends on how much of the machine was left over, and how much of the work was the
+//! backends' shows what twenty of them cost.
 
 use std::time::{Duration, Instant};
 
@@ -25,7 +26,8 @@ pub(super) struct CpuUse {
 }
 
 impl CpuReading {
-    /// Reads the clocks: the system's account of this process, and that of the threads of each store.
+    /// Reads the clocks: the system's account of this process, and that of the threads of each
+    /// store.
     pub(super) fn take(backends: &Backends) -> Self {
         Self { at: Instant::now(), process: process_time(), stores: backends.cpu_time() }
     }
@@ -43,7 +45,8 @@ impl CpuReading {
 
 /// Processor time of this process so far.
 fn process_time() -> Duration {
-    // SAFETY: `rusage` is plain numbers, for which zero is a value, and the call writes to nothing else.
+    // SAFETY: `rusage` is plain numbers, for which zero is a value, and the call writes to nothing
+    // else.
     let usage = unsafe {
         let mut usage = std::mem::zeroed::<libc::rusage>();
         libc::getrusage(libc::RUSAGE_SELF, &raw mut usage);

@@ -1,7 +1,8 @@
 //! The user's view: what the load saw, judged by the SLO.
 //!
-//! The node has its own idea of how requests fare, and decides by it. Whether it keeps its promise is judged from outside:
-//! latencies count from when a request was *meant* to be sent, and include HTTP.
+//! The node has its own idea of how requests fare, and decides by it. Whether it keeps its promise
+//! is judged from outside: latencies count from when a request was *meant* to be sent, and include
+//! HTTP.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -29,8 +30,8 @@ pub(crate) struct Judge {
 }
 
 impl Judge {
-    /// A judge of a run whose observations count from `warm_up` on, for `measured`; those before are for the curve only,
-    /// and afterwards, while the last requests end, there are none.
+    /// A judge of a run whose observations count from `warm_up` on, for `measured`; those before
+    /// are for the curve only, and afterwards, while the last requests end, there are none.
     pub(crate) fn new(slo: Slo, warm_up: Duration, measured: Duration) -> Self {
         Self {
             end: warm_up + measured,
@@ -85,7 +86,8 @@ impl Judge {
         }
     }
 
-    /// All that is shown of it, copied, so that nobody else has to wait while the rest of the picture is put together.
+    /// All that is shown of it, copied, so that nobody else has to wait while the rest of the
+    /// picture is put together.
     pub(crate) fn seen(&self, elapsed: Duration) -> Seen {
         Seen {
             current: self.current(&self.window, elapsed),

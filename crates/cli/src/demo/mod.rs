@@ -1,8 +1,9 @@
 //! `sherwood demo`: the whole system in one process, nothing to install.
 //!
-//! A request mix of a page-rendering service goes over HTTP to a node with twenty embedded backends. Each backend does its
-//! real work and has the capacity of a remote server ([`paced`]); four times in three hours, compressed into minutes, some
-//! of them lose most of it. Every policy meets the same requests in the same order at the same times.
+//! A request mix of a page-rendering service goes over HTTP to a node with twenty embedded
+//! backends. Each backend does its real work and has the capacity of a remote server ([`paced`]);
+//! four times in three hours, compressed into minutes, some of them lose most of it. Every policy
+//! meets the same requests in the same order at the same times.
 
 mod catalogue;
 mod cpu;
@@ -32,7 +33,8 @@ use self::time::Times;
 use crate::exit::Failure;
 use crate::{descriptors, duration, interrupt, logs, out};
 
-/// Open files of a run: both ends of the 4,096 connections that the load opens at most, and the stores' own.
+/// Open files of a run: both ends of the 4,096 connections that the load opens at most, and the
+/// stores' own.
 const FILES_MIN: u64 = 10_000;
 
 /// Shows a service of twenty backends hold its request P99 while backends slow down
@@ -117,7 +119,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let result =
         if args.json { serde_json::to_string_pretty(&report).expect("plain data") } else { report.words() };
     out::print(&format!("{result}\n"))?;
-    // Leaving the screen is an end like another; a script that is interrupted must not take the result for a whole one.
+    // Leaving the screen is an end like another; a script that is interrupted must not take the
+    // result for a whole one.
     if stop.load(Relaxed) && !show {
         return Err(Failure::interrupted("interrupted: the last run is incomplete"));
     }

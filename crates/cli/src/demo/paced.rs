@@ -1,30 +1,35 @@
 //! The capacity of a remote server, held by a local store.
 //!
-//! In production each backend is a service on machines of its own; in the demo all twenty share one laptop with the node
-//! and the load, so the time their answers take cannot be the time the laptop needs for them. [`Paced`] stands for the
-//! remote server's *capacity*: a number of workers, each of which an operation keeps busy for as long as the workload's
-//! model says, divided by the limit in force. A call
+//! In production each backend is a service on machines of its own; in the demo all twenty share one
+//! laptop with the node and the load, so the time their answers take cannot be the time the laptop
+//! needs for them. [`Paced`] stands for the remote server's *capacity*: a number of workers, each
+//! of which an operation keeps busy for as long as the workload's model says, divided by the limit
+//! in force. A call
 //!
 //! 1. waits, first come first served, for one of the workers;
 //! 2. reads the limit as it is at that moment;
 //! 3. does its real operation on the store inside (a look-up on disk, a join, a product);
-//! 4. keeps its worker until the model's service time has passed since it got it, and is answered then.
+//! 4. keeps its worker until the model's service time has passed since it got it, and is answered
+//!    then.
 //!
-//! So the queue is real: latency under a limit is not added by a formula, it is the time spent behind other calls, and
-//! it grows without bound when more is asked than the workers can do. What is *not* real is the service time itself: it
-//! is drawn from the model, unless the real operation takes longer, and then that is what counts.
+//! So the queue is real: latency under a limit is not added by a formula, it is the time spent
+//! behind other calls, and it grows without bound when more is asked than the workers can do. What
+//! is *not* real is the service time itself: it is drawn from the model, unless the real operation
+//! takes longer, and then that is what counts.
 //!
-//! A caller that gives up while it waits leaves the queue; one that gives up later does not free the worker, as a remote
-//! server would not notice either.
+//! A caller that gives up while it waits leaves the queue; one that gives up later does not free
+//! the worker, as a remote server would not notice either.
 //!
 //! # Precision
 //!
-//! Service times begin at 0.6 ms, and the runtime's timer rounds up to the next millisecond: capacities would be off by
-//! half. A timer thread of our own ([`Timer`]) sleeps on the system's clock instead; a call alone on its server is
-//! answered about 0.1 ms late, wake-ups included. In a queue that would add up, so it is taken out of the average: a
-//! call that waited for its worker counts from the moment the worker was *due* to be free, up to `CREDIT_MAX` (20 ms)
-//! ago, not from the moment the system got round to it. Measured over 5,000 calls at saturation, on two cores that had
-//! other work too, the time per call is the service time drawn from the model within 0.02%.
+//! Service times begin at 0.6 ms, and the runtime's timer rounds up to the next millisecond:
+//! capacities would be off by half. A timer thread of our own ([`Timer`]) sleeps on the system's
+//! clock instead; a call alone on its server is answered about 0.1 ms late, wake-ups included. In a
+//! queue that would add up, so it is taken out of the average: a call that waited for its worker
+//! counts from the moment the worker was *due* to be free, up to `CREDIT_MAX` (20 ms) ago, not from
+//! the moment the system got round to it. Measured over 5,000 calls at saturation, on two cores
+//! that had other work too, the time per call is the service time drawn from the model within
+//! 0.02%.
 
 mod timer;
 mod workers;
@@ -55,8 +60,9 @@ pub(crate) struct Paced {
 }
 
 impl Paced {
-    /// Puts `inner` behind the workers that `backend` has at the scale of `profile`, one of the model's. Service times
-    /// follow from `seed` and the backend's number, in the order in which calls get a worker.
+    /// Puts `inner` behind the workers that `backend` has at the scale of `profile`, one of the
+    /// model's. Service times follow from `seed` and the backend's number, in the order in which
+    /// calls get a worker.
     pub(crate) fn new(
         inner: Arc<dyn Store>,
         backend: &Backend,
@@ -76,7 +82,8 @@ impl Paced {
         }
     }
 
-    /// Leaves the server this share of its capacity, in (0, 1], for calls that get a worker from now on.
+    /// Leaves the server this share of its capacity, in (0, 1], for calls that get a worker from
+    /// now on.
     ///
     /// # Panics
     /// When `limit` is out of range: scenarios are validated when they are read.
@@ -209,7 +216,8 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// Calls that may wait for a worker: the demo's whole load for seconds, more than any timeout leaves.
+/// Calls that may wait for a worker: the demo's whole load for seconds, more than any timeout
+/// leaves.
 const WAITING_CALLS_MAX: u32 = 4096;
 
 #[cfg(test)]

@@ -49,7 +49,8 @@ pub(crate) struct Run {
     pub(crate) valid: bool,
     /// Share of the keys that were in the cache.
     pub(crate) hit_ratio: f64,
-    /// P99 of the latency of those keys, by backend: from a request's arrival at the node to the end of its look-up.
+    /// P99 of the latency of those keys, by backend: from a request's arrival at the node to the
+    /// end of its look-up.
     pub(crate) hit_p99_ms: BTreeMap<String, f64>,
     /// Why the run ended early, if it did.
     #[serde(skip_serializing_if = "Option::is_none")]

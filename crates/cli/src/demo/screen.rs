@@ -1,11 +1,13 @@
 //! The one live screen of the demo.
 //!
-//! Somebody who has never heard of Sherwood looks at it for ten seconds. So it answers, from top to bottom, what a
-//! newcomer asks: what runs and how long still; is the promise kept; was it kept before; who holds the cache and who is
-//! slow; what was decided last. Everything is said in words as well as in colour, and only the terminal's own 16
-//! colours are used, so it can be read on any background, and without colour (`NO_COLOR` is respected).
+//! Somebody who has never heard of Sherwood looks at it for ten seconds. So it answers, from top to
+//! bottom, what a newcomer asks: what runs and how long still; is the promise kept; was it kept
+//! before; who holds the cache and who is slow; what was decided last. Everything is said in words
+//! as well as in colour, and only the terminal's own 16 colours are used, so it can be read on any
+//! background, and without colour (`NO_COLOR` is respected).
 //!
-//! What is drawn is a pure function of a [`Live`] and of the slowdowns seen so far; only this file touches a terminal.
+//! What is drawn is a pure function of a [`Live`] and of the slowdowns seen so far; only this file
+//! touches a terminal.
 
 mod backends;
 mod layout;
@@ -33,8 +35,9 @@ use ratatui::prelude::CrosstermBackend;
 use self::slowdowns::Slowdowns;
 use super::live::Live;
 
-/// The terminal while it shows the demo: alternate screen, raw mode, no cursor. Dropping it gives the terminal back, and
-/// so does a panic on any thread, before the panic's message is printed. There is at most one at a time.
+/// The terminal while it shows the demo: alternate screen, raw mode, no cursor. Dropping it gives
+/// the terminal back, and so does a panic on any thread, before the panic's message is printed.
+/// There is at most one at a time.
 pub(crate) struct Screen {
     terminal: DefaultTerminal,
     slowdowns: Slowdowns,
@@ -73,7 +76,8 @@ impl Screen {
         Ok(())
     }
 
-    /// Whether q, Esc or Ctrl-C was pressed since the last call. Never waits; takes up to 256 waiting events.
+    /// Whether q, Esc or Ctrl-C was pressed since the last call. Never waits; takes up to 256
+    /// waiting events.
     ///
     /// # Errors
     ///
@@ -103,7 +107,8 @@ fn take_over() -> io::Result<DefaultTerminal> {
     DefaultTerminal::new(CrosstermBackend::new(io::stdout()))
 }
 
-/// Undoes [`take_over`], once. A second time would put the cursor back over what was printed in between.
+/// Undoes [`take_over`], once. A second time would put the cursor back over what was printed in
+/// between.
 fn give_back() {
     if TAKEN.swap(false, Ordering::SeqCst) {
         // Nothing can be done for a terminal that refuses; raw mode goes first, it hurts most.

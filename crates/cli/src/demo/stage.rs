@@ -99,7 +99,8 @@ impl Stage<'_> {
         })
     }
 
-    /// Moves the limits, shows how things stand, and passes an interrupt on. Gives the processor time of the measured part.
+    /// Moves the limits, shows how things stand, and passes an interrupt on. Gives the processor
+    /// time of the measured part.
     fn watch(
         &self,
         node: &Node,
@@ -121,7 +122,8 @@ impl Stage<'_> {
                 break;
             }
             if elapsed >= next_view {
-                // The load waits for the judge to say that a request has ended: nothing else is done under its lock.
+                // The load waits for the judge to say that a request has ended: nothing else is
+                // done under its lock.
                 let seen = {
                     let mut judge = judge.lock().expect("no panics while held");
                     judge.observe(elapsed);
@@ -183,7 +185,8 @@ mod tests {
     use super::super::time;
     use super::*;
 
-    /// Time for some hundred requests at the workload's rate: few enough for a slow machine to answer them all, late.
+    /// Time for some hundred requests at the workload's rate: few enough for a slow machine to
+    /// answer them all, late.
     const TIMES: Times = Times {
         factor: 54_000.0,
         measured: Duration::from_millis(200),

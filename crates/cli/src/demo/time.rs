@@ -14,7 +14,8 @@ const DELTA: Duration = Duration::from_secs(5);
 /// The window over which the SLO's percentile is taken, and requests are counted.
 const WINDOW: Duration = Duration::from_secs(60);
 
-/// Every time of the scenario divided by one factor. Service times, rates and the tax are not: they are the workload's.
+/// Every time of the scenario divided by one factor. Service times, rates and the tax are not: they
+/// are the workload's.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Times {
     /// What the scenario's times are divided by.

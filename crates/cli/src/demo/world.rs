@@ -1,4 +1,5 @@
-//! The demo's node: twenty backends with the capacity of remote servers, one cache in front of them.
+//! The demo's node: twenty backends with the capacity of remote servers, one cache in front of
+//! them.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -18,11 +19,12 @@ pub(crate) const PROFILE: &str = "demo";
 /// Four load spikes, one after the other.
 pub(crate) const SCENARIO: &str = "onerf-spikes";
 
-/// How deep the limits go: what a limit adds to service times is multiplied by it, so 1 is the workload's own depth and 0
-/// none at all.
+/// How deep the limits go: what a limit adds to service times is multiplied by it, so 1 is the
+/// workload's own depth and 0 none at all.
 ///
-/// Set on `shared-lru` alone, seeds 101 to 105, before any other policy was looked at: so that this violates the SLO in 20 to
-/// 40% of the observations, as the paper's OneRF did in 30%. `docs/benchmarks.md` has the runs.
+/// Set on `shared-lru` alone, seeds 101 to 105, before any other policy was looked at: so that this
+/// violates the SLO in 20 to 40% of the observations, as the paper's OneRF did in 30%.
+/// `docs/benchmarks.md` has the runs.
 const DEPTH: f64 = 1.1;
 
 /// Threads of the node, as a sidecar has them.
@@ -121,7 +123,8 @@ pub(crate) fn setup(model: &Model, backends: &Backends, policy: &str, times: &Ti
     }
 }
 
-/// One call per request and backend, as in the workload's definition; the queue is the remote server's own.
+/// One call per request and backend, as in the workload's definition; the queue is the remote
+/// server's own.
 fn dispatch(timeout: Duration) -> sherwood_dispatch::Options {
     sherwood_dispatch::Options {
         batch_keys_max: 300,

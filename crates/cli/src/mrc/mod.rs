@@ -35,7 +35,8 @@ for each object, a sampled one its share of that.
 Exit status: 0 done, 1 failed, 2 bad usage."
 )]
 pub(crate) struct Args {
-    /// The trace: a file (packed with xz or not), - for standard input, or orm-busy or orm-night, which are built in
+    /// The trace: a file (packed with xz or not), - for standard input, or orm-busy or orm-night,
+    /// which are built in
     #[arg(value_name = "FILE|NAME")]
     trace: PathBuf,
     /// Format of the trace [default: by its name]

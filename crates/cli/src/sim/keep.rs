@@ -1,8 +1,8 @@
 //! The directory in which finished work is kept, so that a command goes on where it was stopped.
 //!
-//! One file for each piece, which says what it followed from and what came out. A file appears under its name when it is
-//! complete. One of another build, or that is no such piece (any more), is made anew: what is kept saves time, and must never
-//! stand in the way.
+//! One file for each piece, which says what it followed from and what came out. A file appears
+//! under its name when it is complete. One of another build, or that is no such piece (any more),
+//! is made anew: what is kept saves time, and must never stand in the way.
 
 use std::fmt::Display;
 use std::fs;
@@ -71,7 +71,8 @@ impl Keep {
     pub(super) fn write<F: Finished>(&self, kept: &F) -> Result<(), Failure> {
         let path = self.path::<F>(kept.inputs());
         let text = serde_json::to_string(kept).expect("results have string keys only") + "\n";
-        // Of this process: another one that finishes the same piece writes beside it, and whole files replace each other.
+        // Of this process: another one that finishes the same piece writes beside it, and whole
+        // files replace each other.
         let unfinished = path.with_extension(format!("{}.part", std::process::id()));
         fs::write(&unfinished, text).and_then(|()| fs::rename(&unfinished, &path)).map_err(|error| {
             // Nobody else would; that it stays does no harm.
@@ -80,7 +81,8 @@ impl Keep {
         })
     }
 
-    /// Words for people, and a number that tells all inputs apart but for the build: that of another one is replaced.
+    /// Words for people, and a number that tells all inputs apart but for the build: that of
+    /// another one is replaced.
     fn path<F: Finished>(&self, inputs: &Inputs) -> PathBuf {
         let Inputs { version: _, scenario, document: _, policy, seed, scale, settings: _ } = inputs;
         let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };

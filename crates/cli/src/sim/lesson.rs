@@ -1,7 +1,8 @@
 //! What policy `tao` learns before its run.
 //!
-//! It freezes the sizes that RobinHood finds in another run, which may take longer to simulate than what needs them. So what was found is
-//! kept by what it follows from, the inputs of that run of RobinHood, and whoever needs it looks there first.
+//! It freezes the sizes that RobinHood finds in another run, which may take longer to simulate than
+//! what needs them. So what was found is kept by what it follows from, the inputs of that run of
+//! RobinHood, and whoever needs it looks there first.
 
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -64,7 +65,8 @@ impl Lesson {
         &self.inputs
     }
 
-    /// The sizes that were kept, or else those that are learnt in the world that `begin` makes, and kept; no world is a stop.
+    /// The sizes that were kept, or else those that are learnt in the world that `begin` makes, and
+    /// kept; no world is a stop.
     pub(super) fn find(
         &self,
         keep: &Keep,
@@ -82,7 +84,8 @@ impl Lesson {
         Ok(learnt)
     }
 
-    /// Learns from the run that `world` begins, and tells `seen` how much time passed, again and again.
+    /// Learns from the run that `world` begins, and tells `seen` how much time passed, again and
+    /// again.
     pub(super) fn learn(
         &self,
         mut world: World,

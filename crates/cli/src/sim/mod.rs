@@ -19,7 +19,8 @@ use clap::Subcommand;
 
 use crate::exit::Failure;
 
-/// Simulates a service under an allocation policy: application servers with caches before backends with queues
+/// Simulates a service under an allocation policy: application servers with caches before backends
+/// with queues
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   sherwood sim list

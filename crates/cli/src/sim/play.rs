@@ -10,7 +10,8 @@ use crate::exit::Failure;
 /// Simulated time between two looks at progress and interrupts.
 const STRIDE: Duration = Duration::from_secs(10);
 
-/// Lets time pass until the end, and tells `seen` how much did, again and again; false when it was stopped before.
+/// Lets time pass until the end, and tells `seen` how much did, again and again; false when it was
+/// stopped before.
 pub(super) fn play(
     world: &mut World,
     stop: &AtomicBool,
@@ -44,7 +45,8 @@ pub(super) fn play_while(
     Ok(true)
 }
 
-/// Whether a run stopped because its trace ended as it should; anything else that halts one is a failure.
+/// Whether a run stopped because its trace ended as it should; anything else that halts one is a
+/// failure.
 pub(super) fn trace_end(halt: Halt) -> Result<String, Failure> {
     match halt {
         Halt::Trace(end @ TraceStop::Ended { .. }) => Ok(end.to_string()),

@@ -17,7 +17,8 @@ pub(super) struct Inputs {
     /// Of Sherwood, and of the sources of what simulates.
     pub(super) version: String,
     pub(super) scenario: String,
-    /// Of the file the scenario is from, a number that tells its contents apart; none for what is built in.
+    /// Of the file the scenario is from, a number that tells its contents apart; none for what is
+    /// built in.
     pub(super) document: Option<String>,
     pub(super) policy: String,
     pub(super) seed: u64,

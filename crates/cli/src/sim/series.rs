@@ -5,7 +5,8 @@ use std::fmt::Write;
 
 use sherwood_sim::{BackendSample, Sample};
 
-/// One line for each observation: the requests', then each backend's columns. A value that there was none of is left empty.
+/// One line for each observation: the requests', then each backend's columns. A value that there
+/// was none of is left empty.
 pub(super) fn csv(names: &[&str], samples: &[Sample]) -> String {
     let mut text = "minute,p50_ms,p90_ms,p99_ms,violated".to_owned();
     for name in names {
@@ -25,7 +26,8 @@ pub(super) fn csv(names: &[&str], samples: &[Sample]) -> String {
 const COLUMNS: [&str; 7] =
     ["limit", "waiting", "query_p99_ms", "rbc_ratio", "hit_ratio", "allocation_bytes", "used_bytes"];
 
-/// As RFC 4180 writes a field: in quotes where it has a comma or a quote, which a backend's name may. Line breaks it may not.
+/// As RFC 4180 writes a field: in quotes where it has a comma or a quote, which a backend's name
+/// may. Line breaks it may not.
 fn field(text: &str) -> Cow<'_, str> {
     if text.contains([',', '"']) { format!("\"{}\"", text.replace('"', "\"\"")).into() } else { text.into() }
 }

@@ -24,7 +24,8 @@ pub(super) struct Subject {
 }
 
 impl Subject {
-    /// The scenario that `text` names: one of the `built_in` model's, `FILE.json` or `FILE.json#NAME`.
+    /// The scenario that `text` names: one of the `built_in` model's, `FILE.json` or
+    /// `FILE.json#NAME`.
     pub(super) fn find(text: &str, built_in: &Arc<Model>) -> Result<Self, Failure> {
         match file(text) {
             Some((path, name)) => Self::read(path, name),
@@ -80,7 +81,8 @@ impl Subject {
         Ok(setup)
     }
 
-    /// The model's profile of a scale. A model of somebody's own system has one, which is the scale there is.
+    /// The model's profile of a scale. A model of somebody's own system has one, which is the scale
+    /// there is.
     fn profile(&self, scale: &str) -> Result<String, Failure> {
         let profiles = self.model.profiles();
         let wanted =

@@ -32,8 +32,8 @@ enum Input {
 }
 
 impl TraceFile {
-    /// The trace of a model whose document is at `scenario`, if its requests are in one: a file, beside that of the scenario unless
-    /// its path begins at the root, or one that is built in.
+    /// The trace of a model whose document is at `scenario`, if its requests are in one: a file,
+    /// beside that of the scenario unless its path begins at the root, or one that is built in.
     pub(super) fn of(model: &Model, scenario: &Path) -> Result<Option<Self>, Failure> {
         let Some(replay) = model.replay() else { return Ok(None) };
         let path = scenario.parent().unwrap_or(Path::new("")).join(&replay.file);
@@ -53,8 +53,9 @@ impl TraceFile {
         Ok(Some(Self { input, replay: replay.clone(), backends, unpacked: Mutex::new(None) }))
     }
 
-    /// Tells contents apart without reading all of them: where a file is, its length, when it was written and when anything about it
-    /// changed, which nobody can set back, and how it begins and ends.
+    /// Tells contents apart without reading all of them: where a file is, its length, when it was
+    /// written and when anything about it changed, which nobody can set back, and how it begins and
+    /// ends.
     pub(super) fn mark(&self) -> u64 {
         let mut told = Vec::new();
         if let Input::File(path) = &self.input

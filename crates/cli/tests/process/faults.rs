@@ -1,4 +1,5 @@
-//! Each way that a backend fails is told in the answer, in the log and by a counter, and the backend beside it is served.
+//! Each way that a backend fails is told in the answer, in the log and by a counter, and the
+//! backend beside it is served.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};

@@ -1,4 +1,5 @@
-//! `sherwood load` on `sherwood serve`, over both protocols: what the load counts is what the cache holds.
+//! `sherwood load` on `sherwood serve`, over both protocols: what the load counts is what the cache
+//! holds.
 
 use std::process::{Command, Output};
 

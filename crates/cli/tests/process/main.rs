@@ -1,4 +1,5 @@
-//! Commands as processes: what they refuse, what they print, how they end, and what they do together.
+//! Commands as processes: what they refuse, what they print, how they end, and what they do
+//! together.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,

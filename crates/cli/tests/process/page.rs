@@ -1,7 +1,9 @@
-//! Pages of the book, followed: their blocks of commands are typed, and what they show is held against what comes.
+//! Pages of the book, followed: their blocks of commands are typed, and what they show is held
+//! against what comes.
 //!
-//! In a page, a block in ```` ```sh ```` is typed, and one right below it in ```` ```text ```` or ```` ```json ```` is what it says; ```` ```console ````
-//! is looked at only. What differs from run to run is `…` in what a page shows, or a number with a decimal point.
+//! In a page, a block in ```` ```sh ```` is typed, and one right below it in ```` ```text ```` or
+//! ```` ```json ```` is what it says; ```` ```console ```` is looked at only. What differs from run
+//! to run is `…` in what a page shows, or a number with a decimal point.
 
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::os::unix::process::CommandExt;
@@ -26,7 +28,8 @@ pub(crate) struct Block {
 pub(crate) enum Manner {
     /// Types it, and waits until it has ended.
     Type,
-    /// Types it in a terminal of its own, where a node runs until another takes its place, and waits until it is ready.
+    /// Types it in a terminal of its own, where a node runs until another takes its place, and
+    /// waits until it is ready.
     Serve,
     /// Leaves it be: it takes long, or has been done.
     Leave,
@@ -48,8 +51,8 @@ pub(crate) fn blocks(page: &'static str) -> Vec<Block> {
     found
 }
 
-/// Whether the programs are there that a page types; in continuous integration they have to be. The first of each pair is
-/// the program, the other the package that has it.
+/// Whether the programs are there that a page types; in continuous integration they have to be. The
+/// first of each pair is the program, the other the package that has it.
 pub(crate) fn can_type(programs: &[(&str, &str)]) -> bool {
     programs.iter().all(|(program, package)| match Command::new(program).arg("--version").output() {
         Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -95,7 +98,8 @@ impl Reader {
         reader
     }
 
-    /// Follows a page: types its commands, and compares what comes with what it shows. Returns what came of each.
+    /// Follows a page: types its commands, and compares what comes with what it shows. Returns what
+    /// came of each.
     pub(crate) fn follow(&mut self, page: &'static str, manner: impl Fn(&Block) -> Manner) -> Vec<String> {
         let blocks = blocks(page);
         let mut all = Vec::new();
@@ -120,7 +124,8 @@ impl Reader {
         all
     }
 
-    /// Types one block, and waits for what it says. A command of it that fails fails the test, unless a note says that it does.
+    /// Types one block, and waits for what it says. A command of it that fails fails the test,
+    /// unless a note says that it does.
     fn type_in(&mut self, block: &Block, text: &str) -> String {
         let fails = block.note == "fails";
         // A failure ends a shell that minds it; then the prompt comes from its trap.
@@ -167,7 +172,8 @@ fn served(command: &str) -> String {
 impl Drop for Reader {
     fn drop(&mut self) {
         let group = libc::pid_t::try_from(self.shell.id()).expect("an id of a process");
-        // SAFETY: sends a signal to the group of a child that has not been waited for, so that its id is still its own.
+        // SAFETY: sends a signal to the group of a child that has not been waited for, so that its
+        // id is still its own.
         unsafe { libc::kill(-group, libc::SIGKILL) };
         let _ = self.shell.wait();
     }
@@ -193,7 +199,8 @@ fn are_alike(said: &[String], shown: &[String]) -> bool {
     }
 }
 
-/// Without what is not compared: numbers with a decimal point, which are times and versions, and how wide columns are.
+/// Without what is not compared: numbers with a decimal point, which are times and versions, and
+/// how wide columns are.
 fn plain(text: &str) -> String {
     let mut plain = String::new();
     let narrow = text.split_ascii_whitespace().collect::<Vec<_>>().join(" ");

@@ -1,4 +1,5 @@
-//! `sherwood serve` and `sherwood check-config` as processes: what they refuse, what they print, how they end.
+//! `sherwood serve` and `sherwood check-config` as processes: what they refuse, what they print,
+//! how they end.
 
 use std::fs;
 use std::io::{Read, Write};

@@ -109,8 +109,9 @@ fn ablations_that_are_stopped_keep_what_was_finished_and_go_on_with_it() {
     assert!(said.contains("2 of 4 runs are kept in ") && said.contains("2 of 2 finished"), "{said}");
 }
 
-/// A service whose every call takes 20 ms, twice as long in its scenario, which is over in two years. So it breaks a promise of 30 ms
-/// with its first observation whatever its caches and its load, and keeps it for long where limits are a third as deep.
+/// A service whose every call takes 20 ms, twice as long in its scenario, which is over in two
+/// years. So it breaks a promise of 30 ms with its first observation whatever its caches and its
+/// load, and keeps it for long where limits are a third as deep.
 const SERVICE: &str = r#"{
     "schema": "onerf-workload/1", "name": "service", "timeout_ms": 10000, "hit_latency_ms": 0.5, "max_batch": 10,
     "slo": {"percentile": 99, "limit_ms": 30, "window_s": 60, "every_s": 5}, "empty_request_fraction": 0,
@@ -143,7 +144,8 @@ fn a_search_that_is_stopped_says_what_was_found_and_keeps_its_verdicts() {
         assert_eq!(status.code(), Some(130), "{said}");
         said
     };
-    // At depths of 1 and 0.68 it is broken, and somebody tries 0.31; the other finishes what is left, six runs.
+    // At depths of 1 and 0.68 it is broken, and somebody tries 0.31; the other finishes what is
+    // left, six runs.
     let said = search("robinhood", 8);
     assert!(
         said.contains("stopped with 2 of 3 searches finished")
@@ -152,8 +154,8 @@ fn a_search_that_is_stopped_says_what_was_found_and_keeps_its_verdicts() {
         "{said}"
     );
     assert_eq!(fs::read_dir(&results).unwrap().count(), 8, "nothing is left of what was not finished");
-    // Whoever is quick may be at the second policy's runs while another still reads what is known of the first: how many verdicts
-    // were read by then is open. None of them is made again.
+    // Whoever is quick may be at the second policy's runs while another still reads what is known
+    // of the first: how many verdicts were read by then is open. None of them is made again.
     let said = search("robinhood,shared-lru", 2);
     assert!(said.contains(" of 6 searches finished"), "{said}");
     assert!(

@@ -57,7 +57,8 @@ impl Program {
     /// Sends it a signal.
     pub(crate) fn signal(&self, signal: libc::c_int) {
         let pid = libc::pid_t::try_from(self.process.id()).unwrap();
-        // SAFETY: sends a signal to a child that has not been waited for, so that the id is still its own.
+        // SAFETY: sends a signal to a child that has not been waited for, so that the id is still
+        // its own.
         assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
     }
 

@@ -1,4 +1,5 @@
-//! `sherwood serve` and `sherwood load` on a recorded trace: the hits are those of an independent exact LRU.
+//! `sherwood serve` and `sherwood load` on a recorded trace: the hits are those of an independent
+//! exact LRU.
 
 #[path = "../../../cache/tests/support/exact_lru.rs"]
 mod exact_lru;
@@ -37,8 +38,9 @@ impl Node {
         ))
     }
 
-    /// What `sherwood load --json` reports of the trace's first accesses, look-aside, strictly one after the other. (With
-    /// a second connection a client asks for keys that it is about to set: exact caches would differ then too.)
+    /// What `sherwood load --json` reports of the trace's first accesses, look-aside, strictly one
+    /// after the other. (With a second connection a client asks for keys that it is about to set:
+    /// exact caches would differ then too.)
     fn replay(&self) -> Value {
         let target = format!("memcached://{}", self.0.address("memcached"));
         let output = Command::new(env!("CARGO_BIN_EXE_sherwood"))
@@ -67,8 +69,8 @@ impl Node {
     }
 }
 
-/// Hits by partition of exact caches of `budget` bytes each, and the bytes they hold in the end; `cache_of` says which
-/// cache an object type belongs to.
+/// Hits by partition of exact caches of `budget` bytes each, and the bytes they hold in the end;
+/// `cache_of` says which cache an object type belongs to.
 fn exact(budget: u64, cache_of: fn(u8) -> u8) -> (BTreeMap<String, u64>, BTreeMap<u8, u64>) {
     let mut caches = BTreeMap::new();
     let mut hits = BTreeMap::new();

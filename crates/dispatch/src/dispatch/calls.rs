@@ -22,8 +22,8 @@ impl<K: Clone + Eq + Hash, V, W, R: Route> Dispatch<K, V, W, R> {
         self.place_or_end(now, call);
     }
 
-    /// Gives a call to any replica that it may go to. One that none takes was refused if it is the first for its keys; a retry ends as the
-    /// attempt before it did, which the backend felt.
+    /// Gives a call to any replica that it may go to. One that none takes was refused if it is the
+    /// first for its keys; a retry ends as the attempt before it did, which the backend felt.
     fn place_or_end(&mut self, now: Instant, call: Call) {
         match self.choose(now, &call, None) {
             Ok(replica) => self.place(now, Call { replica, ..call }),
@@ -150,7 +150,8 @@ impl<K: Clone + Eq + Hash, V, W, R: Route> Dispatch<K, V, W, R> {
         }
         self.replicas[call.replica.index()].health.note_success();
         let ended = asked - rest.len();
-        // Who fails at most of what it is sent has not kept up with it, whatever became of the rest.
+        // Who fails at most of what it is sent has not kept up with it, whatever became of the
+        // rest.
         self.note_call(now, &call, ended, rest.len() <= ended);
         self.fail_each(now, call, rest);
     }
@@ -161,8 +162,8 @@ impl<K: Clone + Eq + Hash, V, W, R: Route> Dispatch<K, V, W, R> {
         self.probes.note_answered(replica, key);
     }
 
-    /// These keys of an answered call failed: tries another replica with them, in the name of the first one's failure, or ends each with its
-    /// own error.
+    /// These keys of an answered call failed: tries another replica with them, in the name of the
+    /// first one's failure, or ends each with its own error.
     fn fail_each(&mut self, now: Instant, call: Call, failed: Vec<(Id, Failure)>) {
         let Some((_, failure)) = failed.first().cloned() else { return };
         let keys = failed.iter().map(|(key, _)| *key).collect();
@@ -172,7 +173,8 @@ impl<K: Clone + Eq + Hash, V, W, R: Route> Dispatch<K, V, W, R> {
         }
     }
 
-    /// A call that is no longer in flight failed: tries another replica where that is safe, affordable and possible.
+    /// A call that is no longer in flight failed: tries another replica where that is safe,
+    /// affordable and possible.
     pub(super) fn fail(&mut self, now: Instant, call: Call, failure: Failure) {
         let kind = failure.kind;
         match kind {
@@ -190,7 +192,8 @@ impl<K: Clone + Eq + Hash, V, W, R: Route> Dispatch<K, V, W, R> {
         }
     }
 
-    /// Places a call that failed at another replica where that is safe, affordable and possible; gives it back where it is not.
+    /// Places a call that failed at another replica where that is safe, affordable and possible;
+    /// gives it back where it is not.
     fn try_another(&mut self, now: Instant, mut call: Call, failure: Failure) -> Option<Call> {
         let (attempts, is_safe) = (call.attempt, failure.kind.is_safe_to_retry());
         call.attempt += 1;
@@ -225,8 +228,8 @@ impl<K: Clone + Eq + Hash, V, W, R: Route> Dispatch<K, V, W, R> {
         }
     }
 
-    /// Ends a call at its deadline. A replica is blamed only if it had at least half of the time-out: a call that spent
-    /// its time in our queue says nothing about the replica.
+    /// Ends a call at its deadline. A replica is blamed only if it had at least half of the
+    /// time-out: a call that spent its time in our queue says nothing about the replica.
     pub(super) fn expire(&mut self, now: Instant, id: Id) {
         let timeout = self.options.timeout;
         let error = FetchError::Timeout { timeout };
@@ -244,7 +247,8 @@ impl<K: Clone + Eq + Hash, V, W, R: Route> Dispatch<K, V, W, R> {
         }
     }
 
-    /// Restores what holds between inputs: no call waits for a replica that is down, nor for one that has room.
+    /// Restores what holds between inputs: no call waits for a replica that is down, nor for one
+    /// that has room.
     pub(super) fn settle(&mut self, now: Instant) {
         for index in 0..self.replicas.len() {
             if !self.replicas[index].health.is_up() {
@@ -267,7 +271,8 @@ impl Call {
         self.only.is_none_or(|only| only == replica)
     }
 
-    /// The error of a call that is not made because the attempts before it failed; none if there were no others.
+    /// The error of a call that is not made because the attempts before it failed; none if there
+    /// were no others.
     fn failed(&self) -> Option<FetchError> {
         let Failure { kind, reason } = self.failure.clone()?;
         Some(FetchError::Failed { kind, reason, attempts: self.attempt - 1 })

@@ -1,4 +1,5 @@
-//! Each test drives one dispatcher by hand. Keys are letters, values are numbers, waiters are numbers.
+//! Each test drives one dispatcher by hand. Keys are letters, values are numbers, waiters are
+//! numbers.
 
 use std::time::Duration;
 

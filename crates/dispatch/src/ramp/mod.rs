@@ -1,47 +1,60 @@
 //! Misses of a cold cache, as many at a time as the backend survives.
 //!
-//! A cache that starts empty sends its backend many times what it is used to. The backend's queue then grows until every call takes
-//! longer than its time-out: all of them are worked on, none is answered in time, nothing fills the cache, and so it stays cold.
-//! RobinHood's authors saw half of all requests fail for a quarter of an hour. The way out is to refuse most misses at once, and to
+//! A cache that starts empty sends its backend many times what it is used to. The backend's queue
+//! then grows until every call takes longer than its time-out: all of them are worked on, none is
+//! answered in time, nothing fills the cache, and so it stays cold. RobinHood's authors saw half of
+//! all requests fail for a quarter of an hour. The way out is to refuse most misses at once, and to
 //! fill the cache with the others.
 //!
-//! How many the backend survives is not known beforehand, and may be anything from ten to a million a second. Two things are to be had
-//! of it: that it always has something to do, so that the cache fills as fast as it can, and that what it has to do is done before its
-//! time-out. Both are a matter of how many keys are *out*, let through and not ended. By Little's law these are what the backend gives a
-//! second, times the time that a key takes; so there is a *window* for them, which is as large as makes a key take a given time and no
-//! longer:
+//! How many the backend survives is not known beforehand, and may be anything from ten to a million
+//! a second. Two things are to be had of it: that it always has something to do, so that the cache
+//! fills as fast as it can, and that what it has to do is done before its time-out. Both are a
+//! matter of how many keys are *out*, let through and not ended. By Little's law these are what the
+//! backend gives a second, times the time that a key takes; so there is a *window* for them, which
+//! is as large as makes a key take a given time and no longer:
 //!
-//! - *The allowed time* is the unloaded latency and [half](RampOptions::wait_ratio) of what is left of the time-out beyond it. Where the
-//!   backend has more to do than it can, less than that would not make it faster.
-//! - *The window* is multiplied by the allowed time over the mean latency of what was let through since it last changed, and with that is
-//!   where it should be, if the backend gives the same. Each time it at most [grows](RampOptions::grow_ratio) by a factor, since what a backend
-//!   gives that had next to nothing to do is a guess; and it is at most halved. It changes only when somebody was refused, since what was not
-//!   asked for has not been tried; and when as many keys were answered as were out, since those that are answered first waited least.
-//! - *Failures* of some calls leave half of what was out. What was let through before the window changed is no reason for another change.
-//! - *The unloaded latency* is the least mean so far, and the mean itself where the window is one key: a backend which has become slower for good
-//!   is not held to what it once was. Latencies are those of keys, so a long call counts for as many as it has.
+//! - *The allowed time* is the unloaded latency and [half](RampOptions::wait_ratio) of what is left
+//!   of the time-out beyond it. Where the backend has more to do than it can, less than that would
+//!   not make it faster.
+//! - *The window* is multiplied by the allowed time over the mean latency of what was let through
+//!   since it last changed, and with that is where it should be, if the backend gives the same.
+//!   Each time it at most [grows](RampOptions::grow_ratio) by a factor, since what a backend gives
+//!   that had next to nothing to do is a guess; and it is at most halved. It changes only when
+//!   somebody was refused, since what was not asked for has not been tried; and when as many keys
+//!   were answered as were out, since those that are answered first waited least.
+//! - *Failures* of some calls leave half of what was out. What was let through before the window
+//!   changed is no reason for another change.
+//! - *The unloaded latency* is the least mean so far, and the mean itself where the window is one
+//!   key: a backend which has become slower for good is not held to what it once was. Latencies are
+//!   those of keys, so a long call counts for as many as it has.
 //!
-//! *The beginning* is [a few keys](RampOptions::start_keys), so that a backend which gives five a second is never sent a hundred to find out.
+//! *The beginning* is [a few keys](RampOptions::start_keys), so that a backend which gives five a
+//! second is never sent a hundred to find out.
 //!
-//! *Whole lists.* The keys that one query misses here are let through together, or none of them is: a request is as good as its worst key,
-//! and a window in which there is a part of every request completes none of them. A list that begins where there is room may be over the
-//! edge by as much again as the window, but for the first ones, when nothing is known of the backend; what is longer is cut there.
+//! *Whole lists.* The keys that one query misses here are let through together, or none of them is:
+//! a request is as good as its worst key, and a window in which there is a part of every request
+//! completes none of them. A list that begins where there is room may be over the edge by as much
+//! again as the window, but for the first ones, when nothing is known of the backend; what is
+//! longer is cut there.
 //!
-//! Turned down: a rate that halves when latency is a multiple of the unloaded one, and creeps up afterwards, as TCP finds that of a path. It was
-//! built first. A backend that is busy has such latencies at any rate, so the rate was mostly below what it could give, and the cache
-//! filled more slowly than without a ramp.
+//! Turned down: a rate that halves when latency is a multiple of the unloaded one, and creeps up
+//! afterwards, as TCP finds that of a path. It was built first. A backend that is busy has such
+//! latencies at any rate, so the rate was mostly below what it could give, and the cache filled
+//! more slowly than without a ramp.
 //!
-//! *The end.* The cache is warm when nothing has been refused for [`RampOptions::settle`] on end while the backend answered; after that
-//! nothing is refused any more. Time without answers does not count, or an outage would end the ramp just before all of its misses come. A
-//! ramp that never had to refuse anything does not end: it stands by, at the price of a comparison for each miss, for the load that may
-//! come later. A flush of everything begins it again.
+//! *The end.* The cache is warm when nothing has been refused for [`RampOptions::settle`] on end
+//! while the backend answered; after that nothing is refused any more. Time without answers does
+//! not count, or an outage would end the ramp just before all of its misses come. A ramp that never
+//! had to refuse anything does not end: it stands by, at the price of a comparison for each miss,
+//! for the load that may come later. A flush of everything begins it again.
 
 use std::time::Duration;
 
 use sherwood_model::Instant;
 
-/// Options of a [ramp](crate::Options::ramp). The defaults are chosen: ten keys are what a page asks for, and what any backend has in its
-/// time-out; half of the time-out leaves the other half to what a backend does worse than it did.
+/// Options of a [ramp](crate::Options::ramp). The defaults are chosen: ten keys are what a page
+/// asks for, and what any backend has in its time-out; half of the time-out leaves the other half
+/// to what a backend does worse than it did.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RampOptions {
     /// Keys that are out at a time to begin with, at least 1.
@@ -87,7 +100,8 @@ const RETREAT: f64 = 0.5;
 const FAILURES: f64 = 0.05;
 /// Calls without which nothing is said, of those that failed as of those that were answered.
 const CALLS_MIN: u32 = 3;
-/// Part of [`RampOptions::settle`] that an interval in which nothing happened may count for, however long it was.
+/// Part of [`RampOptions::settle`] that an interval in which nothing happened may count for,
+/// however long it was.
 const QUIET: u32 = 4;
 
 /// The ramp of one backend. Constant memory, constant time.
@@ -172,7 +186,8 @@ impl Ramp {
         self.window as u32
     }
 
-    /// Whether the next key of a list that missed at `now` may be fetched; one that may is to be [ended](Self::note_end).
+    /// Whether the next key of a list that missed at `now` may be fetched; one that may is to be
+    /// [ended](Self::note_end).
     pub(crate) fn admits(&mut self, now: Instant, list: &mut List) -> bool {
         if self.warm {
             self.out += 1;
@@ -203,7 +218,8 @@ impl Ramp {
         self.out -= 1;
     }
 
-    /// Takes note of a call that was asked for at `asked` and ended at `now`, answered or not, and of how many `keys` ended with it.
+    /// Takes note of a call that was asked for at `asked` and ended at `now`, answered or not, and
+    /// of how many `keys` ended with it.
     pub(crate) fn note(&mut self, now: Instant, asked: Instant, keys: usize, answered: bool) {
         if self.warm {
             return;
@@ -243,7 +259,8 @@ impl Ramp {
         let Sample { answered, failed, keys, latency_s, out_max, refused } = self.sample;
         let (answers, failures) = (f64::from(answered), f64::from(failed));
         if failed >= CALLS_MIN && failures > (answers + failures) * FAILURES {
-            // What was never out is no window that was tried; but few keys fail for other reasons than that there are too many.
+            // What was never out is no window that was tried; but few keys fail for other reasons
+            // than that there are too many.
             let tried = self.window.min(f64::from(out_max.max(self.options.start_keys)));
             self.quiet = Duration::ZERO;
             self.set_window(now, tried * RETREAT);

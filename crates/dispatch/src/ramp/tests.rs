@@ -10,8 +10,8 @@ use crate::{Action, Bound, CallId, Dispatch, FetchError, Options, ProbeOptions, 
 
 const MS: Duration = Duration::from_millis(1);
 
-/// A backend of some workers, each of which takes `service` for a call, with a queue that knows no end; and the clients of a cache
-/// that was empty at the start, who ask for keys at random.
+/// A backend of some workers, each of which takes `service` for a call, with a queue that knows no
+/// end; and the clients of a cache that was empty at the start, who ask for keys at random.
 struct World {
     dispatch: Dispatch<u64, (), u64>,
     now: Instant,
@@ -135,7 +135,8 @@ impl World {
     fn carry_out(&mut self) {
         while let Some(action) = self.dispatch.poll_action() {
             match action {
-                // First come, first served, and nobody is told to stop: a database works on what it was asked for.
+                // First come, first served, and nobody is told to stop: a database works on what it
+                // was asked for.
                 Action::Call { call, keys, .. } => {
                     let worker = self.workers.iter_mut().min().expect("there is one");
                     *worker = (*worker).max(self.now) + self.service;
@@ -166,7 +167,8 @@ impl World {
     }
 }
 
-/// Two thousand calls a second can be served, twenty thousand keys a second are asked for, a hundred thousand there are.
+/// Two thousand calls a second can be served, twenty thousand keys a second are asked for, a
+/// hundred thousand there are.
 fn cold(ramp: Option<RampOptions>) -> World {
     World::new(ramp, 20, 10 * MS, 100_000)
 }
@@ -218,7 +220,8 @@ fn a_backend_that_keeps_up_is_soon_given_everything() {
     assert_eq!(world.tally.failed, 0);
 }
 
-/// A fifth of a second each, however many are asked for: growth waits for answers, which is slower than a step an interval.
+/// A fifth of a second each, however many are asked for: growth waits for answers, which is slower
+/// than a step an interval.
 #[test]
 fn a_backend_that_is_far_away_is_given_everything_a_little_later() {
     let mut world = World::new(Some(RampOptions::default()), 1_000, 200 * MS, 1 << 40);
@@ -247,7 +250,8 @@ fn a_backend_that_answers_nothing_is_asked_less_and_less() {
     assert_eq!(world.standing().keys, 1);
 }
 
-/// Twenty keys a second, of which twenty that were let through at once would have to wait for twice the time-out.
+/// Twenty keys a second, of which twenty that were let through at once would have to wait for twice
+/// the time-out.
 #[test]
 fn a_slow_backend_is_not_sent_more_than_it_has_in_its_time_out_to_find_out_that_it_is_slow() {
     let mut world = World::new(Some(RampOptions::default()), 1, 50 * MS, 100_000);
@@ -257,7 +261,8 @@ fn a_slow_backend_is_not_sent_more_than_it_has_in_its_time_out_to_find_out_that_
     assert!(failed < 40 && fetched > 250, "{failed} failed, {fetched} fetched of 400: {seconds:?}");
 }
 
-/// A fifth of what is asked for can be served, and a list of which one key is missing is as good as none.
+/// A fifth of what is asked for can be served, and a list of which one key is missing is as good as
+/// none.
 #[test]
 fn keys_that_are_asked_for_together_are_let_through_together() {
     let mut world = World::new(Some(RampOptions::default()), 2, 10 * MS, 1 << 40);
@@ -303,7 +308,8 @@ fn a_refusal_is_said_in_the_ramps_words_and_counted() {
     assert_eq!((counters.ramped, counters.refused, counters.joined), (1, 1, 1));
 }
 
-/// What a ramp makes of a second in which it is asked for more than it gives, and all that it lets through takes so long.
+/// What a ramp makes of a second in which it is asked for more than it gives, and all that it lets
+/// through takes so long.
 fn after(ramp: &mut Ramp, from: u64, latency: Duration) -> f64 {
     let mut out = std::collections::VecDeque::new();
     for step in 0..1_000 {
@@ -403,7 +409,8 @@ fn a_long_call_counts_for_its_keys() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever a backend does, what is out is at most twice the window at its largest, and the first one before anything is known.
+    /// Whatever a backend does, what is out is at most twice the window at its largest, and the
+    /// first one before anything is known.
     #[test]
     fn the_window_is_a_bound_whatever_happens(
         steps in prop::collection::vec((0..50_u64, 0..200_u64, 0..4_u8, 1..40_u64), 1..400),

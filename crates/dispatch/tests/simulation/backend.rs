@@ -167,8 +167,8 @@ impl Backend {
         self.dispatch.stats().replicas.iter().map(|replica| !replica.up).collect()
     }
 
-    /// Carries out what follows from an input before which the replicas in `down_before` were down, and checks what must
-    /// hold. A call may go to a replica that the same input then took down.
+    /// Carries out what follows from an input before which the replicas in `down_before` were down,
+    /// and checks what must hold. A call may go to a replica that the same input then took down.
     fn follow(&mut self, now: Instant, down_before: &[bool], draws: &mut Draws) -> Vec<(Duration, Echo)> {
         let down = self.down();
         let mut echoes = Vec::new();

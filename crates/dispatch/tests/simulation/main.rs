@@ -1,6 +1,7 @@
-//! Dispatchers in a world of their own: several backends, replicas that die and return, answers that are lost, late,
-//! repeated, reordered or wrong, a clock that stands still and jumps. Everything follows from one seed; a failure prints
-//! it. First the faults, then all is healed and the machines must come to rest and use every replica again.
+//! Dispatchers in a world of their own: several backends, replicas that die and return, answers
+//! that are lost, late, repeated, reordered or wrong, a clock that stands still and jumps.
+//! Everything follows from one seed; a failure prints it. First the faults, then all is healed and
+//! the machines must come to rest and use every replica again.
 
 mod backend;
 mod draws;

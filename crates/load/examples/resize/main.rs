@@ -1,14 +1,17 @@
 //! How soon a partition reaches a new budget, and what hits feel of it.
 //!
-//!     resize MEMCACHED ADMIN        (addresses of a node whose policy is `static`; see scripts/bench.sh resize)
+//!     resize MEMCACHED ADMIN (addresses of a node whose policy is `static`; see scripts/bench.sh
+//!     resize)
 //!
-//! Fills the node, keeps an open load on all of its partitions, and meanwhile lets the first partition's budget alternate
-//! by a tenth: a move every 300 ms. After each growth a second connection refills the partition at a steady pace, so
-//! that each shrinking has its whole tenth to evict.
+//! Fills the node, keeps an open load on all of its partitions, and meanwhile lets the first
+//! partition's budget alternate by a tenth: a move every 300 ms. After each growth a second
+//! connection refills the partition at a steady pace, so that each shrinking has its whole tenth to
+//! evict.
 //!
-//! A hit belongs to the time at which it was meant to start: *inside* a move (from the request to change the budget to the first
-//! look that finds it reached), within 20 ms *after* one, during a *refill*, or *between* all these. Prints one JSON
-//! document; exit status 1 when a budget was not reached in time or the load was not what it should be.
+//! A hit belongs to the time at which it was meant to start: *inside* a move (from the request to
+//! change the budget to the first look that finds it reached), within 20 ms *after* one, during a *refill*,
+//! or *between* all these. Prints one JSON document; exit status 1 when a budget was not reached in
+//! time or the load was not what it should be.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -40,7 +43,8 @@ const MOVES: u32 = 200;
 const MOVE_INTERVAL: Duration = Duration::from_millis(300);
 /// Load before the first move, so that no connection or memory is new.
 const LEAD: Duration = Duration::from_secs(2);
-/// From one look at the partition to the next: often enough for 20 ms, seldom enough that looking is not what is felt.
+/// From one look at the partition to the next: often enough for 20 ms, seldom enough that looking
+/// is not what is felt.
 const LOOK_INTERVAL: Duration = Duration::from_millis(1);
 
 fn main() -> ExitCode {
@@ -182,13 +186,15 @@ fn reach(
     }
 }
 
-/// Keys of a refill that are set at once, and the pause after them: a tenth of a partition takes about 120 ms.
+/// Keys of a refill that are set at once, and the pause after them: a tenth of a partition takes
+/// about 120 ms.
 const REFILL_KEYS: usize = 32;
 const REFILL_PAUSE: Duration = Duration::from_millis(1);
 /// Refills looked at once in so many rounds.
 const REFILL_ROUNDS: usize = 8;
 
-/// Sets the partition's keys, the one set longest ago first, until it is full or the deadline is near.
+/// Sets the partition's keys, the one set longest ago first, until it is full or the deadline is
+/// near.
 fn refill(
     admin: &mut Admin,
     filler: &mut Filler,

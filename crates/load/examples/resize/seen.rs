@@ -36,7 +36,8 @@ enum When {
     Between,
 }
 
-/// How long after a move is told apart from the time between moves, where evictions might still be felt.
+/// How long after a move is told apart from the time between moves, where evictions might still be
+/// felt.
 const AFTER: Duration = Duration::from_millis(20);
 
 impl Seen {

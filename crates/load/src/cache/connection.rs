@@ -83,7 +83,8 @@ impl Connection {
                 self.pipeline.handle(answer, ending)?;
             }
             self.input.make_room();
-            // What fills less than there was room for was all there is; the system tells when there is more.
+            // What fills less than there was room for was all there is; the system tells when there
+            // is more.
             if read < room_bytes {
                 return Ok(());
             }

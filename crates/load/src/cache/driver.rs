@@ -41,14 +41,15 @@ pub(super) struct Driver<'a> {
     spare: Vec<Operation>,
 }
 
-/// How long after the end operations that were due before it are still sent: a moment's lateness is no error.
+/// How long after the end operations that were due before it are still sent: a moment's lateness is
+/// no error.
 const CATCH_UP: Duration = Duration::from_secs(1);
 
 /// How long outstanding answers are waited for once nothing more is sent.
 const DRAIN: Duration = Duration::from_secs(10);
 
-/// Operations built before they are sent. A longer backlog goes in pieces: its first does not wait for its last, and
-/// answers are read between them.
+/// Operations built before they are sent. A longer backlog goes in pieces: its first does not wait
+/// for its last, and answers are read between them.
 const BATCH_MAX: usize = 256;
 
 /// The longest sleep: how soon a stop is noticed.
@@ -154,7 +155,8 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// The time to catch up is over too: what is still due counts as never sent. As many as the target fell behind.
+    /// The time to catch up is over too: what is still due counts as never sent. As many as the
+    /// target fell behind.
     fn count_unsent(&mut self, now_ns: u64) {
         let intended_ns = self.schedule.next_start(now_ns);
         let waited = Duration::from_nanos(now_ns - intended_ns);
@@ -191,11 +193,13 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Sleeps until an answer comes, the socket takes more, or the next operation is due; then reads what has come.
+    /// Sleeps until an answer comes, the socket takes more, or the next operation is due; then
+    /// reads what has come.
     fn wait(&mut self, now_ns: u64) {
         let sleep_ns = self.sleep_ns(now_ns);
         let mut events = std::mem::take(&mut self.events);
-        // Only poll(2) sleeps for less than a millisecond on every kernel; it is asked when nothing has come.
+        // Only poll(2) sleeps for less than a millisecond on every kernel; it is asked when nothing
+        // has come.
         if sleep_ns < SLEEP_MAX_NS && collect(&self.queue, &mut events, 0) == 0 {
             let timeout = Timespec { tv_sec: 0, tv_nsec: i64::try_from(sleep_ns).unwrap_or(i64::MAX) };
             let _ = poll(&mut [PollFd::new(&self.queue, PollFlags::IN)], Some(&timeout));
@@ -288,8 +292,8 @@ impl<'a> Driver<'a> {
     }
 }
 
-/// Waits at most so long for events; how many there are. Interrupted or failed, it finds nothing, and the loop comes round
-/// again.
+/// Waits at most so long for events; how many there are. Interrupted or failed, it finds nothing,
+/// and the loop comes round again.
 fn collect(queue: &OwnedFd, events: &mut Vec<epoll::Event>, wait_ns: u64) -> usize {
     events.clear();
     let timeout = Timespec { tv_sec: 0, tv_nsec: i64::try_from(wait_ns).unwrap_or(i64::MAX) };

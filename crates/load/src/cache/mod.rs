@@ -1,14 +1,16 @@
 //! Gets and sets to a cache that speaks the memcached text protocol or Redis's.
 //!
-//! One thread drives all connections, with non-blocking sockets that are registered once with `epoll(7)`. It sleeps in
-//! `poll(2)`, whose time-out has nanoseconds: at tens of thousands of operations a second a timer of a millisecond would
-//! bunch them. Each connection pipelines up to a stated number of operations; an operation whose intended start has come
-//! waits for the first connection with a free place, and that wait is part of its latency and of the lateness reported.
+//! One thread drives all connections, with non-blocking sockets that are registered once with
+//! `epoll(7)`. It sleeps in `poll(2)`, whose time-out has nanoseconds: at tens of thousands of
+//! operations a second a timer of a millisecond would bunch them. Each connection pipelines up to a
+//! stated number of operations; an operation whose intended start has come waits for the first
+//! connection with a free place, and that wait is part of its latency and of the lateness reported.
 //!
-//! With `look_aside`, a get that misses is followed by a set of the value on the same connection, in the same place; the
-//! operation ends with the set's answer. A get of several keys (memcached's multi-get, Redis's `MGET`) is one operation and
-//! fills nothing. With one connection and a pipeline of 1 a trace is then replayed strictly in order, and its hits can be
-//! compared with a simulation's, access by access.
+//! With `look_aside`, a get that misses is followed by a set of the value on the same connection,
+//! in the same place; the operation ends with the set's answer. A get of several keys (memcached's
+//! multi-get, Redis's `MGET`) is one operation and fills nothing. With one connection and a
+//! pipeline of 1 a trace is then replayed strictly in order, and its hits can be compared with a
+//! simulation's, access by access.
 //!
 //! ```text
 //! driver ── operations due ──▶ pipeline ── bytes ──▶ connection ──▶ socket     protocol: what is written for an
@@ -33,8 +35,8 @@ use sherwood_workload::KeyValueOptions;
 use crate::pace::{Schedule, wake_on_time};
 use crate::{Control, LoadError, Pace, Report, within};
 
-/// What the target speaks. Keys are what memcached can carry in both: 1 to 250 bytes without blanks, so that any load can
-/// be sent to either.
+/// What the target speaks. Keys are what memcached can carry in both: 1 to 250 bytes without
+/// blanks, so that any load can be sent to either.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// memcached's text protocol: `get` and `set`.
@@ -56,8 +58,8 @@ pub struct Options {
     pub connections: usize,
     /// Operations under way on each connection, 1 to 65,536.
     pub pipeline: usize,
-    /// Nothing is meant to start after this long; without it, when the workload ends. What is then overdue has another
-    /// second to be sent, and counts as an error if it is not.
+    /// Nothing is meant to start after this long; without it, when the workload ends. What is then
+    /// overdue has another second to be sent, and counts as an error if it is not.
     pub duration: Option<Duration>,
     /// Operations at most; without it, as many as the workload has.
     pub operations_max: Option<u64>,
@@ -75,21 +77,24 @@ pub enum Workload {
         options: KeyValueOptions,
         /// Keys of one get, 1 to 1,000, distinct.
         batch: usize,
-        /// What keys begin with, in front of the key size: key `k` with the prefix at `k` modulo their number, which is
-        /// also its partition. Without any, all keys are in one. At most 1,024, and not with batches.
+        /// What keys begin with, in front of the key size: key `k` with the prefix at `k` modulo
+        /// their number, which is also its partition. Without any, all keys are in one. At most
+        /// 1,024, and not with batches.
         prefixes: Vec<String>,
         /// Seed of the stream.
         seed: u64,
     },
-    /// One pass over a cache2k trace, all gets; partitions are object types, keys such as `t07/0001a2b3`.
+    /// One pass over a cache2k trace, all gets; partitions are object types, keys such as
+    /// `t07/0001a2b3`.
     Cache2k {
         /// The trace, xz-packed or not.
         input: Box<dyn BufRead>,
         /// Size of every value.
         value_bytes: u32,
     },
-    /// One pass over a RobinHood trace, all gets, request by request; partitions are backends, keys `backend:key`, values
-    /// as large as recorded. Objects that must not be cached are asked for and never set.
+    /// One pass over a RobinHood trace, all gets, request by request; partitions are backends, keys
+    /// `backend:key`, values as large as recorded. Objects that must not be cached are asked for
+    /// and never set.
     RobinHood {
         /// The trace.
         input: Box<dyn BufRead>,
@@ -111,12 +116,13 @@ pub struct Ended {
     pub failed: bool,
 }
 
-/// Runs the workload to its end, its bounds, or [`Control::stop`]. Blocks; at most 11 s longer for what is overdue
-/// and for outstanding answers. `observe` sees every operation as it ends, on the calling thread, and must not block.
+/// Runs the workload to its end, its bounds, or [`Control::stop`]. Blocks; at most 11 s longer for
+/// what is overdue and for outstanding answers. `observe` sees every operation as it ends, on the
+/// calling thread, and must not block.
 ///
 /// # Errors
-/// When an option is out of range, the trace cannot be opened, or not all connections can be made. What goes wrong later
-/// is counted and named in the report.
+/// When an option is out of range, the trace cannot be opened, or not all connections can be made.
+/// What goes wrong later is counted and named in the report.
 pub fn run(
     options: &Options,
     workload: Workload,

@@ -196,7 +196,8 @@ impl Operations for Cache2k {
     }
 }
 
-/// Flattens requests into accesses; holds one request at a time, and the names of the backends seen.
+/// Flattens requests into accesses; holds one request at a time, and the names of the backends
+/// seen.
 struct RobinHood {
     requests: robinhood::Requests<Box<dyn BufRead>>,
     pending: std::vec::IntoIter<(usize, robinhood::Object)>,

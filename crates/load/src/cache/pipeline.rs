@@ -1,6 +1,7 @@
 //! Operations under way on one connection: what is sent for them, and what answers lead to.
 //!
-//! No socket and no bytes of a protocol: commands are appended by [`Protocol`], answers come in parsed.
+//! No socket and no bytes of a protocol: commands are appended by [`Protocol`], answers come in
+//! parsed.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -39,7 +40,8 @@ enum Stage {
     Storing,
 }
 
-/// An answer that does not belong to what was asked: nothing that follows can be told apart any more.
+/// An answer that does not belong to what was asked: nothing that follows can be told apart any
+/// more.
 #[derive(Debug, Error)]
 #[error("the target answered {0} out of turn")]
 pub(super) struct OutOfTurn(String);
@@ -161,7 +163,8 @@ impl Pipeline {
         }
     }
 
-    /// Sends the value of the first operation, a get that missed; its answer comes after those already asked for.
+    /// Sends the value of the first operation, a get that missed; its answer comes after those
+    /// already asked for.
     fn fill(&mut self, ending: &mut Ending<'_, '_>) {
         let Some(mut first) = self.in_flight.pop_front() else { return };
         first.stage = Stage::Storing;

@@ -1,8 +1,8 @@
 //! What a load says and hears, in the words of each protocol.
 //!
-//! The protocols differ in how a get is answered. memcached sends the values that it found and a word after the last; Redis
-//! answers every key in turn, after their number if more than one was asked for. [`Answer`] keeps both, so that whoever counts
-//! them knows of no protocol.
+//! The protocols differ in how a get is answered. memcached sends the values that it found and a
+//! word after the last; Redis answers every key in turn, after their number if more than one was
+//! asked for. [`Answer`] keeps both, so that whoever counts them knows of no protocol.
 
 use std::fmt;
 

@@ -21,7 +21,8 @@ pub(super) struct Tally<'a> {
     by_partition: Vec<HitsMisses>,
     latency: Latencies,
     lateness: Latencies,
-    /// Intended starts of what is built and not handed to a socket yet; at most one pass of the driver.
+    /// Intended starts of what is built and not handed to a socket yet; at most one pass of the
+    /// driver.
     built: Vec<u64>,
 }
 
@@ -41,7 +42,8 @@ impl<'a> Tally<'a> {
         }
     }
 
-    /// An operation meant to start then was built; how late it is shows when it is [`sent`](Self::sent).
+    /// An operation meant to start then was built; how late it is shows when it is
+    /// [`sent`](Self::sent).
     pub(super) fn built(&mut self, intended_ns: u64) {
         self.built.push(intended_ns);
     }
@@ -77,8 +79,8 @@ impl<'a> Tally<'a> {
         self.first_error.get_or_insert_with(|| answer.to_string());
     }
 
-    /// An operation that was due and never sent: nobody was answered, so it ends as an error, at least as slow as the
-    /// wait until now.
+    /// An operation that was due and never sent: nobody was answered, so it ends as an error, at
+    /// least as slow as the wait until now.
     pub(super) fn never_sent(&mut self, intended: Duration, waited: Duration) {
         self.ops += 1;
         self.unsent += 1;

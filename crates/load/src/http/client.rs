@@ -15,8 +15,8 @@ use tokio::net::TcpStream;
 
 use super::Bearer;
 
-/// Connections to one gateway. Idle ones are used last in, first out, so that few are kept warm; as many are open as
-/// requests were ever under way at once.
+/// Connections to one gateway. Idle ones are used last in, first out, so that few are kept warm; as
+/// many are open as requests were ever under way at once.
 pub(super) struct Client {
     address: String,
     uri: String,
@@ -73,7 +73,8 @@ impl Client {
         Err(RequestError::Status { status, body: text })
     }
 
-    /// A kept-alive connection may have been closed meanwhile; a request that was not sent is sent once more, on a new one.
+    /// A kept-alive connection may have been closed meanwhile; a request that was not sent is sent
+    /// once more, on a new one.
     async fn send(
         &self,
         body: Bytes,

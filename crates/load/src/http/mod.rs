@@ -1,14 +1,15 @@
 //! Requests to a gateway, `POST /v1/requests`.
 //!
-//! Two threads share the work, so that neither talking nor waiting delays the clock. The *pacing thread* draws and encodes the
-//! next request, sleeps until its intended start and hands it over; it never waits for an answer. The calling thread
-//! runs a single-threaded runtime with one task for each request under way, over kept-alive connections that are made
-//! as needed. At most [`Options::outstanding_max`] requests are under way, each on a connection of its own; a request
+//! Two threads share the work, so that neither talking nor waiting delays the clock. The *pacing
+//! thread* draws and encodes the next request, sleeps until its intended start and hands it over;
+//! it never waits for an answer. The calling thread runs a single-threaded runtime with one task
+//! for each request under way, over kept-alive connections that are made as needed. At most
+//! [`Options::outstanding_max`] requests are under way, each on a connection of its own; a request
 //! that comes due above that is not sent, and counts as an error.
 //!
-//! Time is cut into *phases* (a warm-up, then what is measured): a request belongs to the phase in which it was meant to
-//! start. A request that fails, or holds a failed query, counts as at least [`Options::failed_latency`], so that
-//! failures never make the tail look better.
+//! Time is cut into *phases* (a warm-up, then what is measured): a request belongs to the phase in
+//! which it was meant to start. A request that fails, or holds a failed query, counts as at least
+//! [`Options::failed_latency`], so that failures never make the tail look better.
 
 mod client;
 mod driver;
@@ -37,8 +38,8 @@ pub struct Options {
     pub address: String,
     /// Open or closed loop. A closed loop keeps [`Self::outstanding_max`] requests under way.
     pub pace: Pace,
-    /// Lengths of the phases, one after the other; the last ends the run. Without any, the run is one phase and ends with
-    /// the workload. At most 64.
+    /// Lengths of the phases, one after the other; the last ends the run. Without any, the run is
+    /// one phase and ends with the workload. At most 64.
     pub phases: Vec<Duration>,
     /// Requests at most; without it, as many as the workload has.
     pub requests_max: Option<u64>,
@@ -57,8 +58,8 @@ pub struct Options {
 }
 
 impl Default for Options {
-    /// Suited to the OneRF mix at 400 requests a second: with its 10 s time-out, 4,096 requests under way are what
-    /// piles up if *no* request is answered.
+    /// Suited to the OneRF mix at 400 requests a second: with its 10 s time-out, 4,096 requests
+    /// under way are what piles up if *no* request is answered.
     fn default() -> Self {
         Self {
             address: "127.0.0.1:8080".to_owned(),
@@ -91,7 +92,8 @@ impl Bearer {
 
 /// What to ask.
 pub enum Workload {
-    /// Requests drawn from a model, without end; object 7 of the first backend is key `o7` of its name, `b01`.
+    /// Requests drawn from a model, without end; object 7 of the first backend is key `o7` of its
+    /// name, `b01`.
     Mix {
         /// The model.
         model: Arc<Model>,
@@ -100,7 +102,8 @@ pub enum Workload {
         /// Seed of the requests.
         seed: u64,
     },
-    /// Requests of one query each, without end: distinct keys of one backend, drawn from a key space.
+    /// Requests of one query each, without end: distinct keys of one backend, drawn from a key
+    /// space.
     KeySpace {
         /// Name of the backend.
         backend: String,
@@ -127,7 +130,8 @@ pub struct Finished {
     pub intended: Duration,
     /// Time by which it was sent later than intended.
     pub late: Duration,
-    /// Time from the intended start to the end, or the failed latency if that is more and something failed.
+    /// Time from the intended start to the end, or the failed latency if that is more and something
+    /// failed.
     pub latency: Duration,
     /// Keys found.
     pub hits: u32,
@@ -135,7 +139,8 @@ pub struct Finished {
     pub misses: u32,
     /// Keys that were refused, timed out or failed.
     pub failed_keys: u32,
-    /// Whether the request as a whole failed: not sent, not answered, or not answered with 200 and a sound body.
+    /// Whether the request as a whole failed: not sent, not answered, or not answered with 200 and
+    /// a sound body.
     pub failed: bool,
 }
 
@@ -175,12 +180,13 @@ pub struct Outcome {
     pub first_error: Option<String>,
 }
 
-/// Runs the workload to the end of its phases, its own end, or [`Control::stop`]. Blocks; at most `timeout` longer for
-/// outstanding answers. `observe` sees every request as it ends, on the calling thread, and must not block.
+/// Runs the workload to the end of its phases, its own end, or [`Control::stop`]. Blocks; at most
+/// `timeout` longer for outstanding answers. `observe` sees every request as it ends, on the
+/// calling thread, and must not block.
 ///
 /// # Errors
-/// When an option is out of range, the workload cannot be opened, or the gateway takes no connection. What goes wrong
-/// later is counted in the outcome.
+/// When an option is out of range, the workload cannot be opened, or the gateway takes no
+/// connection. What goes wrong later is counted in the outcome.
 pub fn run(
     options: &Options,
     workload: Workload,
@@ -200,7 +206,8 @@ pub fn run(
 }
 
 impl Outcome {
-    /// All phases as one report; an operation is a request. `open` says whether there was a schedule to be late for.
+    /// All phases as one report; an operation is a request. `open` says whether there was a
+    /// schedule to be late for.
     #[must_use]
     pub fn report(&self, open: bool) -> Report {
         let phases = &self.phases;

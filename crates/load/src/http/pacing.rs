@@ -39,7 +39,8 @@ impl Pacing {
     pub(super) fn run(mut self, control: &Control) -> Option<String> {
         wake_on_time();
         loop {
-            // Encoded before the wait, so that only the handing over is left when the time has come.
+            // Encoded before the wait, so that only the handing over is left when the time has
+            // come.
             let body = match self.requests.next() {
                 Ok(Some(body)) => body,
                 Ok(None) => return None,
@@ -56,7 +57,8 @@ impl Pacing {
             }
             self.schedule.advance();
             let place = if self.schedule.is_open() { self.place_if_any() } else { place };
-            // The channel holds as many as there are places, and overflow is taken at once: this never waits long.
+            // The channel holds as many as there are places, and overflow is taken at once: this
+            // never waits long.
             if self.due.blocking_send(Due { intended, body, place }).is_err() {
                 return Some("the driver ended".to_owned());
             }

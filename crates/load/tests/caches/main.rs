@@ -54,7 +54,8 @@ fn pipelined_open_loop_sends_what_the_schedule_holds_and_every_operation_ends_on
         let options = Options { pace, connections: 4, pipeline: 8, duration, ..cache.options() };
         let workload = key_value(KeyValueOptions { keys: 500, get_ratio: 0.8, ..KeyValueOptions::default() });
         let report = run(&options, workload, &Control::default(), |_| {}).unwrap();
-        // At gaps of 0.2 ms: starts at 0.2, 0.4, ... 199.8 ms, sent or, on a machine that fell behind, counted as unsent.
+        // At gaps of 0.2 ms: starts at 0.2, 0.4, ... 199.8 ms, sent or, on a machine that fell
+        // behind, counted as unsent.
         assert_eq!(report.ops, 999);
         assert_eq!(report.errors, report.unsent);
         assert!(report.hits > 0 && report.misses > 0 && report.sets > report.misses);

@@ -35,8 +35,8 @@ impl Cache {
         started
     }
 
-    /// None, with a word on stderr, where there is no Redis server: `REDIS` names one, or it is on the path. The tests of
-    /// the command line have our own.
+    /// None, with a word on stderr, where there is no Redis server: `REDIS` names one, or it is on
+    /// the path. The tests of the command line have our own.
     pub(crate) fn redis(more: &[&str]) -> Option<Self> {
         let port = free_port();
         let arguments = ["--bind", "127.0.0.1", "--port", &port, "--save", "", "--appendonly", "no"];

@@ -18,7 +18,8 @@ pub struct Band {
 }
 
 impl Band {
-    /// RobinHood's: slow enough to matter, without the few requests that would stay outliers whatever is done.
+    /// RobinHood's: slow enough to matter, without the few requests that would stay outliers
+    /// whatever is done.
     pub const TAIL: Self = Self { low: 98.5, high: 99.5 };
 }
 
@@ -88,7 +89,8 @@ impl RequestSnapshot {
         Some((micros(self.cells.first()?), micros(self.cells.last()?)))
     }
 
-    /// Latency at `quantile` (0 to 1): element floor(quantile x count) of the sorted latencies; none of nothing.
+    /// Latency at `quantile` (0 to 1): element floor(quantile x count) of the sorted latencies;
+    /// none of nothing.
     #[must_use]
     pub fn quantile(&self, quantile: f64) -> Option<Duration> {
         let rank = rank(quantile, self.count)?;
@@ -101,10 +103,11 @@ impl RequestSnapshot {
 
     /// Request blocking counts: for each of `backends`, how many requests of the band it blocked.
     ///
-    /// The band holds elements floor(low x N) to floor(high x N) - 1 of the sorted latencies (percentiles as fractions). Of
-    /// requests with equal latency that straddle an edge, each backend contributes its proportional share, by largest
-    /// remainder, ties to the lower id; so the counts depend on no order of arrival. Requests that blame nobody count for
-    /// the ranks and for no backend.
+    /// The band holds elements floor(low x N) to floor(high x N) - 1 of the sorted latencies
+    /// (percentiles as fractions). Of requests with equal latency that straddle an edge, each
+    /// backend contributes its proportional share, by largest remainder, ties to the lower id; so
+    /// the counts depend on no order of arrival. Requests that blame nobody count for the ranks and
+    /// for no backend.
     #[must_use]
     pub fn blocking_counts(&self, band: Band, backends: usize) -> Vec<u64> {
         let (from, to) = (edge(band.low / 100.0, self.count), edge(band.high / 100.0, self.count));

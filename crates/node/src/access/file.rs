@@ -1,8 +1,10 @@
-//! Files with secrets: read whole, refused when others could have read them, and read again when they change.
+//! Files with secrets: read whole, refused when others could have read them, and read again when
+//! they change.
 //!
-//! Certificates are renewed and tokens replaced while a node runs. Nobody is asked to restart it, and no signal or watcher is
-//! needed: whoever needs a file's contents has its time of change looked at, once a second at most. A file that became unusable
-//! leaves what was read before in force, with a warning.
+//! Certificates are renewed and tokens replaced while a node runs. Nobody is asked to restart it,
+//! and no signal or watcher is needed: whoever needs a file's contents has its time of change
+//! looked at, once a second at most. A file that became unusable leaves what was read before in
+//! force, with a warning.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read};
@@ -13,8 +15,8 @@ use std::time::{Duration, Instant};
 
 /// Largest file, bytes: a thousand certificates.
 const FILE_BYTES_MAX: u64 = 4 << 20;
-/// Rights that nobody but the owner may have on a file with secrets, the group's right to read excepted: containers are given their
-/// secrets so.
+/// Rights that nobody but the owner may have on a file with secrets, the group's right to read
+/// excepted: containers are given their secrets so.
 const FOREIGN_RIGHTS: u32 = 0o037;
 /// How often files are looked at.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
@@ -81,7 +83,8 @@ fn cannot(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> AccessEr
     move |error| refused(what, path, Refusal::Unreadable { error })
 }
 
-/// What is in a file; where it is `secret`, nobody but its owner may write and nobody outside its group read it.
+/// What is in a file; where it is `secret`, nobody but its owner may write and nobody outside its
+/// group read it.
 pub(crate) fn file_bytes(what: &'static str, path: &Path, secret: bool) -> Result<Vec<u8>, AccessError> {
     let mut file = File::open(path).map_err(cannot(what, path))?;
     let metadata = file.metadata().map_err(cannot(what, path))?;
@@ -103,12 +106,14 @@ struct Stamp {
     device: u64,
     number: u64,
     bytes: u64,
-    /// When its contents, and when its contents or anything about it changed, in seconds and nanoseconds.
+    /// When its contents, and when its contents or anything about it changed, in seconds and
+    /// nanoseconds.
     times: [(i64, i64); 2],
 }
 
 impl Stamp {
-    /// Nothing of a file that is not there, nor of a pipe, which can be read once: it never seems to change.
+    /// Nothing of a file that is not there, nor of a pipe, which can be read once: it never seems
+    /// to change.
     fn of(path: &Path) -> Option<Self> {
         fs::metadata(path).ok().filter(Metadata::is_file).map(|metadata| Self::from(&metadata))
     }

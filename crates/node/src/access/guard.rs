@@ -1,7 +1,8 @@
 //! Stands before the HTTP port.
 //!
-//! Whoever is refused is told what is missing and loses the connection, so that each guess costs one; what is guessed is in no
-//! log. Guesses are counted, not slowed down: a token cannot be guessed in any time, and a delay would hold a place.
+//! Whoever is refused is told what is missing and loses the connection, so that each guess costs
+//! one; what is guessed is in no log. Guesses are counted, not slowed down: a token cannot be
+//! guessed in any time, and a delay would hold a place.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

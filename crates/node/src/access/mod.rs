@@ -1,9 +1,11 @@
 //! Who may come in: tokens and passwords, and where a request may come from.
 //!
-//! A port on loopback is reached by every process of the machine, and by every page in its browser: a page of anybody's may send
-//! requests to any address, and by a name that changes its address between two look-ups (DNS rebinding) may read the answers, too. A port
-//! beyond loopback is reached by everybody. So the HTTP port takes requests that show a token; without any, it takes those that name
-//! this machine and come from no other site. And a listener takes a name and a password, as its protocol has them.
+//! A port on loopback is reached by every process of the machine, and by every page in its browser:
+//! a page of anybody's may send requests to any address, and by a name that changes its address
+//! between two look-ups (DNS rebinding) may read the answers, too. A port beyond loopback is
+//! reached by everybody. So the HTTP port takes requests that show a token; without any, it takes
+//! those that name this machine and come from no other site. And a listener takes a name and a
+//! password, as its protocol has them.
 //!
 //! | file | what it is |
 //! |---|---|

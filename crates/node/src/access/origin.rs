@@ -1,8 +1,9 @@
 //! Whether a request names this machine, and comes from no other site.
 //!
-//! A browser tells the name it asked for (`Host`) and, where a page of another site makes it send something, that site (`Origin`); a page
-//! can change neither. A name that is not this machine's was made to lead here, whatever it leads to now. Programs tell the name they were
-//! given, and no origin.
+//! A browser tells the name it asked for (`Host`) and, where a page of another site makes it send
+//! something, that site (`Origin`); a page can change neither. A name that is not this machine's
+//! was made to lead here, whatever it leads to now. Programs tell the name they were given, and no
+//! origin.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -17,9 +18,11 @@ pub(super) enum Foreign {
     Origin,
 }
 
-/// Whether a request of these headers to a port bound to `bound` is by somebody who knows where it goes.
+/// Whether a request of these headers to a port bound to `bound` is by somebody who knows where it
+/// goes.
 pub(super) fn check(uri: &Uri, headers: &HeaderMap, bound: SocketAddr) -> Result<(), Foreign> {
-    // A request may name its host in its first line, which then counts; HTTP/1.0 may name none, and browsers do not speak it.
+    // A request may name its host in its first line, which then counts; HTTP/1.0 may name none, and
+    // browsers do not speak it.
     let named = match uri.authority() {
         Some(authority) => Some(authority.as_str()),
         None => text(headers, header::HOST).map_err(|()| Foreign::Host)?,
@@ -54,7 +57,8 @@ fn host(authority: &str) -> &str {
     }
 }
 
-/// Whether a host is this machine by a name that nobody else can give away, or by the address we are bound to.
+/// Whether a host is this machine by a name that nobody else can give away, or by the address we
+/// are bound to.
 fn is_ours(host: &str, bound: IpAddr) -> bool {
     if let Ok(address) = host.parse::<IpAddr>() {
         let address = address.to_canonical();

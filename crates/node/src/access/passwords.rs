@@ -9,7 +9,8 @@ use super::secrets::Secrets;
 
 /// What the file of a listener is called.
 const WHAT: &str = "[[listener]] auth_file";
-/// Fewest characters of a password. Chosen as NIST's SP 800-63B has it for passwords that people choose.
+/// Fewest characters of a password. Chosen as NIST's SP 800-63B has it for passwords that people
+/// choose.
 const PASSWORD_BYTES_MIN: usize = 8;
 /// Most bytes of a name or a password: memcached's.
 const WORD_BYTES_MAX: usize = 256;

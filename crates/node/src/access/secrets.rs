@@ -1,9 +1,10 @@
 //! What is known of tokens and passwords, and how one is recognised.
 //!
-//! Comparing byte by byte tells by the time it takes how much of a guess was right. So nothing is compared but keyed hashes, under
-//! a key that this process drew and nobody knows: which bytes of a hash agree says nothing of what it was made of, and every
-//! hash is looked at whatever the others said. It also means that secrets are not kept, and that no dump of memory and no
-//! `Debug` shows them.
+//! Comparing byte by byte tells by the time it takes how much of a guess was right. So nothing is
+//! compared but keyed hashes, under a key that this process drew and nobody knows: which bytes of a
+//! hash agree says nothing of what it was made of, and every hash is looked at whatever the others
+//! said. It also means that secrets are not kept, and that no dump of memory and no `Debug` shows
+//! them.
 
 use std::fmt;
 

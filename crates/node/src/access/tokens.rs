@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use super::file::{AccessError, Refusal, Reloading, file_bytes, refused};
 use super::secrets::Secrets;
 
-/// Fewest and most characters of a token. A token of 16 random letters and digits is not guessed; longer ones than the other bound
-/// would only fill heads of requests.
+/// Fewest and most characters of a token. A token of 16 random letters and digits is not guessed;
+/// longer ones than the other bound would only fill heads of requests.
 const TOKEN_CHARS_MIN: usize = 16;
 const TOKEN_CHARS_MAX: usize = 512;
 /// Most tokens of a file: each costs every request a hash.

@@ -1,9 +1,10 @@
 //! Work that is too long for the threads that requests run on.
 //!
-//! Looking at the window of finished requests copies and sorts up to a million of them, and whoever decides does that while
-//! holding the control loop. On a thread of the gateway every request there would wait for it, and asking how the tail
-//! fares would make the tail longer. So it is done on a thread for blocking work; one at a time, since scrapes that come
-//! faster than they are answered would otherwise take every core.
+//! Looking at the window of finished requests copies and sorts up to a million of them, and whoever
+//! decides does that while holding the control loop. On a thread of the gateway every request there
+//! would wait for it, and asking how the tail fares would make the tail longer. So it is done on a
+//! thread for blocking work; one at a time, since scrapes that come faster than they are answered
+//! would otherwise take every core.
 
 use std::sync::Arc;
 
@@ -13,8 +14,9 @@ use tokio::sync::Semaphore;
 use super::reply::Problem;
 use crate::core::Core;
 
-/// Does `work` beside the gateway's threads when it is its turn. Who waits holds a connection, and those are bounded. Work
-/// that has begun goes on to its end when its client goes away, and keeps its turn until then.
+/// Does `work` beside the gateway's threads when it is its turn. Who waits holds a connection, and
+/// those are bounded. Work that has begun goes on to its end when its client goes away, and keeps
+/// its turn until then.
 ///
 /// # Errors
 /// When the node ends meanwhile.

@@ -35,7 +35,8 @@ pub(crate) async fn limit(
     Ok(Json(view))
 }
 
-/// The limit that a body names. Read apart from its JSON, since of none or of two serde says where and not what is wrong.
+/// The limit that a body names. Read apart from its JSON, since of none or of two serde says where
+/// and not what is wrong.
 fn one_limit(body: Map<String, Value>) -> Result<Limit, Problem> {
     if body.len() != 1 {
         let named = body.len();

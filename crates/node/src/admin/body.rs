@@ -1,6 +1,8 @@
-//! Bodies of requests, read whole: each bounded in size and time, all together by the budget of [`crate::buffers`].
+//! Bodies of requests, read whole: each bounded in size and time, all together by the budget of
+//! [`crate::buffers`].
 //!
-//! A body takes its part of the budget as it arrives, and not by what its head announces, so that announcing costs nothing.
+//! A body takes its part of the budget as it arrives, and not by what its head announces, so that
+//! announcing costs nothing.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,14 +18,16 @@ use crate::buffers::{Buffers, Hold};
 use crate::core::Core;
 use crate::gateway::BODY_BYTES_MAX;
 
-/// Longest time from a request's head to the end of its body. Chosen: the largest body at a tenth of a megabyte a second.
+/// Longest time from a request's head to the end of its body. Chosen: the largest body at a tenth
+/// of a megabyte a second.
 const BODY_TIMEOUT: Duration = Duration::from_secs(40);
 
-/// How much memory a body takes for each of its bytes: it is put together in a buffer that doubles as it grows.
+/// How much memory a body takes for each of its bytes: it is put together in a buffer that doubles
+/// as it grows.
 const BODY_COPIES: usize = 2;
 
-/// A whole body. One that is too large is refused with 413, one that is too slow with 408, and one for which the node has
-/// no buffers with 503.
+/// A whole body. One that is too large is refused with 413, one that is too slow with 408, and one
+/// for which the node has no buffers with 503.
 #[derive(Debug)]
 pub(crate) struct WholeBody {
     pub(crate) bytes: Vec<u8>,

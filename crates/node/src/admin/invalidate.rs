@@ -1,8 +1,10 @@
-//! `/v1/invalidate`: taking many keys of a backend out of the cache, by name, by their beginning or by a tag.
+//! `/v1/invalidate`: taking many keys of a backend out of the cache, by name, by their beginning or
+//! by a tag.
 //!
-//! What is being fetched loses the right to fill first; whatever is fetched from then on was read later than the request was made. Then
-//! the partitions are walked in steps, each of which holds one shard's lock for a few dozen items at a time, and between which others
-//! have the processor. The answer is given when the walk is through, so who has it knows that nothing older is served.
+//! What is being fetched loses the right to fill first; whatever is fetched from then on was read
+//! later than the request was made. Then the partitions are walked in steps, each of which holds
+//! one shard's lock for a few dozen items at a time, and between which others have the processor.
+//! The answer is given when the walk is through, so who has it knows that nothing older is served.
 
 use std::sync::Arc;
 use std::thread;
@@ -40,8 +42,8 @@ enum Which {
 }
 
 impl Which {
-    /// Whether this one does. The word that there is no value goes with every tag: nobody knows which ones
-    /// a value would have.
+    /// Whether this one does. The word that there is no value goes with every tag: nobody knows
+    /// which ones a value would have.
     fn means(&self, key: &[u8], item: &Item<'_>) -> bool {
         match self {
             Self::Prefix(prefix) => key.starts_with(prefix.as_bytes()),
@@ -87,7 +89,8 @@ fn remove(core: &Core, backend: BackendId, keys: &[String]) -> u64 {
     all.filter(|(partition, key)| core.remove(*partition, key.as_bytes())).count() as u64
 }
 
-/// Removes what is meant of all partitions of a backend, items that few see among it; how many there were.
+/// Removes what is meant of all partitions of a backend, items that few see among it; how many
+/// there were.
 fn walk_all(core: &Core, backend: BackendId, which: &Which) -> u64 {
     let driver = core.backend(backend);
     if let Some(driver) = driver {
@@ -95,7 +98,8 @@ fn walk_all(core: &Core, backend: BackendId, which: &Which) -> u64 {
     }
     let items: u64 = core.partitions_of(backend).map(|partition| core.cache.usage(partition).items).sum();
     let removed = walk(core, backend, which);
-    // A tag or a page of many is no reason to spare the backend; most of what there was is as good as a flush.
+    // A tag or a page of many is no reason to spare the backend; most of what there was is as good
+    // as a flush.
     if removed > items / 2 {
         core.losses.note(core.clock.now());
         driver.into_iter().for_each(|driver| driver.note_cold());
@@ -103,7 +107,8 @@ fn walk_all(core: &Core, backend: BackendId, which: &Which) -> u64 {
     removed
 }
 
-/// Removes the items of a backend that are meant, those that few see among them; how many they were.
+/// Removes the items of a backend that are meant, those that few see among them; how many they
+/// were.
 fn walk(core: &Core, backend: BackendId, which: &Which) -> u64 {
     let flags = AccessFlags::SEE_STALE.with(AccessFlags::SEE_ABSENT).with(AccessFlags::SEE_PLACES);
     let is_its = |partition: PartitionId| core.names.partitions()[partition.index()].backend == backend;
@@ -116,7 +121,8 @@ fn walk(core: &Core, backend: BackendId, which: &Which) -> u64 {
                 found.push((partition, key.to_vec()));
             }
         });
-        // What has been stored since under such a key is fresher than it has to be, and is only fetched again.
+        // What has been stored since under such a key is fresher than it has to be, and is only
+        // fetched again.
         for (partition, key) in found.drain(..) {
             removed += u64::from(core.cache.remove(partition, &key, &access));
         }

@@ -1,4 +1,5 @@
-//! `/v1/keys`: writing one key, at its backend and then in the cache; taking one key out of the cache.
+//! `/v1/keys`: writing one key, at its backend and then in the cache; taking one key out of the
+//! cache.
 
 use std::sync::Arc;
 
@@ -26,8 +27,8 @@ pub(crate) struct Writer {
     tenant: Option<String>,
 }
 
-/// Stores the body under a key: 204 once the backend has it. From then on every read through this node answers it, or what was
-/// written later.
+/// Stores the body under a key: 204 once the backend has it. From then on every read through this
+/// node answers it, or what was written later.
 pub(crate) async fn put(
     State(core): State<Arc<Core>>,
     InPath((name, key)): InPath<(String, String)>,
@@ -63,8 +64,9 @@ pub(crate) async fn put(
     written.map(|()| StatusCode::NO_CONTENT).map_err(|error| problem(&name, &error))
 }
 
-/// Removes a key, from the backend unless that takes no changes at all, and from every tenant's partition. 204 whether it was there or not:
-/// afterwards it is not, and no fetch that was under way brings it back.
+/// Removes a key, from the backend unless that takes no changes at all, and from every tenant's
+/// partition. 204 whether it was there or not: afterwards it is not, and no fetch that was under
+/// way brings it back.
 pub(crate) async fn remove(
     State(core): State<Arc<Core>>,
     InPath((name, key)): InPath<(String, String)>,
@@ -111,7 +113,8 @@ fn tags(headers: &HeaderMap) -> Tags {
         .collect()
 }
 
-/// What follows a key is not understood. Were it passed over, another key would be written or removed than was meant.
+/// What follows a key is not understood. Were it passed over, another key would be written or
+/// removed than was meant.
 fn question_mark(why: &dyn std::fmt::Display) -> Problem {
     Problem::bad_request(format!("{why}; a question mark in a key is written %3F"))
 }

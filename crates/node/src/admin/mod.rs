@@ -59,8 +59,8 @@ pub(crate) fn router(core: Arc<Core>) -> Router {
         .with_state(core)
 }
 
-/// Whether requests should be sent here: from the start on, since every listener accepts before this port is served, until
-/// the node drains.
+/// Whether requests should be sent here: from the start on, since every listener accepts before
+/// this port is served, until the node drains.
 async fn ready(State(core): State<Arc<Core>>) -> Result<&'static str, Problem> {
     if core.is_stopping() {
         return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the node is shutting down; ask another"));

@@ -167,8 +167,8 @@ fn resize(
     Ok(())
 }
 
-/// Whether a partition may be set to `bytes`: what the others leave, and within its bounds, to which the next decision would
-/// bring it back.
+/// Whether a partition may be set to `bytes`: what the others leave, and within its bounds, to
+/// which the next decision would bring it back.
 fn check(name: &str, bytes: u64, room: Room) -> Result<(), Problem> {
     let Room { min_bytes, max_bytes, free_bytes } = room;
     if bytes > free_bytes {

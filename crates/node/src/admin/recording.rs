@@ -62,7 +62,8 @@ pub(crate) struct Begin {
     for_s: Option<f64>,
 }
 
-/// The longest recording, and that of whoever says nothing: what a command watches at most, and an hour to come for it.
+/// The longest recording, and that of whoever says nothing: what a command watches at most, and an
+/// hour to come for it.
 const TIME_MAX: Duration = Duration::from_secs(25 * 3_600);
 
 pub(crate) async fn begin(

@@ -16,8 +16,8 @@ use crate::promises::PromiseSetup;
 use crate::setup::AccessSetup;
 use crate::{http, tls};
 
-/// A whole configuration that is valid. It says nothing about the machine: whether a port is free or a file can be
-/// opened shows when the node starts.
+/// A whole configuration that is valid. It says nothing about the machine: whether a port is free
+/// or a file can be opened shows when the node starts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// The cache's memory.
@@ -32,7 +32,8 @@ pub struct Config {
     pub backends: Vec<Backend>,
     /// Names in the order of their [`TenantId`]; the first is `default`.
     pub tenants: Vec<String>,
-    /// In the order of their `PartitionId`; every backend has one of the default tenant. Their initial bytes sum to at most the total.
+    /// In the order of their `PartitionId`; every backend has one of the default tenant. Their
+    /// initial bytes sum to at most the total.
     pub partitions: Vec<Partition>,
     /// `[slo]`: by default P99 over 60 s is at most 150 ms, observed every 5 s.
     pub slo: Slo,
@@ -55,10 +56,11 @@ pub struct Memory {
     pub item_bytes_max: u32,
     /// Which item of a partition goes first; S3-FIFO by default.
     pub eviction: Eviction,
-    /// Bytes that requests and answers of the gateway and the values fetched for listeners may take together, over all clients and
-    /// beside the total, 32 MiB to 64 TiB; 256 MiB by default.
+    /// Bytes that requests and answers of the gateway and the values fetched for listeners may take
+    /// together, over all clients and beside the total, 32 MiB to 64 TiB; 256 MiB by default.
     pub buffers_bytes_max: u64,
-    /// Share of the keys that miss ratio curves are drawn from, 0 (no curves) to 1; 1/32 by default.
+    /// Share of the keys that miss ratio curves are drawn from, 0 (no curves) to 1; 1/32 by
+    /// default.
     pub mrc_sample_ratio: f64,
 }
 
@@ -72,8 +74,8 @@ pub struct Snapshot {
 }
 
 impl Memory {
-    /// Bytes that the node may take beside the total, the embedded stores and the buffers of connections: 64 MiB, or 15% of
-    /// the total where that is more.
+    /// Bytes that the node may take beside the total, the embedded stores and the buffers of
+    /// connections: 64 MiB, or 15% of the total where that is more.
     #[must_use]
     pub fn slack_bytes(&self) -> u64 {
         (self.total_bytes / 100 * 15).max(64 << 20)
@@ -83,7 +85,8 @@ impl Memory {
 /// What `[memory] buffers` is by default, bytes.
 pub const BUFFERS_BYTES_MAX: u64 = 256 << 20;
 
-/// HTTP connections open at a time; one more waits until another ends. They are few, since a gateway's clients keep theirs.
+/// HTTP connections open at a time; one more waits until another ends. They are few, since a
+/// gateway's clients keep theirs.
 pub const HTTP_CONNECTIONS_MAX: usize = 1_024;
 
 /// `[server]`.
@@ -91,10 +94,11 @@ pub const HTTP_CONNECTIONS_MAX: usize = 1_024;
 pub struct Server {
     /// Threads of each listener, and as many for the HTTP port, 1 to 256; none means one per core.
     pub threads: Option<u16>,
-    /// Connections open at a time over all `[[listener]]`s, 1 to 65,536; 1,024 by default. HTTP has its own bound,
-    /// [`HTTP_CONNECTIONS_MAX`].
+    /// Connections open at a time over all `[[listener]]`s, 1 to 65,536; 1,024 by default. HTTP has
+    /// its own bound, [`HTTP_CONNECTIONS_MAX`].
     pub connections_max: u32,
-    /// A connection to a listener on which nothing arrives for so long is closed, 1 s to 365 d; none by default: never.
+    /// A connection to a listener on which nothing arrives for so long is closed, 1 s to 365 d;
+    /// none by default: never.
     pub idle_timeout: Option<Duration>,
     /// Whether each thread of a listener keeps to one core; no by default.
     pub pin_threads: bool,
@@ -105,9 +109,11 @@ pub struct Server {
 pub struct Listener {
     /// What is spoken.
     pub protocol: Protocol,
-    /// A UNIX socket, or an address: one beyond loopback only where a password is asked for and the network was said to be trusted.
+    /// A UNIX socket, or an address: one beyond loopback only where a password is asked for and the
+    /// network was said to be trusted.
     pub bind: Address,
-    /// A file of the names and passwords that clients have to give; none where nobody is asked for them.
+    /// A file of the names and passwords that clients have to give; none where nobody is asked for
+    /// them.
     pub auth_file: Option<PathBuf>,
     /// Whose keys arrive here.
     pub route: Route,
@@ -127,7 +133,8 @@ pub enum Protocol {
 /// How a listener finds the backend a key belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Route {
-    /// By the prefix of the key. A key without a known prefix belongs to the backend with the empty prefix, or to none.
+    /// By the prefix of the key. A key without a known prefix belongs to the backend with the empty
+    /// prefix, or to none.
     Prefix,
     /// Every key belongs to one backend.
     Backend(BackendId),
@@ -147,11 +154,11 @@ pub enum Mode {
 pub struct Backend {
     /// 1 to 64 letters, digits, `.`, `_` and `-`; unique.
     pub name: String,
-    /// Prefix of its keys, of which none is the prefix of another but the empty one; none when it is not routed to by
-    /// prefix.
+    /// Prefix of its keys, of which none is the prefix of another but the empty one; none when it
+    /// is not routed to by prefix.
     pub prefix: Option<String>,
-    /// Bounds, retries and probes of what is fetched from it, with the time-out of its queries: 1 ms to 10 min, 2 s by
-    /// default.
+    /// Bounds, retries and probes of what is fetched from it, with the time-out of its queries: 1
+    /// ms to 10 min, 2 s by default.
     pub dispatch: sherwood_dispatch::Options,
     /// How long its values are good for, and when those that are not any more are served.
     pub freshness: Freshness,
@@ -164,12 +171,12 @@ pub struct Backend {
 /// The keys of a `[[backend]]` that say how long a value is good for, and what becomes of it then.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Freshness {
-    /// `ttl` (1 ms to 365 days; none by default: until it is evicted), `ttl_rules` (at most 64, 0 to 365 days), `ttl_jitter` (0 to
-    /// 0.5, by default 0.1), `negative_ttl` (up to 365 days, 0 by default) and `stale` (up to 7 days each; only `keep` is not 0 by
-    /// default, but 60 s).
+    /// `ttl` (1 ms to 365 days; none by default: until it is evicted), `ttl_rules` (at most 64, 0
+    /// to 365 days), `ttl_jitter` (0 to 0.5, by default 0.1), `negative_ttl` (up to 365 days, 0 by
+    /// default) and `stale` (up to 7 days each; only `keep` is not 0 by default, but 60 s).
     pub rules: Rules,
-    /// `stale.after`, up to 10 min: when a fetch is late for queries that take stale values then. By default half of the SLO's bound, or
-    /// half of the backend's time-out where that is less.
+    /// `stale.after`, up to 10 min: when a fetch is late for queries that take stale values then.
+    /// By default half of the SLO's bound, or half of the backend's time-out where that is less.
     pub late_after: Option<Duration>,
 }
 
@@ -188,15 +195,17 @@ pub const STALE_OK_MAX: Duration = Duration::from_secs(7 * 86_400);
 pub struct Writes {
     /// Which replicas are written to.
     pub to: WriteTo,
-    /// How long after an acknowledged write a replica may still answer what was there before, up to 1 h; 0 by default. What is fetched
-    /// of the key meanwhile is not kept, and asked of the first replica where only that is written to.
+    /// How long after an acknowledged write a replica may still answer what was there before, up to
+    /// 1 h; 0 by default. What is fetched of the key meanwhile is not kept, and asked of the first
+    /// replica where only that is written to.
     pub settle: Duration,
 }
 
 /// Which replicas are written to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WriteTo {
-    /// Every one, as replicas need that do not copy from each other. A write is acknowledged when all have it.
+    /// Every one, as replicas need that do not copy from each other. A write is acknowledged when
+    /// all have it.
     #[default]
     All,
     /// The first, from which the others copy.
@@ -233,13 +242,16 @@ pub struct Control {
     pub delta: Duration,
     /// Age of the oldest request whose blocking backend is counted; 60 s by default.
     pub rbc_window: Duration,
-    /// Percentiles, in percent, between which blocking backends are counted; 98.5 and 99.5 by default.
+    /// Percentiles, in percent, between which blocking backends are counted; 98.5 and 99.5 by
+    /// default.
     pub band: (f64, f64),
-    /// Share of every partition that each decision collects and gives out anew, 0 to 0.5; 0.01 by default.
+    /// Share of every partition that each decision collects and gives out anew, 0 to 0.5; 0.01 by
+    /// default.
     pub tax_ratio: f64,
     /// Decide and say so, but move nothing.
     pub dry_run: bool,
-    /// `[control.guard]`, none when it is switched off; its percentile and bound are those of `[slo]`.
+    /// `[control.guard]`, none when it is switched off; its percentile and bound are those of
+    /// `[slo]`.
     pub guard: Option<sherwood_policy::GuardOptions>,
     /// `[control.tao]`.
     pub tao: sherwood_policy::TaoOptions,
@@ -252,15 +264,16 @@ pub struct Control {
 }
 
 impl Config {
-    /// Bytes the embedded stores keep in memory, all replicas together; outside [`Memory::total_bytes`].
+    /// Bytes the embedded stores keep in memory, all replicas together; outside
+    /// [`Memory::total_bytes`].
     #[must_use]
     pub fn stores_bytes(&self) -> u64 {
         let stores = self.backends.iter().flat_map(|backend| &backend.replicas);
         stores.fold(0, |sum, store| sum.saturating_add(store.cache_bytes()))
     }
 
-    /// What clients can add to that at most, as it is said at start-up: `buffers: at most 256MiB for all requests, answers
-    /// and fetched values, 3.3MiB for each of 1024 memcached connections, 0.1MiB for each of 1024 HTTP connections`.
+    /// What clients can add to that at most, as it is said at start-up:
+    /// `buffers: at most 256MiB for all requests, answers and fetched values, 3.3MiB for each of 1024 memcached connections, 0.1MiB for each of 1024 HTTP connections`.
     #[must_use]
     pub fn buffers_line(&self) -> String {
         let options =
@@ -287,8 +300,8 @@ impl Config {
         format!("buffers: at most {}", parts.join(", "))
     }
 
-    /// Open files that the node has when every connection is in use, those to backends' servers too: one for each, and a hundred
-    /// for all else.
+    /// Open files that the node has when every connection is in use, those to backends' servers
+    /// too: one for each, and a hundred for all else.
     #[must_use]
     pub fn descriptors(&self) -> u64 {
         let stores = self.backends.iter().flat_map(|backend| &backend.replicas);

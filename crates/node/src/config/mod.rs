@@ -1,9 +1,10 @@
 //! The configuration: from a file and flags to a [`Config`] in which nothing is left to doubt.
 //!
-//! A wrong configuration must be refused before anything binds: a node that starts with half of what was meant fails at
-//! night. So there are two steps. *What was typed* (`raw`, `read`) keeps every value with its place in the file; *what it
-//! means* (`resolve`) checks ranges and cross-references, turns names into ids, and lets flags override the file. All
-//! that is wrong in a step is reported at once, one line each ([`ConfigError`]):
+//! A wrong configuration must be refused before anything binds: a node that starts with half of
+//! what was meant fails at night. So there are two steps. *What was typed* (`raw`, `read`) keeps
+//! every value with its place in the file; *what it means* (`resolve`) checks ranges and
+//! cross-references, turns names into ids, and lets flags override the file. All that is wrong in a
+//! step is reported at once, one line each ([`ConfigError`]):
 //!
 //! ```text
 //! sherwood.toml:2:9: [memory] total is 0 bytes; it must be at least 1MiB: set total = "1GiB"
@@ -43,10 +44,12 @@ use raw::RawFile;
 
 /// Reads the file that `flags` name, if any, and works out the configuration of a node.
 ///
-/// `policies` are the names of the allocation policies that can be chosen: the file has no options of a policy's own.
+/// `policies` are the names of the allocation policies that can be chosen: the file has no options
+/// of a policy's own.
 ///
 /// # Errors
-/// All that is wrong, when the file cannot be read, is not UTF-8, is larger than 4 MiB, or means nothing valid.
+/// All that is wrong, when the file cannot be read, is not UTF-8, is larger than 4 MiB, or means
+/// nothing valid.
 pub fn load(flags: &Flags, policies: &[&str]) -> Result<Config, ConfigError> {
     let Some(path) = &flags.config else { return resolve_all(None, flags, policies) };
     let name = path.display().to_string();
@@ -59,7 +62,8 @@ pub fn load(flags: &Flags, policies: &[&str]) -> Result<Config, ConfigError> {
     }
 }
 
-/// Works out the configuration of a node from the `text` of a file called `name`, with `flags` overriding it.
+/// Works out the configuration of a node from the `text` of a file called `name`, with `flags`
+/// overriding it.
 ///
 /// # Errors
 /// All that is wrong.

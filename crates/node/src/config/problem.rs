@@ -1,7 +1,8 @@
 //! What is wrong with a configuration, and where.
 //!
-//! Whoever mends a configuration wants all that is wrong with it at once, each with the place to put the cursor and the
-//! thing to type. Problems are collected, up to a bound, and rendered one line each as compilers do.
+//! Whoever mends a configuration wants all that is wrong with it at once, each with the place to
+//! put the cursor and the thing to type. Problems are collected, up to a bound, and rendered one
+//! line each as compilers do.
 
 use std::fmt;
 use std::ops::Range;
@@ -13,7 +14,8 @@ pub const PROBLEMS_MAX: usize = 20;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}{}", lines(.problems), rest(*.unlisted))]
 pub struct ConfigError {
-    /// At least one and at most [`PROBLEMS_MAX`] problems, those of the file in the order of their places.
+    /// At least one and at most [`PROBLEMS_MAX`] problems, those of the file in the order of their
+    /// places.
     pub problems: Vec<Problem>,
     /// Problems beyond those listed.
     pub unlisted: usize,

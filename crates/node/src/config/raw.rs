@@ -1,7 +1,8 @@
-//! What was typed: the configuration file's tables and keys, each value with its place, nothing judged yet.
+//! What was typed: the configuration file's tables and keys, each value with its place, nothing
+//! judged yet.
 //!
-//! These structs are the one list of keys: the reader refuses what is not here, and `sherwood.example.toml` is tested
-//! against them.
+//! These structs are the one list of keys: the reader refuses what is not here, and
+//! `sherwood.example.toml` is tested against them.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -152,7 +153,8 @@ pub(super) struct RawProbe {
     pub(super) interval_max: Key<Span>,
 }
 
-/// The keys of every kind of store; which of them a kind has is judged later, so that the refusal can name the kind.
+/// The keys of every kind of store; which of them a kind has is judged later, so that the refusal
+/// can name the kind.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct RawStore {

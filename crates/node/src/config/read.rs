@@ -1,7 +1,7 @@
 //! From text to [`RawFile`]: all that is wrong with the shape of a file, not only the first thing.
 //!
-//! A deserialiser stops at its first error. So each error is noted, the entry it is about is taken out of the parsed
-//! tree, and the rest is read again, until nothing is wrong or enough is.
+//! A deserialiser stops at its first error. So each error is noted, the entry it is about is taken
+//! out of the parsed tree, and the rest is read again, until nothing is wrong or enough is.
 
 use std::ops::Range;
 
@@ -56,7 +56,8 @@ fn origin(error: &toml::de::Error) -> Origin {
     error.span().map_or(Origin::Absent, Origin::Bytes)
 }
 
-/// Takes the innermost entry that `span` lies in out of `table`, and returns how people name it: the table, then keys.
+/// Takes the innermost entry that `span` lies in out of `table`, and returns how people name it:
+/// the table, then keys.
 fn remove_at(table: &mut DeTable<'_>, span: &Range<usize>) -> Option<Vec<String>> {
     let holds = |place: Range<usize>| place.start <= span.start && span.end <= place.end;
     let mut chosen = None;
@@ -120,8 +121,8 @@ fn bracketed(table: &str) -> String {
     if LISTS.contains(&table) { format!("[[{table}]]") } else { format!("[{table}]") }
 }
 
-/// The name among `known` that takes the fewest edits to get from `word`, when they are few for its length; else the first that `word`
-/// is the beginning of.
+/// The name among `known` that takes the fewest edits to get from `word`, when they are few for its
+/// length; else the first that `word` is the beginning of.
 pub(super) fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
     let edits_max = 1 + word.chars().count().min(12) / 4;
     let near = known.iter().map(|&name| (edits(word, name), name)).min()?;
@@ -132,10 +133,12 @@ pub(super) fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
 /// Letters of a name that are enough to tell it by.
 const BEGINNING: usize = 4;
 
-/// Insertions, deletions, replacements and swaps of neighbours from `a` to `b`, over the first 64 characters.
+/// Insertions, deletions, replacements and swaps of neighbours from `a` to `b`, over the first 64
+/// characters.
 fn edits(a: &str, b: &str) -> usize {
     let [a, b] = [a, b].map(|word| word.chars().take(64).collect::<Vec<char>>());
-    // From the first `i` characters of `a` to the first `j` of `b`; from none, as many as there are.
+    // From the first `i` characters of `a` to the first `j` of `b`; from none, as many as there
+    // are.
     let mut table: Vec<Vec<usize>> = (0..=a.len()).map(|i| (i..=i + b.len()).collect()).collect();
     for i in 1..=a.len() {
         for j in 1..=b.len() {

@@ -71,7 +71,8 @@ pub(super) fn flag_or<T: Clone>(flag: &'static str, value: Option<T>, key: &Key<
     value.map(|value| Given { value, origin: Origin::Flag(flag) }).or_else(|| given(key))
 }
 
-/// As [`flag_or`], for flags whose text is yet to be understood; nonsense is a problem and counts as not given.
+/// As [`flag_or`], for flags whose text is yet to be understood; nonsense is a problem and counts
+/// as not given.
 pub(super) fn parsed_flag_or<T>(
     problems: &mut Problems<'_>,
     flag: &'static str,
@@ -119,7 +120,8 @@ where
     default
 }
 
-/// The meaning of the given word, or of the first word when none is given or, with a problem, when it is none of them.
+/// The meaning of the given word, or of the first word when none is given or, with a problem, when
+/// it is none of them.
 pub(super) fn one_of<T: Copy>(
     problems: &mut Problems<'_>,
     setting: Setting,

@@ -1,7 +1,8 @@
 //! Sizes and durations as people write them.
 //!
-//! A bare number leaves the unit to memory, and a wrong guess is off by a thousand; so durations always name theirs, and
-//! sizes do unless they are plain bytes. Binary units only: "GB" means two different numbers to two different people.
+//! A bare number leaves the unit to memory, and a wrong guess is off by a thousand; so durations
+//! always name theirs, and sizes do unless they are plain bytes. Binary units only: "GB" means two
+//! different numbers to two different people.
 
 use std::fmt;
 use std::str::FromStr;
@@ -60,7 +61,8 @@ impl FromStr for Span {
     }
 }
 
-/// The value in the largest unit that divides it, so that what is printed can be typed and means the same.
+/// The value in the largest unit that divides it, so that what is printed can be typed and means
+/// the same.
 impl fmt::Display for ByteSize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0 == 0 { f.write_str("0 bytes") } else { write_largest(f, self.0, &SIZES) }

@@ -42,7 +42,8 @@ pub(crate) trait Actuator: Send + Sync {
     /// When the plan does not fit the cache; nothing has changed then.
     fn apply(&self, plan: &CachePlan) -> Result<(), ApplyError>;
 
-    /// The budgets in force; none where partitions share, or where what is in force is for others to say.
+    /// The budgets in force; none where partitions share, or where what is in force is for others
+    /// to say.
     fn budgets(&self) -> Option<Vec<u64>>;
 
     /// Whether its partitions can share one LRU.
@@ -62,7 +63,8 @@ pub(crate) enum ApplyError {
     Sharing,
 }
 
-/// The node's own cache: a plan is in force at once, and the bytes over it are evicted in small steps by the housekeeper.
+/// The node's own cache: a plan is in force at once, and the bytes over it are evicted in small
+/// steps by the housekeeper.
 pub(crate) struct OwnCache {
     cache: Arc<Cache>,
     partitions: usize,
@@ -70,7 +72,8 @@ pub(crate) struct OwnCache {
 }
 
 impl OwnCache {
-    /// Acts on `cache` of `partitions` partitions, and wakes `housekeeper` when there is something to evict.
+    /// Acts on `cache` of `partitions` partitions, and wakes `housekeeper` when there is something
+    /// to evict.
     #[must_use]
     pub(crate) fn new(cache: Arc<Cache>, partitions: usize, housekeeper: Thread) -> Self {
         Self { cache, partitions, housekeeper }
@@ -119,7 +122,8 @@ impl Actuator for OwnCache {
     }
 }
 
-/// Instances of other caches, one for each partition: a plan leaves each a wish, which its own task works off.
+/// Instances of other caches, one for each partition: a plan leaves each a wish, which its own task
+/// works off.
 pub(crate) struct Instances {
     total_bytes: u64,
     each: Vec<Arc<Instance>>,

@@ -1,5 +1,6 @@
-//! What other sizes would bring, for the policies that ask: from the cache's own miss ratio curves, which see every protocol,
-//! and from the times of the gateway's misses. Read once a decision, and only while it is asked for.
+//! What other sizes would bring, for the policies that ask: from the cache's own miss ratio curves,
+//! which see every protocol, and from the times of the gateway's misses. Read once a decision, and
+//! only while it is asked for.
 
 use sherwood_model::{Instant, PartitionId};
 use sherwood_policy::{MissLatency, MissRatioCurve, Needs, PartitionSeen};

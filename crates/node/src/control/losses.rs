@@ -1,6 +1,6 @@
-//! What takes items out of caches and is not the loop's doing: flushes, invalidations of most of a backend, instances that were started
-//! anew. The misses that follow are nobody's fault, least of all that of the last moves, so the guard
-//! forgets the allocations before.
+//! What takes items out of caches and is not the loop's doing: flushes, invalidations of most of a
+//! backend, instances that were started anew. The misses that follow are nobody's fault, least of
+//! all that of the last moves, so the guard forgets the allocations before.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -12,12 +12,14 @@ use super::actuator::Held;
 #[derive(Debug, Default)]
 pub(crate) struct Losses {
     orders: AtomicU64,
-    /// The latest time, in nanoseconds, at which one of them is carried out: a flush may be ordered for later.
+    /// The latest time, in nanoseconds, at which one of them is carried out: a flush may be ordered
+    /// for later.
     due_nanos: AtomicU64,
 }
 
 impl Losses {
-    /// Most of what some partition holds goes at the time `at`, now or later. Of several that are to come, the last one counts.
+    /// Most of what some partition holds goes at the time `at`, now or later. Of several that are
+    /// to come, the last one counts.
     pub(crate) fn note(&self, at: Instant) {
         self.due_nanos.fetch_max(at.as_nanos(), Relaxed);
         self.orders.fetch_add(1, Relaxed);

@@ -1,7 +1,8 @@
 //! The control loop: every Δ, observe, decide, act.
 //!
-//! It adds no judgement of its own: what was observed is put into an `Observation`, the policy room decides, and the
-//! actuator is asked for the plan. When the loop is late or fails, the cache keeps its last plan.
+//! It adds no judgement of its own: what was observed is put into an `Observation`, the policy room
+//! decides, and the actuator is asked for the plan. When the loop is late or fails, the cache keeps
+//! its last plan.
 
 mod actuator;
 mod beyond;
@@ -121,8 +122,8 @@ impl Control {
     /// Whether a partition may be pinned, and set to `bytes` by hand, if given.
     ///
     /// # Errors
-    /// When budgets that obey all pins, and are kept where there is a dry run, could not sum to the total, or its cache could not be
-    /// told so little.
+    /// When budgets that obey all pins, and are kept where there is a dry run, could not sum to the
+    /// total, or its cache could not be told so little.
     pub(crate) fn check_pin(
         &self,
         partition: PartitionId,
@@ -138,8 +139,9 @@ impl Control {
         pins::check_sums(&pins, &budgets, total)
     }
 
-    /// Pins a partition from the next decision on, as was found possible ([`Control::check_pin`]). What comes of a new pin is the
-    /// operator's doing and no harm that the guard could mend, so it begins anew.
+    /// Pins a partition from the next decision on, as was found possible ([`Control::check_pin`]).
+    /// What comes of a new pin is the operator's doing and no harm that the guard could mend, so it
+    /// begins anew.
     pub(crate) fn pin(&mut self, partition: PartitionId, pin: Pin) {
         if std::mem::replace(&mut self.pins[partition.index()], pin) != pin {
             self.controller.restart_guard();
@@ -151,7 +153,8 @@ impl Control {
         self.decisions
     }
 
-    /// Switches between acting on decisions and only reporting them, then to another policy, which decides at once.
+    /// Switches between acting on decisions and only reporting them, then to another policy, which
+    /// decides at once.
     pub(crate) fn change(
         &mut self,
         core: &Core,
@@ -184,7 +187,8 @@ impl Control {
         Ok(())
     }
 
-    /// Says whose pins and dry runs wait while all partitions share one LRU, in which nobody has a size.
+    /// Says whose pins and dry runs wait while all partitions share one LRU, in which nobody has a
+    /// size.
     pub(crate) fn warn_of_idle_pins(&self, core: &Core) {
         let pinned =
             core.names.partitions().iter().zip(&self.pins).filter(|(_, pin)| **pin != Pin::default());
@@ -200,7 +204,8 @@ impl Control {
         }
     }
 
-    /// A name that is too long to be one is refused by its beginning, so that a refusal stays readable.
+    /// A name that is too long to be one is refused by its beginning, so that a refusal stays
+    /// readable.
     fn policy_called(&self, name: &str) -> Result<Box<dyn Policy>, PolicyError> {
         let name: String = name.chars().take(NAME_CHARS_MAX).collect();
         by_name(&name, &self.options)
@@ -215,7 +220,8 @@ impl Control {
         Ok(())
     }
 
-    /// Takes over the budgets of a node like this one, unless the policy leaves them to the operator or they do not fit.
+    /// Takes over the budgets of a node like this one, unless the policy leaves them to the
+    /// operator or they do not fit.
     pub(crate) fn restore(&mut self, core: &Core, budgets: &[u64]) {
         let fits = |(pin, &bytes): (&Pin, &u64)| {
             (pin.min_bytes..=pin.max_bytes.unwrap_or(u64::MAX)).contains(&bytes)

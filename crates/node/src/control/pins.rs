@@ -74,7 +74,8 @@ impl Pin {
     }
 }
 
-/// Whether budgets that obey all of `pins` can sum to `total`, where those in a dry run keep theirs of `budgets`.
+/// Whether budgets that obey all of `pins` can sum to `total`, where those in a dry run keep theirs
+/// of `budgets`.
 pub(super) fn check_sums(pins: &[Pin], budgets: &[u64], total: u64) -> Result<(), PinError> {
     let bounds = |(pin, &budget): (&Pin, &u64)| match pin.dry_run {
         true => (budget, budget),
@@ -92,10 +93,11 @@ pub(super) fn check_sums(pins: &[Pin], budgets: &[u64], total: u64) -> Result<()
     Ok(())
 }
 
-/// `pins` as a decision has to obey them that comes after one of these `budgets`. Who is not `reached` keeps its budget, not what it has:
-/// the budgets make up the total together, so what is left for the others fits them, however far the instance is from its own. What it
-/// has beyond that is kept from the others by the ledger. Where the pins have been changed such that its budget no longer goes with
-/// them, they win, and it is told its new one when it is back.
+/// `pins` as a decision has to obey them that comes after one of these `budgets`. Who is not
+/// `reached` keeps its budget, not what it has: the budgets make up the total together, so what is
+/// left for the others fits them, however far the instance is from its own. What it has beyond that
+/// is kept from the others by the ledger. Where the pins have been changed such that its budget no
+/// longer goes with them, they win, and it is told its new one when it is back.
 pub(super) fn while_absent(pins: &[Pin], budgets: &[u64], reached: &[bool], total: u64) -> Vec<Pin> {
     let keep = |((pin, &budget), &reached): ((&Pin, &u64), &bool)| {
         let kept = budget.min(pin.max_bytes.unwrap_or(u64::MAX)).max(pin.min_bytes);
@@ -120,7 +122,8 @@ mod tests {
         Pin { min_bytes: min_mib * MIB, max_bytes: max_mib.map(|mib| mib * MIB), dry_run: false }
     }
 
-    /// Budgets in MiB after a round of `policy` from those of `mib`, of which the first is of an instance that is not reached.
+    /// Budgets in MiB after a round of `policy` from those of `mib`, of which the first is of an
+    /// instance that is not reached.
     fn without_the_first(policy: &str, pins: &[Pin], mib: &[u64], total_mib: u64) -> Vec<u64> {
         let options = Options::default();
         let budgets: Vec<u64> = mib.iter().map(|mib| mib * MIB).collect();
@@ -152,7 +155,8 @@ mod tests {
 
     #[test]
     fn one_that_is_not_reached_keeps_its_budget_and_the_others_theirs_whatever_it_has() {
-        // It may have a hundred times as much as there is to divide; the others do not lose a byte by that.
+        // It may have a hundred times as much as there is to divide; the others do not lose a byte
+        // by that.
         let pins = [pin(2, None); 2];
         for policy in ["static", "equal", "robinhood"] {
             assert_eq!(without_the_first(policy, &pins, &[32, 32], 64), [32, 32], "{policy}");

@@ -20,7 +20,8 @@ pub(crate) const QUERIES_MAX: usize = 256;
 pub(crate) const KEYS_MAX: usize = 16_384;
 /// Longest key, bytes.
 pub(crate) const KEY_BYTES_MAX: usize = 250;
-/// More than what is kept of a key while it is looked up and written in the answer, with an error of some length.
+/// More than what is kept of a key while it is looked up and written in the answer, with an error
+/// of some length.
 const KEY_OVERHEAD_BYTES: usize = 1024;
 /// Longest class name, bytes.
 pub(crate) const CLASS_BYTES_MAX: usize = 64;
@@ -56,14 +57,15 @@ pub(crate) struct AskedQuery<'a> {
     pub(crate) keys: Vec<Text<'a>>,
     /// Not built yet, and so refused.
     pub(crate) deadline_ms: Option<f64>,
-    /// How long past its freshness a value may be, up to 7 days, where its backend is late or fails; 0 where absent.
+    /// How long past its freshness a value may be, up to 7 days, where its backend is late or
+    /// fails; 0 where absent.
     pub(crate) stale_ok_ms: Option<f64>,
     /// A best-effort query's failure does not count against the request.
     pub(crate) best_effort: Option<bool>,
 }
 
-/// A text that is a part of the body wherever it holds no escapes. (Serde borrows a `Cow` that is a field, but not one
-/// within a vector.)
+/// A text that is a part of the body wherever it holds no escapes. (Serde borrows a `Cow` that is a
+/// field, but not one within a vector.)
 #[derive(Debug, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
@@ -94,8 +96,9 @@ pub(crate) struct KeyAnswer<'a> {
     pub(crate) backend: &'a str,
     /// The key as it was asked for.
     pub(crate) key: &'a str,
-    /// `hit`, `stale` (cached and no longer fresh), `miss` (fetched from the backend), `rejected` (no room for it at the backend,
-    /// in the answer or in the node), `timeout`, `error` or `not_found`.
+    /// `hit`, `stale` (cached and no longer fresh), `miss` (fetched from the backend), `rejected`
+    /// (no room for it at the backend, in the answer or in the node), `timeout`, `error` or
+    /// `not_found`.
     pub(crate) status: &'static str,
     /// The value, unless the request said `"values": false`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -141,7 +144,8 @@ impl<'a> Form<'a> {
         }
     }
 
-    /// What writing it takes when it is `bytes` long, bytes: base64 is made first and copied afterwards.
+    /// What writing it takes when it is `bytes` long, bytes: base64 is made first and copied
+    /// afterwards.
     #[must_use]
     pub(crate) fn memory_bytes(self, bytes: usize) -> usize {
         match self {
@@ -202,8 +206,9 @@ impl AskedRequest<'_> {
         Ok(asked)
     }
 
-    /// What the request, which came in a body of `body` bytes, takes at most beside that body and the values of its answer,
-    /// bytes: its keys once more and once more in the answer, and what is kept and written of each key.
+    /// What the request, which came in a body of `body` bytes, takes at most beside that body and
+    /// the values of its answer, bytes: its keys once more and once more in the answer, and what is
+    /// kept and written of each key.
     pub(crate) fn bytes_max(&self, body: usize) -> usize {
         2 * body + KEY_OVERHEAD_BYTES * (1 + self.keys())
     }
@@ -256,8 +261,8 @@ impl AskedQuery<'_> {
     }
 }
 
-/// What is wrong with a body that could not be read, and where. It is read once more, because keeping track of the path takes
-/// time that sound requests need not pay.
+/// What is wrong with a body that could not be read, and where. It is read once more, because
+/// keeping track of the path takes time that sound requests need not pay.
 fn misread(body: &[u8]) -> Refusal {
     let mut json = serde_json::Deserializer::from_slice(body);
     match serde_path_to_error::deserialize::<_, AskedRequest<'_>>(&mut json) {

@@ -1,8 +1,9 @@
 //! The answer to a request, written as JSON.
 //!
-//! An answer repeats a short object for each key and holds each value once; a general serializer, which looks at every
-//! byte by itself and grows its buffer as it goes, costs as much as all the look-ups. Here one buffer of the right size is
-//! filled: texts, nearly always free of what JSON escapes, are checked many bytes at a time and copied.
+//! An answer repeats a short object for each key and holds each value once; a general serializer,
+//! which looks at every byte by itself and grows its buffer as it goes, costs as much as all the
+//! look-ups. Here one buffer of the right size is filled: texts, nearly always free of what JSON
+//! escapes, are checked many bytes at a time and copied.
 
 use super::body::{KeyAnswer, RequestAnswer};
 
@@ -34,13 +35,15 @@ pub(super) fn encode(answer: &RequestAnswer<'_>) -> Vec<u8> {
     out
 }
 
-/// What a key's object takes; it is more only where names, keys or errors are long or have to be escaped.
+/// What a key's object takes; it is more only where names, keys or errors are long or have to be
+/// escaped.
 fn bytes_of(answer: &KeyAnswer<'_>) -> usize {
     let error = answer.error.as_ref().map_or(0, String::len);
     KEY_BYTES + answer.backend.len() + answer.key.len() + answer.value_bytes + error
 }
 
-/// What a text takes as JSON, bytes: its own and two more, if nothing in it is escaped, and only then.
+/// What a text takes as JSON, bytes: its own and two more, if nothing in it is escaped, and only
+/// then.
 pub(super) fn text_bytes(text: &str) -> usize {
     let more = if is_plain(text.as_bytes()) { 0 } else { text.bytes().map(escape_bytes).sum() };
     QUOTES + text.len() + more
@@ -65,7 +68,8 @@ fn write_key(out: &mut Vec<u8>, answer: &KeyAnswer<'_>, latency: &mut Latency) {
     text(out, status);
     if let Some(value) = value {
         out.extend_from_slice(b",\"value\":");
-        // Whoever counted its bytes has looked at each of them: a second look would cost as much as copying them.
+        // Whoever counted its bytes has looked at each of them: a second look would cost as much as
+        // copying them.
         match *value_bytes == value.len() + QUOTES {
             true => plain(out, value),
             false => other(out, value),

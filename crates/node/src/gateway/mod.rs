@@ -1,4 +1,5 @@
-//! `POST /v1/requests`: one request, its queries looked up in parallel, each key answered on its own.
+//! `POST /v1/requests`: one request, its queries looked up in parallel, each key answered on its
+//! own.
 
 mod body;
 mod held;
@@ -50,7 +51,8 @@ pub(crate) async fn handle(
     running.run().await;
     let mut room = Room::new(VALUES_BYTES_MAX, hold);
     let text = json::encode(&answer(&core, &running.request, values, &mut room));
-    // What the text takes is given back when it has been sent, or when there is nobody to send it to.
+    // What the text takes is given back when it has been sent, or when there is nobody to send it
+    // to.
     let text = room.into_hold().guard(text);
     Ok(([(CONTENT_TYPE, "application/json")], text).into_response())
 }
@@ -63,8 +65,9 @@ fn refused(refusal: Refusal) -> Problem {
     }
 }
 
-/// A request under way. When its client goes away before the end, what is still open counts as failed: a client that gave
-/// up waited too long, and its request must not be missing from the tail.
+/// A request under way. When its client goes away before the end, what is still open counts as
+/// failed: a client that gave up waited too long, and its request must not be missing from the
+/// tail.
 struct Running<'a> {
     core: &'a Arc<Core>,
     request: Request<Bytes, Held>,
@@ -106,8 +109,8 @@ impl Running<'_> {
         record(self.core, self.counted, &self.request);
     }
 
-    /// The next arrival, or none when all keys have their answers. Where stale values are answers once their fetch is late, it sees
-    /// to that meanwhile.
+    /// The next arrival, or none when all keys have their answers. Where stale values are answers
+    /// once their fetch is late, it sees to that meanwhile.
     async fn next(&mut self, arrivals: &mut mpsc::UnboundedReceiver<Arrival>) -> Option<Arrival> {
         while self.request.finished().is_none() {
             let Some(late) = self.request.next_timeout() else { return arrivals.recv().await };
@@ -122,8 +125,9 @@ impl Running<'_> {
         None
     }
 
-    /// Notes what is asked while somebody records. It is due with the look-up, which the cache counts from then on: were it noted at
-    /// its end, keys of a request under way would have been looked up and be nobody's.
+    /// Notes what is asked while somebody records. It is due with the look-up, which the cache
+    /// counts from then on: were it noted at its end, keys of a request under way would have been
+    /// looked up and be nobody's.
     fn note(&self, now: Instant, all_hit: bool) {
         if self.core.recording.is_on() {
             let finished = self.request.finished().filter(|_| all_hit);
@@ -132,7 +136,8 @@ impl Running<'_> {
         }
     }
 
-    /// Asks a query's backend for what missed. A backend without a store has nothing but what is cached.
+    /// Asks a query's backend for what missed. A backend without a store has nothing but what is
+    /// cached.
     fn fetch(&mut self, fetch: Fetch<Bytes>, sender: &mpsc::UnboundedSender<Arrival>) {
         let Fetch { backend, partition, keys, awaited, .. } = fetch;
         let Some(backend) = self.core.backend(backend) else {
@@ -206,13 +211,15 @@ fn resolve(core: &Core, asked: &AskedRequest<'_>) -> Result<Vec<Query<Bytes>>, R
 fn record(core: &Core, counted: Counted, request: &Request<Bytes, Held>) {
     let Some(finished) = request.finished() else { return };
     if finished.blocking.is_none() {
-        // Nobody was asked for anything: a client that only tries the port would make the tail look better.
+        // Nobody was asked for anything: a client that only tries the port would make the tail look
+        // better.
         return;
     }
     let now = core.clock.now();
     core.telemetry.request(now, now, counted, finished);
     for answers in request.answers().collect::<Vec<_>>().chunk_by(|a, b| a.0 == b.0) {
-        // Keys of a query end together, hits at the look-up and misses with their call: few different latencies.
+        // Keys of a query end together, hits at the look-up and misses with their call: few
+        // different latencies.
         for equal in answers.chunk_by(|a, b| a.2.latency == b.2.latency) {
             let (backend, latency) = (equal[0].0, equal[0].2.latency);
             core.telemetry.query(now, backend, latency, equal.len() as u64);
@@ -228,8 +235,8 @@ fn record(core: &Core, counted: Counted, request: &Request<Bytes, Held>) {
     }
 }
 
-/// What the request is answered; `room` is for the texts of values. Keys that were asked for twice share what is held, but
-/// not what is written.
+/// What the request is answered; `room` is for the texts of values. Keys that were asked for twice
+/// share what is held, but not what is written.
 fn answer<'a>(
     core: &'a Core,
     request: &'a Request<Bytes, Held>,

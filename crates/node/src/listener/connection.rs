@@ -1,12 +1,14 @@
 //! One client: its socket, its buffers and what it waits for.
 //!
-//! A client gets a *turn* when something happened to it, and does in it what can be done without waiting: send what is
-//! owed, read once, execute what has arrived, send the answers. Both buffers are bounded by never doing one step while
-//! another is due: nothing is executed while output is owed, and nothing is read while there is something to execute, so a
-//! client that does not read is soon unable to write.
+//! A client gets a *turn* when something happened to it, and does in it what can be done without
+//! waiting: send what is owed, read once, execute what has arrived, send the answers. Both buffers
+//! are bounded by never doing one step while another is due: nothing is executed while output is
+//! owed, and nothing is read while there is something to execute, so a client that does not read is
+//! soon unable to write.
 //!
-//! Most turns end with nothing left over. So what is read and what is answered lies in buffers of the thread, and a client
-//! has buffers of its own only for what is left: a silent client costs no memory but its place.
+//! Most turns end with nothing left over. So what is read and what is answered lies in buffers of
+//! the thread, and a client has buffers of its own only for what is left: a silent client costs no
+//! memory but its place.
 
 use std::future::Future;
 use std::io;
@@ -45,7 +47,8 @@ pub(super) struct Connection<C> {
     /// What is owed; the first `sent` bytes of it are gone.
     output: Vec<u8>,
     sent: usize,
-    /// Fetched values whose copies are in `output`: as long as these are here, the copies have their part of the budget.
+    /// Fetched values whose copies are in `output`: as long as these are here, the copies have
+    /// their part of the budget.
     held: Vec<Bytes>,
     /// For both buffers, as far as the budget does not know them.
     account: Account,
@@ -74,8 +77,9 @@ enum Stage {
     Closing,
     /// Hung up on once nothing is owed.
     HangingUp,
-    /// Hung up on: what the client still sends is read and thrown away, until it has finished too. Closing a socket with
-    /// unread bytes in it would make the system throw away the answer that tells why.
+    /// Hung up on: what the client still sends is read and thrown away, until it has finished too.
+    /// Closing a socket with unread bytes in it would make the system throw away the answer that
+    /// tells why.
     HungUp,
 }
 
@@ -191,7 +195,8 @@ impl<C: Conversation> Connection<C> {
         self.finished |= readiness.finished;
     }
 
-    /// Reads nothing more than what has arrived: to the conversation it looks as if its client had finished.
+    /// Reads nothing more than what has arrived: to the conversation it looks as if its client had
+    /// finished.
     pub(super) fn stop_reading(&mut self) {
         // One that is gone already needs no shutting down.
         let _ = shutdown(&self.socket, Shutdown::Read);
@@ -216,7 +221,8 @@ impl<C: Conversation> Connection<C> {
         }
     }
 
-    /// Says whether nothing has happened since this was called last; for a login, whether it was called before.
+    /// Says whether nothing has happened since this was called last; for a login, whether it was
+    /// called before.
     pub(super) fn try_patience(&mut self, wait: Wait) -> bool {
         match wait {
             Wait::Login => std::mem::replace(&mut self.lingers, true),
@@ -224,7 +230,8 @@ impl<C: Conversation> Connection<C> {
         }
     }
 
-    /// Reads what a client says that has nothing else to do. It is to be answered before anything else happens to the client.
+    /// Reads what a client says that has nothing else to do. It is to be answered before anything
+    /// else happens to the client.
     pub(super) fn hear(&mut self, room: &mut [u8], counters: &Counters) -> Heard {
         let idle = matches!(self.stage, Stage::Talking) && !self.owes() && self.need > 0;
         if !idle || !self.readable || !self.input.is_empty() {
@@ -271,7 +278,8 @@ impl<C: Conversation> Connection<C> {
         self.sent < self.output.len()
     }
 
-    /// Reads if there is nothing to execute yet, executes, and sends the answers. Nothing is owed before.
+    /// Reads if there is nothing to execute yet, executes, and sends the answers. Nothing is owed
+    /// before.
     fn talk(&mut self, desk: &mut Desk<'_>) -> Result<Turn, End> {
         let advance = if self.need == 0 {
             self.advance(desk)
@@ -363,7 +371,8 @@ impl<C: Conversation> Connection<C> {
         self.discard(desk)
     }
 
-    /// Lets the client finish its sentence, and hears nothing of it. Patience does not begin anew with what it says.
+    /// Lets the client finish its sentence, and hears nothing of it. Patience does not begin anew
+    /// with what it says.
     fn discard(&mut self, desk: &mut Desk<'_>) -> Result<Turn, End> {
         let fresh = self.fresh;
         if self.readable {
@@ -379,9 +388,10 @@ impl<C: Conversation> Connection<C> {
         self.received(received.map(|(bytes, _)| bytes), room.len(), counters)
     }
 
-    /// Reads behind what is there: what the conversation waits for, which may be no more than the next byte of something whose
-    /// length it cannot know, so as much as is read of short commands at least; but never much more than has arrived
-    /// already, so that announcing a large value costs nothing.
+    /// Reads behind what is there: what the conversation waits for, which may be no more than the
+    /// next byte of something whose length it cannot know, so as much as is read of short commands
+    /// at least; but never much more than has arrived already, so that announcing a large value
+    /// costs nothing.
     fn receive_more(&mut self, desk: &mut Desk<'_>) -> Result<Option<usize>, End> {
         let held = self.input.len();
         let wanted = self.need.saturating_sub(held).max(INPUT_BYTES);
@@ -400,8 +410,8 @@ impl<C: Conversation> Connection<C> {
         match received {
             Ok(0) => Err(End::Done),
             Ok(bytes) => {
-                // Less than there was room for was all there is, and the system will tell of more; but not of an end that it
-                // has told of already.
+                // Less than there was room for was all there is, and the system will tell of more;
+                // but not of an end that it has told of already.
                 self.readable = bytes == room || self.finished;
                 self.fresh = true;
                 counters.add(Count::BytesRead, bytes as u64);
@@ -415,7 +425,8 @@ impl<C: Conversation> Connection<C> {
         }
     }
 
-    /// Sends the thread's output; what the system does not take becomes the client's own. Says whether it took all.
+    /// Sends the thread's output; what the system does not take becomes the client's own. Says
+    /// whether it took all.
     fn send(&mut self, desk: &mut Desk<'_>) -> Result<bool, End> {
         if desk.output.is_empty() {
             return Ok(true);

@@ -1,7 +1,7 @@
 //! What a listener counts.
 //!
-//! A counter that all threads add to is a cache line that travels between them with every command. So each thread has its
-//! own, and whoever asks adds them up.
+//! A counter that all threads add to is a cache line that travels between them with every command.
+//! So each thread has its own, and whoever asks adds them up.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -115,7 +115,8 @@ const COUNTS: usize = Count::BytesWritten as usize + 1;
 pub(super) struct Counters([AtomicU64; COUNTS]);
 
 impl Counters {
-    /// Adds `n`. Only the thread the counters belong to may: it needs no atomic read-modify-write then.
+    /// Adds `n`. Only the thread the counters belong to may: it needs no atomic read-modify-write
+    /// then.
     pub(super) fn add(&self, count: Count, n: u64) {
         let counter = &self.0[count as usize];
         counter.store(counter.load(Relaxed).wrapping_add(n), Relaxed);

@@ -1,8 +1,9 @@
-//! The threads of a listener as they see each other: who has how many clients, and how one hands a client to another.
+//! The threads of a listener as they see each other: who has how many clients, and how one hands a
+//! client to another.
 //!
-//! The system spreads connections over sockets by a hash, so that of fifty one of two threads may get thirty: it is then
-//! busy while the other one waits. So whoever accepts a connection gives it to the thread that has fewest. A client stays
-//! where it came to.
+//! The system spreads connections over sockets by a hash, so that of fifty one of two threads may
+//! get thirty: it is then busy while the other one waits. So whoever accepts a connection gives it
+//! to the thread that has fewest. A client stays where it came to.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -50,8 +51,8 @@ impl Crew {
         &self.0[number].mailbox
     }
 
-    /// Which thread a client of thread `number` should go to, which counts it from now on: the one that has fewest, and
-    /// rather none but itself. Two that choose at once may choose the same.
+    /// Which thread a client of thread `number` should go to, which counts it from now on: the one
+    /// that has fewest, and rather none but itself. Two that choose at once may choose the same.
     pub(super) fn choose(&self, number: usize) -> usize {
         let clients = |number: usize| self.0[number].clients.load(Relaxed);
         let fewest =

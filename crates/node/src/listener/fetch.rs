@@ -9,8 +9,8 @@ use sherwood_model::PartitionId;
 use super::backends::Backends;
 use super::conversation::{Fetched, Wanted};
 
-/// Fetches `wanted`. The future borrows nothing and answers in their order; what a backend leaves unanswered has failed, and so
-/// has everything where there are no backends.
+/// Fetches `wanted`. The future borrows nothing and answers in their order; what a backend leaves
+/// unanswered has failed, and so has everything where there are no backends.
 pub(super) fn fetch(
     backends: Option<&Arc<dyn Backends>>,
     wanted: Vec<Wanted>,

@@ -1,8 +1,9 @@
 //! What several clients have said, before any of them is answered.
 //!
-//! A short command waits for memory longer than it computes. So clients that are ready at the same time are read first, as
-//! many as there is room for, and then answered one after the other, while what the others ask for is on its way from
-//! memory. Nobody waits long for it: a read takes half a microsecond, and a client who is alone is answered at once.
+//! A short command waits for memory longer than it computes. So clients that are ready at the same
+//! time are read first, as many as there is room for, and then answered one after the other, while
+//! what the others ask for is on its way from memory. Nobody waits long for it: a read takes half a
+//! microsecond, and a client who is alone is answered at once.
 
 use super::ahead::prefetch;
 use super::connection::INPUT_BYTES;

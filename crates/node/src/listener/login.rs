@@ -1,15 +1,17 @@
 //! What a memcached client has to say first where the listener asks for a password.
 //!
-//! memcached's way (its option `-Y`): the first command is a `set` of any key, whose value is a name, a space and a password. Until one is
-//! right, everything else is answered that it is unauthenticated, and nothing is parsed but the line. Texts are memcached's; what it closes
-//! on, we close on. Unlike there, guesses of a connection are bounded, and each line has its answer where several come together.
+//! memcached's way (its option `-Y`): the first command is a `set` of any key, whose value is a
+//! name, a space and a password. Until one is right, everything else is answered that it is
+//! unauthenticated, and nothing is parsed but the line. Texts are memcached's; what it closes on,
+//! we close on. Unlike there, guesses of a connection are bounded, and each line has its answer
+//! where several come together.
 
 use sherwood_wire::memcached::reply;
 
 use crate::access::Passwords;
 
-/// Answers other than to the right password that a connection is given; with the last it is hung up on. Some clients ask for the version
-/// or send some commands before they log in.
+/// Answers other than to the right password that a connection is given; with the last it is hung up
+/// on. Some clients ask for the version or send some commands before they log in.
 pub(super) const REFUSALS_MAX: u8 = 16;
 
 /// Longest line, bytes; memcached's.
@@ -214,7 +216,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(256))]
 
-        /// Whatever is said, and however the network cuts it, the answers are the same, and who has not said the password reads nothing.
+        /// Whatever is said, and however the network cuts it, the answers are the same, and who has
+        /// not said the password reads nothing.
         #[test]
         fn answers_do_not_depend_on_the_cuts(pieces in prop::collection::vec(piece(), 0..12), cut in 1_usize..9) {
             let said = pieces.concat();

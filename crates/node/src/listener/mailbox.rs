@@ -1,7 +1,8 @@
 //! How other threads wake a listener's thread.
 //!
-//! A thread of a listener waits for sockets and has no runtime. What it waits for besides, a backend's answer or the end
-//! of the node, are futures that it polls itself; their wakers leave a token here and make the event queue return.
+//! A thread of a listener waits for sockets and has no runtime. What it waits for besides, a
+//! backend's answer or the end of the node, are futures that it polls itself; their wakers leave a
+//! token here and make the event queue return.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::AtomicBool;

@@ -50,14 +50,16 @@ pub(super) struct Client {
 /// What is put aside while something is sent or fetched.
 enum Aside {
     Keys(KeyList),
-    /// An `mg`, whose line is at most [`LINE_BYTES_MAX`](sherwood_wire::memcached::LINE_BYTES_MAX) bytes long.
+    /// An `mg`, whose line is at most [`LINE_BYTES_MAX`](sherwood_wire::memcached::LINE_BYTES_MAX)
+    /// bytes long.
     Get {
         key: Vec<u8>,
         flags: Vec<u8>,
     },
 }
 
-/// What is left of a key list, at most [`KEYS_BYTES_MAX`](sherwood_wire::memcached::KEYS_BYTES_MAX) bytes of it.
+/// What is left of a key list, at most [`KEYS_BYTES_MAX`](sherwood_wire::memcached::KEYS_BYTES_MAX)
+/// bytes of it.
 struct KeyList {
     text: Vec<u8>,
     /// How much of the text is worked off.

@@ -5,8 +5,8 @@ use std::sync::Weak;
 use super::counters::Counts;
 use super::shared::Shared;
 
-/// Reads a listener's counters as long as it serves. It keeps nothing alive: what reads a listener is as a rule what the
-/// listener serves.
+/// Reads a listener's counters as long as it serves. It keeps nothing alive: what reads a listener
+/// is as a rule what the listener serves.
 #[derive(Clone)]
 pub struct Meter(pub(super) Weak<Shared>);
 

@@ -1,10 +1,12 @@
 //! The listeners: existing clients speak to the cache as if it were memcached, or Redis.
 //!
-//! A cache is asked far more often than it is told, and each answer is small, so what costs is everything around it: system
-//! calls, wake-ups, locks. Hence one socket and one event loop per thread, and nothing handed over between threads but
-//! new connections, so that each has as many: a connection stays on its thread from its first byte to its last. All
-//! commands that arrived together are executed at one reading of the clock and answered by one write. And what is left then is
-//! waiting for memory, so what they will look up is asked for before the first of them is executed.
+//! A cache is asked far more often than it is told, and each answer is small, so what costs is
+//! everything around it: system calls, wake-ups, locks. Hence one socket and one event loop per
+//! thread, and nothing handed over between threads but new connections, so that each has as many: a
+//! connection stays on its thread from its first byte to its last. All commands that arrived
+//! together are executed at one reading of the clock and answered by one write. And what is left
+//! then is waiting for memory, so what they will look up is asked for before the first of them is
+//! executed.
 //!
 //! ```text
 //! socket 0 ─▶ sherwood-mc-0: accept ─▶ connection: recv ─▶ parse ─▶ session ─▶ send
@@ -32,9 +34,10 @@
 //! | `server` | sockets and threads |
 //! | `backends` | what a listener asks of the rest of the node |
 //!
-//! A listener is *look-aside* (a miss is a miss, and the application fetches and stores) or, backend by backend,
-//! *read-through* (a miss of `get`, `gets`, `gat`, `gats` or `mg`, or of Redis's `GET` or `MGET`, is fetched from the
-//! backend; a failed fetch is answered as a miss and counted, because the protocols have no error for one key among several).
+//! A listener is *look-aside* (a miss is a miss, and the application fetches and stores) or,
+//! backend by backend, *read-through* (a miss of `get`, `gets`, `gat`, `gats` or `mg`, or of
+//! Redis's `GET` or `MGET`, is fetched from the backend; a failed fetch is answered as a miss and
+//! counted, because the protocols have no error for one key among several).
 
 mod address;
 mod ahead;
@@ -79,7 +82,8 @@ pub use shared::{Places, Service};
 pub use sherwood_store::Found;
 pub use talk::Talk;
 
-/// What `version` answers: the memcached whose behaviour we were compared with, then ourselves. Clients take this number for
-/// memcached's: those that speak meta commands look for 1.6 and for the versions that flags came with, and these answers are
-/// 1.6.45's; where they differ, docs/src/memcached.md and tests/conformance/memcached/differs say so.
+/// What `version` answers: the memcached whose behaviour we were compared with, then ourselves.
+/// Clients take this number for memcached's: those that speak meta commands look for 1.6 and for
+/// the versions that flags came with, and these answers are 1.6.45's; where they differ,
+/// docs/src/memcached.md and tests/conformance/memcached/differs say so.
 pub const VERSION: &str = concat!("1.6.45-sherwood-", env!("CARGO_PKG_VERSION"));

@@ -11,33 +11,39 @@ use super::connection::INPUT_BYTES;
 
 /// How a memcached listener behaves. The defaults are memcached's where it has the option.
 ///
-/// A connection has buffers only for what is left over: input that is no whole command yet, up to the longest command
-/// ([`Limits::buffer_bytes_max`]), and output that its client has not taken, up to `output_bytes_max` and one value more, in a
-/// buffer that doubles when it grows. A client that waits for nothing holds neither. A listener that reads through also
-/// holds up to [`FETCH_KEYS_MAX`](super::FETCH_KEYS_MAX) fetched values of a connection at a time, within the budget of its
-/// [`Buffers`](crate::Buffers).
+/// A connection has buffers only for what is left over: input that is no whole command yet, up to
+/// the longest command ([`Limits::buffer_bytes_max`]), and output that its client has not taken, up
+/// to `output_bytes_max` and one value more, in a buffer that doubles when it grows. A client that
+/// waits for nothing holds neither. A listener that reads through also holds up to
+/// [`FETCH_KEYS_MAX`](super::FETCH_KEYS_MAX) fetched values of a connection at a time, within the
+/// budget of its [`Buffers`](crate::Buffers).
 ///
-/// Time-outs of connections are looked after once per time-out, so they end after one to two of them.
+/// Time-outs of connections are looked after once per time-out, so they end after one to two of
+/// them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemcachedOptions {
     /// Where to listen.
     pub bind: Address,
     /// Threads, each with its own socket and event queue; 1 to 1,024, default 4.
     pub threads: usize,
-    /// Whether each thread keeps to one of the cores the process may use, in turn; default no. Worth it where a listener has
-    /// a core for each thread and nothing else runs on them; elsewhere it keeps a thread waiting for a core that is busy.
+    /// Whether each thread keeps to one of the cores the process may use, in turn; default no.
+    /// Worth it where a listener has a core for each thread and nothing else runs on them;
+    /// elsewhere it keeps a thread waiting for a core that is busy.
     pub pin_threads: bool,
     /// Longest value in bytes, at least 1, default 1 MiB; not more than the cache's.
     pub item_size_max: u32,
-    /// Output above which a connection executes nothing until the client has read, in bytes; at least 1, default 64 KiB.
+    /// Output above which a connection executes nothing until the client has read, in bytes; at
+    /// least 1, default 64 KiB.
     pub output_bytes_max: usize,
     /// A connection on which nothing arrives for so long is closed; default none: never.
     pub idle_timeout: Option<Duration>,
     /// A connection that does not take its output for so long is closed; default 30 s.
     pub write_timeout: Duration,
-    /// A connection on which nobody has logged in for so long is closed, where a password is asked for; default 10 s.
+    /// A connection on which nobody has logged in for so long is closed, where a password is asked
+    /// for; default 10 s.
     pub login_timeout: Duration,
-    /// How long connections may go on with what they had begun when the listener is told to stop; default 5 s.
+    /// How long connections may go on with what they had begun when the listener is told to stop;
+    /// default 5 s.
     pub drain_timeout: Duration,
 }
 

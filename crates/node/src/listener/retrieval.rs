@@ -1,9 +1,10 @@
 //! Key lists: as many hits as there is room for, and the misses that somebody may still fetch.
 //!
-//! A client that asks for thousands of keys of a megabyte each must not make us hold gigabytes. So a key list is worked off
-//! in portions: one ends when the output is over its bound or [`FETCH_KEYS_MAX`] keys wait to be fetched, and the
-//! connection sends or fetches before it goes on. Answers are in the order of the keys whatever had to be fetched: each
-//! miss remembers where in the output its value belongs.
+//! A client that asks for thousands of keys of a megabyte each must not make us hold gigabytes. So
+//! a key list is worked off in portions: one ends when the output is over its bound or
+//! [`FETCH_KEYS_MAX`] keys wait to be fetched, and the connection sends or fetches before it goes
+//! on. Answers are in the order of the keys whatever had to be fetched: each miss remembers where
+//! in the output its value belongs.
 
 use bytes::Bytes;
 use sherwood_cache::{PREFETCH_KEYS_MAX, Value};
@@ -17,7 +18,8 @@ use super::routing::Target;
 use super::session::{Session, access, is_over};
 use crate::clock::Moment;
 
-/// Most keys of a connection that are fetched from backends at a time. A longer key list is fetched in several rounds.
+/// Most keys of a connection that are fetched from backends at a time. A longer key list is fetched
+/// in several rounds.
 pub const FETCH_KEYS_MAX: usize = 64;
 
 /// How a portion ended.
@@ -59,8 +61,8 @@ impl Misses {
 }
 
 impl Session<'_> {
-    /// Looks up keys of `retrieval` until they are at an end, `out` holds `out_max` bytes or the misses are many. What it
-    /// looked up is no longer in `retrieval`.
+    /// Looks up keys of `retrieval` until they are at an end, `out` holds `out_max` bytes or the
+    /// misses are many. What it looked up is no longer in `retrieval`.
     pub(super) fn retrieve(
         &self,
         moment: Moment,
@@ -151,8 +153,9 @@ impl Session<'_> {
         out.extend_from_slice(&hits[copied..]);
     }
 
-    /// Appends a fetched value. Its unique number is that of the item it became; where it became none, or another was stored
-    /// meanwhile, the item is what counts, since a number must not come with a value it does not belong to.
+    /// Appends a fetched value. Its unique number is that of the item it became; where it became
+    /// none, or another was stored meanwhile, the item is what counts, since a number must not come
+    /// with a value it does not belong to.
     fn fetched_value(&self, moment: Moment, cas: bool, miss: &Miss, found: &Found, out: &mut Vec<u8>) {
         if cas {
             let access = access(moment, miss.target);

@@ -5,14 +5,16 @@ use thiserror::Error;
 
 /// Where a listener's keys go: all to one partition, or each by the longest prefix it starts with.
 ///
-/// The prefix is cut off before the key is looked up, so that `catalog/p:1` through a listener and `p:1` of backend
-/// `catalog` through the gateway are one entry. A look-up is a binary search over the prefixes and one step per prefix
-/// that the found one itself starts with: about 5 comparisons for 30 prefixes.
+/// The prefix is cut off before the key is looked up, so that `catalog/p:1` through a listener and
+/// `p:1` of backend `catalog` through the gateway are one entry. A look-up is a binary search over
+/// the prefixes and one step per prefix that the found one itself starts with: about 5 comparisons
+/// for 30 prefixes.
 #[derive(Clone, Debug)]
 pub struct Routing {
-    /// Where keys go that start with no prefix: the empty prefix, which is kept apart so that nothing is ever compared with an
-    /// empty string. Such a comparison reads nothing, but where the string has no memory it may take a hundred nanoseconds
-    /// on processors that mask loads instead of leaving them out.
+    /// Where keys go that start with no prefix: the empty prefix, which is kept apart so that
+    /// nothing is ever compared with an empty string. Such a comparison reads nothing, but where
+    /// the string has no memory it may take a hundred nanoseconds on processors that mask loads
+    /// instead of leaving them out.
     rest: Option<Target>,
     /// The others, sorted by prefix.
     routes: Vec<Route>,
@@ -52,7 +54,8 @@ impl Routing {
         Self { rest: Some(target), routes: Vec::new() }
     }
 
-    /// Each key by the longest prefix that is shorter than it. An empty prefix takes what no other does.
+    /// Each key by the longest prefix that is shorter than it. An empty prefix takes what no other
+    /// does.
     ///
     /// # Errors
     /// When two prefixes are equal.
@@ -81,8 +84,8 @@ impl Routing {
     }
 
     fn find_prefix<'k>(&self, key: &'k [u8]) -> Option<(Target, &'k [u8])> {
-        // Whatever the key starts with sorts before it, and between the longest of these and the key there is nothing but
-        // prefixes that start with the longest.
+        // Whatever the key starts with sorts before it, and between the longest of these and the
+        // key there is nothing but prefixes that start with the longest.
         let mut at = self.routes.partition_point(|route| route.prefix.as_slice() < key).checked_sub(1)?;
         loop {
             let route = &self.routes[at];

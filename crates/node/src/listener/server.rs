@@ -38,8 +38,9 @@ pub enum BindError {
     /// Options that make no sense.
     #[error(transparent)]
     Options(#[from] OptionsError),
-    /// The address is taken, or is none of this machine's, or its port needs privileges; or a UNIX socket's path is taken by
-    /// somebody who listens or by a file that is no socket, or is not to be written to.
+    /// The address is taken, or is none of this machine's, or its port needs privileges; or a UNIX
+    /// socket's path is taken by somebody who listens or by a file that is no socket, or is not to
+    /// be written to.
     #[error("a listener could not bind {address}: {error}; choose another address or stop what uses it")]
     Bind {
         /// Where it was to listen.
@@ -50,8 +51,8 @@ pub enum BindError {
 }
 
 impl Bound {
-    /// Binds one socket for each thread; of a UNIX socket there is one, which all threads accept from. Its file is removed when
-    /// what is returned, or what it becomes, goes.
+    /// Binds one socket for each thread; of a UNIX socket there is one, which all threads accept
+    /// from. Its file is removed when what is returned, or what it becomes, goes.
     ///
     /// # Errors
     /// When an option is out of range, or the address cannot be had.
@@ -120,7 +121,8 @@ impl Bound {
     }
 }
 
-/// Sockets at one place that connections are spread over, and the place with the port the system chose if it was asked to.
+/// Sockets at one place that connections are spread over, and the place with the port the system
+/// chose if it was asked to.
 fn bind_all(bind: &Address, count: usize) -> io::Result<(Address, Vec<Socket>, Option<SocketFile>)> {
     let (address, sockets, file) = match bind {
         Address::Tcp(address) => {
@@ -142,9 +144,9 @@ fn bind_all(bind: &Address, count: usize) -> io::Result<(Address, Vec<Socket>, O
 
 /// Sockets on one address that the system spreads connections over.
 ///
-/// Sockets that share a port let in anybody of the same user who wants to share it, so a second node would go unnoticed
-/// and take half of the connections. Hence the first one binds alone, which fails when anybody is there, and agrees to
-/// share only then.
+/// Sockets that share a port let in anybody of the same user who wants to share it, so a second
+/// node would go unnoticed and take half of the connections. Hence the first one binds alone, which
+/// fails when anybody is there, and agrees to share only then.
 fn bind_tcp(address: SocketAddr, count: usize) -> io::Result<(SocketAddr, Vec<Socket>)> {
     let first = socket(address)?;
     first.bind(&address.into())?;
@@ -188,8 +190,8 @@ impl Running {
         Meter(Arc::downgrade(&self.shared))
     }
 
-    /// Waits until all threads have ended, which they do some time after they were told to stop: at most the
-    /// `drain_timeout`.
+    /// Waits until all threads have ended, which they do some time after they were told to stop: at
+    /// most the `drain_timeout`.
     ///
     /// # Errors
     /// When a thread ended for another reason.

@@ -192,7 +192,8 @@ impl Session<'_> {
         }
     }
 
-    /// Gives an item a new expiry time, or removes it where that is over already; says whether there is one.
+    /// Gives an item a new expiry time, or removes it where that is over already; says whether
+    /// there is one.
     pub(super) fn touch_at(&self, moment: Moment, target: Target, key: &[u8], exptime: Exptime) -> bool {
         let touched = if is_over(exptime, moment) {
             // It would only become stale, for those who take what is.
@@ -245,10 +246,12 @@ impl Session<'_> {
 
 /// The answer to a value whose key belongs to nobody.
 pub(super) const NO_BACKEND: &[u8] = b"SERVER_ERROR no backend for this key's prefix\r\n";
-/// Longest value that is looked at as a number, in bytes; chosen to bound the work, far above 20 digits and some padding.
+/// Longest value that is looked at as a number, in bytes; chosen to bound the work, far above 20
+/// digits and some padding.
 const NUMBER_BYTES_MAX: usize = 1024;
 
-/// The access of every command: to memcached's clients a place for a value is an item with an empty one.
+/// The access of every command: to memcached's clients a place for a value is an item with an empty
+/// one.
 pub(super) fn access(moment: Moment, target: Target) -> Access {
     Access { tenant: target.tenant, flags: AccessFlags::SEE_PLACES, ..Access::at(moment.now) }
 }
@@ -267,8 +270,8 @@ pub(super) fn is_over(exptime: Exptime, moment: Moment) -> bool {
     matches!(exptime.resolve(moment.unix_secs), Expires::Already)
 }
 
-/// What `append` and `prepend` make of what is there. As in memcached, a value that would become too large stays as it is. What is made
-/// of a value that somebody said is old is old, too.
+/// What `append` and `prepend` make of what is there. As in memcached, a value that would become
+/// too large stays as it is. What is made of a value that somebody said is old is old, too.
 fn joined(
     storage: &Storage<'_>,
     old: Option<Item<'_>>,
@@ -299,8 +302,9 @@ fn counted(old: Option<Item<'_>>, delta: Delta) -> (Change<'static>, Result<u64,
     (Change::StoreMarked { value, flags, expires, kind: Kind::Plain, tags, marks, cas: None }, Ok(number))
 }
 
-/// A number in the place of an old value, and what meta commands know of the item then. As in memcached, one that is shorter is filled
-/// up with spaces, and one that is longer makes the item a new one; only, what is counted on from an old value is old, too.
+/// A number in the place of an old value, and what meta commands know of the item then. As in
+/// memcached, one that is shorter is filled up with spaces, and one that is longer makes the item a
+/// new one; only, what is counted on from an old value is old, too.
 pub(super) fn recounted(number: u64, old: &[u8], marks: Marks) -> (Cow<'static, [u8]>, Marks) {
     let mut text = number.to_string().into_bytes();
     let marks = if text.len() > old.len() { marks.only(OUTDATED) } else { marks };

@@ -47,7 +47,8 @@ impl Service {
         result.expect("`Backends::write` calls the change")
     }
 
-    /// What the partitions that the listener leads to hold together: bytes, items, evictions and expirations.
+    /// What the partitions that the listener leads to hold together: bytes, items, evictions and
+    /// expirations.
     pub(super) fn usage(&self) -> Usage {
         self.routing.partitions().into_iter().map(|partition| self.cache.usage(partition)).fold(
             Usage::default(),

@@ -1,7 +1,8 @@
 //! Places for clients, each with a token that names its client and never another one.
 //!
-//! The system hands tokens back with its events, and wake-ups from other threads carry them too; both may come after the
-//! client has gone and its place has been taken. So a token holds the place and how often it was taken before.
+//! The system hands tokens back with its events, and wake-ups from other threads carry them too;
+//! both may come after the client has gone and its place has been taken. So a token holds the place
+//! and how often it was taken before.
 
 /// Names one taken place of [`Slots`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,8 +1,9 @@
 //! A client without a socket.
 //!
-//! What a listener answers must not depend on how the network cut the bytes, and what hostile bytes do to it is best tried by
-//! the million. Neither needs sockets or threads: a conversation is bytes to bytes, so this drives one as a connection
-//! does, and holds it to what it promises. Tests and fuzz targets speak to the listeners through it.
+//! What a listener answers must not depend on how the network cut the bytes, and what hostile bytes
+//! do to it is best tried by the million. Neither needs sockets or threads: a conversation is bytes
+//! to bytes, so this drives one as a connection does, and holds it to what it promises. Tests and
+//! fuzz targets speak to the listeners through it.
 
 use std::sync::Arc;
 
@@ -17,8 +18,8 @@ use super::retrieval::FETCH_KEYS_MAX;
 use super::shared::{Service, Shared};
 use crate::clock::{Clock, Moment};
 
-/// Turns that what was said at once may take; a conversation that takes more is stuck. Chosen: each sends an answer or goes
-/// over some hundred keys.
+/// Turns that what was said at once may take; a conversation that takes more is stuck. Chosen: each
+/// sends an answer or goes over some hundred keys.
 const TURNS_MAX: usize = 1 << 20;
 
 /// One client of a listener without a socket.
@@ -49,17 +50,20 @@ impl Talk {
         Self::open(&Redis::new(seed), Arc::new(Shared::new(options, service, clock)), bytes_max)
     }
 
-    /// A client of the listener that `protocol` and `shared` make up; what it makes the listener hold is at most `bytes_max`.
+    /// A client of the listener that `protocol` and `shared` make up; what it makes the listener
+    /// hold is at most `bytes_max`.
     pub(super) fn open<P: Protocol>(protocol: &P, shared: Arc<Shared>, bytes_max: usize) -> Self {
         let conversation = Box::new(protocol.open(&shared, 0));
         Self { shared, conversation, input: Vec::new(), need: 1, bytes_max, closed: false }
     }
 
-    /// Everything that is answered to `bytes`, which come after all that was said before. Backends have to answer at once.
+    /// Everything that is answered to `bytes`, which come after all that was said before. Backends
+    /// have to answer at once.
     ///
     /// # Panics
-    /// When the conversation breaks a promise: it uses up more than there is, asks for what is there already or for more
-    /// than a connection may hold, goes on answering beyond its bound, wants nothing or too much at a time, or does not end.
+    /// When the conversation breaks a promise: it uses up more than there is, asks for what is
+    /// there already or for more than a connection may hold, goes on answering beyond its bound,
+    /// wants nothing or too much at a time, or does not end.
     pub fn say(&mut self, moment: Moment, bytes: &[u8]) -> Vec<u8> {
         let backends = self.shared.service.backends.clone();
         self.say_with(moment, bytes, |wanted| {

@@ -343,8 +343,8 @@ fn quitting_leaves_the_rest_unread() {
     Client::plain().check(&[("verbosity 1\r\nquit\r\nset a 0 0 1\r\nx\r\n", "OK\r\n(closed)")]);
 }
 
-/// Backends that know every key but those that start with `no`, fail for those that start with `bad`, and write down what
-/// they are asked.
+/// Backends that know every key but those that start with `no`, fail for those that start with
+/// `bad`, and write down what they are asked.
 #[derive(Default)]
 pub(super) struct Fake {
     log: Mutex<Vec<String>>,

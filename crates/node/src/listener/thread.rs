@@ -1,9 +1,10 @@
 //! One thread of a listener: it waits for its sockets and gives each client its turn.
 //!
-//! At one command a packet a server spends its time in system calls, and what it can save is the calls that carry nothing. So
-//! sockets are registered once, for edges: the system tells what changed and is never asked to tell again. A read that
-//! filled less than its buffer was the last one there was. Nobody has a timer: who has waited too long is found by
-//! sweeping over all clients once per time-out, so patience ends after one to two of them.
+//! At one command a packet a server spends its time in system calls, and what it can save is the
+//! calls that carry nothing. So sockets are registered once, for edges: the system tells what
+//! changed and is never asked to tell again. A read that filled less than its buffer was the last
+//! one there was. Nobody has a timer: who has waited too long is found by sweeping over all clients
+//! once per time-out, so patience ends after one to two of them.
 //!
 //! The clock is read once each time the system has woken us, for all turns it gave rise to.
 
@@ -43,7 +44,8 @@ const EVENTS_MAX: usize = 256;
 const ACCEPTS_MAX: usize = 64;
 /// How long nothing is accepted after the system could not, for want of file descriptors as a rule.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// How long a client that is hung up on may go on sending, so that it gets to read why; twice that at most.
+/// How long a client that is hung up on may go on sending, so that it gets to read why; twice that
+/// at most.
 const FAREWELL: Duration = Duration::from_secs(1);
 
 /// The longest wait that is asked for at once.
@@ -75,7 +77,8 @@ pub(super) struct Thread<P: Protocol> {
     hearing: Hearing,
     /// What is being read in a turn of its own.
     input: Box<[u8]>,
-    /// What is being answered in this turn. Its capacity is kept: one bound and one value at most, or twice that.
+    /// What is being answered in this turn. Its capacity is kept: one bound and one value at most,
+    /// or twice that.
     output: Vec<u8>,
     /// For these three.
     account: Account,
@@ -131,7 +134,8 @@ impl<P: Protocol> Thread<P> {
         })
     }
 
-    /// Serves until it is told to stop, and then until all clients are gone or have been waited for long enough.
+    /// Serves until it is told to stop, and then until all clients are gone or have been waited for
+    /// long enough.
     ///
     /// # Errors
     /// When the system fails in a way that no later call would mend.
@@ -160,8 +164,9 @@ impl<P: Protocol> Thread<P> {
         self.drain(moment, events)
     }
 
-    /// Lets every client have the answers to what it has sent, and closes. Nothing more is read from anybody: to the
-    /// conversations it looks as if their clients had finished, and they end as they always do.
+    /// Lets every client have the answers to what it has sent, and closes. Nothing more is read
+    /// from anybody: to the conversations it looks as if their clients had finished, and they end
+    /// as they always do.
     fn drain(mut self, mut moment: Moment, mut events: Vec<epoll::Event>) -> std::io::Result<()> {
         self.door = None;
         for (_, client) in self.clients.iter_mut() {
@@ -189,8 +194,8 @@ impl<P: Protocol> Thread<P> {
         self.stop.as_mut().poll(&mut Context::from_waker(waker)) == Poll::Ready(())
     }
 
-    /// Waits for events, at most so long. Whole milliseconds are what every kernel and container understands; they are
-    /// rounded up, so that nothing is looked for before it is due.
+    /// Waits for events, at most so long. Whole milliseconds are what every kernel and container
+    /// understands; they are rounded up, so that nothing is looked for before it is due.
     fn wait(&self, events: &mut Vec<epoll::Event>, patience: Option<Duration>) -> std::io::Result<()> {
         events.clear();
         let patience = patience.map(|patience| {
@@ -213,10 +218,12 @@ impl<P: Protocol> Thread<P> {
         Some(due.since(now))
     }
 
-    /// Gives everybody a turn to whom something happened, or who has more to do. Says whether the end may have come.
+    /// Gives everybody a turn to whom something happened, or who has more to do. Says whether the
+    /// end may have come.
     fn serve(&mut self, moment: Moment, events: &mut Vec<epoll::Event>) -> bool {
         let mut may_stop = false;
-        // Those who had a turn before and got no event now; who is added meanwhile waits for the next time.
+        // Those who had a turn before and got no event now; who is added meanwhile waits for the
+        // next time.
         let waiting = self.again.len();
         for event in events.drain(..) {
             match event.data.u64() {
@@ -423,7 +430,8 @@ impl<P: Protocol> Thread<P> {
     }
 }
 
-/// Keeps this thread to one of the cores that the process may use: number `number` of them, counted around.
+/// Keeps this thread to one of the cores that the process may use: number `number` of them, counted
+/// around.
 fn keep_to_core(number: usize) {
     let kept = sched_getaffinity(None).and_then(|allowed| {
         let cores: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&core| allowed.is_set(core)).collect();
@@ -448,7 +456,8 @@ fn watch_socket(queue: &OwnedFd, socket: &OwnedFd, token: Token) -> Result<(), E
 /// When to look next for clients that have kept us waiting for too long.
 #[derive(Debug)]
 struct Sweeps {
-    /// What they wait for, how long they may, and when to look; nobody waits while there is no time.
+    /// What they wait for, how long they may, and when to look; nobody waits while there is no
+    /// time.
     kinds: [(Wait, Option<Duration>, Option<Instant>); 4],
 }
 

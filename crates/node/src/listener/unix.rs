@@ -1,9 +1,10 @@
 //! UNIX sockets: a file that has to be made, guarded and cleared away.
 //!
-//! A process that is killed leaves its file, and the next one could not bind. But a file may also belong to somebody who
-//! listens, and taking it away would cut that one off without a word. So the file is tried first: only one that nobody
-//! listens behind is removed, and nothing but a socket ever is. Of two nodes that start at one path in the same moment both
-//! may find the old file dead, and the later one wins.
+//! A process that is killed leaves its file, and the next one could not bind. But a file may also
+//! belong to somebody who listens, and taking it away would cut that one off without a word. So the
+//! file is tried first: only one that nobody listens behind is removed, and nothing but a socket
+//! ever is. Of two nodes that start at one path in the same moment both may find the old file dead,
+//! and the later one wins.
 
 use std::fs::{self, Permissions};
 use std::io;
@@ -22,7 +23,8 @@ pub(super) struct SocketFile {
     identity: (u64, u64),
 }
 
-/// A socket bound to `place` that does not listen yet. Nobody can connect before it does, so its permissions come in time.
+/// A socket bound to `place` that does not listen yet. Nobody can connect before it does, so its
+/// permissions come in time.
 ///
 /// # Errors
 /// When somebody listens there already ([`io::ErrorKind::AddrInUse`]), the file there is no socket

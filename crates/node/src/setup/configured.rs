@@ -59,14 +59,15 @@ impl Setup {
     }
 }
 
-/// How far resident memory may exceed the total before the cache gives way: five eighths of what is promised, since the
-/// remedy takes a moment to work, and what the embedded stores keep.
+/// How far resident memory may exceed the total before the cache gives way: five eighths of what is
+/// promised, since the remedy takes a moment to work, and what the embedded stores keep.
 fn slack_bytes(config: &Config) -> u64 {
     let promised = config.memory.slack_bytes();
     (promised / 8 * 5).saturating_add(config.stores_bytes())
 }
 
-/// What is left of our own cache where others' are resized: the gateway's fetches under way have somewhere to go.
+/// What is left of our own cache where others' are resized: the gateway's fetches under way have
+/// somewhere to go.
 const OWN_BYTES: u64 = 8 << 20;
 
 fn instances(config: &Config) -> Option<InstancesSetup> {
@@ -74,8 +75,8 @@ fn instances(config: &Config) -> Option<InstancesSetup> {
     (!each.is_empty()).then_some(InstancesSetup { total_bytes: config.memory.total_bytes, each })
 }
 
-/// The snapshot of a node with these backends. What makes their values others, or good for another time, is part of the fingerprint; how
-/// they are asked is not.
+/// The snapshot of a node with these backends. What makes their values others, or good for another
+/// time, is part of the fingerprint; how they are asked is not.
 fn snapshot(snapshot: &config::Snapshot, config: &Config) -> SnapshotSetup {
     let backends = config.backends.iter();
     let values: Vec<_> = backends

@@ -1,4 +1,5 @@
-//! What a node is made of, with every name resolved: from a configuration, or put together by a program.
+//! What a node is made of, with every name resolved: from a configuration, or put together by a
+//! program.
 
 mod configured;
 
@@ -28,7 +29,8 @@ pub struct Setup {
     pub backends: Vec<BackendSetup>,
     /// The partitions, in the order of their ids.
     pub partitions: Vec<PartitionSetup>,
-    /// Caches of others that are resized in place of our own, which is then only what the gateway uses; none resizes our own.
+    /// Caches of others that are resized in place of our own, which is then only what the gateway
+    /// uses; none resizes our own.
     pub instances: Option<InstancesSetup>,
     /// The promise to keep.
     pub slo: Slo,
@@ -50,7 +52,8 @@ pub struct Setup {
     pub http_connections_max: usize,
     /// Bytes that values on their way into answers, and the texts of answers, may take together.
     pub buffers_bytes_max: u64,
-    /// Bytes by which resident memory may grow beyond the cache's total before the cache gives way; none lets it grow.
+    /// Bytes by which resident memory may grow beyond the cache's total before the cache gives way;
+    /// none lets it grow.
     pub slack_bytes: Option<u64>,
     /// Where a snapshot is kept from a stop to the next start; none starts cold.
     pub snapshot: Option<SnapshotSetup>,
@@ -77,7 +80,8 @@ impl Setup {
     }
 }
 
-/// Who may come in through the HTTP port: by default every process of this machine, on loopback, and no page of another site.
+/// Who may come in through the HTTP port: by default every process of this machine, on loopback,
+/// and no page of another site.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AccessSetup {
     /// What TLS is spoken by; none where none is.
@@ -96,8 +100,8 @@ pub struct BackendSetup {
     pub dispatch: sherwood_dispatch::Options,
     /// What its values are kept by, and when stale ones are served.
     pub rules: Rules,
-    /// When a fetch is late for queries that take stale values then; by default half of the SLO's bound, or half of the backend's
-    /// time-out where that is less.
+    /// When a fetch is late for queries that take stale values then; by default half of the SLO's
+    /// bound, or half of the backend's time-out where that is less.
     pub late_after: Option<Duration>,
     /// Where writes go, and when they can be read everywhere.
     pub writes: Writes,
@@ -125,7 +129,8 @@ pub struct MemcachedSetup {
     pub protocol: Protocol,
     /// Where it listens.
     pub bind: Address,
-    /// A file of the names and passwords that clients have to give; none where nobody is asked for them.
+    /// A file of the names and passwords that clients have to give; none where nobody is asked for
+    /// them.
     pub auth_file: Option<PathBuf>,
     /// Which partition a key goes to.
     pub route: RouteSetup,

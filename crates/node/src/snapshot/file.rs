@@ -4,8 +4,9 @@
 //! block    length u32 │ checksum of the payload u64 │ checksum of the twelve bytes before u64 │ payload
 //! payload  of the first block: the header; of the others: part u8 │ records
 //! ```
-//! All numbers are little-endian. Part 0 has the warmest records; blocks of several parts may take turns. A block is the unit of damage: what is before the first damaged one is good. Length and payload
-//! have a checksum each, so that a damaged length is seen before it is believed.
+//! All numbers are little-endian. Part 0 has the warmest records; blocks of several parts may take
+//! turns. A block is the unit of damage: what is before the first damaged one is good. Length and
+//! payload have a checksum each, so that a damaged length is seen before it is believed.
 
 use std::io::{self, Read, Seek, Write};
 
@@ -18,11 +19,12 @@ pub(super) const MAGIC: &[u8; 8] = b"SHRWD\0\0\x02";
 /// What it begins with in every version.
 pub(super) const FAMILY: &[u8] = MAGIC.split_at(MAGIC.len() - 1).0;
 
-/// Bytes of a payload beyond which a block is ended. Chosen: small enough that damage costs little, large enough that its head
-/// costs nothing.
+/// Bytes of a payload beyond which a block is ended. Chosen: small enough that damage costs little,
+/// large enough that its head costs nothing.
 pub(super) const BLOCK_BYTES: usize = 1 << 20;
 
-/// Longest payload that is believed: a block, and the largest item that may have been the last in it.
+/// Longest payload that is believed: a block, and the largest item that may have been the last in
+/// it.
 pub(super) const PAYLOAD_BYTES_MAX: usize = BLOCK_BYTES + (192 << 20);
 
 /// Bytes before a payload.
@@ -39,12 +41,14 @@ pub(super) struct Header {
     pub(super) partitions: Vec<String>,
     /// Their budgets, bytes.
     pub(super) budgets: Vec<u64>,
-    /// Until when a write of each backend may land whose outcome nobody knew, milliseconds since 1970; none or 0 where there is none.
+    /// Until when a write of each backend may land whose outcome nobody knew, milliseconds since
+    /// 1970; none or 0 where there is none.
     #[serde(default)]
     pub(super) unsettled_unix_ms: Vec<u64>,
 }
 
-/// Checks what was read; a seed of the format's own, so that equal bytes have equal checksums on every machine.
+/// Checks what was read; a seed of the format's own, so that equal bytes have equal checksums on
+/// every machine.
 pub(super) fn checksum(bytes: &[u8]) -> u64 {
     checksum_by(*MAGIC, bytes)
 }
@@ -54,7 +58,8 @@ pub(super) fn checksum_by(magic: [u8; 8], bytes: &[u8]) -> u64 {
     SeededState::new(u64::from_le_bytes(magic)).hash_bytes(bytes)
 }
 
-/// Whether a file whose first block is not sound was written by another version, whose checksums are others.
+/// Whether a file whose first block is not sound was written by another version, whose checksums
+/// are others.
 pub(super) fn is_of_another_version(file: &mut (impl Read + Seek)) -> io::Result<bool> {
     let mut begin = [0; HEAD_BYTES + MAGIC.len()];
     file.rewind()?;

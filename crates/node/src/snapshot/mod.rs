@@ -1,27 +1,32 @@
 //! A warm restart: what the cache holds, written when the node stops and read when it starts.
 //!
-//! A cache that starts empty is its backends' worst moment. One that is stopped in good order need not: its items go to a file,
-//! those used last first, so that running out of time loses the coldest, and the next start reads them.
+//! A cache that starts empty is its backends' worst moment. One that is stopped in good order need
+//! not: its items go to a file, those used last first, so that running out of time loses the
+//! coldest, and the next start reads them.
 //!
 //! Three rules keep this from serving what is wrong:
-//! - *A file is read once.* It is taken away before it is used. A node that is killed writes none, and then starts cold rather than
-//!   from a file that does not know what was written since.
-//! - *Nothing outlives its time.* Expiry is a date in the file; the time between stop and start counts. A file from the future
-//!   (somebody has set the clock back) is refused.
-//! - *Other backends, other values.* The file has a fingerprint of the backends' configuration, and is refused by a node that has
-//!   another.
+//! - *A file is read once.* It is taken away before it is used. A node that is killed writes none,
+//!   and then starts cold rather than from a file that does not know what was written since.
+//! - *Nothing outlives its time.* Expiry is a date in the file; the time between stop and start
+//!   counts. A file from the future (somebody has set the clock back) is refused.
+//! - *Other backends, other values.* The file has a fingerprint of the backends' configuration, and
+//!   is refused by a node that has another.
 //!
-//! And one from serving what somebody else put there: the file is the node's own, and nobody else may change it. A file that is not the
-//! node's is not touched either (`place`).
+//! And one from serving what somebody else put there: the file is the node's own, and nobody else
+//! may change it. A file that is not the node's is not touched either (`place`).
 //!
-//! What is read is read before the first client is served: a key that is deleted while an older value of it is still to be read
-//! would come back. So a start takes as long as the reading: a few seconds for a GiB.
+//! What is read is read before the first client is served: a key that is deleted while an older
+//! value of it is still to be read would come back. So a start takes as long as the reading: a few
+//! seconds for a GiB.
 //!
-//! A write whose outcome nobody knows may land while the node is down, or after it is back. Until when is in the file, too.
+//! A write whose outcome nobody knows may land while the node is down, or after it is back. Until
+//! when is in the file, too.
 //!
-//! What a backend is told by others while the node is down it does not hear of, as ever; what must not be older than that has a `ttl`.
+//! What a backend is told by others while the node is down it does not hear of, as ever; what must
+//! not be older than that has a `ttl`.
 //!
-//! The format is in `file` (blocks and checksums) and `record` (an item in bytes); `write` and `read` go through the cache.
+//! The format is in `file` (blocks and checksums) and `record` (an item in bytes); `write` and
+//! `read` go through the cache.
 
 mod file;
 mod place;
@@ -47,7 +52,8 @@ use write::{try_out, write};
 /// Where a snapshot is kept, and for which backends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SnapshotSetup {
-    /// The file. Beside it, one with `.part` at the end is being written, and one with `.read` being read.
+    /// The file. Beside it, one with `.part` at the end is being written, and one with `.read`
+    /// being read.
     pub path: PathBuf,
     /// How long writing may take.
     pub time_max: Duration,
@@ -56,8 +62,8 @@ pub struct SnapshotSetup {
 }
 
 impl SnapshotSetup {
-    /// Sees whether the file can be written, which has to be known before there is anything to lose, and that it takes nobody else's
-    /// place.
+    /// Sees whether the file can be written, which has to be known before there is anything to
+    /// lose, and that it takes nobody else's place.
     pub(crate) fn try_out(&self) -> Result<(), StartError> {
         let failed = |error| StartError::Snapshot { path: self.path.display().to_string(), error };
         if let Some(Foreign { path, what }) = foreign(self).map_err(failed)? {
@@ -121,8 +127,8 @@ enum SnapshotError {
     },
 }
 
-/// Reads the snapshot of the last stop, with the budgets that were learnt, and says what came of it. A node that finds none, or one
-/// it cannot use, starts cold.
+/// Reads the snapshot of the last stop, with the budgets that were learnt, and says what came of
+/// it. A node that finds none, or one it cannot use, starts cold.
 pub(crate) fn restore(setup: &SnapshotSetup, core: &Core) {
     let begun = Monotonic::now();
     let regain = |Standing { budgets, unsettled }: Standing| {

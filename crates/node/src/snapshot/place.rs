@@ -1,5 +1,6 @@
-//! What may be where a snapshot is to be: nothing, or what a node has left there. A path that is mistyped must not cost anybody a file:
-//! what is read is removed, and what is written takes the place of what was there.
+//! What may be where a snapshot is to be: nothing, or what a node has left there. A path that is
+//! mistyped must not cost anybody a file: what is read is removed, and what is written takes the
+//! place of what was there.
 
 use std::fs::{self, File};
 use std::io;
@@ -48,14 +49,14 @@ fn foreign_at(path: &Path) -> io::Result<Option<&'static str>> {
     })
 }
 
-/// Whether a node of any version wrote it, damaged or not. One whose beginning had not come to the disk when the power failed is empty or
-/// begins with zeros.
+/// Whether a node of any version wrote it, damaged or not. One whose beginning had not come to the
+/// disk when the power failed is empty or begins with zeros.
 fn begins_as_ours(mut file: File) -> io::Result<bool> {
     let mut begin = vec![0; UNWRITTEN_BYTES];
     let length = fill(&mut file, &mut begin)?;
     Ok(begin[HEAD_BYTES..].starts_with(FAMILY) || begin[..length].iter().all(|byte| *byte == 0))
 }
 
-/// Zeros by which a file is taken for one that did not come to the disk. Images of disks have something in it: the last to begin is that of
-/// btrfs, whose first block is at 64 KiB.
+/// Zeros by which a file is taken for one that did not come to the disk. Images of disks have
+/// something in it: the last to begin is that of btrfs, whose first block is at 64 KiB.
 const UNWRITTEN_BYTES: usize = 68 << 10;

@@ -1,7 +1,8 @@
 //! From the file to the cache.
 //!
-//! The file is read twice: once to see how far it is sound, once from the coldest part to the warmest, since what is stored last is taken
-//! for the warmest, and evicted last. That the second reading finds what the first did is checked again.
+//! The file is read twice: once to see how far it is sound, once from the coldest part to the
+//! warmest, since what is stored last is taken for the warmest, and evicted last. That the second
+//! reading finds what the first did is checked again.
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, Seek, SeekFrom};
@@ -30,8 +31,9 @@ pub(super) struct Restored {
     pub(super) damaged: bool,
 }
 
-/// Puts what was written at the last stop into `cache`, which is empty; none when there is no file. The file is gone afterwards.
-/// `regain` is told what was in force when it was written, before anything is stored.
+/// Puts what was written at the last stop into `cache`, which is empty; none when there is no file.
+/// The file is gone afterwards. `regain` is told what was in force when it was written, before
+/// anything is stored.
 ///
 /// # Errors
 /// When it cannot be read, or is of other backends, of another version or from the future.
@@ -66,8 +68,9 @@ pub(super) fn read(
     restored.map(Some)
 }
 
-/// Takes the snapshot away to `taken`, so that nobody reads it a second time, not even after a power failure; whether there is one. What a
-/// node left behind that was killed while it read one is not read again.
+/// Takes the snapshot away to `taken`, so that nobody reads it a second time, not even after a
+/// power failure; whether there is one. What a node left behind that was killed while it read one
+/// is not read again.
 fn take(setup: &SnapshotSetup, taken: &Path) -> io::Result<bool> {
     match fs::rename(&setup.path, taken) {
         Ok(()) => setup.sync_directory().map(|()| true),
@@ -80,7 +83,8 @@ fn take(setup: &SnapshotSetup, taken: &Path) -> io::Result<bool> {
     }
 }
 
-/// The file, if it is one that only this user could have written: whoever writes it says what is served.
+/// The file, if it is one that only this user could have written: whoever writes it says what is
+/// served.
 fn open(path: &Path) -> io::Result<Result<BufReader<File>, String>> {
     // A link is not followed, and a pipe not waited for.
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;

@@ -4,8 +4,8 @@
 //! partition u16 │ marks u8 │ graced u8 │ flags u32 │ expires u64 (ms since 1970, all ones for never) │ tags u64 │
 //! key length u16 │ value length u32 │ key │ value
 //! ```
-//! What is in a block has passed its checksum; it is taken apart with care all the same, since whoever can write the file can write
-//! a checksum.
+//! What is in a block has passed its checksum; it is taken apart with care all the same, since
+//! whoever can write the file can write a checksum.
 
 use sherwood_cache::Marks;
 use sherwood_model::Tags;

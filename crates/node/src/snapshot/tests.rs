@@ -326,7 +326,8 @@ fn what_was_used_last_is_written_first_and_evicted_last() {
     for eviction in [Eviction::Lru, Eviction::S3Fifo] {
         let mut world = World::new(eviction);
         let value = vec![7; 1_000];
-        // Each thousand used later than the one before, over some blocks, and the second half looked up.
+        // Each thousand used later than the one before, over some blocks, and the second half
+        // looked up.
         for number in 0..4_000 {
             if number > 0 && number % 1_000 == 0 {
                 world.pass(600);

@@ -18,20 +18,24 @@ use crate::names::Names;
 
 /// Parts of about equal bytes that the items are written in, the warmest first.
 const PARTS: usize = 4;
-/// Classes of ages: one for each half of a power of two seconds, up to 2³² s, and as many again for what was never hit.
+/// Classes of ages: one for each half of a power of two seconds, up to 2³² s, and as many again for
+/// what was never hit.
 const CLASSES: usize = 2 * AGES;
 const AGES: usize = 64;
 /// Places that one call looks at, between two looks at the time: values may be large.
 const PLACES: usize = 32;
-/// Places whose items say how warm all are: a walk goes by hashes, so the first it comes by are as good as any. An end of a part is right
-/// to about half a percent of the bytes, where they are of many items.
+/// Places whose items say how warm all are: a walk goes by hashes, so the first it comes by are as
+/// good as any. An end of a part is right to about half a percent of the bytes, where they are of
+/// many items.
 const SAMPLED_PLACES: usize = 1 << 16;
 
-/// Writes what is live in `cache`, and what else `standing` has, for at most [`SnapshotSetup::time_max`]. Nobody should wait for the cache meanwhile:
-/// it is read, and the file written, under the locks of its shards.
+/// Writes what is live in `cache`, and what else `standing` has, for at most
+/// [`SnapshotSetup::time_max`]. Nobody should wait for the cache meanwhile: it is read, and the
+/// file written, under the locks of its shards.
 ///
-/// It is the system that brings the file to the disk, when it likes: waiting for that would take several times as long. A file that is
-/// not whole because the power failed has damage, and is known by that.
+/// It is the system that brings the file to the disk, when it likes: waiting for that would take
+/// several times as long. A file that is not whole because the power failed has damage, and is
+/// known by that.
 pub(super) fn write(
     setup: &SnapshotSetup,
     cache: &Cache,
@@ -59,8 +63,8 @@ pub(super) fn write(
     })
 }
 
-/// Whether a snapshot could be written, tried now and not when all depends on it. What a node left that was killed while it wrote one is
-/// gone afterwards.
+/// Whether a snapshot could be written, tried now and not when all depends on it. What a node left
+/// that was killed while it wrote one is gone afterwards.
 pub(super) fn try_out(setup: &SnapshotSetup) -> io::Result<()> {
     let part = setup.beside(".part");
     new_file(&part).and_then(|_| fs::remove_file(&part))
@@ -70,8 +74,9 @@ fn failed(setup: &SnapshotSetup, error: io::Error) -> SnapshotError {
     SnapshotError::Io { doing: "writing", path: setup.path.display().to_string(), error }
 }
 
-/// A file of ours that nobody else may read, since values may be secret. What has the name already, such as a link or a file that others may
-/// read, goes first: written into, it would hand them over.
+/// A file of ours that nobody else may read, since values may be secret. What has the name already,
+/// such as a link or a file that others may read, goes first: written into, it would hand them
+/// over.
 fn new_file(path: &Path) -> io::Result<File> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -88,8 +93,8 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Calls `visit` with the items of so many places, or of all, until it fails, but not with stale ones and word that there is no
-    /// value; false when the time was over first.
+    /// Calls `visit` with the items of so many places, or of all, until it fails, but not with
+    /// stale ones and word that there is no value; false when the time was over first.
     fn each(
         &self,
         places_max: usize,
@@ -133,8 +138,8 @@ impl Walk<'_> {
         Ok(ends)
     }
 
-    /// How warm an item is, 0 for the warmest. Under S3-FIFO, where a use leaves no time, one that was hit is warmer than one
-    /// that was not.
+    /// How warm an item is, 0 for the warmest. Under S3-FIFO, where a use leaves no time, one that
+    /// was hit is warmer than one that was not.
     fn class(&self, item: &Item<'_>) -> usize {
         let age = self.cache.since(item.last_use, self.now).as_secs() + 1;
         let power = age.ilog2() as usize;
@@ -160,13 +165,15 @@ impl Output {
         serde_json::to_writer(&mut first, header)?;
         let mut block = Vec::new();
         write_block(&mut block, &first)?;
-        // In one piece: wherever a node is killed, no file of its own is without the beginning that tells whose it is.
+        // In one piece: wherever a node is killed, no file of its own is without the beginning that
+        // tells whose it is.
         file.write_all(&block)?;
         Ok(Self { file, blocks: Default::default(), written: Written::default() })
     }
 
-    /// Writes the warmest part, and then, if there is time enough, all others together: most of a walk's time goes into coming by the
-    /// items, written or not. Else it is one part after the other, so that the coldest is what there is no time for.
+    /// Writes the warmest part, and then, if there is time enough, all others together: most of a
+    /// walk's time goes into coming by the items, written or not. Else it is one part after the
+    /// other, so that the coldest is what there is no time for.
     fn write(mut self, walk: &Walk<'_>, clock: &Clock) -> io::Result<Written> {
         let ends = walk.parts()?;
         let (mut begin, mut end) = (0, 1);
@@ -181,7 +188,8 @@ impl Output {
         Ok(self.written)
     }
 
-    /// Writes some of the parts, which end at these classes, in one walk; false when the time was over first.
+    /// Writes some of the parts, which end at these classes, in one walk; false when the time was
+    /// over first.
     fn write_parts(
         &mut self,
         parts: Range<usize>,
@@ -237,8 +245,8 @@ impl Output {
     }
 }
 
-/// Where what is written next ends, after a part that `took` so long: with the last part, if the time that is left is enough for as many of
-/// the kind, or with the next.
+/// Where what is written next ends, after a part that `took` so long: with the last part, if the
+/// time that is left is enough for as many of the kind, or with the next.
 pub(super) fn end_of_next(begin: usize, parts: usize, took: Duration, left: Duration) -> usize {
     let more = u32::try_from(parts - begin).unwrap_or(u32::MAX);
     if took.saturating_mul(more) <= left { parts } else { begin + 1 }

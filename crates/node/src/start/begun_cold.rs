@@ -1,6 +1,7 @@
 //! When a node takes its cache for cold, and so lets misses through at the ramp's pace again.
 //!
-//! A ramp that begins with a key at a time lets no eight through that are asked for together, and one that has ended does.
+//! A ramp that begins with a key at a time lets no eight through that are asked for together, and
+//! one that has ended does.
 
 use std::time::Duration;
 

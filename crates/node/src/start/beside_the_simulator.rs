@@ -1,8 +1,9 @@
-//! The node beside the simulator: one small workload through this crate's gateway, dispatchers, control loop and cache, on a clock
-//! that the test drives, and through a simulated world.
+//! The node beside the simulator: one small workload through this crate's gateway, dispatchers,
+//! control loop and cache, on a clock that the test drives, and through a simulated world.
 //!
-//! One request is under way at a time, on one thread, and backends take no time but what they let pass on that clock, so that nothing
-//! is left to chance; then both hit, evict and allot the same, request by request and decision by decision.
+//! One request is under way at a time, on one thread, and backends take no time but what they let
+//! pass on that clock, so that nothing is left to chance; then both hit, evict and allot the same,
+//! request by request and decision by decision.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -24,15 +25,16 @@ use crate::gateway;
 use crate::setup::{BackendSetup, PartitionSetup};
 
 const DELTA: Duration = Duration::from_secs(50);
-/// Simulated servers decide so long after their last report, on what it said; a node knows everything up to now.
+/// Simulated servers decide so long after their last report, on what it said; a node knows
+/// everything up to now.
 const REPORT_TO_DECISION: Duration = Duration::from_millis(500);
 const DECISIONS: u32 = 20;
 
 /// No request is under way for longer: the slowest backend's time, and something to spare.
 const REQUEST_MAX: Duration = Duration::from_millis(5);
 
-/// Three backends, of whose objects a third fits the cache, and four requests in ten seconds. A backend of a higher number takes
-/// longer, and a request names it later.
+/// Three backends, of whose objects a third fits the cache, and four requests in ten seconds. A
+/// backend of a higher number takes longer, and a request names it later.
 const MODEL: &str = r#"{
     "schema": "onerf-workload/1", "name": "small",
     "slo": {"percentile": 99, "limit_ms": 150, "window_s": 60, "every_s": 5},
@@ -53,7 +55,8 @@ const MODEL: &str = r#"{
     "scenarios": {"none": {"warmup_min": 0, "measure_min": 17, "kind": "piecewise_linear", "limits": {}}}
 }"#;
 
-/// A backend that lets the time of the simulated one pass on the driven clock, and has values of the same sizes.
+/// A backend that lets the time of the simulated one pass on the driven clock, and has values of
+/// the same sizes.
 struct Modelled {
     law: Law,
     hand: Hand,
@@ -74,7 +77,8 @@ impl Store for Modelled {
             Some(Found::from(Bytes::from(vec![0; self.law.object_bytes(object(key)) as usize])))
         };
         Box::pin(async move {
-            // Whoever waits for a quicker backend of the same request is served before the clock goes on.
+            // Whoever waits for a quicker backend of the same request is served before the clock
+            // goes on.
             for _ in 0..self.law.id {
                 tokio::task::yield_now().await;
             }
@@ -126,7 +130,8 @@ impl Hand {
     }
 }
 
-/// The key of an object: eight bytes, as in the simulator, and in the order of the simulator's, by which a call's keys are sorted.
+/// The key of an object: eight bytes, as in the simulator, and in the order of the simulator's, by
+/// which a call's keys are sorted.
 fn key(object: u64) -> String {
     let [low, high, ..] = object.to_le_bytes();
     format!("{low:03}{high:03}..")
@@ -138,8 +143,8 @@ fn object(key: &[u8]) -> u64 {
     digits(0..3) + (digits(3..6) << 8)
 }
 
-/// What is simulated, with the first seed of which no request is under way when another comes, or from a report to the decision
-/// on it.
+/// What is simulated, with the first seed of which no request is under way when another comes, or
+/// from a report to the decision on it.
 fn simulated() -> Simulated {
     let mut setup = Simulated {
         model: Arc::new(Model::from_json(MODEL).unwrap()),
@@ -151,7 +156,8 @@ fn simulated() -> Simulated {
         delta: DELTA,
         tax: 0.05,
         page_bytes: Some(64),
-        // All requests that are not among the quicker half, and gifts for whoever blocks them, however much it has left.
+        // All requests that are not among the quicker half, and gifts for whoever blocks them,
+        // however much it has left.
         band: Band { low: 50.0, high: 100.0 },
         unfilled_ratio_max: f64::INFINITY,
         // Half of the decisions, so that what it freezes is played with.
@@ -247,7 +253,8 @@ impl Driven {
         let parts = Parts::new(engine, &setup, runtime.handle()).unwrap();
         let (stop, stopping) = watch::channel(false);
         let core = Arc::new(parts.core(&setup, std::thread::current(), stopping));
-        // Simulated servers time misses from the start, a node from the first decision on that asks for it.
+        // Simulated servers time misses from the start, a node from the first decision on that asks
+        // for it.
         core.telemetry.time_misses(true);
         Self { hand, core, runtime, _stop: stop }
     }

@@ -1,4 +1,5 @@
-//! A node without ports and threads of its own, on a clock that a test drives: the test asks, decides and houses.
+//! A node without ports and threads of its own, on a clock that a test drives: the test asks,
+//! decides and houses.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;

@@ -1,8 +1,9 @@
-//! The guard in a whole node: a policy that starves a backend, the requests that get slow of it, and what everybody is told when the
-//! node goes back.
+//! The guard in a whole node: a policy that starves a backend, the requests that get slow of it,
+//! and what everybody is told when the node goes back.
 //!
-//! On a clock that the test drives, so that a quarter of an hour takes a second and each round comes out the same. Hits and misses are
-//! those of the node's own cache; latencies are reported to it, and follow the misses.
+//! On a clock that the test drives, so that a quarter of an hour takes a second and each round
+//! comes out the same. Hits and misses are those of the node's own cache; latencies are reported to
+//! it, and follow the misses.
 
 use std::time::Duration;
 
@@ -11,7 +12,8 @@ use sherwood_model::{PartitionId, SplitMix64};
 
 use super::driven::Driven;
 
-/// `fair` wants to have as many misses at `a`, which fits with room to spare, as at `b`, which would fill all there is.
+/// `fair` wants to have as many misses at `a`, which fits with room to spare, as at `b`, which
+/// would fill all there is.
 const CONFIGURATION: &str = r#"
     [memory]
     total = "8MiB"
@@ -30,7 +32,8 @@ const CONFIGURATION: &str = r#"
     initial = "6MiB"
 "#;
 
-/// Time between decisions, and how long the guard wants to see harm, by default; and how long it is to hold still.
+/// Time between decisions, and how long the guard wants to see harm, by default; and how long it is
+/// to hold still.
 const DELTA: Duration = Duration::from_secs(5);
 const WINDOW: Duration = Duration::from_secs(60);
 const FREEZE: Duration = Duration::from_secs(300);
@@ -55,8 +58,8 @@ impl World {
         partitions.as_array().unwrap().iter().map(|one| one["allocated_bytes"].as_u64().unwrap()).collect()
     }
 
-    /// Δ passes: some keys are asked for, requests are reported, slow ones among them where `a` missed too often, and the loop
-    /// decides. Whether some were slow.
+    /// Δ passes: some keys are asked for, requests are reported, slow ones among them where `a`
+    /// missed too often, and the loop decides. Whether some were slow.
     fn round(&mut self) -> bool {
         self.node.pass(DELTA);
         let mut keys = |at: usize| -> Vec<String> {
@@ -81,7 +84,8 @@ impl World {
 fn a_node_goes_back_holds_still_and_says_so() {
     let mut world = World { node: Driven::new(CONFIGURATION), random: SplitMix64::new(1) };
     let mut suspected = None;
-    // Everybody's keys are fetched for the first time, which is nobody's fault; then `a` has all it needs.
+    // Everybody's keys are fetched for the first time, which is nobody's fault; then `a` has all it
+    // needs.
     (0..20).for_each(|_| _ = world.round());
     let started = world.allocated();
     let mut slow_rounds = 0;

@@ -67,7 +67,8 @@ impl Fleet {
         Node::start(setup).expect("the node starts")
     }
 
-    /// Its time-outs end no call on a machine that does other things, and its decisions move space while it serves.
+    /// Its time-outs end no call on a machine that does other things, and its decisions move space
+    /// while it serves.
     fn configuration(&self) -> String {
         let databases = |kind: &str, database: &Database, write: &str| {
             let password = self.secrets.path().join("password");

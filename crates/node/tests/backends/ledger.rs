@@ -1,13 +1,14 @@
 //! What was written, and so what a read may return.
 //!
-//! A key has one writer, who numbers what it writes. A read asks what is [`due`](Ledger::due) before it begins, and is judged by that
-//! when it has ended.
+//! A key has one writer, who numbers what it writes. A read asks what is [`due`](Ledger::due)
+//! before it begins, and is judged by that when it has ended.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Mutex, MutexGuard};
 
-/// One server's life: even while it is well, odd from the moment before it is killed until it is back.
+/// One server's life: even while it is well, odd from the moment before it is killed until it is
+/// back.
 type Life = u64;
 
 /// The books of all backends.
@@ -49,7 +50,8 @@ pub(crate) struct Begun {
 }
 
 impl Ledger {
-    /// Books of backends, of which `keeps` says whether they keep what they acknowledged, and of so many keys each.
+    /// Books of backends, of which `keeps` says whether they keep what they acknowledged, and of so
+    /// many keys each.
     pub(crate) fn new(keeps: &[bool], keys: usize) -> Self {
         let book = |&keeps: &bool| Book {
             keeps,
@@ -122,7 +124,8 @@ impl Ledger {
         Due { number: entry.acknowledged, written_in: entry.life, asked_in: self.life(backend) }
     }
 
-    /// Why a read that has returned this number, or that there is none, has not returned what was due.
+    /// Why a read that has returned this number, or that there is none, has not returned what was
+    /// due.
     pub(crate) fn judge(
         &self,
         backend: usize,
@@ -163,7 +166,8 @@ impl Ledger {
 mod tests {
     use super::*;
 
-    /// Books of a backend that keeps and one that does not, in each of which write 1 of a key is acknowledged.
+    /// Books of a backend that keeps and one that does not, in each of which write 1 of a key is
+    /// acknowledged.
     fn books() -> Ledger {
         let ledger = Ledger::new(&[true, false], 1);
         for backend in 0..2 {

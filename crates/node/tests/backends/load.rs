@@ -15,9 +15,10 @@ use crate::ledger::{Due, Ledger};
 pub(crate) const READERS: usize = 2;
 /// Each writes a key of each group.
 pub(crate) const WRITERS: usize = 2;
-/// Groups of keys. Every other draw is of the group whose turn it is in the phase, so that its keys are written, fetched and taken out of
-/// the cache at the same moment, again and again; and another's turn comes with the next phase, since a key whose write came to an
-/// unknown end is not cached for as long as a call may take.
+/// Groups of keys. Every other draw is of the group whose turn it is in the phase, so that its keys
+/// are written, fetched and taken out of the cache at the same moment, again and again; and
+/// another's turn comes with the next phase, since a key whose write came to an unknown end is not
+/// cached for as long as a call may take.
 const GROUPS: usize = 12;
 /// Keys of each backend.
 pub(crate) const KEYS: usize = GROUPS * WRITERS;
@@ -153,7 +154,8 @@ impl Load {
         self.count(&came);
     }
 
-    /// The next write of one key, or removal: without those, what a fetch has brought too late would always find a newer value.
+    /// The next write of one key, or removal: without those, what a fetch has brought too late
+    /// would always find a newer value.
     fn write(&self, client: &mut Client, backend: usize, key: usize, removes: bool) {
         let write = self.ledger.begin(backend, key, removes);
         let answer = match removes {
@@ -198,7 +200,8 @@ impl Load {
         self.changed.notify_all();
     }
 
-    /// Waits for a round to be made, and says of which phase it is; none when there will be no more.
+    /// Waits for a round to be made, and says of which phase it is; none when there will be no
+    /// more.
     fn next_round(&self) -> Option<usize> {
         let over = |state: &State| state.ended || state.wrong.is_some();
         let waits = |state: &mut State| state.rounds == 0 && !over(state);

@@ -1,16 +1,19 @@
-//! A node before five real servers: MariaDB, PostgreSQL, Redis, memcached and an HTTP service, each killed and started again in turn,
-//! while some read and some write.
+//! A node before five real servers: MariaDB, PostgreSQL, Redis, memcached and an HTTP service, each
+//! killed and started again in turn, while some read and some write.
 //!
 //! What must hold meanwhile:
 //!
 //! - a server that is gone is an error of its own queries and writes, and of nothing else;
-//! - no read that began after a write of its key was acknowledged returns anything older, nor anything that was never written, nor what
-//!   a write brought of which the node said that it was not done;
-//! - what is absent was removed, or lost: only memcached, which keeps nothing, may lose a key, and only where it was killed after the key's last
-//!   acknowledged write began. Even then no older value comes back, from the cache or from anywhere else.
+//! - no read that began after a write of its key was acknowledged returns anything older, nor
+//!   anything that was never written, nor what a write brought of which the node said that it was
+//!   not done;
+//! - what is absent was removed, or lost: only memcached, which keeps nothing, may lose a key, and
+//!   only where it was killed after the key's last acknowledged write began. Even then no older
+//!   value comes back, from the cache or from anywhere else.
 //!
-//! Nothing waits for time to pass: a phase ends when enough of what it is for has happened, and its requests are bounded
-//! ([`load::Load::until`]). Servers are Debian's packages, started by what the connectors' tests start them with.
+//! Nothing waits for time to pass: a phase ends when enough of what it is for has happened, and its
+//! requests are bounded ([`load::Load::until`]). Servers are Debian's packages, started by what the
+//! connectors' tests start them with.
 
 #![allow(
     clippy::disallowed_methods,

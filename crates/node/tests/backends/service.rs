@@ -1,4 +1,5 @@
-//! An HTTP service of values by path, which can be ended amid anything and started again with what it had.
+//! An HTTP service of values by path, which can be ended amid anything and started again with what
+//! it had.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -20,7 +21,8 @@ pub(crate) struct Service {
     running: Option<Running>,
 }
 
-/// A thread with a runtime of its own: when it ends, so does every connection, whatever is on its way.
+/// A thread with a runtime of its own: when it ends, so does every connection, whatever is on its
+/// way.
 struct Running {
     stop: oneshot::Sender<()>,
     thread: JoinHandle<()>,

@@ -1,7 +1,7 @@
 //! Programs that others wrote and that tests need.
 //!
-//! Where one is not installed its test does nothing, except in continuous integration (`CI` is set): there it fails and
-//! says what to install.
+//! Where one is not installed its test does nothing, except in continuous integration (`CI` is
+//! set): there it fails and says what to install.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -9,8 +9,8 @@ use std::process::{Command, Output};
 
 use crate::missing::missing;
 
-/// Runs a program of `tests/conformance/python` that speaks to the listener at `port` by this library.
-/// False where it was skipped.
+/// Runs a program of `tests/conformance/python` that speaks to the listener at `port` by this
+/// library. False where it was skipped.
 #[track_caller]
 pub(crate) fn client_program(library: &str, name: &str, port: u16) -> bool {
     let remedy =

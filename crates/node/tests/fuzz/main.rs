@@ -13,7 +13,8 @@ pub mod stream;
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-/// Inputs of each target besides the corpus. Chosen so that they take a few seconds without optimisation.
+/// Inputs of each target besides the corpus. Chosen so that they take a few seconds without
+/// optimisation.
 const INPUTS: usize = 400;
 const SEED: u64 = 1;
 

@@ -1,6 +1,8 @@
-//! The conversations that our meta commands are held to, against the memcached that is installed here.
+//! The conversations that our meta commands are held to, against the memcached that is installed
+//! here.
 //!
-//! They were had with 1.6.45. Older ones answer those alike that are marked so, and ones before 1.6.18 are not asked.
+//! They were had with 1.6.45. Older ones answer those alike that are marked so, and ones before
+//! 1.6.18 are not asked.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;

@@ -1,6 +1,7 @@
 //! What clients do wrong, slowly or for ever, in every protocol and through every kind of socket.
 //!
-//! Answers were compared with those of memcached 1.6.45 and Redis 7.0.15; where ours differ, the protocols' pages say so.
+//! Answers were compared with those of memcached 1.6.45 and Redis 7.0.15; where ours differ, the
+//! protocols' pages say so.
 
 use std::time::Duration;
 
@@ -97,7 +98,8 @@ fn ping(client: &mut Client, protocol: Protocol) {
     client.check(sent, &expected);
 }
 
-/// Each text, a ping behind it, has to be answered so by a connection of its own; `(closed)` says that nobody answers the ping.
+/// Each text, a ping behind it, has to be answered so by a connection of its own; `(closed)` says
+/// that nobody answers the ping.
 #[track_caller]
 fn check_each(server: &Server, protocol: Protocol, table: &[(&str, &str)]) {
     let (ping, pong) = protocol.ping();

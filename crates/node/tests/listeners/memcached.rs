@@ -103,7 +103,8 @@ fn two_thousand_idle_clients_hold_no_buffers() {
     let server = Server::speak(Protocol::Memcached, options(), CROWD);
     let mut clients: Vec<_> = (0..CROWD).map(|_| server.connect()).collect();
     for client in &mut clients {
-        // Some of what a command may hold, and no whole one: half of the clients have said something and are silent.
+        // Some of what a command may hold, and no whole one: half of the clients have said
+        // something and are silent.
         client.check("set k 0 0 2000\r\n", "");
     }
     eventually("everybody is connected", || server.connections() == CROWD);
@@ -111,7 +112,8 @@ fn two_thousand_idle_clients_hold_no_buffers() {
         client.send("x".repeat(2000).as_bytes());
         client.check("\r\nget none\r\n", "STORED\r\nEND\r\n");
     }
-    // Nobody who was answered holds anything; the others hold their line, and each thread its own buffers.
+    // Nobody who was answered holds anything; the others hold their line, and each thread its own
+    // buffers.
     let threads = options().threads as u64 * THREAD_BYTES_MAX;
     let held = CROWD as u64 / 2 * LINE_BYTES_MAX;
     eventually("buffers are given back", || server.buffer_bytes() <= held + threads);

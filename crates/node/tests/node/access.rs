@@ -289,7 +289,8 @@ fn files_that_will_not_do_are_named() {
 fn talk(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    // The other side may have had enough before all is sent, and then the rest of what it said is lost.
+    // The other side may have had enough before all is sent, and then the rest of what it said is
+    // lost.
     let _ = stream.write_all(bytes);
     let mut said = Vec::new();
     let _ = stream.read_to_end(&mut said);
@@ -307,7 +308,8 @@ fn garbage_and_silence_hold_up_nobody() {
         let _ = stream.write_all(garbage);
     }
     assert_eq!(talk(address, &[128; 5])[0], 21, "an alert says that this is no TLS");
-    // All places but one are taken by those who say nothing: of 64, and some above may still be on their way out.
+    // All places but one are taken by those who say nothing: of 64, and some above may still be on
+    // their way out.
     let silent: Vec<_> = (0..63).map(|_| TcpStream::connect(address).unwrap()).collect();
     if let Some(served) = files.curl(&node, "/healthz", &[]) {
         assert_eq!(served.status, 200);

@@ -69,7 +69,8 @@ fn the_slo_and_who_blocks_are_shown() {
         "bound_ms: number, classes: array, current_ms: number, max_ms: number, observations: number, percentile: number, \
          tenants: array, violation_ratio: number, violations: number, window_s: number"
     );
-    // Of 200 requests and the one above, those at ranks 198 to 200 are between the percentiles of the band.
+    // Of 200 requests and the one above, those at ranks 198 to 200 are between the percentiles of
+    // the band.
     let reports: Vec<_> =
         (1..=200).map(|i| json!({"latency_us": i * 1_000_000, "blocking": "plain"})).collect();
     assert_eq!(http.ask("POST", "/v1/reports", &json!(reports).to_string()).status, 200);

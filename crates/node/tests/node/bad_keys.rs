@@ -1,4 +1,5 @@
-//! A key that a backend fails at, declines or is slow for: it ends by itself, and the backend goes on.
+//! A key that a backend fails at, declines or is slow for: it ends by itself, and the backend goes
+//! on.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -16,8 +17,8 @@ use crate::support::{Fake, Http, setup};
 
 const UP: &str = r#"sherwood_replica_up{backend="items",replica="0"}"#;
 
-/// A service that answers every key with its own name, but those that begin with `bad` with this status, and those that begin with
-/// `slow` never.
+/// A service that answers every key with its own name, but those that begin with `bad` with this
+/// status, and those that begin with `slow` never.
 fn service(status: u16) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();

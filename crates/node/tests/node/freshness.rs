@@ -1,6 +1,7 @@
 //! Values that are good for a time only: fresh, stale, absent, and not kept at all.
 //!
-//! Nothing waits for a time to pass: values live for a millisecond, and what becomes of them then is asked for until it has.
+//! Nothing waits for a time to pass: values live for a millisecond, and what becomes of them then
+//! is asked for until it has.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +23,8 @@ fn node(rules: Rules) -> (Node, Arc<Fake>) {
     (Node::start(setup).unwrap(), fake)
 }
 
-/// Values are good for so short that they are stale as soon as anybody looks, and are kept for ever after.
+/// Values are good for so short that they are stale as soon as anybody looks, and are kept for ever
+/// after.
 fn short_lived() -> Rules {
     Rules { ttl: Some(Duration::from_millis(1)), keep_stale: NEVER, ..Rules::default() }
 }

@@ -232,7 +232,8 @@ fn bytes_move_between_memcached_and_redis() {
         sizes.into_iter().for_each(|(name, mib, _)| set(http, name, mib));
         let [(.., shrinks), (.., grows)] = sizes;
         eventually("both have their sizes", || {
-            // In this order: what the one has only becomes less, and the other one has been told no more than that left then.
+            // In this order: what the one has only becomes less, and the other one has been told no
+            // more than that left then.
             let together = grows.limit() + shrinks.used();
             assert!(together <= TOTAL + TOTAL / 16, "{together} bytes");
             (memcached.limit(), redis.limit()) == (first * MIB, second * MIB)

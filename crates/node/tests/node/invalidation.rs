@@ -150,7 +150,8 @@ fn the_word_that_there_is_no_value_goes_too() {
     }
 }
 
-/// A ramp learns what the backend survives when the cache is cold. Taking a few items out does not make it so.
+/// A ramp learns what the backend survives when the cache is cold. Taking a few items out does not
+/// make it so.
 #[test]
 fn what_a_ramp_has_learned_is_not_forgotten_for_a_few_items() {
     let fake = Fake::new([("a", &b"v"[..]), ("b", b"v"), ("c", b"v")]);

@@ -120,7 +120,8 @@ fn all_listeners_share_one_bound_on_connections() {
     });
 }
 
-/// Starts a fetch of `a`, lets `change` happen while the backend has read the old value, and says what is found afterwards.
+/// Starts a fetch of `a`, lets `change` happen while the backend has read the old value, and says
+/// what is found afterwards.
 fn fetched_across(change: impl FnOnce(&Node, &mut Client)) -> String {
     let (node, fake) = node();
     fake.be(Mood::Hang);

@@ -1,4 +1,5 @@
-//! What memcached's clients do to items, as the gateway before the same cache sees it: a place is no value.
+//! What memcached's clients do to items, as the gateway before the same cache sees it: a place is
+//! no value.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,8 +12,8 @@ use sherwood_store::Store;
 use crate::patience::eventually;
 use crate::support::{Client, Fake, Http, Mood, NEVER, answer, listener, setup};
 
-/// A node before one backend that has `a`, with these rules, a listener for commands that see the cache only, one that reads
-/// through, and one for Redis.
+/// A node before one backend that has `a`, with these rules, a listener for commands that see the
+/// cache only, one that reads through, and one for Redis.
 fn node(rules: Rules) -> (Node, Arc<Fake>) {
     let fake = Fake::new([("a", &b"old"[..])]);
     let mut setup = setup(vec![("catalog", vec![fake.clone() as Arc<dyn Store>])]);

@@ -145,7 +145,8 @@ fn tao_moves_nothing_once_it_has_learnt() {
         setup.control.tao = TaoOptions { learn: Duration::from_millis(1), ..TaoOptions::default() };
     });
     let http = Http::of(&node);
-    // Its first decision, without requests, is when it begins to learn; it has learnt when it next decides.
+    // Its first decision, without requests, is when it begins to learn; it has learnt when it next
+    // decides.
     eventually("it begins", || http.get("/v1/control")["decisions"].as_u64().unwrap() > 0);
     report(http);
     eventually("it sees the requests", || {

@@ -1,4 +1,5 @@
-//! A node of the test's own, backends that misbehave on command, and a client that waits with a bound.
+//! A node of the test's own, backends that misbehave on command, and a client that waits with a
+//! bound.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -32,9 +33,11 @@ pub(crate) const TOTAL: u64 = 32 << 20;
 pub(crate) enum Mood {
     Answer,
     Fail,
-    /// Reads what is there, and answers when the mood changes; writes what it is given when the mood changes.
+    /// Reads what is there, and answers when the mood changes; writes what it is given when the
+    /// mood changes.
     Hang,
-    /// Reads as [`Mood::Hang`] does, in a thread that nothing ends, such as one that looks up a name.
+    /// Reads as [`Mood::Hang`] does, in a thread that nothing ends, such as one that looks up a
+    /// name.
     Stick,
     /// Cannot do this at all.
     Refuse,
@@ -205,7 +208,8 @@ impl Store for Fake {
     }
 }
 
-/// A node of these backends, each with a partition of the default tenant, that decides nothing by itself.
+/// A node of these backends, each with a partition of the default tenant, that decides nothing by
+/// itself.
 pub(crate) fn setup(backends: Vec<(&str, Vec<Arc<dyn Store>>)>) -> Setup {
     let partitions = (0..backends.len()).map(|index| partition(0, index)).collect();
     Setup {

@@ -228,7 +228,8 @@ fn a_store_that_cannot_be_written_says_so_and_the_cache_lets_go_all_the_same() {
     assert_eq!((read(http, "a").0, read(http, "a").0), ("miss".to_owned(), "hit".to_owned()));
     assert_eq!(http.ask("DELETE", "/v1/keys/catalog/a", "").status, 204);
     assert_eq!(read(http, "a"), pair("miss", "old"));
-    // One that takes writes and no removals would answer the key again, after it was told to be gone.
+    // One that takes writes and no removals would answer the key again, after it was told to be
+    // gone.
     fake.write(Mood::Lack);
     let refused = http.ask("DELETE", "/v1/keys/catalog/a", "");
     assert!(refused.refusal(422).contains("it has no way to; do it elsewhere"), "{refused:?}");

@@ -1,4 +1,5 @@
-//! Each test drives one request by hand against a small cache. Values are bytes, copied out of the cache.
+//! Each test drives one request by hand against a small cache. Values are bytes, copied out of the
+//! cache.
 
 use std::time::Duration;
 

@@ -4,12 +4,14 @@ use sherwood_dispatch::{CallId, Reply};
 use sherwood_model::{ReplicaId, Tags};
 use sherwood_path::{Outcome, Query};
 
-/// Whether its number is odd, which is what it begins with; its number; whose it is. One byte would do for what is asked, but pairs like
-/// `([u8; 1], u32)`, a key and its slot, are likely miscompiled at `opt-level = 1`, which tests are compiled with
-/// (rust-lang/rust#149294): this suite has hung by that.
+/// Whether its number is odd, which is what it begins with; its number; whose it is. One byte would
+/// do for what is asked, but pairs like `([u8; 1], u32)`, a key and its slot, are likely
+/// miscompiled at `opt-level = 1`, which tests are compiled with (rust-lang/rust#149294): this
+/// suite has hung by that.
 pub(crate) type Key = [u8; 4];
 
-/// What is stored under the keys of one number: a value, unlike any other that was ever written, or nothing.
+/// What is stored under the keys of one number: a value, unlike any other that was ever written, or
+/// nothing.
 pub(crate) type Content = Option<u64>;
 
 /// A backend, by its position.
@@ -126,7 +128,8 @@ impl Which {
 /// What happens at the stores, whose clocks do not stand still when the node's process does.
 #[derive(Debug)]
 pub(crate) enum Arrival {
-    /// A write arrives at a replica, which answers after so many milliseconds, if anybody hears of it.
+    /// A write arrives at a replica, which answers after so many milliseconds, if anybody hears of
+    /// it.
     Land { backend: At, write: u64, replica: usize, number: u8, content: Content, answer_after: Option<u64> },
     /// What the primary did arrives at a replica that copies from it.
     Copy { backend: At, replica: usize, number: u8, content: Content },

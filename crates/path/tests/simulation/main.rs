@@ -1,12 +1,16 @@
-//! Requests, reads of listeners, writes, the cache and dispatchers together in a world of faults: replicas that die and return, answers that are lost, late,
-//! repeated or in another order, writes that race reads and each other, or whose outcome nobody knows and which land late, stores that
-//! others change, listeners whose clients change the cache, a clock that stands still and jumps, and a node that ends and starts again,
-//! with a snapshot or without. Everything follows from one seed. Whatever happens:
+//! Requests, reads of listeners, writes, the cache and dispatchers together in a world of faults:
+//! replicas that die and return, answers that are lost, late, repeated or in another order, writes
+//! that race reads and each other, or whose outcome nobody knows and which land late, stores that
+//! others change, listeners whose clients change the cache, a clock that stands still and jumps,
+//! and a node that ends and starts again, with a snapshot or without. Everything follows from one
+//! seed. Whatever happens:
 //!
-//! - each key of each request ends exactly once and in time, and the request counts as it must; each write ends exactly once;
-//! - no value is read that was not written to that key, and none that is older than the last write that was acknowledged, or
-//!   the last invalidation that was answered, before the read began;
-//! - nothing is cached that the store does not have, unless the store was changed behind the node's back;
+//! - each key of each request ends exactly once and in time, and the request counts as it must;
+//!   each write ends exactly once;
+//! - no value is read that was not written to that key, and none that is older than the last write
+//!   that was acknowledged, or the last invalidation that was answered, before the read began;
+//! - nothing is cached that the store does not have, unless the store was changed behind the node's
+//!   back;
 //! - replicas have the same in the end, unless the last write was not acknowledged by all of them;
 //! - nothing grows beyond its bound, and at rest there is nothing left;
 //! - the healthy backend notices nothing.

@@ -132,7 +132,8 @@ impl World {
         }
     }
 
-    /// A listener's client reads: what is fresh and there, as one that reads through serves it, or what the backend says.
+    /// A listener's client reads: what is fresh and there, as one that reads through serves it, or
+    /// what the backend says.
     pub(crate) fn listen(&mut self, backend: At, number: u8, tenant: u8) {
         let (key, of) = (key(number, tenant), partition(backend, tenant));
         let (id, access) = (self.arrived, Access::at(self.now));

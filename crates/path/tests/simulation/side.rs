@@ -52,7 +52,8 @@ pub(crate) struct Side {
     /// By the version they write.
     pub(crate) running: BTreeMap<u64, Running>,
     pub(crate) turns: BTreeMap<WriteId, u64>,
-    /// Numbers of which a tenant's cache may have what is old: somebody else changed them, at that version.
+    /// Numbers of which a tenant's cache may have what is old: somebody else changed them, at that
+    /// version.
     pub(crate) foreign: BTreeMap<(u8, u8), u64>,
     /// Until when a write of a number may land whose outcome nobody knows.
     pub(crate) unsettled: BTreeMap<u8, Instant>,
@@ -60,7 +61,8 @@ pub(crate) struct Side {
     pub(crate) gave_up: bool,
     /// Numbers to which a write came after everything the node can wait for.
     pub(crate) spoilt: BTreeSet<u8>,
-    /// Numbers of which replicas may differ, since a write was not acknowledged or somebody else came between, until the next is.
+    /// Numbers of which replicas may differ, since a write was not acknowledged or somebody else
+    /// came between, until the next is.
     pub(crate) doubtful: BTreeSet<u8>,
 }
 
@@ -118,7 +120,8 @@ impl Side {
         }
     }
 
-    /// The node starts at `now`, and knows of those before it no more than until when their writes may land, if that.
+    /// The node starts at `now`, and knows of those before it no more than until when their writes
+    /// may land, if that.
     pub(crate) fn start(&mut self, now: Instant, unsettled: Option<Instant>) {
         let Self { options, hash, .. } = *self;
         let replicas = self.stores.replicas.len();

@@ -40,7 +40,8 @@ pub(crate) struct Stores {
 }
 
 impl Stores {
-    /// Replicas that have a value for each of `numbers` but 0; those that copy lag behind by up to `lag`.
+    /// Replicas that have a value for each of `numbers` but 0; those that copy lag behind by up to
+    /// `lag`.
     pub(crate) fn new(backend: At, replicas: usize, numbers: u8, lag: Option<Duration>) -> Self {
         let log = |number| Log {
             entries: vec![(number != 0).then(|| value(backend, number, 0))],

@@ -88,7 +88,8 @@ impl World {
         self.plan(Duration::from_millis(at), event);
     }
 
-    /// Requests of one key at a time, and so far apart that neither bound nor ramp is met, are answered by every backend.
+    /// Requests of one key at a time, and so far apart that neither bound nor ramp is met, are
+    /// answered by every backend.
     pub(crate) fn assert_all_backends_are_used_again(&mut self) {
         self.forget();
         self.cache.flush(None, self.now, self.now);

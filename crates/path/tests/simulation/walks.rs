@@ -53,7 +53,8 @@ impl World {
         self.count("number invalidated");
     }
 
-    /// Stores an item or removes one as a listener's client does: under the lock that fills are made under.
+    /// Stores an item or removes one as a listener's client does: under the lock that fills are
+    /// made under.
     pub(crate) fn change_cache(&mut self, backend: At, number: u8, tenant: u8, value: Option<u64>) {
         let (now, key, of) = (self.now, key(number, tenant), partition(backend, tenant));
         let Side { dispatch, writes, .. } = &mut self.sides[backend];

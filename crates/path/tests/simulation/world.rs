@@ -93,7 +93,8 @@ impl World {
                 format!("{:?}", self.now - Instant::from_secs(1)),
                 what()
             );
-            // Past the harness, which keeps back what a test prints. Nobody is there to hear that the terminal is gone.
+            // Past the harness, which keeps back what a test prints. Nobody is there to hear that
+            // the terminal is gone.
             let _ = io::stderr().write_all(line.as_bytes());
         }
     }
@@ -132,7 +133,8 @@ impl World {
             .for_each(|replica| replica.dead = false);
     }
 
-    /// Lets everything happen that is going to; replicas that stay dead are probed until the steps are used up.
+    /// Lets everything happen that is going to; replicas that stay dead are probed until the steps
+    /// are used up.
     pub(crate) fn run(&mut self) {
         let last = self.step + STEPS_MAX;
         while self.step < last {
@@ -248,7 +250,8 @@ impl World {
         }
     }
 
-    /// The node ends and starts again. What it knew is gone, but for what a snapshot keeps of the cache and of writes that may land.
+    /// The node ends and starts again. What it knew is gone, but for what a snapshot keeps of the
+    /// cache and of writes that may land.
     fn restart(&mut self, warm: bool) {
         self.tell(|| format!("the node starts again{}", if warm { ", with a snapshot" } else { "" }));
         let unsettled: Vec<_> = (0..BACKENDS).map(|backend| self.give_up_writes(backend, warm)).collect();
@@ -290,7 +293,8 @@ impl World {
         side.writes.unsettled(now)
     }
 
-    /// Stores what a snapshot has of the cache before: neither what is stale nor word of absent values.
+    /// Stores what a snapshot has of the cache before: neither what is stale nor word of absent
+    /// values.
     fn keep(&self, before: &Cache) {
         let access = Access::at(self.now);
         for partition in (0..BACKENDS * usize::from(TENANTS)).map(PartitionId::from_index) {

@@ -265,7 +265,8 @@ impl World {
         }
     }
 
-    /// Somebody else changes the store, at all replicas alike; likely what is being written just now, and likely they tell the node.
+    /// Somebody else changes the store, at all replicas alike; likely what is being written just
+    /// now, and likely they tell the node.
     pub(crate) fn change_foreign(&mut self, backend: At, number: u8) {
         let written = self.sides[backend].running.values().next().map(|running| *running.write.key());
         let number = written.filter(|_| self.once_in(2)).unwrap_or(number);
@@ -296,7 +297,8 @@ impl World {
         self.count("listener changed the cache");
     }
 
-    /// Somebody stores a content past the node: at all replicas at once, or at the one that the others copy from.
+    /// Somebody stores a content past the node: at all replicas at once, or at the one that the
+    /// others copy from.
     fn store_elsewhere(&mut self, backend: At, number: u8, content: Content) {
         let side = &mut self.sides[backend];
         let replicas = side.stores.written_to();

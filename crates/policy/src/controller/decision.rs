@@ -17,9 +17,11 @@ pub struct Decision {
     pub plan: CachePlan,
     /// Whether to apply the plan; false in a dry run.
     pub apply: bool,
-    /// Why the policy moved nothing; none when it did. Budgets may change all the same when the total or a pin has.
+    /// Why the policy moved nothing; none when it did. Budgets may change all the same when the
+    /// total or a pin has.
     pub kept: Option<Kept>,
-    /// Partitions whose budget changes, and those that would have changed but for a rule; in the order of their ids.
+    /// Partitions whose budget changes, and those that would have changed but for a rule; in the
+    /// order of their ids.
     pub moves: Vec<Move>,
     /// Bytes that earlier plans took from partitions and that these still use.
     pub pending_bytes: u64,
@@ -186,7 +188,8 @@ pub(super) fn moves(view: &View<'_>, after: &[u64], bounds: &Bounds, why: &Why) 
     view.budgets.iter().zip(after).enumerate().filter_map(explain).collect()
 }
 
-/// Adds what would have happened to the partitions in a dry run, had they `wanted` budgets in place of their own.
+/// Adds what would have happened to the partitions in a dry run, had they `wanted` budgets in place
+/// of their own.
 pub(super) fn add_dry_runs(view: &View<'_>, wanted: &[u64], moves: &mut Vec<Move>) {
     let held = |index: usize| view.seen.partitions[index].dry_run && wanted[index] != view.budgets[index];
     for index in (0..wanted.len()).filter(|&index| held(index)) {

@@ -1,8 +1,9 @@
 //! The loop's one decision: from an observation to a plan, with reasons.
 //!
-//! Allocations are learnt from noise, and a wrong one costs minutes of misses. So the controller is conservative where
-//! the policy is not asked to be: it keeps the last plan when nothing was learnt, moves only what the tax round moves,
-//! and never lets floors, pins or the total be broken, whatever the policy answers or the observation says.
+//! Allocations are learnt from noise, and a wrong one costs minutes of misses. So the controller is
+//! conservative where the policy is not asked to be: it keeps the last plan when nothing was
+//! learnt, moves only what the tax round moves, and never lets floors, pins or the total be broken,
+//! whatever the policy answers or the observation says.
 
 mod decision;
 mod words;
@@ -23,27 +24,29 @@ pub use decision::{Aim, Decision, Kept, Move, Reason};
 
 /// Owns a policy and the plan it has led to.
 ///
-/// Drive it like this: build the cache with [`Controller::plan`], call [`Controller::decide`] every control interval, and
-/// apply the decision's plan when it says so. Plans are absolute: each names the budget of every partition, so a plan that
-/// was lost is made good by the next.
+/// Drive it like this: build the cache with [`Controller::plan`], call [`Controller::decide`] every
+/// control interval, and apply the decision's plan when it says so. Plans are absolute: each names
+/// the budget of every partition, so a plan that was lost is made good by the next.
 ///
-/// *Pending resizes.* The base of a round is the last plan, not what the cache has reached. A partition that is still
-/// evicting towards its budget is therefore not asked to give the same bytes twice, and one that has yet to grow is not
-/// given them twice; what is unfinished is carried over by the cache, netted with the new plan, and reported as
-/// [`Decision::pending_bytes`].
+/// *Pending resizes.* The base of a round is the last plan, not what the cache has reached. A
+/// partition that is still evicting towards its budget is therefore not asked to give the same
+/// bytes twice, and one that has yet to grow is not given them twice; what is unfinished is carried
+/// over by the cache, netted with the new plan, and reported as [`Decision::pending_bytes`].
 ///
-/// *Dry run.* Decisions are made and reported from the allocation in force, each as if it were the first; nothing of them
-/// is taken over.
+/// *Dry run.* Decisions are made and reported from the allocation in force, each as if it were the
+/// first; nothing of them is taken over.
 ///
-/// *Dry run of a partition* ([`PartitionSeen::dry_run`]): it keeps its budget, and the decision says what it would have been.
+/// *Dry run of a partition* ([`PartitionSeen::dry_run`]): it keeps its budget, and the decision
+/// says what it would have been.
 ///
-/// *The guard* ([`Options::guard`]) may answer instead of the policy: with an earlier allocation, then with a freeze. It
-/// only watches what is acted upon, and policies that move bytes; whoever sets budgets or a policy by hand has it begin anew, and
-/// so should whoever pins a partition ([`Controller::restart_guard`]).
+/// *The guard* ([`Options::guard`]) may answer instead of the policy: with an earlier allocation,
+/// then with a freeze. It only watches what is acted upon, and policies that move bytes; whoever
+/// sets budgets or a policy by hand has it begin anew, and so should whoever pins a partition
+/// ([`Controller::restart_guard`]).
 ///
-/// *Changing the policy* moves nothing by itself. `shared-lru` leaves the budgets aside; when a policy with budgets
-/// returns, it goes on from the last ones. Budgets of another number of partitions than observed are replaced by equal
-/// ones.
+/// *Changing the policy* moves nothing by itself. `shared-lru` leaves the budgets aside; when a
+/// policy with budgets returns, it goes on from the last ones. Budgets of another number of
+/// partitions than observed are replaced by equal ones.
 #[derive(Clone)]
 pub struct Controller {
     policy: Box<dyn Policy>,
@@ -59,8 +62,9 @@ pub struct Controller {
 }
 
 impl Controller {
-    /// A controller that starts from `budgets` (see [`Options::start_budgets`]). `names` are the partitions' names for the
-    /// reasons; a partition without one is called by its number. `options` are taken as valid ([`Options::validate`]).
+    /// A controller that starts from `budgets` (see [`Options::start_budgets`]). `names` are the
+    /// partitions' names for the reasons; a partition without one is called by its number.
+    /// `options` are taken as valid ([`Options::validate`]).
     #[must_use]
     pub fn new(policy: Box<dyn Policy>, options: &Options, names: Vec<String>, budgets: Vec<u64>) -> Self {
         let guard = guard(options);
@@ -101,7 +105,8 @@ impl Controller {
         self.guard.as_ref().map(Guard::standing)
     }
 
-    /// Switches the guard on, anew, or off. `options` are taken as valid ([`GuardOptions::validate`]).
+    /// Switches the guard on, anew, or off. `options` are taken as valid
+    /// ([`GuardOptions::validate`]).
     pub fn set_guard(&mut self, options: Option<GuardOptions>) {
         self.options.guard = options;
         self.guard = guard(&self.options);
@@ -138,7 +143,8 @@ impl Controller {
         self.restart_guard();
     }
 
-    /// Takes over budgets that were set by hand, or that the cache has instead of a plan it could not apply.
+    /// Takes over budgets that were set by hand, or that the cache has instead of a plan it could
+    /// not apply.
     pub fn set_budgets(&mut self, budgets: Vec<u64>) {
         self.budgets = budgets;
         self.restart_guard();
@@ -149,18 +155,20 @@ impl Controller {
         self.guard.iter_mut().for_each(Guard::restart);
     }
 
-    /// Has the guard forget what it knew of earlier allocations: items went away otherwise, and the misses that follow are nobody's fault. A
-    /// freeze goes on, since nobody has decided anything.
+    /// Has the guard forget what it knew of earlier allocations: items went away otherwise, and the
+    /// misses that follow are nobody's fault. A freeze goes on, since nobody has decided anything.
     pub fn note_loss(&mut self) {
         self.guard.iter_mut().for_each(Guard::forget);
     }
 
-    /// Decides at `now` from what was `seen`. O(n log n) for n partitions, O(n²) when many pins bind or many are unfilled.
+    /// Decides at `now` from what was `seen`. O(n log n) for n partitions, O(n²) when many pins
+    /// bind or many are unfilled.
     ///
-    /// Budgets sum to the observed total exactly (under `static` at most to it; under `bubble_wrap` to the stage's total)
-    /// and obey pins and floors (under `static` pins only: a floor keeps a policy from starving a partition, and is no word
-    /// against the operator's). Where these contradict the total, floors give way first, then minimum pins, each in
-    /// proportion; maximum pins are raised alike when together they are below the total.
+    /// Budgets sum to the observed total exactly (under `static` at most to it; under `bubble_wrap`
+    /// to the stage's total) and obey pins and floors (under `static` pins only: a floor keeps a
+    /// policy from starving a partition, and is no word against the operator's). Where these
+    /// contradict the total, floors give way first, then minimum pins, each in proportion; maximum
+    /// pins are raised alike when together they are below the total.
     pub fn decide(&mut self, now: Instant, seen: &Observation) -> Decision {
         let since = *self.since.get_or_insert(now);
         let elapsed = now.since(since);
@@ -188,7 +196,8 @@ impl Controller {
         decision
     }
 
-    /// The proposal, unless the guard has another; then the harm that made it go back, at the moment it does.
+    /// The proposal, unless the guard has another; then the harm that made it go back, at the
+    /// moment it does.
     fn guarded(
         &mut self,
         now: Instant,
@@ -239,7 +248,8 @@ impl Controller {
         }
     }
 
-    /// Turns a proposal into budgets that obey every rule; `planned` is why, where they are the proposal's own.
+    /// Turns a proposal into budgets that obey every rule; `planned` is why, where they are the
+    /// proposal's own.
     fn settle(&self, proposal: Proposal, planned: Reason, view: &View<'_>, bounds: &Bounds) -> Outcome {
         match proposal {
             Proposal::Shared => Outcome::kept(view.budgets.to_vec(), Kept::Shared),
@@ -285,8 +295,8 @@ impl Controller {
         Outcome { budgets, kept: None, why: Why::Claims(claims) }
     }
 
-    /// Reports the outcome, and takes it over unless this is a dry run. `wanted` are the budgets it would have come to without
-    /// partitions in a dry run of their own.
+    /// Reports the outcome, and takes it over unless this is a dry run. `wanted` are the budgets it
+    /// would have come to without partitions in a dry run of their own.
     fn conclude(
         &mut self,
         outcome: Outcome,

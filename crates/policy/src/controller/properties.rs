@@ -1,5 +1,5 @@
-//! What holds whatever is observed: budgets sum to the total, floors and pins are kept, and equal inputs give equal
-//! decisions.
+//! What holds whatever is observed: budgets sum to the total, floors and pins are kept, and equal
+//! inputs give equal decisions.
 
 use std::time::Duration;
 
@@ -108,7 +108,8 @@ fn observation(partitions: usize) -> impl Strategy<Value = Observation> {
     )
 }
 
-/// Rounds over the same partitions at rising times, but for one in ten; of the same total, but for one in four.
+/// Rounds over the same partitions at rising times, but for one in ten; of the same total, but for
+/// one in four.
 fn rounds() -> impl Strategy<Value = Vec<(Instant, Observation)>> {
     let rounds = |partitions| {
         let round = (prop::bool::weighted(0.1), prop::bool::weighted(0.25), observation(partitions));
@@ -192,7 +193,8 @@ fn check(policy: &str, seen: &Observation, decision: &Decision) -> Result<(), Te
     if sum(&min) <= total && policy != "bubble_wrap" {
         prop_assert!(budgets.iter().zip(&min).all(|(bytes, min)| bytes >= min), "minimums win over floors");
     }
-    // Where they are below the total they are raised, under `static` too, which need not give all of it.
+    // Where they are below the total they are raised, under `static` too, which need not give all
+    // of it.
     if sum(&high) >= total && policy != "bubble_wrap" {
         prop_assert!(budgets.iter().zip(&high).all(|(bytes, high)| bytes <= high), "maximums are possible");
     }

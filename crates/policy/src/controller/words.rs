@@ -1,7 +1,8 @@
 //! A decision as one line for the log.
 //!
-//! Its length is bounded: at most [`NAMED_MAX`] partitions of each kind are named, the largest moves first, each by at
-//! most [`NAME_BYTES_MAX`] bytes; the others are counted. That stays below 2,000 bytes.
+//! Its length is bounded: at most [`NAMED_MAX`] partitions of each kind are named, the largest
+//! moves first, each by at most [`NAME_BYTES_MAX`] bytes; the others are counted. That stays below
+//! 2,000 bytes.
 
 use std::cmp::Reverse;
 

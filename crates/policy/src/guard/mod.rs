@@ -1,30 +1,35 @@
 //! When moves have made requests slower: go back, and hold still for a while.
 //!
-//! A loop that learns from noise may one day take bytes from where they were needed. The guard compares the tail of request
-//! latency with what it was under an earlier allocation, and where the moves since are to blame it asks for that allocation
-//! again and for a freeze.
+//! A loop that learns from noise may one day take bytes from where they were needed. The guard
+//! compares the tail of request latency with what it was under an earlier allocation, and where the
+//! moves since are to blame it asks for that allocation again and for a freeze.
 //!
-//! *The tail alone proves nothing.* Requests get slower because a backend got slower, or because there are more of them, and
-//! those are the moments at which moves are needed most. Bytes act on latency in one way only: who has fewer of them misses
-//! more often. So four things must be true together, and stay true for as long as the window of the figures is, so that
-//! two windows without a request in common agree:
+//! *The tail alone proves nothing.* Requests get slower because a backend got slower, or because
+//! there are more of them, and those are the moments at which moves are needed most. Bytes act on
+//! latency in one way only: who has fewer of them misses more often. So four things must be true
+//! together, and stay true for as long as the window of the figures is, so that two windows without
+//! a request in common agree:
 //!
 //! 1. the tail is beyond the SLO's bound: within it, a longer tail breaks no promise;
 //! 2. it is longer than under the last good allocation, by [`GuardOptions::worse_ratio`];
-//! 3. some partitions have lost bytes since, and miss more often than then, by [`GuardOptions::miss_rise_ratio`] more than
-//!    those that lost nothing (so that a change of what is asked for, which all feel, does not count), and by more than
-//!    three standard deviations of the count; each by itself, since tenants of one backend may take from each other;
+//! 3. some partitions have lost bytes since, and miss more often than then, by
+//!    [`GuardOptions::miss_rise_ratio`] more than those that lost nothing (so that a change of what
+//!    is asked for, which all feel, does not count), and by more than three standard deviations of
+//!    the count; each by itself, since tenants of one backend may take from each other;
 //! 4. their backends block at least [`GuardOptions::blame_ratio`] of the requests in the band.
 //!
-//! A backend that slows down by itself gets bytes and is none of those that lost some (3), unless it is shared: of its tenants one may
-//! have given bytes to another. A spike of load raises the count of misses and not their ratio (3). What is left to be taken for harm by
-//! mistake is a backend of which a partition gave bytes away, feels it a little, and which then gets slow by itself.
+//! A backend that slows down by itself gets bytes and is none of those that lost some (3), unless
+//! it is shared: of its tenants one may have given bytes to another. A spike of load raises the
+//! count of misses and not their ratio (3). What is left to be taken for harm by mistake is a
+//! backend of which a partition gave bytes away, feels it a little, and which then gets slow by
+//! itself.
 //!
-//! An allocation is good when the tail over a window that began with it was within the bound, or no worse than under the good
-//! one before. The first one seen is good whatever its tail, and so is one that is seen when the good one is older than
-//! [`GuardOptions::memory`]: what was asked for then says little about now. Where pins no longer allow a step back to it, the guard
-//! neither says that it went nor freezes: it begins anew from what is. After a freeze the guard begins anew, so that a tail
-//! which going back did not mend is not held against the moves twice.
+//! An allocation is good when the tail over a window that began with it was within the bound, or no
+//! worse than under the good one before. The first one seen is good whatever its tail, and so is
+//! one that is seen when the good one is older than [`GuardOptions::memory`]: what was asked for
+//! then says little about now. Where pins no longer allow a step back to it, the guard neither says
+//! that it went nor freezes: it begins anew from what is. After a freeze the guard begins anew, so
+//! that a tail which going back did not mend is not held against the moves twice.
 
 mod options;
 
@@ -40,12 +45,12 @@ pub use options::GuardOptions;
 /// With fewer requests in the window the guard looks away: the band would hold fewer than three.
 const REQUESTS_MIN: u64 = 300;
 
-/// A partition has lost bytes when it has less than this share of what it had. Chosen: two rounds of RobinHood's tax, since one is
-/// what everybody pays all the time.
+/// A partition has lost bytes when it has less than this share of what it had. Chosen: two rounds
+/// of RobinHood's tax, since one is what everybody pays all the time.
 const KEPT_RATIO: f64 = 0.98;
 
-/// What the tail must fall below to end a suspicion, as a part of the way to where it began: between the two it neither
-/// begins nor ends.
+/// What the tail must fall below to end a suspicion, as a part of the way to where it began:
+/// between the two it neither begins nor ends.
 const CLEAR: f64 = 0.5;
 
 /// Standard deviations of a count of misses that are no accident.
@@ -71,7 +76,8 @@ pub struct Harm {
     pub good_tail: Duration,
     /// When the last good allocation was in force.
     pub good_at: Instant,
-    /// Those of which partitions lost bytes since and miss more often, and that block requests; in the order of their ids.
+    /// Those of which partitions lost bytes since and miss more often, and that block requests; in
+    /// the order of their ids.
     pub blamed: Vec<BackendId>,
     /// Until when nothing moves.
     pub until: Instant,
@@ -142,7 +148,8 @@ impl Guard {
         *self = Self { trips, ..Self::new(self.options, self.band, self.window) };
     }
 
-    /// Forgets what it knew, and goes on with a freeze: items went away, and nobody has decided anything.
+    /// Forgets what it knew, and goes on with a freeze: items went away, and nobody has decided
+    /// anything.
     pub(crate) fn forget(&mut self) {
         let frozen_until = self.frozen_until;
         self.restart();
@@ -159,8 +166,9 @@ impl Guard {
         }
     }
 
-    /// Looks at what was `seen` under `budgets`. `fit` brings an earlier allocation within today's bounds; where that leads nowhere, there
-    /// is nothing to go back to, and it begins anew from what is. O(n) for n partitions, and a call of `fit`.
+    /// Looks at what was `seen` under `budgets`. `fit` brings an earlier allocation within today's
+    /// bounds; where that leads nowhere, there is nothing to go back to, and it begins anew from
+    /// what is. O(n) for n partitions, and a call of `fit`.
     pub(crate) fn watch(
         &mut self,
         now: Instant,
@@ -221,7 +229,8 @@ impl Guard {
         lasted.then_some(Harm { tail, good_tail: good.tail, good_at: good.at, blamed, until })
     }
 
-    /// Backends of partitions that lost bytes and miss more often for it, when they block most of the slow requests; none when they do not.
+    /// Backends of partitions that lost bytes and miss more often for it, when they block most of
+    /// the slow requests; none when they do not.
     fn blamed(&self, good: &Mark, counts: &[Counts], seen: &Observation) -> Vec<BackendId> {
         let blocking = seen.blocking(self.band);
         let lost = |then: &Counts, now: &Counts| (now.bytes as f64) < then.bytes as f64 * KEPT_RATIO;
@@ -229,7 +238,8 @@ impl Guard {
         let others = pairs().filter(|(then, now)| !lost(then, now));
         let none = (Counts::default(), Counts::default());
         let (then, now) = others.fold(none, |(a, b), (then, now)| (plus(a, then), plus(b, now)));
-        // What all feel. Where the others miss less often than then, that is what more bytes have done for them.
+        // What all feel. Where the others miss less often than then, that is what more bytes have
+        // done for them.
         let common = match (miss_ratio(&then), miss_ratio(&now)) {
             (Some(then), Some(now)) if then > 0.0 => (now / then).max(1.0),
             _ => 1.0,

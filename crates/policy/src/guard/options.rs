@@ -7,8 +7,9 @@ use serde::Deserialize;
 use crate::OptionsError;
 use crate::options::seconds;
 
-/// Options of the guard. The defaults are chosen: a quarter is more than the 99th percentile of a steady second moves by, a tenth
-/// of the misses is what two rounds of tax never cost, and half of the blame leaves no other backend with more.
+/// Options of the guard. The defaults are chosen: a quarter is more than the 99th percentile of a
+/// steady second moves by, a tenth of the misses is what two rounds of tax never cost, and half of
+/// the blame leaves no other backend with more.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct GuardOptions {
@@ -19,7 +20,8 @@ pub struct GuardOptions {
     pub bound: Duration,
     /// How much longer than the good one a tail must be, as a part of it; 0.01 to 100.
     pub worse_ratio: f64,
-    /// How much more often a partition must miss than under the good allocation, as a part of that; 0.01 to 100.
+    /// How much more often a partition must miss than under the good allocation, as a part of that;
+    /// 0.01 to 100.
     pub miss_rise_ratio: f64,
     /// Share of the slow requests that backends of such partitions must block, 0.01 to 1.
     pub blame_ratio: f64,

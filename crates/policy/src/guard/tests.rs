@@ -1,4 +1,5 @@
-//! The guard beside a small world: backends whose misses follow their bytes, and whose slowness is set by hand.
+//! The guard beside a small world: backends whose misses follow their bytes, and whose slowness is
+//! set by hand.
 
 use sherwood_model::TenantId;
 
@@ -9,11 +10,12 @@ const MIB: u64 = 1 << 20;
 const TOTAL: u64 = 400 * MIB;
 const DELTA: u64 = 5;
 
-/// Four backends. A backend's miss ratio falls as its bytes grow, its part in the tail is its misses and how slow
-/// they are, and the tail is as long as the slowest part of it.
+/// Four backends. A backend's miss ratio falls as its bytes grow, its part in the tail is its
+/// misses and how slow they are, and the tail is as long as the slowest part of it.
 struct World {
     slow: [f64; 4],
-    /// What is asked for: look-ups of a window at each backend, and what a change of popularity does to all miss ratios.
+    /// What is asked for: look-ups of a window at each backend, and what a change of popularity
+    /// does to all miss ratios.
     look_ups: u64,
     misses: f64,
     bytes: Vec<u64>,
@@ -63,8 +65,8 @@ fn at(seconds: u64) -> Instant {
     Instant::from_secs(seconds)
 }
 
-/// Rounds from `from` to `to` seconds, in each of which `moves` changes the world before the guard looks; the moment at which it
-/// went back, and to what.
+/// Rounds from `from` to `to` seconds, in each of which `moves` changes the world before the guard
+/// looks; the moment at which it went back, and to what.
 fn run(
     guard: &mut Guard,
     world: &mut World,
@@ -213,7 +215,8 @@ fn few_requests_prove_nothing() {
     }
 }
 
-/// A backend that gets slow by itself gets bytes of all others for as long as it is; then it is another one's turn.
+/// A backend that gets slow by itself gets bytes of all others for as long as it is; then it is
+/// another one's turn.
 #[test]
 fn gradual_moves_to_backends_that_slow_down_by_themselves_go_on() {
     let options =

@@ -21,20 +21,22 @@ const PAGES: u64 = 32_768;
 /// Range of the control interval and of the window.
 const INTERVAL: std::ops::RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(3_600);
 
-/// Options of the control loop and of the policies. The defaults are RobinHood's (OSDI'18), scaled to the cache's size.
+/// Options of the control loop and of the policies. The defaults are RobinHood's (OSDI'18), scaled
+/// to the cache's size.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Options {
     /// Time between two decisions, in seconds when read; 1 ms to 1 h. The driver keeps it.
     #[serde(deserialize_with = "seconds")]
     pub delta: Duration,
-    /// How far back the observation's counts reach, in seconds when read; 1 ms to 1 h. The driver keeps it.
+    /// How far back the observation's counts reach, in seconds when read; 1 ms to 1 h. The driver
+    /// keeps it.
     #[serde(deserialize_with = "seconds")]
     pub rbc_window: Duration,
     /// Band of request latency that counts as slow, in percent.
     pub band: Band,
-    /// Part of every partition that goes to the pool each round, 0 to 0.5; for policies without a pool, the part of the total
-    /// that a round moves at most.
+    /// Part of every partition that goes to the pool each round, 0 to 0.5; for policies without a
+    /// pool, the part of the total that a round moves at most.
     pub tax: f64,
     /// Least pages of a partition without a pin.
     pub floor_pages: u64,
@@ -42,8 +44,8 @@ pub struct Options {
     pub page_bytes: Option<u64>,
     /// Who gets what is left of the pool when gifts are rounded to whole pages.
     pub rounding: Rounding,
-    /// A partition gets no gift while it holds more than this share of its used bytes unfilled; 0 or more, infinity for
-    /// never.
+    /// A partition gets no gift while it holds more than this share of its used bytes unfilled; 0
+    /// or more, infinity for never.
     pub unfilled_ratio_max: f64,
     /// Decide and report, but ask that nothing be applied.
     pub dry_run: bool,
@@ -67,10 +69,12 @@ pub struct Options {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Rounding {
-    /// A page each to those who lost most by it, so that gifts are in proportion but for less than a page.
+    /// A page each to those who lost most by it, so that gifts are in proportion but for less than
+    /// a page.
     #[default]
     Largest,
-    /// All to the first partition with room, whether it has a claim or not, as in RobinHood's published code.
+    /// All to the first partition with room, whether it has a claim or not, as in RobinHood's
+    /// published code.
     First,
 }
 
@@ -139,7 +143,8 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Checks every option by itself and against a cache of `total_bytes` for `partitions` partitions.
+    /// Checks every option by itself and against a cache of `total_bytes` for `partitions`
+    /// partitions.
     ///
     /// # Errors
     /// The first option that cannot be used, with the accepted range.
@@ -188,7 +193,8 @@ impl Options {
         Ok(())
     }
 
-    /// The unit of tax and gifts in a cache of `total_bytes`: as set, else a 32,768th of the total to the nearest byte.
+    /// The unit of tax and gifts in a cache of `total_bytes`: as set, else a 32,768th of the total
+    /// to the nearest byte.
     #[must_use]
     pub fn page_bytes(&self, total_bytes: u64) -> u64 {
         self.page_bytes.unwrap_or_else(|| (total_bytes / PAGES + total_bytes % PAGES / (PAGES / 2)).max(1))
@@ -200,8 +206,9 @@ impl Options {
         self.floor_pages.saturating_mul(self.page_bytes(total_bytes))
     }
 
-    /// Budgets to start with: the initial sizes asked for, equal parts of what they leave for the others, all within floors
-    /// and pins. They sum to the total unless every partition asked for a size of its own and left some free.
+    /// Budgets to start with: the initial sizes asked for, equal parts of what they leave for the
+    /// others, all within floors and pins. They sum to the total unless every partition asked for a
+    /// size of its own and left some free.
     ///
     /// # Errors
     /// Pins that contradict each other, initial sizes or minimums above the total.

@@ -13,19 +13,22 @@ const LEARN: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::fro
 const SHADOW: RangeInclusive<f64> = 0.0001..=0.5;
 /// Range of a shadow hit's worth: up to a gibibyte.
 const CREDIT: RangeInclusive<u64> = 1..=1 << 30;
-/// Range of the unit in which `lama` divides: at most a thousand units, because its time grows with their square.
+/// Range of the unit in which `lama` divides: at most a thousand units, because its time grows with
+/// their square.
 const GRID: RangeInclusive<f64> = 0.001..=0.1;
 
 /// What may be chosen about policy `tao`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TaoOptions {
-    /// How long RobinHood decides before the sizes are frozen, in seconds when read; 1 ms to a week.
+    /// How long RobinHood decides before the sizes are frozen, in seconds when read; 1 ms to a
+    /// week.
     #[serde(deserialize_with = "seconds")]
     pub learn: Duration,
     /// Which sizes are frozen.
     pub mode: TaoMode,
-    /// Sizes that are known beforehand, in the order of the partitions' ids; nothing is learnt then. Empty to learn.
+    /// Sizes that are known beforehand, in the order of the partitions' ids; nothing is learnt
+    /// then. Empty to learn.
     pub budgets_bytes: Vec<u64>,
 }
 
@@ -83,7 +86,8 @@ pub struct LamaOptions {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LamaMode {
-    /// The largest 99th percentile of query latency of any partition, then what [`LamaMode::Sum`] does.
+    /// The largest 99th percentile of query latency of any partition, then what [`LamaMode::Sum`]
+    /// does.
     #[default]
     Minmax,
     /// The sum over all misses of their backend's 99th percentile.

@@ -1,15 +1,16 @@
 //! `cliffhanger`: memory where one more byte hits most often.
 //!
-//! Behind every partition a shadow queue remembers the keys that were evicted last. A miss that is found there would have been
-//! a hit with a little more space, so the rate of such finds is the slope of the hit rate, and where all slopes are equal the
-//! cache as a whole misses least. Every find moves a credit of bytes to its partition, which all others pay alike. Nothing else
-//! has to be measured, no request rates and no curves; but it climbs the hit ratio and not the tail: a cheap backend that is asked
-//! all the time outbids a slow one that requests wait for.
+//! Behind every partition a shadow queue remembers the keys that were evicted last. A miss that is
+//! found there would have been a hit with a little more space, so the rate of such finds is the
+//! slope of the hit rate, and where all slopes are equal the cache as a whole misses least. Every
+//! find moves a credit of bytes to its partition, which all others pay alike. Nothing else has to
+//! be measured, no request rates and no curves; but it climbs the hit ratio and not the tail: a
+//! cheap backend that is asked all the time outbids a slow one that requests wait for.
 //!
-//! Cidon, Eisenman, Alizadeh, Katti: *Cliffhanger: Scaling Performance Cliffs in Web Memory Caches*, NSDI 2016, section 4.1
-//! (hill climbing), in the form RobinHood's paper compares with: finds are counted between decisions, over all caches
-//! together, and moved at once. Scaling of cliffs (section 4.2) is left out: that paper found the curves of its load
-//! largely convex.
+//! Cidon, Eisenman, Alizadeh, Katti: *Cliffhanger: Scaling Performance Cliffs in Web Memory
+//! Caches*, NSDI 2016, section 4.1 (hill climbing), in the form RobinHood's paper compares with:
+//! finds are counted between decisions, over all caches together, and moved at once. Scaling of
+//! cliffs (section 4.2) is left out: that paper found the curves of its load largely convex.
 
 use crate::{Kept, Needs, Options, Policy, Proposal, Reason, Signal, Target, View};
 
@@ -31,8 +32,9 @@ impl Cliffhanger {
         Self { shadow_ratio: shadow, credit_bytes: credit_bytes.into(), wanted: Vec::new() }
     }
 
-    /// What each budget should be after these finds: the present one, what is owed from earlier rounds (at most a page,
-    /// so that what a rule held back is not owed for ever), and the credits.
+    /// What each budget should be after these finds: the present one, what is owed from earlier
+    /// rounds (at most a page, so that what a rule held back is not owed for ever), and the
+    /// credits.
     fn wanted(&self, view: &View<'_>, finds: &[Option<u64>]) -> Vec<i128> {
         let page = i128::from(view.page_bytes);
         let credits = credits(finds, self.credit_bytes);
@@ -74,8 +76,8 @@ impl Policy for Cliffhanger {
     }
 }
 
-/// Each partition's finds less the mean of the others', in bytes. They sum to nothing but for what is rounded off; those without
-/// a count neither give nor get.
+/// Each partition's finds less the mean of the others', in bytes. They sum to nothing but for what
+/// is rounded off; those without a count neither give nor get.
 pub(super) fn credits(finds: &[Option<u64>], credit_bytes: i128) -> Vec<i128> {
     let counted: Vec<i128> = finds.iter().flatten().map(|&finds| i128::from(finds)).collect();
     let (n, sum) = (counted.len() as i128, counted.iter().sum::<i128>());

@@ -1,16 +1,19 @@
 //! RobinHood: memory for the backends that make slow requests slow.
 //!
-//! A request is as slow as its slowest query. So of the requests in a band around the 99th percentile one asks which
-//! backend's query came last, and counts: the request blocking count. Memory goes where the count is, because only there
-//! can a hit make a slow request faster. Neither popularity, nor query latency, nor hit ratio tells that: a slow backend
-//! that few requests wait for blocks nobody.
+//! A request is as slow as its slowest query. So of the requests in a band around the 99th
+//! percentile one asks which backend's query came last, and counts: the request blocking count.
+//! Memory goes where the count is, because only there can a hit make a slow request faster. Neither
+//! popularity, nor query latency, nor hit ratio tells that: a slow backend that few requests wait
+//! for blocks nobody.
 //!
-//! Berger, Berg, Zhu, Sen, Harchol-Balter: *RobinHood: Tail Latency Aware Caching*, OSDI 2018, section 4. The band is
-//! not "everything above the 99th percentile", since the extreme outliers would stay outliers whatever is done.
+//! Berger, Berg, Zhu, Sen, Harchol-Balter: *RobinHood: Tail Latency Aware Caching*, OSDI 2018,
+//! section 4. The band is not "everything above the 99th percentile", since the extreme outliers
+//! would stay outliers whatever is done.
 //!
-//! What the paper leaves open, and the answer here: shares are rounded by largest remainder, ties to the lower id; where
-//! several tenants have a partition of one backend, the backend's count is shared over them in proportion to their queries
-//! in the window (equally when none had any), before those that are not filled lose their claim.
+//! What the paper leaves open, and the answer here: shares are rounded by largest remainder, ties
+//! to the lower id; where several tenants have a partition of one backend, the backend's count is
+//! shared over them in proportion to their queries in the window (equally when none had any),
+//! before those that are not filled lose their claim.
 
 use sherwood_model::Band;
 
@@ -45,8 +48,9 @@ impl Critical {
         Self { name: "crit_path", band: TOP, fill: Fill::critical(options) }
     }
 
-    /// `crit_path_window`: the paper's band always, whatever the options say. It differs from `robinhood` only for
-    /// partitions that use two pages or less: those are not held to have room left.
+    /// `crit_path_window`: the paper's band always, whatever the options say. It differs from
+    /// `robinhood` only for partitions that use two pages or less: those are not held to have room
+    /// left.
     pub(crate) fn window(options: &Options) -> Self {
         Self { name: "crit_path_window", band: Band::TAIL, fill: Fill::critical(options) }
     }
@@ -73,7 +77,8 @@ impl Policy for Critical {
     }
 }
 
-/// `crit_smooth`: an exponential average of the paper's band, forgotten while a partition has room left to fill.
+/// `crit_smooth`: an exponential average of the paper's band, forgotten while a partition has room
+/// left to fill.
 #[derive(Clone)]
 pub(crate) struct CriticalSmooth {
     fill: Fill,
@@ -108,7 +113,8 @@ impl Policy for CriticalSmooth {
     }
 }
 
-/// `crit_path_w_delta`: blocking counts of the slowest hundredth times what a byte would add to the hit ratio.
+/// `crit_path_w_delta`: blocking counts of the slowest hundredth times what a byte would add to the
+/// hit ratio.
 #[derive(Clone)]
 pub(crate) struct CriticalSlope {
     fill: Fill,

@@ -1,15 +1,18 @@
 //! `fair`: the same miss ratio for every backend.
 //!
-//! What fairness between backends comes to when they share no objects: nobody is to miss more than the others for want of space.
-//! It is the right goal between customers who pay alike, and a wrong one for a tail: space is poured into what cannot be cached,
-//! and taken from what hits easily and is asked by every request.
+//! What fairness between backends comes to when they share no objects: nobody is to miss more than
+//! the others for want of space. It is the right goal between customers who pay alike, and a wrong
+//! one for a tail: space is poured into what cannot be cached, and taken from what hits easily and
+//! is asked by every request.
 //!
-//! Two ways there. `feedback` needs hits and misses alone: each round's pool goes to those that hit less than the mean.
-//! `waterfill` knows the curves: the highest level that all partitions can reach together, but for those that no size brings there,
-//! and the space that is left to all alike.
+//! Two ways there. `feedback` needs hits and misses alone: each round's pool goes to those that hit
+//! less than the mean. `waterfill` knows the curves: the highest level that all partitions can
+//! reach together, but for those that no size brings there, and the space that is left to all
+//! alike.
 //!
-//! After Pu, Li, Zaharia, Ghodsi, Stoica: *FairRide*, NSDI 2016, of which max-min fairness remains where nothing is shared, and
-//! Brock, Ye, Ding, Li, Wang, Luo: *Optimal Cache Partition-Sharing*, ICPP 2015; as RobinHood's paper compares with.
+//! After Pu, Li, Zaharia, Ghodsi, Stoica: *FairRide*, NSDI 2016, of which max-min fairness remains
+//! where nothing is shared, and Brock, Ye, Ding, Li, Wang, Luo: *Optimal Cache Partition-Sharing*,
+//! ICPP 2015; as RobinHood's paper compares with.
 
 use super::hit_ratio;
 use crate::share::share_equally;
@@ -92,8 +95,9 @@ fn aim(curve: &MissRatioCurve, now: u64, then: u64) -> Reason {
     Reason::Aim(Aim { what: "misses", now: percent(now), then: percent(then), unit: "%" })
 }
 
-/// Sizes at which every curve is at the lowest level that they can reach together in `total` bytes, or at its own lowest where that is
-/// higher; what is left of the total goes to all alike. O(n log points).
+/// Sizes at which every curve is at the lowest level that they can reach together in `total` bytes,
+/// or at its own lowest where that is higher; what is left of the total goes to all alike. O(n log
+/// points).
 pub(super) fn levelled(curves: &[&MissRatioCurve], total: u64) -> Vec<u64> {
     let sizes = |level: f64| -> Vec<u64> {
         // At its own lowest a curve always has a size.

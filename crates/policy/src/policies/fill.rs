@@ -1,7 +1,8 @@
 //! Whether a partition fills what it was given.
 //!
-//! Bytes that nobody fills help nobody, so a partition that holds much more than it uses gets no gift until it has caught
-//! up. The budget compared is that of the last plan: bytes promised but not yet there are unfilled all the more.
+//! Bytes that nobody fills help nobody, so a partition that holds much more than it uses gets no
+//! gift until it has caught up. The budget compared is that of the last plan: bytes promised but
+//! not yet there are unfilled all the more.
 
 use sherwood_model::PartitionId;
 
@@ -26,7 +27,8 @@ impl Fill {
         Self { ratio_max, inclusive: true, ignored_pages: 0 }
     }
 
-    /// The authors' in the variants that count blocked requests: as RobinHood's, but two pages used or less say nothing.
+    /// The authors' in the variants that count blocked requests: as RobinHood's, but two pages used
+    /// or less say nothing.
     pub(super) fn critical(options: &Options) -> Self {
         Self { ignored_pages: 2, ..Self::robinhood(options) }
     }

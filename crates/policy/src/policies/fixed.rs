@@ -7,8 +7,8 @@ use crate::{Policy, Proposal, View};
 #[derive(Clone)]
 pub(crate) struct Shared;
 
-/// `static`: the budgets as configured or set by hand. The only policy that may leave bytes free, because only an operator
-/// can want that.
+/// `static`: the budgets as configured or set by hand. The only policy that may leave bytes free,
+/// because only an operator can want that.
 #[derive(Clone)]
 pub(crate) struct Static;
 

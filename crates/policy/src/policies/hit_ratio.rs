@@ -1,14 +1,15 @@
 //! `hit_ratio`: memory for the partitions that hit less than the others, a kind of fairness.
 //!
-//! It pours space into what cannot be cached and starves what hits easily, however few requests wait for the former.
+//! It pours space into what cannot be cached and starves what hits easily, however few requests
+//! wait for the former.
 
 use super::Fill;
 use crate::{Needs, Options, Policy, Proposal, Signal, View};
 
 /// Weights are mean over own hit ratio, for those below the mean.
 ///
-/// Partitions that are not filled enter the mean as zero; those without look-ups do not enter it; one that never hits gets
-/// nothing.
+/// Partitions that are not filled enter the mean as zero; those without look-ups do not enter it;
+/// one that never hits gets nothing.
 #[derive(Clone)]
 pub(crate) struct HitRatio {
     fill: Fill,

@@ -1,7 +1,7 @@
 //! `latency`: memory for the backends whose queries are slow.
 //!
-//! It looks at queries and not at requests, which is its weakness: a slow backend that hardly any request needs takes
-//! memory from those that requests wait for.
+//! It looks at queries and not at requests, which is its weakness: a slow backend that hardly any
+//! request needs takes memory from those that requests wait for.
 
 use super::Fill;
 use crate::{Needs, Options, Policy, Proposal, Signal, View};
@@ -9,7 +9,8 @@ use crate::{Needs, Options, Policy, Proposal, Signal, View};
 /// Backends slower than this part of the mean are slow.
 const SLOW: f64 = 0.9;
 
-/// Weights are the 99th percentiles of query latency above 0.9 of their mean over the partitions that had queries.
+/// Weights are the 99th percentiles of query latency above 0.9 of their mean over the partitions
+/// that had queries.
 #[derive(Clone)]
 pub(crate) struct Latency {
     fill: Fill,

@@ -1,8 +1,8 @@
 //! The policies: RobinHood, its authors' variants, those it was compared with, and the simple ones.
 //!
-//! The variants are those of the authors' public controller, under their names there, to measure what each part of
-//! RobinHood is worth. All of those share the tax round; they differ in the weights, and in when a partition counts as
-//! not filled ([`Fill`]).
+//! The variants are those of the authors' public controller, under their names there, to measure
+//! what each part of RobinHood is worth. All of those share the tax round; they differ in the
+//! weights, and in when a partition counts as not filled ([`Fill`]).
 
 mod cliffhanger;
 mod critical;

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use crate::{Claims, Needs, Policy, Proposal, Signal, View};
 
-/// Partitions by their 99th percentile of query latency: the slowest gets twice the usual gift, the fastest that is above
-/// the floor none, the others one each. Nobody gets any with fewer than two partitions above the floor. Whether a partition
-/// fills its budget does not matter to it; partitions without queries have no rank and no gift. Ties go to the lower id.
+/// Partitions by their 99th percentile of query latency: the slowest gets twice the usual gift, the
+/// fastest that is above the floor none, the others one each. Nobody gets any with fewer than two
+/// partitions above the floor. Whether a partition fills its budget does not matter to it;
+/// partitions without queries have no rank and no gift. Ties go to the lower id.
 #[derive(Clone)]
 pub(crate) struct Prototype;
 

@@ -1,10 +1,12 @@
 //! `tao`: sizes that were right once.
 //!
-//! Facebook's TAO divides its memory by hand into arenas. What a careful operator would arrive at is what RobinHood finds in
-//! a while; so that is learnt, and then frozen. As good as RobinHood while the load stays what it was, and blind to every
-//! change afterwards: this is what adaptation is measured against.
+//! Facebook's TAO divides its memory by hand into arenas. What a careful operator would arrive at
+//! is what RobinHood finds in a while; so that is learnt, and then frozen. As good as RobinHood
+//! while the load stays what it was, and blind to every change afterwards: this is what adaptation
+//! is measured against.
 //!
-//! RobinHood's paper (OSDI 2018, section 5.1) calls it TAO++ and freezes after a fifth of its first experiment.
+//! RobinHood's paper (OSDI 2018, section 5.1) calls it TAO++ and freezes after a fifth of its first
+//! experiment.
 
 use std::time::Duration;
 

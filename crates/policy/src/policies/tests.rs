@@ -260,7 +260,8 @@ fn cliffhanger_owes_what_is_less_than_a_page() {
     assert_eq!(policy.propose(&view(&seen(0), &budgets)), Proposal::Keep(Kept::NoClaim));
 }
 
-/// Hits that grow with the logarithm of the size, as those of Zipf's law do; the other is asked half as often.
+/// Hits that grow with the logarithm of the size, as those of Zipf's law do; the other is asked
+/// half as often.
 #[test]
 fn cliffhanger_comes_to_rest_where_all_shadow_queues_are_found_in_alike() {
     let options = Options::default();

@@ -33,7 +33,8 @@ impl Policy for OfflineOpt {
     }
 }
 
-/// `bubble_wrap`: any other policy while the total changes. What the total loses or gains passes through that policy's pool.
+/// `bubble_wrap`: any other policy while the total changes. What the total loses or gains passes
+/// through that policy's pool.
 #[derive(Clone)]
 pub(crate) struct BubbleWrapped {
     inner: Box<dyn Policy>,
@@ -69,7 +70,8 @@ impl Policy for BubbleWrapped {
     }
 }
 
-/// The stage that `elapsed` falls into, or the last. The lists are checked not to be empty when the policy is made.
+/// The stage that `elapsed` falls into, or the last. The lists are checked not to be empty when the
+/// policy is made.
 fn in_force<T>(stages: &[T], elapsed: Duration, until_s: impl Fn(&T) -> f64) -> &T {
     let stage = stages.iter().find(|stage| elapsed.as_secs_f64() < until_s(stage));
     stage.or(stages.last()).expect("a timed list has a stage")

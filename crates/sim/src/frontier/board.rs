@@ -37,12 +37,12 @@ pub enum Next {
     Done,
 }
 
-/// Searches of every policy along every axis: with the first seed from the conditions as they are, then with each other seed
-/// from where the first one ended.
+/// Searches of every policy along every axis: with the first seed from the conditions as they are,
+/// then with each other seed from where the first one ended.
 ///
-/// Workers ask for [`Board::take`] and answer with [`Board::learn`], in any order. What is asked for does not depend on the
-/// workers: two that differ in number find the same. Memory and the time of a question grow with searches and seeds; a search has 15
-/// tries at most.
+/// Workers ask for [`Board::take`] and answer with [`Board::learn`], in any order. What is asked
+/// for does not depend on the workers: two that differ in number find the same. Memory and the time
+/// of a question grow with searches and seeds; a search has 15 tries at most.
 ///
 /// ```
 /// use sherwood_sim::{Axis, Board, Next, Verdict};
@@ -102,7 +102,8 @@ impl Board {
         if left { Next::Wait } else { Next::Done }
     }
 
-    /// Takes the verdict on what was tried; none where none can be had, because a trace ends before the run does.
+    /// Takes the verdict on what was tried; none where none can be had, because a trace ends before
+    /// the run does.
     pub fn learn(&mut self, probe: Probe, verdict: Option<Verdict>) {
         self.under_way.remove(&probe);
         self.verdicts.insert(probe, verdict);
@@ -112,7 +113,8 @@ impl Board {
         }
     }
 
-    /// What was found for a policy along an axis, in the order of the seeds; none while it is searched.
+    /// What was found for a policy along an axis, in the order of the seeds; none while it is
+    /// searched.
     #[must_use]
     pub fn found(&self, policy: usize, axis: Axis) -> Option<Vec<Bracket>> {
         let line = self.lines.iter().find(|line| (line.policy, line.axis) == (policy, axis))?;
@@ -160,7 +162,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Plays a board with so many workers, who finish in an order drawn from `draws`; what was tried.
+    /// Plays a board with so many workers, who finish in an order drawn from `draws`; what was
+    /// tried.
     fn play(board: &mut Board, workers: usize, mut draws: u64, kept: impl Fn(&Probe) -> bool) -> Vec<Probe> {
         let (mut tried, mut busy) = (Vec::new(), Vec::new());
         loop {

@@ -1,12 +1,14 @@
 //! How far a policy keeps a promise.
 //!
-//! Policies that all keep a promise look alike, and so do those that all break it. What tells them apart is how much harder, or
-//! milder, conditions may be until it just holds: how deep the limits of the backends, how small the caches, how high the load.
-//! That is also what an operator asks: how much headroom does a policy buy?
+//! Policies that all keep a promise look alike, and so do those that all break it. What tells them
+//! apart is how much harder, or milder, conditions may be until it just holds: how deep the limits
+//! of the backends, how small the caches, how high the load. That is also what an operator asks:
+//! how much headroom does a policy buy?
 //!
-//! Conditions are searched on a grid whose steps are 5%, so that all policies and seeds are tried at the same places, and a
-//! place is tried once. A search assumes that what is broken stays broken where it is harder; chance can make it otherwise
-//! within a few steps, which is why several seeds search.
+//! Conditions are searched on a grid whose steps are 5%, so that all policies and seeds are tried
+//! at the same places, and a place is tried once. A search assumes that what is broken stays broken
+//! where it is harder; chance can make it otherwise within a few steps, which is why several seeds
+//! search.
 
 mod board;
 mod search;
@@ -38,7 +40,8 @@ impl Axis {
     /// All there are.
     pub const ALL: [Self; 3] = [Self::Depth, Self::Cache, Self::Load];
 
-    /// The value of the condition `step` steps harder (milder below 0) than where it is `base`, to four digits.
+    /// The value of the condition `step` steps harder (milder below 0) than where it is `base`, to
+    /// four digits.
     ///
     /// ```
     /// use sherwood_sim::Axis;

@@ -5,9 +5,10 @@ use crate::verdict::Verdict;
 
 /// Looks for the hardest step at which a promise is kept.
 ///
-/// Ask for [`Search::next`], try it, tell [`Search::learn`] the verdict, until there is no next. The machine strides from where it
-/// begins, each stride twice as long as the last, until it has been on both sides; then it bisects. It ends with two steps next
-/// to each other, or at an end of the grid: in 5 to 9 tries from far away, in two where it begins right. Steps of which no verdict
+/// Ask for [`Search::next`], try it, tell [`Search::learn`] the verdict, until there is no next.
+/// The machine strides from where it begins, each stride twice as long as the last, until it has
+/// been on both sides; then it bisects. It ends with two steps next to each other, or at an end of
+/// the grid: in 5 to 9 tries from far away, in two where it begins right. Steps of which no verdict
 /// can be had are no place to go on from, so it ends before them.
 ///
 /// ```
@@ -33,9 +34,11 @@ pub struct Search {
 /// What is known of a search, in steps of harder conditions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bracket {
-    /// The hardest at which the promise is kept; none when none is known, at the end: not even at the mildest.
+    /// The hardest at which the promise is kept; none when none is known, at the end: not even at
+    /// the mildest.
     pub kept: Option<i32>,
-    /// The mildest at which it is broken; none when none is known, at the end: not even at the hardest that was asked.
+    /// The mildest at which it is broken; none when none is known, at the end: not even at the
+    /// hardest that was asked.
     pub broken: Option<i32>,
     /// The mildest of which no verdict can be had; none when each that was tried had one.
     pub unjudged: Option<i32>,
@@ -60,7 +63,8 @@ impl Bracket {
     }
 }
 
-/// The first stride of a search that knows nothing: half as much again, which three bisections divide.
+/// The first stride of a search that knows nothing: half as much again, which three bisections
+/// divide.
 const STRIDE: i32 = 8;
 
 impl Default for Search {
@@ -78,8 +82,9 @@ impl Search {
         Self { bracket: Bracket::default(), begin, stride: stride.max(1), enough: STEPS_MAX }
     }
 
-    /// A search that begins where another one ended, and is over after two tries if that is right here too. Where the promise is kept
-    /// even where the other one broke it, it ends without having been on both sides: what is kept by both is the other one's to say.
+    /// A search that begins where another one ended, and is over after two tries if that is right
+    /// here too. Where the promise is kept even where the other one broke it, it ends without
+    /// having been on both sides: what is kept by both is the other one's to say.
     #[must_use]
     pub fn beside(found: Bracket) -> Self {
         let begin = found.kept.or(found.beyond()).unwrap_or(0);

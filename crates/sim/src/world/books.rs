@@ -5,8 +5,8 @@ use sherwood_model::CachePlan;
 use super::{Imbalance, World};
 
 impl World {
-    /// Every key looked up was a hit or a miss, every miss was asked for, and whatever was asked for has an answer or
-    /// somebody waiting; budgets sum to the total, and no cache holds more.
+    /// Every key looked up was a hit or a miss, every miss was asked for, and whatever was asked
+    /// for has an answer or somebody waiting; budgets sum to the total, and no cache holds more.
     pub(super) fn balance(&self) -> Result<(), Imbalance> {
         let (mut hits, mut misses) = (0, 0);
         for server in &self.servers {

@@ -1,7 +1,8 @@
 //! Worlds that part ways when the warm-up is over.
 //!
-//! A warm-up has no limits, so runs of one policy, seed and settings are the same world until it ends, whatever the scenario. Whoever
-//! wants several of them has to simulate it once and goes on from copies.
+//! A warm-up has no limits, so runs of one policy, seed and settings are the same world until it
+//! ends, whatever the scenario. Whoever wants several of them has to simulate it once and goes on
+//! from copies.
 
 use std::sync::Arc;
 
@@ -16,7 +17,8 @@ use crate::setup::{Knobs, Setup, SetupError, minutes};
 /// Why a world cannot go on as another run's.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum ForkError {
-    /// The run's beginning is another: fork a world that was built from it, or from what differs in the scenario alone.
+    /// The run's beginning is another: fork a world that was built from it, or from what differs in
+    /// the scenario alone.
     #[error(
         "cannot go on with scenario {scenario} under {policy} from this world: a run may differ in the scenario, its walk, the depth of its limits and its measured minutes, and differs in more"
     )]
@@ -43,8 +45,9 @@ pub enum ForkError {
 }
 
 impl Setup {
-    /// Whether the two runs are one until their warm-ups end: they differ in the scenario at most, in which walk it takes, in the depth
-    /// of its limits and in the measured minutes. Runs of traces never are: each reads its own.
+    /// Whether the two runs are one until their warm-ups end: they differ in the scenario at most,
+    /// in which walk it takes, in the depth of its limits and in the measured minutes. Runs of
+    /// traces never are: each reads its own.
     ///
     /// # Errors
     /// When there is no such scenario.
@@ -71,8 +74,9 @@ impl World {
         self.measured_from
     }
 
-    /// A copy of this world, in which the warm-up is not over yet, that goes on as the run `setup` would: byte for byte as if it
-    /// had been simulated from its beginning. O(memory), and as much memory again.
+    /// A copy of this world, in which the warm-up is not over yet, that goes on as the run `setup`
+    /// would: byte for byte as if it had been simulated from its beginning. O(memory), and as much
+    /// memory again.
     ///
     /// # Errors
     /// When the run begins otherwise ([`Setup::shares_warm_up`]), or the measurement has begun.

@@ -13,7 +13,8 @@ use sherwood_workload::trace::{Position, TraceError};
 use super::*;
 use crate::setup::{Knobs, Resize};
 
-/// One server and one backend of 500 objects of 1,000 bytes, answered in a microsecond, ten a second; the cache holds `items`.
+/// One server and one backend of 500 objects of 1,000 bytes, answered in a microsecond, ten a
+/// second; the cache holds `items`.
 fn small(items: u64, seed: u64) -> Setup {
     slow(items, seed, 0.001)
 }
@@ -455,7 +456,8 @@ fn a_sample_waits_for_backends_as_all_requests_do() {
     setup.knobs.sample = 4;
     let sampled = run(&setup).results();
     assert!((0.2..0.3).contains(&(sampled.requests as f64 / full.requests as f64)));
-    // Alone they would find the worker idle four times out of five, and take little more than 80 ms.
+    // Alone they would find the worker idle four times out of five, and take little more than 80
+    // ms.
     assert!(
         full.p50_ms > 150.0 && (0.7..1.4).contains(&(sampled.p50_ms / full.p50_ms)),
         "{}",

@@ -39,8 +39,8 @@ fn wait<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
 }
 
-/// Sends `calls` gets of `keys_per_call` keys to a store under `limit` and lets ten seconds pass on its clock; how many
-/// of the calls were answered.
+/// Sends `calls` gets of `keys_per_call` keys to a store under `limit` and lets ten seconds pass on
+/// its clock; how many of the calls were answered.
 fn answered_in_ten_seconds(
     options: &StoreOptions,
     limit: Limit,
@@ -76,8 +76,8 @@ fn operations_per_second_are_what_is_served_at_the_limit() {
 fn processor_share_is_what_is_used_at_the_limit() {
     let directory = tempfile::tempdir().unwrap();
     for options in every_kind(&directory) {
-        // The driven clock charges 1 ms at each look: after every key, before and after the call. A call of 8 keys costs
-        // 10 ms, so half a processor serves 50 calls a second.
+        // The driven clock charges 1 ms at each look: after every key, before and after the call. A
+        // call of 8 keys costs 10 ms, so half a processor serves 50 calls a second.
         let answered = answered_in_ten_seconds(&options, Limit::CpuRatio(Some(0.5)), 1000, 8);
         assert!((498..=503).contains(&answered), "{}: {answered}", options.kind());
     }
@@ -156,7 +156,8 @@ fn an_acknowledged_put_is_in_the_files() {
     for (options, copied) in [(kv, kv_copy), (sqlite, sqlite_copy)] {
         let store = open("killed", &options).unwrap();
         wait(store.put("key".into(), VALUE.into())).unwrap();
-        // The files as they are now are what a killed process leaves: nothing is closed or flushed first.
+        // The files as they are now are what a killed process leaves: nothing is closed or flushed
+        // first.
         copy_all(directory.path(), copy.path());
         let reopened = open("reopened", &copied).unwrap();
         assert_eq!(

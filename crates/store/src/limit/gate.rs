@@ -6,7 +6,8 @@ use sherwood_model::Instant;
 
 use super::{Limit, Limits, Pace};
 
-/// Unused operations saved up for later: enough to forgive a thread that wakes late, too little to be felt as a burst.
+/// Unused operations saved up for later: enough to forgive a thread that wakes late, too little to
+/// be felt as a burst.
 const OPS_BURST: Duration = Duration::from_millis(10);
 /// Unused processor time saved up for later: one slice of a scheduler.
 const CPU_BURST: Duration = Duration::from_millis(10);
@@ -131,7 +132,8 @@ mod tests {
         let (mut now, slice) = (NOW, Duration::from_millis(1));
         let mut used = Duration::ZERO;
         while now < NOW + Duration::from_secs(10) {
-            // A slice of work takes as long on the wall clock as on the processor, then the thread is parked.
+            // A slice of work takes as long on the wall clock as on the processor, then the thread
+            // is parked.
             now += slice;
             used += slice;
             gate.charge_cpu(now, slice);

@@ -1,12 +1,12 @@
 //! Limits that make a store slower in the way a crowded machine does, each set while it runs.
 //!
-//! Three ways in which a backend loses capacity, each measured in its own unit: how many calls it can hold at once, how
-//! many operations its storage does in a second, how much of a processor it gets. Latency follows from them through the
-//! queue that forms; no limit aims at a latency, reads one or writes one, so what is measured downstream is a
-//! consequence and not a setting.
+//! Three ways in which a backend loses capacity, each measured in its own unit: how many calls it
+//! can hold at once, how many operations its storage does in a second, how much of a processor it
+//! gets. Latency follows from them through the queue that forms; no limit aims at a latency, reads
+//! one or writes one, so what is measured downstream is a consequence and not a setting.
 //!
-//! [`Gate`] and [`Pace`] are state machines: the time is an argument. The pool asks them before each call and parks its
-//! threads until they say so.
+//! [`Gate`] and [`Pace`] are state machines: the time is an argument. The pool asks them before
+//! each call and parks its threads until they say so.
 
 mod gate;
 mod pace;
@@ -21,14 +21,14 @@ pub(crate) use pace::Pace;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
-    /// Calls that run at once, 1 to 65,536. More than the store has threads changes nothing. A smaller number takes
-    /// effect as running calls end.
+    /// Calls that run at once, 1 to 65,536. More than the store has threads changes nothing. A
+    /// smaller number takes effect as running calls end.
     pub slots: Option<u32>,
-    /// Operations per second, 0.001 to 1e9: a key read, written or deleted is one. A call begins once all operations
-    /// before it are paid for.
+    /// Operations per second, 0.001 to 1e9: a key read, written or deleted is one. A call begins
+    /// once all operations before it are paid for.
     pub ops_per_s: Option<f64>,
-    /// Processor time per wall-clock time, 0.001 to 1,024, over all threads of the store: 0.5 is half a core. A thread
-    /// is parked between keys while the store is over its share.
+    /// Processor time per wall-clock time, 0.001 to 1,024, over all threads of the store: 0.5 is
+    /// half a core. A thread is parked between keys while the store is over its share.
     pub cpu_ratio: Option<f64>,
 }
 

@@ -1,13 +1,13 @@
 //! A rate, kept by one number: the moment from which everything charged so far is paid for.
 //!
-//! A token bucket usually holds a level that somebody refills. The same bucket is kept here as the time at which its
-//! debt is paid (the generic cell rate algorithm, ITU-T I.371 Annex A): charging moves that time forward by
-//! amount / rate, and what may begin now is what finds it in the past. Nothing has to be refilled, and integers of
-//! nanoseconds do not drift.
+//! A token bucket usually holds a level that somebody refills. The same bucket is kept here as the
+//! time at which its debt is paid (the generic cell rate algorithm, ITU-T I.371 Annex A): charging
+//! moves that time forward by amount / rate, and what may begin now is what finds it in the past.
+//! Nothing has to be refilled, and integers of nanoseconds do not drift.
 //!
-//! Amounts are charged after the decision, never before, so an amount larger than the burst is possible: it begins like
-//! any other and the next one waits for it. Over any time `t` at most `rate * (t + burst)` plus the last amount is let
-//! through.
+//! Amounts are charged after the decision, never before, so an amount larger than the burst is
+//! possible: it begins like any other and the next one waits for it. Over any time `t` at most
+//! `rate * (t + burst)` plus the last amount is let through.
 
 use std::time::Duration;
 

@@ -3,8 +3,8 @@ use std::sync::mpsc;
 
 use super::*;
 
-/// A clock that moves only to the moment a thread waits for. Each reading of the processor clock finds one millisecond
-/// more used.
+/// A clock that moves only to the moment a thread waits for. Each reading of the processor clock
+/// finds one millisecond more used.
 #[derive(Default)]
 pub(crate) struct DrivenClock {
     times: Mutex<Times>,
@@ -20,8 +20,8 @@ struct Times {
 }
 
 impl DrivenClock {
-    /// Waits until a thread of `pool` sleeps until some moment, and lets time pass up to it, at most up to `end`;
-    /// whether `end` is still ahead.
+    /// Waits until a thread of `pool` sleeps until some moment, and lets time pass up to it, at
+    /// most up to `end`; whether `end` is still ahead.
     pub(crate) fn step(&self, pool: &Pool, end: Instant) -> bool {
         let mut times = self.times.lock().unwrap();
         while times.asked.is_none() {
@@ -120,7 +120,8 @@ fn slots_bound_the_calls_that_run() {
     assert_eq!([begins(), begins()], [true, false], "one ended, one begins");
 }
 
-/// Calls that end in ten seconds on threads that take 10 ms of a driven time for each, with a queue that never runs dry.
+/// Calls that end in ten seconds on threads that take 10 ms of a driven time for each, with a queue
+/// that never runs dry.
 fn ended_in_ten_seconds(slots: Option<u32>, threads: usize) -> usize {
     let pool = unattended();
     pool.set_limit(Limit::Slots(slots));
@@ -193,7 +194,8 @@ fn dropping_answers_what_is_queued_and_lets_what_runs_end() {
     let queued = get(&stage.pool, "queued").unwrap();
     let Stage { pool, begun, may_end } = stage;
     let dropping = std::thread::spawn(move || drop(pool));
-    // The running call is stuck until it is told to end, which it is after the queued one was answered.
+    // The running call is stuck until it is told to end, which it is after the queued one was
+    // answered.
     assert_eq!(queued.blocking_recv().unwrap(), Err(Cause::Closed));
     may_end.send(()).unwrap();
     assert!(running.blocking_recv().unwrap().is_ok());

@@ -17,7 +17,8 @@ const KEEPALIVE: Duration = Duration::from_secs(30);
 /// Addresses of one name that are tried.
 const ADDRESSES_MAX: usize = 8;
 
-/// A host's name or its address, and a port. Names are looked up at every connection, so that a server may move.
+/// A host's name or its address, and a port. Names are looked up at every connection, so that a
+/// server may move.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct HostPort {
     /// Without the brackets of an IPv6 address.
@@ -85,7 +86,8 @@ impl HostPort {
                 Some(Ok(stream)) => {
                     // Small requests must not wait for the acknowledgement of those before them.
                     let _ = stream.set_nodelay(true);
-                    // A connection that something on the way has forgotten shows itself while nothing is asked on it.
+                    // A connection that something on the way has forgotten shows itself while
+                    // nothing is asked on it.
                     let _ =
                         SockRef::from(&stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE));
                     return Ok(stream);

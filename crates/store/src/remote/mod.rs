@@ -1,12 +1,14 @@
 //! Connectors: stores whose work is done by a server elsewhere.
 //!
-//! Each speaks one protocol to one server and owns its connections: they are bounded, made when a call needs one, and given up
-//! when they break. That is all. Which replica is asked, how often, and for how long is the dispatcher's business, so
-//! a connector opens without its server being there, tries nothing twice that the server may have seen, and says of every failure which
+//! Each speaks one protocol to one server and owns its connections: they are bounded, made when a
+//! call needs one, and given up when they break. That is all. Which replica is asked, how often,
+//! and for how long is the dispatcher's business, so a connector opens without its server being
+//! there, tries nothing twice that the server may have seen, and says of every failure which
 //! [`Cause`](crate::Cause) it was.
 //!
-//! A call may be dropped at any moment. What it has sent is then still answered by the server, so the answer is read
-//! and thrown away (`pipeline`), or its connection is closed (`http`); no later call ever reads what was meant for an earlier one.
+//! A call may be dropped at any moment. What it has sent is then still answered by the server, so
+//! the answer is read and thrown away (`pipeline`), or its connection is closed (`http`); no later
+//! call ever reads what was meant for an earlier one.
 
 mod host;
 mod http;
@@ -41,7 +43,8 @@ pub(crate) use template::{KEYS_MAX, LISTS_MAX, Template, padded};
 /// What is read of a server to see whether it is there; that it has no such key is an answer.
 const CHECK_KEY: &str = "sherwood-check";
 
-/// What a connector has for one key of a call that was answered: a value or none, or why this key alone has no answer.
+/// What a connector has for one key of a call that was answered: a value or none, or why this key
+/// alone has no answer.
 type Each = Result<Option<Found>, Cause>;
 
 /// The answer to a call that is answered as a whole: the first key without an answer fails it.

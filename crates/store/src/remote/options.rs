@@ -10,7 +10,8 @@ use super::tls::{self, TlsOptions};
 use crate::OpenCause;
 use crate::options::check;
 
-/// How a connector deals with its server: bounds of what is open and under way, and how long it waits.
+/// How a connector deals with its server: bounds of what is open and under way, and how long it
+/// waits.
 ///
 /// ```
 /// use sherwood_store::RemoteOptions;
@@ -26,13 +27,15 @@ pub struct RemoteOptions {
     pub connections_max: u16,
     /// Calls under way or waiting at a time, 1 to 1,000,000; 1,024 by default. One more is refused.
     pub queued_calls_max: u32,
-    /// Bytes that a value, and all values of one call together, may have, 1 KiB to 512 MiB; 16 MiB by default.
+    /// Bytes that a value, and all values of one call together, may have, 1 KiB to 512 MiB; 16 MiB
+    /// by default.
     pub value_bytes_max: u64,
-    /// Time to look up the name, connect, speak TLS and log in, each of them (of databases all together), 10 to 600,000 ms; 1,000 by
-    /// default.
+    /// Time to look up the name, connect, speak TLS and log in, each of them (of databases all
+    /// together), 10 to 600,000 ms; 1,000 by default.
     pub connect_timeout_ms: u64,
-    /// Time in which nothing arrives while an answer is owed, after which the connection is given up, 10 to 600,000 ms; 1,500
-    /// by default. Less than the time-out of the backend, or that one ends the call first and knows less.
+    /// Time in which nothing arrives while an answer is owed, after which the connection is given
+    /// up, 10 to 600,000 ms; 1,500 by default. Less than the time-out of the backend, or that one
+    /// ends the call first and knows less.
     pub answer_timeout_ms: u64,
 }
 
@@ -82,7 +85,8 @@ impl RemoteOptions {
     }
 }
 
-/// Seconds after which what is written may be told to expire: beyond, memcached takes them for a date.
+/// Seconds after which what is written may be told to expire: beyond, memcached takes them for a
+/// date.
 const WRITE_TTL_S: RangeInclusive<u64> = 1..=2_592_000;
 
 /// What is to be said of the way to a server, for a report.

@@ -9,7 +9,8 @@ use crate::OpenCause;
 /// Longest secret that is read, in bytes.
 const SECRET_BYTES_MAX: usize = 64 << 10;
 
-/// Where a secret is read from when a store is opened. Its `Debug` shows the place and never the secret.
+/// Where a secret is read from when a store is opened. Its `Debug` shows the place and never the
+/// secret.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Secret {

@@ -75,7 +75,8 @@ impl Endpoint {
         }
     }
 
-    /// What a broken connection means: a server that wants to see a certificate of ours says so only now.
+    /// What a broken connection means: a server that wants to see a certificate of ours says so
+    /// only now.
     pub(crate) fn broken(&self, error: &io::Error) -> Cause {
         let address = self.address.to_string();
         match rustls_error(error) {

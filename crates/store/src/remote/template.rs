@@ -1,9 +1,11 @@
-//! Statements with places for a key: what is typed in a configuration becomes what a server prepares.
+//! Statements with places for a key: what is typed in a configuration becomes what a server
+//! prepares.
 //!
-//! A key is whatever a client sends, so it must never become part of a statement's text. A template says where it goes, the
-//! server gets a placeholder there, and the key travels beside the statement as a bound parameter. Whether a `:key` is
-//! such a place depends on where it stands: in a string, a comment or a quoted name it is text. So templates are read by
-//! the lexical rules of their dialect, and by nothing more of it; whether the rest is sensible, the server knows best.
+//! A key is whatever a client sends, so it must never become part of a statement's text. A template
+//! says where it goes, the server gets a placeholder there, and the key travels beside the
+//! statement as a bound parameter. Whether a `:key` is such a place depends on where it stands: in
+//! a string, a comment or a quoted name it is text. So templates are read by the lexical rules of
+//! their dialect, and by nothing more of it; whether the rest is sensible, the server knows best.
 //!
 //! | written | bound |
 //! |---|---|
@@ -20,7 +22,8 @@ use bytes::Bytes;
 
 use crate::OpenCause;
 
-/// Keys in one statement. Servers take far more parameters, but beyond a few hundred there is nothing left to save.
+/// Keys in one statement. Servers take far more parameters, but beyond a few hundred there is
+/// nothing left to save.
 pub(crate) const KEYS_MAX: usize = 256;
 
 /// Whose lexical rules a statement follows, and whose placeholders it gets.
@@ -30,7 +33,8 @@ pub(crate) enum Dialect {
     MySql,
     /// PostgreSQL: `$1`; comments nest, `$tag$` quotes, a backslash escapes in `E''` only.
     Postgres,
-    /// SQLite: `?1`; names in any of its three quotes. Its own placeholders stay, and of ours it has the list of keys.
+    /// SQLite: `?1`; names in any of its three quotes. Its own placeholders stay, and of ours it
+    /// has the list of keys.
     Sqlite,
 }
 
@@ -94,8 +98,8 @@ impl Template {
     /// Reads a statement.
     ///
     /// # Errors
-    /// When a parameter is unknown, missing or out of place, or a string, name or comment does not end; with the position
-    /// in characters, from 1.
+    /// When a parameter is unknown, missing or out of place, or a string, name or comment does not
+    /// end; with the position in characters, from 1.
     pub(crate) fn parse(text: &str, dialect: Dialect, purpose: Purpose) -> Result<Self, OpenCause> {
         let refused =
             |detail| OpenCause::Remote { option: purpose.option(), detail, remedy: purpose.remedy() };
@@ -157,7 +161,8 @@ impl Template {
         self.parameters().any(|parameter| parameter == Parameter::Keys)
     }
 
-    /// Whether the server counts the rows that it changes. It does not for those that a procedure changes.
+    /// Whether the server counts the rows that it changes. It does not for those that a procedure
+    /// changes.
     pub(crate) fn counts_rows(&self) -> bool {
         !self.is_call() && !self.verb().eq_ignore_ascii_case("select")
     }
@@ -221,9 +226,10 @@ pub(crate) fn padded(keys: &[Bytes]) -> Vec<Bytes> {
     keys.iter().chain(keys.last().into_iter().cycle()).take(places(keys.len())).cloned().collect()
 }
 
-/// Places of a list of so many keys, in four steps to each power of two: 5, 6, 7, 8, 10, 12, 14, 16, 20 and so on. So a connection
-/// prepares [`LISTS_MAX`] statements at most, and not one for every length, and a quarter of the places at most is in vain:
-/// a server takes each of them for one more row to look for.
+/// Places of a list of so many keys, in four steps to each power of two: 5, 6, 7, 8, 10, 12, 14,
+/// 16, 20 and so on. So a connection prepares [`LISTS_MAX`] statements at most, and not one for
+/// every length, and a quarter of the places at most is in vain: a server takes each of them for
+/// one more row to look for.
 fn places(keys: usize) -> usize {
     let step = (keys.next_power_of_two() / 8).max(1);
     keys.next_multiple_of(step)
@@ -333,7 +339,8 @@ fn digits(text: &str) -> &str {
     &text[..text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len())]
 }
 
-/// The length of the string, name or comment that starts here; none where none does, what it is where it does not end.
+/// The length of the string, name or comment that starts here; none where none does, what it is
+/// where it does not end.
 fn quoted(text: &str, before: &str, dialect: Dialect) -> Option<Result<usize, &'static str>> {
     let string = |escapes| Some(until_quote(text, escapes).ok_or("the string"));
     let name = || Some(until_quote(text, false).ok_or("the quoted name"));
@@ -369,7 +376,8 @@ fn is_escape_string(before: &str) -> bool {
     before.strip_suffix(['e', 'E']).is_some_and(|before| !before.ends_with(|c| is_word(c) || c == '$'))
 }
 
-/// The length up to and with the quote that ends what the first byte opens; a doubled quote is part of it.
+/// The length up to and with the quote that ends what the first byte opens; a doubled quote is part
+/// of it.
 fn until_quote(text: &str, escapes: bool) -> Option<usize> {
     let bytes = text.as_bytes();
     let mut at = 1;

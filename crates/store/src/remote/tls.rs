@@ -16,7 +16,8 @@ use crate::OpenCause;
 pub struct TlsOptions {
     /// PEM file of the certificates that are trusted to sign the server's; the system's where none.
     pub ca: Option<PathBuf>,
-    /// PEM file of our own certificate and what signed it, for servers that ask for one; with `key`.
+    /// PEM file of our own certificate and what signed it, for servers that ask for one; with
+    /// `key`.
     pub cert: Option<PathBuf>,
     /// PEM file of the private key of `cert`.
     pub key: Option<PathBuf>,
@@ -24,7 +25,8 @@ pub struct TlsOptions {
     pub server_name: Option<String>,
 }
 
-/// What speaks TLS as `options` say. Reads their files once: what changes there counts after the next start.
+/// What speaks TLS as `options` say. Reads their files once: what changes there counts after the
+/// next start.
 ///
 /// # Errors
 /// [`OpenCause::Remote`] names the option, the file and the remedy.
@@ -74,8 +76,9 @@ pub(crate) fn trust(options: &TlsOptions) -> String {
     }
 }
 
-/// Whether a server says by this that it does not take our certificate, or lacks one. It says so after the handshake, when something
-/// may have been asked already, and does nothing of that; any other alert may come amid the work.
+/// Whether a server says by this that it does not take our certificate, or lacks one. It says so
+/// after the handshake, when something may have been asked already, and does nothing of that; any
+/// other alert may come amid the work.
 pub(crate) fn is_refusal(error: &rustls::Error) -> bool {
     use rustls::AlertDescription as Alert;
     let rustls::Error::AlertReceived(alert) = error else { return false };

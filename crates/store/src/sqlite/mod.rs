@@ -1,12 +1,12 @@
 //! An SQLite file: each read is an indexed join of two tables.
 //!
-//! By default the store owns two tables, `item(id, key, bytes)` and `content(item_id, body)`: a read finds the item by
-//! its unique index on the key, then the content by its primary key. A `query` of the user's reads tables of any shape,
-//! and makes the store read-only.
+//! By default the store owns two tables, `item(id, key, bytes)` and `content(item_id, body)`: a
+//! read finds the item by its unique index on the key, then the content by its primary key. A
+//! `query` of the user's reads tables of any shape, and makes the store read-only.
 //!
-//! The file is in write-ahead mode, so readers and the writer do not wait for each other. Every thread has a read
-//! connection, all share one to write. Memory: the page caches of all connections together stay within `cache_bytes`.
-//! An acknowledged write is on disk (`synchronous = FULL`).
+//! The file is in write-ahead mode, so readers and the writer do not wait for each other. Every
+//! thread has a read connection, all share one to write. Memory: the page caches of all connections
+//! together stay within `cache_bytes`. An acknowledged write is on disk (`synchronous = FULL`).
 
 mod query;
 
@@ -31,7 +31,8 @@ const SCHEMA: &str = "
     CREATE TABLE IF NOT EXISTS content (item_id INTEGER PRIMARY KEY, body BLOB NOT NULL);
 ";
 
-/// Values of tens of kilobytes lie in chains of pages; 16 KiB pages make them four times shorter than the default.
+/// Values of tens of kilobytes lie in chains of pages; 16 KiB pages make them four times shorter
+/// than the default.
 const PAGE_BYTES: u32 = 16 << 10;
 /// How long a writer waits for one of another process before it says that the file is busy.
 const BUSY_TIMEOUT_MS: u32 = 1000;
@@ -75,7 +76,8 @@ pub(crate) fn open_writer(options: &SqliteOptions) -> Result<Connection, OpenCau
 }
 
 fn open_reader(options: &SqliteOptions) -> Result<Connection, OpenCause> {
-    // Not read-only: a reader of a write-ahead file takes part in its shared memory. It only ever runs the query.
+    // Not read-only: a reader of a write-ahead file takes part in its shared memory. It only ever
+    // runs the query.
     let connection = open(options, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
     connection.pragma_update(None, "query_only", true).map_err(open_cause)?;
     Ok(connection)
@@ -167,7 +169,8 @@ pub(crate) fn insert(connection: &Connection, key: &[u8], value: &[u8]) -> rusql
     Ok(())
 }
 
-/// A key as a parameter: text when it is text, so that it compares with the text columns of users' tables.
+/// A key as a parameter: text when it is text, so that it compares with the text columns of users'
+/// tables.
 fn bound(key: &[u8]) -> rusqlite::types::ToSqlOutput<'_> {
     rusqlite::types::ToSqlOutput::Borrowed(match std::str::from_utf8(key) {
         Ok(_) => ValueRef::Text(key),

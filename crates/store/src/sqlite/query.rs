@@ -1,7 +1,7 @@
 //! The read statement: once per key, or once per list of keys.
 //!
-//! Keys reach SQLite as bound parameters only. A statement with `:keys` gets as many parameters as there are keys, padded as
-//! those of other databases are.
+//! Keys reach SQLite as bound parameters only. A statement with `:keys` gets as many parameters as
+//! there are keys, padded as those of other databases are.
 
 use std::collections::HashMap;
 

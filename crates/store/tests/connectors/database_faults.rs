@@ -15,7 +15,8 @@ fn connectors(address: &str, remote: &RemoteOptions) -> [Arc<dyn Store>; 2] {
     [opened(StoreOptions::MySql(options.clone())), opened(StoreOptions::Postgres(options))]
 }
 
-/// Says this to whoever comes, waits until they have said something, and hangs up, or waits on where `stays` is set.
+/// Says this to whoever comes, waits until they have said something, and hangs up, or waits on
+/// where `stays` is set.
 async fn says(greeting: &'static [u8], stays: bool) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();

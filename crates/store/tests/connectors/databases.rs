@@ -25,7 +25,8 @@ pub(crate) struct Database {
     pub(crate) folder: TempDir,
 }
 
-/// Small and quick: little memory and disk, none of the system's few slots for asynchronous reads, no waiting for the disk.
+/// Small and quick: little memory and disk, none of the system's few slots for asynchronous reads,
+/// no waiting for the disk.
 const MARIADB: [&str; 5] = [
     "--innodb-buffer-pool-size=16M",
     "--innodb-log-file-size=4M",
@@ -133,8 +134,8 @@ impl Database {
         }
     }
 
-    /// Starts it; false where it has ended at once. PostgreSQL does while what it had to do with is still at work, which ends when
-    /// it notices that it was left alone.
+    /// Starts it; false where it has ended at once. PostgreSQL does while what it had to do with is
+    /// still at work, which ends when it notices that it was left alone.
     fn starts(&mut self) -> bool {
         self.process = spawn(&mut self.command);
         self.wait().is_ok()

@@ -31,7 +31,8 @@ fn hasty() -> RemoteOptions {
     RemoteOptions { connect_timeout_ms: 100, answer_timeout_ms: 50, ..RemoteOptions::default() }
 }
 
-/// Listens, reads a question on each connection, and then says this and hangs up, or waits where `stays` is set.
+/// Listens, reads a question on each connection, and then says this and hangs up, or waits where
+/// `stays` is set.
 async fn says(answer: &'static [u8], stays: bool) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();

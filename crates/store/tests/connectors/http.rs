@@ -318,8 +318,9 @@ async fn a_page_that_nobody_keeps_and_that_never_comes_holds_up_no_key() {
     assert_eq!(each, [Ok(None), Err("server"), Ok(Some("page".into()))]);
 }
 
-/// A store that takes 1 KiB of values, waits for ten minutes, and asks for a key after the other, of a service that says so for a request and
-/// then nothing more; it hangs up where it has nothing to say.
+/// A store that takes 1 KiB of values, waits for ten minutes, and asks for a key after the other,
+/// of a service that says so for a request and then nothing more; it hangs up where it has nothing
+/// to say.
 async fn one_by_one(answer: impl Fn(&[u8]) -> String + Send + 'static) -> Arc<dyn Store> {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();

@@ -1,7 +1,8 @@
 //! Connectors before real servers, and before sockets that misbehave.
 //!
-//! Servers are Debian's packages (`memcached`, `redis-server`, `mariadb-server`, `postgresql`), each started on a free port of the
-//! loopback from a folder that goes away, and ended by the test that started it. TLS is spoken by a gate before them, with certificates that the test made.
+//! Servers are Debian's packages (`memcached`, `redis-server`, `mariadb-server`, `postgresql`),
+//! each started on a free port of the loopback from a folder that goes away, and ended by the test
+//! that started it. TLS is spoken by a gate before them, with certificates that the test made.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,

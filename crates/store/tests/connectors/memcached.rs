@@ -94,7 +94,8 @@ async fn a_value_too_large_is_an_error_of_its_key_alone() {
     assert_eq!(each[0].as_ref().unwrap_err().cause().label(), "too_large");
     assert_eq!((&each[1], &each[2]), (&Ok(None), &Ok(Some(Bytes::from("1").into()))));
     assert_eq!(label(small.put("k".into(), vec![0; 1025].into()).await), "refused");
-    // More than the server's own bound: 1 MiB. It throws away what was there, so the write was not without effect.
+    // More than the server's own bound: 1 MiB. It throws away what was there, so the write was not
+    // without effect.
     let refused = large.put("large".into(), vec![0; 2 << 20].into()).await;
     assert_eq!(label(refused), "server");
     assert_eq!(value(&large, "large").await, None);

@@ -229,7 +229,8 @@ async fn every_failure_has_its_cause() {
     let inet = store(server.options("SELECT '::1'::inet WHERE :key = 'k'"));
     let error = inet.get_many(keys(&["k"])).await.unwrap_err().to_string();
     assert!(error.contains("a column has type inet, which is not read; cast it"), "{error}");
-    // A column type of which only the server knows what a key of it looks like: the others are answered.
+    // A column type of which only the server knows what a key of it looks like: the others are
+    // answered.
     for by_day in
         ["SELECT name FROM item WHERE day = :key", "SELECT day, name FROM item WHERE day IN (:keys)"]
     {

@@ -17,7 +17,8 @@ pub(crate) struct Server {
     pub(crate) folder: TempDir,
 }
 
-/// Longest wait for a server, which listens at once or in a few seconds; reached only by a test that fails.
+/// Longest wait for a server, which listens at once or in a few seconds; reached only by a test
+/// that fails.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 impl Server {
@@ -96,7 +97,8 @@ pub(crate) fn until_ready(
     Ok(())
 }
 
-/// Whether somebody listens there. Where nobody does, a connection may by chance come from that port itself, and meet itself.
+/// Whether somebody listens there. Where nobody does, a connection may by chance come from that
+/// port itself, and meet itself.
 fn is_listened_to(port: u16) -> bool {
     let stream = TcpStream::connect(("127.0.0.1", port));
     stream.is_ok_and(|stream| stream.local_addr().is_ok_and(|address| address.port() != port))

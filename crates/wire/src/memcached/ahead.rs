@@ -3,11 +3,13 @@
 use super::line::{split_word, unsigned, without_return};
 use super::{KEY_BYTES_MAX, LINE_BYTES_MAX};
 
-/// The first key of each command in a buffer, by a glance: who knows what will be asked next can have it ready.
+/// The first key of each command in a buffer, by a glance: who knows what will be asked next can
+/// have it ready.
 ///
-/// A glance is not a parser. It checks nothing and remembers nothing of what came before the buffer, so a key may be none, and
-/// commands after one that it does not understand are not seen. It takes a few nanoseconds a command, looks at no value, and
-/// ends with the last line that is whole, or before the first of more than [`LINE_BYTES_MAX`].
+/// A glance is not a parser. It checks nothing and remembers nothing of what came before the
+/// buffer, so a key may be none, and commands after one that it does not understand are not seen.
+/// It takes a few nanoseconds a command, looks at no value, and ends with the last line that is
+/// whole, or before the first of more than [`LINE_BYTES_MAX`].
 ///
 /// ```
 /// use sherwood_wire::memcached::Ahead;

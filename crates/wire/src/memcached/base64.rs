@@ -5,8 +5,8 @@ use super::KEY_BYTES_MAX;
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 const PADDING: u8 = b'=';
 
-/// How many bytes `text` stands for, if it is base 64: a multiple of four characters and not none, padding only at the end.
-/// Bits of the last character that belong to no byte are not looked at.
+/// How many bytes `text` stands for, if it is base 64: a multiple of four characters and not none,
+/// padding only at the end. Bits of the last character that belong to no byte are not looked at.
 pub(super) fn decoded_bytes(text: &[u8]) -> Option<usize> {
     let unpadded = text.strip_suffix(b"=").map_or(text, |text| text.strip_suffix(b"=").unwrap_or(text));
     let whole = !text.is_empty() && text.len().is_multiple_of(4);

@@ -1,7 +1,7 @@
 //! What a client writes and reads.
 //!
-//! Commands are appended to a buffer, as many as one likes, and the answers come back in the same order. A [`Key`] is
-//! checked once when it is made, so that no key can smuggle in a command.
+//! Commands are appended to a buffer, as many as one likes, and the answers come back in the same
+//! order. A [`Key`] is checked once when it is made, so that no key can smuggle in a command.
 
 use thiserror::Error;
 
@@ -53,8 +53,8 @@ impl<'a> Key<'a> {
     }
 }
 
-/// Appends `get <key>*`, answered by a [`Reply::Value`] for each key that is found, in the order of the keys, then
-/// [`Reply::End`]. Without a key the server answers [`Reply::Error`].
+/// Appends `get <key>*`, answered by a [`Reply::Value`] for each key that is found, in the order of
+/// the keys, then [`Reply::End`]. Without a key the server answers [`Reply::Error`].
 pub fn get<'a>(out: &mut Vec<u8>, keys: impl IntoIterator<Item = Key<'a>>) {
     keys_after(out, b"get", keys);
 }
@@ -107,8 +107,8 @@ pub enum Answer {
     Unwanted,
 }
 
-/// Appends a storage command, answered by [`Reply::Stored`], [`Reply::NotStored`], [`Reply::Exists`],
-/// [`Reply::NotFound`] or an error.
+/// Appends a storage command, answered by [`Reply::Stored`], [`Reply::NotStored`],
+/// [`Reply::Exists`], [`Reply::NotFound`] or an error.
 pub fn store(out: &mut Vec<u8>, verb: StorageVerb, key: Key<'_>, item: Item<'_>, answer: Answer) {
     let (name, cas): (&[u8], _) = match verb {
         StorageVerb::Set => (b"set ", None),
@@ -197,7 +197,8 @@ fn end(out: &mut Vec<u8>, answer: Answer) {
     });
 }
 
-/// One line of an answer, with the value that follows it if one does. Borrows from the buffer it was parsed from.
+/// One line of an answer, with the value that follows it if one does. Borrows from the buffer it
+/// was parsed from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reply<'a> {
     /// One found item.
@@ -235,7 +236,8 @@ pub enum Reply<'a> {
     Stat(&'a [u8], &'a [u8]),
     /// The server's version.
     Version(&'a [u8]),
-    /// `ERROR`, perhaps with a text: the server does not know the command, or refuses the connection.
+    /// `ERROR`, perhaps with a text: the server does not know the command, or refuses the
+    /// connection.
     Error(&'a [u8]),
     /// `CLIENT_ERROR` and its text: what was sent is wrong.
     ClientError(&'a [u8]),
@@ -286,7 +288,8 @@ pub enum ReplyError {
     ValueEnd(u64),
 }
 
-/// Parses the first line at the start of `buf`, with its value if it has one; values are at most `value_bytes_max` long.
+/// Parses the first line at the start of `buf`, with its value if it has one; values are at most
+/// `value_bytes_max` long.
 ///
 /// A buffer of `value_bytes_max` + 2,052 bytes is enough for any reply.
 ///

@@ -12,8 +12,9 @@ pub enum Command<'a> {
     Retrieval(Retrieval<'a>),
     /// `set`, `add`, `replace`, `append`, `prepend`, `cas`.
     Storage(Storage<'a>),
-    /// A storage command whose value is over the limit. It is answered with [`super::reply::TOO_LARGE`], and a `set` also
-    /// removes what was stored before, so that nobody goes on reading it. The parser skips the value as it arrives.
+    /// A storage command whose value is over the limit. It is answered with
+    /// [`super::reply::TOO_LARGE`], and a `set` also removes what was stored before, so that nobody
+    /// goes on reading it. The parser skips the value as it arrives.
     TooLarge {
         /// What was to be done.
         verb: StorageVerb,
@@ -65,7 +66,8 @@ pub enum Command<'a> {
     },
     /// `mg`, `ms`, `md`, `ma`, `me`.
     Meta(Meta<'a>),
-    /// `mn`, answered with [`super::reply::META_NO_OP`]: whoever sent quiet commands before learns that they are done.
+    /// `mn`, answered with [`super::reply::META_NO_OP`]: whoever sent quiet commands before learns
+    /// that they are done.
     MetaNoOp,
     /// `quit`: write what is owed and close.
     Quit,
@@ -73,8 +75,8 @@ pub enum Command<'a> {
 
 /// `get`, `gets`, `gat` or `gats`: keys to find.
 ///
-/// A key list longer than [`super::KEYS_BYTES_MAX`] arrives as several of these, all but one with `last` unset; the answer
-/// is `END` after the last one only.
+/// A key list longer than [`super::KEYS_BYTES_MAX`] arrives as several of these, all but one with
+/// `last` unset; the answer is `END` after the last one only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retrieval<'a> {
     /// The keys, in order, repetitions included. Each is 1 to 250 bytes long.
@@ -92,7 +94,8 @@ pub struct Retrieval<'a> {
 pub struct Keys<'a>(pub(super) &'a [u8]);
 
 impl<'a> Keys<'a> {
-    /// The keys in what [`text`](Self::text) once gave, so that a key list can be put aside and gone on with later.
+    /// The keys in what [`text`](Self::text) once gave, so that a key list can be put aside and
+    /// gone on with later.
     ///
     /// ```
     /// use sherwood_wire::memcached::Keys;
@@ -182,11 +185,11 @@ impl Delta {
 pub enum Refusal {
     /// No such command.
     Unknown,
-    /// Too few words for this command, a key over 250 bytes or with a zero byte in it, or a number that is none or does not
-    /// fit.
+    /// Too few words for this command, a key over 250 bytes or with a zero byte in it, or a number
+    /// that is none or does not fit.
     BadFormat,
-    /// A word after the key of a `delete` that is neither `0` nor `noreply`. memcached has gone on to ignore such words; who
-    /// still sends a delay is told so.
+    /// A word after the key of a `delete` that is neither `0` nor `noreply`. memcached has gone on
+    /// to ignore such words; who still sends a delay is told so.
     BadDelete,
     /// An expiry time that is not a number.
     BadExptime,
@@ -196,8 +199,8 @@ pub enum Refusal {
     BadChunk,
     /// Something wrong with a meta command.
     Meta(MetaRefusal),
-    /// [`super::LINE_BYTES_MAX`] bytes without a line end. Where the next command begins is unknown: the connection has
-    /// to be closed.
+    /// [`super::LINE_BYTES_MAX`] bytes without a line end. Where the next command begins is
+    /// unknown: the connection has to be closed.
     LineTooLong,
 }
 

@@ -21,8 +21,9 @@ pub enum Expires {
 }
 
 impl Exptime {
-    /// What this expiry time means when the Unix time is `unix_secs`: 0 is never, a negative one expired at once, one of
-    /// up to 30 days counts from now, and a larger one is a Unix time, in the past or not.
+    /// What this expiry time means when the Unix time is `unix_secs`: 0 is never, a negative one
+    /// expired at once, one of up to 30 days counts from now, and a larger one is a Unix time, in
+    /// the past or not.
     ///
     /// ```
     /// use sherwood_wire::memcached::{Expires, Exptime};

@@ -1,6 +1,7 @@
 //! A line and its words.
 
-/// Most words a command has besides a list of keys, `cas` with `noreply`, and one more to notice that there are too many.
+/// Most words a command has besides a list of keys, `cas` with `noreply`, and one more to notice
+/// that there are too many.
 const WORDS_MAX: usize = 8;
 
 /// The words of a line, in order; from the ninth on they are counted as one and not kept.

@@ -1,13 +1,16 @@
-//! Meta commands: one verb for reading, one for storing, one for removing and one for counting, and flags for all else.
+//! Meta commands: one verb for reading, one for storing, one for removing and one for counting, and
+//! flags for all else.
 //!
-//! What the older commands say by their names and places these say by flags of one letter, some with a token after it
-//! (`T30`), so a client asks for what it needs and gets nothing more. Flags that ask are answered in their order. Hence a
-//! command keeps its flags as they were sent, checked once: [`MetaFlags`] goes through them in order, and
-//! [`MetaFlags::options`] sums up those that change what is done.
+//! What the older commands say by their names and places these say by flags of one letter, some
+//! with a token after it (`T30`), so a client asks for what it needs and gets nothing more. Flags
+//! that ask are answered in their order. Hence a command keeps its flags as they were sent, checked
+//! once: [`MetaFlags`] goes through them in order, and [`MetaFlags::options`] sums up those that
+//! change what is done.
 //!
-//! Texts and corner cases are those of memcached 1.6.45. Differences: base 64 may hold no other characters and end with
-//! nothing after its padding, a flag that is no letter or digit does not make the value of an `ms` a command, and an
-//! opaque token that is too long is refused before anything is done.
+//! Texts and corner cases are those of memcached 1.6.45. Differences: base 64 may hold no other
+//! characters and end with nothing after its padding, a flag that is no letter or digit does not
+//! make the value of an `ms` a command, and an opaque token that is too long is refused before
+//! anything is done.
 
 use super::line::{flags as flags_of, signed, split_word, unsigned};
 use super::{Exptime, KEY_BYTES_MAX, base64};
@@ -29,8 +32,8 @@ pub struct Meta<'a> {
 }
 
 impl<'a> Meta<'a> {
-    /// The `mg` with this key and these flags, as [`MetaKey::text`] and [`MetaFlags::text`] once gave them, so that one can be
-    /// put aside and gone on with later.
+    /// The `mg` with this key and these flags, as [`MetaKey::text`] and [`MetaFlags::text`] once
+    /// gave them, so that one can be put aside and gone on with later.
     ///
     /// # Errors
     /// When they are of no `mg`.
@@ -69,8 +72,8 @@ pub enum MetaVerb<'a> {
         /// The value, 0 bytes to the limit.
         value: &'a [u8],
     },
-    /// An `ms` whose value is over the limit. It is answered with [`super::reply::TOO_LARGE`], and what was stored before is to
-    /// be removed. The parser skips the value as it arrives.
+    /// An `ms` whose value is over the limit. It is answered with [`super::reply::TOO_LARGE`], and
+    /// what was stored before is to be removed. The parser skips the value as it arrives.
     TooLarge,
     /// `md`: remove or invalidate.
     Delete,
@@ -189,7 +192,8 @@ pub enum MetaFlag<'a> {
     Hint,
 }
 
-/// The flags of a meta command in the order they were sent, none twice: an iterator over slices of the line.
+/// The flags of a meta command in the order they were sent, none twice: an iterator over slices of
+/// the line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MetaFlags<'a> {
     words: &'a [u8],
@@ -321,8 +325,8 @@ fn bit(letter: u8) -> Option<u64> {
 /// Why a line is no meta command, with the text memcached answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetaRefusal {
-    /// No key, a key over 250 bytes or with a zero byte in it, a length that is none, a flag that is neither letter nor
-    /// digit, or an `F` that is not a number of 32 bits.
+    /// No key, a key over 250 bytes or with a zero byte in it, a length that is none, a flag that
+    /// is neither letter nor digit, or an `F` that is not a number of 32 bits.
     BadFormat,
     /// More than 20 words.
     TooManyFlags,
@@ -340,7 +344,8 @@ pub enum MetaRefusal {
     BadDelta,
     /// An `O` with more than 31 bytes after it.
     OpaqueTooLong,
-    /// Anything wrong with the key or flags of an `ma` but their first letters, mode and opaque token.
+    /// Anything wrong with the key or flags of an `ma` but their first letters, mode and opaque
+    /// token.
     BadArithmetic,
     /// An `ms` in a mode there is not.
     BadSetMode,
@@ -399,7 +404,8 @@ impl Name {
         if self == Self::Set { 3 } else { 2 }
     }
 
-    /// The command with the key `key` and what follows it (after the length, for `ms`). An `ms` has an empty value yet.
+    /// The command with the key `key` and what follows it (after the length, for `ms`). An `ms` has
+    /// an empty value yet.
     pub(super) fn meta<'a>(self, key: &'a [u8], words: &'a [u8]) -> Result<Meta<'a>, MetaRefusal> {
         let checked = Checked::of(words, self.words())?;
         if self == Self::Debug {
@@ -465,7 +471,8 @@ struct Flags<'a> {
 }
 
 impl<'a> Flags<'a> {
-    /// As memcached does, tells of the last token that is wrong, but of the first flag that is none or there already.
+    /// As memcached does, tells of the last token that is wrong, but of the first flag that is none
+    /// or there already.
     fn of(words: &'a [u8], key: &[u8]) -> Result<Self, MetaRefusal> {
         let mut flags = Self { flags: MetaFlags { words, seen: 0 }, mode: None, opaque_bytes: 0 };
         let mut wrong = None;
@@ -485,7 +492,8 @@ impl<'a> Flags<'a> {
                 Ok(MetaFlag::Opaque(opaque)) => flags.opaque_bytes = opaque.len(),
                 Ok(_) => {}
                 Err(MetaRefusal::InvalidFlag) => return Err(MetaRefusal::InvalidFlag),
-                // Of a wrong `F` alone memcached tells nothing, and what it would have told before stays.
+                // Of a wrong `F` alone memcached tells nothing, and what it would have told before
+                // stays.
                 Err(MetaRefusal::BadFormat) => wrong = wrong.or(Some(MetaRefusal::BadFormat)),
                 Err(refusal) => wrong = Some(refusal),
             }

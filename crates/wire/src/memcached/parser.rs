@@ -1,8 +1,9 @@
 //! From bytes to commands, a step at a time.
 //!
-//! A connection's bytes come in arbitrary pieces, so the parser is a state machine that is offered everything not yet
-//! used up and takes what it understands. It decides by the bytes alone and never by how they were cut: every limit looks
-//! at a fixed number of bytes from the start of a line.
+//! A connection's bytes come in arbitrary pieces, so the parser is a state machine that is offered
+//! everything not yet used up and takes what it understands. It decides by the bytes alone and
+//! never by how they were cut: every limit looks at a fixed number of bytes from the start of a
+//! line.
 
 use super::command::{Command, Delta, Keys, Refusal, Retrieval, Storage, StorageVerb};
 use super::line::{Words, flags, signed, split_word, unsigned, without_return};
@@ -11,7 +12,8 @@ use super::{Exptime, KEY_BYTES_MAX, KEYS_BYTES_MAX, LINE_BYTES_MAX};
 
 /// Bytes that end a value.
 const LINE_END: &[u8] = b"\r\n";
-/// Greatest length of a value that is understood as one, and skipped when it is over the limit: memcached's bound.
+/// Greatest length of a value that is understood as one, and skipped when it is over the limit:
+/// memcached's bound.
 const ANNOUNCED_BYTES_MAX: u64 = i32::MAX as u64 - 2;
 
 /// Fewest bytes of a line that may be the name of a command.
@@ -25,8 +27,8 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// A buffer of this many bytes is enough to parse anything: the longest line with the longest value, or a piece of a
-    /// key list.
+    /// A buffer of this many bytes is enough to parse anything: the longest line with the longest
+    /// value, or a piece of a key list.
     #[must_use]
     pub const fn buffer_bytes_max(self) -> usize {
         let storage = LINE_BYTES_MAX + LINE_END.len() + self.value_bytes_max as usize + LINE_END.len();
@@ -46,8 +48,8 @@ pub struct Parsed<'a> {
 /// What a step of a [`Parser`] found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event<'a> {
-    /// Nothing yet: offer the rest of the buffer again once it holds `need` bytes or more. `need` is at most
-    /// [`Limits::buffer_bytes_max`].
+    /// Nothing yet: offer the rest of the buffer again once it holds `need` bytes or more. `need`
+    /// is at most [`Limits::buffer_bytes_max`].
     Incomplete {
         /// Bytes from the first one not used up; always more than there are.
         need: usize,
@@ -67,10 +69,10 @@ pub enum Event<'a> {
 
 /// Parses the commands of one connection.
 ///
-/// Call [`parse`](Self::parse) with all bytes that are not used up, drop what it used up, and go on until it asks for
-/// more. It allocates nothing, and each call looks at the line at the start of the buffer a small constant number of times
-/// and at the bytes of a value not at all. A line that arrives in pieces is looked at again from its start with each, at
-/// most [`KEYS_BYTES_MAX`] of it.
+/// Call [`parse`](Self::parse) with all bytes that are not used up, drop what it used up, and go on
+/// until it asks for more. It allocates nothing, and each call looks at the line at the start of
+/// the buffer a small constant number of times and at the bytes of a value not at all. A line that
+/// arrives in pieces is looked at again from its start with each, at most [`KEYS_BYTES_MAX`] of it.
 ///
 /// ```
 /// use sherwood_wire::memcached::{Command, Event, Limits, Parser};
@@ -167,7 +169,8 @@ impl Parser {
         }
     }
 
-    /// The start of a key list of more than one piece, `words` being what follows the name in `window` bytes.
+    /// The start of a key list of more than one piece, `words` being what follows the name in
+    /// `window` bytes.
     fn first_keys<'a>(&mut self, getter: Getter, words: &'a [u8], window: usize) -> Parsed<'a> {
         let (touch, keys) = if getter.touch {
             match split_word(words) {
@@ -280,7 +283,8 @@ impl Parser {
         end: usize,
     ) -> Parsed<'a> {
         let noreply = words.noreply();
-        // Without a word for the length there is none to skip. What follows the words that are needed is of no interest.
+        // Without a word for the length there is none to skip. What follows the words that are
+        // needed is of no interest.
         let Some(bytes) = unsigned(words.get(4)).filter(|&bytes| bytes <= ANNOUNCED_BYTES_MAX) else {
             return refuse(end, Refusal::BadFormat, noreply);
         };
@@ -356,8 +360,9 @@ struct Getter {
 }
 
 impl Getter {
-    /// The command a line starts with and what follows its name, if it lists keys. The name has to end where any line may,
-    /// so that the answer does not depend on how much of the line has arrived.
+    /// The command a line starts with and what follows its name, if it lists keys. The name has to
+    /// end where any line may, so that the answer does not depend on how much of the line has
+    /// arrived.
     fn of(text: &[u8]) -> Option<(Self, &[u8])> {
         // Nearly every line there is, and the same that is found below.
         if text.starts_with(b"get ") {
@@ -493,7 +498,8 @@ fn flush_all<'a>(words: &Words<'a>) -> Result<Command<'a>, Refusal> {
     Ok(Command::FlushAll { delay: Exptime(delay), noreply })
 }
 
-/// The word as a key, if it can be one. Any byte but a space, a line feed and a zero byte may be in it.
+/// The word as a key, if it can be one. Any byte but a space, a line feed and a zero byte may be in
+/// it.
 fn key(word: &[u8]) -> Option<&[u8]> {
     (!word.is_empty() && are_keys(word)).then_some(word)
 }

@@ -51,7 +51,8 @@ pub fn value(out: &mut Vec<u8>, key: &[u8], flags: u32, cas: Option<u64>, value:
     out.extend_from_slice(b"\r\n");
 }
 
-/// Most bytes [`value`] appends besides the value itself: the words, a longest key, three numbers, two line ends.
+/// Most bytes [`value`] appends besides the value itself: the words, a longest key, three numbers,
+/// two line ends.
 pub const VALUE_LINE_BYTES_MAX: usize = 6 + super::KEY_BYTES_MAX + 1 + 10 + 1 + 20 + 1 + 20 + 4;
 
 /// ` <letter><number>`, a flag in the answer to a meta command.

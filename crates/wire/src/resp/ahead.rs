@@ -1,11 +1,12 @@
 //! The keys of requests that are yet to be parsed.
 
-/// The first argument of each request in a buffer, which is its key if it has one, by a glance: who knows what will be
-/// asked next can have it ready.
+/// The first argument of each request in a buffer, which is its key if it has one, by a glance: who
+/// knows what will be asked next can have it ready.
 ///
-/// A glance is not a parser. It checks nothing and remembers nothing of what came before the buffer, so an argument may be none,
-/// and requests after one that it does not understand are not seen; it understands no inline requests, and none of more than
-/// 1,024 arguments. It takes a few nanoseconds an argument, looks at none, and ends with the last request that is whole.
+/// A glance is not a parser. It checks nothing and remembers nothing of what came before the
+/// buffer, so an argument may be none, and requests after one that it does not understand are not
+/// seen; it understands no inline requests, and none of more than 1,024 arguments. It takes a few
+/// nanoseconds an argument, looks at none, and ends with the last request that is whole.
 ///
 /// ```
 /// use sherwood_wire::resp::Ahead;
@@ -28,7 +29,8 @@ impl<'a> Ahead<'a> {
         self.0.len()
     }
 
-    /// The first argument of the next request, if it has one; nothing where there is no whole request.
+    /// The first argument of the next request, if it has one; nothing where there is no whole
+    /// request.
     fn request(&mut self) -> Option<Option<&'a [u8]>> {
         let (count, mut rest) = header(self.0, b'*')?;
         if count > ARGUMENTS_MAX {
@@ -77,12 +79,14 @@ fn header(rest: &[u8], mark: u8) -> Option<(usize, &[u8])> {
     None
 }
 
-/// Longest number that is understood, with its line's end: lengths and counts have at most nine digits.
+/// Longest number that is understood, with its line's end: lengths and counts have at most nine
+/// digits.
 const DIGITS_MAX: usize = 10;
 
-/// Most arguments of a request that is looked through. A long one arrives in many pieces, and a glance goes over it with each:
-/// without a bound, who sends a few bytes at a time of a request of hundreds of thousands would take milliseconds for every
-/// packet. Chosen: some microseconds, and more than all but bulk requests have.
+/// Most arguments of a request that is looked through. A long one arrives in many pieces, and a
+/// glance goes over it with each: without a bound, who sends a few bytes at a time of a request of
+/// hundreds of thousands would take milliseconds for every packet. Chosen: some microseconds, and
+/// more than all but bulk requests have.
 const ARGUMENTS_MAX: usize = 1024;
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The arguments of one request.
 
-/// Arguments, the command's name first, borrowing from the buffer they were parsed from. There is always a name.
+/// Arguments, the command's name first, borrowing from the buffer they were parsed from. There is
+/// always a name.
 #[derive(Clone, Copy, Debug)]
 pub struct Args<'a> {
     pub(super) bytes: &'a [u8],

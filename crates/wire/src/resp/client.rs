@@ -1,6 +1,7 @@
 //! What a client writes and reads.
 //!
-//! Requests are appended to a buffer, as many as one likes, and the answers come back in the same order.
+//! Requests are appended to a buffer, as many as one likes, and the answers come back in the same
+//! order.
 
 use thiserror::Error;
 
@@ -19,8 +20,9 @@ pub fn get(out: &mut Vec<u8>, key: &[u8]) {
     request(out, &[b"GET", key]);
 }
 
-/// Appends `MGET <key>*`, answered by a [`Reply::Array`] of as many as there are keys, each [`Reply::Bulk`] or
-/// [`Reply::Null`], in their order. The keys are gone through twice: their number comes first.
+/// Appends `MGET <key>*`, answered by a [`Reply::Array`] of as many as there are keys, each
+/// [`Reply::Bulk`] or [`Reply::Null`], in their order. The keys are gone through twice: their
+/// number comes first.
 pub fn mget<'a>(out: &mut Vec<u8>, keys: impl Iterator<Item = &'a [u8]> + Clone) {
     super::reply::array(out, 1 + keys.clone().count());
     super::reply::bulk(out, b"MGET");

@@ -1,12 +1,13 @@
 //! A request as people type it: words on a line, quoted where they contain spaces.
 //!
-//! In double quotes a backslash introduces `n`, `r`, `t`, `b`, `a`, two hexadecimal digits after `x`, or any other
-//! character as itself; in single quotes it only does so for a single quote. Quotes have to end with the word.
+//! In double quotes a backslash introduces `n`, `r`, `t`, `b`, `a`, two hexadecimal digits after
+//! `x`, or any other character as itself; in single quotes it only does so for a single quote.
+//! Quotes have to end with the word.
 
 use super::args::Span;
 
-/// Splits `line` into words. Their text is appended to `text`, which has to be empty, and their places to `spans`. Says
-/// whether all quotes were closed.
+/// Splits `line` into words. Their text is appended to `text`, which has to be empty, and their
+/// places to `spans`. Says whether all quotes were closed.
 pub(super) fn split(line: &[u8], text: &mut Vec<u8>, spans: &mut Vec<Span>) -> bool {
     let mut rest = line;
     loop {
@@ -23,7 +24,8 @@ pub(super) fn split(line: &[u8], text: &mut Vec<u8>, spans: &mut Vec<Span>) -> b
     }
 }
 
-/// Appends the word `rest` starts with to `text` and returns what follows it; nothing when a quote stays open.
+/// Appends the word `rest` starts with to `text` and returns what follows it; nothing when a quote
+/// stays open.
 fn word<'a>(mut rest: &'a [u8], text: &mut Vec<u8>) -> Option<&'a [u8]> {
     loop {
         match rest {

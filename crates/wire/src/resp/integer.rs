@@ -1,8 +1,8 @@
 //! Integers as Redis writes them.
 
-/// A number of 64 bits in its one canonical form: digits without leading zeros, a minus sign in front or nothing. No
-/// plus, no space, no `-0`. Redis reads lengths, numeric arguments and the values it counts with in this way, so that a
-/// number read and written again is the same text.
+/// A number of 64 bits in its one canonical form: digits without leading zeros, a minus sign in
+/// front or nothing. No plus, no space, no `-0`. Redis reads lengths, numeric arguments and the
+/// values it counts with in this way, so that a number read and written again is the same text.
 ///
 /// ```
 /// use sherwood_wire::resp::integer;

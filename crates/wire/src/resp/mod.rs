@@ -5,16 +5,18 @@
 //! | server | [`Parser`]: bytes to [`Args`] | [`reply`] |
 //! | client | [`client::parse`]: bytes to [`client::Reply`] | [`client`]: one function per command |
 //!
-//! A request is a list of byte strings; what they mean is not the protocol's business, so there is no type for commands
-//! here. Requests are the same in both versions of the protocol, replies are not: a connection starts with
-//! [`Version::Resp2`] and may change.
+//! A request is a list of byte strings; what they mean is not the protocol's business, so there is
+//! no type for commands here. Requests are the same in both versions of the protocol, replies are
+//! not: a connection starts with [`Version::Resp2`] and may change.
 //!
-//! Nothing is copied but the words of an inline request, which may be quoted. Nothing grows without a bound: a request is
-//! held until it is whole, so [`Limits`] bounds its bytes, and what exceeds them is skipped as it arrives and never held.
+//! Nothing is copied but the words of an inline request, which may be quoted. Nothing grows without
+//! a bound: a request is held until it is whole, so [`Limits`] bounds its bytes, and what exceeds
+//! them is skipped as it arrives and never held.
 //!
-//! Texts and corner cases follow Redis 7.0. Two differences: a request of more than [`ARGUMENTS_MAX`] arguments is refused
-//! (Redis's limit up to 6.2; later ones allow 2³¹), and an argument between the configured limit and [`BULK_BYTES_MAX`]
-//! is skipped and reported instead of closing the connection, since one large value is no reason to lose a pipeline.
+//! Texts and corner cases follow Redis 7.0. Two differences: a request of more than
+//! [`ARGUMENTS_MAX`] arguments is refused (Redis's limit up to 6.2; later ones allow 2³¹), and an
+//! argument between the configured limit and [`BULK_BYTES_MAX`] is skipped and reported instead of
+//! closing the connection, since one large value is no reason to lose a pipeline.
 
 mod ahead;
 mod args;
@@ -32,7 +34,9 @@ pub use reply::Version;
 
 /// Most arguments of a request, its name included.
 pub const ARGUMENTS_MAX: u32 = 1024 * 1024;
-/// Longest argument that is understood as one, in bytes, and skipped when it is over the limit: Redis's own default.
+/// Longest argument that is understood as one, in bytes, and skipped when it is over the limit:
+/// Redis's own default.
 pub const BULK_BYTES_MAX: u64 = 512 * 1024 * 1024;
-/// Longest inline request and longest line that announces a length, in bytes, line end not counted: Redis's own limit.
+/// Longest inline request and longest line that announces a length, in bytes, line end not counted:
+/// Redis's own limit.
 pub const LINE_BYTES_MAX: usize = 64 * 1024;

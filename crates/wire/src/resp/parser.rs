@@ -1,8 +1,8 @@
 //! From bytes to requests, a step at a time.
 //!
-//! A request of many arguments arrives in many pieces. Looking at it from its start with each piece would cost the square
-//! of its length, so the parser remembers where the arguments lie that are whole; what it decides depends on the bytes
-//! alone and never on how they were cut.
+//! A request of many arguments arrives in many pieces. Looking at it from its start with each piece
+//! would cost the square of its length, so the parser remembers where the arguments lie that are
+//! whole; what it decides depends on the bytes alone and never on how they were cut.
 
 use thiserror::Error;
 
@@ -26,14 +26,15 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// A buffer of this many bytes is enough to parse anything: the longest request and a line that goes on.
+    /// A buffer of this many bytes is enough to parse anything: the longest request and a line that
+    /// goes on.
     #[must_use]
     pub const fn buffer_bytes_max(self) -> usize {
         self.request_bytes_max as usize + LINE_BYTES_MAX + END_BYTES
     }
 
-    /// Bytes a parser itself holds at most: the places of a request's arguments, each of which takes six bytes of it or
-    /// more, in a vector that doubles; or the words of an inline request.
+    /// Bytes a parser itself holds at most: the places of a request's arguments, each of which
+    /// takes six bytes of it or more, in a vector that doubles; or the words of an inline request.
     #[must_use]
     pub const fn parser_bytes_max(self) -> usize {
         let arguments = self.request_bytes_max as usize / 6;
@@ -54,18 +55,19 @@ pub struct Parsed<'a> {
 /// What a step of a [`Parser`] found.
 #[derive(Clone, Copy, Debug)]
 pub enum Event<'a> {
-    /// Nothing yet: offer the rest of the buffer again once it holds `need` bytes or more. `need` is at most
-    /// [`Limits::buffer_bytes_max`].
+    /// Nothing yet: offer the rest of the buffer again once it holds `need` bytes or more. `need`
+    /// is at most [`Limits::buffer_bytes_max`].
     Incomplete {
         /// Bytes from the first one not used up; always more than there are.
         need: usize,
     },
     /// A request to execute.
     Request(Args<'a>),
-    /// A request with an argument over the limit, or over the limit as a whole. These are the arguments before that one;
-    /// there may be none. The parser skips the others as they arrive.
+    /// A request with an argument over the limit, or over the limit as a whole. These are the
+    /// arguments before that one; there may be none. The parser skips the others as they arrive.
     TooLarge(Args<'a>),
-    /// Something that is no request. Where the next one begins is unknown: answer and close the connection.
+    /// Something that is no request. Where the next one begins is unknown: answer and close the
+    /// connection.
     Broken(ProtocolError),
 }
 
@@ -97,10 +99,10 @@ pub enum ProtocolError {
 
 /// Parses the requests of one connection.
 ///
-/// Call [`parse`](Self::parse) with all bytes that are not used up, drop what it used up, and go on until it asks for
-/// more. Each byte is looked at a small constant number of times, but for a line that arrives in pieces, which is looked
-/// at again with each. Memory: see [`Limits::parser_bytes_max`]; what many arguments needed is given back at the next
-/// request.
+/// Call [`parse`](Self::parse) with all bytes that are not used up, drop what it used up, and go on
+/// until it asks for more. Each byte is looked at a small constant number of times, but for a line
+/// that arrives in pieces, which is looked at again with each. Memory: see
+/// [`Limits::parser_bytes_max`]; what many arguments needed is given back at the next request.
 ///
 /// ```
 /// use sherwood_wire::resp::{Event, Limits, Parser};

@@ -8,8 +8,8 @@ pub(crate) enum Step {
     Need(usize),
 }
 
-/// Everything that `parse` says when `bytes` arrive in pieces of these lengths, in turn. It returns with each step how many
-/// bytes are used up; never may it wait for more than `need_max` of them.
+/// Everything that `parse` says when `bytes` arrive in pieces of these lengths, in turn. It returns
+/// with each step how many bytes are used up; never may it wait for more than `need_max` of them.
 pub(crate) fn said(
     bytes: &[u8],
     pieces: &[usize],

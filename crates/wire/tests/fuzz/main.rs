@@ -14,7 +14,8 @@ use std::panic::catch_unwind;
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-/// Inputs of each target besides the corpus. Chosen so that all targets take a few seconds without optimisation.
+/// Inputs of each target besides the corpus. Chosen so that all targets take a few seconds without
+/// optimisation.
 const INPUTS: usize = 400;
 const SEED: u64 = 1;
 

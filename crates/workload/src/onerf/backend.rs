@@ -26,8 +26,8 @@ pub struct Backend {
     pub objects: BTreeMap<String, u64>,
     /// Exponent of the catalogue's [`crate::Popularity`]; none where requests come from a trace.
     pub zipf_alpha: Option<f64>,
-    /// Probability that a query asks for a brand-new object that is never asked for again (ids N, N+1, …); none
-    /// where requests come from a trace.
+    /// Probability that a query asks for a brand-new object that is never asked for again (ids N,
+    /// N+1, …); none where requests come from a trace.
     pub unique_fraction: Option<f64>,
     /// Sizes of the objects; none where a trace says.
     pub size: Option<SizeLaw>,
@@ -52,7 +52,8 @@ pub enum Kind {
     Kv,
 }
 
-/// Log-normal object sizes, exp(mu + sigma z) clamped to a range, a fixed function of backend and object.
+/// Log-normal object sizes, exp(mu + sigma z) clamped to a range, a fixed function of backend and
+/// object.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SizeLaw {
@@ -103,8 +104,9 @@ impl Backend {
 
     /// Size in bytes of `object`, an id below 2^40; independent of the profile and of popularity.
     ///
-    /// The normal quantile is taken at (floor(h / 2^11) + 1/2) / 2^53, where h is SplitMix64's output for the state
-    /// id 2^40 + object. Sizes are rounded to whole bytes. 0 where there is no law of sizes.
+    /// The normal quantile is taken at (floor(h / 2^11) + 1/2) / 2^53, where h is SplitMix64's
+    /// output for the state id 2^40 + object. Sizes are rounded to whole bytes. 0 where there is no
+    /// law of sizes.
     #[must_use]
     pub fn object_bytes(&self, object: u64) -> u32 {
         let bits = SplitMix64::new((u64::from(self.id) << 40).wrapping_add(object)).next_u64();
@@ -113,11 +115,13 @@ impl Backend {
         libm::round(bytes.clamp(f64::from(min), f64::from(max))) as u32
     }
 
-    /// Time a call for `items` objects occupies a worker, at a resource `limit` in (0, 1], decided by the 64 random bits `draw`.
+    /// Time a call for `items` objects occupies a worker, at a resource `limit` in (0, 1], decided
+    /// by the 64 random bits `draw`.
     ///
-    /// By the law it is (base + per item × items) X / limit, with X = exp(sigma z - sigma²/2), z the standard normal quantile that
-    /// `draw` stands for and sigma² = ln(1 + cv²), which makes X log-normal with mean 1; where times were measured, the quantile
-    /// of those, and per item × (items - 1) beside, divided alike. Saturates at `Duration::MAX` for a limit of 0.
+    /// By the law it is (base + per item × items) X / limit, with X = exp(sigma z - sigma²/2), z
+    /// the standard normal quantile that `draw` stands for and sigma² = ln(1 + cv²), which makes X
+    /// log-normal with mean 1; where times were measured, the quantile of those, and per item ×
+    /// (items - 1) beside, divided alike. Saturates at `Duration::MAX` for a limit of 0.
     #[must_use]
     pub fn service_time(&self, items: u32, limit: f64, draw: u64) -> Duration {
         let ms = self.service.ms(items, draw) / limit;

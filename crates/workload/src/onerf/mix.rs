@@ -11,21 +11,25 @@ use crate::popularity::Popularity;
 pub struct Batch {
     /// Who is asked.
     pub backend: BackendId,
-    /// Ids of the objects asked for, distinct, at least one. Ids from the catalogue size on are brand-new.
+    /// Ids of the objects asked for, distinct, at least one. Ids from the catalogue size on are
+    /// brand-new.
     pub objects: Vec<u64>,
 }
 
 /// A stream of requests of one profile. Requests without queries are left out.
 ///
-/// The draws of a request, in order: one for its type, then for each of the type's batches one for its size (none
-/// where the size is fixed), and for each object one that decides whether it is brand-new and, if not, one to four that
-/// pick it from the catalogue; an object drawn for the fourth time within its batch is dropped. Brand-new objects
-/// are numbered N, N+1, … by a counter of this stream, so two streams of one model repeat each other's.
+/// The draws of a request, in order: one for its type, then for each of the type's batches one for
+/// its size (none where the size is fixed), and for each object one that decides whether it is
+/// brand-new and, if not, one to four that pick it from the catalogue; an object drawn for the
+/// fourth time within its batch is dropped. Brand-new objects are numbered N, N+1, … by a counter
+/// of this stream, so two streams of one model repeat each other's.
 ///
-/// Memory: the request types and one [`Popularity`] per backend. Time: linear in the queries of a request.
+/// Memory: the request types and one [`Popularity`] per backend. Time: linear in the queries of a
+/// request.
 #[derive(Clone, Debug)]
 pub struct RequestMix {
-    /// Probability that a request's type is at most the one at the same index; the last is the sum of all.
+    /// Probability that a request's type is at most the one at the same index; the last is the sum
+    /// of all.
     cumulative: Vec<f64>,
     types: Vec<Vec<Batching>>,
     catalogues: Vec<Catalogue>,
@@ -33,8 +37,8 @@ pub struct RequestMix {
     drawn: Drawn,
 }
 
-/// The catalogue objects of a batch so far, in a hash table of twice as many places as the largest batch had objects. Each place
-/// says of which batch it is, so that the next one finds it empty.
+/// The catalogue objects of a batch so far, in a hash table of twice as many places as the largest
+/// batch had objects. Each place says of which batch it is, so that the next one finds it empty.
 #[derive(Clone, Debug, Default)]
 struct Drawn {
     /// The batch's number and the object, by the hash of the object.

@@ -62,7 +62,8 @@ pub struct Slo {
 pub struct Profile {
     /// Application servers, each with its own cache; 1 to 1,024.
     pub app_servers: u32,
-    /// Requests per second that ask at least one backend, over all servers; Poisson. 0 where a trace says when.
+    /// Requests per second that ask at least one backend, over all servers; Poisson. 0 where a
+    /// trace says when.
     #[serde(default)]
     pub request_rate: f64,
     /// Cache of each server, in bytes.
@@ -76,7 +77,8 @@ pub struct Profile {
     pub verified: bool,
 }
 
-/// A kind of request: `(probability, batches)`. Probabilities are among requests that ask at least one backend.
+/// A kind of request: `(probability, batches)`. Probabilities are among requests that ask at least
+/// one backend.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct RequestType(pub f64, pub Vec<Batching>);
 
@@ -105,7 +107,8 @@ pub enum Batching {
 /// Why a workload model, or a part of it, was refused.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum ModelError {
-    /// Not JSON, or not of the expected shape: a missing, unknown or mistyped field. The detail names line and column.
+    /// Not JSON, or not of the expected shape: a missing, unknown or mistyped field. The detail
+    /// names line and column.
     #[error("reading the workload model: {detail}; the expected shape is schema `{SCHEMA}`")]
     Shape {
         /// What the JSON reader said.
@@ -150,7 +153,8 @@ pub(super) const SCHEMA: &str = "onerf-workload/1";
 const ONERF: &str = include_str!("../../data/onerf.json");
 
 impl Model {
-    /// The model built in: 20 backends, 320 request types, fitted to the figures RobinHood's authors published.
+    /// The model built in: 20 backends, 320 request types, fitted to the figures RobinHood's
+    /// authors published.
     #[must_use]
     pub fn onerf() -> Self {
         Self::from_json(ONERF).expect("the model built in is valid; a test reads it")
@@ -159,7 +163,8 @@ impl Model {
     /// Reads and validates a document of schema `onerf-workload/1`.
     ///
     /// # Errors
-    /// When the text is not of that schema or a value is out of its range; the error names the place and the range.
+    /// When the text is not of that schema or a value is out of its range; the error names the
+    /// place and the range.
     pub fn from_json(text: &str) -> Result<Self, ModelError> {
         let shape = |error: serde_json::Error| ModelError::Shape { detail: error.to_string() };
         let tag: Tag = serde_json::from_str(text).map_err(shape)?;
@@ -236,7 +241,8 @@ impl Model {
         &self.backends[id.index()]
     }
 
-    /// The kinds of requests; their probabilities sum to 1 within 1e-7. Empty where requests come from a trace.
+    /// The kinds of requests; their probabilities sum to 1 within 1e-7. Empty where requests come
+    /// from a trace.
     #[must_use]
     pub fn request_types(&self) -> &[RequestType] {
         self.request_types.as_deref().unwrap_or_default()

@@ -1,7 +1,8 @@
 //! A recorded trace in place of drawn requests.
 //!
-//! Whoever has a trace of their own has its popularity, sizes and bursts, and needs no laws for them. What a trace of single accesses
-//! does not say is which backend an object is of and which accesses belong to one request; so that is declared.
+//! Whoever has a trace of their own has its popularity, sizes and bursts, and needs no laws for
+//! them. What a trace of single accesses does not say is which backend an object is of and which
+//! accesses belong to one request; so that is declared.
 
 use std::collections::BTreeMap;
 

@@ -15,7 +15,8 @@ const REPLICAS_MAX: u64 = 64;
 
 /// Replicas of a backend: one number for all profiles, or one for each; 1 where nothing is said.
 ///
-/// It is kept as it was written until it is validated, so that whatever stands there is refused with its place.
+/// It is kept as it was written until it is validated, so that whatever stands there is refused
+/// with its place.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Replicas(Option<Value>);
 

@@ -8,7 +8,8 @@ use sherwood_model::{BackendId, ReplicaId, SplitMix64};
 use super::limited::Limited;
 use crate::unique;
 
-/// A schedule of resource limits: a warm-up without limits, then measured minutes. Minute 0 is the start of measurement.
+/// A schedule of resource limits: a warm-up without limits, then measured minutes. Minute 0 is the
+/// start of measurement.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(try_from = "Document")]
 pub struct Scenario {
@@ -18,8 +19,8 @@ pub struct Scenario {
     pub warmup_min: f64,
     /// Measured minutes.
     pub measure_min: f64,
-    /// What limits add to service times is multiplied by it, by profile; 1 where none is given. More workers queue less, so the
-    /// same limit hurts less at a larger scale.
+    /// What limits add to service times is multiplied by it, by profile; 1 where none is given.
+    /// More workers queue less, so the same limit hurts less at a larger scale.
     pub depth: BTreeMap<String, f64>,
     /// How the limits move.
     pub course: Course,
@@ -28,16 +29,19 @@ pub struct Scenario {
 /// How limits move over the measured minutes. Backends are numbered as in the document, from 1.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Course {
-    /// `(minute, limit)` points by backend or replica: linear between them, constant before the first and after the last.
+    /// `(minute, limit)` points by backend or replica: linear between them, constant before the
+    /// first and after the last.
     PiecewiseLinear(BTreeMap<Limited, Vec<(f64, f64)>>),
     /// A random walk of each listed backend.
     RandomWalk(RandomWalk),
 }
 
-/// Every step, each listed backend's level moves by one, up or down with probability 1/2, within 0 and `levels`.
+/// Every step, each listed backend's level moves by one, up or down with probability 1/2, within 0
+/// and `levels`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RandomWalk {
-    /// Seconds of a step, long enough that all listed backends together take at most 1,000,000 steps.
+    /// Seconds of a step, long enough that all listed backends together take at most 1,000,000
+    /// steps.
     pub step_s: f64,
     /// Highest level, 1 to 35.
     pub levels: u32,
@@ -56,15 +60,16 @@ pub struct RandomWalk {
 pub enum Walk {
     /// The one written in the document.
     Given,
-    /// One drawn from SplitMix64 in this state: one draw for each backend and step, in the order of backends; top bit
-    /// set means up.
+    /// One drawn from SplitMix64 in this state: one draw for each backend and step, in the order of
+    /// backends; top bit set means up.
     Drawn {
         /// State of the generator before the first draw.
         seed: u64,
     },
 }
 
-/// One realisation of a scenario: the limit of every backend at every minute, from 0 (nothing left) to 1 (unlimited).
+/// One realisation of a scenario: the limit of every backend at every minute, from 0 (nothing left)
+/// to 1 (unlimited).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Limits {
     timelines: BTreeMap<BackendId, Timeline>,
@@ -81,7 +86,8 @@ enum Timeline {
 }
 
 impl Scenario {
-    /// What its limits add to service times at this profile is multiplied by it. [`Scenario::limits`] are without.
+    /// What its limits add to service times at this profile is multiplied by it.
+    /// [`Scenario::limits`] are without.
     #[must_use]
     pub fn depth(&self, profile: &str) -> f64 {
         self.depth.get(profile).copied().unwrap_or(1.0)
@@ -149,9 +155,9 @@ impl RandomWalk {
 }
 
 impl Limits {
-    /// The share of its resource that `backend` has left at `minute` of the measurement, in (0, 1]; 1 before minute 0
-    /// and for backends the scenario does not name. After the last point or step the last limit stays. Replicas may have limits of their
-    /// own ([`Self::replica_limit`]).
+    /// The share of its resource that `backend` has left at `minute` of the measurement, in (0, 1];
+    /// 1 before minute 0 and for backends the scenario does not name. After the last point or step
+    /// the last limit stays. Replicas may have limits of their own ([`Self::replica_limit`]).
     #[must_use]
     pub fn limit(&self, backend: BackendId, minute: f64) -> f64 {
         if minute < 0.0 {
@@ -169,7 +175,8 @@ impl Limits {
         }
     }
 
-    /// The backends that are limited at some time, or a replica of which is, in the order of their ids.
+    /// The backends that are limited at some time, or a replica of which is, in the order of their
+    /// ids.
     pub fn backends(&self) -> impl Iterator<Item = BackendId> {
         let whole = self.timelines.keys().copied();
         let backends: BTreeSet<BackendId> = whole.chain(self.replicas.keys().map(|key| key.0)).collect();

@@ -27,7 +27,8 @@ pub struct ServiceLaw {
     pub replicas: Replicas,
 }
 
-/// Measured times of calls, drawn from by the inverse of their distribution function, which is linear between the points given.
+/// Measured times of calls, drawn from by the inverse of their distribution function, which is
+/// linear between the points given.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
     form: Form,
@@ -119,7 +120,8 @@ impl ServiceLaw {
         }
     }
 
-    /// Milliseconds a call for `items` objects takes while nothing is limited, decided by the 64 random bits `draw`.
+    /// Milliseconds a call for `items` objects takes while nothing is limited, decided by the 64
+    /// random bits `draw`.
     pub(super) fn ms(&self, items: u32, draw: u64) -> f64 {
         if let Some(measured) = &self.measured {
             let further = f64::from(items.saturating_sub(1));
@@ -156,12 +158,14 @@ impl Measured {
         Self { form, points, cumulative: shares(cumulative) }
     }
 
-    /// The time that a share `u` of the calls takes at most, `u` within 0 and 1, both excluded. O(log points).
+    /// The time that a share `u` of the calls takes at most, `u` within 0 and 1, both excluded.
+    /// O(log points).
     fn quantile(&self, u: f64) -> f64 {
         let after = self.cumulative.partition_point(|&(share, _)| share < u).min(self.cumulative.len() - 1);
         let (share, ms) = self.cumulative[after];
         let (from, from_ms) = if after == 0 { (0.0, 0.0) } else { self.cumulative[after - 1] };
-        // The first point may be at share 0; every later one is reached by a share above the one before.
+        // The first point may be at share 0; every later one is reached by a share above the one
+        // before.
         if share > from { from_ms + (ms - from_ms) * ((u - from) / (share - from)) } else { ms }
     }
 

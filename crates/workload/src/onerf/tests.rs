@@ -50,7 +50,8 @@ fn assert_near(what: &str, found: f64, expected: f64, tolerance: f64) {
 
 #[test]
 fn requests_have_the_structure_the_model_was_fitted_to() {
-    // Query %, request % (of all requests, empty ones too), mean batch, mean fanout: the exact expectations of the fit.
+    // Query %, request % (of all requests, empty ones too), mean batch, mean fanout: the exact
+    // expectations of the fit.
     let expected = [
         (38.4, 15.0, 25.8, 5.60),
         (16.2, 4.52, 36.1, 7.40),

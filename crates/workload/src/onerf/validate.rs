@@ -1,4 +1,5 @@
-//! Whether a document's values make sense together. Everything later relies on it and checks nothing again.
+//! Whether a document's values make sense together. Everything later relies on it and checks
+//! nothing again.
 
 use std::collections::BTreeMap;
 
@@ -308,7 +309,8 @@ fn random_walk(at: &str, walk: &RandomWalk, backends: usize) -> Verdict {
     Ok(())
 }
 
-/// Steps of all backends together, drawn at once when a realisation is made: they take 12 bytes each.
+/// Steps of all backends together, drawn at once when a realisation is made: they take 12 bytes
+/// each.
 const STEPS_MAX: usize = 1_000_000;
 
 fn steps(at: &str, each: usize, walk: &RandomWalk) -> Verdict {

@@ -1,11 +1,13 @@
 //! Object accesses as recorded for cache2k: one big-endian 32-bit word each, packed with xz or not.
 //!
-//! A word holds the object's type (bits 27-31), its id (bits 9-26) and an index within it (bits 0-8), such as the third
-//! price of a product. Types serve as partitions: about 30 of them in the ORM traces, the busiest with half of all
-//! accesses. The web traces number their pages from 0 and use one type. Id and index together make the object.
+//! A word holds the object's type (bits 27-31), its id (bits 9-26) and an index within it (bits
+//! 0-8), such as the third price of a product. Types serve as partitions: about 30 of them in the
+//! ORM traces, the busiest with half of all accesses. The web traces number their pages from 0 and
+//! use one type. Id and index together make the object.
 //!
-//! An object's key is its partition, a slash and eight hexadecimal digits, such as `t07/0001a2b3`: fixed in width, so
-//! that a cache's charge depends on nothing but the value, and prefixed, so that one listener can route by partition.
+//! An object's key is its partition, a slash and eight hexadecimal digits, such as `t07/0001a2b3`:
+//! fixed in width, so that a cache's charge depends on nothing but the value, and prefixed, so that
+//! one listener can route by partition.
 
 use std::io::{BufRead, Write};
 
@@ -66,7 +68,8 @@ pub struct Accesses<R> {
     ended: bool,
 }
 
-/// Starts reading `input`, unpacking it first when it begins like an xz file (at most 1 GiB unpacked, in memory).
+/// Starts reading `input`, unpacking it first when it begins like an xz file (at most 1 GiB
+/// unpacked, in memory).
 ///
 /// # Errors
 /// When reading fails, or the packed file is damaged, cut off or too large.

@@ -1,13 +1,14 @@
 //! Readers of recorded workloads.
 //!
-//! A recorded trace is the one input nobody can accuse of having been made to fit. Four formats are read: packed object
-//! accesses of an application as recorded for cache2k ([`cache2k`]), requests in the JSON lines of RobinHood's test bed
-//! ([`robinhood`]), libCacheSim's binary records ([`oracle_general`]) and the CSV of Twitter's cache clusters ([`twitter`]).
-//! [`objects`] reads each of them as a stream of gets and stores of objects with sizes, for studies that need no more; [`requests`] as
-//! requests to backends.
+//! A recorded trace is the one input nobody can accuse of having been made to fit. Four formats are
+//! read: packed object accesses of an application as recorded for cache2k ([`cache2k`]), requests
+//! in the JSON lines of RobinHood's test bed ([`robinhood`]), libCacheSim's binary records
+//! ([`oracle_general`]) and the CSV of Twitter's cache clusters ([`twitter`]). [`objects`] reads
+//! each of them as a stream of gets and stores of objects with sizes, for studies that need no
+//! more; [`requests`] as requests to backends.
 //!
-//! Readers take any `BufRead`, read forwards, and say at which line or byte a file goes wrong, a file that ends too early
-//! included. Packed input is unpacked where it is xz ([`unpacked`]).
+//! Readers take any `BufRead`, read forwards, and say at which line or byte a file goes wrong, a
+//! file that ends too early included. Packed input is unpacked where it is xz ([`unpacked`]).
 
 pub mod cache2k;
 pub mod objects;
@@ -93,7 +94,8 @@ impl std::fmt::Display for Position {
     }
 }
 
-/// The cache2k traces built in, packed, by name: `orm-busy` and `orm-night`, 5,000,000 accesses each.
+/// The cache2k traces built in, packed, by name: `orm-busy` and `orm-night`, 5,000,000 accesses
+/// each.
 ///
 /// Copyright headissue GmbH, Jens Wilke, CC BY 4.0; see the data directory's README.
 #[must_use]

@@ -1,7 +1,7 @@
 //! Any trace as gets and stores of objects with sizes.
 //!
-//! What a study of hit ratios needs is the same whatever the trace: which object, how large, read or written. Names do not
-//! matter, so objects are known by a 64-bit hash of theirs.
+//! What a study of hit ratios needs is the same whatever the trace: which object, how large, read
+//! or written. Names do not matter, so objects are known by a 64-bit hash of theirs.
 
 use std::collections::VecDeque;
 use std::io::BufRead;
@@ -107,7 +107,8 @@ impl<R: BufRead> Iterator for Accesses<R> {
     }
 }
 
-/// A listener that routes by prefix cuts the type off: what it stores are the eight digits of the object.
+/// A listener that routes by prefix cuts the type off: what it stores are the eight digits of the
+/// object.
 const CACHE2K_KEY_BYTES: u32 = 8;
 
 fn of_cache2k(access: cache2k::Access, hash: &SeededState, value_bytes: u32) -> Access {

@@ -1,4 +1,5 @@
-//! Object accesses in libCacheSim's binary format "oracleGeneral": 24 bytes each, little endian, without padding.
+//! Object accesses in libCacheSim's binary format "oracleGeneral": 24 bytes each, little endian,
+//! without padding.
 //!
 //! | bytes | field |
 //! |---|---|
@@ -7,8 +8,8 @@
 //! | 12-15 | its size in bytes |
 //! | 16-23 | when it is accessed next, as a number of accesses; -1 for never |
 //!
-//! The last field is for policies that know the future and is not used here. Published traces of this format are packed
-//! with zstd, which has to be undone first.
+//! The last field is for policies that know the future and is not used here. Published traces of
+//! this format are packed with zstd, which has to be undone first.
 
 use std::io::BufRead;
 

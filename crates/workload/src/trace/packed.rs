@@ -17,16 +17,19 @@ enum Source<R> {
 /// An input with the bytes in front of it again that were taken to be looked at.
 type Whole<R> = Chain<Cursor<Vec<u8>>, R>;
 
-/// What is unpacked is held in memory; the built-in traces take 20 MB. Larger ones can be given unpacked.
+/// What is unpacked is held in memory; the built-in traces take 20 MB. Larger ones can be given
+/// unpacked.
 const UNPACKED_BYTES_MAX: usize = 1 << 30;
 
 /// First bytes of every xz file.
 const XZ_MAGIC: &[u8] = b"\xFD7zXZ\0";
-/// Containers that are refused rather than read as a trace: their first bytes, and the program that unpacks them.
+/// Containers that are refused rather than read as a trace: their first bytes, and the program that
+/// unpacks them.
 const OTHERS: [(&[u8], &str); 2] = [(b"\x28\xB5\x2F\xFD", "zstd"), (b"\x1F\x8B\x08", "gzip")];
 
 impl<R> Unpacked<R> {
-    /// What was unpacked, for whoever reads it several times; the input as it is where it was not packed.
+    /// What was unpacked, for whoever reads it several times; the input as it is where it was not
+    /// packed.
     ///
     /// # Errors
     /// The unpacked input again, when nothing is held of it.
@@ -38,10 +41,12 @@ impl<R> Unpacked<R> {
     }
 }
 
-/// Looks at the beginning of `input` and unpacks it when it is an xz file (at most 1 GiB unpacked, in memory).
+/// Looks at the beginning of `input` and unpacks it when it is an xz file (at most 1 GiB unpacked,
+/// in memory).
 ///
 /// # Errors
-/// When reading fails, when the packed file is damaged, cut off or too large, or when it is packed another way.
+/// When reading fails, when the packed file is damaged, cut off or too large, or when it is packed
+/// another way.
 pub fn unpacked<R: BufRead>(mut input: R) -> Result<Unpacked<R>, TraceError> {
     // A pipe hands out what its other end has written so far, which may be a byte.
     let mut first = vec![0; XZ_MAGIC.len()];

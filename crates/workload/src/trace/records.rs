@@ -6,7 +6,8 @@ use super::objects::Format;
 use super::packed::{Unpacked, unpacked};
 use super::{TraceError, cache2k, oracle_general, robinhood, twitter};
 
-/// A reader of each format: what [`objects`](super::objects) and [`requests`](super::requests) are made from.
+/// A reader of each format: what [`objects`](super::objects) and [`requests`](super::requests) are
+/// made from.
 #[derive(Debug)]
 pub(super) enum Records<R> {
     Cache2k(cache2k::Accesses<R>),

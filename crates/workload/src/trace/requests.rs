@@ -1,7 +1,8 @@
 //! Any trace as requests: what is asked of which backend, and when.
 //!
-//! RobinHood's traces are made of requests. The others are made of accesses, of which a declared number make a request, each to the
-//! backend that a declared rule says. Objects are known by a 64-bit hash, apart for each backend.
+//! RobinHood's traces are made of requests. The others are made of accesses, of which a declared
+//! number make a request, each to the backend that a declared rule says. Objects are known by a
+//! 64-bit hash, apart for each backend.
 
 use std::io::BufRead;
 
@@ -16,7 +17,8 @@ use crate::onerf::{Replay, Route, Times};
 pub struct Request {
     /// Where it begins.
     pub at: Position,
-    /// As recorded, in the trace's unit; 0 where nothing is. Never less than that of the request before.
+    /// As recorded, in the trace's unit; 0 where nothing is. Never less than that of the request
+    /// before.
     pub time: i64,
     /// What it asks, all at once; one for each backend, and at least one.
     pub queries: Vec<Query>,
@@ -42,8 +44,9 @@ pub struct Object {
 
 /// An iterator over the requests of a trace, in order; after an error it ends.
 ///
-/// Requests of RobinHood's are asked whole, layers at once. Of accesses, gets count; what the trace writes is left out, and a get that
-/// recorded no size is of the declared one. Memory: one request, and for packed input what it unpacks to.
+/// Requests of RobinHood's are asked whole, layers at once. Of accesses, gets count; what the trace
+/// writes is left out, and a get that recorded no size is of the declared one. Memory: one request,
+/// and for packed input what it unpacks to.
 #[derive(Debug)]
 pub struct Requests<R> {
     replay: Replay,
@@ -68,8 +71,9 @@ struct Access {
     object: Object,
 }
 
-/// Starts reading `input`, unpacked first if it is an xz file, as `replay` declares it; `names` are the backends'.
-/// Of accesses, those to one in `sample` objects are read, chosen by a hash, at least 1; the others are as if they were not there.
+/// Starts reading `input`, unpacked first if it is an xz file, as `replay` declares it; `names` are
+/// the backends'. Of accesses, those to one in `sample` objects are read, chosen by a hash, at
+/// least 1; the others are as if they were not there.
 ///
 /// # Errors
 /// See [`unpacked`](super::unpacked).

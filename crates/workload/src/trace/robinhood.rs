@@ -1,8 +1,9 @@
 //! Requests in the JSON lines of RobinHood's test bed.
 //!
-//! Each line is one object: `t`, an integer time stamp that nothing is paced by, and `d`, the request's layers, each a map
-//! from a backend's name to three parallel arrays: `S` sizes in bytes, `U` keys, `C` whether the object may be cached
-//! (0 or 1). The layers follow one another, the backends of a layer are asked in parallel.
+//! Each line is one object: `t`, an integer time stamp that nothing is paced by, and `d`, the
+//! request's layers, each a map from a backend's name to three parallel arrays: `S` sizes in bytes,
+//! `U` keys, `C` whether the object may be cached (0 or 1). The layers follow one another, the
+//! backends of a layer are asked in parallel.
 //!
 //! ```
 //! use sherwood_workload::trace::robinhood;
@@ -24,7 +25,8 @@ use crate::unique::Unique;
 pub struct Request {
     /// Time stamp as recorded; of no use for pacing.
     pub time: i64,
-    /// Layers, one after the other; the queries of a layer in the order of their backends' names, one per backend.
+    /// Layers, one after the other; the queries of a layer in the order of their backends' names,
+    /// one per backend.
     pub layers: Vec<Vec<Query>>,
 }
 
@@ -114,7 +116,8 @@ impl<R: BufRead> Requests<R> {
 
 fn parse(line: &[u8], at: Position) -> Result<Request, TraceError> {
     let document: Document = serde_json::from_slice(line).map_err(|error| {
-        // Only a last line may lack its end; what is wrong with it is most likely that it was cut off.
+        // Only a last line may lack its end; what is wrong with it is most likely that it was cut
+        // off.
         if error.is_eof() && !line.ends_with(b"\n") {
             TraceError::Truncated { at, expected: A_REQUEST }
         } else {

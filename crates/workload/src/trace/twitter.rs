@@ -1,9 +1,9 @@
-//! Operations of Twitter's cache clusters as CSV, without a header: time in seconds, key, bytes of the key, bytes of the
-//! value, client, operation, TTL in seconds.
+//! Operations of Twitter's cache clusters as CSV, without a header: time in seconds, key, bytes of
+//! the key, bytes of the value, client, operation, TTL in seconds.
 //!
-//! Keys are anonymised and may hold commas, so fields are counted from the end of the line. The value of a get that missed is
-//! recorded with 0 bytes. See Yang, Yue and Rashmi, *A large scale analysis of hundreds of in-memory cache clusters at
-//! Twitter*, OSDI 2020.
+//! Keys are anonymised and may hold commas, so fields are counted from the end of the line. The
+//! value of a get that missed is recorded with 0 bytes. See Yang, Yue and Rashmi, *A large scale
+//! analysis of hundreds of in-memory cache clusters at Twitter*, OSDI 2020.
 //!
 //! ```
 //! use sherwood_workload::trace::twitter;

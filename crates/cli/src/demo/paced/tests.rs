@@ -8,8 +8,8 @@ use super::*;
 
 const PROFILE: &str = "demo";
 
-/// The second backend of the workload, which has one worker, in front of a small product. `stretch` multiplies its
-/// service times of less than a millisecond.
+/// The second backend of the workload, which has one worker, in front of a small product. `stretch`
+/// multiplies its service times of less than a millisecond.
 fn paced(stretch: f64, timer: &Timer) -> Paced {
     let model = Model::onerf();
     let mut backend = model.backends()[1].clone();

@@ -1,8 +1,8 @@
 //! A thread that frees workers when they are due.
 //!
-//! One thread serves all stores: it sleeps on a condition variable until the earliest due time, which the system keeps
-//! to within its timer slack (50 µs on Linux), where the runtime's timer wheel turns once a millisecond. It holds at
-//! most one entry per worker of all stores together.
+//! One thread serves all stores: it sleeps on a condition variable until the earliest due time,
+//! which the system keeps to within its timer slack (50 µs on Linux), where the runtime's timer
+//! wheel turns once a millisecond. It holds at most one entry per worker of all stores together.
 
 use std::collections::BinaryHeap;
 use std::io;
@@ -14,7 +14,8 @@ use tokio::sync::oneshot;
 
 use super::workers::Worker;
 
-/// A handle on the timer thread. The thread ends with the last handle; what is still due is then freed at once.
+/// A handle on the timer thread. The thread ends with the last handle; what is still due is then
+/// freed at once.
 #[derive(Clone)]
 pub(crate) struct Timer(Arc<Running>);
 
@@ -55,7 +56,8 @@ impl Timer {
         Ok(Self(Arc::new(Running { shared, thread: Some(thread) })))
     }
 
-    /// Frees `worker` at `due`; the receiver is told then. `None` when it was due already and has been freed.
+    /// Frees `worker` at `due`; the receiver is told then. `None` when it was due already and has
+    /// been freed.
     pub(super) fn free_at(&self, due: Instant, mut worker: Worker) -> Option<oneshot::Receiver<()>> {
         worker.set_due(due);
         if due <= Instant::now() {
@@ -78,7 +80,8 @@ impl Drop for Running {
         self.shared.lock().closed = true;
         self.shared.changed.notify_one();
         if let Some(thread) = self.thread.take() {
-            // It runs no code of others, so it has not panicked; if it had, there would be nothing to do about it.
+            // It runs no code of others, so it has not panicked; if it had, there would be nothing
+            // to do about it.
             let _ = thread.join();
         }
     }
@@ -89,8 +92,8 @@ impl Shared {
         let mut due = Vec::new();
         while self.take_due(&mut due) {
             for Entry { worker, freed, .. } in due.drain(..) {
-                // The answer before the next call, so that answers keep the order of the queue. A caller that gave up is
-                // not told.
+                // The answer before the next call, so that answers keep the order of the queue. A
+                // caller that gave up is not told.
                 let _ = freed.send(());
                 drop(worker);
             }

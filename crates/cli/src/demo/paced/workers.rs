@@ -5,10 +5,11 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// How far back the start of a call may be dated because its worker was freed late. A remote server would have gone on
-/// while this machine was busy with something else, so what a scheduler takes away (a few slices of some milliseconds)
-/// is given back; measured on two cores with five threads that want them, 2 ms lost up to 13% of the capacity. A longer
-/// stall is one of the whole machine, and making up for it would be a burst no server can do.
+/// How far back the start of a call may be dated because its worker was freed late. A remote server
+/// would have gone on while this machine was busy with something else, so what a scheduler takes
+/// away (a few slices of some milliseconds) is given back; measured on two cores with five threads
+/// that want them, 2 ms lost up to 13% of the capacity. A longer stall is one of the whole machine,
+/// and making up for it would be a burst no server can do.
 pub(super) const CREDIT_MAX: Duration = Duration::from_millis(20);
 
 /// The workers of one server. Calls get them in the order in which they asked.
@@ -91,8 +92,8 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    /// Serves calls one after the other on one worker; each takes `service`, and each is freed `late` after its due
-    /// time. The time from the first start to the last due time.
+    /// Serves calls one after the other on one worker; each takes `service`, and each is freed
+    /// `late` after its due time. The time from the first start to the last due time.
     fn serve(calls: u32, service: Duration, late: Duration) -> Duration {
         let workers = Workers::new(1);
         let start = Instant::now() + MS;

@@ -12,8 +12,8 @@ use super::super::live::{Live, LiveBackend};
 use super::slowdowns::is_slowed;
 use super::words;
 
-/// Draws the backends in `columns` columns under one heading each. Where the rows do not suffice for all, those slowed
-/// down come first, then the largest; the order on the screen stays theirs.
+/// Draws the backends in `columns` columns under one heading each. Where the rows do not suffice
+/// for all, those slowed down come first, then the largest; the order on the screen stays theirs.
 pub(super) fn render(area: Rect, buf: &mut Buffer, live: &Live, columns: usize) {
     let rows = usize::from(area.height.saturating_sub(1));
     let shown = chosen(&live.backends, rows * columns);

@@ -19,9 +19,10 @@ pub(super) struct Layout {
 impl Layout {
     /// Shares `area` out for `backends` backends.
     ///
-    /// The verdict comes first, then header, progress and footer. The rest goes to the backends, to one event, and to a
-    /// plot of at least [`PLOT_ROWS_MIN`] rows, for which backends may be left out; what remains makes the plot taller
-    /// and, when that is tall enough, the verdict and the events roomier.
+    /// The verdict comes first, then header, progress and footer. The rest goes to the backends, to
+    /// one event, and to a plot of at least [`PLOT_ROWS_MIN`] rows, for which backends may be left
+    /// out; what remains makes the plot taller and, when that is tall enough, the verdict and the
+    /// events roomier.
     pub(super) fn new(area: Rect, backends: usize) -> Self {
         let height = area.height;
         let [verdict, header, progress, footer] = [1, 2, 3, 7].map(|from| u16::from(height >= from));
@@ -72,7 +73,8 @@ const PLOT_ROWS_MIN: u16 = 6;
 /// A curve in less is a smudge.
 const PLOT_COLUMNS_MIN: u16 = 40;
 
-/// Two columns of backends, each with its name, bar, allocation, hits, waiting calls, P99 and slowdown.
+/// Two columns of backends, each with its name, bar, allocation, hits, waiting calls, P99 and
+/// slowdown.
 const TWO_COLUMNS_MIN: u16 = 72;
 
 /// Rows to be left over before the backends are stretched to one column.

@@ -12,10 +12,12 @@ use super::slowdowns::{Period, Slowdowns};
 use super::view::{SCENARIO_MINUTES, is_warming_up};
 use super::words;
 
-/// Draws the curve, the bound as a line of its own, what is slowed down when, and the scenario's minutes.
+/// Draws the curve, the bound as a line of its own, what is slowed down when, and the scenario's
+/// minutes.
 ///
-/// The time axis is the whole measurement, so that the picture also says how far it is; the warm-up has an axis of its
-/// own. The other reaches from nought to 1.5, 2, 3 or 4 times the bound, as the curve needs; beyond is an arrow.
+/// The time axis is the whole measurement, so that the picture also says how far it is; the warm-up
+/// has an axis of its own. The other reaches from nought to 1.5, 2, 3 or 4 times the bound, as the
+/// curve needs; beyond is an arrow.
 pub(super) fn render(area: Rect, buf: &mut Buffer, live: &Live, slowdowns: &Slowdowns) {
     if area.height < 4 || area.width < GUTTER + 8 {
         return;
@@ -122,7 +124,8 @@ fn piece(axes: &Axes, from: (f64, f64), to: (f64, f64), above: bool) -> Option<L
     Some(Line::new(from.0, from.1, to.0, to.1, if above { Color::Red } else { Color::Green }))
 }
 
-/// A bar for each slowdown with the backend's name; those that overlap share a bar and are all named.
+/// A bar for each slowdown with the backend's name; those that overlap share a bar and are all
+/// named.
 fn periods(buf: &mut Buffer, axes: &Axes, gutter: u16, periods: &[Period]) {
     let row = axes.area.bottom();
     buf.set_string(gutter, row, format!("{:>7}", "slowed"), DIM);
@@ -178,7 +181,8 @@ const BOUND: Style = Style::new().add_modifier(Modifier::BOLD);
 const ABOVE: Style = Style::new().fg(Color::Red).add_modifier(Modifier::BOLD);
 const SLOWED: Style = Style::new().fg(Color::Yellow).add_modifier(Modifier::BOLD);
 
-/// Heights of the axis, in bounds: near the bound a kept promise fills the picture, and a broken one still fits.
+/// Heights of the axis, in bounds: near the bound a kept promise fills the picture, and a broken
+/// one still fits.
 const MULTIPLES: [f64; 4] = [1.5, 2.0, 3.0, 4.0];
 
 /// Columns left of the plot, for what its rows mean.

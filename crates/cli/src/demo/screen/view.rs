@@ -112,7 +112,8 @@ fn events(area: Rect, buf: &mut Buffer, events: &[String]) {
     }
 }
 
-/// What the words mean; while the load is late, that takes their place: whoever watches should not believe the figures.
+/// What the words mean; while the load is late, that takes their place: whoever watches should not
+/// believe the figures.
 fn footer(area: Rect, buf: &mut Buffer, late: Option<Duration>) {
     let left = Line::from(vec![Span::styled("q", BOLD), Span::raw(" quits")]);
     let (hints, style) = match late.map(words::duration) {

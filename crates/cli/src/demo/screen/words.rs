@@ -17,7 +17,8 @@ pub(super) fn duration(duration: Duration) -> String {
     }
 }
 
-/// Milliseconds without a unit, in four columns up to 10 s and as seconds with theirs from there on.
+/// Milliseconds without a unit, in four columns up to 10 s and as seconds with theirs from there
+/// on.
 pub(super) fn short_duration(duration: Duration) -> String {
     let milliseconds = duration.as_secs_f64() * 1e3;
     match milliseconds {

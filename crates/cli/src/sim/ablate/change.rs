@@ -27,9 +27,11 @@ pub(super) const NAMES: [&str; 8] =
 
 /// What each name stands for: the values that papers, published code and operators differ in.
 const CHANGES: [(&str, &[Change]); NAMES.len()] = [
-    // One interval, the length of the published code's ring, and that of the paper's million requests. Unchanged it is 60 s.
+    // One interval, the length of the published code's ring, and that of the paper's million
+    // requests. Unchanged it is 60 s.
     (NAMES[0], &[set("rbc_window", "5"), set("rbc_window", "54"), set("rbc_window", "250")]),
-    // The slowest hundredth with its outliers, a broad tail, and all requests. Unchanged it is 98.5-99.5.
+    // The slowest hundredth with its outliers, a broad tail, and all requests. Unchanged it is
+    // 98.5-99.5.
     (NAMES[1], &[set("band", "99-100"), set("band", "95-100"), set("band", "0-100")]),
     // Unchanged it is 0.01.
     (NAMES[2], &[set("tax", "0.005"), set("tax", "0.02"), set("tax", "0.04")]),

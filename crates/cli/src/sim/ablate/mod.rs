@@ -1,7 +1,8 @@
 //! `sherwood sim ablate`: what each part of RobinHood's loop is good for.
 //!
-//! A loop with a window, a band, a tax and a rule about unfilled space begs the question what each of them does. Here one is
-//! changed at a time, and what comes out is put beside what came out unchanged, under the same requests.
+//! A loop with a window, a band, a tax and a rule about unfilled space begs the question what each
+//! of them does. Here one is changed at a time, and what comes out is put beside what came out
+//! unchanged, under the same requests.
 
 mod change;
 mod page;

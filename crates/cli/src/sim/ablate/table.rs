@@ -45,7 +45,8 @@ struct Document<'a> {
 }
 
 impl Table {
-    /// The table of `runs`: one for each seed of each of the `changes` of each scenario, in this order.
+    /// The table of `runs`: one for each seed of each of the `changes` of each scenario, in this
+    /// order.
     pub(super) fn of(runs: &[Kept], changes: &[Change], seeds: &[u64]) -> Self {
         let mut rows = Vec::new();
         for scenario in runs.chunks(changes.len() * seeds.len()) {
@@ -171,7 +172,8 @@ mod tests {
         let [unchanged, changed] = &table.rows[..] else { panic!("a row for each") };
         let more = changed.slo_violation_ratio_more;
         assert_eq!((more.mean, more.low, more.high), (0.125, Some(0.125), Some(0.125)), "no doubt about it");
-        // 50 and 54: the deviation is 2.828, the error of the mean 2, of which Student takes 12.706.
+        // 50 and 54: the deviation is 2.828, the error of the mean 2, of which Student takes
+        // 12.706.
         let more = changed.p99_max_ms_more;
         assert_eq!(format!("{more:+.3}"), "+52.000 ± 25.412");
         let none = unchanged.p99_max_ms_more;

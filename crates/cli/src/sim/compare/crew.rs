@@ -20,11 +20,11 @@ use crate::sim::lesson::{Learnt, Lesson};
 use crate::sim::play;
 use crate::sim::runs::{Inputs, Run};
 
-/// Threads that take one family of runs after another, the longest first, each on one core. Who finds none left helps with
-/// those under way.
+/// Threads that take one family of runs after another, the longest first, each on one core. Who
+/// finds none left helps with those under way.
 ///
-/// At most one family for each thread is under way, so memory is bounded by two worlds a thread: the one at the end of the warm-up
-/// and the one that goes on from it.
+/// At most one family for each thread is under way, so memory is bounded by two worlds a thread:
+/// the one at the end of the warm-up and the one that goes on from it.
 pub(super) struct Crew<'a> {
     keep: &'a Keep,
     stop: &'a AtomicBool,
@@ -34,7 +34,8 @@ pub(super) struct Crew<'a> {
     runs: usize,
     finished: AtomicUsize,
     failures: Failures,
-    /// What policy `tao` has to learn. Held while somebody does: who needs the same waits, and finds it kept.
+    /// What policy `tao` has to learn. Held while somebody does: who needs the same waits, and
+    /// finds it kept.
     lessons: BTreeMap<Inputs, Mutex<()>>,
     began: Instant,
     bar: ProgressBar,
@@ -73,8 +74,8 @@ impl<'a> Crew<'a> {
         })
     }
 
-    /// Works until all runs are finished and kept, but for those of scenarios that fail, or somebody stops it; how many were finished,
-    /// and what went wrong.
+    /// Works until all runs are finished and kept, but for those of scenarios that fail, or
+    /// somebody stops it; how many were finished, and what went wrong.
     pub(super) fn work(self, threads: usize) -> (usize, Option<Failure>) {
         let outcomes: Vec<Result<(), Failure>> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..threads).map(|_| scope.spawn(|| self.take_families())).collect();
@@ -111,8 +112,8 @@ impl<'a> Crew<'a> {
         Ok(())
     }
 
-    /// The next run of a family; none where none is left or it was stopped. The first comes with the warm-up, the others with a copy of
-    /// what that left.
+    /// The next run of a family; none where none is left or it was stopped. The first comes with
+    /// the warm-up, the others with a copy of what that left.
     fn begin<'r>(&self, family: &Family<'r>) -> Option<Begun<'r>> {
         let mut state = family.state();
         while let Some(&run) = family.runs.get(state.taken) {

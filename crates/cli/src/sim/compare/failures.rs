@@ -6,8 +6,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::exit::Failure;
 use crate::sim::runs::Run;
 
-/// The first failure of each scenario that had one. Its other runs would mostly fail of the same, a trace that ends or a setting, but
-/// after hours; those of other scenarios have nothing to do with it.
+/// The first failure of each scenario that had one. Its other runs would mostly fail of the same, a
+/// trace that ends or a setting, but after hours; those of other scenarios have nothing to do with
+/// it.
 #[derive(Default)]
 pub(super) struct Failures {
     first: Mutex<BTreeMap<String, Failure>>,

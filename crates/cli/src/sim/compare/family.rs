@@ -1,7 +1,8 @@
 //! Runs with one warm-up.
 //!
-//! Nothing is limited before the measurement, so runs of one policy, seed and settings are the same until then, whatever the
-//! scenario. They are a family: its warm-up is simulated once, and each goes on from a copy of the world at its end.
+//! Nothing is limited before the measurement, so runs of one policy, seed and settings are the same
+//! until then, whatever the scenario. They are a family: its warm-up is simulated once, and each
+//! goes on from a copy of the world at its end.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -16,7 +17,8 @@ pub(super) struct Family<'a> {
     state: Mutex<State>,
 }
 
-/// How far a family has come. Held while its warm-up is simulated: who wants the next run waits for that anyway.
+/// How far a family has come. Held while its warm-up is simulated: who wants the next run waits for
+/// that anyway.
 #[derive(Default)]
 pub(super) struct State {
     /// Runs that somebody has taken.

@@ -1,4 +1,5 @@
-//! Latencies of hits, which the simulator takes as given and a node measures: read from a document of `sherwood demo --json`.
+//! Latencies of hits, which the simulator takes as given and a node measures: read from a document
+//! of `sherwood demo --json`.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! `sherwood sim compare`: policies in scenarios, with several seeds.
 //!
-//! A comparison of all there is takes long, and whoever waits for one wants to lose nothing: each run is kept when it is
-//! finished, and the same command takes up where it was stopped.
+//! A comparison of all there is takes long, and whoever waits for one wants to lose nothing: each
+//! run is kept when it is finished, and the same command takes up where it was stopped.
 
 mod claims;
 mod crew;

@@ -23,8 +23,8 @@ pub(in crate::sim) struct Line {
     pub(in crate::sim) static_equivalent_ratio: Estimate,
 }
 
-/// A mean over seeds and the interval that holds the true one with a confidence of 95%, of shares cut off at 0 and 1; no interval for one
-/// seed.
+/// A mean over seeds and the interval that holds the true one with a confidence of 95%, of shares
+/// cut off at 0 and 1; no interval for one seed.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(in crate::sim) struct Estimate {
     pub(in crate::sim) mean: f64,
@@ -104,8 +104,9 @@ impl Estimate {
     }
 }
 
-/// The mean, with its sign where `+` asks for it, and what may be added and taken away; or the interval, where that is not as
-/// much. Where all seeds gave 0 an interval would claim to know more than that.
+/// The mean, with its sign where `+` asks for it, and what may be added and taken away; or the
+/// interval, where that is not as much. Where all seeds gave 0 an interval would claim to know more
+/// than that.
 impl Display for Estimate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { mean, low, high } = *self;

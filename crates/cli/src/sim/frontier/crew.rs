@@ -64,7 +64,8 @@ impl<'a> Crew<'a> {
         while let Some(probe) = self.next() {
             // What one run failed of, the others would too.
             let tried = self.try_out(probe).inspect_err(|_| self.stop.store(true, Relaxed));
-            // Under the lock even where there is nothing to learn: nobody may go to sleep between a look and the news.
+            // Under the lock even where there is nothing to learn: nobody may go to sleep between a
+            // look and the news.
             let mut board = self.board.lock().expect("no panics while held");
             if let Ok(Some(tried)) = &tried {
                 board.learn(probe, self.verdict(tried));
@@ -86,13 +87,15 @@ impl<'a> Crew<'a> {
             match board.take() {
                 Next::Try(probe) => return Some(probe),
                 Next::Done => return None,
-                // Somebody is at work on what this waits for, and says so when he ends, however he does.
+                // Somebody is at work on what this waits for, and says so when he ends, however he
+                // does.
                 Next::Wait => board = self.news.wait(board).expect("no panics while held"),
             }
         }
     }
 
-    /// How the run of a place stands when its verdict is certain or cannot be had; none when it was stopped.
+    /// How the run of a place stands when its verdict is certain or cannot be had; none when it was
+    /// stopped.
     fn try_out(&self, probe: Probe) -> Result<Option<Tried>, Failure> {
         let run = self.trials.run(probe)?;
         if let Some(tried) = self.keep.read::<Tried>(&run.inputs)?

@@ -26,7 +26,8 @@ struct Limit {
 #[derive(Serialize)]
 struct Line<'a> {
     policy: &'a str,
-    /// Largest depth of the limits at which the promise is kept with every seed; none when it never is.
+    /// Largest depth of the limits at which the promise is kept with every seed; none when it never
+    /// is.
     limit_depth: Option<f64>,
     /// Smallest share of the caches.
     cache_ratio: Option<f64>,
@@ -43,14 +44,16 @@ struct Brackets {
     load_ratio: Vec<Seed>,
 }
 
-/// With one seed: the hardest at which the promise is kept, and the mildest at which it is broken, 5% further; none when it was
-/// not found within the range, or not looked for beyond where the first seed breaks it.
+/// With one seed: the hardest at which the promise is kept, and the mildest at which it is broken,
+/// 5% further; none when it was not found within the range, or not looked for beyond where the
+/// first seed breaks it.
 #[derive(Serialize)]
 struct Seed {
     seed: u64,
     kept: Option<f64>,
     broken: Option<f64>,
-    /// The mildest without a verdict, because the trace ended before the run did; left out where there is none.
+    /// The mildest without a verdict, because the trace ended before the run did; left out where
+    /// there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     unjudged: Option<f64>,
 }

@@ -1,7 +1,8 @@
 //! `sherwood sim frontier`: how far each policy keeps the promise.
 //!
-//! Policies that all show no violations look alike. Here conditions are made harder, or milder, until each just keeps its promise:
-//! the limits of the backends, the caches, the load, one of them at a time.
+//! Policies that all show no violations look alike. Here conditions are made harder, or milder,
+//! until each just keeps its promise: the limits of the backends, the caches, the load, one of them
+//! at a time.
 
 mod crew;
 mod found;

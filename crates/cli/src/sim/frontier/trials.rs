@@ -30,7 +30,8 @@ pub(super) struct Trials {
     warm_ups: WarmUps,
 }
 
-/// How a run stood when its verdict was certain. Kept rather than the verdict: other bounds may be judged by it too.
+/// How a run stood when its verdict was certain. Kept rather than the verdict: other bounds may be
+/// judged by it too.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Tried {
@@ -49,8 +50,8 @@ impl Finished for Tried {
 }
 
 impl Trials {
-    /// Trials that can be made: each policy is set up at both ends of all axes. At most `warm_ups` worlds are kept for trials that
-    /// begin alike.
+    /// Trials that can be made: each policy is set up at both ends of all axes. At most `warm_ups`
+    /// worlds are kept for trials that begin alike.
     pub(super) fn new(
         flags: &Flags,
         subject: Subject,
@@ -118,7 +119,8 @@ impl Trials {
         axis.value(axis.of(&self.knobs), step)
     }
 
-    /// The run that tries a place: the one of `sherwood sim run` with the condition as one more setting.
+    /// The run that tries a place: the one of `sherwood sim run` with the condition as one more
+    /// setting.
     pub(super) fn run(&self, probe: Probe) -> Result<Run, Failure> {
         let Probe { policy, seed, axis, step } = probe;
         let mut flags = self.flags.clone();
@@ -134,7 +136,8 @@ impl Trials {
         Ok(run)
     }
 
-    /// Makes a run until its verdict is certain, or its trace ends; none when it was stopped before.
+    /// Makes a run until its verdict is certain, or its trace ends; none when it was stopped
+    /// before.
     pub(super) fn make(
         &self,
         probe: Probe,
@@ -176,7 +179,8 @@ impl Trials {
     }
 }
 
-/// The world of a run at the end of its warm-up where `warm_ups` has it, else at its beginning; none when it was stopped.
+/// The world of a run at the end of its warm-up where `warm_ups` has it, else at its beginning;
+/// none when it was stopped.
 fn begin(setup: &Setup, warm_ups: Option<&WarmUps>, stop: &AtomicBool) -> Result<Option<World>, Failure> {
     let Some(warm_ups) = warm_ups else { return World::new(setup).map(Some).map_err(Failure::usage) };
     match warm_ups.world(setup, stop)? {

@@ -1,7 +1,8 @@
 //! Worlds at the end of their warm-up.
 //!
-//! How deep the limits are makes no difference before there are any, so a policy's runs with one seed along that axis begin alike:
-//! their warm-up is simulated once, and each goes on from a copy. Along the other axes every run has a warm-up of its own.
+//! How deep the limits are makes no difference before there are any, so a policy's runs with one
+//! seed along that axis begin alike: their warm-up is simulated once, and each goes on from a copy.
+//! Along the other axes every run has a warm-up of its own.
 
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicBool;

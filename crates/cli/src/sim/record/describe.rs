@@ -28,7 +28,8 @@ const UNSEEN_TIMEOUT_MS: f64 = 2_000.0;
 const KEY_BYTES: usize = 8;
 /// Exponent of a popularity that nothing is known of.
 const UNSEEN_ALPHA: f64 = 0.8;
-/// Points of the curves that may lie between the measured miss ratios and those of a law before it is mentioned.
+/// Points of the curves that may lie between the measured miss ratios and those of a law before it
+/// is mentioned.
 const FIT_ERROR_MAX: f64 = 0.03;
 /// Measured keys with which a curve means something.
 const SAMPLED_MIN: u64 = 1_000;
@@ -156,8 +157,9 @@ fn request_types(seen: &Seen, parts: &[Part<'_>], notes: &mut Vec<String>) -> (V
             .filter_map(|kind| Some(kind.keys.get(&part.backend.name)?.mean * kind.requests as f64))
             .sum();
         let alone = part.look_ups() - by_gateway;
-        // Requests are recorded for a little longer than look-ups are counted, so this is never too much by requests under way. What
-        // may remain are the few that were between their look-up and its note when they were counted.
+        // Requests are recorded for a little longer than look-ups are counted, so this is never too
+        // much by requests under way. What may remain are the few that were between their look-up
+        // and its note when they were counted.
         if alone > 0.01 * part.look_ups() + 1.0 {
             notes.push(format!(
                 "{}: {alone:.0} keys were looked up through listeners, which know no requests: each is taken for a request of its own",
@@ -170,7 +172,8 @@ fn request_types(seen: &Seen, parts: &[Part<'_>], notes: &mut Vec<String>) -> (V
     (weighed.into_iter().map(|(weight, entries)| json!([weight / all, entries])).collect(), all)
 }
 
-/// What a kind of request asks of a backend: always as many keys, or a log-normal number of that mean and deviation.
+/// What a kind of request asks of a backend: always as many keys, or a log-normal number of that
+/// mean and deviation.
 fn entry(backend: usize, keys: Keys) -> Value {
     let Keys { mean, deviation } = keys;
     let cv = deviation / mean;

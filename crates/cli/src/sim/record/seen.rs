@@ -88,7 +88,8 @@ pub(super) struct Curve {
 const TO_ASK: Duration = Duration::from_secs(120);
 
 impl Seen {
-    /// Watches a node until `wait` comes back, after `time`; none where it says so. A node that is not asked any more stops by itself.
+    /// Watches a node until `wait` comes back, after `time`; none where it says so. A node that is
+    /// not asked any more stops by itself.
     pub(super) fn watch(
         admin: &Admin,
         time: Duration,
@@ -107,8 +108,9 @@ impl Seen {
         if !wait() {
             return Ok(None);
         }
-        // Before what was recorded, so that requests are recorded for longer than look-ups are counted, at both ends: of what is
-        // looked up in between nothing is missing from the recording.
+        // Before what was recorded, so that requests are recorded for longer than look-ups are
+        // counted, at both ends: of what is looked up in between nothing is missing from the
+        // recording.
         let after: Vec<Partition> = admin.get("/v1/partitions")?;
         let recording = admin.get("/v1/recording")?;
         // A node may keep no curves, and says so.
@@ -131,8 +133,8 @@ mod tests {
     use super::*;
     use crate::sim::record::describe::describe;
 
-    /// A node at which a request for four keys begins before each question it is asked, and none ever ends. It serves until its
-    /// recording is ended, and returns what it was asked.
+    /// A node at which a request for four keys begins before each question it is asked, and none
+    /// ever ends. It serves until its recording is ended, and returns what it was asked.
     fn node_of_requests_under_way(listener: &TcpListener) -> Vec<String> {
         let (mut begun, mut recorded_from) = (0, 0);
         let mut asked = Vec::new();

@@ -1,9 +1,11 @@
-//! Who may reach what the node listens on: `[admin] tls`, `token_file` and `read_token_file`, `[[listener]] auth_file` and `network`.
+//! Who may reach what the node listens on: `[admin] tls`, `token_file` and `read_token_file`,
+//! `[[listener]] auth_file` and `network`.
 //!
-//! Beyond loopback nothing is bound that does not ask who is there. The HTTP port can hide what is said, so it has to. Listeners cannot:
-//! memcached's and Redis's clients send passwords in the clear. A password in the clear still keeps out who can connect and not listen,
-//! which is most of a company's network; but that nobody listens is a claim about the network that only the operator can make, and
-//! that has to be made in words.
+//! Beyond loopback nothing is bound that does not ask who is there. The HTTP port can hide what is
+//! said, so it has to. Listeners cannot: memcached's and Redis's clients send passwords in the
+//! clear. A password in the clear still keeps out who can connect and not listen, which is most of
+//! a company's network; but that nobody listens is a claim about the network that only the operator
+//! can make, and that has to be made in words.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -84,7 +86,8 @@ pub(super) fn auth_file(raw: &RawListener, problems: &mut Problems<'_>) -> Optio
     path(AUTH, &raw.auth_file, problems)
 }
 
-/// Refuses an HTTP port that others may reach and that does not ask who they are, or lets others listen.
+/// Refuses an HTTP port that others may reach and that does not ask who they are, or lets others
+/// listen.
 pub(super) fn refuse_open_admin(
     setting: Setting,
     bind: &Given<SocketAddr>,
@@ -111,7 +114,8 @@ pub(super) fn refuse_open_admin(
     problems.add(&bind.origin, message);
 }
 
-/// Refuses a listener that others may reach, if it does not ask who they are or nobody vouches for the network.
+/// Refuses a listener that others may reach, if it does not ask who they are or nobody vouches for
+/// the network.
 pub(super) fn refuse_open_listener(
     setting: Setting,
     bind: &Given<String>,

@@ -84,7 +84,8 @@ fn backend(table: &Spanned<RawBackend>, seen: &mut Seen, problems: &mut Problems
     }
 }
 
-/// How late readers copy is for whoever runs them to say: a default would be too short for some, and they would be believed too soon.
+/// How late readers copy is for whoever runs them to say: a default would be too short for some,
+/// and they would be believed too soon.
 fn writes(raw: &RawWrites, replicas: usize, problems: &mut Problems<'_>) -> Writes {
     let Writes { to: _, settle } = Writes::default();
     let words = [("all", WriteTo::All), ("first", WriteTo::First)];
@@ -148,7 +149,8 @@ fn prefix(raw: &RawBackend, seen: &mut Seen, problems: &mut Problems<'_>) -> Opt
     Some(value)
 }
 
-/// Whether a key can start with both. The empty prefix takes what no other takes, so it only overlaps itself.
+/// Whether a key can start with both. The empty prefix takes what no other takes, so it only
+/// overlaps itself.
 fn overlap(a: &str, b: &str) -> bool {
     if a.is_empty() || b.is_empty() { a == b } else { a.starts_with(b) || b.starts_with(a) }
 }

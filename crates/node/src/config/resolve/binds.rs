@@ -1,4 +1,5 @@
-//! `[[listener]]` and `[admin]`: what the node can be reached on. Who may reach it there is in [`access`].
+//! `[[listener]]` and `[admin]`: what the node can be reached on. Who may reach it there is in
+//! [`access`].
 
 use std::net::SocketAddr;
 

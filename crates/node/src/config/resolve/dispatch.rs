@@ -1,8 +1,8 @@
-//! `timeout`, `dispatch` and `ramp` of a `[[backend]]`: what it may hold, how long it waits, whom it asks again, how it is spared by a
-//! cold cache.
+//! `timeout`, `dispatch` and `ramp` of a `[[backend]]`: what it may hold, how long it waits, whom
+//! it asks again, how it is spared by a cold cache.
 //!
-//! What is accepted is the dispatcher's to say. Each key is put into options that are valid so far, and is the one to
-//! blame when they no longer are.
+//! What is accepted is the dispatcher's to say. Each key is put into options that are valid so far,
+//! and is the one to blame when they no longer are.
 
 use std::time::Duration;
 

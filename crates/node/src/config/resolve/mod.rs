@@ -1,7 +1,7 @@
 //! From what was typed to what it means: one file per table, all problems collected.
 //!
-//! A value that is refused counts as its default from there on, so that one mistake is reported once and the checks that
-//! build on it still run.
+//! A value that is refused counts as its default from there on, so that one mistake is reported
+//! once and the checks that build on it still run.
 
 mod access;
 mod backends;
@@ -39,14 +39,15 @@ const IDLE: Setting = Setting::new("[server]", "idle_timeout", "\"5m\"");
 const EVICTION: Setting = Setting::new("[memory]", "eviction", "\"s3-fifo\"");
 
 const MIB: u64 = 1 << 20;
-/// Between which a connection may be idle before it is closed. Chosen: a client that thinks for less than a second is not
-/// idle, and one that is silent for a year is gone.
+/// Between which a connection may be idle before it is closed. Chosen: a client that thinks for
+/// less than a second is not idle, and one that is silent for a year is gone.
 const IDLE_MIN: Span = Span(Duration::from_secs(1));
 const IDLE_MAX: Span = Span(Duration::from_secs(365 * 24 * 3600));
 /// Precise to about a point, and too little work to be measured beside a look-up.
 const MRC_SAMPLE: f64 = 1.0 / 32.0;
 
-/// The configuration that `file` and `flags` mean together. It is only of use when no problem was added.
+/// The configuration that `file` and `flags` mean together. It is only of use when no problem was
+/// added.
 pub(super) fn resolve(
     file: &RawFile,
     flags: &Flags,

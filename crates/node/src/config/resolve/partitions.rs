@@ -20,7 +20,8 @@ const MIN: Setting = Setting::new("[[partition]]", "min", "\"1MiB\"");
 const MAX: Setting = Setting::new("[[partition]]", "max", "\"512MiB\"");
 const INITIAL: Setting = Setting::new("[[partition]]", "initial", "\"64MiB\"");
 
-/// Most partitions of a node: as many as the policies have floors for, 30 of 32,768 pages each, and a few less.
+/// Most partitions of a node: as many as the policies have floors for, 30 of 32,768 pages each, and
+/// a few less.
 pub(super) const PARTITIONS_MAX: usize = 1024;
 
 const DEFAULT_TENANT: &str = "default";
@@ -50,8 +51,8 @@ struct Origins {
     initial: Origin,
 }
 
-/// The listed partitions in the order of the file, then one of the default tenant for every backend that lists none for it:
-/// it is where everybody goes who has no partition of their own.
+/// The listed partitions in the order of the file, then one of the default tenant for every backend
+/// that lists none for it: it is where everybody goes who has no partition of their own.
 pub(super) fn resolve(
     file: &[Spanned<RawPartition>],
     backends: &[Backend],
@@ -187,7 +188,8 @@ fn name(tenants: &[String], backends: &[Backend], tenant: TenantId, backend: Bac
     }
 }
 
-/// Every backend has a partition of the default tenant, listed or not. True when there are too many.
+/// Every backend has a partition of the default tenant, listed or not. True when there are too
+/// many.
 fn refuse_too_many(partitions: usize, listed: usize, problems: &mut Problems<'_>) -> bool {
     let count = partitions.max(listed);
     let over = count > PARTITIONS_MAX;
@@ -201,8 +203,8 @@ fn refuse_too_many(partitions: usize, listed: usize, problems: &mut Problems<'_>
     over
 }
 
-/// Minima must fit into the total, and so must what the partitions start with; the first that does not is named. True when
-/// something does not fit.
+/// Minima must fit into the total, and so must what the partitions start with; the first that does
+/// not is named. True when something does not fit.
 fn refuse_sums_over(drafts: &[Draft], total_bytes: u64, problems: &mut Problems<'_>) -> bool {
     let total = ByteSize(total_bytes);
     if let Some((draft, min)) = first_over(drafts, total_bytes, |draft| draft.min) {

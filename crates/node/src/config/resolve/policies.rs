@@ -1,4 +1,5 @@
-//! `[control.tao]`, `[control.cliffhanger]`, `[control.fair]` and `[control.lama]`: what the policies accept.
+//! `[control.tao]`, `[control.cliffhanger]`, `[control.fair]` and `[control.lama]`: what the
+//! policies accept.
 
 use std::time::Duration;
 

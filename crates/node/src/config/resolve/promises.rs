@@ -27,7 +27,8 @@ struct Kind<'a> {
     to: &'a dyn Fn(&Given<String>, &mut Problems<'_>) -> Option<Promised>,
 }
 
-/// The promises of the file, those to classes first. Window and time between observations are the SLO's.
+/// The promises of the file, those to classes first. Window and time between observations are the
+/// SLO's.
 pub(super) fn resolve(
     file: &RawSlo,
     slo: &Slo,

@@ -30,7 +30,8 @@ fn every_key_is_in_the_example() {
     assert_eq!(present(&all("server")), keys::<RawServer>());
     assert_eq!(present(&all("listener")), keys::<RawListener>());
     assert_eq!(present(&all("backend")), keys::<RawBackend>());
-    // One key is there as a comment, since a node that resizes caches of others serves none of its own.
+    // One key is there as a comment, since a node that resizes caches of others serves none of its
+    // own.
     let shown = EXAMPLE.lines().find_map(|line| line.strip_prefix("# cache = ")).expect("it is shown");
     let instance: toml::Value = toml::from_str(&format!("cache = {shown}")).expect("it is TOML");
     assert_eq!(present([&instance["cache"]]), keys::<RawInstance>());

@@ -1,12 +1,14 @@
 //! What the instances have together, so that one grows only into what another has given.
 //!
-//! To lower a limit takes a moment, and to give the memory back takes longer: pages are emptied one by one. One that is told to grow
-//! takes memory as fast as it is written to. Were both told at once, all together would have more than the total in between, and
-//! the machine that has no more than that would have to kill one.
+//! To lower a limit takes a moment, and to give the memory back takes longer: pages are emptied one
+//! by one. One that is told to grow takes memory as fast as it is written to. Were both told at
+//! once, all together would have more than the total in between, and the machine that has no more
+//! than that would have to kill one.
 //!
-//! What an instance *has* here is the most it may take: its limit, or what it still holds beyond that, or what it has been granted and was not
-//! seen to have yet. One that is not reached has what it had. What instances have of their own when they are met may be more than the
-//! total: nobody grows then, and nobody is made to give up what it has for that; it takes a smaller wish.
+//! What an instance *has* here is the most it may take: its limit, or what it still holds beyond
+//! that, or what it has been granted and was not seen to have yet. One that is not reached has what
+//! it had. What instances have of their own when they are met may be more than the total: nobody
+//! grows then, and nobody is made to give up what it has for that; it takes a smaller wish.
 
 use tokio::sync::watch;
 
@@ -29,8 +31,9 @@ impl Ledger {
         self.has.send_if_modified(|has| std::mem::replace(&mut has[instance], bytes) > bytes);
     }
 
-    /// What an instance may be told to have, that has `own` already (its limit, or what it holds where it has none) and is to have
-    /// `wish`: all of that if it is to shrink, else as much as nobody has, and no less than its own.
+    /// What an instance may be told to have, that has `own` already (its limit, or what it holds
+    /// where it has none) and is to have `wish`: all of that if it is to shrink, else as much as
+    /// nobody has, and no less than its own.
     pub(super) fn grant(&self, instance: usize, wish: u64, own: u64) -> u64 {
         let mut granted = wish;
         self.has.send_if_modified(|has| {
@@ -95,8 +98,9 @@ mod tests {
     }
 
     proptest! {
-        /// Instances that are met with whatever they have, some without a limit: no turn brings all of them together beyond the total, or
-        /// further beyond it than what they had of their own did.
+        /// Instances that are met with whatever they have, some without a limit: no turn brings all
+        /// of them together beyond the total, or further beyond it than what they had of their own
+        /// did.
         #[test]
         fn they_have_more_than_the_total_only_by_what_they_had_of_their_own(
             own in prop::array::uniform4((prop_oneof![Just(0), 1..100_u64], 0..100_u64)),
@@ -123,8 +127,8 @@ mod tests {
             }
         }
 
-        /// Instances that begin within the total and do what they are told, each at its own pace, never have more than that together, and
-        /// have their shares in the end.
+        /// Instances that begin within the total and do what they are told, each at its own pace,
+        /// never have more than that together, and have their shares in the end.
         #[test]
         fn they_never_have_more_than_the_total_and_come_to_their_wishes(
             shares in prop::collection::vec(prop::collection::vec(1..40_u64, 4), 1..6),

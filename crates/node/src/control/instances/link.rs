@@ -9,8 +9,8 @@ use tokio::time::timeout;
 
 use crate::access::AccessError;
 
-/// How long an instance may take to be reached, and for each answer. Chosen: a cache answers in a millisecond, and one that takes a
-/// second is of no use to those who wait for it either.
+/// How long an instance may take to be reached, and for each answer. Chosen: a cache answers in a
+/// millisecond, and one that takes a second is of no use to those who wait for it either.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Most bytes of one answer: statistics of all slab classes are a tenth of this.
@@ -95,7 +95,8 @@ impl Link {
         Ok(Self { stream, received: Vec::new() })
     }
 
-    /// Sends `request` and returns what comes back, up to where `whole` says that it is all, by the bytes it takes.
+    /// Sends `request` and returns what comes back, up to where `whole` says that it is all, by the
+    /// bytes it takes.
     pub(super) async fn ask(
         &mut self,
         doing: &'static str,

@@ -1,8 +1,9 @@
 //! What memcached is told and asked, in its text protocol.
 //!
-//! A size is whole mebibytes, eight at least. `cache_memlimit` alone frees nothing: memory lies in pages of slab classes, and only
-//! pages that no class owns are given back. So while it holds more than it may, pages are moved out of the classes, which evicts what is
-//! in them (`slabs reassign -1 0`: any class, to the pool of free pages).
+//! A size is whole mebibytes, eight at least. `cache_memlimit` alone frees nothing: memory lies in
+//! pages of slab classes, and only pages that no class owns are given back. So while it holds more
+//! than it may, pages are moved out of the classes, which evicts what is in them
+//! (`slabs reassign -1 0`: any class, to the pool of free pages).
 
 use super::State;
 use super::link::{Link, Trouble, Unfit, line};
@@ -12,7 +13,8 @@ const MIB: u64 = 1 << 20;
 /// Least bytes `cache_memlimit` takes.
 pub(super) const BYTES_MIN: u64 = 8 * MIB;
 
-/// Pages asked back at one look. Each takes memcached some milliseconds; what it is still busy with is asked for again.
+/// Pages asked back at one look. Each takes memcached some milliseconds; what it is still busy with
+/// is asked for again.
 const PAGES_AT_ONCE: u64 = 16;
 
 /// The limit that stands for a size.
@@ -21,7 +23,8 @@ pub(super) const fn limit(bytes: u64) -> u64 {
     if whole < BYTES_MIN { BYTES_MIN } else { whole }
 }
 
-/// Authenticates as memcached's text protocol has it (`-Y`): by a store whose value is user and password.
+/// Authenticates as memcached's text protocol has it (`-Y`): by a store whose value is user and
+/// password.
 pub(super) async fn greet(link: &mut Link, user: &str, password: &str) -> Result<(), Trouble> {
     let doing = "authenticating";
     let secret = format!("{user} {password}");

@@ -1,15 +1,19 @@
 //! Caches that somebody runs already, one for each partition, resized by the same loop.
 //!
-//! RobinHood was built on an off-the-shelf cache, and needs no more of one than that it can be told its size and asked how it fares.
-//! Both are done here over the network, so both may be slow or fail; and the loop must not wait. So each instance has a task and
-//! a connection of its own:
+//! RobinHood was built on an off-the-shelf cache, and needs no more of one than that it can be told
+//! its size and asked how it fares. Both are done here over the network, so both may be slow or
+//! fail; and the loop must not wait. So each instance has a task and a connection of its own:
 //!
-//! - The loop leaves a *wish*, a size. The newest one wins: what was asked for and not begun is never asked for.
-//! - The task tells the instance, once a second reads back what it holds and counts, and leaves that for the loop.
-//! - Who is to grow is told so as others have given (`ledger`): all together never have more than the total.
-//! - Each exchange has a time-out. An instance that does not answer keeps its size, since nobody can tell it another, and its budget: the
-//!   loop divides the rest among the others. What it has beyond its budget nobody else gets meanwhile (`ledger`). When it is back, it
-//!   is told the newest wish. One that answers and cannot be resized is treated alike.
+//! - The loop leaves a *wish*, a size. The newest one wins: what was asked for and not begun is
+//!   never asked for.
+//! - The task tells the instance, once a second reads back what it holds and counts, and leaves
+//!   that for the loop.
+//! - Who is to grow is told so as others have given (`ledger`): all together never have more than
+//!   the total.
+//! - Each exchange has a time-out. An instance that does not answer keeps its size, since nobody
+//!   can tell it another, and its budget: the loop divides the rest among the others. What it has
+//!   beyond its budget nobody else gets meanwhile (`ledger`). When it is back, it is told the
+//!   newest wish. One that answers and cannot be resized is treated alike.
 
 mod ledger;
 mod link;
@@ -87,7 +91,8 @@ pub struct InstanceSetup {
     pub address: String,
     /// Who asks; for Redis without one, its default user.
     pub user: Option<String>,
-    /// A file with the password, if it asks for one; nobody else may read it, and it is read whenever the instance is connected to.
+    /// A file with the password, if it asks for one; nobody else may read it, and it is read
+    /// whenever the instance is connected to.
     pub password_file: Option<PathBuf>,
 }
 
@@ -124,7 +129,8 @@ struct Known {
     usage: Usage,
     /// Times its counts were seen to have begun anew.
     restarts: u64,
-    /// What it said last; nothing before the first look, since what it has counted before that is none of ours.
+    /// What it said last; nothing before the first look, since what it has counted before that is
+    /// none of ours.
     last: Option<State>,
     /// Why it is not reached; none while it is.
     trouble: Option<String>,
@@ -198,7 +204,8 @@ impl Instance {
                 self.ledger.note(self.partition.index(), state.limit.max(state.used));
                 return Err(unfit.into());
             }
-            // Where there is no limit, what it holds is its own: a limit below that would evict for nothing but want of room.
+            // Where there is no limit, what it holds is its own: a limit below that would evict for
+            // nothing but want of room.
             let own = if state.limit == 0 { state.used } else { state.limit };
             let granted = wish.map(|bytes| self.ledger.grant(self.partition.index(), bytes, own));
             if let Some(bytes) = granted
@@ -240,7 +247,8 @@ impl Instance {
             InstanceKind::Memcached => memcached::look(link).await,
             InstanceKind::Redis => redis::look(link).await,
         }?;
-        // Each look counts: the next may be at counts that have grown beyond those of before a new start.
+        // Each look counts: the next may be at counts that have grown beyond those of before a new
+        // start.
         self.known().note(state);
         Ok(state)
     }
@@ -252,7 +260,8 @@ impl Instance {
         }
     }
 
-    /// Has an instance that holds more than it may give some of it back; whether there is more to come. Redis does so by itself.
+    /// Has an instance that holds more than it may give some of it back; whether there is more to
+    /// come. Redis does so by itself.
     async fn release(&self, link: &mut Link, state: &State) -> Result<bool, Trouble> {
         match self.setup.kind {
             InstanceKind::Memcached => memcached::release(link, state).await,

@@ -1,7 +1,7 @@
 //! What Redis and Valkey are told and asked.
 //!
-//! `CONFIG SET maxmemory` takes effect at once: what is too much is evicted in steps between commands. What Redis uses for itself counts
-//! too, about a mebibyte.
+//! `CONFIG SET maxmemory` takes effect at once: what is too much is evicted in steps between
+//! commands. What Redis uses for itself counts too, about a mebibyte.
 
 use sherwood_wire::resp;
 
@@ -64,8 +64,8 @@ fn note(state: &mut State, name: &str, value: &str) {
     }
 }
 
-/// Whether it has more than it may, and evicts. A sixteenth more is nothing to wait for: what it keeps for replicas and clients counts
-/// as use, and not against `maxmemory`.
+/// Whether it has more than it may, and evicts. A sixteenth more is nothing to wait for: what it
+/// keeps for replicas and clients counts as use, and not against `maxmemory`.
 pub(super) fn gives(state: &State) -> bool {
     state.used > state.limit.saturating_add(state.limit / 16) && state.limit > 0
 }

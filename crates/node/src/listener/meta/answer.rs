@@ -87,8 +87,8 @@ pub(super) struct Expiry {
 }
 
 impl Expiry {
-    /// Goes through the flags in their order, as memcached does: `t` tells what those before it have set, and `R` looks at it.
-    /// `N` counts for an item that was just `made` only.
+    /// Goes through the flags in their order, as memcached does: `t` tells what those before it
+    /// have set, and `R` looks at it. `N` counts for an item that was just `made` only.
     pub(super) fn of(flags: MetaFlags<'_>, before: Option<Instant>, made: bool, moment: Moment) -> Self {
         let mut expiry_of = Self { shown: before, compared: before, last: before };
         for flag in flags {

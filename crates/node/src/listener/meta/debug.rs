@@ -32,7 +32,8 @@ impl Session<'_> {
         }
     }
 
-    /// Answers a command whose key belongs to no backend: nothing is there, and nothing can be stored.
+    /// Answers a command whose key belongs to no backend: nothing is there, and nothing can be
+    /// stored.
     pub(super) fn meta_nowhere(&self, verb: MetaVerb<'_>, meta: Meta<'_>, key: &[u8], out: &mut Vec<u8>) {
         match verb {
             MetaVerb::Get => {

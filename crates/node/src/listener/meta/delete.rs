@@ -21,7 +21,8 @@ impl Session<'_> {
         let cache = &self.shared.service.cache;
         let deleted = self.shared.service.write(asked.target, asked.name, || {
             cache.update(asked.target.partition, asked.name, &asked.passing(), |item| match item {
-                // What this client does not see, such as a stale value, is not to be served by others either.
+                // What this client does not see, such as a stale value, is not to be served by
+                // others either.
                 None => (Change::Remove, NOT_FOUND),
                 Some(item) if options.cas.is_some_and(|cas| cas != item.cas) => (Change::Keep, EXISTS),
                 Some(item) => (delete(asked, &options, &item), DONE),
@@ -54,7 +55,8 @@ fn delete(asked: &Asked<'_>, options: &MetaOptions, item: &Item<'_>) -> Change<'
             kind: Kind::Place,
             tags: Tags::NONE,
             marks: if invalidates { binary.with(STALE) } else { binary },
-            // A value that is merely taken away leaves the item's number; one that is declared old gets a new one.
+            // A value that is merely taken away leaves the item's number; one that is declared old
+            // gets a new one.
             cas: options.new_cas.or((!invalidates).then_some(item.cas)),
         };
     }

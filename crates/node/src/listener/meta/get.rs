@@ -1,7 +1,9 @@
-//! `mg`: reading, and with it touching, making place for what is missing, and telling one client to recache.
+//! `mg`: reading, and with it touching, making place for what is missing, and telling one client to
+//! recache.
 //!
-//! Most reads change nothing but the recency, so they take the way of `get`. Only where an expiry is to be set or a right
-//! to be given to one client of several, a second step looks at the item again and changes it.
+//! Most reads change nothing but the recency, so they take the way of `get`. Only where an expiry
+//! is to be set or a right to be given to one client of several, a second step looks at the item
+//! again and changes it.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -182,7 +184,8 @@ impl Session<'_> {
                 self.touched(options, Count::TouchMisses);
                 self.absent(asked, out);
             }
-            // No room for an item without a value is no reason to fail: nobody has the right to recache, then.
+            // No room for an item without a value is no reason to fail: nobody has the right to
+            // recache, then.
             Err(_) => self.absent(asked, out),
         }
     }

@@ -1,11 +1,13 @@
-//! What meta commands do: the same cache and the same rules as the other commands, seen through flags.
+//! What meta commands do: the same cache and the same rules as the other commands, seen through
+//! flags.
 //!
-//! A command is carried out in one step on its item, with the shard locked, and most of an answer is written there too. What
-//! the older commands know nothing of are marks on the item: that it is stale, that one client has already been told to
-//! recache it, and that its key was given in base 64.
+//! A command is carried out in one step on its item, with the shard locked, and most of an answer
+//! is written there too. What the older commands know nothing of are marks on the item: that it is
+//! stale, that one client has already been told to recache it, and that its key was given in base 64.
 //!
-//! Texts and corner cases are those of memcached 1.6.45 but for its slips: an item that is made by `mg` or `ma`, or appended
-//! to, goes on to be known by its base 64 key, and neither adding to a value nor counting on from one makes a stale item fresh.
+//! Texts and corner cases are those of memcached 1.6.45 but for its slips: an item that is made by
+//! `mg` or `ma`, or appended to, goes on to be known by its base 64 key, and neither adding to a
+//! value nor counting on from one makes a stale item fresh.
 
 mod answer;
 mod arithmetic;
@@ -99,7 +101,8 @@ impl Session<'_> {
     }
 }
 
-/// The bytes of an item. A size without a value is no answer; nobody but a simulator declares sizes.
+/// The bytes of an item. A size without a value is no answer; nobody but a simulator declares
+/// sizes.
 fn stored<'a>(item: &Item<'a>) -> Option<&'a [u8]> {
     match item.value {
         Value::Bytes(value) => Some(value),

@@ -64,7 +64,8 @@ impl Session<'_> {
         }
     }
 
-    /// Refuses a value over the limit. What was stored before goes, so that nobody goes on reading it.
+    /// Refuses a value over the limit. What was stored before goes, so that nobody goes on reading
+    /// it.
     pub(super) fn meta_too_large(&self, asked: Option<&Asked<'_>>, out: &mut Vec<u8>) {
         self.counters.increment(Count::StoreTooLarge);
         if let Some(asked) = asked {

@@ -1,8 +1,10 @@
-//! What is left of a command whose answer does not fit in the output, waits for a backend, or takes long.
+//! What is left of a command whose answer does not fit in the output, waits for a backend, or takes
+//! long.
 //!
-//! `MGET` may ask for a thousand values of a megabyte, and `KEYS` for millions of keys: neither may make us hold gigabytes or
-//! keep the other clients of the thread waiting. So such a command is worked off in portions, and the connection sends,
-//! fetches or lets others have their turn between them.
+//! `MGET` may ask for a thousand values of a megabyte, and `KEYS` for millions of keys: neither may
+//! make us hold gigabytes or keep the other clients of the thread waiting. So such a command is
+//! worked off in portions, and the connection sends, fetches or lets others have their turn between
+//! them.
 
 use bytes::Bytes;
 use sherwood_cache::PREFETCH_KEYS_MAX;
@@ -54,7 +56,8 @@ impl Aside {
 }
 
 impl Session<'_> {
-    /// Answers the values of the keys from argument `first` on, or of as many as fit, and puts the others aside.
+    /// Answers the values of the keys from argument `first` on, or of as many as fit, and puts the
+    /// others aside.
     pub(super) fn values(&mut self, args: Args<'_>, first: usize, out: &mut Vec<u8>) {
         let mut values = Values::default();
         for index in first..args.len() {
@@ -72,7 +75,8 @@ impl Session<'_> {
         }
     }
 
-    /// Goes on with what was put aside; says what has to happen before the rest can be done, if there is any.
+    /// Goes on with what was put aside; says what has to happen before the rest can be done, if
+    /// there is any.
     pub(super) fn go_on(&mut self, out: &mut Vec<u8>) -> Option<Next> {
         let next = match self.client.aside.take()? {
             Aside::Values(mut values) => {

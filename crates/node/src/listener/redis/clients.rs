@@ -1,7 +1,7 @@
 //! Who is connected, as `CLIENT LIST` tells it.
 //!
-//! A conversation keeps its own state; what others may ask about it lies here, in atomics its thread writes and a name
-//! that is written rarely.
+//! A conversation keeps its own state; what others may ask about it lies here, in atomics its
+//! thread writes and a name that is written rarely.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -1,8 +1,9 @@
 //! Decimal numbers, added exactly.
 //!
-//! `INCRBYFLOAT` reads and writes text. Redis computes in its processor's 80-bit format, which most languages and machines do
-//! not have, and shows 17 decimals of it. Adding in decimal gives the same text wherever that format is exact enough, and a
-//! cleaner one where it is not: no noise in the nineteenth digit.
+//! `INCRBYFLOAT` reads and writes text. Redis computes in its processor's 80-bit format, which most
+//! languages and machines do not have, and shows 17 decimals of it. Adding in decimal gives the
+//! same text wherever that format is exact enough, and a cleaner one where it is not: no noise in
+//! the nineteenth digit.
 
 /// Decimals that are kept: more than are shown, so that sums of what was typed are rounded once.
 const SCALE: usize = 40;
@@ -30,8 +31,8 @@ pub(super) enum Number {
 }
 
 impl Number {
-    /// Reads `text` as C does, hexadecimal apart: a sign or none, digits with a point among them or none, an exponent or
-    /// none, and nothing else. None for what is no number or out of range.
+    /// Reads `text` as C does, hexadecimal apart: a sign or none, digits with a point among them or
+    /// none, an exponent or none, and nothing else. None for what is no number or out of range.
     pub(super) fn parse(text: &[u8]) -> Option<Self> {
         if text.len() > TEXT_BYTES_MAX {
             return None;
@@ -64,7 +65,8 @@ impl Number {
 }
 
 impl Decimal {
-    /// The number times 10 to the power of `places`, cut off behind the last decimal. None when it is too large.
+    /// The number times 10 to the power of `places`, cut off behind the last decimal. None when it
+    /// is too large.
     fn shifted(mut self, places: i64) -> Option<Self> {
         if self.digits.is_empty() {
             return Some(self);
@@ -91,8 +93,8 @@ impl Decimal {
         (sum.digits.len() <= INTEGER_DIGITS_MAX + SCALE).then_some(sum)
     }
 
-    /// The number with up to 17 decimals, rounded (to even from the middle), without zeros at the end and without a sign if it
-    /// is 0.
+    /// The number with up to 17 decimals, rounded (to even from the middle), without zeros at the
+    /// end and without a sign if it is 0.
     pub(super) fn text(&self) -> String {
         let (cut, kept) = self.digits.split_at(self.digits.len().min(SCALE - SHOWN));
         let cut = trimmed(cut.to_vec());

@@ -74,7 +74,8 @@ fn named(name: &[u8]) -> Option<&'static Command> {
     }
 }
 
-/// Redis 7's ten fields. Hints and specifications of keys are empty: where the keys are is told by the fields before.
+/// Redis 7's ten fields. Hints and specifications of keys are empty: where the keys are is told by
+/// the fields before.
 fn description(out: &mut Vec<u8>, version: Version, command: &Command) {
     reply::array(out, 10);
     reply::bulk(out, command.full_name.as_bytes());

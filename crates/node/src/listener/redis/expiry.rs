@@ -129,8 +129,8 @@ pub(super) fn pexpiretime(session: &mut Session<'_>, args: Args<'_>, out: &mut V
     tell_expiry(session, args, out, |at, _| at)
 }
 
-/// Answers -2 where there is no key, -1 where it never expires, else what `tell` makes of when it does and of now, both in
-/// milliseconds since 1970.
+/// Answers -2 where there is no key, -1 where it never expires, else what `tell` makes of when it
+/// does and of now, both in milliseconds since 1970.
 fn tell_expiry(
     session: &Session<'_>,
     args: Args<'_>,

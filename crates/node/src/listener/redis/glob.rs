@@ -1,11 +1,12 @@
 //! Patterns of keys, as `KEYS`, `SCAN` and `CONFIG GET` take them.
 //!
-//! `*` is any text, `?` any byte, `[a-c]`, `[abc]` and `[^a]` one of some bytes, and a backslash takes the next byte as it is.
+//! `*` is any text, `?` any byte, `[a-c]`, `[abc]` and `[^a]` one of some bytes, and a backslash
+//! takes the next byte as it is.
 
 /// Whether all of `text` matches `pattern`; letters of either case are the same where `any_case`.
 ///
-/// Takes at most as many steps as the product of their lengths: after a failure only the last `*` is tried again, since
-/// an earlier one could do no better.
+/// Takes at most as many steps as the product of their lengths: after a failure only the last `*`
+/// is tried again, since an earlier one could do no better.
 pub(super) fn matches(pattern: &[u8], text: &[u8], any_case: bool) -> bool {
     let (mut pattern_at, mut text_at) = (0, 0);
     // Where the last star is, and the text it has to leave to what follows it.
@@ -31,8 +32,8 @@ pub(super) fn matches(pattern: &[u8], text: &[u8], any_case: bool) -> bool {
     }
 }
 
-/// Most steps that [`matches`] takes with a text of so many bytes: what follows the first star may be tried at every place of
-/// the text.
+/// Most steps that [`matches`] takes with a text of so many bytes: what follows the first star may
+/// be tried at every place of the text.
 pub(super) fn steps_max(pattern: &[u8], text_bytes: usize) -> usize {
     match pattern.iter().position(|&byte| byte == b'*') {
         Some(star) => pattern.len() + text_bytes * (pattern.len() - star),
@@ -55,8 +56,8 @@ fn one(pattern: &[u8], byte: u8, any_case: bool) -> Option<usize> {
     }
 }
 
-/// Whether `byte` is in the class that starts after its bracket, and how long the class is. One without an end goes to the
-/// end of the pattern, as in Redis.
+/// Whether `byte` is in the class that starts after its bracket, and how long the class is. One
+/// without an end goes to the end of the pattern, as in Redis.
 fn in_class(class: &[u8], byte: u8, fold: impl Fn(u8) -> u8) -> (bool, usize) {
     let (not, mut at) = match class.first() {
         Some(b'^') => (true, 1),

@@ -58,7 +58,8 @@ pub(super) fn refcount(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<
     })
 }
 
-/// `OBJECT IDLETIME key`: seconds since its last use, or since it was stored where eviction needs no time of a use.
+/// `OBJECT IDLETIME key`: seconds since its last use, or since it was stored where eviction needs
+/// no time of a use.
 pub(super) fn idletime(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
     match session.idle(arg(args, 2)) {
         Some(idle) => reply::integer(out, idle.as_secs() as i64),

@@ -1,7 +1,7 @@
 //! Commands that go through the keys: `KEYS`, `SCAN`, `DBSIZE` and `RANDOMKEY`.
 //!
-//! A listener's keys are its routes' prefixes in front of their partitions' keys. What lies in a partition under a name that
-//! a longer prefix takes cannot be reached from here, and is left out.
+//! A listener's keys are its routes' prefixes in front of their partitions' keys. What lies in a
+//! partition under a name that a longer prefix takes cannot be reached from here, and is left out.
 
 use sherwood_cache::Access;
 use sherwood_wire::resp::{Args, reply};
@@ -11,17 +11,22 @@ use super::failure::{Failure, SYNTAX};
 use super::glob;
 use super::session::{Outcome, Session, arg, is, number};
 
-/// Most places that are looked at before others have their turn. Chosen: a fraction of a millisecond.
+/// Most places that are looked at before others have their turn. Chosen: a fraction of a
+/// millisecond.
 const PLACES: usize = 4096;
-/// Most steps of matching before others have their turn, if one place does not take more: about a millisecond.
+/// Most steps of matching before others have their turn, if one place does not take more: about a
+/// millisecond.
 const STEPS: usize = 256 * 1024;
-/// As long a key is taken to be, in bytes: the engine's longest, beside which a prefix counts for little.
+/// As long a key is taken to be, in bytes: the engine's longest, beside which a prefix counts for
+/// little.
 const KEY_BYTES: usize = 250;
 /// Places that are looked at between two looks at what was found.
 const PLACES_A_LOOK: usize = 32;
-/// As many such portions a `SCAN` takes at once, whatever its `COUNT`: some milliseconds for a pattern that is dear to match.
+/// As many such portions a `SCAN` takes at once, whatever its `COUNT`: some milliseconds for a
+/// pattern that is dear to match.
 const SCAN_PORTIONS_MAX: usize = 16;
-/// Places a `SCAN` looks at for each key that is wanted: Redis's factor, for a cache of many partitions or holes.
+/// Places a `SCAN` looks at for each key that is wanted: Redis's factor, for a cache of many
+/// partitions or holes.
 const SCAN_PLACES_PER_KEY: usize = 10;
 /// Most bytes `KEYS` answers.
 pub(super) const KEYS_BYTES_MAX: usize = 4 << 20;
@@ -30,8 +35,8 @@ const TOO_MANY_KEYS: Failure = Failure::text("ERR KEYS would answer more than 4 
 /// Where in a `SCAN`'s cursor the route is; the engine's cursor is below.
 const ROUTE_SHIFT: u32 = 48;
 
-/// Longest pattern, in bytes. Patterns are matched under a shard's lock, where a step for each byte of a key and of the pattern
-/// has to be a short time.
+/// Longest pattern, in bytes. Patterns are matched under a shard's lock, where a step for each byte
+/// of a key and of the pattern has to be a short time.
 const PATTERN_BYTES_MAX: usize = 1024;
 const PATTERN_TOO_LONG: Failure = Failure::text("ERR pattern is too long, at most 1024 bytes are taken");
 
@@ -69,7 +74,8 @@ impl Walk {
         Self { route: (cursor >> ROUTE_SHIFT) as usize, cursor: cursor & ((1 << ROUTE_SHIFT) - 1) }
     }
 
-    /// Visits keys of one route, by the names the client has for them. Says whether there may be more.
+    /// Visits keys of one route, by the names the client has for them. Says whether there may be
+    /// more.
     fn step(&mut self, session: &Session<'_>, places: usize, mut visit: impl FnMut(&[u8])) -> bool {
         let service = &session.shared.service;
         let Some((prefix, target)) = service.routing.route(self.route) else { return false };
@@ -184,7 +190,8 @@ pub(super) fn randomkey(session: &mut Session<'_>, _: Args<'_>, _: &mut Vec<u8>)
     Ok(())
 }
 
-/// How many places are looked at before others have their turn, when keys are matched with `pattern`.
+/// How many places are looked at before others have their turn, when keys are matched with
+/// `pattern`.
 fn places(pattern: Option<&[u8]>) -> usize {
     let steps = pattern.map_or(0, |pattern| glob::steps_max(pattern, KEY_BYTES));
     STEPS.checked_div(steps).unwrap_or(PLACES).clamp(1, PLACES)

@@ -1,8 +1,9 @@
 //! Commands of several keys at a time: `MGET`, `MSET`, `MSETNX`, and what copies or renames.
 //!
-//! The cache changes one key in one step and no two. Commands here that write hold a lock of the listener, so that each
-//! sees the others done or not begun; `MSETNX` moreover adds, and takes back what it added when somebody else was faster.
-//! What remains visible: a reader, or a writer of one key, may come between the keys of one such command.
+//! The cache changes one key in one step and no two. Commands here that write hold a lock of the
+//! listener, so that each sees the others done or not begun; `MSETNX` moreover adds, and takes back
+//! what it added when somebody else was faster. What remains visible: a reader, or a writer of one
+//! key, may come between the keys of one such command.
 
 use sherwood_cache::{Change, NewItem};
 use sherwood_wire::resp::{Args, reply};
@@ -85,8 +86,9 @@ pub(super) fn rename(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8
     Ok(())
 }
 
-/// Takes the item away first and puts it under its new name then, so that it is never there twice; for a moment it is
-/// nowhere. What is stored under the old name meanwhile came after. When the new place refuses it, it goes back.
+/// Takes the item away first and puts it under its new name then, so that it is never there twice;
+/// for a moment it is nowhere. What is stored under the old name meanwhile came after. When the new
+/// place refuses it, it goes back.
 fn move_key(session: &Session<'_>, from: &[u8], to: &[u8]) -> Outcome {
     let taken = session.update(from, |old| {
         let taken = old.map(|old| (old.value.to_vec(), old.flags, old.expires, old.tags));

@@ -1,4 +1,5 @@
-//! The Redis protocol as a conversation: the commands a cache needs, with Redis 7.0's semantics and texts.
+//! The Redis protocol as a conversation: the commands a cache needs, with Redis 7.0's semantics and
+//! texts.
 //!
 //! | file | what it is |
 //! |---|---|
@@ -11,9 +12,9 @@
 //! | `clients` | who is connected |
 //! | `decimal`, `glob` | arithmetic and patterns of Redis's own kind |
 //!
-//! Values are strings, and there is one database. A listener is look-aside or reads through, as a memcached one; `GET` and `MGET`
-//! read through. What is not in the table is answered as Redis answers what it does not know: no lists, no scripts, no
-//! transactions.
+//! Values are strings, and there is one database. A listener is look-aside or reads through, as a
+//! memcached one; `GET` and `MGET` read through. What is not in the table is answered as Redis
+//! answers what it does not know: no lists, no scripts, no transactions.
 
 mod aside;
 mod clients;
@@ -47,7 +48,8 @@ pub(super) use self::conversation::Redis;
 use self::clients::Clients;
 use super::options::MemcachedOptions;
 
-/// The Redis whose behaviour this was compared with, as `HELLO` and `INFO` tell it: clients take the number for Redis's.
+/// The Redis whose behaviour this was compared with, as `HELLO` and `INFO` tell it: clients take
+/// the number for Redis's.
 const VERSION: &str = "7.0.15";
 
 /// Bytes a request may have beside one longest value: room for many keys.
@@ -65,7 +67,8 @@ pub fn connection_bytes_max(options: &MemcachedOptions) -> usize {
     let limits = limits(options);
     let value = reply::HEADER_BYTES_MAX + options.item_size_max as usize + 2;
     let output = options.output_bytes_max + value.max(listing::KEYS_BYTES_MAX);
-    // A list of keys that is put aside is part of a request, and one being made is as large as the answer it becomes.
+    // A list of keys that is put aside is part of a request, and one being made is as large as the
+    // answer it becomes.
     2 * limits.buffer_bytes_max() + limits.parser_bytes_max() + 2 * (output + listing::KEYS_BYTES_MAX)
 }
 

@@ -146,7 +146,8 @@ fn cluster(_: &Session<'_>, text: &mut String) -> std::fmt::Result {
     write!(text, "cluster_enabled:0\r\n")
 }
 
-/// Dead items that nobody has met yet are counted; how many can expire is not known, so it is told as none.
+/// Dead items that nobody has met yet are counted; how many can expire is not known, so it is told
+/// as none.
 fn keyspace(session: &Session<'_>, text: &mut String) -> std::fmt::Result {
     match session.shared.service.usage().items {
         0 => Ok(()),
@@ -173,7 +174,8 @@ fn settings(session: &Session<'_>) -> [(&'static str, String); 19] {
         ("maxclients", service.places.max().to_string()),
         ("maxmemory", service.cache.options().total_bytes.to_string()),
         ("maxmemory-policy", POLICY.to_owned()),
-        // What frameworks ask before they turn notifications on, and what tells that there are none.
+        // What frameworks ask before they turn notifications on, and what tells that there are
+        // none.
         ("notify-keyspace-events", String::new()),
         ("port", port(session).to_string()),
         ("proto-max-bulk-len", options.item_size_max.to_string()),
@@ -198,8 +200,8 @@ pub(super) fn config_get(session: &mut Session<'_>, args: Args<'_>, out: &mut Ve
     Ok(())
 }
 
-/// `CONFIG SET parameter value …`: settings are the node's and cannot be changed from here; to say what is so already is no
-/// change.
+/// `CONFIG SET parameter value …`: settings are the node's and cannot be changed from here; to say
+/// what is so already is no change.
 pub(super) fn config_set(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
     if !args.len().is_multiple_of(2) {
         return Err(SYNTAX);

@@ -1,6 +1,7 @@
 //! One command: from its arguments to its answer.
 //!
-//! Nothing here waits. What does not fit in the output, or has to be fetched, is put [aside](super::aside).
+//! Nothing here waits. What does not fit in the output, or has to be fetched, is put
+//! [aside](super::aside).
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -50,7 +51,8 @@ pub(super) struct State {
 }
 
 impl State {
-    /// As at the beginning, but for the replies that are wanted and what may not be forgotten: how often it failed to log in.
+    /// As at the beginning, but for the replies that are wanted and what may not be forgotten: how
+    /// often it failed to log in.
     pub(super) fn log_out(&mut self, replies: Replies) {
         *self = Self { replies, refusals: self.refusals, ..Self::default() };
     }
@@ -89,7 +91,8 @@ impl<'i> Old<'i> {
         }
     }
 
-    /// The same item with another value, made of its own: of one that somebody said is old, another that is.
+    /// The same item with another value, made of its own: of one that somebody said is old, another
+    /// that is.
     pub(super) fn with(self, value: Vec<u8>) -> Change<'static> {
         let Self { flags, expires, tags, marks, .. } = self;
         let (value, marks) = (Cow::Owned(value), marks.only(OUTDATED));
@@ -97,7 +100,8 @@ impl<'i> Old<'i> {
     }
 }
 
-/// What a command's function returns: nothing, since it has appended its answer, or what to answer instead.
+/// What a command's function returns: nothing, since it has appended its answer, or what to answer
+/// instead.
 pub(super) type Outcome = Result<(), Failure>;
 
 impl Session<'_> {
@@ -111,8 +115,8 @@ impl Session<'_> {
             out.truncate(before);
             reply::error(out, &failure.0);
         }
-        // As the command has left it: Redis answers what turns answers on, and neither what turns them off nor what skips the
-        // next one.
+        // As the command has left it: Redis answers what turns answers on, and neither what turns
+        // them off nor what skips the next one.
         if self.client.replies != Replies::All {
             out.truncate(before);
             if let Some(aside) = &mut self.client.aside {
@@ -158,7 +162,8 @@ impl Session<'_> {
         !self.client.admitted && self.shared.service.passwords.is_some()
     }
 
-    /// Lets a client in that knows its password. Who was in and does not know another one's stays in.
+    /// Lets a client in that knows its password. Who was in and does not know another one's stays
+    /// in.
     pub(super) fn log_in(&mut self, user: &[u8], password: &[u8]) -> Outcome {
         let known = match &self.shared.service.passwords {
             Some(passwords) => passwords.know(user, password),
@@ -181,8 +186,8 @@ impl Session<'_> {
         failure
     }
 
-    /// Answers a request with an argument over the limit, of which the ones before it are known. What is plainly to be
-    /// overwritten is removed, so that nobody goes on reading it.
+    /// Answers a request with an argument over the limit, of which the ones before it are known.
+    /// What is plainly to be overwritten is removed, so that nobody goes on reading it.
     pub(super) fn too_large(&mut self, args: Args<'_>, out: &mut Vec<u8>) {
         self.counters.increment(Count::StoreTooLarge);
         let overwrites = |name: &[u8]| {
@@ -296,7 +301,8 @@ impl Session<'_> {
         i64::try_from(self.shared.clock.unix(at).as_millis()).unwrap_or(i64::MAX)
     }
 
-    /// The moment of a wall time; one of the past is now, and one too far to be told (some centuries) is as far as can be.
+    /// The moment of a wall time; one of the past is now, and one too far to be told (some
+    /// centuries) is as far as can be.
     pub(super) fn instant(&self, unix_ms: i64) -> Instant {
         let wall = std::time::Duration::from_millis(u64::try_from(unix_ms).unwrap_or(0));
         let at = self.shared.clock.at_unix(wall).max(self.moment.now);
@@ -322,8 +328,9 @@ pub(super) fn is(text: &[u8], word: &str) -> bool {
     text.eq_ignore_ascii_case(word.as_bytes())
 }
 
-/// Whether this is how a browser begins. A page of anybody's may have it send commands to a port of this machine, in the body of
-/// a request; so the connection is closed before the body is read, as Redis does it.
+/// Whether this is how a browser begins. A page of anybody's may have it send commands to a port of
+/// this machine, in the body of a request; so the connection is closed before the body is read, as
+/// Redis does it.
 fn is_http(name: &[u8]) -> bool {
     is(name, "post") || is(name, "host:")
 }

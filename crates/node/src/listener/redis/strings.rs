@@ -161,7 +161,8 @@ pub(super) fn getrange(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<
     Ok(())
 }
 
-/// The bytes from `start` to `end`, both included; from the end of the value where they are negative.
+/// The bytes from `start` to `end`, both included; from the end of the value where they are
+/// negative.
 fn range(value: &[u8], start: i64, end: i64) -> &[u8] {
     let len = value.len() as i64;
     let from_start = |index: i64| if index < 0 { (len + index).max(0) } else { index };

@@ -16,10 +16,12 @@ pub(super) struct Command {
     pub(super) name: &'static str,
     /// With the command's name and a bar in front of a subcommand's.
     pub(super) full_name: &'static str,
-    /// How many arguments it takes, its name (both names) included; at least so many where it is negative.
+    /// How many arguments it takes, its name (both names) included; at least so many where it is
+    /// negative.
     pub(super) arity: i64,
     pub(super) flags: &'static [&'static str],
-    /// Place of the first key, place of the last (from the end where it is negative), and the step between them; zeros for none.
+    /// Place of the first key, place of the last (from the end where it is negative), and the step
+    /// between them; zeros for none.
     pub(super) keys: [i64; 3],
     pub(super) group: &'static str,
     /// The version of Redis that brought it.

@@ -99,7 +99,8 @@ impl Listener {
         said
     }
 
-    /// The answer to a request whose arguments are the words of `line`, with its line ends shown as spaces.
+    /// The answer to a request whose arguments are the words of `line`, with its line ends shown as
+    /// spaces.
     fn ask(&self, client: &mut Talk, line: &str) -> String {
         let answer = self.send(client, &request(line));
         String::from_utf8_lossy(&answer).replace("\r\n", " ").trim_end().to_owned()

@@ -1,9 +1,10 @@
 //! Dividing units among partitions at the least cost.
 //!
-//! A table has a row for each partition: what it costs to give it 0, 1, 2 … units, as many as it may have. No more units are
-//! given than there are, and none that lowers nothing.
+//! A table has a row for each partition: what it costs to give it 0, 1, 2 … units, as many as it
+//! may have. No more units are given than there are, and none that lowers nothing.
 
-/// Units for each row so that the sum of the costs is least; fewer units for the later row where sums are equal. O(rows x units²).
+/// Units for each row so that the sum of the costs is least; fewer units for the later row where
+/// sums are equal. O(rows x units²).
 pub(super) fn least_sum(costs: &[Vec<f64>], units: usize) -> Vec<usize> {
     // The least cost of the rows so far with at most so many units, and which choice led there.
     let mut least = vec![0.0; units + 1];
@@ -37,8 +38,8 @@ pub(super) fn least_sum(costs: &[Vec<f64>], units: usize) -> Vec<usize> {
     given
 }
 
-/// Units for each row so that the largest of `values` is least, and the sum of `costs` with it. `values` never rise along a
-/// row. O(rows x units²).
+/// Units for each row so that the largest of `values` is least, and the sum of `costs` with it.
+/// `values` never rise along a row. O(rows x units²).
 pub(super) fn least_largest(values: &[Vec<f64>], costs: &[Vec<f64>], units: usize) -> Vec<usize> {
     let first = first_units(values, units);
     let rest: Vec<Vec<f64>> = costs.iter().zip(&first).map(|(row, &first)| row[first..].to_vec()).collect();

@@ -1,15 +1,18 @@
 //! `lama`: memory where it makes queries fast.
 //!
-//! Curves say how often each partition would miss at every size, latencies what a miss costs. So one can compute, rather than
-//! grope for, the division with the least cost; a dynamic program finds it. What it makes small are queries, and that is
-//! its weakness: a slow backend that one request in a thousand needs counts like one that all of them wait for.
+//! Curves say how often each partition would miss at every size, latencies what a miss costs. So
+//! one can compute, rather than grope for, the division with the least cost; a dynamic program
+//! finds it. What it makes small are queries, and that is its weakness: a slow backend that one
+//! request in a thousand needs counts like one that all of them wait for.
 //!
-//! Hu, Wang, Li, Zhou, Luo, Zhang, Jiang, Wang: *LAMA: Optimized Locality-aware Memory Allocation for Key-value Cache*,
-//! USENIX ATC 2015, section 3, with the 99th percentile in place of the mean, as RobinHood's paper compares with; its Table 2
-//! has it equalise the 99th percentiles of queries, which is `minmax`.
+//! Hu, Wang, Li, Zhou, Luo, Zhang, Jiang, Wang: *LAMA: Optimized Locality-aware Memory Allocation
+//! for Key-value Cache*, USENIX ATC 2015, section 3, with the 99th percentile in place of the mean,
+//! as RobinHood's paper compares with; its Table 2 has it equalise the 99th percentiles of queries,
+//! which is `minmax`.
 //!
-//! What they leave open, and the answer here: hits take no time; a partition whose curve or whose misses were never seen keeps what
-//! it has; space that lowers no cost stays where it is; and the last latencies known of a backend hold while nothing misses.
+//! What they leave open, and the answer here: hits take no time; a partition whose curve or whose
+//! misses were never seen keeps what it has; space that lowers no cost stays where it is; and the
+//! last latencies known of a backend hold while nothing misses.
 
 mod division;
 
@@ -122,7 +125,8 @@ impl Known<'_> {
     }
 }
 
-/// What there is to divide: floors and pins come first, and those of whom nothing is known keep what they have.
+/// What there is to divide: floors and pins come first, and those of whom nothing is known keep
+/// what they have.
 struct Grid {
     /// Bytes of each partition before any unit is given.
     base: Vec<u64>,
@@ -184,7 +188,8 @@ fn divided(view: &View<'_>, known: &[Option<Known<'_>>], options: &LamaOptions) 
     settled(&needed, &present, view.total_bytes)
 }
 
-/// `needed` and what is left of the total, which goes to those who have more at present, so that nothing moves without need.
+/// `needed` and what is left of the total, which goes to those who have more at present, so that
+/// nothing moves without need.
 fn settled(needed: &[u64], present: &[u64], total: u64) -> Vec<u64> {
     let more: Vec<u64> =
         present.iter().zip(needed).map(|(present, needed)| present.saturating_sub(*needed)).collect();

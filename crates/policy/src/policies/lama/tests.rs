@@ -37,7 +37,8 @@ fn target(mode: LamaMode, partitions: &[PartitionSeen], budgets: &[u64]) -> Vec<
 fn of_two_equal_curves_the_slow_one_gets_all_it_can_use() {
     let line = [(80 * UNIT, 0.0)];
     let slow_and_fast = [backend(&line, 30, 1_000), backend(&line, 10, 1_000)];
-    // At 80 units of 100 the slow one has no miss, and at 79.2 one in a hundred: its 99th percentile is a hit's.
+    // At 80 units of 100 the slow one has no miss, and at 79.2 one in a hundred: its 99th
+    // percentile is a hit's.
     let budgets = target(LamaMode::Minmax, &slow_and_fast, &[50 * UNIT, 50 * UNIT]);
     assert_eq!(budgets, [80 * UNIT, 20 * UNIT]);
     assert_eq!(target(LamaMode::Sum, &slow_and_fast, &[50 * UNIT, 50 * UNIT]), [80 * UNIT, 20 * UNIT]);
@@ -46,7 +47,8 @@ fn of_two_equal_curves_the_slow_one_gets_all_it_can_use() {
 #[test]
 fn the_largest_counts_in_one_mode_and_the_sum_in_the_other() {
     let step = |at: u64| [(at * UNIT - 1, 1.0), (at * UNIT, 0.0)];
-    // Sixty units bring the slow one to nothing; the same bring two fast ones there, which are asked far more.
+    // Sixty units bring the slow one to nothing; the same bring two fast ones there, which are
+    // asked far more.
     let partitions =
         [backend(&step(60), 90, 10), backend(&step(30), 30, 1_000), backend(&step(30), 30, 1_000)];
     let budgets = [20 * UNIT, 40 * UNIT, 30 * UNIT];

@@ -6,8 +6,8 @@ use sherwood_workload::onerf::Model;
 
 use super::{Event, Setup, Work, World, run};
 
-/// Requests of one object that no cache holds, each to one of `backends` backends, `rate` a second in all. A call takes 20 ms on average,
-/// and `service` says of whom.
+/// Requests of one object that no cache holds, each to one of `backends` backends, `rate` a second
+/// in all. A call takes 20 ms on average, and `service` says of whom.
 fn system(backends: usize, rate: f64, service: &str, limits: &str) -> Setup {
     let backend = |id| {
         format!(
@@ -73,7 +73,8 @@ fn call_s(mut setup: Setup, seed: u64) -> f64 {
     seconds / calls
 }
 
-/// Ten runs, and the interval that holds the expectation in 999 of 1,000 cases (Student's t, 9 degrees of freedom).
+/// Ten runs, and the interval that holds the expectation in 999 of 1,000 cases (Student's t, 9
+/// degrees of freedom).
 #[test]
 fn calls_of_a_world_take_what_pollaczek_and_khinchine_say() {
     const T: f64 = 4.781;
@@ -88,8 +89,9 @@ fn calls_of_a_world_take_what_pollaczek_and_khinchine_say() {
     assert!(half < 0.15 * expected, "too wide to mean anything: {mean} ± {half}");
 }
 
-/// By theory, of eight tenths of what the workers can do: alone, calls wait for 4 times their service on average; with the less loaded of
-/// two chosen, about once; where all take from one queue, three quarters.
+/// By theory, of eight tenths of what the workers can do: alone, calls wait for 4 times their
+/// service on average; with the less loaded of two chosen, about once; where all take from one
+/// queue, three quarters.
 #[test]
 fn replicas_wait_less_than_queues_apart_and_longer_than_one_queue() {
     let apart = run(&system(4, 160.0, r#""workers":{"p":1}"#, ""));

@@ -52,7 +52,8 @@ pub(super) fn removed(status: StatusCode, headers: &HeaderMap, address: &str) ->
 fn refusal(status: StatusCode, headers: &HeaderMap, address: &str) -> Cause {
     let detail = format!("status {status}");
     match status.as_u16() {
-        // What is forbidden may be so for one key; who is not let in at all is no better served by the next.
+        // What is forbidden may be so for one key; who is not let in at all is no better served by
+        // the next.
         401 | 407 => Cause::Credentials { detail },
         403 => Cause::Forbidden { detail },
         408 | 429 | 503 => Cause::Busy { detail },
@@ -71,9 +72,10 @@ fn refusal(status: StatusCode, headers: &HeaderMap, address: &str) -> Cause {
     }
 }
 
-/// What a call comes to by what became of its keys, those that were not asked for being absent. Each key has its own answer, a failure too, as
-/// long as one of them shows that the service works: it found a key or not, or it read the request and declined it, as services
-/// do key by key. When nothing does, the call failed, by the first key's cause.
+/// What a call comes to by what became of its keys, those that were not asked for being absent.
+/// Each key has its own answer, a failure too, as long as one of them shows that the service works:
+/// it found a key or not, or it read the request and declined it, as services do key by key. When
+/// nothing does, the call failed, by the first key's cause.
 pub(super) fn settled(each: Vec<Option<Each>>) -> Result<Vec<Each>, Cause> {
     let declines = |cause: &Cause| cause.fault() == Fault::Rejected;
     let works = each.iter().flatten().any(|answer| answer.as_ref().map_or_else(declines, |_| true));
@@ -84,8 +86,8 @@ pub(super) fn settled(each: Vec<Option<Each>>) -> Result<Vec<Each>, Cause> {
     }
 }
 
-/// The values of `keys` in a JSON object from key to value: a string is its text, `null` is absent, and anything else is its JSON
-/// as it was written. Time and memory are linear in the body.
+/// The values of `keys` in a JSON object from key to value: a string is its text, `null` is absent,
+/// and anything else is its JSON as it was written. Time and memory are linear in the body.
 pub(super) fn batch(
     body: &[u8],
     keys: &[&str],

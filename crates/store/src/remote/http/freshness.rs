@@ -1,8 +1,9 @@
 //! What an answer says of itself: how long it is good for, and what it may be invalidated by; pure.
 //!
-//! The rules are those of RFC 9111 for a cache that many share (sections 4.2.1 and 5.2.2), as far as an answer says something: where it says
-//! nothing, the configuration does, and nothing is guessed from a date. So what a whole implementation of the RFC decides, whether an
-//! answer may be used again without asking, is not what is asked here.
+//! The rules are those of RFC 9111 for a cache that many share (sections 4.2.1 and 5.2.2), as far
+//! as an answer says something: where it says nothing, the configuration does, and nothing is
+//! guessed from a date. So what a whole implementation of the RFC decides, whether an answer may be
+//! used again without asking, is not what is asked here.
 
 use std::time::Duration;
 
@@ -49,7 +50,8 @@ fn list<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &
     lines.flat_map(|line| line.split(',')).map(str::trim)
 }
 
-/// A number of seconds, perhaps in quotes; what is none counts as nothing, so that what cannot be read is not kept.
+/// A number of seconds, perhaps in quotes; what is none counts as nothing, so that what cannot be
+/// read is not kept.
 fn seconds(text: &str) -> u64 {
     let digits = text.trim().trim_matches('"');
     match digits.parse::<u64>() {

@@ -1,10 +1,12 @@
 //! HTTP/1.1, and HTTP/2 where a server with TLS offers it.
 //!
-//! A key is a URL, its value a body. One key a request, several at a time; or, where the service has a way to ask for many,
-//! one request for them all and a JSON object back. What comes back says how long it is good for and what it may be
-//! invalidated by ([`freshness`]). Redirects are not followed: the template says whom to ask, and an answer does not.
+//! A key is a URL, its value a body. One key a request, several at a time; or, where the service
+//! has a way to ask for many, one request for them all and a JSON object back. What comes back says
+//! how long it is good for and what it may be invalidated by ([`freshness`]). Redirects are not
+//! followed: the template says whom to ask, and an answer does not.
 //!
-//! The connections are hyper's. A request that is dropped closes its connection, or over HTTP/2 its stream.
+//! The connections are hyper's. A request that is dropped closes its connection, or over HTTP/2 its
+//! stream.
 
 mod answer;
 mod connector;
@@ -44,8 +46,9 @@ const IDLE: Duration = Duration::from_secs(60);
 /// Bytes that are read of what a service says beside a status that says all.
 const UNKEPT_BODY_BYTES: u64 = 64 << 10;
 
-/// How long that takes at most. Such a page nearly always comes with its head. Whoever waits for one has its turn meanwhile, so that
-/// a service whose error pages hang would hold up every other key; a new connection costs less.
+/// How long that takes at most. Such a page nearly always comes with its head. Whoever waits for
+/// one has its turn meanwhile, so that a service whose error pages hang would hold up every other
+/// key; a new connection costs less.
 const DRAIN: Duration = Duration::from_millis(10);
 
 /// An HTTP service.
@@ -83,7 +86,8 @@ impl Budget {
 /// What the requests of one call share.
 struct Call {
     budget: Budget,
-    /// Why those that are not sent stay so: what befell one is what would befall them, after the same time each.
+    /// Why those that are not sent stay so: what befell one is what would befall them, after the
+    /// same time each.
     stopped: watch::Sender<Option<Cause>>,
 }
 
@@ -92,8 +96,9 @@ impl Call {
         Self { budget: Budget(AtomicU64::new(bytes_max)), stopped: watch::Sender::new(None) }
     }
 
-    /// Keeps what is not sent from being so, where what befell one would befall all: nobody is there or says anything, nobody is let in,
-    /// there is too much to do. What breaks off or is no answer may be so for the sake of its key. The first cause stays.
+    /// Keeps what is not sent from being so, where what befell one would befall all: nobody is
+    /// there or says anything, nobody is let in, there is too much to do. What breaks off or is no
+    /// answer may be so for the sake of its key. The first cause stays.
     fn stop_if_all(&self, cause: &Cause) {
         let silent = matches!(cause, Cause::Unanswered { .. });
         if !silent && !matches!(cause.fault(), Fault::Unreachable | Fault::Overloaded) {
@@ -159,7 +164,8 @@ impl Http {
         answer::settled(each)
     }
 
-    /// What the service answers for a key; nothing where the key has no URL, so that it cannot be there.
+    /// What the service answers for a key; nothing where the key has no URL, so that it cannot be
+    /// there.
     async fn read_one(&self, key: &[u8], call: &Call) -> Option<Each> {
         let url = self.urls.read.of(key)?;
         let read = async {
@@ -172,7 +178,8 @@ impl Http {
         Some(read.await)
     }
 
-    /// The same for keys that are asked for together. What befalls one of the requests befalls its keys.
+    /// The same for keys that are asked for together. What befalls one of the requests befalls its
+    /// keys.
     async fn read_together(&self, keys: &[Bytes], call: &Call) -> Vec<Option<Each>> {
         // A key that is no text or empty can stand in no object, so it is not there.
         let texts = keys.iter().map(|key| std::str::from_utf8(key).ok().filter(|key| !key.is_empty()));
@@ -228,8 +235,8 @@ impl Http {
         answer::removed(status, &headers, &address)
     }
 
-    /// Sends a change. Its status says whether it is made, whatever becomes of the body: that is only read so that the connection
-    /// may be used again.
+    /// Sends a change. Its status says whether it is made, whatever becomes of the body: that is
+    /// only read so that the connection may be used again.
     async fn change(
         &self,
         Change { method, url }: &Change,
@@ -284,8 +291,9 @@ impl Http {
         self.requests.acquire().await.map_err(|_| Cause::Closed)
     }
 
-    /// One request for a value, once it is its turn: what its status says, and its answer, of which nothing is kept but a value. What would
-    /// befall all of the call is where the rest of it is not sent.
+    /// One request for a value, once it is its turn: what its status says, and its answer, of which
+    /// nothing is kept but a value. What would befall all of the call is where the rest of it is
+    /// not sent.
     async fn get(&self, url: Uri, call: &Call) -> Result<(answer::Read, Answer), Cause> {
         let _turn = call.unless_stopped(self.turn()).await?;
         let address = host(&url);
@@ -325,12 +333,14 @@ impl Http {
         }
     }
 
-    /// Reads a body that nobody keeps, if it is short and comes soon, so that its connection can be used again.
+    /// Reads a body that nobody keeps, if it is short and comes soon, so that its connection can be
+    /// used again.
     async fn drain(&self, body: Incoming, address: &str) {
         let _ = timeout(DRAIN, self.body(body, address, &Budget::unkept())).await;
     }
 
-    /// The body, of which no more is read than is accepted. One that fails leaves the others of the call what it took.
+    /// The body, of which no more is read than is accepted. One that fails leaves the others of the
+    /// call what it took.
     async fn body(&self, body: Incoming, address: &str, budget: &Budget) -> Result<Bytes, Cause> {
         let mut read = BytesMut::new();
         match self.read_body(body, &mut read, address, budget).await {
@@ -385,7 +395,8 @@ impl Store for Http {
         Kind::Http
     }
 
-    /// What a service makes of a body it takes, and for how long that is good, only its answer to a read says.
+    /// What a service makes of a body it takes, and for how long that is good, only its answer to a
+    /// read says.
     fn answers_as_written(&self) -> bool {
         false
     }
@@ -427,7 +438,8 @@ fn client(connector: Connector, remote: &RemoteOptions) -> Client<Connector, Ful
         .pool_timer(TokioTimer::new())
         .pool_idle_timeout(IDLE)
         .pool_max_idle_per_host(remote.connections_max.into())
-        // A connection of HTTP/2 carries many requests: one that hangs must not keep the next ones, too.
+        // A connection of HTTP/2 carries many requests: one that hangs must not keep the next ones,
+        // too.
         .http2_keep_alive_interval(patience)
         .http2_keep_alive_timeout(patience)
         .build(connector)

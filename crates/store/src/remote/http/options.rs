@@ -21,11 +21,11 @@ use crate::remote::options::RemoteOptions;
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HttpOptions {
-    /// What is read: a URL with `{key}`, or parts of it `{key.1}` to `{key.16}` between `:`, or `{keys}`: several keys with `,`
-    /// between, answered by a JSON object from key to value.
+    /// What is read: a URL with `{key}`, or parts of it `{key.1}` to `{key.16}` between `:`, or
+    /// `{keys}`: several keys with `,` between, answered by a JSON object from key to value.
     pub url: String,
-    /// How a value is written: a method and a URL, `PUT http://127.0.0.1:8000/items/{key}`, the value its body; read-only where
-    /// none.
+    /// How a value is written: a method and a URL, `PUT http://127.0.0.1:8000/items/{key}`, the
+    /// value its body; read-only where none.
     #[serde(default)]
     pub write: Option<String>,
     /// How a key is removed, as `write` without a body; where there is none, it cannot be.
@@ -34,8 +34,9 @@ pub struct HttpOptions {
     /// Headers of every request, by name.
     #[serde(default)]
     pub headers: BTreeMap<String, HeaderValue>,
-    /// How the server is dealt with. `connections_max` is the number of requests at a time, 16 by default: over HTTP/2 they share a
-    /// connection. `value_bytes_max` is for all that a call reads, too.
+    /// How the server is dealt with. `connections_max` is the number of requests at a time, 16 by
+    /// default: over HTTP/2 they share a connection. `value_bytes_max` is for all that a call
+    /// reads, too.
     #[serde(default = "remote")]
     pub remote: RemoteOptions,
 }

@@ -1,7 +1,8 @@
 //! From a key to a URL, by a template; pure.
 //!
-//! What a key puts into a URL is encoded byte by byte, so that it can be neither a separator nor another path: `/`, `?` and `%` are letters
-//! like others, and a key that would be `.` or `..` between two slashes is refused, since servers take those for ways up.
+//! What a key puts into a URL is encoded byte by byte, so that it can be neither a separator nor
+//! another path: `/`, `?` and `%` are letters like others, and a key that would be `.` or `..`
+//! between two slashes is refused, since servers take those for ways up.
 
 use std::fmt::Write;
 
@@ -69,7 +70,8 @@ impl UrlTemplate {
         Ok(template)
     }
 
-    /// Scheme, host and port are fixed by the text before the first hole: a key never chooses whom to ask.
+    /// Scheme, host and port are fixed by the text before the first hole: a key never chooses whom
+    /// to ask.
     fn check_target(&self) -> Result<(), String> {
         let texts =
             self.parts.iter().filter_map(|part| if let Part::Text(text) = part { Some(text) } else { None });
@@ -112,7 +114,8 @@ impl UrlTemplate {
         matches!(self.parts.first(), Some(Part::Text(start)) if start.get(..6).is_some_and(|scheme| scheme.eq_ignore_ascii_case("https:")))
     }
 
-    /// The URL of one key; nothing where the key has not the parts that it takes, or would be a way up.
+    /// The URL of one key; nothing where the key has not the parts that it takes, or would be a way
+    /// up.
     pub(crate) fn of(&self, key: &[u8]) -> Option<Uri> {
         let mut url = String::new();
         for part in &self.parts {
@@ -125,8 +128,8 @@ impl UrlTemplate {
         if has_dots(&url) { None } else { url.parse().ok() }
     }
 
-    /// URLs that together ask for all `keys`, with how many of them each asks for; none where there can be no such URL, for a key of
-    /// many thousand bytes or one that alone would be a way up.
+    /// URLs that together ask for all `keys`, with how many of them each asks for; none where there
+    /// can be no such URL, for a key of many thousand bytes or one that alone would be a way up.
     pub(crate) fn of_all(&self, keys: &[&str]) -> Vec<(Option<Uri>, usize)> {
         let fixed: usize =
             self.parts.iter().map(|part| if let Part::Text(text) = part { text.len() } else { 0 }).sum();
@@ -189,7 +192,8 @@ pub(crate) fn address(uri: &Uri) -> Option<HostPort> {
     HostPort::parse("url", uri.authority()?.as_str(), port).ok()
 }
 
-/// Appends `bytes`, everything but the letters that mean nothing in a URL as `%XX`; nothing where there are none.
+/// Appends `bytes`, everything but the letters that mean nothing in a URL as `%XX`; nothing where
+/// there are none.
 fn encode(bytes: &[u8], out: &mut String) -> Option<()> {
     for &byte in bytes {
         match byte {

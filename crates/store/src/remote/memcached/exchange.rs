@@ -8,7 +8,8 @@ use crate::remote::pipeline::{Exchange, Step};
 use crate::words::said_bytes;
 use crate::{Cause, Found};
 
-/// Keys of one line. memcached reads a line of any length, but looks for its end again with every piece of it.
+/// Keys of one line. memcached reads a line of any length, but looks for its end again with every
+/// piece of it.
 pub(super) const KEYS_PER_LINE_MAX: usize = 100;
 
 /// Longest value that any memcached can be told to hold; what announces more is none.
@@ -40,7 +41,8 @@ pub(crate) struct Told {
 pub(crate) struct Values {
     keys: Vec<Bytes>,
     found: Vec<Each>,
-    /// The first key that the next value may be of: memcached answers in the order of the keys, its proxies may not.
+    /// The first key that the next value may be of: memcached answers in the order of the keys, its
+    /// proxies may not.
     next: usize,
     /// Lines that have not ended.
     lines: usize,
@@ -79,7 +81,8 @@ impl Exchange for Ask {
             (Self::Stored | Self::Login, Reply::Stored)
             | (Self::Deleted, Reply::Deleted | Reply::NotFound) => Ok(Told::default()),
             (Self::Version, Reply::Version(text)) => Ok(Told { text: said_bytes(text), ..Told::default() }),
-            // Where nobody has to log in it is an ordinary `set`, which may be refused for its size or for want of memory.
+            // Where nobody has to log in it is an ordinary `set`, which may be refused for its size
+            // or for want of memory.
             (Self::Login, Reply::ClientError(text)) => Err(Cause::Credentials { detail: said_bytes(text) }),
             (Self::Stored, Reply::ServerError(text)) => Err(not_stored(text)),
             (_, reply) => Err(refusal(&reply).ok_or_else(|| unexpected(&reply))?),
@@ -180,8 +183,8 @@ fn refusal(reply: &Reply<'_>) -> Option<Cause> {
     })
 }
 
-/// What it means that the server failed at a `set`. For want of memory, or of an item so large, it has thrown away what was there, so
-/// nobody may say that nothing was changed.
+/// What it means that the server failed at a `set`. For want of memory, or of an item so large, it
+/// has thrown away what was there, so nobody may say that nothing was changed.
 fn not_stored(text: &[u8]) -> Cause {
     let remedy = match text {
         text if text.starts_with(b"object too large") => {

@@ -1,7 +1,8 @@
 //! memcached, by its text protocol.
 //!
-//! Reads are `get` of many keys, so that a call is one question whatever it asks for; its flags come with each value. What no memcached can
-//! hold is not there: a key of more than 250 bytes or with a blank in it is answered as absent and is refused when written.
+//! Reads are `get` of many keys, so that a call is one question whatever it asks for; its flags
+//! come with each value. What no memcached can hold is not there: a key of more than 250 bytes or
+//! with a blank in it is answered as absent and is refused when written.
 
 mod exchange;
 
@@ -34,13 +35,15 @@ pub struct MemcachedOptions {
     /// Goes before every key; empty by default.
     #[serde(default)]
     pub key_prefix: String,
-    /// Who logs in, by the ASCII authentication of memcached 1.5.15 and later (`-Y`); with `password`.
+    /// Who logs in, by the ASCII authentication of memcached 1.5.15 and later (`-Y`); with
+    /// `password`.
     #[serde(default)]
     pub user: Option<String>,
     /// The password of `user`.
     #[serde(default)]
     pub password: Option<Secret>,
-    /// Seconds after which what is written expires, 1 to 2,592,000 (30 days); none is until it is evicted.
+    /// Seconds after which what is written expires, 1 to 2,592,000 (30 days); none is until it is
+    /// evicted.
     #[serde(default)]
     pub write_ttl_s: Option<u32>,
     /// How the server is dealt with.
@@ -136,7 +139,8 @@ impl Memcached {
         if self.key_prefix.is_empty() { key } else { [&self.key_prefix[..], &key].concat().into() }
     }
 
-    /// A key that is read to see whether the server answers. One behind a prefix that leaves no room for it is the prefix.
+    /// A key that is read to see whether the server answers. One behind a prefix that leaves no
+    /// room for it is the prefix.
     fn check_key(&self) -> Bytes {
         let key = self.prefixed(CHECK_KEY.into());
         if Key::new(&key).is_ok() { key } else { self.key_prefix.clone() }
@@ -155,7 +159,8 @@ impl Memcached {
             }
         }
         if sent.is_empty() {
-            // No key is there to be read, but whether the server answers is to be seen: in the way that keys are read.
+            // No key is there to be read, but whether the server answers is to be seen: in the way
+            // that keys are read.
             sent.push(self.check_key());
         }
         let mut request = Vec::new();

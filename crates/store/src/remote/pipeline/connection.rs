@@ -1,4 +1,5 @@
-//! The task of one connection: connects, greets, and then writes and reads until the connection or the pool ends.
+//! The task of one connection: connects, greets, and then writes and reads until the connection or
+//! the pool ends.
 
 use std::collections::VecDeque;
 use std::io;
@@ -30,7 +31,8 @@ pub(super) async fn run<E: Exchange>(link: Arc<Link<E>>, mut queue: mpsc::Receiv
     match open(&link).await {
         Ok(mut wire) => {
             let ended = wire.serve(&link, &mut queue).await;
-            // Closed before what was sent is failed: whoever hears of it finds this connection gone.
+            // Closed before what was sent is failed: whoever hears of it finds this connection
+            // gone.
             queue.close();
             wire.fail(&ended);
             let turned_away = wire.turned_away;
@@ -136,7 +138,8 @@ impl<E: Exchange> Wire<E> {
         Ok(())
     }
 
-    /// Why nothing more can be sent: what the server said before it hung up is still to be read, and tells more than that it did.
+    /// Why nothing more can be sent: what the server said before it hung up is still to be read,
+    /// and tells more than that it did.
     async fn last_words(&mut self, endpoint: &Endpoint, error: &io::Error) -> Cause {
         let read = async {
             loop {
@@ -153,7 +156,8 @@ impl<E: Exchange> Wire<E> {
         timeout(LAST_WORDS, read).await.unwrap_or_else(|_| endpoint.broken(error))
     }
 
-    /// Writes and reads until the connection ends, and says why; or until the pool is gone and all is answered.
+    /// Writes and reads until the connection ends, and says why; or until the pool is gone and all
+    /// is answered.
     async fn serve(&mut self, link: &Link<E>, queue: &mut mpsc::Receiver<Queued<E>>) -> Cause {
         let patience = tokio::time::sleep(link.answer_timeout);
         tokio::pin!(patience);
@@ -192,7 +196,8 @@ impl<E: Exchange> Wire<E> {
                     }
                 }
                 () = patience.as_mut(), if waits => {
-                    // The alarm is moved when it rings: moving it with every byte would cost more than it is worth.
+                    // The alarm is moved when it rings: moving it with every byte would cost more
+                    // than it is worth.
                     let until = heard + link.answer_timeout;
                     if until <= Instant::now() {
                         return Cause::unanswered(&link.endpoint.address, link.answer_timeout);
@@ -203,7 +208,8 @@ impl<E: Exchange> Wire<E> {
         }
     }
 
-    /// Takes what came out of the queue and what else is there, as far as it is good to write at once.
+    /// Takes what came out of the queue and what else is there, as far as it is good to write at
+    /// once.
     fn take(&mut self, first: Option<Queued<E>>, queue: &mut mpsc::Receiver<Queued<E>>) {
         let mut next = first;
         while let Some(Queued { operation, reply, _counted }) = next {
@@ -281,8 +287,8 @@ fn give_back(buffer: &mut BytesMut) {
     }
 }
 
-/// Writes some of `output`, or where there is none sees to it that all that was written is sent; whether there is more to do.
-/// May be dropped and begun again.
+/// Writes some of `output`, or where there is none sees to it that all that was written is sent;
+/// whether there is more to do. May be dropped and begun again.
 async fn push(write: &mut WriteHalf<Box<dyn Io>>, output: &mut BytesMut) -> io::Result<bool> {
     if output.is_empty() {
         return write.flush().await.map(|()| false);

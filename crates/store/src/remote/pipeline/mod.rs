@@ -1,8 +1,9 @@
 //! A few connections to one server, with many operations under way on each.
 //!
-//! Protocols that answer in the order of the questions need no connection of one's own: the next question is sent while earlier ones are
-//! still being answered. So a handful of connections carries any number of calls, a call costs no connection, and
-//! a caller that goes away leaves nothing behind: its answer is read by the connection's task and thrown away.
+//! Protocols that answer in the order of the questions need no connection of one's own: the next
+//! question is sent while earlier ones are still being answered. So a handful of connections
+//! carries any number of calls, a call costs no connection, and a caller that goes away leaves
+//! nothing behind: its answer is read by the connection's task and thrown away.
 //!
 //! ```text
 //!   call ──▶ Pool: first connection with room ──▶ queue (bounded) ──▶ task: writes, reads ──▶ server
@@ -10,13 +11,15 @@
 //!     └──────────────────────── oneshot reply ◀──────────────────────┘
 //! ```
 //!
-//! Small questions go together: what waits on one connection is written by one call of the system and answered by one, which costs both
-//! sides a fraction of what as many connections would. Long ones would hold others up, so beyond [`PACKED_KEYS`] on each the next
-//! connection is taken, and where there is none more, the least busy. How long an answer will be is not known before: a key of a large value
-//! is taken for a small one.
+//! Small questions go together: what waits on one connection is written by one call of the system
+//! and answered by one, which costs both sides a fraction of what as many connections would. Long
+//! ones would hold others up, so beyond [`PACKED_KEYS`] on each the next connection is taken, and
+//! where there is none more, the least busy. How long an answer will be is not known before: a key
+//! of a large value is taken for a small one.
 //!
-//! A connection that breaks fails what it had sent, for which nobody knows whether it was done; what it had not sent goes to another
-//! connection. A new one is made by the next call that needs it.
+//! A connection that breaks fails what it had sent, for which nobody knows whether it was done;
+//! what it had not sent goes to another connection. A new one is made by the next call that needs
+//! it.
 
 mod connection;
 
@@ -42,10 +45,12 @@ pub(crate) trait Exchange: Send + 'static {
     /// Looks at the start of what has arrived and is not used up; may be empty.
     ///
     /// # Errors
-    /// When it is no answer. Where the next one begins is then unknown, so the connection is given up.
+    /// When it is no answer. Where the next one begins is then unknown, so the connection is given
+    /// up.
     fn read(&mut self, input: &[u8]) -> Result<Step<Self::Answer>, String>;
 
-    /// What a server means that says this before it is asked anything; nothing where it makes no sense. Some turn clients away so.
+    /// What a server means that says this before it is asked anything; nothing where it makes no
+    /// sense. Some turn clients away so.
     fn unasked(_input: &[u8]) -> Option<Cause> {
         None
     }
@@ -146,7 +151,8 @@ const PACKED_KEYS: usize = 16;
 /// Operations that wait for one connection; callers beyond wait for room.
 const QUEUE_MAX: usize = 64;
 
-/// Connections an operation is offered to: one may end in the moment it is chosen, and two in a row seldom do.
+/// Connections an operation is offered to: one may end in the moment it is chosen, and two in a row
+/// seldom do.
 const OFFERS_MAX: usize = 3;
 
 impl<E: Exchange> Pool<E> {
@@ -185,7 +191,8 @@ impl<E: Exchange> Pool<E> {
         Err(Cause::Unreachable { address, detail })
     }
 
-    /// The first connection that is idle or has room for so much; else a new one, where there may be more, or the least busy.
+    /// The first connection that is idle or has room for so much; else a new one, where there may
+    /// be more, or the least busy.
     fn choose(&self, weight: usize) -> (mpsc::Sender<Queued<E>>, Counted) {
         let mut connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
         connections.retain(|connection| !connection.queue.is_closed());

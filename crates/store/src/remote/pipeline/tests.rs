@@ -1,4 +1,5 @@
-//! A protocol of one byte: whatever letter is asked, its capital answers; `!` answers that this one failed.
+//! A protocol of one byte: whatever letter is asked, its capital answers; `!` answers that this one
+//! failed.
 
 use std::future::poll_fn;
 use std::task::Poll;
@@ -27,7 +28,8 @@ impl Exchange for Letter {
     }
 }
 
-/// What `exchange` makes of `answer` when it arrives in pieces of `piece` bytes; the number of bytes it used with it.
+/// What `exchange` makes of `answer` when it arrives in pieces of `piece` bytes; the number of
+/// bytes it used with it.
 pub(crate) fn read_in_pieces<E: Exchange>(
     mut exchange: E,
     answer: &[u8],

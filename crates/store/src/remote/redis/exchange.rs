@@ -144,7 +144,8 @@ impl Exchange for Ask {
         Ok(self.after(used))
     }
 
-    /// A server in protected mode, or with as many clients as it takes, says so at once and hangs up.
+    /// A server in protected mode, or with as many clients as it takes, says so at once and hangs
+    /// up.
     fn unasked(input: &[u8]) -> Option<Cause> {
         match client::parse(input) {
             Ok(Progress::Reply(Reply::Error(text), _)) => Some(refusal(text)),
@@ -287,8 +288,8 @@ fn refusal(text: &[u8]) -> Cause {
     }
 }
 
-/// Whether the user may not have a key, and not what was to be done with it: "NOPERM No permissions to access a key", where it says of commands
-/// "… no permissions to run the 'mget' command".
+/// Whether the user may not have a key, and not what was to be done with it: "NOPERM No permissions
+/// to access a key", where it says of commands "… no permissions to run the 'mget' command".
 fn is_about_keys(noperm: &str) -> bool {
     noperm.contains("permissions to access") && noperm.contains(" key")
 }

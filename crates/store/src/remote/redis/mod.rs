@@ -1,8 +1,9 @@
 //! Redis and Valkey, by version 2 of their protocol, which both have spoken from the beginning.
 //!
-//! Reads are `MGET`, so that a call is one question whatever it asks for. Where the times to live are wanted too, a `PTTL` of each key goes
-//! before it: a value may then be newer than what is said of its time to live, and never older.
-//! Clusters are not spoken to: a server that says so of a key is an error with that remedy.
+//! Reads are `MGET`, so that a call is one question whatever it asks for. Where the times to live
+//! are wanted too, a `PTTL` of each key goes before it: a value may then be newer than what is said
+//! of its time to live, and never older. Clusters are not spoken to: a server that says so of a key
+//! is an error with that remedy.
 
 mod exchange;
 
@@ -46,8 +47,8 @@ pub struct RedisOptions {
     /// The password.
     #[serde(default)]
     pub password: Option<Secret>,
-    /// Whether values are good for as long as the server keeps them, and it is asked for how long with every read; no by
-    /// default.
+    /// Whether values are good for as long as the server keeps them, and it is asked for how long
+    /// with every read; no by default.
     #[serde(default)]
     pub ttl_of_server: bool,
     /// Seconds after which what is written expires, 1 to 2,592,000 (30 days); none is never.

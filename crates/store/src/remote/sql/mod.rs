@@ -1,11 +1,13 @@
-//! MySQL, MariaDB and PostgreSQL: a key becomes a parameter of a prepared statement, a row becomes a value.
+//! MySQL, MariaDB and PostgreSQL: a key becomes a parameter of a prepared statement, a row becomes
+//! a value.
 //!
-//! Both speak through the same parts. [`template`](super::template) knows where a key goes, [`answer`] which column is the value,
-//! [`pool`] who has which connection; `mysql` and `postgres` are the two drivers, each with its client library, its types
-//! and its errors.
+//! Both speak through the same parts. [`template`](super::template) knows where a key goes,
+//! [`answer`] which column is the value, [`pool`] who has which connection; `mysql` and `postgres`
+//! are the two drivers, each with its client library, its types and its errors.
 //!
-//! A statement with `:keys` gets as many places as there are keys, rounded up by repeating the last key, by a quarter at most,
-//! so that a connection prepares 28 statements at most and not one for every length.
+//! A statement with `:keys` gets as many places as there are keys, rounded up by repeating the last
+//! key, by a quarter at most, so that a connection prepares 28 statements at most and not one for
+//! every length.
 
 mod address;
 mod answer;
@@ -133,7 +135,8 @@ impl<D: Driver> Sql<D> {
             match &found {
                 // The server cannot make out this one, and goes on.
                 Ok(_) | Err(Cause::Key { .. }) => {}
-                // It may fail for this key alone, of which the others are to have nothing; not so when it is wrong itself.
+                // It may fail for this key alone, of which the others are to have nothing; not so
+                // when it is wrong itself.
                 Err(Cause::Statement { .. }) => {
                     let columns = self.in_time(lease.link().prepare(&sql)).await?;
                     self.plan.shape.check(&columns)?;
@@ -219,7 +222,8 @@ impl<D: Driver> Sql<D> {
         }
     }
 
-    /// What is declined of a statement that reads is declined, and that is all; one that writes may have written.
+    /// What is declined of a statement that reads is declined, and that is all; one that writes may
+    /// have written.
     fn of_change(&self, template: &Template, cause: Cause) -> Cause {
         match cause {
             Cause::Statement { detail } | Cause::Busy { detail } | Cause::Key { detail }
@@ -242,7 +246,8 @@ impl<D: Driver> Sql<D> {
         let looked = self.in_time(self.prepare(&mut lease)).await;
         lease.settle(&looked);
         let Looked { server, key_column } = looked?;
-        // A list that does not begin with the key finds no key at all, which nothing else would tell.
+        // A list that does not begin with the key finds no key at all, which nothing else would
+        // tell.
         let keyed = key_column.map(|name| format!("a row is the value of the key in its column {name}"));
         Ok(Report { server, details: self.details.iter().cloned().chain(keyed).collect() })
     }
@@ -338,7 +343,8 @@ const NO_WRITE: &str =
 const NO_DELETE: &str =
     "it has no statement to delete with; set the backend's `delete`, or delete from the database directly";
 
-/// Connections that one call may use up by values that are too large; one such value more, and the call is too large.
+/// Connections that one call may use up by values that are too large; one such value more, and the
+/// call is too large.
 const ABANDONED_MAX: usize = 4;
 
 /// How much of the answers to one call may still come.
@@ -348,8 +354,8 @@ struct Budget {
     left: u64,
 }
 
-/// What a row and each of its cells cost beside what is in them, so that those of nothing are bounded too. No server sends more
-/// for a cell than this and the cell's text.
+/// What a row and each of its cells cost beside what is in them, so that those of nothing are
+/// bounded too. No server sends more for a cell than this and the cell's text.
 const ROW_BYTES: usize = 16;
 const CELL_BYTES: usize = 12;
 

@@ -9,7 +9,8 @@ use crate::remote::secret::Secret;
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SqlOptions {
-    /// Host and port, as in `127.0.0.1:3306` or `[::1]:5432`, 3306 and 5432 where it has none; or `unix:` and the path of a socket.
+    /// Host and port, as in `127.0.0.1:3306` or `[::1]:5432`, 3306 and 5432 where it has none; or
+    /// `unix:` and the path of a socket.
     pub address: String,
     /// Who the server is to take us for.
     pub user: String,
@@ -18,9 +19,9 @@ pub struct SqlOptions {
     pub password: Option<Secret>,
     /// The database that the statements mean.
     pub database: String,
-    /// The statement that reads. With `:key`, or parts of the key `:key.1`, `:key.2`, it reads one key and answers one row; a
-    /// second row is not looked at. With `IN (:keys)` it reads up to 256 keys, and its first column says which key a row
-    /// answers, byte for byte as text.
+    /// The statement that reads. With `:key`, or parts of the key `:key.1`, `:key.2`, it reads one
+    /// key and answers one row; a second row is not looked at. With `IN (:keys)` it reads up to 256
+    /// keys, and its first column says which key a row answers, byte for byte as text.
     pub query: String,
     /// The statement that stores `:value` under `:key`; without it the store takes no writes.
     #[serde(default)]
@@ -37,7 +38,8 @@ pub struct SqlOptions {
     /// The column that says what the value may be invalidated by: tags split by commas.
     #[serde(default)]
     pub tags_column: Option<String>,
-    /// How the server is dealt with; 8 connections by default. The time for an answer is that of a statement as a whole.
+    /// How the server is dealt with; 8 connections by default. The time for an answer is that of a
+    /// statement as a whole.
     #[serde(default = "default_remote")]
     pub remote: RemoteOptions,
 }
@@ -49,7 +51,8 @@ pub enum SqlValue {
     /// One column: text and bytes as they are, numbers in decimal; null is no value.
     #[default]
     Column,
-    /// All columns but those of time to live and tags, as a JSON object: bytes as base64, times as text.
+    /// All columns but those of time to live and tags, as a JSON object: bytes as base64, times as
+    /// text.
     Json,
 }
 
@@ -78,7 +81,8 @@ impl SqlOptions {
     }
 }
 
-/// A statement has its connection alone, so there are more of them than where answers are pipelined.
+/// A statement has its connection alone, so there are more of them than where answers are
+/// pipelined.
 fn default_remote() -> RemoteOptions {
     RemoteOptions { connections_max: 8, ..RemoteOptions::default() }
 }

@@ -1,8 +1,10 @@
-//! Connections: made when a call needs one, kept while they are of use, and never more than allowed.
+//! Connections: made when a call needs one, kept while they are of use, and never more than
+//! allowed.
 //!
-//! A call [`take`](Pool::take)s a connection and has it alone. What is given back may be taken again, the last one first, so that
-//! those too many grow old and are closed. What is not given back was amid something: its caller went away, or it failed. It is
-//! abandoned, which tells the server to stop and closes the socket, and another is made in its place when one is needed.
+//! A call [`take`](Pool::take)s a connection and has it alone. What is given back may be taken
+//! again, the last one first, so that those too many grow old and are closed. What is not given
+//! back was amid something: its caller went away, or it failed. It is abandoned, which tells the
+//! server to stop and closes the socket, and another is made in its place when one is needed.
 
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -17,10 +19,12 @@ use super::answer::Answer;
 use crate::Cause;
 use crate::remote::options::RemoteOptions;
 
-/// One that nobody took for so long is closed. Servers let connections be idle for hours, but each costs them memory.
+/// One that nobody took for so long is closed. Servers let connections be idle for hours, but each
+/// costs them memory.
 const IDLE_MAX: Duration = Duration::from_secs(60);
-/// One that nobody took for so long is asked whether it still works before a statement is trusted to it. Under load that costs
-/// nothing, and a server that was restarted takes longer than that to be back.
+/// One that nobody took for so long is asked whether it still works before a statement is trusted
+/// to it. Under load that costs nothing, and a server that was restarted takes longer than that to
+/// be back.
 const TRUSTED: Duration = Duration::from_secs(1);
 
 /// Makes connections to one server.
@@ -134,7 +138,8 @@ impl<D: Driver> Pool<D> {
             match timeout(self.ping_timeout, held.link().ping()).await {
                 Ok(Ok(())) => return Ok(held),
                 Ok(Err(_)) => held.close(),
-                // It hangs, or something on the way has forgotten the connection; and what befell this one befell the others.
+                // It hangs, or something on the way has forgotten the connection; and what befell
+                // this one befell the others.
                 Err(_) => {
                     self.shared.idle().links.clear();
                     return Err(Cause::silent(&self.address, self.ping_timeout));
@@ -146,7 +151,8 @@ impl<D: Driver> Pool<D> {
     }
 }
 
-/// What a call holds beside its connection: its place among those that wait, and the right to a connection.
+/// What a call holds beside its connection: its place among those that wait, and the right to a
+/// connection.
 struct Permits {
     _room: OwnedSemaphorePermit,
     _connection: OwnedSemaphorePermit,
@@ -181,7 +187,8 @@ impl<D: Driver> Lease<D> {
         let mut held = self.held;
         match outcome {
             Ok(_) => held.give_back(),
-            // The server has refused the statement, or was not even sent it, and waits for the next one.
+            // The server has refused the statement, or was not even sent it, and waits for the next
+            // one.
             Err(
                 Cause::Statement { .. }
                 | Cause::Missing { .. }
@@ -197,7 +204,8 @@ impl<D: Driver> Lease<D> {
             Err(Cause::TooLarge { .. } | Cause::Unanswered { .. }) => drop(held),
             Err(_) => {
                 held.close();
-                // What broke one connection, such as a restart of the server, has most often broken all.
+                // What broke one connection, such as a restart of the server, has most often broken
+                // all.
                 held.shared.idle().links.clear();
             }
         }
@@ -262,7 +270,8 @@ impl<D: Driver> Shared<D> {
         }
     }
 
-    /// Closes what nobody took for too long; none when nothing is left to watch, else when to look again.
+    /// Closes what nobody took for too long; none when nothing is left to watch, else when to look
+    /// again.
     fn close_old(&self) -> Option<Instant> {
         let mut idle = self.idle();
         let now = Instant::now();

@@ -135,7 +135,8 @@ fn a_value_is_bound_where_the_write_says() {
     assert!(template.sql(1).ends_with("VALUES ($1, $2) ON CONFLICT (k) DO UPDATE SET v = $3"));
 }
 
-/// What a template can be made of, each with what becomes of it in MySQL; `?` stands for one placeholder.
+/// What a template can be made of, each with what becomes of it in MySQL; `?` stands for one
+/// placeholder.
 fn fragments() -> impl Strategy<Value = Vec<(&'static str, &'static str)>> {
     let known = [
         ("SELECT a ", "SELECT a "),
@@ -164,7 +165,8 @@ proptest! {
 
     #[test]
     fn only_parameters_outside_quotes_are_replaced(fragments in fragments()) {
-        // A parameter ends with its word, so a word must not follow it at once, nor a colon come before it.
+        // A parameter ends with its word, so a word must not follow it at once, nor a colon come
+        // before it.
         let text: String = fragments.iter().map(|(text, _)| format!(" {text}")).collect();
         let becomes: String = fragments.iter().map(|(_, becomes)| format!(" {becomes}")).collect();
         let text = format!("{text} :key");

@@ -1,4 +1,5 @@
-//! What the crate `memcache` asks of a memcached server over its text protocol, asked of the one at HOST PORT.
+//! What the crate `memcache` asks of a memcached server over its text protocol, asked of the one at
+//! HOST PORT.
 
 use std::collections::HashMap;
 use std::process::ExitCode;

@@ -1,4 +1,5 @@
-//! What redis-rs asks of a Redis server that is used as a cache, asked of the one at HOST PORT, in both versions of RESP.
+//! What redis-rs asks of a Redis server that is used as a cache, asked of the one at HOST PORT, in
+//! both versions of RESP.
 
 use std::collections::{BTreeSet, HashMap};
 use std::process::ExitCode;

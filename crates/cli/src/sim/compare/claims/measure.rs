@@ -44,7 +44,8 @@ const P90_MS: f64 = 50.0;
 const BLOCKING_TIMES: usize = 3;
 
 impl Measure {
-    /// The figure of `own` run. `robinhood` is the run of that policy with the same seed, if there is one.
+    /// The figure of `own` run. `robinhood` is the run of that policy with the same seed, if there
+    /// is one.
     pub(super) fn of(self, own: &Kept, robinhood: Option<&Kept>, limits: &[LimitLine]) -> Option<f64> {
         let results = &own.outcome.results;
         let dominant = &results.dominant_rbc;

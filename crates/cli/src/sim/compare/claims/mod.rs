@@ -1,8 +1,9 @@
 //! What RobinHood's paper says of each policy, beside what came out here.
 //!
-//! A claim is a figure and a direction: at most so much, or at least. It holds or does not, by the figure as the paper prints it, and
-//! with several seeds it holds where it does with each. A row is there when the runs it speaks of are. The paper says nothing of other
-//! settings than its own, so where one is another nothing is claimed, and what is other is said.
+//! A claim is a figure and a direction: at most so much, or at least. It holds or does not, by the
+//! figure as the paper prints it, and with several seeds it holds where it does with each. A row is
+//! there when the runs it speaks of are. The paper says nothing of other settings than its own, so
+//! where one is another nothing is claimed, and what is other is said.
 
 mod measure;
 mod stated;
@@ -53,7 +54,8 @@ pub(super) fn of(runs: &[Kept], limits: &BTreeMap<String, Vec<LimitLine>>) -> Ve
     stated::all().iter().filter_map(|stated| row(stated, &runs, limits)).collect()
 }
 
-/// The settings for which nothing is claimed of `runs`, if the paper has figures of their scenarios.
+/// The settings for which nothing is claimed of `runs`, if the paper has figures of their
+/// scenarios.
 pub(super) fn left_out(runs: &[Kept]) -> Vec<String> {
     let stated = stated::all();
     let of_paper = |run: &&Kept| {
@@ -63,8 +65,8 @@ pub(super) fn left_out(runs: &[Kept]) -> Vec<String> {
     runs.iter().find(of_paper).map_or(Vec::new(), |run| unlike(&run.inputs.settings))
 }
 
-/// The settings that make a run another one than the paper's. A realisation of the random scenario is as good as another: the paper's
-/// is not known.
+/// The settings that make a run another one than the paper's. A realisation of the random scenario
+/// is as good as another: the paper's is not known.
 fn unlike(settings: &[String]) -> Vec<String> {
     let key = |setting: &String| setting.split('=').next().unwrap_or_default().to_owned();
     let changes = |setting: &str| {

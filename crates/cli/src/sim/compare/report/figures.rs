@@ -203,7 +203,8 @@ fn exceeded(seen: &[f64], end: f64) -> Vec<(f64, Option<f64>)> {
     (0..=steps).map(bound).map(|bound| (bound, Some(percent(bound)))).collect()
 }
 
-/// The limited backends, whose queries limits make slow however small a part of all they are, and the slowest of the others.
+/// The limited backends, whose queries limits make slow however small a part of all they are, and
+/// the slowest of the others.
 fn backend_p99(run: &Kept, limited: &[usize]) -> Figure {
     let order = largest(run, limited, |backend| backend.query_p99_ms.iter().flatten().sum());
     let line = |(&index, pen): (&usize, Pen)| {
@@ -275,7 +276,8 @@ fn allocation(run: &Kept) -> Figure {
     }
 }
 
-/// Who blocked the slow requests, under each policy at three times; none where the run is too short.
+/// Who blocked the slow requests, under each policy at three times; none where the run is too
+/// short.
 fn blocking(runs: &[&Kept]) -> Option<Figure> {
     let all = &runs[0].series.backends;
     let minutes = all.first()?.blocking_ratio.len();
@@ -376,7 +378,8 @@ fn largest(run: &Kept, wanted: &[usize], value: impl Fn(&BackendSeries) -> f64) 
     first_by(run.series.backends.len(), wanted, |index| value(&run.series.backends[index]))
 }
 
-/// Of the first `count` numbers all that are `wanted`, and as many of those with the largest values as make [`BACKENDS`]; in order.
+/// Of the first `count` numbers all that are `wanted`, and as many of those with the largest values
+/// as make [`BACKENDS`]; in order.
 fn first_by(count: usize, wanted: &[usize], value: impl Fn(usize) -> f64) -> Vec<usize> {
     let mut order: Vec<usize> = (0..count).collect();
     order.sort_by(|&a, &b| value(b).total_cmp(&value(a)));

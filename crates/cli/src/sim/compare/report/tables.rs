@@ -4,7 +4,8 @@ use crate::chart::{Cell, escaped, number, table, word};
 use crate::sim::compare::claims::{Claim, reason};
 use crate::sim::compare::summary::Line;
 
-/// Violations of each policy in each scenario; nothing where there is one scenario only, whose own table has them.
+/// Violations of each policy in each scenario; nothing where there is one scenario only, whose own
+/// table has them.
 pub(super) fn overview(lines: &[Line]) -> String {
     let mut policies: Vec<&str> = Vec::new();
     for line in lines {

@@ -1,4 +1,5 @@
-//! The commands, in the order of their names. Arity, flags and places of keys are those of Redis 7.0.
+//! The commands, in the order of their names. Arity, flags and places of keys are those of Redis
+//! 7.0.
 
 use super::super::{connection, describe, expiry, keys, listing, many, numbers, server, strings};
 use super::subcommands::{CLIENT, COMMAND, CONFIG, OBJECT};

@@ -65,7 +65,8 @@ fn of_io(address: &Address, phase: Phase, bytes_max: u64, error: &io::Error) -> 
         return Cause::Certificate { address: address.to_string(), detail: tls::words(error) };
     }
     match (error.kind(), phase) {
-        // The codec's own complaints have no kind of their own; of those, only this one can befall a sane server.
+        // The codec's own complaints have no kind of their own; of those, only this one can befall
+        // a sane server.
         (io::ErrorKind::Other, Phase::Statement) if is_too_large(error) => Cause::TooLarge { bytes_max },
         (io::ErrorKind::Other | io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput, _) => {
             protocol(address, error)
@@ -93,18 +94,22 @@ fn of_server(address: &Address, error: &ServerError) -> Cause {
         1040 | 1203 | 1226 => Cause::Busy { detail: detail() },
         // A lock that was waited for too long, a deadlock, a lock that nobody waits for.
         1205 | 1213 | 3572 => Cause::Busy { detail: detail() },
-        // Its own bound on the time of a statement, MariaDB's and MySQL's: what was begun is undone.
+        // Its own bound on the time of a statement, MariaDB's and MySQL's: what was begun is
+        // undone.
         1969 | 3024 => Cause::Busy { detail: detail() },
-        // No right to the database, the table, the column. Whoever has none to others beside is not told whether it is there.
+        // No right to the database, the table, the column. Whoever has none to others beside is not
+        // told whether it is there.
         1044 => hidden("database"),
         1142 => hidden("table"),
         1143 => hidden("column"),
-        // Wrong user or password; a password in a form that the server no longer takes, or that has to be changed; TLS that it
-        // insists on; no right to the procedure; a privilege that is missing.
+        // Wrong user or password; a password in a form that the server no longer takes, or that has
+        // to be changed; TLS that it insists on; no right to the procedure; a privilege that is
+        // missing.
         1045 | 1227 | 1251 | 1275 | 1370 | 1698 | 1820 | 1862 | 3118 | 3159 | 3955 => {
             Cause::Credentials { detail: detail() }
         }
-        // Started with --read-only, or in such a mode or transaction; the first is said of other options, too.
+        // Started with --read-only, or in such a mode or transaction; the first is said of other
+        // options, too.
         1290 if message.contains("read-only") || message.contains("read_only") => read_only(),
         1792 | 1836 => read_only(),
         1049 => missing("a database"),
@@ -115,11 +120,13 @@ fn of_server(address: &Address, error: &ServerError) -> Cause {
         1053 | 1079 | 1317 | 1927 | 3169 | 4031 => address.reset(detail()),
         // The host is barred after too many connections that came to nothing.
         1129 | 1130 => Cause::Credentials { detail: detail() },
-        // A key that is no text in the column's character set, or in any: MariaDB's words for it and MySQL's.
+        // A key that is no text in the column's character set, or in any: MariaDB's words for it
+        // and MySQL's.
         1267 | 1270 | 1271 | 1300 | 3854 | 3988 => Cause::Key { detail: detail() },
         // Prepared statements: what they do not take.
         1210 | 1295 | 1390 => Cause::Statement { detail: detail() },
-        // Data that does not fit a column, a constraint, syntax with access rules, and what triggers signal.
+        // Data that does not fit a column, a constraint, syntax with access rules, and what
+        // triggers signal.
         _ if ["22", "23", "42", "21", "45"].iter().any(|class| state.starts_with(class)) => {
             Cause::Statement { detail: detail() }
         }
@@ -138,7 +145,8 @@ fn without_values(code: u16, state: &str, message: &str) -> String {
         1526 => return "Table has no partition for the value".to_owned(),
         // A duplicate, and the key's name at the end.
         1062 | 1586 => " for key ",
-        // Incorrect, illegal and truncated values, texts in another character set, expressions out of range.
+        // Incorrect, illegal and truncated values, texts in another character set, expressions out
+        // of range.
         1292 | 1300 | 1366 | 1367 | 1411 | 1525 | 1690 | 3854 | 3988 => " for column ",
         _ if state.starts_with("22") => " for column ",
         _ => return message.to_owned(),

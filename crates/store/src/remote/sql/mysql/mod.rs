@@ -1,11 +1,13 @@
 //! MySQL and MariaDB, by mysql_async.
 //!
-//! A call has its connection alone, so one that is dropped leaves the connection amid an answer. It is then closed, and since a
-//! server notices that only when it writes, it is told to `KILL` what it still does for nobody, by another connection; of these there are at
-//! most as many as of the others.
+//! A call has its connection alone, so one that is dropped leaves the connection amid an answer. It
+//! is then closed, and since a server notices that only when it writes, it is told to `KILL` what
+//! it still does for nobody, by another connection; of these there are at most as many as of the
+//! others.
 //!
-//! Keys and values are bound as strings of bytes. MySQL compares a string with a number as numbers, so `1x` finds the row 1: a
-//! statement with `:keys` is safe from that, because its first column has to be the key byte for byte.
+//! Keys and values are bound as strings of bytes. MySQL compares a string with a number as numbers,
+//! so `1x` finds the row 1: a statement with `:keys` is safe from that, because its first column
+//! has to be the key byte for byte.
 
 mod cell;
 mod error;
@@ -38,7 +40,8 @@ use error::Phase;
 
 /// Port where none is given.
 pub(super) const PORT: u16 = 3306;
-/// Statements that a connection keeps prepared: the lengths of lists, the writes, and room for what the library prepares.
+/// Statements that a connection keeps prepared: the lengths of lists, the writes, and room for what
+/// the library prepares.
 const STATEMENTS_MAX: usize = LISTS_MAX + 8;
 /// What a packet has beside the bytes of values: the other columns' names and lengths.
 const PACKET_BYTES: usize = 64 << 10;
@@ -77,7 +80,8 @@ impl MySql {
             .stmt_cache_size(STATEMENTS_MAX)
             // An update that finds a row as it should be has found it.
             .client_found_rows(true)
-            // Saying both spares the question what the server has; the second is for the library's own pool, which is not used.
+            // Saying both spares the question what the server has; the second is for the library's
+            // own pool, which is not used.
             .max_allowed_packet(Some(options.remote.value_bytes_max as usize * values + PACKET_BYTES))
             .wait_timeout(Some(0))
             // Acknowledged means committed, whatever the server's default is.
@@ -134,7 +138,8 @@ impl Driver for MySql {
         let patience = Patience::new(self.options.remote.connect_timeout());
         let mut refused = self.address.unreachable("its name has no address");
         for opts in self.ways(patience).await? {
-            // Some ways to log in, which the server chooses, are known to the library and panic, since they were left out of it.
+            // Some ways to log in, which the server chooses, are known to the library and panic,
+            // since they were left out of it.
             match patience.wait(AssertUnwindSafe(Conn::new(opts.clone())).catch_unwind()).await {
                 Some(Ok(Ok(conn))) => {
                     let (address, runtime) = (Arc::clone(&self.address), Handle::current());
@@ -174,8 +179,9 @@ impl Driver for MySql {
 }
 
 impl MySql {
-    /// Each address of the server's name by itself, so that it is known which one a connection leads to: only that server knows
-    /// the connection's number, and another's connection of the same number must not be killed.
+    /// Each address of the server's name by itself, so that it is known which one a connection
+    /// leads to: only that server knows the connection's number, and another's connection of the
+    /// same number must not be killed.
     async fn ways(&self, patience: Patience) -> Result<Vec<Opts>, Cause> {
         if let Address::Unix(_) = *self.address {
             return Ok(vec![self.opts.clone()]);

@@ -1,7 +1,7 @@
 //! What PostgreSQL's types become, from their binary form.
 //!
-//! Numbers are written as the server would write them, times in UTC. The form of a type is documented by its `send` function
-//! in the server's sources and has not changed for decades.
+//! Numbers are written as the server would write them, times in UTC. The form of a type is
+//! documented by its `send` function in the server's sources and has not changed for decades.
 
 use std::error::Error;
 
@@ -96,8 +96,8 @@ fn float(value: impl Into<f64> + ToString + Copy) -> String {
     }
 }
 
-/// Four decimal digits at a time: how many groups, what the first one counts (10000 to the power of the weight), the sign, and
-/// how many digits to show after the point.
+/// Four decimal digits at a time: how many groups, what the first one counts (10000 to the power of
+/// the weight), the sign, and how many digits to show after the point.
 fn numeric(mut raw: &[u8]) -> Read<String> {
     let groups = u16::from_be_bytes(take(&mut raw)?);
     let weight = i32::from(i16::from_be_bytes(take(&mut raw)?));
@@ -171,10 +171,11 @@ fn time(micros: i64) -> String {
     format!("{hours:02}:{minutes:02}:{seconds:02}{fraction}")
 }
 
-/// Year, month and day of a day counted from PostgreSQL's origin, and what follows for years before the first.
+/// Year, month and day of a day counted from PostgreSQL's origin, and what follows for years before
+/// the first.
 ///
-/// Years are counted from March, so that the leap day is the last of its year, and in eras of 400 years, which all have the same
-/// number of days.
+/// Years are counted from March, so that the leap day is the last of its year, and in eras of 400
+/// years, which all have the same number of days.
 fn civil(days: i64) -> (String, &'static str) {
     let days = days + ORIGIN_DAYS + 719_468;
     let (era, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));

@@ -59,8 +59,9 @@ pub(super) fn cause(address: &Address, phase: Phase, bytes_max: u64, error: &Err
     }
 }
 
-/// What is repeated of an error. Its `DETAIL` is not: that is where PostgreSQL writes rows and keys, and names of constraints, tables and columns
-/// are in the message as well. Messages of class 22 quote the value that does not fit. Hints are of use for statements, of which they speak.
+/// What is repeated of an error. Its `DETAIL` is not: that is where PostgreSQL writes rows and
+/// keys, and names of constraints, tables and columns are in the message as well. Messages of class
+/// 22 quote the value that does not fit. Hints are of use for statements, of which they speak.
 fn message(code: &str, message: &str, hint: Option<&str>) -> String {
     let unfit = |what: &str| what.to_owned();
     match code {
@@ -91,7 +92,8 @@ fn of_server(address: &Address, error: &DbError) -> Cause {
         "3F000" => missing("a schema"),
         "42883" => missing("a function or operator"),
         "42704" => missing("a type or other object"),
-        // No more connections; starting up; a lock that nobody waits for, a deadlock, a conflict of transactions.
+        // No more connections; starting up; a lock that nobody waits for, a deadlock, a conflict of
+        // transactions.
         "53300" | "57P03" | "55P03" | "40P01" | "40001" => Cause::Busy { detail: detail() },
         // Its own `statement_timeout`, or an administrator: what was begun is undone.
         "57014" => Cause::Busy { detail: detail() },
@@ -100,7 +102,8 @@ fn of_server(address: &Address, error: &DbError) -> Cause {
         "22P02" | "22003" | "22007" | "22008" => Cause::Key { detail: detail() },
         // An administrator ends the connection, or the server crashed.
         "57P01" | "57P02" | "57P04" | "57P05" => address.reset(detail()),
-        // What was prepared no longer fits the tables, or is gone: the next connection prepares it anew.
+        // What was prepared no longer fits the tables, or is gone: the next connection prepares it
+        // anew.
         "26000" => Cause::Server { detail: detail() },
         "0A000" if error.routine() == Some("RevalidateCachedQuery") => Cause::Server { detail: detail() },
         _ => match &code[..2.min(code.len())] {

@@ -1,8 +1,9 @@
 //! PostgreSQL, by tokio-postgres.
 //!
-//! The library reads a connection in a task of its own and gives a call that was dropped no end: the server works on, and what it
-//! answers is thrown away. So a connection amid an answer is ended here: the server is asked to cancel, by another connection as
-//! the protocol wants it, and the task with its socket goes. The library also takes answers of any size; the socket below it
+//! The library reads a connection in a task of its own and gives a call that was dropped no end:
+//! the server works on, and what it answers is thrown away. So a connection amid an answer is ended
+//! here: the server is asked to cancel, by another connection as the protocol wants it, and the
+//! task with its socket goes. The library also takes answers of any size; the socket below it
 //! ([`Metered`]) does not.
 
 mod cell;
@@ -36,7 +37,8 @@ use socket::{Encrypt, Meter, Metered};
 
 /// Port where none is given.
 pub(super) const PORT: u16 = 5432;
-/// What an answer has beside its rows: the description of a statement, notices, and what is said at log-in.
+/// What an answer has beside its rows: the description of a statement, notices, and what is said at
+/// log-in.
 const BESIDE_BYTES: u64 = 256 << 10;
 
 /// Makes connections to a server.
@@ -156,7 +158,8 @@ pub(super) struct Connection {
     /// What reads the socket; none once it was asked how it ended.
     task: Option<JoinHandle<Result<(), Error>>>,
     meter: Meter,
-    /// Prepared, by their text: [`LISTS_MAX`](crate::remote::LISTS_MAX) lengths of a list and the writes at most.
+    /// Prepared, by their text: [`LISTS_MAX`](crate::remote::LISTS_MAX) lengths of a list and the
+    /// writes at most.
     statements: HashMap<String, Statement>,
     runtime: Handle,
 }

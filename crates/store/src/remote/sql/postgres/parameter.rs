@@ -1,8 +1,9 @@
 //! Keys and values as parameters of the types that PostgreSQL wants.
 //!
-//! The server decides what type a parameter has: that of the column it is compared with. A key is bytes; most types are given
-//! them as text, which the server reads as it would read a literal. What is no such literal cannot be the key of a row, and the
-//! server would fail the whole statement for it, so the types that keys mostly have are looked at here.
+//! The server decides what type a parameter has: that of the column it is compared with. A key is
+//! bytes; most types are given them as text, which the server reads as it would read a literal.
+//! What is no such literal cannot be the key of a row, and the server would fail the whole
+//! statement for it, so the types that keys mostly have are looked at here.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use tokio_postgres::types::{Format, IsNull, Kind, ToSql, Type, to_sql_checked};
@@ -15,8 +16,8 @@ impl Parameter {
     /// What equals nothing.
     pub(super) const NULL: Self = Self(None);
 
-    /// `bytes` as a value of `kind`, or none when they are none. For types other than numbers, names and bytes the server
-    /// has the last word.
+    /// `bytes` as a value of `kind`, or none when they are none. For types other than numbers,
+    /// names and bytes the server has the last word.
     pub(super) fn new(kind: &Type, bytes: Bytes) -> Option<Self> {
         if let Kind::Domain(inner) = kind.kind() {
             return Self::new(inner, bytes);

@@ -123,7 +123,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> TlsConnect<S> for Encry
     }
 }
 
-/// An encrypted connection. It is not bound to the log-in, whose password exchange it protects already.
+/// An encrypted connection. It is not bound to the log-in, whose password exchange it protects
+/// already.
 pub(super) struct Encrypted<S>(tokio_rustls::client::TlsStream<S>);
 
 impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream for Encrypted<S> {
