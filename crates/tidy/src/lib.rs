@@ -17,6 +17,7 @@ pub mod code;
 pub mod dependencies;
 pub mod documents;
 pub mod files;
+pub mod imports;
 pub mod markdown;
 pub mod product;
 pub mod purity;

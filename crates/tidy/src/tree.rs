@@ -48,6 +48,14 @@ impl Tree {
         chosen.map(|file| (file.as_str(), self.text(file)))
     }
 
+    /// Names of the folders below `crates/` that hold a package, in order.
+    pub fn crates(&self) -> impl Iterator<Item = &str> {
+        self.files.iter().filter_map(|file| {
+            let name = file.strip_prefix("crates/")?.strip_suffix("/Cargo.toml")?;
+            (!name.contains('/')).then_some(name)
+        })
+    }
+
     /// The text of one file.
     ///
     /// # Panics
