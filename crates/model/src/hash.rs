@@ -1,16 +1,16 @@
-//! Hashing without hidden randomness.
+//! Seeded, reproducible hashing.
 
 use std::hash::BuildHasher;
 
 use rapidhash::quality::RapidHasher;
 use rapidhash::v3::{RapidSecrets, rapidhash_v3_seeded};
 
-/// A hash function chosen by a 64-bit seed: equal seeds hash equal on every machine and in every
-/// run.
+/// A hash function chosen by a 64-bit seed: equal seeds give equal hashes on every machine and in
+/// every run.
 ///
-/// The standard library seeds its maps from the system's entropy, which no simulation can replay. A
-/// driver that faces untrusted keys passes a seed it drew at start-up; a simulation passes the one
-/// it was given.
+/// The standard library seeds its maps from the system's entropy, which a simulation cannot replay.
+/// A driver that faces untrusted keys passes a seed drawn at start-up; a simulation passes its own
+/// seed.
 ///
 /// ```
 /// use sherwood_model::SeededState;
@@ -25,7 +25,7 @@ pub struct SeededState {
 }
 
 impl SeededState {
-    /// The hash function of `seed`.
+    /// Returns the hash function of `seed`.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self { seed, secrets: RapidSecrets::seed(seed) }

@@ -1,5 +1,5 @@
-//! Small integers that name things, one type each, so that a backend is never taken for a
-//! partition.
+//! 16-bit ids, one type for each kind of object, so that the compiler rejects a backend's id where
+//! a partition's is expected.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,16 +11,17 @@ macro_rules! id {
         pub struct $name(pub u16);
 
         impl $name {
-            /// The id as an index into a vector that holds one element for each of its kind.
+            /// The id as an index into a vector with one element per object of this kind.
             #[must_use]
             pub const fn index(self) -> usize {
                 self.0 as usize
             }
 
-            /// The id of the element at `index`.
+            /// Returns the id of the element at `index`.
             ///
             /// # Panics
-            /// When `index` is above 65,535; configurations are refused long before.
+            /// If `index` is above 65,535. Configurations with that many elements are refused
+            /// earlier.
             #[must_use]
             pub const fn from_index(index: usize) -> Self {
                 assert!(index <= u16::MAX as usize, "an id is at most 65,535");
@@ -35,7 +36,7 @@ id!(
     BackendId
 );
 id!(
-    /// Who a share of the resources is owed to. Tenant 0 is the default tenant.
+    /// A tenant, which owns a share of the resources. Tenant 0 is the default tenant.
     TenantId
 );
 id!(

@@ -1,9 +1,10 @@
-//! The vocabulary and the mathematics every other room shares.
+//! Shared vocabulary and mathematics: ids, time, finished requests, SLOs, sketches and cache plans.
 //!
-//! Sherwood decides in one place and acts in another; what both sides must agree on lives here: who
-//! is meant ([`BackendId`], [`TenantId`], [`PartitionId`], [`ReplicaId`]), when ([`Instant`]), what
-//! a user waited for ([`FinishedRequest`]) and what the cache should look like ([`CachePlan`]).
-//! This crate knows no other room and does no I/O.
+//! Every other crate may depend on this one; it depends on none of them and does no I/O. It holds
+//! the types that the deciding side (policies, controller) and the acting side (node, simulator)
+//! exchange: ids ([`BackendId`], [`TenantId`], [`PartitionId`], [`ReplicaId`]), time ([`Instant`]),
+//! latencies of finished requests ([`FinishedRequest`]) and the division of the cache
+//! ([`CachePlan`]).
 
 mod hash;
 mod ids;

@@ -1,46 +1,46 @@
-//! What remains of a request when it has ended: how long its user waited, and for whom.
+//! Latency and blocking backend of a finished request.
 
 use std::time::Duration;
 
 use crate::BackendId;
 
-/// A finished request as it is kept: its latency and its blocking backend, 8 bytes.
+/// A finished request in 8 bytes: its latency and its blocking backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FinishedRequest {
     /// Microseconds from arrival to the end of the last query, saturating at `u32::MAX` (71
     /// minutes).
     pub latency_us: u32,
-    /// Backend of the slowest query as [`RequestEnd`] counts, or none for a request without
-    /// queries, which shifts percentiles but blames nobody.
+    /// Backend of the slowest query, as computed by [`RequestEnd`]. None for a request without
+    /// queries, which counts in percentiles but for no backend.
     pub blocking: Option<BackendId>,
 }
 
 impl FinishedRequest {
-    /// A request that took `latency` and was blocked by `blocking`.
+    /// Returns a request that took `latency` and was blocked by `blocking`.
     #[must_use]
     pub fn new(latency: Duration, blocking: Option<BackendId>) -> Self {
         Self { latency_us: u32::try_from(latency.as_micros()).unwrap_or(u32::MAX), blocking }
     }
 }
 
-/// How one query of a request ended, as far as the request's latency is concerned.
+/// End of one query of a request, as far as the request's latency is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueryEnd {
-    /// Who was asked.
+    /// Backend that was queried.
     pub backend: BackendId,
-    /// Time from the *request's* arrival until the query's last key ended.
+    /// Time from the *request's* arrival to the end of the query's last key.
     pub latency: Duration,
-    /// The backend's time-out when a key of the query failed or was refused and the query was not
-    /// best effort.
+    /// The backend's timeout if a key of the query failed or was refused and the query was not best
+    /// effort; none otherwise.
     pub failed: Option<Duration>,
 }
 
 /// Folds the ends of a request's queries, in the order they ended, into a [`FinishedRequest`].
 ///
-/// A failed query counts at its backend's time-out or its real latency, whichever is larger, so
-/// that failures never make the tail look better. The blocking backend is that of the slowest query
-/// so counted, failed or not; among equals the first to end. So a failure takes the blame only from
-/// queries that were quicker than its time-out.
+/// A failed query counts at its backend's timeout or its real latency, whichever is larger, so that
+/// failures never make the tail look better. The blocking backend is that of the slowest query so
+/// counted, failed or not; among equals the first to end. A failed query therefore blocks the
+/// request only if every other query was quicker than its timeout.
 ///
 /// ```
 /// use sherwood_model::{BackendId, QueryEnd, RequestEnd};
@@ -58,7 +58,7 @@ pub struct RequestEnd {
 }
 
 impl RequestEnd {
-    /// Takes note of one more query that ended.
+    /// Adds one ended query.
     pub fn add(&mut self, query: QueryEnd) {
         let QueryEnd { backend, latency, failed } = query;
         let counted = latency.max(failed.unwrap_or_default());
@@ -67,7 +67,7 @@ impl RequestEnd {
         }
     }
 
-    /// The finished request, given the time from its arrival to its end.
+    /// Returns the finished request, given the time from its arrival to its end.
     #[must_use]
     pub fn finish(self, elapsed: Duration) -> FinishedRequest {
         match self.slowest {
@@ -83,9 +83,9 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    /// What comes of a failure of backend 0, at once and with a time-out of 500 ms, beside an
-    /// answer of backend 1.
-    fn beside_a_failure(answered: Duration) -> (u32, u16) {
+    /// Latency and blocking backend of a request in which backend 0 fails at once with a timeout of
+    /// 500 ms and backend 1 answers after `answered`.
+    fn request_with_a_failure(answered: Duration) -> (u32, u16) {
         let mut end = RequestEnd::default();
         end.add(QueryEnd { backend: BackendId(0), latency: MS, failed: Some(500 * MS) });
         end.add(QueryEnd { backend: BackendId(1), latency: answered, failed: None });
@@ -94,9 +94,9 @@ mod tests {
     }
 
     #[test]
-    fn the_slowest_query_blocks_and_a_failed_one_is_as_slow_as_its_time_out() {
-        assert_eq!(beside_a_failure(300 * MS), (500_000, 0));
-        assert_eq!(beside_a_failure(500 * MS), (500_000, 0), "among equals the first to end");
-        assert_eq!(beside_a_failure(800 * MS), (800_000, 1));
+    fn failed_query_counts_at_its_timeout_and_slowest_query_blocks() {
+        assert_eq!(request_with_a_failure(300 * MS), (500_000, 0));
+        assert_eq!(request_with_a_failure(500 * MS), (500_000, 0), "among equals the first to end");
+        assert_eq!(request_with_a_failure(800 * MS), (800_000, 1));
     }
 }

@@ -1,8 +1,8 @@
 //! Latency distributions in fixed memory.
 //!
-//! A percentile needs every value, and a node sees millions a minute. A sketch counts values in
-//! buckets whose width grows with the value, so that memory is fixed, merging is addition, and the
-//! error is relative and stated.
+//! An exact percentile needs every value, and a node sees millions a minute. A sketch counts values
+//! in buckets whose width grows with the value: memory is fixed, merging is addition and the
+//! relative error is bounded.
 
 use std::time::Duration;
 
@@ -12,15 +12,16 @@ use crate::Instant;
 
 /// Each power of two is divided into 2^7 buckets: relative error at most 1/128.
 const GROUPING_POWER: u8 = 7;
-/// Values up to 2^40 ns (18 minutes); longer ones are counted as that.
+/// Largest value: 2^40 ns (18 minutes); longer ones are counted as that.
 const MAX_VALUE_POWER: u8 = 40;
 
 /// A mergeable distribution of durations: 4,352 counters of 8 bytes, relative error at most 0.8%
 /// (1/128), range 0 to 18 minutes, longer values counted as 18 minutes.
 ///
-/// Quantiles err to both sides alike, at ranks that match the exact selection of a window's
-/// requests; the load generator's report keeps upper ends and an exact maximum instead (its
-/// `Latencies`), so as never to make a tail too short.
+/// Quantiles err in either direction, at the same ranks as a
+/// [`RequestSnapshot`](crate::RequestSnapshot) of the same requests. The load generator's report
+/// uses its own `Latencies` instead (upper ends of buckets and the exact maximum), which never
+/// underestimate the tail.
 ///
 /// ```
 /// use sherwood_model::LatencySketch;
@@ -63,21 +64,20 @@ impl LatencySketch {
         self.count += other.count;
     }
 
-    /// Forgets everything.
+    /// Removes everything counted.
     pub fn clear(&mut self) {
         self.buckets.reset();
         self.count = 0;
     }
 
-    /// How many values were counted.
+    /// Number of values counted.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.count
     }
 
     /// The value at `quantile` (0 to 1): the middle of the bucket that holds element floor(quantile
-    /// x count) of the sorted values, none when nothing was counted. Takes time proportional to the
-    /// number of buckets.
+    /// x count) of the sorted values; none if nothing was counted. O(buckets).
     #[must_use]
     pub fn quantile(&self, quantile: f64) -> Option<Duration> {
         let rank = rank(quantile, self.count)?;
@@ -89,8 +89,8 @@ impl LatencySketch {
         found.map(middle)
     }
 
-    /// The values at `quantiles`, each 0 to 1 and none below the one before, in one pass over the
-    /// buckets; empty when nothing was counted.
+    /// The values at `quantiles`, each 0 to 1 and in ascending order, in one pass over the buckets;
+    /// empty if nothing was counted.
     #[must_use]
     pub fn quantiles(&self, quantiles: impl IntoIterator<Item = f64>) -> Vec<Duration> {
         let mut ranks = quantiles.into_iter().map_while(|quantile| rank(quantile, self.count)).peekable();
@@ -108,8 +108,8 @@ impl LatencySketch {
     }
 }
 
-/// The middle of a bucket. The first are one nanosecond wide; then each power of two has as many,
-/// and the last holds what is longer.
+/// Middle of the bucket with index `bucket`. The first 2^[`GROUPING_POWER`] buckets are one
+/// nanosecond wide; each further power of two has as many buckets.
 fn middle(bucket: usize) -> Duration {
     let group = bucket as u64 >> GROUPING_POWER;
     let Some(width_power) = group.checked_sub(1) else { return Duration::from_nanos(bucket as u64) };
@@ -126,9 +126,9 @@ impl Default for LatencySketch {
     }
 }
 
-/// The latencies of the last `span`, in a ring of six sketches (35 KB each, made when first used):
-/// what is older than the span is forgotten a sixth of it at a time, so a quantile reaches back
-/// between five sixths of the span and the whole of it.
+/// The latencies of the last `span`, in a ring of six sketches (35 KB each, allocated on first
+/// use). Expiry is by sixths of the span, so a quantile covers between five sixths of the span and
+/// the whole of it.
 #[derive(Clone, Debug)]
 pub struct LatencyWindow {
     slot_nanos: u64,
@@ -138,14 +138,14 @@ pub struct LatencyWindow {
 impl LatencyWindow {
     const SLOTS: usize = 6;
 
-    /// An empty window that reaches back `span`.
+    /// Returns an empty window that covers `span`.
     #[must_use]
     pub fn new(span: Duration) -> Self {
         let slot_nanos = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX) / Self::SLOTS as u64;
         Self { slot_nanos: slot_nanos.max(1), slots: Default::default() }
     }
 
-    /// Counts `latency`, seen at `now`, `times` times.
+    /// Counts `latency`, measured at `now`, `times` times.
     pub fn record_times(&mut self, now: Instant, latency: Duration, times: u64) {
         let number = now.as_nanos() / self.slot_nanos;
         let slot = &mut self.slots[(number % Self::SLOTS as u64) as usize];
@@ -157,7 +157,7 @@ impl LatencyWindow {
         sketch.record_times(latency, times);
     }
 
-    /// Everything within the span before `now`.
+    /// Merges everything within the span before `now`.
     #[must_use]
     pub fn sketch(&self, now: Instant) -> LatencySketch {
         let newest = now.as_nanos() / self.slot_nanos;
@@ -171,14 +171,14 @@ impl LatencyWindow {
     }
 }
 
-/// Index of the `quantile` of `count` sorted values: floor(quantile x count), at most the last;
-/// none of nothing.
+/// Index of the `quantile` of `count` sorted values: floor(quantile x count), at most `count - 1`;
+/// none if `count` is 0.
 pub(crate) fn rank(quantile: f64, count: u64) -> Option<u64> {
     let last = count.checked_sub(1)?;
     Some(edge(quantile, count).min(last))
 }
 
-/// floor(quantile x count), forgiving the rounding of decimal fractions such as 0.985.
+/// floor(quantile x count), with a tolerance of 1e-6 for decimal fractions such as 0.985.
 pub(crate) fn edge(quantile: f64, count: u64) -> u64 {
     (quantile.clamp(0.0, 1.0) * count as f64 + 1e-6) as u64
 }
@@ -190,7 +190,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn quantiles_are_within_the_stated_error(mut nanos in prop::collection::vec(0u64..1 << 40, 1..200), quantile in 0.0..1.0) {
+        fn quantile_is_within_the_stated_error(mut nanos in prop::collection::vec(0u64..1 << 40, 1..200), quantile in 0.0..1.0) {
             let mut sketch = LatencySketch::default();
             nanos.iter().for_each(|&n| sketch.record(Duration::from_nanos(n)));
             nanos.sort_unstable();
@@ -203,7 +203,7 @@ mod tests {
         }
 
         #[test]
-        fn merging_equals_counting_together(a in prop::collection::vec(0u64..1 << 40, 0..50), b in prop::collection::vec(0u64..1 << 40, 1..50)) {
+        fn merged_sketches_equal_one_sketch_of_all_values(a in prop::collection::vec(0u64..1 << 40, 0..50), b in prop::collection::vec(0u64..1 << 40, 1..50)) {
             let sketch_of = |values: &[u64]| {
                 let mut sketch = LatencySketch::default();
                 values.iter().for_each(|&n| sketch.record(Duration::from_nanos(n)));
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn the_middle_of_a_bucket_is_that_of_what_it_counts() {
+    fn middle_of_each_bucket_equals_that_of_the_histogram_library() {
         let sketch = LatencySketch::default();
         for (number, bucket) in sketch.buckets.iter().enumerate() {
             let expected = bucket.start().midpoint(bucket.end());
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_forgets_what_is_older_than_its_span() {
+    fn latency_older_than_the_span_leaves_the_window() {
         let mut window = LatencyWindow::new(Duration::from_secs(60));
         window.record_times(Instant::from_secs(5), Duration::from_millis(9), 3);
         window.record_times(Instant::from_secs(40), Duration::from_millis(1), 1);
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn values_beyond_the_range_count_as_the_largest() {
+    fn value_above_the_range_counts_as_the_largest() {
         let mut sketch = LatencySketch::default();
         sketch.record(Duration::MAX);
         assert!(sketch.quantile(0.5).unwrap() > Duration::from_secs(1090));

@@ -1,18 +1,18 @@
-//! The promise, and how often it was broken.
+//! Service level objectives and the count of their violations.
 
 use std::time::Duration;
 
 use crate::{Instant, RequestSnapshot};
 
 /// A service level objective: the `percentile` of request latency over the last `window` is at most
-/// `bound`, looked at every `observe`.
+/// `bound`, checked every `observe`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Slo {
-    /// 0 to 100.
+    /// Percentile, 0 to 100.
     pub percentile: f64,
-    /// Largest latency that keeps the promise.
+    /// Largest latency that meets the SLO.
     pub bound: Duration,
-    /// How far back the percentile reaches.
+    /// Time span over which the percentile is computed.
     pub window: Duration,
     /// Time between observations.
     pub observe: Duration,
@@ -20,8 +20,8 @@ pub struct Slo {
 
 /// Counts observations of an [`Slo`] and those that violated it.
 ///
-/// An observation with no request in the window is none: silence neither keeps nor breaks a
-/// promise.
+/// A check that finds no request in the window is not counted: it neither meets nor violates the
+/// SLO.
 #[derive(Clone, Debug)]
 pub struct SloMonitor {
     slo: Slo,
@@ -29,7 +29,7 @@ pub struct SloMonitor {
     standing: SloStanding,
 }
 
-/// How an SLO has fared since the start.
+/// Counts of an SLO's observations and violations since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SloStanding {
     /// Percentile of the last observation.
@@ -51,27 +51,28 @@ impl SloStanding {
 }
 
 impl SloMonitor {
-    /// A monitor whose first observation is due one `observe` after `now`.
+    /// Returns a monitor whose first observation is due one `observe` after `now`.
     #[must_use]
     pub fn new(slo: Slo, now: Instant) -> Self {
         Self { slo, due: now + slo.observe, standing: SloStanding::default() }
     }
 
-    /// The promise that is watched.
+    /// The monitored SLO.
     #[must_use]
     pub fn slo(&self) -> Slo {
         self.slo
     }
 
-    /// When the next observation is due.
+    /// Time of the next observation.
     #[must_use]
     pub fn due(&self) -> Instant {
         self.due
     }
 
-    /// Observes if an observation is due, and says the percentile it saw; `requests` gives the
-    /// requests of the window it is asked for. Observations that were missed are not made up for:
-    /// the next one is due a step from the schedule's last, or from now when that has passed.
+    /// Observes if an observation is due and returns the percentile; none if no observation is due
+    /// or the window holds no request. `requests` returns the requests of the last given duration.
+    /// Missed observations are skipped: the next one is due one `observe` after the scheduled time,
+    /// or after `now` if that has passed as well.
     pub fn observe(
         &mut self,
         now: Instant,
@@ -91,13 +92,13 @@ impl SloMonitor {
         Some(seen)
     }
 
-    /// How the SLO has fared.
+    /// The counts so far.
     #[must_use]
     pub fn standing(&self) -> SloStanding {
         self.standing
     }
 
-    /// Forgets what was counted, for a measurement that starts now.
+    /// Resets the counts, for a measurement that starts now.
     pub fn restart(&mut self, now: Instant) {
         *self = Self::new(self.slo, now);
     }
@@ -116,11 +117,15 @@ mod tests {
     };
 
     #[test]
-    fn violations_are_counted_per_observation() {
+    fn observation_above_the_bound_is_a_violation() {
         let mut window = RequestWindow::new(WindowOptions::of(SLO.window));
         let mut monitor = SloMonitor::new(SLO, Instant::ZERO);
         let at = Instant::from_secs(5);
-        assert_eq!(monitor.observe(at, |last| window.snapshot(at, last)), None, "silence is no observation");
+        assert_eq!(
+            monitor.observe(at, |last| window.snapshot(at, last)),
+            None,
+            "an empty window is not an observation"
+        );
         let slow = FinishedRequest::new(Duration::from_millis(151), Some(BackendId(0)));
         window.record(at, at, slow);
         assert_eq!(monitor.observe(at, |last| window.snapshot(at, last)), None, "not due yet");
@@ -139,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bound_itself_keeps_the_promise() {
+    fn percentile_equal_to_the_bound_is_no_violation() {
         let mut window = RequestWindow::new(WindowOptions::of(SLO.window));
         let mut monitor = SloMonitor::new(SLO, Instant::ZERO);
         let at = Instant::from_secs(5);
@@ -149,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn missed_observations_are_not_made_up_for() {
+    fn missed_observations_are_skipped() {
         let mut window = RequestWindow::new(WindowOptions::of(SLO.window));
         let mut monitor = SloMonitor::new(SLO, Instant::ZERO);
         let late = Instant::from_secs(58);

@@ -1,11 +1,11 @@
-//! The small generator whose outputs are part of formats and of decisions.
+//! The pseudorandom generator whose outputs are part of file formats and of decisions.
 
 /// SplitMix64 (Steele, Lea and Flood, *Fast Splittable Pseudorandom Number Generators*, OOPSLA
 /// 2014): 64 bits of state, 64 bits an output, period 2^64.
 ///
-/// The workload model's file format is defined by it (object sizes, random walks) and so are the
-/// values of compute stores, so it is ours and never changes. Equal states give equal outputs on
-/// every machine.
+/// The workload model's file format (object sizes, random walks) and the values of compute stores
+/// are defined by its outputs, so it is implemented here and must never change. Equal states give
+/// equal outputs on every machine.
 ///
 /// ```
 /// use sherwood_model::SplitMix64;
@@ -17,13 +17,13 @@ pub struct SplitMix64 {
 }
 
 impl SplitMix64 {
-    /// The generator in `state`; every state is valid.
+    /// Returns the generator in `state`; every state is valid.
     #[must_use]
     pub const fn new(state: u64) -> Self {
         Self { state }
     }
 
-    /// The next output.
+    /// Advances the state and returns the next output.
     pub const fn next_u64(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.state;
@@ -32,7 +32,7 @@ impl SplitMix64 {
         mixed ^ (mixed >> 31)
     }
 
-    /// Mixes `entropy` into the state: what follows depends on both.
+    /// Mixes `entropy` into the state: later outputs depend on both.
     pub const fn stir(&mut self, entropy: u64) {
         self.state ^= entropy;
     }
@@ -42,9 +42,9 @@ impl SplitMix64 {
 mod tests {
     use super::*;
 
-    /// The outputs that implementations of the algorithm are commonly checked with.
+    /// Outputs commonly used to check implementations of the algorithm.
     #[test]
-    fn it_yields_the_published_sequence() {
+    fn outputs_equal_the_published_sequence() {
         let mut split_mix = SplitMix64::new(1_234_567);
         let drawn: Vec<u64> = (0..5).map(|_| split_mix.next_u64()).collect();
         assert_eq!(
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn stirring_is_part_of_the_state() {
+    fn stir_changes_the_state() {
         let mut stirred = SplitMix64::new(0b1100);
         stirred.stir(0b1010);
         assert_eq!(stirred, SplitMix64::new(0b0110));

@@ -1,14 +1,14 @@
-//! What items can be invalidated by together.
+//! Tags by which items are invalidated together.
 //!
-//! A tag names whatever many keys depend on: a user, a product, a template. Who invalidates by tag
-//! must miss no item, but may take a few too many, since what is gone is only fetched again. So an
-//! item keeps no names: a Bloom filter of 64 bits is enough, and costs the same whatever the tags
-//! are called.
+//! A tag names something that many keys depend on: a user, a product, a template. An invalidation
+//! by tag must not miss an item but may remove a few too many, since those are only fetched again.
+//! An item therefore stores its tags as a Bloom filter of 64 bits, of the same size whatever the
+//! tags are called.
 
 use crate::SeededState;
 
-/// A set of tags that never forgets one, and may seem to hold one it never got: with three in it,
-/// one time in a hundred.
+/// A set of tags as a Bloom filter: it never misses a tag that was added, and reports one that was
+/// not with a probability of about 1% when it holds three.
 ///
 /// ```
 /// use sherwood_model::Tags;
@@ -24,7 +24,7 @@ impl Tags {
     /// No tags.
     pub const NONE: Self = Self(0);
 
-    /// The set that [`bits`](Self::bits) gave.
+    /// Restores the set that [`bits`](Self::bits) returned.
     #[must_use]
     pub const fn from_bits(bits: u64) -> Self {
         Self(bits)
@@ -37,7 +37,7 @@ impl Tags {
         self.0
     }
 
-    /// Whether nothing was added.
+    /// True if no tag was added.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
@@ -48,7 +48,7 @@ impl Tags {
         self.0 |= filter(tag);
     }
 
-    /// Whether `tag` was added; by chance also true for one that was not.
+    /// True if `tag` was added; by chance also true for one that was not.
     #[must_use]
     pub fn may_hold(self, tag: &[u8]) -> bool {
         let filter = filter(tag);
@@ -64,7 +64,8 @@ impl<'a> FromIterator<&'a [u8]> for Tags {
     }
 }
 
-/// The bits of one tag: three draws of one in 64, by a hash function that is the same everywhere.
+/// The bits of one tag: three of 64, not necessarily distinct, drawn by a hash function that is the
+/// same on every machine.
 fn filter(tag: &[u8]) -> u64 {
     let hash = SeededState::new(0).hash_bytes(tag);
     [0, 6, 12].into_iter().fold(0, |bits, shift| bits | 1 << (hash >> shift & 63))
@@ -75,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_set_of_three_seldom_claims_a_fourth() {
+    fn false_positives_of_a_set_of_three_are_below_one_percent() {
         let claimed = (0..10_000).filter(|i: &u32| {
             let name = |n: u32| format!("tag:{i}:{n}");
             let tags: Tags = [name(0), name(1), name(2)].iter().map(|name| name.as_bytes()).collect();
@@ -86,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_held_by_no_tags() {
+    fn empty_set_holds_no_tag_not_even_the_empty_one() {
         assert!(!Tags::NONE.may_hold(b"") && Tags::NONE.is_empty());
         let mut tags = Tags::NONE;
         tags.add(b"");

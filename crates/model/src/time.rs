@@ -1,13 +1,14 @@
-//! Time as a number.
+//! Time as a number of nanoseconds.
 //!
-//! The standard library's instant can only be read off the machine's clock, so code that uses it
-//! can be neither simulated nor replayed. Ours is made from a number, and whoever drives the pure
-//! rooms says what time it is.
+//! The standard library's instant can only be read from the machine's clock, so code that uses it
+//! can be neither simulated nor replayed. This one is constructed from a number, and the driver of
+//! a pure crate passes the current time to it.
 
 use std::ops::{Add, AddAssign, Sub};
 use std::time::Duration;
 
-/// A moment: nanoseconds since an origin that the driver chooses, 0 to `u64::MAX` (584 years).
+/// A point in time: nanoseconds since an origin that the driver chooses, 0 to `u64::MAX` (584
+/// years).
 ///
 /// Arithmetic saturates at both ends, so a clock that stands still or steps back yields zero
 /// durations and never a panic.
@@ -25,22 +26,22 @@ pub struct Instant(u64);
 impl Instant {
     /// The driver's origin.
     pub const ZERO: Self = Self(0);
-    /// Later than everything; the time of what never happens.
+    /// The largest value; the time of an event that never happens.
     pub const NEVER: Self = Self(u64::MAX);
 
-    /// The moment `nanos` nanoseconds after the origin.
+    /// Returns the time `nanos` nanoseconds after the origin.
     #[must_use]
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }
 
-    /// The moment `millis` milliseconds after the origin.
+    /// Returns the time `millis` milliseconds after the origin.
     #[must_use]
     pub const fn from_millis(millis: u64) -> Self {
         Self(millis.saturating_mul(1_000_000))
     }
 
-    /// The moment `secs` seconds after the origin.
+    /// Returns the time `secs` seconds after the origin.
     #[must_use]
     pub const fn from_secs(secs: u64) -> Self {
         Self(secs.saturating_mul(1_000_000_000))
@@ -52,7 +53,7 @@ impl Instant {
         self.0
     }
 
-    /// The time from `earlier` to this moment, zero when `earlier` is later.
+    /// The duration from `earlier` to this time, zero if `earlier` is later.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
@@ -94,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arithmetic_saturates_instead_of_wrapping() {
+    fn arithmetic_saturates_at_both_ends() {
         assert_eq!(Instant::NEVER + Duration::from_secs(1), Instant::NEVER);
         assert_eq!(Instant::ZERO - Duration::from_secs(1), Instant::ZERO);
         assert_eq!(Instant::ZERO - Instant::from_secs(1), Duration::ZERO);

@@ -1,10 +1,10 @@
-//! The requests that ended lately, and whom they waited for.
+//! Sliding window over finished requests and their blocking backends.
 //!
-//! RobinHood's whole input is "of the requests near the tail, which backend was last?" (Berger et
-//! al., OSDI 2018, section 4). The answer must come from single requests, because a sketch per
-//! backend no longer knows which request a latency belonged to. A finished request is eight bytes,
-//! so a million of them are kept exactly; a busier window counts, per slot of time, how many
-//! requests of each backend fell into which latency bucket.
+//! The input of RobinHood is one statistic: of the requests near the tail, which backend's query
+//! ended last (Berger et al., OSDI 2018, section 4)? It must be computed from single requests,
+//! because a latency sketch per backend does not know which request a latency belonged to. A
+//! finished request takes eight bytes, so up to a million are kept exactly; a busier window counts
+//! requests per time slot, blocking backend and latency bucket.
 
 mod snapshot;
 
@@ -15,22 +15,22 @@ pub use snapshot::{Band, RequestSelection, RequestSnapshot};
 
 use crate::{BackendId, FinishedRequest, Instant};
 
-/// Shape of a [`RequestWindow`].
+/// Parameters of a [`RequestWindow`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WindowOptions {
-    /// How far back the window reaches when there is room.
+    /// Time span of the window while it holds at most `exact_max` requests.
     pub span: Duration,
-    /// How far back it reaches however busy it is, at most `span`.
+    /// Time span that is covered at any load, at most `span`.
     pub keep: Duration,
-    /// Time expires in slots of this length: one second for a window of a minute.
+    /// Length of the time slots, the unit of expiry: one second for a window of a minute.
     pub slot: Duration,
-    /// Requests kept exactly, 8 bytes each.
+    /// Number of requests kept exactly, 8 bytes each.
     pub exact_max: usize,
 }
 
 impl WindowOptions {
-    /// A window that reaches back `span`, in slots of a second (or a sixtieth of a span shorter
-    /// than a minute), with at most a million exact requests (8 MB).
+    /// Returns options for a window of `span`, in slots of a second (or a sixtieth of a span
+    /// shorter than a minute), with at most a million exact requests (8 MB).
     #[must_use]
     pub fn of(span: Duration) -> Self {
         let slot = Duration::from_secs(1).min(span / 60).max(Duration::from_millis(1));
@@ -40,19 +40,19 @@ impl WindowOptions {
 
 /// The finished requests of the last `span`, in a ring of time slots.
 ///
-/// Exact up to `exact_max` requests of 8 bytes (and what the vector of the newest slot has spare).
-/// When they are reached, what is older than `keep` is dropped; when that is not enough, further
-/// requests are counted in tables, one for each slot of `keep`, with a relative latency error of at
-/// most 1/128. A table has at most 16,384 cells of (latency bucket, blocking backend), and beyond
-/// them one for each further backend; a request that would need another cell counts in the nearest
-/// of its backend.
+/// Up to `exact_max` requests are kept exactly, 8 bytes each (plus the spare capacity of the newest
+/// slot's vector). When that many are held, slots older than `keep` are dropped; if that is not
+/// enough, further requests are counted in tables, one for each slot of `keep`, with a relative
+/// latency error of at most 1/128. A table has at most 16,384 cells of (latency bucket, blocking
+/// backend), and beyond them one for each further backend; a request that would need another cell
+/// is counted in the cell of its backend with the nearest latency.
 ///
 /// Recording takes amortised constant time while exact, and logarithmic time in the cells of a
-/// table; [`select`](Self::select) copies what it selects.
+/// table; [`select`](Self::select) copies the selected requests.
 #[derive(Clone, Debug)]
 pub struct RequestWindow {
     options: WindowOptions,
-    /// In order of time; a slot in which nothing ended is not there.
+    /// In order of time, without empty slots.
     slots: VecDeque<Slot>,
     exact: usize,
     dropped: u64,
@@ -60,7 +60,7 @@ pub struct RequestWindow {
 
 #[derive(Clone, Debug)]
 struct Slot {
-    /// Which multiple of the slot length since the origin.
+    /// Start of the slot, as a multiple of the slot length since the origin.
     number: u64,
     exact: Vec<FinishedRequest>,
     table: Table,
@@ -69,23 +69,23 @@ struct Slot {
 /// Requests by blocking backend and latency bucket.
 type Table = BTreeMap<(Option<BackendId>, u32), u64>;
 
-/// Cells of a table: all that 20 backends use of 200 buckets, four times over; about half a
-/// megabyte.
+/// Largest number of cells of a table: four times those of 20 backends with 200 buckets each; about
+/// half a megabyte.
 const CELLS_MAX: usize = 16_384;
 
 impl RequestWindow {
-    /// An empty window.
+    /// Returns an empty window.
     ///
     /// # Panics
-    /// When the slot length is zero.
+    /// If the slot length is zero.
     #[must_use]
     pub fn new(options: WindowOptions) -> Self {
         assert!(!options.slot.is_zero(), "a window's slots have a length");
         Self { options, slots: VecDeque::new(), exact: 0, dropped: 0 }
     }
 
-    /// Takes a request that ended at `at`. One from the future counts as ending now; one that is
-    /// older than the window is dropped and counted, and the answer is false.
+    /// Records a request that ended at `at`; an `at` after `now` counts as `now`. Returns false for
+    /// a request older than the window, which is dropped and counted in [`dropped`](Self::dropped).
     pub fn record(&mut self, now: Instant, at: Instant, request: FinishedRequest) -> bool {
         self.expire(now);
         let number = self.slot_number(at.min(now));
@@ -107,14 +107,15 @@ impl RequestWindow {
         true
     }
 
-    /// What ended within `last` before `now`, at most the window's span.
+    /// The requests that ended within `last` before `now`, sorted; `last` is limited to the
+    /// window's span.
     #[must_use]
     pub fn snapshot(&self, now: Instant, last: Duration) -> RequestSnapshot {
         self.select(now, last).into()
     }
 
-    /// The same in no order yet: a copy, quick enough to be made under a lock and sorted outside of
-    /// it.
+    /// Like [`snapshot`](Self::snapshot), but unsorted: a copy that is quick enough to make under a
+    /// lock, to be sorted after the lock is released.
     #[must_use]
     pub fn select(&self, now: Instant, last: Duration) -> RequestSelection {
         let first = self.slot_number(now - last.min(self.options.span)).max(self.first_number(now));
@@ -126,9 +127,9 @@ impl RequestWindow {
         RequestSelection { cells, reach: last.min(self.options.span) }
     }
 
-    /// The selection of the last `last`, reaching further back (doubling, up to the window's span)
-    /// while it holds fewer than `count` requests: a percentile band of a handful of requests is
-    /// noise, and an older request says more than none.
+    /// The requests of the last `last`, or of a longer time (doubled up to the window's span) if
+    /// they are fewer than `count`. A percentile band of a handful of requests is noise; older
+    /// requests are the better estimate.
     #[must_use]
     pub fn select_at_least(&self, now: Instant, last: Duration, count: u64) -> RequestSelection {
         let mut reach = last.max(self.options.slot);
@@ -141,7 +142,7 @@ impl RequestWindow {
         }
     }
 
-    /// Requests that arrived too late for the window, since the start.
+    /// Number of requests that were too old for the window when recorded, since the start.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.dropped
@@ -151,8 +152,8 @@ impl RequestWindow {
         at.as_nanos() / u64::try_from(self.options.slot.as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// The oldest slot that still counts at `now`: the slots that count cover the span and at most
-    /// one slot more.
+    /// Number of the oldest slot that counts at `now`. The slots that count cover the span and at
+    /// most one slot more.
     fn first_number(&self, now: Instant) -> u64 {
         self.slot_number(now - self.options.span)
     }
@@ -167,8 +168,8 @@ impl RequestWindow {
         }
     }
 
-    /// The slot `number`, made when there is none. A slot that is no longer the newest gives its
-    /// spare room back.
+    /// The slot `number`, inserted if absent. The vector of the slot that was newest until then is
+    /// shrunk to fit.
     fn slot(&mut self, number: u64) -> &mut Slot {
         let position = self.slots.partition_point(|slot| slot.number < number);
         if self.slots.get(position).is_none_or(|slot| slot.number != number) {
@@ -201,8 +202,8 @@ fn nearest(table: &Table, cell: (Option<BackendId>, u32)) -> Option<(Option<Back
     below.into_iter().chain(above).map(|(&cell, _)| cell).min_by_key(|cell| cell.1.abs_diff(middle))
 }
 
-/// The middle of the bucket a latency falls into: 2^6 buckets to a power of two, so no value is
-/// further than 1/128 of itself from its bucket's middle.
+/// Middle of the bucket of a latency: 2^6 buckets to a power of two, so a value differs from its
+/// bucket's middle by at most 1/128 of the value.
 fn bucket_middle(latency_us: u32) -> u32 {
     let width_power = (32 - latency_us.leading_zeros()).saturating_sub(7);
     let low = latency_us >> width_power << width_power;

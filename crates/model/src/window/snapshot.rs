@@ -1,4 +1,4 @@
-//! Questions about a set of finished requests.
+//! Percentiles and blocking counts of a set of finished requests.
 
 use std::time::Duration;
 
@@ -11,15 +11,15 @@ use crate::sketch::{edge, rank};
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(from = "(f64, f64)", into = "(f64, f64)")]
 pub struct Band {
-    /// First percentile that belongs to the band.
+    /// Lower percentile, inclusive.
     pub low: f64,
-    /// First percentile above `low` that no longer does.
+    /// Upper percentile, exclusive.
     pub high: f64,
 }
 
 impl Band {
-    /// RobinHood's: slow enough to matter, without the few requests that would stay outliers
-    /// whatever is done.
+    /// RobinHood's band: the slow requests, without the slowest 0.5%, which are outliers under any
+    /// division of the cache.
     pub const TAIL: Self = Self { low: 98.5, high: 99.5 };
 }
 
@@ -35,7 +35,7 @@ impl From<Band> for (f64, f64) {
     }
 }
 
-/// Finished requests in no order; turned into a [`RequestSnapshot`] it answers questions.
+/// Finished requests in no particular order, to be converted into a [`RequestSnapshot`].
 #[derive(Clone, Debug, Default)]
 pub struct RequestSelection {
     pub(super) cells: Vec<Cell>,
@@ -43,20 +43,20 @@ pub struct RequestSelection {
 }
 
 impl RequestSelection {
-    /// How many requests there are.
+    /// Number of requests.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.cells.iter().map(|cell| cell.2).sum()
     }
 
-    /// How far back it was selected from, whether anything ended so long ago or not.
+    /// Time span of the selection, also where no request is that old.
     #[must_use]
     pub fn reach(&self) -> Duration {
         self.reach
     }
 }
 
-/// Latency in microseconds, blocking backend, how many.
+/// Latency in microseconds, blocking backend, number of requests.
 type Cell = (u32, Option<BackendId>, u64);
 
 /// Finished requests in order of latency.
@@ -76,13 +76,13 @@ impl From<RequestSelection> for RequestSnapshot {
 }
 
 impl RequestSnapshot {
-    /// How many requests there are.
+    /// Number of requests.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Shortest and longest latency, none of nothing.
+    /// Shortest and longest latency; none if there is no request.
     #[must_use]
     pub fn range(&self) -> Option<(Duration, Duration)> {
         let micros = |cell: &Cell| Duration::from_micros(cell.0.into());
@@ -90,7 +90,7 @@ impl RequestSnapshot {
     }
 
     /// Latency at `quantile` (0 to 1): element floor(quantile x count) of the sorted latencies;
-    /// none of nothing.
+    /// none if there is no request.
     #[must_use]
     pub fn quantile(&self, quantile: f64) -> Option<Duration> {
         let rank = rank(quantile, self.count)?;
@@ -101,13 +101,14 @@ impl RequestSnapshot {
         })
     }
 
-    /// Request blocking counts: for each of `backends`, how many requests of the band it blocked.
+    /// Request blocking counts: for each of `backends`, the number of requests of the band that it
+    /// blocked.
     ///
     /// The band holds elements floor(low x N) to floor(high x N) - 1 of the sorted latencies
-    /// (percentiles as fractions). Of requests with equal latency that straddle an edge, each
+    /// (percentiles as fractions). Of requests with equal latency at an edge of the band, each
     /// backend contributes its proportional share, by largest remainder, ties to the lower id; so
-    /// the counts depend on no order of arrival. Requests that blame nobody count for the ranks and
-    /// for no backend.
+    /// the counts do not depend on the order of arrival. Requests without a blocking backend take
+    /// part in the ranks only.
     #[must_use]
     pub fn blocking_counts(&self, band: Band, backends: usize) -> Vec<u64> {
         let (from, to) = (edge(band.low / 100.0, self.count), edge(band.high / 100.0, self.count));

@@ -19,12 +19,12 @@ fn now() -> Instant {
 }
 
 #[test]
-fn a_request_takes_eight_bytes() {
+fn finished_request_takes_eight_bytes() {
     assert_eq!(size_of::<FinishedRequest>(), 8);
 }
 
 #[test]
-fn bands_count_blocking_backends_as_the_paper_does() {
+fn blocking_counts_of_a_band_equal_the_papers() {
     let snapshot = window_of((1..=1000).map(|ms| request(ms * 1000, (ms % 2 == 0).into())), 1_000_000)
         .snapshot(now(), 60 * SECOND);
     let counts = |low, high| snapshot.blocking_counts(Band { low, high }, 2);
@@ -35,7 +35,7 @@ fn bands_count_blocking_backends_as_the_paper_does() {
 }
 
 #[test]
-fn nothing_and_one_request_are_answered() {
+fn empty_window_and_single_request_have_defined_results() {
     let empty = window_of([], 10).snapshot(now(), SECOND);
     assert_eq!((empty.count(), empty.quantile(0.99), empty.range()), (0, None, None));
     assert_eq!(empty.blocking_counts(Band::TAIL, 3), [0, 0, 0]);
@@ -45,14 +45,14 @@ fn nothing_and_one_request_are_answered() {
 }
 
 #[test]
-fn equal_latencies_share_the_band_in_proportion() {
+fn equal_latencies_at_a_band_edge_are_shared_in_proportion() {
     let snapshot =
         window_of((0..1000).map(|i| request(5, u16::from(i % 4 == 0))), 2000).snapshot(now(), SECOND);
     assert_eq!(snapshot.blocking_counts(Band { low: 98.0, high: 100.0 }, 2), [15, 5]);
 }
 
 #[test]
-fn requests_that_blame_nobody_shift_ranks_only() {
+fn request_without_blocking_backend_counts_in_ranks_only() {
     let none = FinishedRequest { latency_us: 1, blocking: None };
     let snapshot = window_of([none, request(9, 0)], 10).snapshot(now(), SECOND);
     assert_eq!(snapshot.blocking_counts(Band { low: 0.0, high: 100.0 }, 1), [1]);
@@ -60,18 +60,18 @@ fn requests_that_blame_nobody_shift_ranks_only() {
 }
 
 #[test]
-fn requests_expire_and_late_ones_are_counted_as_dropped() {
+fn old_requests_expire_and_too_old_ones_count_as_dropped() {
     let mut window = window_of([request(1, 0)], 10);
     let later = Instant::from_secs(162);
     assert_eq!(window.snapshot(later, 60 * SECOND).count(), 0);
     assert!(!window.record(later, now(), request(1, 0)));
     assert_eq!(window.dropped(), 1);
-    assert!(window.record(later, Instant::NEVER, request(2, 0)), "the future counts as now");
+    assert!(window.record(later, Instant::NEVER, request(2, 0)), "a later time counts as now");
     assert_eq!(window.snapshot(later, SECOND).count(), 1);
 }
 
 #[test]
-fn the_newest_requests_are_exact_while_older_ones_can_make_room() {
+fn slots_older_than_keep_are_dropped_before_counting_in_tables() {
     let keep = 60 * SECOND;
     let options = WindowOptions { span: 600 * SECOND, keep, slot: SECOND, exact_max: 1_000 };
     let mut window = RequestWindow::new(options);
@@ -87,7 +87,7 @@ fn the_newest_requests_are_exact_while_older_ones_can_make_room() {
 }
 
 #[test]
-fn a_table_stays_bounded_whatever_is_recorded() {
+fn table_cells_stay_within_their_bound() {
     let mut window = window_of([], 0);
     for i in 0..200_000u32 {
         window.record(now(), now(), request(i.wrapping_mul(0x9E37_79B9), (i % 50) as u16));
@@ -97,7 +97,7 @@ fn a_table_stays_bounded_whatever_is_recorded() {
 }
 
 #[test]
-fn a_thin_window_reaches_further_back() {
+fn selection_covers_a_longer_time_while_requests_are_few() {
     let mut window = RequestWindow::new(WindowOptions::of(600 * SECOND));
     for second in 0..300 {
         let at = Instant::from_secs(second);
@@ -113,9 +113,9 @@ fn a_thin_window_reaches_further_back() {
 }
 
 proptest! {
-    /// Above its exact requests a window still answers, within the stated error, in bounded memory.
+    /// With more requests than `exact_max`, a window answers within the stated error.
     #[test]
-    fn bucketed_slots_keep_counts_and_latency_within_the_stated_error(
+    fn bucketed_slots_keep_counts_exact_and_latency_within_error(
         latencies in prop::collection::vec((0u32..u32::MAX, 0u16..4), 1..300), exact_max in 1usize..100, quantile in 0.0..1.0
     ) {
         let window = window_of(latencies.iter().map(|&(l, b)| request(l, b)), exact_max);
@@ -129,9 +129,9 @@ proptest! {
         prop_assert_eq!(exact.blocking_counts(everything, 4), got.blocking_counts(everything, 4));
     }
 
-    /// The counts of a band sum to the number of its ranks when every request blames somebody.
+    /// The counts of a band sum to the number of its ranks if every request has a blocking backend.
     #[test]
-    fn a_band_holds_as_many_requests_as_ranks(latencies in prop::collection::vec((0u32..50, 0u16..4), 1..400), low in 0.0..100.0, width in 0.0..50.0) {
+    fn blocking_counts_sum_to_the_ranks_of_the_band(latencies in prop::collection::vec((0u32..50, 0u16..4), 1..400), low in 0.0..100.0, width in 0.0..50.0) {
         let snapshot = window_of(latencies.iter().map(|&(l, b)| request(l, b)), 1000).snapshot(now(), SECOND);
         let band = Band { low, high: f64::min(low + width, 100.0) };
         let ranks = crate::sketch::edge(band.high / 100.0, snapshot.count()) - crate::sketch::edge(low / 100.0, snapshot.count());
