@@ -1,15 +1,15 @@
-//! One step towards other budgets.
+//! One bounded step from the present budgets towards a target.
 //!
-//! A policy that knows where it wants to be could go there at once. It should not: what it knows is
-//! measured and may be noise, and whoever loses space has to earn his hits anew. So a round moves a
-//! small part of the total, as the tax round does, and the next decides again.
+//! A policy's target is estimated from measurements that may be noise, and a partition that gains
+//! space must refill it before it hits more. A round therefore moves at most a small part of the
+//! total, as the tax round does, and the next round decides again.
 
 use crate::bounds::{add, sum};
 use crate::share::share;
 
-/// `from` moved towards `to` by at most `limit_bytes`, which those who are to give and those who
-/// are to get share in proportion to their distances. Less than `page_bytes` is not worth a move.
-/// Both have the same sum; the outcome has it too, and lies between them. O(n log n).
+/// Returns `from` moved towards `to` by at most `limit_bytes`. Givers and receivers each share the
+/// amount in proportion to their distance from `to`. A distance below `page_bytes` moves nothing.
+/// If both have the same sum, so has the result, and each element lies between the two. O(n log n).
 pub(crate) fn approach(from: &[u64], to: &[u64], limit_bytes: u128, page_bytes: u64) -> Vec<u64> {
     let gap = |from: &[u64], to: &[u64]| -> Vec<u64> {
         from.iter().zip(to).map(|(from, to)| to.saturating_sub(*from)).collect()
@@ -32,7 +32,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_step_is_bounded_and_shared_by_distance() {
+    fn step_is_bounded_and_shared_in_proportion_to_distance() {
         assert_eq!(approach(&[100, 100, 100], &[160, 80, 60], 30, 1), [130, 90, 80]);
         assert_eq!(approach(&[100, 100, 100], &[160, 80, 60], 600, 1), [160, 80, 60]);
         assert_eq!(approach(&[100, 100], &[109, 91], 600, 10), [100, 100], "less than a page");
@@ -41,10 +41,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_step_keeps_the_sum_and_lies_between(
+        fn step_keeps_the_sum_and_stays_between_start_and_target(
             from in prop::collection::vec(any::<u64>(), 1..20), limit: u64, page in 1..1_000_u64,
         ) {
-            // The same bytes in another order have the same sum.
+            // A reversed copy has the same sum.
             let to: Vec<u64> = from.iter().rev().copied().collect();
             let after = approach(&from, &to, limit.into(), page);
             prop_assert_eq!(sum(&after), sum(&from));

@@ -1,15 +1,14 @@
-//! How small and how large each partition may be, and budgets that obey.
+//! Lower and upper bounds of partitions, and budgets fitted to them.
 
 use crate::PartitionSeen;
 use crate::share::{share, share_equally};
 
-/// Lower and upper bound of every partition in bytes, made so that budgets which sum to the total
-/// exist.
+/// Lower and upper bound of every partition in bytes, adjusted so that budgets which sum to the
+/// total exist.
 ///
 /// A partition's lower bound is its minimum pin or the floor, whichever is larger; its upper bound
-/// is its maximum pin. An upper bound below the floor is the operator's word and wins over the
-/// floor; a maximum below the minimum counts as the minimum. Bounds that contradict the total give
-/// way in this order:
+/// is its maximum pin. A maximum pin below the floor wins over the floor; a maximum below the
+/// minimum counts as the minimum. Bounds that contradict the total are adjusted in this order:
 /// 1. floors shrink in proportion until they fit beside the minimum pins,
 /// 2. minimum pins shrink in proportion when they alone exceed the total,
 /// 3. maximum pins are all raised by the same number of bytes when together they leave some of the
@@ -33,34 +32,34 @@ impl Bounds {
         Self { low, high, total }
     }
 
-    /// The same for partitions of which those in a dry run keep their `budgets`.
+    /// Like [`new`](Self::new), but partitions in a dry run are pinned to their `budgets`.
     pub(crate) fn holding(total: u64, floor: u64, partitions: &[PartitionSeen], budgets: &[u64]) -> Self {
         let held = |(seen, &budget): (&PartitionSeen, &u64)| {
-            let nobody = PartitionSeen::new(seen.tenant, seen.backend);
+            let unpinned = PartitionSeen::new(seen.tenant, seen.backend);
             let (min_bytes, max_bytes) =
                 if seen.dry_run { (budget, Some(budget)) } else { (seen.min_bytes, seen.max_bytes) };
-            PartitionSeen { min_bytes, max_bytes, ..nobody }
+            PartitionSeen { min_bytes, max_bytes, ..unpinned }
         };
         Self::new(total, floor, &partitions.iter().zip(budgets).map(held).collect::<Vec<_>>())
     }
 
-    /// `desired` brought within the bounds and to exactly the total (to nothing where there is no
-    /// partition): what is missing is added in proportion to `desired`, what is too much is taken
-    /// in proportion to the bytes above the lower bounds.
+    /// Fits `desired` to the bounds and to exactly the total (to an empty result if there is no
+    /// partition): missing bytes are added in proportion to `desired`, excess is taken in
+    /// proportion to the bytes above the lower bounds.
     pub(crate) fn fit(&self, desired: &[u64]) -> Vec<u64> {
         let clipped = self.clip(desired);
         let (total, sum) = (u128::from(self.total), sum(&clipped));
         if sum > total { self.take(&clipped, sum - total) } else { self.give(&clipped, total - sum) }
     }
 
-    /// `desired` brought within the bounds and to at most the total.
+    /// Fits `desired` to the bounds and to at most the total.
     pub(crate) fn fit_under(&self, desired: &[u64]) -> Vec<u64> {
         let clipped = self.clip(desired);
         let excess = sum(&clipped).saturating_sub(self.total.into());
         self.take(&clipped, excess)
     }
 
-    /// Each of `desired` within its own bounds, whatever the sum.
+    /// Clamps each of `desired` to its own bounds; the sum may be any.
     pub(crate) fn clip(&self, desired: &[u64]) -> Vec<u64> {
         desired
             .iter()
@@ -69,7 +68,7 @@ impl Bounds {
             .collect()
     }
 
-    /// Bytes each of `budgets` may still grow by.
+    /// Bytes by which each of `budgets` may still grow.
     pub(crate) fn room(&self, budgets: &[u64]) -> Vec<u64> {
         self.high.iter().zip(budgets).map(|(high, bytes)| high.saturating_sub(*bytes)).collect()
     }
@@ -81,7 +80,7 @@ impl Bounds {
 
     fn give(&self, budgets: &[u64], missing: u128) -> Vec<u64> {
         let grown = add(budgets, &share(missing, &as_weights(budgets), &self.room(budgets)));
-        // Partitions of no byte have no weight; they get what the others could not take.
+        // Partitions of zero bytes have no weight; they share what the others could not take.
         let left = u128::from(self.total).saturating_sub(sum(&grown));
         add(&grown, &share_equally(left, &self.room(&grown)))
     }
@@ -101,7 +100,7 @@ pub(crate) fn sum(bytes: &[u64]) -> u128 {
     bytes.iter().map(|&bytes| u128::from(bytes)).sum()
 }
 
-/// Element by element.
+/// Element-wise sum.
 pub(crate) fn add(bytes: &[u64], more: &[u64]) -> Vec<u64> {
     bytes.iter().zip(more).map(|(bytes, more)| bytes + more).collect()
 }
@@ -110,7 +109,7 @@ fn subtract(bytes: &[u64], less: &[u64]) -> Vec<u64> {
     bytes.iter().zip(less).map(|(bytes, less)| bytes - less).collect()
 }
 
-/// Bytes as relative claims.
+/// Bytes as relative weights.
 pub(crate) fn as_weights(bytes: &[u64]) -> Vec<f64> {
     bytes.iter().map(|&bytes| bytes as f64).collect()
 }
@@ -130,16 +129,16 @@ mod tests {
     }
 
     #[test]
-    fn pins_clip_and_the_rest_is_shared_in_proportion() {
+    fn bytes_above_a_maximum_are_shared_by_the_others_in_proportion() {
         let bounds = bounds(1_000, 30, &[(0, Some(100)), (0, None), (0, None)]);
         assert_eq!(bounds.fit(&[400, 400, 200]), [100, 600, 300]);
-        assert_eq!(bounds.fit(&[100, 600, 300]), [100, 600, 300], "what fits is left alone");
+        assert_eq!(bounds.fit(&[100, 600, 300]), [100, 600, 300], "a fitting allocation is unchanged");
     }
 
     #[test]
-    fn too_much_is_taken_above_the_lower_bounds() {
+    fn excess_is_taken_from_bytes_above_the_lower_bounds() {
         let bounds = bounds(100, 30, &[(50, None), (0, None), (0, None)]);
-        assert_eq!(bounds.low, [50, 25, 25], "floors give way to a minimum");
+        assert_eq!(bounds.low, [50, 25, 25], "floors shrink beside a minimum");
         assert_eq!(bounds.fit(&[500, 500, 500]), [50, 25, 25]);
     }
 
@@ -149,24 +148,24 @@ mod tests {
     }
 
     #[test]
-    fn maximums_below_the_total_are_raised_alike() {
+    fn maximums_below_the_total_are_raised_by_equal_bytes() {
         assert_eq!(bounds(100, 0, &[(0, Some(10)), (0, Some(30))]).high, [40, 60]);
     }
 
     #[test]
-    fn a_maximum_wins_over_the_floor_and_a_minimum_over_a_maximum() {
+    fn maximum_overrides_floor_and_minimum_overrides_maximum() {
         let bounds = bounds(1_000, 30, &[(0, Some(10)), (50, Some(20)), (0, None)]);
         assert_eq!(bounds.low, [10, 50, 30]);
         assert_eq!(bounds.high[..2], [10, 50]);
     }
 
     #[test]
-    fn partitions_of_no_byte_grow_when_nobody_else_can() {
+    fn empty_partitions_share_the_total_equally() {
         assert_eq!(bounds(100, 0, &[(0, None), (0, None)]).fit(&[0, 0]), [50, 50]);
     }
 
     #[test]
-    fn bytes_set_by_hand_may_leave_some_free() {
+    fn fit_under_may_leave_bytes_unallocated() {
         let bounds = bounds(100, 10, &[(0, None), (0, None)]);
         assert_eq!(bounds.fit_under(&[5, 40]), [10, 40]);
         assert_eq!(bounds.fit_under(&[100, 100]), [50, 50]);

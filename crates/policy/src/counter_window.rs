@@ -1,14 +1,14 @@
-//! Hits and misses of a window, from counters that only grow.
+//! Hits and misses within a time window, computed from cumulative counters.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use sherwood_model::Instant;
 
-/// Samples kept at most; with more decisions to a window than this, the window is cut short.
+/// Largest number of samples; more decisions per window than this shorten the window.
 const SAMPLES_MAX: usize = 1_024;
 
-/// Samples of every partition's counters, reaching back one window.
+/// Samples of every partition's counters over one window.
 #[derive(Clone, Debug)]
 pub struct CounterWindow {
     span: Duration,
@@ -16,18 +16,18 @@ pub struct CounterWindow {
 }
 
 impl CounterWindow {
-    /// A window that reaches back `span`, empty.
+    /// Returns an empty window of `span`.
     #[must_use]
     pub fn new(span: Duration) -> Self {
         Self { span, samples: VecDeque::new() }
     }
 
-    /// Takes a sample of every partition's (hits, misses) since the start, and says those since the
-    /// window began.
+    /// Adds a sample of every partition's cumulative (hits, misses), and returns those since the
+    /// window began. The first sample, and one of another number of partitions, is returned as it
+    /// is.
     pub fn advance(&mut self, now: Instant, counts: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
         let begins = now - self.span;
-        // The newest sample before the window is kept: it is what the window's counts are counted
-        // from.
+        // The newest sample before the window is kept as the base of the difference.
         while self.samples.get(1).is_some_and(|(at, _)| *at <= begins) || self.samples.len() >= SAMPLES_MAX {
             self.samples.pop_front();
         }
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_are_those_of_the_window() {
+    fn counts_cover_the_window_only() {
         let mut window = CounterWindow::new(Duration::from_secs(10));
         let held = |hits| vec![(hits, 2 * hits)];
         assert_eq!(window.advance(Instant::from_secs(100), held(5)), [(5, 10)]);

@@ -1,16 +1,16 @@
-//! What other sizes would bring: a partition's miss ratio by its size.
+//! A partition's miss ratio as a function of its size.
 
 use crate::{SLOPE_STEP_RATIO, hit_ratio_slope};
 
-/// Points kept at most; those beyond are left out, and the curve is constant from there on.
+/// Largest number of points; later ones are dropped, and the curve is constant from there on.
 const POINTS_MAX: usize = 4_096;
-/// With fewer sampled look-ups than this, a curve says nothing yet.
+/// Least number of sampled look-ups for which a curve is estimated.
 const SAMPLED_MIN: f64 = 200.0;
-/// Sizes that are this part of themselves apart are one for a mean: a sampled curve is not known
-/// more finely.
+/// Sizes that differ by less than this fraction of themselves count as one in a mean; a sampled
+/// curve has no finer resolution.
 const MEAN_STEP: u64 = 32;
 
-/// Miss ratios by size: 1 at 0 bytes, straight between two points, never rising, constant after the
+/// Miss ratios by size: 1 at 0 bytes, linear between two points, non-increasing, constant after the
 /// last.
 ///
 /// ```
@@ -25,9 +25,9 @@ pub struct MissRatioCurve {
 }
 
 impl MissRatioCurve {
-    /// The curve through `points`, each (bytes, miss ratio) and larger than the one before.
-    /// Whatever they are, the curve is one: ratios are brought into 0 to 1 and never rise, and what
-    /// is no number or out of order is left out.
+    /// Returns the curve through `points`, each a (bytes, miss ratio) with more bytes than the one
+    /// before. Invalid input is repaired: ratios are clamped to 0 to 1 and to the ratio before; NaN
+    /// ratios and sizes out of order are dropped.
     #[must_use]
     pub fn new(points: impl IntoIterator<Item = (u64, f64)>) -> Self {
         let mut curve = vec![(0, 1.0)];
@@ -40,17 +40,17 @@ impl MissRatioCurve {
         Self { points: curve }
     }
 
-    /// The curve that a sample of so many look-ups tells, none while they are too few to tell
-    /// anything.
+    /// Returns the curve estimated from `look_ups` sampled look-ups; none if these are fewer than
+    /// 200.
     #[must_use]
     pub fn sampled(look_ups: f64, points: impl IntoIterator<Item = (u64, f64)>) -> Option<Self> {
         (look_ups >= SAMPLED_MIN).then(|| Self::new(points))
     }
 
-    /// What several caches of one size would miss together, each given with its look-ups: the mean
-    /// of their curves. None without look-ups; of one alone itself. It has a point where any of
-    /// them has one; of several within a 32nd of their size, the first and the last. O(n log n) for
-    /// n points of all.
+    /// The combined miss ratio of several caches of equal size: the mean of their curves weighted
+    /// by look-ups. None without look-ups; a single curve is returned unchanged. The mean has the
+    /// points of all curves, but of several points within a 32nd of their size only the first and
+    /// the last. O(n log n) for n points in total.
     ///
     /// ```
     /// use sherwood_policy::MissRatioCurve;
@@ -65,8 +65,7 @@ impl MissRatioCurve {
             return None;
         }
         if let [(_, only)] = curves {
-            // Nothing is mixed, so nothing is left out: one simulated server knows what a node
-            // would.
+            // No points are merged, so that one simulated server sees the same curve as a node.
             return Some((*only).clone());
         }
         let mut sizes: Vec<u64> = curves.iter().flat_map(|(_, curve)| curve.sizes()).collect();
@@ -92,8 +91,8 @@ impl MissRatioCurve {
         ratio + (next_ratio - ratio) * way
     }
 
-    /// The least size at which at most `miss_ratio` of the look-ups miss, none where no size does
-    /// that. O(log points).
+    /// The least size at which at most `miss_ratio` of the look-ups miss; none if no size does.
+    /// O(log points).
     #[must_use]
     pub fn bytes_for(&self, miss_ratio: f64) -> Option<u64> {
         let first = self.points.partition_point(|&(_, ratio)| ratio > miss_ratio);
@@ -107,7 +106,7 @@ impl MissRatioCurve {
         Some(before_bytes.saturating_add(more).min(bytes))
     }
 
-    /// The miss ratio that no size improves on.
+    /// The least miss ratio of any size.
     #[must_use]
     pub fn least(&self) -> f64 {
         self.points[self.points.len() - 1].1
@@ -126,8 +125,8 @@ impl MissRatioCurve {
         hit_ratio_slope((bytes, 1.0 - self.at(bytes)), (larger, 1.0 - self.at(larger)))
     }
 
-    /// How many of `look_ups` would hit with `more_bytes` beyond `bytes` and miss without: what a
-    /// shadow queue of that size behind the partition counts.
+    /// Number of `look_ups` that would hit with `more_bytes` above `bytes` but miss without them:
+    /// the hits of a shadow queue of that size behind the partition.
     #[must_use]
     pub fn shadow_hits(&self, bytes: u64, more_bytes: u64, look_ups: u64) -> u64 {
         let gain = self.at(bytes) - self.at(bytes.saturating_add(more_bytes));
@@ -135,7 +134,7 @@ impl MissRatioCurve {
     }
 }
 
-/// Of ascending sizes the first and the last of each handful that lies close together.
+/// The first and the last of each group of ascending sizes that lie close together.
 fn thinned(sizes: &[u64]) -> Vec<u64> {
     let far = |from: u64, to: u64| to - from > from / MEAN_STEP;
     let mut kept = Vec::new();
@@ -155,13 +154,13 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_mean_of_one_is_itself_however_close_its_points() {
+    fn mean_of_one_curve_is_that_curve() {
         let close = MissRatioCurve::new((1_000..1_100).map(|size| (size, 1.0 / size as f64)));
         assert_eq!(MissRatioCurve::mean(&[(7, &close)]), Some(close));
     }
 
     #[test]
-    fn what_is_no_curve_becomes_one() {
+    fn invalid_points_are_repaired_or_dropped() {
         let curve =
             MissRatioCurve::new([(5, f64::NAN), (10, 0.5), (10, 0.1), (20, 0.9), (30, -1.0), (40, 2.0)]);
         assert_eq!((curve.at(10), curve.at(20), curve.at(30), curve.at(u64::MAX)), (0.5, 0.5, 0.0, 0.0));
@@ -170,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shadow_queue_counts_what_hits_only_with_more() {
+    fn shadow_hits_are_hits_gained_by_more_bytes() {
         let curve = MissRatioCurve::new([(100, 0.5), (200, 0.25)]);
         assert_eq!(curve.shadow_hits(100, 50, 1_000), 125);
         assert_eq!(curve.shadow_hits(300, 50, 1_000), 0);
@@ -178,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn too_small_a_sample_tells_nothing() {
+    fn too_few_sampled_look_ups_give_no_curve() {
         assert_eq!(MissRatioCurve::sampled(199.0, [(1, 0.5)]), None);
         assert_eq!(MissRatioCurve::sampled(200.0, [(1, 0.5)]), Some(MissRatioCurve::new([(1, 0.5)])));
         assert_eq!(MissRatioCurve::mean(&[(0, &MissRatioCurve::new([]))]), None);
@@ -186,20 +185,20 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_mean_lies_between(
+        fn mean_lies_between_its_curves(
             ones in prop::collection::vec((0..1_000_u64, 0.0..1.0_f64), 0..20), looked_up in 1..100_u64,
             others in prop::collection::vec((0..1_000_u64, 0.0..1.0_f64), 0..20), size in 0..1_100_u64,
         ) {
             let (one, other) = (MissRatioCurve::new(ones), MissRatioCurve::new(others));
             let mean = MissRatioCurve::mean(&[(looked_up, &one), (7, &other)]).expect("there are look-ups");
-            // Between two points it may have left one out, a 15th of the size away at most.
+            // Points may be left out, so the mean is compared at sizes a 15th away.
             let [before, after] = [size - size / 15, size + size / 15 + 1];
             prop_assert!(mean.at(size) <= one.at(before).max(other.at(before)) + 1e-9);
             prop_assert!(mean.at(size) >= one.at(after).min(other.at(after)) - 1e-9);
         }
 
         #[test]
-        fn the_least_size_is_the_least(
+        fn bytes_for_returns_the_least_sufficient_size(
             points in prop::collection::vec((0..1_000_u64, any::<f64>()), 0..20), ratio in 0.0..1.0_f64,
         ) {
             let curve = MissRatioCurve::new(points);

@@ -1,9 +1,8 @@
-//! Decisions: from what was observed to how the cache is divided, with reasons.
+//! Decisions: from an observation to a division of the cache, with reasons.
 //!
-//! Memory in the right partition is what keeps the slow requests fast, and which partition that is
-//! changes while backends speed up and slow down. Each published answer to that question is a
-//! [`Policy`] here, chosen by name ([`by_name`]); what all of them need alike is done once, in the
-//! [`Controller`]:
+//! Requests stay fast if the right partition has the memory, and which partition that is changes as
+//! backends speed up and slow down. Each published allocation algorithm is a [`Policy`] here,
+//! chosen by name ([`by_name`]); the [`Controller`] does the work common to all of them:
 //!
 //! ```text
 //!   driver ──▶ Observation ──▶ Controller ──▶ Decision { plan, moves, reasons } ──▶ driver applies the plan
@@ -12,13 +11,13 @@
 //!                               Policy
 //! ```
 //!
-//! A policy says who has a claim, the controller turns the claim into budgets: it collects the tax
-//! and gives it out in whole pages, keeps floors, pins and the total, keeps the last plan when
-//! there is nothing to learn, and says in words who gave, who got and why. So a new policy is a few
-//! lines, and none of them can lose a byte.
+//! A policy states claims, and the controller turns them into budgets: it collects the tax and
+//! distributes it in whole pages, enforces floors, pins and the total, keeps the last plan if there
+//! is nothing to learn, and states each gain and loss with its reason. A new policy therefore takes
+//! a few lines and cannot lose a byte.
 //!
-//! Nothing here reads a clock or does I/O. Budgets are whole numbers of bytes, shares are rounded
-//! by largest remainder and ties go to the lower id, so equal inputs give equal plans on every
+//! The crate reads no clock and does no I/O. Budgets are whole numbers of bytes, shares are rounded
+//! by largest remainder, and ties go to the lower id, so equal inputs give equal plans on every
 //! machine.
 
 mod approach;

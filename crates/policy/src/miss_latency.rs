@@ -1,4 +1,4 @@
-//! How long misses take, as much of it as a percentile of all look-ups depends on.
+//! Latency of misses, at the precision needed for a percentile of all look-ups.
 
 use std::time::Duration;
 
@@ -7,16 +7,15 @@ use sherwood_model::LatencySketch;
 /// Steps of the quantile function.
 const STEPS: usize = 100;
 
-/// The latency of a backend's misses by quantile, in steps of a hundredth from 0 to 0.99: 1.6 KB
-/// whatever it is of.
+/// The latency of a backend's misses by quantile, in steps of a hundredth from 0 to 0.99; 1.6 KB.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MissLatency {
-    /// Ascending.
+    /// In ascending order.
     steps: Vec<Duration>,
 }
 
 impl MissLatency {
-    /// What the sketch has counted; none when that is nothing. One pass over its buckets.
+    /// Reads the quantiles of a sketch; none if it is empty. One pass over its buckets.
     #[must_use]
     pub fn of(sketch: &LatencySketch) -> Option<Self> {
         let steps = sketch.quantiles((0..STEPS).map(|step| step as f64 / STEPS as f64));
@@ -30,7 +29,7 @@ impl MissLatency {
     }
 
     /// The 99th percentile of look-ups of which `miss_ratio` miss, if a hit takes no time: that of
-    /// the misses at 1 - 0.01 / `miss_ratio`, and nothing while at most one look-up in a hundred
+    /// the misses at 1 - 0.01 / `miss_ratio`, and zero while at most one look-up in a hundred
     /// misses.
     #[must_use]
     pub fn p99_of_look_ups(&self, miss_ratio: f64) -> Duration {
@@ -47,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fewer_misses_make_an_earlier_quantile_of_them_the_99th_of_all() {
+    fn p99_of_look_ups_is_a_lower_quantile_of_fewer_misses() {
         let mut sketch = LatencySketch::default();
         assert_eq!(MissLatency::of(&sketch), None);
         (1..=1_000).for_each(|ms| sketch.record(Duration::from_millis(ms)));

@@ -1,4 +1,4 @@
-//! Policies by name.
+//! Construction of policies by name.
 
 use thiserror::Error;
 
@@ -8,7 +8,7 @@ use crate::policies::{
 };
 use crate::{Options, OptionsError, Policy};
 
-/// Names that can be chosen, in the order in which they are shown.
+/// Available names, in the order in which they are shown.
 const AVAILABLE: [&str; 19] = [
     "robinhood",
     "shared-lru",
@@ -31,13 +31,14 @@ const AVAILABLE: [&str; 19] = [
     "bubble_wrap",
 ];
 
-/// How many of [`AVAILABLE`], the last ones, need options of their own: schedules, for experiments.
+/// Number of names at the end of [`AVAILABLE`] that need options of their own: schedules, for
+/// experiments.
 const WITH_OPTIONS: usize = 2;
 
-/// Names the interface promises for later.
+/// Names reserved for planned policies.
 const PLANNED: [&str; 5] = ["baseline", "drf", "hare", "memshare", "non-partitioned"];
 
-/// Why no policy was made.
+/// Reason why a policy cannot be constructed.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum PolicyError {
     /// No policy has that name.
@@ -58,24 +59,24 @@ pub enum PolicyError {
         choice()
     )]
     Missing {
-        /// The name of both.
+        /// Name of the policy and of its option.
         policy: &'static str,
     },
-    /// `bubble_wrap` was asked to wrap itself.
+    /// `bubble_wrap` is configured to wrap itself.
     #[error("cannot use bubble_wrap inside of bubble_wrap: name the policy that divides the total")]
     Nested,
-    /// The policy's own options make no sense.
+    /// The policy's own options are invalid.
     #[error(transparent)]
     Options(#[from] OptionsError),
 }
 
-/// The names [`by_name`] knows.
+/// The names that [`by_name`] accepts.
 #[must_use]
 pub fn available() -> &'static [&'static str] {
     &AVAILABLE
 }
 
-/// Those of [`available`] that need no options of their own: what can be chosen by name alone.
+/// The names of [`available`] that need no options of their own.
 #[must_use]
 pub fn available_without_options() -> &'static [&'static str] {
     &AVAILABLE[..AVAILABLE.len() - WITH_OPTIONS]
@@ -85,7 +86,7 @@ fn choice() -> String {
     available_without_options().join(", ")
 }
 
-/// The policy called `name`, with nothing learnt yet. `options` are taken as valid
+/// Constructs the policy called `name`, in its initial state. `options` must be valid
 /// ([`Options::validate`]).
 ///
 /// ```
@@ -96,8 +97,8 @@ fn choice() -> String {
 /// ```
 ///
 /// # Errors
-/// Names that are unknown or not built yet, naming those that are; options that the policy needs
-/// and does not find.
+/// A name that is unknown or not built yet, with a list of the known ones; an option that the
+/// policy needs and that is missing.
 pub fn by_name(name: &str, options: &Options) -> Result<Box<dyn Policy>, PolicyError> {
     Ok(match name {
         "robinhood" => Box::new(Critical::robinhood(options)),
@@ -127,7 +128,7 @@ fn bubble_wrapped(options: &Options) -> Result<BubbleWrapped, PolicyError> {
     let Some(wrap) = &options.bubble_wrap else {
         return Err(PolicyError::Missing { policy: "bubble_wrap" });
     };
-    // Checked before the call, so that the depth of this recursion is one.
+    // Checked before the call, so that the recursion is one level deep.
     if wrap.policy == "bubble_wrap" {
         return Err(PolicyError::Nested);
     }
@@ -154,14 +155,14 @@ mod tests {
     }
 
     #[test]
-    fn every_available_name_makes_the_policy_of_that_name() {
+    fn available_name_constructs_the_policy_of_that_name() {
         for &name in available() {
             assert_eq!(by_name(name, &options()).expect(name).name(), name);
         }
     }
 
     #[test]
-    fn one_lru_is_shared_from_the_start_wrapped_or_not() {
+    fn only_shared_lru_starts_shared_also_inside_bubble_wrap() {
         let shared = |name: &&&str| by_name(name, &options()).expect(name).starts_shared();
         assert_eq!(available().iter().filter(shared).collect::<Vec<_>>(), [&"shared-lru"]);
         let mut wrapped = options();
@@ -170,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_available_without_options_is_what_a_name_alone_makes() {
+    fn names_without_options_construct_with_default_options() {
         let by_name_alone = |name: &&&str| by_name(name, &Options::default()).is_ok();
         let made: Vec<&str> = available().iter().filter(by_name_alone).copied().collect();
         assert_eq!(made, available_without_options());
@@ -182,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_are_not_built_are_refused_naming_those_that_are() {
+    fn unknown_or_planned_name_is_refused_with_the_known_names() {
         let refusal = |name| by_name(name, &options()).err().expect("refused").to_string();
         for name in PLANNED {
             assert!(refusal(name).contains("not built yet; choose one of robinhood, shared-lru"));
@@ -191,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn timed_policies_need_their_lists() {
+    fn timed_policy_without_a_schedule_is_refused() {
         let error = |name, options: &Options| by_name(name, options).err().expect("refused");
         assert_eq!(error("offline_opt", &Options::default()), PolicyError::Missing { policy: "offline_opt" });
         assert_eq!(error("bubble_wrap", &Options::default()), PolicyError::Missing { policy: "bubble_wrap" });

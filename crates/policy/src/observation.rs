@@ -1,4 +1,4 @@
-//! What was seen, as plain data: the node fills it from its counters, the simulator from its world.
+//! Observations as plain data: the node fills them from its counters, the simulator from its state.
 
 use std::time::Duration;
 
@@ -6,38 +6,37 @@ use sherwood_model::{BackendId, Band, RequestSnapshot, TenantId};
 
 use crate::{MissLatency, MissRatioCurve, Needs};
 
-/// Everything a policy may look at, at one moment. Fields a policy does not need (see [`Needs`])
-/// may stay at their default; build it with `..Observation::default()`, so that a field added later
-/// stays empty where nobody fills it.
+/// All inputs of a policy at one time. Fields that a policy does not need (see [`Needs`]) may keep
+/// their defaults; construct it with `..Observation::default()`, so that fields added later default
+/// to empty.
 ///
-/// No value in it is trusted: not-a-number, negative or contradictory figures lose their claim and
-/// never break a plan.
+/// Values are not trusted: NaN, negative or contradictory figures give no claim and never an
+/// invalid plan.
 #[derive(Clone, Debug, Default)]
 pub struct Observation {
-    /// Bytes the budgets of all partitions are to sum to.
+    /// Sum of the budgets of all partitions, in bytes.
     pub total_bytes: u64,
     /// One element per partition, in the order of their ids.
     pub partitions: Vec<PartitionSeen>,
     /// Requests that finished in the RBC window.
     pub requests: u64,
-    /// Shortest and longest latency of those requests; none when there were none.
+    /// Shortest and longest latency of those requests; none if there were none.
     pub latency_range: Option<(Duration, Duration)>,
-    /// The quantile of their latency that was asked for ([`Needs::quantile`]); none without
-    /// requests.
+    /// The quantile of their latency required by [`Needs::quantile`]; none without requests.
     pub tail: Option<Duration>,
-    /// Request blocking counts of the RBC window, one element per band asked for.
+    /// Request blocking counts of the RBC window, one element per band required by
+    /// [`Needs::bands`].
     pub blocking: Vec<BandCounts>,
 }
 
-/// What was seen of one partition. Counts cover the RBC window.
+/// Observation of one partition. Counts cover the RBC window.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PartitionSeen {
-    /// Who the partition is owed to.
+    /// Tenant that owns the partition.
     pub tenant: TenantId,
-    /// Whose answers it caches.
+    /// Backend whose answers it caches.
     pub backend: BackendId,
-    /// The budget the cache has in force, in bytes. Where resizing takes time this trails the last
-    /// plan.
+    /// The budget in force in the cache, in bytes. During a resize it may lag behind the last plan.
     pub allocated_bytes: u64,
     /// Charged bytes of the items it holds; above `allocated_bytes` while it shrinks.
     pub used_bytes: u64,
@@ -46,33 +45,32 @@ pub struct PartitionSeen {
     /// Pin: most bytes it may be given, none for no limit. Below `min_bytes` it counts as
     /// `min_bytes`.
     pub max_bytes: Option<u64>,
-    /// Whether its budget stays what it is, and what it would be is only said.
+    /// True if the budget is held and the decision only reports what it would be.
     pub dry_run: bool,
-    /// Look-ups that ended in the cache.
+    /// Look-ups answered from the cache.
     pub hits: u64,
-    /// Look-ups that went to the backend; errors count here, never as hits.
+    /// Look-ups sent to the backend; errors count here, never as hits.
     pub misses: u64,
-    /// Queries, hits and misses alike; the size of the partition's part in its backend's blocking
-    /// count.
+    /// Queries, hits and misses together; partitions share their backend's blocking count in this
+    /// proportion.
     pub queries: u64,
-    /// 99th percentile of query latency, hits and misses alike; none without queries.
+    /// 99th percentile of query latency, of hits and misses together; none without queries.
     pub query_p99: Option<Duration>,
-    /// Hit ratio gained per byte added at the present size, see [`hit_ratio_slope`]; none where not
+    /// Hit ratio gained per byte added at the present size, see [`hit_ratio_slope`]; none if not
     /// measured.
     pub hit_ratio_slope: Option<f64>,
-    /// Look-ups since the decision before this one that missed and would have hit with
-    /// [`Needs::shadow_ratio`] of the total more; none where not measured. Where several caches are
-    /// decided for alike, theirs together.
+    /// Look-ups since the previous decision that missed and would have hit with
+    /// [`Needs::shadow_ratio`] of the total more; none if not measured. If one decision covers
+    /// several caches, the sum over them.
     pub shadow_hits: Option<u64>,
-    /// Its miss ratio by size; none where not measured.
+    /// Miss ratio by size; none if not measured.
     pub miss_ratio_curve: Option<MissRatioCurve>,
-    /// How long its backend took for the misses of the window, failures included; none without
-    /// misses.
+    /// Latency of its backend for the misses of the window, failures included; none without misses.
     pub miss_latency: Option<MissLatency>,
 }
 
 impl PartitionSeen {
-    /// A partition of which nothing has been seen yet.
+    /// Returns a partition without observations.
     #[must_use]
     pub fn new(tenant: TenantId, backend: BackendId) -> Self {
         Self {
@@ -102,18 +100,18 @@ impl PartitionSeen {
     }
 }
 
-/// How often each backend blocked the requests of one band.
+/// Number of requests of one band that each backend blocked.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BandCounts {
     /// The band.
     pub band: Band,
-    /// Requests blocked, in the order of the backends' ids; backends beyond its end blocked none.
+    /// Requests blocked, in the order of the backends' ids; missing elements count as 0.
     pub counts: Vec<u64>,
 }
 
 impl Observation {
-    /// Fills in what the window of finished requests tells: how many, their range, their tail, and
-    /// the counts of every band that `needs` names, for `backends` backends.
+    /// Fills in the statistics of a window of finished requests: their number, range and tail, and
+    /// the blocking counts of every band in `needs`, for `backends` backends.
     pub fn see_requests(&mut self, window: &RequestSnapshot, needs: &Needs, backends: usize) {
         self.requests = window.count();
         self.latency_range = window.range();
@@ -122,19 +120,19 @@ impl Observation {
         self.blocking = needs.bands.iter().map(count).collect();
     }
 
-    /// Blocking counts of `band`; empty when the band was not counted.
+    /// Blocking counts of `band`; empty if the band was not counted.
     #[must_use]
     pub fn blocking(&self, band: Band) -> &[u64] {
         self.blocking.iter().find(|counted| counted.band == band).map_or(&[], |counted| &counted.counts)
     }
 }
 
-/// How much larger the second size is that a partition's slope is measured with, as a share of the
-/// total: as RobinHood's authors do.
+/// Step in size over which a partition's slope is measured, as a share of the total; the value of
+/// RobinHood's authors.
 pub const SLOPE_STEP_RATIO: f64 = 0.01;
 
-/// Hit ratio gained per byte between two simulated sizes, each (bytes, hit ratio); 0 where more
-/// bytes bring nothing.
+/// Hit ratio gained per byte between two simulated sizes, each (bytes, hit ratio); 0 if the larger
+/// size gains nothing.
 ///
 /// ```
 /// let mib = 1 << 20;

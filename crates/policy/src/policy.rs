@@ -1,4 +1,4 @@
-//! The interface of a policy: what it is shown, what it answers.
+//! The interface of a policy: its input and its output.
 
 use std::time::Duration;
 
@@ -6,44 +6,43 @@ use sherwood_model::{Band, PartitionId};
 
 use crate::{Kept, Observation, Reason};
 
-/// One way to divide the cache.
+/// An allocation algorithm.
 ///
-/// A policy is asked once per control interval and answers with a [`Proposal`]; it may keep small
-/// state of its own between the rounds (averages, queues of credit). It never sees a clock: time
-/// reaches it as [`View::elapsed`]. Floors, pins and conservation are the controller's business, so
-/// a proposal may be careless about all three.
+/// Called once per control interval with a [`View`], it returns a [`Proposal`]. It may keep small
+/// state between rounds (averages, credits). It has no clock: time is passed as [`View::elapsed`].
+/// The controller enforces floors, pins and the total, so a proposal may ignore all three.
 pub trait Policy: CopyPolicy + Send {
-    /// The name it is chosen by.
+    /// Name under which it is chosen.
     fn name(&self) -> &'static str;
 
-    /// What must be observed for it. The answer does not change over a policy's life.
+    /// Observations it requires; constant over a policy's life.
     fn needs(&self) -> Needs {
         Needs::default()
     }
 
-    /// Whether the cache is one LRU over all partitions from its first item on, rather than from
-    /// the first decision on. Until then the others have the budgets they start with.
+    /// True if the cache is one LRU over all partitions from its first item on. Otherwise
+    /// partitions have their initial budgets until the first decision.
     fn starts_shared(&self) -> bool {
         false
     }
 
-    /// Bytes to divide after `elapsed`, of the `total_bytes` there are. More than there are counts
-    /// as all.
+    /// Bytes to divide after `elapsed`, at most `total_bytes`; a larger result counts as
+    /// `total_bytes`.
     fn total_bytes(&self, elapsed: Duration, total_bytes: u64) -> u64 {
         let _ = elapsed;
         total_bytes
     }
 
-    /// What to do now. When [`Needs::requests`] is set it is only called with at least two requests
-    /// that differ in latency; when [`Needs::look_ups`] is set, only with at least one look-up;
-    /// with either, only if time has passed since the last call.
+    /// Proposes a division. With [`Needs::requests`] it is only called with at least two requests
+    /// that differ in latency; with [`Needs::look_ups`], only with at least one look-up; with
+    /// either, only if time has passed since the last call.
     fn propose(&mut self, view: &View<'_>) -> Proposal;
 }
 
-/// That a policy can be copied with all it keeps, as every one can that is [`Clone`]: a simulation
-/// that is copied goes on with policies of its own.
+/// Copying of a policy with its state, implemented for every [`Clone`] policy; a copied simulation
+/// continues with its own copies.
 pub trait CopyPolicy {
-    /// A copy.
+    /// Returns a boxed copy.
     fn copy(&self) -> Box<dyn Policy>;
 }
 
@@ -59,60 +58,59 @@ impl Clone for Box<dyn Policy> {
     }
 }
 
-/// What a policy wants observed, so that the driver measures nothing in vain.
+/// Observations that a policy requires, so that the driver measures nothing else.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Needs {
-    /// It learns from finished requests and has nothing to say without them.
+    /// Finished requests; without any the policy is not called.
     pub requests: bool,
-    /// Bands whose blocking counts it reads.
+    /// Bands whose blocking counts are read.
     pub bands: Vec<Band>,
-    /// The quantile of request latency that is read as [`Observation::tail`], 0 to 1; the guard's,
-    /// no policy asks for one.
+    /// The quantile of request latency that is read as [`Observation::tail`], 0 to 1; required by
+    /// the guard only.
     pub quantile: Option<f64>,
-    /// It reads [`PartitionSeen::hit_ratio_slope`](crate::PartitionSeen::hit_ratio_slope), which
-    /// costs simulated caches.
+    /// [`PartitionSeen::hit_ratio_slope`](crate::PartitionSeen::hit_ratio_slope), which requires
+    /// simulated caches.
     pub hit_ratio_slope: bool,
-    /// It learns from look-ups and has nothing to say without them.
+    /// Look-ups; without any the policy is not called.
     pub look_ups: bool,
-    /// The share of the total that
-    /// [`PartitionSeen::shadow_hits`](crate::PartitionSeen::shadow_hits) is counted beyond each
-    /// budget, if it reads them.
+    /// The share of the total that shadow queues cover beyond each budget, for
+    /// [`PartitionSeen::shadow_hits`](crate::PartitionSeen::shadow_hits); none if not read.
     pub shadow_ratio: Option<f64>,
-    /// It reads [`PartitionSeen::miss_ratio_curve`](crate::PartitionSeen::miss_ratio_curve).
+    /// [`PartitionSeen::miss_ratio_curve`](crate::PartitionSeen::miss_ratio_curve).
     pub miss_ratio_curves: bool,
-    /// It reads [`PartitionSeen::miss_latency`](crate::PartitionSeen::miss_latency), which costs a
-    /// record of every miss.
+    /// [`PartitionSeen::miss_latency`](crate::PartitionSeen::miss_latency), which requires a record
+    /// of every miss.
     pub miss_latency: bool,
 }
 
 impl Needs {
-    /// How far beyond each budget finds are counted, in bytes of a cache of `total_bytes`; none if
-    /// nobody reads them.
+    /// Bytes that shadow queues cover beyond each budget, in a cache of `total_bytes`; none if they
+    /// are not read.
     #[must_use]
     pub fn shadow_bytes(&self, total_bytes: u64) -> Option<u64> {
         self.shadow_ratio.map(|ratio| (total_bytes as f64 * ratio) as u64)
     }
 }
 
-/// What a policy is shown.
+/// Input of a policy.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
     /// Time since the policy was chosen.
     pub elapsed: Duration,
-    /// What was observed.
+    /// The observation.
     pub seen: &'a Observation,
-    /// Budgets of the last plan in bytes, whether the cache has reached them or not; one per
+    /// Budgets of the last plan in bytes, which the cache may not have reached yet; one per
     /// partition observed.
     pub budgets: &'a [u64],
     /// Bytes to divide.
     pub total_bytes: u64,
-    /// The unit of tax and gifts.
+    /// The unit of tax and gifts, in bytes.
     pub page_bytes: u64,
-    /// Least bytes of a partition without a pin.
+    /// Floor of a partition without a pin, in bytes.
     pub floor_bytes: u64,
 }
 
-/// What a policy answers.
+/// Output of a policy.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Proposal {
     /// No division: one LRU over all partitions.
@@ -120,42 +118,43 @@ pub enum Proposal {
     /// The budgets as they were set at the start or by hand. They may leave bytes free and be below
     /// the floor; only pins and the total change them.
     AsSet,
-    /// The budgets of the last plan, and why nothing better is known.
+    /// The budgets of the last plan, with the reason for keeping them.
     Keep(Kept),
-    /// The tax of every partition goes to those with a claim.
+    /// The tax of every partition goes to the partitions with a claim.
     Claims(Claims),
     /// These budgets in bytes, one per partition, fitted to the total, the floors and the pins.
     Budgets(Vec<u64>),
-    /// Budgets to go to in small steps, each of which moves at most the tax of the total.
+    /// Budgets to approach in steps, each of which moves at most the tax of the total.
     Toward(Target),
 }
 
-/// Where a policy wants the budgets to be in the end.
+/// The budgets that a policy aims at.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Target {
     /// Bytes of each partition, fitted to the total, the floors and the pins.
     pub budgets: Vec<u64>,
-    /// Why each partition's would change; [`Reason::Planned`] for those beyond its end.
+    /// Reason for each partition's change; [`Reason::Planned`] for missing elements.
     pub reasons: Vec<Reason>,
 }
 
-/// Who has a claim to the pool, and by what right.
+/// Claims of partitions to the pool.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Claims {
-    /// Relative claim of each partition. Only the proportions matter; what is not a positive finite
-    /// number is no claim.
+    /// Relative claim of each partition. Only the proportions matter; a weight that is not positive
+    /// and finite is no claim.
     pub weights: Vec<f64>,
-    /// Partitions whose claim was set aside because they have not filled what they were given.
+    /// Partitions whose claim was dropped because they have not filled their budgets.
     pub unfilled: Vec<PartitionId>,
-    /// What the weights measure, for the reasons.
+    /// Quantity that the weights measure, for the reasons.
     pub signal: Signal,
 }
 
-/// What a weight measures, as words around a percentage: "*blocked* 52% *of the slow requests*".
+/// Quantity that a weight measures, as words around a percentage: "*blocked* 52% *of the slow
+/// requests*".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Signal {
-    /// The words before it.
+    /// Words before the percentage.
     pub before: &'static str,
-    /// The words after it.
+    /// Words after the percentage.
     pub after: &'static str,
 }

@@ -1,21 +1,22 @@
-//! Finished requests, as decisions and the SLO look back on them.
+//! Finished requests for decisions and for the SLO.
 
 use std::time::Duration;
 
 use sherwood_model::{FinishedRequest, Instant, RequestSelection, RequestWindow, WindowOptions};
 
-/// With fewer requests in the window a percentile band holds fewer than two; the window then
-/// reaches further back.
+/// Least number of requests for a decision: with fewer a percentile band holds fewer than two. The
+/// selection then covers a longer time.
 const BAND_REQUESTS_MIN: u64 = 200;
-/// Slots at most in the part of the window that is kept however busy it is.
+/// Largest number of slots in the part of the window that is kept under any load.
 const SLOTS_MAX: u32 = 600;
-/// How many times its length the RBC window may reach back for [`BAND_REQUESTS_MIN`].
+/// Longest selection for [`BAND_REQUESTS_MIN`], in RBC windows.
 const REACH_MAX: u32 = 10;
 
-/// One window over finished requests that serves two questions: who blocked the slow ones, over the
-/// RBC window, and how the promise was kept, over the SLO's.
+/// One window over finished requests that serves both decisions (blocking counts over the RBC
+/// window) and the SLO (a percentile over the SLO's window).
 ///
-/// Memory is that of a [`RequestWindow`] that reaches back ten RBC windows while requests are few.
+/// Memory is that of a [`RequestWindow`] whose span is the longer of ten RBC windows and the SLO's
+/// window.
 #[derive(Clone, Debug)]
 pub struct RequestLog {
     requests: RequestWindow,
@@ -23,15 +24,15 @@ pub struct RequestLog {
 }
 
 impl RequestLog {
-    /// An empty log for an SLO over `slo_window` and decisions over `rbc_window`.
+    /// Returns an empty log for an SLO over `slo_window` and decisions over `rbc_window`.
     ///
     /// # Panics
-    /// When both windows are zero.
+    /// If both windows are zero.
     #[must_use]
     pub fn new(slo_window: Duration, rbc_window: Duration) -> Self {
         let span = slo_window.max(rbc_window * REACH_MAX);
-        // Fine enough for the shorter window, and never so fine that the longer one has thousands
-        // of slots.
+        // As fine as the shorter window requires, with at most [`SLOTS_MAX`] slots for the longer
+        // one.
         let fine = WindowOptions::of(slo_window.min(rbc_window)).slot;
         let slot = fine.max(slo_window.max(rbc_window) / SLOTS_MAX);
         let keep = slo_window.max(rbc_window);
@@ -39,13 +40,12 @@ impl RequestLog {
         Self { requests, rbc_window }
     }
 
-    /// Takes note of a request that ended at `at`; false when that is too long ago to count.
+    /// Records a request that ended at `at`; false if it is too old and was dropped.
     pub fn record(&mut self, now: Instant, at: Instant, request: FinishedRequest) -> bool {
         self.requests.record(now, at, request)
     }
 
-    /// The requests that decisions look at: those of the RBC window, or more where it holds too
-    /// few.
+    /// The requests of the RBC window, or of a longer time if it holds too few for a decision.
     #[must_use]
     pub fn for_decision(&self, now: Instant) -> RequestSelection {
         self.requests.select_at_least(now, self.rbc_window, BAND_REQUESTS_MIN)
@@ -57,13 +57,13 @@ impl RequestLog {
         self.requests.select(now, last)
     }
 
-    /// How far back decisions look where requests are many.
+    /// The RBC window: the time that decisions cover while requests are many.
     #[must_use]
     pub fn rbc_window(&self) -> Duration {
         self.rbc_window
     }
 
-    /// Requests that came too late to count, since the start.
+    /// Number of requests that were too old when recorded, since the start.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.requests.dropped()
@@ -76,7 +76,7 @@ mod tests {
     use sherwood_model::BackendId;
 
     #[test]
-    fn decisions_look_back_further_while_requests_are_few_and_the_slo_does_not() {
+    fn selection_for_decisions_extends_while_requests_are_few() {
         let (slo, rbc) = (Duration::from_secs(60), Duration::from_secs(5));
         let mut log = RequestLog::new(slo, rbc);
         let request = FinishedRequest::new(Duration::from_millis(1), Some(BackendId(0)));

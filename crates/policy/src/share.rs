@@ -1,25 +1,25 @@
-//! Dividing a whole number into whole parts.
+//! Division of a whole number into whole parts.
 
-/// Shares of weights, as multiples of 2^-32 of the largest: weights are floats, sums must be exact.
+/// Weights are converted to multiples of 2^-32 of the largest, because sums must be exact.
 const SHARE_MAX: f64 = 4_294_967_296.0;
 
-/// Remainders closer than this part of a unit count as equal, so that a float's last digit never
-/// decides a tie.
+/// Remainders that round to the same 4,096th of a unit count as equal, so that a float's last digit
+/// never decides a tie.
 const REMAINDER_STEPS: u128 = 4_096;
 
-/// Divides `amount` in proportion to `weights`, no part above its cap, by largest remainder, ties
-/// to the lower index.
+/// Divides `amount` in proportion to `weights`, each part at most its cap, by largest remainder,
+/// ties to the lower index.
 ///
-/// What a cap cuts off is shared among the others. The parts sum to `amount`, or to the caps of
-/// those with a weight when that is less. Weights that are not positive finite numbers get nothing.
-/// O(n²) when every part meets its cap one after the other, O(n log n) otherwise.
+/// The excess over a cap is shared among the others. The parts sum to `amount`, or to the caps of
+/// the positive weights if that is less. Weights that are not positive and finite get nothing.
+/// O(n²) if the parts reach their caps one after the other, O(n log n) otherwise.
 pub(crate) fn share(amount: u128, weights: &[f64], caps: &[u64]) -> Vec<u64> {
     debug_assert_eq!(weights.len(), caps.len(), "one cap per weight");
     let shares = fixed(weights);
     let mut parts = vec![0; weights.len()];
     let mut open: Vec<usize> = (0..parts.len()).filter(|&i| shares[i] > 0 && caps[i] > 0).collect();
     let mut left = amount;
-    // Each turn closes at least one part or ends the loop.
+    // Each iteration closes at least one part or ends the loop.
     while !open.is_empty() {
         let whole: u128 = open.iter().map(|&i| u128::from(shares[i])).sum();
         let quota = |i: usize| left * u128::from(shares[i]) / whole;
@@ -37,19 +37,20 @@ pub(crate) fn share(amount: u128, weights: &[f64], caps: &[u64]) -> Vec<u64> {
     parts
 }
 
-/// Shares equally, no part above its cap.
+/// Divides equally, each part at most its cap.
 pub(crate) fn share_equally(amount: u128, caps: &[u64]) -> Vec<u64> {
     share(amount, &vec![1.0; caps.len()], caps)
 }
 
-/// The whole part of what each weight's share of `amount` is, at most its cap: what [`share`] gives
-/// before it rounds and before what is cut off goes to the others. They sum to `amount` at most.
+/// The whole part of each weight's share of `amount`, at most its cap: the parts of [`share`]
+/// before rounding and before the excess over caps is shared. They sum to at most `amount`.
 pub(crate) fn quotas(amount: u128, weights: &[f64], caps: &[u64]) -> Vec<u64> {
     let shares = fixed(weights);
     let whole = shares.iter().map(|&share| u128::from(share)).sum::<u128>().max(1);
     let mut left = amount;
     let mut quota = |(share, &cap): (u64, &u64)| {
-        // A share that a float's last digit keeps from a whole number is that number.
+        // Adds 1/4,096 before rounding down: a share that lies below a whole number only by a
+        // float's rounding error counts as that number.
         let quota = (REMAINDER_STEPS * amount * u128::from(share) + whole) / (REMAINDER_STEPS * whole);
         let quota = quota.min(u128::from(cap)).min(left);
         left -= quota;
@@ -95,27 +96,27 @@ mod tests {
     const FREE: [u64; 3] = [u64::MAX; 3];
 
     #[test]
-    fn equal_remainders_go_to_the_lower_index() {
+    fn equal_remainders_are_resolved_to_the_lower_index() {
         assert_eq!(share(30, &[0.55, 0.25, 0.20], &FREE), [17, 7, 6]);
         assert_eq!(share(30, &[55.0, 25.0, 20.0], &FREE), [17, 7, 6]);
         assert_eq!(share(2, &[1.0, 1.0, 1.0], &FREE), [1, 1, 0]);
     }
 
     #[test]
-    fn a_quota_is_what_is_not_rounded() {
+    fn quotas_are_rounded_down_and_capped() {
         assert_eq!(quotas(30, &[0.55, 0.25, 0.20], &FREE), [16, 7, 6]);
         assert_eq!(quotas(30, &[0.55, 0.25, 0.0], &[10, 80, 80]), [10, 9, 0]);
         assert_eq!(quotas(30, &[0.0, f64::NAN], &[80, 80]), [0, 0]);
     }
 
     #[test]
-    fn what_a_cap_cuts_off_goes_to_the_others() {
+    fn excess_over_a_cap_is_shared_by_the_others() {
         assert_eq!(share(100, &[8.0, 1.0, 1.0], &[10, 80, 80]), [10, 45, 45]);
         assert_eq!(share(100, &[8.0, 1.0, 0.0], &[10, 20, 80]), [10, 20, 0], "no weight, no part");
     }
 
     #[test]
-    fn what_is_no_number_has_no_claim() {
+    fn invalid_weight_gets_nothing() {
         let weights = [f64::NAN, f64::INFINITY, -1.0];
         assert_eq!(share(100, &weights, &FREE), [0, 0, 0]);
         assert_eq!(share(100, &[f64::NAN, f64::MAX, f64::MIN_POSITIVE], &FREE)[1], 100);

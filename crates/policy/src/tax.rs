@@ -1,12 +1,12 @@
-//! One round of tax and gifts, the template of RobinHood and of all its variants.
+//! One round of tax and gifts, the scheme of RobinHood and all its variants.
 //!
-//! Every partition gives the same small part of what it has, and the pool goes to those with a
-//! claim. So nobody's cache is emptied at a stroke, an old claim fades by itself, and what a
-//! partition holds is an exponential average of its claim over about 1 / tax rounds.
-//!
+//! Every partition gives the same small part of its budget to a pool, and the pool goes to the
+//! partitions with a claim. No cache is emptied at once, old claims decay, and a partition's budget
+//! is an exponential average of its claim over about 1 / tax rounds.
 //! Tax is counted in whole pages, rounded down: a partition of fewer than 1 / tax pages pays
-//! nothing, which makes 100 pages the size below which a tax of 1% takes nothing. Gifts are whole
-//! pages too, by largest remainder unless told otherwise.
+//! Tax is counted in whole pages, rounded down, so a partition of fewer than 1 / tax pages (100 at
+//! a tax of 1%) pays nothing. Gifts are whole pages too, by largest remainder unless [`Rounding`]
+//! says otherwise.
 
 use crate::bounds::{Bounds, add, as_weights, sum};
 use crate::options::Rounding;
@@ -21,7 +21,7 @@ impl Millionths {
         Self((ratio * 1e6).round() as u64)
     }
 
-    /// Whether `part` is more than this share of `whole`, exactly.
+    /// Compares `part` with this share of `whole`, exactly.
     pub(crate) fn compare(self, part: u64, whole: u64) -> std::cmp::Ordering {
         (u128::from(part) * 1_000_000).cmp(&(u128::from(whole) * u128::from(self.0)))
     }
@@ -31,7 +31,7 @@ impl Millionths {
     }
 }
 
-/// The rules of a round.
+/// Parameters of a round.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tax {
     pub(crate) ratio: Millionths,
@@ -40,11 +40,11 @@ pub(crate) struct Tax {
 }
 
 impl Tax {
-    /// Budgets after one round. `budgets` need not sum to `total`: bytes that were lost or gained
-    /// since the last round (the total changed, a pin moved) go to or come from the pool, and when
-    /// the pool cannot cover them everybody shrinks. A claim that meets its upper bound passes what
-    /// is left over to the other claims; what no claim may take goes back to those who paid, and
-    /// what is left then to everyone.
+    /// Returns the budgets after one round. `budgets` need not sum to `total`: bytes lost or gained
+    /// since the last round (the total changed, a pin moved) go to or come from the pool; if the
+    /// pool cannot cover them, all partitions shrink. A claim at its upper bound passes its excess
+    /// to the other claims; bytes that no claim may take are refunded to the partitions that paid,
+    /// and the rest is given to all.
     pub(crate) fn round(&self, budgets: &[u64], total: u64, weights: &[f64], bounds: &Bounds) -> Vec<u64> {
         let taxed: Vec<u64> =
             budgets.iter().zip(&bounds.low).map(|(&bytes, &low)| bytes - self.due(bytes, low)).collect();
@@ -63,8 +63,8 @@ impl Tax {
         u64::try_from(owed.min(spare) * page).expect("tax is at most the budget")
     }
 
-    /// Gives the pool out in whole pages, then what is left of it (under a page, or what had no
-    /// room) in bytes.
+    /// Distributes the pool in whole pages, and the remainder (less than a page, or without room
+    /// for a page) in bytes.
     fn give(&self, pool: u128, kept: &[u64], weights: &[f64], bounds: &Bounds) -> Vec<u64> {
         let page = self.page_bytes.max(1);
         let rooms: Vec<u64> = bounds.room(kept).iter().map(|room| room / page).collect();
@@ -84,7 +84,7 @@ impl Tax {
     }
 }
 
-/// All to the first, as far as it has room, what is left to the next.
+/// Fills the partitions in order, each up to its room.
 fn in_order(mut amount: u128, room: &[u64]) -> Vec<u64> {
     let mut gift = |&room: &u64| {
         let gift = u64::try_from(amount).map_or(room, |amount| amount.min(room));
@@ -94,8 +94,8 @@ fn in_order(mut amount: u128, room: &[u64]) -> Vec<u64> {
     room.iter().map(&mut gift).collect()
 }
 
-/// `given` plus what of `total` is still in the pool, back to those who have less than their budget
-/// was.
+/// Adds the rest of `total` to `given`, in proportion to what each partition lost of its former
+/// budget and at most that.
 fn refund(total: u64, budgets: &[u64], given: &[u64], bounds: &Bounds) -> Vec<u64> {
     let left = u128::from(total).saturating_sub(sum(given));
     let room = bounds.room(given);
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn twenty_equal_partitions_pay_sixteen_pages_each_and_three_share_the_pool() {
+    fn partitions_pay_tax_in_pages_and_claims_share_the_pool() {
         let mut weights = [0.0; 20];
         weights[..3].copy_from_slice(&[0.5, 0.3, 0.2]);
         let after = round(&[1_600; 20], &weights);
@@ -139,18 +139,18 @@ mod tests {
     }
 
     #[test]
-    fn the_page_left_over_goes_to_the_largest_remainder_and_the_lower_id() {
+    fn leftover_page_goes_to_the_largest_remainder_and_lower_id() {
         assert_eq!(round(&[1_000; 3], &[0.55, 0.25, 0.20]), [1_007, 997, 996]);
     }
 
     #[test]
-    fn or_what_rounding_leaves_goes_to_the_first() {
+    fn leftover_pages_go_to_the_first_partition_under_rounding_first() {
         let first = Tax { rounding: Rounding::First, ..TAX };
         assert_eq!(round_by(first, &[1_000; 3], &[0.55, 0.25, 0.20]), [1_007, 997, 996]);
         assert_eq!(
             round_by(first, &[1_000; 3], &[0.0, 0.55, 0.45]),
             [991, 1_006, 1_003],
-            "claim or no claim"
+            "also without a claim"
         );
         assert_eq!(in_order(10, &[4, 0, 9, 9]), [4, 0, 6, 0]);
     }
@@ -160,7 +160,7 @@ mod tests {
         let due = |mib: u64| TAX.due(mib * MIB, 30 * MIB) / MIB;
         assert_eq!((due(150), due(99), due(30)), (1, 0, 0));
         let half = Tax { ratio: Millionths(500_000), ..TAX };
-        assert_eq!(half.due(40 * MIB, 30 * MIB), 10 * MIB, "not below the floor");
+        assert_eq!(half.due(40 * MIB, 30 * MIB), 10 * MIB, "limited by the floor");
     }
 
     #[test]
@@ -171,17 +171,17 @@ mod tests {
         let grown = TAX.round(&bytes, 2_100 * MIB, &[1.0, 0.0], &bounds(2_100 * MIB));
         assert_eq!(grown, [1_110 * MIB, 990 * MIB], "a hundred gained, ten of tax from the other");
         let shrunk = TAX.round(&bytes, 1_000 * MIB, &[1.0, 0.0], &bounds(1_000 * MIB));
-        assert_eq!(shrunk, [500 * MIB, 500 * MIB], "the pool cannot cover it: everybody shrinks");
+        assert_eq!(shrunk, [500 * MIB, 500 * MIB], "the pool cannot cover it: all shrink");
     }
 
     #[test]
-    fn a_claim_at_its_maximum_passes_the_rest_on() {
+    fn claim_at_its_maximum_passes_the_excess_on() {
         let mut partitions = vec![PartitionSeen::new(TenantId(0), BackendId(0)); 3];
         partitions[0].max_bytes = Some(1_000 * MIB);
         let bounds = Bounds::new(3_000 * MIB, 0, &partitions);
         let after = TAX.round(&[1_000 * MIB; 3], 3_000 * MIB, &[0.9, 0.1, 0.0], &bounds);
         assert_eq!(after, [1_000 * MIB, 1_010 * MIB, 990 * MIB]);
         let alone = TAX.round(&[1_000 * MIB; 3], 3_000 * MIB, &[1.0, 0.0, 0.0], &bounds);
-        assert_eq!(alone, [1_000 * MIB; 3], "and the others get their tax back");
+        assert_eq!(alone, [1_000 * MIB; 3], "the others are refunded");
     }
 }

@@ -1,4 +1,4 @@
-//! What a decision says.
+//! A decision: the plan, its moves and their reasons.
 
 use std::fmt;
 
@@ -11,111 +11,110 @@ use crate::{Claims, Harm, Signal, View};
 /// A plan and its reasons.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decision {
-    /// The policy that decided.
+    /// Name of the policy that decided.
     pub policy: &'static str,
-    /// The whole division of the cache from now on.
+    /// The complete division of the cache.
     pub plan: CachePlan,
-    /// Whether to apply the plan; false in a dry run.
+    /// True if the plan is to be applied; false in a dry run.
     pub apply: bool,
-    /// Why the policy moved nothing; none when it did. Budgets may change all the same when the
-    /// total or a pin has.
+    /// Reason why the policy moved nothing; none if it moved bytes. Budgets may change nevertheless
+    /// if the total or a pin did.
     pub kept: Option<Kept>,
-    /// Partitions whose budget changes, and those that would have changed but for a rule; in the
-    /// order of their ids.
+    /// Partitions whose budget changes or was held by a rule, in the order of their ids.
     pub moves: Vec<Move>,
-    /// Bytes that earlier plans took from partitions and that these still use.
+    /// Bytes that partitions use above the budgets of the last plan, still to be evicted.
     pub pending_bytes: u64,
-    /// Why the guard went back to an earlier allocation; none when it did not.
+    /// Reason why the guard rolled back to an earlier allocation; none if it did not.
     pub harm: Option<Harm>,
-    /// All of this as one line of words, at most 2,000 bytes.
+    /// The decision as one line of text, at most 2,000 bytes.
     pub line: String,
 }
 
 /// One partition's part in a decision.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Move {
-    /// Which partition.
+    /// The partition.
     pub partition: PartitionId,
     /// Budget of the last plan in bytes.
     pub before_bytes: u64,
-    /// Budget of this plan in bytes; equal to the former when a rule held it.
+    /// Budget of this plan in bytes; equal to `before_bytes` if a rule held it.
     pub after_bytes: u64,
-    /// Why.
+    /// Cause of the change or of the hold.
     pub reason: Reason,
 }
 
-/// Why a partition's budget changes or is held. In words by `Display`.
+/// Cause of a partition's change of budget, or of its being held. `Display` gives it in words.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Reason {
-    /// Its claim to the pool outweighs its tax, or does not.
+    /// The partition's claim to the pool is larger than its tax, or smaller.
     Claim {
-        /// Its part of all claims, 0 to 1.
+        /// Its part of the sum of all claims, 0 to 1.
         ratio: f64,
-        /// What the claim measures.
+        /// Quantity that the claim measures.
         signal: Signal,
     },
     /// It paid its tax and has no claim.
     Taxed,
-    /// The policy named its budget.
+    /// The policy set this budget directly.
     Planned,
-    /// A step towards the size at which the policy expects this.
+    /// A step towards the size at which the policy expects the described change.
     Aim(Aim),
-    /// The total, a floor or a pin required it.
+    /// Required by the total, a floor or a pin.
     Fitted,
-    /// It was so in the last good allocation, to which the guard went back.
+    /// Budget of the last good allocation, to which the guard rolled back.
     Restored,
-    /// Held: it is in a dry run, and would else have these bytes.
+    /// Held: the partition is in a dry run.
     DryRun {
         /// The budget it would have.
         bytes: u64,
     },
-    /// Held: it is as small as it may get.
+    /// Held at its lower bound.
     AtFloor,
-    /// Held: it is as large as it may get, and had a claim.
+    /// Held at its upper bound although it has a claim.
     AtMaximum,
-    /// Held or taxed: it had a claim, but has not filled what it has.
+    /// Held or taxed: it has a claim, but has not filled its budget.
     Unfilled,
 }
 
-/// What a partition's size is expected to change.
+/// Change that a policy expects of a partition's new size.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Aim {
-    /// What is expected to change.
+    /// Name of the measure.
     pub what: &'static str,
-    /// What it is at the present budget.
+    /// Value at the present budget.
     pub now: f64,
-    /// What it will be when the policy is where it wants to be.
+    /// Value at the policy's target.
     pub then: f64,
-    /// The unit of both, with a space before it where one belongs there.
+    /// Unit of both values, with a leading space where one belongs there.
     pub unit: &'static str,
 }
 
-/// Why nothing was moved.
+/// Reason why nothing was moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kept {
     /// No request finished in the window.
     NoRequests,
-    /// One request tells nothing of a percentile.
+    /// One request: too few for a percentile.
     OneRequest,
     /// All requests took equally long, so none is slow.
     EqualLatencies,
-    /// The clock stood still since the last decision.
+    /// The clock did not advance since the last decision.
     NoTimePassed,
     /// No key was looked up in the window.
     NoLookUps,
-    /// What other sizes would bring has not been measured.
+    /// No estimate of the effect of other sizes is available.
     NotMeasured,
     /// No partition has a claim: nothing blocked, or nothing was measured.
     NoClaim,
-    /// Only partitions with room left to fill have a claim.
+    /// Only partitions that have not filled their budgets have a claim.
     Unfilled,
-    /// The policy decided, and the outcome is what is.
+    /// The decided budgets equal the present ones.
     NothingToMove,
     /// The policy leaves the budgets as they were set.
     AsSet,
-    /// The guard went back a while ago and holds still.
+    /// The guard rolled back and holds the allocation for a while.
     Frozen,
-    /// The partitions share one LRU; the budgets wait.
+    /// The partitions share one LRU; the budgets are kept for later.
     Shared,
 }
 
@@ -159,9 +158,9 @@ impl fmt::Display for Reason {
     }
 }
 
-/// What explains the budgets of a decision.
+/// Explanation of the budgets of a decision.
 pub(super) enum Why {
-    /// The claims to a tax round.
+    /// The claims of a tax round.
     Claims(Claims),
     /// A reason for each partition.
     Each(Vec<Reason>),
@@ -169,7 +168,7 @@ pub(super) enum Why {
     Same(Reason),
 }
 
-/// What happens to each partition, leaving out those to which nothing worth a word does.
+/// Lists the partitions whose budgets change or are held, each with its reason.
 pub(super) fn moves(view: &View<'_>, after: &[u64], bounds: &Bounds, why: &Why) -> Vec<Move> {
     let ratios = if let Why::Claims(claims) = why { ratios(claims) } else { Vec::new() };
     let explain = |(index, (&before_bytes, &after_bytes)): (usize, (&u64, &u64))| {
@@ -188,8 +187,7 @@ pub(super) fn moves(view: &View<'_>, after: &[u64], bounds: &Bounds, why: &Why) 
     view.budgets.iter().zip(after).enumerate().filter_map(explain).collect()
 }
 
-/// Adds what would have happened to the partitions in a dry run, had they `wanted` budgets in place
-/// of their own.
+/// Adds a hold for each partition in a dry run whose `wanted` budget differs from its own.
 pub(super) fn add_dry_runs(view: &View<'_>, wanted: &[u64], moves: &mut Vec<Move>) {
     let held = |index: usize| view.seen.partitions[index].dry_run && wanted[index] != view.budgets[index];
     for index in (0..wanted.len()).filter(|&index| held(index)) {
@@ -197,7 +195,7 @@ pub(super) fn add_dry_runs(view: &View<'_>, wanted: &[u64], moves: &mut Vec<Move
         let reason = Reason::DryRun { bytes: wanted[index] };
         let held = Move { partition, before_bytes: bytes, after_bytes: bytes, reason };
         match moves.binary_search_by_key(&partition, |step| step.partition) {
-            // A total that shrank below the pins moves even these; that is what happens then.
+            // A total below the pins changes even these budgets; that move is reported instead.
             Ok(place) if moves[place].after_bytes == bytes => moves[place] = held,
             Ok(_) => {}
             Err(place) => moves.insert(place, held),
@@ -205,17 +203,17 @@ pub(super) fn add_dry_runs(view: &View<'_>, wanted: &[u64], moves: &mut Vec<Move
     }
 }
 
-/// Each weight's part of their sum.
+/// Each weight's part of the sum of weights.
 fn ratios(claims: &Claims) -> Vec<f64> {
     let claim = |weight: f64| if weight.is_finite() && weight > 0.0 { weight } else { 0.0 };
     let max = claims.weights.iter().copied().map(claim).fold(f64::MIN_POSITIVE, f64::max);
-    // Scaled before they are summed: the sum of two large weights may be beyond all numbers.
+    // Scaled before summation: the sum of two large weights may be infinite.
     let scaled: Vec<f64> = claims.weights.iter().map(|&weight| claim(weight) / max).collect();
     let sum = scaled.iter().sum::<f64>().max(f64::MIN_POSITIVE);
     scaled.into_iter().map(|weight| weight / sum).collect()
 }
 
-/// Why a tax round left a partition where it is; none when there is nothing to say.
+/// Reason for a partition's outcome in a tax round; none if there is nothing to report.
 fn round_reason(
     claims: &Claims,
     partition: PartitionId,

@@ -1,9 +1,9 @@
-//! The loop's one decision: from an observation to a plan, with reasons.
+//! The control loop's decision: from an observation to a plan, with reasons.
 //!
-//! Allocations are learnt from noise, and a wrong one costs minutes of misses. So the controller is
-//! conservative where the policy is not asked to be: it keeps the last plan when nothing was
-//! learnt, moves only what the tax round moves, and never lets floors, pins or the total be broken,
-//! whatever the policy answers or the observation says.
+//! Policies estimate from noisy measurements, and a wrong allocation costs minutes of misses. The
+//! controller therefore keeps the last plan when nothing was learnt, moves at most what a tax round
+//! or a step moves, and enforces floors, pins and the total whatever the policy proposes or the
+//! observation contains.
 
 mod decision;
 mod words;
@@ -22,31 +22,30 @@ use crate::{
 use decision::Why;
 pub use decision::{Aim, Decision, Kept, Move, Reason};
 
-/// Owns a policy and the plan it has led to.
+/// Owns a policy and the plan in force.
 ///
-/// Drive it like this: build the cache with [`Controller::plan`], call [`Controller::decide`] every
-/// control interval, and apply the decision's plan when it says so. Plans are absolute: each names
-/// the budget of every partition, so a plan that was lost is made good by the next.
+/// Build the cache with [`Controller::plan`], call [`Controller::decide`] every control interval,
+/// and apply the decision's plan if [`Decision::apply`] is set. Plans are absolute: each contains
+/// the budget of every partition, so a lost plan is repaired by the next.
 ///
-/// *Pending resizes.* The base of a round is the last plan, not what the cache has reached. A
-/// partition that is still evicting towards its budget is therefore not asked to give the same
-/// bytes twice, and one that has yet to grow is not given them twice; what is unfinished is carried
-/// over by the cache, netted with the new plan, and reported as [`Decision::pending_bytes`].
+/// *Pending resizes.* The base of a round is the last plan, not the sizes that the cache has
+/// reached. A partition that is still evicting towards its budget is not taxed for the same bytes
+/// twice, and a growing one does not receive them twice; the cache carries unfinished resizes over
+/// and combines them with the new plan. They are reported as [`Decision::pending_bytes`].
 ///
-/// *Dry run.* Decisions are made and reported from the allocation in force, each as if it were the
-/// first; nothing of them is taken over.
+/// *Dry run.* Decisions are made and reported, each from the allocation in force; none is adopted.
 ///
-/// *Dry run of a partition* ([`PartitionSeen::dry_run`]): it keeps its budget, and the decision
-/// says what it would have been.
+/// *Dry run of a partition* ([`PartitionSeen::dry_run`]): the partition keeps its budget, and the
+/// decision reports the budget it would have.
 ///
-/// *The guard* ([`Options::guard`]) may answer instead of the policy: with an earlier allocation,
-/// then with a freeze. It only watches what is acted upon, and policies that move bytes; whoever
-/// sets budgets or a policy by hand has it begin anew, and so should whoever pins a partition
+/// *The guard* ([`Options::guard`]) may override the policy: first with an earlier allocation, then
+/// with a freeze. It is active only outside a dry run and for policies that move bytes. Setting
+/// budgets or a policy by hand restarts it; after a change of pins the caller should restart it
 /// ([`Controller::restart_guard`]).
 ///
-/// *Changing the policy* moves nothing by itself. `shared-lru` leaves the budgets aside; when a
-/// policy with budgets returns, it goes on from the last ones. Budgets of another number of
-/// partitions than observed are replaced by equal ones.
+/// *Changing the policy* moves nothing by itself. `shared-lru` leaves the budgets unused; a later
+/// policy with budgets continues from the last ones. If the number of budgets differs from the
+/// number of partitions observed, equal ones replace them.
 #[derive(Clone)]
 pub struct Controller {
     policy: Box<dyn Policy>,
@@ -55,16 +54,16 @@ pub struct Controller {
     budgets: Vec<u64>,
     shared: bool,
     guard: Option<Guard>,
-    /// When the policy was first asked.
+    /// Time of the policy's first decision.
     since: Option<Instant>,
     /// Time of the last decision of any policy.
     last: Option<Instant>,
 }
 
 impl Controller {
-    /// A controller that starts from `budgets` (see [`Options::start_budgets`]). `names` are the
-    /// partitions' names for the reasons; a partition without one is called by its number.
-    /// `options` are taken as valid ([`Options::validate`]).
+    /// Returns a controller that starts from `budgets` (see [`Options::start_budgets`]). `names`
+    /// are the partitions' names in reasons; a partition without a name is called by its number.
+    /// `options` must be valid ([`Options::validate`]).
     #[must_use]
     pub fn new(policy: Box<dyn Policy>, options: &Options, names: Vec<String>, budgets: Vec<u64>) -> Self {
         let guard = guard(options);
@@ -86,7 +85,7 @@ impl Controller {
         self.policy.name()
     }
 
-    /// What must be observed for the policy in force, and for the guard.
+    /// The observations required by the policy in force and the guard.
     #[must_use]
     pub fn needs(&self) -> Needs {
         let mut needs = self.policy.needs();
@@ -99,20 +98,20 @@ impl Controller {
         needs
     }
 
-    /// How the guard stands; none when there is none.
+    /// State of the guard; none if it is off.
     #[must_use]
     pub fn guard(&self) -> Option<GuardStanding> {
         self.guard.as_ref().map(Guard::standing)
     }
 
-    /// Switches the guard on, anew, or off. `options` are taken as valid
+    /// Switches the guard on, restarted, or off. `options` must be valid
     /// ([`GuardOptions::validate`]).
     pub fn set_guard(&mut self, options: Option<GuardOptions>) {
         self.options.guard = options;
         self.guard = guard(&self.options);
     }
 
-    /// Whether decisions are only reported.
+    /// True if decisions are only reported.
     #[must_use]
     pub fn dry_run(&self) -> bool {
         self.options.dry_run
@@ -124,7 +123,7 @@ impl Controller {
         if self.shared { CachePlan::Shared } else { CachePlan::Budgets(self.budgets.clone()) }
     }
 
-    /// Budgets of the last plan that had any, in bytes, in the order of the partitions' ids.
+    /// Budgets of the last plan that has any, in bytes, in the order of the partitions' ids.
     #[must_use]
     pub fn budgets(&self) -> &[u64] {
         &self.budgets
@@ -137,38 +136,38 @@ impl Controller {
         self.restart_guard();
     }
 
-    /// Switches between deciding and only reporting.
+    /// Switches between applying decisions and only reporting them.
     pub fn set_dry_run(&mut self, dry_run: bool) {
         self.options.dry_run = dry_run;
         self.restart_guard();
     }
 
-    /// Takes over budgets that were set by hand, or that the cache has instead of a plan it could
-    /// not apply.
+    /// Adopts budgets that were set by hand, or those the cache has when it could not apply a plan.
     pub fn set_budgets(&mut self, budgets: Vec<u64>) {
         self.budgets = budgets;
         self.restart_guard();
     }
 
-    /// Has the guard begin anew, and ends a freeze: what may be moved was changed by hand.
+    /// Restarts the guard and ends a freeze; to be called when bounds or budgets were changed by
+    /// hand.
     pub fn restart_guard(&mut self) {
         self.guard.iter_mut().for_each(Guard::restart);
     }
 
-    /// Has the guard forget what it knew of earlier allocations: items went away otherwise, and the
-    /// misses that follow are nobody's fault. A freeze goes on, since nobody has decided anything.
+    /// Makes the guard discard earlier allocations: items were lost for another reason, and the
+    /// misses that follow are not the moves' fault. A freeze continues.
     pub fn note_loss(&mut self) {
         self.guard.iter_mut().for_each(Guard::forget);
     }
 
-    /// Decides at `now` from what was `seen`. O(n log n) for n partitions, O(n²) when many pins
-    /// bind or many are unfilled.
+    /// Decides at `now` from the observation `seen`. O(n log n) for n partitions, O(n²) if many
+    /// pins bind or many partitions are unfilled.
     ///
     /// Budgets sum to the observed total exactly (under `static` at most to it; under `bubble_wrap`
-    /// to the stage's total) and obey pins and floors (under `static` pins only: a floor keeps a
-    /// policy from starving a partition, and is no word against the operator's). Where these
-    /// contradict the total, floors give way first, then minimum pins, each in proportion; maximum
-    /// pins are raised alike when together they are below the total.
+    /// to the stage's total) and obey pins and floors (under `static` pins only: a floor limits
+    /// policies, not the operator). Where these contradict the total, floors shrink first, then
+    /// minimum pins, each in proportion; maximum pins are raised by equal bytes if together they
+    /// are below the total.
     pub fn decide(&mut self, now: Instant, seen: &Observation) -> Decision {
         let since = *self.since.get_or_insert(now);
         let elapsed = now.since(since);
@@ -196,8 +195,8 @@ impl Controller {
         decision
     }
 
-    /// The proposal, unless the guard has another; then the harm that made it go back, at the
-    /// moment it does.
+    /// Returns the proposal, or the guard's instead; and the harm, in the round in which the guard
+    /// rolls back.
     fn guarded(
         &mut self,
         now: Instant,
@@ -217,7 +216,7 @@ impl Controller {
         }
     }
 
-    /// The last budgets, or equal ones when they are of other partitions.
+    /// The last budgets, or equal ones if their number differs from the partitions'.
     fn base(&self, seen: &Observation, total_bytes: u64) -> Vec<u64> {
         if self.budgets.len() == seen.partitions.len() {
             return self.budgets.clone();
@@ -225,7 +224,7 @@ impl Controller {
         share_equally(total_bytes.into(), &vec![u64::MAX; seen.partitions.len()])
     }
 
-    /// Why a policy that learns would learn nothing now.
+    /// Reason why a policy that learns cannot learn from this observation.
     fn nothing_to_learn(&self, now: Instant, seen: &Observation) -> Option<Kept> {
         let Needs { requests, look_ups, .. } = self.policy.needs();
         if (requests || look_ups) && self.last.is_some_and(|last| now <= last) {
@@ -238,7 +237,7 @@ impl Controller {
         if requests { Self::no_requests(seen) } else { None }
     }
 
-    /// Why the requests of the window tell nothing of their tail.
+    /// Reason why the requests of the window have no tail to learn from.
     fn no_requests(seen: &Observation) -> Option<Kept> {
         match (seen.requests, seen.latency_range) {
             (0, _) | (_, None) => Some(Kept::NoRequests),
@@ -248,8 +247,8 @@ impl Controller {
         }
     }
 
-    /// Turns a proposal into budgets that obey every rule; `planned` is why, where they are the
-    /// proposal's own.
+    /// Turns a proposal into budgets that obey all bounds; `planned` is the reason for budgets that
+    /// the proposal names itself.
     fn settle(&self, proposal: Proposal, planned: Reason, view: &View<'_>, bounds: &Bounds) -> Outcome {
         match proposal {
             Proposal::Shared => Outcome::kept(view.budgets.to_vec(), Kept::Shared),
@@ -295,8 +294,8 @@ impl Controller {
         Outcome { budgets, kept: None, why: Why::Claims(claims) }
     }
 
-    /// Reports the outcome, and takes it over unless this is a dry run. `wanted` are the budgets it
-    /// would have come to without partitions in a dry run of their own.
+    /// Builds the decision, and adopts its budgets unless in a dry run. `wanted` are the budgets
+    /// that would result without partitions in a dry run of their own.
     fn conclude(
         &mut self,
         outcome: Outcome,
@@ -327,7 +326,7 @@ impl Controller {
         Decision { policy: self.policy.name(), plan, apply, kept, moves, pending_bytes, harm: None, line }
     }
 
-    /// A partition's name, short enough for a line.
+    /// A partition's name, shortened for a line.
     fn name(&self, id: PartitionId) -> String {
         match self.names.get(id.index()) {
             Some(name) => words::shortened(name),
@@ -336,12 +335,12 @@ impl Controller {
     }
 }
 
-/// The guard that `options` ask for.
+/// Builds the guard of `options`.
 fn guard(options: &Options) -> Option<Guard> {
     options.guard.map(|guard| Guard::new(guard, options.band, options.rbc_window))
 }
 
-/// Budgets a proposal has led to, and what is needed to explain them.
+/// Budgets that result from a proposal, and their explanation.
 struct Outcome {
     budgets: Vec<u64>,
     kept: Option<Kept>,

@@ -1,5 +1,5 @@
-//! What holds whatever is observed: budgets sum to the total, floors and pins are kept, and equal
-//! inputs give equal decisions.
+//! Properties for arbitrary observations: budgets sum to the total, floors and pins are kept, and
+//! equal inputs give equal decisions.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::{
     SizeStage, TaoMode, TaoOptions, TotalStage, available, by_name,
 };
 
-/// Numbers of every size, the extremes often.
+/// Numbers of every magnitude, with the extremes often.
 fn number() -> impl Strategy<Value = u64> {
     prop_oneof![
         Just(0),
@@ -28,7 +28,7 @@ fn duration() -> impl Strategy<Value = Duration> {
     prop_oneof![Just(Duration::MAX), number().prop_map(Duration::from_micros)]
 }
 
-/// Curves of any points, most of them rising sizes and ratios of 0 to 1.
+/// Curves of arbitrary points, most with rising sizes and ratios from 0 to 1.
 fn curve() -> impl Strategy<Value = MissRatioCurve> {
     let sane = prop::collection::vec((1..1_u64 << 40, 0.0..1.0_f64), 0..20).prop_map(|mut points| {
         points.sort_by_key(|&(bytes, _)| bytes);
@@ -50,9 +50,9 @@ fn partition() -> impl Strategy<Value = PartitionSeen> {
     let pins = (prop_oneof![3 => Just(0), 1 => number()], prop::option::weighted(0.2, number()));
     let slope = prop::option::of(any::<f64>());
     let ids = (0..3_u16, prop_oneof![0..20_u16, any::<u16>()]);
-    let beyond = (prop::option::of(number()), prop::option::of(curve()), miss_latency());
-    (ids, pins, slope, prop::option::of(duration()), prop::array::uniform5(number()), beyond).prop_map(
-        |((tenant, backend), (min_bytes, max_bytes), hit_ratio_slope, query_p99, counts, beyond)| {
+    let measured = (prop::option::of(number()), prop::option::of(curve()), miss_latency());
+    (ids, pins, slope, prop::option::of(duration()), prop::array::uniform5(number()), measured).prop_map(
+        |((tenant, backend), (min_bytes, max_bytes), hit_ratio_slope, query_p99, counts, measured)| {
             PartitionSeen {
                 tenant: TenantId(tenant),
                 backend: BackendId(backend),
@@ -66,15 +66,15 @@ fn partition() -> impl Strategy<Value = PartitionSeen> {
                 queries: counts[4],
                 query_p99,
                 hit_ratio_slope,
-                shadow_hits: beyond.0,
-                miss_ratio_curve: beyond.1,
-                miss_latency: beyond.2,
+                shadow_hits: measured.0,
+                miss_ratio_curve: measured.1,
+                miss_latency: measured.2,
             }
         },
     )
 }
 
-/// The bands that policies read, most of the time, and one that makes no sense.
+/// Nine times in ten the bands that policies read and an invalid one; else none.
 fn blocking() -> impl Strategy<Value = Vec<BandCounts>> {
     let bands = [(f64::NAN, 1.0), (98.5, 99.5), (99.0, 100.0), (99.0, 99.5)].map(Band::from);
     let counts = || prop::collection::vec(prop_oneof![number(), 0..100_u64], 0..25);
@@ -84,7 +84,7 @@ fn blocking() -> impl Strategy<Value = Vec<BandCounts>> {
     prop_oneof![1 => Just(Vec::new()), 9 => every]
 }
 
-/// Shortest before longest, but for one in ten.
+/// Shortest before longest, except for one in ten.
 fn latency_range() -> impl Strategy<Value = Option<(Duration, Duration)>> {
     let sorted = (0..1_000_u64, 1..1_000_000_u64)
         .prop_map(|(least, more)| (Duration::from_micros(least), Duration::from_micros(least + more)));
@@ -108,8 +108,8 @@ fn observation(partitions: usize) -> impl Strategy<Value = Observation> {
     )
 }
 
-/// Rounds over the same partitions at rising times, but for one in ten; of the same total, but for
-/// one in four.
+/// Rounds over the same number of partitions at rising times, except for one in ten; with the same
+/// total, except for one in four.
 fn rounds() -> impl Strategy<Value = Vec<(Instant, Observation)>> {
     let rounds = |partitions| {
         let round = (prop::bool::weighted(0.1), prop::bool::weighted(0.25), observation(partitions));
@@ -135,13 +135,13 @@ fn options(inner: &str) -> Options {
     Options {
         offline_opt: vec![stage(10.0, u64::MAX), stage(1e300, 0)],
         bubble_wrap: Some(BubbleWrap { policy: inner.to_owned(), stages }),
-        // Coarse, to be quick.
+        // A coarse grid, for speed.
         lama: LamaOptions { grid: 0.1, ..LamaOptions::default() },
         ..Options::default()
     }
 }
 
-/// Every policy in every mode, as names and options.
+/// Every policy in every mode, as name and options.
 fn every() -> Vec<(&'static str, Options)> {
     let mut modes: Vec<_> = available().iter().map(|&policy| (policy, options("robinhood"))).collect();
     let mut also = |policy, change: &dyn Fn(&mut Options)| {
@@ -193,8 +193,7 @@ fn check(policy: &str, seen: &Observation, decision: &Decision) -> Result<(), Te
     if sum(&min) <= total && policy != "bubble_wrap" {
         prop_assert!(budgets.iter().zip(&min).all(|(bytes, min)| bytes >= min), "minimums win over floors");
     }
-    // Where they are below the total they are raised, under `static` too, which need not give all
-    // of it.
+    // Maximums below the total are raised, also under `static`, which need not allocate all of it.
     if sum(&high) >= total && policy != "bubble_wrap" {
         prop_assert!(budgets.iter().zip(&high).all(|(bytes, high)| bytes <= high), "maximums are possible");
     }
@@ -211,7 +210,7 @@ fn pinned_as(partitions: &[PartitionSeen], others: &[PartitionSeen]) -> Vec<Part
     partitions.iter().zip(others).map(pinned).collect()
 }
 
-/// `partitions` that nobody asks for anything.
+/// `partitions` without look-ups.
 fn silent(partitions: &[PartitionSeen]) -> Vec<PartitionSeen> {
     partitions.iter().map(|seen| PartitionSeen { hits: 0, misses: 0, ..seen.clone() }).collect()
 }
@@ -220,7 +219,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn budgets_are_exact_and_bounded_whatever_is_observed(rounds in rounds()) {
+    fn budgets_sum_to_the_total_within_bounds_for_any_observation(rounds in rounds()) {
         for (policy, options) in every() {
             let (mut controller, mut twin) = (controller_of(policy, &options), controller_of(policy, &options));
             for (now, seen) in &rounds {
@@ -240,7 +239,7 @@ proptest! {
     }
 
     #[test]
-    fn without_samples_the_allocation_is_kept(mut rounds in rounds()) {
+    fn allocation_is_kept_while_requests_are_too_few(mut rounds in rounds()) {
         for policy in ["robinhood", "crit_smooth", "latency", "prototype", "tao"] {
             let mut controller = controller(policy);
             let (_, first) = &rounds[0];
@@ -257,7 +256,7 @@ proptest! {
     }
 
     #[test]
-    fn without_look_ups_the_allocation_is_kept(mut rounds in rounds()) {
+    fn allocation_is_kept_without_look_ups(mut rounds in rounds()) {
         for policy in ["cliffhanger", "fair", "lama"] {
             let mut controller = controller(policy);
             let (_, first) = &rounds[0];
@@ -275,7 +274,7 @@ proptest! {
     }
 
     #[test]
-    fn a_step_moves_at_most_the_tax_of_the_total(rounds in rounds()) {
+    fn step_moves_at_most_the_tax_of_the_total(rounds in rounds()) {
         for (policy, options) in every() {
             let mut controller = controller_of(policy, &options);
             let (_, first) = &rounds[0];
@@ -295,7 +294,7 @@ proptest! {
     }
 
     #[test]
-    fn sharing_in_between_moves_nothing(seen in (1..=64_usize).prop_flat_map(observation)) {
+    fn budgets_are_unchanged_after_a_period_of_shared_lru(seen in (1..=64_usize).prop_flat_map(observation)) {
         let mut controller = controller("equal");
         let before = controller.decide(Instant::from_secs(1), &seen).plan;
         controller.set_policy(by_name("shared-lru", &options("robinhood")).expect("known"));
@@ -306,7 +305,7 @@ proptest! {
     }
 
     #[test]
-    fn who_is_in_a_dry_run_keeps_its_budget_and_the_others_share_what_there_is(
+    fn partition_in_dry_run_keeps_its_budget_and_others_share_the_rest(
         rounds in rounds(),
         held in prop::collection::vec(prop::bool::weighted(0.3), 64),
     ) {

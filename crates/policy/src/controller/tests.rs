@@ -1,4 +1,4 @@
-//! The controller round by round.
+//! Scenarios of successive rounds of a controller.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::{BandCounts, BubbleWrap, PartitionSeen, SizeStage, TotalStage, by_nam
 
 const MIB: u64 = 1 << 20;
 
-/// Pages of one MiB whatever the total.
+/// Options with pages of one MiB for every total.
 fn options() -> Options {
     Options { page_bytes: Some(MIB), ..Options::default() }
 }
@@ -20,7 +20,7 @@ fn controller(policy: &str, options: &Options, mib: &[u64]) -> Controller {
     Controller::new(policy, options, names, mib.iter().map(|mib| mib * MIB).collect())
 }
 
-/// Partitions of one backend each that fill their budgets, and blocking counts of the paper's band.
+/// One partition per backend, each with its budget filled, and blocking counts of the paper's band.
 fn observation(total_mib: u64, counts: &[u64]) -> Observation {
     let partition = |i| PartitionSeen::new(TenantId(0), BackendId::from_index(i));
     Observation {
@@ -45,7 +45,7 @@ fn at(seconds: u64) -> Instant {
 }
 
 #[test]
-fn memory_goes_to_the_backends_that_block() {
+fn blocking_backends_gain_memory() {
     let mut loop_ = controller("robinhood", &options(), &[1_600; 20]);
     let mut counts = vec![0; 20];
     counts[..3].copy_from_slice(&[50, 30, 20]);
@@ -65,7 +65,7 @@ fn memory_goes_to_the_backends_that_block() {
 }
 
 #[test]
-fn the_allocation_is_kept_when_there_is_nothing_to_learn() {
+fn allocation_is_kept_without_a_usable_signal() {
     let mut loop_ = controller("robinhood", &options(), &[100, 300]);
     let seen = observation(400, &[1, 0]);
     let cases = [
@@ -90,7 +90,7 @@ fn the_allocation_is_kept_when_there_is_nothing_to_learn() {
 }
 
 #[test]
-fn the_allocation_is_kept_while_the_clock_stands_still_or_steps_back() {
+fn allocation_is_kept_while_the_clock_does_not_advance() {
     let mut loop_ = controller("robinhood", &options(), &[200, 200]);
     let seen = observation(400, &[1, 0]);
     assert_eq!(mib(&loop_.decide(at(5), &seen)), [202, 198]);
@@ -102,7 +102,7 @@ fn the_allocation_is_kept_while_the_clock_stands_still_or_steps_back() {
 }
 
 #[test]
-fn a_partition_with_room_left_to_fill_gets_nothing() {
+fn unfilled_partition_gets_nothing() {
     let mut loop_ = controller("robinhood", &options(), &[200, 200, 200]);
     let mut seen = observation(600, &[9, 1, 0]);
     seen.partitions[0].used_bytes = 100 * MIB;
@@ -117,31 +117,31 @@ fn a_partition_with_room_left_to_fill_gets_nothing() {
 }
 
 #[test]
-fn pins_are_kept_and_the_rest_is_redistributed() {
+fn pins_hold_and_the_rest_is_redistributed() {
     let mut loop_ = controller("robinhood", &options(), &[200, 200, 200]);
     let mut seen = observation(600, &[1, 0, 0]);
     seen.partitions[0].max_bytes = Some(201 * MIB);
     seen.partitions[1].min_bytes = 200 * MIB;
     let decision = loop_.decide(at(5), &seen);
-    assert_eq!(mib(&decision), [201, 200, 199], "what the first may not take goes back to the giver");
+    assert_eq!(mib(&decision), [201, 200, 199], "bytes above the maximum are refunded to the giver");
     assert_eq!(decision.moves[1].reason, Reason::AtFloor);
 
     seen.partitions[0].max_bytes = Some(100 * MIB);
     seen.requests = 0;
     let decision = loop_.decide(at(10), &seen);
-    assert_eq!(mib(&decision)[0], 100, "a pin holds whether or not there is something to learn");
+    assert_eq!(mib(&decision)[0], 100, "a pin holds also without requests");
     assert_eq!(mib(&decision).iter().sum::<u64>(), 600 - 1, "whole MiB of a split byte-exact total");
     assert_eq!(decision.moves[0].reason, Reason::Fitted);
 }
 
 #[test]
-fn a_dry_run_reports_and_takes_nothing_over() {
+fn dry_run_reports_without_adopting_the_plan() {
     let mut loop_ = controller("robinhood", &Options { dry_run: true, ..options() }, &[200, 200]);
     let seen = observation(400, &[1, 0]);
     for now in [5, 10] {
         let decision = loop_.decide(at(now), &seen);
         assert!(!decision.apply && decision.line.starts_with("dry run, not applied: moved 2.0 MiB"));
-        assert_eq!(mib(&decision), [202, 198], "each time the first step from what is in force");
+        assert_eq!(mib(&decision), [202, 198], "each step starts from the plan in force");
         assert_eq!(loop_.budgets(), [200 * MIB, 200 * MIB]);
     }
     loop_.set_dry_run(false);
@@ -150,21 +150,21 @@ fn a_dry_run_reports_and_takes_nothing_over() {
 }
 
 #[test]
-fn pending_resizes_are_carried_over_and_not_asked_for_again() {
+fn pending_resizes_are_carried_over() {
     let mut loop_ = controller("robinhood", &options(), &[200, 200]);
     let mut seen = observation(400, &[1, 0]);
     loop_.decide(at(5), &seen);
-    // The cache has not moved a byte yet.
+    // The cache has not resized yet.
     for partition in &mut seen.partitions {
         (partition.allocated_bytes, partition.used_bytes) = (200 * MIB, 200 * MIB);
     }
     let decision = loop_.decide(at(10), &seen);
     assert_eq!(mib(&decision), [203, 197], "the second step goes on from the first plan");
-    assert_eq!(decision.pending_bytes, 2 * MIB, "what the second partition still holds of the first step");
+    assert_eq!(decision.pending_bytes, 2 * MIB, "the second partition has yet to release these");
 }
 
 #[test]
-fn sharing_sets_the_budgets_aside_and_returns_to_them() {
+fn budgets_return_after_shared_lru() {
     let mut loop_ = controller("robinhood", &options(), &[200, 200]);
     let seen = observation(400, &[1, 0]);
     loop_.decide(at(5), &seen);
@@ -177,7 +177,7 @@ fn sharing_sets_the_budgets_aside_and_returns_to_them() {
 }
 
 #[test]
-fn static_budgets_may_leave_bytes_free_and_robinhood_gives_them_out() {
+fn robinhood_allocates_bytes_that_static_left_free() {
     let mut loop_ = controller("static", &options(), &[200, 200]);
     let seen = observation(500, &[1, 0]);
     let decision = loop_.decide(at(5), &seen);
@@ -189,7 +189,7 @@ fn static_budgets_may_leave_bytes_free_and_robinhood_gives_them_out() {
 }
 
 #[test]
-fn static_budgets_set_by_hand_may_be_below_the_floor_but_not_beyond_a_pin() {
+fn static_budgets_obey_pins_but_no_floor() {
     let mut loop_ = controller("static", &options(), &[200, 200]);
     let mut seen = observation(400, &[1, 0]);
     loop_.set_budgets(vec![0, 400 * MIB]);
@@ -203,7 +203,7 @@ fn static_budgets_set_by_hand_may_be_below_the_floor_but_not_beyond_a_pin() {
 }
 
 #[test]
-fn partitions_that_were_not_planned_for_start_equal() {
+fn new_number_of_partitions_starts_with_equal_budgets() {
     let mut loop_ = controller("robinhood", &options(), &[400]);
     assert_eq!(mib(&loop_.decide(at(5), &observation(400, &[0, 0]))), [200, 200]);
     let empty = loop_.decide(at(10), &observation(400, &[]));
@@ -211,7 +211,7 @@ fn partitions_that_were_not_planned_for_start_equal() {
 }
 
 #[test]
-fn timed_sizes_are_fitted_to_the_total() {
+fn timed_sizes_are_scaled_to_the_total() {
     let stage = SizeStage { until_s: 10.0, budgets_bytes: vec![100 * MIB, 200 * MIB] };
     let mut loop_ =
         controller("offline_opt", &Options { offline_opt: vec![stage], ..options() }, &[300, 300]);
@@ -222,18 +222,22 @@ fn timed_sizes_are_fitted_to_the_total() {
 }
 
 #[test]
-fn a_total_that_changes_by_the_clock_needs_nothing_to_learn() {
+fn timed_total_changes_without_requests() {
     let stage = |until_s, mib| TotalStage { until_s, total_bytes: mib * MIB };
     let stages = vec![stage(10.0, 400), stage(20.0, 200), stage(30.0, 900)];
     let bubble_wrap = Some(BubbleWrap { policy: "robinhood".to_owned(), stages });
     let mut loop_ = controller("bubble_wrap", &Options { bubble_wrap, ..options() }, &[300, 100]);
     let quiet = Observation { requests: 0, ..observation(400, &[0, 0]) };
     let mut total = |now| mib(&loop_.decide(at(now), &quiet)).iter().sum::<u64>();
-    assert_eq!([total(100), total(110), total(120)], [400, 199, 399], "at most what there is, in whole MiB");
+    assert_eq!(
+        [total(100), total(110), total(120)],
+        [400, 199, 399],
+        "at most the observed total, in whole MiB"
+    );
 }
 
 #[test]
-fn robinhood_forgets_where_it_started_by_a_hundredth_each_round() {
+fn robinhood_difference_of_start_allocations_shrinks_one_percent_a_round() {
     let fine = Options { page_bytes: Some(1), floor_pages: 0, ..Options::default() };
     let (total, counts) = (1_u64 << 40, [55, 25, 20, 0]);
     let seen = Observation { total_bytes: total, ..observation(0, &counts) };
@@ -254,17 +258,17 @@ fn robinhood_forgets_where_it_started_by_a_hundredth_each_round() {
         let error = (apart(&equal, &lopsided) - left * at_first).abs();
         assert!(error <= 4_000.0, "round {round} is {error} bytes off");
     }
-    assert!((left - 0.027).abs() < 0.001, "half an hour of rounds forgets all but 2.7%");
+    assert!((left - 0.027).abs() < 0.001, "2.7% is left after half an hour of rounds");
 }
 
 #[test]
-fn robinhood_settles_where_tax_and_gifts_are_equal() {
+fn robinhood_converges_to_the_shares_of_blocking() {
     let mut loop_ = controller("robinhood", &options(), &[1_000; 4]);
     let seen = observation(4_000, &[55, 25, 20, 0]);
     for round in 1..=2_000 {
         loop_.decide(at(5 * round), &seen);
     }
-    // The share of the blocking, but for the hundred pages that whole-page tax leaves everyone.
+    // The share of the blocking, within the hundred pages that whole-page tax leaves untaxed.
     for (budget, share) in loop_.budgets().iter().zip([0.55, 0.25, 0.20, 0.0]) {
         let expected = share * 4_000.0;
         assert!((*budget as f64 / MIB as f64 - expected).abs() < 200.0, "{:?}", loop_.budgets());
@@ -272,7 +276,7 @@ fn robinhood_settles_where_tax_and_gifts_are_equal() {
 }
 
 #[test]
-fn a_partition_in_a_dry_run_keeps_its_budget_and_is_told_what_it_would_have() {
+fn partition_in_dry_run_keeps_its_budget_and_reports_the_wanted_one() {
     let mut loop_ = controller("robinhood", &options(), &[1_000; 4]);
     let mut seen = observation(4_000, &[60, 40, 0, 0]);
     seen.partitions[0].dry_run = true;

@@ -1,8 +1,7 @@
-//! A decision as one line for the log.
+//! A decision as one line of the log.
 //!
-//! Its length is bounded: at most [`NAMED_MAX`] partitions of each kind are named, the largest
-//! moves first, each by at most [`NAME_BYTES_MAX`] bytes; the others are counted. That stays below
-//! 2,000 bytes.
+//! The line is below 2,000 bytes: at most [`NAMED_MAX`] partitions of each kind are named, the
+//! largest moves first, each by at most [`NAME_BYTES_MAX`] bytes; the others are counted.
 
 use std::cmp::Reverse;
 
@@ -10,15 +9,15 @@ use sherwood_model::PartitionId;
 
 use super::decision::{Kept, Move, Reason};
 
-/// Partitions named of each kind: gained, gave, noted.
+/// Partitions named of each kind (gained, gave, noted).
 const NAMED_MAX: usize = 6;
 
-/// Bytes of a name that are shown.
+/// Bytes shown of a name.
 const NAME_BYTES_MAX: usize = 40;
 
 type Name<'a> = &'a dyn Fn(PartitionId) -> String;
 
-/// The line.
+/// Formats a decision.
 pub(super) fn line(apply: bool, kept: Option<Kept>, moves: &[Move], name: Name<'_>) -> String {
     let mut gained: Vec<&Move> = moves.iter().filter(|m| m.after_bytes > m.before_bytes).collect();
     let mut gave: Vec<&Move> = moves.iter().filter(|m| m.after_bytes < m.before_bytes).collect();
@@ -36,7 +35,7 @@ pub(super) fn line(apply: bool, kept: Option<Kept>, moves: &[Move], name: Name<'
     format!("{prefix}{head}{separator}{clauses}")
 }
 
-/// `name` cut to the length that is shown.
+/// `name` cut to [`NAME_BYTES_MAX`] bytes.
 pub(super) fn shortened(name: &str) -> String {
     if name.len() <= NAME_BYTES_MAX {
         return name.to_owned();
@@ -55,7 +54,7 @@ fn head(kept: Option<Kept>, gained: &[&Move], gave: &[&Move]) -> String {
     }
 }
 
-/// Who got, with the reason in full where it differs in kind from the one before.
+/// Partitions that gained. A reason of the same kind as the one before is abbreviated.
 fn gains(gained: &[&Move], name: Name<'_>) -> Option<String> {
     let mut said: Option<Reason> = None;
     let word = |m: &&Move| {
@@ -70,13 +69,13 @@ fn gains(gained: &[&Move], name: Name<'_>) -> Option<String> {
     listed(gained, word)
 }
 
-/// Who gave. The reason is the tax or the claim that was too small, which needs no words.
+/// Partitions that gave. The reason, tax or too small a claim, is left out.
 fn gifts(gave: &[&Move], name: Name<'_>) -> Option<String> {
     let list = listed(gave, |m| format!("{} -{}", name(m.partition), bytes(difference(m))))?;
     Some(format!("given by {list}"))
 }
 
-/// Whom a rule held.
+/// Partitions held by a rule.
 fn notes(moves: &[Move], name: Name<'_>) -> Option<String> {
     let noted = |m: &&Move| {
         matches!(m.reason, Reason::AtFloor | Reason::AtMaximum | Reason::Unfilled | Reason::DryRun { .. })
@@ -97,7 +96,7 @@ fn difference(m: &Move) -> u64 {
     m.after_bytes.abs_diff(m.before_bytes)
 }
 
-/// Bytes for people: one decimal of the largest unit that fits.
+/// Formats bytes with one decimal of the largest unit that fits.
 pub(super) fn bytes(bytes: u64) -> String {
     const UNITS: [(&str, u64); 4] = [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
     match UNITS.iter().find(|(_, unit)| bytes >= *unit) {
@@ -127,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_says_who_got_who_gave_and_why() {
+    fn line_lists_gains_losses_and_holds_with_reasons() {
         let moves = [
             moved(1, 10 * MIB, 11 * MIB, claim(0.27)),
             moved(3, 10 * MIB, 8 * MIB, Reason::Taxed),
@@ -143,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_says_what_a_step_is_to_bring() {
+    fn line_states_the_expected_change_of_a_step() {
         let aim = |now, then| Reason::Aim(crate::Aim { what: "query P99", now, then, unit: " ms" });
         let moves = [moved(0, MIB, 2 * MIB, aim(120.0, 40.0)), moved(1, 2 * MIB, MIB, aim(3.0, 4.0))];
         let expected = "moved 1.0 MiB: b00 +1.0 MiB (query P99 from 120.0 to 40.0 ms); given by b01 -1.0 MiB";
@@ -151,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_says_why_nothing_moved() {
+    fn line_states_why_nothing_moved() {
         let kept = line(false, Some(Kept::EqualLatencies), &[], &backend);
         assert_eq!(kept, "dry run, not applied: kept the budgets: all requests took equally long");
         let fitted = [moved(0, 5, 4, Reason::Fitted), moved(1, 5, 7_000, Reason::Fitted)];
@@ -165,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn the_length_of_a_line_is_bounded() {
+    fn length_of_a_line_is_bounded() {
         let long = |_: PartitionId| shortened(&"ÄÖ".repeat(100));
         let reasons = [claim(0.5), Reason::Unfilled, Reason::AtFloor, Reason::Fitted];
         let moves: Vec<Move> = (0..60_000_u16)
@@ -177,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_cut_between_characters() {
+    fn names_are_cut_at_character_boundaries() {
         assert_eq!(shortened("catalog"), "catalog");
         assert_eq!(shortened(&"a".repeat(41)), format!("{}…", "a".repeat(37)));
         assert!(shortened(&"Ä".repeat(41)).len() <= NAME_BYTES_MAX);

@@ -1,35 +1,36 @@
-//! When moves have made requests slower: go back, and hold still for a while.
+//! The guard: rolls back to an earlier allocation when moves have made requests slower.
 //!
-//! A loop that learns from noise may one day take bytes from where they were needed. The guard
-//! compares the tail of request latency with what it was under an earlier allocation, and where the
-//! moves since are to blame it asks for that allocation again and for a freeze.
+//! A control loop that learns from noise may take bytes from a partition that needs them. The guard
+//! compares the tail of request latency with the tail under an earlier allocation. If the moves
+//! since then caused an increase, it restores that allocation and freezes it for a while.
 //!
-//! *The tail alone proves nothing.* Requests get slower because a backend got slower, or because
-//! there are more of them, and those are the moments at which moves are needed most. Bytes act on
-//! latency in one way only: who has fewer of them misses more often. So four things must be true
-//! together, and stay true for as long as the window of the figures is, so that two windows without
-//! a request in common agree:
+//! *A longer tail alone is no evidence.* Requests also get slower because a backend got slower or
+//! because the load grew, and then moves are needed most. Bytes affect latency only through the
+//! miss ratio: a partition that lost bytes misses more often. Four conditions must therefore hold
+//! together, and for as long as the observation window, so that two windows without a common
+//! request agree:
 //!
-//! 1. the tail is beyond the SLO's bound: within it, a longer tail breaks no promise;
+//! 1. the tail is above the SLO's bound;
 //! 2. it is longer than under the last good allocation, by [`GuardOptions::worse_ratio`];
-//! 3. some partitions have lost bytes since, and miss more often than then, by
-//!    [`GuardOptions::miss_rise_ratio`] more than those that lost nothing (so that a change of what
-//!    is asked for, which all feel, does not count), and by more than three standard deviations of
-//!    the count; each by itself, since tenants of one backend may take from each other;
-//! 4. their backends block at least [`GuardOptions::blame_ratio`] of the requests in the band.
+//! 3. some partitions have lost bytes since, and miss more often than then: by
+//!    [`GuardOptions::miss_rise_ratio`] more than the partitions that lost nothing (which cancels a
+//!    change of the workload that affects all), and by more than three standard deviations of the
+//!    count. Each partition is tested by itself, since tenants of one backend may take bytes from
+//!    each other;
+//! 4. the backends of these partitions block at least [`GuardOptions::blame_ratio`] of the requests
+//!    in the band.
 //!
-//! A backend that slows down by itself gets bytes and is none of those that lost some (3), unless
-//! it is shared: of its tenants one may have given bytes to another. A spike of load raises the
-//! count of misses and not their ratio (3). What is left to be taken for harm by mistake is a
-//! backend of which a partition gave bytes away, feels it a little, and which then gets slow by
-//! itself.
+//! A backend that slows down by itself gains bytes and therefore fails condition 3, unless tenants
+//! share it and one of them gave bytes to another. A spike of load raises the count of misses, but
+//! not their ratio (3). The remaining false positive is a backend of which a partition gave bytes
+//! away, misses slightly more often for it, and which then slows down by itself.
 //!
-//! An allocation is good when the tail over a window that began with it was within the bound, or no
-//! worse than under the good one before. The first one seen is good whatever its tail, and so is
-//! one that is seen when the good one is older than [`GuardOptions::memory`]: what was asked for
-//! then says little about now. Where pins no longer allow a step back to it, the guard neither says
-//! that it went nor freezes: it begins anew from what is. After a freeze the guard begins anew, so
-//! that a tail which going back did not mend is not held against the moves twice.
+//! An allocation is good if the tail over a window that began with it was within the bound, or no
+//! longer than under the previous good one. The first allocation observed is good whatever its
+//! tail, and so is one observed when the good one is older than [`GuardOptions::memory`], because
+//! the workload has changed since. If pins no longer allow a step back to the good allocation, the
+//! guard restarts from the present one without reporting or freezing. After a freeze it restarts
+//! too, so that a tail which the rollback did not improve is not attributed to the moves again.
 
 mod options;
 
@@ -42,63 +43,65 @@ use crate::{Observation, PartitionSeen};
 
 pub use options::GuardOptions;
 
-/// With fewer requests in the window the guard looks away: the band would hold fewer than three.
+/// Least number of requests in the window for the guard to judge; with fewer the band would hold
+/// fewer than three.
 const REQUESTS_MIN: u64 = 300;
 
-/// A partition has lost bytes when it has less than this share of what it had. Chosen: two rounds
-/// of RobinHood's tax, since one is what everybody pays all the time.
+/// A partition has lost bytes if it has less than this share of its former budget. Chosen as two
+/// rounds of RobinHood's tax, since every partition pays one round's at any time.
 const KEPT_RATIO: f64 = 0.98;
 
-/// What the tail must fall below to end a suspicion, as a part of the way to where it began:
-/// between the two it neither begins nor ends.
+/// Part of the increase of the tail below which a suspicion ends. Between this and the full
+/// increase a suspicion neither begins nor ends.
 const CLEAR: f64 = 0.5;
 
-/// Standard deviations of a count of misses that are no accident.
+/// Number of standard deviations above which a count of misses is significant.
 const DEVIATIONS: f64 = 3.0;
 
-/// What the guard says of a round.
+/// The guard's result of a round.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Verdict {
-    /// Decide as ever.
+    /// The policy decides.
     Free,
-    /// Apply these budgets again, and say why.
+    /// The guard restores these budgets, for this reason.
     Back(Vec<u64>, Harm),
-    /// Move nothing.
+    /// The allocation is frozen.
     Frozen,
 }
 
-/// Why the guard went back.
+/// Reason for a rollback by the guard.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Harm {
-    /// The tail at that time.
+    /// Tail of request latency at the rollback.
     pub tail: Duration,
-    /// The tail under the last good allocation.
+    /// Tail under the last good allocation.
     pub good_tail: Duration,
-    /// When the last good allocation was in force.
+    /// Time at which the last good allocation was in force.
     pub good_at: Instant,
-    /// Those of which partitions lost bytes since and miss more often, and that block requests; in
-    /// the order of their ids.
+    /// Backends that block requests and of which a partition lost bytes and misses more often since
+    /// then; in the order of their ids.
     pub blamed: Vec<BackendId>,
-    /// Until when nothing moves.
+    /// End of the freeze.
     pub until: Instant,
 }
 
-/// The guard as it stands.
+/// State of the guard.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GuardStanding {
-    /// Times it went back since the start.
+    /// Number of rollbacks since the start.
     pub trips: u64,
-    /// Until when nothing moves; none when it is not frozen.
+    /// End of the freeze; none if not frozen.
     pub frozen_until: Option<Instant>,
-    /// Since when the moves look harmful; none when they do not.
+    /// Time since which the moves look harmful; none if they do not.
     pub worse_since: Option<Instant>,
     /// Bytes of each partition in the last good allocation; empty before there is one.
     pub good_bytes: Vec<u64>,
-    /// The tail then.
+    /// Tail under the last good allocation.
     pub good_tail: Option<Duration>,
 }
 
-/// An allocation, and how requests fared under it. Memory is a few words for each partition.
+/// An allocation and the latencies and counts measured under it. Memory is a few words per
+/// partition.
 #[derive(Clone, Debug)]
 struct Mark {
     at: Instant,
@@ -108,7 +111,7 @@ struct Mark {
     counts: Vec<Counts>,
 }
 
-/// Of one partition, or of several together.
+/// Counts of one partition, or of several together.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     bytes: u64,
@@ -116,14 +119,14 @@ struct Counts {
     misses: u64,
 }
 
-/// Watches one controller. Call [`Guard::watch`] every round with the budgets in force before it.
+/// Monitors one controller. Call [`Guard::watch`] every round with the budgets in force before it.
 #[derive(Clone, Debug)]
 pub(crate) struct Guard {
     options: GuardOptions,
     band: Band,
     window: Duration,
     good: Option<Mark>,
-    /// Since when, and with which budgets, a window is under way that may show these to be good.
+    /// Start and budgets of the window in which a candidate for the good allocation is measured.
     trial: Option<(Instant, Vec<u64>)>,
     worse_since: Option<Instant>,
     frozen_until: Option<Instant>,
@@ -131,25 +134,25 @@ pub(crate) struct Guard {
 }
 
 impl Guard {
-    /// A guard over requests of `band`, seen through a window of `window`.
+    /// Returns a guard for requests of `band`, observed over `window`.
     pub(crate) fn new(options: GuardOptions, band: Band, window: Duration) -> Self {
         let (good, trial, worse_since, frozen_until) = (None, None, None, None);
         Self { options, band, window, good, trial, worse_since, frozen_until, trips: 0 }
     }
 
-    /// The quantile of request latency that is to be observed, 0 to 1.
+    /// The quantile of request latency to observe, 0 to 1.
     pub(crate) fn quantile(&self) -> f64 {
         self.options.percentile / 100.0
     }
 
-    /// Forgets what it knew and ends a freeze: somebody else has decided.
+    /// Discards its state and ends a freeze, because budgets or bounds were changed by hand.
     pub(crate) fn restart(&mut self) {
         let trips = self.trips;
         *self = Self { trips, ..Self::new(self.options, self.band, self.window) };
     }
 
-    /// Forgets what it knew, and goes on with a freeze: items went away, and nobody has decided
-    /// anything.
+    /// Discards its state but continues a freeze, because items were lost for another reason than
+    /// the moves.
     pub(crate) fn forget(&mut self) {
         let frozen_until = self.frozen_until;
         self.restart();
@@ -166,9 +169,9 @@ impl Guard {
         }
     }
 
-    /// Looks at what was `seen` under `budgets`. `fit` brings an earlier allocation within today's
-    /// bounds; where that leads nowhere, there is nothing to go back to, and it begins anew from
-    /// what is. O(n) for n partitions, and a call of `fit`.
+    /// Evaluates the observation `seen`, made under `budgets`. `fit` adapts an earlier allocation
+    /// to the present bounds; if the result equals `budgets`, the guard restarts instead of rolling
+    /// back. O(n) for n partitions, and one call of `fit`.
     pub(crate) fn watch(
         &mut self,
         now: Instant,
@@ -204,7 +207,7 @@ impl Guard {
         Verdict::Free
     }
 
-    /// Why to go back now, if so.
+    /// The harm that requires a rollback now, if any.
     fn harm(&mut self, now: Instant, tail: Duration, counts: &[Counts], seen: &Observation) -> Option<Harm> {
         let good = self.good.as_ref()?;
         let above = |part: f64| {
@@ -229,8 +232,8 @@ impl Guard {
         lasted.then_some(Harm { tail, good_tail: good.tail, good_at: good.at, blamed, until })
     }
 
-    /// Backends of partitions that lost bytes and miss more often for it, when they block most of
-    /// the slow requests; none when they do not.
+    /// Backends of partitions that lost bytes and therefore miss more often, if they block enough
+    /// of the slow requests; else none.
     fn blamed(&self, good: &Mark, counts: &[Counts], seen: &Observation) -> Vec<BackendId> {
         let blocking = seen.blocking(self.band);
         let lost = |then: &Counts, now: &Counts| (now.bytes as f64) < then.bytes as f64 * KEPT_RATIO;
@@ -238,8 +241,8 @@ impl Guard {
         let others = pairs().filter(|(then, now)| !lost(then, now));
         let none = (Counts::default(), Counts::default());
         let (then, now) = others.fold(none, |(a, b), (then, now)| (plus(a, then), plus(b, now)));
-        // What all feel. Where the others miss less often than then, that is what more bytes have
-        // done for them.
+        // Rise of the miss ratio common to all partitions. A fall is ignored, since it is the
+        // effect of the bytes that the others gained.
         let common = match (miss_ratio(&then), miss_ratio(&now)) {
             (Some(then), Some(now)) if then > 0.0 => (now / then).max(1.0),
             _ => 1.0,
@@ -268,7 +271,7 @@ impl Guard {
         }
     }
 
-    /// Ends a trial whose window is over, and begins the next.
+    /// Completes a measurement whose window has passed, and begins the next.
     fn try_budgets(&mut self, now: Instant, tail: Duration, seen: &Observation, budgets: &[u64]) {
         let over = self.trial.take_if(|(at, _)| now.since(*at) >= self.window);
         if self.trial.is_none() {
@@ -279,14 +282,14 @@ impl Guard {
             now.since(good.at) <= self.options.memory && tail > good.tail.max(self.options.bound)
         };
         if !self.good.as_ref().is_some_and(better) {
-            // Tail and counts are those of the window, the bytes those it began with.
+            // Tail and counts are those of the window, the bytes those at its start.
             let counts = counts(seen, &budgets);
             self.good = Some(Mark { at, budgets, tail, counts });
         }
     }
 }
 
-/// What each partition may hold and has counted, in the order of their ids.
+/// Budget, look-ups and misses of each partition, in the order of their ids.
 fn counts(seen: &Observation, budgets: &[u64]) -> Vec<Counts> {
     let of = |(seen, &bytes): (&PartitionSeen, &u64)| Counts {
         bytes,

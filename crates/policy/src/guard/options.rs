@@ -1,4 +1,4 @@
-//! What may be chosen about the guard.
+//! Options of the guard.
 
 use std::time::Duration;
 
@@ -7,28 +7,28 @@ use serde::Deserialize;
 use crate::OptionsError;
 use crate::options::seconds;
 
-/// Options of the guard. The defaults are chosen: a quarter is more than the 99th percentile of a
-/// steady second moves by, a tenth of the misses is what two rounds of tax never cost, and half of
-/// the blame leaves no other backend with more.
+/// Options of the guard. The defaults are chosen: a quarter is more than the 99th percentile moves
+/// between two seconds of a steady load, two rounds of tax never raise the misses by a tenth, and
+/// with half of the blame no other backend blocks more.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct GuardOptions {
-    /// The percentile of request latency that is watched, 1 to 99.99: the SLO's.
+    /// The percentile of request latency that is monitored, 1 to 99.99: the SLO's.
     pub percentile: f64,
-    /// Tails up to this do no harm, in seconds when read: the SLO's bound.
+    /// Tails up to this are harmless, in seconds when read: the SLO's bound.
     #[serde(deserialize_with = "seconds")]
     pub bound: Duration,
-    /// How much longer than the good one a tail must be, as a part of it; 0.01 to 100.
+    /// Least increase of the tail over the good one, as a part of the latter; 0.01 to 100.
     pub worse_ratio: f64,
-    /// How much more often a partition must miss than under the good allocation, as a part of that;
-    /// 0.01 to 100.
+    /// Least increase of a partition's miss ratio over that under the good allocation, as a part of
+    /// the latter; 0.01 to 100.
     pub miss_rise_ratio: f64,
     /// Share of the slow requests that backends of such partitions must block, 0.01 to 1.
     pub blame_ratio: f64,
-    /// How long nothing moves after going back, in seconds when read; 1 ms to 1 d.
+    /// Duration of the freeze after a rollback, in seconds when read; 1 ms to 1 d.
     #[serde(deserialize_with = "seconds")]
     pub freeze: Duration,
-    /// How long a good allocation stays one, in seconds when read; 1 ms to 1 d.
+    /// Time for which a good allocation is valid, in seconds when read; 1 ms to 1 d.
     #[serde(deserialize_with = "seconds")]
     pub memory: Duration,
 }
@@ -54,7 +54,7 @@ impl GuardOptions {
     /// Checks every option.
     ///
     /// # Errors
-    /// The first that cannot be used, with the accepted range.
+    /// The first option out of range, with the accepted range.
     pub fn validate(&self) -> Result<(), OptionsError> {
         let Self { percentile, bound: _, worse_ratio, miss_rise_ratio, blame_ratio, freeze, memory } = *self;
         let range = |key, value: f64, min: f64, max: f64| {

@@ -1,5 +1,4 @@
-//! The guard beside a small world: backends whose misses follow their bytes, and whose slowness is
-//! set by hand.
+//! The guard in a small model of backends: misses follow bytes, and slowness is set by the test.
 
 use sherwood_model::TenantId;
 
@@ -10,18 +9,18 @@ const MIB: u64 = 1 << 20;
 const TOTAL: u64 = 400 * MIB;
 const DELTA: u64 = 5;
 
-/// Four backends. A backend's miss ratio falls as its bytes grow, its part in the tail is its
-/// misses and how slow they are, and the tail is as long as the slowest part of it.
-struct World {
+/// Four backends. A backend's miss ratio falls as its bytes grow, its latency is its misses times
+/// its slowness, and the tail is the largest of these latencies.
+struct Model {
     slow: [f64; 4],
-    /// What is asked for: look-ups of a window at each backend, and what a change of popularity
-    /// does to all miss ratios.
+    /// Look-ups of a window at each backend.
     look_ups: u64,
+    /// Factor of all miss ratios, which a change of popularity raises.
     misses: f64,
     bytes: Vec<u64>,
 }
 
-impl World {
+impl Model {
     fn new() -> Self {
         Self { slow: [1.0; 4], look_ups: 100_000, misses: 1.0, bytes: vec![TOTAL / 4; 4] }
     }
@@ -41,7 +40,7 @@ impl World {
                 ..PartitionSeen::new(TenantId(0), BackendId::from_index(backend))
             }
         };
-        // A backend works through its misses; the more of them, the longer each waits.
+        // A backend serves its misses one after another, so latency grows with their number.
         let wait =
             |backend: usize| self.slow[backend] * self.miss_ratio(backend) * self.look_ups as f64 / 100.0;
         let waits: Vec<f64> = (0..4).map(wait).collect();
@@ -65,18 +64,18 @@ fn at(seconds: u64) -> Instant {
     Instant::from_secs(seconds)
 }
 
-/// Rounds from `from` to `to` seconds, in each of which `moves` changes the world before the guard
-/// looks; the moment at which it went back, and to what.
+/// Runs rounds from `from` to `to` seconds, in each of which `moves` changes the model before the
+/// guard evaluates it. Returns time and budgets of the rollback, if any.
 fn run(
     guard: &mut Guard,
-    world: &mut World,
+    model: &mut Model,
     (from, to): (u64, u64),
-    mut moves: impl FnMut(&mut World, u64),
+    mut moves: impl FnMut(&mut Model, u64),
 ) -> Option<(u64, Vec<u64>)> {
     for now in (from..to).step_by(DELTA as usize) {
-        moves(world, now);
+        moves(model, now);
         if let Verdict::Back(budgets, _) =
-            guard.watch(at(now), &world.seen(), &world.bytes.clone(), <[u64]>::to_vec)
+            guard.watch(at(now), &model.seen(), &model.bytes.clone(), <[u64]>::to_vec)
         {
             return Some((now, budgets));
         }
@@ -84,46 +83,46 @@ fn run(
     None
 }
 
-fn take(world: &mut World, from: usize, to: usize, bytes: u64) {
-    world.bytes[from] -= bytes;
-    world.bytes[to] += bytes;
+fn take(model: &mut Model, from: usize, to: usize, bytes: u64) {
+    model.bytes[from] -= bytes;
+    model.bytes[to] += bytes;
 }
 
-/// Two minutes in which nothing happens: what is in force is good.
-fn settled() -> (Guard, World) {
-    let (mut guard, mut world) = (guard(), World::new());
-    assert_eq!(run(&mut guard, &mut world, (0, 130), |_, _| {}), None);
+/// Two minutes without changes, after which the allocation in force is the good one.
+fn settled() -> (Guard, Model) {
+    let (mut guard, mut model) = (guard(), Model::new());
+    assert_eq!(run(&mut guard, &mut model, (0, 130), |_, _| {}), None);
     assert_eq!(guard.standing().good_bytes, [TOTAL / 4; 4]);
-    (guard, world)
+    (guard, model)
 }
 
 #[test]
-fn moves_that_made_requests_slower_are_taken_back_after_a_window_and_held() {
-    let (mut guard, mut world) = settled();
-    let harmful = |world: &mut World, now| {
+fn harmful_moves_are_rolled_back_after_a_window_and_frozen() {
+    let (mut guard, mut model) = settled();
+    let harmful = |model: &mut Model, now| {
         if now < 180 {
-            take(world, 0, 1, 4 * MIB);
+            take(model, 0, 1, 4 * MIB);
         }
     };
-    let (when, budgets) = run(&mut guard, &mut world, (130, 400), harmful).expect("harm is seen");
+    let (when, budgets) = run(&mut guard, &mut model, (130, 400), harmful).expect("harm is seen");
     assert_eq!(budgets, [TOTAL / 4; 4]);
     assert!((190..260).contains(&when), "{when}");
-    world.bytes = budgets;
+    model.bytes = budgets;
     let until = when + 600;
     for now in (when + 5..until).step_by(5) {
-        assert_eq!(guard.watch(at(now), &world.seen(), &world.bytes, <[u64]>::to_vec), Verdict::Frozen);
+        assert_eq!(guard.watch(at(now), &model.seen(), &model.bytes, <[u64]>::to_vec), Verdict::Frozen);
     }
-    assert_eq!(guard.watch(at(until), &world.seen(), &world.bytes, <[u64]>::to_vec), Verdict::Free);
+    assert_eq!(guard.watch(at(until), &model.seen(), &model.bytes, <[u64]>::to_vec), Verdict::Free);
     let GuardStanding { trips, frozen_until, good_bytes, .. } = guard.standing();
-    assert_eq!((trips, frozen_until, good_bytes.len()), (1, None, 0), "it begins anew");
+    assert_eq!((trips, frozen_until, good_bytes.len()), (1, None, 0), "restarted");
 }
 
 #[test]
-fn harm_says_who_is_to_blame_and_how_it_was_before() {
-    let (mut guard, mut world) = settled();
-    take(&mut world, 2, 1, 40 * MIB);
+fn harm_names_blamed_backends_and_former_tail() {
+    let (mut guard, mut model) = settled();
+    take(&mut model, 2, 1, 40 * MIB);
     let verdicts =
-        (130..400).step_by(5).map(|now| guard.watch(at(now), &world.seen(), &world.bytes, <[u64]>::to_vec));
+        (130..400).step_by(5).map(|now| guard.watch(at(now), &model.seen(), &model.bytes, <[u64]>::to_vec));
     let harm = verdicts.filter_map(|verdict| match verdict {
         Verdict::Back(_, harm) => Some(harm),
         Verdict::Free | Verdict::Frozen => None,
@@ -131,14 +130,14 @@ fn harm_says_who_is_to_blame_and_how_it_was_before() {
     let harm = harm.last().expect("harm is seen");
     assert_eq!(harm.blamed, [BackendId(2)]);
     assert!(harm.tail > harm.good_tail.mul_f64(1.5));
-    assert_eq!(harm.until.since(at(190)), Duration::from_secs(600), "held for a window before");
+    assert_eq!(harm.until.since(at(190)), Duration::from_secs(600), "freeze begins a window after the onset");
 }
 
 #[test]
-fn a_tenant_that_gave_bytes_to_another_of_its_backend_is_seen_to_suffer() {
-    let (mut guard, mut world) = (guard(), World::new());
-    let shared = |world: &World| {
-        let mut seen = world.seen();
+fn loss_to_another_tenant_of_the_backend_counts_as_harm() {
+    let (mut guard, mut model) = (guard(), Model::new());
+    let shared = |model: &Model| {
+        let mut seen = model.seen();
         seen.partitions[1].backend = BackendId(0);
         let counts = &mut seen.blocking[0].counts;
         counts[0] += std::mem::take(&mut counts[1]);
@@ -147,100 +146,99 @@ fn a_tenant_that_gave_bytes_to_another_of_its_backend_is_seen_to_suffer() {
     let mut blamed = Vec::new();
     for now in (0..400).step_by(5) {
         if now == 130 {
-            take(&mut world, 0, 1, 40 * MIB);
+            take(&mut model, 0, 1, 40 * MIB);
         }
         if let Verdict::Back(budgets, harm) =
-            guard.watch(at(now), &shared(&world), &world.bytes, <[u64]>::to_vec)
+            guard.watch(at(now), &shared(&model), &model.bytes, <[u64]>::to_vec)
         {
             assert_eq!(budgets, [TOTAL / 4; 4]);
             blamed.push(harm.blamed);
         }
     }
-    assert_eq!(blamed, [[BackendId(0)]], "though its backend has as much as ever");
+    assert_eq!(blamed, [[BackendId(0)]], "although the backend's total is unchanged");
 }
 
 #[test]
-fn what_went_away_is_forgotten_and_a_freeze_goes_on() {
-    let (mut guard, mut world) = settled();
-    take(&mut world, 0, 1, 40 * MIB);
-    let (when, budgets) = run(&mut guard, &mut world, (130, 400), |_, _| {}).expect("harm is seen");
+fn forget_discards_the_good_allocation_but_continues_a_freeze() {
+    let (mut guard, mut model) = settled();
+    take(&mut model, 0, 1, 40 * MIB);
+    let (when, budgets) = run(&mut guard, &mut model, (130, 400), |_, _| {}).expect("harm is seen");
     guard.forget();
-    let frozen = guard.watch(at(when + 5), &world.seen(), &budgets, <[u64]>::to_vec);
+    let frozen = guard.watch(at(when + 5), &model.seen(), &budgets, <[u64]>::to_vec);
     assert_eq!((frozen, guard.standing().good_bytes.len()), (Verdict::Frozen, 0));
 }
 
 #[test]
-fn what_ends_within_a_window_is_no_harm() {
-    let (mut guard, mut world) = settled();
-    let back_and_forth = |world: &mut World, now: u64| match now % 100 {
-        0 => take(world, 0, 1, 40 * MIB),
-        50 => take(world, 1, 0, 40 * MIB),
+fn increase_shorter_than_a_window_is_no_harm() {
+    let (mut guard, mut model) = settled();
+    let back_and_forth = |model: &mut Model, now: u64| match now % 100 {
+        0 => take(model, 0, 1, 40 * MIB),
+        50 => take(model, 1, 0, 40 * MIB),
         _ => {}
     };
-    let mut world_moves = |world: &mut World, now| {
+    let mut moves_from_200 = |model: &mut Model, now| {
         if now >= 200 {
-            back_and_forth(world, now)
+            back_and_forth(model, now)
         }
     };
-    assert_eq!(run(&mut guard, &mut world, (130, 1_200), &mut world_moves), None);
+    assert_eq!(run(&mut guard, &mut model, (130, 1_200), &mut moves_from_200), None);
 }
 
 #[test]
-fn a_longer_tail_within_the_bound_breaks_no_promise() {
-    let (mut guard, mut world) = settled();
-    world.slow = [0.4; 4];
-    assert_eq!(run(&mut guard, &mut world, (130, 400), |_, _| {}), None);
-    take(&mut world, 0, 1, 15 * MIB);
-    assert_eq!(run(&mut guard, &mut world, (400, 800), |_, _| {}), None);
+fn longer_tail_within_the_bound_is_no_harm() {
+    let (mut guard, mut model) = settled();
+    model.slow = [0.4; 4];
+    assert_eq!(run(&mut guard, &mut model, (130, 400), |_, _| {}), None);
+    take(&mut model, 0, 1, 15 * MIB);
+    assert_eq!(run(&mut guard, &mut model, (400, 800), |_, _| {}), None);
 }
 
 #[test]
-fn neither_more_requests_nor_other_requests_are_the_fault_of_moves() {
-    let (mut guard, mut world) = settled();
-    take(&mut world, 0, 1, 3 * MIB);
-    world.look_ups *= 5;
-    assert_eq!(run(&mut guard, &mut world, (130, 400), |_, _| {}), None);
-    world.misses = 2.0;
-    assert_eq!(run(&mut guard, &mut world, (400, 700), |_, _| {}), None);
-    assert!(world.seen().tail > Some(Duration::from_secs(1)), "requests were slow indeed");
+fn higher_load_or_changed_popularity_is_no_harm() {
+    let (mut guard, mut model) = settled();
+    take(&mut model, 0, 1, 3 * MIB);
+    model.look_ups *= 5;
+    assert_eq!(run(&mut guard, &mut model, (130, 400), |_, _| {}), None);
+    model.misses = 2.0;
+    assert_eq!(run(&mut guard, &mut model, (400, 700), |_, _| {}), None);
+    assert!(model.seen().tail > Some(Duration::from_secs(1)), "requests were slow indeed");
 }
 
 #[test]
-fn few_requests_prove_nothing() {
-    let (mut guard, mut world) = settled();
-    take(&mut world, 0, 1, 40 * MIB);
+fn too_few_requests_are_no_evidence() {
+    let (mut guard, mut model) = settled();
+    take(&mut model, 0, 1, 40 * MIB);
     for now in (130..400).step_by(5) {
-        let seen = Observation { requests: 299, ..world.seen() };
-        assert_eq!(guard.watch(at(now), &seen, &world.bytes, <[u64]>::to_vec), Verdict::Free);
+        let seen = Observation { requests: 299, ..model.seen() };
+        assert_eq!(guard.watch(at(now), &seen, &model.bytes, <[u64]>::to_vec), Verdict::Free);
     }
 }
 
-/// A backend that gets slow by itself gets bytes of all others for as long as it is; then it is
-/// another one's turn.
+/// Each backend in turn slows down by itself and gains bytes from all others while it is slow.
 #[test]
-fn gradual_moves_to_backends_that_slow_down_by_themselves_go_on() {
+fn gradual_moves_to_slow_backends_are_not_rolled_back() {
     let options =
         Options { guard: Some(GuardOptions::default()), page_bytes: Some(MIB / 16), ..Options::default() };
     let policy = by_name("robinhood", &options).expect("it exists");
     let mut controller = Controller::new(policy, &options, Vec::new(), vec![TOTAL / 4; 4]);
-    let mut world = World::new();
+    let mut model = Model::new();
     let mut slow_for = 0;
     for round in 1_u64..2_000 {
-        // Three minutes of one, five of none, then the next, ever slower.
+        // Three minutes slow, five minutes none, then the next backend, slower each time.
         let (turn, minute) = ((round / 96) as usize, round % 96 / 12);
-        world.slow = [1.0; 4];
+        model.slow = [1.0; 4];
         if minute < 3 {
-            world.slow[turn % 4] = 2.0 + turn as f64;
+            model.slow[turn % 4] = 2.0 + turn as f64;
         }
-        slow_for += u64::from(world.seen().tail > Some(Duration::from_millis(150)));
-        let decision = controller.decide(at(round * DELTA), &world.seen());
+        slow_for += u64::from(model.seen().tail > Some(Duration::from_millis(150)));
+        let decision = controller.decide(at(round * DELTA), &model.seen());
         assert_eq!(decision.harm, None, "round {round}: {}", decision.line);
-        world.bytes = controller.budgets().to_vec();
+        model.bytes = controller.budgets().to_vec();
     }
-    assert!(slow_for > 300, "the promise was broken in {slow_for} rounds, and moves were not to blame");
+    assert!(slow_for > 300, "the SLO was violated in {slow_for} rounds only");
 }
 
-/// A policy that takes from the first partition whatever it sees.
+/// A policy that takes bytes from the first partition in every round.
 #[derive(Clone)]
 struct Wrong;
 
@@ -258,7 +256,7 @@ impl Policy for Wrong {
     }
 }
 
-/// A policy that wants the same for all.
+/// A policy with equal budgets for all.
 #[derive(Clone)]
 struct Equal;
 
@@ -273,7 +271,7 @@ impl Policy for Equal {
 }
 
 #[test]
-fn a_controller_goes_back_says_so_and_holds_still() {
+fn controller_rolls_back_reports_and_freezes() {
     let options = Options {
         guard: Some(GuardOptions::default()),
         page_bytes: Some(MIB),
@@ -281,10 +279,10 @@ fn a_controller_goes_back_says_so_and_holds_still() {
         ..Options::default()
     };
     let mut controller = Controller::new(Box::new(Wrong), &options, Vec::new(), vec![TOTAL / 4; 4]);
-    let mut world = World::new();
+    let mut model = Model::new();
     let mut decide = |controller: &mut Controller, round: u64| {
-        let decision = controller.decide(at(round * DELTA), &world.seen());
-        world.bytes = controller.budgets().to_vec();
+        let decision = controller.decide(at(round * DELTA), &model.seen());
+        model.bytes = controller.budgets().to_vec();
         decision
     };
     let back = (1..100).map(|round| decide(&mut controller, round)).find(|decision| decision.harm.is_some());
@@ -298,11 +296,11 @@ fn a_controller_goes_back_says_so_and_holds_still() {
     assert_eq!((held.kept, held.moves), (Some(Kept::Frozen), Vec::new()));
     controller.set_policy(Box::new(Wrong));
     let standing = controller.guard().expect("there is one");
-    assert_eq!((standing.trips, standing.frozen_until), (1, None), "a word of the operator ends the freeze");
+    assert_eq!((standing.trips, standing.frozen_until), (1, None), "a change of policy ends the freeze");
 }
 
 #[test]
-fn a_step_back_that_pins_forbid_is_neither_claimed_nor_followed_by_a_freeze() {
+fn rollback_forbidden_by_pins_is_not_reported_and_does_not_freeze() {
     let options = Options {
         guard: Some(GuardOptions::default()),
         page_bytes: Some(MIB),
@@ -310,18 +308,18 @@ fn a_step_back_that_pins_forbid_is_neither_claimed_nor_followed_by_a_freeze() {
         ..Options::default()
     };
     let mut controller = Controller::new(Box::new(Equal), &options, Vec::new(), vec![TOTAL / 4; 4]);
-    let mut world = World::new();
+    let mut model = Model::new();
     for round in 1..200 {
-        let mut seen = world.seen();
+        let mut seen = model.seen();
         if round > 26 {
-            // Nobody told the guard of this.
+            // The guard is not restarted after this change of pins.
             seen.partitions[0].max_bytes = Some(TOTAL / 8);
         }
         let decision = controller.decide(at(round * DELTA), &seen);
         assert_eq!((decision.harm, controller.guard().unwrap().trips), (None, 0), "{}", decision.line);
         assert_ne!(decision.kept, Some(Kept::Frozen));
-        world.bytes = controller.budgets().to_vec();
+        model.bytes = controller.budgets().to_vec();
     }
-    assert_eq!(world.bytes[0], TOTAL / 8);
-    assert_eq!(controller.guard().unwrap().good_bytes, world.bytes, "what is now is what it begins with");
+    assert_eq!(model.bytes[0], TOTAL / 8);
+    assert_eq!(controller.guard().unwrap().good_bytes, model.bytes, "restarted from the present budgets");
 }

@@ -1,50 +1,50 @@
-//! What is wrong with options, in words that say what to change.
+//! Errors in the options of the control loop.
 
 use thiserror::Error;
 
-/// Why options are refused.
+/// Reason why options are refused.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum OptionsError {
-    /// An interval is outside of what makes sense.
+    /// An interval is out of range.
     #[error("cannot use {key} = {seconds} s: the accepted range is 0.001 to 3600 s")]
     Interval {
         /// `delta` or `rbc_window`.
         key: &'static str,
-        /// What was given, in seconds.
+        /// The value given, in seconds.
         seconds: f64,
     },
     /// The band is empty or outside of 0 to 100.
     #[error("cannot use band = [{low}, {high}]: two percentiles with 0 <= low < high <= 100 are needed")]
     Band {
-        /// Its first percentile.
+        /// Lower percentile, inclusive.
         low: f64,
-        /// The percentile it ends before.
+        /// Upper percentile, exclusive.
         high: f64,
     },
-    /// The tax is no share, or takes too much at once.
+    /// The tax is not a share, or is too large.
     #[error("cannot use tax = {0}: the accepted range is 0 to 0.5 of a partition per round")]
     Tax(f64),
-    /// The limit of unfilled bytes is negative or no number.
+    /// The limit of unfilled bytes is negative or NaN.
     #[error("cannot use unfilled_ratio_max = {0}: it must be 0 or more (inf switches the rule off)")]
     Unfilled(f64),
     /// An option of the guard is out of its range.
     #[error("cannot use guard.{key} = {value}: the accepted range is {min} to {max}")]
     Guard {
-        /// Which.
+        /// Name of the option.
         key: &'static str,
-        /// What was given; seconds where it is a time.
+        /// The value given; in seconds for a duration.
         value: f64,
-        /// Least that is accepted.
+        /// Least accepted value.
         min: f64,
-        /// Most that is accepted.
+        /// Largest accepted value.
         max: f64,
     },
-    /// The page is no unit of the total.
+    /// The page size is 0 or above the total.
     #[error(
         "cannot use page_bytes = {page_bytes}: the accepted range is 1 to the total of {total_bytes} bytes"
     )]
     Page {
-        /// What was given.
+        /// The value given.
         page_bytes: u64,
         /// Bytes to divide.
         total_bytes: u64,
@@ -57,7 +57,7 @@ pub enum OptionsError {
     Floor {
         /// Least bytes of one partition.
         floor_bytes: u64,
-        /// How many there are.
+        /// Number of partitions.
         partitions: usize,
         /// Bytes to divide.
         total_bytes: u64,
@@ -67,7 +67,7 @@ pub enum OptionsError {
         "cannot keep minimums of {min_bytes} bytes in {total_bytes} bytes: lower some or give the cache more memory"
     )]
     Minimums {
-        /// Their sum.
+        /// Their sum in bytes.
         min_bytes: u128,
         /// Bytes to divide.
         total_bytes: u64,
@@ -89,7 +89,7 @@ pub enum OptionsError {
         "cannot start with {initial_bytes} bytes in {total_bytes} bytes: lower an initial size or give the cache more memory"
     )]
     Initial {
-        /// Their sum.
+        /// Their sum in bytes.
         initial_bytes: u128,
         /// Bytes to divide.
         total_bytes: u64,
@@ -99,48 +99,48 @@ pub enum OptionsError {
     Ratio {
         /// `cliffhanger.shadow` or `lama.grid`.
         key: &'static str,
-        /// What was given.
+        /// The value given.
         ratio: f64,
-        /// Least.
+        /// Least accepted value.
         min: f64,
-        /// Most.
+        /// Largest accepted value.
         max: f64,
     },
-    /// The bytes that a hit in a shadow queue moves are out of range.
+    /// The credit of a hit in a shadow queue is out of range.
     #[error("cannot use cliffhanger.credit_bytes = {0}: the accepted range is 1 to 1073741824")]
     Credit(u64),
-    /// The time that `tao` learns for is out of range.
+    /// The learning time of `tao` is out of range.
     #[error("cannot use tao.learn = {seconds} s: the accepted range is 0.001 to 604800 s")]
     Learn {
-        /// What was given, in seconds.
+        /// The value given, in seconds.
         seconds: f64,
     },
-    /// The sizes of `tao` are not one per partition.
+    /// `tao` is given a number of sizes other than that of the partitions.
     #[error("cannot use tao.budgets_bytes: it names {sizes} sizes for {partitions} partitions")]
     Learnt {
-        /// Sizes it names.
+        /// Number of sizes given.
         sizes: usize,
-        /// Partitions there are.
+        /// Number of partitions.
         partitions: usize,
     },
-    /// A timed list is empty or its times do not rise.
+    /// A timed list is empty or its times are not ascending.
     #[error(
         "cannot follow {key}: it needs at least one stage, each ending later than the one before (stage {stage} does not)"
     )]
     Stages {
         /// `offline_opt` or `bubble_wrap`.
         key: &'static str,
-        /// The first stage that is wrong, from 0.
+        /// The first invalid stage, from 0.
         stage: usize,
     },
-    /// A stage does not name one size per partition.
+    /// A stage does not have one size per partition.
     #[error("cannot follow offline_opt: stage {stage} names {sizes} sizes for {partitions} partitions")]
     Sizes {
-        /// Which stage, from 0.
+        /// The stage, from 0.
         stage: usize,
-        /// Sizes it names.
+        /// Number of sizes given.
         sizes: usize,
-        /// Partitions there are.
+        /// Number of partitions.
         partitions: usize,
     },
 }

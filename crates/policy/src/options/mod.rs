@@ -1,4 +1,4 @@
-//! What may be chosen about the control loop, and the check that the choice makes sense.
+//! Options of the control loop and their validation.
 
 mod error;
 mod policies;
@@ -15,7 +15,8 @@ use crate::{GuardOptions, PartitionSeen};
 pub use error::OptionsError;
 pub use policies::{CliffhangerOptions, FairMode, FairOptions, LamaMode, LamaOptions, TaoMode, TaoOptions};
 
-/// Pages a cache has: 1 MiB each at 32 GiB, as in RobinHood, and as fine for a small cache.
+/// Number of pages of a cache: pages of 1 MiB at 32 GiB, as in RobinHood, and proportionally
+/// smaller ones for a smaller cache.
 const PAGES: u64 = 32_768;
 
 /// Range of the control interval and of the window.
@@ -26,69 +27,68 @@ const INTERVAL: std::ops::RangeInclusive<Duration> = Duration::from_millis(1)..=
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Options {
-    /// Time between two decisions, in seconds when read; 1 ms to 1 h. The driver keeps it.
+    /// Time between two decisions, in seconds when read; 1 ms to 1 h. Applied by the driver.
     #[serde(deserialize_with = "seconds")]
     pub delta: Duration,
-    /// How far back the observation's counts reach, in seconds when read; 1 ms to 1 h. The driver
-    /// keeps it.
+    /// Time span of the observation's counts, in seconds when read; 1 ms to 1 h. Applied by the
+    /// driver.
     #[serde(deserialize_with = "seconds")]
     pub rbc_window: Duration,
-    /// Band of request latency that counts as slow, in percent.
+    /// Band of request latency that counts as slow, in percentiles.
     pub band: Band,
     /// Part of every partition that goes to the pool each round, 0 to 0.5; for policies without a
-    /// pool, the part of the total that a round moves at most.
+    /// pool, the largest part of the total that a round moves.
     pub tax: f64,
-    /// Least pages of a partition without a pin.
+    /// Floor of a partition without a pin, in pages.
     pub floor_pages: u64,
     /// The unit of tax and gifts; none for a 32,768th of the total, at least one byte.
     pub page_bytes: Option<u64>,
-    /// Who gets what is left of the pool when gifts are rounded to whole pages.
+    /// Recipient of the remainder when gifts are rounded to whole pages.
     pub rounding: Rounding,
-    /// A partition gets no gift while it holds more than this share of its used bytes unfilled; 0
-    /// or more, infinity for never.
+    /// A partition whose unfilled bytes exceed this share of its used bytes gets no gift; 0 or
+    /// more, infinity to switch the rule off.
     pub unfilled_ratio_max: f64,
-    /// Decide and report, but ask that nothing be applied.
+    /// Decide and report without applying.
     pub dry_run: bool,
     /// The sizes of policy `offline_opt`, by time.
     pub offline_opt: Vec<SizeStage>,
     /// The policy inside `bubble_wrap` and its totals, by time.
     pub bubble_wrap: Option<BubbleWrap>,
-    /// Whether and when to go back to an earlier allocation; none to trust the policy.
+    /// When to roll back to an earlier allocation; none to switch the guard off.
     pub guard: Option<GuardOptions>,
-    /// What may be chosen about policy `tao`.
+    /// Options of policy `tao`.
     pub tao: TaoOptions,
-    /// What may be chosen about policy `cliffhanger`.
+    /// Options of policy `cliffhanger`.
     pub cliffhanger: CliffhangerOptions,
-    /// What may be chosen about policy `fair`.
+    /// Options of policy `fair`.
     pub fair: FairOptions,
-    /// What may be chosen about policy `lama`.
+    /// Options of policy `lama`.
     pub lama: LamaOptions,
 }
 
-/// Who gets what is left when gifts are rounded.
+/// Distribution of the remainder when gifts are rounded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Rounding {
-    /// A page each to those who lost most by it, so that gifts are in proportion but for less than
-    /// a page.
+    /// One page each by largest remainder, so that gifts are proportional to within a page.
     #[default]
     Largest,
-    /// All to the first partition with room, whether it has a claim or not, as in RobinHood's
-    /// published code.
+    /// All to the first partition with room, with or without a claim, as in RobinHood's published
+    /// code.
     First,
 }
 
-/// Absolute sizes for a while.
+/// Absolute sizes for a period.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SizeStage {
-    /// When the stage ends, in seconds since the policy was chosen; the last stage stays.
+    /// End of the stage, in seconds since the policy was chosen; the last stage does not end.
     pub until_s: f64,
     /// Budget of each partition in bytes, in the order of their ids.
     pub budgets_bytes: Vec<u64>,
 }
 
-/// A policy in a cache whose total changes by the clock.
+/// A policy in a cache whose total follows a schedule.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BubbleWrap {
@@ -98,24 +98,24 @@ pub struct BubbleWrap {
     pub stages: Vec<TotalStage>,
 }
 
-/// A total for a while.
+/// A total for a period.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TotalStage {
-    /// When the stage ends, in seconds since the policy was chosen; the last stage stays.
+    /// End of the stage, in seconds since the policy was chosen; the last stage does not end.
     pub until_s: f64,
-    /// Bytes to divide; more than there are counts as all.
+    /// Bytes to divide, at most the cache's total.
     pub total_bytes: u64,
 }
 
-/// What a partition starts with.
+/// Initial size and pins of a partition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StartSize {
-    /// The budget asked for in bytes; none for an equal part of what the others leave.
+    /// The requested budget in bytes; none for an equal part of what the others leave.
     pub initial_bytes: Option<u64>,
-    /// Pin: least bytes.
+    /// Least bytes (pin).
     pub min_bytes: u64,
-    /// Pin: most bytes.
+    /// Most bytes (pin); none for no limit.
     pub max_bytes: Option<u64>,
 }
 
@@ -143,11 +143,11 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Checks every option by itself and against a cache of `total_bytes` for `partitions`
+    /// Checks every option, by itself and against a cache of `total_bytes` with `partitions`
     /// partitions.
     ///
     /// # Errors
-    /// The first option that cannot be used, with the accepted range.
+    /// The first invalid option, with the accepted range.
     pub fn validate(&self, total_bytes: u64, partitions: usize) -> Result<(), OptionsError> {
         for (key, interval) in [("delta", self.delta), ("rbc_window", self.rbc_window)] {
             if !INTERVAL.contains(&interval) {
@@ -193,8 +193,8 @@ impl Options {
         Ok(())
     }
 
-    /// The unit of tax and gifts in a cache of `total_bytes`: as set, else a 32,768th of the total
-    /// to the nearest byte.
+    /// The unit of tax and gifts in a cache of `total_bytes`: as configured, else a 32,768th of the
+    /// total to the nearest byte.
     #[must_use]
     pub fn page_bytes(&self, total_bytes: u64) -> u64 {
         self.page_bytes.unwrap_or_else(|| (total_bytes / PAGES + total_bytes % PAGES / (PAGES / 2)).max(1))
@@ -206,12 +206,12 @@ impl Options {
         self.floor_pages.saturating_mul(self.page_bytes(total_bytes))
     }
 
-    /// Budgets to start with: the initial sizes asked for, equal parts of what they leave for the
-    /// others, all within floors and pins. They sum to the total unless every partition asked for a
-    /// size of its own and left some free.
+    /// Initial budgets: the requested sizes, and equal parts of the rest for the other partitions,
+    /// within floors and pins. They sum to the total unless every partition requested a size and
+    /// these leave bytes free.
     ///
     /// # Errors
-    /// Pins that contradict each other, initial sizes or minimums above the total.
+    /// Pins that contradict each other; initial sizes or minimums above the total.
     pub fn start_budgets(&self, total_bytes: u64, sizes: &[StartSize]) -> Result<Vec<u64>, OptionsError> {
         let floor = self.floor_bytes(total_bytes);
         check_pins(total_bytes, floor, sizes)?;
@@ -227,7 +227,7 @@ impl Options {
         Ok(if open == 0 { bounds.fit_under(&wanted) } else { bounds.fit(&wanted) })
     }
 
-    /// Bytes that a step towards other budgets moves at most.
+    /// Largest number of bytes that a step towards other budgets moves.
     pub(crate) fn step_bytes(&self, total_bytes: u64) -> u128 {
         Millionths::from_ratio(self.tax).of(total_bytes)
     }
@@ -244,8 +244,8 @@ impl Options {
 impl StartSize {
     fn seen(&self) -> PartitionSeen {
         let Self { initial_bytes: _, min_bytes, max_bytes } = *self;
-        let nobody = PartitionSeen::new(sherwood_model::TenantId(0), sherwood_model::BackendId(0));
-        PartitionSeen { min_bytes, max_bytes, ..nobody }
+        let unpinned = PartitionSeen::new(sherwood_model::TenantId(0), sherwood_model::BackendId(0));
+        PartitionSeen { min_bytes, max_bytes, ..unpinned }
     }
 }
 
@@ -273,7 +273,7 @@ pub(crate) fn seconds<'de, D: serde::Deserializer<'de>>(input: D) -> Result<Dura
     })
 }
 
-/// Checks that a timed list has a stage and that its times rise.
+/// Checks that a timed list is not empty and that its times are ascending.
 pub(crate) fn check_times(key: &'static str, until_s: &[f64]) -> Result<(), OptionsError> {
     let rises = |i: usize| until_s[i] > if i == 0 { 0.0 } else { until_s[i - 1] };
     if until_s.is_empty() {
@@ -289,7 +289,7 @@ mod tests {
     const GIB: u64 = 1 << 30;
 
     #[test]
-    fn a_page_is_a_mebibyte_at_32_gib_and_a_byte_at_least() {
+    fn page_is_a_mebibyte_at_32_gib_and_at_least_one_byte() {
         let options = Options::default();
         assert_eq!(options.page_bytes(32 * GIB), 1 << 20);
         assert_eq!(options.floor_bytes(32 * GIB), 30 << 20);
@@ -300,13 +300,13 @@ mod tests {
     }
 
     #[test]
-    fn the_defaults_are_valid_for_a_thousand_partitions() {
+    fn defaults_are_valid_for_a_thousand_partitions() {
         assert_eq!(Options::default().validate(GIB, 1_000), Ok(()));
         assert!(matches!(Options::default().validate(GIB, 1_100), Err(OptionsError::Floor { .. })));
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn option_out_of_range_is_refused() {
         let check = |options: Options| options.validate(GIB, 20).unwrap_err();
         let default = Options::default;
         assert_eq!(check(Options { tax: 0.6, ..default() }), OptionsError::Tax(0.6));
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn options_are_read_with_seconds_and_without_unknown_keys() {
+    fn options_are_read_in_seconds_and_unknown_keys_refused() {
         let read = |text| serde_json::from_str::<Options>(text);
         let options = read(r#"{"delta": 0.125, "band": [99, 100], "tax": 0.02}"#).expect("valid");
         assert_eq!(options.delta, Duration::from_millis(125));
@@ -338,14 +338,14 @@ mod tests {
     }
 
     #[test]
-    fn initial_sizes_are_kept_and_the_rest_is_equal() {
+    fn initial_sizes_are_kept_and_the_rest_is_shared_equally() {
         let options = Options { floor_pages: 0, ..Options::default() };
         let asked = |bytes| StartSize { initial_bytes: Some(bytes), ..StartSize::default() };
         let open = StartSize::default();
         let start = |sizes: &[StartSize]| options.start_budgets(1_000, sizes);
         assert_eq!(start(&[open, open, open]), Ok(vec![334, 333, 333]));
         assert_eq!(start(&[asked(100), open, open]), Ok(vec![100, 450, 450]));
-        assert_eq!(start(&[asked(100), asked(200)]), Ok(vec![100, 200]), "what nobody asked for stays free");
+        assert_eq!(start(&[asked(100), asked(200)]), Ok(vec![100, 200]), "the rest stays free");
         assert!(matches!(start(&[asked(600), asked(600)]), Err(OptionsError::Initial { .. })));
         let pinned = StartSize { min_bytes: 20, max_bytes: Some(10), ..open };
         assert!(matches!(start(&[pinned]), Err(OptionsError::Pins { .. })));

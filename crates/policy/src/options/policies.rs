@@ -1,4 +1,4 @@
-//! What may be chosen about single policies.
+//! Options of single policies.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -7,92 +7,92 @@ use serde::Deserialize;
 
 use super::{OptionsError, seconds};
 
-/// Range of the time that `tao` learns for: up to a week.
+/// Range of the learning time of `tao`: up to a week.
 const LEARN: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(7 * 24 * 3_600);
 /// Range of a shadow queue as a share of the total.
 const SHADOW: RangeInclusive<f64> = 0.0001..=0.5;
-/// Range of a shadow hit's worth: up to a gibibyte.
+/// Range of the credit of a hit in a shadow queue: up to a gibibyte.
 const CREDIT: RangeInclusive<u64> = 1..=1 << 30;
 /// Range of the unit in which `lama` divides: at most a thousand units, because its time grows with
 /// their square.
 const GRID: RangeInclusive<f64> = 0.001..=0.1;
 
-/// What may be chosen about policy `tao`.
+/// Options of policy `tao`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TaoOptions {
-    /// How long RobinHood decides before the sizes are frozen, in seconds when read; 1 ms to a
-    /// week.
+    /// Time for which RobinHood decides before the sizes are frozen, in seconds when read; 1 ms to
+    /// a week.
     #[serde(deserialize_with = "seconds")]
     pub learn: Duration,
-    /// Which sizes are frozen.
+    /// The sizes that are frozen.
     pub mode: TaoMode,
-    /// Sizes that are known beforehand, in the order of the partitions' ids; nothing is learnt
-    /// then. Empty to learn.
+    /// Sizes known in advance, in the order of the partitions' ids; nothing is learnt then. Empty
+    /// to learn.
     pub budgets_bytes: Vec<u64>,
 }
 
-/// Which sizes `tao` freezes.
+/// The sizes that `tao` freezes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TaoMode {
-    /// The mean over the time it learnt.
+    /// The mean over the learning time.
     #[default]
     Mean,
-    /// Those at the end of it.
+    /// The sizes at the end of the learning time.
     Snapshot,
 }
 
-/// What may be chosen about policy `cliffhanger`.
+/// Options of policy `cliffhanger`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CliffhangerOptions {
     /// Size of each partition's shadow queue as a share of the total, 0.0001 to 0.5.
     pub shadow: f64,
-    /// Bytes that one hit in a shadow queue is worth, 1 B to 1 GiB.
+    /// Credit of one hit in a shadow queue, 1 B to 1 GiB.
     pub credit_bytes: u64,
 }
 
-/// What may be chosen about policy `fair`.
+/// Options of policy `fair`.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct FairOptions {
-    /// How it comes to equal miss ratios.
+    /// Method of levelling the miss ratios.
     pub mode: FairMode,
 }
 
-/// How `fair` comes to equal miss ratios.
+/// Methods by which `fair` levels miss ratios.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FairMode {
-    /// The pool of each round goes to those that hit less than the mean.
+    /// The pool of each round goes to the partitions that hit less than the mean.
     #[default]
     Feedback,
-    /// Steps towards the sizes at which the miss ratio curves are level.
+    /// Steps towards the sizes at which all miss ratio curves have the same value.
     Waterfill,
 }
 
-/// What may be chosen about policy `lama`.
+/// Options of policy `lama`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LamaOptions {
-    /// What it makes small.
+    /// The objective to minimise.
     pub mode: LamaMode,
-    /// The unit in which space is divided, as a share of what there is to divide, 0.001 to 0.1.
+    /// The unit in which space is divided, as a share of the space to divide, 0.001 to 0.1.
     pub grid: f64,
 }
 
-/// What `lama` makes small.
+/// The objective that `lama` minimises.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LamaMode {
-    /// The largest 99th percentile of query latency of any partition, then what [`LamaMode::Sum`]
-    /// does.
+    /// The largest 99th percentile of query latency of any partition, then the objective of
+    /// [`LamaMode::Sum`].
     #[default]
     Minmax,
-    /// The sum over all misses of their backend's 99th percentile.
+    /// The sum over all misses of their backend's 99th percentile of latency.
     Sum,
-    /// No curves: the pool of each round goes to those whose queries are slow.
+    /// No objective and no curves: the pool of each round goes to the partitions with slow queries.
     Threshold,
 }
 
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused_with_the_range() {
+    fn policy_option_out_of_range_is_refused_with_the_range() {
         let default = Options::default;
         let tao = TaoOptions { learn: Duration::ZERO, ..TaoOptions::default() };
         assert!(refusal(Options { tao, ..default() }).contains("0.001 to 604800 s"));
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn each_policy_has_a_table_of_its_own() {
+    fn each_policy_has_its_own_table() {
         let text = r#"{"tao": {"learn": 60, "mode": "snapshot"}, "cliffhanger": {"credit_bytes": 1},
             "fair": {"mode": "waterfill"}, "lama": {"mode": "sum"}}"#;
         let options: Options = serde_json::from_str(text).expect("valid");

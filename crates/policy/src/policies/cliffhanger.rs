@@ -1,28 +1,29 @@
-//! `cliffhanger`: memory where one more byte hits most often.
+//! `cliffhanger`: memory goes where one more byte gains the most hits.
 //!
-//! Behind every partition a shadow queue remembers the keys that were evicted last. A miss that is
-//! found there would have been a hit with a little more space, so the rate of such finds is the
-//! slope of the hit rate, and where all slopes are equal the cache as a whole misses least. Every
-//! find moves a credit of bytes to its partition, which all others pay alike. Nothing else has to
-//! be measured, no request rates and no curves; but it climbs the hit ratio and not the tail: a
-//! cheap backend that is asked all the time outbids a slow one that requests wait for.
+//! A shadow queue behind every partition holds the keys that were evicted last. A miss that is
+//! found there would have been a hit with a little more space, so the rate of such shadow hits is
+//! the slope of the hit rate; where all slopes are equal the cache as a whole misses least. Every
+//! shadow hit moves a credit of bytes to its partition, at the equal expense of all others. Nothing
+//! else has to be measured, neither request rates nor curves. The policy maximises the hit ratio
+//! and ignores the tail: a fast backend with many look-ups outbids a slow one that blocks requests.
 //!
 //! Cidon, Eisenman, Alizadeh, Katti: *Cliffhanger: Scaling Performance Cliffs in Web Memory
-//! Caches*, NSDI 2016, section 4.1 (hill climbing), in the form RobinHood's paper compares with:
-//! finds are counted between decisions, over all caches together, and moved at once. Scaling of
-//! cliffs (section 4.2) is left out: that paper found the curves of its load largely convex.
+//! Caches*, NSDI 2016, section 4.1 (hill climbing), in the form with which RobinHood's paper
+//! compares: shadow hits are counted between decisions, over all caches together, and credited at
+//! once. Cliff scaling (section 4.2) is left out: RobinHood's authors found the curves of their
+//! load largely convex.
 
 use crate::{Kept, Needs, Options, Policy, Proposal, Reason, Signal, Target, View};
 
-/// The words of a find.
+/// Wording of the share of shadow hits.
 const FOUND: Signal = Signal { before: "had ", after: " of the hits just beyond the budgets" };
 
-/// Credits by finds in shadow queues.
+/// Allocation by credits for hits in shadow queues.
 #[derive(Clone)]
 pub(crate) struct Cliffhanger {
     shadow_ratio: f64,
     credit_bytes: i128,
-    /// Where the budgets should be by now: what is less than a page has not been moved yet.
+    /// Target budgets, including changes of less than a page that have not been applied yet.
     wanted: Vec<i128>,
 }
 
@@ -32,9 +33,9 @@ impl Cliffhanger {
         Self { shadow_ratio: shadow, credit_bytes: credit_bytes.into(), wanted: Vec::new() }
     }
 
-    /// What each budget should be after these finds: the present one, what is owed from earlier
-    /// rounds (at most a page, so that what a rule held back is not owed for ever), and the
-    /// credits.
+    /// The target budgets after these shadow hits: the present budget, the change still owed from
+    /// earlier rounds (at most a page, so that a change blocked by a bound is not owed for ever),
+    /// and the credit.
     fn wanted(&self, view: &View<'_>, finds: &[Option<u64>]) -> Vec<i128> {
         let page = i128::from(view.page_bytes);
         let credits = credits(finds, self.credit_bytes);
@@ -76,8 +77,8 @@ impl Policy for Cliffhanger {
     }
 }
 
-/// Each partition's finds less the mean of the others', in bytes. They sum to nothing but for what
-/// is rounded off; those without a count neither give nor get.
+/// Each partition's shadow hits minus the mean of the others', in bytes. They sum to zero up to
+/// rounding; partitions without a count neither give nor receive.
 pub(super) fn credits(finds: &[Option<u64>], credit_bytes: i128) -> Vec<i128> {
     let counted: Vec<i128> = finds.iter().flatten().map(|&finds| i128::from(finds)).collect();
     let (n, sum) = (counted.len() as i128, counted.iter().sum::<i128>());

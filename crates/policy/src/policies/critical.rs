@@ -1,35 +1,34 @@
-//! RobinHood: memory for the backends that make slow requests slow.
+//! RobinHood: memory goes to the backends that make slow requests slow.
 //!
-//! A request is as slow as its slowest query. So of the requests in a band around the 99th
-//! percentile one asks which backend's query came last, and counts: the request blocking count.
-//! Memory goes where the count is, because only there can a hit make a slow request faster. Neither
-//! popularity, nor query latency, nor hit ratio tells that: a slow backend that few requests wait
-//! for blocks nobody.
+//! A request is as slow as its slowest query. For the requests in a band around the 99th
+//! percentile, the policy counts for each backend how often its query ended last: the request
+//! blocking count. Memory is allocated in proportion to this count, because only there can a hit
+//! make a slow request faster. Popularity, query latency and hit ratio do not show this: a slow
+//! backend need not block any request.
 //!
 //! Berger, Berg, Zhu, Sen, Harchol-Balter: *RobinHood: Tail Latency Aware Caching*, OSDI 2018,
-//! section 4. The band is not "everything above the 99th percentile", since the extreme outliers
-//! would stay outliers whatever is done.
+//! section 4. The band excludes the most extreme outliers, which no allocation makes faster.
 //!
-//! What the paper leaves open, and the answer here: shares are rounded by largest remainder, ties
-//! to the lower id; where several tenants have a partition of one backend, the backend's count is
-//! shared over them in proportion to their queries in the window (equally when none had any),
-//! before those that are not filled lose their claim.
+//! Cases that the paper leaves open: shares are rounded by largest remainder, ties to the lower id;
+//! if several tenants have a partition of one backend, the backend's count is divided among them in
+//! proportion to their queries in the window (equally if none had any), before unfilled partitions
+//! lose their claim.
 
 use sherwood_model::Band;
 
 use super::Fill;
 use crate::{Needs, Observation, Options, PartitionSeen, Policy, Proposal, Signal, View};
 
-/// The words of a blocking count.
+/// Wording of a share of the blocking counts.
 const BLOCKED: Signal = Signal { before: "blocked ", after: " of the slow requests" };
 
 /// The slowest hundredth, outliers included.
 const TOP: Band = Band { low: 99.0, high: 100.0 };
 
-/// What the old average keeps each round in `crit_smooth`.
+/// Weight of the old average in each round of `crit_smooth`.
 const SMOOTH_OLD: f64 = 0.7;
 
-/// Weights are the blocking counts of one band.
+/// Policies whose weights are the blocking counts of one band.
 #[derive(Clone)]
 pub(crate) struct Critical {
     name: &'static str,
@@ -38,24 +37,24 @@ pub(crate) struct Critical {
 }
 
 impl Critical {
-    /// `robinhood`: the paper's loop.
+    /// `robinhood`: the algorithm of the paper.
     pub(crate) fn robinhood(options: &Options) -> Self {
         Self { name: "robinhood", band: options.band, fill: Fill::robinhood(options) }
     }
 
-    /// `crit_path`: the slowest hundredth, as the authors' example configuration runs it.
+    /// `crit_path`: the slowest hundredth, as in the authors' example configuration.
     pub(crate) fn path(options: &Options) -> Self {
         Self { name: "crit_path", band: TOP, fill: Fill::critical(options) }
     }
 
-    /// `crit_path_window`: the paper's band always, whatever the options say. It differs from
-    /// `robinhood` only for partitions that use two pages or less: those are not held to have room
-    /// left.
+    /// `crit_path_window`: always the paper's band, whatever the options say. It differs from
+    /// `robinhood` otherwise only for partitions that use two pages or less, which never count as
+    /// unfilled.
     pub(crate) fn window(options: &Options) -> Self {
         Self { name: "crit_path_window", band: Band::TAIL, fill: Fill::critical(options) }
     }
 
-    /// `crit_path_small_window`: half of the paper's band.
+    /// `crit_path_small_window`: the upper half of the paper's band.
     pub(crate) fn small_window(options: &Options) -> Self {
         let band = Band { low: 99.0, high: 99.5 };
         Self { name: "crit_path_small_window", band, fill: Fill::critical(options) }
@@ -77,8 +76,8 @@ impl Policy for Critical {
     }
 }
 
-/// `crit_smooth`: an exponential average of the paper's band, forgotten while a partition has room
-/// left to fill.
+/// `crit_smooth`: an exponential average of the blocking counts of the paper's band, reset to zero
+/// while a partition is unfilled.
 #[derive(Clone)]
 pub(crate) struct CriticalSmooth {
     fill: Fill,
@@ -113,8 +112,8 @@ impl Policy for CriticalSmooth {
     }
 }
 
-/// `crit_path_w_delta`: blocking counts of the slowest hundredth times what a byte would add to the
-/// hit ratio.
+/// `crit_path_w_delta`: blocking counts of the slowest hundredth times the hit ratio gained per
+/// byte.
 #[derive(Clone)]
 pub(crate) struct CriticalSlope {
     fill: Fill,
@@ -152,7 +151,8 @@ fn needs(band: Band) -> Needs {
     Needs { requests: true, bands: vec![band], ..Needs::default() }
 }
 
-/// Blocking counts per partition: each backend's count over its partitions, by their queries.
+/// Blocking counts per partition: each backend's count divided among its partitions by their
+/// queries.
 pub(super) fn blocking_weights(seen: &Observation, band: Band) -> Vec<f64> {
     let counts = seen.blocking(band);
     let backends = seen.partitions.iter().map(|partition| partition.backend.index() + 1).max().unwrap_or(0);

@@ -1,18 +1,18 @@
-//! `fair`: the same miss ratio for every backend.
+//! `fair`: equal miss ratios for all backends.
 //!
-//! What fairness between backends comes to when they share no objects: nobody is to miss more than
-//! the others for want of space. It is the right goal between customers who pay alike, and a wrong
-//! one for a tail: space is poured into what cannot be cached, and taken from what hits easily and
-//! is asked by every request.
+//! Between backends that share no objects, fairness means that none misses more than the others for
+//! lack of space. That suits customers who pay equally, but not a latency tail: space goes to
+//! objects that cannot be cached, and is taken from partitions that hit easily and that every
+//! request reads.
 //!
-//! Two ways there. `feedback` needs hits and misses alone: each round's pool goes to those that hit
-//! less than the mean. `waterfill` knows the curves: the highest level that all partitions can
-//! reach together, but for those that no size brings there, and the space that is left to all
-//! alike.
+//! Two methods: `feedback` needs only hits and misses, and gives each round's pool to the
+//! partitions that hit less than the mean. `waterfill` uses the miss ratio curves: it finds the
+//! lowest miss ratio that all partitions can reach together, except those that cannot reach it at
+//! any size, and divides the remaining space equally.
 //!
-//! After Pu, Li, Zaharia, Ghodsi, Stoica: *FairRide*, NSDI 2016, of which max-min fairness remains
-//! where nothing is shared, and Brock, Ye, Ding, Li, Wang, Luo: *Optimal Cache Partition-Sharing*,
-//! ICPP 2015; as RobinHood's paper compares with.
+//! After Pu, Li, Zaharia, Ghodsi, Stoica: *FairRide*, NSDI 2016, which reduces to max-min fairness
+//! if nothing is shared, and Brock, Ye, Ding, Li, Wang, Luo: *Optimal Cache Partition-Sharing*,
+//! ICPP 2015; the policies with which RobinHood's paper compares.
 
 use super::hit_ratio;
 use crate::share::share_equally;
@@ -21,10 +21,10 @@ use crate::{
     View,
 };
 
-/// Halvings of the interval that holds the level: finer than any curve is known.
+/// Bisection steps for the level: a finer result than the precision of any curve.
 const HALVINGS: u32 = 40;
 
-/// Levels miss ratios.
+/// Allocation that levels miss ratios.
 #[derive(Clone)]
 pub(crate) struct Fair {
     mode: FairMode,
@@ -62,7 +62,7 @@ fn feedback(view: &View<'_>) -> Proposal {
 }
 
 fn waterfill(view: &View<'_>) -> Proposal {
-    // Who is not known keeps what he has, and the others share the rest.
+    // A partition without a curve keeps its budget, and the others share the rest.
     let curves: Vec<Option<&MissRatioCurve>> =
         view.seen.partitions.iter().map(|seen| seen.miss_ratio_curve.as_ref()).collect();
     if curves.iter().flatten().next().is_none() {
@@ -95,12 +95,12 @@ fn aim(curve: &MissRatioCurve, now: u64, then: u64) -> Reason {
     Reason::Aim(Aim { what: "misses", now: percent(now), then: percent(then), unit: "%" })
 }
 
-/// Sizes at which every curve is at the lowest level that they can reach together in `total` bytes,
-/// or at its own lowest where that is higher; what is left of the total goes to all alike. O(n log
+/// Sizes at which every curve is at the lowest miss ratio that all can reach together in `total`
+/// bytes, or at its own minimum if that is higher; the remaining bytes are divided equally. O(n log
 /// points).
 pub(super) fn levelled(curves: &[&MissRatioCurve], total: u64) -> Vec<u64> {
     let sizes = |level: f64| -> Vec<u64> {
-        // At its own lowest a curve always has a size.
+        // `level` is raised to the curve's minimum, for which a size exists.
         curves.iter().map(|curve| curve.bytes_for(level.max(curve.least())).unwrap_or(0)).collect()
     };
     let needed = |sizes: &[u64]| crate::bounds::sum(sizes);
@@ -109,7 +109,7 @@ pub(super) fn levelled(curves: &[&MissRatioCurve], total: u64) -> Vec<u64> {
         let level = (low + high) / 2.0;
         if needed(&sizes(level)) <= total.into() { high = level } else { low = level }
     }
-    // A level of 1 needs nothing.
+    // `high` always fits: a miss ratio of 1 needs no bytes.
     let least = sizes(if needed(&sizes(0.0)) <= total.into() { 0.0 } else { high });
     let left = u128::from(total).saturating_sub(needed(&least));
     let caps: Vec<u64> = least.iter().map(|bytes| u64::MAX - bytes).collect();

@@ -1,57 +1,58 @@
-//! Whether a partition fills what it was given.
+//! Test of whether a partition fills its budget.
 //!
-//! Bytes that nobody fills help nobody, so a partition that holds much more than it uses gets no
-//! gift until it has caught up. The budget compared is that of the last plan: bytes promised but
-//! not yet there are unfilled all the more.
+//! Unfilled bytes are of no use, so a partition with many of them gets no gift until it has filled
+//! them. The budget compared is that of the last plan, which includes bytes that the cache has not
+//! delivered yet.
 
 use sherwood_model::PartitionId;
 
 use crate::tax::Millionths;
 use crate::{Claims, Options, PartitionSeen, Signal, View};
 
-/// When a partition counts as not filled.
+/// Threshold at which a partition counts as unfilled.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fill {
-    /// Allocated over used at which it starts, 1.3 by default.
+    /// Ratio of budget to used bytes at the threshold, 1.3 by default.
     ratio_max: Millionths,
-    /// Whether a partition exactly there counts as filled.
+    /// True if a partition exactly at the threshold counts as filled.
     inclusive: bool,
-    /// Pages used up to which nothing is said against a partition.
+    /// Partitions that use at most this many pages count as filled.
     ignored_pages: u64,
 }
 
 impl Fill {
-    /// RobinHood's: not filled above the limit, whatever the size; nothing used yet says nothing.
+    /// RobinHood's rule: unfilled above the threshold, at any size.
     pub(super) fn robinhood(options: &Options) -> Self {
         let ratio_max = Millionths::from_ratio(1.0 + options.unfilled_ratio_max);
         Self { ratio_max, inclusive: true, ignored_pages: 0 }
     }
 
-    /// The authors' in the variants that count blocked requests: as RobinHood's, but two pages used
-    /// or less say nothing.
+    /// The authors' rule in the variants that count blocked requests: as RobinHood's, but
+    /// partitions that use at most two pages count as filled.
     pub(super) fn critical(options: &Options) -> Self {
         Self { ignored_pages: 2, ..Self::robinhood(options) }
     }
 
-    /// The authors' in the other variants: at the limit a partition already counts as not filled.
+    /// The authors' rule in the other variants: a partition at the threshold already counts as
+    /// unfilled.
     pub(super) fn strict(options: &Options) -> Self {
         Self { inclusive: false, ..Self::critical(options) }
     }
 
-    /// Whether partition `seen` with a budget of `budget` bytes fills it.
+    /// True if the partition fills its budget of `budget` bytes.
     pub(super) fn filled(&self, seen: &PartitionSeen, budget: u64, page_bytes: u64) -> bool {
         let ordering = self.ratio_max.compare(budget, seen.used_bytes);
         let silent = seen.used_bytes <= self.ignored_pages.saturating_mul(page_bytes);
         silent || ordering.is_lt() || (self.inclusive && ordering.is_eq())
     }
 
-    /// Whether each partition of `view` fills its budget.
+    /// The same for each partition of `view`.
     pub(super) fn of(&self, view: &View<'_>) -> Vec<bool> {
         let partitions = view.seen.partitions.iter().zip(view.budgets);
         partitions.map(|(seen, &budget)| self.filled(seen, budget, view.page_bytes)).collect()
     }
 
-    /// Claims of those that fill their budgets; the others' weights become zero.
+    /// Claims of the partitions that fill their budgets; the weights of the others become zero.
     pub(super) fn claims(&self, view: &View<'_>, mut weights: Vec<f64>, signal: Signal) -> Claims {
         let mut unfilled = Vec::new();
         for (i, filled) in self.of(view).into_iter().enumerate() {

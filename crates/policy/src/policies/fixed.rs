@@ -1,4 +1,4 @@
-//! Policies that learn nothing.
+//! Policies that do not learn.
 
 use crate::share::share_equally;
 use crate::{Policy, Proposal, View};
@@ -8,11 +8,11 @@ use crate::{Policy, Proposal, View};
 pub(crate) struct Shared;
 
 /// `static`: the budgets as configured or set by hand. The only policy that may leave bytes free,
-/// because only an operator can want that.
+/// since only an operator may choose to.
 #[derive(Clone)]
 pub(crate) struct Static;
 
-/// `equal`: the same for every partition.
+/// `equal`: the same size for every partition.
 #[derive(Clone)]
 pub(crate) struct Equal;
 

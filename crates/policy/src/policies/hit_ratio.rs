@@ -1,15 +1,15 @@
 //! `hit_ratio`: memory for the partitions that hit less than the others, a kind of fairness.
 //!
-//! It pours space into what cannot be cached and starves what hits easily, however few requests
-//! wait for the former.
+//! It gives space to objects that cannot be cached and takes it from partitions that hit easily,
+//! even if few requests wait for the former.
 
 use super::Fill;
 use crate::{Needs, Options, Policy, Proposal, Signal, View};
 
-/// Weights are mean over own hit ratio, for those below the mean.
+/// The weight of a partition below the mean hit ratio is the mean divided by its own.
 ///
-/// Partitions that are not filled enter the mean as zero; those without look-ups do not enter it;
-/// one that never hits gets nothing.
+/// An unfilled partition enters the mean as zero; one without look-ups does not enter it; one that
+/// never hits gets nothing.
 #[derive(Clone)]
 pub(crate) struct HitRatio {
     fill: Fill,

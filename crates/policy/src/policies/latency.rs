@@ -1,12 +1,12 @@
 //! `latency`: memory for the backends whose queries are slow.
 //!
-//! It looks at queries and not at requests, which is its weakness: a slow backend that hardly any
-//! request needs takes memory from those that requests wait for.
+//! It considers queries rather than requests, which is its weakness: a slow backend that few
+//! requests need takes memory from those that requests wait for.
 
 use super::Fill;
 use crate::{Needs, Options, Policy, Proposal, Signal, View};
 
-/// Backends slower than this part of the mean are slow.
+/// Backends slower than this part of the mean count as slow.
 const SLOW: f64 = 0.9;
 
 /// Weights are the 99th percentiles of query latency above 0.9 of their mean over the partitions

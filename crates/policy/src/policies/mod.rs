@@ -1,8 +1,9 @@
-//! The policies: RobinHood, its authors' variants, those it was compared with, and the simple ones.
+//! The policies: RobinHood, the variants of its authors, the algorithms it was compared with, and
+//! simple baselines.
 //!
-//! The variants are those of the authors' public controller, under their names there, to measure
-//! what each part of RobinHood is worth. All of those share the tax round; they differ in the
-//! weights, and in when a partition counts as not filled ([`Fill`]).
+//! The variants are those of the authors' public controller, under the same names, to measure the
+//! contribution of each part of RobinHood. All of them share the tax round; they differ in the
+//! weights and in the rule for unfilled partitions ([`Fill`]).
 
 mod cliffhanger;
 mod critical;

@@ -1,13 +1,13 @@
-//! `prototype`: the authors' first attempt, by rank of query latency.
+//! `prototype`: the authors' first design, by rank of query latency.
 
 use std::time::Duration;
 
 use crate::{Claims, Needs, Policy, Proposal, Signal, View};
 
-/// Partitions by their 99th percentile of query latency: the slowest gets twice the usual gift, the
-/// fastest that is above the floor none, the others one each. Nobody gets any with fewer than two
-/// partitions above the floor. Whether a partition fills its budget does not matter to it;
-/// partitions without queries have no rank and no gift. Ties go to the lower id.
+/// Ranks partitions by their 99th percentile of query latency: the slowest has weight 2, the
+/// fastest one above the floor 0, and the others 1. With fewer than two partitions above the floor
+/// all weights are 0. Unfilled partitions are treated like others; partitions without queries have
+/// no rank and weight 0. Ties go to the lower id.
 #[derive(Clone)]
 pub(crate) struct Prototype;
 

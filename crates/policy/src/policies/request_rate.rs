@@ -1,4 +1,4 @@
-//! `req_rate`: memory for what is asked most.
+//! `req_rate`: memory for the partitions with the most queries.
 
 use super::Fill;
 use crate::{Needs, Options, Policy, Proposal, Signal, View};

@@ -1,9 +1,9 @@
-//! `tao`: sizes that were right once.
+//! `tao`: sizes learnt once and then frozen.
 //!
-//! Facebook's TAO divides its memory by hand into arenas. What a careful operator would arrive at
-//! is what RobinHood finds in a while; so that is learnt, and then frozen. As good as RobinHood
-//! while the load stays what it was, and blind to every change afterwards: this is what adaptation
-//! is measured against.
+//! Facebook's TAO divides its memory by hand into arenas. The sizes that a careful operator would
+//! find are learnt here by RobinHood and then frozen. The policy is as good as RobinHood while the
+//! load is unchanged and does not adapt to later changes: it is the baseline for the value of
+//! adaptation.
 //!
 //! RobinHood's paper (OSDI 2018, section 5.1) calls it TAO++ and freezes after a fifth of its first
 //! experiment.
@@ -13,27 +13,27 @@ use std::time::Duration;
 use super::Critical;
 use crate::{Needs, Options, Policy, Proposal, TaoMode, TaoOptions, View};
 
-/// RobinHood for a while, then what it found.
+/// RobinHood while learning, then a fixed allocation.
 #[derive(Clone)]
 pub(crate) struct Tao {
     learner: Critical,
     options: TaoOptions,
     /// Byte-nanoseconds of each partition so far.
     held: Vec<u128>,
-    /// The time they are of.
+    /// Duration that `held` covers, in nanoseconds.
     nanos: u128,
-    /// Up to when it was counted.
+    /// Time up to which `held` is counted, since the policy was chosen.
     counted: Duration,
-    /// The sizes found; empty while it learns.
-    found: Vec<u64>,
+    /// The learned allocation in bytes; empty while learning.
+    learned: Vec<u64>,
 }
 
 impl Tao {
     pub(crate) fn new(options: &Options) -> Self {
         let learner = Critical::robinhood(options);
         let options = options.tao.clone();
-        let found = options.budgets_bytes.clone();
-        Self { learner, options, held: Vec::new(), nanos: 0, counted: Duration::ZERO, found }
+        let learned = options.budgets_bytes.clone();
+        Self { learner, options, held: Vec::new(), nanos: 0, counted: Duration::ZERO, learned }
     }
 
     /// Counts the budgets in force for the time since the last call, up to the end of learning.
@@ -53,7 +53,7 @@ impl Tao {
 
     fn freeze(&mut self, view: &View<'_>) {
         let mean = |held: &u128| u64::try_from(held / self.nanos).expect("a mean is at most the largest");
-        self.found = match self.options.mode {
+        self.learned = match self.options.mode {
             TaoMode::Mean if self.nanos > 0 => self.held.iter().map(mean).collect(),
             _ => view.budgets.to_vec(),
         };
@@ -70,13 +70,13 @@ impl Policy for Tao {
     }
 
     fn propose(&mut self, view: &View<'_>) -> Proposal {
-        if self.found.len() != view.budgets.len() {
+        if self.learned.len() != view.budgets.len() {
             self.count(view);
             if view.elapsed < self.options.learn {
                 return self.learner.propose(view);
             }
             self.freeze(view);
         }
-        Proposal::Budgets(self.found.clone())
+        Proposal::Budgets(self.learned.clone())
     }
 }

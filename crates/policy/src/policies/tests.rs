@@ -1,4 +1,4 @@
-//! Each weight against figures worked out by hand.
+//! Weights compared with values calculated by hand.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ fn view<'a>(seen: &'a Observation, budgets: &'a [u64]) -> View<'a> {
     View { elapsed, seen, budgets, total_bytes, page_bytes: MIB, floor_bytes: 30 * MIB }
 }
 
-/// Weights that `policy` gives.
+/// The weights of `policy`.
 fn weights(policy: &mut dyn Policy, seen: &Observation, budgets: &[u64]) -> Vec<f64> {
     match policy.propose(&view(seen, budgets)) {
         Proposal::Claims(claims) => claims.weights,
@@ -44,7 +44,7 @@ fn counted(band: Band, counts: &[u64], partitions: Vec<PartitionSeen>) -> Observ
 }
 
 #[test]
-fn two_backends_that_take_turns_block_their_bands_alike() {
+fn alternating_backends_have_equal_blocking_counts() {
     let mut window = RequestWindow::new(WindowOptions::of(Duration::from_secs(60)));
     let now = Instant::from_secs(1);
     for ms in 1..=1_000 {
@@ -65,7 +65,7 @@ fn two_backends_that_take_turns_block_their_bands_alike() {
 }
 
 #[test]
-fn robinhood_passes_over_what_is_allocated_above_1_3_of_what_is_used() {
+fn robinhood_ignores_partitions_with_budgets_above_1_3_of_used_bytes() {
     let options = Options::default();
     let weight = |budget: u64, used: u64| {
         let seen = counted(Band::TAIL, &[7], vec![PartitionSeen { used_bytes: used, ..partition(0) }]);
@@ -73,12 +73,12 @@ fn robinhood_passes_over_what_is_allocated_above_1_3_of_what_is_used() {
     };
     assert_eq!(weight(1_300 * MIB, 1_000 * MIB), 7.0, "at the limit it still counts as filled");
     assert_eq!(weight(1_300 * MIB + 1, 1_000 * MIB), 0.0);
-    assert_eq!(weight(1_600 * MIB, 0), 7.0, "nothing used yet says nothing");
+    assert_eq!(weight(1_600 * MIB, 0), 7.0, "an empty partition counts as filled");
     assert_eq!(weight(1_600 * MIB, MIB), 0.0);
 }
 
 #[test]
-fn the_variants_ignore_two_pages_and_some_count_the_limit_itself_as_unfilled() {
+fn fill_rules_of_the_variants_differ_at_two_pages_and_at_the_threshold() {
     let options = Options::default();
     let filled = |fill: Fill, budget: u64, used: u64| {
         fill.filled(&PartitionSeen { used_bytes: used * MIB, ..partition(0) }, budget * MIB, MIB)
@@ -93,7 +93,7 @@ fn the_variants_ignore_two_pages_and_some_count_the_limit_itself_as_unfilled() {
 }
 
 #[test]
-fn partitions_that_lost_their_claim_are_named() {
+fn unfilled_partitions_lose_their_claim_and_are_listed() {
     let partitions = vec![PartitionSeen { used_bytes: 10, ..partition(0) }, partition(1), partition(2)];
     let seen = counted(Band::TAIL, &[7, 7, 0], partitions);
     let proposal = Critical::robinhood(&Options::default()).propose(&view(&seen, &[100, 100, 100]));
@@ -102,7 +102,7 @@ fn partitions_that_lost_their_claim_are_named() {
 }
 
 #[test]
-fn a_backends_count_is_shared_over_its_tenants_by_their_queries() {
+fn blocking_count_of_a_backend_is_shared_by_its_tenants_queries() {
     let of = |tenant, backend, queries| PartitionSeen {
         queries,
         ..PartitionSeen::new(TenantId(tenant), BackendId(backend))
@@ -114,23 +114,26 @@ fn a_backends_count_is_shared_over_its_tenants_by_their_queries() {
 }
 
 #[test]
-fn smoothing_keeps_seven_tenths_of_the_old_count() {
+fn smoothing_weights_the_old_average_with_0_7() {
     assert!((critical::smooth(10.0, 20.0) - 13.0).abs() < 1e-12);
 }
 
 #[test]
-fn smoothing_forgets_a_partition_while_it_is_not_filled() {
+fn smoothed_average_is_reset_while_a_partition_is_unfilled() {
     let mut policy = CriticalSmooth::new(&Options::default());
     let using = |used_bytes, backend| PartitionSeen { used_bytes, ..partition(backend) };
     let seen = |used| counted(Band::TAIL, &[10, 10], vec![using(used, 0), using(used, 1)]);
     let budgets = [1_000 * MIB; 2];
     assert!((weights(&mut policy, &seen(1_000 * MIB), &budgets)[0] - 3.0).abs() < 1e-12);
     assert_eq!(weights(&mut policy, &seen(10 * MIB), &budgets), [0.0, 0.0]);
-    assert!((weights(&mut policy, &seen(1_000 * MIB), &budgets)[0] - 3.0).abs() < 1e-12, "it starts anew");
+    assert!(
+        (weights(&mut policy, &seen(1_000 * MIB), &budgets)[0] - 3.0).abs() < 1e-12,
+        "it starts from zero"
+    );
 }
 
 #[test]
-fn the_slope_weighs_the_blocking_count() {
+fn crit_path_w_delta_multiplies_blocking_count_and_slope() {
     let slope = |hit_ratio_slope, backend| PartitionSeen { hit_ratio_slope, ..partition(backend) };
     let partitions =
         vec![slope(Some(2e-11), 0), slope(Some(6e-11), 1), slope(None, 2), slope(Some(f64::NAN), 3)];
@@ -142,42 +145,38 @@ fn the_slope_weighs_the_blocking_count() {
 }
 
 #[test]
-fn latency_counts_from_nine_tenths_of_the_mean() {
+fn latency_weights_are_p99s_above_0_9_of_the_mean() {
     close(&latency::weights(&[Some(10.0), Some(50.0), Some(100.0)]), &[0.0, 0.333, 0.667]);
     assert_eq!(latency::weights(&[None, Some(0.0)]), [0.0, 0.0]);
 }
 
 #[test]
-fn hit_ratio_counts_what_is_missing_to_the_mean() {
+fn hit_ratio_weights_are_mean_over_own_ratio_below_the_mean() {
     close(&hit_ratio::weights(&[Some(0.2), Some(0.4), Some(0.9)], &[true; 3]), &[0.667, 0.333, 0.0]);
     let unfilled_as_zero = hit_ratio::weights(&[Some(0.2), Some(0.4), Some(0.9)], &[true, true, false]);
-    assert_eq!(unfilled_as_zero[1..], [0.0, 0.0], "the mean is 0.2 now");
-    assert_eq!(
-        hit_ratio::weights(&[Some(0.0), None, Some(0.5)], &[true; 3]),
-        [0.0; 3],
-        "never hit, never asked"
-    );
+    assert_eq!(unfilled_as_zero[1..], [0.0, 0.0], "the mean is 0.2");
+    assert_eq!(hit_ratio::weights(&[Some(0.0), None, Some(0.5)], &[true; 3]), [0.0; 3], "no hit, no look-up");
 }
 
 #[test]
-fn request_rate_counts_queries() {
+fn request_rate_weights_are_query_counts() {
     let queries = |queries, backend| PartitionSeen { queries, ..partition(backend) };
     let seen = Observation { partitions: vec![queries(3, 0), queries(1, 1)], ..Observation::default() };
     assert_eq!(weights(&mut RequestRate::new(&Options::default()), &seen, &[0; 2]), [3.0, 1.0]);
 }
 
 #[test]
-fn the_prototype_ranks_by_latency() {
+fn prototype_weights_follow_the_latency_rank() {
     let ms = |ms: &[u64]| ms.iter().map(|&ms| Some(Duration::from_millis(ms))).collect::<Vec<_>>();
     close(&prototype::weights(&ms(&[1, 2, 3, 4]), &[true; 4]), &[0.0, 0.25, 0.25, 0.5]);
     let fastest_at_its_floor = prototype::weights(&ms(&[1, 2, 3, 4]), &[false, true, true, true]);
     assert_eq!(fastest_at_its_floor, [1.0, 0.0, 1.0, 2.0]);
-    assert_eq!(prototype::weights(&ms(&[1, 2]), &[true, false]), [0.0; 2], "nobody to take from");
+    assert_eq!(prototype::weights(&ms(&[1, 2]), &[true, false]), [0.0; 2], "only one above its floor");
     assert_eq!(prototype::weights(&[None, None], &[true; 2]), [0.0; 2]);
 }
 
 #[test]
-fn a_timed_list_holds_each_stage_until_its_time() {
+fn offline_opt_follows_its_stages_by_time() {
     let stage = |until_s, bytes| crate::SizeStage { until_s, budgets_bytes: vec![bytes] };
     let options = Options { offline_opt: vec![stage(10.0, 1), stage(20.0, 2)], ..Options::default() };
     let mut policy = OfflineOpt::new(&options).expect("a valid list");
@@ -186,10 +185,10 @@ fn a_timed_list_holds_each_stage_until_its_time() {
         |seconds| policy.propose(&View { elapsed: Duration::from_secs(seconds), ..view(&seen, &[0]) });
     assert_eq!(at(9), Proposal::Budgets(vec![1]));
     assert_eq!(at(10), Proposal::Budgets(vec![2]));
-    assert_eq!(at(99), Proposal::Budgets(vec![2]), "the last stage stays");
+    assert_eq!(at(99), Proposal::Budgets(vec![2]), "the last stage does not end");
 }
 
-/// What `policy` proposes after so many seconds.
+/// The proposal of `policy` at `seconds` since it was chosen.
 fn after(policy: &mut dyn Policy, seen: &Observation, budgets: &[u64], seconds: u64) -> Proposal {
     policy.propose(&View { elapsed: Duration::from_secs(seconds), ..view(seen, budgets) })
 }
@@ -200,7 +199,7 @@ fn learning(mode: TaoMode) -> Tao {
 }
 
 #[test]
-fn tao_freezes_the_mean_over_time_of_what_robinhood_found() {
+fn tao_freezes_the_time_weighted_mean_of_learned_budgets() {
     let seen = counted(Band::TAIL, &[1, 0], vec![partition(0), partition(1)]);
     let mut tao = learning(TaoMode::Mean);
     assert!(matches!(after(&mut tao, &seen, &[100, 100], 0), Proposal::Claims(_)));
@@ -209,11 +208,11 @@ fn tao_freezes_the_mean_over_time_of_what_robinhood_found() {
     assert!(matches!(after(&mut tao, &seen, &[160, 40], 25), Proposal::Claims(_)));
     let frozen = Proposal::Budgets(vec![155, 45]);
     assert_eq!(after(&mut tao, &seen, &[190, 10], 1_000), frozen);
-    assert_eq!(after(&mut tao, &seen, &[100, 100], 2_000), frozen, "whatever it is now");
+    assert_eq!(after(&mut tao, &seen, &[100, 100], 2_000), frozen, "independent of the present budgets");
 }
 
 #[test]
-fn tao_freezes_the_last_sizes_when_it_is_told_to() {
+fn tao_freezes_the_last_budgets_in_snapshot_mode() {
     let seen = counted(Band::TAIL, &[1, 0], vec![partition(0), partition(1)]);
     let mut tao = learning(TaoMode::Snapshot);
     assert!(matches!(after(&mut tao, &seen, &[100, 100], 0), Proposal::Claims(_)));
@@ -221,7 +220,7 @@ fn tao_freezes_the_last_sizes_when_it_is_told_to() {
 }
 
 #[test]
-fn tao_learns_nothing_where_the_sizes_are_known() {
+fn tao_with_configured_budgets_does_not_learn() {
     let tao = TaoOptions { budgets_bytes: vec![1, 2], ..TaoOptions::default() };
     let mut tao = Tao::new(&Options { tao, ..Options::default() });
     let seen = counted(Band::TAIL, &[1, 0], vec![partition(0), partition(1)]);
@@ -229,18 +228,18 @@ fn tao_learns_nothing_where_the_sizes_are_known() {
 }
 
 #[test]
-fn a_find_is_worth_a_credit_that_all_others_pay_alike() {
+fn shadow_hits_earn_credits_paid_equally_by_the_others() {
     assert_eq!(cliffhanger::credits(&[Some(9), Some(3), Some(0)], 10), [75, -15, -60]);
     assert_eq!(
         cliffhanger::credits(&[Some(4), None, Some(0)], 10),
         [40, 0, -40],
-        "who is not counted is left out"
+        "a partition without a count is left out"
     );
-    assert_eq!(cliffhanger::credits(&[Some(7)], 10), [0], "nobody to take from");
+    assert_eq!(cliffhanger::credits(&[Some(7)], 10), [0], "no other partition");
 }
 
 #[test]
-fn cliffhanger_owes_what_is_less_than_a_page() {
+fn cliffhanger_carries_over_at_most_a_page() {
     let options = CliffhangerOptions { credit_bytes: MIB / 4, ..CliffhangerOptions::default() };
     let mut policy = Cliffhanger::new(&Options { cliffhanger: options, ..Options::default() });
     let found = |hits, backend| PartitionSeen { shadow_hits: hits, ..partition(backend) };
@@ -254,16 +253,16 @@ fn cliffhanger_owes_what_is_less_than_a_page() {
         other => panic!("{other:?}"),
     };
     assert_eq!([wanted(2), wanted(2)], [10 * MIB + MIB / 2, 11 * MIB]);
-    assert_eq!([wanted(8), wanted(1)], [13 * MIB, 11 * MIB + MIB / 4], "no more than a page is owed");
+    assert_eq!([wanted(8), wanted(1)], [13 * MIB, 11 * MIB + MIB / 4], "at most a page is carried over");
     let none = Observation { partitions: vec![found(None, 0), found(Some(3), 1)], ..Observation::default() };
     assert_eq!(policy.propose(&view(&none, &budgets)), Proposal::Keep(Kept::NotMeasured));
     assert_eq!(policy.propose(&view(&seen(0), &budgets)), Proposal::Keep(Kept::NoClaim));
 }
 
-/// Hits that grow with the logarithm of the size, as those of Zipf's law do; the other is asked
-/// half as often.
+/// Two partitions whose hits grow with the logarithm of the size, as under Zipf's law; the second
+/// has half of the first's look-ups.
 #[test]
-fn cliffhanger_comes_to_rest_where_all_shadow_queues_are_found_in_alike() {
+fn cliffhanger_converges_to_equal_shadow_hits() {
     let options = Options::default();
     let total = 1_000 * MIB;
     let ratio = |mib: u64| 1.0 - libm::log(1.0 + mib as f64) / libm::log(1_001.0);
@@ -284,23 +283,23 @@ fn cliffhanger_comes_to_rest_where_all_shadow_queues_are_found_in_alike() {
     }
     assert!(finds[0].abs_diff(finds[1]) * 50 < finds[0], "{finds:?} differ by more than a fiftieth");
     let share = controller.budgets()[0] as f64 / total as f64;
-    assert!((share - 2.0 / 3.0).abs() < 0.02, "sizes as the rates: {share}");
+    assert!((share - 2.0 / 3.0).abs() < 0.02, "sizes in proportion to look-ups: {share}");
 }
 
 #[test]
-fn water_fills_all_curves_to_one_level_but_for_those_that_cannot_reach_it() {
+fn waterfill_levels_all_curves_that_can_reach_the_level() {
     let line = |bytes, least| MissRatioCurve::new([(bytes, least)]);
-    // Two that miss nothing at 100 and 300 bytes, and one that no size brings below 0.9.
+    // Two curves reach a miss ratio of 0 at 100 and 300 bytes; the third never falls below 0.9.
     let (easy, hard, never) = (line(100, 0.0), line(300, 0.0), line(50, 0.9));
     let sizes = fair::levelled(&[&easy, &hard, &never], 250);
     assert!((easy.at(sizes[0]) - 0.5).abs() < 0.01 && (hard.at(sizes[1]) - 0.5).abs() < 0.01, "{sizes:?}");
     assert_eq!((sizes[2], sizes.iter().sum::<u64>()), (50, 250));
-    assert_eq!(fair::levelled(&[&easy, &hard, &never], 510), [120, 320, 70], "the rest is for all alike");
+    assert_eq!(fair::levelled(&[&easy, &hard, &never], 510), [120, 320, 70], "the rest is shared equally");
     assert_eq!(fair::levelled(&[&never, &never], 0), [0, 0]);
 }
 
 #[test]
-fn fair_feeds_those_below_the_mean_whether_they_fill_or_not() {
+fn fair_feedback_ignores_whether_partitions_are_filled() {
     let hitting =
         |hits, backend| PartitionSeen { hits, misses: 100 - hits, used_bytes: 1, ..partition(backend) };
     let partitions = vec![hitting(20, 0), hitting(40, 1), hitting(90, 2)];
@@ -309,7 +308,7 @@ fn fair_feeds_those_below_the_mean_whether_they_fill_or_not() {
 }
 
 #[test]
-fn water_is_filled_among_those_that_are_known() {
+fn waterfill_keeps_budgets_of_partitions_without_a_curve() {
     let fair = FairOptions { mode: FairMode::Waterfill };
     let mut policy = Fair::new(&Options { fair, ..Options::default() });
     let known = |bytes, backend| {

@@ -1,11 +1,11 @@
-//! Policies that follow a list by the clock: to replay known sizes, and to shake the total.
+//! Policies that follow a schedule: replay of known sizes, and a varying total.
 
 use std::time::Duration;
 
 use crate::options::check_times;
 use crate::{Needs, Options, OptionsError, Policy, PolicyError, Proposal, SizeStage, TotalStage, View};
 
-/// `offline_opt`: sizes found elsewhere, each for a while.
+/// `offline_opt`: configured sizes, each for a period.
 #[derive(Clone)]
 pub(crate) struct OfflineOpt {
     stages: Vec<SizeStage>,
@@ -33,7 +33,7 @@ impl Policy for OfflineOpt {
     }
 }
 
-/// `bubble_wrap`: any other policy while the total changes. What the total loses or gains passes
+/// `bubble_wrap`: another policy under a varying total. Bytes that the total loses or gains pass
 /// through that policy's pool.
 #[derive(Clone)]
 pub(crate) struct BubbleWrapped {
@@ -70,8 +70,7 @@ impl Policy for BubbleWrapped {
     }
 }
 
-/// The stage that `elapsed` falls into, or the last. The lists are checked not to be empty when the
-/// policy is made.
+/// The stage at `elapsed`, or the last. `stages` is not empty: the constructors check it.
 fn in_force<T>(stages: &[T], elapsed: Duration, until_s: impl Fn(&T) -> f64) -> &T {
     let stage = stages.iter().find(|stage| elapsed.as_secs_f64() < until_s(stage));
     stage.or(stages.last()).expect("a timed list has a stage")

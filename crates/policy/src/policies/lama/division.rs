@@ -1,12 +1,13 @@
-//! Dividing units among partitions at the least cost.
+//! Division of units among partitions at least cost.
 //!
-//! A table has a row for each partition: what it costs to give it 0, 1, 2 … units, as many as it
-//! may have. No more units are given than there are, and none that lowers nothing.
+//! A table has one row per partition: its costs with 0, 1, 2 … units, up to its maximum. At most
+//! the available units are given, and none that does not lower a cost.
 
-/// Units for each row so that the sum of the costs is least; fewer units for the later row where
-/// sums are equal. O(rows x units²).
+/// Units for each row that minimise the sum of costs; of equal sums the one with fewer units for
+/// the later row. O(rows x units²).
 pub(super) fn least_sum(costs: &[Vec<f64>], units: usize) -> Vec<usize> {
-    // The least cost of the rows so far with at most so many units, and which choice led there.
+    // The least cost of the rows so far with at most that many units, and the choices that lead to
+    // it.
     let mut least = vec![0.0; units + 1];
     let mut choices = Vec::with_capacity(costs.len());
     for row in costs {
@@ -38,8 +39,8 @@ pub(super) fn least_sum(costs: &[Vec<f64>], units: usize) -> Vec<usize> {
     given
 }
 
-/// Units for each row so that the largest of `values` is least, and the sum of `costs` with it.
-/// `values` never rise along a row. O(rows x units²).
+/// Units for each row that minimise the largest of `values`, and then the sum of `costs`. `values`
+/// are non-increasing along a row. O(rows x units²).
 pub(super) fn least_largest(values: &[Vec<f64>], costs: &[Vec<f64>], units: usize) -> Vec<usize> {
     let first = first_units(values, units);
     let rest: Vec<Vec<f64>> = costs.iter().zip(&first).map(|(row, &first)| row[first..].to_vec()).collect();
@@ -47,7 +48,7 @@ pub(super) fn least_largest(values: &[Vec<f64>], costs: &[Vec<f64>], units: usiz
     first.iter().zip(more).map(|(first, more)| first + more).collect()
 }
 
-/// What each row must have so that no value is above the least bound that can be kept.
+/// Units that each row needs so that no value exceeds the least feasible bound.
 fn first_units(values: &[Vec<f64>], units: usize) -> Vec<usize> {
     let mut bounds: Vec<f64> = values.iter().flatten().copied().collect();
     bounds.sort_by(f64::total_cmp);
@@ -58,7 +59,7 @@ fn first_units(values: &[Vec<f64>], units: usize) -> Vec<usize> {
         (needed.iter().sum::<usize>() <= units).then_some(needed)
     };
     let fails = bounds.partition_point(|&bound| needed(bound).is_none());
-    // The largest value of all bounds every row with no unit.
+    // The largest value of all is a bound that every row meets without a unit.
     bounds.get(fails).and_then(|&bound| needed(bound)).unwrap_or_else(|| vec![0; values.len()])
 }
 
@@ -87,7 +88,7 @@ mod tests {
         table.iter().zip(way).map(|(row, &given)| row[given]).fold(0.0, f64::max)
     }
 
-    /// Four rows for up to twelve units whose whole numbers fall, some of them short.
+    /// Four rows of falling whole numbers for up to twelve units, some of them shorter.
     fn falling() -> impl Strategy<Value = Vec<Vec<f64>>> {
         let row = prop::collection::vec(0..20_u32, 1..=13).prop_map(|mut row| {
             row.sort_unstable_by(|a, b| b.cmp(a));
@@ -100,7 +101,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
         #[test]
-        fn the_least_sum_is_that_of_trying_everything(costs in falling(), units in 0..=12_usize) {
+        fn least_sum_equals_exhaustive_search(costs in falling(), units in 0..=12_usize) {
             let found = least_sum(&costs, units);
             prop_assert!(found.iter().sum::<usize>() <= units);
             let least = every_way(&costs, units).iter().map(|way| sum(&costs, way)).fold(f64::INFINITY, f64::min);
@@ -108,7 +109,7 @@ mod tests {
         }
 
         #[test]
-        fn the_least_largest_is_that_of_trying_everything(rows in prop::collection::vec(falling(), 2), units in 0..=12_usize) {
+        fn least_largest_equals_exhaustive_search(rows in prop::collection::vec(falling(), 2), units in 0..=12_usize) {
             // Both tables have the same shape.
             let cut = |row: &Vec<f64>, other: &Vec<f64>| row[..row.len().min(other.len())].to_vec();
             let values: Vec<Vec<f64>> = rows[0].iter().zip(&rows[1]).map(|(a, b)| cut(a, b)).collect();
@@ -122,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn no_unit_is_given_for_nothing() {
+    fn unit_that_lowers_no_cost_is_not_given() {
         assert_eq!(least_sum(&[vec![3.0; 5], vec![2.0, 1.0, 1.0]], 10), [0, 1]);
         assert_eq!(least_largest(&[vec![3.0; 5], vec![2.0; 3]], &[vec![1.0; 5], vec![1.0; 3]], 10), [0, 0]);
         assert_eq!(least_sum(&[], 3), Vec::<usize>::new());

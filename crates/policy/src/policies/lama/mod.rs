@@ -1,18 +1,18 @@
-//! `lama`: memory where it makes queries fast.
+//! `lama`: memory goes where it makes queries fast.
 //!
-//! Curves say how often each partition would miss at every size, latencies what a miss costs. So
-//! one can compute, rather than grope for, the division with the least cost; a dynamic program
-//! finds it. What it makes small are queries, and that is its weakness: a slow backend that one
-//! request in a thousand needs counts like one that all of them wait for.
+//! Miss ratio curves give the number of misses of each partition at every size, and latencies give
+//! the cost of a miss. From these a dynamic program computes the division of least cost. It
+//! optimises queries rather than requests, which is its weakness: a slow backend that one request
+//! in a thousand needs counts like one that all requests wait for.
 //!
 //! Hu, Wang, Li, Zhou, Luo, Zhang, Jiang, Wang: *LAMA: Optimized Locality-aware Memory Allocation
 //! for Key-value Cache*, USENIX ATC 2015, section 3, with the 99th percentile in place of the mean,
-//! as RobinHood's paper compares with; its Table 2 has it equalise the 99th percentiles of queries,
-//! which is `minmax`.
+//! the form with which RobinHood's paper compares; its Table 2 says that LAMA equalises the 99th
+//! percentiles of queries, which is `minmax`.
 //!
-//! What they leave open, and the answer here: hits take no time; a partition whose curve or whose
-//! misses were never seen keeps what it has; space that lowers no cost stays where it is; and the
-//! last latencies known of a backend hold while nothing misses.
+//! Cases that the papers leave open: hits take no time; a partition without a curve or without miss
+//! latencies keeps its budget; space that lowers no cost stays where it is; the last latencies
+//! known of a backend are used while nothing misses.
 
 mod division;
 
@@ -24,7 +24,7 @@ use crate::{
     Policy, Proposal, Reason, Signal, Target, View,
 };
 
-/// Divides by what misses cost.
+/// Allocation that minimises the cost of misses.
 #[derive(Clone)]
 pub(crate) struct Lama {
     options: LamaOptions,
@@ -32,7 +32,7 @@ pub(crate) struct Lama {
     latencies: Vec<Option<MissLatency>>,
 }
 
-/// What is known of a partition.
+/// Measurements of a partition for which both curve and latencies are known.
 struct Known<'a> {
     curve: &'a MissRatioCurve,
     latency: &'a MissLatency,
@@ -98,7 +98,7 @@ fn threshold(view: &View<'_>) -> Proposal {
 }
 
 impl Known<'_> {
-    /// The 99th percentile of its queries with so many bytes, seconds; nothing where nobody asks.
+    /// 99th percentile of its queries' latency with `bytes`, in seconds; 0 without look-ups.
     fn p99_s(&self, bytes: u64) -> f64 {
         if self.look_ups == 0 {
             0.0
@@ -107,7 +107,7 @@ impl Known<'_> {
         }
     }
 
-    /// What its misses cost with so many bytes, seconds.
+    /// Cost of its misses with `bytes`, in seconds.
     fn cost_s(&self, bytes: u64) -> f64 {
         self.look_ups as f64 * self.curve.at(bytes) * self.latency.p99().as_secs_f64()
     }
@@ -125,19 +125,19 @@ impl Known<'_> {
     }
 }
 
-/// What there is to divide: floors and pins come first, and those of whom nothing is known keep
-/// what they have.
+/// Space to divide, in units. Floors and pins are allocated first, and partitions without
+/// measurements keep their budgets.
 struct Grid {
     /// Bytes of each partition before any unit is given.
     base: Vec<u64>,
-    /// Units it may be given at most.
+    /// Largest number of units of each partition.
     most: Vec<u64>,
     unit_bytes: u64,
     units: usize,
 }
 
 impl Grid {
-    /// None where there is less to divide than a byte a unit.
+    /// None if there is less than one byte per unit to divide.
     fn new(
         bounds: &Bounds,
         present: &[u64],
@@ -159,7 +159,7 @@ impl Grid {
         self.base[partition].saturating_add(units * self.unit_bytes)
     }
 
-    /// A row for each partition with what it costs at every size it may have.
+    /// One row per partition: its cost at every size it may have.
     fn table(&self, known: &[Option<Known<'_>>], cost: impl Fn(&Known<'_>, u64) -> f64) -> Vec<Vec<f64>> {
         let row = |(i, known): (usize, &Option<Known<'_>>)| {
             let cost = |units| known.as_ref().map_or(0.0, |known| cost(known, self.bytes(i, units)));
@@ -169,7 +169,7 @@ impl Grid {
     }
 }
 
-/// The budgets of least cost, and what lowers no cost where it is now.
+/// The budgets of least cost; bytes that lower no cost stay where they are.
 fn divided(view: &View<'_>, known: &[Option<Known<'_>>], options: &LamaOptions) -> Vec<u64> {
     let bounds = Bounds::new(view.total_bytes, view.floor_bytes, &view.seen.partitions);
     let present = bounds.fit(view.budgets);
@@ -188,8 +188,8 @@ fn divided(view: &View<'_>, known: &[Option<Known<'_>>], options: &LamaOptions) 
     settled(&needed, &present, view.total_bytes)
 }
 
-/// `needed` and what is left of the total, which goes to those who have more at present, so that
-/// nothing moves without need.
+/// `needed`, plus the rest of the total, which goes to the partitions that have more at present, so
+/// that no byte moves without effect.
 fn settled(needed: &[u64], present: &[u64], total: u64) -> Vec<u64> {
     let more: Vec<u64> =
         present.iter().zip(needed).map(|(present, needed)| present.saturating_sub(*needed)).collect();

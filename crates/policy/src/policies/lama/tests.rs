@@ -1,4 +1,4 @@
-//! The division against figures worked out by hand.
+//! The division compared with results calculated by hand.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::Observation;
 
 const UNIT: u64 = 1_000;
 
-/// A backend whose misses all take `ms`, asked `look_ups` times.
+/// A backend with `look_ups` look-ups whose misses all take `ms`.
 fn backend(curve: &[(u64, f64)], ms: u64, look_ups: u64) -> PartitionSeen {
     let mut sketch = LatencySketch::default();
     sketch.record(Duration::from_millis(ms));
@@ -34,21 +34,21 @@ fn target(mode: LamaMode, partitions: &[PartitionSeen], budgets: &[u64]) -> Vec<
 }
 
 #[test]
-fn of_two_equal_curves_the_slow_one_gets_all_it_can_use() {
+fn slower_of_two_backends_with_equal_curves_gets_all_it_can_use() {
     let line = [(80 * UNIT, 0.0)];
     let slow_and_fast = [backend(&line, 30, 1_000), backend(&line, 10, 1_000)];
-    // At 80 units of 100 the slow one has no miss, and at 79.2 one in a hundred: its 99th
-    // percentile is a hit's.
+    // With 80 of 100 units the slow backend has no miss. With 79.2 one look-up in a hundred misses,
+    // and its 99th percentile is still that of a hit.
     let budgets = target(LamaMode::Minmax, &slow_and_fast, &[50 * UNIT, 50 * UNIT]);
     assert_eq!(budgets, [80 * UNIT, 20 * UNIT]);
     assert_eq!(target(LamaMode::Sum, &slow_and_fast, &[50 * UNIT, 50 * UNIT]), [80 * UNIT, 20 * UNIT]);
 }
 
 #[test]
-fn the_largest_counts_in_one_mode_and_the_sum_in_the_other() {
+fn minmax_lowers_the_largest_p99_and_sum_the_total_cost() {
     let step = |at: u64| [(at * UNIT - 1, 1.0), (at * UNIT, 0.0)];
-    // Sixty units bring the slow one to nothing; the same bring two fast ones there, which are
-    // asked far more.
+    // Sixty units avoid all misses of the slow backend, or those of two fast ones with many more
+    // look-ups.
     let partitions =
         [backend(&step(60), 90, 10), backend(&step(30), 30, 1_000), backend(&step(30), 30, 1_000)];
     let budgets = [20 * UNIT, 40 * UNIT, 30 * UNIT];
@@ -58,14 +58,14 @@ fn the_largest_counts_in_one_mode_and_the_sum_in_the_other() {
 }
 
 #[test]
-fn what_lowers_no_cost_stays_where_it_is() {
+fn bytes_that_lower_no_cost_stay_in_place() {
     let flat = [backend(&[(UNIT, 0.5)], 10, 100), backend(&[(UNIT, 0.5)], 20, 100)];
     assert_eq!(target(LamaMode::Minmax, &flat, &[70 * UNIT, 30 * UNIT]), [70 * UNIT, 30 * UNIT]);
     assert_eq!(target(LamaMode::Sum, &flat, &[30 * UNIT, 70 * UNIT]), [30 * UNIT, 70 * UNIT]);
 }
 
 #[test]
-fn who_is_not_known_keeps_what_he_has() {
+fn partition_without_measurements_keeps_its_budget() {
     let line = [(80 * UNIT, 0.0)];
     let nothing = PartitionSeen { misses: 1, ..PartitionSeen::new(TenantId(0), BackendId(0)) };
     let partitions = [backend(&line, 10, 100), nothing.clone(), backend(&line, 30, 100)];
@@ -88,14 +88,14 @@ fn who_is_not_known_keeps_what_he_has() {
 }
 
 #[test]
-fn a_backend_that_nobody_asks_has_no_slow_queries() {
+fn backend_without_look_ups_counts_as_fast() {
     let line = [(80 * UNIT, 0.0)];
     let partitions = [backend(&line, 500, 0), backend(&line, 10, 100)];
     assert_eq!(target(LamaMode::Minmax, &partitions, &[90 * UNIT, 10 * UNIT])[1], 80 * UNIT);
 }
 
 #[test]
-fn the_last_latencies_known_hold_while_nothing_misses() {
+fn last_known_latencies_are_used_while_nothing_misses() {
     let mut lama = Lama::new(&Options::default());
     let mut seen = vec![backend(&[(UNIT, 0.0)], 30, 10)];
     lama.remember(&seen);
