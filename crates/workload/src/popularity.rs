@@ -7,7 +7,12 @@ use crate::draw::uniform;
 /// Zipf-like popularity of ranks 0 (most popular) to N-1, by the closed form of the bounded Pareto
 /// distribution.
 ///
-/// With U uniform in [0, 1) and exponent a, the rank is floor((1 + U ((N+1)^(1-a) - 1))^(1/(1-a))) - 1.
+/// With U uniform in [0, 1) and exponent a, the rank is
+///
+/// ```text
+/// floor((1 + U ((N+1)^(1-a) - 1))^(1/(1-a))) - 1
+/// ```
+///
 /// That form *is* the definition, in the workload model's file format too: samplers called "Zipf"
 /// differ in the head of the distribution, and with it in every hit ratio. a = 0 is uniform; at a =
 /// 1 the form has the limit (N+1)^U, which is used within 1e-6 of 1, where the powers would lose

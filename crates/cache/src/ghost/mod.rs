@@ -3,10 +3,10 @@
 //!
 //! A cache can tell how it fares at the size it has. What it would do at another size has to be
 //! known before memory is moved, or whoever moves it gropes. For a cache that evicts the least
-//! recent item one pass answers for every size at once (Mattson, Gecsei, Slutz and Traiger, *Evaluation
-//! techniques for storage hierarchies*, IBM Systems Journal 1970): a get hits at every size that
-//! holds the key and all that was used since the key's last use. The bytes of those are its *reuse
-//! distance*, and the share of distances up to a size is the hit ratio there.
+//! recent item one pass answers for every size at once (Mattson, Gecsei, Slutz and Traiger,
+//! *Evaluation techniques for storage hierarchies*, IBM Systems Journal 1970): a get hits at every
+//! size that holds the key and all that was used since the key's last use. The bytes of those are
+//! its *reuse distance*, and the share of distances up to a size is the hit ratio there.
 //!
 //! Keeping them for every key costs more than many caches have to spare. Waldspurger, Park,
 //! Garthwaite and Ahmad (*Efficient MRC Construction with SHARDS*, FAST 2015) keep them for the

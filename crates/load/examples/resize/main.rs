@@ -9,9 +9,9 @@
 //! evict.
 //!
 //! A hit belongs to the time at which it was meant to start: *inside* a move (from the request to
-//! change the budget to the first look that finds it reached), within 20 ms *after* one, during a *refill*,
-//! or *between* all these. Prints one JSON document; exit status 1 when a budget was not reached in
-//! time or the load was not what it should be.
+//! change the budget to the first look that finds it reached), within 20 ms *after* one, during a
+//! *refill*, or *between* all these. Prints one JSON document; exit status 1 when a budget was not
+//! reached in time or the load was not what it should be.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,

@@ -22,8 +22,8 @@ pub enum Format {
     OracleGeneral,
     /// [`twitter`]: gets, stores and deletes.
     Twitter,
-    /// [`robinhood`]: gets of a request's objects, in the order of layers and backends. Objects that no cache may keep are
-    /// left out.
+    /// [`robinhood`]: gets of a request's objects, in the order of layers and backends. Objects
+    /// that no cache may keep are left out.
     #[serde(rename = "robinhood")]
     RobinHood,
 }

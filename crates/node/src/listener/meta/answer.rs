@@ -69,7 +69,7 @@ pub(super) fn word(word: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(word);
 }
 
-/// Seconds left to live, begun ones counted whole, so that what was just stored for 30 seconds has 30.
+/// Seconds left to live, rounded up, so that an item just stored for 30 seconds has 30.
 pub(super) fn ttl_secs(expires: Option<Instant>, moment: Moment) -> Option<u64> {
     let left = expires?.since(moment.now);
     Some(left.as_secs() + u64::from(left.subsec_nanos() > 0))

@@ -3,7 +3,8 @@
 //!
 //! A command is carried out in one step on its item, with the shard locked, and most of an answer
 //! is written there too. What the older commands know nothing of are marks on the item: that it is
-//! stale, that one client has already been told to recache it, and that its key was given in base 64.
+//! stale, that one client has already been told to recache it, and that its key was given in base
+//! 64.
 //!
 //! Texts and corner cases are those of memcached 1.6.45 but for its slips: an item that is made by
 //! `mg` or `ma`, or appended to, goes on to be known by its base 64 key, and neither adding to a
