@@ -14,6 +14,7 @@
 
 pub mod attributes;
 pub mod code;
+pub mod comments;
 pub mod dependencies;
 pub mod documents;
 pub mod files;

@@ -46,7 +46,7 @@ fn anchor(title: &str) -> String {
 
 /// The lines outside fenced code, numbered from 1; code spans lose their backticks when they hold
 /// no link.
-fn prose_lines(page: &str) -> impl Iterator<Item = (usize, String)> {
+pub(crate) fn prose_lines(page: &str) -> impl Iterator<Item = (usize, String)> {
     let mut fenced = false;
     page.lines().enumerate().filter_map(move |(at, line)| {
         let fence = line.trim_start().starts_with("```");
