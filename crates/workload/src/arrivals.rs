@@ -1,4 +1,4 @@
-//! When the next request arrives, whatever became of the last one.
+//! Arrival times of an open-loop load, independent of responses.
 
 use std::time::Duration;
 
@@ -6,11 +6,11 @@ use thiserror::Error;
 
 use crate::draw::uniform;
 
-/// Gaps between arrivals of an open loop: a Poisson process, or a metronome.
+/// Gaps between arrivals of an open loop: a Poisson process, or equal gaps.
 ///
-/// Users do not wait for each other, so arrivals must not depend on answers; that is what makes the
-/// loop open. Gaps are whole nanoseconds; what rounding cuts off is carried into the next gap, so
-/// the rate holds over any time.
+/// Users do not wait for each other, so arrivals must not depend on responses. Gaps are whole
+/// nanoseconds; the rounding error is carried into the next gap, so the rate is exact over any
+/// time.
 #[derive(Clone, Debug)]
 pub struct Arrivals {
     mean_gap_ns: f64,
@@ -24,30 +24,31 @@ enum Pattern {
     Fixed,
 }
 
-/// Why a rate of arrivals was refused.
+/// Reason why an arrival rate was refused.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum ArrivalsError {
-    /// The rate is not one that can be generated; pass one in range.
+    /// The rate is out of range.
     #[error("arrival rate {rate_per_s} per second is out of range: give a number above 0 and up to 1e9")]
     Rate {
-        /// What was given.
+        /// The value given.
         rate_per_s: f64,
     },
 }
 
 impl Arrivals {
-    /// Independent arrivals at `rate_per_s` on average: gaps are exponentially distributed.
+    /// Returns independent arrivals at `rate_per_s` on average, with exponentially distributed
+    /// gaps.
     ///
     /// # Errors
-    /// When the rate is not in (0, 1e9].
+    /// If the rate is not in (0, 1e9].
     pub fn poisson(rate_per_s: f64) -> Result<Self, ArrivalsError> {
         Self::new(rate_per_s, Pattern::Poisson)
     }
 
-    /// Arrivals at equal gaps of `1 / rate_per_s`.
+    /// Returns arrivals at equal gaps of `1 / rate_per_s`.
     ///
     /// # Errors
-    /// When the rate is not in (0, 1e9].
+    /// If the rate is not in (0, 1e9].
     pub fn fixed(rate_per_s: f64) -> Result<Self, ArrivalsError> {
         Self::new(rate_per_s, Pattern::Fixed)
     }
@@ -60,7 +61,7 @@ impl Arrivals {
         }
     }
 
-    /// The time from the last arrival to the next. Fixed gaps draw nothing from `rng`.
+    /// Returns the time from the last arrival to the next. Equal gaps draw nothing from `rng`.
     pub fn next_gap(&mut self, rng: &mut impl rand_core::Rng) -> Duration {
         let gap = match self.pattern {
             Pattern::Poisson => -libm::log(1.0 - uniform(rng)) * self.mean_gap_ns,
@@ -89,14 +90,14 @@ mod tests {
     }
 
     #[test]
-    fn fixed_gaps_add_up_to_the_rate_though_none_is_a_whole_nanosecond() {
+    fn fixed_gaps_sum_to_the_rate_despite_rounding() {
         let (mut arrivals, mut rng) = (Arrivals::fixed(30_000.0).unwrap(), rng_from_seed(5));
         let total: Duration = (0..30_000).map(|_| arrivals.next_gap(&mut rng)).sum();
         assert!(total.abs_diff(Duration::from_secs(1)) <= Duration::from_nanos(1), "{total:?}");
     }
 
     #[test]
-    fn rates_that_no_clock_can_follow_are_refused() {
+    fn arrival_rate_out_of_range_is_refused() {
         for rate in [0.0, -1.0, f64::NAN, f64::INFINITY] {
             assert!(Arrivals::poisson(rate).is_err(), "{rate}");
         }

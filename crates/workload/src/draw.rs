@@ -1,28 +1,28 @@
-//! Draws: a uniform, a normal, and the generator they come from.
+//! Random draws: uniform, normal, and their generator.
 
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-/// The generator every draw of a load comes from: xoshiro256++ by Blackman and Vigna.
+/// The generator of all draws of a load: xoshiro256++ by Blackman and Vigna.
 pub type Rng = Xoshiro256PlusPlus;
 
-/// The generator of `seed`; its 256 bits of state are filled by SplitMix64, as its authors
+/// Returns the generator of `seed`; its 256 bits of state are filled by SplitMix64, as its authors
 /// recommend.
 #[must_use]
 pub fn rng_from_seed(seed: u64) -> Rng {
     Rng::seed_from_u64(seed)
 }
 
-/// A uniform draw in [0, 1): one output, its upper 53 bits, so every value is a multiple of 2^-53.
+/// Draws uniformly from [0, 1): the upper 53 bits of one output, so every value is a multiple of
+/// 2^-53.
 #[must_use]
 pub fn uniform(rng: &mut impl rand_core::Rng) -> f64 {
     (rng.next_u64() >> 11) as f64 * TWO_POW_MINUS_53
 }
 
-/// A draw from the standard normal distribution: one output, mapped through [`normal_quantile`].
+/// Draws from the standard normal distribution: one output, mapped through [`normal_quantile`].
 ///
-/// Inversion spends exactly one output per draw, so that two generators stay in step whatever they
-/// drew.
+/// Inversion uses exactly one output per draw, so two generators stay in step whatever they drew.
 #[must_use]
 pub fn standard_normal(rng: &mut impl rand_core::Rng) -> f64 {
     normal_from_bits(rng.next_u64())
@@ -34,18 +34,17 @@ pub(crate) fn normal_from_bits(bits: u64) -> f64 {
     normal_quantile(midpoint_from_bits(bits))
 }
 
-/// (floor(bits / 2^11) + 1/2) / 2^53, which is neither 0 nor, but for rounding, 1.
+/// (floor(bits / 2^11) + 1/2) / 2^53: above 0, and below 1 except for rounding.
 pub(crate) fn midpoint_from_bits(bits: u64) -> f64 {
     ((bits >> 11) as f64 + 0.5) * TWO_POW_MINUS_53
 }
 
-/// The value below which a standard normal variable stays with probability `p`; relative error
-/// about 1e-15.
+/// The quantile of the standard normal distribution at probability `p`; relative error about 1e-15.
 ///
 /// Algorithm AS 241 (PPND16) by M. J. Wichura, *The Percentage Points of the Normal Distribution*,
 /// Applied Statistics 37 (1988): three rational functions, one for the middle and two for the
 /// tails. Arguments are clamped to [2^-1074, 1 - 2^-53], so the result is finite (-38.5 to 8.3);
-/// not a number stays so.
+/// NaN gives NaN.
 ///
 /// ```
 /// use sherwood_workload::normal_quantile;
@@ -70,7 +69,7 @@ pub fn normal_quantile(p: f64) -> f64 {
     if q < 0.0 { -magnitude } else { magnitude }
 }
 
-/// Horner's rule; the coefficients rise with the power.
+/// Evaluates a polynomial by Horner's rule; coefficients in order of ascending powers.
 fn polynomial(coefficients: &[f64; 8], x: f64) -> f64 {
     coefficients.iter().rev().fold(0.0, |sum, coefficient| sum * x + coefficient)
 }
@@ -145,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn generator_of_a_seed_yields_the_same_draws_for_ever() {
+    fn generator_of_a_seed_yields_fixed_draws() {
         let mut rng = rng_from_seed(1);
         let drawn: Vec<u64> = (0..3).map(|_| rand_core::Rng::next_u64(&mut rng)).collect();
         assert_eq!(drawn, GOLDEN);
@@ -170,7 +169,7 @@ mod tests {
         }
     }
 
-    /// How far the quantile moves when `p` close to 1 moves by half a unit in its last place.
+    /// Change of the quantile when `p` close to 1 changes by half a unit in its last place.
     fn tail_slack(p: f64) -> f64 {
         if p > 0.5 { f64::EPSILON / 4.0 / (1.0 - p) } else { 0.0 }
     }

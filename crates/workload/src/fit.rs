@@ -1,37 +1,37 @@
-//! A popularity law that explains a miss ratio curve.
+//! Estimation of a popularity law from a miss ratio curve.
 //!
-//! A node knows how often each size of a cache would miss, and not how many objects there are or
-//! how popular each is. But under a law of popularity an LRU misses in a way that is known well: by
-//! Che's approximation (Che, Tung and Wang, *Hierarchical Web Caching Systems*, 2002) an object is
-//! in the cache if it was asked for within the last T accesses, with T such that what is in it
-//! fills it. So the law whose curve lies closest to the measured one is taken for the law.
+//! A node measures the miss ratio at each cache size, but knows neither the number of objects nor
+//! their popularity. Under a given law the miss ratio of an LRU follows from Che's approximation
+//! (Che, Tung and Wang, *Hierarchical Web Caching Systems*, 2002): an object is in the cache if it
+//! was accessed within the last T accesses, where T is such that these objects fill the cache. The
+//! law whose curve is closest to the measured one is chosen.
 
 use crate::popularity::shares;
 
-/// A law, and how well it explains.
+/// A popularity law and its error.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Fit {
-    /// Objects of the catalogue.
+    /// Number of objects of the catalogue.
     pub objects: u64,
     /// Exponent of their [`crate::Popularity`].
     pub zipf_alpha: f64,
-    /// Share of the accesses to objects that are never asked for again.
+    /// Share of the accesses to objects that are accessed only once.
     pub unique_fraction: f64,
     /// Root of the mean squared difference of the two curves' miss ratios.
     pub error: f64,
 }
 
-/// Points of the measured curve that are compared, at most.
+/// Largest number of points of the measured curve that are compared.
 const POINTS_MAX: usize = 32;
-/// Points with which there is something to explain.
+/// Least number of points for a fit.
 const POINTS_MIN: usize = 3;
-/// Values of T that a law's curve is worked out for.
+/// Number of values of T at which a law's curve is computed.
 const TIMES: i32 = 40;
 
-/// The law that explains the miss ratios of an LRU of these `bytes` (rising) best, where an item
-/// takes `item_bytes`; none with too few points, or if everything misses at every size.
+/// Returns the law that best explains the miss ratios of an LRU at these `bytes` (ascending), with
+/// items of `item_bytes`; none with fewer than 3 points, or if everything misses at every size.
 ///
-/// It tries some 2,500 laws, 40 sizes each: a tenth of a second.
+/// Evaluates some 2,500 laws at 40 sizes each, which takes about a tenth of a second.
 #[must_use]
 pub fn fit(bytes: &[u64], miss_ratio: &[f64], item_bytes: f64) -> Option<Fit> {
     let measured = points(bytes, miss_ratio, item_bytes);
@@ -71,7 +71,7 @@ pub fn fit(bytes: &[u64], miss_ratio: &[f64], item_bytes: f64) -> Option<Fit> {
     Some(attempt(1.0, 0.0, 0.0))
 }
 
-/// Items and miss ratios, as far apart as there are many.
+/// Points as (items, miss ratio), thinned to at most [`POINTS_MAX`].
 fn points(bytes: &[u64], miss_ratio: &[f64], item_bytes: f64) -> Vec<(f64, f64)> {
     let all: Vec<(f64, f64)> = bytes
         .iter()
@@ -85,7 +85,7 @@ fn points(bytes: &[u64], miss_ratio: &[f64], item_bytes: f64) -> Vec<(f64, f64)>
 }
 
 impl Fit {
-    /// How far the law's curve is from the measured one.
+    /// Root mean squared difference between the law's curve and the measured one.
     fn distance(&self, measured: &[(f64, f64)]) -> f64 {
         let curve = self.curve();
         let squares = measured.iter().map(|&(items, miss)| {
@@ -95,7 +95,7 @@ impl Fit {
         libm::sqrt(squares.sum::<f64>() / measured.len() as f64)
     }
 
-    /// Items of an LRU and what it misses, by Che's approximation; items rise.
+    /// The law's curve by Che's approximation: (items of an LRU, its miss ratio), ascending.
     fn curve(&self) -> Vec<(f64, f64)> {
         let again = 1.0 - self.unique_fraction;
         let shares = shares(self.objects, self.zipf_alpha);
@@ -113,7 +113,7 @@ impl Fit {
     }
 }
 
-/// The miss ratio of an LRU of so many items: linear between two points, 1 at none.
+/// The miss ratio of an LRU of `items`: linear between two points, 1 at 0 items.
 fn at(curve: &[(f64, f64)], items: f64) -> f64 {
     let after = curve.partition_point(|&(known, _)| known < items);
     let before = if after == 0 { (0.0, 1.0) } else { curve[after - 1] };
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn the_law_that_accesses_were_drawn_by_is_found() {
+    fn fit_recovers_the_law_of_generated_accesses() {
         let sizes = [1, 3, 10, 30, 100, 200, 400, 800, 1_200, 1_600];
         let bytes = sizes.map(|items| items * 500);
         for (objects, alpha, unique) in [(1_000, 0.9, 0.05), (1_500, 0.6, 0.0)] {
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_made_of_nothing() {
+    fn fit_of_too_few_points_or_of_misses_only_is_none() {
         assert_eq!(fit(&[0], &[1.0], 500.0), None);
         assert_eq!(fit(&[0, 500, 1_000, 2_000], &[1.0; 4], 500.0), None);
         assert_eq!(fit(&[], &[], 500.0), None);

@@ -5,19 +5,19 @@ use thiserror::Error;
 use crate::draw::{Rng, rng_from_seed, uniform};
 use crate::popularity::Popularity;
 
-/// Shape of a key-value load. Defaults are those of `sherwood load`.
+/// Parameters of a key-value load. The defaults are those of `sherwood load`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KeyValueOptions {
     /// Number of distinct keys, 1 to 2^40.
     pub keys: u64,
-    /// Length of every key in bytes: at least the digits of the largest key and the leading `k`, at
-    /// most 250.
+    /// Length of every key in bytes: at least the leading `k` and the digits of the largest key
+    /// number, at most 250.
     pub key_bytes: usize,
     /// Length of every value in bytes, up to 128 MiB.
     pub value_bytes: usize,
     /// Exponent of [`Popularity`], 0 (uniform) to 10.
     pub zipf: f64,
-    /// Share of operations that read, 0 to 1; the others write.
+    /// Share of operations that are gets, 0 to 1; the others are sets.
     pub get_ratio: f64,
 }
 
@@ -27,55 +27,55 @@ impl Default for KeyValueOptions {
     }
 }
 
-/// Why a key-value load was refused.
+/// Reason why a key-value load was refused.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum KeyValueError {
-    /// No keys, or more than can be numbered.
+    /// The number of keys is out of range.
     #[error("{keys} keys are out of range: give 1 to 2^40")]
     Keys {
-        /// What was given.
+        /// The value given.
         keys: u64,
     },
-    /// Too short to tell the keys apart, or longer than memcached allows.
+    /// The key size is too short to distinguish the keys, or longer than memcached allows.
     #[error("a key size of {key_bytes} bytes is out of range: {keys} keys need {least} to 250 bytes")]
     KeySize {
-        /// What was given.
+        /// The value given.
         key_bytes: usize,
-        /// Number of keys to tell apart.
+        /// Number of keys to distinguish.
         keys: u64,
-        /// The shortest key that tells them apart.
+        /// The shortest sufficient key, in bytes.
         least: usize,
     },
-    /// A value no cache would take.
+    /// The value size is above 128 MiB.
     #[error("a value size of {value_bytes} bytes is out of range: give 0 to 134217728 (128 MiB)")]
     ValueSize {
-        /// What was given.
+        /// The value given.
         value_bytes: usize,
     },
-    /// The popularity exponent is no usable number.
+    /// The popularity exponent is out of range.
     #[error("a zipf exponent of {zipf} is out of range: give 0 (uniform) to 10")]
     Zipf {
-        /// What was given.
+        /// The value given.
         zipf: f64,
     },
-    /// The share of gets is no share.
+    /// The ratio of gets is out of range.
     #[error("a get ratio of {get_ratio} is out of range: give 0 (only sets) to 1 (only gets)")]
     GetRatio {
-        /// What was given.
+        /// The value given.
         get_ratio: f64,
     },
 }
 
-/// What one operation does, and to which key (its rank of popularity, 0 the most popular).
+/// One operation and its key (its rank of popularity, 0 the most popular).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// Read the key.
+    /// Reads the key.
     Get(u64),
-    /// Write the key.
+    /// Writes the key.
     Set(u64),
 }
 
-/// A deterministic stream of gets and sets: two draws each, the kind first.
+/// A deterministic stream of gets and sets; each takes two draws, the operation first.
 #[derive(Clone, Debug)]
 pub struct KeyValue {
     options: KeyValueOptions,
@@ -84,10 +84,10 @@ pub struct KeyValue {
 }
 
 impl KeyValue {
-    /// The stream of `options` and `seed`.
+    /// Returns the stream of `options` and `seed`.
     ///
     /// # Errors
-    /// When an option is out of its range.
+    /// If an option is out of its range.
     pub fn new(options: KeyValueOptions, seed: u64) -> Result<Self, KeyValueError> {
         let KeyValueOptions { keys, key_bytes, value_bytes, zipf, get_ratio } = options;
         if !(1..=1 << 40).contains(&keys) {
@@ -109,24 +109,24 @@ impl KeyValue {
         Ok(Self { popularity: Popularity::new(keys, zipf), rng: rng_from_seed(seed), options })
     }
 
-    /// The options the stream was made of.
+    /// The options of the stream.
     #[must_use]
     pub const fn options(&self) -> &KeyValueOptions {
         &self.options
     }
 
-    /// The next operation; the stream never ends.
+    /// Returns the next operation; the stream is infinite.
     pub fn next_operation(&mut self) -> Operation {
         let get = uniform(&mut self.rng) < self.options.get_ratio;
         let key = self.popularity.draw(&mut self.rng);
         if get { Operation::Get(key) } else { Operation::Set(key) }
     }
 
-    /// Draws keys to read together with those in `keys`, until there are `count` of them, all
-    /// distinct, or as many as the key space holds.
+    /// Extends `keys`, a set of keys read together, to `count` distinct keys, or to the whole key
+    /// space if that is smaller.
     ///
-    /// Each is drawn by popularity; where a draw repeats one, the next less popular key not yet
-    /// taken stands in for it. Time is quadratic in `count`, the size of a request or a multi-get.
+    /// Keys are drawn by popularity; a draw that repeats a key is replaced by the next less popular
+    /// key not yet taken. O(`count`²), where `count` is the size of a request or a multi-get.
     pub fn extend_batch(&mut self, keys: &mut Vec<u64>, count: usize) {
         let all = self.options.keys;
         let count = usize::try_from(all).map_or(count, |all| count.min(all));
@@ -144,7 +144,7 @@ impl KeyValue {
         let start = out.len();
         out.resize(start + self.options.key_bytes, b'0');
         out[start] = b'k';
-        // Digits from the last on; that they fit was validated.
+        // Digits from the last one; validation ensures that they fit.
         let mut left = key;
         for digit in out[start + 1..].iter_mut().rev() {
             if left == 0 {
@@ -175,14 +175,14 @@ mod tests {
     }
 
     #[test]
-    fn share_of_gets_is_the_ratio_asked_for() {
+    fn share_of_gets_equals_the_get_ratio() {
         let mut stream = stream(KeyValueOptions { get_ratio: 0.75, ..KeyValueOptions::default() });
         let gets = (0..100_000).filter(|_| matches!(stream.next_operation(), Operation::Get(_))).count();
         assert!(gets.abs_diff(75_000) < 600, "{gets}");
     }
 
     #[test]
-    fn keys_have_the_size_asked_for() {
+    fn keys_have_the_configured_size() {
         let stream = stream(KeyValueOptions { keys: 1_000, key_bytes: 8, ..KeyValueOptions::default() });
         let mut text = Vec::new();
         stream.write_key(42, &mut text);
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_read_together_are_distinct_and_never_more_than_there_are() {
+    fn keys_of_a_batch_are_distinct_and_limited_to_the_key_space() {
         let mut stream = stream(KeyValueOptions { keys: 40, zipf: 2.0, ..KeyValueOptions::default() });
         for (count, expected) in [(1, 1), (39, 39), (50, 40)] {
             let mut keys = vec![7];

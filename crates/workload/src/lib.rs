@@ -1,20 +1,20 @@
-//! What is asked of a system under load: request mixes, popularity, arrivals, trace readers.
+//! Workloads: request mixes, popularity, arrivals, trace readers.
 //!
-//! A measurement can only be repeated when its load can. Everything here is therefore a pure
-//! function of options and a seed: the load generator, the demo and the simulator draw the very
-//! same requests, on any machine. Randomness comes from a *named* generator ([`Rng`],
-//! xoshiro256++), because the ones a library calls "standard" change between its versions;
-//! logarithms and powers come from `libm`, because those of the platform differ in the last bit.
+//! A measurement is repeatable only if its load is. Everything here is therefore a pure function of
+//! options and a seed: the load generator, the demo and the simulator draw the same requests, on
+//! any machine. Randomness comes from a named generator ([`Rng`], xoshiro256++), because the
+//! "standard" generators of libraries change between versions; logarithms and powers come from
+//! `libm`, because those of the platform differ in the last bit.
 //!
 //! - [`onerf`]: the request mix, the backends and the slowdown scenarios of a OneRF-like service.
 //! - [`KeyValue`]: single gets and sets over a Zipf-distributed key space.
 //! - [`trace`]: readers of recorded accesses (cache2k, oracleGeneral, Twitter) and recorded
 //!   requests (RobinHood).
 //! - [`fit`]: the popularity law behind a miss ratio curve.
-//! - [`Arrivals`], [`Popularity`], [`SplitMix64`], [`uniform`], [`normal_quantile`]: what those are
-//!   made of.
+//! - [`Arrivals`], [`Popularity`], [`SplitMix64`], [`uniform`], [`normal_quantile`]: building
+//!   blocks.
 //!
-//! Nothing here reads a clock, a file or the environment: readers take any `BufRead`, arrivals
+//! The crate reads no clock, no file and no environment: readers take any `BufRead`, arrivals
 //! return gaps.
 
 mod arrivals;

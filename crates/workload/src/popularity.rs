@@ -1,4 +1,4 @@
-//! Which object of a catalogue is asked for.
+//! Popularity of the objects of a catalogue.
 
 use std::sync::Arc;
 
@@ -13,18 +13,18 @@ use crate::draw::uniform;
 /// floor((1 + U ((N+1)^(1-a) - 1))^(1/(1-a))) - 1
 /// ```
 ///
-/// That form *is* the definition, in the workload model's file format too: samplers called "Zipf"
-/// differ in the head of the distribution, and with it in every hit ratio. a = 0 is uniform; at a =
-/// 1 the form has the limit (N+1)^U, which is used within 1e-6 of 1, where the powers would lose
-/// their digits. Constant time, one draw per rank.
+/// This formula is the definition, also in the workload model's file format: samplers called "Zipf"
+/// differ in the head of the distribution, and therefore in every hit ratio. a = 0 is uniform; at
+/// a = 1 the formula has the limit (N+1)^U, which is used within 1e-6 of 1, where the powers would
+/// lose precision. Constant time, one draw per rank.
 ///
-/// Hardly a draw needs a power: the unit interval is cut into equal pieces, and each has a cubic
-/// that follows the closed form to a known error (40 bytes for a piece, at most 512 of them, so
-/// that the tables of many catalogues stay near the processor). Where all positions within that
-/// error have one rank, it is the rank; the draws beside the beginning of a rank are worked out. Of
-/// catalogues of up to a hundred million objects, with exponents up to 1.2, those are 7% at most;
-/// of a billion up to a fifth, and of a trillion most, whose ranks are narrower than the error. So
-/// the ranks are those of the closed form, to the last draw.
+/// Few draws compute a power: the unit interval is divided into at most 512 equal pieces, each with
+/// a cubic that approximates the closed form within a known error (40 bytes per piece, so that the
+/// tables of many catalogues fit into the processor's caches). If all positions within that error
+/// have one rank, it is the rank; draws close to the boundary of a rank are computed exactly. In
+/// catalogues of up to a hundred million objects with exponents up to 1.2, these are at most 7%; of
+/// a billion objects up to a fifth, and of a trillion most, since their ranks are narrower than the
+/// error. All ranks are therefore exactly those of the closed form.
 ///
 /// ```
 /// use sherwood_workload::Popularity;
@@ -35,24 +35,24 @@ use crate::draw::uniform;
 pub struct Popularity {
     objects: u64,
     shape: Shape,
-    /// Of equal parts of the unit interval.
+    /// Approximations for equal pieces of the unit interval.
     pieces: Arc<[Piece]>,
 }
 
-/// A cubic in the distance from the middle of a piece, in pieces: positions are at most `error`
-/// away.
+/// A cubic in the distance from the middle of a piece, in pieces; its positions are off by at most
+/// `error`.
 #[derive(Clone, Copy, Debug)]
 struct Piece {
     cubic: [f64; 4],
     error: f64,
 }
 
-/// Pieces at most, a power of two so that a draw's piece is exact.
+/// Largest number of pieces, a power of two so that the piece of a draw is computed exactly.
 const PIECES_MAX: u64 = 1 << 9;
-/// Pieces for each rank, where there are few ranks.
+/// Pieces per rank in small catalogues.
 const PIECES_PER_RANK: u64 = 8;
-/// Of a position, relative: more than what rounding may do to a closed form whose own terms are
-/// exact, and to its cubic.
+/// Relative error of a position: more than the rounding error of the closed form with exact terms
+/// and of its cubic.
 const ROUNDING: f64 = 1e-13;
 
 #[derive(Clone, Debug)]
@@ -64,11 +64,11 @@ enum Shape {
 }
 
 impl Popularity {
-    /// Popularity over `objects` ranks with exponent `alpha`, at least 0.
+    /// Returns the popularity of `objects` ranks with exponent `alpha`, at least 0.
     ///
     /// # Panics
-    /// Without objects, with more than 2^52 of them, or with an exponent that is negative or not
-    /// finite; the options that lead here are validated.
+    /// If `objects` is 0 or above 2^52, or `alpha` is negative or not finite; callers validate
+    /// both.
     #[must_use]
     pub fn new(objects: u64, alpha: f64) -> Self {
         assert!((1..=1 << 52).contains(&objects), "a popularity law needs 1 to 2^52 objects, not {objects}");
@@ -89,16 +89,16 @@ impl Popularity {
         self.objects
     }
 
-    /// The rank that the uniform draw `u` in [0, 1) stands for, 0 to N-1.
+    /// The rank of the uniform draw `u` in [0, 1), from 0 to N-1.
     #[must_use]
     pub fn rank(&self, u: f64) -> u64 {
         self.easy_rank(u).unwrap_or_else(|| self.exact_rank(u))
     }
 
-    /// The rank of `u`, if the cubic of its piece says it.
+    /// The rank of `u`, if the cubic of its piece determines it.
     #[inline]
     fn easy_rank(&self, u: f64) -> Option<u64> {
-        // Exact, as the number of pieces is a power of two.
+        // Exact, since the number of pieces is a power of two.
         let at = u * self.pieces.len() as f64;
         let piece = at as usize;
         let Piece { cubic, error } = self.pieces.get(piece)?;
@@ -112,12 +112,12 @@ impl Popularity {
         self.rank_at(self.shape.position(u) as u64)
     }
 
-    /// The rank of a position rounded down. Rounding may have carried a draw just below 1 to N+1.
+    /// The rank of a position rounded down. For a draw just below 1, rounding errors may give N+1.
     fn rank_at(&self, position: u64) -> u64 {
         position.saturating_sub(1).min(self.objects - 1)
     }
 
-    /// A rank drawn with one output of `rng`.
+    /// Draws a rank with one output of `rng`.
     #[must_use]
     pub fn draw(&self, rng: &mut impl rand_core::Rng) -> u64 {
         self.rank(uniform(rng))
@@ -125,7 +125,7 @@ impl Popularity {
 }
 
 impl Shape {
-    /// One more than the rank of `u`, not rounded down yet; rises with `u`.
+    /// The rank of `u` plus one, before rounding down; non-decreasing in `u`.
     fn position(&self, u: f64) -> f64 {
         match *self {
             Self::Power { span, inverse } => libm::pow(1.0 + u * span, inverse),
@@ -133,9 +133,8 @@ impl Shape {
         }
     }
 
-    /// The position and its first four derivatives at `u`, each in units of pieces of this `width`,
-    /// over the factorial of its order: what multiplies the powers of the distance from `u` in
-    /// Taylor's series.
+    /// The coefficients of the Taylor series of the position at `u`, orders 0 to 4, in pieces of
+    /// this `width`.
     fn series(&self, u: f64, width: f64) -> [f64; 5] {
         let mut terms = [self.position(u); 5];
         for order in 1..terms.len() {
@@ -149,24 +148,24 @@ impl Shape {
         terms
     }
 
-    /// By how much rounding may change a position at `u`, relative to it.
+    /// Relative rounding error of a position at `u`.
     fn rounding(&self, u: f64) -> f64 {
         match *self {
-            // A power multiplies the error of its base by its exponent; so much of the base is left
-            // where the span is below 0.
+            // A power multiplies the relative error of its base by its exponent; the base shrinks
+            // below 1 for a negative span, which increases its relative error.
             Self::Power { span, inverse } => ROUNDING * (1.0 + inverse.abs() / (1.0 + u * span).min(1.0)),
-            // An exponential, that of its argument.
+            // An exponential has the absolute error of its argument as relative error.
             Self::Exponential { span } => ROUNDING * (1.0 + span),
         }
     }
 }
 
-/// A catalogue cut into runs of ranks that are about equally popular, most popular first: how many
-/// objects each has, and its share of the draws. Runs grow by a third, so there are some 70 for a
-/// billion objects.
+/// Divides a catalogue into runs of about equally popular ranks, most popular first, and returns
+/// the number of objects and the share of draws of each. Runs grow by a third, so there are about
+/// 70 for a billion objects.
 pub(crate) fn shares(objects: u64, alpha: f64) -> Vec<(f64, f64)> {
     let end = (objects + 1) as f64;
-    // Draws up to a position, all of them being `below(end)`.
+    // Unnormalised share of the draws up to a position.
     let below = |position: f64| {
         if (alpha - 1.0).abs() < 1e-6 {
             libm::log(position)
@@ -183,27 +182,26 @@ pub(crate) fn shares(objects: u64, alpha: f64) -> Vec<(f64, f64)> {
     runs
 }
 
-/// A cubic for each part of the unit interval.
+/// Cubics for all pieces of the unit interval.
 fn pieces(objects: u64, shape: &Shape) -> Arc<[Piece]> {
     let count = objects.saturating_mul(PIECES_PER_RANK).min(PIECES_MAX).next_power_of_two();
     (0..count).map(|piece| self::piece(piece as f64, 1.0 / count as f64, shape)).collect()
 }
 
-/// The cubic of a part of this `width`.
+/// The cubic of one piece of this `width`.
 fn piece(number: f64, width: f64, shape: &Shape) -> Piece {
     let [a, b, c, d, _] = shape.series((number + 0.5) * width, width);
     let ends = [number * width, (number + 1.0) * width];
-    // Lagrange's remainder: the fourth derivative has no extreme within a piece, so it is largest
+    // Lagrange's remainder: the fourth derivative has no extremum within a piece, so it is largest
     // at one of its ends.
     let remainder = |u: f64| shape.series(u, width)[4].abs() / 16.0;
     let rounding = |u: f64| shape.position(u) * shape.rounding(u);
-    // The greater of two, or no number if either is none: then nothing is known, which a maximum
-    // would pass over.
+    // The greater of two, or NaN if either is NaN, which `f64::max` would ignore.
     let greatest = |[a, b]: [f64; 2]| if a > b || a.is_nan() { a } else { b };
     let error = greatest(ends.map(remainder)) + greatest(ends.map(rounding));
     match [a, b, c, d, error].iter().all(|number| number.is_finite()) {
         true => Piece { cubic: [a, b, c, d], error },
-        // Nothing is known, so that every draw is worked out.
+        // No approximation: every draw is computed exactly.
         false => Piece { cubic: [0.0; 4], error: f64::INFINITY },
     }
 }
@@ -225,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn exponent_one_is_the_limit_of_its_neighbours() {
+    fn exponent_one_continues_its_neighbours() {
         let (at, near) = (Popularity::new(1_000, 1.0), Popularity::new(1_000, 1.000_01));
         for step in 0..1_000 {
             let u = f64::from(step) / 1_000.0;
@@ -234,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_are_those_of_the_draws() {
+    fn shares_match_the_ranks_of_draws() {
         for alpha in [0.0, 0.7, 1.0, 1.3] {
             let (popularity, shares) = (Popularity::new(5_000, alpha), shares(5_000, alpha));
             let (mut rank, mut share) = (0.0, 0.0);
@@ -252,24 +250,24 @@ mod tests {
         assert_eq!(Popularity::new(1, 0.99).rank(1.0 - f64::EPSILON / 2.0), 0);
     }
 
-    /// Draws of so many that had to be worked out.
-    fn worked_out(popularity: &Popularity, draws: u32) -> u32 {
-        let is_worked_out = |&draw: &u32| popularity.easy_rank(f64::from(draw) / f64::from(draws)).is_none();
-        (0..draws).filter(is_worked_out).count() as u32
+    /// Number of draws that are computed exactly.
+    fn exact_draws(popularity: &Popularity, draws: u32) -> u32 {
+        let is_exact = |&draw: &u32| popularity.easy_rank(f64::from(draw) / f64::from(draws)).is_none();
+        (0..draws).filter(is_exact).count() as u32
     }
 
     #[test]
-    fn hardly_a_draw_needs_a_power() {
+    fn few_draws_are_computed_exactly() {
         for (objects, alpha) in
             [(9_257, 0.85), (35_276, 0.6), (3_527_600, 0.6), (400_000, 1.0), (70_000, 1.2)]
         {
-            let found = worked_out(&Popularity::new(objects, alpha), 100_003);
+            let found = exact_draws(&Popularity::new(objects, alpha), 100_003);
             assert!(found < 2_000, "{objects}, {alpha}: {found}");
         }
     }
 
     #[test]
-    fn draws_beside_the_beginning_of_a_rank_are_those_of_the_closed_form() {
+    fn draws_near_a_rank_boundary_equal_the_closed_form() {
         for (objects, alpha) in [(35_276, 0.6), (9_257, 0.85), (2_000, 1.0), (70_000, 1.3)] {
             let popularity = Popularity::new(objects, alpha);
             let begins = |rank: u64| match popularity.shape {
@@ -287,13 +285,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn cubics_say_what_the_closed_form_says(objects in 1u64..1 << 40, alpha in 0.0f64..3.0, u in 0.0f64..1.0) {
+        fn ranks_by_cubics_equal_the_closed_form(objects in 1u64..1 << 40, alpha in 0.0f64..3.0, u in 0.0f64..1.0) {
             let popularity = Popularity::new(objects, alpha);
             prop_assert_eq!(popularity.rank(u), popularity.exact_rank(u));
         }
 
         #[test]
-        fn ranks_stay_within_the_catalogue_and_rise_with_the_draw(
+        fn ranks_stay_in_the_catalogue_and_are_monotonic(
             objects in 1u64..1 << 40, alpha in 0.0f64..3.0, low in 0.0f64..1.0, high in 0.0f64..1.0
         ) {
             let popularity = Popularity::new(objects, alpha);

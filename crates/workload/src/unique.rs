@@ -1,7 +1,7 @@
-//! Maps of a document or of a line, in which no key stands twice.
+//! Deserialisation of maps that refuses repeated keys.
 //!
-//! JSON leaves open what a repeated key means, and its readers take the last: of two lines of
-//! limits for one backend, or two scenarios of one name, one would be overlooked without a word.
+//! JSON does not define the meaning of a repeated key, and parsers take the last value: of two
+//! limits of one backend, or of two scenarios with one name, one would be dropped silently.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
@@ -9,8 +9,8 @@ use std::marker::PhantomData;
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
 
-/// A map, for fields that are [deserialized
-/// with](https://serde.rs/field-attrs.html#deserialize_with) it.
+/// Deserialises a map; for fields with
+/// [`deserialize_with`](https://serde.rs/field-attrs.html#deserialize_with).
 pub(crate) fn map<'de, D, K, V>(deserializer: D) -> Result<BTreeMap<K, V>, D::Error>
 where
     D: Deserializer<'de>,
@@ -20,7 +20,7 @@ where
     Unique::deserialize(deserializer).map(|Unique(entries)| entries)
 }
 
-/// A map or none, likewise; such a field needs `default` beside it.
+/// Deserialises an optional map; such a field needs `default` as well.
 pub(crate) fn map_or_none<'de, D, K, V>(deserializer: D) -> Result<Option<BTreeMap<K, V>>, D::Error>
 where
     D: Deserializer<'de>,
@@ -30,7 +30,7 @@ where
     Ok(Option::deserialize(deserializer)?.map(|Unique(entries)| entries))
 }
 
-/// What [`map`] does, for those who find out by themselves that it is a map.
+/// Reads the entries of a map, for visitors that accept other types too.
 pub(crate) fn entries<'de, A, K, V>(mut map: A) -> Result<BTreeMap<K, V>, A::Error>
 where
     A: MapAccess<'de>,
@@ -39,7 +39,7 @@ where
 {
     let mut entries = BTreeMap::new();
     while let Some(key) = map.next_key::<K>()? {
-        // Before its value is read, so that the place is the key's.
+        // Checked before the value is read, so that the error's position is that of the key.
         if entries.contains_key(&key) {
             return Err(A::Error::custom(format_args!(
                 "the key \"{key}\" is repeated, expected each key once"
@@ -50,7 +50,7 @@ where
     Ok(entries)
 }
 
-/// A map, for where it is an element of something.
+/// A map with distinct keys, as an element of another type.
 pub(crate) struct Unique<K, V>(pub(crate) BTreeMap<K, V>);
 
 impl<'de, K, V> Deserialize<'de> for Unique<K, V>

@@ -1,4 +1,4 @@
-//! One backend: how many objects, how popular, how large, how slow.
+//! A backend of the model: number, popularity and size of its objects, and its service time.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,7 +18,7 @@ pub struct Backend {
     pub id: u16,
     /// Name, such as `b01`.
     pub name: String,
-    /// Which resource a limit acts on.
+    /// Resource that a limit acts on.
     #[serde(default)]
     pub kind: Kind,
     /// Catalogue size N by profile; empty where requests come from a trace.
@@ -26,16 +26,16 @@ pub struct Backend {
     pub objects: BTreeMap<String, u64>,
     /// Exponent of the catalogue's [`crate::Popularity`]; none where requests come from a trace.
     pub zipf_alpha: Option<f64>,
-    /// Probability that a query asks for a brand-new object that is never asked for again (ids N,
-    /// N+1, …); none where requests come from a trace.
+    /// Probability that a query reads a new object that is never read again (ids N, N+1, …); none
+    /// where requests come from a trace.
     pub unique_fraction: Option<f64>,
-    /// Sizes of the objects; none where a trace says.
+    /// Sizes of the objects; none where the trace has them.
     pub size: Option<SizeLaw>,
     /// Time a call takes.
     pub service: ServiceLaw,
-    /// What a simulation of the model found.
+    /// Results of a simulation of the model.
     pub expect: Option<Expectation>,
-    /// What was published about this backend, for checking.
+    /// Published figures of this backend, for checking.
     pub table1: Option<PublishedRow>,
 }
 
@@ -71,13 +71,13 @@ pub struct SizeLaw {
     pub max: u32,
 }
 
-/// What a simulation of the model found, at the profiles that are `verified`.
+/// Results of a simulation of the model, at the profiles that are `verified`.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Expectation {
     /// Hit ratio under one least-recently-used cache that all backends share.
     pub hit_ratio_shared_lru: f64,
-    /// P99 latency of queries that miss, in milliseconds, while nothing is limited.
+    /// P99 latency of queries that miss, in milliseconds, without limits.
     pub query_p99_ms_unlimited: f64,
 }
 
@@ -89,14 +89,14 @@ pub struct PublishedRow {
     pub query_pct: f64,
     /// Percent of all requests, those without queries included.
     pub request_pct: f64,
-    /// Mean number of queries where at least one is asked.
+    /// Mean number of queries to this backend in requests that query it.
     pub mean_batch: f64,
-    /// Mean number of backends asked by a request that asks this one.
+    /// Mean number of backends queried by a request that queries this one.
     pub mean_fanout: f64,
 }
 
 impl Backend {
-    /// The backend's id in the program: its number less one.
+    /// The backend's id in the program: its number minus one.
     #[must_use]
     pub const fn backend_id(&self) -> BackendId {
         BackendId(self.id - 1)
@@ -105,8 +105,8 @@ impl Backend {
     /// Size in bytes of `object`, an id below 2^40; independent of the profile and of popularity.
     ///
     /// The normal quantile is taken at (floor(h / 2^11) + 1/2) / 2^53, where h is SplitMix64's
-    /// output for the state id 2^40 + object. Sizes are rounded to whole bytes. 0 where there is no
-    /// law of sizes.
+    /// output for the state id 2^40 + object. Sizes are rounded to whole bytes; 0 without a size
+    /// law.
     #[must_use]
     pub fn object_bytes(&self, object: u64) -> u32 {
         let bits = SplitMix64::new((u64::from(self.id) << 40).wrapping_add(object)).next_u64();
@@ -115,13 +115,13 @@ impl Backend {
         libm::round(bytes.clamp(f64::from(min), f64::from(max))) as u32
     }
 
-    /// Time a call for `items` objects occupies a worker, at a resource `limit` in (0, 1], decided
-    /// by the 64 random bits `draw`.
+    /// Time for which a call for `items` objects occupies a worker at a resource `limit` in (0, 1],
+    /// determined by the 64 random bits `draw`.
     ///
     /// By the law it is (base + per item × items) X / limit, with X = exp(sigma z - sigma²/2), z
-    /// the standard normal quantile that `draw` stands for and sigma² = ln(1 + cv²), which makes X
-    /// log-normal with mean 1; where times were measured, the quantile of those, and per item ×
-    /// (items - 1) beside, divided alike. Saturates at `Duration::MAX` for a limit of 0.
+    /// the standard normal quantile of `draw` and sigma² = ln(1 + cv²), which makes X log-normal
+    /// with mean 1. With measured times it is (the measured quantile of `draw` + per item × (items
+    /// - 1)) / limit. Saturates at `Duration::MAX` for a limit of 0.
     #[must_use]
     pub fn service_time(&self, items: u32, limit: f64, draw: u64) -> Duration {
         let ms = self.service.ms(items, draw) / limit;

@@ -1,16 +1,16 @@
-//! Whom a limit is of.
+//! The target of a limit: a backend or one of its replicas.
 
 use std::fmt;
 
 use serde::Deserialize;
 
-/// A backend, or one of its replicas, whose own limit then counts in place of the backend's.
+/// A backend, or one of its replicas, whose own limit replaces the backend's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(try_from = "String")]
 pub struct Limited {
     /// The backend's number in the document, from 1.
     pub backend: u16,
-    /// The replica's, from 0; none for all of them.
+    /// The replica's number, from 0; none for all replicas.
     pub replica: Option<u16>,
 }
 
@@ -35,7 +35,7 @@ impl TryFrom<String> for Limited {
             (Some(backend), Some(Some(replica))) => Some(Self { backend, replica: Some(replica) }),
             _ => None,
         };
-        // One way to write it, so that nobody is limited twice.
+        // Only one spelling is accepted, so that no target is limited twice.
         parsed.filter(|parsed| parsed.to_string() == written).ok_or_else(|| {
             format!(
                 "a limit is of `{written}`, expected a backend's number in quotes, such as \"6\", or a replica's, such as \"6/0\""
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_backend_or_one_of_its_replicas_is_read_as_it_is_written() {
+    fn backend_and_replica_numbers_are_read_in_one_spelling() {
         for (written, backend, replica) in [("6", 6, None), ("6/0", 6, Some(0)), ("20/63", 20, Some(63))] {
             let limited = Limited::try_from(written.to_owned()).expect(written);
             assert_eq!((limited.backend, limited.replica), (backend, replica));

@@ -6,30 +6,29 @@ use super::model::{Batching, Model};
 use crate::draw::{standard_normal, uniform};
 use crate::popularity::Popularity;
 
-/// What one request asks of one backend.
+/// Objects that one request reads from one backend.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
-    /// Who is asked.
+    /// Backend that is queried.
     pub backend: BackendId,
-    /// Ids of the objects asked for, distinct, at least one. Ids from the catalogue size on are
-    /// brand-new.
+    /// Ids of the objects, distinct, at least one. Ids from the catalogue size on are new objects.
     pub objects: Vec<u64>,
 }
 
-/// A stream of requests of one profile. Requests without queries are left out.
+/// A stream of requests of one profile, without those that have no queries.
 ///
-/// The draws of a request, in order: one for its type, then for each of the type's batches one for
-/// its size (none where the size is fixed), and for each object one that decides whether it is
-/// brand-new and, if not, one to four that pick it from the catalogue; an object drawn for the
-/// fourth time within its batch is dropped. Brand-new objects are numbered N, N+1, … by a counter
-/// of this stream, so two streams of one model repeat each other's.
+/// The draws of a request, in order: one for its type; for each of the type's batches one for its
+/// size (none if the size is fixed); for each object one that decides whether it is new and, if
+/// not, one to four that pick it from the catalogue. An object drawn for the fourth time within its
+/// batch is dropped. New objects are numbered N, N+1, … by a counter of this stream, so two streams
+/// of one model use the same numbers.
 ///
 /// Memory: the request types and one [`Popularity`] per backend. Time: linear in the queries of a
 /// request.
 #[derive(Clone, Debug)]
 pub struct RequestMix {
-    /// Probability that a request's type is at most the one at the same index; the last is the sum
-    /// of all.
+    /// Cumulative probability of the request types up to each index; the last element is the sum of
+    /// all.
     cumulative: Vec<f64>,
     types: Vec<Vec<Batching>>,
     catalogues: Vec<Catalogue>,
@@ -37,12 +36,13 @@ pub struct RequestMix {
     drawn: Drawn,
 }
 
-/// The catalogue objects of a batch so far, in a hash table of twice as many places as the largest
-/// batch had objects. Each place says of which batch it is, so that the next one finds it empty.
+/// The catalogue objects of a batch so far, in a hash table with at least twice as many slots as
+/// the largest batch had objects. Each slot records the batch it belongs to, so that the table is
+/// empty for the next one without being cleared.
 #[derive(Clone, Debug, Default)]
 struct Drawn {
-    /// The batch's number and the object, by the hash of the object.
-    places: Vec<(u32, u64)>,
+    /// Batch number and object, by the hash of the object.
+    slots: Vec<(u32, u64)>,
     batch: u32,
 }
 
@@ -53,11 +53,11 @@ struct Catalogue {
     next_unique: u64,
 }
 
-/// Draws an object may take before it is dropped.
+/// Largest number of draws for an object before it is dropped.
 const DRAWS_MAX: usize = 4;
 
 impl RequestMix {
-    /// `profile` names one of the model's.
+    /// Returns the stream of `profile`, which must be one of the model's.
     pub(super) fn new(model: &Model, profile: &str) -> Self {
         let mut sum = 0.0;
         let cumulative = model.request_types().iter().map(|request_type| {
@@ -81,7 +81,7 @@ impl RequestMix {
         }
     }
 
-    /// The next request: one batch for each backend it asks, at least one.
+    /// Returns the next request: one batch for each backend it queries, at least one.
     pub fn next_request(&mut self, rng: &mut impl rand_core::Rng) -> Vec<Batch> {
         let request_type = self.draw_type(rng);
         let batchings = &self.types[request_type];
@@ -130,31 +130,31 @@ impl Catalogue {
 }
 
 impl Drawn {
-    /// Begins the next batch, of so many objects at most, of which nothing is drawn.
+    /// Begins the next batch, of at most `objects` objects.
     fn begin(&mut self, objects: u32) {
-        let places = (2 * objects as usize).max(2);
+        let slots = (2 * objects as usize).max(2);
         self.batch = self.batch.wrapping_add(1);
-        if self.batch == 0 || places > self.places.len() {
-            let places = places.next_power_of_two().max(self.places.len());
-            (self.places, self.batch) = (vec![(0, 0); places], 1);
+        if self.batch == 0 || slots > self.slots.len() {
+            let slots = slots.next_power_of_two().max(self.slots.len());
+            (self.slots, self.batch) = (vec![(0, 0); slots], 1);
         }
     }
 
-    /// Whether the object was not drawn in this batch yet; now it is.
+    /// Inserts the object; true if it was not in this batch yet.
     fn insert(&mut self, object: u64) -> bool {
-        let mask = self.places.len() - 1;
+        let mask = self.slots.len() - 1;
         let mut at = (object.wrapping_mul(SPREAD) >> 40) as usize & mask;
-        // Half of the places are empty at least.
-        while self.places[at].0 == self.batch {
-            if self.places[at].1 == object {
+        // At least half of the slots are empty.
+        while self.slots[at].0 == self.batch {
+            if self.slots[at].1 == object {
                 return false;
             }
             at = (at + 1) & mask;
         }
-        self.places[at] = (self.batch, object);
+        self.slots[at] = (self.batch, object);
         true
     }
 }
 
-/// 2^64 over the golden ratio: neighbours come to lie far apart.
+/// 2^64 divided by the golden ratio, which spreads neighbouring numbers.
 const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;

@@ -1,21 +1,21 @@
-//! A generative model of a page-rendering service in front of many backends, in the style of OneRF.
+//! A generative model of a page-rendering service with many backends, in the style of OneRF.
 //!
-//! No production trace of such a service is public, so the mix of requests is *generated* from a
-//! model fitted to the aggregates that RobinHood published (Berger et al., OSDI 2018, table 1 and
-//! sections 2 and 5). The model comes as one JSON document, schema `onerf-workload/1`:
-//! [`Model::onerf`] is the one built in, [`Model::from_json`] takes a user's.
+//! No production trace of such a service is public, so requests are generated from a model fitted
+//! to the aggregates that RobinHood published (Berger et al., OSDI 2018, table 1 and sections 2 and
+//! 5). The model is a JSON document of schema `onerf-workload/1`: [`Model::onerf`] is the built-in
+//! one, [`Model::from_json`] reads a user's.
 //!
-//! A [`Model`] holds four things. [`Profile`]s are scales: how many servers, how much cache, how
-//! many requests a second. [`Backend`]s say how many objects there are, how popular and how large
-//! each is, and how long a call takes. [`RequestType`]s say which backends a request asks and for
-//! how many objects; [`RequestMix`] draws requests from them. [`Scenario`]s say which backends are
-//! slowed down when; [`Limits`] is one realisation of that.
+//! A [`Model`] holds four parts. [`Profile`]s are scales: number of servers, cache size, request
+//! rate. [`Backend`]s define the number, popularity and size of objects and the time of a
+//! call. [`RequestType`]s define which backends a request queries and for how many objects;
+//! [`RequestMix`] draws requests from them. [`Scenario`]s define when backends are slowed down;
+//! [`Limits`] is one realisation of a scenario.
 //!
-//! A document may name a trace instead of request types, a [`Replay`]: then objects, their sizes
-//! and their popularity are the trace's.
+//! A document may name a trace instead of request types, a [`Replay`]: objects, their sizes and
+//! their popularity are then those of the trace.
 //!
-//! What the model leaves out: temporal locality beyond popularity, correlation between the batches
-//! of one request beyond its type, writes, and expiry.
+//! The model leaves out temporal locality beyond popularity, correlation between the batches of one
+//! request beyond its type, writes, and expiry.
 
 mod backend;
 mod limited;

@@ -1,4 +1,4 @@
-//! The document as a whole.
+//! The model document.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use super::scenario::Scenario;
 use super::validate::{self, Invalid};
 use crate::unique;
 
-/// A validated workload model; about 60 KB, immutable once read.
+/// A validated workload model; about 60 KB, immutable.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Model {
@@ -23,7 +23,7 @@ pub struct Model {
     #[serde(rename = "schema")]
     pub(super) _schema: IgnoredAny,
     pub(super) name: String,
-    /// What whoever made the document had to say.
+    /// Free-form notes of the document's author.
     #[serde(rename = "notes")]
     pub(super) _notes: Option<IgnoredAny>,
     pub(super) slo: Slo,
@@ -42,7 +42,7 @@ pub struct Model {
     pub(super) scenarios: BTreeMap<String, Scenario>,
 }
 
-/// The service level objective the model is meant for.
+/// The service level objective that the model is meant for.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Slo {
@@ -50,7 +50,7 @@ pub struct Slo {
     pub percentile: f64,
     /// An observation above this many milliseconds is a violation.
     pub limit_ms: f64,
-    /// Seconds of requests an observation looks back on.
+    /// Time span of requests per observation, in seconds.
     pub window_s: f64,
     /// Seconds from one observation to the next.
     pub every_s: f64,
@@ -62,31 +62,31 @@ pub struct Slo {
 pub struct Profile {
     /// Application servers, each with its own cache; 1 to 1,024.
     pub app_servers: u32,
-    /// Requests per second that ask at least one backend, over all servers; Poisson. 0 where a
-    /// trace says when.
+    /// Requests per second that query at least one backend, over all servers; Poisson arrivals. 0
+    /// where a trace has the arrival times.
     #[serde(default)]
     pub request_rate: f64,
-    /// Cache of each server, in bytes.
+    /// Cache size of each server, in bytes.
     pub cache_bytes_per_server: u64,
-    /// Step in which allocations are made, in bytes.
+    /// Granularity of allocations, in bytes.
     pub alloc_granularity_bytes: u64,
     /// Least allocation of a partition, in bytes.
     pub alloc_floor_bytes: u64,
-    /// Whether the model's expectations were checked by simulation at this scale.
+    /// True if the model's expectations were checked by simulation at this scale.
     #[serde(default)]
     pub verified: bool,
 }
 
-/// A kind of request: `(probability, batches)`. Probabilities are among requests that ask at least
-/// one backend.
+/// A type of request: `(probability, batches)`. Probabilities are among requests that query at
+/// least one backend.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct RequestType(pub f64, pub Vec<Batching>);
 
-/// How many objects a request of some type asks of one backend.
+/// Number of objects that a request of some type reads from one backend.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(try_from = "Vec<f64>")]
 pub enum Batching {
-    /// Always the same number.
+    /// A constant number.
     Fixed {
         /// The backend's number in the document, from 1.
         backend: u16,
@@ -104,14 +104,13 @@ pub enum Batching {
     },
 }
 
-/// Why a workload model, or a part of it, was refused.
+/// Reason why a workload model, or a part of it, was refused.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum ModelError {
-    /// Not JSON, or not of the expected shape: a missing, unknown or mistyped field. The detail
-    /// names line and column.
+    /// Not JSON, or a missing, unknown or mistyped field. The detail names line and column.
     #[error("reading the workload model: {detail}; the expected shape is schema `{SCHEMA}`")]
     Shape {
-        /// What the JSON reader said.
+        /// Message of the JSON reader.
         detail: String,
     },
     /// A document of another schema or version.
@@ -128,12 +127,12 @@ pub enum ModelError {
     Unknown {
         /// `profile` or `scenario`.
         what: &'static str,
-        /// What was asked for.
+        /// The name given.
         name: String,
-        /// The names there are, separated by commas.
+        /// The known names, separated by commas.
         known: String,
     },
-    /// Requests cannot be drawn: they are in a trace.
+    /// Requests cannot be drawn, since the model names a trace.
     #[error("the workload model has no request types to draw from: its requests are in the trace {file}")]
     Recorded {
         /// The trace's name.
@@ -141,20 +140,20 @@ pub enum ModelError {
     },
 }
 
-/// What a request asks of one backend at most, where a document sets no bound.
+/// Default of a document's `max_batch`.
 const fn max_batch() -> u32 {
     65_535
 }
 
-/// The schema this module reads.
+/// The schema that this module reads.
 pub(super) const SCHEMA: &str = "onerf-workload/1";
 
-/// The document built in.
+/// The built-in document.
 const ONERF: &str = include_str!("../../data/onerf.json");
 
 impl Model {
-    /// The model built in: 20 backends, 320 request types, fitted to the figures RobinHood's
-    /// authors published.
+    /// Returns the built-in model: 20 backends, 320 request types, fitted to the figures published
+    /// by RobinHood's authors.
     #[must_use]
     pub fn onerf() -> Self {
         Self::from_json(ONERF).expect("the model built in is valid; a test reads it")
@@ -163,8 +162,8 @@ impl Model {
     /// Reads and validates a document of schema `onerf-workload/1`.
     ///
     /// # Errors
-    /// When the text is not of that schema or a value is out of its range; the error names the
-    /// place and the range.
+    /// If the text is not of that schema or a value is out of its range; the error names the place
+    /// and the range.
     pub fn from_json(text: &str) -> Result<Self, ModelError> {
         let shape = |error: serde_json::Error| ModelError::Shape { detail: error.to_string() };
         let tag: Tag = serde_json::from_str(text).map_err(shape)?;
@@ -182,31 +181,32 @@ impl Model {
         &self.name
     }
 
-    /// The objective the model is meant for.
+    /// The objective that the model is meant for.
     #[must_use]
     pub const fn slo(&self) -> Slo {
         self.slo
     }
 
-    /// A query not answered by then fails, and its request counts as that long.
+    /// Timeout of a query: an unanswered query fails then, and its request's latency counts as that
+    /// long.
     #[must_use]
     pub fn timeout(&self) -> Duration {
         Duration::from_secs_f64(self.timeout_ms / 1e3)
     }
 
-    /// Latency of a request whose queries all hit, where no real cache measures its own.
+    /// Latency of a request whose queries all hit, where no real cache is measured.
     #[must_use]
     pub fn hit_latency(&self) -> Duration {
         Duration::from_secs_f64(self.hit_latency_ms / 1e3)
     }
 
-    /// The most objects a request asks of one backend.
+    /// The largest number of objects that a request reads from one backend.
     #[must_use]
     pub const fn max_batch(&self) -> u32 {
         self.max_batch
     }
 
-    /// Share, of all requests, of those that ask no backend; [`RequestMix`] does not generate them.
+    /// Share of requests that query no backend among all; [`RequestMix`] does not generate them.
     #[must_use]
     pub const fn empty_request_fraction(&self) -> f64 {
         self.empty_request_fraction
@@ -218,10 +218,10 @@ impl Model {
         &self.profiles
     }
 
-    /// The scale called `name`.
+    /// Returns the scale called `name`.
     ///
     /// # Errors
-    /// When there is none; the error names those there are.
+    /// If there is none; the error lists the known names.
     pub fn profile(&self, name: &str) -> Result<&Profile, ModelError> {
         named(&self.profiles, "profile", name)
     }
@@ -232,23 +232,23 @@ impl Model {
         &self.backends
     }
 
-    /// The backend `id`.
+    /// Returns the backend `id`.
     ///
     /// # Panics
-    /// When the model has no such backend.
+    /// If the model has no such backend.
     #[must_use]
     pub fn backend(&self, id: BackendId) -> &Backend {
         &self.backends[id.index()]
     }
 
-    /// The kinds of requests; their probabilities sum to 1 within 1e-7. Empty where requests come
+    /// The types of requests; their probabilities sum to 1 within 1e-7. Empty where requests come
     /// from a trace.
     #[must_use]
     pub fn request_types(&self) -> &[RequestType] {
         self.request_types.as_deref().unwrap_or_default()
     }
 
-    /// The trace that requests come from, if they are not drawn.
+    /// The trace that requests come from; none if they are drawn.
     #[must_use]
     pub const fn replay(&self) -> Option<&Replay> {
         self.trace.as_ref()
@@ -260,18 +260,18 @@ impl Model {
         &self.scenarios
     }
 
-    /// The slowdown called `name`.
+    /// Returns the slowdown called `name`.
     ///
     /// # Errors
-    /// When there is none; the error names those there are.
+    /// If there is none; the error lists the known names.
     pub fn scenario(&self, name: &str) -> Result<&Scenario, ModelError> {
         named(&self.scenarios, "scenario", name)
     }
 
-    /// A generator of this model's requests with the catalogues of `profile`.
+    /// Returns a generator of this model's requests with the catalogues of `profile`.
     ///
     /// # Errors
-    /// When there is no such profile, or requests come from a trace.
+    /// If there is no such profile, or requests come from a trace.
     pub fn mix(&self, profile: &str) -> Result<RequestMix, ModelError> {
         self.profile(profile)?;
         if let Some(replay) = &self.trace {
@@ -288,14 +288,14 @@ fn named<'a, T>(all: &'a BTreeMap<String, T>, what: &'static str, name: &str) ->
     })
 }
 
-/// Read first, so that another schema is called that and not a list of unknown fields.
+/// Read first, so that a document of another schema is reported as such and not as unknown fields.
 #[derive(Deserialize)]
 struct Tag {
     schema: String,
 }
 
 impl Batching {
-    /// The backend asked.
+    /// The backend queried.
     #[must_use]
     pub const fn backend(&self) -> BackendId {
         let (Self::Fixed { backend, .. } | Self::LogNormal { backend, .. }) = *self;

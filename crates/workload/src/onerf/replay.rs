@@ -1,8 +1,8 @@
 //! A recorded trace in place of drawn requests.
 //!
-//! Whoever has a trace of their own has its popularity, sizes and bursts, and needs no laws for
-//! them. What a trace of single accesses does not say is which backend an object is of and which
-//! accesses belong to one request; so that is declared.
+//! A trace provides popularity, sizes and bursts, so no laws are needed for them. A trace of single
+//! accesses does not record which backend an object belongs to and which accesses form one request;
+//! the document declares both.
 
 use std::collections::BTreeMap;
 
@@ -13,29 +13,29 @@ use super::validate::{Verdict, number, require};
 use crate::trace::objects::Format;
 use crate::unique;
 
-/// Where requests come from, if they are not drawn.
+/// Source of recorded requests.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Replay {
-    /// Name of the file, for whoever opens it.
+    /// Name of the trace file.
     pub file: String,
-    /// How it is written down.
+    /// Format of the trace.
     pub format: Format,
-    /// When requests arrive; none for what is usual for the format, see [`Self::times`].
+    /// Unit of the recorded arrival times; none for the format's default, see [`Self::times`].
     times: Option<Times>,
-    /// Accesses of a request; none for 1, and where the trace has requests.
+    /// Accesses per request; none for 1, and where the trace has requests.
     batch: Option<u32>,
-    /// Whose the objects are; none where there is one backend, or the trace says.
+    /// Mapping of objects to backends; none with a single backend, or where the trace has it.
     route: Option<Route>,
     /// Bytes of a value where the trace records none.
     value_bytes: Option<u32>,
 }
 
-/// When the requests of a trace arrive.
+/// Arrival times of the requests of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Times {
-    /// At random, at the profile's rate.
+    /// Poisson arrivals at the profile's rate.
     Rate,
     /// As recorded, in seconds.
     S,
@@ -45,21 +45,21 @@ pub enum Times {
     Us,
 }
 
-/// Whose the object of an access is. Backends are numbered as in the document, from 1.
+/// Mapping of the objects of accesses to backends, which are numbered from 1 as in the document.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(try_from = "Document")]
 pub enum Route {
-    /// All are this backend's.
+    /// All objects belong to this backend.
     One(u16),
-    /// A share of the objects is each backend's, by a hash of the object.
+    /// Each backend has a share of the objects, by a hash of the object.
     Shares(BTreeMap<u16, f64>),
-    /// By the object's type, and what the others are.
+    /// By the object's type, with a default for other types.
     Types(BTreeMap<u8, u16>, Option<u16>),
-    /// By the longest of these that the key begins with, and what the others are.
+    /// By the longest of these prefixes of the key, with a default for other keys.
     Prefixes(BTreeMap<String, u16>, Option<u16>),
 }
 
-/// As written: one of the ways to tell.
+/// The mapping as written in the document.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Document {
@@ -92,7 +92,8 @@ impl TryFrom<Document> for Route {
 }
 
 impl Replay {
-    /// When requests arrive: as recorded, in seconds, where the format says so, else at the rate.
+    /// Arrival times of requests; by default as recorded, in seconds, for formats that have times,
+    /// else Poisson arrivals at the profile's rate.
     #[must_use]
     pub fn times(&self) -> Times {
         let usual = match self.format {
@@ -102,13 +103,13 @@ impl Replay {
         self.times.unwrap_or(usual)
     }
 
-    /// Accesses of a request.
+    /// Accesses per request.
     #[must_use]
     pub fn batch(&self) -> u32 {
         self.batch.unwrap_or(1)
     }
 
-    /// Whose the objects are.
+    /// Mapping of objects to backends.
     #[must_use]
     pub fn route(&self) -> Route {
         self.route.clone().unwrap_or(Route::One(1))
@@ -194,7 +195,7 @@ impl Replay {
 }
 
 impl Times {
-    /// Microseconds of a unit; none where nothing is recorded.
+    /// Microseconds per unit; none without recorded times.
     #[must_use]
     pub const fn unit_us(self) -> Option<u64> {
         match self {
@@ -207,12 +208,12 @@ impl Times {
 }
 
 impl Route {
-    /// The backend that an object with this hash is of.
+    /// The backend of an object with this hash.
     pub(crate) fn by_hash(&self, hash: u64) -> Option<BackendId> {
         match self {
             Self::One(id) => Some(backend(*id)),
             Self::Shares(shares) => {
-                // Bits that a table of objects has no use for.
+                // Uses the upper bits, which the hash table of objects does not.
                 let mut left = (hash >> 11) as f64 / (1u64 << 53) as f64;
                 let owner = shares.iter().find(|&(_, &share)| {
                     left -= share;
@@ -224,13 +225,13 @@ impl Route {
         }
     }
 
-    /// The backend that objects of this type are of.
+    /// The backend of objects of this type.
     pub(crate) fn by_type(&self, object_type: u8) -> Option<BackendId> {
         let Self::Types(types, others) = self else { return None };
         types.get(&object_type).copied().or(*others).map(backend)
     }
 
-    /// The backend that objects with this key are of.
+    /// The backend of objects with this key.
     pub(crate) fn by_key(&self, key: &str) -> Option<BackendId> {
         let Self::Prefixes(prefixes, others) = self else { return None };
         let longest = prefixes.iter().filter(|(prefix, _)| key.starts_with(prefix.as_str()));

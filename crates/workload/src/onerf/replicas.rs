@@ -1,4 +1,4 @@
-//! How many replicas a backend has.
+//! Number of replicas of a backend.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,18 +10,17 @@ use serde_json::Value;
 use super::validate::{Verdict, known_profile, require};
 use crate::unique;
 
-/// Replicas at most; a simulation keeps a queue for each.
+/// Largest number of replicas; a simulation keeps a queue for each.
 const REPLICAS_MAX: u64 = 64;
 
-/// Replicas of a backend: one number for all profiles, or one for each; 1 where nothing is said.
+/// Replicas of a backend: one number for all profiles, or one for each; 1 if not given.
 ///
-/// It is kept as it was written until it is validated, so that whatever stands there is refused
-/// with its place.
+/// The JSON value is kept as written until it is validated, so that the error can name its place.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Replicas(Option<Value>);
 
 impl Replicas {
-    /// Replicas at the scale of `profile`, from 1 to 64.
+    /// Number of replicas at the scale of `profile`, 1 to 64.
     #[must_use]
     pub fn at(&self, profile: &str) -> u16 {
         let written = match &self.0 {
@@ -65,7 +64,7 @@ impl<'de> Deserialize<'de> for Replicas {
     }
 }
 
-/// Takes any JSON, but for maps that repeat a key.
+/// Accepts any JSON except maps that repeat a key.
 struct Written;
 
 impl<'de> Visitor<'de> for Written {
@@ -122,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn they_are_one_number_or_one_for_each_profile_and_one_where_nothing_is_said() {
+    fn replicas_are_one_number_or_one_per_profile_and_default_to_one() {
         let profiles = BTreeMap::from([("day".to_owned(), ()), ("night".to_owned(), ())]);
         for (written, day, night) in [("null", 1, 1), ("64", 64, 64), (r#"{"day":3,"night":1}"#, 3, 1)] {
             let replicas = replicas(written);
@@ -133,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_no_number_of_replicas_is_refused_with_its_place() {
+    fn invalid_number_of_replicas_is_refused_with_its_place() {
         let profiles = BTreeMap::from([("day".to_owned(), ())]);
         for (written, said) in [
             ("0", "at is 0; it must be a whole number from 1 to 64, or one for every profile"),

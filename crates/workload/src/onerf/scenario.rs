@@ -1,4 +1,4 @@
-//! Which backends are slowed down, by how much, when.
+//! Scenarios: resource limits of backends over time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,20 +13,20 @@ use crate::unique;
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(try_from = "Document")]
 pub struct Scenario {
-    /// Where the published experiment is described.
+    /// Reference to the published experiment.
     pub paper: Option<String>,
     /// Minutes before measurement, without limits.
     pub warmup_min: f64,
     /// Measured minutes.
     pub measure_min: f64,
-    /// What limits add to service times is multiplied by it, by profile; 1 where none is given.
-    /// More workers queue less, so the same limit hurts less at a larger scale.
+    /// Factor of the time that limits add to service times, by profile; 1 if not given. A larger
+    /// scale has more workers and less queueing, so the same limit has less effect there.
     pub depth: BTreeMap<String, f64>,
-    /// How the limits move.
+    /// Course of the limits.
     pub course: Course,
 }
 
-/// How limits move over the measured minutes. Backends are numbered as in the document, from 1.
+/// Course of limits over the measured minutes. Backends are numbered from 1 as in the document.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Course {
     /// `(minute, limit)` points by backend or replica: linear between them, constant before the
@@ -36,64 +36,64 @@ pub enum Course {
     RandomWalk(RandomWalk),
 }
 
-/// Every step, each listed backend's level moves by one, up or down with probability 1/2, within 0
-/// and `levels`.
+/// In every step, each listed backend's level moves by one, up or down with probability 1/2,
+/// between 0 and `levels`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RandomWalk {
-    /// Seconds of a step, long enough that all listed backends together take at most 1,000,000
+    /// Length of a step in seconds, such that all listed backends together take at most 1,000,000
     /// steps.
     pub step_s: f64,
     /// Highest level, 1 to 35.
     pub levels: u32,
     /// Level before the first step.
     pub start_level: u32,
-    /// Limit at level 0 and at the highest level, by backend; linear between.
+    /// Limits at level 0 and at the highest level, by backend; linear between.
     pub range: BTreeMap<u16, (f64, f64)>,
-    /// SplitMix64 state the given walk was drawn from.
+    /// SplitMix64 state from which the given walk was drawn.
     pub seed: u64,
-    /// The given walk by backend: one digit (0-9, a-z) for each step, the level after it.
+    /// The given walk by backend: one digit (0-9, a-z) per step, the level after it.
     pub walk: BTreeMap<u16, String>,
 }
 
-/// Which realisation of a random walk to use. Scenarios that are not random have only one.
+/// Selects a realisation of a random walk. Other scenarios have only one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Walk {
-    /// The one written in the document.
+    /// The walk written in the document.
     Given,
-    /// One drawn from SplitMix64 in this state: one draw for each backend and step, in the order of
-    /// backends; top bit set means up.
+    /// A walk drawn from SplitMix64 in this state: one draw per backend and step, in the order of
+    /// backends; a set top bit means up.
     Drawn {
         /// State of the generator before the first draw.
         seed: u64,
     },
 }
 
-/// One realisation of a scenario: the limit of every backend at every minute, from 0 (nothing left)
-/// to 1 (unlimited).
+/// One realisation of a scenario: the limit of every backend at every minute, from 0 (no capacity
+/// left) to 1 (unlimited).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Limits {
     timelines: BTreeMap<BackendId, Timeline>,
-    /// Of replicas that have their own.
+    /// Limits of replicas that have their own.
     replicas: BTreeMap<(BackendId, ReplicaId), Timeline>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 enum Timeline {
-    /// At least one point, minutes rising.
+    /// At least one point, minutes ascending.
     Linear(Vec<(f64, f64)>),
     /// At least one step.
     Steps { step_min: f64, limits: Vec<f64> },
 }
 
 impl Scenario {
-    /// What its limits add to service times at this profile is multiplied by it.
-    /// [`Scenario::limits`] are without.
+    /// Factor of the time that limits add to service times at `profile`; not included in
+    /// [`Scenario::limits`].
     #[must_use]
     pub fn depth(&self, profile: &str) -> f64 {
         self.depth.get(profile).copied().unwrap_or(1.0)
     }
 
-    /// The limits over time, with the realisation `walk` where they are random.
+    /// The limits over time; `walk` selects the realisation of a random walk.
     #[must_use]
     pub fn limits(&self, walk: Walk) -> Limits {
         let mut replicas = BTreeMap::new();
@@ -156,8 +156,9 @@ impl RandomWalk {
 
 impl Limits {
     /// The share of its resource that `backend` has left at `minute` of the measurement, in (0, 1];
-    /// 1 before minute 0 and for backends the scenario does not name. After the last point or step
-    /// the last limit stays. Replicas may have limits of their own ([`Self::replica_limit`]).
+    /// 1 before minute 0 and for backends that the scenario does not name. After the last point or
+    /// step the last limit applies. Replicas may have limits of their own
+    /// ([`Self::replica_limit`]).
     #[must_use]
     pub fn limit(&self, backend: BackendId, minute: f64) -> f64 {
         if minute < 0.0 {
@@ -166,7 +167,7 @@ impl Limits {
         self.timelines.get(&backend).map_or(1.0, |timeline| timeline.at(minute))
     }
 
-    /// As [`Self::limit`], for a replica: its own limit if it has one, else its backend's.
+    /// Like [`Self::limit`], for a replica: its own limit if it has one, else its backend's.
     #[must_use]
     pub fn replica_limit(&self, backend: BackendId, replica: ReplicaId, minute: f64) -> f64 {
         match self.replicas.get(&(backend, replica)) {
@@ -175,7 +176,7 @@ impl Limits {
         }
     }
 
-    /// The backends that are limited at some time, or a replica of which is, in the order of their
+    /// The backends that have a limit at some time, or a replica with one, in the order of their
     /// ids.
     pub fn backends(&self) -> impl Iterator<Item = BackendId> {
         let whole = self.timelines.keys().copied();
@@ -205,7 +206,7 @@ fn interpolate(points: &[(f64, f64)], minute: f64) -> f64 {
     }
 }
 
-/// A scenario as written: fields of both kinds side by side.
+/// A scenario as written in the document, with the fields of both kinds.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Document {

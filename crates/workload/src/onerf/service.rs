@@ -1,4 +1,4 @@
-//! The time a backend keeps a worker for a call: by a law with parameters, or as it was measured.
+//! Service times of calls: a parametric law, or measured times.
 
 use std::collections::BTreeMap;
 
@@ -9,36 +9,36 @@ use super::validate::{Verdict, number, require};
 use crate::draw::{midpoint_from_bits, normal_from_bits};
 use crate::unique;
 
-/// Time one backend call occupies one worker.
+/// Time for which one backend call occupies one worker.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(try_from = "Document")]
 pub struct ServiceLaw {
-    /// Milliseconds of a call, whatever it carries; 0 where it was measured.
+    /// Milliseconds per call, independent of its objects; 0 with measured times.
     pub base_ms: f64,
-    /// Milliseconds for each object it carries; where it was measured, for each beyond the first.
+    /// Milliseconds per object; with measured times, per object beyond the first.
     pub per_item_ms: f64,
-    /// Coefficient of variation of the log-normal factor with mean 1; 0 where it was measured.
+    /// Coefficient of variation of the log-normal factor with mean 1; 0 with measured times.
     pub cv: f64,
-    /// What was measured, instead of a law.
+    /// Measured times, in place of the law.
     pub measured: Option<Measured>,
     /// Workers of each replica by profile; they serve one first-in-first-out queue.
     pub workers: BTreeMap<String, u32>,
-    /// Replicas, each with workers and a queue of its own.
+    /// Replicas, each with its own workers and queue.
     pub replicas: Replicas,
 }
 
-/// Measured times of calls, drawn from by the inverse of their distribution function, which is
-/// linear between the points given.
+/// Measured times of calls. Draws use the inverse of their distribution function, which is linear
+/// between the given points.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
     form: Form,
-    /// As given.
+    /// The points as given.
     points: Vec<(f64, f64)>,
-    /// Share of the calls that take at most so many milliseconds. Both rise; the last share is 1.
+    /// (Share of the calls, milliseconds that they take at most); both ascending, the last share 1.
     cumulative: Vec<(f64, f64)>,
 }
 
-/// How measured times are written down.
+/// Notation of measured times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     /// `(upper bound in ms, calls above the bound before and up to this one)`.
@@ -49,10 +49,10 @@ enum Form {
     Quantiles,
 }
 
-/// Points at most; a histogram of three significant digits over nine decades has fewer.
+/// Largest number of points; a histogram of three significant digits over nine decades has fewer.
 const POINTS_MAX: usize = 100_000;
 
-/// As written: a law, or one of the forms of what was measured.
+/// The service law as written in the document: a law, or one notation of measured times.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Document {
@@ -120,8 +120,8 @@ impl ServiceLaw {
         }
     }
 
-    /// Milliseconds a call for `items` objects takes while nothing is limited, decided by the 64
-    /// random bits `draw`.
+    /// Milliseconds of a call for `items` objects without a limit, determined by the 64 random bits
+    /// `draw`.
     pub(super) fn ms(&self, items: u32, draw: u64) -> f64 {
         if let Some(measured) = &self.measured {
             let further = f64::from(items.saturating_sub(1));
@@ -132,7 +132,7 @@ impl ServiceLaw {
         (self.base_ms + self.per_item_ms * f64::from(items)) * factor
     }
 
-    /// Checks everything but workers and replicas, which are each profile's.
+    /// Checks everything except workers and replicas, which depend on the profile.
     pub(super) fn validate(&self, at: &str) -> Verdict {
         number(&format!("{at}.base_ms"), self.base_ms, 0.0, 3.6e6)?;
         number(&format!("{at}.per_item_ms"), self.per_item_ms, 0.0, 3.6e6)?;
@@ -158,14 +158,13 @@ impl Measured {
         Self { form, points, cumulative: shares(cumulative) }
     }
 
-    /// The time that a share `u` of the calls takes at most, `u` within 0 and 1, both excluded.
-    /// O(log points).
+    /// The time that a share `u` of the calls takes at most, `u` in (0, 1). O(log points).
     fn quantile(&self, u: f64) -> f64 {
         let after = self.cumulative.partition_point(|&(share, _)| share < u).min(self.cumulative.len() - 1);
         let (share, ms) = self.cumulative[after];
         let (from, from_ms) = if after == 0 { (0.0, 0.0) } else { self.cumulative[after - 1] };
-        // The first point may be at share 0; every later one is reached by a share above the one
-        // before.
+        // Only the first point may have share 0; the share of a later one that is found here
+        // exceeds the previous one's.
         if share > from { from_ms + (ms - from_ms) * ((u - from) / (share - from)) } else { ms }
     }
 
@@ -200,7 +199,7 @@ impl Measured {
         self.validate_end(&at)
     }
 
-    /// There must be calls, and none slower than the last time.
+    /// Checks that there are calls, and that the last time is the largest of all.
     fn validate_end(&self, at: &str) -> Verdict {
         let last = self.points.len() - 1;
         match self.form {
@@ -220,7 +219,7 @@ impl Measured {
     }
 }
 
-/// Counts up to each time as shares of the last count.
+/// Converts counts up to each time into shares of the last count.
 fn shares(mut cumulative: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
     let all = cumulative.last().map_or(1.0, |&(calls, _)| calls);
     for (calls, _) in &mut cumulative {
@@ -247,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn draws_follow_the_buckets_and_are_even_within_each() {
+    fn draws_follow_the_buckets_and_are_uniform_within_each() {
         let drawn = draws(&law(r#""histogram_ms":[[1,10],[2,0],[4,30],[10,60]]"#), 1);
         let at_most = |ms: f64| drawn.partition_point(|&drawn| drawn <= ms) as f64 / drawn.len() as f64;
         for (ms, share) in [(0.5, 0.05), (1.0, 0.1), (2.0, 0.1), (3.0, 0.25), (4.0, 0.4), (7.0, 0.7)] {
@@ -257,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn the_three_forms_of_one_distribution_are_drawn_alike() {
+    fn three_notations_of_one_distribution_give_equal_draws() {
         let histogram = law(r#""histogram_ms":[[1,10],[4,30],[10,60]]"#);
         let cumulative = law(r#""cumulative_ms":[[1,10],[4,40],[10,100]]"#);
         let quantiles = law(r#""quantiles_ms":[[0.1,1],[0.4,4],[1,10]]"#);
@@ -268,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_least_time_and_further_objects_count() {
+    fn minimum_time_and_further_objects_are_added() {
         let law = law(r#""quantiles_ms":[[0,5],[1,6]],"per_item_ms":2"#);
         let (one, four) = (draws(&law, 1), draws(&law, 4));
         assert!(one[0] >= 5.0 && one[one.len() - 1] <= 6.0);
@@ -278,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_distribution_is_refused_with_its_place() {
+    fn invalid_distribution_is_refused_with_its_place() {
         let cases = [
             (
                 r#""histogram_ms":[]"#,
@@ -316,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn a_law_and_a_measurement_exclude_each_other() {
+    fn law_and_measured_times_are_mutually_exclusive() {
         for fields in [
             r#""cv":1"#,
             r#""base_ms":1,"quantiles_ms":[[1,2]]"#,

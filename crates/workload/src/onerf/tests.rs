@@ -1,4 +1,5 @@
-//! The model built in against the figures it was fitted to, and documents that must be refused.
+//! The built-in model compared with the figures it was fitted to, and documents that must be
+//! refused.
 
 use sherwood_model::{BackendId, ReplicaId};
 
@@ -7,7 +8,7 @@ use crate::draw::rng_from_seed;
 
 const DOCUMENT: &str = include_str!("../../data/onerf.json");
 
-/// What 100,000 requests ask, per backend.
+/// Counts of 100,000 requests, per backend.
 struct Census {
     requests: Vec<f64>,
     queries: Vec<f64>,
@@ -49,8 +50,8 @@ fn assert_near(what: &str, found: f64, expected: f64, tolerance: f64) {
 }
 
 #[test]
-fn requests_have_the_structure_the_model_was_fitted_to() {
-    // Query %, request % (of all requests, empty ones too), mean batch, mean fanout: the exact
+fn generated_requests_match_the_fitted_aggregates() {
+    // Query %, request % (of all requests, empty ones included), mean batch, mean fanout: the exact
     // expectations of the fit.
     let expected = [
         (38.4, 15.0, 25.8, 5.60),
@@ -91,7 +92,7 @@ fn requests_have_the_structure_the_model_was_fitted_to() {
 }
 
 #[test]
-fn objects_of_a_batch_are_distinct_and_new_ones_are_numbered_on() {
+fn objects_of_a_batch_are_distinct_and_new_ones_numbered_consecutively() {
     let model = Model::onerf();
     let mut mix = model.mix("s100").unwrap();
     let mut rng = rng_from_seed(7);
@@ -128,7 +129,7 @@ fn equal_seeds_draw_equal_requests() {
 }
 
 #[test]
-fn sizes_follow_the_stated_law_and_mean() {
+fn object_sizes_follow_the_size_law() {
     let model = Model::onerf();
     let sum: f64 = model
         .backends()
@@ -141,7 +142,7 @@ fn sizes_follow_the_stated_law_and_mean() {
         let expected = backend.size.as_ref().unwrap().mean_bytes;
         assert_near(&backend.name, mean_bytes(backend, 20_000), expected, 0.06 * expected);
     }
-    // Computed independently of this crate, in double precision, from the document's definition.
+    // Computed independently of this crate in double precision, from the document's definition.
     let sizes: Vec<u32> = (0..4).map(|object| model.backend(BackendId(0)).object_bytes(object)).collect();
     assert_eq!(sizes, SIZES_OF_BACKEND_1);
 }
@@ -168,7 +169,7 @@ fn service_times_have_the_stated_mean_and_spread() {
 }
 
 #[test]
-fn piecewise_limits_are_exact_at_points_and_linear_between() {
+fn piecewise_limits_are_exact_at_points_and_linear_between_them() {
     let model = Model::onerf();
     let limits = model.scenario("onerf-spikes").unwrap().limits(Walk::Given);
     let of_6 = |minute| limits.limit(BackendId(5), minute);
@@ -187,7 +188,7 @@ fn piecewise_limits_are_exact_at_points_and_linear_between() {
 }
 
 #[test]
-fn a_replica_has_its_own_limit_or_its_backends() {
+fn replica_uses_its_own_limit_else_its_backends() {
     let several = DOCUMENT
         .replacen(r#""workers":{"full":20,"#, r#""replicas":3,"workers":{"full":20,"#, 1)
         .replacen(r#""limits":{"6":"#, r#""limits":{"1/2":[[10,0.2]],"6":"#, 1);
@@ -206,7 +207,7 @@ fn a_replica_has_its_own_limit_or_its_backends() {
 }
 
 #[test]
-fn limits_are_as_deep_as_written_but_where_a_profile_has_a_depth_of_its_own() {
+fn depth_is_one_unless_given_for_the_profile() {
     let document = DOCUMENT.replacen(r#""depth":{"full":1.27}"#, r#""depth":{"full":1.25}"#, 1);
     let model = Model::from_json(&document).unwrap();
     let depth = |scenario, profile| model.scenario(scenario).unwrap().depth(profile);
@@ -217,7 +218,7 @@ fn limits_are_as_deep_as_written_but_where_a_profile_has_a_depth_of_its_own() {
 }
 
 #[test]
-fn given_walk_is_the_one_its_seed_draws() {
+fn given_walk_equals_the_walk_drawn_from_its_seed() {
     let model = Model::onerf();
     let scenario = model.scenario("onerf-random").unwrap();
     let given = scenario.limits(Walk::Given);
@@ -226,12 +227,12 @@ fn given_walk_is_the_one_its_seed_draws() {
 }
 
 #[test]
-fn walk_holds_each_step_and_stays_after_the_last() {
+fn walk_is_constant_within_a_step_and_after_the_last() {
     let model = Model::onerf();
     let limits = model.scenario("onerf-random").unwrap().limits(Walk::Given);
     let of_1 = |seconds: f64| limits.limit(BackendId(0), seconds / 60.0);
     let level = |level: f64| 0.375 + 0.625 * level / 12.0;
-    // The walk begins 7, 6, 5, ... after a start level of 8, and its last step is at level 1.
+    // The walk begins 7, 6, 5, … after a start level of 8, and its last step is at level 1.
     assert_near("step 1", of_1(0.0), level(7.0), 1e-12);
     assert_near("step 1, later", of_1(19.9), level(7.0), 1e-12);
     assert_near("step 2", of_1(20.1), level(6.0), 1e-12);
@@ -240,7 +241,7 @@ fn walk_holds_each_step_and_stays_after_the_last() {
 }
 
 #[test]
-fn names_that_do_not_exist_are_answered_with_those_that_do() {
+fn unknown_name_is_refused_with_the_known_names() {
     let model = Model::onerf();
     let error = model.mix("s1000").unwrap_err().to_string();
     assert_eq!(error, "the workload model has no profile `s1000`; it has: demo, full, s10, s100");
@@ -249,7 +250,7 @@ fn names_that_do_not_exist_are_answered_with_those_that_do() {
 }
 
 #[test]
-fn documents_with_a_fault_are_refused_with_its_place_and_range() {
+fn invalid_document_is_refused_with_place_and_range() {
     let cases = [
         (
             r#""schema":"onerf-workload/1""#,
@@ -350,7 +351,7 @@ fn documents_with_a_fault_are_refused_with_its_place_and_range() {
     assert!(cut.contains("line"), "{cut}");
 }
 
-/// A model whose requests are in a trace.
+/// A model whose requests come from a trace.
 const REPLAY: &str = r#"{"schema":"onerf-workload/1","name":"shop",
     "slo":{"percentile":99,"limit_ms":150,"window_s":60,"every_s":5},"timeout_ms":1000,"hit_latency_ms":0.5,
     "profiles":{"shop":{"app_servers":1,"request_rate":10,"cache_bytes_per_server":1000,
@@ -361,12 +362,12 @@ const REPLAY: &str = r#"{"schema":"onerf-workload/1","name":"shop",
     "trace":{"file":"t.trace","format":"cache2k","value_bytes":100,"route":{"types":{"1":1},"others":2}},
     "scenarios":{"none":{"warmup_min":0,"measure_min":1,"kind":"piecewise_linear","limits":{}}}}"#;
 
-/// What it says of the trace.
+/// The `trace` entry of that model.
 const REPLAY_TRACE: &str =
     r#""trace":{"file":"t.trace","format":"cache2k","value_bytes":100,"route":{"types":{"1":1},"others":2}}"#;
 
 #[test]
-fn requests_may_be_in_a_trace() {
+fn model_with_a_trace_is_read_and_validated() {
     let model = Model::from_json(REPLAY).unwrap();
     let replay = model.replay().unwrap();
     assert_eq!((replay.times(), replay.batch(), replay.value_bytes()), (Times::Rate, 1, 100));
@@ -458,7 +459,7 @@ fn requests_may_be_in_a_trace() {
 }
 
 #[test]
-fn no_map_of_a_document_repeats_a_key() {
+fn repeated_key_is_refused_in_every_map_of_a_document() {
     let walk = r#""walk":{"warmup_min":1,"measure_min":1,"kind":"random_walk","step_s":60,"levels":1,"start_level":0,
         "range":{"1":[0.5,1]},"seed":1,"walk":{"1":"0"}},"#;
     let profile = r#""shop":{"app_servers":1,"cache_bytes_per_server":1,"alloc_granularity_bytes":1,"alloc_floor_bytes":1},"#;

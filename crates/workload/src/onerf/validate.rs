@@ -1,5 +1,4 @@
-//! Whether a document's values make sense together. Everything later relies on it and checks
-//! nothing again.
+//! Validation of a document's values. Later code relies on it and checks nothing again.
 
 use std::collections::BTreeMap;
 
@@ -15,11 +14,11 @@ use super::scenario::{Course, RandomWalk, Scenario};
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("workload model: {at} is {found}; it must be {accepted}")]
 pub struct Invalid {
-    /// Where in the document, such as `backends[3].zipf_alpha`.
+    /// Place in the document, such as `backends[3].zipf_alpha`.
     pub at: String,
-    /// What stands there.
+    /// The value found.
     pub found: String,
-    /// What may stand there.
+    /// The accepted values.
     pub accepted: String,
 }
 
@@ -53,7 +52,7 @@ pub(super) fn model(model: &Model) -> Verdict {
         (None, None) => require(false, at, "missing", "given, or a `trace` that requests come from")?,
         _ => {}
     }
-    // Where a trace says when, there is no rate.
+    // With recorded arrival times the profile's rate may be 0.
     let rate_least =
         if trace.as_ref().is_some_and(|trace| trace.times() != Times::Rate) { 0.0 } else { 0.001 };
     for (name, one) in profiles {
@@ -134,7 +133,7 @@ fn backend(at: &str, index: usize, backend: &Backend, profiles: &BTreeMap<String
     service.replicas.validate(&format!("{at}.service.replicas"), profiles)
 }
 
-/// Whatever is told of a backend, and what a trace asks of one, goes by its name.
+/// Backend names must be distinct: metrics, reports and traces identify backends by name.
 fn distinct_names(backends: &[Backend]) -> Verdict {
     let mut first = BTreeMap::new();
     for (index, Backend { name, .. }) in backends.iter().enumerate() {
@@ -149,7 +148,7 @@ fn distinct_names(backends: &[Backend]) -> Verdict {
     Ok(())
 }
 
-/// What requests are drawn from.
+/// Checks the fields from which requests are drawn.
 fn catalogue(at: &str, backend: &Backend, profiles: &BTreeMap<String, Profile>) -> Verdict {
     let Backend { objects, zipf_alpha, unique_fraction, size, .. } = backend;
     number(&format!("{at}.zipf_alpha"), given(at, "zipf_alpha", *zipf_alpha)?, 0.0, 10.0)?;
@@ -175,7 +174,7 @@ fn given<T>(at: &str, field: &str, value: Option<T>) -> Result<T, Invalid> {
     })
 }
 
-/// What a trace says by itself.
+/// Refuses the fields that a trace replaces.
 fn no_catalogue(at: &str, backend: &Backend) -> Verdict {
     let Backend { objects, zipf_alpha, unique_fraction, size, .. } = backend;
     let fields = [
@@ -219,7 +218,7 @@ fn mix(types: &[RequestType], backends: usize, max_batch: u32) -> Verdict {
     number("request_types: the sum of the probabilities", sum, 1.0 - 1e-7, 1.0 + 1e-7)
 }
 
-/// What a request type asks of one backend; `seen` are those it asked before.
+/// Checks one batch of a request type; `seen` marks the backends of its earlier batches.
 fn asked(at: &str, batching: &Batching, seen: &mut [bool], max_batch: u32) -> Verdict {
     let backends = seen.len();
     let place = batching.backend().index();
@@ -309,8 +308,8 @@ fn random_walk(at: &str, walk: &RandomWalk, backends: usize) -> Verdict {
     Ok(())
 }
 
-/// Steps of all backends together, drawn at once when a realisation is made: they take 12 bytes
-/// each.
+/// Largest number of steps of all backends together, which are drawn at once for a realisation and
+/// take 12 bytes each.
 const STEPS_MAX: usize = 1_000_000;
 
 fn steps(at: &str, each: usize, walk: &RandomWalk) -> Verdict {
@@ -333,7 +332,8 @@ fn known_backend(at: &str, id: u16, backends: usize) -> Verdict {
     )
 }
 
-/// A limit that is in force at some scales only would be overlooked.
+/// Checks that a limited replica exists in every profile, so that no limit is silently without
+/// effect at some scale.
 fn known_replica(
     at: &str,
     limited: Limited,
@@ -351,7 +351,8 @@ fn known_replica(
     )
 }
 
-/// A limit this low makes a call take a hundred thousand times as long; 0 would be for ever.
+/// Least limit: it makes a call take a hundred thousand times as long; a limit of 0 would never
+/// finish it.
 const LIMIT_LEAST: f64 = 1e-5;
 
 pub(super) fn number(at: &str, value: f64, least: f64, most: f64) -> Verdict {
@@ -359,7 +360,7 @@ pub(super) fn number(at: &str, value: f64, least: f64, most: f64) -> Verdict {
     require(within, || at.to_owned(), value, format!("{least} to {most}"))
 }
 
-/// Refuses what is said at `at` for a profile that there is not.
+/// Refuses an unknown profile named at `at`.
 pub(super) fn known_profile<T>(at: &str, profile: &str, profiles: &BTreeMap<String, T>) -> Verdict {
     require(
         profiles.contains_key(profile),

@@ -1,12 +1,13 @@
-//! Object accesses as recorded for cache2k: one big-endian 32-bit word each, packed with xz or not.
+//! Object accesses as recorded for cache2k: one big-endian 32-bit word each, optionally packed with
+//! xz.
 //!
 //! A word holds the object's type (bits 27-31), its id (bits 9-26) and an index within it (bits
-//! 0-8), such as the third price of a product. Types serve as partitions: about 30 of them in the
-//! ORM traces, the busiest with half of all accesses. The web traces number their pages from 0 and
-//! use one type. Id and index together make the object.
+//! 0-8), such as the third price of a product. Types serve as partitions: the ORM traces have about
+//! 30, the busiest with half of all accesses. The web traces number their pages from 0 and use one
+//! type. Id and index together identify the object within its type.
 //!
 //! An object's key is its partition, a slash and eight hexadecimal digits, such as `t07/0001a2b3`:
-//! fixed in width, so that a cache's charge depends on nothing but the value, and prefixed, so that
+//! of fixed length, so that the charge in a cache depends only on the value, and prefixed, so that
 //! one listener can route by partition.
 
 use std::io::{BufRead, Write};
@@ -19,12 +20,12 @@ use super::{Position, TraceError, fill};
 pub struct Access(u32);
 
 impl Access {
-    /// Number of object types there can be.
+    /// Number of possible object types.
     pub const TYPES: usize = 32;
     /// Length of every key in bytes.
     pub const KEY_BYTES: usize = 12;
 
-    /// The access that `word` stands for; every word is valid.
+    /// Returns the access encoded by `word`; every word is valid.
     #[must_use]
     pub const fn from_word(word: u32) -> Self {
         Self(word)
@@ -36,7 +37,7 @@ impl Access {
         (self.0 >> 27) as u8
     }
 
-    /// The object among those of its type: id and index, 27 bits.
+    /// The object within its type: id and index, 27 bits.
     #[must_use]
     pub const fn object(self) -> u32 {
         self.0 & 0x07FF_FFFF
@@ -60,7 +61,7 @@ pub fn partition_name(object_type: u8) -> String {
     format!("t{object_type:02}")
 }
 
-/// An iterator over the accesses of a trace, in order; after an error it ends.
+/// Iterator over the accesses of a trace, in order; it ends after an error.
 #[derive(Debug)]
 pub struct Accesses<R> {
     input: Unpacked<R>,
@@ -68,17 +69,17 @@ pub struct Accesses<R> {
     ended: bool,
 }
 
-/// Starts reading `input`, unpacking it first when it begins like an xz file (at most 1 GiB
+/// Starts reading `input`, which is unpacked first if it begins like an xz file (at most 1 GiB
 /// unpacked, in memory).
 ///
 /// # Errors
-/// When reading fails, or the packed file is damaged, cut off or too large.
+/// If reading fails, or the packed file is damaged, truncated or too large.
 pub fn read<R: BufRead>(input: R) -> Result<Accesses<R>, TraceError> {
     Ok(Accesses { input: unpacked(input)?, offset: 0, ended: false })
 }
 
 impl<R> Accesses<R> {
-    /// Where the access begins that was read last.
+    /// Start of the access that was read last.
     pub(super) const fn last_at(&self) -> Position {
         Position::Byte(self.offset.saturating_sub(4))
     }
@@ -115,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn words_unpack_into_type_object_and_key() {
+    fn word_is_decoded_into_type_object_and_key() {
         let word = 7 << 27 | 0x0001_A2B3;
         let access = accesses(&u32::to_be_bytes(word))[0];
         assert_eq!((access.object_type(), access.object()), (7, 0x0001_A2B3));
@@ -137,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn web_trace_numbers_its_pages_from_zero() {
+    fn web_trace_has_pages_from_zero_and_one_type() {
         let accesses = accesses(include_bytes!("../../data/cache2k/web07.trace.xz"));
         assert_eq!(accesses.len(), 76_118);
         assert_eq!(accesses.iter().map(|access| access.object()).max(), Some(20_483));
@@ -145,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn trace_cut_within_a_word_is_an_error_at_that_word_and_the_end() {
+    fn trace_truncated_within_a_word_is_an_error_and_ends() {
         let mut read = read(&[0, 0, 0, 1, 0, 0][..]).unwrap();
         assert!(read.next().unwrap().is_ok());
         let error = read.next().unwrap().unwrap_err().to_string();
@@ -157,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn packed_trace_that_is_cut_off_or_damaged_is_refused() {
+    fn truncated_or_damaged_packed_trace_is_refused() {
         let whole = include_bytes!("../../data/cache2k/web12.trace.xz");
         assert!(matches!(read(&whole[..whole.len() / 2]), Err(TraceError::Unpack { .. })));
         let mut damaged = whole.to_vec();

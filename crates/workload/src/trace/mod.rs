@@ -1,14 +1,13 @@
 //! Readers of recorded workloads.
 //!
-//! A recorded trace is the one input nobody can accuse of having been made to fit. Four formats are
-//! read: packed object accesses of an application as recorded for cache2k ([`cache2k`]), requests
-//! in the JSON lines of RobinHood's test bed ([`robinhood`]), libCacheSim's binary records
-//! ([`oracle_general`]) and the CSV of Twitter's cache clusters ([`twitter`]). [`objects`] reads
-//! each of them as a stream of gets and stores of objects with sizes, for studies that need no
-//! more; [`requests`] as requests to backends.
+//! Four formats are read: packed object accesses of an application as recorded for cache2k
+//! ([`cache2k`]), requests in the JSON lines of RobinHood's test bed ([`robinhood`]), libCacheSim's
+//! binary records ([`oracle_general`]) and the CSV of Twitter's cache clusters ([`twitter`]).
+//! [`objects`] reads each of them as a stream of gets and stores of objects with sizes, for studies
+//! of hit ratios; [`requests`] reads each as requests to backends.
 //!
-//! Readers take any `BufRead`, read forwards, and say at which line or byte a file goes wrong, a
-//! file that ends too early included. Packed input is unpacked where it is xz ([`unpacked`]).
+//! Readers take any `BufRead`, read forwards, and report the line or byte of an error, including a
+//! premature end of the file. Input packed with xz is unpacked ([`unpacked`]).
 
 pub mod cache2k;
 pub mod objects;
@@ -25,53 +24,53 @@ use std::io::{BufRead, Read as _};
 
 use thiserror::Error;
 
-/// Why a trace could not be read. The iterator that returned it is at its end.
+/// Reason why a trace could not be read. The iterator that returned it has ended.
 #[derive(Debug, Error)]
 pub enum TraceError {
-    /// The reader failed; trying again may help.
+    /// The reader failed; a retry may succeed.
     #[error("reading the trace at {at}: {source}")]
     Read {
         /// Byte offset or line.
         at: Position,
-        /// What the reader said.
+        /// Error of the reader.
         source: std::io::Error,
     },
-    /// The trace ends within a record: the file was cut off, or it is of another format.
+    /// The trace ends within a record: the file is truncated or of another format.
     #[error("the trace ends within {expected} at {at}: the file is truncated, or of another format")]
     Truncated {
-        /// Where the incomplete record begins.
+        /// Start of the incomplete record.
         at: Position,
-        /// What was being read.
+        /// Description of the record.
         expected: &'static str,
     },
-    /// The xz container is damaged or cut off.
+    /// The xz container is damaged or truncated.
     #[error("unpacking the trace: {detail}; check the file with `xz -t`")]
     Unpack {
-        /// What the decoder said.
+        /// Message of the decoder.
         detail: String,
     },
-    /// Unpacked, the trace is larger than any trace this reader was made for.
+    /// The unpacked trace is above the size limit.
     #[error("unpacking the trace: it is larger than {limit_bytes} bytes; unpack it to a file and give that")]
     TooLarge {
-        /// The bound.
+        /// The limit, in bytes.
         limit_bytes: usize,
     },
-    /// The trace is packed in a way that is not read here.
+    /// The trace is packed in a format that is not supported.
     #[error(
         "the trace is packed with {program}, but only xz is unpacked here: unpack it first, with `{program} -d`"
     )]
     Packed {
-        /// What packed it.
+        /// Name of the packing program.
         program: &'static str,
     },
-    /// A record is not what the format says.
+    /// A record is malformed.
     #[error("the trace at {at} is not {expected}: {detail}")]
     Record {
-        /// Where the record begins.
+        /// Start of the record.
         at: Position,
-        /// What was expected.
+        /// Description of the expected record.
         expected: &'static str,
-        /// What is wrong with it.
+        /// Description of the error.
         detail: String,
     },
 }
@@ -94,7 +93,7 @@ impl std::fmt::Display for Position {
     }
 }
 
-/// The cache2k traces built in, packed, by name: `orm-busy` and `orm-night`, 5,000,000 accesses
+/// The built-in cache2k traces, packed, by name: `orm-busy` and `orm-night`, 5,000,000 accesses
 /// each.
 ///
 /// Copyright headissue GmbH, Jens Wilke, CC BY 4.0; see the data directory's README.
@@ -103,7 +102,7 @@ pub fn built_in(name: &str) -> Option<&'static [u8]> {
     BUILT_IN.iter().find(|(known, _)| *known == name).map(|&(_, bytes)| bytes)
 }
 
-/// Names that [`built_in`] knows.
+/// Names that [`built_in`] accepts.
 pub fn built_in_names() -> impl Iterator<Item = &'static str> {
     BUILT_IN.iter().map(|&(name, _)| name)
 }
@@ -113,7 +112,7 @@ const BUILT_IN: [(&str, &[u8]); 2] = [
     ("orm-night", include_bytes!("../../data/cache2k/orm-night.trace.xz")),
 ];
 
-/// Reads until `buffer` is full or the input ends; how many bytes there were.
+/// Reads until `buffer` is full or the input ends; returns the number of bytes read.
 fn fill(input: &mut impl BufRead, buffer: &mut [u8]) -> std::io::Result<usize> {
     let mut filled = 0;
     while filled < buffer.len() {
@@ -127,7 +126,7 @@ fn fill(input: &mut impl BufRead, buffer: &mut [u8]) -> std::io::Result<usize> {
     Ok(filled)
 }
 
-/// Reads the next line, its end included, into `buffer`; false at the end of the input.
+/// Reads the next line, including its end, into `buffer`; false at the end of the input.
 fn read_line(
     input: &mut impl BufRead,
     buffer: &mut Vec<u8>,

@@ -1,7 +1,7 @@
 //! Any trace as gets and stores of objects with sizes.
 //!
-//! What a study of hit ratios needs is the same whatever the trace: which object, how large, read
-//! or written. Names do not matter, so objects are known by a 64-bit hash of theirs.
+//! A study of hit ratios needs the same of every format: the object, its size, and whether it is
+//! read or written. Objects are identified by a 64-bit hash of their names.
 
 use std::collections::VecDeque;
 use std::io::BufRead;
@@ -12,7 +12,7 @@ use sherwood_model::SeededState;
 use super::records::Records;
 use super::{TraceError, cache2k, oracle_general, robinhood, twitter};
 
-/// How a trace is written down.
+/// Format of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Format {
@@ -23,7 +23,7 @@ pub enum Format {
     /// [`twitter`]: gets, stores and deletes.
     Twitter,
     /// [`robinhood`]: gets of a request's objects, in the order of layers and backends. Objects
-    /// that no cache may keep are left out.
+    /// that may not be cached are left out.
     #[serde(rename = "robinhood")]
     RobinHood,
 }
@@ -35,44 +35,45 @@ pub struct Access {
     pub object: u64,
     /// Length of the key.
     pub key_bytes: u32,
-    /// Length of the value; none where a get recorded nothing, because it missed.
+    /// Length of the value; none for a get that missed, whose size was not recorded.
     pub value_bytes: Option<u32>,
-    /// What was done.
+    /// Type of the access.
     pub kind: Kind,
 }
 
-/// What an access does.
+/// Type of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Reads the object; a cache fills it in where it is absent and its size is known.
+    /// Reads the object; on a miss a cache fills it if its size is known.
     Get,
-    /// Writes it.
+    /// Writes the object.
     Store,
-    /// Deletes it.
+    /// Deletes the object.
     Remove,
 }
 
-/// How objects are named and what they weigh.
+/// Format of a trace, and hash and sizes of its objects.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// Format of the trace.
     pub format: Format,
-    /// Hash of the keys.
+    /// Hash function of the keys.
     pub hash: SeededState,
     /// Length of the values where the format records none.
     pub value_bytes: u32,
 }
 
-/// An iterator over the accesses of a trace, in order; after an error it ends.
+/// Iterator over the accesses of a trace, in order; it ends after an error.
 #[derive(Debug)]
 pub struct Accesses<R> {
     options: Options,
     records: Records<R>,
-    /// Accesses of the request that was read last; a line of 16 MiB holds fewer than a million.
+    /// Remaining accesses of the request that was read last; a line of 16 MiB holds fewer than a
+    /// million.
     pending: VecDeque<Access>,
 }
 
-/// Starts reading `input`, unpacked first if it is an xz file.
+/// Starts reading `input`, which is unpacked first if it is an xz file.
 ///
 /// # Errors
 /// See [`unpacked`](super::unpacked).
@@ -107,8 +108,8 @@ impl<R: BufRead> Iterator for Accesses<R> {
     }
 }
 
-/// A listener that routes by prefix cuts the type off: what it stores are the eight digits of the
-/// object.
+/// Bytes of a stored key: a listener that routes by prefix removes the type, which leaves the eight
+/// digits of the object.
 const CACHE2K_KEY_BYTES: u32 = 8;
 
 fn of_cache2k(access: cache2k::Access, hash: &SeededState, value_bytes: u32) -> Access {
@@ -150,7 +151,7 @@ fn of_robinhood(request: &robinhood::Request, hash: &SeededState) -> Vec<Access>
     for query in request.layers.iter().flatten() {
         for object in query.objects.iter().filter(|object| object.cacheable) {
             name.clear();
-            // No text holds this byte, so different pairs have different names.
+            // Valid UTF-8 never contains this byte, so different pairs have different names.
             name.extend_from_slice(query.backend.as_bytes());
             name.push(0xFF);
             name.extend_from_slice(object.key.as_bytes());
@@ -183,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_of_different_types_and_backends_are_different() {
+    fn objects_of_different_types_or_backends_differ() {
         let two_types = [1_u32 << 27 | 5, 2 << 27 | 5, 1 << 27 | 5].map(u32::to_be_bytes).concat();
         let found = accesses(&two_types, Format::Cache2k);
         assert!(found[0] == found[2] && found[0].object != found[1].object);
@@ -196,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn gets_that_missed_have_no_size_and_empty_values_do() {
+    fn get_that_missed_has_no_size_and_empty_value_has_size_zero() {
         let text = "0,k,20,0,1,get,0\n1,k,20,0,1,set,0\n2,k,20,0,1,delete,0\n3,k,20,9,1,get,0\n";
         let found = accesses(text.as_bytes(), Format::Twitter);
         let seen: Vec<_> = found.iter().map(|access| (access.kind, access.value_bytes)).collect();
@@ -207,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn packed_input_is_unpacked_or_refused_by_name() {
+    fn xz_input_is_unpacked_and_zstd_refused_by_name() {
         assert!(read(built_in("orm-night").unwrap(), options(Format::Cache2k)).is_ok());
         for format in ALL {
             let error = read(&b"\x28\xB5\x2F\xFD\0\0"[..], options(format)).unwrap_err().to_string();
@@ -216,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn packed_input_is_known_though_it_comes_a_byte_at_a_time() {
+    fn packed_input_is_detected_when_read_one_byte_at_a_time() {
         let whole = include_bytes!("../../data/cache2k/web12.trace.xz");
         let by_bytes = std::io::BufReader::with_capacity(1, &whole[..]);
         let found = read(by_bytes, options(Format::Cache2k)).unwrap().collect::<Result<Vec<_>, _>>().unwrap();
@@ -227,7 +228,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_read_or_refused(bytes: Vec<u8>) {
+        fn arbitrary_bytes_are_read_or_refused_without_panic(bytes: Vec<u8>) {
             for format in ALL {
                 if let Ok(accesses) = read(&bytes[..], options(format)) {
                     let errors = accesses.filter(Result::is_err).count();

@@ -8,8 +8,8 @@
 //! | 12-15 | its size in bytes |
 //! | 16-23 | when it is accessed next, as a number of accesses; -1 for never |
 //!
-//! The last field is for policies that know the future and is not used here. Published traces of
-//! this format are packed with zstd, which has to be undone first.
+//! The last field is for clairvoyant policies and is not used here. Published traces of this format
+//! are packed with zstd and must be unpacked first.
 
 use std::io::BufRead;
 
@@ -18,15 +18,15 @@ use super::{Position, TraceError, fill};
 /// One access of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
-    /// Seconds, from an origin of the trace's own.
+    /// Time in seconds, from an arbitrary origin.
     pub time_s: u32,
-    /// The object.
+    /// Id of the object.
     pub object: u64,
     /// Its size in bytes.
     pub bytes: u32,
 }
 
-/// An iterator over the accesses of a trace, in order; after an error it ends.
+/// Iterator over the accesses of a trace, in order; it ends after an error.
 #[derive(Debug)]
 pub struct Accesses<R> {
     input: R,
@@ -43,7 +43,7 @@ pub fn read<R: BufRead>(input: R) -> Accesses<R> {
 }
 
 impl<R> Accesses<R> {
-    /// Where the access begins that was read last.
+    /// Start of the access that was read last.
     pub(super) const fn last_at(&self) -> Position {
         Position::Byte(self.offset.saturating_sub(RECORD_BYTES as u64))
     }
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn trace_cut_within_a_record_is_an_error_at_that_record_and_the_end() {
+    fn trace_truncated_within_a_record_is_an_error_and_ends() {
         let whole = record(Access { time_s: 0, object: 1, bytes: 2 });
         let file = [&whole[..], &whole[..23]].concat();
         let mut read = read(&file[..]);

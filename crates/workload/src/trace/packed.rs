@@ -1,10 +1,10 @@
-//! Packed input, told by its first bytes.
+//! Packed input, detected by its first bytes.
 
 use std::io::{BufRead, Chain, Cursor, Read, Write};
 
 use super::{Position, TraceError, fill};
 
-/// Input as it is, or as it was before it was packed with xz.
+/// Input as it is, or unpacked if it was an xz file.
 #[derive(Debug)]
 pub struct Unpacked<R>(Source<R>);
 
@@ -14,25 +14,24 @@ enum Source<R> {
     Held(Cursor<Vec<u8>>),
 }
 
-/// An input with the bytes in front of it again that were taken to be looked at.
+/// An input preceded by the bytes that were taken from it for detection.
 type Whole<R> = Chain<Cursor<Vec<u8>>, R>;
 
-/// What is unpacked is held in memory; the built-in traces take 20 MB. Larger ones can be given
-/// unpacked.
+/// Largest unpacked size, held in memory; the built-in traces take 20 MB. A larger trace must be
+/// unpacked by the user.
 const UNPACKED_BYTES_MAX: usize = 1 << 30;
 
 /// First bytes of every xz file.
 const XZ_MAGIC: &[u8] = b"\xFD7zXZ\0";
-/// Containers that are refused rather than read as a trace: their first bytes, and the program that
+/// Formats that are refused rather than read as a trace: their first bytes and the program that
 /// unpacks them.
 const OTHERS: [(&[u8], &str); 2] = [(b"\x28\xB5\x2F\xFD", "zstd"), (b"\x1F\x8B\x08", "gzip")];
 
 impl<R> Unpacked<R> {
-    /// What was unpacked, for whoever reads it several times; the input as it is where it was not
-    /// packed.
+    /// Returns the unpacked bytes, so that they can be read several times.
     ///
     /// # Errors
-    /// The unpacked input again, when nothing is held of it.
+    /// The unchanged input, if it was not packed.
     pub fn into_held(self) -> Result<Vec<u8>, Self> {
         match self.0 {
             Source::Held(bytes) => Ok(bytes.into_inner()),
@@ -41,14 +40,14 @@ impl<R> Unpacked<R> {
     }
 }
 
-/// Looks at the beginning of `input` and unpacks it when it is an xz file (at most 1 GiB unpacked,
-/// in memory).
+/// Reads the beginning of `input` and unpacks it if it is an xz file (at most 1 GiB unpacked, in
+/// memory).
 ///
 /// # Errors
-/// When reading fails, when the packed file is damaged, cut off or too large, or when it is packed
-/// another way.
+/// If reading fails, if the packed file is damaged, truncated or too large, or if it is packed in
+/// another format.
 pub fn unpacked<R: BufRead>(mut input: R) -> Result<Unpacked<R>, TraceError> {
-    // A pipe hands out what its other end has written so far, which may be a byte.
+    // A read from a pipe may return as little as one byte.
     let mut first = vec![0; XZ_MAGIC.len()];
     let filled = fill(&mut input, &mut first);
     first.truncate(filled.map_err(|source| TraceError::Read { at: Position::Byte(0), source })?);
@@ -71,7 +70,7 @@ fn unpack(mut input: impl BufRead) -> Result<Vec<u8>, TraceError> {
     }
 }
 
-/// A vector that refuses to grow past the bound.
+/// A vector that grows to at most [`UNPACKED_BYTES_MAX`].
 struct Bounded {
     bytes: Vec<u8>,
     exceeded: bool,

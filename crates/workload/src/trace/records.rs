@@ -1,4 +1,4 @@
-//! The records of a trace in any of the formats.
+//! Records of a trace in any of the formats.
 
 use std::io::BufRead;
 
@@ -6,8 +6,8 @@ use super::objects::Format;
 use super::packed::{Unpacked, unpacked};
 use super::{TraceError, cache2k, oracle_general, robinhood, twitter};
 
-/// A reader of each format: what [`objects`](super::objects) and [`requests`](super::requests) are
-/// made from.
+/// The reader of each format, used by [`objects`](super::objects) and
+/// [`requests`](super::requests).
 #[derive(Debug)]
 pub(super) enum Records<R> {
     Cache2k(cache2k::Accesses<R>),
@@ -17,7 +17,7 @@ pub(super) enum Records<R> {
 }
 
 impl<R: BufRead> Records<R> {
-    /// Starts reading `input`, unpacked first if it is an xz file.
+    /// Starts reading `input`, which is unpacked first if it is an xz file.
     ///
     /// # Errors
     /// See [`unpacked`].

@@ -1,8 +1,8 @@
-//! Any trace as requests: what is asked of which backend, and when.
+//! Any trace as requests: queries to backends, with arrival times.
 //!
-//! RobinHood's traces are made of requests. The others are made of accesses, of which a declared
-//! number make a request, each to the backend that a declared rule says. Objects are known by a
-//! 64-bit hash, apart for each backend.
+//! RobinHood's traces consist of requests. In the other formats a declared number of accesses form
+//! a request, each to the backend given by a declared rule. Objects are identified by a 64-bit
+//! hash, separately for each backend.
 
 use std::io::BufRead;
 
@@ -15,48 +15,46 @@ use crate::onerf::{Replay, Route, Times};
 /// One request of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Where it begins.
+    /// Position of the request in the trace.
     pub at: Position,
-    /// As recorded, in the trace's unit; 0 where nothing is. Never less than that of the request
-    /// before.
+    /// Arrival time as recorded, in the trace's unit; 0 if not recorded. Non-decreasing.
     pub time: i64,
-    /// What it asks, all at once; one for each backend, and at least one.
+    /// Its queries, which start at the same time: at most one per backend, and at least one.
     pub queries: Vec<Query>,
 }
 
-/// What a request asks of one backend.
+/// A query of a request to one backend.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Query {
-    /// Who is asked.
+    /// Backend that is queried.
     pub backend: BackendId,
-    /// In the order of the trace, repeats left in; at least one.
+    /// Objects in the order of the trace, with repeats; at least one.
     pub objects: Vec<Object>,
 }
 
-/// An object asked for.
+/// An object of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Object {
     /// Hash of its key.
     pub id: u64,
-    /// Length of its value; none where no cache may keep it.
+    /// Length of its value; none if it may not be cached.
     pub bytes: Option<u32>,
 }
 
-/// An iterator over the requests of a trace, in order; after an error it ends.
+/// Iterator over the requests of a trace, in order; it ends after an error.
 ///
-/// Requests of RobinHood's are asked whole, layers at once. Of accesses, gets count; what the trace
-/// writes is left out, and a get that recorded no size is of the declared one. Memory: one request,
-/// and for packed input what it unpacks to.
+/// All layers of a RobinHood request start at once. Of accesses only gets are read; a get without a
+/// recorded size has the declared one. Memory: one request, and the unpacked size of packed input.
 #[derive(Debug)]
 pub struct Requests<R> {
     replay: Replay,
     route: Route,
-    /// One in so many objects is read.
+    /// Reads one in `sample` objects.
     sample: u64,
     /// Names of the backends.
     names: Vec<String>,
     records: Records<R>,
-    /// Of keys; the same in every run.
+    /// Hash function of keys; the same in every run.
     hash: SeededState,
     /// The latest time so far.
     latest: Option<i64>,
@@ -71,9 +69,9 @@ struct Access {
     object: Object,
 }
 
-/// Starts reading `input`, unpacked first if it is an xz file, as `replay` declares it; `names` are
-/// the backends'. Of accesses, those to one in `sample` objects are read, chosen by a hash, at
-/// least 1; the others are as if they were not there.
+/// Starts reading `input` as declared by `replay`; an xz file is unpacked first. `names` are the
+/// backends' names. Of accesses, only those to one in `sample` objects (at least 1), chosen by a
+/// hash, are read.
 ///
 /// # Errors
 /// See [`unpacked`](super::unpacked).
@@ -124,7 +122,7 @@ impl<R: BufRead> Requests<R> {
         Ok(Some(request))
     }
 
-    /// The next request of a trace that has requests; those that ask nobody are passed over.
+    /// The next request of a trace of requests; those without queries are skipped.
     fn next_whole(&mut self) -> Result<Option<Request>, TraceError> {
         let Records::RobinHood(requests) = &mut self.records else { return Ok(None) };
         while let Some(whole) = requests.next().transpose()? {
@@ -143,7 +141,7 @@ impl<R: BufRead> Requests<R> {
         Ok(None)
     }
 
-    /// The next access that reads an object of the sample.
+    /// The next get of an object in the sample.
     fn next_get(&mut self) -> Result<Option<Access>, TraceError> {
         loop {
             match self.next_of_all()? {
@@ -153,7 +151,7 @@ impl<R: BufRead> Requests<R> {
         }
     }
 
-    /// The next access that reads.
+    /// The next get.
     fn next_of_all(&mut self) -> Result<Option<Access>, TraceError> {
         let (replay, records) = (&self.replay, &mut self.records);
         let (at, time, id, bytes, backend) = match records {
@@ -190,7 +188,7 @@ impl<R: BufRead> Requests<R> {
         Ok(Some(Access { at, time, backend, object: Object { id, bytes: Some(bytes) } }))
     }
 
-    /// The request, if it comes no earlier than the one before.
+    /// Returns the request if its time is not before that of the previous one.
     fn in_order(&mut self, mut request: Request) -> Result<Request, TraceError> {
         if self.replay.times() == Times::Rate {
             request.time = 0;
@@ -210,7 +208,7 @@ impl<R: BufRead> Requests<R> {
 }
 
 impl Request {
-    /// Asks for one more object.
+    /// Adds an object to the query to `backend`.
     fn ask(&mut self, backend: BackendId, object: Object) {
         match self.queries.iter_mut().find(|query| query.backend == backend) {
             Some(query) => query.objects.push(object),
@@ -219,7 +217,7 @@ impl Request {
     }
 }
 
-/// The backend of this name.
+/// Returns the backend called `name`.
 fn named(names: &[String], name: &str, at: Position) -> Result<BackendId, TraceError> {
     let place = names.iter().position(|known| known == name);
     place.map(BackendId::from_index).ok_or_else(|| TraceError::Record {
@@ -258,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn accesses_make_requests_by_batches_and_go_where_the_route_says() {
+    fn accesses_are_grouped_into_batches_and_routed() {
         let words =
             [1_u32 << 27 | 5, 2 << 27 | 5, 1 << 27 | 6, 1 << 27 | 5, 3 << 27].map(u32::to_be_bytes).concat();
         let json = r#""format":"cache2k","value_bytes":100,"batch":3,"route":{"types":{"1":1},"others":2}"#;
@@ -274,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn gets_of_text_keys_are_read_with_their_times_and_writes_are_left_out() {
+    fn twitter_gets_are_read_with_times_and_writes_left_out() {
         let text = "7,u:1,20,0,1,get,0\n7,u:1,20,50,1,set,0\n9,v:1,20,30,1,gets,0\n9,u:x:2,20,4,1,get,0\n";
         let json = r#""format":"twitter","value_bytes":9,"route":{"prefixes":{"u:":1,"u:x":2},"others":2}"#;
         let found = requests(text.as_bytes(), json);
@@ -292,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_of_objects_are_the_backends_they_are_declared_for() {
+    fn objects_are_divided_by_the_declared_shares() {
         let record = |object: u64| [&[0; 4][..], &object.to_le_bytes(), &[8, 0, 0, 0], &[0; 8]].concat();
         let file: Vec<u8> = (0..4_000).flat_map(record).collect();
         let found = requests(&file, r#""format":"oracleGeneral","route":{"shares":{"1":0.75,"2":0.25}}"#);
@@ -301,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_has_all_accesses_to_its_objects_and_batches_as_large() {
+    fn sample_has_all_accesses_to_its_objects_in_full_batches() {
         let words: Vec<u8> = (0..4_000_u32).flat_map(|n| (n % 500).to_be_bytes()).collect();
         let replay = replay(r#""format":"cache2k","value_bytes":1,"batch":5"#);
         let objects = |sample| {
@@ -319,12 +317,12 @@ mod tests {
     }
 
     #[test]
-    fn whole_requests_are_asked_as_they_are() {
+    fn robinhood_requests_are_read_whole_and_empty_ones_skipped() {
         let line =
             r#"{"t":3,"d":[{"b":{"S":[1,2],"U":["x","x"],"C":[1,0]}},{"a":{"S":[3],"U":["x"],"C":[1]}}]}"#;
         let empty = r#"{"t":2,"d":[{}]}"#;
         let found = requests(format!("{empty}\n{line}\n").as_bytes(), r#""format":"robinhood","times":"ms""#);
-        assert_eq!(found.len(), 1, "who asks nobody is passed over");
+        assert_eq!(found.len(), 1, "a request without queries is skipped");
         assert_eq!(
             (shape(&found[0]), found[0].time, found[0].at),
             (vec![(1, 2), (0, 1)], 3, Position::Line(2))

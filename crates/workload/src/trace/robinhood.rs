@@ -1,9 +1,9 @@
 //! Requests in the JSON lines of RobinHood's test bed.
 //!
-//! Each line is one object: `t`, an integer time stamp that nothing is paced by, and `d`, the
+//! Each line is one object: `t`, an integer time stamp that is not used for pacing, and `d`, the
 //! request's layers, each a map from a backend's name to three parallel arrays: `S` sizes in bytes,
-//! `U` keys, `C` whether the object may be cached (0 or 1). The layers follow one another, the
-//! backends of a layer are asked in parallel.
+//! `U` keys, `C` whether the object may be cached (0 or 1). Layers follow one another; the backends
+//! of a layer are queried in parallel.
 //!
 //! ```
 //! use sherwood_workload::trace::robinhood;
@@ -23,34 +23,34 @@ use crate::unique::Unique;
 /// One request of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Time stamp as recorded; of no use for pacing.
+    /// Time stamp as recorded; not suitable for pacing.
     pub time: i64,
     /// Layers, one after the other; the queries of a layer in the order of their backends' names,
     /// one per backend.
     pub layers: Vec<Vec<Query>>,
 }
 
-/// What a request asks of one backend.
+/// A query of a request to one backend.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Query {
     /// The backend's name.
     pub backend: String,
-    /// The objects asked for, in the order of the trace; repeats are left in.
+    /// The objects in the order of the trace, with repeats.
     pub objects: Vec<Object>,
 }
 
-/// An object asked for.
+/// An object of a query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Object {
     /// Key within its backend.
     pub key: String,
     /// Size in bytes.
     pub bytes: u32,
-    /// Whether a cache may keep it.
+    /// True if the object may be cached.
     pub cacheable: bool,
 }
 
-/// An iterator over the requests of a trace, in order; after an error it ends.
+/// Iterator over the requests of a trace, in order; it ends after an error.
 #[derive(Debug)]
 pub struct Requests<R> {
     input: R,
@@ -71,7 +71,7 @@ pub fn read<R: BufRead>(input: R) -> Requests<R> {
 }
 
 impl<R> Requests<R> {
-    /// Where the request is that was read last.
+    /// Position of the request that was read last.
     pub(super) const fn last_at(&self) -> Position {
         Position::Line(self.line)
     }
@@ -116,8 +116,7 @@ impl<R: BufRead> Requests<R> {
 
 fn parse(line: &[u8], at: Position) -> Result<Request, TraceError> {
     let document: Document = serde_json::from_slice(line).map_err(|error| {
-        // Only a last line may lack its end; what is wrong with it is most likely that it was cut
-        // off.
+        // Only the last line may lack its end; an incomplete record there is most likely truncated.
         if error.is_eof() && !line.ends_with(b"\n") {
             TraceError::Truncated { at, expected: A_REQUEST }
         } else {
@@ -182,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn published_sample_has_two_backends_and_three_queries_a_request() {
+    fn published_sample_has_two_backends_and_three_objects_per_request() {
         let requests: Vec<Request> = read(SAMPLE).collect::<Result<_, _>>().unwrap();
         assert_eq!(requests.len(), 200);
         assert_eq!(requests[0].layers[0][0].objects[0].key, "8d424355000941");
@@ -193,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_line_is_named_with_what_is_wrong() {
+    fn malformed_line_is_refused_with_its_number_and_error() {
         let good = r#"{"t":0,"d":[{"b":{"S":[1],"U":["x"],"C":[1]}}]}"#;
         let lengths = error(&format!("{good}\n\n{}", good.replace("[1],\"U", "[1,2],\"U")));
         assert!(lengths.contains("line 3") && lengths.contains("2, 1 and 1 elements"), "{lengths}");
@@ -210,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn last_line_cut_off_is_called_truncated_and_a_whole_one_is_read() {
+    fn incomplete_last_line_is_reported_as_truncated() {
         let cut = &SAMPLE[..SAMPLE.len() - 20];
         let ends: Vec<_> = read(cut).collect();
         assert_eq!(ends.len(), 200);
@@ -220,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn line_without_end_is_refused_at_a_bound() {
+    fn line_above_the_length_limit_is_refused() {
         let endless = std::io::BufReader::new(std::io::repeat(b'['));
         let error = read(endless).next().unwrap().unwrap_err().to_string();
         assert!(error.contains("longer than 16777216 bytes"), "{error}");

@@ -18,7 +18,7 @@ use super::{Position, TraceError, read_line};
 /// One line of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Operation {
-    /// Seconds, from an origin of the trace's own.
+    /// Time in seconds, from an arbitrary origin.
     pub time_s: u64,
     /// The key, anonymised.
     pub key: String,
@@ -26,13 +26,13 @@ pub struct Operation {
     pub key_bytes: u32,
     /// Length of the value; 0 for a get that missed.
     pub value_bytes: u32,
-    /// What was done.
+    /// Type of the operation.
     pub verb: Verb,
-    /// Time to live in seconds; 0 for none, or where it means nothing.
+    /// Time to live in seconds; 0 for none, or where it does not apply.
     pub ttl_s: u64,
 }
 
-/// What an operation does to its key.
+/// Type of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
     /// `get` and `gets`.
@@ -43,7 +43,7 @@ pub enum Verb {
     Delete,
 }
 
-/// An iterator over the operations of a trace, in order; after an error it ends.
+/// Iterator over the operations of a trace, in order; it ends after an error.
 #[derive(Debug)]
 pub struct Operations<R> {
     input: R,
@@ -64,7 +64,7 @@ pub fn read<R: BufRead>(input: R) -> Operations<R> {
 }
 
 impl<R> Operations<R> {
-    /// Where the operation is that was read last.
+    /// Position of the operation that was read last.
     pub(super) const fn last_at(&self) -> Position {
         Position::Line(self.line)
     }
@@ -92,7 +92,7 @@ impl<R: BufRead> Iterator for Operations<R> {
 
 fn parse(line: &[u8], at: Position) -> Result<Operation, TraceError> {
     let wrong = |detail: String| TraceError::Record { at, expected: AN_OPERATION, detail };
-    // Only a last line may lack its end; what is wrong with it is most likely that it was cut off.
+    // Only the last line may lack its end; an incomplete record there is most likely truncated.
     let cut = !line.ends_with(b"\n");
     let text = std::str::from_utf8(line).map_err(|error| wrong(error.to_string()))?.trim();
     let mut from_end = text.rsplitn(6, ',');
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_line_is_named_with_what_is_wrong() {
+    fn malformed_line_is_refused_with_its_number_and_error() {
         assert!(error("0,k,20,0,1,get,0\n1,2,3\n").ends_with("it has 3 fields"));
         let verb = error("0,k,20,0,1,fetch,0\n");
         assert!(verb.contains("line 1") && verb.contains("\"fetch\" is no operation"), "{verb}");
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn line_without_end_is_refused_at_a_bound() {
+    fn line_above_the_length_limit_is_refused() {
         let endless = std::io::BufReader::new(std::io::repeat(b','));
         let error = read(endless).next().unwrap().unwrap_err().to_string();
         assert!(error.contains("longer than 65536 bytes"), "{error}");
