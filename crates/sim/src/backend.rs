@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sherwood_dispatch::CallId;
 use sherwood_model::{BackendId, Instant, ReplicaId, SplitMix64};
-use sherwood_workload::onerf::{Backend as Law, Limits};
+use sherwood_workload::onerf::{BackendModel as Law, Limits};
 
 use crate::key::Key;
 use crate::station::Station;

@@ -45,7 +45,7 @@ pub(crate) struct Sample {
 impl Sample {
     /// None where all objects are.
     pub(crate) fn new(model: &Model, profile: &str, one_in: u32) -> Option<Self> {
-        let objects = |backend: &sherwood_workload::onerf::Backend| {
+        let objects = |backend: &sherwood_workload::onerf::BackendModel| {
             backend.objects.get(profile).copied().unwrap_or_default()
         };
         (one_in > 1).then(|| Self {

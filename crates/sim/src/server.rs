@@ -7,7 +7,7 @@ use sherwood_dispatch::{Dispatch, Options as DispatchOptions};
 use sherwood_model::{BackendId, CachePlan, Instant, PartitionId, SeededState, TenantId};
 use sherwood_path::Slot;
 use sherwood_policy::{Controller, MissRatioCurve, Observation, PartitionSeen, StartSize, by_name};
-use sherwood_workload::onerf::Backend;
+use sherwood_workload::onerf::BackendModel;
 
 use crate::beyond::{self, KnownBeyond};
 use crate::key::Key;
@@ -62,7 +62,7 @@ impl Server {
         if policy.starts_shared() {
             cache.apply(&CachePlan::Shared).expect("always accepted");
         }
-        let machine = |backend: &Backend| {
+        let machine = |backend: &BackendModel| {
             let replicas = backend.service.replicas.at(&setup.profile);
             Dispatch::new(dispatch(setup.model.timeout()), replicas.into(), hash)
         };

@@ -43,7 +43,7 @@ pub(crate) struct Catalogue {
 /// One backend's objects.
 #[derive(Clone, Debug)]
 struct Shelf {
-    backend: Arc<onerf::Backend>,
+    backend: Arc<onerf::BackendModel>,
     /// Catalogue size N, at least 1.
     objects: u64,
     /// Calls the backend works on at once.
@@ -98,7 +98,7 @@ pub(crate) enum CatalogueError {
 impl Catalogue {
     /// The backends of `model` at the scale of `profile`, which is one of its profiles.
     pub(crate) fn new(model: &Model, profile: &str, directory: PathBuf) -> Self {
-        let shelf = |backend: &onerf::Backend| Shelf {
+        let shelf = |backend: &onerf::BackendModel| Shelf {
             backend: Arc::new(backend.clone()),
             objects: backend.objects[profile],
             workers: backend.service.workers[profile],
@@ -200,9 +200,9 @@ impl Shelf {
     /// What the workload calls a resource is done by an engine that wears it out.
     fn kind(&self) -> Kind {
         match self.backend.kind {
-            onerf::Kind::Cpu => Kind::Compute,
-            onerf::Kind::Io => Kind::Sqlite,
-            onerf::Kind::Kv => Kind::Kv,
+            onerf::LimitedResource::Cpu => Kind::Compute,
+            onerf::LimitedResource::Io => Kind::Sqlite,
+            onerf::LimitedResource::Kv => Kind::Kv,
         }
     }
 

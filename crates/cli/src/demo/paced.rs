@@ -41,7 +41,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use rand_core::Rng as _;
 use sherwood_store::{Attempt, BoxFuture, Cause, Found, Kind, Limit, LimitError, Limits, Store, StoreError};
-use sherwood_workload::onerf::Backend;
+use sherwood_workload::onerf::BackendModel;
 use sherwood_workload::{Rng, SplitMix64, rng_from_seed};
 
 pub(crate) use timer::Timer;
@@ -50,7 +50,7 @@ use workers::{Worker, Workers};
 /// A store behind the workers of a remote server.
 pub(crate) struct Paced {
     inner: Arc<dyn Store>,
-    backend: Backend,
+    backend: BackendModel,
     workers: Arc<Workers>,
     timer: Timer,
     /// The share of its capacity the server has left, in (0, 1]; the bits of an `f64`.
@@ -65,7 +65,7 @@ impl Paced {
     /// calls get a worker.
     pub(crate) fn new(
         inner: Arc<dyn Store>,
-        backend: &Backend,
+        backend: &BackendModel,
         profile: &str,
         seed: u64,
         timer: &Timer,

@@ -76,7 +76,7 @@ impl Backends {
 pub(crate) fn setup(model: &Model, backends: &Backends, policy: &str, times: &Times, seed: u64) -> Setup {
     let profile = model.profile(PROFILE).expect("the model that is built in has the profile");
     let timeout = model.timeout();
-    let backend = |(store, backend): (&Arc<Paced>, &sherwood_workload::onerf::Backend)| BackendSetup {
+    let backend = |(store, backend): (&Arc<Paced>, &sherwood_workload::onerf::BackendModel)| BackendSetup {
         name: backend.name.clone(),
         dispatch: dispatch(timeout),
         writes: Writes::default(),

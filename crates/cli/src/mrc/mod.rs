@@ -12,7 +12,7 @@ use indicatif::{HumanCount, ProgressBar};
 use serde::Serialize;
 use sherwood_cache::{Curve, Ghost, GhostOptions, charge};
 use sherwood_model::SeededState;
-use sherwood_workload::trace::objects::{self, Access, Kind};
+use sherwood_workload::trace::objects::{self, Access, AccessKind};
 use sherwood_workload::trace::{TraceError, built_in, built_in_names};
 
 use crate::exit::Failure;
@@ -154,8 +154,8 @@ fn study(
     let (mut gets, mut writes) = (0, 0);
     for access in accesses {
         let access = access?;
-        gets += u64::from(access.kind == Kind::Get);
-        writes += u64::from(access.kind != Kind::Get);
+        gets += u64::from(access.kind == AccessKind::Get);
+        writes += u64::from(access.kind != AccessKind::Get);
         if ghost.samples(access.object) {
             sampled.insert(access.object);
         }
@@ -179,9 +179,9 @@ fn study(
 fn note(ghost: &mut Ghost, access: &Access, weigh: Weigh, gets: u64) {
     let Access { object, key_bytes, value_bytes, kind } = *access;
     match kind {
-        Kind::Get => ghost.get(object, || gets),
-        Kind::Remove => return ghost.remove(object),
-        Kind::Store => {}
+        AccessKind::Get => ghost.get(object, || gets),
+        AccessKind::Remove => return ghost.remove(object),
+        AccessKind::Store => {}
     }
     if let Some(value_bytes) = value_bytes {
         let bytes = match weigh {

@@ -16,7 +16,7 @@ use sherwood_model::{Band, Instant, PartitionId, Slo, TenantId};
 use sherwood_policy::{Options as ControlOptions, TaoOptions, available_without_options};
 use sherwood_sim::{Met, Setup as Simulated, World};
 use sherwood_store::{BoxFuture, Found, Kind, Limit, LimitError, Limits, Store, StoreError};
-use sherwood_workload::onerf::{Backend as Law, Model};
+use sherwood_workload::onerf::{BackendModel as Law, Model};
 
 use super::*;
 use crate::admin::WholeBody;

@@ -13,14 +13,14 @@ use crate::unique;
 /// A backend of the model.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Backend {
-    /// Number in the document, from 1 and in order; see [`Backend::backend_id`].
+pub struct BackendModel {
+    /// Number in the document, from 1 and in order; see [`BackendModel::backend_id`].
     pub id: u16,
     /// Name, such as `b01`.
     pub name: String,
     /// Resource that a limit acts on.
     #[serde(default)]
-    pub kind: Kind,
+    pub kind: LimitedResource,
     /// Catalogue size N by profile; empty where requests come from a trace.
     #[serde(default, deserialize_with = "unique::map")]
     pub objects: BTreeMap<String, u64>,
@@ -42,7 +42,7 @@ pub struct Backend {
 /// The resource that makes a backend slow when it is limited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Kind {
+pub enum LimitedResource {
     /// Processor time: a recommender that multiplies matrices.
     Cpu,
     /// Disk operations: a database with joins.
@@ -95,7 +95,7 @@ pub struct PublishedRow {
     pub mean_fanout: f64,
 }
 
-impl Backend {
+impl BackendModel {
     /// The backend's id in the program: its number minus one.
     #[must_use]
     pub const fn backend_id(&self) -> BackendId {

@@ -6,7 +6,7 @@
 //! one, [`Model::from_json`] reads a user's.
 //!
 //! A [`Model`] holds four parts. [`Profile`]s are scales: number of servers, cache size, request
-//! rate. [`Backend`]s define the number, popularity and size of objects and the time of a
+//! rate. [`BackendModel`]s define the number, popularity and size of objects and the time of a
 //! call. [`RequestType`]s define which backends a request queries and for how many objects;
 //! [`RequestMix`] draws requests from them. [`Scenario`]s define when backends are slowed down;
 //! [`Limits`] is one realisation of a scenario.
@@ -29,11 +29,11 @@ mod service;
 mod tests;
 mod validate;
 
-pub use backend::{Backend, Expectation, Kind, PublishedRow, SizeLaw};
+pub use backend::{BackendModel, Expectation, LimitedResource, PublishedRow, SizeLaw};
 pub use limited::Limited;
 pub use mix::{Batch, RequestMix};
 pub use model::{Batching, Model, ModelError, Profile, RequestType, Slo};
-pub use replay::{Replay, Route, Times};
+pub use replay::{ObjectRoute, Replay, Times};
 pub use replicas::Replicas;
 pub use scenario::{Course, Limits, RandomWalk, Scenario, Walk};
 pub use service::{Measured, ServiceLaw};

@@ -8,7 +8,7 @@ use serde::de::IgnoredAny;
 use sherwood_model::BackendId;
 use thiserror::Error;
 
-use super::backend::Backend;
+use super::backend::BackendModel;
 use super::mix::RequestMix;
 use super::replay::Replay;
 use super::scenario::Scenario;
@@ -35,7 +35,7 @@ pub struct Model {
     pub(super) empty_request_fraction: f64,
     #[serde(deserialize_with = "unique::map")]
     pub(super) profiles: BTreeMap<String, Profile>,
-    pub(super) backends: Vec<Backend>,
+    pub(super) backends: Vec<BackendModel>,
     pub(super) request_types: Option<Vec<RequestType>>,
     pub(super) trace: Option<Replay>,
     #[serde(deserialize_with = "unique::map")]
@@ -228,7 +228,7 @@ impl Model {
 
     /// The backends; `BackendId(0)` is the first.
     #[must_use]
-    pub fn backends(&self) -> &[Backend] {
+    pub fn backends(&self) -> &[BackendModel] {
         &self.backends
     }
 
@@ -237,7 +237,7 @@ impl Model {
     /// # Panics
     /// If the model has no such backend.
     #[must_use]
-    pub fn backend(&self, id: BackendId) -> &Backend {
+    pub fn backend(&self, id: BackendId) -> &BackendModel {
         &self.backends[id.index()]
     }
 

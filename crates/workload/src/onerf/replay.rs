@@ -26,7 +26,7 @@ pub struct Replay {
     /// Accesses per request; none for 1, and where the trace has requests.
     batch: Option<u32>,
     /// Mapping of objects to backends; none with a single backend, or where the trace has it.
-    route: Option<Route>,
+    route: Option<ObjectRoute>,
     /// Bytes of a value where the trace records none.
     value_bytes: Option<u32>,
 }
@@ -48,7 +48,7 @@ pub enum Times {
 /// Mapping of the objects of accesses to backends, which are numbered from 1 as in the document.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(try_from = "Document")]
-pub enum Route {
+pub enum ObjectRoute {
     /// All objects belong to this backend.
     One(u16),
     /// Each backend has a share of the objects, by a hash of the object.
@@ -73,7 +73,7 @@ struct Document {
     others: Option<u16>,
 }
 
-impl TryFrom<Document> for Route {
+impl TryFrom<Document> for ObjectRoute {
     type Error = &'static str;
 
     fn try_from(document: Document) -> Result<Self, Self::Error> {
@@ -111,8 +111,8 @@ impl Replay {
 
     /// Mapping of objects to backends.
     #[must_use]
-    pub fn route(&self) -> Route {
-        self.route.clone().unwrap_or(Route::One(1))
+    pub fn route(&self) -> ObjectRoute {
+        self.route.clone().unwrap_or(ObjectRoute::One(1))
     }
 
     /// Bytes of a value where the trace records none; 0 where it always does.
@@ -154,19 +154,19 @@ impl Replay {
         }
     }
 
-    fn validate_route(&self, route: &Route, backends: usize) -> Verdict {
+    fn validate_route(&self, route: &ObjectRoute, backends: usize) -> Verdict {
         let known =
             |at: &str, id: u16| number(&format!("trace.route.{at}"), f64::from(id), 1.0, backends as f64);
         match route {
-            Route::One(id) => known("backend", *id),
-            Route::Shares(shares) => {
+            ObjectRoute::One(id) => known("backend", *id),
+            ObjectRoute::Shares(shares) => {
                 for (&id, &share) in shares {
                     known("shares backend", id)?;
                     number(&format!("trace.route.shares.{id}"), share, 0.0, 1.0)?;
                 }
                 number("sum of trace.route.shares", shares.values().sum(), 1.0 - 1e-7, 1.0 + 1e-7)
             }
-            Route::Types(types, others) => {
+            ObjectRoute::Types(types, others) => {
                 self.only(Format::Cache2k, "types", "a cache2k trace, whose objects have types")?;
                 for (object_type, &id) in types {
                     number("trace.route.types type", f64::from(*object_type), 0.0, 31.0)?;
@@ -174,7 +174,7 @@ impl Replay {
                 }
                 others.map_or(Ok(()), |id| known("others", id))
             }
-            Route::Prefixes(prefixes, others) => {
+            ObjectRoute::Prefixes(prefixes, others) => {
                 self.only(Format::Twitter, "prefixes", "a twitter trace, whose keys are text")?;
                 for (prefix, &id) in prefixes {
                     known(&format!("prefixes.{prefix}"), id)?;
@@ -207,7 +207,7 @@ impl Times {
     }
 }
 
-impl Route {
+impl ObjectRoute {
     /// The backend of an object with this hash.
     pub(crate) fn by_hash(&self, hash: u64) -> Option<BackendId> {
         match self {

@@ -149,7 +149,7 @@ fn object_sizes_follow_the_size_law() {
 
 const SIZES_OF_BACKEND_1: [u32; 4] = [815, 2_875, 993, 3_887];
 
-fn mean_bytes(backend: &Backend, sample: u64) -> f64 {
+fn mean_bytes(backend: &BackendModel, sample: u64) -> f64 {
     (0..sample).map(|object| f64::from(backend.object_bytes(object))).sum::<f64>() / sample as f64
 }
 

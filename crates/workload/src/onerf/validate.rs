@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use thiserror::Error;
 
-use super::backend::Backend;
+use super::backend::BackendModel;
 use super::limited::Limited;
 use super::model::{Batching, Model, Profile, RequestType, Slo};
 use super::replay::Times;
@@ -115,8 +115,8 @@ fn profile(at: &str, profile: &Profile, rate_least: f64) -> Verdict {
     number(&format!("{at}.alloc_floor_bytes"), alloc_floor_bytes as f64, 0.0, cache_bytes_per_server as f64)
 }
 
-fn backend(at: &str, index: usize, backend: &Backend, profiles: &BTreeMap<String, Profile>) -> Verdict {
-    let Backend { id, name, service, .. } = backend;
+fn backend(at: &str, index: usize, backend: &BackendModel, profiles: &BTreeMap<String, Profile>) -> Verdict {
+    let BackendModel { id, name, service, .. } = backend;
     let expected = index + 1;
     require(
         usize::from(*id) == expected,
@@ -134,9 +134,9 @@ fn backend(at: &str, index: usize, backend: &Backend, profiles: &BTreeMap<String
 }
 
 /// Backend names must be distinct: metrics, reports and traces identify backends by name.
-fn distinct_names(backends: &[Backend]) -> Verdict {
+fn distinct_names(backends: &[BackendModel]) -> Verdict {
     let mut first = BTreeMap::new();
-    for (index, Backend { name, .. }) in backends.iter().enumerate() {
+    for (index, BackendModel { name, .. }) in backends.iter().enumerate() {
         let other = *first.entry(name).or_insert(index);
         require(
             other == index,
@@ -149,8 +149,8 @@ fn distinct_names(backends: &[Backend]) -> Verdict {
 }
 
 /// Checks the fields from which requests are drawn.
-fn catalogue(at: &str, backend: &Backend, profiles: &BTreeMap<String, Profile>) -> Verdict {
-    let Backend { objects, zipf_alpha, unique_fraction, size, .. } = backend;
+fn catalogue(at: &str, backend: &BackendModel, profiles: &BTreeMap<String, Profile>) -> Verdict {
+    let BackendModel { objects, zipf_alpha, unique_fraction, size, .. } = backend;
     number(&format!("{at}.zipf_alpha"), given(at, "zipf_alpha", *zipf_alpha)?, 0.0, 10.0)?;
     number(&format!("{at}.unique_fraction"), given(at, "unique_fraction", *unique_fraction)?, 0.0, 1.0)?;
     let size = given(at, "size", size.as_ref())?;
@@ -175,8 +175,8 @@ fn given<T>(at: &str, field: &str, value: Option<T>) -> Result<T, Invalid> {
 }
 
 /// Refuses the fields that a trace replaces.
-fn no_catalogue(at: &str, backend: &Backend) -> Verdict {
-    let Backend { objects, zipf_alpha, unique_fraction, size, .. } = backend;
+fn no_catalogue(at: &str, backend: &BackendModel) -> Verdict {
+    let BackendModel { objects, zipf_alpha, unique_fraction, size, .. } = backend;
     let fields = [
         ("objects", !objects.is_empty()),
         ("zipf_alpha", zipf_alpha.is_some()),
@@ -337,7 +337,7 @@ fn known_backend(at: &str, id: u16, backends: usize) -> Verdict {
 fn known_replica(
     at: &str,
     limited: Limited,
-    backends: &[Backend],
+    backends: &[BackendModel],
     profiles: &BTreeMap<String, Profile>,
 ) -> Verdict {
     let Limited { backend, replica: Some(replica) } = limited else { return Ok(()) };

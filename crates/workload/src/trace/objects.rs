@@ -38,12 +38,12 @@ pub struct Access {
     /// Length of the value; none for a get that missed, whose size was not recorded.
     pub value_bytes: Option<u32>,
     /// Type of the access.
-    pub kind: Kind,
+    pub kind: AccessKind,
 }
 
 /// Type of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum AccessKind {
     /// Reads the object; on a miss a cache fills it if its size is known.
     Get,
     /// Writes the object.
@@ -117,7 +117,7 @@ fn of_cache2k(access: cache2k::Access, hash: &SeededState, value_bytes: u32) -> 
         object: hash.hash_bytes(&access.word().to_be_bytes()),
         key_bytes: CACHE2K_KEY_BYTES,
         value_bytes: Some(value_bytes),
-        kind: Kind::Get,
+        kind: AccessKind::Get,
     }
 }
 
@@ -126,17 +126,17 @@ fn of_oracle_general(access: oracle_general::Access, hash: &SeededState) -> Acce
         object: hash.hash_bytes(&access.object.to_le_bytes()),
         key_bytes: 0,
         value_bytes: Some(access.bytes),
-        kind: Kind::Get,
+        kind: AccessKind::Get,
     }
 }
 
 fn of_twitter(operation: &twitter::Operation, hash: &SeededState) -> Access {
     let kind = match operation.verb {
-        twitter::Verb::Get => Kind::Get,
-        twitter::Verb::Store => Kind::Store,
-        twitter::Verb::Delete => Kind::Remove,
+        twitter::Verb::Get => AccessKind::Get,
+        twitter::Verb::Store => AccessKind::Store,
+        twitter::Verb::Delete => AccessKind::Remove,
     };
-    let missed = kind == Kind::Get && operation.value_bytes == 0;
+    let missed = kind == AccessKind::Get && operation.value_bytes == 0;
     Access {
         object: hash.hash_bytes(operation.key.as_bytes()),
         key_bytes: operation.key_bytes,
@@ -159,7 +159,7 @@ fn of_robinhood(request: &robinhood::Request, hash: &SeededState) -> Vec<Access>
                 object: hash.hash_bytes(&name),
                 key_bytes: u32::try_from(object.key.len()).unwrap_or(u32::MAX),
                 value_bytes: Some(object.bytes),
-                kind: Kind::Get,
+                kind: AccessKind::Get,
             });
         }
     }
@@ -203,7 +203,12 @@ mod tests {
         let seen: Vec<_> = found.iter().map(|access| (access.kind, access.value_bytes)).collect();
         assert_eq!(
             seen,
-            [(Kind::Get, None), (Kind::Store, Some(0)), (Kind::Remove, Some(0)), (Kind::Get, Some(9))]
+            [
+                (AccessKind::Get, None),
+                (AccessKind::Store, Some(0)),
+                (AccessKind::Remove, Some(0)),
+                (AccessKind::Get, Some(9))
+            ]
         );
     }
 

@@ -10,7 +10,7 @@ use sherwood_model::{BackendId, SeededState};
 
 use super::records::Records;
 use super::{Position, TraceError, twitter};
-use crate::onerf::{Replay, Route, Times};
+use crate::onerf::{ObjectRoute, Replay, Times};
 
 /// One request of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,7 +48,7 @@ pub struct Object {
 #[derive(Debug)]
 pub struct Requests<R> {
     replay: Replay,
-    route: Route,
+    route: ObjectRoute,
     /// Reads one in `sample` objects.
     sample: u64,
     /// Names of the backends.
