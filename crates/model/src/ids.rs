@@ -45,6 +45,6 @@ id!(
     PartitionId
 );
 id!(
-    /// One server of a backend, numbered from 0 within its backend.
+    /// A server of a backend, numbered from 0 within its backend.
     ReplicaId
 );

@@ -1,4 +1,4 @@
-//! One bounded step from the present budgets towards a target.
+//! A bounded step from the present budgets towards a target.
 //!
 //! A policy's target is estimated from measurements that may be noise, and a partition that gains
 //! space must refill it before it hits more. A round therefore moves at most a small part of the

@@ -16,7 +16,7 @@ use crate::{MissLatency, MissRatioCurve, Needs};
 pub struct Observation {
     /// Sum of the budgets of all partitions, in bytes.
     pub total_bytes: u64,
-    /// One element per partition, in the order of their ids.
+    /// Observations per partition, in the order of their ids.
     pub partitions: Vec<PartitionSeen>,
     /// Requests that finished in the RBC window.
     pub requests: u64,

@@ -12,7 +12,7 @@ const SLOTS_MAX: u32 = 600;
 /// Longest selection for [`BAND_REQUESTS_MIN`], in RBC windows.
 const REACH_MAX: u32 = 10;
 
-/// One window over finished requests that serves both decisions (blocking counts over the RBC
+/// A window over finished requests that serves both decisions (blocking counts over the RBC
 /// window) and the SLO (a percentile over the SLO's window).
 ///
 /// Memory is that of a [`RequestWindow`] whose span is the longer of ten RBC windows and the SLO's

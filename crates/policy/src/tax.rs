@@ -1,4 +1,4 @@
-//! One round of tax and gifts, the scheme of RobinHood and all its variants.
+//! A round of tax and gifts, the scheme of RobinHood and all its variants.
 //!
 //! Every partition gives the same small part of its budget to a pool, and the pool goes to the
 //! partitions with a claim. No cache is emptied at once, old claims decay, and a partition's budget

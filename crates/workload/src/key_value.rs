@@ -66,7 +66,7 @@ pub enum KeyValueError {
     },
 }
 
-/// One operation and its key (its rank of popularity, 0 the most popular).
+/// An operation and its key (its rank of popularity, 0 the most popular).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// Reads the key.

@@ -30,7 +30,7 @@ pub struct Decision {
     pub line: String,
 }
 
-/// One partition's part in a decision.
+/// A partition's part in a decision.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Move {
     /// The partition.
@@ -48,7 +48,7 @@ pub struct Move {
 pub enum Reason {
     /// The partition's claim to the pool is larger than its tax, or smaller.
     Claim {
-        /// Its part of the sum of all claims, 0 to 1.
+        /// The partition's part of all claims, 0 to 1.
         ratio: f64,
         /// Quantity that the claim measures.
         signal: Signal,
@@ -94,7 +94,7 @@ pub struct Aim {
 pub enum Kept {
     /// No request finished in the window.
     NoRequests,
-    /// One request: too few for a percentile.
+    /// A single request: too few for a percentile.
     OneRequest,
     /// All requests took equally long, so none is slow.
     EqualLatencies,

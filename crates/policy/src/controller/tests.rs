@@ -20,7 +20,7 @@ fn controller(policy: &str, options: &Options, mib: &[u64]) -> Controller {
     Controller::new(policy, options, names, mib.iter().map(|mib| mib * MIB).collect())
 }
 
-/// One partition per backend, each with its budget filled, and blocking counts of the paper's band.
+/// A partition per backend, with its budget filled, and blocking counts of the paper's band.
 fn observation(total_mib: u64, counts: &[u64]) -> Observation {
     let partition = |i| PartitionSeen::new(TenantId(0), BackendId::from_index(i));
     Observation {

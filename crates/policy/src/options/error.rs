@@ -77,11 +77,11 @@ pub enum OptionsError {
         "cannot pin partition {partition} between {min_bytes} and {max_bytes} bytes: its minimum exceeds its maximum"
     )]
     Pins {
-        /// Its place in the order of the configuration, from 0.
+        /// Number of the partition in the order of the configuration, from 0.
         partition: usize,
-        /// Its minimum.
+        /// Minimum in bytes.
         min_bytes: u64,
-        /// Its maximum.
+        /// Maximum in bytes.
         max_bytes: u64,
     },
     /// Initial sizes exceed the total.

@@ -70,7 +70,7 @@ pub struct Options {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Rounding {
-    /// One page each by largest remainder, so that gifts are proportional to within a page.
+    /// A page each by largest remainder, so that gifts are proportional to within a page.
     #[default]
     Largest,
     /// All to the first partition with room, with or without a claim, as in RobinHood's published

@@ -68,7 +68,7 @@ pub enum Walk {
     },
 }
 
-/// One realisation of a scenario: the limit of every backend at every minute, from 0 (no capacity
+/// A realisation of a scenario: the limit of every backend at every minute, from 0 (no capacity
 /// left) to 1 (unlimited).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Limits {

@@ -15,7 +15,7 @@ use std::io::{BufRead, Write};
 use super::packed::{Unpacked, unpacked};
 use super::{Position, TraceError, fill};
 
-/// One access of a trace.
+/// An access of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Access(u32);
 

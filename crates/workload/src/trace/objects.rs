@@ -28,7 +28,7 @@ pub enum Format {
     RobinHood,
 }
 
-/// One step of a trace.
+/// An access of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
     /// Hash of the object's key.

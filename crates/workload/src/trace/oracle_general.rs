@@ -15,14 +15,14 @@ use std::io::BufRead;
 
 use super::{Position, TraceError, fill};
 
-/// One access of a trace.
+/// An access of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
     /// Time in seconds, from an arbitrary origin.
     pub time_s: u32,
     /// Id of the object.
     pub object: u64,
-    /// Its size in bytes.
+    /// Size of the object in bytes.
     pub bytes: u32,
 }
 

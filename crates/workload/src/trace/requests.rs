@@ -12,14 +12,15 @@ use super::records::Records;
 use super::{Position, TraceError, twitter};
 use crate::onerf::{ObjectRoute, Replay, Times};
 
-/// One request of a trace.
+/// A request of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     /// Position of the request in the trace.
     pub at: Position,
     /// Arrival time as recorded, in the trace's unit; 0 if not recorded. Non-decreasing.
     pub time: i64,
-    /// Its queries, which start at the same time: at most one per backend, and at least one.
+    /// Queries of the request, which start at the same time: at most one per backend, and at least
+    /// one.
     pub queries: Vec<Query>,
 }
 
@@ -61,7 +62,7 @@ pub struct Requests<R> {
     ended: bool,
 }
 
-/// One get.
+/// A get of an object.
 struct Access {
     at: Position,
     time: i64,

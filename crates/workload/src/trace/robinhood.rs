@@ -20,7 +20,7 @@ use serde::Deserialize;
 use super::{Position, TraceError, read_line};
 use crate::unique::Unique;
 
-/// One request of a trace.
+/// A request of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     /// Time stamp as recorded; not suitable for pacing.

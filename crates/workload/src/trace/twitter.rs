@@ -15,7 +15,7 @@ use std::io::BufRead;
 
 use super::{Position, TraceError, read_line};
 
-/// One line of a trace.
+/// An operation, recorded as one line of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Operation {
     /// Time in seconds, from an arbitrary origin.

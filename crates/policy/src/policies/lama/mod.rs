@@ -159,7 +159,7 @@ impl Grid {
         self.base[partition].saturating_add(units * self.unit_bytes)
     }
 
-    /// One row per partition: its cost at every size it may have.
+    /// A row per partition: its cost at every size it may have.
     fn table(&self, known: &[Option<Known<'_>>], cost: impl Fn(&Known<'_>, u64) -> f64) -> Vec<Vec<f64>> {
         let row = |(i, known): (usize, &Option<Known<'_>>)| {
             let cost = |units| known.as_ref().map_or(0.0, |known| cost(known, self.bytes(i, units)));
