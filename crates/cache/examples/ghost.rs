@@ -1,12 +1,12 @@
-//! What a ghost costs and how far its curve is off: nanoseconds an access and mean absolute errors
-//! in points.
+//! Measures a ghost's cost and the error of its curve: nanoseconds per access and mean absolute
+//! error in percentage points.
 //!
 //! `cargo run --release -p sherwood-cache --example ghost` prints the figures of
-//! docs/src/miss-ratio-curves.md, a line of JSON for each workload: the error of a curve sampled at
-//! 1/32, corrected and not, over five hash seeds, and the processor time per access (hash, get and
-//! store) beside that of hashing the key alone. A last line says how long the slowest access takes
-//! with as many keys as 2 GiB hold at 100 bytes each, while the sample grows, is halved and
-//! forgets.
+//! docs/src/miss-ratio-curves.md, one line of JSON per workload: the error of a curve sampled at
+//! 1/32, with and without correction, over five hash seeds, and the processor time per access
+//! (hash, get and store) beside that of hashing the key alone. A last line gives the latency of the
+//! slowest accesses with as many keys as 2 GiB hold at 100 bytes each, while the sample grows, is
+//! halved and drops keys.
 
 #![expect(clippy::disallowed_types, clippy::disallowed_methods, reason = "this measures time")]
 
@@ -24,12 +24,11 @@ const KEYS: u64 = 1_000_000;
 /// Sizes at which curves are compared, evenly from 0 to the bytes of all objects.
 const SIZES: u64 = 1_000;
 
-/// The cache whose slowest accesses are looked for, and keys drawn from: more than it can hold.
+/// Cache size for the slowest accesses, and number of keys drawn, which is more than it can hold.
 const STALL_TOTAL_BYTES: u64 = 2 << 30;
 const STALL_KEYS: u64 = 40_000_000;
 const STALL_ACCESSES: u64 = 120_000_000;
-/// Every run is the same but for what others do on the machine, so the least of them counts, access
-/// by access.
+/// Runs differ only by interference from other processes, so the least time of each access counts.
 const STALL_RUNS: usize = 3;
 
 /// Objects in the order of their gets, each with its charge.
@@ -54,7 +53,7 @@ fn main() {
         let middle = errors.len() / 2;
         let worst = errors.last().unwrap();
         let raw = uncorrected[middle];
-        // The least of all runs: what others do on the machine only ever adds to it.
+        // The least of all runs, since interference from other processes only adds to it.
         let (median, cost) = (errors[middle], costs[0]);
         let hashing = (0..SEEDS).map(|_| hashing(&accesses)).fold(f64::INFINITY, f64::min);
         println!(
@@ -64,11 +63,11 @@ fn main() {
     stalls();
 }
 
-/// Prints how long the slowest accesses take, each a get and a store.
+/// Prints the latency of the slowest accesses, each a get and a store.
 fn stalls() {
     let mut slowest: Vec<u32> = (0..STALL_RUNS).map(|_| sampled_accesses_ns()).reduce(least).unwrap();
     slowest.sort_unstable_by(|a, b| b.cmp(a));
-    // The accesses that are not sampled are none of the slow ones.
+    // The slowest accesses are all sampled ones.
     let rank = STALL_ACCESSES as usize / 100_000;
     let [worst, p99999] = [0, rank].map(|rank| f64::from(slowest[rank]) / 1e3);
     println!(
@@ -81,7 +80,7 @@ fn least(mut a: Vec<u32>, b: Vec<u32>) -> Vec<u32> {
     a
 }
 
-/// How long each sampled access takes.
+/// Duration of each sampled access, in nanoseconds.
 fn sampled_accesses_ns() -> Vec<u32> {
     let mut ghost = Ghost::new(GhostOptions {
         rate: RATE,
@@ -127,14 +126,14 @@ fn workloads() -> Vec<(&'static str, Accesses)> {
     workloads
 }
 
-/// 64 bytes to 64 KiB, each doubling as likely as the others.
+/// Sizes from 64 bytes to 64 KiB; each doubling is equally likely.
 fn mixed(key: u32) -> u32 {
     let draw = SplitMix64::new(u64::from(key) << 8).next_u64();
     let least = 64 << (draw % 10);
     charge(20, least + (draw >> 32) as usize % least) as u32
 }
 
-/// The curve of these accesses, the same without correction, and nanoseconds for each access.
+/// The curve of these accesses with and without correction, and nanoseconds per access.
 fn run(accesses: &Accesses, seed: u64, rate: f64) -> ([Curve; 2], f64) {
     let hash = SeededState::new(seed);
     let mut ghost = Ghost::new(GhostOptions { rate, ..GhostOptions::exact() });
@@ -147,12 +146,12 @@ fn run(accesses: &Accesses, seed: u64, rate: f64) -> ([Curve; 2], f64) {
     let took = processor_ns() - started;
     let mut uncorrected = ghost.clone();
     let curve = ghost.curve(accesses.len() as u64);
-    // As many gets as the sample suggests: there is nothing to correct then.
+    // As many gets as the sample suggests, so that nothing is corrected.
     let raw = uncorrected.curve((curve.sampled_gets / rate) as u64);
     ([curve, raw], took as f64 / accesses.len() as f64)
 }
 
-/// Nanoseconds an access that only hashes.
+/// Nanoseconds per access that only hashes the key.
 fn hashing(accesses: &Accesses) -> f64 {
     let hash = SeededState::new(1);
     let started = processor_ns();
@@ -161,13 +160,14 @@ fn hashing(accesses: &Accesses) -> f64 {
     (processor_ns() - started) as f64 / accesses.len() as f64
 }
 
-/// Processor time of this process in nanoseconds, as Linux tells it: what others take is not in it.
+/// Processor time of this process in nanoseconds, as reported by Linux; other processes are not
+/// included.
 fn processor_ns() -> u64 {
     let text = std::fs::read_to_string("/proc/self/schedstat").expect("this measures on Linux only");
     text.split_whitespace().next().and_then(|ns| ns.parse().ok()).expect("it begins with a number")
 }
 
-/// Mean absolute error in points.
+/// Mean absolute error in percentage points.
 fn error(exact: &Curve, footprint: u64, found: impl Fn(u64) -> f64) -> f64 {
     let at = |i: u64| (footprint as u128 * u128::from(i) / u128::from(SIZES)) as u64;
     let off = (0..=SIZES).map(|i| (exact.at(at(i)) - found(at(i))).abs());

@@ -1,17 +1,17 @@
-//! How fast one LRU is simulated on a trace: the engine with declared sizes, by the calls that the
-//! simulator's servers make.
+//! Measures the simulation speed of one LRU on a trace: the engine with declared sizes, used as by
+//! the simulator's servers.
 //!
-//! Gets are taken 32 at a time, like the keys of a request: all are looked up together, then what
-//! was missed is stored, one by one. So a key that is missed twice within 32 gets is two misses,
-//! where an LRU that stores at once has a miss and a hit, and what is missed is newer than what is
-//! hit after it. On the trace of `draw` that is a hundredth of a percentage point more misses at
-//! most.
+//! Gets are processed in batches of 32, like the keys of a request: all are looked up together,
+//! then the missing ones are stored one by one. A key that is missed twice within a batch therefore
+//! counts as two misses, where an LRU that stores at once has a miss and a hit, and missed keys
+//! become more recent than keys hit after them. On the trace of `draw` this adds at most a
+//! hundredth of a percentage point of misses.
 //!
 //! `lru draw FILE` writes ten million gets of a million objects, Zipf 1.0, in the format
-//! oracleGeneral. `lru FILE OBJECTS` runs a trace of that format through an LRU of so many objects,
-//! whatever their sizes, and prints a line of JSON: gets, misses, and the time between the first
-//! record and the last, reading the file included. `scripts/bench.sh lcs` puts that beside
-//! libCacheSim's.
+//! oracleGeneral. `lru FILE OBJECTS` runs a trace of that format through an LRU of that many
+//! objects, ignoring their sizes, and prints a line of JSON: gets, misses, and the time between the
+//! first and the last record, including reading the file. `scripts/bench.sh lcs` compares it with
+//! libCacheSim.
 
 #![expect(
     clippy::disallowed_types,
@@ -33,7 +33,7 @@ use sherwood_workload::{Popularity, rng_from_seed};
 const DRAWN: u32 = 10_000_000;
 const OBJECTS: u64 = 1_000_000;
 const ALPHA: f64 = 1.0;
-/// Gets in a second of the trace drawn.
+/// Gets per second of the generated trace.
 const RATE: u32 = 100_000;
 
 const KEY_BYTES: usize = 8;
@@ -52,19 +52,19 @@ fn draw(path: &str) -> Result<(), Box<dyn Error>> {
     let (popularity, mut rng) = (Popularity::new(OBJECTS, ALPHA), rng_from_seed(1));
     let mut file = BufWriter::new(File::create(path)?);
     for number in 0..DRAWN {
-        // What comes in the first second libCacheSim may take for a warm-up: a single get is.
+        // libCacheSim may treat the first second as a warm-up, so it holds a single get.
         let time_s = if number == 0 { 0 } else { 1 + number / RATE };
         file.write_all(&time_s.to_le_bytes())?;
         file.write_all(&popularity.draw(&mut rng).to_le_bytes())?;
         file.write_all(&1_u32.to_le_bytes())?;
-        // Nobody knows when it comes again, and an LRU does not ask.
+        // The next access is not recorded, since an LRU does not use it.
         file.write_all(&(-1_i64).to_le_bytes())?;
     }
     file.flush()?;
     Ok(())
 }
 
-/// A cache with room for so many objects without a value.
+/// A cache for `objects` objects without values.
 fn cache(objects: u64) -> Result<Cache, Box<dyn Error>> {
     let total_bytes = objects * charge(KEY_BYTES, 0);
     let options =

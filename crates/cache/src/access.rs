@@ -1,44 +1,45 @@
-//! Who asks, when, and how urgently.
+//! Parameters of an access: time, deadline class, tenant and flags.
 
 use sherwood_model::{Instant, TenantId};
 
-/// What comes with every access to the cache.
+/// Parameters of an access to the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
     /// The time, read by the driver once per batch of input.
     pub now: Instant,
-    /// The recency queue the item moves to. A class the cache was not built with counts as the last
-    /// one.
+    /// The recency queue that the item moves to. A class beyond those of the cache counts as the
+    /// last one.
     pub class: DeadlineClass,
-    /// Who asks. The partition says who pays.
+    /// Tenant that makes the access. The item is charged to the partition's tenant.
     pub tenant: TenantId,
-    /// Marks of this access.
+    /// Flags of this access.
     pub flags: AccessFlags,
 }
 
 impl Access {
-    /// An access at `now` by the default tenant without a deadline.
+    /// Returns an access at `now` by the default tenant without a deadline.
     #[must_use]
     pub const fn at(now: Instant) -> Self {
         Self { now, class: DeadlineClass(0), tenant: TenantId(0), flags: AccessFlags::NONE }
     }
 }
 
-/// A range of deadlines with a recency queue of its own, numbered from 0.
+/// A range of deadlines with its own recency queue, numbered from 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeadlineClass(pub u8);
 
-/// What is special about an access.
+/// Flags of an access.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AccessFlags(u8);
 
 impl AccessFlags {
-    /// An ordinary access.
+    /// No flags.
     pub const NONE: Self = Self(0);
-    /// Not a use: a `get` or a [`Change::Amend`](crate::Change::Amend) leaves the recency and
-    /// [`Marks::USED`](crate::Marks::USED) as they are. Hits and misses are counted all the same.
+    /// Does not count as a use: a `get` or a [`Change::Amend`](crate::Change::Amend) leaves the
+    /// recency and [`Marks::USED`](crate::Marks::USED) unchanged. Hits and misses are counted
+    /// nevertheless.
     pub const KEEP_RECENCY: Self = Self(1);
-    /// Finds a [`Kind::Graced`](crate::Kind::Graced) item for as long after it expired as its
+    /// Finds a [`Kind::Graced`](crate::Kind::Graced) item after its expiry, for as long as its
     /// partition's grace.
     pub const SEE_STALE: Self = Self(1 << 1);
     /// Finds a [`Kind::Absent`](crate::Kind::Absent) item.
@@ -46,7 +47,7 @@ impl AccessFlags {
     /// Finds a [`Kind::Place`](crate::Kind::Place), whose value is empty.
     pub const SEE_PLACES: Self = Self(1 << 3);
 
-    /// These and those of `flags`.
+    /// Returns the union with `flags`.
     #[must_use]
     pub const fn with(self, flags: Self) -> Self {
         Self(self.0 | flags.0)

@@ -1,7 +1,7 @@
-//! Work that nobody waits for, in small steps.
+//! Background work in small steps.
 //!
-//! Four kinds, in this order of urgency: reaching budgets that were lowered, giving back pages that
-//! are empty, taking out the dead, and emptying pages that are not.
+//! There are four kinds, in this order of urgency: evicting from partitions above lowered budgets,
+//! returning empty blocks to the memory, removing dead items, and emptying sparsely used pages.
 
 use std::sync::TryLockError;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -14,45 +14,45 @@ use crate::eviction::Pool;
 use crate::options::Eviction;
 use crate::shard::{Cause, Cursor, Slack};
 
-/// Places looked at, or entries moved, under one hold of a shard's lock. Chosen: enough that
-/// locking is a small part of the work, few enough that a request hardly notices.
+/// Entries visited, or items moved, per acquisition of a shard's lock. Chosen: enough that locking
+/// is a small part of the work, few enough that a waiting request is hardly delayed.
 pub(crate) const PER_LOCK: usize = 32;
 
-/// Bytes of an item that is as much work as one that has nothing but a key: giving back, or
-/// copying, as many takes as long as all else does.
+/// Bytes of an item that cost as much work as an item without a value: freeing or copying this many
+/// bytes takes as long as the rest of the operation.
 const ITEM_BYTES: u64 = 4096;
 
-/// Giving a block back takes as long as evicting so many items, and moving so many bytes: 10 to 20
-/// microseconds in the system, one for each of its pages.
+/// Work of returning a block, in items evicted and in bytes moved: 10 to 20 microseconds in the
+/// kernel, for its pages.
 const ITEMS_A_BLOCK: usize = 32;
 const BYTES_A_BLOCK: u64 = 16 << 10;
 
-/// From the start of one pass over all entries to the next. Dead items are found by use and by
-/// eviction anyway; this bounds how long the others are charged. Chosen: seconds, because a pass
-/// reads every entry there is.
+/// Time from the start of one pass over all entries to the next. Dead items are also found by
+/// accesses and by eviction; a pass bounds how long the others stay charged. Chosen: several
+/// seconds, because a pass reads every entry.
 const PASS_INTERVAL: Duration = Duration::from_secs(10);
 
-/// What is known of the background work after a bit of it.
+/// Result of a unit of background work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
-    /// There was no more to do.
+    /// Nothing was left to do.
     Done,
     /// There may be more to do.
     Left,
-    /// Another thread is at it, and knows.
+    /// Another thread holds the background work and knows its state.
     Elsewhere,
 }
 
-/// Where the background is.
+/// Position of the background work.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Background {
-    /// The place a pass over all entries goes on at; none between passes.
+    /// Position of the current pass over all entries; none between passes.
     pass: Option<Place>,
-    /// No pass begins before.
+    /// Earliest start of the next pass.
     next_pass: Instant,
-    /// The shard to look at next for blocks to give back.
+    /// The shard to search next for blocks to return.
     give_back: usize,
-    /// The shard to look at next for pages to empty.
+    /// The shard to search next for pages to empty.
     compact: usize,
 }
 
@@ -63,19 +63,19 @@ struct Place {
 }
 
 impl Cache {
-    /// Does background work on at most `items_max` items (evicted, looked at or moved) and says
-    /// whether it stopped for that reason, so that there may be more to do. A shard is locked for
-    /// at most 32 items at a time. Call it every few milliseconds and, while it returns true, again
-    /// as soon as there is leisure: budgets that were lowered are reached as fast as it is called.
+    /// Does background work on at most `items_max` items (evicted, visited or moved). Returns true
+    /// if it stopped at that limit, so that there may be more to do. A shard is locked for at most
+    /// 32 items at a time. To be called every few milliseconds, and again as soon as the thread is
+    /// idle while it returns true; lowered budgets are reached only as fast as it is called.
     ///
-    /// Looking for dead items takes a pass over all entries. One begins only when something is
-    /// known to have died, and at most every 10 seconds. Of several threads that call this at a
-    /// time one does the looking; [`Self::work`] tells the others so.
+    /// Dead items are found by passes over all entries. A pass begins only if an item is known to
+    /// have died, and at most every 10 seconds. If several threads call this at the same time, one
+    /// of them does the pass; [`Self::work`] reports this to the others.
     pub fn step(&self, now: Instant, items_max: usize) -> bool {
         self.work(now, items_max) == Work::Left
     }
 
-    /// As [`Self::step`], for several threads that do the work in turn.
+    /// Like [`Self::step`], for several threads that share the work.
     pub fn work(&self, now: Instant, items_max: usize) -> Work {
         self.timeline.note(self.ticks.load(Relaxed), now);
         let mut left = items_max;
@@ -94,7 +94,7 @@ impl Cache {
         if let Some(mut background) = background {
             self.give_back(&mut background, &mut left);
             self.reclaim(&mut background, now, &mut left);
-            // Reached only when the pass has ended, so it goes by no entry that moves.
+            // Reached only between passes, so that a pass misses no entry that is moved.
             if background.pass.is_none() {
                 self.compact(&mut background, &mut left);
             }
@@ -106,8 +106,9 @@ impl Cache {
         }
     }
 
-    /// Evicts at most `items_max` items of whoever is most over; returns how many. Under strict LRU
-    /// the next is looked for among all shards each time; else several go under one lock.
+    /// Evicts at most `items_max` items of the partition most over its budget; returns the work
+    /// done, in items. Strict LRU selects each victim among all shards; S3-FIFO evicts several
+    /// under one lock.
     fn shrink(&self, now: Instant, items_max: usize) -> usize {
         if self.options.eviction == Eviction::Lru {
             return usize::from(self.evict_most_over(1, &|| self.is_over(), now).is_some());
@@ -117,13 +118,13 @@ impl Cache {
             Some((partition, _)) => (Pool::Partition(partition), self.ledger.excess(partition)),
             None => return 0,
         };
-        // Where only the total is over, by what is still being stored, one is enough.
+        // If only the total is exceeded, by stores in flight, one item is enough.
         let items = items_max.min(PER_LOCK);
         let evicted = self.evict_some(pool, bytes.clamp(1, items as u64 * ITEM_BYTES), items, now);
         evicted.map_or(0, |evicted| cost(evicted.items, evicted.bytes))
     }
 
-    /// Goes on with the pass for dead items, or begins one if it is time.
+    /// Continues the pass for dead items, or begins one when due.
     fn reclaim(&self, background: &mut Background, now: Instant, left: &mut usize) {
         if background.pass.is_none() && now >= background.next_pass && self.something_died(now) {
             background.pass = Some(Place::default());
@@ -136,8 +137,8 @@ impl Cache {
         }
     }
 
-    /// Whether the earliest time of death noted has come. If so the note is taken: the pass that
-    /// follows notes those that it leaves alive.
+    /// True if the earliest noted time of death has passed. The note is then cleared; the pass that
+    /// follows notes the deaths of the items that it leaves.
     fn something_died(&self, now: Instant) -> bool {
         let died = self.next_death.load(Relaxed) <= now.as_nanos();
         if died {
@@ -147,8 +148,8 @@ impl Cache {
         died
     }
 
-    /// Takes out the dead among the next places of one shard; returns where to go on, or none at
-    /// the end.
+    /// Removes dead items among the next entries of one shard; returns the position to continue at,
+    /// none at the end.
     fn reclaim_from(&self, from: Place, now: Instant, left: &mut usize) -> Option<Place> {
         let mut shard = self.shards[from.shard].lock(&self.ledger);
         let mut dead = Vec::new();
@@ -173,7 +174,7 @@ impl Cache {
         }
     }
 
-    /// Gives back blocks that no page needs, going round the shards once.
+    /// Returns unused blocks to the memory, visiting each shard once.
     fn give_back(&self, background: &mut Background, left: &mut usize) {
         for _ in 0..self.shards.len() {
             while *left > 0 {
@@ -190,13 +191,13 @@ impl Cache {
         }
     }
 
-    /// Gives back at most `count_max` blocks of a shard; returns how many it had.
+    /// Returns at most `count_max` unused blocks of a shard; returns their number.
     fn give_back_some(&self, shard: usize, count_max: usize) -> usize {
         let blocks = self.shards[shard].lock(&self.ledger).take_emptied(count_max);
         blocks.len()
     }
 
-    /// Empties pages of shards that have many free places, going round the shards once.
+    /// Empties pages of shards with many free slots, visiting each shard once.
     fn compact(&self, background: &mut Background, left: &mut usize) {
         for _ in 0..self.shards.len() {
             while *left > 0 {
@@ -213,8 +214,8 @@ impl Cache {
         }
     }
 
-    /// Gives back blocks of a shard or, where there are none, moves at most `items_max` records if
-    /// it has many free places, under one hold of its lock.
+    /// Returns unused blocks of a shard or, if it has none and many free slots, moves at most
+    /// `items_max` records, under one acquisition of its lock.
     pub(crate) fn compact_shard(&self, shard: usize, slack: Slack, items_max: usize) -> Relief {
         let blocks = self.give_back_some(shard, items_max.div_ceil(ITEMS_A_BLOCK));
         if blocks > 0 {
@@ -228,27 +229,26 @@ impl Cache {
         let moved = shard.relocate_some(slack, items_max, |record| self.dies(record));
         let is_done = !shard.has_slack(slack);
         drop(shard);
-        // A look for the dead that is under way may have gone by the new place and not have come to
+        // A pass for dead items in flight may have passed the new slot already and not have reached
         // the old one.
         self.note_death(moved.next_death);
-        // Where a page was given up instead, that was the work of an item.
+        // If a page was released instead, that counts as the work of one item.
         Relief { items: moved.items.max(1), bytes: moved.bytes, is_done }
     }
 }
 
-/// What a step has done with `items` of together `bytes`, as a number of items: large ones are more
-/// work.
+/// Work done on `items` with `bytes` in total, as a number of items: large ones count more.
 fn cost(items: usize, bytes: u64) -> usize {
     items.max(usize::try_from(bytes / ITEM_BYTES).unwrap_or(usize::MAX))
 }
 
-/// What a hold of a shard's lock has brought on the way to less memory.
+/// Progress of one acquisition of a shard's lock towards less memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Relief {
-    /// Records moved, or 1 for what else was done.
+    /// Records moved, or 1 for other work.
     pub(crate) items: usize,
-    /// Bytes moved, or what else was done as bytes moved.
+    /// Bytes moved, or other work expressed as bytes moved.
     pub(crate) bytes: u64,
-    /// Whether the shard has few free places now.
+    /// True if the shard has few free slots left.
     pub(crate) is_done: bool,
 }

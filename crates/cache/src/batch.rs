@@ -1,10 +1,10 @@
-//! Reading several keys of a partition, one after another, at less than the price of each.
+//! Reads of several keys of a partition at less than the cost of single reads.
 //!
-//! A request asks for tens of keys at a time, and reading them one by one hashes each twice (once
-//! to ask for its memory, once to find it) and takes a lock for each. Under strict LRU, where every
-//! hit is a change and takes the lock whole, keys of one shard that follow each other are read here
-//! under one lock, until as much was seen as may be copied under one. What comes of it is what
-//! [`Cache::get`] brings for one after another.
+//! A request reads tens of keys. Single reads with prefetching hash each key twice (to prefetch its
+//! memory and to find it) and lock for each key. Under strict LRU, where every hit changes the
+//! recency queue and takes the lock exclusively, consecutive keys of one shard are read here under
+//! one lock, up to a bound on the bytes of their values. The results equal those of [`Cache::get`]
+//! called for one key after another.
 
 use sherwood_model::PartitionId;
 
@@ -15,17 +15,16 @@ use crate::options::Eviction;
 use crate::prefetch::PREFETCH_KEYS_MAX;
 use crate::shard::{Handle, Lookup, NO_HANDLE, Sight};
 
-/// Bytes of values after which a lock is let go of before the next key is read: whoever sees a
-/// value may copy it under the lock, and others wait. Chosen: a microsecond or two of copying.
+/// Bytes of values after which a lock is released before the next key is read: the caller may copy
+/// values under the lock while other threads wait. Chosen: one or two microseconds of copying.
 const SEEN_BYTES_A_HOLD: usize = 16 << 10;
 
 impl Cache {
-    /// Reads the items of `keys` in turn, each as [`Self::get`] does, with the memory that the
-    /// look-ups read asked for ahead. `see` is given a key's position and its item, or none, in the
-    /// order of the keys.
+    /// Reads the items of `keys` in order, each like [`Self::get`], with their memory prefetched.
+    /// `see` receives each key's position and its item, or none.
     ///
-    /// At most [`PREFETCH_KEYS_MAX`] keys are read under one hold of a lock, and none after 16 KiB
-    /// of values were seen under it.
+    /// At most [`PREFETCH_KEYS_MAX`] keys are read under one acquisition of a lock, and none after
+    /// 16 KiB of values.
     pub fn get_each<K: AsRef<[u8]>>(
         &self,
         partition: PartitionId,
@@ -66,8 +65,7 @@ impl Cache {
             *hash = self.lookup(partition, key.as_ref()).hash;
         }
         if self.shards.len() > 1 && keys.len() > 1 {
-            // Runs of one shard are short, so what all will read is asked for first, in an order of
-            // its own.
+            // Runs of one shard are short, so all memory is prefetched first, sorted by shard.
             let mut by_shard = hashes;
             self.prefetch_hashes(&mut by_shard[..keys.len()]);
         }
@@ -82,8 +80,8 @@ impl Cache {
         }
     }
 
-    /// Reads keys of one shard, with their hashes, under strict LRU and one hold of its lock;
-    /// returns how many.
+    /// Reads keys of one shard, given with their hashes, under strict LRU and one acquisition of
+    /// its lock; returns how many were read.
     fn get_alike<K: AsRef<[u8]>>(
         &self,
         partition: PartitionId,
@@ -96,9 +94,9 @@ impl Cache {
         shard.look_ahead(hashes, &mut ahead);
         let flush_floor = self.flushes.floor(partition, access.now, &self.ticks);
         let grace = || self.grace(partition);
-        // One each; those of misses are nobody's.
+        // One tick per key; those of misses stay unused.
         let first_tick = self.use_ticks(keys.len() as u64);
-        // Whether the index is as it was.
+        // True while the index is unchanged.
         let mut is_known = true;
         let mut seen_bytes = 0;
         for (position, (key, &hash)) in keys.iter().zip(hashes).enumerate() {
@@ -137,8 +135,8 @@ mod tests {
 
     const KEYS: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
 
-    /// How many of [`KEYS`] are read under one hold of the lock, whose values are `value`. However
-    /// many that are, all are read in the end, each once and in order.
+    /// Returns the number of [`KEYS`], each with `value`, that are read under one acquisition of
+    /// the lock; checks that all are read once and in order.
     fn read_at_once(value: Value<'_>) -> usize {
         let cache = cache(&[1 << 20], 1);
         let access = Access::at(Instant::ZERO);
@@ -158,11 +156,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_seen_under_one_hold_of_a_lock_is_bounded() {
+    fn bytes_read_under_one_lock_are_bounded() {
         assert_eq!(read_at_once(Value::Bytes(&[1; 100])), 8);
         assert_eq!(read_at_once(Value::Bytes(&[1; SEEN_BYTES_A_HOLD / 4])), 4);
         assert_eq!(read_at_once(Value::Bytes(&[1; 2 * SEEN_BYTES_A_HOLD])), 1);
-        // Which nobody copies.
+        // A declared value is not copied.
         assert_eq!(read_at_once(Value::Declared(100_000)), 8);
     }
 }

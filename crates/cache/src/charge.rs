@@ -1,30 +1,30 @@
-//! What an item costs.
+//! The charge of an item.
 //!
-//! A budget in bytes means something to an operator only if it is memory, not payload: a million
-//! tiny items would otherwise take several times what was configured. So an item is charged for its
-//! place, its share of the index and what is remembered of dropped keys, and the charge is one
-//! public function of two sizes, so that a trace study or a simulator counts exactly as the engine
-//! does.
+//! A budget in bytes is meaningful to an operator only if it covers memory, not payload: a million
+//! tiny items would otherwise take several times the configured size. An item is therefore charged
+//! for its slot, its share of the index and of the record of dropped keys. The charge is a public
+//! function of two sizes, so that a trace study or a simulator computes the same charges as the
+//! engine.
 
 use crate::shard::{HEADER_BYTES, PLACE_BYTES_MAX, RUN_STEP, place_bytes};
 
-/// Bytes charged for every item beside its key and value: a header of 24 bytes (links, CAS,
-/// lengths, partition, marks), and 12 for its share of the index (7.3 to 8.2) and of the memory of
+/// Bytes charged for every item in addition to key and value: a header of 24 bytes (links, CAS,
+/// lengths, partition, marks), and 12 for its share of the index (7.3 to 8.2), of the record of
 /// dropped keys (1 to 2), and of pages.
 pub const ITEM_OVERHEAD_BYTES: u64 = HEADER_BYTES as u64 + TABLES_BYTES;
 
-/// Bytes of index and of remembered keys for each item.
+/// Bytes of index and of dropped keys per item.
 const TABLES_BYTES: u64 = 12;
 
-/// Bytes an item with a key of `key_bytes` and a value of `value_bytes` is charged against its
-/// partition's budget and against the total, whether the value is stored or only declared.
+/// Bytes that an item with a key of `key_bytes` and a value of `value_bytes` is charged against its
+/// partition's budget and against the total, whether the value is stored or declared.
 ///
-/// 12, and the place that holds 24 bytes, key and value: rounded to 8 bytes up to 256, to a
-/// sixteenth of the power of two below up to 1,024, and up to 8,192 to the largest multiple of 8 of
-/// which as many fit into 64 KiB. Above that, 12 and a place of 32 bytes, and key and value rounded
-/// to 4,096. An expiry (8 bytes), flags other than 0 (4) and the stamps of strict LRU (8) are not
-/// charged: what they take is held within the reserve beside the total (see the crate's
-/// documentation).
+/// The charge is 12 plus the slot that holds 24 bytes, key and value, rounded up: to 8 bytes up to
+/// 256, to a sixteenth of the power of two below up to 1,024, and up to 8,192 to the largest
+/// multiple of 8 of which as many fit into 64 KiB. Above that it is 12 plus a slot of 32 bytes,
+/// plus key and value rounded up to 4,096. An expiry (8 bytes), flags other than 0 (4) and the
+/// stamps of strict LRU (8) are not charged; they are covered by the reserve beside the total (see
+/// the crate's documentation).
 ///
 /// ```
 /// use sherwood_cache::charge;
@@ -43,7 +43,7 @@ pub const fn charge(key_bytes: usize, value_bytes: usize) -> u64 {
     TABLES_BYTES + place as u64
 }
 
-/// The place of an item whose key and value lie in a run.
+/// Slot of an item whose key and value are stored in a run.
 const RUN_PLACE_BYTES: usize = HEADER_BYTES + 8;
 
 #[cfg(test)]
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_are_the_size_classes() {
+    fn charge_follows_the_size_classes() {
         for (bytes, place) in [(0, 24), (1, 32), (232, 256), (233, 272), (488, 512), (489, 544), (1000, 1024)]
         {
             assert_eq!(charge(0, bytes), 12 + place, "{bytes} bytes");
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn a_larger_item_is_never_charged_less() {
+    fn larger_item_is_never_charged_less() {
         let mut last = 0;
         for bytes in 0..300_000 {
             let now = charge(0, bytes);

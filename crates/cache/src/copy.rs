@@ -1,9 +1,8 @@
-//! Another cache with the same in it.
+//! A copy of a cache with all its items.
 //!
-//! A simulation that has warmed a cache up has waited for it, and several that differ only in what
-//! comes afterwards would wait for the same. A copy goes on as the original would: what was
-//! counted, in which order items were used, where they lie and what the ghosts have seen is all
-//! there, so equal operations bring equal answers and equal evictions in both.
+//! Warming up a simulated cache takes time, and simulations that differ only afterwards would
+//! repeat it. A copy continues as the original would: counters, recency, positions of items and
+//! ghosts are copied too, so equal operations give equal results and equal evictions in both.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
@@ -14,9 +13,9 @@ use crate::line::Line;
 use crate::memory::{Memory, Supply};
 
 impl Cache {
-    /// A copy of this cache, with its items in blocks of `memory` and nothing shared with it.
-    /// Exclusive, so that nobody changes a part of it meanwhile. O(bytes that blocks and tables
-    /// take), and as much memory again.
+    /// Returns a copy of this cache, with its items in blocks of `memory` and nothing shared. Takes
+    /// `&mut self` so that no other thread changes a part of it meanwhile. O(bytes of blocks and
+    /// tables), and as much additional memory.
     ///
     /// ```
     /// use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The cache as its users see it.
+//! The public operations of the cache.
 
 use std::sync::atomic::{
     AtomicU64, AtomicUsize,
@@ -24,18 +24,18 @@ use crate::shard::{
 use crate::timeline::Timeline;
 use crate::usage::Usage;
 
-/// A cache of any number of partitions in one memory budget. See the [crate] for what is evicted
-/// and when.
+/// A cache of any number of partitions in one memory budget. The [crate] documentation defines
+/// which items are evicted and when.
 ///
-/// Operations take O(1) but for evictions, which a store pays for in proportion to the bytes it
-/// needs; finding a victim reads one number per shard and deadline class of a partition (of every
-/// partition, under `Shared`).
+/// Operations take O(1) except for evictions, whose cost for a store is proportional to the bytes
+/// it needs; finding a victim reads one number per shard and deadline class of a partition (of
+/// every partition, under `Shared`).
 ///
-/// A closure passed to an operation runs while its key's shard is locked, for reading at least: it
+/// A closure passed to an operation runs while its key's shard is locked, at least for reading: it
 /// should be short, and calling the cache from it deadlocks.
 ///
 /// # Panics
-/// Every method that takes a [`PartitionId`] panics when the cache has no such partition.
+/// Every method that takes a [`PartitionId`] panics if the cache has no such partition.
 #[derive(Debug)]
 pub struct Cache {
     pub(crate) options: Options,
@@ -47,27 +47,27 @@ pub struct Cache {
     pub(crate) ghosts: Ghosts,
     /// The next recency stamp or CAS. One counter orders all uses and stores of all shards.
     pub(crate) ticks: Line<AtomicU64>,
-    /// No item dies before this many nanoseconds, as far as is known: when the background should
-    /// next look.
+    /// Lower bound of the next time of death of any item, in nanoseconds; the background work
+    /// searches for dead items then.
     pub(crate) next_death: AtomicU64,
     pub(crate) background: Mutex<Background>,
     pub(crate) timeline: Timeline,
     pub(crate) supply: Arc<Supply>,
-    /// Bytes that blocks and tables may take together.
+    /// Limit of the bytes of blocks and tables together.
     pub(crate) held_max: u64,
-    /// The shard whose pages to empty next where they take too much.
+    /// The shard whose pages are emptied next if blocks and tables exceed the limit.
     pub(crate) next_relief: AtomicUsize,
-    /// The shard to look for a victim in first, where no key says which.
+    /// The shard that is searched for a victim first if no key determines it.
     pub(crate) next_shard: AtomicUsize,
 }
 
-/// Blocks and tables may exceed the total by a tenth, or by 32 MiB where that is more: pages that
-/// are partly free, and what some items have that is not charged. Chosen: two thirds of what a
-/// process may take beside its budget.
+/// Blocks and tables may exceed the total by a tenth, or by 32 MiB if that is more, for free slots
+/// in pages and for uncharged parts of items. Chosen: two thirds of the memory that a process may
+/// take beside its budget.
 const RESERVE_DIVISOR: u64 = 10;
 const RESERVE_BYTES_MIN: u64 = 32 << 20;
 
-/// The record of a key, as an access finds it that may change it.
+/// The record of a key, as found by an operation that may change it.
 #[derive(Clone, Copy, Debug)]
 enum Found {
     Seen(Handle),
@@ -76,45 +76,46 @@ enum Found {
 }
 
 impl Found {
-    /// The one that the access sees.
+    /// The record if the access sees it.
     fn seen(self) -> Option<Handle> {
         if let Self::Seen(at) = self { Some(at) } else { None }
     }
 
-    /// The one that the key has, seen or not.
+    /// The record, whether the access sees it or not.
     fn any(self) -> Option<Handle> {
         if let Self::Seen(at) | Self::Hidden(at) = self { Some(at) } else { None }
     }
 }
 
-/// What a store leaves behind it.
+/// Result of a store, to be completed after the lock is released.
 #[derive(Debug, Default)]
 struct Stored {
     cas: u64,
     charge: u64,
-    /// Charge of the item that became the most recent, for the partition's ghost; 0 where none did.
+    /// Charge of the item that became the most recent, for the partition's ghost; 0 if none did.
     used_charge: u64,
-    /// Freed for it under its own lock already.
+    /// Bytes evicted for it under its own lock already.
     freed: u64,
-    /// What was replaced and evicted, held so that its blocks are given back after the lock.
+    /// The replaced and evicted items, kept so that their blocks are returned after the lock is
+    /// released.
     leftovers: (Option<Removed>, Evicted),
 }
 
 impl Cache {
-    /// An empty cache. `hash` should be drawn from entropy by a driver that takes keys from
-    /// strangers.
+    /// Returns an empty cache. A driver that accepts untrusted keys should draw `hash` from
+    /// entropy.
     ///
     /// # Errors
-    /// When an option is out of range, a partition is declared twice, or the budgets exceed the
+    /// If an option is out of range, a partition is declared twice, or the budgets exceed the
     /// total.
     pub fn new(options: Options, partitions: &[Partition], hash: SeededState) -> Result<Self, OptionsError> {
         Self::with_memory(options, partitions, hash, Arc::new(Heap))
     }
 
-    /// As [`Self::new`], with items in blocks of `memory`.
+    /// Like [`Self::new`], with items in blocks of `memory`.
     ///
     /// # Errors
-    /// As [`Self::new`].
+    /// Like [`Self::new`].
     pub fn with_memory(
         options: Options,
         partitions: &[Partition],
@@ -155,21 +156,21 @@ impl Cache {
         })
     }
 
-    /// What the cache was built from.
+    /// The options of the cache.
     #[must_use]
     pub fn options(&self) -> &Options {
         &self.options
     }
 
-    /// The partitions as they were declared, in the order of their ids. Budgets in force are in
-    /// [`Self::plan`].
+    /// The partitions as declared, in the order of their ids. [`Self::plan`] returns the budgets in
+    /// force.
     #[must_use]
     pub fn partitions(&self) -> &[Partition] {
         &self.partitions
     }
 
-    /// Reads an item: `read` sees it and its result is returned. Counts a hit, or a miss if it is
-    /// stale or there is none, and refreshes the recency.
+    /// Reads an item and returns the result of `read`. Counts a hit, or a miss if the item is stale
+    /// or missing, and refreshes the recency.
     pub fn get<R>(
         &self,
         partition: PartitionId,
@@ -187,7 +188,7 @@ impl Cache {
             shard.outcomes(partition).misses.increment();
             return None;
         };
-        // Before the use is noted.
+        // Read before the use is noted.
         let item = record.item();
         if self.sight(&record, access) != Sight::Fresh
             || !(access.flags.keeps_recency() || record.note_use(self.class(access)))
@@ -199,8 +200,8 @@ impl Cache {
         Some(read(item))
     }
 
-    /// A [`Self::get`] that takes a dead item out, counts a stale one, or moves a live one in its
-    /// queues.
+    /// A [`Self::get`] under the exclusive lock: removes a dead item, counts a stale one, or moves
+    /// a live one in its queue.
     fn get_and_change<R>(
         &self,
         lookup: &Lookup<'_>,
@@ -213,8 +214,8 @@ impl Cache {
         self.end_get(&mut shard, lookup.partition, found, (access, tick), |item| item.map(read))
     }
 
-    /// Ends the `get` of a key whose record was `found`, if it has one: counts it, takes a dead
-    /// item out and notes the use of one that is seen at `tick`.
+    /// Completes the `get` of a key whose record is `found`, if any: counts it, removes a dead
+    /// item, and notes the use of a visible one at `tick`.
     #[inline]
     pub(crate) fn end_get<R>(
         &self,
@@ -231,7 +232,7 @@ impl Cache {
             return read(None);
         };
         shard.outcomes(partition).count(sight);
-        // Before the use is noted.
+        // Read before the use is noted.
         let result = read(Some(shard.record(at).item()));
         if !access.flags.keeps_recency() {
             shard.note_get(at, self.class(access), tick());
@@ -239,7 +240,7 @@ impl Cache {
         result
     }
 
-    /// Reads an item as [`Self::get`] does, but counts nothing and leaves the recency as it is.
+    /// Reads an item like [`Self::get`], but counts nothing and leaves the recency unchanged.
     pub fn peek<R>(
         &self,
         partition: PartitionId,
@@ -253,11 +254,11 @@ impl Cache {
         self.sight(&record, access).is_seen().then(|| read(record.item()))
     }
 
-    /// Stores an item, over an older one or not, and returns its CAS.
+    /// Stores an item, replacing an older one, and returns its CAS.
     ///
     /// # Errors
-    /// When the item is refused. The older one is gone then too, so that nobody reads what was to
-    /// be replaced.
+    /// If the item is refused. The older one is removed nevertheless, so that a value meant to be
+    /// replaced is not read again.
     pub fn set(
         &self,
         partition: PartitionId,
@@ -279,11 +280,11 @@ impl Cache {
         Ok(self.settle(&lookup, stored, access))
     }
 
-    /// Stores an item only if its key has none that `access` sees, as the fill after a miss does.
-    /// Says whether it did; the item that was there keeps its place.
+    /// Stores an item only if `access` sees none under its key, as the fill after a miss does.
+    /// Returns true if it was stored; an existing item keeps its recency.
     ///
     /// # Errors
-    /// When the item is refused. The cache is as it was.
+    /// If the item is refused. The cache is unchanged.
     pub fn add(
         &self,
         partition: PartitionId,
@@ -306,12 +307,11 @@ impl Cache {
         Ok(true)
     }
 
-    /// Reads an item and changes it in one step that no other operation on the key can come
-    /// between. `decide` sees the item, or none, and returns what to do and a result of its own.
-    /// Counts no hit and no miss.
+    /// Reads and changes an item atomically. `decide` receives the item, or none, and returns the
+    /// change and a result. Counts neither a hit nor a miss.
     ///
     /// # Errors
-    /// When `decide` wants to store what must be refused. The older item is gone then too.
+    /// If `decide` stores an item that is refused. The older item is removed nevertheless.
     pub fn update<'a, R>(
         &self,
         partition: PartitionId,
@@ -322,11 +322,11 @@ impl Cache {
         self.update_with_cas(partition, key, access, decide).map(|(result, _)| result)
     }
 
-    /// Does what [`Self::update`] does and also returns the CAS of the item it stored or amended;
-    /// none where it did neither.
+    /// Like [`Self::update`], and also returns the CAS of the item stored or amended; none if
+    /// neither happened.
     ///
     /// # Errors
-    /// When `decide` wants to store what must be refused. The older item is gone then too.
+    /// If `decide` stores an item that is refused. The older item is removed nevertheless.
     pub fn update_with_cas<'a, R>(
         &self,
         partition: PartitionId,
@@ -344,25 +344,25 @@ impl Cache {
         Ok((result, cas))
     }
 
-    /// How long ago an item was last used, at `now`; under S3-FIFO, where a use leaves no time, how
-    /// long ago it was stored. A second too short at most for the last minutes and 3% for longer,
-    /// provided that [`Self::step`] is called at least every second. Takes no lock of a shard;
-    /// O(log n) of at most 1,024 moments remembered.
+    /// Time between an item's last use and `now`; under S3-FIFO, which records no time of use, the
+    /// time since it was stored. Too short by at most a second within the last minutes and by 3%
+    /// beyond, provided that [`Self::step`] is called at least every second. Takes no shard's lock;
+    /// O(log n) for at most 1,024 recorded times.
     #[must_use]
     pub fn since(&self, last_use: Use, now: Instant) -> Duration {
         self.timeline.since(last_use, now)
     }
 
-    /// Removes an item, seen or not; says whether there was one that `access` sees.
+    /// Removes an item, visible or not; returns true if `access` sees it.
     pub fn remove(&self, partition: PartitionId, key: &[u8], access: &Access) -> bool {
         let lookup = self.lookup(partition, key);
         self.ghosts.remove(partition, lookup.hash);
         self.take_out(&lookup, access)
     }
 
-    /// Kills, from the time `at` on, what one partition (all of them, for `None`) has stored before
-    /// then: at once when `at` is not after `now`, and what is stored afterwards lives. A flush
-    /// still to come is replaced. O(partitions), whatever they hold.
+    /// Invalidates, from the time `at` on, all items of one partition (of all, for `None`) stored
+    /// before then: at once if `at` is not after `now`. Items stored afterwards are unaffected.
+    /// Replaces a pending flush. O(partitions), independent of the number of items.
     pub fn flush(&self, partition: Option<PartitionId>, at: Instant, now: Instant) {
         match partition {
             Some(partition) => self.flush_one(partition, at, now),
@@ -375,12 +375,12 @@ impl Cache {
         self.note_death(at);
     }
 
-    /// Puts a plan in force. O(partitions): only numbers change. Partitions that are over their new
-    /// budget shrink to it by [`Self::step`] and by later stores.
+    /// Puts a plan in force. O(partitions): only numbers change. Partitions over their new budgets
+    /// shrink by [`Self::step`] and by later stores.
     ///
     /// # Errors
-    /// When the plan is for another number of partitions or its budgets exceed the total. The one
-    /// in force stays.
+    /// If the plan is for another number of partitions or its budgets exceed the total. The plan in
+    /// force is unchanged.
     pub fn apply(&self, plan: &CachePlan) -> Result<(), PlanError> {
         self.ledger.apply(plan)
     }
@@ -391,15 +391,15 @@ impl Cache {
         self.ledger.plan()
     }
 
-    /// Lowers, for the time being, what all partitions may hold together to `bytes`, or raises it
-    /// again up to the total. Stores evict towards it as in step 5 of the [crate]'s documentation;
-    /// the plan stays, and nothing happens to a cache nothing is stored into. For a driver that
-    /// sees the process take more memory than the items explain.
+    /// Sets a temporary limit on the bytes of all partitions together, at most the total. Stores
+    /// evict towards it as in step 5 of the [crate]'s documentation; the plan is unchanged, and
+    /// without stores nothing is evicted. For a driver that sees the process use more memory than
+    /// the items account for.
     pub fn set_ceiling(&self, bytes: u64) {
         self.ledger.set_ceiling(bytes);
     }
 
-    /// What all partitions may hold together at the moment: the total, or less after
+    /// The present limit on the bytes of all partitions together: the total, or less after
     /// [`Self::set_ceiling`].
     #[must_use]
     pub fn ceiling(&self) -> u64 {
@@ -412,7 +412,7 @@ impl Cache {
         self.ledger.total_used()
     }
 
-    /// What a partition holds and what happened in it. Takes no lock; O(shards × stripes of their
+    /// Usage of a partition: bytes held and counters. Takes no lock; O(shards × stripes of their
     /// locks).
     #[must_use]
     pub fn usage(&self, partition: PartitionId) -> Usage {
@@ -425,7 +425,7 @@ impl Cache {
         usage
     }
 
-    /// What all partitions hold together, against the total. Takes no lock; O(partitions × shards ×
+    /// Usage of all partitions together, against the total. Takes no lock; O(partitions × shards ×
     /// stripes of their locks).
     #[must_use]
     pub fn total(&self) -> Usage {
@@ -442,30 +442,31 @@ impl Cache {
         total
     }
 
-    /// The miss ratio curve of a partition's gets as an LRU of any size up to twice the total would
-    /// have served them, whatever this cache evicts by; none unless [`Options::ghost_rate`] is
-    /// above 0. See [`Ghost`](crate::Ghost). Locks the partition's ghost for as long as it takes to
-    /// read its buckets, a thousand or so.
+    /// The miss ratio curve of a partition's gets under an LRU of any size up to twice the total,
+    /// whatever this cache's eviction; none unless [`Options::ghost_rate`] is above 0. See
+    /// [`Ghost`](crate::Ghost). Locks the partition's ghost while reading its buckets, about a
+    /// thousand.
     #[must_use]
     pub fn miss_ratio_curve(&self, partition: PartitionId) -> Option<Curve> {
         self.ghosts.curve(partition, self.gets(partition))
     }
 
-    /// Bytes that the ghosts of all partitions take, beside the total: at most a 32nd of it (but up
-    /// to 4 MiB of any, and at most 256 MiB), divided evenly among the partitions, of which each
-    /// may take about 20 KiB however many there are. O(partitions).
+    /// Bytes used by the ghosts of all partitions, beside the total: at most a 32nd of it, but at
+    /// least 4 MiB and at most 256 MiB, divided evenly among the partitions, each of which may use
+    /// about 20 KiB however many there are. O(partitions).
     #[must_use]
     pub fn ghost_bytes(&self) -> u64 {
         self.ghosts.memory_bytes()
     }
 
-    /// Shows the partition's ghost a `get` that is about to be counted.
+    /// Passes a `get` to the partition's ghost before it is counted.
     #[inline]
     pub(crate) fn note_get(&self, lookup: &Lookup<'_>) {
         self.ghosts.get(lookup.partition, lookup.hash, || self.gets(lookup.partition) + 1);
     }
 
-    /// Shows the partition's ghost a store, or whatever else makes an item the most recent.
+    /// Passes a store, or another change that makes an item the most recent, to the partition's
+    /// ghost.
     fn note_store(&self, lookup: &Lookup<'_>, charge: u64) {
         self.ghosts.store(lookup.partition, lookup.hash, charge, || self.gets(lookup.partition));
     }
@@ -479,16 +480,16 @@ impl Cache {
 
     fn flush_one(&self, partition: PartitionId, at: Instant, now: Instant) {
         self.flushes.set(partition, at, now, &self.ticks);
-        // A flush still to come is as expiry is: not followed.
+        // A pending flush is ignored by ghosts, as expiry is.
         if at <= now {
             self.ghosts.clear(partition);
         }
     }
 
-    /// Moves the time of the next look for dead items forward to `dies`, if it is later than that.
+    /// Advances the time of the next search for dead items to `dies`, if that is earlier.
     pub(crate) fn note_death(&self, dies: Instant) {
-        // Most items die later than the next one to die: look before writing a number all threads
-        // share.
+        // Most items die after the earliest one, so a load avoids most writes to a number shared by
+        // all threads.
         if dies.as_nanos() < self.next_death.load(Relaxed) {
             self.next_death.fetch_min(dies.as_nanos(), Release);
         }
@@ -500,14 +501,14 @@ impl Cache {
         record.is_dead(now, flush_floor, || self.grace(record.partition()))
     }
 
-    /// What a record is to an access.
+    /// Visibility of a record to an access.
     #[inline(always)]
     pub(crate) fn sight(&self, record: &Record<'_>, access: &Access) -> Sight {
         let flush_floor = self.flushes.floor(record.partition(), access.now, &self.ticks);
         record.sight(access, flush_floor, || self.grace(record.partition()))
     }
 
-    /// When nobody will see a record any more, by its own time.
+    /// Time after which no access sees a record, by its own expiry.
     pub(crate) fn dies(&self, record: &Record<'_>) -> Instant {
         record.dies(|| self.grace(record.partition()))
     }
@@ -516,7 +517,7 @@ impl Cache {
         self.partitions[partition.index()].grace
     }
 
-    /// Takes a key's item out, if it has one; says whether it had one that `access` sees.
+    /// Removes a key's item, if any; returns true if `access` sees it.
     fn take_out(&self, lookup: &Lookup<'_>, access: &Access) -> bool {
         let mut shard = self.lock(lookup);
         let found = self.find_undead(&mut shard, lookup, access);
@@ -526,7 +527,7 @@ impl Cache {
         found.seen().is_some()
     }
 
-    /// Checks sizes and budget.
+    /// Checks the item's sizes and the partition's budget.
     fn admit(&self, lookup: &Lookup<'_>, item: &NewItem<'_>, noted: &Noted) -> Result<(), Refused> {
         let Options { item_bytes_max, key_bytes_max, .. } = self.options;
         let &Lookup { partition, key, hash } = lookup;
@@ -541,14 +542,15 @@ impl Cache {
         let charge = noted.charge(key.len(), item);
         let budget_bytes = self.ledger.budget(partition);
         if charge > budget_bytes {
-            // A larger budget would take it: what that would bring is for the curve to say.
+            // A larger budget would admit it, so the ghost's curve must include it.
             self.note_store(lookup, charge);
             return Err(Refused::OverBudget { charge, budget_bytes });
         }
         Ok(())
     }
 
-    /// Carries out what an update decided; also returns the CAS of what it stored or amended.
+    /// Applies the change that an update decided; also returns the CAS of the item stored or
+    /// amended.
     fn change(
         &self,
         shard: &mut Locked<'_>,
@@ -598,7 +600,7 @@ impl Cache {
         }
     }
 
-    /// The CAS that an item whose value stays is to get, if it is another.
+    /// The new CAS of an item whose value stays; none to keep it.
     fn number(&self, cas: NewCas) -> Option<u64> {
         match cas {
             NewCas::Keep => None,
@@ -607,7 +609,7 @@ impl Cache {
         }
     }
 
-    /// Changes everything about an item but its value and the client's bits; also returns its CAS.
+    /// Changes everything of an item except its value and the client's flags; also returns its CAS.
     fn amend(
         &self,
         shard: &mut Locked<'_>,
@@ -636,7 +638,7 @@ impl Cache {
         Stored { used_charge, ..Stored::default() }
     }
 
-    /// Stores over the item `found`, or beside the others.
+    /// Stores over the item `found`, or inserts.
     fn put(
         &self,
         shard: &mut Locked<'_>,
@@ -645,11 +647,11 @@ impl Cache {
         new: &mut NewRecord<'_>,
         access: &Access,
     ) -> Stored {
-        // A flush whose time has come is for what was stored before, not for this.
+        // A flush that is due applies to earlier stores, not to this one.
         self.flushes.settle(lookup.partition, access.now, &self.ticks);
         let (charge, dies) = (new.charge(), new.dies(self.grace(lookup.partition)));
         let class = self.class(access);
-        // Before anything is written: drawing it waits for all that was.
+        // Drawn before anything is written, since the atomic operation waits for earlier writes.
         let cas = self.tick();
         let stored = match found {
             Some(at) => {
@@ -668,16 +670,15 @@ impl Cache {
                 Stored { cas, charge, used_charge: charge, freed: evicted.bytes, leftovers: (None, evicted) }
             }
         };
-        // After the store, so that the background, when it has taken the time noted, finds the
-        // item.
+        // After the store, so that a background pass which has taken the noted time finds the item.
         self.note_death(dies);
         stored
     }
 
-    /// After the lock: gives back what a store has left, makes what room is still missing and shows
-    /// the store to the partition's ghost. Two stores of a key that overlap may be shown in the
-    /// other order: one of them was the last either way. A key that is removed in between stays in
-    /// the ghost until it sinks out of it. Returns the CAS.
+    /// Completes a store after the lock is released: returns blocks to the memory, evicts what is
+    /// still over a limit, and passes the store to the partition's ghost. Overlapping stores of one
+    /// key may reach the ghost in either order, as either may be the last. A key removed in between
+    /// stays in the ghost until it sinks out of it. Returns the CAS.
     fn settle(&self, lookup: &Lookup<'_>, stored: Stored, access: &Access) -> u64 {
         let Stored { cas, charge, used_charge, freed, leftovers } = stored;
         drop(leftovers);
@@ -690,7 +691,7 @@ impl Cache {
         cas
     }
 
-    /// The record of a key; a dead one is taken out.
+    /// The record of a key; a dead one is removed.
     #[inline]
     fn find_undead(&self, shard: &mut Locked<'_>, lookup: &Lookup<'_>, access: &Access) -> Found {
         let Some(at) = shard.find(lookup) else { return Found::Nothing };
@@ -713,7 +714,7 @@ impl Cache {
         Lookup::new(&self.hash, partition, key)
     }
 
-    /// The shard that owns a hash.
+    /// The shard of a hash.
     #[inline]
     pub(crate) fn shard_of(&self, hash: u64) -> usize {
         (hash >> 48) as usize & (self.shards.len() - 1)
@@ -729,14 +730,14 @@ impl Cache {
         self.shard(lookup).lock(&self.ledger)
     }
 
-    /// The next moment in the order of uses. Only drawn under a shard's lock, so that stamps grow
-    /// along its queues.
+    /// The next tick in the order of uses. Drawn under a shard's lock only, so that stamps are
+    /// ascending along its queues.
     fn tick(&self) -> u64 {
         self.ticks.fetch_add(1, Relaxed)
     }
 
-    /// The first of so many ticks of uses. Only strict LRU orders uses, so only there the counter
-    /// all threads share is written.
+    /// The first of `count` ticks for uses. Only strict LRU orders uses, so only it writes the
+    /// counter shared by all threads.
     #[inline]
     pub(crate) fn use_ticks(&self, count: u64) -> u64 {
         if self.options.eviction == Eviction::Lru { self.ticks.fetch_add(count, Relaxed) } else { 0 }

@@ -1,4 +1,4 @@
-//! Who goes when space is needed.
+//! Selection and eviction of victims.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
@@ -10,31 +10,29 @@ use crate::engine::Cache;
 use crate::options::Eviction;
 use crate::shard::{Cause, EMPTY, Evicted, Handle, Locked, Record, Slack};
 
-/// How often other threads may take the victim, between finding and locking it, before a store
-/// gives up. Each time they have freed or used it; what is left to do is left to the next store or
-/// step.
+/// Number of times that other threads may free or use a victim between its selection and its
+/// locking before a store gives up; the rest is left to the next store or step.
 const TRIES: usize = 64;
 
-/// Bytes a store may evict towards a lowered ceiling for each byte it brings. Chosen: items of
-/// another size have taken the place of the old ones before they themselves are an eighth of the
-/// cache.
+/// Bytes that a store may evict towards a lowered ceiling per byte it stores. Chosen: items of
+/// another size have replaced the old ones before they are an eighth of the cache.
 const CEILING_PACE: u64 = 8;
 
-/// Bytes a store may move for each byte it brings, while blocks and tables take more than they may.
-/// Chosen: a page that is worth emptying holds a few times as many bytes as it has free.
+/// Bytes that a store may move per byte it stores, while blocks and tables exceed their limit.
+/// Chosen: a page worth emptying holds a few times as many bytes as it has free.
 const MOVE_PACE: u64 = 8;
 
-/// The items among which a victim is looked for.
+/// The items among which a victim is selected.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Pool {
     Partition(PartitionId),
     All,
 }
 
-/// Whether more is to be freed.
+/// Predicate: true while more bytes must be freed.
 pub(crate) type Need<'a> = &'a dyn Fn() -> bool;
 
-/// An item that was the oldest when it was looked for.
+/// The item that was the oldest when selected.
 #[derive(Clone, Copy, Debug)]
 struct Oldest {
     stamp: u64,
@@ -43,11 +41,11 @@ struct Oldest {
 }
 
 impl Cache {
-    /// Makes room for an item charged `charge`, with a place of `place_bytes`, in the shard it goes
-    /// to, before it is there: steps 3 and 4 of a store (see the crate's documentation) as far as
-    /// this shard can. Under strict LRU a cache of one shard does: of several, two stores that each
-    /// hold one would both free what only one of them exceeds, which under S3-FIFO is taken for
-    /// granted: a charge too many for each at most.
+    /// Evicts for an item of charge `charge`, in a slot of `place_bytes`, from the shard it goes
+    /// to, before it is inserted: steps 3 and 4 of a store (see the crate's documentation) as far
+    /// as this shard can. Under strict LRU only a cache of one shard does so: with several, two
+    /// concurrent stores would both free bytes that only one of them exceeds. Under S3-FIFO this is
+    /// accepted, at most one charge too many for each.
     pub(crate) fn make_way(
         &self,
         shard: &mut Locked<'_>,
@@ -73,30 +71,31 @@ impl Cache {
         }
     }
 
-    /// The oldest item of `pool` and why it goes, where the one that is locked is the only shard.
+    /// The oldest item of `pool` and the cause of its eviction, in a cache of one shard, which is
+    /// locked.
     #[inline]
     fn oldest_of_all(&self, shard: &Locked<'_>, pool: Pool, now: Instant) -> Option<(Handle, Cause)> {
         let at = shard.oldest(self.oldest(pool)?.lane)?;
         Some((at, self.cause(shard, at, now)))
     }
 
-    /// Why the oldest item of a lane goes, which lies at `at`; what the next eviction touches is
-    /// asked for.
+    /// Cause of the eviction of a queue's oldest item, at `at`; prefetches what the next eviction
+    /// touches.
     #[inline]
     fn cause(&self, shard: &Locked<'_>, at: Handle, now: Instant) -> Cause {
         shard.look_behind(at);
         if self.is_dead(&shard.record(at), now) { Cause::Expired } else { Cause::Evicted }
     }
 
-    /// Whether a store into `partition` would have [`Self::make_room`] look for victims. The
-    /// ceiling is the total at most.
+    /// True if [`Self::make_room`] would select victims after a store into `partition`. The ceiling
+    /// is at most the total.
     #[inline]
     pub(crate) fn lacks_room(&self, partition: PartitionId) -> bool {
         self.ledger.is_over(partition) || self.ledger.is_ceiling_over() || self.supply.held() > self.held_max
     }
 
-    /// Steps 3 to 5 of a store (see the crate's documentation) of an item charged `charge`, for
-    /// which `freed` bytes have gone already.
+    /// Steps 3 to 5 of a store (see the crate's documentation) of an item of charge `charge`, for
+    /// which `freed` bytes are freed already.
     pub(crate) fn make_room(&self, partition: PartitionId, charge: u64, freed: u64, now: Instant) {
         let own = |freed, is_over: Need<'_>| {
             let bytes = self.ledger.excess(partition).min(2 * charge - freed);
@@ -111,10 +110,10 @@ impl Cache {
         }
     }
 
-    /// Holds what blocks and tables take to the total and its reserve, after a store charged
-    /// `charge`: pages are emptied, and where that is of no use, items go. That comes about where
-    /// the sizes of items change altogether, or where many small ones have expiries and flags.
-    /// Bounded by the bytes stored.
+    /// Keeps the bytes of blocks and tables within the total and its reserve after a store of
+    /// charge `charge`: empties pages, and evicts items if that is not enough. This happens when
+    /// the sizes of items change as a whole, or when many small items have expiries and flags. The
+    /// work is bounded by the bytes stored.
     fn relieve(&self, charge: u64, now: Instant) {
         let is_over = || self.supply.held() > self.held_max;
         let mut moved = 0;
@@ -134,13 +133,13 @@ impl Cache {
         evict_while(0, |freed| is_over() && has_leave(freed), most_over);
     }
 
-    /// Whether a partition is over its budget or the total is exceeded.
+    /// True if a partition is over its budget or the total is exceeded.
     pub(crate) fn is_over(&self) -> bool {
         self.ledger.is_total_over() || self.ledger.most_over().is_some_and(|(_, excess)| excess > 0)
     }
 
-    /// Evicts one item of the partition most over its budget (or nearest to it), or of all where
-    /// they share; returns what it was charged. None when there is nothing to evict.
+    /// Evicts one item of the partition that is most over its budget (or nearest to it), or of all
+    /// partitions under `Shared`; returns its charge. None if there is nothing to evict.
     pub(crate) fn evict_most_over(&self, bytes: u64, is_over: Need<'_>, now: Instant) -> Option<u64> {
         let pool = if self.ledger.is_shared() {
             Some(Pool::All)
@@ -157,8 +156,8 @@ impl Cache {
         }
     }
 
-    /// Takes at most `items_max` items out of `pool`, of one shard, until `bytes` are free; the
-    /// shards take turns. None when no shard has any.
+    /// Evicts at most `items_max` items of `pool` from one shard, until `bytes` are free; shards
+    /// take turns. None if no shard has any.
     pub(crate) fn evict_some(
         &self,
         pool: Pool,
@@ -189,22 +188,21 @@ impl Cache {
         None
     }
 
-    /// Takes the least recent item out of `pool`; returns what it was charged, or 0 when another
-    /// thread was quicker. So however stores and background steps meet, what goes is what strict
-    /// LRU would have let go, and no more of it.
+    /// Evicts the least recent item of `pool`; returns its charge, or 0 if another thread was
+    /// faster. Concurrent stores and background steps therefore evict exactly the items that strict
+    /// LRU would, and no more.
     fn evict_oldest(&self, pool: Pool, is_over: Need<'_>, now: Instant) -> Option<u64> {
         let oldest = self.oldest(pool)?;
         Some(self.evict_if_oldest(oldest, is_over, now).unwrap_or(0))
     }
 
-    /// Takes out the item that was found to be the oldest, unless it is not that any more (in its
-    /// place lies by then what is the oldest of its lane, but maybe not of the cache), or enough
-    /// has gone.
+    /// Evicts the item that was selected as the oldest, unless it no longer is (its queue's oldest
+    /// may then not be the cache's) or enough is free.
     fn evict_if_oldest(&self, oldest: Oldest, is_over: Need<'_>, now: Instant) -> Option<u64> {
         let Oldest { stamp, shard, lane } = oldest;
         let mut shard = self.shards[shard].lock(&self.ledger);
         let at = shard.oldest(lane).filter(|&at| shard.record(at).stamp() == stamp)?;
-        // Asked again under the lock that whoever else wants this item has to take.
+        // Checked again under the lock that every competing thread must take.
         if !is_over() {
             return None;
         }
@@ -214,8 +212,8 @@ impl Cache {
         Some(victim.charge)
     }
 
-    /// The oldest item of `pool`, read without a lock. This is the one place that compares recency:
-    /// deadline classes will weigh the stamps of their lanes here.
+    /// The oldest item of `pool`, read without a lock. Recency is compared here only; deadline
+    /// classes will weight the stamps of their queues here.
     #[inline]
     fn oldest(&self, pool: Pool) -> Option<Oldest> {
         let lanes = self.lanes(pool);
@@ -241,8 +239,8 @@ impl Cache {
     }
 }
 
-/// Calls `evict` with the bytes freed so far for as long as `is_over` of them, until there is
-/// nothing to evict.
+/// Calls `evict` with the bytes freed so far while `is_over` of them, or until there is nothing to
+/// evict.
 fn evict_while(mut freed: u64, is_over: impl Fn(u64) -> bool, evict: impl Fn(u64, Need<'_>) -> Option<u64>) {
     let mut tries = TRIES;
     while tries > 0 && is_over(freed) {
@@ -260,7 +258,7 @@ mod tests {
     use crate::tests::{A, at, cache, has, put};
 
     #[test]
-    fn what_is_the_oldest_no_more_or_enough_is_left_alone() {
+    fn item_no_longer_oldest_or_not_needed_is_not_evicted() {
         let cache = cache(&[u64::from(u32::MAX)], 4);
         for key in ["a1", "a2", "a3"] {
             put(&cache, A, key);

@@ -1,8 +1,8 @@
-//! Killing everything at once without touching anything.
+//! Flushes in constant time.
 //!
-//! CAS values grow with every store, so "everything stored until now" is one number per partition:
-//! items below it are dead. A flush at a later time waits as a pending moment and turns into that
-//! number on the first operation that comes with a time at or after it.
+//! CAS values are ascending, so "everything stored until now" is one number per partition: items
+//! with a smaller CAS are dead. A flush at a later time is stored as pending, and converted into
+//! that number by the first operation at or after its time.
 
 use std::sync::atomic::{
     AtomicU64,
@@ -16,7 +16,7 @@ use sherwood_model::{Instant, PartitionId};
 #[derive(Debug)]
 pub(crate) struct Flushes {
     marks: Box<[Mark]>,
-    /// Held to move a mark; a flush is rare, reading a mark is not.
+    /// Held to change a mark; flushes are rare, reads of marks are not.
     moving: Mutex<()>,
 }
 
@@ -24,7 +24,7 @@ pub(crate) struct Flushes {
 struct Mark {
     /// Items with a smaller CAS are dead.
     floor: AtomicU64,
-    /// When the next flush comes, in nanoseconds; `NEVER` for none.
+    /// Time of the pending flush, in nanoseconds; `NEVER` for none.
     pending: AtomicU64,
 }
 
@@ -34,7 +34,7 @@ impl Flushes {
         Self { marks: (0..partitions).map(mark).collect(), moving: Mutex::new(()) }
     }
 
-    /// The same, of a copy of the cache.
+    /// Returns a copy, for a copy of the cache.
     pub(crate) fn copy(&mut self) -> Self {
         let mark = |mark: &mut Mark| Mark {
             floor: AtomicU64::new(*mark.floor.get_mut()),
@@ -43,15 +43,15 @@ impl Flushes {
         Self { marks: self.marks.iter_mut().map(mark).collect(), moving: Mutex::new(()) }
     }
 
-    /// The CAS below which items of `partition` are dead at `now`. `ticks` is the counter CAS
-    /// values are drawn from.
+    /// The CAS below which items of `partition` are dead at `now`. `ticks` is the counter of CAS
+    /// values.
     #[inline]
     pub(crate) fn floor(&self, partition: PartitionId, now: Instant, ticks: &AtomicU64) -> u64 {
         self.settle(partition, now, ticks);
         self.marks[partition.index()].floor.load(Relaxed)
     }
 
-    /// Carries out the flush of `partition` if its time has come.
+    /// Applies the flush of `partition` if it is due.
     #[inline]
     pub(crate) fn settle(&self, partition: PartitionId, now: Instant, ticks: &AtomicU64) {
         let mark = &self.marks[partition.index()];
@@ -66,7 +66,7 @@ impl Flushes {
         mark.settle(now, ticks);
     }
 
-    /// Kills what `partition` has stored by the time `at`; replaces a flush that is still to come.
+    /// Invalidates what `partition` has stored by the time `at`; replaces a pending flush.
     pub(crate) fn set(&self, partition: PartitionId, at: Instant, now: Instant, ticks: &AtomicU64) {
         let mark = &self.marks[partition.index()];
         let _moving = self.moving.lock().unwrap_or_else(PoisonError::into_inner);
@@ -75,7 +75,7 @@ impl Flushes {
         mark.settle(now, ticks);
     }
 
-    /// When the next flush of any partition comes after `now`, or `NEVER`.
+    /// Time of the next flush of any partition after `now`, or `NEVER`.
     pub(crate) fn next(&self, now: Instant, ticks: &AtomicU64) -> Instant {
         let _moving = self.moving.lock().unwrap_or_else(PoisonError::into_inner);
         self.marks.iter().for_each(|mark| mark.settle(now, ticks));
@@ -91,7 +91,7 @@ impl Mark {
         pending != NEVER && pending <= now.as_nanos()
     }
 
-    /// Turns a due flush into its number, and only then forgets that it was due.
+    /// Converts a due flush into its CAS floor, then clears it as pending.
     fn settle(&self, now: Instant, ticks: &AtomicU64) {
         if self.is_due(now) {
             self.floor.store(ticks.load(Relaxed), Relaxed);
@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_later_flush_takes_what_was_stored_until_then() {
+    fn later_flush_invalidates_items_stored_until_then() {
         let (flushes, ticks) = (Flushes::new(1), AtomicU64::new(5));
         let at = |millis| flushes.floor(PartitionId(0), Instant::from_millis(millis), &ticks);
         flushes.set(PartitionId(0), Instant::from_millis(10), Instant::ZERO, &ticks);
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_flush_replaces_a_pending_one() {
+    fn new_flush_replaces_a_pending_one() {
         let (flushes, ticks) = (Flushes::new(2), AtomicU64::new(5));
         flushes.set(PartitionId(1), Instant::from_millis(10), Instant::ZERO, &ticks);
         assert_eq!(flushes.next(Instant::ZERO, &ticks), Instant::from_millis(10));

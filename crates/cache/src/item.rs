@@ -1,4 +1,4 @@
-//! What goes in and what comes out.
+//! Items, as stored and as read.
 
 use std::borrow::Cow;
 
@@ -7,8 +7,8 @@ use thiserror::Error;
 
 /// A value, or only its size.
 ///
-/// A simulator holds tens of millions of items and never looks at a value, so it declares sizes.
-/// Both are charged alike.
+/// A simulator holds tens of millions of items and never reads a value, so it declares sizes. Both
+/// are charged equally.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Value<'a> {
     /// The bytes themselves.
@@ -27,119 +27,118 @@ impl Value<'_> {
         }
     }
 
-    /// Whether the size is 0.
+    /// True if the size is 0.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// An item as a reader sees it, borrowed while its shard is locked: copy what is needed and return.
+/// An item as read, borrowed while its shard is locked: copy what is needed and return.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Item<'a> {
     /// The value or its size.
     pub value: Value<'a>,
-    /// The client's 32 bits, kept as they came.
+    /// The client's 32 bits, unchanged.
     pub flags: u32,
-    /// Unique to this stored value; larger than that of every value stored before. Reading and
-    /// touching keep it. Neither holds for a number that the caller gave ([`Change::StoreMarked`],
+    /// Unique to this stored value and larger than that of every value stored before; kept by reads
+    /// and touches. Neither holds for a number given by the caller ([`Change::StoreMarked`],
     /// [`Change::Amend`]).
     pub cas: u64,
-    /// When it dies, if ever; when it became stale or will, where it is [`Kind::Graced`].
+    /// Time of expiry, if any; for a [`Kind::Graced`] item the time at which it becomes stale.
     pub expires: Option<Instant>,
-    /// Who sees it, and for how long.
+    /// Visibility of the item over time.
     pub kind: Kind,
-    /// What it may be invalidated by, beside its key.
+    /// Tags by which it can be invalidated, beside its key.
     pub tags: Tags,
-    /// What is noted about it; always [`Marks::NONE`] for a declared size.
+    /// Marks of the item; always [`Marks::NONE`] for a declared size.
     pub marks: Marks,
-    /// When it was last used or stored, before this access; under S3-FIFO, where a use leaves no
-    /// time, when it was stored. [`Cache::since`](crate::Cache::since) turns it into a time.
+    /// Last use or store before this access; under S3-FIFO, which records no time of use, the
+    /// store. [`Cache::since`](crate::Cache::since) converts it into a duration.
     pub last_use: Use,
 }
 
 impl Item<'_> {
-    /// Since when it is stale, if it is at `now`: the time it was good for is over. Only an access
-    /// that [sees stale items](crate::AccessFlags::SEE_STALE) finds one.
+    /// The time since which it is stale at `now`, if it is. Only an access with
+    /// [`SEE_STALE`](crate::AccessFlags::SEE_STALE) finds a stale item.
     #[must_use]
     pub fn stale_since(&self, now: Instant) -> Option<Instant> {
         self.expires.filter(|&expires| expires <= now)
     }
 }
 
-/// Who sees an item, and for how long.
+/// Visibility of an item to accesses, over time.
 ///
-/// To an access that does not see it, it is as an item that has expired: none. Whatever that access
-/// stores takes its place, and a removal takes it out; a mere look leaves it to those who see it.
+/// An access that does not see an item treats it like an expired one. A store by such an access
+/// replaces it and a removal removes it; a read leaves it for accesses that see it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Kind {
-    /// Everybody, until it expires.
+    /// Visible to every access until it expires.
     #[default]
     Plain,
-    /// Everybody until it expires; then, for the [grace](crate::Partition::grace) of its partition,
-    /// an access that [sees stale items](crate::AccessFlags::SEE_STALE). One stored without an
-    /// expiry is [`Kind::Plain`].
+    /// Visible to every access until it expires; then, for the [grace](crate::Partition::grace) of
+    /// its partition, to an access with [`SEE_STALE`](crate::AccessFlags::SEE_STALE). Without an
+    /// expiry it is stored as [`Kind::Plain`].
     Graced,
-    /// Word that there is no value, good until it expires: only an access that [sees
-    /// it](crate::AccessFlags::SEE_ABSENT).
+    /// A negative entry (the key has no value), valid until it expires: visible only to an access
+    /// with [`SEE_ABSENT`](crate::AccessFlags::SEE_ABSENT).
     Absent,
-    /// No value and no word of one, but a place that somebody has been told to fill: only an access
-    /// that [sees places](crate::AccessFlags::SEE_PLACES). To others there is none, so whoever has
-    /// a value may store it.
+    /// A placeholder without a value that a client has been told to fill: visible only to an access
+    /// with [`SEE_PLACES`](crate::AccessFlags::SEE_PLACES). Other accesses find no item and may
+    /// store a value.
     Place,
 }
 
-/// Eight bits noted about an item. One is the cache's; the others mean what the caller wants them
-/// to.
+/// Eight bits of marks of an item. One is set by the cache; the caller defines the others.
 ///
 /// A value stored without marks has none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Marks(pub(crate) u8);
 
 impl Marks {
-    /// Nothing is noted.
+    /// No marks.
     pub const NONE: Self = Self(0);
-    /// A `get` has found the item since its value was stored. The cache sets it; it stays while the
-    /// value does, and a [`Change::Amend`] sets it or not.
+    /// Set by the cache when a `get` finds the item. Kept as long as its value; a [`Change::Amend`]
+    /// overwrites it.
     pub const USED: Self = Self(1 << 7);
 
-    /// The caller's mark number `number`.
+    /// Returns the caller's mark `number`.
     ///
     /// # Panics
-    /// When `number` is not 0 to 6; at compile time, where the mark is a constant.
+    /// If `number` is not 0 to 6; at compile time if the mark is a constant.
     #[must_use]
     pub const fn of_caller(number: u8) -> Self {
         assert!(number < 7, "a caller has seven marks, numbered from 0");
         Self(1 << number)
     }
 
-    /// Whether all of `marks` are set.
+    /// True if all of `marks` are set.
     #[must_use]
     pub const fn contains(self, marks: Self) -> bool {
         self.0 & marks.0 == marks.0
     }
 
-    /// These and those of `marks`.
+    /// The union with `marks`.
     #[must_use]
     pub const fn with(self, marks: Self) -> Self {
         Self(self.0 | marks.0)
     }
 
-    /// Those of these that are in `marks`.
+    /// The intersection with `marks`.
     #[must_use]
     pub const fn only(self, marks: Self) -> Self {
         Self(self.0 & marks.0)
     }
 
-    /// These but those of `marks`.
+    /// The marks without those of `marks`.
     #[must_use]
     pub const fn without(self, marks: Self) -> Self {
         Self(self.0 & !marks.0)
     }
 }
 
-/// A moment in the order of all uses of a cache.
+/// A point in the order of all uses of a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Use(pub(crate) u64);
 
@@ -150,29 +149,29 @@ pub struct NewItem<'a> {
     pub value: Value<'a>,
     /// The client's 32 bits.
     pub flags: u32,
-    /// When it dies, if ever; at or before now, it is dead at once, or stale where it is
+    /// Time of expiry, if any; at or before now the item is dead at once, or stale if it is
     /// [`Kind::Graced`].
     pub expires: Option<Instant>,
-    /// Who sees it, and for how long.
+    /// Visibility of the item over time.
     pub kind: Kind,
-    /// What it may be invalidated by; any are charged like 8 bytes of value.
+    /// Tags by which it can be invalidated; a non-empty set is charged like 8 bytes of value.
     pub tags: Tags,
 }
 
 impl<'a> NewItem<'a> {
-    /// These bytes, without flags, expiry or tags.
+    /// Returns an item of these bytes, without flags, expiry or tags.
     #[must_use]
     pub const fn bytes(value: &'a [u8]) -> Self {
         Self::plain(Value::Bytes(value))
     }
 
-    /// A value of `bytes` that is not stored, without flags, expiry or tags.
+    /// Returns an item with a declared size of `bytes`, without flags, expiry or tags.
     #[must_use]
     pub const fn declared(bytes: u32) -> Self {
         Self::plain(Value::Declared(bytes))
     }
 
-    /// Word that there is no value, which should expire.
+    /// Returns a negative entry, which should be given an expiry.
     #[must_use]
     pub const fn absent() -> Self {
         Self { kind: Kind::Absent, ..Self::bytes(b"") }
@@ -183,75 +182,76 @@ impl<'a> NewItem<'a> {
     }
 }
 
-/// What an atomic read-modify-write does with the item it saw.
+/// The change that an atomic read-modify-write applies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change<'a> {
-    /// Nothing: value, expiry and recency stay.
+    /// No change: value, expiry and recency stay.
     Keep,
-    /// Store this value, whose bytes were there before the item was seen.
+    /// Store this item, whose value was borrowed before the old item was read.
     Store(NewItem<'a>),
-    /// Store a value that was computed from the item seen.
+    /// Store a value computed from the item read.
     StoreOwned {
         /// The new value.
         value: Vec<u8>,
         /// The client's 32 bits.
         flags: u32,
-        /// When it dies, if ever.
+        /// Time of expiry, if any.
         expires: Option<Instant>,
-        /// What it may be invalidated by: as a rule what the item seen was.
+        /// Tags by which it can be invalidated; usually those of the item read.
         tags: Tags,
     },
-    /// Store a value with marks, and with a CAS of the caller's own if it gives one. An own CAS is
-    /// charged like 8 bytes of value.
+    /// Store a value with marks, and with the caller's CAS if given, which is charged like 8 bytes
+    /// of value.
     StoreMarked {
         /// The new value.
         value: Cow<'a, [u8]>,
         /// The client's 32 bits.
         flags: u32,
-        /// When it dies, if ever.
+        /// Time of expiry, if any.
         expires: Option<Instant>,
-        /// Who sees it, and for how long.
+        /// Visibility of the item over time.
         kind: Kind,
-        /// What it may be invalidated by.
+        /// Tags by which it can be invalidated.
         tags: Tags,
-        /// What is noted about it.
+        /// Marks of the item.
         marks: Marks,
-        /// Its CAS; none for the next of the cache's.
+        /// CAS of the value; none for the cache's next one.
         cas: Option<u64>,
     },
-    /// Keep the value, the client's bits, kind and tags, set all else, and refresh the recency
-    /// unless the access says not to. Nothing where there is no item, and no marks or CAS for a
-    /// declared size.
+    /// Keep the value, the client's bits, kind and tags, set everything else, and refresh the
+    /// recency unless the access says otherwise. No effect without an item; a declared size gets
+    /// neither marks nor CAS.
     Amend {
-        /// When it dies, if ever.
+        /// Time of expiry, if any.
         expires: Option<Instant>,
-        /// What is noted about it.
+        /// Marks of the item.
         marks: Marks,
-        /// Its CAS.
+        /// CAS of the value.
         cas: NewCas,
     },
-    /// Keep the value and its CAS, set a new expiry and refresh the recency. Nothing where there is
-    /// no item.
+    /// Keep the value and its CAS, set a new expiry and refresh the recency. No effect without an
+    /// item.
     Touch(Option<Instant>),
     /// Remove the item, if there is one.
     Remove,
 }
 
-/// What becomes of the CAS of an item whose value stays.
+/// New CAS of an item whose value is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NewCas {
-    /// It stays too.
+    /// Unchanged.
     Keep,
-    /// The next of the cache's.
+    /// The cache's next number.
     Next,
-    /// A number of the caller's own.
+    /// A number given by the caller.
     Given(u64),
 }
 
-/// Why an item was not stored. Trying again helps only after a plan has given the partition more.
+/// Reason why an item was not stored. A retry can succeed only after a plan has given the partition
+/// more bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Refused {
-    /// The key is longer than the cache was built for.
+    /// The key is longer than the cache's limit.
     #[error("cannot store a key of {bytes} bytes: keys have at most {max}")]
     KeyTooLong {
         /// Length of the key.
@@ -259,7 +259,7 @@ pub enum Refused {
         /// `key_bytes_max`.
         max: u16,
     },
-    /// The value is larger than the cache was built for.
+    /// The value is larger than the cache's limit.
     #[error("cannot store a value of {bytes} bytes: values have at most {max}, raise the largest item size")]
     ValueTooLarge {
         /// Size of the value.
@@ -267,15 +267,14 @@ pub enum Refused {
         /// `item_bytes_max`.
         max: u32,
     },
-    /// The item alone is charged more than its partition may hold (than the total, where all
-    /// share).
+    /// The item's charge exceeds its partition's budget (the total under `Shared`).
     #[error(
         "cannot store an item charged {charge} bytes in a budget of {budget_bytes}: give the partition more"
     )]
     OverBudget {
-        /// What it would be charged.
+        /// Charge of the item in bytes.
         charge: u64,
-        /// What the partition may hold.
+        /// Budget of the partition in bytes.
         budget_bytes: u64,
     },
 }

@@ -1,9 +1,8 @@
-//! Who may hold how much, and who holds how much.
+//! Budgets and used bytes of all partitions.
 //!
-//! A budget is a number and nothing else: changing it moves no item. Whoever inserts, and the
-//! background step, compare the two numbers of each partition and evict. A budget change is
-//! therefore as cheap as writing the numbers, and bytes freed in one partition are at once free for
-//! any other.
+//! A budget is only a number: changing it moves no item. Stores and the background step compare the
+//! used bytes of each partition with its budget and evict. A change of budgets costs no more than
+//! writing the numbers, and bytes freed in one partition are immediately available to any other.
 
 use std::cmp::Ordering;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -17,11 +16,11 @@ use thiserror::Error;
 pub(crate) struct Ledger {
     total_bytes: u64,
     used: AtomicU64,
-    /// What may be used for the time being; at most the total.
+    /// Temporary limit of the used bytes, at most the total.
     ceiling: AtomicU64,
     shared: AtomicBool,
     accounts: Box<[Account]>,
-    /// The plan in force. Its lock also keeps two changes of plan from interleaving.
+    /// The plan in force. Its lock also serialises changes of plan.
     plan: Mutex<CachePlan>,
 }
 
@@ -29,7 +28,7 @@ pub(crate) struct Ledger {
 #[repr(align(64))]
 struct Account {
     used: AtomicU64,
-    /// `u64::MAX` where all share: nobody is over it.
+    /// `u64::MAX` under `Shared`, so that no partition is over it.
     budget: AtomicU64,
 }
 
@@ -46,7 +45,7 @@ impl Ledger {
         }
     }
 
-    /// The same, of a copy of the cache.
+    /// Returns a copy, for a copy of the cache.
     pub(crate) fn copy(&mut self) -> Self {
         let account = |account: &mut Account| Account {
             used: AtomicU64::new(*account.used.get_mut()),
@@ -104,8 +103,7 @@ impl Ledger {
         self.used.load(Relaxed)
     }
 
-    /// What one item in `partition` may be charged at most: its budget, or the total where all
-    /// share.
+    /// Largest charge of an item in `partition`: its budget, or the total under `Shared`.
     #[inline]
     pub(crate) fn budget(&self, partition: PartitionId) -> u64 {
         self.accounts[partition.index()].budget.load(Relaxed).min(self.total_bytes)
@@ -125,8 +123,7 @@ impl Ledger {
         self.used.fetch_sub(bytes, Relaxed);
     }
 
-    /// Puts `new` bytes in the place of `old` ones of a partition. Writes nothing when they are as
-    /// many.
+    /// Replaces `old` bytes of a partition by `new` ones. Writes nothing if they are equal.
     #[inline]
     pub(crate) fn exchange(&self, partition: PartitionId, old: u64, new: u64) {
         match new.cmp(&old) {
@@ -136,7 +133,8 @@ impl Ledger {
         }
     }
 
-    /// Bytes by which `partition` (all items, where all share) would be over with `bytes` more.
+    /// Bytes by which `partition` (all items under `Shared`) would be over its budget with `bytes`
+    /// more.
     #[inline]
     pub(crate) fn excess_with(&self, partition: PartitionId, bytes: u64) -> u64 {
         let (used, budget) = match self.is_shared() {
@@ -182,8 +180,8 @@ impl Ledger {
         self.total_used() > self.ceiling()
     }
 
-    /// The partition that exceeds its budget by the most bytes (or, when none does, comes nearest
-    /// to it) among those that hold anything; among equals the first. With it, by how much.
+    /// The partition with items that exceeds its budget by the most bytes (or, if none does, is
+    /// nearest to it), the first of equals; with its excess.
     pub(crate) fn most_over(&self) -> Option<(PartitionId, i128)> {
         let mut most = None;
         for (index, account) in self.accounts.iter().enumerate() {
@@ -202,23 +200,23 @@ impl Account {
     }
 }
 
-/// Why a plan was not applied. The one in force stays.
+/// Reason why a plan was not applied. The plan in force is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum PlanError {
     /// The plan is for another number of partitions.
     #[error("the plan has {given} budgets for {partitions} partitions: give one for each")]
     Partitions {
-        /// Budgets in the plan.
+        /// Number of budgets in the plan.
         given: usize,
-        /// Partitions of the cache.
+        /// Number of partitions of the cache.
         partitions: usize,
     },
     /// The budgets exceed the total.
     #[error("the plan's budgets sum to {sum} bytes, more than the total of {total_bytes}")]
     OverTotal {
-        /// Sum of the budgets.
+        /// Sum of the budgets in bytes.
         sum: u128,
-        /// Bytes of the cache.
+        /// Total of the cache in bytes.
         total_bytes: u64,
     },
 }
@@ -228,7 +226,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_plan_that_does_not_fit_leaves_the_one_in_force() {
+    fn invalid_plan_leaves_the_one_in_force() {
         let ledger = Ledger::new(10, vec![4, 6]);
         let too_many = ledger.apply(&CachePlan::Budgets(vec![1, 2, 3]));
         assert_eq!(too_many, Err(PlanError::Partitions { given: 3, partitions: 2 }));
@@ -238,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn the_most_over_is_counted_in_bytes_and_ties_go_to_the_first() {
+    fn most_over_is_by_bytes_and_ties_go_to_the_first() {
         let ledger = Ledger::new(100, vec![10, 50, 0]);
         assert_eq!(ledger.most_over(), None);
         ledger.add(PartitionId(0), 30);
@@ -249,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_over_where_all_share() {
+    fn no_partition_is_over_its_budget_under_shared() {
         let ledger = Ledger::new(100, vec![0, 0]);
         ledger.add(PartitionId(0), 70);
         assert!(ledger.is_over(PartitionId(0)));

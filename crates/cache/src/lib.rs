@@ -1,11 +1,11 @@
 //! The partitioned cache engine: one memory budget, divided among (tenant, backend) partitions by
-//! numbers that may change at any moment.
+//! numbers that may change at any time.
 //!
-//! Caches that give each tenant pages of its own resize slowly, because a page must be emptied
-//! before it changes hands. Here a partition owns no memory, only a number: its budget. Items of
-//! all partitions lie side by side; whoever inserts evicts, and which item goes depends on the
-//! numbers. So a change of plan costs nothing when it is made, moves nothing, flushes nothing, and
-//! what one partition frees is at once free for another.
+//! Caches that give each tenant its own pages resize slowly, because a page must be emptied before
+//! another tenant can use it. Here a partition owns no memory but only a number, its budget. Items
+//! of all partitions are stored together; a store evicts, and the budgets determine the victim. A
+//! change of plan therefore costs nothing when it is made, moves nothing and flushes nothing, and
+//! bytes freed by one partition are immediately available to another.
 //!
 //! ```
 //! use sherwood_cache::{Access, Cache, NewItem, Options, Partition, Value};
@@ -32,75 +32,74 @@
 //! Every item is charged [`charge`]`(key, value)` bytes. A use is a `get` that hits, a store over
 //! an older value, or a touch. Which item of a partition goes first is the choice of [`Eviction`].
 //!
-//! Under **strict LRU** a use makes an item the most recent of all, and the least recent goes. With
-//! one thread the following is exact whatever the number of shards. (In a cache of one shard the
-//! victims of step 3, or of step 4 under `Shared`, go just before the item is there, under the lock
-//! that its store holds, the first 32 of them; the same go in the same order.)
+//! Under **strict LRU** a use makes an item the most recent of all, and the least recent one is
+//! evicted. With one thread the following is exact for any number of shards. (In a cache of one
+//! shard the first 32 victims of step 3, or of step 4 under `Shared`, are evicted just before the
+//! item is inserted, under the store's own lock; they are the same items in the same order.)
 //!
-//! A store into partition *p* of an item charged *c* runs in this order:
+//! A store into partition *p* of an item of charge *c* takes these steps:
 //!
-//! 1. An older value of the same key is freed. If *c* exceeds the budget of *p* (the total, where
-//!    all share), the store is refused and nothing else happens.
-//! 2. The item is there, the most recent of all.
+//! 1. An older value of the same key is freed. If *c* exceeds the budget of *p* (the total under
+//!    `Shared`), the store is refused and nothing else happens.
+//! 2. The item is inserted as the most recent of all.
 //! 3. While *p* is over its budget and this store has freed less than 2*c* from it, the least
 //!    recent item of *p* is evicted. A partition that was within its budget before is within it
-//!    again; one whose budget was lowered shrinks by at least *c* with every store, and no store
-//!    pays for the whole change.
+//!    again; one whose budget was lowered shrinks by at least *c* with every store, and no single
+//!    store pays for the whole change.
 //! 4. While the total is exceeded, the least recent item of the partition that exceeds its budget
 //!    by the most bytes (the first of equals) is evicted.
 //!
-//! 5. While all items together exceed the ceiling ([`Cache::set_ceiling`]; the total, if nobody has
-//!    lowered it) and this store has freed less than 8*c* for it, the same is evicted as in step 4.
+//! 5. While all items together exceed the ceiling ([`Cache::set_ceiling`]; the total by default)
+//!    and this store has freed less than 8*c* for it, items are evicted as in step 4.
 //!
-//! 6. While blocks and tables take more than the total and its reserve (a tenth, or 32 MiB where
-//!    that is more), pages are emptied, at most 8*c* bytes of records, and where there are none to
-//!    empty, items of at most 8*c* evicted as in step 4.
+//! 6. While blocks and tables exceed the total plus its reserve (a tenth, or 32 MiB if that is
+//!    more), pages are emptied, at most 8*c* bytes of records, and if that is not enough, items of
+//!    at most 8*c* are evicted as in step 4.
 //!
 //! Under [`CachePlan::Shared`](sherwood_model::CachePlan::Shared) there are no budgets: step 3 does
 //! nothing and step 4 evicts the least recent item of all.
 //!
-//! Under **S3-FIFO**, the default, the same steps hold with other victims: what was not used again
-//! goes, from a small queue of new items (1 to 30% of the bytes, by what comes back after it was
-//! dropped) or from a main queue of those that were used. Every shard decides for its own items,
-//! and the shard of the key that is stored is asked first, before the item is there, for 32 items
-//! at most. `Shared` makes one S3-FIFO of all partitions' queues: they turn at the same speed, in
-//! parts of their length, so that an item stays as long whichever partition it is of.
+//! Under **S3-FIFO**, the default, the same steps apply with other victims: items that were not
+//! used again are evicted from a small queue of new items (1 to 30% of the bytes, adapted by the
+//! keys that return after being dropped) or from a main queue of items that were used. Every shard
+//! selects victims among its own items, and the shard of the stored key is first, before the item
+//! is inserted, for at most 32 items. `Shared` makes one S3-FIFO of all partitions' queues: they
+//! turn at the same relative speed, so that an item stays equally long in every partition.
 //!
-//! # Where items lie
+//! # Storage of items
 //!
-//! In places of 64 KiB pages that are cut into places of one size, or, above 8 KiB, in runs of
-//! whole system pages. Index and queues know an item by a 32-bit handle, so it can be moved: when
-//! many places are free, [`Cache::step`] empties pages and gives them back to the [`Memory`] they
-//! came from.
+//! Items are stored in slots of 64 KiB pages, each page divided into slots of one size, or, above 8
+//! KiB, in runs of whole system pages. Index and queues refer to an item by a 32-bit handle, so it
+//! can be moved: when many slots are free, [`Cache::step`] empties pages and returns them to the
+//! [`Memory`] they came from.
 //!
-//! [`Cache::step`] evicts like step 4 as long as any partition is over its budget, takes dead items
-//! out, and gives back memory that metadata no longer needs. An item is dead from the moment it
-//! expires or a flush hits it: no operation finds it, but it is charged until it is met by an
-//! operation on its key, evicted, or reclaimed by `step`.
+//! [`Cache::step`] evicts as in step 4 while any partition is over its budget, removes dead items,
+//! and returns memory that metadata no longer needs. An item is dead once it has expired or been
+//! flushed: no operation finds it, but it is charged until an operation on its key, an eviction or
+//! `step` removes it.
 //!
-//! # What is seen by some only
+//! # Items of limited visibility
 //!
-//! Some [kinds](Kind) of items are for those who ask for them: one past its expiry, which its
-//! partition's grace keeps for answers that are better old than late, the word that a key has no
-//! value, and a place for one that somebody was told to fetch. To any other access they are as if
-//! they were not there, so who never heard of them is right. A `get` that finds a stale item counts
-//! as a miss, because whoever gets one fetches another; one that finds the word of an absent value
-//! is a hit, because nobody has to be asked.
+//! Some [kinds](Kind) of items are visible only to accesses that ask for them: items past their
+//! expiry, which their partition's grace keeps as stale answers; negative entries, which record
+//! that a key has no value; and placeholders for a value that a client has been told to fetch. Any
+//! other access treats them as absent. A `get` that finds a stale item counts as a miss, because a
+//! fetch follows; one that finds a negative entry counts as a hit, because no fetch follows.
 //!
 //! # Threads
 //!
-//! A [`Cache`] may be shared. Items are spread over shards by the hash of (partition, key); an
-//! operation locks the one shard of its key (for reading, if it is a `get` or a `peek`: readers
-//! keep out writers and hardly each other), then, when it must evict, the shards of the victims,
-//! one at a time, never two. Other threads may see the total exceeded by the items whose stores
-//! have not returned yet. When all have returned it is not, but in one rare case: a store whose
-//! victims other threads took first, 64 times in a row, gives up and leaves the rest to the next
+//! A [`Cache`] may be shared between threads. Items are distributed over shards by the hash of
+//! (partition, key); an operation locks the shard of its key (for reading, if it is a `get` or a
+//! `peek`; readers exclude writers and hardly each other), then, if it must evict, the shards of
+//! the victims one at a time, never two. Other threads may observe the total exceeded by stores
+//! that have not returned yet. When all have returned it is not exceeded, with one rare exception:
+//! a store whose victims other threads took first, 64 times in a row, leaves the rest to the next
 //! store or [`Cache::step`].
 //!
-//! # What is not here
+//! # Limitations
 //!
-//! No persistence, no threads of its own, no clock: `now` comes with every access and background
-//! work is [`Cache::step`]. A key is looked up in its partition only.
+//! No persistence, no threads of its own, no clock: `now` is part of every access and background
+//! work is done by [`Cache::step`]. A key is looked up in its partition only.
 
 mod access;
 mod background;

@@ -1,9 +1,9 @@
-//! The lines of a processor's cache: what threads write is kept apart from what they read.
+//! Separation of written from read data by cache line.
 
 use std::ops::Deref;
 
-/// A value on a pair of lines of its own, as processors fetch them, so that writing it takes
-/// nothing else from other cores.
+/// A value on its own pair of cache lines, which is what processors fetch, so that writing it does
+/// not invalidate other data in other cores.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Line<T>(pub(crate) T);

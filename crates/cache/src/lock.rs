@@ -1,17 +1,16 @@
-//! A lock in stripes: who reads writes no line that another reader writes.
+//! A striped readers-writer lock: concurrent readers write different cache lines.
 //!
-//! A cache is read far more often than it is changed, and most of what is read is read by every
-//! thread. Under a plain mutex, or a lock that counts its readers, each read writes the one word
-//! that all threads write, and the line it lies on goes from core to core. Here each of a few
-//! stripes has a small lock on a line of its own. A reader takes the stripe of its thread and no
-//! other; a writer takes all, always in the same order, so that two writers never wait for each
-//! other. Reading together with others then costs what reading alone does, and writing pays for it:
-//! an atomic operation or two for each stripe.
+//! A cache is read far more often than it is changed, and its hottest data is read by every thread.
+//! Under a mutex, or a lock that counts its readers, each read writes one word shared by all
+//! threads, whose cache line moves from core to core. Here each of a few stripes has a small lock
+//! on its own cache line. A reader locks the stripe of its thread; a writer locks all stripes in a
+//! fixed order, so that writers do not deadlock. A concurrent read then costs as much as an
+//! uncontended one, and a write costs one or two atomic operations per stripe.
 //!
-//! Two threads of the same stripe exclude each other, which is slower but as sound. Nothing
-//! promises that a writer gets its turn, but what is held here is held for a microsecond.
+//! Threads of the same stripe exclude each other, which is slower but equally correct. Writers may
+//! in theory be delayed indefinitely, but the lock is held for about a microsecond only.
 //!
-//! What a reader writes in any case, because it counts what it reads, lies on its stripe's line as
+//! Data that readers write, such as counters of reads, is stored on the stripe's cache line as
 //! well.
 
 use std::cell::UnsafeCell;
@@ -27,31 +26,32 @@ use std::cell::Cell;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-/// Most stripes of a lock.
+/// Largest number of stripes of a lock.
 pub(crate) const STRIPES_MAX: usize = 16;
 
-/// How often a stripe that is held is looked at before its thread goes to sleep. Chosen: about as
-/// long as one is held.
+/// Number of times a held stripe is checked before the thread sleeps. Chosen: about the time for
+/// which a stripe is held.
 const LOOKS: usize = if cfg!(loom) { 1 } else { 100 };
 
-/// A value that any number of threads read or one writes, and an `S` of each stripe.
+/// A value for any number of readers or one writer, and an `S` per stripe.
 pub(crate) struct Striped<T, S> {
     stripes: Stripes<S>,
     value: UnsafeCell<T>,
 }
 
-// SAFETY: `&T` is given out while a stripe is held, to several threads at a time, so `T` must be
-// `Sync`; `&mut T` while all stripes are, to whichever thread, so it must be `Send`. Each reader
-// holds a stripe, so nobody holds all beside it. `&S` is given out to everybody.
+// SAFETY: `&T` is handed out while a stripe is held, to several threads at a time, so `T` must be
+// `Sync`; `&mut T` while all stripes are held, to any thread, so `T` must be `Send`. Each reader
+// holds a stripe, so no other thread holds all of them. `&S` is handed out to all threads.
 unsafe impl<T: Send + Sync, S: Sync> Sync for Striped<T, S> {}
 
 impl<T, S> Striped<T, S> {
-    /// `stripes` is 1 to [`STRIPES_MAX`], a power of two; `own` makes what each has.
+    /// Returns a lock of `stripes` stripes, 1 to [`STRIPES_MAX`] and a power of two; `own`
+    /// constructs each stripe's data.
     pub(crate) fn new(stripes: usize, value: T, own: impl Fn() -> S) -> Self {
         Self { stripes: Stripes::new(stripes, own), value: UnsafeCell::new(value) }
     }
 
-    /// Waits until nobody writes. To be read only by one thread of each stripe at a time.
+    /// Waits until there is no writer. Threads of one stripe read one at a time.
     #[inline]
     pub(crate) fn read(&self) -> Reading<'_, T, S> {
         let stripe = self.stripes.own();
@@ -59,33 +59,32 @@ impl<T, S> Striped<T, S> {
         Reading { value: &self.value, stripe }
     }
 
-    /// As [`Self::read`] where nobody has to be waited for.
+    /// Like [`Self::read`], but returns none instead of waiting.
     #[inline]
     pub(crate) fn try_read(&self) -> Option<Reading<'_, T, S>> {
         let stripe = self.stripes.own();
-        // Made only where the stripe was taken, since it gives the stripe back when it is dropped.
+        // Constructed only if the stripe was locked, since dropping it unlocks the stripe.
         stripe.try_lock().then(|| Reading { value: &self.value, stripe })
     }
 
-    /// Waits until nobody else reads or writes.
+    /// Waits until there is neither reader nor writer.
     #[inline]
     pub(crate) fn write(&self) -> Writing<'_, T, S> {
         self.stripes.lock_all();
         Writing { of: self }
     }
 
-    /// The value and what all stripes have, while nobody else can get at them.
+    /// The value and the data of all stripes, exclusively.
     pub(crate) fn get_mut(&mut self) -> (&mut T, impl Iterator<Item = &mut S>) {
         (self.value.get_mut(), self.stripes.0.iter_mut().map(|stripe| &mut stripe.own))
     }
 
-    /// Another with `value`, and what each stripe has of `own`, of which there is one for each
-    /// stripe.
+    /// Returns a lock of `value` with one stripe for each element of `own`.
     pub(crate) fn with_own(value: T, own: impl Iterator<Item = S>) -> Self {
         Self { stripes: Stripes(own.map(Stripe::new).collect()), value: UnsafeCell::new(value) }
     }
 
-    /// What all stripes have.
+    /// The data of all stripes.
     pub(crate) fn of_stripes(&self) -> impl Iterator<Item = &S> {
         self.stripes.0.iter().map(|stripe| &stripe.own)
     }
@@ -97,7 +96,7 @@ impl<T, S> fmt::Debug for Striped<T, S> {
     }
 }
 
-/// A value that nobody writes as long as this is there.
+/// Guard of a reader: the value is not written while it exists.
 #[derive(Debug)]
 pub(crate) struct Reading<'a, T, S> {
     value: &'a UnsafeCell<T>,
@@ -105,7 +104,7 @@ pub(crate) struct Reading<'a, T, S> {
 }
 
 impl<'a, T, S> Reading<'a, T, S> {
-    /// What the stripe has that is held, so nobody else is reading by it.
+    /// The data of the held stripe, which no other reader uses.
     #[inline]
     pub(crate) fn own(&self) -> &'a S {
         &self.stripe.own
@@ -117,8 +116,8 @@ impl<T, S> Deref for Reading<'_, T, S> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: a stripe is held until this guard is dropped, which the returned borrow keeps
-        // from happening, and `&mut T` is given out only to who holds them all.
+        // SAFETY: a stripe is held until this guard is dropped, which the returned borrow prevents,
+        // and `&mut T` is handed out only while all stripes are held.
         unsafe { &*self.value.get() }
     }
 }
@@ -130,14 +129,14 @@ impl<T, S> Drop for Reading<'_, T, S> {
     }
 }
 
-/// A value that nobody else reads or writes as long as this is there.
+/// Guard of the writer: no other thread accesses the value while it exists.
 #[derive(Debug)]
 pub(crate) struct Writing<'a, T, S> {
     of: &'a Striped<T, S>,
 }
 
 impl<T, S> Writing<'_, T, S> {
-    /// What one of the stripes has; all are held.
+    /// The data of one of the stripes, all of which are held.
     #[inline]
     pub(crate) fn own(&self) -> &S {
         &self.of.stripes.0[0].own
@@ -149,8 +148,8 @@ impl<T, S> Deref for Writing<'_, T, S> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: all stripes are held until this guard is dropped, so that the only `&mut T` there
-        // can be is from this guard, which is borrowed.
+        // SAFETY: all stripes are held until this guard is dropped, so the only possible `&mut T`
+        // is from this guard, which is borrowed.
         unsafe { &*self.of.value.get() }
     }
 }
@@ -158,7 +157,7 @@ impl<T, S> Deref for Writing<'_, T, S> {
 impl<T, S> DerefMut for Writing<'_, T, S> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: all stripes are held until this guard is dropped, so there is no other guard to
+        // SAFETY: all stripes are held until this guard is dropped, so no other guard exists to
         // borrow the value from, and this one is borrowed mutably.
         unsafe { &mut *self.of.value.get() }
     }
@@ -171,7 +170,7 @@ impl<T, S> Drop for Writing<'_, T, S> {
     }
 }
 
-/// The locks without what they protect.
+/// The locks of the stripes, without the value that they protect.
 #[derive(Debug)]
 struct Stripes<S>(Box<[Stripe<S>]>);
 
@@ -201,15 +200,15 @@ impl<S> Stripes<S> {
     }
 }
 
-/// One small lock, on a pair of lines of its own: processors fetch a line's neighbour with it, and
-/// would take it from who holds the next stripe. A mutex of the standard library would do, were it
-/// not that its guards would have to be kept, all of a writer's. What waits sleeps in that one's
-/// place.
+/// A small lock on its own pair of cache lines: processors fetch lines in pairs, and would
+/// otherwise invalidate the neighbouring stripe. A standard mutex cannot be used, because a writer
+/// would have to store the guards of all stripes. Waiting threads sleep on the standard condition
+/// variable.
 #[derive(Debug)]
 #[repr(C, align(128))]
 struct Stripe<S> {
     state: AtomicU32,
-    /// Held from the decision to sleep until asleep, and to wake.
+    /// Held from the decision to sleep until asleep, and to wake a thread.
     bed: Mutex<()>,
     free: Condvar,
     own: S,
@@ -217,7 +216,7 @@ struct Stripe<S> {
 
 const FREE: u32 = 0;
 const HELD: u32 = 1;
-/// Held, and somebody may be asleep.
+/// Held, and a thread may be asleep.
 const WAITED_FOR: u32 = 2;
 
 impl<S> Stripe<S> {
@@ -246,7 +245,7 @@ impl<S> Stripe<S> {
             }
         }
         let mut bed = self.bed();
-        // Taken as waited for, since others may be asleep still.
+        // Locked as `WAITED_FOR`, since other threads may still be asleep.
         while self.state.swap(WAITED_FOR, Acquire) != FREE {
             bed = self.free.wait(bed).unwrap_or_else(PoisonError::into_inner);
         }
@@ -259,7 +258,8 @@ impl<S> Stripe<S> {
         }
     }
 
-    /// Whoever has found the lock held, and said so, is asleep when the bed is free.
+    /// Wakes a thread. Taking the mutex ensures that a thread which has announced its wait is
+    /// asleep.
     #[cold]
     fn wake(&self) {
         let _bed = self.bed();
@@ -271,8 +271,8 @@ impl<S> Stripe<S> {
     }
 }
 
-/// A number for this thread, dealt in turn, so that neighbours differ in their last bits. It
-/// decides who waits for whom and no result.
+/// Number of this thread, assigned in turn, so that consecutive threads use different stripes. It
+/// affects waiting only, not results.
 #[inline]
 fn thread_number() -> usize {
     const NONE: usize = usize::MAX;

@@ -1,9 +1,9 @@
-//! Where the bytes come from.
+//! Source of the engine's memory.
 //!
-//! The engine places items itself, so all it needs from outside is large blocks, and that a block
-//! it gives back is the system's again at once: an allocator that keeps it would make a smaller
-//! budget a mere promise. What a block is made of is the driver's business; [`Heap`] asks the
-//! global allocator.
+//! The engine places items itself, so it needs only large blocks from outside, and that a returned
+//! block is immediately returned to the system: if an allocator kept it, a smaller budget would not
+//! reduce the process's memory. The driver decides where blocks come from; [`Heap`] uses the global
+//! allocator.
 
 use std::fmt::Debug;
 use std::ops::{Deref, DerefMut};
@@ -11,20 +11,20 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// A source of blocks: 64 KiB pages for small items, and runs of whole 4 KiB for large ones.
+/// A source of blocks: 64 KiB pages for small items, and runs of whole 4 KiB pages for large ones.
 ///
 /// # Safety
-/// [`Memory::allocate`] returns `bytes` initialised bytes that may be read and written, and that
-/// nobody else refers to, until they are passed to [`Memory::release`], from whichever thread.
+/// [`Memory::allocate`] returns `bytes` initialised bytes that may be read and written, and to
+/// which no other reference exists, until they are passed to [`Memory::release`], from any thread.
 pub unsafe trait Memory: Debug + Send + Sync {
-    /// A block of exactly `bytes` bytes, a multiple of 4,096, with any content.
+    /// Allocates a block of exactly `bytes` bytes, a multiple of 4,096, with arbitrary content.
     fn allocate(&self, bytes: usize) -> NonNull<[u8]>;
 
-    /// Takes a block back.
+    /// Releases a block.
     ///
     /// # Safety
-    /// `block` is a whole block that [`Self::allocate`] of this same value returned, and nobody
-    /// refers to it any more.
+    /// `block` is a complete block that [`Self::allocate`] of this same value returned, and no
+    /// reference to it exists any more.
     unsafe fn release(&self, block: NonNull<[u8]>);
 }
 
@@ -32,20 +32,20 @@ pub unsafe trait Memory: Debug + Send + Sync {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Heap;
 
-// SAFETY: each block is a boxed slice of its own, leaked until it comes back.
+// SAFETY: each block is its own boxed slice, leaked until it is released.
 unsafe impl Memory for Heap {
     fn allocate(&self, bytes: usize) -> NonNull<[u8]> {
         Box::leak(vec![0; bytes].into_boxed_slice()).into()
     }
 
     unsafe fn release(&self, block: NonNull<[u8]>) {
-        // SAFETY: by the caller's promise this is a boxed slice that `allocate` leaked, whole, and
-        // nobody refers to it.
+        // SAFETY: by the caller's contract this is a complete boxed slice that `allocate` leaked,
+        // and no reference to it exists.
         drop(unsafe { Box::from_raw(block.as_ptr()) });
     }
 }
 
-/// A memory with a count of what was taken from it and of what tables take beside it.
+/// A memory, with a count of the bytes allocated from it and of the bytes of tables.
 #[derive(Debug)]
 pub(crate) struct Supply {
     memory: Arc<dyn Memory>,
@@ -57,14 +57,14 @@ impl Supply {
         Arc::new(Self { memory, held: AtomicU64::new(0) })
     }
 
-    /// Bytes of blocks and tables that are there.
+    /// Bytes of blocks and tables at present.
     pub(crate) fn held(&self) -> u64 {
         self.held.load(Relaxed)
     }
 
-    /// Notes that a table of `old` bytes has now `new`.
+    /// Records that a table of `old` bytes now has `new` bytes.
     pub(crate) fn resized(&self, old: usize, new: usize) {
-        // Wraps as two's complement does, so one addition serves both directions.
+        // Wraps around like two's complement, so one addition serves both directions.
         self.held.fetch_add((new as u64).wrapping_sub(old as u64), Relaxed);
     }
 
@@ -74,37 +74,39 @@ impl Supply {
     }
 }
 
-/// A block that goes back when it is dropped. A pointer and not a reference, since memory must not
-/// be freed while a function still has a reference to it as its argument.
+/// A block that is released when dropped. Holds a pointer rather than a reference, since memory
+/// must not be freed while a function has a reference to it as an argument.
 #[derive(Debug)]
 pub(crate) struct Block {
     bytes: NonNull<[u8]>,
     supply: Arc<Supply>,
 }
 
-// SAFETY: the bytes are this block's alone, as those of a boxed slice are, and may be released from
-// any thread.
+// SAFETY: the bytes belong to this block alone, like those of a boxed slice, and may be released
+// from any thread.
 unsafe impl Send for Block {}
-// SAFETY: by a shared reference to the block its bytes are only read, but for those that
-// `shard::place` reads and writes as atomics; it leaves them out of every slice, and nobody takes a
-// slice of a whole page by a shared reference.
+// SAFETY: through a shared reference to the block its bytes are only read, except those that
+// `shard::place` accesses as atomics; it excludes them from every slice, and no slice of a whole
+// page is taken through a shared reference.
 unsafe impl Sync for Block {}
 
 impl Block {
-    /// Where the bytes begin; they may be written as far as the borrows of the block allow.
+    /// Address of the first byte; the bytes may be written as far as the borrows of the block
+    /// allow.
     #[inline]
     pub(crate) fn start(&self) -> NonNull<u8> {
         self.bytes.cast()
     }
 
-    /// A block of `supply` with the same bytes. Exclusive, since readers of a page write into it.
+    /// Returns a block of `supply` with the same bytes. Takes `&mut self`, since readers of a page
+    /// write into it.
     pub(crate) fn copy(&mut self, supply: &Arc<Supply>) -> Self {
         let mut copy = supply.block(self.size());
         copy.copy_from_slice(self);
         copy
     }
 
-    /// How many there are.
+    /// Size in bytes.
     #[inline]
     pub(crate) fn size(&self) -> usize {
         self.bytes.len()
@@ -116,9 +118,9 @@ impl Deref for Block {
 
     #[inline]
     fn deref(&self) -> &[u8] {
-        // SAFETY: the memory promises that the bytes are there and only this block's until they are
-        // released, which is when the block is dropped; the borrow of the block keeps it from that
-        // and from being written.
+        // SAFETY: the memory guarantees that the bytes exist and belong to this block until they
+        // are released, which happens when the block is dropped; the borrow of the block prevents
+        // that, and writes.
         unsafe { self.bytes.as_ref() }
     }
 }
@@ -126,7 +128,7 @@ impl Deref for Block {
 impl DerefMut for Block {
     #[inline]
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as above, and the block is borrowed by nobody else.
+        // SAFETY: as above, and the block is borrowed exclusively.
         unsafe { self.bytes.as_mut() }
     }
 }
@@ -134,8 +136,8 @@ impl DerefMut for Block {
 impl Drop for Block {
     fn drop(&mut self) {
         self.supply.resized(self.bytes.len(), 0);
-        // SAFETY: the block came whole from this memory, and borrows of it through `self` have
-        // ended.
+        // SAFETY: the complete block was allocated from this memory, and borrows of it through
+        // `self` have ended.
         unsafe { self.supply.memory.release(self.bytes) };
     }
 }
@@ -145,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_held_is_counted_until_it_is_dropped() {
+    fn held_bytes_are_counted_until_dropped() {
         let supply = Supply::new(Arc::new(Heap));
         let mut block = supply.block(8192);
         block[8191] = 1;

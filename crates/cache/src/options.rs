@@ -1,4 +1,4 @@
-//! What the engine is built from, checked before anything is allocated.
+//! Options of the engine, validated before anything is allocated.
 
 use std::time::Duration;
 
@@ -12,42 +12,44 @@ use crate::lock::STRIPES_MAX;
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Options {
-    /// Bytes that all items together may be charged; at least 1, default 64 MiB.
+    /// Largest sum of the charges of all items, in bytes; at least 1, default 64 MiB.
     pub total_bytes: u64,
     /// Largest value in bytes, 1 to 1 GiB, default 1 MiB.
     pub item_bytes_max: u32,
     /// Longest key in bytes, at least 1, default 250 as in memcached.
     pub key_bytes_max: u16,
     /// Independent parts with a lock each: a power of two up to 1,024, of at most 16 GiB each;
-    /// [`Self::sized`] has what suits. It changes speed and, under S3-FIFO, a little what is
-    /// evicted. Each has pages of its own for every size of items: in parts of a few MiB, items of
-    /// many sizes cannot use what their budgets say.
+    /// [`Self::sized`] computes a suitable number. It affects speed and, under S3-FIFO, slightly
+    /// the choice of victims. Each shard has its own pages for every size of items: in shards of a
+    /// few MiB, items of many sizes cannot use their full budgets.
     pub shards: u16,
-    /// Threads that use the cache at a time, about; at least 1, default 4. Each part's lock has so
-    /// many stripes (a power of two, at most 16; one under strict LRU, where every hit is a
-    /// change): reads by threads of different stripes do not meet, and a store takes all of them.
-    /// It changes speed and never what is evicted.
+    /// Approximate number of threads that use the cache concurrently; at least 1, default 4. Each
+    /// shard's lock has that many stripes (a power of two, at most 16; one under strict LRU, where
+    /// every hit is a change): reads by threads of different stripes do not contend, and a store
+    /// takes all stripes. It affects speed only.
     pub threads: u16,
     /// Recency queues per partition, 1 to 16, default 1.
     pub deadline_classes: u8,
-    /// Who goes when space is needed.
+    /// Selection of victims when space is needed.
     pub eviction: Eviction,
-    /// Share of the keys that each partition's miss ratio curve is drawn from, 0 to 1, default 0:
-    /// no curves. What it costs is in [`Ghost`](crate::Ghost); 1/32 is precise to about a point.
+    /// Share of the keys that each partition's miss ratio curve is sampled from, 0 to 1, default 0:
+    /// no curves. For the cost see [`Ghost`](crate::Ghost); 1/32 is precise to about a percentage
+    /// point.
     pub ghost_rate: f64,
 }
 
-/// Who goes when space is needed. Budgets, `Shared` and the dead mean the same with each.
+/// Selection of victims when space is needed. Budgets, `Shared` and dead items are treated equally
+/// by both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 pub enum Eviction {
-    /// S3-FIFO: a small queue for what is new, a main queue for what was used there, and a memory
-    /// of what was dropped too soon. Keeps more than LRU of skewed traffic and of scans, and a hit
-    /// writes two bits at most. Each shard decides for itself. No item knows when it was last used,
-    /// only whether.
+    /// S3-FIFO: a small queue for new items, a main queue for items that were used in it, and a
+    /// record of keys that were dropped too soon. Retains more than LRU under skewed traffic and
+    /// scans, and a hit writes at most two bits. Each shard decides by itself. An item records
+    /// whether it was used, not when.
     #[default]
     #[serde(rename = "s3-fifo")]
     S3Fifo,
-    /// The least recently used goes: strictly, over all shards. For comparisons with theory, such
+    /// The least recently used item, strictly, over all shards. For comparisons with theory, such
     /// as miss ratio curves.
     #[serde(rename = "lru")]
     Lru,
@@ -60,9 +62,9 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The defaults for a cache of `total_bytes` that about so many threads use at a time: with
-    /// eight shards for each of them, so that two rarely meet at a lock, as far as that leaves each
-    /// 128 MiB, and at least one for each GiB of the first TiB.
+    /// Returns the defaults for a cache of `total_bytes` used by about `threads` threads
+    /// concurrently: with eight shards per thread, so that two threads rarely contend for a lock,
+    /// as long as each has 128 MiB, and at least one per GiB of the first TiB.
     #[must_use]
     pub fn sized(total_bytes: u64, threads: u16) -> Self {
         Self {
@@ -77,10 +79,10 @@ impl Options {
         }
     }
 
-    /// Checks every field, and that `partitions` fit.
+    /// Checks every field, and the partitions.
     ///
     /// # Errors
-    /// The first thing that is wrong.
+    /// The first error found.
     pub fn validate(&self, partitions: &[Partition]) -> Result<(), OptionsError> {
         let Self {
             total_bytes,
@@ -128,7 +130,7 @@ impl Options {
     }
 }
 
-/// How many shards suit: a power of two.
+/// Suitable number of shards, a power of two.
 fn shards(total_bytes: u64, threads: u16) -> u16 {
     let wanted = (u64::from(threads) * SHARDS_PER_THREAD).next_power_of_two();
     let most = 1 << (total_bytes / SHARD_BYTES_MIN).max(1).ilog2();
@@ -154,29 +156,29 @@ fn validate_partitions(partitions: &[Partition], total_bytes: u64) -> Result<(),
     }
 }
 
-/// A partition as it is declared: whose it is, and the bytes it starts with.
+/// A declared partition: its owner and its initial budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Partition {
-    /// Who owns the space.
+    /// Tenant that owns the space.
     pub tenant: TenantId,
-    /// Whose answers it holds.
+    /// Backend whose answers it caches.
     pub backend: BackendId,
-    /// Budget in bytes at the start; 0 is allowed and stores nothing.
+    /// Initial budget in bytes; with 0 nothing is stored.
     pub budget_bytes: u64,
-    /// How long a [`Kind::Graced`](crate::Kind::Graced) item is kept after it expired, for those
-    /// who take stale ones.
+    /// Time for which a [`Kind::Graced`](crate::Kind::Graced) item is kept after its expiry, for
+    /// accesses that accept stale items.
     pub grace: Duration,
 }
 
 impl Partition {
-    /// One without a grace.
+    /// Returns a partition without a grace.
     #[must_use]
     pub const fn new(tenant: TenantId, backend: BackendId, budget_bytes: u64) -> Self {
         Self { tenant, backend, budget_bytes, grace: Duration::ZERO }
     }
 }
 
-/// Why a cache could not be built.
+/// Reason why a cache could not be built.
 #[derive(Clone, Copy, Debug, PartialEq, Error)]
 pub enum OptionsError {
     /// `total_bytes` is 0.
@@ -188,7 +190,7 @@ pub enum OptionsError {
     /// `item_bytes_max` is out of range.
     #[error("item_bytes_max is {bytes}: it must be 1 to {ITEM_BYTES_LIMIT}")]
     ItemBytesMax {
-        /// As given.
+        /// The value given.
         bytes: u32,
     },
     /// `key_bytes_max` is 0.
@@ -197,33 +199,33 @@ pub enum OptionsError {
     /// `shards` is not a power of two in range.
     #[error("shards is {shards}: it must be a power of two from 1 to {SHARDS_LIMIT}")]
     Shards {
-        /// As given.
+        /// The value given.
         shards: u16,
     },
-    /// The parts are larger than the engine can name.
+    /// Shards are larger than their handles can address.
     #[error("{total_bytes} bytes in {shards} shards: a shard may have 16 GiB; ask for more shards")]
     ShardBytes {
-        /// As given.
+        /// The value given.
         total_bytes: u64,
-        /// As given.
+        /// The value given.
         shards: u16,
     },
     /// `deadline_classes` is out of range.
     #[error("deadline_classes is {classes}: it must be 1 to {DEADLINE_CLASSES_LIMIT}")]
     DeadlineClasses {
-        /// As given.
+        /// The value given.
         classes: u8,
     },
-    /// `ghost_rate` is no share.
+    /// `ghost_rate` is out of range.
     #[error("ghost_rate is {rate}: it must be 0 (no curves) to 1 (every key)")]
     GhostRate {
-        /// As given.
+        /// The value given.
         rate: f64,
     },
-    /// There is no partition, or more than ids can name.
+    /// No partition, or more than ids can address.
     #[error("the cache was given {partitions} partitions: it needs 1 to {PARTITIONS_LIMIT}")]
     Partitions {
-        /// As given.
+        /// The value given.
         partitions: usize,
     },
     /// The budgets exceed the total.
@@ -231,36 +233,36 @@ pub enum OptionsError {
         "the partitions' budgets sum to {sum} bytes, more than the total of {total_bytes}: lower them or raise it"
     )]
     OverTotal {
-        /// Sum of the budgets.
+        /// Sum of the budgets in bytes.
         sum: u128,
-        /// As given.
+        /// The value given.
         total_bytes: u64,
     },
     /// Two partitions belong to the same tenant and backend.
     #[error("tenant {} has two partitions for backend {}: declare it once", tenant.0, backend.0)]
     Twice {
-        /// Whose.
+        /// Tenant of both partitions.
         tenant: TenantId,
-        /// For what.
+        /// Backend of both partitions.
         backend: BackendId,
     },
 }
 
 const ITEM_BYTES_LIMIT: u32 = 1 << 30;
 const SHARDS_LIMIT: u16 = 1024;
-/// Bytes of a shard at most: half of what its handles reach.
+/// Largest size of a shard in bytes: half of what its handles can address.
 pub const SHARD_BYTES_LIMIT: u64 = 16 << 30;
 const SHARDS_PER_THREAD: u64 = 8;
-/// Partly empty pages take up to a page or two of each size of items in each shard, 4 to 12 MiB
-/// where sizes are mixed and change: a tenth of this, which is what a cache may take beside its
-/// total. In shards of 8 MiB it held half of what it may.
+/// Partly empty pages take up to one or two pages per size of items in each shard, 4 to 12 MiB if
+/// sizes are mixed and change: a tenth of this size, which is the reserve of a cache beside its
+/// total. Shards of 8 MiB held only half of their budgets.
 const SHARD_BYTES_MIN: u64 = 128 << 20;
-/// Beyond it the segments of a shard's index, of which there is a most, would hold more than is
-/// quickly laid out anew. Far smaller shards would be a burden to strict LRU, which looks at the
-/// oldest of each for every victim.
+/// Larger shards would have index segments too large to be resized quickly, since the number of
+/// segments is limited. Much smaller shards would slow strict LRU, which reads the oldest stamp of
+/// every shard for each victim.
 const SHARD_BYTES_MAX: u64 = 1 << 30;
 const DEADLINE_CLASSES_LIMIT: u8 = 16;
-/// As many as a `PartitionId` can name.
+/// As many as a `PartitionId` can address.
 const PARTITIONS_LIMIT: usize = 1 << 16;
 
 #[cfg(test)]
@@ -277,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn each_field_out_of_range_is_refused() {
+    fn field_out_of_range_is_refused() {
         let one = [partition(0, 1)];
         let ok = Options::default();
         let refused = |options: Options| options.validate(&one).unwrap_err();
@@ -298,19 +300,15 @@ mod tests {
     }
 
     #[test]
-    fn shards_follow_the_threads_as_far_as_memory_goes_round() {
+    fn shards_grow_with_threads_within_their_size_limits() {
         let of = |mib: u64, threads| Options::sized(mib << 20, threads).shards;
         assert_eq!([of(4096, 1), of(4096, 2), of(4096, 3), of(1 << 20, 500)], [8, 16, 32, 1_024]);
         assert_eq!([of(1, 4), of(64, 4), of(300, 4), of(1024, 16)], [1, 1, 2, 8]);
-        assert_eq!(
-            [of(6 << 10, 1), of(9 << 10, 1), of(400 << 10, 1)],
-            [8, 16, 512],
-            "no more than 1 GiB each"
-        );
+        assert_eq!([of(6 << 10, 1), of(9 << 10, 1), of(400 << 10, 1)], [8, 16, 512], "at most 1 GiB each");
     }
 
     #[test]
-    fn there_are_as_many_stripes_as_threads_but_where_every_hit_is_a_change() {
+    fn stripes_follow_threads_except_under_strict_lru() {
         let stripes = |eviction, threads| Options { eviction, threads, ..Options::default() }.stripes();
         assert_eq!(
             [1, 2, 3, 16, 17, u16::MAX].map(|threads| stripes(Eviction::S3Fifo, threads)),
@@ -320,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn partitions_must_differ_and_fit() {
+    fn duplicate_or_oversized_partitions_are_refused() {
         let ok = Options { total_bytes: 10, ..Options::default() };
         let error = ok.validate(&[partition(0, 6), partition(1, 5)]).unwrap_err();
         assert_eq!(

@@ -1,31 +1,31 @@
-//! Looking up several keys at the price of one.
+//! Prefetching for look-ups of several keys.
 //!
-//! In a large cache a look-up waits for memory twice: for the line of the index that its hash leads
-//! to, and for the record that is found there. Neither can be asked for earlier by the processor
-//! itself, since each look-up ends with the lock it began with. But whoever has several keys in
-//! hand, a pipeline of commands or a request of many, can have all their lines on the way before
-//! the first is looked up; then they wait together, and the wait is that for one.
+//! In a large cache a look-up waits for memory twice: for the index line of its hash, and for the
+//! record found there. The processor cannot overlap these waits between look-ups by itself, since
+//! each look-up ends with releasing a lock. A caller with several keys, from a pipeline or a
+//! multi-get, can prefetch all their lines before the first look-up; the waits then overlap, and
+//! together take as long as one.
 
 use sherwood_model::PartitionId;
 
 use crate::engine::Cache;
 use crate::shard::Lookup;
 
-/// Most keys that are asked for ahead at once: some hundred lines, which the smallest first-level
-/// cache holds twice.
+/// Largest number of keys prefetched at once: about a hundred lines, half of the smallest
+/// first-level cache.
 pub const PREFETCH_KEYS_MAX: usize = 32;
 
-/// Bytes of memory that come together.
+/// Bytes of a cache line.
 const LINE_BYTES: usize = 64;
 
 impl Cache {
-    /// Asks for the memory that look-ups of these keys will read, and does not wait for it. It
-    /// takes the first [`PREFETCH_KEYS_MAX`] keys and leaves the others in the iterator.
+    /// Prefetches the memory that look-ups of these keys will read, without waiting for it. Takes
+    /// the first [`PREFETCH_KEYS_MAX`] keys and leaves the others in the iterator.
     ///
-    /// Nothing is read for a caller and nothing counted, so it makes no difference but in time:
-    /// less where two keys or more are looked up soon and the cache is larger than the processor's,
-    /// some tens of nanoseconds a key more elsewhere. A single key is not worth it, and a shard
-    /// that somebody else has locked is left alone.
+    /// Only timing is affected: nothing is returned or counted. It saves time if two or more keys
+    /// are looked up soon and the cache is larger than the processor's; otherwise it costs some
+    /// tens of nanoseconds per key. A single key is not prefetched, and shards locked by other
+    /// threads are skipped.
     pub fn prefetch<'k>(&self, keys: impl IntoIterator<Item = (PartitionId, &'k [u8])>) {
         let mut hashes = [0; PREFETCH_KEYS_MAX];
         let mut len = 0;
@@ -39,9 +39,9 @@ impl Cache {
         self.prefetch_hashes(&mut hashes[..len]);
     }
 
-    /// As [`Self::prefetch`], by hashes, in whatever order.
+    /// Like [`Self::prefetch`], for hashes in any order.
     pub(crate) fn prefetch_hashes(&self, hashes: &mut [u64]) {
-        // By their shards, so that each is locked once for all of its keys.
+        // Sorted by shard, so that each shard is locked once for all of its keys.
         hashes.sort_unstable_by_key(|&hash| self.shard_of(hash));
         let alike = || hashes.chunk_by(|&a, &b| self.shard_of(a) == self.shard_of(b));
         alike().for_each(|hashes| self.shards[self.shard_of(hashes[0])].prefetch_index(hashes));
@@ -49,7 +49,7 @@ impl Cache {
     }
 }
 
-/// Has the line brought near in which this element lies, if there is one.
+/// Prefetches the cache line of an element, if it exists.
 #[inline]
 pub(crate) fn element<T>(slice: &[T], index: usize) {
     if let Some(element) = slice.get(index) {
@@ -57,20 +57,20 @@ pub(crate) fn element<T>(slice: &[T], index: usize) {
     }
 }
 
-/// Has the line brought near in which a value begins.
+/// Prefetches the cache line at which a value begins.
 #[inline]
 pub(crate) fn start<T>(value: &T) {
     line(std::ptr::from_ref(value).cast());
 }
 
-/// Has the lines brought near of the first bytes of what somebody will read in order.
+/// Prefetches the lines of the first `max` bytes of a slice that will be read in order.
 #[inline]
 pub(crate) fn bytes(bytes: &[u8], max: usize) {
     let max = bytes.len().min(max);
     for at in (0..max).step_by(LINE_BYTES) {
         element(bytes, at);
     }
-    // They begin amid a line, so their end may lie one further.
+    // The slice may begin within a line, so its end may be one line further.
     element(bytes, max.saturating_sub(1));
 }
 
@@ -78,13 +78,13 @@ pub(crate) fn bytes(bytes: &[u8], max: usize) {
 #[inline]
 fn line(at: *const i8) {
     use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-    // SAFETY: the instruction is part of every processor of this architecture. It is a hint: it
-    // reads nothing into the program, changes nothing in it and faults for no address, so no
-    // address can be wrong.
+    // SAFETY: the instruction exists on every processor of this architecture. It is a hint: it
+    // reads nothing into the program, changes nothing and faults for no address, so any address is
+    // valid.
     unsafe { _mm_prefetch::<_MM_HINT_T0>(at) }
 }
 
-/// Elsewhere there is no stable way to say it, and look-ups wait for their lines as they come.
+/// No stable prefetch instruction exists for other architectures; look-ups wait for each line.
 #[cfg(not(target_arch = "x86_64"))]
 #[inline]
 fn line(_at: *const i8) {}
@@ -97,14 +97,14 @@ mod tests {
     use crate::{Access, NewItem, Options, Partition};
 
     #[test]
-    fn it_changes_nothing_whatever_the_keys() {
+    fn prefetch_changes_nothing() {
         let partition = Partition::new(TenantId(0), BackendId(0), 1 << 20);
         let options = Options { total_bytes: 1 << 20, ..Options::default() };
         let cache = Cache::new(options, &[partition], SeededState::new(7)).unwrap();
         let partition = PartitionId(0);
         let names: Vec<String> = (0..2 * PREFETCH_KEYS_MAX).map(|number| format!("k{number}")).collect();
         let access = Access::at(Instant::from_secs(1));
-        // Of a few bytes, of a place larger than what is asked for, and with a run.
+        // Items of a few bytes, of a slot larger than the prefetched part, and with a run.
         for (name, bytes) in names.iter().zip([5, 1_000, 50_000].into_iter().cycle()).step_by(2) {
             cache.set(partition, name.as_bytes(), NewItem::bytes(&vec![1; bytes]), &access).unwrap();
         }
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_not_asked_for() {
+    fn prefetch_out_of_bounds_is_ignored() {
         element::<u64>(&[], 0);
         element(&[1, 2], 2);
         bytes(&[], 100);

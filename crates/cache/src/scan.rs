@@ -1,10 +1,9 @@
-//! Going through a partition's items, a few at a time, while others change them.
+//! Iteration over a partition's items, a few at a time, during concurrent changes.
 //!
-//! An iterator would have to hold locks or copy; a cursor holds nothing between calls. What it
-//! names must not depend on how items are arranged, or growth would make it skip some. Here it
-//! names a range of hashes: the shard, the segment of its index and the tag there, all of which an
-//! item has from its key. The index keeps its entries in that order anyway, however segments grow
-//! and records move.
+//! An iterator would have to hold locks or copy; a cursor holds nothing between calls. A cursor
+//! must not depend on the arrangement of items, or growth could make it skip some. It identifies a
+//! range of hashes by shard, index segment and tag, all of which are derived from the key. The
+//! index keeps its entries in that order, however segments grow and records move.
 
 use sherwood_model::PartitionId;
 
@@ -13,27 +12,26 @@ use crate::engine::Cache;
 use crate::item::Item;
 use crate::shard::Range;
 
-/// Places looked at under one hold of a shard's lock.
+/// Entries visited per acquisition of a shard's lock.
 const PER_LOCK: usize = 32;
 
-/// Bits of a cursor that hold a range; the shard is above them.
+/// Bits of a cursor for the range; the shard is above them.
 const RANGE_BITS: u32 = Range::BITS;
 
 impl Cache {
-    /// Visits some items of a partition that `access` sees and returns where to go on, or 0 at the
-    /// end. Begin with 0.
+    /// Visits some items of a partition that `access` sees and returns the cursor to continue at,
+    /// or 0 at the end. Begin with 0.
     ///
-    /// An item that is there from the first call to the last is visited at least once, whatever
-    /// else is stored, removed or moved meanwhile; one that is there only part of the time is
-    /// visited or not, and one that is removed and stored again may be visited twice. Counts no hit
-    /// and leaves the recency as it is.
+    /// An item that exists from the first call to the last is visited at least once, whatever else
+    /// is stored, removed or moved meanwhile; an item that exists only part of the time may or may
+    /// not be visited, and one that is removed and stored again may be visited twice. Counts no hit
+    /// and leaves the recency unchanged.
     ///
-    /// Looks at `places_max` items (at least 1) of any partition, and at those whose hashes agree
-    /// with the last one's in some 16 bits or more; 32 segments of the index, empty or not, count
-    /// as one more. So a call may visit nothing and still not be the last. A shard is locked for at
-    /// most 32 of them at a time; `visit` runs under the lock, should be short and must not call
-    /// the cache. Cursors are below 2⁴⁸; one that no call returned is no harm, and starts
-    /// somewhere.
+    /// Visits `places_max` entries (at least 1) of any partition, and those whose hashes agree with
+    /// the last one's in 16 bits or more; 32 index segments, empty or not, count as one entry. A
+    /// call may therefore visit no item and yet not be the last. A shard is locked for at most 32
+    /// entries at a time; `visit` runs under the lock, should be short and must not call the cache.
+    /// Cursors are below 2⁴⁸; an arbitrary number is accepted and starts at some position.
     pub fn scan(
         &self,
         partition: PartitionId,
@@ -45,8 +43,7 @@ impl Cache {
         self.scan_any(Some(partition), cursor, access, places_max, |_, key, item| visit(key, item))
     }
 
-    /// As [`Self::scan`] for the items of all partitions, in one walk: each says which partition it
-    /// is in.
+    /// Like [`Self::scan`] for the items of all partitions; `visit` also receives the partition.
     pub fn scan_all(
         &self,
         cursor: u64,
@@ -73,7 +70,7 @@ impl Cache {
                 return 0;
             }
             let (looked_at, next) = self.scan_shard(wanted, at, access, left.min(PER_LOCK), &mut visit);
-            // More may have been looked at than asked for, or nothing behind a cursor of nobody's.
+            // A range may exceed the limit, and an arbitrary cursor may have no entries after it.
             left -= looked_at.clamp(1, left);
             at = match next {
                 Some(range) => Spot { range, ..at },
@@ -83,9 +80,9 @@ impl Cache {
         if at.shard < self.shards.len() { at.cursor() } else { 0 }
     }
 
-    /// A cursor to begin a scan at a hash chosen by `draw`, for who wants any item: each is the
-    /// first with a probability as the gap between its hash and the one before, which is the same
-    /// for all on average. O(1).
+    /// Returns a cursor that begins a scan at a random hash, chosen by `draw`, to select a random
+    /// item: each item is the first with a probability proportional to the gap between its hash and
+    /// the one before, which is equal for all on average. O(1).
     #[must_use]
     pub fn scan_from(&self, draw: u64) -> u64 {
         let shard = (draw >> RANGE_BITS) as usize % self.shards.len();
@@ -93,8 +90,8 @@ impl Cache {
         Spot { shard, range: draw as Range % ranges }.cursor()
     }
 
-    /// Looks at up to `places_max` places of one shard; returns at how many it did and where to go
-    /// on there, if anywhere.
+    /// Visits up to `places_max` entries of one shard; returns their number and the range to
+    /// continue at, if any.
     fn scan_shard(
         &self,
         wanted: Option<PartitionId>,
@@ -115,8 +112,8 @@ impl Cache {
     }
 }
 
-/// Where a scan goes on: at a range of hashes of a shard. The first of all is the cursor 0, and no
-/// call returns it to go on.
+/// Position of a scan: a range of hashes of a shard. The first position is the cursor 0, which is
+/// never returned to continue at.
 #[derive(Clone, Copy, Debug)]
 struct Spot {
     shard: usize,
@@ -158,7 +155,7 @@ mod tests {
         cache.set(partition, &key.to_be_bytes(), NewItem::bytes(b"v"), &at(0)).unwrap();
     }
 
-    /// Keys seen from `cursor` on, with `between` run after each call.
+    /// Keys visited by a whole scan, with `between` run after each call.
     fn seen(
         cache: &Cache,
         partition: PartitionId,
@@ -181,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quiet_partition_is_seen_whole_and_once() {
+    fn unchanged_partition_is_visited_completely_and_once() {
         let cache = cache();
         assert_eq!(seen(&cache, A, 10, |_| ()), []);
         for key in 0..2000 {
@@ -194,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn one_walk_sees_the_items_of_all_partitions_and_whose_they_are() {
+    fn scan_all_visits_items_of_all_partitions() {
         let cache = cache();
         for key in 0..2000 {
             put(&cache, if key % 3 == 0 { A } else { B }, key);
@@ -214,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn dead_items_are_not_seen() {
+    fn dead_item_is_not_visited() {
         let cache = cache();
         put(&cache, A, 1);
         let dying = NewItem { expires: Some(Instant::from_millis(5)), ..NewItem::bytes(b"v") };
@@ -228,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn any_cursor_is_harmless() {
+    fn arbitrary_cursor_is_accepted() {
         let cache = cache();
         put(&cache, A, 1);
         for cursor in [1, u64::from(Range::MAX), 3 << RANGE_BITS, 4 << RANGE_BITS, u64::MAX] {
@@ -237,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scan_from_any_draw_begins_somewhere_and_ends() {
+    fn scan_from_starts_at_different_items() {
         let cache = cache();
         for key in 0..1000 {
             put(&cache, A, key);
@@ -253,16 +250,16 @@ mod tests {
         let mut firsts: Vec<_> = (0..200).filter_map(first).collect();
         firsts.sort_unstable();
         firsts.dedup();
-        assert!(firsts.len() > 100, "{} of 200 draws began at a place of their own", firsts.len());
+        assert!(firsts.len() > 100, "{} of 200 draws began at different items", firsts.len());
     }
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(24))]
 
-        /// Items that stay are seen, though others come and go in such numbers that the index and
-        /// the arena grow, and that the background moves what stays and gives memory back.
+        /// Items that stay are visited although others come and go in such numbers that index and
+        /// pages grow, and the background work moves items and returns memory.
         #[test]
-        fn what_stays_is_seen_whatever_comes_and_goes(places in 1..200_usize, removed in 500..3000_u32, grown in 0..60_u32, seed: u32) {
+        fn lasting_items_are_visited_during_changes(places in 1..200_usize, removed in 500..3000_u32, grown in 0..60_u32, seed: u32) {
             let cache = cache();
             for key in 0..3000 {
                 put(&cache, A, key);

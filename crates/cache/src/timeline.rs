@@ -1,10 +1,9 @@
-//! When items were used, without a time in any of them.
+//! Times of uses, without a time stored per item.
 //!
-//! A time of last use would cost every item some bytes, and every hit one more word to write. But
-//! each use draws a number from one counter anyway, so it is enough to remember when the counter
-//! stood where: any number lies between two remembered ones, and so does its time. Precision is
-//! wanted for what is recent, so whatever is remembered is thinned out when the memory is full, to
-//! gaps in proportion to their age.
+//! A time of last use would cost every item some bytes and every hit another write. Each use draws
+//! a number from one counter anyway, so it suffices to record at which times the counter had which
+//! values: the time of any number lies between those of two recorded ones. Recent times need the
+//! most precision, so when the record is full it is thinned out to gaps in proportion to their age.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -13,18 +12,18 @@ use sherwood_model::Instant;
 
 use crate::item::Use;
 
-/// Moments remembered at most: 16 KiB. With gaps of a 32nd of their age, two of which are never
-/// shorter than that together, they reach back for years.
+/// Largest number of recorded moments: 16 KiB. With gaps of a 32nd of their age, and two adjacent
+/// gaps never shorter than that together, they cover years.
 const MOMENTS_MAX: usize = 1024;
-/// A gap is at most this part of its age.
+/// Largest gap, as a part of its age.
 const GAP_DIVISOR: u128 = 32;
-/// From one moment remembered to the next: the unit in which anybody asks.
+/// Least time between recorded moments, which is the resolution of queries.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Where the counter of uses stood, and when.
+/// Recorded values of the counter of uses and their times.
 #[derive(Debug, Default)]
 pub(crate) struct Timeline {
-    /// From the oldest to the newest; both parts grow.
+    /// From the oldest to the newest; both parts ascending.
     moments: Mutex<Vec<Moment>>,
 }
 
@@ -36,12 +35,13 @@ struct Moment {
 }
 
 impl Timeline {
-    /// The same, of a copy of the cache.
+    /// Returns a copy, for a copy of the cache.
     pub(crate) fn copy(&mut self) -> Self {
         Self { moments: Mutex::new(self.moments.get_mut().unwrap_or_else(PoisonError::into_inner).clone()) }
     }
 
-    /// Remembers that the next use after `at` gets the number `next`, if that is worth remembering.
+    /// Records that the next use after `at` gets the number `next`, unless the last record is too
+    /// recent or equal.
     pub(crate) fn note(&self, next: u64, at: Instant) {
         let mut moments = self.moments.lock().unwrap_or_else(PoisonError::into_inner);
         if moments.last().is_some_and(|last| at < last.at + INTERVAL || next <= last.next) {
@@ -53,7 +53,7 @@ impl Timeline {
         moments.push(Moment { next, at });
     }
 
-    /// How long before `now` a use happened, at least.
+    /// Time from a use to `now`, at least.
     pub(crate) fn since(&self, last_use: Use, now: Instant) -> Duration {
         let moments = self.moments.lock().unwrap_or_else(PoisonError::into_inner);
         let after = moments.partition_point(|moment| moment.next <= last_use.0);
@@ -61,7 +61,7 @@ impl Timeline {
     }
 }
 
-/// Forgets every moment whose neighbours are close enough without it; the oldest, if there is none.
+/// Removes every moment whose neighbours are close enough without it; if there is none, the oldest.
 fn thin_out(moments: &mut Vec<Moment>, now: Instant) {
     let mut kept = 1;
     for index in 1..moments.len() {
@@ -82,7 +82,7 @@ fn thin_out(moments: &mut Vec<Moment>, now: Instant) {
 mod tests {
     use super::*;
 
-    /// A timeline over so many seconds with ten uses in each, the first being number 0.
+    /// A timeline of `secs` seconds with ten uses each, the first being number 0.
     fn after(secs: u64) -> Timeline {
         let timeline = Timeline::default();
         for sec in 0..=secs {
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_recent_is_right_to_a_second() {
+    fn recent_times_are_precise_to_a_second() {
         let timeline = after(100);
         for sec in 0..100 {
             let age = timeline.since(Use(10 * sec + 5), Instant::from_secs(100));
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_old_is_right_to_a_few_percent_in_bounded_memory() {
+    fn old_times_are_precise_to_a_few_percent_in_bounded_memory() {
         const DAY: u64 = 86_400;
         let timeline = after(DAY);
         assert!(timeline.moments.lock().unwrap().len() <= MOMENTS_MAX);
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn moments_too_close_or_without_a_use_are_not_remembered() {
+    fn moments_too_close_or_without_uses_are_not_recorded() {
         let timeline = after(3);
         timeline.note(1000, Instant::from_millis(3999));
         timeline.note(30, Instant::from_secs(50));

@@ -1,8 +1,8 @@
-//! What a partition holds and what happened in it.
+//! Usage and counters of partitions.
 //!
 //! Counters are kept per shard and partition and written only under that shard's lock, so a writer
-//! needs no atomic read-modify-write and a reader no lock. What a `get` counts is kept per stripe
-//! of the lock, too: it holds no more than that.
+//! needs no atomic read-modify-write and a reader no lock. The counters of `get`s are kept per
+//! stripe of the lock, since a `get` holds only one stripe.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -10,28 +10,28 @@ use sherwood_model::PartitionId;
 
 use crate::shard::Sight;
 
-/// A partition (or all of them) at a glance. Counts are since the start.
+/// Usage of a partition (or of all). Counts are since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// What it may hold: its budget, or the total where all share.
+    /// Largest bytes it may hold: its budget, or the total under `Shared`.
     pub budget_bytes: u64,
-    /// Charges of the items it holds, dead ones that were not reclaimed yet included.
+    /// Charges of its items, including dead ones that are not reclaimed yet.
     pub used_bytes: u64,
-    /// Items it holds, dead ones that were not reclaimed yet included.
+    /// Number of its items, including dead ones that are not reclaimed yet.
     pub items: u64,
-    /// `get`s that found an item, and not a stale one.
+    /// `get`s that found an item that is not stale.
     pub hits: u64,
-    /// `get`s that found none or a stale one, whoever asked.
+    /// `get`s that found none or a stale one.
     pub misses: u64,
-    /// Values stored, over an older one or not.
+    /// Values stored, new or over an older one.
     pub stores: u64,
-    /// Live items dropped for want of space.
+    /// Live items evicted for space.
     pub evictions: u64,
-    /// Items dropped because their time had come or a flush had killed them, whoever noticed.
+    /// Items removed because they had expired or been flushed.
     pub expired: u64,
 }
 
-/// One shard's share of a partition's counters but those of `get`s, on a cache line of its own.
+/// A shard's part of a partition's counters, except those of `get`s, on its own cache line.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub(crate) struct Counters {
@@ -42,7 +42,7 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
-    /// The same, of a copy of the cache.
+    /// Returns a copy, for a copy of the cache.
     pub(crate) fn copy(&self) -> Self {
         let Self { items, stores, evictions, expired } = self;
         Self {
@@ -53,7 +53,7 @@ impl Counters {
         }
     }
 
-    /// Adds this share to `usage`.
+    /// Adds these counts to `usage`.
     pub(crate) fn add_to(&self, usage: &mut Usage) {
         let Self { items, stores, evictions, expired } = self;
         usage.items += items.get();
@@ -63,24 +63,23 @@ impl Counters {
     }
 }
 
-/// What the `get`s of one stripe of one shard have come to, by partition. It lies behind the
-/// stripe's lock, which the same readers write: those of the first partitions on the same line or
-/// its neighbour.
+/// Counters of `get`s by partition, of one stripe of one shard. They follow the stripe's lock,
+/// which the same readers write: those of the first partitions are on the same cache line or its
+/// neighbour.
 #[derive(Debug)]
 pub(crate) struct Gets {
     first: [Outcomes; FIRST],
     others: Box<[EightPartitions]>,
 }
 
-/// So many that a lock of 16 bytes and they fill a pair of cache lines, which processors fetch
-/// together.
+/// With a lock of 16 bytes they fill a pair of cache lines, which processors fetch together.
 const FIRST: usize = 6;
 
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct EightPartitions([Outcomes; 8]);
 
-/// How many `get`s of a partition found an item that is not stale, and how many did not.
+/// Counts of a partition's `get`s that found an item that is not stale, and of all others.
 #[derive(Debug, Default)]
 pub(crate) struct Outcomes {
     pub(crate) hits: Count,
@@ -88,10 +87,10 @@ pub(crate) struct Outcomes {
 }
 
 impl Outcomes {
-    /// Counts a `get` that saw an item, so.
+    /// Counts a `get` that saw an item with this visibility.
     #[inline(always)]
     pub(crate) fn count(&self, sight: Sight) {
-        // Whoever gets a stale one fetches another.
+        // A stale item is fetched again, so it counts as a miss.
         let outcome = if sight == Sight::Stale { &self.misses } else { &self.hits };
         outcome.increment();
     }
@@ -103,7 +102,7 @@ impl Gets {
         Self { first: Default::default(), others: (0..others).map(|_| EightPartitions::default()).collect() }
     }
 
-    /// The same, of a copy of the cache.
+    /// Returns a copy, for a copy of the cache.
     pub(crate) fn copy(&self) -> Self {
         let outcomes = |of: &Outcomes| Outcomes { hits: of.hits.copy(), misses: of.misses.copy() };
         Self {
@@ -126,7 +125,7 @@ impl Gets {
     }
 }
 
-/// A number with one writer at a time (the holder of the shard's lock, or of the stripe) and any
+/// A number with one writer at a time (the holder of the shard's lock or of the stripe) and any
 /// number of readers.
 #[derive(Debug, Default)]
 pub(crate) struct Count(AtomicU64);

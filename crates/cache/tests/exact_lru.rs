@@ -1,5 +1,5 @@
-//! Look-aside use of the cache hits and misses exactly where an independent exact LRU does,
-//! whatever the shards.
+//! Look-aside use of the cache, compared with an independent exact LRU: hits and misses are equal
+//! for any number of shards.
 
 mod support;
 
@@ -8,11 +8,11 @@ use sherwood_cache::{Access, Cache, Eviction, NewItem, Options, Partition, charg
 use sherwood_model::{BackendId, CachePlan, Instant, PartitionId, SeededState, TenantId};
 use support::exact_lru::ExactLru;
 
-/// A look-up of a key in a partition; a miss is followed by a store, as an application in front of
-/// a database does.
+/// A look-up of a key in a partition; a miss is followed by a store, as by an application with a
+/// database.
 type LookUp = (u16, u16);
 
-/// Sizes differ by key, so that one store may take several victims or none.
+/// Sizes differ by key, so that a store may evict several victims or none.
 fn value_bytes(key: u16) -> usize {
     usize::from(key) * 37 % 400
 }
@@ -25,7 +25,7 @@ fn look_aside(cache: &Cache, (partition, key): LookUp, stored: bool) -> bool {
     if !hit {
         let zeros = vec![0; value_bytes(key)];
         let item = if stored { NewItem::bytes(&zeros) } else { NewItem::declared(value_bytes(key) as u32) };
-        // A refusal is a result like any other here: the next look-up misses.
+        // A refusal is an ordinary result here: the next look-up misses.
         let _ = cache.set(partition, name.as_bytes(), item, &access);
     }
     hit
@@ -51,7 +51,7 @@ fn cache(budgets: &[u64], shards: u16) -> Cache {
 
 const PARTITIONS: usize = 3;
 
-/// Look-ups of which half go to a few keys.
+/// Look-ups, half of which use a few keys.
 fn look_ups() -> impl Strategy<Value = Vec<LookUp>> {
     let key = prop_oneof![0..12u16, 0..200u16];
     prop::collection::vec((0..PARTITIONS as u16, key), 1..600)
@@ -66,7 +66,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn static_budgets_hit_as_one_exact_lru_per_partition(
+    fn static_budgets_equal_an_exact_lru_per_partition(
         look_ups in look_ups(), budgets in budgets(), shards in 0..6u32, stored: bool,
     ) {
         let cache = cache(&budgets, 1 << shards);
@@ -82,7 +82,7 @@ proptest! {
     }
 
     #[test]
-    fn sharing_hits_as_one_exact_lru_over_all(
+    fn shared_plan_equals_one_exact_lru_over_all(
         look_ups in look_ups(), budgets in budgets(), shards in 0..6u32, stored: bool,
     ) {
         let cache = cache(&budgets, 1 << shards);

@@ -1,16 +1,16 @@
-//! Sampled curves beside exact stack distances: below a point off, as the median over five hash
-//! seeds.
+//! Sampled curves compared with exact stack distances: the median error over five hash seeds is
+//! below a percentage point.
 //!
-//! `examples/ghost.rs` does the same at full length, and prints the figures.
+//! `examples/ghost.rs` does the same at full length and prints the figures.
 
 use sherwood_cache::{Curve, Ghost, GhostOptions, charge};
 use sherwood_model::{SeededState, SplitMix64};
 use sherwood_workload::trace::{built_in, cache2k};
 use sherwood_workload::{Popularity, rng_from_seed};
 
-/// Of each workload drawn; few enough for an unoptimised build.
+/// Accesses per generated workload; few enough for an unoptimised build.
 const ACCESSES: usize = 300_000;
-/// The beginning of the trace asks for a few popular objects; sampling needs some variety.
+/// The trace begins with a few popular objects; sampling needs more variety.
 const ORM_ACCESSES: usize = 800_000;
 const KEYS: u64 = 100_000;
 const SIZES: u64 = 500;
@@ -25,7 +25,7 @@ fn orm_busy() -> Vec<u32> {
     trace.map(|access| access.unwrap().word()).collect()
 }
 
-/// 64 bytes to 64 KiB, each doubling as likely as the others.
+/// Sizes from 64 bytes to 64 KiB; each doubling is equally likely.
 fn mixed(key: u32) -> u64 {
     let draw = SplitMix64::new(u64::from(key) << 8).next_u64();
     let least = 64 << (draw % 10);
@@ -43,8 +43,8 @@ fn curve(accesses: &[u32], weight: fn(u32) -> u64, seed: u64, rate: f64) -> Curv
     ghost.curve(accesses.len() as u64)
 }
 
-/// The shortest size at which each reuse hits, ascending: exact stack distances, from a tree over
-/// all accesses.
+/// The least size at which each reuse hits, ascending: exact stack distances from a tree over all
+/// accesses.
 fn distances(accesses: &[u32], weight: fn(u32) -> u64) -> Vec<u64> {
     let mut tree = vec![0_u64; accesses.len() + 1];
     let mut last = std::collections::BTreeMap::new();
@@ -52,7 +52,7 @@ fn distances(accesses: &[u32], weight: fn(u32) -> u64) -> Vec<u64> {
     let mut total = 0;
     for (at, &key) in accesses.iter().enumerate() {
         if let Some(before) = last.insert(key, at) {
-            // The tree counts from 1: this sums what lies before the key's last use.
+            // The tree is indexed from 1, so this sums what precedes the key's last use.
             found.push(total - sum(&tree, before));
             add(&mut tree, before, weight(key).wrapping_neg());
             total -= weight(key);
@@ -81,7 +81,7 @@ fn add(tree: &mut [u64], at: usize, bytes: u64) {
     }
 }
 
-/// Mean absolute error over sizes from 0 to the longest distance, in points.
+/// Mean absolute error over sizes from 0 to the longest distance, in percentage points.
 fn error(distances: &[u64], accesses: usize, found: &Curve) -> f64 {
     let longest = *distances.last().unwrap();
     let off = (0..=SIZES).map(|i| {
@@ -105,21 +105,21 @@ fn check(name: &str, accesses: &[u32]) {
 }
 
 #[test]
-fn orm_busy_is_less_than_a_point_off() {
+fn orm_busy_curve_is_within_a_point() {
     check("orm-busy", &orm_busy());
 }
 
 #[test]
-fn uniform_is_less_than_a_point_off() {
+fn uniform_curve_is_within_a_point() {
     check("uniform", &drawn(0.0));
 }
 
 #[test]
-fn zipf_099_is_less_than_a_point_off() {
+fn zipf_099_curve_is_within_a_point() {
     check("Zipf 0.99", &drawn(0.99));
 }
 
 #[test]
-fn zipf_05_is_less_than_a_point_off() {
+fn zipf_05_curve_is_within_a_point() {
     check("Zipf 0.5", &drawn(0.5));
 }

@@ -1,8 +1,8 @@
-//! Memory in use stays within 15% of the charges, and within the reserve whatever the sizes.
+//! Memory in use stays within 15% of the charges, and within the reserve for any sizes.
 //!
-//! A counting allocator adds up what each live block takes by the documented layout of glibc's, so
-//! the result is the same on every machine. Items lie in few large blocks, so that allocators
-//! hardly differ.
+//! A counting allocator sums the size of each live block by the documented layout of glibc's
+//! allocator, so the result is the same on every machine. Items are stored in few large blocks, so
+//! allocators hardly differ.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -16,23 +16,23 @@ struct Counting(AtomicU64);
 #[global_allocator]
 static HEAP: Counting = Counting(AtomicU64::new(0));
 
-// SAFETY: every call is passed on to the system's allocator unchanged; only a counter is kept
-// beside.
+// SAFETY: every call is passed on to the system's allocator unchanged; only a counter is added.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         self.0.fetch_add(block(layout.size() as u64), Relaxed);
-        // SAFETY: the caller's promises about `layout` are passed on.
+        // SAFETY: the caller guarantees `layout`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, block_: *mut u8, layout: Layout) {
         self.0.fetch_sub(block(layout.size() as u64), Relaxed);
-        // SAFETY: the caller's promises about `block_` and `layout` are passed on.
+        // SAFETY: the caller guarantees `block_` and `layout`.
         unsafe { System.dealloc(block_, layout) }
     }
 }
 
-/// A header of 8 bytes, multiples of 16, at least 32; from 128 KiB on a mapping of whole pages.
+/// Size of a block: a header of 8 bytes, multiples of 16, at least 32; from 128 KiB on a mapping of
+/// whole pages.
 fn block(bytes: u64) -> u64 {
     match bytes {
         0..131_072 => (bytes + 8).next_multiple_of(16).max(32),
@@ -44,8 +44,8 @@ fn heap() -> u64 {
     HEAP.0.load(Relaxed)
 }
 
-/// What a cache of one shard takes beside its charges at the worst: two pages for each of two
-/// sizes, a spare one, and smallest index segments.
+/// Largest fixed memory of a cache of one shard beside its charges: two pages for each of two
+/// sizes, a spare one, and the smallest index segments.
 const FIXED: u64 = 6 * (64 << 10);
 const PARTITION: PartitionId = PartitionId(0);
 
@@ -77,24 +77,24 @@ fn cache(total_bytes: u64, shards: u16, eviction: Eviction) -> Cache {
     Cache::new(options, &[partition], SeededState::new(1)).expect("valid options")
 }
 
-/// One test, since the counters are the process's.
+/// A single test, since the counters are global to the process.
 #[test]
-fn memory_in_use_is_what_is_charged() {
+fn memory_in_use_is_close_to_the_charges() {
     const TOTAL: u64 = 3 << 20;
     for eviction in [Eviction::Lru, Eviction::S3Fifo] {
         for value_bytes in [0, 12, 44, 100, 108, 236, 500, 1004, 1024, 5000, 40_000, 140_000, 1 << 20] {
             let before = heap();
             let cache = cache(TOTAL, 1, eviction);
             fill(&cache, value_bytes, 3 * TOTAL / 2, before);
-            // Other sizes take over: memory of many small items must not stay behind.
+            // Other sizes follow: memory of many small items must be released.
             fill(&cache, 2000, 3 * TOTAL / 2, before);
         }
     }
-    no_change_of_sizes_takes_more_than_the_reserve(Eviction::S3Fifo);
+    changing_sizes_stay_within_the_reserve(Eviction::S3Fifo);
 }
 
-/// Nobody calls `step` here: the stores alone keep the rule.
-fn no_change_of_sizes_takes_more_than_the_reserve(eviction: Eviction) {
+/// Without calls of `step`: stores alone must keep the limit.
+fn changing_sizes_stay_within_the_reserve(eviction: Eviction) {
     const TOTAL: u64 = 48 << 20;
     let before = heap();
     let cache = cache(TOTAL, 16, eviction);
@@ -105,7 +105,7 @@ fn no_change_of_sizes_takes_more_than_the_reserve(eviction: Eviction) {
         let stores = TOTAL * 5 / 4 / sherwood_cache::charge(16, value_bytes);
         let names = TOTAL * 3 / 2 / sherwood_cache::charge(16, value_bytes);
         for _ in 0..stores {
-            // Overwriting at random leaves free places everywhere.
+            // Overwriting at random leaves free slots everywhere.
             draw = draw.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             let key = format!("{:016}", (draw >> 33) % names);
             let expires = (value_bytes == 16).then(|| Instant::from_secs(1000));

@@ -1,8 +1,8 @@
-//! A recorded trace through the engine with declared sizes, beside exact stack distances.
+//! A recorded trace through the engine with declared sizes, compared with exact stack distances.
 //!
-//! Where every object is charged the same, an LRU of a budget is an LRU of as many objects as the
-//! budget holds, and a get hits when its stack distance is at most that. So charging explains all
-//! there is to explain: hits are equal, whatever the shards.
+//! If every object has the same charge, an LRU with a budget is an LRU of as many objects as the
+//! budget holds, and a get hits if its stack distance is at most that. Hits must therefore be
+//! equal, for any number of shards.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use sherwood_cache::{Access, Cache, Eviction, NewItem, Options, Partition, charg
 use sherwood_model::{BackendId, Instant, PartitionId, SeededState, TenantId};
 use sherwood_workload::trace::{built_in, cache2k};
 
-/// From the beginning of the trace on; few enough for an unoptimised build.
+/// The first accesses of the trace; few enough for an unoptimised build.
 const ACCESSES: usize = 600_000;
 const VALUE_BYTES: u32 = 100;
 
@@ -20,8 +20,8 @@ fn accesses() -> Vec<[u8; 8]> {
     trace.map(|access| key(access.unwrap()).to_le_bytes()).collect()
 }
 
-/// How many gets have each stack distance: the number of different keys since the key's last use,
-/// itself included. A binary indexed tree over all accesses holds a one where a key was used last.
+/// Number of gets per stack distance: the number of different keys since the key's last use,
+/// including itself. A binary indexed tree over all accesses holds a one where a key was used last.
 fn distances(accesses: &[[u8; 8]]) -> BTreeMap<usize, u64> {
     let mut tree = vec![0_usize; accesses.len() + 1];
     let (mut last, mut distances) = (BTreeMap::new(), BTreeMap::new());
@@ -50,7 +50,7 @@ fn distances(accesses: &[[u8; 8]]) -> BTreeMap<usize, u64> {
     distances
 }
 
-/// Hits of an LRU of `objects` objects, with some bytes to spare that are too few for another.
+/// Hits of an LRU of `objects` objects, with some spare bytes that are too few for another one.
 fn hits(accesses: &[[u8; 8]], objects: u64, shards: u16) -> u64 {
     let each = charge(8, VALUE_BYTES as usize);
     let total_bytes = objects * each + each - 1;
@@ -67,11 +67,11 @@ fn hits(accesses: &[[u8; 8]], objects: u64, shards: u16) -> u64 {
 }
 
 #[test]
-fn declared_sizes_hit_what_exact_stack_distances_say() {
+fn hits_with_declared_sizes_equal_exact_stack_distances() {
     let accesses = accesses();
     let distances = distances(&accesses);
     let reused: u64 = distances.values().sum();
-    assert!(reused > ACCESSES as u64 / 2, "{reused} gets of {ACCESSES} ask again for what was asked for");
+    assert!(reused > ACCESSES as u64 / 2, "{reused} gets of {ACCESSES} are reuses");
     for (objects, shards) in [(1, 1), (100, 1), (1_000, 1), (5_000, 1), (5_000, 8), (20_000, 1)] {
         let expected: u64 = distances.range(..=objects as usize).map(|(_, gets)| gets).sum();
         assert_eq!(hits(&accesses, objects, shards), expected, "{objects} objects in {shards} shards");

@@ -1,5 +1,5 @@
-//! Several threads at once: nothing is lost or counted twice, and when all have returned the bytes
-//! fit.
+//! Several threads at once: nothing is lost or counted twice, and the bytes are within the budgets
+//! when all have returned.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ const TOTAL: u64 = 256 << 10;
 const THREADS: u64 = 4;
 const OPERATIONS: u64 = 15_000;
 
-/// Both evictions, each with one shard and with several.
+/// Both evictions, with one shard and with several.
 const KINDS: [(Eviction, u16); 4] =
     [(Eviction::Lru, 1), (Eviction::Lru, 8), (Eviction::S3Fifo, 1), (Eviction::S3Fifo, 8)];
 
@@ -23,7 +23,8 @@ fn cache(eviction: Eviction, shards: u16) -> Cache {
     Cache::new(options, &partitions, SeededState::new(5)).expect("valid options")
 }
 
-/// Numbers that look random, the same in every run (a 64-bit linear congruence, its upper half).
+/// Pseudorandom numbers, the same in every run (the upper half of a 64-bit linear congruential
+/// generator).
 struct Numbers(u64);
 
 impl Numbers {
@@ -33,7 +34,7 @@ impl Numbers {
     }
 }
 
-/// A value tells its key and its length, so that a reader sees if it is somebody else's.
+/// A value identifies its key, so that a reader detects a wrong one.
 fn value(key: u64, bytes: u64) -> Vec<u8> {
     vec![(key % 251) as u8; bytes as usize]
 }
@@ -70,7 +71,7 @@ fn work(cache: &Cache, thread: u64) {
     }
 }
 
-/// Reads a key and some after it together, each of them twice.
+/// Reads a key and some following ones as a batch, each twice.
 fn get_several(cache: &Cache, partition: PartitionId, first: u64, access: &Access) {
     let keys: Vec<u64> = (first..first + 12).chain(first..first + 12).collect();
     let names: Vec<_> = keys.iter().map(|key| key.to_be_bytes()).collect();
@@ -83,7 +84,7 @@ fn get_several(cache: &Cache, partition: PartitionId, first: u64, access: &Acces
     assert_eq!(seen, names.len());
 }
 
-/// Moves a random share to a random partition, now and then shares or flushes.
+/// Moves a random share to a random partition, and sometimes shares or flushes.
 fn change_plan(cache: &Cache, numbers: &mut Numbers, now: Instant) {
     let share = numbers.below(TOTAL);
     let mut budgets = vec![(TOTAL - share) / u64::from(PARTITIONS - 1); usize::from(PARTITIONS)];
@@ -96,7 +97,7 @@ fn change_plan(cache: &Cache, numbers: &mut Numbers, now: Instant) {
 }
 
 #[test]
-fn bytes_are_conserved_and_fit_when_all_have_returned() {
+fn bytes_are_conserved_and_within_budgets_after_concurrent_use() {
     for (eviction, shards) in KINDS {
         let cache = cache(eviction, shards);
         std::thread::scope(|scope| {
@@ -105,7 +106,7 @@ fn bytes_are_conserved_and_fit_when_all_have_returned() {
                 scope.spawn(move || work(cache, thread));
             }
         });
-        // A pass that was under way ends, another one takes all that are dead.
+        // A pass in flight ends, and another one removes all dead items.
         let end = Instant::from_secs(1000);
         for _ in 0..2 {
             while cache.step(end, 1000) {}
@@ -126,13 +127,13 @@ fn bytes_are_conserved_and_fit_when_all_have_returned() {
         assert!(total.used_bytes <= TOTAL && total.items > 0, "{total:?}");
         assert!(
             total.hits > 0 && total.evictions > 0 && total.expired > 0,
-            "the test met all cases: {total:?}"
+            "the test covers all cases: {total:?}"
         );
     }
 }
 
 #[test]
-fn updates_of_one_key_are_never_lost() {
+fn concurrent_updates_of_one_key_are_not_lost() {
     const INCREMENTS: u64 = 5000;
     for (eviction, shards) in KINDS {
         let cache = cache(eviction, shards);
@@ -159,10 +160,9 @@ fn updates_of_one_key_are_never_lost() {
     }
 }
 
-/// Readers of a shard are there together: none of them is uncounted, and what one has noted is
-/// never taken back.
+/// Concurrent readers of a shard: every `get` is counted, and marks set by a reader are kept.
 #[test]
-fn every_get_is_counted_and_leaves_its_mark() {
+fn concurrent_gets_are_counted_and_set_their_marks() {
     const GETS: u64 = 20_000;
     for (eviction, shards) in KINDS {
         let cache = cache(eviction, shards);
@@ -187,7 +187,7 @@ fn every_get_is_counted_and_leaves_its_mark() {
                             assert_eq!(item.is_some(), [key, key / 2][position] < KEYS / 2, "key {key}");
                         });
                         if number % 16 == 0 {
-                            // Others are written meanwhile, which moves nothing that is read.
+                            // Other items are written meanwhile, which moves nothing that is read.
                             let other = (KEYS + number % 64).to_be_bytes();
                             cache
                                 .set(PartitionId(0), &other, NewItem::bytes(b"w"), &access)

@@ -1,8 +1,8 @@
-//! Everything a caller can do, in any order, against a plain map.
+//! All operations in any order, compared with a plain map.
 //!
-//! The map knows what was stored last under each key and what was noted about it since. What the
-//! cache holds is the same, whatever is evicted meanwhile, however budgets move, and however often
-//! an item moves because it gets a number or an expiry; and nothing goes without a reason.
+//! The map holds what was stored last under each key and its later marks. The cache must hold the
+//! same whatever is evicted meanwhile, however budgets change, and however often an item moves
+//! because it gets a CAS or an expiry; and no item disappears without a reason.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,14 +34,14 @@ enum Op {
     Prefetch(Vec<Key>),
     /// Shares of the total by weight; all zero for `Shared`.
     Plan([u8; PARTITIONS as usize]),
-    /// A part of the total, of 256.
+    /// Ceiling as a part of the total, in 256ths.
     Ceiling(u8),
     Flush(Option<u16>, u64),
     Step(usize),
     Wait(u64),
-    /// Whether accesses from now on leave the recency as it is.
+    /// Sets whether later accesses leave the recency unchanged.
     Pass(bool),
-    /// Whether accesses from now on see stale and absent items, and places.
+    /// Sets whether later accesses see stale items, negative entries and placeholders.
     See {
         stale: bool,
         absent: bool,
@@ -74,7 +74,8 @@ fn ttl() -> impl Strategy<Value = Option<u64>> {
 }
 
 fn new() -> impl Strategy<Value = New> {
-    // Many around the largest that lies in a place, with and without what may be added later.
+    // Many around the largest size that fits into a slot, with and without fields that may be added
+    // later.
     let bytes =
         prop_oneof![4 => 0..300_u32, 2 => 300..8_110_u32, 2 => 8_110..8_180_u32, 1 => 8_180..VALUE_MAX + 20];
     let kind = prop_oneof![
@@ -136,7 +137,7 @@ enum Stored {
     Declared(u32),
 }
 
-/// What the map knows of an item.
+/// State of an item in the map.
 #[derive(Clone, Debug)]
 struct Known {
     value: Stored,
@@ -146,7 +147,7 @@ struct Known {
     tags: Tags,
     cas: u64,
     marks: Marks,
-    /// Whether its CAS takes bytes of its own.
+    /// True if its CAS is charged.
     has_own_cas: bool,
 }
 
@@ -176,11 +177,11 @@ impl Known {
     }
 }
 
-/// The cache and the map side by side.
+/// The cache and the map.
 struct Pair {
     cache: Cache,
     truth: BTreeMap<Key, Known>,
-    /// When the next flush of each partition comes.
+    /// Time of the next flush of each partition.
     flushes: [Option<Instant>; PARTITIONS as usize],
     now: Instant,
     class: u8,
@@ -232,7 +233,7 @@ impl Pair {
         ttl_ms.map(|ms| self.now + Duration::from_millis(ms))
     }
 
-    /// What may be found under a key.
+    /// The item that the current access may find under a key.
     fn live(&self, key: Key) -> Option<Known> {
         self.truth.get(&key).filter(|known| self.is_seen(known)).cloned()
     }
@@ -247,7 +248,7 @@ impl Pair {
         }
     }
 
-    /// What is known of a new item, but for its CAS.
+    /// State of a new item, without its CAS.
     fn known(&self, key: Key, new: New) -> Known {
         let value = match new.declared {
             true => Stored::Declared(new.bytes),
@@ -324,7 +325,7 @@ impl Pair {
             let all = AccessFlags::SEE_STALE.with(AccessFlags::SEE_ABSENT).with(AccessFlags::SEE_PLACES);
             let access = Access { flags: all, ..Access::at(self.now) };
             let cas = self.cache.peek(id(key.0), &name(key), &access, |item| item.cas);
-            // One that is dead or evicted already cannot be asked for its number, and nobody will
+            // The CAS of an item that is dead or evicted already cannot be read, and no access will
             // see it.
             self.learn(key, Some(Known { cas: cas.unwrap_or(0), ..known }));
         }
@@ -345,7 +346,7 @@ impl Pair {
         prop_assert_ne!(found, Some(false), "{:?} is not {:?}", key, known);
         let stores = matches!(update, Update::Store(_) | Update::StoreMarked(..));
         if !stores && known.is_none() && !matches!(update, Update::Remove) {
-            // What it does not see it leaves as it is.
+            // An item that the access does not see is unchanged.
             return Ok(());
         }
         let after = after.filter(|_| stores || found.is_some());
@@ -353,7 +354,7 @@ impl Pair {
         Ok(())
     }
 
-    /// What is known after an update that saw `known`.
+    /// State after an update that saw `known`.
     fn after(&self, key: Key, update: Update, known: Option<&Known>) -> Option<Known> {
         match update {
             Update::Keep => known.cloned(),
@@ -377,7 +378,7 @@ impl Pair {
         }
     }
 
-    /// The change that makes an item what is known of it `after`.
+    /// The change that turns an item into `after`.
     fn change<'a>(&self, update: Update, after: Option<&'a Known>) -> Change<'a> {
         match (update, after) {
             (Update::Store(_), Some(after)) => Change::Store(after.new_item()),
@@ -404,7 +405,7 @@ impl Pair {
         }
     }
 
-    /// Lets flushes happen whose time has come.
+    /// Applies flushes that are due.
     fn pass_time(&mut self) {
         for (partition, flush) in (0..).zip(&mut self.flushes) {
             if flush.take_if(|at| *at <= self.now).is_some() {
@@ -413,8 +414,8 @@ impl Pair {
         }
     }
 
-    /// Goes through the cache `places` at a time; all that is there is as the map has it. Returns
-    /// the keys and their charge.
+    /// Scans the cache `places` entries at a time and compares every item with the map. Returns the
+    /// keys and their charge.
     fn scanned(&self, places: usize) -> Result<(BTreeSet<Key>, u64), TestCaseError> {
         let (mut keys, mut charge) = (BTreeSet::new(), 0);
         for partition in 0..PARTITIONS {
@@ -448,16 +449,15 @@ impl Pair {
         prop_assert!(charge <= total.used_bytes && total.used_bytes <= TOTAL, "{} {:?}", charge, total);
         if total.evictions == 0 {
             let live = self.truth.keys().filter(|&&key| self.live(key).is_some());
-            prop_assert_eq!(keys.len(), live.count(), "nothing goes without a reason");
+            prop_assert_eq!(keys.len(), live.count(), "no item disappears without a reason");
         }
         Ok(())
     }
 
-    /// With all the time it needs, the cache holds what lives, within its budgets, and nothing
-    /// else.
+    /// After enough background work the cache holds exactly the live items, within its budgets.
     fn settle(&mut self) -> Result<(), TestCaseError> {
         (self.sees_stale, self.sees_absent, self.sees_places) = (true, true, true);
-        // A pass for the dead that is under way ends, and another begins.
+        // A pass for dead items in flight ends, and another begins.
         self.now += Duration::from_secs(20);
         self.pass_time();
         for _ in 0..2 {
@@ -497,7 +497,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
     #[test]
-    fn what_is_there_is_what_was_stored_and_noted_last(
+    fn items_equal_the_last_stored_value_and_marks(
         ops in prop::collection::vec(op(), 1..250), shards in 0..3_u32, places in 1..100_usize, lru: bool,
     ) {
         let mut pair = Pair::new(if lru { Eviction::Lru } else { Eviction::S3Fifo }, 1 << shards);

@@ -3,23 +3,23 @@
 use super::Tally;
 use super::histogram::{Count, Histogram};
 
-/// Miss ratios by size, as far as they were measured: 1 at 0 bytes, straight between two points,
-/// constant after the last.
+/// Miss ratios by size, as measured: 1 at 0 bytes, linear between two points, constant after the
+/// last.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Curve {
     /// Sizes in bytes, ascending; the first is 0.
     pub bytes: Vec<u64>,
-    /// The share of gets that miss at each of these sizes, 0 to 1, never rising.
+    /// The share of gets that miss at each of these sizes, 0 to 1, non-increasing.
     pub miss_ratio: Vec<f64>,
-    /// Gets that the curve is of, those of unsampled keys too; old ones count less where counts
-    /// fade.
+    /// Number of gets that the curve covers, including those of unsampled keys; older ones count
+    /// less if counts fade.
     pub gets: f64,
-    /// How many of them were looked at. The sampling error is about one in their square root, at
-    /// best.
+    /// Number of gets that were sampled. The relative sampling error is at best one over its square
+    /// root.
     pub sampled_gets: f64,
-    /// Share of the keys that were sampled lately.
+    /// Share of the keys sampled at present.
     pub rate: f64,
-    /// Keys known at present, an estimate unless the rate is 1.
+    /// Number of keys known at present, an estimate unless the rate is 1.
     pub keys: u64,
 }
 
@@ -32,7 +32,7 @@ impl Curve {
         for (missed_at, hit_at, count) in reuses.buckets() {
             let [missed_at, hit_at] = [missed_at, hit_at].map(|bytes| correction.size(bytes));
             if bytes.last().is_some_and(|&last| last < missed_at) {
-                // At sizes below the shortest distance nothing is known to hit.
+                // No get is known to hit at sizes below the shortest distance.
                 let before = if bytes.len() == 1 { 1.0 } else { miss_ratio_of(hits, expected) };
                 bytes.push(missed_at);
                 miss_ratio.push(before);
@@ -58,7 +58,7 @@ impl Curve {
     #[must_use]
     pub fn at(&self, bytes: u64) -> f64 {
         let after = self.bytes.partition_point(|&size| size <= bytes);
-        // The first size is 0, so there is one at or below every size.
+        // The first size is 0, so every size has a point at or below it.
         let before = after - 1;
         if after == self.bytes.len() {
             return self.miss_ratio[before];
@@ -68,27 +68,27 @@ impl Curve {
     }
 }
 
-/// What is made of the gets that the sample had too many, or too few.
+/// Correction for the difference between the number of sampled gets and its expectation.
 ///
-/// Each key is in the sample or not, by chance, so a key asked for f times adds f² to the variance
-/// of the number of sampled gets. Given that number was off by so much, the best guess (the linear
-/// regression of one sum over keys on the other) is that each key contributed in proportion to f²:
-/// hot keys nearly all of it under skew, each key alike in uniform traffic. The sums of squares are
+/// Each key is in the sample by chance, so a key with f gets adds f² to the variance of the number
+/// of sampled gets. Given the difference, the best estimate (linear regression of one sum over keys
+/// on the other) is that each key contributed in proportion to f²: under skew nearly all of it
+/// comes from hot keys, in uniform traffic equally much from each key. The sums of squares are
 /// taken from the sample. A key so hot that it would explain the difference alone, but is not in
-/// the sample, is not in them either: what exceeds two standard deviations therefore goes to the
-/// shortest distances, as in the paper. By the same regression the number of sampled keys, and with
-/// it every distance, was off by a part of the difference: by all of it in uniform traffic, by
-/// nearly nothing under skew.
+/// the sample, is missing in them; the part of the difference beyond two standard deviations is
+/// therefore added to the shortest distances, as in the paper. By the same regression the number of
+/// sampled keys, and with it every distance, is off by a part of the difference: by all of it in
+/// uniform traffic, by nearly nothing under skew.
 struct Correction {
-    /// Gets to add for each one of a bucket's squares.
+    /// Gets to add per unit of a bucket's squares.
     per_square: f64,
     /// Gets to add to the shortest distances.
     shortest: f64,
-    /// What to multiply distances by.
+    /// Factor of all distances.
     stretch: f64,
 }
 
-/// Standard deviations that the sampled keys can be made to answer for.
+/// Standard deviations of the difference that are attributed to sampled keys.
 const DEVIATIONS_MAX: f64 = 2.0;
 
 impl Correction {
@@ -100,7 +100,7 @@ impl Correction {
         let lacking = expected - counted;
         let likely = DEVIATIONS_MAX * (squares * (1.0 - rate)).sqrt();
         let explained = lacking.clamp(-likely, likely);
-        // The keys' share: the regression of their number on that of their gets.
+        // The keys' part: the regression of their number on that of their gets.
         let slope = (counted * counted / (keys as f64 * squares)).min(1.0);
         Self {
             per_square: explained / squares,

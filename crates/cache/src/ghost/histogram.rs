@@ -1,19 +1,19 @@
-//! Counts of distances, in buckets whose width grows with the distance.
+//! Counts of distances in buckets whose width grows with the distance.
 
-/// Buckets double their width every 32 of them; below 64 each holds one distance. So a bucket is at
-/// most 1/32 of the distances it holds wide.
+/// The width of buckets doubles every 32 of them; below 64 each holds one distance. A bucket's
+/// width is at most 1/32 of its distances.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Histogram {
     /// Up to the last bucket with a count.
     counts: Vec<Count>,
 }
 
-/// One bucket. Fractions come from scaling.
+/// Counts of one bucket; fractions result from scaling.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Count {
-    /// Distances.
+    /// Number of distances.
     pub(super) gets: f64,
-    /// Their share of the sum, over all keys, of the square of how often a key was asked for.
+    /// Their share of the sum of squares of the gets per key.
     pub(super) squares: f64,
 }
 
@@ -38,7 +38,7 @@ impl Histogram {
         }
     }
 
-    /// The buckets that hold anything, shortest distances first: the largest size at which all of a
+    /// The buckets with counts, shortest distances first: the largest size at which all of a
     /// bucket's distances miss, the smallest at which all hit, and their count.
     pub(super) fn buckets(&self) -> impl Iterator<Item = (u64, u64, Count)> {
         let counted = self.counts.iter().enumerate().filter(|(_, count)| count.gets > 0.0);
@@ -49,7 +49,7 @@ impl Histogram {
         self.counts.capacity() * size_of::<Count>()
     }
 
-    /// What it may come to take when no distance exceeds `depth`.
+    /// Largest memory while no distance exceeds `depth`, in bytes.
     pub(super) fn bytes_at_most(depth: u64) -> usize {
         (bucket(depth) + 1) * size_of::<Count>()
     }
@@ -60,7 +60,7 @@ fn bucket(distance: u64) -> usize {
     (u64::from(exponent) * STEPS + (distance >> exponent)) as usize
 }
 
-/// The shortest distance of a bucket; `u64::MAX` past the last.
+/// The shortest distance of a bucket; `u64::MAX` after the last.
 fn least(bucket: usize) -> u64 {
     let bucket = bucket as u64;
     let exponent = (bucket / STEPS).saturating_sub(1);
@@ -75,7 +75,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_distance_lies_within_its_bucket(distance: u64, shift in 0_u32..64) {
+        fn distance_lies_within_its_bucket(distance: u64, shift in 0_u32..64) {
             let distance = distance >> shift;
             let bucket = bucket(distance);
             prop_assert!(least(bucket) <= distance);
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn buckets_are_told_by_the_sizes_where_they_miss_and_hit() {
+    fn buckets_give_sizes_at_which_they_miss_and_hit() {
         let mut histogram = Histogram::default();
         [0, 63, 64, 65, 200].into_iter().for_each(|distance| histogram.add(distance, 3.0));
         histogram.scale(0.5, 0.25);

@@ -1,36 +1,36 @@
-//! Slots of keys by hash, in many small tables.
+//! Index from hashes to slots in many small tables.
 //!
-//! One table of all keys moves all of them when it grows, and again when the marks that removals
-//! leave have used it up; with a million keys that takes tens of milliseconds. Here a part of the
-//! hash chooses one of up to 4,096 tables, and each grows by itself: an insertion moves as many
-//! keys as one of them holds at most, 840 in a cache's ghosts.
+//! A single table moves all keys when it grows or when tombstones of removed keys have used it up;
+//! with a million keys that takes tens of milliseconds. Here a part of the hash selects one of up
+//! to 4,096 tables, and each grows by itself: an insertion moves at most the keys of one table, 840
+//! in a cache's ghosts.
 
 use hashbrown::HashTable;
 
 #[derive(Clone, Debug)]
 pub(super) struct Index {
-    /// A power of two of them.
+    /// A power of two.
     tables: Box<[HashTable<u32>]>,
-    /// Buckets that a table may have. Where marks of removed keys have used them up, its keys are
-    /// put in again; by chance it may be full before the others are, and what it has no room for is
-    /// left out.
+    /// Largest number of buckets of a table. When tombstones have used them up, the table's keys
+    /// are inserted again; a table may by chance be full before the others are, and then drops new
+    /// keys.
     buckets_max: usize,
     len: usize,
-    /// What the tables' buckets take.
+    /// Bytes of the tables' buckets.
     bytes: usize,
 }
 
-/// Buckets of a table where there are not too many tables.
+/// Buckets of a table (log2), as long as there are not too many tables.
 const BUCKETS_BITS: u32 = 10;
-/// Tables are at most 2^12, enough for what a cache may spend: their headers fit into a core's
-/// second cache.
+/// At most 2^12 tables, enough for the memory of a cache's ghosts: their headers fit into a core's
+/// second-level cache.
 const TABLES_BITS_MAX: u32 = 12;
-/// Where more buckets than these are allowed there is one table: it is a study, which has nobody
-/// waiting, and one is a little faster.
+/// Above this number of buckets (log2) a single table is used: such an index serves an offline
+/// study, where pauses are harmless and one table is slightly faster.
 const BITS_DIVIDED_MAX: u32 = 24;
 
 impl Index {
-    /// An empty one of at most 2^`bits` buckets.
+    /// Returns an empty index of at most 2^`bits` buckets.
     pub(super) fn new(bits: u32) -> Self {
         let tables = vec![HashTable::new(); 1 << tables_bits(bits)];
         let buckets_max = 1 << (bits - tables_bits(bits));
@@ -42,13 +42,13 @@ impl Index {
         self.len
     }
 
-    /// The slot of a key. `hashes` are those of the keys, by slot.
+    /// The slot of a key. `hashes` are the hashes of all keys, by slot.
     pub(super) fn find_mut(&mut self, hash: u64, hashes: &[u64]) -> Option<&mut u32> {
         self.table(hash).find_mut(spread(hash), |&slot| hashes[slot as usize] == hash)
     }
 
-    /// Adds a key that is not there, if its table has room; says whether it did. `hashes` are those
-    /// of the others.
+    /// Inserts a key that is not present; false if its table is full. `hashes` are those of the
+    /// other keys.
     pub(super) fn insert(&mut self, hash: u64, slot: u32, hashes: &[u64]) -> bool {
         let (buckets_max, spread_of) = (self.buckets_max, |&slot: &u32| spread(hashes[slot as usize]));
         let table = self.table(hash);
@@ -81,7 +81,7 @@ impl Index {
         self.take(hash, |held| held == slot);
     }
 
-    /// Notes that a key's slot is another.
+    /// Changes the slot of a key.
     pub(super) fn renumber(&mut self, hash: u64, from: u32, to: u32) {
         if let Some(slot) = self.table(hash).find_mut(spread(hash), |&slot| slot == from) {
             *slot = to;
@@ -92,8 +92,8 @@ impl Index {
         self.bytes + self.tables.len() * size_of::<HashTable<u32>>()
     }
 
-    /// What one of at most 2^`bits` buckets may come to take: a number and a tag each, and a group
-    /// of tags at each table's end.
+    /// Largest memory of an index of at most 2^`bits` buckets: a number and a tag per bucket, and a
+    /// group of tags per table.
     pub(super) const fn bytes_at_most(bits: u32) -> usize {
         let tables = 1 << tables_bits(bits);
         (1 << bits) * (size_of::<u32>() + 1) + tables * (size_of::<HashTable<u32>>() + 16)
@@ -106,14 +106,14 @@ impl Index {
         Some(slot)
     }
 
-    /// By other bits than those that choose the sample, or a bucket.
+    /// The table of a hash, selected by other bits than the sample and the bucket.
     fn table(&mut self, hash: u64) -> &mut HashTable<u32> {
         let table = hash as usize & (self.tables.len() - 1);
         &mut self.tables[table]
     }
 }
 
-/// Keys that so many buckets hold.
+/// Number of keys that `buckets` can hold.
 pub(super) const fn keys_max(buckets: usize) -> usize {
     buckets / 8 * 7
 }
@@ -126,8 +126,8 @@ const fn tables_bits(bits: u32) -> u32 {
     }
 }
 
-/// A table takes its bucket from the low bits and a tag from the high ones, which are all alike in
-/// a sample.
+/// A table takes its bucket from the low bits and its tag from the high ones, which are all equal
+/// in a sample.
 fn spread(hash: u64) -> u64 {
     hash.rotate_left(32)
 }
@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_finds_what_was_inserted_and_takes_no_more_than_it_says() {
+    fn inserted_keys_are_found_and_memory_is_bounded() {
         const BITS: u32 = 12;
         let mut draw = SplitMix64::new(1);
         let hashes: Vec<u64> = (0..1 << BITS).map(|_| draw.next_u64()).collect();
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn it_never_outgrows_its_tables_however_many_keys_come_and_go() {
+    fn tables_stay_bounded_under_insertions_and_removals() {
         const BITS: u32 = 11;
         let kept = keys_max(1 << BITS) / 16 * 13;
         let (mut index, mut draw) = (Index::new(BITS), SplitMix64::new(2));

@@ -1,4 +1,4 @@
-//! A ghost for each partition of a cache.
+//! A ghost per partition of a cache.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
@@ -7,27 +7,25 @@ use sherwood_model::PartitionId;
 
 use super::{Curve, Ghost, GhostOptions};
 
-/// The ghosts of all partitions, or none of them. May be shared by threads: what is not sampled
-/// reads one number that hardly ever changes, what is takes its partition's lock, under which
-/// nothing else is locked.
+/// The ghosts of all partitions, or none. Shared by threads: an unsampled key reads one number that
+/// rarely changes; a sampled key takes its partition's lock, under which nothing else is locked.
 #[derive(Debug)]
 pub(crate) struct Ghosts {
-    /// What the ghosts' thresholds were when last looked at. Apart from the locks, which are
-    /// written to all the time.
+    /// Last known thresholds of the ghosts, apart from the frequently written locks.
     thresholds: Box<[AtomicU64]>,
     ghosts: Box<[Mutex<Ghost>]>,
 }
 
-/// All ghosts of a cache together take at most this share of its total, ...
+/// Largest share of the total that all ghosts together use, as its reciprocal.
 const MEMORY_RATIO: u64 = 32;
-/// ... but may take these many bytes of the smallest and no more than those of the largest.
+/// Least and largest limit of the ghosts' memory, whatever the total.
 const MEMORY_BYTES: std::ops::RangeInclusive<u64> = 4 << 20..=256 << 20;
-/// Curves reach up to so many times the total: what twice the memory would bring is asked more
-/// often than what ten times would.
+/// Depth of curves, in multiples of the total: the effect of twice the memory is of more interest
+/// than that of ten times.
 const DEPTH_FACTOR: u64 = 2;
 
 impl Ghosts {
-    /// Ghosts of `partitions` partitions that share `total_bytes`; none when `rate` is 0.
+    /// Returns ghosts of `partitions` partitions that share `total_bytes`; none if `rate` is 0.
     pub(crate) fn new(rate: f64, total_bytes: u64, partitions: usize) -> Self {
         let kept = if rate > 0.0 { partitions } else { 0 };
         let options = GhostOptions {
@@ -43,7 +41,7 @@ impl Ghosts {
         }
     }
 
-    /// The same, of a copy of the cache.
+    /// Returns a copy, for a copy of the cache.
     pub(crate) fn copy(&mut self) -> Self {
         let ghost = |ghost: &mut Mutex<Ghost>| {
             Mutex::new(ghost.get_mut().unwrap_or_else(PoisonError::into_inner).clone())
@@ -55,41 +53,41 @@ impl Ghosts {
         }
     }
 
-    /// Notes a get; `gets` is the number of all of the partition's.
+    /// Counts a get; `gets` returns the number of all gets of the partition.
     pub(crate) fn get(&self, partition: PartitionId, hash: u64, gets: impl FnOnce() -> u64) {
         if self.samples(partition, hash) {
             self.with(partition, |ghost| ghost.get(hash, gets));
         }
     }
 
-    /// Notes a store, or a touch, of an item charged `charge`.
+    /// Records a store or a touch of an item with this charge.
     pub(crate) fn store(&self, partition: PartitionId, hash: u64, charge: u64, gets: impl FnOnce() -> u64) {
         if self.samples(partition, hash) {
             self.with(partition, |ghost| ghost.store(hash, charge, gets));
         }
     }
 
-    /// Notes a deletion; an eviction is none.
+    /// Records a deletion; evictions are ignored.
     pub(crate) fn remove(&self, partition: PartitionId, hash: u64) {
         if self.samples(partition, hash) {
             self.with(partition, |ghost| ghost.remove(hash));
         }
     }
 
-    /// Notes that a partition was flushed.
+    /// Records a flush of the partition.
     pub(crate) fn clear(&self, partition: PartitionId) {
         if partition.index() < self.ghosts.len() {
             self.with(partition, Ghost::clear);
         }
     }
 
-    /// The curve of a partition with so many gets, if there are ghosts.
+    /// The curve of a partition after `gets` gets; none without ghosts.
     pub(crate) fn curve(&self, partition: PartitionId, gets: u64) -> Option<Curve> {
         let ghost = self.ghosts.get(partition.index())?;
         Some(ghost.lock().unwrap_or_else(PoisonError::into_inner).curve(gets))
     }
 
-    /// Bytes that all ghosts take.
+    /// Bytes used by all ghosts.
     pub(crate) fn memory_bytes(&self) -> u64 {
         let bytes =
             |ghost: &Mutex<Ghost>| ghost.lock().unwrap_or_else(PoisonError::into_inner).memory_bytes() as u64;
@@ -111,7 +109,7 @@ impl Ghosts {
     }
 }
 
-/// What all ghosts of a cache of `total_bytes` may take.
+/// Memory limit of all ghosts of a cache of `total_bytes`.
 fn memory_bytes(total_bytes: u64) -> u64 {
     (total_bytes / MEMORY_RATIO).clamp(*MEMORY_BYTES.start(), *MEMORY_BYTES.end())
 }

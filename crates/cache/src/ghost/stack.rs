@@ -1,62 +1,60 @@
-//! Keys in the order of their last use, and the bytes above each.
+//! Keys in the order of their last use, with the bytes used since.
 //!
-//! Each use takes the next slot of an array, so that a later slot is a later use, and leaves its
-//! key's old slot empty. The bytes used since then are the weights in the slots behind it: a sum
-//! over a range, which a Fenwick tree (P. Fenwick, *A New Data Structure for Cumulative Frequency
-//! Tables*, 1994) answers in O(log n). The tree here is over blocks of 64 slots, and the rest of a
-//! block is added up one by one: two cache lines of each array instead of a tree of the array's
-//! size.
+//! Each use takes the next slot of an array, so that a later slot is a later use, and empties the
+//! key's old slot. The bytes used since then are the sum of the weights in later slots, which a
+//! Fenwick tree (P. Fenwick, *A New Data Structure for Cumulative Frequency Tables*, 1994) computes
+//! in O(log n). The tree covers blocks of 64 slots, and the rest of a block is summed directly,
+//! which touches two cache lines of each array instead of a tree of the array's size.
 //!
-//! Before the slots are used up a sweep moves the occupied ones together, from the oldest on, a
-//! block for each use ([`Stack::sweep`]). A million keys moved at once would take tens of
-//! milliseconds, and everybody who shares the thread would wait for them; a block takes a
-//! microsecond or two. The order is the same before and after each block, so uses between them find
-//! all as it should be. A sweep of n slots ends within n/63 uses, long before the eighth of the
-//! slots that are left when it begins are used up; it is paid for by the uses since the last one,
-//! of which there were a sixteenth as many as there are slots at least.
+//! Before the slots are used up, a sweep compacts the occupied ones from the oldest on, one block
+//! per use ([`Stack::sweep`]). Moving a million keys at once would delay all clients of the thread
+//! by tens of milliseconds; a block takes one or two microseconds. The order is the same before and
+//! after each block, so uses in between find a consistent stack. A sweep of n slots ends within
+//! n/63 uses, long before the eighth of the slots that are left at its start is used up. Its cost
+//! is amortised over the uses since the last sweep, at least a sixteenth of the number of slots.
 //!
-//! All else that concerns every key is left to a sweep too: which are forgotten because they are
-//! too deep, because there are too many or because all are, and that counts of uses fade. Where all
-//! are forgotten in the middle of a sweep it goes on, and another one follows for what lies behind
-//! it: if it began anew, who forgets often enough would never let one end.
+//! Other operations on all keys are done by sweeps, too: dropping keys that are too deep, halving
+//! the sample, clearing it, and fading the counts of uses. If all keys are cleared during a sweep,
+//! that sweep continues and another one follows for the keys already passed; restarting it would
+//! let frequent clears prevent any sweep from ending.
 
 use super::index::{self, Index};
 
 /// The recency stack.
 #[derive(Clone, Debug)]
 pub(super) struct Stack {
-    /// By slot, up to the last one ever used; what an empty one holds means nothing.
+    /// By slot, up to the last one ever used; meaningless for empty slots.
     hashes: Vec<u64>,
-    /// By slot, as many.
+    /// By slot, of the same length.
     slots: Vec<Held>,
-    /// Fenwick tree of the weights of each block that has no unused slot; up to the last block that
-    /// ever was one, counted from 1.
+    /// Fenwick tree of the weights of each block without unused slots, up to the last block that
+    /// ever was one; indexed from 1.
     blocks: Vec<u64>,
     /// Slots of the keys, by hash.
     index: Index,
-    /// The first slot that was not used yet, or not since the last sweep.
+    /// The first slot that has not been used since the last sweep.
     next: usize,
-    /// All weights together.
+    /// Sum of all weights.
     total: u64,
     /// There are 2^scale slots, at most 2^scale_max.
     scale: u32,
     scale_max: u32,
     sweep: Option<Sweep>,
-    /// How often counts of uses were halved, and how often they had been when the last sweep began.
+    /// Number of halvings of the counts of uses, and its value at the start of the last sweep.
     fadings: u32,
     swept_fadings: u32,
 }
 
-/// What is known of a slot's key.
+/// Data of a slot's key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Held {
-    /// Its weight; 0 where the slot is empty.
+    /// Weight of the key in bytes; 0 if the slot is empty.
     bytes: u32,
-    /// How often it was refreshed.
+    /// Number of times it was refreshed.
     uses: Fading,
 }
 
-/// A count, with the number of the fading that it was noted after, modulo 64, in the low bits.
+/// A count, with the number of halvings at its last update, modulo 64, in the low bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Fading(u32);
 
@@ -74,30 +72,30 @@ impl Fading {
     }
 }
 
-/// Where a sweep is. The slots from `to` up to `from` are empty; those before were swept, those
-/// behind are to be.
+/// Position of a sweep. The slots from `to` to `from` are empty; earlier ones are swept, later ones
+/// remain.
 #[derive(Clone, Copy, Debug)]
 struct Sweep {
     from: usize,
     to: usize,
-    /// What happens to the keys below the slot `mark`.
+    /// Treatment of the keys below the slot `mark`.
     purpose: Purpose,
     mark: usize,
-    /// Those below this slot were swept before, and wait for a sweep that follows.
+    /// Keys below this slot were swept before, and remain for the sweep that follows.
     behind: usize,
-    /// How many keys have not been come to yet, by this sweep or the one that follows.
+    /// Number of keys that this sweep and the following one have not reached yet.
     left: usize,
-    /// The stack's, when it began.
+    /// The stack's `fadings` at its start.
     fadings: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Purpose {
-    /// Only the too deep ones are forgotten.
+    /// Drops only keys that are too deep.
     Tidy,
-    /// Those whose hash's upper half is not below this are forgotten: half of them, about.
+    /// Drops keys unless the upper half of their hash is below this: about half of them.
     Halve(u64),
-    /// All are.
+    /// Drops all keys.
     Clear,
 }
 
@@ -106,7 +104,7 @@ impl Sweep {
         slot < self.behind || (self.from..self.mark).contains(&slot)
     }
 
-    /// Whether the key of a slot is only there until the sweep comes to it.
+    /// True if the key of a slot is to be dropped when the sweep reaches it.
     fn forgets(&self, slot: usize, hash: u64) -> bool {
         match self.purpose {
             Purpose::Tidy => false,
@@ -115,7 +113,7 @@ impl Sweep {
         }
     }
 
-    /// How many keys will have been forgotten, for all that is known.
+    /// Estimated number of keys that are still to be dropped.
     fn forgotten(&self) -> usize {
         match self.purpose {
             Purpose::Tidy => 0,
@@ -125,30 +123,31 @@ impl Sweep {
     }
 }
 
-/// A key that was there before.
+/// State of a known key before its present use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Seen {
-    /// How often it was used before.
+    /// Number of earlier uses.
     pub(super) uses: u32,
-    /// Weights of the keys used since.
+    /// Weights of the keys used since, in bytes.
     pub(super) newer_bytes: u64,
-    /// Its own weight.
+    /// Weight of the key itself in bytes.
     pub(super) bytes: u32,
 }
 
 const BLOCK: usize = 64;
-/// 128 slots, of two blocks.
+/// 128 slots in two blocks.
 const SCALE_MIN: u32 = 7;
-/// As many as the index can number.
+/// Largest number of slots that the index can address.
 const SCALE_LIMIT: u32 = 31;
 
 impl Stack {
-    /// An empty one that grows up to `memory_bytes`, if the smallest one fits into them.
+    /// Returns an empty stack that grows up to `memory_bytes`, or has the smallest size if that is
+    /// larger.
     pub(super) fn new(memory_bytes: usize) -> Self {
         let fitting = (SCALE_MIN..=SCALE_LIMIT).take_while(|&scale| bytes_of(scale) <= memory_bytes);
         let scale_max = fitting.last().unwrap_or(SCALE_MIN);
-        // What is reserved takes no memory until it is used, and growing moves nothing. Only
-        // without a limit there is nothing to reserve.
+        // Reserved address space takes no memory until it is used, and growing then moves nothing.
+        // Without a limit nothing is reserved.
         let reserved = if scale_max < SCALE_LIMIT { 1 << scale_max } else { 0 };
         let mut blocks = Vec::with_capacity(reserved / BLOCK + 1);
         blocks.push(0);
@@ -167,12 +166,12 @@ impl Stack {
         }
     }
 
-    /// Number of keys; while half of them are being forgotten, about.
+    /// Number of keys; an estimate while half of them are being dropped.
     pub(super) fn len(&self) -> usize {
         self.index.len() - self.sweep.map_or(0, |sweep| sweep.forgotten())
     }
 
-    /// Whether [`Self::sweep`] has something to do.
+    /// True if [`Self::sweep`] has work to do.
     pub(super) fn is_due(&self) -> bool {
         self.sweep.is_some()
             || self.next >= (1 << self.scale) / 8 * 7
@@ -180,17 +179,17 @@ impl Stack {
             || self.fadings != self.swept_fadings
     }
 
-    /// Whether so many keys remain after a sweep that the next one would come too soon.
+    /// True if so many keys remain after a sweep that the next one would begin too soon.
     pub(super) fn is_crowded(&self) -> bool {
         self.len() > keys_max(self.scale) / 16 * 11
     }
 
-    /// Whether it holds less than a quarter of the keys it may come to hold.
+    /// True if it holds less than a quarter of the keys that it may hold at most.
     pub(super) fn is_sparse(&self) -> bool {
         self.len() < keys_max(self.scale_max) / 4
     }
 
-    /// Makes a key the most recent, if it is there.
+    /// Makes a key the most recent if it is present; returns its former state.
     pub(super) fn refresh(&mut self, hash: u64) -> Option<Seen> {
         let Self { hashes, index, next, sweep, .. } = self;
         let place = index.find_mut(hash, hashes)?;
@@ -205,8 +204,8 @@ impl Stack {
         Some(Seen { uses, newer_bytes, bytes })
     }
 
-    /// Makes a key the most recent, with this weight, whether it is there or not. A new one has
-    /// been used once: by the get that brought it. Where the index has no room, it is left out.
+    /// Makes a key the most recent, with this weight, inserting it if absent. A new key has been
+    /// used once, by the get that preceded. A key for which the index has no room is dropped.
     pub(super) fn put(&mut self, hash: u64, bytes: u32) {
         let mut uses = 1;
         let Self { hashes, index, next, sweep, .. } = self;
@@ -214,7 +213,7 @@ impl Stack {
             Some(place) => {
                 let old = *place as usize;
                 let forgotten = sweep.is_some_and(|sweep| sweep.forgets(old, hash));
-                // The fill after a get of a key that was known: it is the most recent already.
+                // A fill after a get of a known key, which is the most recent already.
                 if old + 1 == *next && !forgotten {
                     return self.weigh(old, bytes);
                 }
@@ -239,7 +238,7 @@ impl Stack {
         }
     }
 
-    /// Forgets all keys. O(1): sweeps see to it.
+    /// Drops all keys. O(1): the work is left to sweeps.
     pub(super) fn clear(&mut self) {
         let under_way = self.sweep;
         let begun = self.begin(Purpose::Clear);
@@ -248,30 +247,30 @@ impl Stack {
         }
     }
 
-    /// Forgets the keys whose hash's upper half is not below this, which must be half of what it
-    /// was: those that remain stand for them meanwhile.
+    /// Drops the keys whose hash's upper half is not below `threshold`, which must be half of the
+    /// former one; until a sweep has done so, estimates use the remaining half.
     pub(super) fn halve(&mut self, threshold: u64) {
         self.begin(Purpose::Halve(threshold));
     }
 
-    /// Halves how often each key was used.
+    /// Halves the number of uses of each key.
     pub(super) fn fade(&mut self) {
-        // Where no sweep comes by, because no key is used, the number must not come round.
+        // Without sweeps, because no key is used, the counter must not wrap around.
         if self.fadings.wrapping_sub(self.swept_fadings) < FADINGS_MASK {
             self.fadings = self.fadings.wrapping_add(1);
         }
     }
 
-    /// Doubles the slots, if they may be as many; says whether it did.
+    /// Doubles the number of slots up to the limit; returns true if it did.
     pub(super) fn grow(&mut self) -> bool {
         let grows = self.scale < self.scale_max;
         self.scale += u32::from(grows);
         grows
     }
 
-    /// Goes on with the sweep under way by one block, or begins one, for which there is a time
-    /// between any two uses while [`Self::is_due`]. Forgets keys that have `depth` bytes or more
-    /// above them. Says whether a sweep has ended.
+    /// Continues the sweep by one block, or begins one. To be called between any two uses while
+    /// [`Self::is_due`]. Drops keys that have `depth` bytes or more above them. Returns true when
+    /// no sweep is left.
     pub(super) fn sweep(&mut self, depth: u64) -> bool {
         if self.sweep.is_none() {
             self.begin(Purpose::Tidy);
@@ -312,7 +311,7 @@ impl Stack {
             }
             out += u64::from(bytes);
             let hash = self.hashes[slot];
-            // All older ones are gone, so the rest is above it.
+            // All older keys are dropped, so all remaining ones are above it.
             let is_too_deep =
                 sweep.purpose == Purpose::Tidy && sweep.to == 0 && self.total - u64::from(bytes) >= depth;
             if is_too_deep || sweep.forgets(slot, hash) {
@@ -336,7 +335,7 @@ impl Stack {
         self.add(to_block + 1, into[1]);
     }
 
-    /// The slots behind the last swept one are unused again.
+    /// Ends a sweep: the slots after the last swept one are unused again.
     fn end(&mut self, sweep: &Sweep) {
         let block = sweep.to / BLOCK;
         let within = block_sum(&self.slots[block * BLOCK..sweep.to]);
@@ -345,12 +344,12 @@ impl Stack {
         self.swept_fadings = sweep.fadings;
     }
 
-    /// Weights above a slot, in keys that remain.
+    /// Weights above a slot, of keys that will remain.
     fn newer_bytes(&self, slot: usize) -> u64 {
         let newer = self.above(slot);
         match self.sweep {
             Some(Sweep { purpose: Purpose::Halve(_), from, mark, .. }) if slot < mark => {
-                // Of what the sweep has not come to, half.
+                // Half of the weights that the sweep has not reached yet.
                 let ahead = self.above(slot.max(from.saturating_sub(1))).saturating_sub(self.above(mark - 1));
                 newer - ahead / 2
             }
@@ -364,7 +363,7 @@ impl Stack {
         self.total - self.before(block) - within
     }
 
-    /// Weights in all blocks before this one.
+    /// Weights of all blocks before this one.
     fn before(&self, block: usize) -> u64 {
         let (mut sum, mut node) = (0_u64, block);
         while node > 0 {
@@ -374,7 +373,7 @@ impl Stack {
         sum
     }
 
-    /// Occupies the next slot. Its block enters the tree as a whole, once no slot of it is left.
+    /// Occupies the next slot. Its block is added to the tree once it is full.
     fn fill(&mut self, hash: u64, bytes: u32, uses: u32) {
         let held = Held { bytes, uses: Fading::new(uses, self.fadings) };
         if self.next == self.slots.len() {
@@ -391,7 +390,7 @@ impl Stack {
         }
     }
 
-    /// Puts a block's sum into the tree, which grows by a node where the block never was in it.
+    /// Adds a block's sum to the tree, which gets a new node if the block was never in it.
     fn enter(&mut self, block: usize, sum: u64) {
         let node = block + 1;
         if node < self.blocks.len() {
@@ -408,7 +407,7 @@ impl Stack {
         }
     }
 
-    /// Gives the key of a slot another weight; 0 empties the slot.
+    /// Changes the weight of a slot's key; 0 empties the slot.
     fn weigh(&mut self, slot: usize, bytes: u32) {
         let old = std::mem::replace(&mut self.slots[slot].bytes, bytes);
         let more = u64::from(bytes).wrapping_sub(u64::from(old));
@@ -433,13 +432,13 @@ fn block_sum(slots: &[Held]) -> u64 {
     slots.iter().map(|held| u64::from(held.bytes)).sum()
 }
 
-/// Keys that 2^scale slots are for: as many as an index of half as many buckets takes.
+/// Number of keys for 2^scale slots: the capacity of an index with half as many buckets.
 const fn keys_max(scale: u32) -> usize {
     index::keys_max(1 << (scale - 1))
 }
 
-/// What 2^scale slots take: a hash and what is held each, their blocks, and an index of half as
-/// many buckets.
+/// Memory of 2^scale slots: hash and data of each, their blocks, and an index with half as many
+/// buckets.
 const fn bytes_of(scale: u32) -> usize {
     let slots = 1 << scale;
     slots * (size_of::<u64>() + size_of::<Held>())
@@ -454,7 +453,7 @@ mod tests {
 
     use super::*;
 
-    /// Keys with their weights, oldest first.
+    /// Reference implementation: keys with weights and uses, oldest first.
     #[derive(Debug, Default)]
     struct Plain(Vec<(u64, u32, u32)>);
 
@@ -467,7 +466,7 @@ mod tests {
         }
     }
 
-    /// Those that remain, oldest first.
+    /// The keys that remain, oldest first.
     fn keys(stack: &Stack) -> Vec<(u64, u32, u32)> {
         let slots = stack.hashes.iter().zip(&stack.slots).take(stack.next).enumerate();
         let forgotten = |slot, hash| stack.sweep.is_some_and(|sweep| sweep.forgets(slot, hash));
@@ -505,7 +504,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_agrees_with_a_plain_list_before_while_and_after_it_is_swept(
+        fn stack_agrees_with_a_plain_list_at_any_stage_of_a_sweep(
             steps in prop_oneof![Just(1), Just(60)].prop_flat_map(steps)
         ) {
             let (mut stack, mut plain) = (Stack::new(1 << 16), Plain::default());
@@ -546,7 +545,7 @@ mod tests {
         }
 
         #[test]
-        fn a_sweep_drops_what_is_too_deep(
+        fn sweep_drops_keys_below_the_depth(
             weights in prop::collection::vec(1_u32..100, 1..50),
             depth in 0_u64..3000,
         ) {
@@ -560,11 +559,11 @@ mod tests {
     }
 
     #[test]
-    fn while_it_is_halved_half_of_what_remains_to_be_swept_is_said_to_be_there() {
+    fn during_halving_half_of_the_unswept_weight_is_counted() {
         const KEYS: u64 = 10_000;
         const BYTES: u32 = 16;
         let mut stack = Stack::new(usize::MAX);
-        // Every second one is to go.
+        // Every second key is to be dropped.
         let hash_of = |key: u64| ((key % 2) << 32) | key;
         for key in 0..KEYS {
             stack.put(hash_of(key), BYTES);
@@ -578,8 +577,8 @@ mod tests {
         let mut used = Vec::new();
         loop {
             let remaining = KEYS / 2 + used.len() as u64 / 2;
-            // One that goes, one that was used before, and all old ones in a row that does not go
-            // by their age.
+            // A key to be dropped, one used before, and the old keys in an order independent of
+            // their age.
             assert_eq!(stack.refresh(hash_of(KEYS - 1)), None);
             let key = used.len() as u64 * 26 % KEYS;
             let newer = (KEYS - key) / 2 + used.iter().filter(|&&used| used < key).count() as u64;
@@ -597,7 +596,7 @@ mod tests {
     }
 
     #[test]
-    fn fadings_that_no_sweep_follows_do_not_come_round() {
+    fn fading_counter_does_not_wrap_without_sweeps() {
         let mut stack = Stack::new(0);
         stack.put(1, 1);
         (0..1000).for_each(|_| stack.fade());
@@ -605,11 +604,11 @@ mod tests {
     }
 
     #[test]
-    fn however_often_all_are_forgotten_sweeps_end() {
+    fn sweeps_end_under_frequent_clears() {
         let mut stack = Stack::new(100_000);
         let mut hash = SplitMix64::new(1);
         for round in 0..20_000 {
-            // Few uses, many, or more than half of what there is room for.
+            // A few uses, or more than half of the capacity.
             let uses = if round % 1_000 == 999 { keys_max(stack.scale_max) / 2 } else { round % 5 };
             for _ in 0..uses {
                 stack.put(hash.next_u64(), 1);
@@ -625,7 +624,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_stays_within_what_was_given() {
+    fn memory_stays_within_its_limit() {
         for memory_bytes in [3_000, 10_000, 100_000, 3_000_000] {
             let mut stack = Stack::new(memory_bytes);
             let reserved = stack.hashes.capacity();

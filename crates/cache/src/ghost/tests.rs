@@ -3,7 +3,7 @@ use sherwood_model::SplitMix64;
 
 use super::*;
 
-/// A get, and a store when it missed or not, as look-aside traffic does. Counts the gets.
+/// Look-aside traffic: a get and a store per use. Counts the gets.
 struct Traffic {
     ghost: Ghost,
     gets: u64,
@@ -26,7 +26,7 @@ impl Traffic {
     }
 }
 
-/// A uniform hash for a small number.
+/// A uniform hash of a small number.
 fn hash_of(key: u64) -> u64 {
     SplitMix64::new(key).next_u64()
 }
@@ -47,8 +47,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The number of bytes that each get needed, from its definition; none where no size would have
-/// helped.
+/// The least size at which each get hits, computed from the definition; none if no size suffices.
 fn distances(steps: &[Step]) -> Vec<Option<u64>> {
     let mut recent: Vec<(u64, u64)> = Vec::new();
     let mut found = Vec::new();
@@ -70,7 +69,7 @@ fn distances(steps: &[Step]) -> Vec<Option<u64>> {
 
 proptest! {
     #[test]
-    fn every_point_of_an_exact_curve_is_the_share_of_longer_distances(
+    fn points_of_an_exact_curve_are_shares_of_longer_distances(
         steps in prop::collection::vec(step(), 1..1500),
     ) {
         let (mut ghost, mut gets) = (Ghost::new(GhostOptions::exact()), 0);
@@ -98,7 +97,7 @@ proptest! {
     }
 
     #[test]
-    fn a_sampled_curve_is_a_curve(
+    fn sampled_curve_is_monotonic_and_bounded(
         keys in prop::collection::vec((0_u64..500, 0_u64..5000), 0..3000),
         rate in 0.01_f64..1.0,
         depth_bytes in 1_u64..1_000_000,
@@ -117,26 +116,26 @@ proptest! {
 }
 
 #[test]
-fn nothing_seen_is_a_miss_at_every_size() {
+fn curve_without_gets_misses_at_every_size() {
     let curve = Ghost::new(GhostOptions::exact()).curve(0);
     assert_eq!((curve.at(0), curve.at(1 << 40), curve.gets), (1.0, 1.0, 0.0));
 }
 
 #[test]
-fn what_is_never_stored_weighs_nothing_and_always_misses() {
+fn key_never_stored_weighs_nothing_and_always_misses() {
     let mut traffic = Traffic::new(GhostOptions::exact());
     for key in 0..1000 {
         traffic.gets += 1;
         traffic.ghost.get(hash_of(key % 5), || traffic.gets);
         traffic.use_key(hash_of(9), 100);
     }
-    // Half of the gets are for the stored key, which nothing comes between.
+    // Half of the gets are for the stored key, with nothing stored in between.
     assert_eq!(traffic.curve().at(103), 0.5005);
     assert_eq!(traffic.curve().keys, 1);
 }
 
 #[test]
-fn flushed_keys_miss_until_they_are_stored_again() {
+fn flushed_key_misses_until_it_is_stored_again() {
     let mut traffic = Traffic::new(GhostOptions::exact());
     for round in 0..4 {
         traffic.use_key(hash_of(1), 100);
@@ -148,13 +147,13 @@ fn flushed_keys_miss_until_they_are_stored_again() {
 }
 
 #[test]
-fn a_hot_key_outside_the_sample_is_corrected_for() {
+fn hot_key_outside_the_sample_is_corrected_for() {
     let sampled = |hash: &u64| hash >> 32 < 1 << 28;
     let hot = (0..).map(hash_of).find(|hash| !sampled(hash)).unwrap();
     let options = GhostOptions { rate: 1.0 / 16.0, ..GhostOptions::exact() };
     let mut traffic = Traffic::new(options);
     for i in 0..200_000 {
-        // Nine of ten gets are for one key, the tenth for one never seen before.
+        // Nine of ten gets are for one key, the tenth for a new one.
         traffic.use_key(if i % 10 == 0 { hash_of(i) } else { hot }, 100);
     }
     let curve = traffic.curve();
@@ -166,7 +165,7 @@ fn a_hot_key_outside_the_sample_is_corrected_for() {
 }
 
 #[test]
-fn more_keys_than_memory_holds_lower_the_rate_and_fewer_raise_it_again() {
+fn rate_falls_when_keys_exceed_memory_and_rises_again() {
     let memory_bytes = 64 << 10;
     let options = GhostOptions { rate: 1.0, depth_bytes: 1 << 40, memory_bytes, fades: true };
     let mut traffic = Traffic::new(options);
@@ -178,12 +177,12 @@ fn more_keys_than_memory_holds_lower_the_rate_and_fewer_raise_it_again() {
     let curve = traffic.curve();
     assert!((0.01..0.1).contains(&curve.rate), "{}", curve.rate);
     assert!((25_000..35_000).contains(&curve.keys), "{}", curve.keys);
-    // All distances are alike: the curve falls at one size.
+    // All distances are equal: the curve falls at one size.
     assert!(curve.at(many * 9) > 0.8 && curve.at(many * 11) < 0.2, "{curve:?}");
     traffic.ghost.clear();
     for i in 0..10 * few {
         traffic.use_key(hash_of(i % few), 10);
-        // And many more of keys that are not in the sample.
+        // And many gets of keys that are not in the sample.
         traffic.gets += 1_000_000;
         traffic.curve();
     }
@@ -191,7 +190,7 @@ fn more_keys_than_memory_holds_lower_the_rate_and_fewer_raise_it_again() {
 }
 
 #[test]
-fn the_past_fades_even_if_no_key_is_sampled_any_more() {
+fn counts_fade_without_further_sampled_gets() {
     let options = GhostOptions { rate: 1.0 / 32.0, fades: true, ..GhostOptions::exact() };
     let mut traffic = Traffic::new(options);
     (0..200_000).for_each(|i| traffic.use_key(hash_of(i), 100));
@@ -202,11 +201,11 @@ fn the_past_fades_even_if_no_key_is_sampled_any_more() {
 }
 
 #[test]
-fn keys_beyond_the_depth_are_forgotten_before_the_rate_falls() {
+fn keys_beyond_the_depth_are_dropped_before_the_rate_falls() {
     let options = GhostOptions { rate: 1.0, depth_bytes: 100_000, memory_bytes: 128 << 10, fades: true };
     let mut traffic = Traffic::new(options);
     for i in 1000..200_000 {
-        // Always a new key, and now and then one from 495 uses ago.
+        // A new key each time, and every tenth time one from 495 uses ago.
         traffic.use_key(hash_of(if i % 10 == 9 { i - 495 } else { i }), 100);
     }
     let curve = traffic.curve();
@@ -216,7 +215,7 @@ fn keys_beyond_the_depth_are_forgotten_before_the_rate_falls() {
 }
 
 #[test]
-fn the_past_fades() {
+fn old_counts_fade() {
     let options = GhostOptions { fades: true, ..GhostOptions::exact() };
     let mut traffic = Traffic::new(options);
     for i in 0..200_000 {
@@ -232,6 +231,6 @@ fn the_past_fades() {
 
 #[test]
 #[should_panic(expected = "above 0 and at most 1")]
-fn a_rate_of_nothing_is_a_bug() {
+fn rate_of_zero_panics() {
     let _ = Ghost::new(GhostOptions { rate: 0.0, ..GhostOptions::exact() });
 }

@@ -1,4 +1,4 @@
-//! One thing at a time, whoever comes; schedules of three threads under loom, real threads
+//! Mutual exclusion of the striped lock: all schedules of three threads under loom, real threads
 //! otherwise.
 
 #[cfg(loom)]
@@ -8,10 +8,10 @@ mod schedules {
     use loom::sync::Arc;
     use loom::thread;
 
-    /// What the lock protects: a cell that reports every access that is not ordered by it.
+    /// The protected value: a cell that reports every access that the lock does not order.
     struct Watched(UnsafeCell<u32>);
 
-    // SAFETY: that the accesses exclude each other is what is explored.
+    // SAFETY: loom explores whether the accesses exclude each other.
     unsafe impl Sync for Watched {}
     // SAFETY: as above.
     unsafe impl Send for Watched {}
@@ -20,12 +20,12 @@ mod schedules {
 
     fn see(reading: &Reading<'_, Watched, ()>) -> u32 {
         reading.0.with(|value| {
-            // SAFETY: a stripe is held; loom checks that nobody writes.
+            // SAFETY: a stripe is held; loom checks that no thread writes.
             unsafe { *value }
         })
     }
 
-    /// Reads by a stripe of choice: loom runs all of its threads on one of the system's.
+    /// Reads by a given stripe: loom runs all of its threads on one system thread.
     fn read(lock: &Lock, stripe: usize) -> u32 {
         let stripe = &lock.stripes.0[stripe];
         stripe.lock();
@@ -34,7 +34,7 @@ mod schedules {
 
     fn write(lock: &Lock) {
         lock.write().0.with_mut(|value| {
-            // SAFETY: all stripes are held; loom checks that nobody reads or writes.
+            // SAFETY: all stripes are held; loom checks that no other thread reads or writes.
             unsafe { *value += 1 }
         });
     }
@@ -50,7 +50,7 @@ mod schedules {
     }
 
     #[test]
-    fn two_writers_and_a_reader() {
+    fn two_writers_and_a_reader_exclude_each_other() {
         explore(3, || {
             let lock = lock(2);
             let other = Arc::clone(&lock);
@@ -65,7 +65,7 @@ mod schedules {
     }
 
     #[test]
-    fn readers_of_one_stripe_and_of_another_and_a_writer() {
+    fn readers_of_two_stripes_and_a_writer_exclude_each_other() {
         explore(3, || {
             let lock = lock(2);
             let other = Arc::clone(&lock);
@@ -80,7 +80,7 @@ mod schedules {
     }
 
     #[test]
-    fn who_is_refused_a_stripe_does_not_free_it() {
+    fn failed_try_read_does_not_unlock_the_stripe() {
         explore(3, || {
             let lock = lock(1);
             let other = Arc::clone(&lock);
@@ -104,7 +104,7 @@ mod threads {
     const ROUNDS: u64 = if cfg!(miri) { 100 } else { 20_000 };
 
     #[test]
-    fn who_is_refused_gives_nothing_back() {
+    fn failed_try_read_leaves_the_lock_held() {
         let lock = Striped::new(1, 0_u64, || ());
         let held = lock.write();
         for _ in 0..3 {
@@ -115,7 +115,7 @@ mod threads {
     }
 
     #[test]
-    fn readers_see_whole_writes() {
+    fn readers_see_complete_writes() {
         for stripes in [1, 2, 16] {
             let lock = Striped::new(stripes, (0_u64, 0_u64), || ());
             let reads = AtomicU64::new(0);
@@ -143,7 +143,7 @@ mod threads {
     }
 
     #[test]
-    fn a_panic_leaves_the_lock_free() {
+    fn panic_of_a_reader_unlocks() {
         let lock = Striped::new(2, 1, || ());
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             let _reading = lock.read();
@@ -155,11 +155,11 @@ mod threads {
     }
 
     #[test]
-    fn a_reader_keeps_out_writers_and_no_reader_of_another_stripe() {
+    fn reader_locks_only_its_own_stripe() {
         let stripes = Stripes::new(2, || ());
         stripes.0[0].lock();
         assert_eq!(stripes.0[0].state.load(Relaxed), HELD);
-        // Were the two in each other's way, this would never return.
+        // If the stripes excluded each other, this would never return.
         stripes.0[1].lock();
         stripes.0[1].unlock();
         stripes.0[0].unlock();

@@ -1,18 +1,18 @@
-//! What look-ups will read, asked for before they do: see
+//! Prefetching of the memory that look-ups will read, see
 //! [`Cache::prefetch`](crate::Cache::prefetch).
 
 use super::{Handle, Locked, Lookup, NO_HANDLE, Shard};
 
 impl Shard {
-    /// Asks for the index's lines where the searches for hashes begin, unless somebody is changing
-    /// the shard.
+    /// Prefetches the index lines at which the searches for hashes begin, unless the shard is
+    /// locked for writing.
     pub(crate) fn prefetch_index(&self, hashes: &[u64]) {
         if let Some(store) = self.store.try_read() {
             hashes.iter().for_each(|&hash| store.index.prefetch(hash));
         }
     }
 
-    /// Asks for the records that hashes lead to, unless somebody is changing the shard.
+    /// Prefetches the records of hashes, unless the shard is locked for writing.
     pub(crate) fn prefetch_records(&self, hashes: &[u64]) {
         if let Some(store) = self.store.try_read() {
             let found = hashes.iter().filter_map(|&hash| store.index.find(hash).next());
@@ -22,9 +22,9 @@ impl Shard {
 }
 
 impl Locked<'_> {
-    /// Asks for the memory that searches for these hashes will read. Notes in `ahead`, which is as
-    /// long at least and holds no handle, the first of each hash, if there is one: what
-    /// [`Self::find_ahead`] begins with.
+    /// Prefetches the memory that searches for these hashes will read. Stores the first handle of
+    /// each hash, if any, in `ahead`, which must be at least as long and contain no handle;
+    /// [`Self::find_ahead`] uses it.
     #[inline]
     pub(crate) fn look_ahead(&self, hashes: &[u64], ahead: &mut [Handle]) {
         if hashes.len() > 1 {
@@ -41,9 +41,9 @@ impl Locked<'_> {
         }
     }
 
-    /// Asks for what changes beside items that are found under strict LRU: the neighbours that each
-    /// leaves behind when it becomes the newest. Nobody waits for what is only written, but the
-    /// lock's release does.
+    /// Prefetches what a hit changes beside the item under strict LRU: the neighbours that it
+    /// leaves when it becomes the newest. Writes do not stall by themselves, but the release of the
+    /// lock waits for them.
     #[inline]
     fn look_aside(&self, ahead: &[Handle]) {
         for &at in ahead.iter().filter(|&&at| at != NO_HANDLE) {
@@ -56,7 +56,7 @@ impl Locked<'_> {
         }
     }
 
-    /// The record of a key, dead or alive, where the index is as it was when `ahead` was the first
+    /// The record of a key, dead or alive, if the index is unchanged since `ahead` was the first
     /// handle of the key's hash.
     #[inline]
     pub(crate) fn find_ahead(&self, lookup: &Lookup<'_>, ahead: Handle) -> Option<Handle> {

@@ -1,52 +1,53 @@
-//! How much of a partition waits in small queues.
+//! The share of a partition's bytes in small queues.
 //!
-//! The paper gives the small queue a tenth. That suits no trace: where items come back at random a
-//! hundredth keeps half a point more, where they come back soon or never a fifth keeps a point
-//! more. What an item gains from a longer stay can be seen from those that had to go: if more of
-//! the ones dropped from the small queue come back than of the ones dropped from the main queue,
-//! space is worth more in the small one. So keys that left either are remembered
-//! ([`super::ghost`]), and the balance between the queues moves towards the one whose keys return
-//! more often, as ARC's does (N. Megiddo and D. S. Modha, "ARC: a self-tuning, low overhead
-//! replacement cache", FAST 2003), but by the rate of returns and not by their number: ten times as
-//! many leave the small queue.
+//! The paper gives the small queue a tenth. The best share depends on the trace: if items return at
+//! random, a hundredth hits half a percentage point more; if they return soon or never, a fifth
+//! hits a point more. The value of a longer stay is estimated from dropped keys: if those dropped
+//! from the small queue return at a higher rate than those dropped from the main queue, space is
+//! worth more in the small one. Keys dropped from either queue are therefore recorded
+//! ([`super::ghost`]), and the share moves towards the queue whose keys return at the higher rate.
+//! ARC does so by the number of returns (N. Megiddo and D. S. Modha, "ARC: a self-tuning, low
+//! overhead replacement cache", FAST 2003); here rates are used, because ten times as many keys
+//! leave the small queue.
 //!
-//! A lane of a shard drops too few items to tell a rate. It counts some of them for itself and then
-//! adds them to what all shards know of its partition.
+//! A single lane of a shard drops too few items to estimate a rate. It counts a batch by itself and
+//! then adds it to the counts of its partition, which all shards share.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
 use sherwood_model::PartitionId;
 
-/// Parts of the whole that a share is told in.
+/// Denominator of shares.
 const WHOLE: u64 = 1 << 16;
-/// To start with: as far, in factors, from the least as from the most.
+/// Initial share: the geometric mean of least and largest.
 const START: u32 = (WHOLE / 20) as u32;
-/// Less is worth nothing even where items come back at random, more hardly ever.
+/// Least share; a smaller one gains nothing even if items return at random. Larger ones than `MOST`
+/// rarely gain.
 const LEAST: f64 = WHOLE as f64 * 0.01;
 const MOST: f64 = WHOLE as f64 * 0.3;
-/// By how much one look changes the share, if only keys of one queue return. Simulated: 0.1 is late
-/// in a cache that was just filled, 0.3 keeps less of the small traces.
+/// Relative change of the share per evaluation if only keys of one queue return. Simulated: 0.1
+/// adapts too slowly after a cache was filled, 0.3 hits less on the small traces.
 const STEP: f64 = 0.2;
-/// A look is taken each time that an eighth of the partition's items have been dropped, half of
-/// them before the last look.
+/// An evaluation is due each time that an eighth of the partition's items have been dropped, half
+/// of which were dropped before the last evaluation.
 const LOOK_DIVISOR: u64 = 8;
-/// Dropped items that are enough for a look, at least.
+/// Least number of dropped items for an evaluation.
 const LOOK_MIN: u64 = 256;
-/// Dropped items by which either rate is drawn towards that of both: while a main queue is filled
-/// few are dropped from it.
+/// Number of dropped items with the common rate that is added to either queue: few are dropped from
+/// a main queue that is being filled.
 const PRIOR: f64 = 30.0;
-/// Drops and returns that a lane counts before it tells them.
+/// Drops and returns that a lane counts before it reports them.
 const BATCH: u8 = 32;
 
-/// What was dropped from the queues, and what came back; of the small queue first.
+/// Numbers of keys dropped from the queues and returned; the small queue first.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counts {
     dropped: [u8; 2],
     returned: [u8; 2],
 }
 
-/// The shares of all partitions, for all shards.
+/// Shares of the small queues of all partitions, common to all shards.
 #[derive(Debug)]
 pub(crate) struct Balances {
     partitions: Box<[Balance]>,
@@ -55,9 +56,10 @@ pub(crate) struct Balances {
 
 #[derive(Debug)]
 struct Balance {
-    /// The small queues' part of the partition's bytes, of [`WHOLE`]. Read for each victim.
+    /// The small queues' part of the partition's bytes, in units of 1/[`WHOLE`]. Read for each
+    /// victim.
     small: AtomicU32,
-    /// Entered once in [`BATCH`] drops of a lane, with its shard's lock held; nothing is locked
+    /// Locked once per [`BATCH`] drops of a lane, while its shard's lock is held; nothing is locked
     /// under it.
     seen: Mutex<Seen>,
 }
@@ -89,7 +91,7 @@ impl Balances {
         Self { partitions: (0..partitions).map(balance).collect(), shards: u64::from(shards) }
     }
 
-    /// The same, of a copy of the cache.
+    /// Returns a copy, for a copy of the cache.
     pub(super) fn copy(&self) -> Self {
         let balance = |balance: &Balance| Balance {
             small: AtomicU32::new(balance.small.load(Relaxed)),
@@ -98,13 +100,14 @@ impl Balances {
         Self { partitions: self.partitions.iter().map(balance).collect(), shards: self.shards }
     }
 
-    /// What the small queues may hold of `bytes` bytes of a partition.
+    /// Bytes that the small queues may hold of `bytes` bytes of a partition.
     #[inline]
     pub(super) fn small(&self, partition: PartitionId, bytes: u64) -> u64 {
         bytes * u64::from(self.partitions[partition.index()].small.load(Relaxed)) / WHOLE
     }
 
-    /// Learns what a lane of a partition has counted, in a shard that holds `items` of it.
+    /// Adds the counts of a lane of a partition, in a shard that holds `items` items of it, and
+    /// evaluates the share when due.
     pub(super) fn learn(&self, partition: PartitionId, counts: Counts, items: u64) {
         let balance = &self.partitions[partition.index()];
         let mut seen = balance.seen.lock().unwrap_or_else(PoisonError::into_inner);
@@ -130,7 +133,7 @@ impl Seen {
         self.dropped.iter_mut().chain(&mut self.returned).for_each(|count| *count /= 2);
     }
 
-    /// The share `small`, one look on.
+    /// The share `small` after one evaluation.
     fn moved(&self, small: f64) -> f64 {
         let [of_small, of_main] = self.rates();
         if of_small + of_main == 0.0 {
@@ -141,7 +144,7 @@ impl Seen {
         moved.clamp(LEAST, MOST)
     }
 
-    /// Which part of the dropped items came back, of each queue.
+    /// Share of the dropped keys that returned, for each queue.
     fn rates(&self) -> [f64; 2] {
         let all = |counts: [u64; 2]| (counts[0] + counts[1]) as f64;
         let mean = all(self.returned) / all(self.dropped).max(1.0);
@@ -157,7 +160,7 @@ mod tests {
     const P: PartitionId = PartitionId(0);
 
     /// The share after batches of 12 items dropped from the small queue and 4 from the main queue,
-    /// of which so many return.
+    /// with this many returns of each.
     fn share(batches: usize, small_returns: u8, main_returns: u8) -> f64 {
         let balances = Balances::new(1, 4);
         for _ in 0..batches {
@@ -171,9 +174,9 @@ mod tests {
     }
 
     #[test]
-    fn it_moves_to_the_queue_whose_items_come_back_more_often() {
+    fn share_moves_to_the_queue_with_more_frequent_returns() {
         assert!((share(0, 6, 0) - 0.05).abs() < 1e-4);
-        // A quarter of either: three times as many of the small queue's.
+        // A quarter of either queue's keys return: three times as many of the small queue's.
         assert!((share(1000, 3, 1) - 0.05).abs() < 1e-3);
         assert!(share(200, 6, 1) > 0.06);
         assert!(share(200, 3, 2) < 0.04);
@@ -182,12 +185,12 @@ mod tests {
     }
 
     #[test]
-    fn nothing_returned_says_nothing() {
+    fn share_is_unchanged_without_returns() {
         assert!((share(1000, 0, 0) - 0.05).abs() < 1e-4);
     }
 
     #[test]
-    fn a_lane_tells_what_it_counted_before_it_overflows() {
+    fn lane_reports_its_counts_before_they_overflow() {
         let mut counts = Counts::default();
         let mut told = 0;
         for number in 0..1000 {

@@ -1,4 +1,4 @@
-//! That a shard's structures agree, for tests.
+//! Consistency check of a shard's structures, for tests.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -9,10 +9,10 @@ use crate::ledger::Ledger;
 use crate::options::Eviction;
 
 impl Shard {
-    /// Walks every queue and compares it with index, pages, published stamps and counters.
+    /// Compares every queue with index, pages, published stamps and counters.
     ///
     /// # Panics
-    /// When they differ.
+    /// If they differ.
     pub(crate) fn check(&self, ledger: &Ledger) {
         let shard = self.lock(ledger);
         let queued: usize = (0..shard.store.lanes.len()).map(|lane| shard.check_lane(lane)).sum();
@@ -28,7 +28,7 @@ impl Shard {
 }
 
 impl Locked<'_> {
-    /// Where all records lie.
+    /// Handles of all records.
     pub(crate) fn handles(&self) -> Vec<Handle> {
         let mut handles = Vec::new();
         let (_, end) = self.walk(Cursor::default(), usize::MAX, |at| handles.push(at));

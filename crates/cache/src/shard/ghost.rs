@@ -1,33 +1,33 @@
-//! Keys that were here a while ago.
+//! Keys that were dropped recently.
 //!
-//! S3-FIFO lets a new item prove itself in a small queue. One that comes back soon after it was
-//! dropped from there has proved itself late, and goes to the main queue at once. One that was
-//! dropped from the main queue starts anew, but that it comes back tells how long the queues should
-//! be (see [`super::balance`]). So the shard remembers half as many dropped keys as it holds items
-//! (the paper's 0.9, and twice as many, kept less of Zipf 0.99 in simulations). Only 15 bits of a
-//! key's hash are kept and where it was, in buckets that forget their oldest: one look-up in 4,000
-//! to 16,000 is mistaken for a key of before, which costs nothing but a place in the wrong queue.
+//! S3-FIFO admits a new item to a small queue. An item that returns soon after it was dropped from
+//! there goes to the main queue directly. An item that was dropped from the main queue starts in
+//! the small queue again, but its return is counted for the sizes of the queues (see
+//! [`super::balance`]). The shard therefore records half as many dropped keys as it holds items
+//! (the paper's 0.9, and twice as many, hit less on Zipf 0.99 in simulations). A record is 15 bits
+//! of the key's hash and its queue, in buckets that overwrite their oldest: one look-up in 4,000 to
+//! 16,000 matches a wrong key, whose only effect is a place in the wrong queue.
 
 use std::sync::Arc;
 
 use crate::memory::Supply;
 use crate::prefetch;
 
-/// Keys a bucket has room for.
+/// Keys per bucket.
 const WAYS: usize = 8;
-/// Items for each bucket from which on there are twice as many buckets.
+/// Largest number of items per bucket; above it the number of buckets is doubled.
 const ITEMS_MAX: usize = 2 * WAYS;
-/// Items for each bucket below which half of the buckets go.
+/// Least number of items per bucket; below it the number of buckets is halved.
 const ITEMS_MIN: usize = WAYS / 2;
-/// Items for each key that is remembered.
+/// Items per recorded key.
 const ITEMS_PER_KEY: usize = 2;
-/// Tells those dropped from the main queue.
+/// Flag of keys dropped from the main queue.
 const WAS_MAIN: u16 = 1 << 15;
 
-/// A memory of keys, 1 to 2 bytes for each item of the shard.
+/// Recorded keys, 1 to 2 bytes per item of the shard.
 #[derive(Debug)]
 pub(super) struct Ghost {
-    /// From the newest to the oldest; 0 for none.
+    /// From newest to oldest; 0 for none.
     buckets: Vec<[u16; WAYS]>,
     supply: Arc<Supply>,
 }
@@ -37,17 +37,17 @@ impl Ghost {
         Self { buckets: Vec::new(), supply }
     }
 
-    /// The same, of a copy of the cache.
+    /// Returns a copy, for a copy of the cache.
     pub(super) fn copy(&self, supply: &Arc<Supply>) -> Self {
-        // As large as the original, which decides when it grows next and counts as held.
+        // With the capacity of the original, which determines its next growth and counts as held.
         let mut buckets = Vec::with_capacity(self.buckets.capacity());
         buckets.extend_from_slice(&self.buckets);
         supply.resized(0, buckets.capacity() * size_of::<[u16; WAYS]>());
         Self { buckets, supply: Arc::clone(supply) }
     }
 
-    /// Remembers the key with this hash and the queue that it was dropped from. `items` says how
-    /// many the shard holds.
+    /// Records the hash of a dropped key and its queue. `items` is the number of items in the
+    /// shard.
     pub(super) fn remember(&mut self, hash: u64, was_main: bool, items: usize) {
         self.fit(items);
         let (at, ways) = (self.bucket(hash), self.ways(items));
@@ -57,15 +57,15 @@ impl Ghost {
         bucket[ways..].fill(0);
     }
 
-    /// Asks for the memory that [`Self::remember`] and [`Self::recall`] will touch.
+    /// Prefetches the memory that [`Self::remember`] and [`Self::recall`] will access.
     pub(super) fn prefetch(&self, hash: u64) {
         if !self.buckets.is_empty() {
             prefetch::element(&self.buckets, self.bucket(hash));
         }
     }
 
-    /// Whether the key with this hash, if it is remembered, was dropped from the main queue;
-    /// forgets it.
+    /// Returns whether a recorded key was dropped from the main queue, and removes it; none if it
+    /// is not recorded.
     pub(super) fn recall(&mut self, hash: u64) -> Option<bool> {
         if self.buckets.is_empty() {
             return None;
@@ -79,14 +79,13 @@ impl Ghost {
         Some(was_main)
     }
 
-    /// Keys that a bucket remembers: their number follows that of the items also between two
-    /// doublings.
+    /// Keys that a bucket keeps: their number follows that of the items between two doublings, too.
     fn ways(&self, items: usize) -> usize {
         (items / (ITEMS_PER_KEY * self.buckets.len())).clamp(1, WAYS)
     }
 
-    /// Doubles or halves with the number of items. Doubling copies each bucket: a key is then in
-    /// the one of the two that it belongs to, and the other forgets it in time.
+    /// Doubles or halves the buckets with the number of items. Doubling copies each bucket: each
+    /// key is then in the bucket it belongs to, and its other copy is overwritten eventually.
     fn fit(&mut self, items: usize) {
         let before = self.buckets.capacity();
         let buckets = self.buckets.len();
@@ -111,7 +110,7 @@ impl Ghost {
     }
 }
 
-/// The bits of a hash that are kept.
+/// The recorded bits of a hash.
 fn print(hash: u64) -> u16 {
     (hash as u16 & !WAS_MAIN).max(1)
 }
@@ -126,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_recalled_once_and_forgotten_after_enough_others() {
+    fn key_is_recalled_once_and_overwritten_by_newer_ones() {
         let mut ghost = Ghost::new(Supply::new(Arc::new(Heap)));
         assert_eq!(ghost.recall(hash(1)), None);
         for was_main in [false, true] {
@@ -139,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn it_remembers_half_as_many_keys_as_there_are_items() {
+    fn half_as_many_keys_as_items_are_recorded() {
         for items in [1000_usize, 1400, 2000, 2800] {
             let mut ghost = Ghost::new(Supply::new(Arc::new(Heap)));
             (0..20_000).for_each(|number| ghost.remember(hash(number), false, items));
@@ -149,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn it_grows_and_shrinks_with_the_items_and_keeps_what_it_knew() {
+    fn buckets_follow_the_number_of_items_and_keep_keys() {
         let supply = Supply::new(Arc::new(Heap));
         let mut ghost = Ghost::new(Arc::clone(&supply));
         (0..4000).for_each(|number| ghost.remember(hash(number), false, number as usize + 1));

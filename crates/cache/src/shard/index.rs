@@ -1,15 +1,15 @@
-//! From a key's hash to its record.
+//! Index from a key's hash to its record.
 //!
-//! A table that doubles is half empty just after, and moves all it holds while somebody waits. Here
-//! a shard's index is cut into segments of some hundred to some thousand entries, and each is a
-//! sorted sequence with gaps: 16 bits of the hash, its tag, say both where an entry belongs and how
-//! it compares, so a segment grows by an eighth at a time, in microseconds, without a look at any
+//! A table that doubles is half empty afterwards, and moves all entries while a client waits. Here
+//! a shard's index is divided into segments of some hundred to some thousand entries, and each is a
+//! sorted sequence with gaps: 16 bits of the hash, the tag, determine both position and order of an
+//! entry. A segment therefore grows by an eighth at a time, in microseconds, without reading a
 //! record, and stays five sixths full. An entry takes 7.3 to 8.2 bytes.
 //!
-//! What a search waits for is memory, so the sequence is cut into lines of the processor's cache,
-//! of ten entries each, their tags and their handles side by side. An entry belongs to a line;
-//! where that is full, the largest of its entries lie in the next. A search reads one line, and one
-//! in ten a second.
+//! A search is dominated by memory latency, so the sequence is divided into cache lines of ten
+//! entries each, with tags and handles side by side. An entry belongs to a line; if that is full,
+//! its largest entries are stored in the next. A search reads one line, and one search in ten a
+//! second one.
 //!
 //! Ordered open addressing: O. Amble and D. E. Knuth, "Ordered hash tables", The Computer Journal
 //! 17(2), 1974.
@@ -24,20 +24,20 @@ use crate::prefetch;
 pub(crate) type Range = u32;
 
 const TAG_BITS: u32 = u16::BITS;
-/// What stands where no entry is; larger than every tag.
+/// Tag of an empty entry; larger than every valid tag.
 const EMPTY: u16 = u16::MAX;
-/// Entries of a line.
+/// Entries per line.
 const ENTRIES: usize = 10;
 const LAST: usize = ENTRIES - 1;
-/// Tags of a line, with those that are compared for nothing: two more fill it up.
+/// Tags per line, including two unused ones that fill it up.
 const LANES: usize = 12;
-/// Fullest a segment gets: 28 of 32. Beyond, what an insertion pushes over goes through four lines
-/// and more.
+/// Largest load of a segment: 28 of 32. At higher loads an insertion shifts entries through four
+/// lines or more.
 const LOAD: (usize, usize) = (28, 32);
 /// Part of a segment by which it grows.
 const GROWTH_DIVISOR: u32 = 8;
-/// Segments that a walk goes by for the price of an entry, so that many empty ones are neither a
-/// long walk nor many.
+/// Segments that count as one entry of a walk, so that many empty ones neither make a walk long nor
+/// need many calls.
 const SEGMENTS_A_PLACE: usize = 32;
 
 /// Handles of a shard's records by the hash of their keys.
@@ -49,18 +49,18 @@ pub(crate) struct Index {
 
 #[derive(Clone, Debug, Default)]
 struct Segment {
-    /// Entries in order, with gaps at the lines' ends.
+    /// Entries in order, with gaps at the ends of lines.
     lines: Box<[Line]>,
-    /// Lines that an entry can belong to; rarely more than one is behind, for what is pushed over.
+    /// Lines that an entry can belong to; rarely more than one line follows, for shifted entries.
     homes: u32,
     entries: u32,
 }
 
-/// Some entries, on one line of the processor's cache.
+/// Entries in one cache line.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 struct Line {
-    /// In order. [`EMPTY`] behind the last entry, and always behind [`ENTRIES`].
+    /// In order. [`EMPTY`] after the last entry, and always beyond [`ENTRIES`].
     tags: [u16; LANES],
     handles: [Handle; ENTRIES],
 }
@@ -68,41 +68,41 @@ struct Line {
 const _: () = assert!(size_of::<Line>() == 64);
 
 impl Index {
-    /// An index of `segments`, a power of two.
+    /// Returns an index of `segments` segments, a power of two.
     pub(super) fn new(segments: usize, supply: Arc<Supply>) -> Self {
         Self { segments: vec![Segment::default(); segments].into(), supply }
     }
 
-    /// The same, of a copy of the cache.
+    /// Returns a copy, for a copy of the cache.
     pub(super) fn copy(&self, supply: &Arc<Supply>) -> Self {
         supply.resized(0, self.segments.iter().map(Segment::bytes).sum());
         Self { segments: self.segments.clone(), supply: Arc::clone(supply) }
     }
 
-    /// The handles whose hashes are like this one, which are few. O(1).
+    /// The handles whose hashes match in segment and tag, which are few. O(1).
     #[inline]
     pub(super) fn find(&self, hash: u64) -> impl Iterator<Item = Handle> {
         self.segments[self.segment(hash)].find(tag(hash)).map(|(_, handle)| handle)
     }
 
-    /// Asks for the line where [`Self::find`] will begin.
+    /// Prefetches the line at which [`Self::find`] begins.
     #[inline]
     pub(super) fn prefetch(&self, hash: u64) {
         let segment = &self.segments[self.segment(hash)];
         prefetch::element(&segment.lines, segment.home(tag(hash)));
     }
 
-    /// Adds a handle whose key is not there yet. Amortised O(1), at worst a segment's growth.
+    /// Inserts a handle whose key is not present. Amortised O(1), at worst a segment's growth.
     pub(super) fn insert(&mut self, hash: u64, handle: Handle) {
         self.change(hash, |segment, tag| segment.insert(tag, handle));
     }
 
-    /// Removes a handle that is there. O(1).
+    /// Removes a handle that is present. O(1).
     pub(super) fn remove(&mut self, hash: u64, handle: Handle) {
         self.change(hash, |segment, tag| segment.remove(tag, handle));
     }
 
-    /// Renames a handle whose record has moved. O(1).
+    /// Replaces the handle of a record that has moved. O(1).
     pub(super) fn rename(&mut self, hash: u64, from: Handle, to: Handle) {
         let segment = self.segment(hash);
         let segment = &mut self.segments[segment];
@@ -122,12 +122,11 @@ impl Index {
         }
     }
 
-    /// Goes by at most `places_max` entries (but by all of a range; and 32 segments count as one),
-    /// in the order of segments and tags from `from` on, and calls `see` with the handles. Returns
-    /// how many it went by and where to go on, or none at the end.
+    /// Visits at most `places_max` entries (but always complete ranges; 32 segments count as one
+    /// entry) in the order of segments and tags from `from` on, and calls `see` with the handles.
+    /// Returns the number visited and the range to continue at, or none at the end.
     ///
-    /// An entry is in the same range for as long as it is there, however its segment grows and
-    /// wherever its record moves.
+    /// An entry stays in the same range, however its segment grows and wherever its record moves.
     pub(super) fn walk(
         &self,
         from: Range,
@@ -156,12 +155,12 @@ impl Index {
         (seen, None)
     }
 
-    /// How many ranges there are.
+    /// Number of ranges.
     pub(super) fn ranges(&self) -> Range {
         (self.segments.len() as Range) << TAG_BITS
     }
 
-    /// The bits above the tag's, below those that chose the shard.
+    /// Segment of a hash: the bits above the tag's and below the shard's.
     #[inline]
     fn segment(&self, hash: u64) -> usize {
         (hash >> 32) as usize & (self.segments.len() - 1)
@@ -176,8 +175,8 @@ fn tag(hash: u64) -> u16 {
 impl Line {
     const EMPTY: Self = Self { tags: [EMPTY; LANES], handles: [Handle::MAX; ENTRIES] };
 
-    /// The entries with this tag, a bit for each: all at once, since which it is cannot be
-    /// predicted.
+    /// Bit mask of the entries with this tag. All are compared at once, since the position cannot
+    /// be predicted.
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     fn equal(&self, tag: u16) -> u32 {
@@ -189,34 +188,34 @@ impl Line {
             (tag(0) | tag(1) | tag(2) | tag(3)).cast_signed()
         };
         let (first, second, third) = (word(0), word(4), word(8));
-        // SAFETY: the instructions are part of every processor of this architecture, and take and
-        // give nothing but numbers.
+        // SAFETY: the instructions exist on every processor of this architecture, and operate on
+        // numbers only.
         let equal = unsafe {
             let wanted = _mm_set1_epi16(tag.cast_signed());
             let low = _mm_cmpeq_epi16(_mm_set_epi64x(second, first), wanted);
-            // Filled up with what is no tag.
+            // Padded with an invalid tag.
             let high = _mm_cmpeq_epi16(_mm_set_epi64x(-1, third), wanted);
             _mm_movemask_epi8(_mm_packs_epi16(low, high))
         };
         equal.cast_unsigned()
     }
 
-    /// The entries with this tag, a bit for each.
+    /// Bit mask of the entries with this tag.
     #[cfg(not(target_arch = "x86_64"))]
     #[inline(always)]
     fn equal(&self, tag: u16) -> u32 {
         (0..).zip(self.tags).map(|(at, other)| u32::from(other == tag) << at).sum()
     }
 
-    /// How many entries have this tag or a smaller one.
+    /// Number of entries with this tag or a smaller one.
     #[inline]
     fn up_to(&self, tag: u16) -> usize {
-        // Of all at once, which takes no longer than of a few.
+        // All are compared at once, which takes no longer than comparing a few.
         self.tags.iter().map(|&other| usize::from(other <= tag)).sum()
     }
 
-    /// Moves the entries from `from` on by one, the last of them out. All are written, for without
-    /// knowing how many there are that is a few wide instructions and no call.
+    /// Moves the entries from `from` on by one, the last of them out. All entries are written: with
+    /// a fixed number that takes a few wide instructions and no call.
     #[inline]
     fn make_gap(&mut self, from: usize) {
         let Self { tags, handles } = *self;
@@ -226,7 +225,8 @@ impl Line {
         }
     }
 
-    /// Moves the entries behind `to` back by one, over that; the last is there twice then.
+    /// Moves the entries after `to` back by one, overwriting it; the last one is then present
+    /// twice.
     #[inline]
     fn close_gap(&mut self, to: usize) {
         let Self { tags, handles } = *self;
@@ -241,8 +241,8 @@ impl Line {
         self.tags[LAST] != EMPTY
     }
 
-    /// Adds an entry, behind those with its tag; returns what has no room any more, or an empty
-    /// one.
+    /// Inserts an entry after those with its tag; returns the entry that no longer fits, or an
+    /// empty one.
     #[inline]
     fn insert(&mut self, entry: (u16, Handle)) -> (u16, Handle) {
         let out = (self.tags[LAST], self.handles[LAST]);
@@ -252,8 +252,8 @@ impl Line {
         out
     }
 
-    /// As [`Self::insert`], for an entry that is not larger than any here: without a call to move
-    /// what lies behind it.
+    /// Like [`Self::insert`], for an entry not larger than any other here; without a call for the
+    /// move.
     #[inline]
     fn insert_first(&mut self, entry: (u16, Handle)) -> (u16, Handle) {
         let out = (self.tags[LAST], self.handles[LAST]);
@@ -263,15 +263,14 @@ impl Line {
         out
     }
 
-    /// Takes an entry out and puts `next`, which is not smaller than any here, or is empty, at the
-    /// end.
+    /// Removes an entry and appends `next`, which is not smaller than any other here, or empty.
     #[inline]
     fn remove(&mut self, at: usize, next: (u16, Handle)) {
         self.close_gap(at);
         (self.tags[LAST], self.handles[LAST]) = next;
     }
 
-    /// As [`Self::remove`], for the first entry.
+    /// Like [`Self::remove`], for the first entry.
     #[inline]
     fn remove_first(&mut self, next: (u16, Handle)) {
         self.tags.copy_within(1..ENTRIES, 0);
@@ -281,19 +280,19 @@ impl Line {
 }
 
 impl Segment {
-    /// The line where entries with this tag begin to lie; grows with the tag.
+    /// The first line for entries with this tag; non-decreasing in the tag.
     #[inline]
     fn home(&self, tag: u16) -> usize {
         (usize::from(tag) * self.homes as usize) >> TAG_BITS
     }
 
-    /// Line, place in the line and handle of each entry with this tag.
+    /// Line, position in the line and handle of each entry with this tag.
     #[inline]
     fn find(&self, tag: u16) -> Found<'_> {
         Found { lines: &self.lines, tag, next: self.home(tag), equal: 0, is_over: false }
     }
 
-    /// Line and place in the line of a handle that is there.
+    /// Line and position in the line of a handle that is present.
     #[inline]
     fn place(&self, tag: u16, handle: Handle) -> (usize, usize) {
         let mut found = self.find(tag);
@@ -304,7 +303,7 @@ impl Segment {
     fn from(&self, tag: u16) -> impl Iterator<Item = (u16, Handle)> {
         let lines = self.lines.iter().skip(self.home(tag));
         let entries = lines.flat_map(|line| line.tags.into_iter().zip(line.handles));
-        // Between them lie gaps, and before them smaller ones that were pushed over.
+        // Skips gaps between them, and smaller entries shifted in before them.
         entries.filter(move |(other, _)| (tag..EMPTY).contains(other))
     }
 
@@ -318,14 +317,14 @@ impl Segment {
             at += 1;
         }
         let mut pushed = self.line_mut(at).insert((tag, handle));
-        // What is larger makes way, up to the next gap; rarely that is behind the end.
+        // Larger entries are shifted up to the next gap, which is rarely beyond the end.
         while pushed.0 != EMPTY {
             at += 1;
             pushed = self.line_mut(at).insert_first(pushed);
         }
     }
 
-    /// A line, or a new one behind the last.
+    /// The line `at`, appended if it follows the last.
     #[inline]
     fn line_mut(&mut self, at: usize) -> &mut Line {
         if at == self.lines.len() {
@@ -336,7 +335,7 @@ impl Segment {
 
     fn remove(&mut self, tag: u16, handle: Handle) {
         let (mut at, entry) = self.place(tag, handle);
-        // What was pushed over moves back, until something is where it belongs.
+        // Shifted entries move back, until one is in its own line.
         let mut next = self.pushed_over(at);
         self.lines[at].remove(entry, next);
         while next.0 != EMPTY {
@@ -364,7 +363,7 @@ impl Segment {
         }
     }
 
-    /// Lays everything out anew with so many lines.
+    /// Rebuilds the segment with this number of lines.
     fn resize(&mut self, homes: u32) {
         let old = std::mem::take(&mut self.lines);
         self.homes = homes;
@@ -397,15 +396,15 @@ impl Segment {
     }
 }
 
-/// What a search comes upon.
+/// Iterator over the matches of a search.
 struct Found<'a> {
     lines: &'a [Line],
     tag: u16,
-    /// The line to look at next.
+    /// The line to search next.
     next: usize,
-    /// Entries with the tag of the line before that.
+    /// Remaining matches in the line before that.
     equal: u32,
-    /// Whether that line was the last with any.
+    /// True if that line was the last with matches.
     is_over: bool,
 }
 
@@ -420,7 +419,7 @@ impl Iterator for Found<'_> {
             }
             let line = self.lines.get(self.next)?;
             self.equal = line.equal(self.tag);
-            // They are in order, and an empty one compares as larger than any tag.
+            // Entries are in order, and an empty one compares as larger than any tag.
             self.is_over = line.tags[LAST] > self.tag;
             self.next += 1;
         }
@@ -441,8 +440,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_finds_what_was_put_in_and_not_taken_out(
-            // Few tags, so that runs of equal and of neighbouring ones form.
+        fn index_agrees_with_a_map(
+            // Few tags, so that runs of equal and neighbouring tags form.
             ops in prop::collection::vec((any::<bool>(), prop_oneof![0..40u64, any::<u64>(), 65_500..65_536u64]), 1..800),
         ) {
             let supply = Supply::new(Arc::new(Heap));
@@ -475,7 +474,7 @@ mod tests {
         index.find(hash).find(|&other| other == handle)
     }
 
-    /// All handles, in order, seen by so many places a walk.
+    /// All handles, in order, visited by walks of this many entries.
     fn walked(index: &Index, places_max: usize) -> Vec<Handle> {
         let (mut handles, mut next) = (Vec::new(), Some(0));
         while let Some(from) = next {
@@ -487,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grown_segment_takes_eight_bytes_an_entry() {
+    fn grown_segment_takes_eight_bytes_per_entry() {
         let supply = Supply::new(Arc::new(Heap));
         let mut index = Index::new(1, Arc::clone(&supply));
         for number in 1..=4000_u64 {

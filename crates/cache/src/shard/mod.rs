@@ -1,10 +1,9 @@
-//! A part of the cache under one lock, which many may read at a time.
+//! A shard: a part of the cache under one lock, which allows concurrent readers.
 //!
-//! A shard holds the items whose hash it owns, of every partition: records in pages, an index of
-//! their handles, and one lane of queues per (partition, deadline class). It knows nothing of the
-//! other shards. What those who look for a victim need under strict LRU, the stamp of each lane's
-//! oldest item, it publishes in atomics beside the lock, so that finding the oldest item of the
-//! whole cache takes no lock.
+//! A shard holds the items of every partition whose hashes it owns: records in pages, an index of
+//! their handles, and a set of queues per (partition, deadline class). It has no access to other
+//! shards. Under strict LRU it publishes the stamp of the oldest item of each queue set in atomics
+//! outside the lock, so that the oldest item of the whole cache is found without a lock.
 
 mod ahead;
 mod balance;
@@ -45,7 +44,7 @@ use crate::memory::{Block, Supply};
 use crate::options::Eviction;
 use crate::usage::{Counters, Gets, Outcomes, Usage};
 
-/// One part of the cache, on lines of its own.
+/// A shard, aligned to cache lines.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(crate) struct Shard {
@@ -53,10 +52,10 @@ pub(crate) struct Shard {
     board: Board,
 }
 
-/// What can be read without the lock; written only by its holder.
+/// Data that is read without the lock and written only by its holder.
 #[derive(Debug)]
 struct Board {
-    /// Stamp of each lane's oldest item, in the order of the lanes; only under strict LRU.
+    /// Stamp of the oldest item of each queue set, in their order; only under strict LRU.
     oldest: Box<[AtomicU64]>,
     /// By partition.
     counters: Box<[Counters]>,
@@ -75,7 +74,7 @@ struct Store {
     lanes: Box<[Lane]>,
     ghost: Ghost,
     balances: Arc<Balances>,
-    /// How far the small and the main queue had turned that gave the last victim among several.
+    /// Turns of the small and the main queue that gave the last victim among several queue sets.
     turned: [u64; 2],
     items: usize,
 }
@@ -85,20 +84,20 @@ struct Store {
 struct Lane {
     small: Queue,
     main: Queue,
-    /// How far each queue has turned where one of several lanes gives the victim.
+    /// Turns of each queue, used when the victim is selected among several queue sets.
     turns: [u64; 2],
-    /// What its partition's [`Balances`] do not know of yet.
+    /// Counts not yet reported to its partition's [`Balances`].
     counts: Counts,
 }
 
-/// Blocks of the items too large for a place, by their numbers.
+/// Blocks of the items too large for a slot, by their numbers.
 #[derive(Debug, Default)]
 struct Runs {
     blocks: Vec<Option<Block>>,
     vacant: Vec<u32>,
 }
 
-/// What a shard is built from.
+/// Parameters of a shard.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) partitions: usize,
@@ -107,10 +106,10 @@ pub(crate) struct Plan {
     pub(crate) hash: SeededState,
     /// Stripes of its lock.
     pub(crate) stripes: usize,
-    /// Bytes it will hold, about.
+    /// Expected bytes of its items.
     pub(crate) bytes: u64,
     pub(crate) supply: Arc<Supply>,
-    /// Of all shards.
+    /// Common to all shards.
     pub(crate) balances: Arc<Balances>,
 }
 
@@ -125,26 +124,25 @@ pub(crate) struct Lookup<'a> {
 impl<'a> Lookup<'a> {
     #[inline]
     pub(crate) fn new(hash: &SeededState, partition: PartitionId, key: &'a [u8]) -> Self {
-        // Equal keys of different partitions must not share a hash; the seed is secret, so a
-        // constant apart is enough.
+        // Equal keys of different partitions must not have equal hashes; since the seed is secret,
+        // a constant difference is enough.
         let apart = (u64::from(partition.0) + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         Self { partition, key, hash: hash.hash_bytes(key) ^ apart }
     }
 }
 
-/// Why an item leaves.
+/// Reason for removing an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
-    /// Somebody asked for it to go.
+    /// Removed or replaced by an operation.
     Removed,
-    /// Its space is needed.
+    /// Evicted to free space.
     Evicted,
-    /// It was dead.
+    /// Removed because it was dead.
     Expired,
 }
 
-/// What is left of an item that was taken out: its charge, and a block to be given back after the
-/// lock.
+/// Remainder of a removed item: its charge, and a block to be released after the lock.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct Removed {
@@ -153,17 +151,17 @@ pub(crate) struct Removed {
     run: Option<Block>,
 }
 
-/// What an empty lane publishes in place of its oldest stamp.
+/// Published stamp of an empty queue set.
 pub(crate) const EMPTY: u64 = u64::MAX;
 
-/// Bytes of items for a segment of the index: 1,600 of 100 bytes, which it lays out anew in
-/// microseconds, and 240 of 1 KiB, among which what a segment takes for itself is a byte each. With
-/// half of it fewer keys would be taken for each other, but segments of a cache that is not full
-/// yet would take a byte or two more for each.
+/// Bytes of items per index segment: 1,600 items of 100 bytes, which are rearranged in
+/// microseconds, or 240 of 1 KiB, for which a segment's own size is one byte each. Half of it would
+/// reduce false matches of tags, but segments of a cache that is not full yet would take one or two
+/// more bytes per item.
 const SEGMENT_SHARE: u64 = 256 << 10;
 
-/// Most segments, so that those of an empty cache are no burden: enough for 1 GiB. Shards have more
-/// only in caches beyond a TiB, or where somebody asks for fewer of them.
+/// Largest number of segments, to limit the size of an empty cache: enough for 1 GiB. Shards are
+/// larger only in caches above a TiB, or when fewer shards are configured.
 const SEGMENTS_MAX: u64 = 4096;
 
 impl Shard {
@@ -197,8 +195,8 @@ impl Shard {
         }
     }
 
-    /// The same, of a copy of the cache, of which `balances` are there once the first shard was
-    /// copied.
+    /// Returns a copy, for a copy of the cache. `balances` is set when the first shard is copied
+    /// and shared by the others.
     pub(crate) fn copy(&mut self, supply: &Arc<Supply>, balances: &mut Option<Arc<Balances>>) -> Self {
         let Self { store, board: Board { oldest, counters, classes } } = self;
         let (store, gets) = store.get_mut();
@@ -239,7 +237,7 @@ impl Shard {
         }
     }
 
-    /// Stamps of the oldest items of all lanes, [`EMPTY`] for a lane without any. Only under strict
+    /// Stamps of the oldest items of all queue sets, [`EMPTY`] for an empty one. Only under strict
     /// LRU.
     pub(crate) fn oldest(&self) -> &[AtomicU64] {
         &self.board.oldest
@@ -249,7 +247,7 @@ impl Shard {
         &self.board.counters[partition.index()]
     }
 
-    /// Adds this shard's share of a partition's counters to `usage`.
+    /// Adds this shard's part of a partition's counters to `usage`.
     pub(crate) fn add_to(&self, partition: PartitionId, usage: &mut Usage) {
         self.counters(partition).add_to(usage);
         for gets in self.store.of_stripes() {
@@ -259,21 +257,21 @@ impl Shard {
         }
     }
 
-    /// Waits until nobody changes anything here.
+    /// Locks for reading.
     #[inline]
     pub(crate) fn read(&self) -> Read<'_> {
         Read { store: self.store.read() }
     }
 
-    /// Waits for the whole lock. A caller's closure that panicked under it did so before anything
-    /// was changed.
+    /// Locks exclusively. A poisoned state is ignored: a caller's closure panics, if at all, before
+    /// anything is changed.
     #[inline]
     pub(crate) fn lock<'a>(&'a self, ledger: &'a Ledger) -> Locked<'a> {
         Locked { store: self.store.write(), board: &self.board, ledger }
     }
 }
 
-/// A shard in which nobody changes anything, but others may read.
+/// A shard locked for reading.
 #[derive(Debug)]
 pub(crate) struct Read<'a> {
     store: Reading<'a, Store, Gets>,
@@ -286,14 +284,15 @@ impl Read<'_> {
         self.store.find(lookup).map(|(_, record)| record)
     }
 
-    /// Where a `get` is to be counted.
+    /// Counters for a `get`.
     #[inline]
     pub(crate) fn outcomes(&self, partition: PartitionId) -> &Outcomes {
         self.store.own().of(partition)
     }
 }
 
-/// A locked shard. Every change keeps index, queues, published stamps, counters and ledger in step.
+/// An exclusively locked shard. Every change keeps index, queues, published stamps, counters and
+/// ledger consistent.
 #[derive(Debug)]
 pub(crate) struct Locked<'a> {
     store: Writing<'a, Store, Gets>,
@@ -313,24 +312,23 @@ impl Locked<'_> {
         self.store.record(at)
     }
 
-    /// Where a `get` is to be counted: all stripes are held, so any will do.
+    /// Counters for a `get`; all stripes are held, so those of any stripe can be used.
     pub(crate) fn outcomes(&self, partition: PartitionId) -> &Outcomes {
         self.store.own().of(partition)
     }
 
-    /// Asks for what the insertion of a key will need, if it comes to that: what is remembered of
-    /// the key.
+    /// Prefetches the bucket of dropped keys that an insertion of the key will read.
     #[inline]
     pub(crate) fn expect_insertion(&self, lookup: &Lookup<'_>) {
         self.store.ghost.prefetch(lookup.hash);
     }
 
-    /// The oldest item of a lane under strict LRU.
+    /// The oldest item of a queue set under strict LRU.
     pub(crate) fn oldest(&self, lane: usize) -> Option<Handle> {
         self.store.lanes[lane].small.oldest()
     }
 
-    /// Goes by at most `places_max` places and calls `see` with the records there; see
+    /// Visits at most `places_max` slots and calls `see` with the records in them; see
     /// [`Pages::walk`].
     pub(crate) fn walk(
         &self,
@@ -341,8 +339,8 @@ impl Locked<'_> {
         self.store.pages.walk(from, places_max, see)
     }
 
-    /// Goes by at most `places_max` places in the order of hashes, which moving an item does not
-    /// change, and calls `see` with the records there; see [`Index::walk`].
+    /// Visits at most `places_max` entries in the order of hashes, which moving an item does not
+    /// change, and calls `see` with the records; see [`Index::walk`].
     pub(crate) fn walk_by_hash(
         &self,
         from: Range,
@@ -350,18 +348,17 @@ impl Locked<'_> {
         see: impl FnMut(Handle),
     ) -> (usize, Option<Range>) {
         let store = &*self.store;
-        // They lie anywhere: all are asked for before the first is waited for.
+        // Records are scattered, so all are prefetched before the first is read.
         store.index.walk(from, places_max, |at| store.pages.prefetch(at));
         store.index.walk(from, places_max, see)
     }
 
-    /// Ranges of hashes that can be told apart.
+    /// Number of distinct ranges of hashes.
     pub(crate) fn ranges(&self) -> Range {
         self.store.index.ranges()
     }
 
-    /// Adds an item whose key is not there, for which [`Self::make_way`] has taken out what
-    /// `evicted` says.
+    /// Inserts an item whose key is not present, after [`Self::make_way`] has evicted `evicted`.
     pub(crate) fn insert(
         &mut self,
         lookup: &Lookup<'_>,
@@ -392,8 +389,8 @@ impl Locked<'_> {
         counters.stores.increment();
     }
 
-    /// Whether a key that comes into a lane has proved itself already: it was dropped from the
-    /// small queue a while ago.
+    /// True if a key inserted into a queue set goes to the main queue, because it was dropped from
+    /// the small queue recently.
     fn recall(&mut self, lookup: &Lookup<'_>, lane: usize) -> bool {
         let Some(was_main) = self.store.ghost.recall(lookup.hash) else { return false };
         self.count(lane, lookup.partition, |counts| counts.return_to_cache(was_main));
@@ -411,7 +408,7 @@ impl Locked<'_> {
         }
     }
 
-    /// Gives an item another value; that is a use. Returns what is left of the old value.
+    /// Replaces an item's value, which counts as a use. Returns the remainder of the old value.
     pub(crate) fn overwrite(
         &mut self,
         at: Handle,
@@ -446,8 +443,8 @@ impl Locked<'_> {
         Removed { partition, charge: old_charge, run }
     }
 
-    /// Notes that an item was used at `tick` with `class`. Under strict LRU it becomes the newest
-    /// of its lane; else one of its few bits is set, and only if they are not all set already.
+    /// Records a use of an item at `tick` with `class`. Under strict LRU the item becomes the
+    /// newest of its queue; under S3-FIFO its count of uses is raised, up to its maximum.
     #[inline]
     pub(crate) fn note_use(&mut self, at: Handle, class: u8, tick: u64) {
         let store = &mut *self.store;
@@ -462,7 +459,7 @@ impl Locked<'_> {
         self.move_to(at, class, tick);
     }
 
-    /// Makes an item the newest of the lane of `class`.
+    /// Makes an item the newest in the queue set of `class`.
     fn move_to(&mut self, at: Handle, class: u8, tick: u64) {
         let store = &mut *self.store;
         let record = store.record(at);
@@ -488,7 +485,7 @@ impl Locked<'_> {
         }
     }
 
-    /// Notes when an item was used, where that is noted.
+    /// Records the time of use under strict LRU.
     #[inline]
     fn stamp(&mut self, at: Handle, tick: u64) {
         if self.store.eviction == Eviction::Lru {
@@ -496,15 +493,15 @@ impl Locked<'_> {
         }
     }
 
-    /// Notes that a `get` with `class` has found an item at `tick`.
+    /// Records that a `get` with `class` found an item at `tick`.
     #[inline]
     pub(crate) fn note_get(&mut self, at: Handle, class: u8, tick: u64) {
         edit::set_found(self.store.pages.bytes_mut(at));
         self.note_use(at, class, tick);
     }
 
-    /// Sets the marks of an item and, if one is given, its CAS. It may move for that. Nothing is
-    /// noted about a declared value.
+    /// Sets the marks of an item and, if given, its CAS, which may move it. A declared value gets
+    /// neither.
     pub(crate) fn note(&mut self, at: Handle, noted: Noted) -> Handle {
         let Noted { marks, cas } = noted;
         edit::set_marks(self.store.pages.bytes_mut(at), marks);
@@ -520,7 +517,7 @@ impl Locked<'_> {
         at
     }
 
-    /// Sets when an item dies. It may move for that.
+    /// Sets the expiry of an item, which may move it.
     pub(crate) fn set_expires(&mut self, at: Handle, expires: Option<Instant>) -> Handle {
         let expires = expires.unwrap_or(Instant::NEVER);
         if expires == Instant::NEVER && self.store.record(at).expires() == Instant::NEVER {
@@ -529,7 +526,7 @@ impl Locked<'_> {
         self.set_field(at, Field::Expiry(expires))
     }
 
-    /// Sets a field that an item may not have had. It may move for that.
+    /// Sets a field that an item may not have had, which may move it.
     fn set_field(&mut self, at: Handle, field: Field) -> Handle {
         let store = &mut *self.store;
         let stamped = store.eviction == Eviction::Lru;
@@ -538,8 +535,8 @@ impl Locked<'_> {
         }
         let used = store.record(at).bytes_used();
         if used + 8 > PLACE_BYTES_MAX {
-            // There is no larger place: key and value go to a run, which leaves room in one of the
-            // same size.
+            // No larger slot exists: key and value move to a run, which leaves enough room in a
+            // slot of the same size.
             return self.move_to_run(at, field);
         }
         let to = store.pages.allocate(used + 8);
@@ -549,7 +546,7 @@ impl Locked<'_> {
         to
     }
 
-    /// Rewrites an item as one with one more field, that has a run.
+    /// Rewrites an item with one more field, its body in a run.
     fn move_to_run(&mut self, at: Handle, field: Field) -> Handle {
         let store = &mut *self.store;
         let stamped = store.eviction == Eviction::Lru;
@@ -574,7 +571,7 @@ impl Locked<'_> {
         to
     }
 
-    /// Lets index and queue know that the record at `from` lies at `to`, and frees the old place.
+    /// Updates index and queue for the record moved from `from` to `to`, and frees the old slot.
     fn moved(&mut self, from: Handle, to: Handle) {
         let store = &mut *self.store;
         let record = store.record(to);
@@ -585,7 +582,7 @@ impl Locked<'_> {
         store.pages.free(from);
     }
 
-    /// Takes an item out.
+    /// Removes an item.
     pub(crate) fn remove(&mut self, at: Handle, cause: Cause) -> Removed {
         let removed = self.unlink(at, cause);
         self.store.pages.free(at);
@@ -593,7 +590,7 @@ impl Locked<'_> {
         removed
     }
 
-    /// Takes an item out of everything but its place and the ledger.
+    /// Removes an item from everything except its slot and the ledger.
     fn unlink(&mut self, at: Handle, cause: Cause) -> Removed {
         let store = &mut *self.store;
         let record = store.record(at);
@@ -666,7 +663,7 @@ impl Lane {
 }
 
 impl Runs {
-    /// The same, of a copy of the cache.
+    /// Returns a copy, for a copy of the cache.
     fn copy(&mut self, supply: &Arc<Supply>) -> Self {
         let block = |block: &mut Option<Block>| block.as_mut().map(|block| block.copy(supply));
         Self { blocks: self.blocks.iter_mut().map(block).collect(), vacant: self.vacant.clone() }
@@ -703,13 +700,13 @@ impl Board {
         partition.index() * self.classes + usize::from(class)
     }
 
-    /// The partition of a lane.
+    /// The partition of a queue set.
     #[inline]
     fn partition(&self, lane: usize) -> PartitionId {
         PartitionId((lane / self.classes) as u16)
     }
 
-    /// Under strict LRU, publishes the stamp of a lane's oldest item.
+    /// Under strict LRU, publishes the stamp of the oldest item of a queue set.
     #[inline]
     fn publish(&self, lane: usize, store: &Store) {
         if let Some(oldest) = self.oldest.get(lane) {

@@ -1,10 +1,10 @@
-//! Where a shard's records lie.
+//! Storage of a shard's records.
 //!
-//! Pages of 64 KiB, each cut into places of one size. A record is known by its handle (page and
-//! offset) to the index and to its neighbours in a queue and to nobody else, so it can be moved;
-//! that is what makes memory follow the budget. When many places are free, the emptiest page of a
-//! class is emptied, a record at a time, into free places of other pages, and goes back to where it
-//! came from, for another class or another process to use.
+//! Pages of 64 KiB are divided into slots of one size. Only the index and the neighbours in a queue
+//! refer to a record, by its handle (page and offset), so it can be moved, which allows memory to
+//! follow the budget. When many slots are free, the emptiest page of a size class is emptied by
+//! moving its records one by one into free slots of other pages, and its block is released for
+//! another class or another process.
 
 use std::sync::Arc;
 
@@ -14,28 +14,28 @@ use super::sizes::{CLASSES, Class, PAGE_BYTES, class_bytes, class_of};
 use crate::memory::{Block, Supply};
 use crate::prefetch;
 
-/// Where a record lies: its page, and its offset in steps of 8 bytes.
+/// Position of a record: its page, and its offset in steps of 8 bytes.
 pub(crate) type Handle = u32;
 
 /// No record: the end of a queue.
 pub(crate) const NO_HANDLE: Handle = Handle::MAX;
 
-/// Bits of a handle that are the offset.
+/// Bits of a handle for the offset.
 const OFFSET_BITS: u32 = (PAGE_BYTES / 8).ilog2();
-/// Pages a shard can name: 32 GiB.
+/// Largest number of pages of a shard: 32 GiB.
 const PAGES_MAX: usize = (1 << (32 - OFFSET_BITS)) - 1;
-/// No free place: the end of a page's list.
+/// No free slot: the end of a page's free list.
 const NO_PLACE: u16 = u16::MAX;
-/// Part of all places that may be free before pages are emptied. Chosen: a thirty-second costs no
-/// more than rounding to size classes does, and emptying a page then frees it at the price of
-/// moving 31 others' worth at most.
+/// Part of all slots that may be free before pages are emptied. Chosen: a thirty-second costs no
+/// more than the rounding to size classes, and freeing a page then costs moving at most 31 pages'
+/// worth of records.
 const FREE_DIVISOR: u64 = 32;
-/// Bytes behind a header that are asked for with it: most keys.
+/// Bytes after a header that are prefetched with it: most keys.
 const KEY_BYTES: usize = 24;
-/// Most bytes of a record that are asked for; what lies behind is read in order, and the processor
-/// sees that by itself.
+/// Largest number of bytes prefetched of a record; the rest is read sequentially, which the
+/// processor prefetches itself.
 const RECORD_BYTES_MAX: usize = 256;
-/// Open pages looked at to find an empty one.
+/// Number of open pages examined to find an empty one.
 const LOOKS: usize = 64;
 
 /// A shard's pages.
@@ -46,10 +46,9 @@ pub(crate) struct Pages {
     /// Numbers of pages without a block.
     vacant: Vec<u32>,
     classes: Box<[OfClass]>,
-    /// Blocks without a page, to be given back when there is leisure: that is a call of the
-    /// system's each.
+    /// Blocks without a page, to be released in the background, since each takes a system call.
     emptied: Vec<Block>,
-    /// Bytes of free places, and of all.
+    /// Bytes of free slots.
     free_bytes: u64,
     place_bytes: u64,
     evacuation: Option<Evacuation>,
@@ -60,47 +59,47 @@ struct Page {
     block: Option<Block>,
     place_bytes: u16,
     class: Class,
-    /// Records in it.
+    /// Number of records.
     live: u16,
-    /// Places ever used: those behind hold nothing and were not written to.
+    /// Slots ever used; later ones hold nothing and were never written.
     used: u16,
-    /// First free place below `used`.
+    /// First free slot below `used`.
     free: u16,
-    /// Where it stands in its class's list of open pages, if it is there.
+    /// Position in its class's list of open pages, if it is there.
     open_at: u32,
 }
 
-/// The pages of a class.
+/// The pages of a size class.
 #[derive(Clone, Debug, Default)]
 struct OfClass {
-    /// Pages with a free place, in no order. New records go to the last of them.
+    /// Pages with a free slot, in no order. New records go to the last one.
     open: Vec<u32>,
-    /// Free places in open pages.
+    /// Free slots in open pages.
     free: u32,
-    /// Where the next look for an empty page begins.
+    /// Position at which the next search for an empty page begins.
     look: u32,
 }
 
-/// A page that is being emptied; it is in no list of open pages meanwhile.
+/// A page that is being emptied; it is not in the list of open pages meanwhile.
 #[derive(Clone, Copy, Debug)]
 struct Evacuation {
     page: u32,
-    /// Places below this are free, or will be before the lock is.
+    /// Slots below this are free, or will be before the lock is released.
     place: u16,
 }
 
-/// Which free places are too many.
+/// Threshold of free slots for emptying pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Slack {
-    /// Two pages' worth of a class, where all classes have more than a thirty-second free: emptying
-    /// a page is worth the work, and the next few records have room.
+    /// Two pages' worth of slots of a class, and more than a thirty-second of all classes: emptying
+    /// a page is worthwhile, and room is left for the next few records.
     Plenty,
-    /// A page's worth of a class: there is room elsewhere for all that its emptiest page holds. For
-    /// who has no memory left.
+    /// A page's worth of slots of a class, enough for all records of its emptiest page. Used when
+    /// memory is exhausted.
     Any,
 }
 
-/// A place on the way through all pages.
+/// Position of a walk over all pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Cursor {
     page: u32,
@@ -121,7 +120,7 @@ impl Pages {
         }
     }
 
-    /// The same, of a copy of the cache: every record has the handle it had.
+    /// Returns a copy, for a copy of the cache: every record keeps its handle.
     pub(super) fn copy(&mut self, supply: &Arc<Supply>) -> Self {
         let page = |page: &mut Page| {
             let Page { ref mut block, place_bytes, class, live, used, free, open_at } = *page;
@@ -140,7 +139,7 @@ impl Pages {
         }
     }
 
-    /// A free place for a record of `bytes`. O(1) but for a new page's block.
+    /// Allocates a slot for a record of `bytes`. O(1) except for a new page's block.
     pub(super) fn allocate(&mut self, bytes: usize) -> Handle {
         let class = class_of(bytes);
         if self.classes[usize::from(class)].free == 0 {
@@ -149,7 +148,7 @@ impl Pages {
         self.take(class)
     }
 
-    /// A free place of `class`, which has one.
+    /// Takes a free slot of `class`, which has one.
     fn take(&mut self, class: Class) -> Handle {
         let of_class = &mut self.classes[usize::from(class)];
         let number = of_class.open[of_class.open.len() - 1];
@@ -165,7 +164,7 @@ impl Pages {
         handle(number, usize::from(place) * usize::from(page.place_bytes))
     }
 
-    /// Frees a place. O(1).
+    /// Frees a slot. O(1).
     pub(super) fn free(&mut self, at: Handle) {
         let number = page_of(at);
         let page = &mut self.pages[number as usize];
@@ -185,7 +184,7 @@ impl Pages {
         }
     }
 
-    /// A place, to be read.
+    /// A slot for reading.
     #[inline(always)]
     pub(super) fn place(&self, at: Handle) -> Place<'_> {
         self.pages[page_of(at) as usize].place(offset_of(at))
@@ -199,7 +198,7 @@ impl Pages {
         &mut page.block_mut()[start..end]
     }
 
-    /// Asks for the memory of a record's header and key.
+    /// Prefetches a record's header and key.
     #[inline]
     pub(super) fn prefetch(&self, at: Handle) {
         let place = self.place(at);
@@ -207,13 +206,13 @@ impl Pages {
         prefetch::element(place.rest, KEY_BYTES.min(place.rest.len()).saturating_sub(1));
     }
 
-    /// Asks for the memory of a record's header.
+    /// Prefetches a record's header.
     #[inline]
     pub(super) fn prefetch_header(&self, at: Handle) {
         prefetch::start(self.place(at).head);
     }
 
-    /// Asks for the memory of a record and what fits of its value.
+    /// Prefetches a record and the beginning of its value.
     #[inline]
     pub(super) fn prefetch_all(&self, at: Handle) {
         let place = self.place(at);
@@ -221,7 +220,7 @@ impl Pages {
         prefetch::bytes(place.rest, RECORD_BYTES_MAX);
     }
 
-    /// Bytes of two different places, the second to be written.
+    /// Bytes of two different slots, the second for writing.
     pub(super) fn pair(&mut self, from: Handle, to: Handle) -> (&[u8], &mut [u8]) {
         let (from_page, to_page) = (page_of(from) as usize, page_of(to) as usize);
         let (from, to) = (offset_of(from), offset_of(to));
@@ -238,21 +237,21 @@ impl Pages {
         (&from_page.block_mut()[from..from + from_size], &mut to_page.block_mut()[to..to + to_size])
     }
 
-    /// Bytes of the place at `at`.
+    /// Size of the slot at `at`, in bytes.
     pub(super) fn place_bytes(&self, at: Handle) -> usize {
         usize::from(self.pages[page_of(at) as usize].place_bytes)
     }
 
-    /// Whether the place of an item that goes may be taken by a record of `bytes` as it is: one of
-    /// their size, in a page that stays.
+    /// True if the slot of an evicted item can be reused for a record of `bytes`: it has the right
+    /// size and its page is not being emptied.
     pub(super) fn suits(&self, at: Handle, bytes: usize) -> bool {
         let number = page_of(at);
         self.pages[number as usize].class == class_of(bytes)
             && self.evacuation.is_none_or(|evacuation| evacuation.page != number)
     }
 
-    /// Goes through at most `places_max` places from `from` on and calls `see` with the records in
-    /// them. Returns how many places it went by and where to go on, or none at the end.
+    /// Visits at most `places_max` slots from `from` on and calls `see` with the records in them.
+    /// Returns the number of slots visited and the position to continue at, or none at the end.
     pub(crate) fn walk(
         &self,
         from: Cursor,
@@ -273,7 +272,7 @@ impl Pages {
                 seen += 1;
                 cursor.place += 1;
             }
-            // A page counts as a place, so that many vacant ones are no long walk.
+            // A page counts as a slot, so that a walk over many vacant pages is bounded.
             seen += 1;
             cursor = Cursor { page: cursor.page + 1, place: 0 };
             if seen >= places_max {
@@ -283,16 +282,16 @@ impl Pages {
         (seen, None)
     }
 
-    /// Whether so many places are free that a page is worth emptying, or one is being emptied.
+    /// True if enough slots are free for a page to be emptied, or one is being emptied.
     pub(super) fn has_slack(&self, slack: Slack) -> bool {
         let is_worth_it = || self.free_bytes > (2 * PAGE_BYTES) as u64 + self.place_bytes / FREE_DIVISOR;
         self.evacuation.is_some()
             || ((slack == Slack::Any || is_worth_it()) && self.slackest(slack).is_some())
     }
 
-    /// Records that should move to other places of their class: at most `items_max`, of at most
-    /// `bytes_max` or one, and no more than there are places. The caller moves them all. None when
-    /// there was nothing to move; only to be called while there is slack.
+    /// Records to be moved to other slots of their class: at most `items_max`, of at most
+    /// `bytes_max` or a single one, and no more than there are free slots. The caller moves all of
+    /// them. None if there was nothing to move; only to be called while there is slack.
     pub(super) fn evacuees(&mut self, slack: Slack, items_max: usize, bytes_max: usize) -> Vec<Handle> {
         let Some(evacuation) = self.evacuation.or_else(|| self.begin_evacuation(slack)) else {
             return Vec::new();
@@ -318,7 +317,7 @@ impl Pages {
         found
     }
 
-    /// Lets a page that was being emptied stay, because others have filled up meanwhile.
+    /// Keeps a page that was being emptied, because other pages have filled up meanwhile.
     fn give_up_evacuation(&mut self, number: u32) {
         self.evacuation = None;
         let page = &self.pages[number as usize];
@@ -328,8 +327,7 @@ impl Pages {
         }
     }
 
-    /// A free place for `evacuee`, of which the caller moves the bytes before it frees the old
-    /// place.
+    /// Allocates a slot for `evacuee`; the caller copies the bytes before it frees the old slot.
     pub(super) fn place_for(&mut self, evacuee: Handle) -> Handle {
         self.take(self.pages[page_of(evacuee) as usize].class)
     }
@@ -350,7 +348,7 @@ impl Pages {
         Some(evacuation)
     }
 
-    /// The class with most pages' worth of free places, if that is enough.
+    /// The class with the most pages' worth of free slots, if that is enough.
     fn slackest(&self, slack: Slack) -> Option<usize> {
         let pages =
             |class: usize| self.classes[class].free as usize / (PAGE_BYTES / class_bytes(class as Class));
@@ -382,7 +380,7 @@ impl Pages {
         self.open(number);
     }
 
-    /// Gives up a page without records.
+    /// Releases a page without records.
     fn close_page(&mut self, number: u32) {
         if self.evacuation.is_some_and(|evacuation| evacuation.page == number) {
             self.evacuation = None;
@@ -400,8 +398,8 @@ impl Pages {
         self.vacant.push(number);
     }
 
-    /// At most `count_max` of the blocks that no page needs, to be dropped after the lock. One is
-    /// kept back, so that a class that breathes does not ask for one again and again.
+    /// At most `count_max` of the unused blocks, to be dropped after the lock is released. One is
+    /// kept, so that a class whose size fluctuates does not allocate repeatedly.
     pub(super) fn take_emptied(&mut self, count_max: usize) -> Vec<Block> {
         let count = self.emptied.len().saturating_sub(1).min(count_max);
         self.emptied.split_off(self.emptied.len() - count)
@@ -414,7 +412,7 @@ impl Pages {
         open.push(number);
     }
 
-    /// Takes a page out of its class's list.
+    /// Removes a page from its class's list.
     fn unlist(&mut self, number: u32) {
         let page = &self.pages[number as usize];
         let (class, at) = (usize::from(page.class), page.open_at as usize);
@@ -428,7 +426,7 @@ impl Pages {
 
 #[cfg(test)]
 impl Pages {
-    /// That the sums are those of the pages.
+    /// Checks the sums against the pages.
     pub(super) fn check(&self) {
         let all = self.pages.iter().filter(|page| page.block.is_some());
         let free = |page: &Page| u64::from(page.places() - page.live) * u64::from(page.place_bytes);
@@ -463,7 +461,7 @@ impl Page {
         u64::from(self.places()) * u64::from(self.place_bytes)
     }
 
-    /// The place at an offset.
+    /// The slot at an offset.
     #[inline(always)]
     fn place(&self, offset: usize) -> Place<'_> {
         let block = self.block.as_ref().expect("a page with records has a block");
@@ -475,7 +473,7 @@ impl Page {
         self.block.as_mut().expect("a page with records has a block")
     }
 
-    /// Takes a free place, of which there is one.
+    /// Takes a free slot, of which there must be one.
     fn take(&mut self) -> u16 {
         self.live += 1;
         if self.free == NO_PLACE {
@@ -489,7 +487,7 @@ impl Page {
         place
     }
 
-    /// Frees the place at an offset; it links to the one freed before it.
+    /// Frees the slot at an offset and links it to the slot freed before.
     fn free(&mut self, offset: usize) {
         let (size, next) = (usize::from(self.place_bytes), self.free);
         let place = &mut self.block_mut()[offset..offset + size];

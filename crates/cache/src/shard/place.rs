@@ -1,39 +1,39 @@
-//! The bytes of one place, seen while others look at it too.
+//! The bytes of a slot under concurrent reads.
 //!
-//! Readers of a shard are many at a time, and a hit notes that it was one: three bits, in one byte
-//! of the header. So a place is not a slice while it is only read. It is the 23 bytes before that
-//! byte, the byte itself, which is an atomic, and what follows.
+//! Several readers may read a shard at a time, and a hit sets three bits in one byte of the header.
+//! While a slot is shared, it is therefore accessed as three parts: the 23 bytes before that byte,
+//! the byte itself as an atomic, and the bytes after it.
 
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 use super::sizes::HEADER_BYTES;
 use crate::memory::Block;
 
-/// Bytes before the one that readers write.
+/// Bytes before the byte that readers write.
 pub(super) const HEAD_BYTES: usize = HEADER_BYTES - 1;
 
-/// A place whose item may be read.
+/// A slot whose item may be read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place<'a> {
     pub(super) head: &'a [u8; HEAD_BYTES],
-    /// What readers note.
+    /// The byte that readers write.
     noted: &'a AtomicU8,
-    /// What lies behind the header.
+    /// Bytes after the header.
     pub(super) rest: &'a [u8],
 }
 
 impl<'a> Place<'a> {
-    /// The place of `bytes` at `start` of a page.
+    /// Returns the slot of `bytes` bytes at `start` of a page.
     ///
     /// # Panics
-    /// When it is not in the block or has no room for a header.
+    /// If it is not within the block or is smaller than a header.
     #[inline(always)]
     pub(super) fn new(block: &'a Block, start: usize, bytes: usize) -> Self {
         assert!(bytes >= HEADER_BYTES && start + bytes <= block.size(), "a place lies in its page");
-        // SAFETY: the place is in the block by the assertion, and the block is there for as long as
-        // it is borrowed. Under a shared borrow nothing but the byte at HEAD_BYTES of a place is
-        // written, always as an atomic, and the three parts leave it out or are that atomic:
-        // whoever writes anything else has the block by a mutable borrow.
+        // SAFETY: the slot is within the block by the assertion, and the block exists as long as it
+        // is borrowed. Under a shared borrow only the byte at HEAD_BYTES of a slot is written,
+        // always as an atomic; of the three parts two exclude it and one is that atomic. Any other
+        // write requires an exclusive borrow of the block.
         unsafe {
             let start = block.start().add(start);
             Self {
@@ -44,13 +44,13 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// The byte that readers write.
+    /// Reads the byte that readers write.
     #[inline]
     pub(super) fn noted(&self) -> u8 {
         self.noted.load(Relaxed)
     }
 
-    /// Replaces it; of two readers that do so at a time, one is forgotten.
+    /// Writes that byte; of two concurrent writes one may be lost.
     #[inline]
     pub(super) fn note(&self, noted: u8) {
         self.noted.store(noted, Relaxed);
@@ -64,10 +64,10 @@ mod tests {
     use super::*;
     use crate::memory::{Heap, Supply};
 
-    /// What an interpreter that finds undefined behaviour is to see: many look while some note, and
-    /// only then is anything else written.
+    /// For an interpreter that detects undefined behaviour: concurrent reads while some readers
+    /// write their byte, and other writes only afterwards.
     #[test]
-    fn readers_note_beside_what_they_read() {
+    fn readers_write_their_byte_during_concurrent_reads() {
         let mut block = Supply::new(Arc::new(Heap)).block(4096);
         for round in 1..4_u8 {
             block[40..80].fill(round);
@@ -81,13 +81,13 @@ mod tests {
                     });
                 }
             });
-            assert_eq!(block[40 + HEAD_BYTES] & round, round, "what was there before is never lost");
+            assert_eq!(block[40 + HEAD_BYTES] & round, round, "bits set before are kept");
         }
     }
 
     #[test]
     #[should_panic(expected = "a place lies in its page")]
-    fn a_place_that_is_not_in_the_page_is_none() {
+    fn slot_outside_of_the_page_panics() {
         Place::new(&Supply::new(Arc::new(Heap)).block(4096), 4080, 24);
     }
 }

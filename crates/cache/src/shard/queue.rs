@@ -1,14 +1,14 @@
-//! Items in the order they came, linked through their records.
+//! A queue of items, linked through their records.
 
 use super::pages::{Handle, NO_HANDLE, Pages};
 use super::record::{edit, neighbours};
 
-/// A queue: `oldest` is the next to go. Under strict LRU a use makes an item the newest.
+/// A queue: `oldest` is the next victim. Under strict LRU a use makes an item the newest.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Queue {
     newest: Handle,
     oldest: Handle,
-    /// Charges of what is in it.
+    /// Sum of the charges of its items.
     pub(super) bytes: u64,
 }
 
@@ -22,7 +22,7 @@ impl Queue {
         (self.oldest != NO_HANDLE).then_some(self.oldest)
     }
 
-    /// Adds a record that is in no queue as the newest; `bytes` is its charge.
+    /// Appends a record that is in no queue as the newest; `bytes` is its charge.
     pub(super) fn push(&mut self, pages: &mut Pages, at: Handle, bytes: u64) {
         edit::set_links(pages.bytes_mut(at), NO_HANDLE, self.newest);
         match self.newest {
@@ -33,7 +33,7 @@ impl Queue {
         self.bytes += bytes;
     }
 
-    /// Makes a record of this queue, which lies between `newer` and `older`, the newest.
+    /// Makes a record of this queue the newest; it is between `newer` and `older`.
     #[inline]
     pub(super) fn renew(&mut self, pages: &mut Pages, at: Handle, (newer, older): (Handle, Handle)) {
         if newer == NO_HANDLE {
@@ -43,15 +43,15 @@ impl Queue {
         self.push(pages, at, 0);
     }
 
-    /// Takes a record of this queue out of it.
+    /// Removes a record of this queue.
     pub(super) fn remove(&mut self, pages: &mut Pages, at: Handle, bytes: u64) {
         let (newer, older) = neighbours(&pages.place(at));
         self.link(pages, newer, older);
         self.bytes -= bytes;
     }
 
-    /// Lets the neighbours of a record that has moved to `at` (its own links moved with it) point
-    /// there.
+    /// Links the neighbours of a record that has moved to `at` (with its own links) to its new
+    /// position.
     pub(super) fn relocate(&mut self, pages: &mut Pages, at: Handle) {
         let (newer, older) = neighbours(&pages.place(at));
         match newer {
@@ -64,7 +64,7 @@ impl Queue {
         }
     }
 
-    /// Makes `newer` and `older` neighbours; `NO_HANDLE` stands for the queue's end.
+    /// Makes `newer` and `older` neighbours; `NO_HANDLE` is the queue's end.
     fn link(&mut self, pages: &mut Pages, newer: Handle, older: Handle) {
         match newer {
             NO_HANDLE => self.newest = older,

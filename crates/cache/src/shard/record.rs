@@ -1,19 +1,19 @@
-//! One item as it lies in its place: 24 bytes, what only some items have, key and value.
+//! The record of an item in its slot: 24 bytes, optional fields, key and value.
 //!
-//! | bytes | what |
+//! | bytes | content |
 //! |---|---|
 //! | 0–3, 4–7 | the next newer and the next older item of its queue |
 //! | 8–14 | CAS: 56 bits last 200 years at ten million stores a second |
-//! | 15 | shape: tags, absent or a place, main queue, expiry, flags, declared, run, CAS of the caller's |
+//! | 15 | shape: tags, negative entry or placeholder, main queue, expiry, flags, declared, run, caller's CAS |
 //! | 16–17, 18–19 | length of the key, partition |
-//! | 20–21 | length of a value that lies here |
-//! | 22 | whether there is an item (bit 0), the caller's marks (above) |
-//! | 23 | what readers note: uses (bits 4 and 5), whether a `get` has found it (bit 7); the deadline class (4 bits), graced or a place (bit 6) |
+//! | 20–21 | length of a value stored in the slot |
+//! | 22 | occupied (bit 0), the caller's marks (bits above) |
+//! | 23 | written by readers: uses (bits 4 and 5), found by a `get` (bit 7); the deadline class (4 bits), graced or placeholder (bit 6) |
 //!
-//! Then, each only where there is one: the stamp of the last use (8 bytes, under strict LRU), the
-//! expiry (8), a CAS of the caller's own (8), tags (8), the client's flags (4), the size of a
-//! declared value (4), number and length of a run (4 each). Then the key and the value, or, for
-//! items too large for a place, nothing: both lie in the run.
+//! After the header follow the optional fields: the stamp of the last use (8 bytes, under strict
+//! LRU), the expiry (8), the caller's CAS (8), tags (8), the client's flags (4), the size of a
+//! declared value (4), number and length of a run (4 each). Then follow key and value; those of
+//! items too large for a slot are in a run.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,10 +30,10 @@ use crate::charge;
 use crate::item::{Item, Kind, Marks, NewItem, Use, Value};
 use crate::memory::{Block, Supply};
 
-/// Bits of the byte that tells the shape.
+/// Bits of the shape byte.
 const TAGS: u8 = 1 << 0;
-/// That the item is the word of an absent value, or a place for one. With the shape, because most
-/// records have no part of it and none is looked at twice.
+/// A negative entry or a placeholder. Stored in the shape byte, so that one comparison shows for
+/// most records that they have no optional part.
 const ABSENT: u8 = 1 << 1;
 const MAIN: u8 = 1 << 2;
 const EXPIRY: u8 = 1 << 3;
@@ -42,27 +42,26 @@ const DECLARED: u8 = 1 << 5;
 const RUN: u8 = 1 << 6;
 const OWN_CAS: u8 = 1 << 7;
 
-/// What only some items have.
+/// Parts that only some items have.
 const OPTIONAL: u8 = TAGS | ABSENT | EXPIRY | FLAGS | DECLARED | RUN | OWN_CAS;
 
 const SHAPE_AT: usize = 15;
-/// The caller's marks, moved up by one for the bit that tells an item from a free place.
+/// The caller's marks, shifted by one for the bit that distinguishes an item from a free slot.
 const OCCUPIED_AT: usize = 22;
 const OCCUPIED: u8 = 1;
-/// What readers note, uses and [`Marks::USED`], beside the deadline class and whether a grace
-/// follows the expiry.
+/// Uses and [`Marks::USED`], which readers write, with the deadline class and the flag for a grace.
 const NOTED_AT: usize = 23;
 const CLASS: u8 = 0b1111;
 const USES_SHIFT: u32 = 4;
 const USES: u8 = 0b11 << USES_SHIFT;
-/// Of an item that is [`ABSENT`], which has no grace: that it is a place.
+/// With [`ABSENT`], which has no grace: a placeholder.
 const GRACED: u8 = 1 << 6;
 const CAS_MASK: u64 = (1 << 56) - 1;
-/// What a CAS of the caller's is charged for, as bytes of value, and what tags are.
+/// Charge of a caller's CAS and of tags, as bytes of value.
 const OWN_CAS_BYTES: usize = size_of::<u64>();
 const TAGS_BYTES: usize = size_of::<u64>();
 
-/// An item as it lies there.
+/// An item as stored in its slot.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Record<'a> {
     place: Place<'a>,
@@ -70,7 +69,7 @@ pub(crate) struct Record<'a> {
     runs: &'a Runs,
 }
 
-/// What a record needs beside its place.
+/// Position of a record's run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RunAt {
     pub(super) number: u32,
@@ -78,18 +77,17 @@ pub(super) struct RunAt {
 }
 
 impl<'a> Record<'a> {
-    /// The record in `place`; `stamped` where recency is kept by stamps. Its run, if it has one, is
-    /// among `runs`. Nothing is read before it is asked for.
+    /// Returns the record in `place`; `stamped` under strict LRU. `runs` holds its run, if any.
+    /// Reads nothing yet.
     #[inline(always)]
     pub(super) fn new(place: Place<'a>, stamped: bool, runs: &'a Runs) -> Self {
         Self { place, stamped, runs }
     }
 
-    /// Key and value, with what the place has behind them.
+    /// Key and value, followed by unused bytes of the slot.
     #[inline(always)]
     fn body(&self) -> &'a [u8] {
-        // Most have no optional part, or are declared and have no other, which is one question and
-        // not five.
+        // Most records have no optional part, or only a declared size, which one comparison shows.
         match self.shape() & OPTIONAL {
             0 => &self.place.rest[self.expiry_at()..],
             DECLARED => &self.place.rest[self.expiry_at() + 4..],
@@ -97,8 +95,7 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// By value, as it is called by those who have their record in registers, and is not called for
-    /// most.
+    /// Takes `self` by value, since callers have the record in registers and rarely call this.
     #[inline(never)]
     fn body_behind_parts(self) -> &'a [u8] {
         match self.run_at() {
@@ -117,8 +114,8 @@ impl<'a> Record<'a> {
         self.shape() & part != 0
     }
 
-    /// Offsets behind the header of the optional fields: expiry, CAS of the caller's, tags, flags,
-    /// declared size, run, and of what follows.
+    /// Offsets after the header of the optional fields: expiry, caller's CAS, tags, flags, declared
+    /// size, run, and of the body.
     #[inline]
     fn expiry_at(&self) -> usize {
         8 * usize::from(self.stamped)
@@ -162,7 +159,7 @@ impl<'a> Record<'a> {
         usize::from(read_u16(self.place.head, 16))
     }
 
-    /// Length of a value that lies here.
+    /// Length of a value stored in the slot.
     #[inline(always)]
     fn value_bytes(&self) -> usize {
         usize::from(read_u16(self.place.head, 20))
@@ -173,7 +170,7 @@ impl<'a> Record<'a> {
         &self.body()[..self.key_bytes()]
     }
 
-    /// Whether it is the item that is looked for.
+    /// True if it is the item of `lookup`.
     #[inline(always)]
     pub(super) fn is_of(&self, lookup: &Lookup<'_>) -> bool {
         self.key_bytes() == lookup.key.len()
@@ -204,7 +201,7 @@ impl<'a> Record<'a> {
         charge(key_bytes, value_bytes)
     }
 
-    /// Bytes of the place that are in use.
+    /// Used bytes of the slot.
     pub(super) fn bytes_used(&self) -> usize {
         let body = if self.has(RUN) { 8 } else { self.key_bytes() + self.value_bytes() };
         HEADER_BYTES + self.run_field_at() + body
@@ -225,15 +222,15 @@ impl<'a> Record<'a> {
         self.has(MAIN)
     }
 
-    /// How often it was used since it came to the queue, at most 3.
+    /// Number of uses since it entered its queue, at most 3.
     #[inline]
     pub(super) fn uses(&self) -> u8 {
         (self.place.noted() & USES) >> USES_SHIFT
     }
 
-    /// Notes that a `get` with `class` has found it, as any number of readers may at a time; says
-    /// whether that is all there is to be done. What is noted already is not written again, so that
-    /// an item everybody reads stays in everybody's cache.
+    /// Records that a `get` with `class` found the item; concurrent readers may call it. Returns
+    /// true if nothing else is to be done. An unchanged byte is not written, so that a hot item
+    /// stays in the caches of all cores.
     #[inline(always)]
     pub(crate) fn note_use(&self, class: u8) -> bool {
         let before = self.place.noted();
@@ -248,8 +245,8 @@ impl<'a> Record<'a> {
         true
     }
 
-    /// Drawn from the cache's ticks when the value was stored. Flushes go by it even where the
-    /// caller has given a CAS.
+    /// Drawn from the cache's ticks when the value was stored. Flushes use it even if the caller
+    /// gave a CAS.
     #[inline]
     pub(super) fn cas(&self) -> u64 {
         read_u64(self.place.head, 8) & CAS_MASK
@@ -260,7 +257,7 @@ impl<'a> Record<'a> {
         self.has(OWN_CAS).then(|| read_u64(self.place.rest, self.own_cas_at()))
     }
 
-    /// What is noted about it; nothing for a declared value.
+    /// Marks of the item; none for a declared value.
     #[inline(always)]
     pub(crate) fn marks(&self) -> Marks {
         if self.has(DECLARED) {
@@ -269,7 +266,7 @@ impl<'a> Record<'a> {
         Marks(self.place.head[OCCUPIED_AT] >> 1 | self.place.noted() & Marks::USED.0)
     }
 
-    /// Who sees it, and for how long.
+    /// Visibility of the item over time.
     pub(crate) fn kind(&self) -> Kind {
         match (self.has(ABSENT), self.place.noted() & GRACED != 0) {
             (false, false) => Kind::Plain,
@@ -283,7 +280,7 @@ impl<'a> Record<'a> {
         Tags::from_bits(if self.has(TAGS) { read_u64(self.place.rest, self.tags_at()) } else { 0 })
     }
 
-    /// When it was last used; when it was stored, where no stamps are kept.
+    /// Last use of the item; its store where no stamps are kept.
     #[inline]
     pub(crate) fn last_use(&self) -> Use {
         Use(self.stamp())
@@ -293,13 +290,13 @@ impl<'a> Record<'a> {
         Noted { marks: self.marks(), cas: self.own_cas() }
     }
 
-    /// When it was last used, in the order of the cache's ticks; its CAS where no stamps are kept.
+    /// Tick of the last use; the CAS where no stamps are kept.
     #[inline]
     pub(crate) fn stamp(&self) -> u64 {
         if self.stamped { read_u64(self.place.rest, 0) } else { self.cas() }
     }
 
-    /// What index and queues know of it.
+    /// State of the record in index and queues.
     pub(super) fn standing(&self) -> Standing {
         Standing {
             partition: self.partition(),
@@ -323,7 +320,7 @@ impl<'a> Record<'a> {
         neighbours(&self.place).1
     }
 
-    /// When it dies, or becomes stale where it is graced; `NEVER` for never.
+    /// Time of expiry, or of becoming stale if it is graced; `NEVER` for none.
     #[inline]
     pub(crate) fn expires(&self) -> Instant {
         if self.has(EXPIRY) {
@@ -333,22 +330,22 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// When nobody sees it any more, by its own time; `NEVER` for never. Only a graced one asks for
-    /// its partition's `grace`.
+    /// Time after which no access sees it, by its own expiry; `NEVER` for none. `grace` is called
+    /// for a graced item only.
     #[inline]
     pub(crate) fn dies(&self, grace: impl FnOnce() -> Duration) -> Instant {
         let expires = self.expires();
         if expires != Instant::NEVER && self.kind() == Kind::Graced { expires + grace() } else { expires }
     }
 
-    /// Whether its time has come by `now`, or its CAS is below the partition's flush.
+    /// True if it has died by `now`, or its CAS is below the partition's flush floor.
     #[inline(always)]
     pub(crate) fn is_dead(&self, now: Instant, flush_floor: u64, grace: impl FnOnce() -> Duration) -> bool {
         self.cas() < flush_floor || (self.is_past(now) && self.dies(grace) <= now)
     }
 
-    /// What it is to an access, in a partition with this `flush_floor` and `grace`. Most have
-    /// neither expiry nor kind, which is one question.
+    /// Visibility to an access, in a partition with this `flush_floor` and `grace`. Most records
+    /// have neither expiry nor kind, which one comparison shows.
     #[inline(always)]
     pub(crate) fn sight(&self, access: &Access, flush_floor: u64, grace: impl FnOnce() -> Duration) -> Sight {
         if self.cas() < flush_floor {
@@ -360,7 +357,8 @@ impl<'a> Record<'a> {
         self.sight_by_kind(access, grace())
     }
 
-    /// Of a record that is past its expiry or has no value; by value as it is not called for most.
+    /// Visibility of a record that is past its expiry or has no value; by value, since rarely
+    /// called.
     #[inline(never)]
     fn sight_by_kind(self, access: &Access, grace: Duration) -> Sight {
         match self.kind() {
@@ -372,7 +370,7 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// Whether it has expired by `now`.
+    /// True if it has expired by `now`.
     #[inline(always)]
     fn is_past(&self, now: Instant) -> bool {
         let expires = self.expires();
@@ -398,7 +396,7 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// Of a record with any of the optional parts; by value for the same reason.
+    /// The item of a record with optional parts; by value, since rarely called.
     #[inline(never)]
     fn item_of_all_parts(self) -> Item<'a> {
         let expires = self.expires();
@@ -415,49 +413,48 @@ impl<'a> Record<'a> {
     }
 }
 
-/// What a record is to an access.
+/// Visibility of a record to an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sight {
-    /// An item.
+    /// Visible.
     Fresh,
-    /// An item past its expiry.
+    /// Visible although past its expiry.
     Stale,
-    /// None, but others may see it.
+    /// Not visible to this access, but to others.
     Hidden,
-    /// None to anybody.
+    /// Visible to no access.
     Dead,
 }
 
 impl Sight {
-    /// Whether the access sees an item.
+    /// True if the access sees an item.
     #[inline(always)]
     pub(crate) fn is_seen(self) -> bool {
         matches!(self, Self::Fresh | Self::Stale)
     }
 }
 
-/// A record about to be written: what a caller gives to be stored, prepared before the shard is
-/// locked.
+/// A record to be written, prepared before the shard is locked.
 #[derive(Debug)]
 pub(crate) struct NewRecord<'a> {
     key: &'a [u8],
     item: NewItem<'a>,
     noted: Noted,
     stamped: bool,
-    /// Key and value of an item too large for a place, copied already.
+    /// Copied key and value of an item too large for a slot.
     run: Option<Block>,
 }
 
-/// What a caller notes about an item beside the client's bits.
+/// Marks and CAS given by the caller.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Noted {
     pub(crate) marks: Marks,
-    /// A CAS of its own.
+    /// The caller's CAS; none for the cache's.
     pub(crate) cas: Option<u64>,
 }
 
 impl Noted {
-    /// What `item` is charged with this noted about it.
+    /// Charge of `item` with these marks and CAS.
     pub(crate) fn charge(&self, key_bytes: usize, item: &NewItem<'_>) -> u64 {
         let own_cas = if self.cas.is_some() { OWN_CAS_BYTES } else { 0 };
         let tags = if item.tags.is_empty() { 0 } else { TAGS_BYTES };
@@ -465,7 +462,7 @@ impl Noted {
     }
 }
 
-/// What the index and the queues know of a record.
+/// State of a record in index and queues.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Standing {
     pub(super) partition: PartitionId,
@@ -479,7 +476,7 @@ pub(super) struct Standing {
 }
 
 impl<'a> NewRecord<'a> {
-    /// Nothing is noted about a declared value.
+    /// Prepares a record. A declared value gets neither marks nor CAS.
     pub(crate) fn new(
         key: &'a [u8],
         item: NewItem<'a>,
@@ -499,7 +496,7 @@ impl<'a> NewRecord<'a> {
         record
     }
 
-    /// Bytes its place needs.
+    /// Bytes of the slot that it needs.
     pub(crate) fn place_bytes(&self) -> usize {
         let body = if self.run.is_some() { 8 } else { self.body_bytes() };
         self.bytes_beside_body() + body
@@ -509,7 +506,7 @@ impl<'a> NewRecord<'a> {
         self.noted.charge(self.key.len(), &self.item)
     }
 
-    /// When nobody will see it any more, in a partition with this `grace`; `NEVER` for never.
+    /// Time after which no access will see it, in a partition with this `grace`; `NEVER` for none.
     pub(crate) fn dies(&self, grace: Duration) -> Instant {
         match self.item.expires {
             Some(expires) if self.item.kind == Kind::Graced => expires + grace,
@@ -522,7 +519,7 @@ impl<'a> NewRecord<'a> {
         self.run.take()
     }
 
-    /// Writes the record into its place; `run` is the number of its run, if it has one.
+    /// Writes the record into its slot; `run` is the number of its run, if any.
     pub(super) fn write(&self, place: &mut [u8], standing: &Standing, run: Option<u32>) {
         let Self { key, item, noted, .. } = self;
         let part = |part, is| if is { part } else { 0 };
@@ -541,7 +538,7 @@ impl<'a> NewRecord<'a> {
             Kind::Graced => part(GRACED, item.expires.is_some()),
             Kind::Place => GRACED,
         };
-        // As three words, of which each is one store.
+        // Written as three words, each with one store.
         let words = [
             u64::from(standing.newer) | u64::from(standing.older) << 32,
             (standing.cas & CAS_MASK) | (u64::from(shape) << 56),
@@ -610,7 +607,7 @@ impl<'a> NewRecord<'a> {
     }
 }
 
-/// Changes in place of the record in `bytes`.
+/// Changes of the record in `bytes` in place.
 pub(super) mod edit {
     use super::{
         CLASS, DECLARED, Field, HEADER_BYTES, Handle, MAIN, Marks, NOTED_AT, OCCUPIED, OCCUPIED_AT, SHAPE_AT,
@@ -638,7 +635,7 @@ pub(super) mod edit {
         bytes[NOTED_AT] = bytes[NOTED_AT] & !CLASS | class;
     }
 
-    /// Sets all marks; nothing is noted about a declared value.
+    /// Sets all marks; a declared value gets none.
     pub(crate) fn set_marks(bytes: &mut [u8], marks: Marks) {
         if bytes[SHAPE_AT] & DECLARED == 0 {
             bytes[NOTED_AT] = bytes[NOTED_AT] & !Marks::USED.0 | marks.0 & Marks::USED.0;
@@ -646,7 +643,7 @@ pub(super) mod edit {
         }
     }
 
-    /// Notes that a `get` has found it.
+    /// Sets [`Marks::USED`].
     pub(crate) fn set_found(bytes: &mut [u8]) {
         bytes[NOTED_AT] |= Marks::USED.0;
     }
@@ -663,7 +660,7 @@ pub(super) mod edit {
         bytes[OCCUPIED_AT] = 0;
     }
 
-    /// Sets a field if the record has room for it; says whether it has.
+    /// Sets a field if the record has it; returns true if so.
     pub(crate) fn set_field(bytes: &mut [u8], stamped: bool, field: Field) -> bool {
         let fits = bytes[SHAPE_AT] & field.part() != 0;
         if fits {
@@ -674,7 +671,7 @@ pub(super) mod edit {
     }
 }
 
-/// A field of 8 bytes that a record may get after it was stored.
+/// An optional field of 8 bytes that a record may get after it was stored.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Field {
     Expiry(Instant),
@@ -696,7 +693,7 @@ impl Field {
         }
     }
 
-    /// Where it lies, or would lie, in a record.
+    /// Offset of the field in a record, present or not.
     fn offset(self, record: &[u8], stamped: bool) -> usize {
         let expiry_at = HEADER_BYTES + 8 * usize::from(stamped);
         match self {
@@ -705,8 +702,8 @@ impl Field {
         }
     }
 
-    /// Makes of the record `from`, of which `used` bytes are in use and which lacks the field, one
-    /// in `to` that has it.
+    /// Copies the record `from`, of which `used` bytes are in use and which lacks the field, to
+    /// `to` with the field added.
     pub(super) fn add(self, from: &[u8], used: usize, stamped: bool, to: &mut [u8]) {
         let at = self.offset(from, stamped);
         to[..at].copy_from_slice(&from[..at]);
@@ -715,7 +712,7 @@ impl Field {
         to[at + 8..used + 8].copy_from_slice(&from[at..used]);
     }
 
-    /// The parts of a record, copied to be written anew, with the field.
+    /// Adds the field to the parts of a record that is written anew.
     pub(super) fn add_to(self, expires: &mut Option<Instant>, noted: &mut Noted) {
         match self {
             Self::Expiry(at) => *expires = Some(at),
@@ -724,20 +721,19 @@ impl Field {
     }
 }
 
-/// The next newer and the next older item of the queue that the item of a place is in.
+/// The next newer and the next older item in the queue of a slot's item.
 #[inline]
 pub(super) fn neighbours(place: &Place<'_>) -> (Handle, Handle) {
     (read_u32(place.head, 0), read_u32(place.head, 4))
 }
 
-/// Whether a place holds an item.
+/// True if a slot holds an item.
 pub(super) fn is_occupied(place: &Place<'_>) -> bool {
     place.head[OCCUPIED_AT] & OCCUPIED != 0
 }
 
-/// Whether two byte strings of one length are equal. Up to 16 bytes, which most keys of caches of
-/// small items have, in two words that may overlap: a call to compare memory costs several times as
-/// much.
+/// Compares byte strings. Keys of 8 to 16 bytes, which are common in caches of small items, are
+/// compared as two words that may overlap: a call to `memcmp` costs several times as much.
 #[inline]
 fn is_equal(one: &[u8], other: &[u8]) -> bool {
     match one.len() {
@@ -750,7 +746,7 @@ fn is_equal(one: &[u8], other: &[u8]) -> bool {
 }
 
 impl Standing {
-    /// Of a record that is not in a queue yet.
+    /// Returns the state of a record that is not in a queue yet.
     pub(super) fn new(partition: PartitionId, class: u8, tick: u64) -> Self {
         Self {
             partition,

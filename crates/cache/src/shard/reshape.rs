@@ -1,10 +1,9 @@
-//! What the background does to a shard whose memory is to become less.
+//! Background work that reduces a shard's memory.
 //!
-//! Items that are to go, or to move, lie anywhere, and each of them touches half a dozen places
-//! that are far from any processor: itself, its neighbours in the queue, its place in the index,
-//! the memory of dropped keys. Waiting for them one after the other is most of the work. But which
-//! items come next is known, so what they will touch is asked for a few items ahead, and has
-//! arrived when it is their turn.
+//! Items to be evicted or moved are scattered, and each of them touches about six distant places in
+//! memory: the item, its neighbours in the queue, its index line, its bucket of dropped keys.
+//! Waiting for these one after the other would be most of the work. Since the next items are known,
+//! their memory is prefetched a few items ahead.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -14,12 +13,12 @@ use sherwood_model::{Instant, PartitionId};
 use super::pages::{NO_HANDLE, Slack};
 use super::{Block, Evicted, Handle, Lane, Locked, Queue, Record, Store};
 
-/// Items from the one that is worked on to the one whose bytes are asked for, and to the one whose
-/// place in the index is. Chosen: one item is about as much work as memory is far.
+/// Distance in items from the current one to the one whose bytes are prefetched, and to the one
+/// whose index line is. Chosen: one item takes about as long as a memory access.
 const AHEAD: usize = 4;
 const AHEAD_INDEX: usize = 2;
-/// Bytes moved under one hold of the lock, but for the last record of them. Chosen: a copy of 10 to
-/// 20 µs.
+/// Bytes moved under one acquisition of the lock, not counting the last record. Chosen: a copy of
+/// 10 to 20 µs.
 const MOVE_BYTES_MAX: usize = 64 << 10;
 
 /// Records that were moved.
@@ -27,12 +26,12 @@ const MOVE_BYTES_MAX: usize = 64 << 10;
 pub(crate) struct Moved {
     pub(crate) items: usize,
     pub(crate) bytes: u64,
-    /// When the first of them dies.
+    /// Earliest time of death of the moved records.
     pub(crate) next_death: Instant,
 }
 
 impl Locked<'_> {
-    /// Does what [`Self::evict`] does, and sooner where many items of `partition` go.
+    /// Like [`Self::evict`], but faster if many items of `partition` are evicted.
     pub(crate) fn evict_many(
         &mut self,
         partition: PartitionId,
@@ -44,7 +43,7 @@ impl Locked<'_> {
         let mut ahead = Ahead::default();
         let mut evicted = Evicted::default();
         while evicted.bytes < bytes && evicted.items < items_max {
-            // Of several lanes it would have to be known which gives the victim after next.
+            // With several queue sets the victim after next is not known.
             if lanes.len() == 1
                 && let Some(is_main) = self.takes_main(lanes.clone())
             {
@@ -67,14 +66,14 @@ impl Locked<'_> {
         self.store.pages.take_emptied(count_max)
     }
 
-    /// Whether so many places are free that [`Self::relocate_some`] should be called.
+    /// True if enough slots are free for [`Self::relocate_some`] to be called.
     pub(crate) fn has_slack(&self, slack: Slack) -> bool {
         self.store.pages.has_slack(slack)
     }
 
-    /// Moves records of a page, at most `items_max`, so that it can be given back; only to be
-    /// called while there is slack. Moves none when a page was given up instead. `dies` says when a
-    /// record's time comes.
+    /// Moves at most `items_max` records of a page, so that it can be released; only to be called
+    /// while there is slack. Moves none if a page is kept instead. `dies` returns a record's time
+    /// of death.
     pub(crate) fn relocate_some(
         &mut self,
         slack: Slack,
@@ -97,7 +96,7 @@ impl Locked<'_> {
         moved
     }
 
-    /// Moves a record to a free place of another page; returns the bytes copied.
+    /// Moves a record to a free slot of another page; returns the bytes copied.
     fn relocate(&mut self, from: Handle) -> u64 {
         let store = &mut *self.store;
         let to = store.pages.place_for(from);
@@ -109,7 +108,7 @@ impl Locked<'_> {
     }
 }
 
-/// The oldest items of a queue, as far as they were asked for.
+/// The oldest items of a queue that have been prefetched.
 #[derive(Debug, Default)]
 struct Ahead {
     items: VecDeque<Handle>,
@@ -117,13 +116,12 @@ struct Ahead {
 }
 
 impl Ahead {
-    /// Asks for what the evictions after the next one, from the same queue, will touch. To be
-    /// called before each.
+    /// Prefetches what the evictions after the next one, from the same queue, will touch. To be
+    /// called before each eviction.
     fn look(&mut self, store: &Store, queue: &Queue, is_main: bool) {
         let Some(oldest) = queue.oldest() else { return };
-        // Where the first of them has gone and the second is the oldest, the others are still
-        // there. After anything else that an eviction may have done, such as going round a short
-        // queue, one of them may be gone.
+        // If the first item was evicted and the second is now the oldest, the others are still
+        // valid. After any other change, such as going around a short queue, some may be gone.
         self.items.pop_front();
         if self.is_main != is_main || self.items.front() != Some(&oldest) {
             self.is_main = is_main;
@@ -146,15 +144,14 @@ impl Ahead {
 }
 
 impl Store {
-    /// Asks for what taking a record out of the index, and into the memory of dropped keys, will
-    /// touch.
+    /// Prefetches what removing a record from the index, and recording its dropped key, will touch.
     fn prefetch_index(&self, at: Handle) {
         let hash = self.hash_of(&self.record(at));
         self.index.prefetch(hash);
         self.ghost.prefetch(hash);
     }
 
-    /// Asks for what moving a record will touch beside itself.
+    /// Prefetches what moving a record will touch beside the record itself.
     fn prefetch_links(&self, at: Handle) {
         let links = self.record(at);
         for neighbour in [links.newer(), links.older()] {

@@ -1,22 +1,22 @@
-//! Eviction that keeps more than LRU with less work: S3-FIFO.
+//! S3-FIFO eviction, which retains more than LRU with less work.
 //!
-//! New items wait in a small queue, 1 to 30% of the bytes (see [`super::balance`]). Most are never
-//! used again and go from there; those that were used go on to the main queue, whose oldest stay
-//! for another round for each use they had, at most three. A hit sets two bits of one item and
-//! moves nothing, so hits hardly write. Items that were dropped from the small queue and come back
-//! soon go to the main queue at once (see [`super::ghost`]).
+//! New items enter a small queue of 1 to 30% of the bytes (see [`super::balance`]). Most are never
+//! used again and are evicted from there; those that were used move on to the main queue, whose
+//! oldest items stay for another round per use, at most three. A hit sets two bits of one item and
+//! moves nothing, so hits hardly write. Items that return soon after they were dropped from the
+//! small queue go to the main queue directly (see [`super::ghost`]).
 //!
 //! J. Yang, Y. Zhang, Z. Qiu, Y. Yue and K. V. Rashmi, "FIFO queues are all you need for cache
-//! eviction", SOSP 2023. Here the small queue's share adapts, where the paper has a tenth; sizes
-//! are bytes and not items; each shard decides for itself, since a hash has dealt the items evenly;
-//! and an eviction gives at most [`CHANCES`] items another round, so that it never holds the lock
-//! for longer.
+//! eviction", SOSP 2023. Differences: the small queue's share adapts, where the paper has a tenth;
+//! sizes are bytes instead of items; each shard decides by itself, since the hash distributes items
+//! evenly; and an eviction grants at most [`CHANCES`] items another round, which bounds the time
+//! for which the lock is held.
 //!
-//! A partition's lanes (deadline classes), or under `Shared` all lanes, are one S3-FIFO: their
-//! small queues together are held to their part of the bytes, and of the small or the main queues
-//! that one gives the victim that has turned least. So all turn at the same speed, in parts of
-//! their length, and every item is passed as often as in a single queue, where a partition that is
-//! not used would be passed, and leave, too.
+//! The queue sets of a partition (one per deadline class), or under `Shared` all queue sets, form
+//! one S3-FIFO: their small queues together are limited to their share of the bytes, and among the
+//! small or the main queues the one that has turned least gives the victim. All queues therefore
+//! turn at the same relative speed, and every item is passed as often as in a single queue; a
+//! partition that is not used is passed, and evicted, too.
 
 use std::ops::Range;
 
@@ -24,38 +24,38 @@ use super::pages::NO_HANDLE;
 use super::record::edit;
 use super::{Block, Cause, Handle, Locked, PartitionId, Record, Store};
 
-/// Uses that are counted.
+/// Largest counted number of uses.
 pub(super) const USES_MAX: u8 = 3;
-/// Items that one eviction lets stay for another round before it takes the next, used or not.
-/// Chosen: hardly ever met, and as long as half a page copy.
+/// Items that one eviction grants another round before it takes the next one, used or not. Chosen:
+/// rarely reached, and as long as copying half a page.
 const CHANCES: usize = 32;
-/// Items that make way for one that is stored, under the lock that its store holds. Chosen: some
-/// ten microseconds where there are few lanes, of which each victim takes a look at all of its
-/// pool. Where a large item comes among small ones, the others are evicted after it, one at a time.
+/// Items evicted before a store, under the lock that the store holds. Chosen: some ten microseconds
+/// with few queue sets, all of which are read for each victim. If a large item displaces many small
+/// ones, the rest are evicted after the store, one at a time.
 const WAY_MAX: usize = 32;
-/// A whole turn of a queue.
+/// A complete turn of a queue.
 const TURN: u128 = 1 << 32;
-/// Turns from which on all of a shard start at 0 again.
+/// Turn count at which all counts of a shard are rebased to 0.
 const TURNS_MAX: u64 = 1 << 62;
 
-/// What evictions have freed.
+/// Result of evictions.
 #[derive(Debug, Default)]
 #[must_use]
 pub(crate) struct Evicted {
     pub(crate) items: usize,
     pub(crate) bytes: u64,
-    /// Of them, bytes of the partition they were for that the ledger does not know of yet.
+    /// Bytes among them of the storing partition, not yet released in the ledger.
     pub(crate) own: u64,
-    /// A place that one of them leaves, for the store they were for.
+    /// A slot of an evicted item, kept for the store.
     pub(super) place: Option<Handle>,
-    /// Blocks to be given back after the lock.
+    /// Blocks to be released after the lock.
     blocks: Vec<Block>,
 }
 
 impl Evicted {
-    /// Adds what was evicted for nobody's place.
+    /// Adds evictions that kept no slot.
     pub(super) fn add(&mut self, other: Self) {
-        debug_assert!(other.place.is_none(), "a place that is kept for somebody");
+        debug_assert!(other.place.is_none(), "no slot is kept");
         self.items += other.items;
         self.bytes += other.bytes;
         self.own += other.own;
@@ -71,9 +71,8 @@ struct Next {
 }
 
 impl Store {
-    /// Asks for what will be touched when the item after the oldest one of a queue goes: by the
-    /// next eviction, so that it has arrived by then. The record of that item was asked for by the
-    /// last one.
+    /// Prefetches what the next eviction touches when it removes the item after the oldest one of a
+    /// queue. That item's record was prefetched by the previous eviction.
     #[inline]
     fn look_behind(&self, oldest: &Record<'_>) {
         let next = oldest.newer();
@@ -93,14 +92,12 @@ impl Store {
 }
 
 impl Locked<'_> {
-    /// Asks for what the eviction after that of the oldest item of a queue, which lies at `at`,
-    /// will touch.
+    /// Prefetches what the eviction after that of a queue's oldest item, at `at`, will touch.
     pub(crate) fn look_behind(&self, at: Handle) {
         self.store.look_behind(&self.store.record(at));
     }
 
-    /// Evicts from `lanes`, until `bytes` are free or `items_max` items are gone, or nothing is
-    /// left.
+    /// Evicts from `lanes` until `bytes` are free, `items_max` items are gone, or nothing is left.
     pub(crate) fn evict(
         &mut self,
         lanes: Range<usize>,
@@ -119,10 +116,10 @@ impl Locked<'_> {
         evicted
     }
 
-    /// Evicts what `victim` names for a store into `partition` that follows under the same lock:
-    /// the ledger learns of both at once, and in a cache whose items are of one size it has nothing
-    /// to write. Nor have the pages then: the place of an item that goes is kept for one that suits
-    /// a record of `place_bytes` (0 for none); the caller takes it. At most [`WAY_MAX`] items go.
+    /// Evicts the items chosen by `victim` for a store into `partition` that follows under the same
+    /// lock. The ledger is updated once for both, which writes nothing if all items have one size.
+    /// Likewise the slot of an evicted item is kept if it suits a record of `place_bytes` (0 for
+    /// none); the caller uses it. At most [`WAY_MAX`] items are evicted.
     pub(crate) fn make_way(
         &mut self,
         partition: PartitionId,
@@ -151,7 +148,7 @@ impl Locked<'_> {
         evicted
     }
 
-    /// The next item to go, found after giving others another round.
+    /// The next victim, found after granting other items another round.
     pub(crate) fn victim(
         &mut self,
         lanes: Range<usize>,
@@ -168,7 +165,7 @@ impl Locked<'_> {
             if record.uses() == 0 || chance >= CHANCES {
                 return Some((at, Cause::Evicted));
             }
-            // From the small queue its uses are forgotten: they have bought the way out.
+            // Its uses are reset when it leaves the small queue.
             let uses = if is_main { record.uses() - 1 } else { 0 };
             let charge = record.charge();
             let store = &mut *self.store;
@@ -181,7 +178,7 @@ impl Locked<'_> {
         None
     }
 
-    /// Which queue is next; it turns by its oldest item where there are several.
+    /// The next queue; if there are several, it turns by its oldest item.
     fn next(&mut self, lanes: Range<usize>) -> Option<Next> {
         let is_main = self.takes_main(lanes.clone())?;
         if lanes.len() == 1 {
@@ -191,8 +188,8 @@ impl Locked<'_> {
         Some(Next { lane, is_main })
     }
 
-    /// Whether the main queues of `lanes` give the next victim, or the small ones; none where all
-    /// are empty.
+    /// True if the main queues of `lanes` give the next victim, false if the small ones do; none if
+    /// all are empty.
     pub(super) fn takes_main(&self, lanes: Range<usize>) -> Option<bool> {
         let (mut small, mut main, mut small_max) = (0, 0, 0);
         for number in lanes {
@@ -205,9 +202,9 @@ impl Locked<'_> {
         (small + main > 0).then_some(main > 0 && (small == 0 || small < small_max))
     }
 
-    /// The lane whose queue has turned least among those that hold anything. It then turns on by
-    /// its oldest item, and from where the least turned before it had come to: one that was empty
-    /// or spared has nothing to catch up.
+    /// The queue set whose queue has turned least among the non-empty ones. The queue then turns by
+    /// its oldest item, starting from the turn count of the last queue chosen, so that a queue that
+    /// was empty or spared has no turns to make up.
     fn least_turned(&mut self, lanes: Range<usize>, is_main: bool) -> Option<usize> {
         let store = &mut *self.store;
         let holds = |lane: &usize| {

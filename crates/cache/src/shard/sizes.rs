@@ -1,24 +1,24 @@
-//! The sizes of places.
+//! Sizes of slots.
 //!
-//! A page is cut into places of one size, so that what one item leaves another fits. Steps are 8
-//! bytes up to 256, a sixteenth of the power of two below up to 1 KiB, and above that what divides
-//! a page into whole numbers: rounding takes 3% on average and never more than a seventh. Items
-//! above [`PLACE_BYTES_MAX`] take a run of whole system pages instead.
+//! A page is divided into slots of one size, so that any item of the class fits into a freed slot.
+//! Steps are 8 bytes up to 256, a sixteenth of the power of two below up to 1 KiB, and above that
+//! sizes that divide a page: rounding takes 3% on average and at most a seventh. Items above
+//! [`PLACE_BYTES_MAX`] take a run of whole system pages instead.
 
-/// Bytes of a page of places. Chosen: items of a class that is hardly used waste one at most, and a
-/// page is worth a system call to give back.
+/// Bytes of a page of slots. Chosen: a rarely used class wastes at most one page, and releasing a
+/// page is worth a system call.
 pub(crate) const PAGE_BYTES: usize = 64 << 10;
-/// The largest place, an eighth of a page.
+/// The largest slot, an eighth of a page.
 pub(crate) const PLACE_BYTES_MAX: usize = PAGE_BYTES / 8;
-/// Runs are multiples of this.
+/// Granularity of runs, in bytes.
 pub(crate) const RUN_STEP: usize = 4096;
-/// Bytes of every record before its key, without what only some have.
+/// Bytes of every record before its optional fields and key.
 pub(crate) const HEADER_BYTES: usize = 24;
 
-/// Number of a size.
+/// Number of a size class.
 pub(crate) type Class = u8;
 
-/// Bytes of the smallest place with room for `bytes`, which are at most [`PLACE_BYTES_MAX`].
+/// Bytes of the smallest slot for `bytes`, which are at most [`PLACE_BYTES_MAX`].
 pub(crate) const fn place_bytes(bytes: usize) -> usize {
     match bytes {
         0..=HEADER_BYTES => HEADER_BYTES,
@@ -27,7 +27,7 @@ pub(crate) const fn place_bytes(bytes: usize) -> usize {
         _ => {
             let places = PAGE_BYTES / bytes;
             let place = PAGE_BYTES / places / 8 * 8;
-            // Rounded down to the step of 8 it may have become too small for the last few bytes.
+            // Rounding down to a multiple of 8 may have made it too small for the last few bytes.
             if place >= bytes { place } else { PAGE_BYTES / (places - 1) / 8 * 8 }
         }
     }
@@ -38,12 +38,12 @@ pub(super) fn class_of(bytes: usize) -> Class {
     TABLES_AT_RUN_TIME.classes[bytes.div_ceil(8)]
 }
 
-/// Bytes of a place of `class`.
+/// Bytes of a slot of `class`.
 pub(super) fn class_bytes(class: Class) -> usize {
     usize::from(TABLES_AT_RUN_TIME.bytes[usize::from(class)])
 }
 
-/// How many classes there are.
+/// Number of classes.
 pub(super) const CLASSES: usize = TABLES.count;
 
 struct Tables {
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_hold_what_they_are_for_and_waste_little() {
+    fn slots_hold_their_record_and_waste_at_most_a_seventh() {
         let mut last = 0;
         for bytes in 1..=PLACE_BYTES_MAX {
             let place = place_bytes(bytes);

@@ -1,9 +1,9 @@
-//! Whatever is evicted, what is found is what was stored last: random operations of all kinds
-//! against a plain map.
+//! Random operations of all kinds compared with a plain map: an item found is the one stored last,
+//! whatever is evicted.
 //!
-//! Which items stay is the eviction's business here. That none is older than the map's, that bytes
-//! and counts are those of the items, that budgets hold, and that nothing goes without a reason, is
-//! not.
+//! The map does not model which items are evicted. It checks that no item is older than the map's,
+//! that bytes and counts are those of the items, that budgets hold, and that no item disappears
+//! without a reason.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,7 +19,7 @@ const PARTITIONS: usize = 3;
 const TOTAL: u64 = 1 << 20;
 const GRACE: Duration = Duration::from_millis(60);
 
-/// One operation. Keys below 40 are met again and again; those above come in bulk and fill pages.
+/// An operation. Keys below 40 are reused; those above are stored in bulk and fill pages.
 #[derive(Clone, Debug)]
 enum Op {
     Get(usize, u16),
@@ -28,8 +28,7 @@ enum Op {
     Append(usize, u16, u16),
     Touch(usize, u16, Option<u64>),
     Remove(usize, u16),
-    /// Stores so many small items, then takes all out but one in so many: pages are left nearly
-    /// empty.
+    /// Stores small items, then removes all but one in `keep`, which leaves pages nearly empty.
     Bulk {
         partition: usize,
         items: u16,
@@ -40,7 +39,7 @@ enum Op {
     Flush(usize),
     Step(usize),
     Wait(u64),
-    /// What accesses see from now on.
+    /// Sets the flags of later accesses.
     See(AccessFlags),
 }
 
@@ -55,7 +54,7 @@ struct New {
 }
 
 impl New {
-    /// A plain value that stays.
+    /// A plain value without expiry.
     fn plain(bytes: u32) -> Self {
         Self { bytes, declared: false, flags: 0, ttl_ms: None, kind: Kind::Plain, tags: Tags::NONE }
     }
@@ -89,7 +88,7 @@ fn op() -> impl Strategy<Value = Op> {
 
 struct Pair {
     cache: Cache,
-    /// What was stored last under each key and not removed.
+    /// The item stored last under each key and not removed.
     truth: BTreeMap<(usize, Vec<u8>), ModelItem>,
     now: Instant,
     class: u8,
@@ -214,7 +213,7 @@ impl Pair {
         Ok(())
     }
 
-    /// Notes an item whose CAS the operation did not tell.
+    /// Records an item whose CAS the operation did not return.
     fn stored(&mut self, item: ModelItem) {
         let last = self.cache.ticks.load(std::sync::atomic::Ordering::Relaxed) - 1;
         let cas = self.cache.peek(id(item.partition), &item.key, &self.access(), |item| item.cas);
@@ -256,7 +255,11 @@ impl Pair {
         if total.evictions == 0 {
             let lives = |item: &&ModelItem| !item.is_dead(self.now, GRACE);
             let live = held.iter().filter(|item| !item.flushed).filter(lives).count();
-            prop_assert_eq!(live, self.truth.values().filter(lives).count(), "nothing goes without a reason");
+            prop_assert_eq!(
+                live,
+                self.truth.values().filter(lives).count(),
+                "no item disappears without a reason"
+            );
         }
         Ok(())
     }
@@ -277,7 +280,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn what_is_found_is_what_was_stored_last(
+    fn item_found_is_the_one_stored_last(
         ops in prop::collection::vec(op(), 1..120), shards in 0..3u32, lru: bool,
     ) {
         let mut pair = Pair::new(if lru { Eviction::Lru } else { Eviction::S3Fifo }, 1 << shards);
@@ -288,7 +291,7 @@ proptest! {
             }
         }
         pair.check()?;
-        // All the time it needs, and nobody is over.
+        // After enough background work no partition is over its budget.
         pair.now += Duration::from_secs(20);
         for _ in 0..2 {
             while pair.cache.step(pair.now, 1000) {}
@@ -302,7 +305,7 @@ proptest! {
 }
 
 #[test]
-fn a_bulk_that_is_thinned_out_gives_its_pages_back() {
+fn pages_of_mostly_removed_items_are_released() {
     for eviction in [Eviction::S3Fifo, Eviction::Lru] {
         let mut pair = Pair::new(eviction, 1);
         pair.cache.apply(&CachePlan::Shared).expect("always accepted");
@@ -314,13 +317,13 @@ fn a_bulk_that_is_thinned_out_gives_its_pages_back() {
             pair.apply(&Op::Remove(0, key)).expect("removed");
         }
         while pair.cache.step(pair.now, 64) {}
-        pair.check().expect("all is as it was");
+        pair.check().expect("consistent");
         assert!(pair.cache.supply.held() < full * 2 / 3, "{} of {full} bytes", pair.cache.supply.held());
     }
 }
 
 #[test]
-fn s3_fifo_keeps_what_is_used_through_a_scan() {
+fn s3_fifo_keeps_used_items_during_a_scan() {
     let cache = cache_with(Options { total_bytes: 100 * charge(4, 4), ..LRU_OFF }, &[100 * charge(4, 4)]);
     let at = |key: u32| (key.to_be_bytes(), Access::at(Instant::ZERO));
     for key in (0..30).chain(0..30) {
@@ -341,14 +344,15 @@ fn s3_fifo_keeps_what_is_used_through_a_scan() {
 }
 
 #[test]
-fn s3_fifo_lets_a_dropped_key_that_returns_into_the_main_queue() {
+fn s3_fifo_admits_a_returning_key_to_the_main_queue() {
     let cache = cache_with(Options { total_bytes: 50 * charge(4, 4), ..LRU_OFF }, &[50 * charge(4, 4)]);
     let set = |key: u32| {
         let access = Access::at(Instant::ZERO);
         cache.set(PartitionId(0), &key.to_be_bytes(), NewItem::declared(4), &access).expect("it fits");
     };
     (0..60).for_each(set);
-    // Dropped ten stores ago, it returns; then so many others pass that a new item would be gone.
+    // Dropped ten stores ago, the key returns; then so many others are stored that a new item would
+    // be evicted.
     set(0);
     (100..400).for_each(set);
     let has = |key: u32| {
@@ -358,7 +362,7 @@ fn s3_fifo_lets_a_dropped_key_that_returns_into_the_main_queue() {
 }
 
 #[test]
-fn under_shared_a_partition_that_is_not_used_makes_way() {
+fn unused_partition_is_evicted_under_shared() {
     for eviction in [Eviction::S3Fifo, Eviction::Lru] {
         let total = 400 * charge(4, 4);
         let cache =

@@ -15,7 +15,7 @@ const TOTAL: u64 = 12_000;
 const ITEM_MAX: u32 = 3000;
 const GRACE: Duration = Duration::from_millis(15);
 
-/// One operation. Keys are few, so that operations meet.
+/// An operation on one of a few keys, so that operations affect each other.
 #[derive(Clone, Debug)]
 enum Op {
     Get(Key),
@@ -31,12 +31,12 @@ enum Op {
     /// Shares of the total by weight; all zero for `Shared`.
     Plan([u8; PARTITIONS + 1]),
     Step(usize),
-    /// The background gets all the time it needs.
+    /// Runs the background work to its end.
     Idle,
     Wait {
         ms: u64,
     },
-    /// What accesses see from now on.
+    /// Sets the flags of later accesses.
     See(AccessFlags),
 }
 
@@ -60,7 +60,7 @@ struct New {
 enum Update {
     Keep,
     Store(New),
-    /// Stores if the CAS is the one that the model remembers, or never.
+    /// Stores if the CAS is the one the model recorded, or never.
     Cas(New, bool),
     /// Appends this many bytes to a stored value.
     Append(u8),
@@ -102,7 +102,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// Engine and model side by side.
+/// The engine and its model.
 struct Pair {
     cache: Cache,
     model: Model,
@@ -131,7 +131,7 @@ impl Pair {
     }
 
     fn apply(&mut self, op: &Op) -> Result<(), TestCaseError> {
-        // Any class will do: recency alone decides.
+        // Any class will do, since recency alone decides.
         self.class = self.class.wrapping_add(1) % 3;
         match op {
             Op::Get(key) => self.get(*key)?,
@@ -188,7 +188,7 @@ impl Pair {
         match stored {
             Ok(cas) => self.store(ModelItem { cas, ..item })?,
             Err(_) => {
-                // A dead one has gone for that reason.
+                // A dead item is removed as expired.
                 self.model.find(key.partition, &key.name(), &self.access());
                 self.take_out(key);
             }
@@ -266,7 +266,7 @@ impl Pair {
         Ok(())
     }
 
-    /// What an update stores, given the item it sees.
+    /// The item that an update stores, given the item it sees.
     fn stored_by(&self, key: Key, update: &Update, old: Option<&ModelItem>) -> Option<ModelItem> {
         match (update, old) {
             (Update::Store(new), _) => Some(self.item(key, new)),
@@ -281,7 +281,7 @@ impl Pair {
     }
 
     fn plan(&mut self, weights: &[u8; PARTITIONS + 1]) {
-        // The last weight is of what nobody gets.
+        // The last weight stands for unallocated bytes.
         let sum: u64 = weights.iter().map(|&weight| u64::from(weight)).sum();
         let share = |&weight: &u8| TOTAL * u64::from(weight) / sum;
         let plan = match sum {
@@ -292,8 +292,8 @@ impl Pair {
         self.model.apply(&plan);
     }
 
-    /// Evictions are exact. Which of the dead a step comes to is its own business, that it takes
-    /// nothing else is not.
+    /// Evictions are exact. The dead items that a step finds are unspecified, but it removes
+    /// nothing else.
     fn step(&mut self, items_max: usize) {
         self.cache.step(self.now, items_max);
         self.model.step(items_max, self.now);
@@ -302,7 +302,7 @@ impl Pair {
     }
 
     fn idle(&mut self) -> Result<(), TestCaseError> {
-        // Long enough for a pass to begin, after one that was under way.
+        // Long enough for a pass to begin after one in flight.
         self.now += Duration::from_secs(10);
         self.model.pass_time(self.now);
         self.model.step(usize::MAX, self.now);
@@ -318,7 +318,7 @@ impl Pair {
         item.value.borrow().len() > ITEM_MAX as usize || self.model.refuses(item)
     }
 
-    /// Takes a key's item out of the model, seen or not.
+    /// Removes a key's item from the model, visible or not.
     fn take_out(&mut self, key: Key) {
         if let Some(position) = self.model.position(key.partition, &key.name()) {
             self.model.items.remove(position);
@@ -332,8 +332,8 @@ impl Pair {
         Ok(())
     }
 
-    /// The CAS that the engine gave to what it stored last under `key`; one that was evicted at
-    /// once or is dead already cannot be asked for, so it is taken from the counter.
+    /// CAS of the item stored last under `key`; taken from the counter if the item was evicted at
+    /// once or is dead already.
     fn cas_of(&self, key: Key) -> u64 {
         let last = self.cache.ticks.load(std::sync::atomic::Ordering::Relaxed) - 1;
         self.cache.peek(key.id(), &key.name(), &self.access(), |item| item.cas).unwrap_or(last)
@@ -358,8 +358,8 @@ impl Pair {
         }
     }
 
-    /// Both hold the same items in the same order, the same bytes and counts, and no more than the
-    /// total.
+    /// Checks that both hold the same items in the same order, with the same bytes and counts, and
+    /// no more than the total.
     fn check(&self, number: usize, op: &Op) -> Result<(), TestCaseError> {
         let engine = contents(&self.cache, self.now);
         let state = || {
@@ -397,7 +397,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(192))]
 
     #[test]
-    fn the_engine_does_what_the_model_does(
+    fn engine_agrees_with_the_model(
         ops in prop::collection::vec(op(), 1..160), shards in 0..5u32, classes in 1..4u8,
     ) {
         let mut pair = Pair::new(1 << shards, classes);

@@ -1,4 +1,4 @@
-//! Keys that are read together are read as one after another.
+//! Batch reads compared with single reads.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -16,15 +16,14 @@ fn new(eviction: Eviction, shards: u16) -> Cache {
     cache_with(options, &[TOTAL_BYTES / 2, TOTAL_BYTES / 2])
 }
 
-/// Stores what was not found, of which some dies soon.
+/// Stores an item after a miss; some items expire soon.
 fn fill(cache: &Cache, partition: PartitionId, key: [u8; 2], access: &Access) {
     let expires = key[0].is_multiple_of(3).then(|| access.now + Duration::from_secs(2));
     let item = NewItem { value: Value::Declared(u32::from(key[0]) * 4), ..NewItem::bytes(b"") };
     cache.add(partition, &key, NewItem { expires, ..item }, access).expect("it fits");
 }
 
-/// What was found, with numbers that say in which order the items were stored and in which they
-/// were used.
+/// The items found, with their ranks in the order of stores and of uses.
 fn in_order(found: &[Option<(usize, u64, Use)>]) -> Vec<Option<(usize, usize, usize)>> {
     let stores: BTreeSet<u64> = found.iter().flatten().map(|&(_, cas, _)| cas).collect();
     let uses: BTreeSet<Use> = found.iter().flatten().map(|&(.., last_use)| last_use).collect();
@@ -36,9 +35,9 @@ fn in_order(found: &[Option<(usize, u64, Use)>]) -> Vec<Option<(usize, usize, us
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn several_keys_are_read_as_one_after_another(
-        // Few keys, so that some come twice in a batch and batches are longer than what is read
-        // under one lock.
+    fn batch_read_equals_single_reads(
+        // Few keys, so that some repeat within a batch, and batches longer than what is read under
+        // one lock.
         batches in prop::collection::vec((any::<bool>(), prop::collection::vec(0u16..120, 0..80)), 1..30),
         lru in any::<bool>(),
         four in any::<bool>(),

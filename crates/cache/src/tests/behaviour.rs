@@ -1,4 +1,4 @@
-//! One behaviour a test, named after it.
+//! Tests of one behaviour each.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ fn value(cache: &Cache, partition: PartitionId, key: &[u8], access: &Access) -> 
 }
 
 #[test]
-fn what_was_stored_is_read_back_with_flags_and_growing_cas() {
+fn stored_item_is_read_back_with_flags_and_ascending_cas() {
     let cache = cache(&[10_000, 10_000], 4);
     let expires = Some(Instant::from_millis(50));
     let first = cache.set(A, b"k", NewItem { flags: 7, expires, ..NewItem::bytes(b"one") }, &at(1)).unwrap();
@@ -26,7 +26,7 @@ fn what_was_stored_is_read_back_with_flags_and_growing_cas() {
     let second = cache.set(A, b"k", NewItem::bytes(b"two"), &at(3)).unwrap();
     assert!(second > first);
     assert_eq!(value(&cache, A, b"k", &at(3)), Some(b"two".to_vec()));
-    assert_eq!(value(&cache, B, b"k", &at(3)), None, "the partitions are apart");
+    assert_eq!(value(&cache, B, b"k", &at(3)), None, "partitions are separate");
     let usage = cache.usage(A);
     assert_eq!((usage.hits, usage.misses, usage.stores, usage.items), (3, 0, 2, 1));
     assert_eq!(usage.used_bytes, crate::charge(1, 3));
@@ -34,7 +34,7 @@ fn what_was_stored_is_read_back_with_flags_and_growing_cas() {
 }
 
 #[test]
-fn empty_keys_and_values_are_items_too() {
+fn empty_key_and_empty_value_are_stored() {
     let cache = cache(&[10_000], 1);
     cache.set(A, b"", NewItem::bytes(b""), &at(0)).unwrap();
     cache.set(A, b"d", NewItem::declared(0), &at(0)).unwrap();
@@ -43,7 +43,7 @@ fn empty_keys_and_values_are_items_too() {
 }
 
 #[test]
-fn declared_sizes_are_charged_as_values_are() {
+fn declared_size_is_charged_like_a_value() {
     let cache = cache(&[1 << 20, 1 << 20], 2);
     cache.set(A, b"key", NewItem::bytes(&[0; 5000]), &at(0)).unwrap();
     cache.set(B, b"key", NewItem::declared(5000), &at(0)).unwrap();
@@ -52,11 +52,10 @@ fn declared_sizes_are_charged_as_values_are() {
 }
 
 #[test]
-fn the_least_recent_of_the_partition_goes_whatever_the_shards() {
+fn least_recent_item_of_the_partition_is_evicted_for_any_shards() {
     for shards in [1, 2, 16, 1024] {
         let cache = cache(&[3 * ITEM, 3 * ITEM], shards);
-        // A: k1 k2 k3, then k1 is used, so k2 is the oldest; B's older items are none of A's
-        // business.
+        // A: k1 k2 k3, then k1 is used, so k2 is the oldest; B's older item must stay.
         put(&cache, B, "b1");
         for key in ["k1", "k2", "k3"] {
             put(&cache, A, key);
@@ -71,7 +70,7 @@ fn the_least_recent_of_the_partition_goes_whatever_the_shards() {
 }
 
 #[test]
-fn peeking_changes_nothing() {
+fn peek_changes_neither_recency_nor_counters() {
     let cache = cache(&[2 * ITEM], 4);
     put(&cache, A, "k1");
     put(&cache, A, "k2");
@@ -83,7 +82,7 @@ fn peeking_changes_nothing() {
 }
 
 #[test]
-fn bytes_freed_in_one_partition_are_at_once_usable_by_another() {
+fn bytes_freed_in_one_partition_are_usable_by_another() {
     let cache = cache(&[8 * ITEM, 2 * ITEM], 4);
     for key in ["k1", "k2", "k3", "k4", "k5", "k6", "k7", "k8"] {
         put(&cache, A, key);
@@ -92,7 +91,7 @@ fn bytes_freed_in_one_partition_are_at_once_usable_by_another() {
     assert_eq!(cache.usage(A).items, 8, "a plan moves nothing");
     for (stored, key) in ["b1", "b2", "b3", "b4", "b5", "b6", "b7", "b8"].iter().enumerate() {
         put(&cache, B, key);
-        // Two fit beside A's eight; each one after that takes A's oldest.
+        // Two fit beside A's eight; each later one evicts A's oldest.
         assert_eq!(cache.usage(A).items, 8 - (stored as u64 + 1).saturating_sub(2));
     }
     assert_eq!((cache.usage(A).items, cache.usage(B).items), (2, 8));
@@ -100,7 +99,7 @@ fn bytes_freed_in_one_partition_are_at_once_usable_by_another() {
 }
 
 #[test]
-fn a_store_pays_for_twice_its_bytes_at_most_and_steps_do_the_rest() {
+fn store_evicts_at_most_twice_its_bytes_and_steps_the_rest() {
     let cache = cache(&[20 * ITEM, 0], 4);
     for key in 10..30 {
         put(&cache, A, &key.to_string());
@@ -116,19 +115,19 @@ fn a_store_pays_for_twice_its_bytes_at_most_and_steps_do_the_rest() {
 }
 
 #[test]
-fn who_finds_somebody_else_at_the_background_work_is_told() {
+fn concurrent_background_work_is_reported() {
     let cache = cache(&[10 * ITEM], 1);
-    let at_it = cache.background.lock();
+    let guard = cache.background.lock();
     assert_eq!(cache.work(Instant::ZERO, 100), Work::Elsewhere);
     cache.set(A, b"k", NewItem::declared(1), &at(0)).unwrap();
     cache.apply(&budgets(&[0])).unwrap();
-    assert_eq!(cache.work(Instant::ZERO, 1), Work::Left, "a budget is reached all the same");
-    drop(at_it);
+    assert_eq!(cache.work(Instant::ZERO, 1), Work::Left, "budgets are enforced nevertheless");
+    drop(guard);
     assert_eq!(cache.work(Instant::ZERO, 100), Work::Done);
 }
 
 #[test]
-fn sharing_evicts_the_oldest_of_all_and_switching_flushes_nothing() {
+fn shared_plan_evicts_the_oldest_of_all_and_flushes_nothing() {
     let cache = cache(&[2 * ITEM, 2 * ITEM], 8);
     put(&cache, A, "a1");
     put(&cache, B, "b1");
@@ -138,7 +137,7 @@ fn sharing_evicts_the_oldest_of_all_and_switching_flushes_nothing() {
         put(&cache, B, key);
     }
     assert_eq!((cache.usage(A).items, cache.usage(B).items), (0, 4));
-    assert_eq!(cache.usage(B).budget_bytes, 4 * ITEM, "anyone may hold the total");
+    assert_eq!(cache.usage(B).budget_bytes, 4 * ITEM, "any partition may hold the total");
     cache.apply(&budgets(&[2 * ITEM, 2 * ITEM])).unwrap();
     assert_eq!(cache.usage(B).items, 4);
     while cache.step(Instant::ZERO, 1) {}
@@ -147,7 +146,7 @@ fn sharing_evicts_the_oldest_of_all_and_switching_flushes_nothing() {
 }
 
 #[test]
-fn refusals_name_the_limit_and_take_the_old_value_away() {
+fn refused_set_names_the_limit_and_removes_the_old_value() {
     let options = Options { total_bytes: 5000, item_bytes_max: 4000, key_bytes_max: 4, ..LRU };
     let cache = cache_with(options, &[1000, 4000]);
     let long = cache.set(A, b"12345", NewItem::bytes(b""), &at(0));
@@ -166,11 +165,11 @@ fn refusals_name_the_limit_and_take_the_old_value_away() {
     assert_eq!((cache.usage(A).items, cache.total().used_bytes), (0, 0));
     cache.set(A, b"k1", NewItem::declared(10), &at(0)).unwrap();
     assert!(cache.add(A, b"k1", NewItem::declared(2000), &at(0)).is_err());
-    assert!(has(&cache, A, "k1", &at(0)), "a refused fill replaces nothing");
+    assert!(has(&cache, A, "k1", &at(0)), "a refused add replaces nothing");
 }
 
 #[test]
-fn add_stores_only_what_is_absent_or_dead() {
+fn add_stores_only_if_absent_or_dead() {
     let cache = cache(&[10_000], 2);
     let item = NewItem { expires: Some(Instant::from_millis(10)), ..NewItem::bytes(b"one") };
     assert_eq!(cache.add(A, b"k", item, &at(0)), Ok(true));
@@ -182,7 +181,7 @@ fn add_stores_only_what_is_absent_or_dead() {
 }
 
 #[test]
-fn an_update_sees_the_item_and_changes_it_in_one_step() {
+fn update_reads_and_changes_an_item_atomically() {
     let cache = cache(&[10_000], 2);
     let absent = cache.update(A, b"n", &at(0), |item| (Change::Store(NewItem::bytes(b"1")), item.is_none()));
     assert_eq!(absent, Ok(true));
@@ -215,7 +214,7 @@ fn an_update_sees_the_item_and_changes_it_in_one_step() {
 }
 
 #[test]
-fn a_touch_refreshes_and_keeping_does_not() {
+fn touch_refreshes_recency_and_keep_does_not() {
     let cache = cache(&[3 * ITEM], 2);
     for key in ["k1", "k2", "k3"] {
         put(&cache, A, key);
@@ -227,7 +226,7 @@ fn a_touch_refreshes_and_keeping_does_not() {
 }
 
 #[test]
-fn an_update_that_is_refused_takes_the_old_value_away() {
+fn refused_update_removes_the_old_value() {
     let cache = cache(&[2 * ITEM], 2);
     put(&cache, A, "k1");
     let refused = cache.update(A, b"k1", &at(0), |_| (Change::Store(NewItem::declared(5000)), ()));
@@ -236,7 +235,7 @@ fn an_update_that_is_refused_takes_the_old_value_away() {
 }
 
 #[test]
-fn a_closure_that_panics_leaves_the_cache_usable() {
+fn cache_is_usable_after_a_closure_panics() {
     let cache = cache(&[2 * ITEM], 1);
     put(&cache, A, "k1");
     let read = std::panic::AssertUnwindSafe(|| cache.get(A, b"k1", &at(0), |_| panic!("in the reader")));
@@ -246,7 +245,7 @@ fn a_closure_that_panics_leaves_the_cache_usable() {
 }
 
 #[test]
-fn what_is_removed_is_gone_and_its_bytes_are_free() {
+fn removed_item_is_not_found_and_frees_its_bytes() {
     let cache = cache(&[2 * ITEM], 4);
     put(&cache, A, "k1");
     assert!(cache.remove(A, b"k1", &at(0)));
@@ -255,7 +254,7 @@ fn what_is_removed_is_gone_and_its_bytes_are_free() {
 }
 
 #[test]
-fn the_expired_are_not_found_and_reclaimed_in_the_background() {
+fn expired_items_are_not_found_and_are_reclaimed() {
     let cache = cache(&[1 << 20], 4);
     for key in 0..100u64 {
         let expires = (key < 90).then(|| Instant::from_millis(1 + key));
@@ -266,7 +265,7 @@ fn the_expired_are_not_found_and_reclaimed_in_the_background() {
     assert_eq!((cache.usage(A).items, cache.usage(A).expired), (99, 1));
     while cache.step(Instant::from_millis(50), 10) {}
     assert_eq!((cache.usage(A).items, cache.usage(A).expired), (50, 50));
-    // The next pass waits for its time, then knows when the first of the others died.
+    // The next pass begins when due, and then knows when the first of the others died.
     assert!(!cache.step(Instant::from_millis(100), 10));
     assert_eq!(cache.usage(A).items, 50);
     let later = Instant::from_millis(50) + Duration::from_secs(10);
@@ -275,7 +274,7 @@ fn the_expired_are_not_found_and_reclaimed_in_the_background() {
 }
 
 #[test]
-fn a_victim_that_was_dead_counts_as_expired() {
+fn dead_victim_counts_as_expired() {
     let cache = cache(&[2 * ITEM], 4);
     let item = NewItem { expires: Some(Instant::from_millis(1)), ..NewItem::declared(ITEM_VALUE) };
     cache.set(A, b"k1", item, &at(0)).unwrap();
@@ -285,7 +284,7 @@ fn a_victim_that_was_dead_counts_as_expired() {
 }
 
 #[test]
-fn a_flush_kills_what_was_stored_and_nothing_later() {
+fn flush_invalidates_earlier_items_only() {
     let cache = cache(&[1 << 20, 1 << 20], 4);
     put(&cache, A, "k1");
     put(&cache, B, "k1");
@@ -302,21 +301,21 @@ fn a_flush_kills_what_was_stored_and_nothing_later() {
 }
 
 #[test]
-fn deadline_classes_have_queues_of_their_own() {
+fn deadline_classes_have_separate_queues() {
     let options = Options { total_bytes: 3 * ITEM, deadline_classes: 2, shards: 2, ..LRU };
     let cache = cache_with(options, &[3 * ITEM]);
     for (class, key) in [(0, "k1"), (1, "k2"), (9, "k3")] {
         let access = Access { class: DeadlineClass(class), ..at(0) };
         cache.set(A, key.as_bytes(), NewItem::declared(ITEM_VALUE), &access).unwrap();
     }
-    // Used in another class, k1 moves there.
+    // Used in another class, k1 moves to that class.
     cache.get(A, b"k1", &Access { class: DeadlineClass(1), ..at(0) }, |_| ());
     put(&cache, A, "k4");
     assert_eq!(["k1", "k2", "k3", "k4"].map(|key| has(&cache, A, key, &at(0))), [true, false, true, true]);
 }
 
 #[test]
-fn memory_of_entries_no_longer_there_is_given_back_and_the_order_of_use_kept() {
+fn memory_of_removed_items_is_released_and_recency_kept() {
     let cache = cache(&[64 << 20], 1);
     let places = || cache.shards[0].lock(&cache.ledger).place_bytes();
     for key in 0..20_000u32 {
@@ -330,18 +329,18 @@ fn memory_of_entries_no_longer_there_is_given_back_and_the_order_of_use_kept() {
         cache.get(A, &key.to_le_bytes(), &at(0), |_| ());
     }
     let before = contents(&cache, Instant::ZERO);
-    // Stores come between the steps and take places that entries are being moved to and from.
+    // Stores between the steps take slots from and to which records are being moved.
     let mut stored = 1_000_000u32;
     while cache.step(Instant::ZERO, 100) {
         cache.set(A, &stored.to_le_bytes(), NewItem::declared(1), &at(0)).unwrap();
         stored += 1;
     }
-    assert!(places() <= full / 3, "{} bytes of places of {full}", places());
+    assert!(places() <= full / 3, "{} bytes of slots of {full}", places());
     assert_eq!(contents(&cache, Instant::ZERO)[..before.len()], before);
 }
 
 #[test]
-fn the_dead_are_found_though_memory_is_given_back_at_the_same_time() {
+fn dead_items_are_reclaimed_during_compaction() {
     let cache = cache(&[64 << 20], 2);
     for key in 0..10_000u32 {
         let expires = (key % 3 == 0).then(|| Instant::from_millis(1 + u64::from(key)));
@@ -349,8 +348,8 @@ fn the_dead_are_found_though_memory_is_given_back_at_the_same_time() {
     }
     let mut now = Instant::ZERO;
     for round in 0..20u64 {
-        // Each round a pass begins, removals leave holes for it to be compacted over, and some
-        // items die meanwhile.
+        // In each round a pass begins, removals leave gaps to compact, and some items die
+        // meanwhile.
         now += Duration::from_secs(10);
         for key in (0..10_000u32).filter(|key| u64::from(*key) % 20 == round && key % 10 != 3) {
             cache.remove(A, &key.to_le_bytes(), &Access::at(now));
@@ -360,12 +359,12 @@ fn the_dead_are_found_though_memory_is_given_back_at_the_same_time() {
         }
     }
     let live = contents(&cache, now);
-    assert!(live.iter().all(|item| item.expires.is_none()), "a dead item was passed by");
+    assert!(live.iter().all(|item| item.expires.is_none()), "a dead item was missed");
     assert_eq!(live.len(), (0..10_000).filter(|key| key % 10 == 3 && key % 3 != 0).count());
 }
 
 #[test]
-fn stores_evict_towards_a_lowered_ceiling_and_the_plan_stays() {
+fn stores_evict_towards_a_lowered_ceiling_without_changing_the_plan() {
     let cache = cache(&[20 * ITEM, 20 * ITEM], 4);
     for key in 10..30 {
         put(&cache, A, &key.to_string());
@@ -373,9 +372,9 @@ fn stores_evict_towards_a_lowered_ceiling_and_the_plan_stays() {
     }
     cache.set_ceiling(10 * ITEM);
     while cache.step(Instant::from_millis(50), 1000) {}
-    assert_eq!(cache.used_bytes(), 40 * ITEM, "nothing is stored, nothing goes");
+    assert_eq!(cache.used_bytes(), 40 * ITEM, "nothing is evicted without stores");
     put(&cache, A, "30");
-    assert_eq!(cache.used_bytes(), 32 * ITEM, "one came, one went for it, and eight for the ceiling");
+    assert_eq!(cache.used_bytes(), 32 * ITEM, "one stored, one evicted for it and eight for the ceiling");
     for key in 31..40 {
         put(&cache, B, &key.to_string());
     }

@@ -1,4 +1,4 @@
-//! A copy goes on like the original, and apart from it.
+//! A copy behaves like the original and is independent of it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::{Access, Cache, Eviction, Heap, NewItem, Options, Partition, Value};
 
 const TOTAL_BYTES: u64 = 64 << 10;
 
-/// Something that happens to one of 400 keys of two partitions.
+/// An operation on one of 400 keys of two partitions.
 type Op = (u16, u8, u32);
 
 fn new(eviction: Eviction, shards: u16) -> Cache {
@@ -26,8 +26,8 @@ fn new(eviction: Eviction, shards: u16) -> Cache {
     Cache::new(options, &[partition(0), partition(1)], SeededState::new(7)).unwrap()
 }
 
-/// Does it, at a time of its own, and says what came of it and how many bytes are there then.
-fn happen(cache: &Cache, second: u64, (key, kind, bytes): Op) -> (bool, u64) {
+/// Applies an operation at its own time; returns its result and the bytes used then.
+fn apply(cache: &Cache, second: u64, (key, kind, bytes): Op) -> (bool, u64) {
     let (partition, access) = (PartitionId(key % 2), Access::at(Instant::from_secs(second)));
     let name = (key % 400).to_le_bytes();
     let declared = |bytes| NewItem { value: Value::Declared(bytes), ..NewItem::bytes(b"") };
@@ -51,7 +51,7 @@ fn happen(cache: &Cache, second: u64, (key, kind, bytes): Op) -> (bool, u64) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn a_copy_goes_on_like_the_original(
+    fn copy_behaves_like_the_original(
         before in prop::collection::vec((any::<u16>(), any::<u8>(), 0u32..12_000), 0..600),
         after in prop::collection::vec((any::<u16>(), any::<u8>(), 0u32..12_000), 0..300),
         lru in any::<bool>(),
@@ -60,14 +60,14 @@ proptest! {
         let eviction = if lru { Eviction::Lru } else { Eviction::S3Fifo };
         let mut cache = new(eviction, if four { 4 } else { 1 });
         for (second, &op) in before.iter().enumerate() {
-            happen(&cache, second as u64, op);
+            apply(&cache, second as u64, op);
         }
         let copy = cache.copy(Arc::new(Heap));
         prop_assert_eq!(copy.supply.held(), cache.supply.held());
         let (of_copy, of_cache): (Vec<_>, Vec<_>) = after
             .iter()
             .zip(before.len() as u64..)
-            .map(|(&op, second)| (happen(&copy, second, op), happen(&cache, second, op)))
+            .map(|(&op, second)| (apply(&copy, second, op), apply(&cache, second, op)))
             .unzip();
         prop_assert_eq!(of_copy, of_cache);
         for partition in [PartitionId(0), PartitionId(1)] {

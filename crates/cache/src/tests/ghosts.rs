@@ -1,4 +1,4 @@
-//! The curves of a cache: what its operations count as.
+//! Miss ratio curves of a cache: how its operations are counted.
 
 use sherwood_model::{BackendId, CachePlan, Instant, PartitionId, SeededState, TenantId};
 
@@ -6,12 +6,12 @@ use crate::{Access, Cache, Change, Eviction, NewItem, Options, Partition, charge
 
 const P: PartitionId = PartitionId(0);
 const OTHER: PartitionId = PartitionId(1);
-/// Charge of a key of 8 bytes with 100.
+/// Charge of an item with a key of 8 bytes and a value of 100.
 const ITEM: u64 = charge(8, 100);
 
 fn cache(ghost_rate: f64) -> Cache {
     let partition = |backend| Partition::new(TenantId(0), BackendId(backend), 1 << 20);
-    // The curves are those of an LRU, so they say what happens to one.
+    // The curves are those of an LRU, so they predict this cache.
     let options = Options { total_bytes: 2 << 20, eviction: Eviction::Lru, ghost_rate, ..Options::default() };
     Cache::new(options, &[partition(0), partition(1)], SeededState::new(1)).unwrap()
 }
@@ -32,21 +32,21 @@ fn read_through(cache: &Cache, partition: PartitionId, key: u64) -> bool {
 }
 
 #[test]
-fn without_a_rate_there_are_no_curves() {
+fn no_curves_without_a_sampling_rate() {
     let cache = cache(0.0);
     read_through(&cache, P, 1);
     assert_eq!((cache.miss_ratio_curve(P), cache.ghost_bytes()), (None, 0));
 }
 
 #[test]
-fn a_curve_tells_the_hits_of_the_cache_at_its_own_size() {
+fn curve_brackets_the_measured_miss_ratio() {
     let cache = cache(1.0);
     for items in [50, 400] {
         cache.apply(&CachePlan::Budgets(vec![items * ITEM, ITEM])).unwrap();
         let (before, mut hits) = (cache.usage(P), 0);
         let mut draw = sherwood_model::SplitMix64::new(items);
         for _ in 0..6_000 {
-            // The lower of two draws: some keys are asked for more often.
+            // The lower of two draws: some keys are read more often.
             hits += u64::from(read_through(&cache, P, (draw.next_u64() % 700).min(draw.next_u64() % 700)));
         }
         let usage = cache.usage(P);
@@ -62,7 +62,7 @@ fn a_curve_tells_the_hits_of_the_cache_at_its_own_size() {
 }
 
 #[test]
-fn a_steady_cache_misses_as_its_curve_says() {
+fn steady_cache_misses_as_its_curve_predicts() {
     let cache = cache(1.0);
     cache.apply(&CachePlan::Budgets(vec![200 * ITEM, ITEM])).unwrap();
     let mut draw = sherwood_model::SplitMix64::new(5);
@@ -72,12 +72,12 @@ fn a_steady_cache_misses_as_its_curve_says() {
     let usage = cache.usage(P);
     let found = usage.misses as f64 / (usage.hits + usage.misses) as f64;
     let said = cache.miss_ratio_curve(P).unwrap().at(200 * ITEM);
-    // A bucket is a 32nd of the size wide, and the curve straight within it.
-    assert!((found - said).abs() < 0.01, "{found} found, {said} said");
+    // A bucket's width is a 32nd of the size, and the curve is linear within it.
+    assert!((found - said).abs() < 0.01, "{found} measured, {said} predicted");
 }
 
 #[test]
-fn what_the_budget_refuses_is_known_to_the_curve() {
+fn items_refused_by_the_budget_are_in_the_curve() {
     let cache = cache(1.0);
     cache.apply(&CachePlan::Budgets(vec![0, 0])).unwrap();
     for _ in 0..10 {
@@ -88,7 +88,7 @@ fn what_the_budget_refuses_is_known_to_the_curve() {
 }
 
 #[test]
-fn deletions_and_flushes_are_misses_at_every_size() {
+fn deleted_or_flushed_key_misses_at_every_size() {
     let cache = cache(1.0);
     let now = at().now;
     let forget: [&dyn Fn(); 4] = [
@@ -106,7 +106,7 @@ fn deletions_and_flushes_are_misses_at_every_size() {
 }
 
 #[test]
-fn stores_and_touches_count_nothing_and_make_their_key_the_most_recent() {
+fn store_or_touch_refreshes_recency_without_counting_a_get() {
     let cache = cache(1.0);
     for key in [1_u64, 2, 1, 2] {
         cache.set(P, &key.to_be_bytes(), NewItem::declared(100), &at()).unwrap();

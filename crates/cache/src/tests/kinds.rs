@@ -1,4 +1,4 @@
-//! Items that only some see.
+//! Items of limited visibility.
 
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ fn value(cache: &Cache, access: &Access) -> Option<Vec<u8>> {
 }
 
 #[test]
-fn a_graced_item_is_seen_by_all_then_by_some_then_by_nobody() {
+fn graced_item_is_visible_then_stale_then_dead() {
     both_evictions(|cache| {
         graced(&cache);
         let since = |access: &Access| cache.peek(A, b"k", access, |item| item.stale_since(access.now));
@@ -54,7 +54,7 @@ fn a_graced_item_is_seen_by_all_then_by_some_then_by_nobody() {
         let expired = Some(Some(Instant::from_millis(10)));
         assert_eq!([since(&stale(10)), since(&stale(109))], [expired, expired]);
         assert_eq!([since(&seeing(10, AccessFlags::SEE_ABSENT)), since(&stale(110))], [None, None]);
-        assert_eq!(value(&cache, &at(50)), None, "a look leaves it");
+        assert_eq!(value(&cache, &at(50)), None, "a read leaves it");
         assert_eq!(value(&cache, &stale(50)), Some(b"one".to_vec()));
         assert_eq!(value(&cache, &stale(110)), None);
         assert_eq!((cache.usage(A).items, cache.usage(A).expired), (0, 1));
@@ -62,7 +62,7 @@ fn a_graced_item_is_seen_by_all_then_by_some_then_by_nobody() {
 }
 
 #[test]
-fn a_get_of_a_stale_item_is_a_miss_and_one_of_an_absent_value_a_hit() {
+fn get_of_stale_item_is_a_miss_and_of_negative_entry_a_hit() {
     both_evictions(|cache| {
         graced(&cache);
         let counts = || (cache.usage(A).hits, cache.usage(A).misses);
@@ -78,7 +78,7 @@ fn a_get_of_a_stale_item_is_a_miss_and_one_of_an_absent_value_a_hit() {
 }
 
 #[test]
-fn what_an_access_does_not_see_is_replaced_and_removed_as_if_it_were_not_there() {
+fn invisible_item_is_replaced_and_removed_like_an_absent_one() {
     for is_absent in [false, true] {
         both_evictions(|cache| {
             let millis = if is_absent { 5 } else { 50 };
@@ -109,7 +109,7 @@ fn what_an_access_does_not_see_is_replaced_and_removed_as_if_it_were_not_there()
 }
 
 #[test]
-fn a_place_is_there_for_those_who_see_places_and_is_filled_by_others() {
+fn placeholder_is_visible_on_request_and_filled_by_others() {
     both_evictions(|cache| {
         let (places, plain) = (seeing(5, AccessFlags::SEE_PLACES), at(5));
         let reserve = || {
@@ -141,7 +141,7 @@ fn a_place_is_there_for_those_who_see_places_and_is_filled_by_others() {
 }
 
 #[test]
-fn the_background_takes_a_graced_item_when_its_grace_is_over() {
+fn graced_item_is_reclaimed_after_its_grace() {
     both_evictions(|cache| {
         graced(&cache);
         let idle = |millis| while cache.step(at(millis).now, 10) {};
@@ -153,7 +153,7 @@ fn the_background_takes_a_graced_item_when_its_grace_is_over() {
 }
 
 #[test]
-fn the_background_has_nothing_to_do_while_items_are_stale() {
+fn no_pass_is_due_while_items_are_stale() {
     both_evictions(|cache| {
         graced(&cache);
         cache.update(A, b"k", &at(0), |_| (Change::Touch(Some(at(5).now)), ())).unwrap();
@@ -162,7 +162,7 @@ fn the_background_has_nothing_to_do_while_items_are_stale() {
 }
 
 #[test]
-fn a_scan_shows_tags_and_what_its_access_sees() {
+fn scan_visits_visible_items_with_their_tags() {
     both_evictions(|cache| {
         let tags: Tags = [&b"user:7"[..]].into_iter().collect();
         let item = NewItem { tags, kind: Kind::Graced, expires: Some(at(10).now), ..NewItem::bytes(b"one") };

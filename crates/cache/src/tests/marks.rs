@@ -1,4 +1,4 @@
-//! Marks, CAS values of the caller's own, and times of last use.
+//! Marks, CAS values given by the caller, and times of last use.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -42,7 +42,7 @@ fn update(cache: &Cache, change: Change<'_>) -> Option<u64> {
 }
 
 #[test]
-fn marks_are_kept_with_their_value_and_no_longer() {
+fn marks_are_kept_as_long_as_their_value() {
     let cache = cache(&[10_000], 1);
     update(&cache, marked(b"one", STALE.with(WON), None));
     assert_eq!(marks(&cache), Some(STALE.with(WON)));
@@ -58,7 +58,7 @@ fn marks_are_kept_with_their_value_and_no_longer() {
 }
 
 #[test]
-fn a_get_marks_an_item_as_used_and_tells_what_was_before() {
+fn get_returns_marks_and_then_marks_the_item_used() {
     let cache = cache(&[10_000], 1);
     update(&cache, marked(b"one", STALE, None));
     let seen = |access: &Access| cache.get(A, b"k", access, |item| item.marks);
@@ -71,7 +71,7 @@ fn a_get_marks_an_item_as_used_and_tells_what_was_before() {
 }
 
 #[test]
-fn an_access_that_keeps_recency_saves_nothing_from_eviction() {
+fn access_with_keep_recency_does_not_refresh() {
     let cache = cache(&[3 * ITEM], 1);
     for key in ["k1", "k2", "k3"] {
         put(&cache, A, key);
@@ -86,7 +86,7 @@ fn an_access_that_keeps_recency_saves_nothing_from_eviction() {
 }
 
 #[test]
-fn a_caller_may_give_the_cas() {
+fn caller_may_give_the_cas() {
     let cache = cache(&[10_000], 1);
     assert_eq!(update(&cache, marked(b"one", STALE, Some(u64::MAX))), Some(u64::MAX));
     assert_eq!((cas(&cache), marks(&cache)), (Some(u64::MAX), Some(STALE)));
@@ -105,10 +105,11 @@ fn a_caller_may_give_the_cas() {
 }
 
 #[test]
-fn an_item_that_moves_for_a_cas_or_an_expiry_stays_what_it_was() {
+fn item_moved_for_a_cas_or_expiry_is_unchanged() {
     let expires = Some(Instant::from_secs(60));
     for eviction in [Eviction::S3Fifo, Eviction::Lru] {
-        // Around what still fits into a place, with and without eight bytes more, and more.
+        // Around the largest sizes that fit into a slot, with and without eight more bytes, and
+        // larger.
         for bytes in [0, 3, 100, 8130, 8140, 8150, 8151, 8159, 8160, 8167, 8168, 20_000] {
             let cache = cache_with(Options { total_bytes: 1 << 20, eviction, ..LRU }, &[1 << 20]);
             let value = vec![7; bytes];
@@ -140,7 +141,7 @@ fn an_item_that_moves_for_a_cas_or_an_expiry_stays_what_it_was() {
 }
 
 #[test]
-fn a_flush_goes_by_when_a_value_was_stored_and_not_by_its_cas() {
+fn flush_uses_the_time_of_store_not_the_callers_cas() {
     let cache = cache(&[10_000], 1);
     update(&cache, marked(b"one", Marks::NONE, Some(u64::MAX)));
     update(&cache, Change::Amend { expires: None, marks: Marks::NONE, cas: NewCas::Next });
@@ -151,7 +152,7 @@ fn a_flush_goes_by_when_a_value_was_stored_and_not_by_its_cas() {
 }
 
 #[test]
-fn a_declared_size_has_no_marks() {
+fn declared_size_has_no_marks() {
     let cache = cache(&[10_000], 1);
     cache.set(A, b"k", NewItem::declared(u32::from(u16::MAX)), &at(0)).unwrap_err();
     cache.set(A, b"k", NewItem::declared(100), &at(0)).unwrap();
@@ -163,7 +164,7 @@ fn a_declared_size_has_no_marks() {
 }
 
 #[test]
-fn where_uses_leave_no_time_that_of_the_store_is_told() {
+fn last_use_is_the_store_under_s3_fifo() {
     let cache = cache_with(Options { total_bytes: 10_000, eviction: Eviction::S3Fifo, ..LRU }, &[10_000]);
     cache.set(A, b"k", NewItem::bytes(b"one"), &at(0)).unwrap();
     cache.step(at(0).now, 10);
@@ -174,7 +175,7 @@ fn where_uses_leave_no_time_that_of_the_store_is_told() {
 }
 
 #[test]
-fn the_time_of_last_use_is_known_to_the_second() {
+fn time_of_last_use_is_precise_to_the_second() {
     let cache = cache(&[10_000], 1);
     cache.set(A, b"k", NewItem::bytes(b"one"), &at(0)).unwrap();
     for millis in (0..=60_000).step_by(500) {

@@ -21,8 +21,8 @@ mod reshape;
 pub(crate) const A: PartitionId = PartitionId(0);
 const B: PartitionId = PartitionId(1);
 
-/// A cache with these budgets, which sum to its total, in `shards` shards; strict LRU, whose
-/// victims can be told.
+/// Returns a cache with these budgets, which sum to its total, in `shards` shards; strict LRU,
+/// whose victims are predictable.
 pub(crate) fn cache(budgets: &[u64], shards: u16) -> Cache {
     cache_with(Options { total_bytes: budgets.iter().sum(), shards, ..LRU }, budgets)
 }
@@ -87,7 +87,7 @@ fn any_tags() -> impl Strategy<Value = Tags> {
     prop_oneof![3 => Just(Tags::NONE), 1 => any::<u64>().prop_map(Tags::from_bits)]
 }
 
-/// What an access sees beside plain items.
+/// Visibility flags of an access.
 fn any_sight() -> impl Strategy<Value = AccessFlags> {
     any::<[bool; 3]>().prop_map(|[stale, absent, places]| {
         let flag = |sees, flag| if sees { flag } else { AccessFlags::NONE };

@@ -1,6 +1,6 @@
-//! The engine against a model: a list of items in the order of their last use, and the rules of the
-//! crate's documentation written out naively. After every operation both must hold the same items,
-//! bytes and counts.
+//! A model of the engine: a list of items in the order of their last use, and a naive
+//! implementation of the rules in the crate's documentation. After every operation engine and model
+//! must hold the same items, bytes and counts.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -9,18 +9,18 @@ use sherwood_model::{CachePlan, Instant, PartitionId, Tags};
 
 use crate::{Access, AccessFlags, Cache, Item, Kind, NewItem, Usage, Value, charge};
 
-/// What the engine should hold.
+/// Expected state of the engine.
 #[derive(Clone, Debug)]
 pub(super) struct Model {
     /// From the least to the most recently used.
     pub(super) items: Vec<ModelItem>,
     pub(super) usages: Vec<Usage>,
     total_bytes: u64,
-    /// Of every partition.
+    /// Grace of every partition.
     grace: Duration,
-    /// None where all share.
+    /// None under `Shared`.
     budgets: Option<Vec<u64>>,
-    /// The flush to come of each partition.
+    /// Pending flush of each partition.
     flushes: Vec<Option<Instant>>,
 }
 
@@ -33,9 +33,9 @@ pub(super) struct ModelItem {
     pub(super) expires: Option<Instant>,
     pub(super) kind: Kind,
     pub(super) tags: Tags,
-    /// As the engine said.
+    /// As returned by the engine.
     pub(super) cas: u64,
-    /// Killed by a flush.
+    /// Invalidated by a flush.
     pub(super) flushed: bool,
 }
 
@@ -77,7 +77,7 @@ impl ModelItem {
         self.flushed || (self.is_stale(now) && !is_kept)
     }
 
-    /// Whether an access sees it, of those that see anything.
+    /// True if an access with these flags sees it.
     pub(super) fn is_seen(&self, access: &Access, grace: Duration) -> bool {
         let sees = |flag: AccessFlags| access.flags.with(flag) == access.flags;
         !self.is_dead(access.now, grace)
@@ -111,8 +111,8 @@ impl Model {
         }
     }
 
-    /// Position of the item of a key that an access sees; a dead one is taken out, as an operation
-    /// on its key does.
+    /// Position of a key's item that the access sees; a dead item is removed, as by an operation on
+    /// its key.
     pub(super) fn find(&mut self, partition: usize, key: &[u8], access: &Access) -> Option<usize> {
         let position = self.position(partition, key)?;
         if self.items[position].is_dead(access.now, self.grace) {
@@ -122,7 +122,7 @@ impl Model {
         self.items[position].is_seen(access, self.grace).then_some(position)
     }
 
-    /// The item of a key that an access sees, without a trace.
+    /// A key's item that the access sees, without side effects.
     pub(super) fn peek(&self, partition: usize, key: &[u8], access: &Access) -> Option<&ModelItem> {
         let item = &self.items[self.position(partition, key)?];
         item.is_seen(access, self.grace).then_some(item)
@@ -140,13 +140,14 @@ impl Model {
         self.items.last_mut().expect("just pushed")
     }
 
-    /// Whether a store would be refused for its charge.
+    /// True if a store would be refused for its charge.
     pub(super) fn refuses(&self, item: &ModelItem) -> bool {
         let budget = self.budgets.as_ref().map_or(self.total_bytes, |budgets| budgets[item.partition]);
         item.charge() > budget
     }
 
-    /// Stores, then makes room: steps 1 to 4 of the documentation. The item is not refused.
+    /// Stores, then evicts: steps 1 to 4 of the documentation. The item must not be one that is
+    /// refused.
     pub(super) fn store(&mut self, item: ModelItem, now: Instant) {
         if let Some(old) = self.position(item.partition, &item.key) {
             self.items.remove(old);
@@ -165,7 +166,7 @@ impl Model {
         }
     }
 
-    /// What `Cache::step` does for budgets.
+    /// The evictions of `Cache::step`.
     pub(super) fn step(&mut self, items_max: usize, now: Instant) {
         for _ in 0..items_max {
             let over = (0..self.usages.len()).any(|partition| self.excess(partition) > 0);
@@ -192,7 +193,7 @@ impl Model {
         self.pass_time(now);
     }
 
-    /// Lets flushes happen whose time has come.
+    /// Applies flushes that are due.
     pub(super) fn pass_time(&mut self, now: Instant) {
         for (index, flush) in self.flushes.iter_mut().enumerate() {
             if flush.take_if(|at| *at <= now).is_some() {
@@ -204,7 +205,7 @@ impl Model {
         }
     }
 
-    /// Drops the dead items for which `gone` holds.
+    /// Removes the dead items for which `gone` holds.
     pub(super) fn expire_where(&mut self, now: Instant, gone: impl Fn(&ModelItem) -> bool) {
         let grace = self.grace;
         let is_gone = |item: &ModelItem| item.is_dead(now, grace) && gone(item);
@@ -213,7 +214,7 @@ impl Model {
         }
     }
 
-    /// The usage of a partition as the engine should report it.
+    /// Expected usage of a partition.
     pub(super) fn usage(&self, partition: usize) -> Usage {
         let budget_bytes = self.budgets.as_ref().map_or(self.total_bytes, |budgets| budgets[partition]);
         let own = self.items.iter().filter(|item| item.partition == partition);
@@ -259,8 +260,8 @@ impl Model {
     }
 }
 
-/// The items of a cache from the least to the most recently used, dead ones included. Checks on the
-/// way that all its structures agree.
+/// The items of a cache from the least to the most recently used, including dead ones. Also checks
+/// the consistency of all its structures.
 pub(super) fn contents(cache: &Cache, now: Instant) -> Vec<ModelItem> {
     let mut items = Vec::new();
     for shard in &cache.shards {
@@ -288,7 +289,7 @@ pub(super) fn contents(cache: &Cache, now: Instant) -> Vec<ModelItem> {
     items.into_iter().map(|(_, item)| item).collect()
 }
 
-/// One line per item, for the report of a failure.
+/// A line per item, for the report of a failure.
 pub(super) fn list(items: &[ModelItem]) -> String {
     items.iter().fold(String::new(), |mut lines, item| {
         let key = String::from_utf8_lossy(&item.key);

@@ -1,4 +1,4 @@
-//! Giving up memory, a step at a time.
+//! Releasing memory step by step.
 
 use proptest::prelude::*;
 use sherwood_model::Instant;
@@ -6,12 +6,12 @@ use sherwood_model::Instant;
 use super::*;
 use crate::charge;
 
-/// Value sizes of every kind: small, several to a page, one to a run.
+/// Value sizes of every kind: small, several per page, in a run.
 fn value_bytes() -> impl Strategy<Value = usize> {
     prop_oneof![4 => 0..300_usize, 2 => 1_000..8_000_usize, 1 => 9_000..200_000_usize]
 }
 
-/// Stores of keys of which some come again, and gets between them.
+/// A cache after stores of partly repeated keys and gets in between.
 fn filled(shards: u16, ops: &[(u16, Option<usize>)]) -> Cache {
     let cache =
         cache_with(Options { total_bytes: TOTAL, shards, eviction: Eviction::S3Fifo, ..LRU }, &[TOTAL]);
@@ -38,7 +38,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn a_step_evicts_no_more_than_it_may(
+    fn step_evicts_at_most_its_limit(
         ops in prop::collection::vec((0..KEYS, prop::option::weighted(0.8, value_bytes())), 1..900),
         tenths in 0..10_u64,
         items_max in 1..100_usize,
@@ -46,8 +46,8 @@ proptest! {
         let cache = filled(4, &ops);
         let largest = charge(2, 200_000);
         cache.apply(&budgets(&[TOTAL / 10 * tenths])).expect("less than the total");
-        // An item of 4 KiB or less is one, a larger one several, rounded down; the last may exceed
-        // what was left.
+        // An item of up to 4 KiB counts as one, a larger one as several, rounded down; the last may
+        // exceed the limit.
         let bytes_max = 2 * items_max as u64 * 4096 + largest;
         for steps in 0.. {
             let before = cache.total();
@@ -58,14 +58,14 @@ proptest! {
             if !more {
                 break;
             }
-            prop_assert!(steps < 100_000, "it comes to an end");
+            prop_assert!(steps < 100_000, "steps end");
         }
         cache.shards.iter().for_each(|shard| shard.check(&cache.ledger));
         prop_assert!(cache.used_bytes() <= TOTAL / 10 * tenths);
     }
 
     #[test]
-    fn what_goes_is_the_same_whether_one_at_a_time_or_many(
+    fn victims_are_equal_for_small_and_large_steps(
         ops in prop::collection::vec((0..KEYS, prop::option::weighted(0.6, 0..60_000_usize)), 1..900),
         tenths in 0..10_u64,
     ) {
@@ -79,9 +79,9 @@ proptest! {
     }
 }
 
-/// Each shard has partly empty pages of every size, which are not to take what the budget says.
+/// Partly empty pages of every size in each shard must not reduce the bytes available to items.
 #[test]
-fn items_of_many_sizes_use_the_budget_and_so_do_those_that_follow() {
+fn items_of_mixed_and_changing_sizes_use_the_full_budget() {
     let total_bytes = 64 << 20;
     for eviction in [Eviction::S3Fifo, Eviction::Lru] {
         let cache = cache_with(Options { eviction, ..Options::sized(total_bytes, 4) }, &[total_bytes]);

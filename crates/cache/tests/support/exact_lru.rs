@@ -1,5 +1,4 @@
-//! An exact least-recently-used cache, written without a look at the engine: a map, an order, a
-//! sum.
+//! An exact least-recently-used cache, written independently of the engine: a map, an order, a sum.
 
 use std::collections::BTreeMap;
 
@@ -9,19 +8,19 @@ pub(crate) struct ExactLru<K> {
     budget: u64,
     used: u64,
     uses: u64,
-    /// When each key was last used, and its charge.
+    /// Last use of each key, and its charge.
     keys: BTreeMap<K, (u64, u64)>,
     /// Keys by their last use.
     order: BTreeMap<u64, K>,
 }
 
 impl<K: Clone + Ord> ExactLru<K> {
-    /// Empty, with room for `budget` bytes.
+    /// Returns an empty cache of `budget` bytes.
     pub(crate) fn new(budget: u64) -> Self {
         Self { budget, used: 0, uses: 0, keys: BTreeMap::new(), order: BTreeMap::new() }
     }
 
-    /// Whether the key is there; if so it is now the most recent.
+    /// True if the key is present; it is then the most recent.
     pub(crate) fn get(&mut self, key: &K) -> bool {
         let charge = self.remove(key);
         if let Some(charge) = charge {
@@ -30,9 +29,9 @@ impl<K: Clone + Ord> ExactLru<K> {
         charge.is_some()
     }
 
-    /// Puts a key in as the most recent and takes the least recent out while there are too many
-    /// bytes. A key that is charged more than the budget is not put in; an older charge of it is
-    /// gone all the same.
+    /// Inserts a key as the most recent and removes the least recent ones while the budget is
+    /// exceeded. A key with a charge above the budget is not inserted, but its older entry is
+    /// removed.
     pub(crate) fn set(&mut self, key: K, charge: u64) {
         self.remove(&key);
         if charge > self.budget {
@@ -46,7 +45,7 @@ impl<K: Clone + Ord> ExactLru<K> {
         }
     }
 
-    /// Takes a key out; returns what it was charged.
+    /// Removes a key; returns its charge.
     pub(crate) fn remove(&mut self, key: &K) -> Option<u64> {
         let (used_at, charge) = self.keys.remove(key)?;
         self.order.remove(&used_at);
