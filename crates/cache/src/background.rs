@@ -47,7 +47,7 @@ pub enum Work {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Background {
     /// Position of the current pass over all entries; none between passes.
-    pass: Option<Place>,
+    pass: Option<PassPosition>,
     /// Earliest start of the next pass.
     next_pass: Instant,
     /// The shard to search next for blocks to return.
@@ -57,7 +57,7 @@ pub(crate) struct Background {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Place {
+struct PassPosition {
     shard: usize,
     cursor: Cursor,
 }
@@ -127,13 +127,13 @@ impl Cache {
     /// Continues the pass for dead items, or begins one when due.
     fn reclaim(&self, background: &mut Background, now: Instant, left: &mut usize) {
         if background.pass.is_none() && now >= background.next_pass && self.something_died(now) {
-            background.pass = Some(Place::default());
+            background.pass = Some(PassPosition::default());
             background.next_pass = now + PASS_INTERVAL;
         }
-        while let Some(place) = background.pass
+        while let Some(position) = background.pass
             && *left > 0
         {
-            background.pass = self.reclaim_from(place, now, left);
+            background.pass = self.reclaim_from(position, now, left);
         }
     }
 
@@ -150,7 +150,7 @@ impl Cache {
 
     /// Removes dead items among the next entries of one shard; returns the position to continue at,
     /// none at the end.
-    fn reclaim_from(&self, from: Place, now: Instant, left: &mut usize) -> Option<Place> {
+    fn reclaim_from(&self, from: PassPosition, now: Instant, left: &mut usize) -> Option<PassPosition> {
         let mut shard = self.shards[from.shard].lock(&self.ledger);
         let mut dead = Vec::new();
         let mut next_death = Instant::NEVER;
@@ -168,9 +168,9 @@ impl Cache {
         drop(shard);
         drop(removed);
         match cursor {
-            Some(cursor) => Some(Place { cursor, ..from }),
+            Some(cursor) => Some(PassPosition { cursor, ..from }),
             None => (from.shard + 1 < self.shards.len())
-                .then_some(Place { shard: from.shard + 1, cursor: Cursor::default() }),
+                .then_some(PassPosition { shard: from.shard + 1, cursor: Cursor::default() }),
         }
     }
 

@@ -6,7 +6,7 @@
 //! function of two sizes, so that a trace study or a simulator computes the same charges as the
 //! engine.
 
-use crate::shard::{HEADER_BYTES, PLACE_BYTES_MAX, RUN_STEP, place_bytes};
+use crate::shard::{HEADER_BYTES, RUN_STEP, SLOT_BYTES_MAX, slot_bytes};
 
 /// Bytes charged for every item in addition to key and value: a header of 24 bytes (links, CAS,
 /// lengths, partition, marks), and 12 for its share of the index (7.3 to 8.2), of the record of
@@ -36,15 +36,15 @@ const TABLES_BYTES: u64 = 12;
 #[must_use]
 pub const fn charge(key_bytes: usize, value_bytes: usize) -> u64 {
     let body = key_bytes + value_bytes;
-    let place = match HEADER_BYTES + body {
-        bytes @ ..=PLACE_BYTES_MAX => place_bytes(bytes),
-        _ => RUN_PLACE_BYTES + body.next_multiple_of(RUN_STEP),
+    let slot = match HEADER_BYTES + body {
+        bytes @ ..=SLOT_BYTES_MAX => slot_bytes(bytes),
+        _ => RUN_SLOT_BYTES + body.next_multiple_of(RUN_STEP),
     };
-    TABLES_BYTES + place as u64
+    TABLES_BYTES + slot as u64
 }
 
 /// Slot of an item whose key and value are stored in a run.
-const RUN_PLACE_BYTES: usize = HEADER_BYTES + 8;
+const RUN_SLOT_BYTES: usize = HEADER_BYTES + 8;
 
 #[cfg(test)]
 mod tests {
@@ -52,9 +52,9 @@ mod tests {
 
     #[test]
     fn charge_follows_the_size_classes() {
-        for (bytes, place) in [(0, 24), (1, 32), (232, 256), (233, 272), (488, 512), (489, 544), (1000, 1024)]
+        for (bytes, slot) in [(0, 24), (1, 32), (232, 256), (233, 272), (488, 512), (489, 544), (1000, 1024)]
         {
-            assert_eq!(charge(0, bytes), 12 + place, "{bytes} bytes");
+            assert_eq!(charge(0, bytes), 12 + slot, "{bytes} bytes");
         }
         // 63, 31 and 15 of these fit into a page.
         assert_eq!((charge(0, 1001), charge(0, 2025), charge(20, 4096)), (12 + 1040, 12 + 2112, 12 + 4368));

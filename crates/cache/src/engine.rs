@@ -665,7 +665,7 @@ impl Cache {
                 }
             }
             None => {
-                let evicted = self.make_way(shard, lookup.partition, (charge, new.place_bytes()), access.now);
+                let evicted = self.make_way(shard, lookup.partition, (charge, new.slot_bytes()), access.now);
                 shard.insert(lookup, new, class, cas, &evicted);
                 Stored { cas, charge, used_charge: charge, freed: evicted.bytes, leftovers: (None, evicted) }
             }

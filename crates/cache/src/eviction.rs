@@ -37,11 +37,11 @@ pub(crate) type Need<'a> = &'a dyn Fn() -> bool;
 struct Oldest {
     stamp: u64,
     shard: usize,
-    lane: usize,
+    set: usize,
 }
 
 impl Cache {
-    /// Evicts for an item of charge `charge`, in a slot of `place_bytes`, from the shard it goes
+    /// Evicts for an item of charge `charge`, in a slot of `slot_bytes`, from the shard it goes
     /// to, before it is inserted: steps 3 and 4 of a store (see the crate's documentation) as far
     /// as this shard can. Under strict LRU only a cache of one shard does so: with several, two
     /// concurrent stores would both free bytes that only one of them exceeds. Under S3-FIFO this is
@@ -50,7 +50,7 @@ impl Cache {
         &self,
         shard: &mut Locked<'_>,
         partition: PartitionId,
-        (charge, place_bytes): (u64, usize),
+        (charge, slot_bytes): (u64, usize),
         now: Instant,
     ) -> Evicted {
         if self.options.eviction == Eviction::Lru && self.shards.len() > 1 {
@@ -61,12 +61,12 @@ impl Cache {
             return Evicted::default();
         }
         let pool = if self.ledger.is_shared() { Pool::All } else { Pool::Partition(partition) };
-        let wanted = (excess.min(2 * charge), place_bytes);
+        let wanted = (excess.min(2 * charge), slot_bytes);
         match self.options.eviction {
             Eviction::Lru => shard.make_way(partition, wanted, |shard| self.oldest_of_all(shard, pool, now)),
             Eviction::S3Fifo => {
                 let is_dead = |record: &Record<'_>| self.is_dead(record, now);
-                shard.make_way(partition, wanted, |shard| shard.victim(self.lanes(pool), &is_dead))
+                shard.make_way(partition, wanted, |shard| shard.victim(self.sets(pool), &is_dead))
             }
         }
     }
@@ -75,7 +75,7 @@ impl Cache {
     /// locked.
     #[inline]
     fn oldest_of_all(&self, shard: &Locked<'_>, pool: Pool, now: Instant) -> Option<(Handle, Cause)> {
-        let at = shard.oldest(self.oldest(pool)?.lane)?;
+        let at = shard.oldest(self.oldest(pool)?.set)?;
         Some((at, self.cause(shard, at, now)))
     }
 
@@ -176,9 +176,9 @@ impl Cache {
             let is_dead = |record: &Record<'_>| self.is_dead(record, now);
             let evicted = match pool {
                 Pool::Partition(partition) if items_max > 1 => {
-                    shard.evict_many(partition, self.lanes(pool), bytes, items_max, is_dead)
+                    shard.evict_many(partition, self.sets(pool), bytes, items_max, is_dead)
                 }
-                _ => shard.evict(self.lanes(pool), bytes, items_max, is_dead),
+                _ => shard.evict(self.sets(pool), bytes, items_max, is_dead),
             };
             drop(shard);
             if evicted.items > 0 {
@@ -199,9 +199,9 @@ impl Cache {
     /// Evicts the item that was selected as the oldest, unless it no longer is (its queue's oldest
     /// may then not be the cache's) or enough is free.
     fn evict_if_oldest(&self, oldest: Oldest, is_over: Need<'_>, now: Instant) -> Option<u64> {
-        let Oldest { stamp, shard, lane } = oldest;
+        let Oldest { stamp, shard, set } = oldest;
         let mut shard = self.shards[shard].lock(&self.ledger);
-        let at = shard.oldest(lane).filter(|&at| shard.record(at).stamp() == stamp)?;
+        let at = shard.oldest(set).filter(|&at| shard.record(at).stamp() == stamp)?;
         // Checked again under the lock that every competing thread must take.
         if !is_over() {
             return None;
@@ -216,13 +216,13 @@ impl Cache {
     /// classes will weight the stamps of their queues here.
     #[inline]
     fn oldest(&self, pool: Pool) -> Option<Oldest> {
-        let lanes = self.lanes(pool);
-        let mut oldest = Oldest { stamp: EMPTY, shard: 0, lane: 0 };
+        let sets = self.sets(pool);
+        let mut oldest = Oldest { stamp: EMPTY, shard: 0, set: 0 };
         for (number, shard) in self.shards.iter().enumerate() {
-            for lane in lanes.clone() {
-                let stamp = shard.oldest()[lane].load(Relaxed);
+            for set in sets.clone() {
+                let stamp = shard.oldest()[set].load(Relaxed);
                 if stamp < oldest.stamp {
-                    oldest = Oldest { stamp, shard: number, lane };
+                    oldest = Oldest { stamp, shard: number, set };
                 }
             }
         }
@@ -230,7 +230,7 @@ impl Cache {
     }
 
     #[inline]
-    fn lanes(&self, pool: Pool) -> Range<usize> {
+    fn sets(&self, pool: Pool) -> Range<usize> {
         let classes = usize::from(self.options.deadline_classes);
         match pool {
             Pool::Partition(partition) => partition.index() * classes..(partition.index() + 1) * classes,

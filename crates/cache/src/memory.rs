@@ -86,7 +86,7 @@ pub(crate) struct Block {
 // from any thread.
 unsafe impl Send for Block {}
 // SAFETY: through a shared reference to the block its bytes are only read, except those that
-// `shard::place` accesses as atomics; it excludes them from every slice, and no slice of a whole
+// `shard::slot` accesses as atomics; it excludes them from every slice, and no slice of a whole
 // page is taken through a shared reference.
 unsafe impl Sync for Block {}
 

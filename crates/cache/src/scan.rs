@@ -27,9 +27,9 @@ impl Cache {
     /// not be visited, and one that is removed and stored again may be visited twice. Counts no hit
     /// and leaves the recency unchanged.
     ///
-    /// Visits `places_max` entries (at least 1) of any partition, and those whose hashes agree with
-    /// the last one's in 16 bits or more; 32 index segments, empty or not, count as one entry. A
-    /// call may therefore visit no item and yet not be the last. A shard is locked for at most 32
+    /// Visits `entries_max` entries (at least 1) of any partition, and those whose hashes agree
+    /// with the last one's in 16 bits or more; 32 index segments, empty or not, count as one entry.
+    /// A call may therefore visit no item and yet not be the last. A shard is locked for at most 32
     /// entries at a time; `visit` runs under the lock, should be short and must not call the cache.
     /// Cursors are below 2⁴⁸; an arbitrary number is accepted and starts at some position.
     pub fn scan(
@@ -37,10 +37,10 @@ impl Cache {
         partition: PartitionId,
         cursor: u64,
         access: &Access,
-        places_max: usize,
+        entries_max: usize,
         mut visit: impl FnMut(&[u8], Item<'_>),
     ) -> u64 {
-        self.scan_any(Some(partition), cursor, access, places_max, |_, key, item| visit(key, item))
+        self.scan_any(Some(partition), cursor, access, entries_max, |_, key, item| visit(key, item))
     }
 
     /// Like [`Self::scan`] for the items of all partitions; `visit` also receives the partition.
@@ -48,10 +48,10 @@ impl Cache {
         &self,
         cursor: u64,
         access: &Access,
-        places_max: usize,
+        entries_max: usize,
         visit: impl FnMut(PartitionId, &[u8], Item<'_>),
     ) -> u64 {
-        self.scan_any(None, cursor, access, places_max, visit)
+        self.scan_any(None, cursor, access, entries_max, visit)
     }
 
     /// Visits items of `wanted`, or of any partition.
@@ -60,11 +60,11 @@ impl Cache {
         wanted: Option<PartitionId>,
         cursor: u64,
         access: &Access,
-        places_max: usize,
+        entries_max: usize,
         mut visit: impl FnMut(PartitionId, &[u8], Item<'_>),
     ) -> u64 {
         let mut at = Spot::of(cursor);
-        let mut left = places_max.max(1);
+        let mut left = entries_max.max(1);
         while left > 0 {
             if at.shard >= self.shards.len() {
                 return 0;
@@ -90,18 +90,18 @@ impl Cache {
         Spot { shard, range: draw as Range % ranges }.cursor()
     }
 
-    /// Visits up to `places_max` entries of one shard; returns their number and the range to
+    /// Visits up to `entries_max` entries of one shard; returns their number and the range to
     /// continue at, if any.
     fn scan_shard(
         &self,
         wanted: Option<PartitionId>,
         from: Spot,
         access: &Access,
-        places_max: usize,
+        entries_max: usize,
         visit: &mut impl FnMut(PartitionId, &[u8], Item<'_>),
     ) -> (usize, Option<Range>) {
         let shard = self.shards[from.shard].lock(&self.ledger);
-        shard.walk_by_hash(from.range, places_max, |at| {
+        shard.walk_by_hash(from.range, entries_max, |at| {
             let record = shard.record(at);
             let partition = record.partition();
             let is_wanted = wanted.is_none_or(|wanted| wanted == partition);
@@ -159,13 +159,13 @@ mod tests {
     fn seen(
         cache: &Cache,
         partition: PartitionId,
-        places: usize,
+        entries: usize,
         mut between: impl FnMut(&Cache),
     ) -> Vec<u32> {
         let mut keys = Vec::new();
         let mut cursor = 0;
         loop {
-            cursor = cache.scan(partition, cursor, &at(0), places, |key, _| {
+            cursor = cache.scan(partition, cursor, &at(0), entries, |key, _| {
                 keys.push(u32::from_be_bytes(key.try_into().unwrap()));
             });
             assert!(cursor < 1 << 48);
@@ -185,8 +185,8 @@ mod tests {
             put(&cache, if key % 2 == 0 { A } else { B }, key);
         }
         let even: Vec<u32> = (0..2000).step_by(2).collect();
-        for places in [0, 7, 100, usize::MAX] {
-            assert_eq!(seen(&cache, A, places, |_| ()), even, "{places} places a call");
+        for entries in [0, 7, 100, usize::MAX] {
+            assert_eq!(seen(&cache, A, entries, |_| ()), even, "{entries} entries a call");
         }
     }
 
@@ -259,7 +259,7 @@ mod tests {
         /// Items that stay are visited although others come and go in such numbers that index and
         /// pages grow, and the background work moves items and returns memory.
         #[test]
-        fn lasting_items_are_visited_during_changes(places in 1..200_usize, removed in 500..3000_u32, grown in 0..60_u32, seed: u32) {
+        fn lasting_items_are_visited_during_changes(entries in 1..200_usize, removed in 500..3000_u32, grown in 0..60_u32, seed: u32) {
             let cache = cache();
             for key in 0..3000 {
                 put(&cache, A, key);
@@ -267,8 +267,8 @@ mod tests {
             let stays = |key: u32| key.wrapping_mul(2_654_435_761).wrapping_add(seed) % 3000 >= removed;
             let mut gone = (0..3000).filter(|key| !stays(*key));
             let mut fresh = 10_000;
-            let keys = seen(&cache, A, places, |cache| {
-                for key in gone.by_ref().take(places) {
+            let keys = seen(&cache, A, entries, |cache| {
+                for key in gone.by_ref().take(entries) {
                     cache.remove(A, &key.to_be_bytes(), &at(0));
                 }
                 for _ in 0..grown {

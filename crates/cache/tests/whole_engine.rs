@@ -414,15 +414,15 @@ impl Pair {
         }
     }
 
-    /// Scans the cache `places` entries at a time and compares every item with the map. Returns the
+    /// Scans the cache, `entries` at a time, and compares every item with the map. Returns the
     /// keys and their charge.
-    fn scanned(&self, places: usize) -> Result<(BTreeSet<Key>, u64), TestCaseError> {
+    fn scanned(&self, entries: usize) -> Result<(BTreeSet<Key>, u64), TestCaseError> {
         let (mut keys, mut charge) = (BTreeSet::new(), 0);
         for partition in 0..PARTITIONS {
             let mut cursor = 0;
             loop {
                 let mut wrong = None;
-                cursor = self.cache.scan(id(partition), cursor, &self.access(), places, |name, item| {
+                cursor = self.cache.scan(id(partition), cursor, &self.access(), entries, |name, item| {
                     let key = (partition, name[0]);
                     let known = self.live(key).filter(|known| known.is(&item));
                     if keys.insert(key) {
@@ -439,8 +439,8 @@ impl Pair {
         Ok((keys, charge))
     }
 
-    fn check(&self, places: usize) -> Result<(), TestCaseError> {
-        let (keys, charge) = self.scanned(places)?;
+    fn check(&self, entries: usize) -> Result<(), TestCaseError> {
+        let (keys, charge) = self.scanned(entries)?;
         for key in (0..PARTITIONS).flat_map(|partition| (0..60).map(move |key| (partition, key))) {
             let peeked = self.cache.peek(id(key.0), &name(key), &self.access(), |_| ()).is_some();
             prop_assert_eq!(peeked, keys.contains(&key), "{:?}", key);
@@ -498,16 +498,16 @@ proptest! {
 
     #[test]
     fn items_equal_the_last_stored_value_and_marks(
-        ops in prop::collection::vec(op(), 1..250), shards in 0..3_u32, places in 1..100_usize, lru: bool,
+        ops in prop::collection::vec(op(), 1..250), shards in 0..3_u32, entries in 1..100_usize, lru: bool,
     ) {
         let mut pair = Pair::new(if lru { Eviction::Lru } else { Eviction::S3Fifo }, 1 << shards);
         for (number, op) in ops.iter().enumerate() {
             pair.apply(op)?;
             if number % 16 == 0 {
-                pair.check(places)?;
+                pair.check(entries)?;
             }
         }
-        pair.check(places)?;
+        pair.check(entries)?;
         pair.settle()?;
     }
 }

@@ -192,11 +192,11 @@ impl Stack {
     /// Makes a key the most recent if it is present; returns its former state.
     pub(super) fn refresh(&mut self, hash: u64) -> Option<Seen> {
         let Self { hashes, index, next, sweep, .. } = self;
-        let place = index.find_mut(hash, hashes)?;
-        if sweep.is_some_and(|sweep| sweep.forgets(*place as usize, hash)) {
+        let slot = index.find_mut(hash, hashes)?;
+        if sweep.is_some_and(|sweep| sweep.forgets(*slot as usize, hash)) {
             return None;
         }
-        let old = std::mem::replace(place, *next as u32) as usize;
+        let old = std::mem::replace(slot, *next as u32) as usize;
         let Held { bytes, uses } = self.slots[old];
         let (uses, newer_bytes) = (uses.count(self.fadings), self.newer_bytes(old));
         self.vacate(old);
@@ -210,14 +210,14 @@ impl Stack {
         let mut uses = 1;
         let Self { hashes, index, next, sweep, .. } = self;
         match index.find_mut(hash, hashes) {
-            Some(place) => {
-                let old = *place as usize;
+            Some(slot) => {
+                let old = *slot as usize;
                 let forgotten = sweep.is_some_and(|sweep| sweep.forgets(old, hash));
                 // A fill after a get of a known key, which is the most recent already.
                 if old + 1 == *next && !forgotten {
                     return self.weigh(old, bytes);
                 }
-                *place = *next as u32;
+                *slot = *next as u32;
                 if !forgotten {
                     uses = self.slots[old].uses.count(self.fadings);
                 }

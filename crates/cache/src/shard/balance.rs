@@ -10,8 +10,8 @@
 //! overhead replacement cache", FAST 2003); here rates are used, because ten times as many keys
 //! leave the small queue.
 //!
-//! A single lane of a shard drops too few items to estimate a rate. It counts a batch by itself and
-//! then adds it to the counts of its partition, which all shards share.
+//! A single queue set of a shard drops too few items to estimate a rate. It counts a batch by
+//! itself and then adds it to the counts of its partition, which all shards share.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
@@ -37,7 +37,7 @@ const LOOK_MIN: u64 = 256;
 /// Number of dropped items with the common rate that is added to either queue: few are dropped from
 /// a main queue that is being filled.
 const PRIOR: f64 = 30.0;
-/// Drops and returns that a lane counts before it reports them.
+/// Drops and returns that a queue set counts before it reports them.
 const BATCH: u8 = 32;
 
 /// Numbers of keys dropped from the queues and returned; the small queue first.
@@ -59,8 +59,8 @@ struct Balance {
     /// The small queues' part of the partition's bytes, in units of 1/[`WHOLE`]. Read for each
     /// victim.
     small: AtomicU32,
-    /// Locked once per [`BATCH`] drops of a lane, while its shard's lock is held; nothing is locked
-    /// under it.
+    /// Locked once per [`BATCH`] drops of a queue set, while its shard's lock is held; nothing is
+    /// locked under it.
     seen: Mutex<Seen>,
 }
 
@@ -106,8 +106,8 @@ impl Balances {
         bytes * u64::from(self.partitions[partition.index()].small.load(Relaxed)) / WHOLE
     }
 
-    /// Adds the counts of a lane of a partition, in a shard that holds `items` items of it, and
-    /// evaluates the share when due.
+    /// Adds the counts of a queue set of a partition, in a shard that holds `items` items of it,
+    /// and evaluates the share when due.
     pub(super) fn learn(&self, partition: PartitionId, counts: Counts, items: u64) {
         let balance = &self.partitions[partition.index()];
         let mut seen = balance.seen.lock().unwrap_or_else(PoisonError::into_inner);
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn lane_reports_its_counts_before_they_overflow() {
+    fn queue_set_reports_its_counts_before_they_overflow() {
         let mut counts = Counts::default();
         let mut told = 0;
         for number in 0..1000 {

@@ -15,7 +15,7 @@ impl Shard {
     /// If they differ.
     pub(crate) fn check(&self, ledger: &Ledger) {
         let shard = self.lock(ledger);
-        let queued: usize = (0..shard.store.lanes.len()).map(|lane| shard.check_lane(lane)).sum();
+        let queued: usize = (0..shard.store.sets.len()).map(|set| shard.check_set(set)).sum();
         let occupied = shard.handles().len();
         assert_eq!(queued, occupied, "each item is in one queue");
         assert_eq!(shard.store.items, occupied);
@@ -37,21 +37,21 @@ impl Locked<'_> {
     }
 
     /// Bytes of pages.
-    pub(crate) fn place_bytes(&self) -> u64 {
-        self.store.pages.all_place_bytes()
+    pub(crate) fn slot_bytes(&self) -> u64 {
+        self.store.pages.all_slot_bytes()
     }
 
-    fn check_lane(&self, lane: usize) -> usize {
-        let queues = &self.store.lanes[lane];
+    fn check_set(&self, set: usize) -> usize {
+        let queues = &self.store.sets[set];
         if self.store.eviction == Eviction::Lru {
-            let published = self.board.oldest[lane].load(Relaxed);
+            let published = self.board.oldest[set].load(Relaxed);
             let oldest = queues.small.oldest().map_or(EMPTY, |at| self.record(at).stamp());
             assert_eq!(published, oldest, "the oldest stamp is published");
         }
-        self.check_queue(lane, &queues.small, false) + self.check_queue(lane, &queues.main, true)
+        self.check_queue(set, &queues.small, false) + self.check_queue(set, &queues.main, true)
     }
 
-    fn check_queue(&self, lane: usize, queue: &Queue, is_main: bool) -> usize {
+    fn check_queue(&self, set: usize, queue: &Queue, is_main: bool) -> usize {
         let (mut at, mut older, mut stamp) = (queue.oldest().unwrap_or(NO_HANDLE), NO_HANDLE, 0);
         let (mut items, mut bytes) = (0, 0);
         while at != NO_HANDLE {
@@ -62,11 +62,7 @@ impl Locked<'_> {
             );
             assert_eq!(record.older(), older, "neighbours know each other");
             assert_eq!(record.is_main(), is_main);
-            assert_eq!(
-                self.board.lane(record.partition(), record.class()),
-                lane,
-                "an item is in its own lane"
-            );
+            assert_eq!(self.board.set(record.partition(), record.class()), set, "an item is in its own set");
             let lookup = Lookup::new(&self.store.hash, record.partition(), record.key());
             assert_eq!(self.find(&lookup), Some(at), "the index finds what is queued");
             bytes += record.charge();

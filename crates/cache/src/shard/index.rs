@@ -38,7 +38,7 @@ const LOAD: (usize, usize) = (28, 32);
 const GROWTH_DIVISOR: u32 = 8;
 /// Segments that count as one entry of a walk, so that many empty ones neither make a walk long nor
 /// need many calls.
-const SEGMENTS_A_PLACE: usize = 32;
+const SEGMENTS_PER_ENTRY: usize = 32;
 
 /// Handles of a shard's records by the hash of their keys.
 #[derive(Debug)]
@@ -106,7 +106,7 @@ impl Index {
     pub(super) fn rename(&mut self, hash: u64, from: Handle, to: Handle) {
         let segment = self.segment(hash);
         let segment = &mut self.segments[segment];
-        let (line, entry) = segment.place(tag(hash), from);
+        let (line, entry) = segment.position(tag(hash), from);
         segment.lines[line].handles[entry] = to;
     }
 
@@ -122,7 +122,7 @@ impl Index {
         }
     }
 
-    /// Visits at most `places_max` entries (but always complete ranges; 32 segments count as one
+    /// Visits at most `entries_max` entries (but always complete ranges; 32 segments count as one
     /// entry) in the order of segments and tags from `from` on, and calls `see` with the handles.
     /// Returns the number visited and the range to continue at, or none at the end.
     ///
@@ -130,7 +130,7 @@ impl Index {
     pub(super) fn walk(
         &self,
         from: Range,
-        places_max: usize,
+        entries_max: usize,
         mut see: impl FnMut(Handle),
     ) -> (usize, Option<Range>) {
         let (mut seen, mut segments) = (0, 0_usize);
@@ -139,16 +139,16 @@ impl Index {
             let mut last = None;
             for (tag, handle) in segment.from(range as u16) {
                 range = range & !Range::from(u16::MAX) | Range::from(tag);
-                if seen >= places_max && last != Some(tag) {
+                if seen >= entries_max && last != Some(tag) {
                     return (seen, Some(range));
                 }
                 see(handle);
                 (seen, last) = (seen + 1, Some(tag));
             }
             segments += 1;
-            seen += usize::from(segments.is_multiple_of(SEGMENTS_A_PLACE));
+            seen += usize::from(segments.is_multiple_of(SEGMENTS_PER_ENTRY));
             range = ((range >> TAG_BITS) + 1) << TAG_BITS;
-            if seen >= places_max {
+            if seen >= entries_max {
                 return (seen, (range < self.ranges()).then_some(range));
             }
         }
@@ -294,7 +294,7 @@ impl Segment {
 
     /// Line and position in the line of a handle that is present.
     #[inline]
-    fn place(&self, tag: u16, handle: Handle) -> (usize, usize) {
+    fn position(&self, tag: u16, handle: Handle) -> (usize, usize) {
         let mut found = self.find(tag);
         found.find(|&(_, other)| other == handle).expect("every record is in the index").0
     }
@@ -334,7 +334,7 @@ impl Segment {
     }
 
     fn remove(&mut self, tag: u16, handle: Handle) {
-        let (mut at, entry) = self.place(tag, handle);
+        let (mut at, entry) = self.position(tag, handle);
         // Shifted entries move back, until one is in its own line.
         let mut next = self.pushed_over(at);
         self.lines[at].remove(entry, next);
@@ -460,8 +460,8 @@ mod tests {
                     prop_assert_eq!(found(&index, hash, handle), Some(handle));
                 }
             }
-            for places_max in [1, 7, usize::MAX] {
-                prop_assert_eq!(walked(&index, places_max), truth.keys().copied().collect::<Vec<_>>());
+            for entries_max in [1, 7, usize::MAX] {
+                prop_assert_eq!(walked(&index, entries_max), truth.keys().copied().collect::<Vec<_>>());
             }
             let bytes: usize = index.segments.iter().map(Segment::bytes).sum();
             prop_assert_eq!(supply.held(), bytes as u64);
@@ -475,10 +475,10 @@ mod tests {
     }
 
     /// All handles, in order, visited by walks of this many entries.
-    fn walked(index: &Index, places_max: usize) -> Vec<Handle> {
+    fn walked(index: &Index, entries_max: usize) -> Vec<Handle> {
         let (mut handles, mut next) = (Vec::new(), Some(0));
         while let Some(from) = next {
-            (_, next) = index.walk(from, places_max, |handle| handles.push(handle));
+            (_, next) = index.walk(from, entries_max, |handle| handles.push(handle));
             assert!(next.is_none_or(|next| next > from));
         }
         handles.sort_unstable();

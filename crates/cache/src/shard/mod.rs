@@ -12,12 +12,12 @@ mod check;
 mod ghost;
 mod index;
 mod pages;
-mod place;
 mod queue;
 mod record;
 mod reshape;
 mod s3fifo;
 mod sizes;
+mod slot;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -29,7 +29,7 @@ pub(crate) use self::index::Range;
 pub(crate) use self::pages::{Cursor, Handle, NO_HANDLE, Slack};
 pub(crate) use self::record::{NewRecord, Noted, Record, Sight};
 pub(crate) use self::s3fifo::Evicted;
-pub(crate) use self::sizes::{HEADER_BYTES, PLACE_BYTES_MAX, RUN_STEP, place_bytes};
+pub(crate) use self::sizes::{HEADER_BYTES, RUN_STEP, SLOT_BYTES_MAX, slot_bytes};
 
 use self::balance::Counts;
 use self::ghost::Ghost;
@@ -71,7 +71,7 @@ struct Store {
     runs: Runs,
     index: Index,
     /// By partition, then by deadline class.
-    lanes: Box<[Lane]>,
+    sets: Box<[QueueSet]>,
     ghost: Ghost,
     balances: Arc<Balances>,
     /// Turns of the small and the main queue that gave the last victim among several queue sets.
@@ -81,7 +81,7 @@ struct Store {
 
 /// The queues of a partition's deadline class. Under strict LRU all items are in `small`.
 #[derive(Clone, Debug)]
-struct Lane {
+struct QueueSet {
     small: Queue,
     main: Queue,
     /// Turns of each queue, used when the victim is selected among several queue sets.
@@ -166,9 +166,9 @@ const SEGMENTS_MAX: u64 = 4096;
 
 impl Shard {
     pub(crate) fn new(plan: &Plan) -> Self {
-        let lanes = plan.partitions * usize::from(plan.classes);
+        let sets = plan.partitions * usize::from(plan.classes);
         let segments = (plan.bytes / SEGMENT_SHARE).clamp(1, SEGMENTS_MAX).next_power_of_two();
-        let stamps = if plan.eviction == Eviction::Lru { lanes } else { 0 };
+        let stamps = if plan.eviction == Eviction::Lru { sets } else { 0 };
         Self {
             store: Striped::new(
                 plan.stripes,
@@ -179,7 +179,7 @@ impl Shard {
                     pages: Pages::new(Arc::clone(&plan.supply)),
                     runs: Runs::default(),
                     index: Index::new(segments as usize, Arc::clone(&plan.supply)),
-                    lanes: vec![Lane::new(); lanes].into(),
+                    sets: vec![QueueSet::new(); sets].into(),
                     ghost: Ghost::new(Arc::clone(&plan.supply)),
                     balances: Arc::clone(&plan.balances),
                     turned: [0; 2],
@@ -201,19 +201,8 @@ impl Shard {
         let Self { store, board: Board { oldest, counters, classes } } = self;
         let (store, gets) = store.get_mut();
         let gets: Vec<Gets> = gets.map(|gets| gets.copy()).collect();
-        let Store {
-            eviction,
-            hash,
-            supply: _,
-            pages,
-            runs,
-            index,
-            lanes,
-            ghost,
-            balances: of,
-            turned,
-            items,
-        } = store;
+        let Store { eviction, hash, supply: _, pages, runs, index, sets, ghost, balances: of, turned, items } =
+            store;
         let store = Store {
             eviction: *eviction,
             hash: *hash,
@@ -221,7 +210,7 @@ impl Shard {
             pages: pages.copy(supply),
             runs: runs.copy(supply),
             index: index.copy(supply),
-            lanes: lanes.clone(),
+            sets: sets.clone(),
             ghost: ghost.copy(supply),
             balances: Arc::clone(balances.get_or_insert_with(|| Arc::new(of.copy()))),
             turned: *turned,
@@ -324,33 +313,33 @@ impl Locked<'_> {
     }
 
     /// The oldest item of a queue set under strict LRU.
-    pub(crate) fn oldest(&self, lane: usize) -> Option<Handle> {
-        self.store.lanes[lane].small.oldest()
+    pub(crate) fn oldest(&self, set: usize) -> Option<Handle> {
+        self.store.sets[set].small.oldest()
     }
 
-    /// Visits at most `places_max` slots and calls `see` with the records in them; see
+    /// Visits at most `slots_max` slots and calls `see` with the records in them; see
     /// [`Pages::walk`].
     pub(crate) fn walk(
         &self,
         from: Cursor,
-        places_max: usize,
+        slots_max: usize,
         see: impl FnMut(Handle),
     ) -> (usize, Option<Cursor>) {
-        self.store.pages.walk(from, places_max, see)
+        self.store.pages.walk(from, slots_max, see)
     }
 
-    /// Visits at most `places_max` entries in the order of hashes, which moving an item does not
+    /// Visits at most `entries_max` entries in the order of hashes, which moving an item does not
     /// change, and calls `see` with the records; see [`Index::walk`].
     pub(crate) fn walk_by_hash(
         &self,
         from: Range,
-        places_max: usize,
+        entries_max: usize,
         see: impl FnMut(Handle),
     ) -> (usize, Option<Range>) {
         let store = &*self.store;
         // Records are scattered, so all are prefetched before the first is read.
-        store.index.walk(from, places_max, |at| store.pages.prefetch(at));
-        store.index.walk(from, places_max, see)
+        store.index.walk(from, entries_max, |at| store.pages.prefetch(at));
+        store.index.walk(from, entries_max, see)
     }
 
     /// Number of distinct ranges of hashes.
@@ -369,20 +358,20 @@ impl Locked<'_> {
     ) {
         let (partition, charge) = (lookup.partition, new.charge());
         self.ledger.exchange(partition, evicted.own, charge);
-        let lane = self.board.lane(partition, class);
-        let is_main = self.store.eviction == Eviction::S3Fifo && self.recall(lookup, lane);
+        let set = self.board.set(partition, class);
+        let is_main = self.store.eviction == Eviction::S3Fifo && self.recall(lookup, set);
         let store = &mut *self.store;
         let standing = Standing { is_main, ..Standing::new(partition, class, tick) };
-        let at = evicted.place.unwrap_or_else(|| store.pages.allocate(new.place_bytes()));
+        let at = evicted.slot.unwrap_or_else(|| store.pages.allocate(new.slot_bytes()));
         let run = new.take_run().map(|block| store.runs.put(block));
         new.write(store.pages.bytes_mut(at), &standing, run);
         store.index.insert(lookup.hash, at);
-        let queue = store.lanes[lane].queue(is_main);
+        let queue = store.sets[set].queue(is_main);
         let was_empty = queue.oldest().is_none();
         queue.push(&mut store.pages, at, charge);
         store.items += 1;
         if was_empty {
-            self.board.publish(lane, store);
+            self.board.publish(set, store);
         }
         let counters = &self.board.counters[partition.index()];
         counters.items.increment();
@@ -391,15 +380,15 @@ impl Locked<'_> {
 
     /// True if a key inserted into a queue set goes to the main queue, because it was dropped from
     /// the small queue recently.
-    fn recall(&mut self, lookup: &Lookup<'_>, lane: usize) -> bool {
+    fn recall(&mut self, lookup: &Lookup<'_>, set: usize) -> bool {
         let Some(was_main) = self.store.ghost.recall(lookup.hash) else { return false };
-        self.count(lane, lookup.partition, |counts| counts.return_to_cache(was_main));
+        self.count(set, lookup.partition, |counts| counts.return_to_cache(was_main));
         !was_main
     }
 
     /// Counts a drop or a return for the balance of a partition's queues.
-    fn count(&mut self, lane: usize, partition: PartitionId, count: impl FnOnce(&mut Counts)) {
-        let counts = &mut self.store.lanes[lane].counts;
+    fn count(&mut self, set: usize, partition: PartitionId, count: impl FnOnce(&mut Counts)) {
+        let counts = &mut self.store.sets[set].counts;
         count(counts);
         if counts.is_full() {
             let counts = std::mem::take(counts);
@@ -424,14 +413,14 @@ impl Locked<'_> {
         standing.cas = tick;
         self.ledger.exchange(partition, old_charge, charge);
         let run = run.map(|run| store.runs.take(run.number));
-        let lane = self.board.lane(partition, standing.class);
-        let to = match sizes::place_bytes(new.place_bytes()) == store.pages.place_bytes(at) {
+        let set = self.board.set(partition, standing.class);
+        let to = match sizes::slot_bytes(new.slot_bytes()) == store.pages.slot_bytes(at) {
             true => at,
-            false => store.pages.allocate(new.place_bytes()),
+            false => store.pages.allocate(new.slot_bytes()),
         };
         let new_run = new.take_run().map(|block| store.runs.put(block));
         new.write(store.pages.bytes_mut(to), &standing, new_run);
-        let queue = store.lanes[lane].queue(standing.is_main);
+        let queue = store.sets[set].queue(standing.is_main);
         queue.bytes = queue.bytes - old_charge + charge;
         if to != at {
             queue.relocate(&mut store.pages, to);
@@ -464,20 +453,20 @@ impl Locked<'_> {
         let store = &mut *self.store;
         let record = store.record(at);
         let is_main = record.is_main();
-        let from = self.board.lane(record.partition(), record.class());
-        let to = self.board.lane(record.partition(), class);
+        let from = self.board.set(record.partition(), record.class());
+        let to = self.board.set(record.partition(), class);
         if from != to {
             let charge = record.charge();
-            store.lanes[from].queue(is_main).remove(&mut store.pages, at, charge);
+            store.sets[from].queue(is_main).remove(&mut store.pages, at, charge);
             edit::set_class(store.pages.bytes_mut(at), class);
-            store.lanes[to].queue(is_main).push(&mut store.pages, at, charge);
+            store.sets[to].queue(is_main).push(&mut store.pages, at, charge);
             self.stamp(at, tick);
             self.board.publish(from, &self.store);
             self.board.publish(to, &self.store);
             return;
         }
         let (newer, older) = (record.newer(), record.older());
-        let queue = store.lanes[to].queue(is_main);
+        let queue = store.sets[to].queue(is_main);
         queue.renew(&mut store.pages, at, (newer, older));
         self.stamp(at, tick);
         if older == NO_HANDLE {
@@ -508,10 +497,10 @@ impl Locked<'_> {
         let record = self.store.record(at);
         let Some(cas) = cas.filter(|_| matches!(record.item().value, Value::Bytes(_))) else { return at };
         let (partition, before) = (record.partition(), record.charge());
-        let (lane, is_main) = (self.board.lane(partition, record.class()), record.is_main());
+        let (set, is_main) = (self.board.set(partition, record.class()), record.is_main());
         let at = self.set_field(at, Field::OwnCas(cas));
         let after = self.store.record(at).charge();
-        let queue = self.store.lanes[lane].queue(is_main);
+        let queue = self.store.sets[set].queue(is_main);
         queue.bytes = queue.bytes - before + after;
         self.ledger.exchange(partition, before, after);
         at
@@ -534,14 +523,14 @@ impl Locked<'_> {
             return at;
         }
         let used = store.record(at).bytes_used();
-        if used + 8 > PLACE_BYTES_MAX {
+        if used + 8 > SLOT_BYTES_MAX {
             // No larger slot exists: key and value move to a run, which leaves enough room in a
             // slot of the same size.
             return self.move_to_run(at, field);
         }
         let to = store.pages.allocate(used + 8);
-        let (from, place) = store.pages.pair(at, to);
-        field.add(from, used, stamped, place);
+        let (from, slot) = store.pages.pair(at, to);
+        field.add(from, used, stamped, slot);
         self.moved(at, to);
         to
     }
@@ -564,7 +553,7 @@ impl Locked<'_> {
         field.add_to(&mut expires, &mut noted);
         let item = NewItem { value, flags: item.flags, expires, kind: item.kind, tags: item.tags };
         let mut new = NewRecord::new(&key, item, noted, stamped, &store.supply);
-        let to = store.pages.allocate(new.place_bytes());
+        let to = store.pages.allocate(new.slot_bytes());
         let run = new.take_run().map(|block| store.runs.put(block));
         new.write(store.pages.bytes_mut(to), &standing, run);
         self.moved(at, to);
@@ -575,10 +564,10 @@ impl Locked<'_> {
     fn moved(&mut self, from: Handle, to: Handle) {
         let store = &mut *self.store;
         let record = store.record(to);
-        let lane = self.board.lane(record.partition(), record.class());
+        let set = self.board.set(record.partition(), record.class());
         let (hash, is_main) = (store.hash_of(&record), record.is_main());
         store.index.rename(hash, from, to);
-        store.lanes[lane].queue(is_main).relocate(&mut store.pages, to);
+        store.sets[set].queue(is_main).relocate(&mut store.pages, to);
         store.pages.free(from);
     }
 
@@ -595,21 +584,21 @@ impl Locked<'_> {
         let store = &mut *self.store;
         let record = store.record(at);
         let (partition, charge, is_main) = (record.partition(), record.charge(), record.is_main());
-        let lane = self.board.lane(partition, record.class());
+        let set = self.board.set(partition, record.class());
         let (hash, run) = (store.hash_of(&record), record.run_at());
         store.index.remove(hash, at);
-        let queue = store.lanes[lane].queue(is_main);
+        let queue = store.sets[set].queue(is_main);
         let was_oldest = queue.oldest() == Some(at);
         queue.remove(&mut store.pages, at, charge);
         if store.eviction == Eviction::S3Fifo && cause == Cause::Evicted {
             store.ghost.remember(hash, is_main, store.items);
-            self.count(lane, partition, |counts| counts.drop_from(is_main));
+            self.count(set, partition, |counts| counts.drop_from(is_main));
         }
         let store = &mut *self.store;
         store.items -= 1;
         let run = run.map(|run| store.runs.take(run.number));
         if was_oldest {
-            self.board.publish(lane, store);
+            self.board.publish(set, store);
         }
         let counters = &self.board.counters[partition.index()];
         counters.items.decrement();
@@ -636,7 +625,7 @@ impl Store {
 
     #[inline(always)]
     fn record(&self, at: Handle) -> Record<'_> {
-        Record::new(self.pages.place(at), self.eviction == Eviction::Lru, &self.runs)
+        Record::new(self.pages.slot(at), self.eviction == Eviction::Lru, &self.runs)
     }
 
     fn hash_of(&self, record: &Record<'_>) -> u64 {
@@ -644,7 +633,7 @@ impl Store {
     }
 }
 
-impl Lane {
+impl QueueSet {
     fn new() -> Self {
         Self { small: Queue::new(), main: Queue::new(), turns: [0; 2], counts: Counts::default() }
     }
@@ -696,21 +685,21 @@ impl Runs {
 
 impl Board {
     #[inline]
-    fn lane(&self, partition: PartitionId, class: u8) -> usize {
+    fn set(&self, partition: PartitionId, class: u8) -> usize {
         partition.index() * self.classes + usize::from(class)
     }
 
     /// The partition of a queue set.
     #[inline]
-    fn partition(&self, lane: usize) -> PartitionId {
-        PartitionId((lane / self.classes) as u16)
+    fn partition(&self, set: usize) -> PartitionId {
+        PartitionId((set / self.classes) as u16)
     }
 
     /// Under strict LRU, publishes the stamp of the oldest item of a queue set.
     #[inline]
-    fn publish(&self, lane: usize, store: &Store) {
-        if let Some(oldest) = self.oldest.get(lane) {
-            let stamp = store.lanes[lane].small.oldest().map_or(EMPTY, |at| store.record(at).stamp());
+    fn publish(&self, set: usize, store: &Store) {
+        if let Some(oldest) = self.oldest.get(set) {
+            let stamp = store.sets[set].small.oldest().map_or(EMPTY, |at| store.record(at).stamp());
             oldest.store(stamp, Relaxed);
         }
     }

@@ -8,9 +8,9 @@
 
 use std::sync::Arc;
 
-use super::place::Place;
 use super::record::{self, edit};
 use super::sizes::{CLASSES, Class, PAGE_BYTES, class_bytes, class_of};
+use super::slot::Slot;
 use crate::memory::{Block, Supply};
 use crate::prefetch;
 
@@ -25,7 +25,7 @@ const OFFSET_BITS: u32 = (PAGE_BYTES / 8).ilog2();
 /// Largest number of pages of a shard: 32 GiB.
 const PAGES_MAX: usize = (1 << (32 - OFFSET_BITS)) - 1;
 /// No free slot: the end of a page's free list.
-const NO_PLACE: u16 = u16::MAX;
+const NO_SLOT: u16 = u16::MAX;
 /// Part of all slots that may be free before pages are emptied. Chosen: a thirty-second costs no
 /// more than the rounding to size classes, and freeing a page then costs moving at most 31 pages'
 /// worth of records.
@@ -50,14 +50,14 @@ pub(crate) struct Pages {
     emptied: Vec<Block>,
     /// Bytes of free slots.
     free_bytes: u64,
-    place_bytes: u64,
+    slot_bytes: u64,
     evacuation: Option<Evacuation>,
 }
 
 #[derive(Debug)]
 struct Page {
     block: Option<Block>,
-    place_bytes: u16,
+    slot_bytes: u16,
     class: Class,
     /// Number of records.
     live: u16,
@@ -85,7 +85,7 @@ struct OfClass {
 struct Evacuation {
     page: u32,
     /// Slots below this are free, or will be before the lock is released.
-    place: u16,
+    slot: u16,
 }
 
 /// Threshold of free slots for emptying pages.
@@ -103,7 +103,7 @@ pub(crate) enum Slack {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Cursor {
     page: u32,
-    place: u16,
+    slot: u16,
 }
 
 impl Pages {
@@ -115,7 +115,7 @@ impl Pages {
             classes: vec![OfClass::default(); CLASSES].into(),
             emptied: Vec::new(),
             free_bytes: 0,
-            place_bytes: 0,
+            slot_bytes: 0,
             evacuation: None,
         }
     }
@@ -123,9 +123,9 @@ impl Pages {
     /// Returns a copy, for a copy of the cache: every record keeps its handle.
     pub(super) fn copy(&mut self, supply: &Arc<Supply>) -> Self {
         let page = |page: &mut Page| {
-            let Page { ref mut block, place_bytes, class, live, used, free, open_at } = *page;
+            let Page { ref mut block, slot_bytes, class, live, used, free, open_at } = *page;
             let block = block.as_mut().map(|block| block.copy(supply));
-            Page { block, place_bytes, class, live, used, free, open_at }
+            Page { block, slot_bytes, class, live, used, free, open_at }
         };
         Self {
             supply: Arc::clone(supply),
@@ -134,7 +134,7 @@ impl Pages {
             classes: self.classes.clone(),
             emptied: self.emptied.iter_mut().map(|block| block.copy(supply)).collect(),
             free_bytes: self.free_bytes,
-            place_bytes: self.place_bytes,
+            slot_bytes: self.slot_bytes,
             evacuation: self.evacuation,
         }
     }
@@ -153,15 +153,15 @@ impl Pages {
         let of_class = &mut self.classes[usize::from(class)];
         let number = of_class.open[of_class.open.len() - 1];
         let page = &mut self.pages[number as usize];
-        let place = page.take();
+        let slot = page.take();
         of_class.free -= 1;
-        self.free_bytes -= u64::from(page.place_bytes);
-        if page.live == page.places() {
+        self.free_bytes -= u64::from(page.slot_bytes);
+        if page.live == page.slots() {
             of_class.open.pop();
-        } else if page.free != NO_PLACE {
-            prefetch::start(page.place(usize::from(page.free) * usize::from(page.place_bytes)).head);
+        } else if page.free != NO_SLOT {
+            prefetch::start(page.slot(usize::from(page.free) * usize::from(page.slot_bytes)).head);
         }
-        handle(number, usize::from(place) * usize::from(page.place_bytes))
+        handle(number, usize::from(slot) * usize::from(page.slot_bytes))
     }
 
     /// Frees a slot. O(1).
@@ -169,9 +169,9 @@ impl Pages {
         let number = page_of(at);
         let page = &mut self.pages[number as usize];
         let class = usize::from(page.class);
-        let was_full = page.live == page.places();
+        let was_full = page.live == page.slots();
         page.free(offset_of(at));
-        self.free_bytes += u64::from(page.place_bytes);
+        self.free_bytes += u64::from(page.slot_bytes);
         let is_evacuated = self.evacuation.is_some_and(|evacuation| evacuation.page == number);
         if !is_evacuated {
             self.classes[class].free += 1;
@@ -186,38 +186,38 @@ impl Pages {
 
     /// A slot for reading.
     #[inline(always)]
-    pub(super) fn place(&self, at: Handle) -> Place<'_> {
-        self.pages[page_of(at) as usize].place(offset_of(at))
+    pub(super) fn slot(&self, at: Handle) -> Slot<'_> {
+        self.pages[page_of(at) as usize].slot(offset_of(at))
     }
 
     #[inline]
     pub(super) fn bytes_mut(&mut self, at: Handle) -> &mut [u8] {
         let page = &mut self.pages[page_of(at) as usize];
         let start = offset_of(at);
-        let end = start + usize::from(page.place_bytes);
+        let end = start + usize::from(page.slot_bytes);
         &mut page.block_mut()[start..end]
     }
 
     /// Prefetches a record's header and key.
     #[inline]
     pub(super) fn prefetch(&self, at: Handle) {
-        let place = self.place(at);
-        prefetch::start(place.head);
-        prefetch::element(place.rest, KEY_BYTES.min(place.rest.len()).saturating_sub(1));
+        let slot = self.slot(at);
+        prefetch::start(slot.head);
+        prefetch::element(slot.rest, KEY_BYTES.min(slot.rest.len()).saturating_sub(1));
     }
 
     /// Prefetches a record's header.
     #[inline]
     pub(super) fn prefetch_header(&self, at: Handle) {
-        prefetch::start(self.place(at).head);
+        prefetch::start(self.slot(at).head);
     }
 
     /// Prefetches a record and the beginning of its value.
     #[inline]
     pub(super) fn prefetch_all(&self, at: Handle) {
-        let place = self.place(at);
-        prefetch::start(place.head);
-        prefetch::bytes(place.rest, RECORD_BYTES_MAX);
+        let slot = self.slot(at);
+        prefetch::start(slot.head);
+        prefetch::bytes(slot.rest, RECORD_BYTES_MAX);
     }
 
     /// Bytes of two different slots, the second for writing.
@@ -225,21 +225,21 @@ impl Pages {
         let (from_page, to_page) = (page_of(from) as usize, page_of(to) as usize);
         let (from, to) = (offset_of(from), offset_of(to));
         if from_page == to_page {
-            let size = usize::from(self.pages[from_page].place_bytes);
+            let size = usize::from(self.pages[from_page].slot_bytes);
             let block = self.pages[from_page].block_mut();
             let [from, to] =
-                block.get_disjoint_mut([from..from + size, to..to + size]).expect("places do not overlap");
+                block.get_disjoint_mut([from..from + size, to..to + size]).expect("slots do not overlap");
             return (from, to);
         }
         let [from_page, to_page] =
             self.pages.get_disjoint_mut([from_page, to_page]).expect("two different pages");
-        let (from_size, to_size) = (usize::from(from_page.place_bytes), usize::from(to_page.place_bytes));
+        let (from_size, to_size) = (usize::from(from_page.slot_bytes), usize::from(to_page.slot_bytes));
         (&from_page.block_mut()[from..from + from_size], &mut to_page.block_mut()[to..to + to_size])
     }
 
     /// Size of the slot at `at`, in bytes.
-    pub(super) fn place_bytes(&self, at: Handle) -> usize {
-        usize::from(self.pages[page_of(at) as usize].place_bytes)
+    pub(super) fn slot_bytes(&self, at: Handle) -> usize {
+        usize::from(self.pages[page_of(at) as usize].slot_bytes)
     }
 
     /// True if the slot of an evicted item can be reused for a record of `bytes`: it has the right
@@ -250,32 +250,32 @@ impl Pages {
             && self.evacuation.is_none_or(|evacuation| evacuation.page != number)
     }
 
-    /// Visits at most `places_max` slots from `from` on and calls `see` with the records in them.
+    /// Visits at most `slots_max` slots from `from` on and calls `see` with the records in them.
     /// Returns the number of slots visited and the position to continue at, or none at the end.
     pub(crate) fn walk(
         &self,
         from: Cursor,
-        places_max: usize,
+        slots_max: usize,
         mut see: impl FnMut(Handle),
     ) -> (usize, Option<Cursor>) {
         let mut seen = 0;
         let mut cursor = from;
         while let Some(page) = self.pages.get(cursor.page as usize) {
-            while cursor.place < page.used {
-                if seen == places_max {
+            while cursor.slot < page.used {
+                if seen == slots_max {
                     return (seen, Some(cursor));
                 }
-                let start = usize::from(cursor.place) * usize::from(page.place_bytes);
-                if record::is_occupied(&page.place(start)) {
+                let start = usize::from(cursor.slot) * usize::from(page.slot_bytes);
+                if record::is_occupied(&page.slot(start)) {
                     see(handle(cursor.page, start));
                 }
                 seen += 1;
-                cursor.place += 1;
+                cursor.slot += 1;
             }
             // A page counts as a slot, so that a walk over many vacant pages is bounded.
             seen += 1;
-            cursor = Cursor { page: cursor.page + 1, place: 0 };
-            if seen >= places_max {
+            cursor = Cursor { page: cursor.page + 1, slot: 0 };
+            if seen >= slots_max {
                 return (seen, Some(cursor));
             }
         }
@@ -284,7 +284,7 @@ impl Pages {
 
     /// True if enough slots are free for a page to be emptied, or one is being emptied.
     pub(super) fn has_slack(&self, slack: Slack) -> bool {
-        let is_worth_it = || self.free_bytes > (2 * PAGE_BYTES) as u64 + self.place_bytes / FREE_DIVISOR;
+        let is_worth_it = || self.free_bytes > (2 * PAGE_BYTES) as u64 + self.slot_bytes / FREE_DIVISOR;
         self.evacuation.is_some()
             || ((slack == Slack::Any || is_worth_it()) && self.slackest(slack).is_some())
     }
@@ -296,24 +296,24 @@ impl Pages {
         let Some(evacuation) = self.evacuation.or_else(|| self.begin_evacuation(slack)) else {
             return Vec::new();
         };
-        let Evacuation { page: number, mut place } = evacuation;
+        let Evacuation { page: number, mut slot } = evacuation;
         let page = &self.pages[number as usize];
-        let size = usize::from(page.place_bytes);
-        let places = self.classes[usize::from(page.class)].free as usize;
-        if places == 0 {
+        let size = usize::from(page.slot_bytes);
+        let slots = self.classes[usize::from(page.class)].free as usize;
+        if slots == 0 {
             self.give_up_evacuation(number);
             return Vec::new();
         }
-        let count_max = items_max.min((bytes_max / size).max(1)).min(places);
+        let count_max = items_max.min((bytes_max / size).max(1)).min(slots);
         let mut found = Vec::with_capacity(count_max);
-        while place < page.used && found.len() < count_max {
-            let start = usize::from(place) * size;
-            if record::is_occupied(&page.place(start)) {
+        while slot < page.used && found.len() < count_max {
+            let start = usize::from(slot) * size;
+            if record::is_occupied(&page.slot(start)) {
                 found.push(handle(number, start));
             }
-            place += 1;
+            slot += 1;
         }
-        self.evacuation = Some(Evacuation { page: number, place });
+        self.evacuation = Some(Evacuation { page: number, slot });
         found
     }
 
@@ -321,14 +321,14 @@ impl Pages {
     fn give_up_evacuation(&mut self, number: u32) {
         self.evacuation = None;
         let page = &self.pages[number as usize];
-        self.classes[usize::from(page.class)].free += u32::from(page.places() - page.live);
-        if page.live < page.places() {
+        self.classes[usize::from(page.class)].free += u32::from(page.slots() - page.live);
+        if page.live < page.slots() {
             self.open(number);
         }
     }
 
     /// Allocates a slot for `evacuee`; the caller copies the bytes before it frees the old slot.
-    pub(super) fn place_for(&mut self, evacuee: Handle) -> Handle {
+    pub(super) fn slot_for(&mut self, evacuee: Handle) -> Handle {
         self.take(self.pages[page_of(evacuee) as usize].class)
     }
 
@@ -341,9 +341,9 @@ impl Pages {
         let looked_at = (0..open.len().min(LOOKS)).map(|look| open[(first + look) % open.len()]);
         let number = looked_at.min_by_key(|&number| self.pages[number as usize].live)?;
         let page = &self.pages[number as usize];
-        of_class.free -= u32::from(page.places() - page.live);
+        of_class.free -= u32::from(page.slots() - page.live);
         self.unlist(number);
-        let evacuation = Evacuation { page: number, place: 0 };
+        let evacuation = Evacuation { page: number, slot: 0 };
         self.evacuation = Some(evacuation);
         Some(evacuation)
     }
@@ -363,9 +363,9 @@ impl Pages {
     fn open_page(&mut self, class: Class) {
         let block = self.emptied.pop().unwrap_or_else(|| self.supply.block(PAGE_BYTES));
         let page = Page::new(class, block);
-        self.classes[usize::from(class)].free += u32::from(page.places());
-        self.free_bytes += page.all_places_bytes();
-        self.place_bytes += page.all_places_bytes();
+        self.classes[usize::from(class)].free += u32::from(page.slots());
+        self.free_bytes += page.all_slots_bytes();
+        self.slot_bytes += page.all_slots_bytes();
         let number = match self.vacant.pop() {
             Some(number) => {
                 self.pages[number as usize] = page;
@@ -386,15 +386,15 @@ impl Pages {
             self.evacuation = None;
         } else {
             let page = &self.pages[number as usize];
-            self.classes[usize::from(page.class)].free -= u32::from(page.places());
+            self.classes[usize::from(page.class)].free -= u32::from(page.slots());
             self.unlist(number);
         }
         let page = &mut self.pages[number as usize];
-        let bytes = page.all_places_bytes();
+        let bytes = page.all_slots_bytes();
         self.emptied.extend(page.block.take());
         page.used = 0;
         self.free_bytes -= bytes;
-        self.place_bytes -= bytes;
+        self.slot_bytes -= bytes;
         self.vacant.push(number);
     }
 
@@ -429,12 +429,12 @@ impl Pages {
     /// Checks the sums against the pages.
     pub(super) fn check(&self) {
         let all = self.pages.iter().filter(|page| page.block.is_some());
-        let free = |page: &Page| u64::from(page.places() - page.live) * u64::from(page.place_bytes);
-        assert_eq!(self.place_bytes, all.clone().map(Page::all_places_bytes).sum::<u64>());
+        let free = |page: &Page| u64::from(page.slots() - page.live) * u64::from(page.slot_bytes);
+        assert_eq!(self.slot_bytes, all.clone().map(Page::all_slots_bytes).sum::<u64>());
         assert_eq!(self.free_bytes, all.clone().map(free).sum::<u64>());
         for (class, of_class) in self.classes.iter().enumerate() {
             let open = of_class.open.iter().map(|&number| &self.pages[number as usize]);
-            assert_eq!(of_class.free, open.map(|page| u32::from(page.places() - page.live)).sum::<u32>());
+            assert_eq!(of_class.free, open.map(|page| u32::from(page.slots() - page.live)).sum::<u32>());
             for (at, &number) in of_class.open.iter().enumerate() {
                 let page = &self.pages[number as usize];
                 assert_eq!((usize::from(page.class), page.open_at as usize), (class, at));
@@ -442,30 +442,30 @@ impl Pages {
         }
     }
 
-    pub(super) fn all_place_bytes(&self) -> u64 {
-        self.place_bytes
+    pub(super) fn all_slot_bytes(&self) -> u64 {
+        self.slot_bytes
     }
 }
 
 impl Page {
     fn new(class: Class, block: Block) -> Self {
-        let place_bytes = class_bytes(class) as u16;
-        Self { block: Some(block), place_bytes, class, live: 0, used: 0, free: NO_PLACE, open_at: 0 }
+        let slot_bytes = class_bytes(class) as u16;
+        Self { block: Some(block), slot_bytes, class, live: 0, used: 0, free: NO_SLOT, open_at: 0 }
     }
 
-    fn places(&self) -> u16 {
-        (PAGE_BYTES / usize::from(self.place_bytes)) as u16
+    fn slots(&self) -> u16 {
+        (PAGE_BYTES / usize::from(self.slot_bytes)) as u16
     }
 
-    fn all_places_bytes(&self) -> u64 {
-        u64::from(self.places()) * u64::from(self.place_bytes)
+    fn all_slots_bytes(&self) -> u64 {
+        u64::from(self.slots()) * u64::from(self.slot_bytes)
     }
 
     /// The slot at an offset.
     #[inline(always)]
-    fn place(&self, offset: usize) -> Place<'_> {
+    fn slot(&self, offset: usize) -> Slot<'_> {
         let block = self.block.as_ref().expect("a page with records has a block");
-        Place::new(block, offset, usize::from(self.place_bytes))
+        Slot::new(block, offset, usize::from(self.slot_bytes))
     }
 
     #[inline]
@@ -476,23 +476,23 @@ impl Page {
     /// Takes a free slot, of which there must be one.
     fn take(&mut self) -> u16 {
         self.live += 1;
-        if self.free == NO_PLACE {
+        if self.free == NO_SLOT {
             self.used += 1;
             return self.used - 1;
         }
-        let place = self.free;
-        let start = usize::from(place) * usize::from(self.place_bytes);
+        let slot = self.free;
+        let start = usize::from(slot) * usize::from(self.slot_bytes);
         let next = &self.block_mut()[start..start + 2];
         self.free = u16::from_le_bytes([next[0], next[1]]);
-        place
+        slot
     }
 
     /// Frees the slot at an offset and links it to the slot freed before.
     fn free(&mut self, offset: usize) {
-        let (size, next) = (usize::from(self.place_bytes), self.free);
-        let place = &mut self.block_mut()[offset..offset + size];
-        edit::set_free(place);
-        place[..2].copy_from_slice(&next.to_le_bytes());
+        let (size, next) = (usize::from(self.slot_bytes), self.free);
+        let slot = &mut self.block_mut()[offset..offset + size];
+        edit::set_free(slot);
+        slot[..2].copy_from_slice(&next.to_le_bytes());
         self.free = (offset / size) as u16;
         self.live -= 1;
     }

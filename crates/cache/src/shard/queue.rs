@@ -45,7 +45,7 @@ impl Queue {
 
     /// Removes a record of this queue.
     pub(super) fn remove(&mut self, pages: &mut Pages, at: Handle, bytes: u64) {
-        let (newer, older) = neighbours(&pages.place(at));
+        let (newer, older) = neighbours(&pages.slot(at));
         self.link(pages, newer, older);
         self.bytes -= bytes;
     }
@@ -53,7 +53,7 @@ impl Queue {
     /// Links the neighbours of a record that has moved to `at` (with its own links) to its new
     /// position.
     pub(super) fn relocate(&mut self, pages: &mut Pages, at: Handle) {
-        let (newer, older) = neighbours(&pages.place(at));
+        let (newer, older) = neighbours(&pages.slot(at));
         match newer {
             NO_HANDLE => self.newest = at,
             newer => edit::set_older(pages.bytes_mut(newer), at),

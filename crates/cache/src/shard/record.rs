@@ -21,9 +21,9 @@ use std::time::Duration;
 use sherwood_model::{Instant, PartitionId, Tags};
 
 use super::pages::{Handle, NO_HANDLE};
-use super::place::Place;
 use super::s3fifo::USES_MAX;
-use super::sizes::{HEADER_BYTES, PLACE_BYTES_MAX, RUN_STEP};
+use super::sizes::{HEADER_BYTES, RUN_STEP, SLOT_BYTES_MAX};
+use super::slot::Slot;
 use super::{Lookup, Runs};
 use crate::access::Access;
 use crate::charge;
@@ -64,7 +64,7 @@ const TAGS_BYTES: usize = size_of::<u64>();
 /// An item as stored in its slot.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Record<'a> {
-    place: Place<'a>,
+    slot: Slot<'a>,
     stamped: bool,
     runs: &'a Runs,
 }
@@ -77,11 +77,11 @@ pub(super) struct RunAt {
 }
 
 impl<'a> Record<'a> {
-    /// Returns the record in `place`; `stamped` under strict LRU. `runs` holds its run, if any.
+    /// Returns the record in `slot`; `stamped` under strict LRU. `runs` holds its run, if any.
     /// Reads nothing yet.
     #[inline(always)]
-    pub(super) fn new(place: Place<'a>, stamped: bool, runs: &'a Runs) -> Self {
-        Self { place, stamped, runs }
+    pub(super) fn new(slot: Slot<'a>, stamped: bool, runs: &'a Runs) -> Self {
+        Self { slot, stamped, runs }
     }
 
     /// Key and value, followed by unused bytes of the slot.
@@ -89,8 +89,8 @@ impl<'a> Record<'a> {
     fn body(&self) -> &'a [u8] {
         // Most records have no optional part, or only a declared size, which one comparison shows.
         match self.shape() & OPTIONAL {
-            0 => &self.place.rest[self.expiry_at()..],
-            DECLARED => &self.place.rest[self.expiry_at() + 4..],
+            0 => &self.slot.rest[self.expiry_at()..],
+            DECLARED => &self.slot.rest[self.expiry_at() + 4..],
             _ => self.body_behind_parts(),
         }
     }
@@ -100,13 +100,13 @@ impl<'a> Record<'a> {
     fn body_behind_parts(self) -> &'a [u8] {
         match self.run_at() {
             Some(at) => self.runs.bytes(at),
-            None => &self.place.rest[self.run_field_at()..],
+            None => &self.slot.rest[self.run_field_at()..],
         }
     }
 
     #[inline(always)]
     fn shape(&self) -> u8 {
-        self.place.head[SHAPE_AT]
+        self.slot.head[SHAPE_AT]
     }
 
     #[inline(always)]
@@ -150,19 +150,19 @@ impl<'a> Record<'a> {
     pub(super) fn run_at(&self) -> Option<RunAt> {
         self.has(RUN).then(|| {
             let at = self.run_field_at();
-            RunAt { number: read_u32(self.place.rest, at), bytes: read_u32(self.place.rest, at + 4) as usize }
+            RunAt { number: read_u32(self.slot.rest, at), bytes: read_u32(self.slot.rest, at + 4) as usize }
         })
     }
 
     #[inline(always)]
     fn key_bytes(&self) -> usize {
-        usize::from(read_u16(self.place.head, 16))
+        usize::from(read_u16(self.slot.head, 16))
     }
 
     /// Length of a value stored in the slot.
     #[inline(always)]
     fn value_bytes(&self) -> usize {
-        usize::from(read_u16(self.place.head, 20))
+        usize::from(read_u16(self.slot.head, 20))
     }
 
     #[inline(always)]
@@ -181,7 +181,7 @@ impl<'a> Record<'a> {
     #[inline]
     fn value(&self) -> Value<'a> {
         if self.has(DECLARED) {
-            return Value::Declared(read_u32(self.place.rest, self.declared_at()));
+            return Value::Declared(read_u32(self.slot.rest, self.declared_at()));
         }
         let value = &self.body()[self.key_bytes()..];
         Value::Bytes(if self.has(RUN) { value } else { &value[..self.value_bytes()] })
@@ -192,7 +192,7 @@ impl<'a> Record<'a> {
         let key_bytes = self.key_bytes();
         let value_bytes = match self.shape() & OPTIONAL {
             0 => self.value_bytes(),
-            DECLARED => read_u32(self.place.rest, self.expiry_at()) as usize,
+            DECLARED => read_u32(self.slot.rest, self.expiry_at()) as usize,
             _ => {
                 let part = |part, bytes| if self.has(part) { bytes } else { 0 };
                 self.value().len() + part(OWN_CAS, OWN_CAS_BYTES) + part(TAGS, TAGS_BYTES)
@@ -209,12 +209,12 @@ impl<'a> Record<'a> {
 
     #[inline]
     pub(crate) fn partition(&self) -> PartitionId {
-        PartitionId(read_u16(self.place.head, 18))
+        PartitionId(read_u16(self.slot.head, 18))
     }
 
     #[inline]
     pub(super) fn class(&self) -> u8 {
-        self.place.noted() & CLASS
+        self.slot.noted() & CLASS
     }
 
     #[inline]
@@ -225,7 +225,7 @@ impl<'a> Record<'a> {
     /// Number of uses since it entered its queue, at most 3.
     #[inline]
     pub(super) fn uses(&self) -> u8 {
-        (self.place.noted() & USES) >> USES_SHIFT
+        (self.slot.noted() & USES) >> USES_SHIFT
     }
 
     /// Records that a `get` with `class` found the item; concurrent readers may call it. Returns
@@ -233,14 +233,14 @@ impl<'a> Record<'a> {
     /// stays in the caches of all cores.
     #[inline(always)]
     pub(crate) fn note_use(&self, class: u8) -> bool {
-        let before = self.place.noted();
+        let before = self.slot.noted();
         if before & CLASS != class {
             return false;
         }
         let more = if before & USES < USES_MAX << USES_SHIFT { 1 << USES_SHIFT } else { 0 };
         let after = (before + more) | Marks::USED.0;
         if after != before {
-            self.place.note(after);
+            self.slot.note(after);
         }
         true
     }
@@ -249,12 +249,12 @@ impl<'a> Record<'a> {
     /// gave a CAS.
     #[inline]
     pub(super) fn cas(&self) -> u64 {
-        read_u64(self.place.head, 8) & CAS_MASK
+        read_u64(self.slot.head, 8) & CAS_MASK
     }
 
     #[inline]
     fn own_cas(&self) -> Option<u64> {
-        self.has(OWN_CAS).then(|| read_u64(self.place.rest, self.own_cas_at()))
+        self.has(OWN_CAS).then(|| read_u64(self.slot.rest, self.own_cas_at()))
     }
 
     /// Marks of the item; none for a declared value.
@@ -263,12 +263,12 @@ impl<'a> Record<'a> {
         if self.has(DECLARED) {
             return Marks::NONE;
         }
-        Marks(self.place.head[OCCUPIED_AT] >> 1 | self.place.noted() & Marks::USED.0)
+        Marks(self.slot.head[OCCUPIED_AT] >> 1 | self.slot.noted() & Marks::USED.0)
     }
 
     /// Visibility of the item over time.
     pub(crate) fn kind(&self) -> Kind {
-        match (self.has(ABSENT), self.place.noted() & GRACED != 0) {
+        match (self.has(ABSENT), self.slot.noted() & GRACED != 0) {
             (false, false) => Kind::Plain,
             (false, true) => Kind::Graced,
             (true, false) => Kind::Absent,
@@ -277,7 +277,7 @@ impl<'a> Record<'a> {
     }
 
     fn tags(&self) -> Tags {
-        Tags::from_bits(if self.has(TAGS) { read_u64(self.place.rest, self.tags_at()) } else { 0 })
+        Tags::from_bits(if self.has(TAGS) { read_u64(self.slot.rest, self.tags_at()) } else { 0 })
     }
 
     /// Last use of the item; its store where no stamps are kept.
@@ -293,7 +293,7 @@ impl<'a> Record<'a> {
     /// Tick of the last use; the CAS where no stamps are kept.
     #[inline]
     pub(crate) fn stamp(&self) -> u64 {
-        if self.stamped { read_u64(self.place.rest, 0) } else { self.cas() }
+        if self.stamped { read_u64(self.slot.rest, 0) } else { self.cas() }
     }
 
     /// State of the record in index and queues.
@@ -312,19 +312,19 @@ impl<'a> Record<'a> {
 
     #[inline]
     pub(super) fn newer(&self) -> Handle {
-        neighbours(&self.place).0
+        neighbours(&self.slot).0
     }
 
     #[inline]
     pub(super) fn older(&self) -> Handle {
-        neighbours(&self.place).1
+        neighbours(&self.slot).1
     }
 
     /// Time of expiry, or of becoming stale if it is graced; `NEVER` for none.
     #[inline]
     pub(crate) fn expires(&self) -> Instant {
         if self.has(EXPIRY) {
-            Instant::from_nanos(read_u64(self.place.rest, self.expiry_at()))
+            Instant::from_nanos(read_u64(self.slot.rest, self.expiry_at()))
         } else {
             Instant::NEVER
         }
@@ -381,7 +381,7 @@ impl<'a> Record<'a> {
     pub(crate) fn item(&self) -> Item<'a> {
         let value = match self.shape() & OPTIONAL {
             0 => Value::Bytes(&self.body()[self.key_bytes()..][..self.value_bytes()]),
-            DECLARED => Value::Declared(read_u32(self.place.rest, self.expiry_at())),
+            DECLARED => Value::Declared(read_u32(self.slot.rest, self.expiry_at())),
             _ => return self.item_of_all_parts(),
         };
         Item {
@@ -402,7 +402,7 @@ impl<'a> Record<'a> {
         let expires = self.expires();
         Item {
             value: self.value(),
-            flags: if self.has(FLAGS) { read_u32(self.place.rest, self.flags_at()) } else { 0 },
+            flags: if self.has(FLAGS) { read_u32(self.slot.rest, self.flags_at()) } else { 0 },
             cas: self.own_cas().unwrap_or(self.cas()),
             expires: (expires != Instant::NEVER).then_some(expires),
             kind: self.kind(),
@@ -486,7 +486,7 @@ impl<'a> NewRecord<'a> {
     ) -> Self {
         let noted = if matches!(item.value, Value::Declared(_)) { Noted::default() } else { noted };
         let mut record = Self { key, item, noted, stamped, run: None };
-        if record.bytes_beside_body() + record.body_bytes() > PLACE_BYTES_MAX {
+        if record.bytes_beside_body() + record.body_bytes() > SLOT_BYTES_MAX {
             let bytes = record.body_bytes();
             // An empty body is never too large, so the run has at least one step.
             let mut run = supply.block(bytes.next_multiple_of(RUN_STEP));
@@ -497,7 +497,7 @@ impl<'a> NewRecord<'a> {
     }
 
     /// Bytes of the slot that it needs.
-    pub(crate) fn place_bytes(&self) -> usize {
+    pub(crate) fn slot_bytes(&self) -> usize {
         let body = if self.run.is_some() { 8 } else { self.body_bytes() };
         self.bytes_beside_body() + body
     }
@@ -520,7 +520,7 @@ impl<'a> NewRecord<'a> {
     }
 
     /// Writes the record into its slot; `run` is the number of its run, if any.
-    pub(super) fn write(&self, place: &mut [u8], standing: &Standing, run: Option<u32>) {
+    pub(super) fn write(&self, slot: &mut [u8], standing: &Standing, run: Option<u32>) {
         let Self { key, item, noted, .. } = self;
         let part = |part, is| if is { part } else { 0 };
         let declared = matches!(item.value, Value::Declared(_));
@@ -549,10 +549,10 @@ impl<'a> NewRecord<'a> {
                 | u64::from(standing.class | standing.uses << USES_SHIFT | graced) << (8 * (NOTED_AT - 16)),
         ];
         for (at, word) in words.iter().enumerate() {
-            place[8 * at..][..8].copy_from_slice(&word.to_le_bytes());
+            slot[8 * at..][..8].copy_from_slice(&word.to_le_bytes());
         }
-        edit::set_marks(place, noted.marks);
-        let mut rest = &mut place[HEADER_BYTES..];
+        edit::set_marks(slot, noted.marks);
+        let mut rest = &mut slot[HEADER_BYTES..];
         if self.stamped {
             rest = put(rest, &standing.stamp.to_le_bytes());
         }
@@ -607,7 +607,7 @@ impl<'a> NewRecord<'a> {
     }
 }
 
-/// Changes of the record in `bytes` in place.
+/// In-place changes of the record in `bytes`.
 pub(super) mod edit {
     use super::{
         CLASS, DECLARED, Field, HEADER_BYTES, Handle, MAIN, Marks, NOTED_AT, OCCUPIED, OCCUPIED_AT, SHAPE_AT,
@@ -723,13 +723,13 @@ impl Field {
 
 /// The next newer and the next older item in the queue of a slot's item.
 #[inline]
-pub(super) fn neighbours(place: &Place<'_>) -> (Handle, Handle) {
-    (read_u32(place.head, 0), read_u32(place.head, 4))
+pub(super) fn neighbours(slot: &Slot<'_>) -> (Handle, Handle) {
+    (read_u32(slot.head, 0), read_u32(slot.head, 4))
 }
 
 /// True if a slot holds an item.
-pub(super) fn is_occupied(place: &Place<'_>) -> bool {
-    place.head[OCCUPIED_AT] & OCCUPIED != 0
+pub(super) fn is_occupied(slot: &Slot<'_>) -> bool {
+    slot.head[OCCUPIED_AT] & OCCUPIED != 0
 }
 
 /// Compares byte strings. Keys of 8 to 16 bytes, which are common in caches of small items, are

@@ -11,7 +11,7 @@ use std::ops::Range;
 use sherwood_model::{Instant, PartitionId};
 
 use super::pages::{NO_HANDLE, Slack};
-use super::{Block, Evicted, Handle, Lane, Locked, Queue, Record, Store};
+use super::{Block, Evicted, Handle, Locked, Queue, QueueSet, Record, Store};
 
 /// Distance in items from the current one to the one whose bytes are prefetched, and to the one
 /// whose index line is. Chosen: one item takes about as long as a memory access.
@@ -35,7 +35,7 @@ impl Locked<'_> {
     pub(crate) fn evict_many(
         &mut self,
         partition: PartitionId,
-        lanes: Range<usize>,
+        sets: Range<usize>,
         bytes: u64,
         items_max: usize,
         is_dead: impl Fn(&Record<'_>) -> bool,
@@ -44,14 +44,14 @@ impl Locked<'_> {
         let mut evicted = Evicted::default();
         while evicted.bytes < bytes && evicted.items < items_max {
             // With several queue sets the victim after next is not known.
-            if lanes.len() == 1
-                && let Some(is_main) = self.takes_main(lanes.clone())
+            if sets.len() == 1
+                && let Some(is_main) = self.takes_main(sets.clone())
             {
-                let Lane { small, main, .. } = &self.store.lanes[lanes.start];
+                let QueueSet { small, main, .. } = &self.store.sets[sets.start];
                 let queue = if is_main { main } else { small };
                 ahead.look(&self.store, queue, is_main);
             }
-            let one = self.make_way(partition, (1, 0), |shard| shard.victim(lanes.clone(), &is_dead));
+            let one = self.make_way(partition, (1, 0), |shard| shard.victim(sets.clone(), &is_dead));
             if one.items == 0 {
                 break;
             }
@@ -99,7 +99,7 @@ impl Locked<'_> {
     /// Moves a record to a free slot of another page; returns the bytes copied.
     fn relocate(&mut self, from: Handle) -> u64 {
         let store = &mut *self.store;
-        let to = store.pages.place_for(from);
+        let to = store.pages.slot_for(from);
         let (old, new) = store.pages.pair(from, to);
         new.copy_from_slice(old);
         let bytes = new.len() as u64;

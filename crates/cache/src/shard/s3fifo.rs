@@ -47,7 +47,7 @@ pub(crate) struct Evicted {
     /// Bytes among them of the storing partition, not yet released in the ledger.
     pub(crate) own: u64,
     /// A slot of an evicted item, kept for the store.
-    pub(super) place: Option<Handle>,
+    pub(super) slot: Option<Handle>,
     /// Blocks to be released after the lock.
     blocks: Vec<Block>,
 }
@@ -55,7 +55,7 @@ pub(crate) struct Evicted {
 impl Evicted {
     /// Adds evictions that kept no slot.
     pub(super) fn add(&mut self, other: Self) {
-        debug_assert!(other.place.is_none(), "no slot is kept");
+        debug_assert!(other.slot.is_none(), "no slot is kept");
         self.items += other.items;
         self.bytes += other.bytes;
         self.own += other.own;
@@ -66,7 +66,7 @@ impl Evicted {
 /// The queue that gives the next victim.
 #[derive(Clone, Copy, Debug)]
 struct Next {
-    lane: usize,
+    set: usize,
     is_main: bool,
 }
 
@@ -97,17 +97,17 @@ impl Locked<'_> {
         self.store.look_behind(&self.store.record(at));
     }
 
-    /// Evicts from `lanes` until `bytes` are free, `items_max` items are gone, or nothing is left.
+    /// Evicts from `sets` until `bytes` are free, `items_max` items are gone, or nothing is left.
     pub(crate) fn evict(
         &mut self,
-        lanes: Range<usize>,
+        sets: Range<usize>,
         bytes: u64,
         items_max: usize,
         is_dead: impl Fn(&Record<'_>) -> bool,
     ) -> Evicted {
         let mut evicted = Evicted::default();
         while evicted.bytes < bytes && evicted.items < items_max {
-            let Some((at, cause)) = self.victim(lanes.clone(), &is_dead) else { break };
+            let Some((at, cause)) = self.victim(sets.clone(), &is_dead) else { break };
             let removed = self.remove(at, cause);
             evicted.items += 1;
             evicted.bytes += removed.charge;
@@ -118,12 +118,12 @@ impl Locked<'_> {
 
     /// Evicts the items chosen by `victim` for a store into `partition` that follows under the same
     /// lock. The ledger is updated once for both, which writes nothing if all items have one size.
-    /// Likewise the slot of an evicted item is kept if it suits a record of `place_bytes` (0 for
+    /// Likewise the slot of an evicted item is kept if it suits a record of `slot_bytes` (0 for
     /// none); the caller uses it. At most [`WAY_MAX`] items are evicted.
     pub(crate) fn make_way(
         &mut self,
         partition: PartitionId,
-        (bytes, place_bytes): (u64, usize),
+        (bytes, slot_bytes): (u64, usize),
         mut victim: impl FnMut(&mut Self) -> Option<(Handle, Cause)>,
     ) -> Evicted {
         let mut evicted = Evicted::default();
@@ -131,8 +131,8 @@ impl Locked<'_> {
             let Some((at, cause)) = victim(self) else { break };
             let removed = self.unlink(at, cause);
             let pages = &mut self.store.pages;
-            if evicted.place.is_none() && place_bytes > 0 && pages.suits(at, place_bytes) {
-                evicted.place = Some(at);
+            if evicted.slot.is_none() && slot_bytes > 0 && pages.suits(at, slot_bytes) {
+                evicted.slot = Some(at);
             } else {
                 pages.free(at);
             }
@@ -151,12 +151,12 @@ impl Locked<'_> {
     /// The next victim, found after granting other items another round.
     pub(crate) fn victim(
         &mut self,
-        lanes: Range<usize>,
+        sets: Range<usize>,
         is_dead: &impl Fn(&Record<'_>) -> bool,
     ) -> Option<(Handle, Cause)> {
         for chance in 0.. {
-            let Next { lane, is_main } = self.next(lanes.clone())?;
-            let at = self.store.lanes[lane].queue(is_main).oldest()?;
+            let Next { set, is_main } = self.next(sets.clone())?;
+            let at = self.store.sets[set].queue(is_main).oldest()?;
             let record = self.store.record(at);
             self.store.look_behind(&record);
             if is_dead(&record) {
@@ -169,35 +169,35 @@ impl Locked<'_> {
             let uses = if is_main { record.uses() - 1 } else { 0 };
             let charge = record.charge();
             let store = &mut *self.store;
-            store.lanes[lane].queue(is_main).remove(&mut store.pages, at, charge);
-            let place = store.pages.bytes_mut(at);
-            edit::set_uses(place, uses);
-            edit::set_main(place);
-            store.lanes[lane].main.push(&mut store.pages, at, charge);
+            store.sets[set].queue(is_main).remove(&mut store.pages, at, charge);
+            let slot = store.pages.bytes_mut(at);
+            edit::set_uses(slot, uses);
+            edit::set_main(slot);
+            store.sets[set].main.push(&mut store.pages, at, charge);
         }
         None
     }
 
     /// The next queue; if there are several, it turns by its oldest item.
-    fn next(&mut self, lanes: Range<usize>) -> Option<Next> {
-        let is_main = self.takes_main(lanes.clone())?;
-        if lanes.len() == 1 {
-            return Some(Next { lane: lanes.start, is_main });
+    fn next(&mut self, sets: Range<usize>) -> Option<Next> {
+        let is_main = self.takes_main(sets.clone())?;
+        if sets.len() == 1 {
+            return Some(Next { set: sets.start, is_main });
         }
-        let lane = self.least_turned(lanes, is_main)?;
-        Some(Next { lane, is_main })
+        let set = self.least_turned(sets, is_main)?;
+        Some(Next { set, is_main })
     }
 
-    /// True if the main queues of `lanes` give the next victim, false if the small ones do; none if
+    /// True if the main queues of `sets` give the next victim, false if the small ones do; none if
     /// all are empty.
-    pub(super) fn takes_main(&self, lanes: Range<usize>) -> Option<bool> {
+    pub(super) fn takes_main(&self, sets: Range<usize>) -> Option<bool> {
         let (mut small, mut main, mut small_max) = (0, 0, 0);
-        for number in lanes {
-            let lane = &self.store.lanes[number];
-            small += lane.small.bytes;
-            main += lane.main.bytes;
+        for number in sets {
+            let set = &self.store.sets[number];
+            small += set.small.bytes;
+            main += set.main.bytes;
             small_max +=
-                self.store.balances.small(self.board.partition(number), lane.small.bytes + lane.main.bytes);
+                self.store.balances.small(self.board.partition(number), set.small.bytes + set.main.bytes);
         }
         (small + main > 0).then_some(main > 0 && (small == 0 || small < small_max))
     }
@@ -205,24 +205,24 @@ impl Locked<'_> {
     /// The queue set whose queue has turned least among the non-empty ones. The queue then turns by
     /// its oldest item, starting from the turn count of the last queue chosen, so that a queue that
     /// was empty or spared has no turns to make up.
-    fn least_turned(&mut self, lanes: Range<usize>, is_main: bool) -> Option<usize> {
+    fn least_turned(&mut self, sets: Range<usize>, is_main: bool) -> Option<usize> {
         let store = &mut *self.store;
-        let holds = |lane: &usize| {
-            let lane = &store.lanes[*lane];
-            if is_main { lane.main.bytes > 0 } else { lane.small.bytes > 0 }
+        let holds = |set: &usize| {
+            let set = &store.sets[*set];
+            if is_main { set.main.bytes > 0 } else { set.small.bytes > 0 }
         };
-        let chosen = lanes.clone().filter(holds).min_by_key(|&lane| store.lanes[lane].turn(is_main))?;
-        let oldest = store.lanes[chosen].queue(is_main).oldest()?;
+        let chosen = sets.clone().filter(holds).min_by_key(|&set| store.sets[set].turn(is_main))?;
+        let oldest = store.sets[chosen].queue(is_main).oldest()?;
         let charge = store.record(oldest).charge();
-        let bytes = store.lanes[chosen].queue(is_main).bytes;
-        let turn = store.lanes[chosen].turn(is_main).max(store.turned[usize::from(is_main)]);
+        let bytes = store.sets[chosen].queue(is_main).bytes;
+        let turn = store.sets[chosen].turn(is_main).max(store.turned[usize::from(is_main)]);
         store.turned[usize::from(is_main)] = turn;
         let on = (u128::from(charge) * TURN / u128::from(bytes)) as u64;
-        *store.lanes[chosen].turn_mut(is_main) = turn + on;
+        *store.sets[chosen].turn_mut(is_main) = turn + on;
         if turn > TURNS_MAX {
             store.turned[usize::from(is_main)] = 0;
-            store.lanes.iter_mut().for_each(|lane| {
-                *lane.turn_mut(is_main) = lane.turn(is_main).saturating_sub(turn);
+            store.sets.iter_mut().for_each(|set| {
+                *set.turn_mut(is_main) = set.turn(is_main).saturating_sub(turn);
             });
         }
         Some(chosen)

@@ -317,11 +317,11 @@ fn deadline_classes_have_separate_queues() {
 #[test]
 fn memory_of_removed_items_is_released_and_recency_kept() {
     let cache = cache(&[64 << 20], 1);
-    let places = || cache.shards[0].lock(&cache.ledger).place_bytes();
+    let slots = || cache.shards[0].lock(&cache.ledger).slot_bytes();
     for key in 0..20_000u32 {
         cache.set(A, &key.to_le_bytes(), NewItem::declared(1), &at(0)).unwrap();
     }
-    let full = places();
+    let full = slots();
     for key in (0..20_000u32).filter(|key| key % 50 != 0) {
         cache.remove(A, &key.to_le_bytes(), &at(0));
     }
@@ -335,7 +335,7 @@ fn memory_of_removed_items_is_released_and_recency_kept() {
         cache.set(A, &stored.to_le_bytes(), NewItem::declared(1), &at(0)).unwrap();
         stored += 1;
     }
-    assert!(places() <= full / 3, "{} bytes of slots of {full}", places());
+    assert!(slots() <= full / 3, "{} bytes of slots of {full}", slots());
     assert_eq!(contents(&cache, Instant::ZERO)[..before.len()], before);
 }
 

@@ -14,7 +14,7 @@ pub(super) const HEAD_BYTES: usize = HEADER_BYTES - 1;
 
 /// A slot whose item may be read.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place<'a> {
+pub(super) struct Slot<'a> {
     pub(super) head: &'a [u8; HEAD_BYTES],
     /// The byte that readers write.
     noted: &'a AtomicU8,
@@ -22,14 +22,14 @@ pub(super) struct Place<'a> {
     pub(super) rest: &'a [u8],
 }
 
-impl<'a> Place<'a> {
+impl<'a> Slot<'a> {
     /// Returns the slot of `bytes` bytes at `start` of a page.
     ///
     /// # Panics
     /// If it is not within the block or is smaller than a header.
     #[inline(always)]
     pub(super) fn new(block: &'a Block, start: usize, bytes: usize) -> Self {
-        assert!(bytes >= HEADER_BYTES && start + bytes <= block.size(), "a place lies in its page");
+        assert!(bytes >= HEADER_BYTES && start + bytes <= block.size(), "a slot lies in its page");
         // SAFETY: the slot is within the block by the assertion, and the block exists as long as it
         // is borrowed. Under a shared borrow only the byte at HEAD_BYTES of a slot is written,
         // always as an atomic; of the three parts two exclude it and one is that atomic. Any other
@@ -75,9 +75,9 @@ mod tests {
                 for reader in 0..3 {
                     let block = &block;
                     scope.spawn(move || {
-                        let place = Place::new(block, 40, 40);
-                        place.note(place.noted() | reader);
-                        assert!(place.head.iter().chain(place.rest).all(|&byte| byte == round));
+                        let slot = Slot::new(block, 40, 40);
+                        slot.note(slot.noted() | reader);
+                        assert!(slot.head.iter().chain(slot.rest).all(|&byte| byte == round));
                     });
                 }
             });
@@ -86,8 +86,8 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "a place lies in its page")]
+    #[should_panic(expected = "a slot lies in its page")]
     fn slot_outside_of_the_page_panics() {
-        Place::new(&Supply::new(Arc::new(Heap)).block(4096), 4080, 24);
+        Slot::new(&Supply::new(Arc::new(Heap)).block(4096), 4080, 24);
     }
 }
