@@ -216,15 +216,15 @@ impl Cache {
 
     /// Returns unused blocks of a shard or, if it has none and many free slots, moves at most
     /// `items_max` records, under one acquisition of its lock.
-    pub(crate) fn compact_shard(&self, shard: usize, slack: Slack, items_max: usize) -> Relief {
+    pub(crate) fn compact_shard(&self, shard: usize, slack: Slack, items_max: usize) -> CompactionStep {
         let blocks = self.give_back_some(shard, items_max.div_ceil(ITEMS_A_BLOCK));
         if blocks > 0 {
             let bytes = blocks as u64 * BYTES_A_BLOCK;
-            return Relief { items: blocks * ITEMS_A_BLOCK, bytes, is_done: false };
+            return CompactionStep { items: blocks * ITEMS_A_BLOCK, bytes, is_done: false };
         }
         let mut shard = self.shards[shard].lock(&self.ledger);
         if !shard.has_slack(slack) {
-            return Relief { items: 0, bytes: 0, is_done: true };
+            return CompactionStep { items: 0, bytes: 0, is_done: true };
         }
         let moved = shard.relocate_some(slack, items_max, |record| self.dies(record));
         let is_done = !shard.has_slack(slack);
@@ -233,7 +233,7 @@ impl Cache {
         // the old one.
         self.note_death(moved.next_death);
         // If a page was released instead, that counts as the work of one item.
-        Relief { items: moved.items.max(1), bytes: moved.bytes, is_done }
+        CompactionStep { items: moved.items.max(1), bytes: moved.bytes, is_done }
     }
 }
 
@@ -244,7 +244,7 @@ fn cost(items: usize, bytes: u64) -> usize {
 
 /// Progress of one acquisition of a shard's lock towards less memory.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Relief {
+pub(crate) struct CompactionStep {
     /// Records moved, or 1 for other work.
     pub(crate) items: usize,
     /// Bytes moved, or other work expressed as bytes moved.

@@ -13,7 +13,7 @@ use crate::engine::Cache;
 use crate::item::{Item, Value};
 use crate::options::Eviction;
 use crate::prefetch::PREFETCH_KEYS_MAX;
-use crate::shard::{Handle, Lookup, NO_HANDLE, Sight};
+use crate::shard::{Handle, Lookup, NO_HANDLE, Visibility};
 
 /// Bytes of values after which a lock is released before the next key is read: the caller may copy
 /// values under the lock while other threads wait. Chosen: one or two microseconds of copying.
@@ -91,7 +91,7 @@ impl Cache {
     ) -> usize {
         let mut shard = self.shards[self.shard_of(hashes[0])].lock(&self.ledger);
         let mut ahead = [NO_HANDLE; PREFETCH_KEYS_MAX];
-        shard.look_ahead(hashes, &mut ahead);
+        shard.prefetch_ahead(hashes, &mut ahead);
         let flush_floor = self.flushes.floor(partition, access.now, &self.ticks);
         let grace = || self.grace(partition);
         // One tick per key; those of misses stay unused.
@@ -106,8 +106,8 @@ impl Cache {
                 true => shard.find_ahead(&lookup, ahead[position]),
                 false => shard.find(&lookup),
             };
-            let found = found.map(|at| (at, shard.record(at).sight(access, flush_floor, grace)));
-            if matches!(found, Some((_, Sight::Dead))) {
+            let found = found.map(|at| (at, shard.record(at).visibility(access, flush_floor, grace)));
+            if matches!(found, Some((_, Visibility::Dead))) {
                 is_known = false;
             }
             let tick = first_tick + position as u64;

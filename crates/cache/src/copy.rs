@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Mutex, PoisonError};
 
+use crate::cache_padded::CachePadded;
 use crate::engine::Cache;
-use crate::line::Line;
 use crate::memory::{Memory, Supply};
 
 impl Cache {
@@ -62,7 +62,7 @@ impl Cache {
             ledger: ledger.copy(),
             flushes: flushes.copy(),
             ghosts: ghosts.copy(),
-            ticks: Line(AtomicU64::new(*ticks.0.get_mut())),
+            ticks: CachePadded(AtomicU64::new(*ticks.0.get_mut())),
             next_death: AtomicU64::new(*next_death.get_mut()),
             background: Mutex::new(*background.get_mut().unwrap_or_else(PoisonError::into_inner)),
             timeline: timeline.copy(),

@@ -11,15 +11,15 @@ use sherwood_model::{CachePlan, Instant, PartitionId, SeededState};
 
 use crate::access::Access;
 use crate::background::Background;
+use crate::cache_padded::CachePadded;
 use crate::flush::Flushes;
 use crate::ghost::{Curve, Ghosts};
 use crate::item::{Change, Item, NewCas, NewItem, Refused, Use, Value};
 use crate::ledger::{Ledger, PlanError};
-use crate::line::Line;
 use crate::memory::{Heap, Memory, Supply};
 use crate::options::{Eviction, Options, OptionsError, Partition};
 use crate::shard::{
-    self, Cause, Evicted, Handle, Locked, Lookup, NewRecord, Noted, Record, Removed, Shard, Sight,
+    self, Annotations, Cause, Evicted, Handle, Locked, Lookup, NewRecord, Record, Removed, Shard, Visibility,
 };
 use crate::timeline::Timeline;
 use crate::usage::Usage;
@@ -46,7 +46,7 @@ pub struct Cache {
     pub(crate) flushes: Flushes,
     pub(crate) ghosts: Ghosts,
     /// The next recency stamp or CAS. One counter orders all uses and stores of all shards.
-    pub(crate) ticks: Line<AtomicU64>,
+    pub(crate) ticks: CachePadded<AtomicU64>,
     /// Lower bound of the next time of death of any item, in nanoseconds; the background work
     /// searches for dead items then.
     pub(crate) next_death: AtomicU64,
@@ -125,7 +125,7 @@ impl Cache {
         options.validate(partitions)?;
         let budgets = partitions.iter().map(|partition| partition.budget_bytes).collect();
         let supply = Supply::new(memory);
-        let plan = shard::Plan {
+        let plan = shard::ShardOptions {
             partitions: partitions.len(),
             classes: options.deadline_classes,
             eviction: options.eviction,
@@ -143,7 +143,7 @@ impl Cache {
             ledger: Ledger::new(options.total_bytes, budgets),
             flushes: Flushes::new(partitions.len()),
             ghosts: Ghosts::new(options.ghost_rate, options.total_bytes, partitions.len()),
-            ticks: Line(AtomicU64::new(1)),
+            ticks: CachePadded(AtomicU64::new(1)),
             next_death: AtomicU64::new(Instant::NEVER.as_nanos()),
             background: Mutex::default(),
             timeline: Timeline::default(),
@@ -190,7 +190,7 @@ impl Cache {
         };
         // Read before the use is noted.
         let item = record.item();
-        if self.sight(&record, access) != Sight::Fresh
+        if self.visibility(&record, access) != Visibility::Fresh
             || !(access.flags.keeps_recency() || record.note_use(self.class(access)))
         {
             drop(shard);
@@ -209,7 +209,7 @@ impl Cache {
         read: impl FnOnce(Item<'_>) -> R,
     ) -> Option<R> {
         let mut shard = self.lock(lookup);
-        let found = shard.find(lookup).map(|at| (at, self.sight(&shard.record(at), access)));
+        let found = shard.find(lookup).map(|at| (at, self.visibility(&shard.record(at), access)));
         let tick = || self.use_ticks(1);
         self.end_get(&mut shard, lookup.partition, found, (access, tick), |item| item.map(read))
     }
@@ -221,17 +221,17 @@ impl Cache {
         &self,
         shard: &mut Locked<'_>,
         partition: PartitionId,
-        found: Option<(Handle, Sight)>,
+        found: Option<(Handle, Visibility)>,
         (access, tick): (&Access, impl FnOnce() -> u64),
         read: impl FnOnce(Option<Item<'_>>) -> R,
     ) -> R {
-        let Some((at, sight)) = found.filter(|(_, sight)| sight.is_seen()) else {
-            let dead = found.filter(|(_, sight)| *sight == Sight::Dead);
+        let Some((at, visibility)) = found.filter(|(_, visibility)| visibility.is_seen()) else {
+            let dead = found.filter(|(_, visibility)| *visibility == Visibility::Dead);
             drop(dead.map(|(at, _)| shard.remove(at, Cause::Expired)));
             shard.outcomes(partition).misses.increment();
             return read(None);
         };
-        shard.outcomes(partition).count(sight);
+        shard.outcomes(partition).count(visibility);
         // Read before the use is noted.
         let result = read(Some(shard.record(at).item()));
         if !access.flags.keeps_recency() {
@@ -251,7 +251,7 @@ impl Cache {
         let lookup = self.lookup(partition, key);
         let shard = self.shard(&lookup).read();
         let record = shard.find(&lookup)?;
-        self.sight(&record, access).is_seen().then(|| read(record.item()))
+        self.visibility(&record, access).is_seen().then(|| read(record.item()))
     }
 
     /// Stores an item, replacing an older one, and returns its CAS.
@@ -267,11 +267,11 @@ impl Cache {
         access: &Access,
     ) -> Result<u64, Refused> {
         let lookup = self.lookup(partition, key);
-        if let Err(refused) = self.admit(&lookup, &item, &Noted::default()) {
+        if let Err(refused) = self.admit(&lookup, &item, &Annotations::default()) {
             self.take_out(&lookup, access);
             return Err(refused);
         }
-        let mut new = self.new_record(key, item, Noted::default());
+        let mut new = self.new_record(key, item, Annotations::default());
         let mut shard = self.lock(&lookup);
         shard.expect_insertion(&lookup);
         let found = shard.find(&lookup);
@@ -293,11 +293,11 @@ impl Cache {
         access: &Access,
     ) -> Result<bool, Refused> {
         let lookup = self.lookup(partition, key);
-        self.admit(&lookup, &item, &Noted::default())?;
-        let mut new = self.new_record(key, item, Noted::default());
+        self.admit(&lookup, &item, &Annotations::default())?;
+        let mut new = self.new_record(key, item, Annotations::default());
         let mut shard = self.lock(&lookup);
         shard.expect_insertion(&lookup);
-        let found = self.find_undead(&mut shard, &lookup, access);
+        let found = self.find_live(&mut shard, &lookup, access);
         if found.seen().is_some() {
             return Ok(false);
         }
@@ -336,7 +336,7 @@ impl Cache {
     ) -> Result<(R, Option<u64>), Refused> {
         let lookup = self.lookup(partition, key);
         let mut shard = self.lock(&lookup);
-        let found = self.find_undead(&mut shard, &lookup, access);
+        let found = self.find_live(&mut shard, &lookup, access);
         let (change, result) = decide(found.seen().map(|at| shard.record(at).item()));
         let (cas, stored) = self.change(&mut shard, &lookup, found, &change, access)?;
         drop(shard);
@@ -503,9 +503,9 @@ impl Cache {
 
     /// Visibility of a record to an access.
     #[inline(always)]
-    pub(crate) fn sight(&self, record: &Record<'_>, access: &Access) -> Sight {
+    pub(crate) fn visibility(&self, record: &Record<'_>, access: &Access) -> Visibility {
         let flush_floor = self.flushes.floor(record.partition(), access.now, &self.ticks);
-        record.sight(access, flush_floor, || self.grace(record.partition()))
+        record.visibility(access, flush_floor, || self.grace(record.partition()))
     }
 
     /// Time after which no access sees a record, by its own expiry.
@@ -520,7 +520,7 @@ impl Cache {
     /// Removes a key's item, if any; returns true if `access` sees it.
     fn take_out(&self, lookup: &Lookup<'_>, access: &Access) -> bool {
         let mut shard = self.lock(lookup);
-        let found = self.find_undead(&mut shard, lookup, access);
+        let found = self.find_live(&mut shard, lookup, access);
         let removed = found.any().map(|at| shard.remove(at, Cause::Removed));
         drop(shard);
         drop(removed);
@@ -528,7 +528,12 @@ impl Cache {
     }
 
     /// Checks the item's sizes and the partition's budget.
-    fn admit(&self, lookup: &Lookup<'_>, item: &NewItem<'_>, noted: &Noted) -> Result<(), Refused> {
+    fn admit(
+        &self,
+        lookup: &Lookup<'_>,
+        item: &NewItem<'_>,
+        annotations: &Annotations,
+    ) -> Result<(), Refused> {
         let Options { item_bytes_max, key_bytes_max, .. } = self.options;
         let &Lookup { partition, key, hash } = lookup;
         let value_bytes = item.value.len();
@@ -539,7 +544,7 @@ impl Cache {
             self.ghosts.remove(partition, hash);
             return Err(Refused::ValueTooLarge { bytes: value_bytes, max: item_bytes_max });
         }
-        let charge = noted.charge(key.len(), item);
+        let charge = annotations.charge(key.len(), item);
         let budget_bytes = self.ledger.budget(partition);
         if charge > budget_bytes {
             // A larger budget would admit it, so the ghost's curve must include it.
@@ -559,17 +564,18 @@ impl Cache {
         change: &Change<'_>,
         access: &Access,
     ) -> Result<(Option<u64>, Stored), Refused> {
-        let (item, noted) = match (change, found.seen()) {
-            (Change::Store(item), _) => (*item, Noted::default()),
+        let (item, annotations) = match (change, found.seen()) {
+            (Change::Store(item), _) => (*item, Annotations::default()),
             (&Change::StoreOwned { ref value, flags, expires, tags }, _) => {
-                (NewItem { flags, expires, tags, ..NewItem::bytes(value) }, Noted::default())
+                (NewItem { flags, expires, tags, ..NewItem::bytes(value) }, Annotations::default())
             }
-            (&Change::StoreMarked { ref value, flags, expires, kind, tags, marks, cas }, _) => {
-                (NewItem { value: Value::Bytes(value), flags, expires, kind, tags }, Noted { marks, cas })
-            }
+            (&Change::StoreMarked { ref value, flags, expires, kind, tags, marks, cas }, _) => (
+                NewItem { value: Value::Bytes(value), flags, expires, kind, tags },
+                Annotations { marks, cas },
+            ),
             (Change::Amend { expires, marks, cas }, Some(at)) => {
-                let noted = Noted { marks: *marks, cas: self.number(*cas) };
-                let (cas, stored) = self.amend(shard, at, (*expires, noted), access);
+                let annotations = Annotations { marks: *marks, cas: self.number(*cas) };
+                let (cas, stored) = self.amend(shard, at, (*expires, annotations), access);
                 return Ok((Some(cas), stored));
             }
             (Change::Touch(expires), Some(at)) => {
@@ -587,11 +593,11 @@ impl Cache {
                 return Ok((None, Stored::default()));
             }
         };
-        match self.admit(lookup, &item, &noted) {
+        match self.admit(lookup, &item, &annotations) {
             Ok(()) => {
-                let mut new = self.new_record(lookup.key, item, noted);
+                let mut new = self.new_record(lookup.key, item, annotations);
                 let stored = self.put(shard, lookup, found.any(), &mut new, access);
-                Ok((Some(noted.cas.unwrap_or(stored.cas)), stored))
+                Ok((Some(annotations.cas.unwrap_or(stored.cas)), stored))
             }
             Err(refused) => {
                 drop(found.any().map(|at| shard.remove(at, Cause::Removed)));
@@ -614,10 +620,10 @@ impl Cache {
         &self,
         shard: &mut Locked<'_>,
         at: Handle,
-        (expires, noted): (Option<Instant>, Noted),
+        (expires, annotations): (Option<Instant>, Annotations),
         access: &Access,
     ) -> (u64, Stored) {
-        let at = shard.note(at, noted);
+        let at = shard.annotate(at, annotations);
         let at = shard.set_expires(at, expires);
         self.note_death(self.dies(&shard.record(at)));
         let (charge, cas) = (shard.record(at).charge(), shard.record(at).item().cas);
@@ -626,7 +632,7 @@ impl Cache {
             used_charge = charge;
             shard.note_use(at, self.class(access), self.use_ticks(1));
         }
-        let charge = if noted.cas.is_some() { charge } else { 0 };
+        let charge = if annotations.cas.is_some() { charge } else { 0 };
         (cas, Stored { charge, used_charge, ..Stored::default() })
     }
 
@@ -665,7 +671,7 @@ impl Cache {
                 }
             }
             None => {
-                let evicted = self.make_way(shard, lookup.partition, (charge, new.slot_bytes()), access.now);
+                let evicted = self.evict_for(shard, lookup.partition, (charge, new.slot_bytes()), access.now);
                 shard.insert(lookup, new, class, cas, &evicted);
                 Stored { cas, charge, used_charge: charge, freed: evicted.bytes, leftovers: (None, evicted) }
             }
@@ -682,7 +688,7 @@ impl Cache {
     fn settle(&self, lookup: &Lookup<'_>, stored: Stored, access: &Access) -> u64 {
         let Stored { cas, charge, used_charge, freed, leftovers } = stored;
         drop(leftovers);
-        if self.lacks_room(lookup.partition) {
+        if self.exceeds_limits(lookup.partition) {
             self.make_room(lookup.partition, charge, freed, access.now);
         }
         if used_charge > 0 {
@@ -693,20 +699,20 @@ impl Cache {
 
     /// The record of a key; a dead one is removed.
     #[inline]
-    fn find_undead(&self, shard: &mut Locked<'_>, lookup: &Lookup<'_>, access: &Access) -> Found {
+    fn find_live(&self, shard: &mut Locked<'_>, lookup: &Lookup<'_>, access: &Access) -> Found {
         let Some(at) = shard.find(lookup) else { return Found::Nothing };
-        match self.sight(&shard.record(at), access) {
-            Sight::Fresh | Sight::Stale => Found::Seen(at),
-            Sight::Hidden => Found::Hidden(at),
-            Sight::Dead => {
+        match self.visibility(&shard.record(at), access) {
+            Visibility::Fresh | Visibility::Stale => Found::Seen(at),
+            Visibility::Hidden => Found::Hidden(at),
+            Visibility::Dead => {
                 drop(shard.remove(at, Cause::Expired));
                 Found::Nothing
             }
         }
     }
 
-    fn new_record<'a>(&self, key: &'a [u8], item: NewItem<'a>, noted: Noted) -> NewRecord<'a> {
-        NewRecord::new(key, item, noted, self.options.eviction == Eviction::Lru, &self.supply)
+    fn new_record<'a>(&self, key: &'a [u8], item: NewItem<'a>, annotations: Annotations) -> NewRecord<'a> {
+        NewRecord::new(key, item, annotations, self.options.eviction == Eviction::Lru, &self.supply)
     }
 
     #[inline]

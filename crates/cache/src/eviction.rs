@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use sherwood_model::{Instant, PartitionId};
 
-use crate::background::{PER_LOCK, Relief};
+use crate::background::{CompactionStep, PER_LOCK};
 use crate::engine::Cache;
 use crate::options::Eviction;
 use crate::shard::{Cause, EMPTY, Evicted, Handle, Locked, Record, Slack};
@@ -46,7 +46,7 @@ impl Cache {
     /// as this shard can. Under strict LRU only a cache of one shard does so: with several, two
     /// concurrent stores would both free bytes that only one of them exceeds. Under S3-FIFO this is
     /// accepted, at most one charge too many for each.
-    pub(crate) fn make_way(
+    pub(crate) fn evict_for(
         &self,
         shard: &mut Locked<'_>,
         partition: PartitionId,
@@ -63,10 +63,10 @@ impl Cache {
         let pool = if self.ledger.is_shared() { Pool::All } else { Pool::Partition(partition) };
         let wanted = (excess.min(2 * charge), slot_bytes);
         match self.options.eviction {
-            Eviction::Lru => shard.make_way(partition, wanted, |shard| self.oldest_of_all(shard, pool, now)),
+            Eviction::Lru => shard.evict_for(partition, wanted, |shard| self.oldest_of_all(shard, pool, now)),
             Eviction::S3Fifo => {
                 let is_dead = |record: &Record<'_>| self.is_dead(record, now);
-                shard.make_way(partition, wanted, |shard| shard.victim(self.sets(pool), &is_dead))
+                shard.evict_for(partition, wanted, |shard| shard.victim(self.sets(pool), &is_dead))
             }
         }
     }
@@ -83,14 +83,14 @@ impl Cache {
     /// touches.
     #[inline]
     fn cause(&self, shard: &Locked<'_>, at: Handle, now: Instant) -> Cause {
-        shard.look_behind(at);
+        shard.prefetch_behind(at);
         if self.is_dead(&shard.record(at), now) { Cause::Expired } else { Cause::Evicted }
     }
 
     /// True if [`Self::make_room`] would select victims after a store into `partition`. The ceiling
     /// is at most the total.
     #[inline]
-    pub(crate) fn lacks_room(&self, partition: PartitionId) -> bool {
+    pub(crate) fn exceeds_limits(&self, partition: PartitionId) -> bool {
         self.ledger.is_over(partition) || self.ledger.is_ceiling_over() || self.supply.held() > self.held_max
     }
 
@@ -106,7 +106,7 @@ impl Cache {
         evict_while(0, |_| self.ledger.is_total_over(), most_over);
         evict_while(0, |freed| freed < CEILING_PACE * charge && self.ledger.is_ceiling_over(), most_over);
         if self.supply.held() > self.held_max {
-            self.relieve(charge, now);
+            self.enforce_memory_limit(charge, now);
         }
     }
 
@@ -114,13 +114,13 @@ impl Cache {
     /// charge `charge`: empties pages, and evicts items if that is not enough. This happens when
     /// the sizes of items change as a whole, or when many small items have expiries and flags. The
     /// work is bounded by the bytes stored.
-    fn relieve(&self, charge: u64, now: Instant) {
+    fn enforce_memory_limit(&self, charge: u64, now: Instant) {
         let is_over = || self.supply.held() > self.held_max;
         let mut moved = 0;
         for _ in 0..self.shards.len() {
             while is_over() && moved < MOVE_PACE * charge {
                 let shard = self.next_relief.load(Relaxed) & (self.shards.len() - 1);
-                let Relief { bytes, is_done, .. } = self.compact_shard(shard, Slack::Any, PER_LOCK);
+                let CompactionStep { bytes, is_done, .. } = self.compact_shard(shard, Slack::Any, PER_LOCK);
                 moved += bytes;
                 if is_done {
                     self.next_relief.store(shard + 1, Relaxed);

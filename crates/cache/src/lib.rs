@@ -104,6 +104,7 @@
 mod access;
 mod background;
 mod batch;
+mod cache_padded;
 mod charge;
 mod copy;
 mod engine;
@@ -112,7 +113,6 @@ mod flush;
 mod ghost;
 mod item;
 mod ledger;
-mod line;
 mod lock;
 mod memory;
 mod options;

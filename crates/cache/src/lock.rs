@@ -209,7 +209,7 @@ impl<S> Stripes<S> {
 struct Stripe<S> {
     state: AtomicU32,
     /// Held from the decision to sleep until asleep, and to wake a thread.
-    bed: Mutex<()>,
+    wait_lock: Mutex<()>,
     free: Condvar,
     own: S,
 }
@@ -221,7 +221,7 @@ const WAITED_FOR: u32 = 2;
 
 impl<S> Stripe<S> {
     fn new(own: S) -> Self {
-        Self { state: AtomicU32::new(FREE), bed: Mutex::new(()), free: Condvar::new(), own }
+        Self { state: AtomicU32::new(FREE), wait_lock: Mutex::new(()), free: Condvar::new(), own }
     }
 
     #[inline]
@@ -244,10 +244,10 @@ impl<S> Stripe<S> {
                 return;
             }
         }
-        let mut bed = self.bed();
+        let mut wait_lock = self.wait_lock();
         // Locked as `WAITED_FOR`, since other threads may still be asleep.
         while self.state.swap(WAITED_FOR, Acquire) != FREE {
-            bed = self.free.wait(bed).unwrap_or_else(PoisonError::into_inner);
+            wait_lock = self.free.wait(wait_lock).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
@@ -262,12 +262,12 @@ impl<S> Stripe<S> {
     /// asleep.
     #[cold]
     fn wake(&self) {
-        let _bed = self.bed();
+        let _bed = self.wait_lock();
         self.free.notify_one();
     }
 
-    fn bed(&self) -> MutexGuard<'_, ()> {
-        self.bed.lock().unwrap_or_else(PoisonError::into_inner)
+    fn wait_lock(&self) -> MutexGuard<'_, ()> {
+        self.wait_lock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

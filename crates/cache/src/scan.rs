@@ -105,7 +105,7 @@ impl Cache {
             let record = shard.record(at);
             let partition = record.partition();
             let is_wanted = wanted.is_none_or(|wanted| wanted == partition);
-            if is_wanted && self.sight(&record, access).is_seen() {
+            if is_wanted && self.visibility(&record, access).is_seen() {
                 visit(partition, record.key(), record.item());
             }
         })

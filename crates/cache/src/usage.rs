@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use sherwood_model::PartitionId;
 
-use crate::shard::Sight;
+use crate::shard::Visibility;
 
 /// Usage of a partition (or of all). Counts are since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -89,9 +89,9 @@ pub(crate) struct Outcomes {
 impl Outcomes {
     /// Counts a `get` that saw an item with this visibility.
     #[inline(always)]
-    pub(crate) fn count(&self, sight: Sight) {
+    pub(crate) fn count(&self, visibility: Visibility) {
         // A stale item is fetched again, so it counts as a miss.
-        let outcome = if sight == Sight::Stale { &self.misses } else { &self.hits };
+        let outcome = if visibility == Visibility::Stale { &self.misses } else { &self.hits };
         outcome.increment();
     }
 }

@@ -17,7 +17,7 @@ fn value_bytes(key: u16) -> usize {
     usize::from(key) * 37 % 400
 }
 
-fn look_aside(cache: &Cache, (partition, key): LookUp, stored: bool) -> bool {
+fn prefetch_neighbours(cache: &Cache, (partition, key): LookUp, stored: bool) -> bool {
     let access = Access::at(Instant::ZERO);
     let partition = PartitionId(partition);
     let name = key.to_string();
@@ -74,7 +74,7 @@ proptest! {
         for (number, &look_up) in look_ups.iter().enumerate() {
             let (partition, key) = look_up;
             let expected = look_aside_exact(&mut exact[usize::from(partition)], key, key);
-            prop_assert_eq!(look_aside(&cache, look_up, stored), expected, "look-up {} {:?}", number, look_up);
+            prop_assert_eq!(prefetch_neighbours(&cache, look_up, stored), expected, "look-up {} {:?}", number, look_up);
         }
         for (index, lru) in exact.iter().enumerate() {
             prop_assert_eq!(cache.usage(PartitionId::from_index(index)).used_bytes, lru.used());
@@ -90,7 +90,7 @@ proptest! {
         let mut exact = ExactLru::new(budgets.iter().sum());
         for (number, &look_up) in look_ups.iter().enumerate() {
             let expected = look_aside_exact(&mut exact, look_up, look_up.1);
-            prop_assert_eq!(look_aside(&cache, look_up, stored), expected, "look-up {} {:?}", number, look_up);
+            prop_assert_eq!(prefetch_neighbours(&cache, look_up, stored), expected, "look-up {} {:?}", number, look_up);
         }
         prop_assert_eq!(cache.total().used_bytes, exact.used());
     }

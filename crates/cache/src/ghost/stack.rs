@@ -125,7 +125,7 @@ impl Sweep {
 
 /// State of a known key before its present use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Seen {
+pub(super) struct KeyState {
     /// Number of earlier uses.
     pub(super) uses: u32,
     /// Weights of the keys used since, in bytes.
@@ -190,7 +190,7 @@ impl Stack {
     }
 
     /// Makes a key the most recent if it is present; returns its former state.
-    pub(super) fn refresh(&mut self, hash: u64) -> Option<Seen> {
+    pub(super) fn refresh(&mut self, hash: u64) -> Option<KeyState> {
         let Self { hashes, index, next, sweep, .. } = self;
         let slot = index.find_mut(hash, hashes)?;
         if sweep.is_some_and(|sweep| sweep.forgets(*slot as usize, hash)) {
@@ -201,7 +201,7 @@ impl Stack {
         let (uses, newer_bytes) = (uses.count(self.fadings), self.newer_bytes(old));
         self.vacate(old);
         self.fill(hash, bytes, uses.saturating_add(1));
-        Some(Seen { uses, newer_bytes, bytes })
+        Some(KeyState { uses, newer_bytes, bytes })
     }
 
     /// Makes a key the most recent, with this weight, inserting it if absent. A new key has been
@@ -458,11 +458,11 @@ mod tests {
     struct Plain(Vec<(u64, u32, u32)>);
 
     impl Plain {
-        fn take(&mut self, hash: u64) -> Option<Seen> {
+        fn take(&mut self, hash: u64) -> Option<KeyState> {
             let at = self.0.iter().position(|&(known, ..)| known == hash)?;
             let newer_bytes = self.0[at + 1..].iter().map(|&(_, bytes, _)| u64::from(bytes)).sum();
             let (_, bytes, uses) = self.0.remove(at);
-            Some(Seen { uses, newer_bytes, bytes })
+            Some(KeyState { uses, newer_bytes, bytes })
         }
     }
 

@@ -26,7 +26,7 @@ impl Locked<'_> {
     /// each hash, if any, in `ahead`, which must be at least as long and contain no handle;
     /// [`Self::find_ahead`] uses it.
     #[inline]
-    pub(crate) fn look_ahead(&self, hashes: &[u64], ahead: &mut [Handle]) {
+    pub(crate) fn prefetch_ahead(&self, hashes: &[u64], ahead: &mut [Handle]) {
         if hashes.len() > 1 {
             hashes.iter().for_each(|&hash| self.store.index.prefetch(hash));
         }
@@ -37,7 +37,7 @@ impl Locked<'_> {
             }
         }
         if hashes.len() > 1 {
-            self.look_aside(&ahead[..hashes.len()]);
+            self.prefetch_neighbours(&ahead[..hashes.len()]);
         }
     }
 
@@ -45,7 +45,7 @@ impl Locked<'_> {
     /// leaves when it becomes the newest. Writes do not stall by themselves, but the release of the
     /// lock waits for them.
     #[inline]
-    fn look_aside(&self, ahead: &[Handle]) {
+    fn prefetch_neighbours(&self, ahead: &[Handle]) {
         for &at in ahead.iter().filter(|&&at| at != NO_HANDLE) {
             let record = self.record(at);
             for neighbour in [record.newer(), record.older()] {

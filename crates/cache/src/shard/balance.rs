@@ -61,12 +61,12 @@ struct Balance {
     small: AtomicU32,
     /// Locked once per [`BATCH`] drops of a queue set, while its shard's lock is held; nothing is
     /// locked under it.
-    seen: Mutex<Seen>,
+    seen: Mutex<ReturnCounts>,
 }
 
 /// Sums of [`Counts`], faded.
 #[derive(Clone, Copy, Debug, Default)]
-struct Seen {
+struct ReturnCounts {
     dropped: [u64; 2],
     returned: [u64; 2],
 }
@@ -121,7 +121,7 @@ impl Balances {
     }
 }
 
-impl Seen {
+impl ReturnCounts {
     fn add(&mut self, Counts { dropped, returned }: Counts) {
         for queue in 0..2 {
             self.dropped[queue] += u64::from(dropped[queue]);

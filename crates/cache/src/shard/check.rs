@@ -19,7 +19,7 @@ impl Shard {
         let occupied = shard.handles().len();
         assert_eq!(queued, occupied, "each item is in one queue");
         assert_eq!(shard.store.items, occupied);
-        let counted: u64 = self.board.counters.iter().map(|counters| counters.items.get()).sum();
+        let counted: u64 = self.published.counters.iter().map(|counters| counters.items.get()).sum();
         assert_eq!(counted, occupied as u64, "each item is counted");
         let runs = shard.handles().iter().filter(|&&at| shard.record(at).run_at().is_some()).count();
         assert_eq!(shard.store.runs.blocks.iter().flatten().count(), runs, "each run has its record");
@@ -44,7 +44,7 @@ impl Locked<'_> {
     fn check_set(&self, set: usize) -> usize {
         let queues = &self.store.sets[set];
         if self.store.eviction == Eviction::Lru {
-            let published = self.board.oldest[set].load(Relaxed);
+            let published = self.published.oldest[set].load(Relaxed);
             let oldest = queues.small.oldest().map_or(EMPTY, |at| self.record(at).stamp());
             assert_eq!(published, oldest, "the oldest stamp is published");
         }
@@ -62,7 +62,11 @@ impl Locked<'_> {
             );
             assert_eq!(record.older(), older, "neighbours know each other");
             assert_eq!(record.is_main(), is_main);
-            assert_eq!(self.board.set(record.partition(), record.class()), set, "an item is in its own set");
+            assert_eq!(
+                self.published.set(record.partition(), record.class()),
+                set,
+                "an item is in its own set"
+            );
             let lookup = Lookup::new(&self.store.hash, record.partition(), record.key());
             assert_eq!(self.find(&lookup), Some(at), "the index finds what is queued");
             bytes += record.charge();

@@ -50,7 +50,7 @@ pub(crate) struct Index {
 #[derive(Clone, Debug, Default)]
 struct Segment {
     /// Entries in order, with gaps at the ends of lines.
-    lines: Box<[Line]>,
+    lines: Box<[IndexLine]>,
     /// Lines that an entry can belong to; rarely more than one line follows, for shifted entries.
     homes: u32,
     entries: u32,
@@ -59,13 +59,13 @@ struct Segment {
 /// Entries in one cache line.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
-struct Line {
+struct IndexLine {
     /// In order. [`EMPTY`] after the last entry, and always beyond [`ENTRIES`].
     tags: [u16; LANES],
     handles: [Handle; ENTRIES],
 }
 
-const _: () = assert!(size_of::<Line>() == 64);
+const _: () = assert!(size_of::<IndexLine>() == 64);
 
 impl Index {
     /// Returns an index of `segments` segments, a power of two.
@@ -172,7 +172,7 @@ fn tag(hash: u64) -> u16 {
     (hash as u16).min(EMPTY - 1)
 }
 
-impl Line {
+impl IndexLine {
     const EMPTY: Self = Self { tags: [EMPTY; LANES], handles: [Handle::MAX; ENTRIES] };
 
     /// Bit mask of the entries with this tag. All are compared at once, since the position cannot
@@ -286,13 +286,13 @@ impl Segment {
         (usize::from(tag) * self.homes as usize) >> TAG_BITS
     }
 
-    /// Line, position in the line and handle of each entry with this tag.
+    /// IndexLine, position in the line and handle of each entry with this tag.
     #[inline]
     fn find(&self, tag: u16) -> Found<'_> {
         Found { lines: &self.lines, tag, next: self.home(tag), equal: 0, is_over: false }
     }
 
-    /// Line and position in the line of a handle that is present.
+    /// IndexLine and position in the line of a handle that is present.
     #[inline]
     fn position(&self, tag: u16, handle: Handle) -> (usize, usize) {
         let mut found = self.find(tag);
@@ -326,9 +326,9 @@ impl Segment {
 
     /// The line `at`, appended if it follows the last.
     #[inline]
-    fn line_mut(&mut self, at: usize) -> &mut Line {
+    fn line_mut(&mut self, at: usize) -> &mut IndexLine {
         if at == self.lines.len() {
-            self.lines = self.lines.iter().copied().chain([Line::EMPTY]).collect();
+            self.lines = self.lines.iter().copied().chain([IndexLine::EMPTY]).collect();
         }
         &mut self.lines[at]
     }
@@ -367,7 +367,7 @@ impl Segment {
     fn resize(&mut self, homes: u32) {
         let old = std::mem::take(&mut self.lines);
         self.homes = homes;
-        let mut lines = vec![Line::EMPTY; homes as usize];
+        let mut lines = vec![IndexLine::EMPTY; homes as usize];
         let (mut at, mut used) = (0, 0);
         for line in &old {
             for (&tag, &handle) in line.tags.iter().zip(&line.handles) {
@@ -382,7 +382,7 @@ impl Segment {
                 }
                 if at == lines.len() {
                     lines.reserve_exact(1);
-                    lines.push(Line::EMPTY);
+                    lines.push(IndexLine::EMPTY);
                 }
                 (lines[at].tags[used], lines[at].handles[used]) = (tag, handle);
                 used += 1;
@@ -398,7 +398,7 @@ impl Segment {
 
 /// Iterator over the matches of a search.
 struct Found<'a> {
-    lines: &'a [Line],
+    lines: &'a [IndexLine],
     tag: u16,
     /// The line to search next.
     next: usize,

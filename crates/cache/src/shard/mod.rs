@@ -27,7 +27,7 @@ use sherwood_model::{Instant, PartitionId, SeededState};
 pub(crate) use self::balance::Balances;
 pub(crate) use self::index::Range;
 pub(crate) use self::pages::{Cursor, Handle, NO_HANDLE, Slack};
-pub(crate) use self::record::{NewRecord, Noted, Record, Sight};
+pub(crate) use self::record::{Annotations, NewRecord, Record, Visibility};
 pub(crate) use self::s3fifo::Evicted;
 pub(crate) use self::sizes::{HEADER_BYTES, RUN_STEP, SLOT_BYTES_MAX, slot_bytes};
 
@@ -36,7 +36,7 @@ use self::ghost::Ghost;
 use self::index::Index;
 use self::pages::Pages;
 use self::queue::Queue;
-use self::record::{Field, RunAt, Standing, edit};
+use self::record::{Field, RecordState, RunAt, edit};
 use crate::item::{NewItem, Value};
 use crate::ledger::Ledger;
 use crate::lock::{Reading, Striped, Writing};
@@ -49,12 +49,12 @@ use crate::usage::{Counters, Gets, Outcomes, Usage};
 #[repr(align(64))]
 pub(crate) struct Shard {
     store: Striped<Store, Gets>,
-    board: Board,
+    published: Published,
 }
 
 /// Data that is read without the lock and written only by its holder.
 #[derive(Debug)]
-struct Board {
+struct Published {
     /// Stamp of the oldest item of each queue set, in their order; only under strict LRU.
     oldest: Box<[AtomicU64]>,
     /// By partition.
@@ -99,7 +99,7 @@ struct Runs {
 
 /// Parameters of a shard.
 #[derive(Clone, Debug)]
-pub(crate) struct Plan {
+pub(crate) struct ShardOptions {
     pub(crate) partitions: usize,
     pub(crate) classes: u8,
     pub(crate) eviction: Eviction,
@@ -165,7 +165,7 @@ const SEGMENT_SHARE: u64 = 256 << 10;
 const SEGMENTS_MAX: u64 = 4096;
 
 impl Shard {
-    pub(crate) fn new(plan: &Plan) -> Self {
+    pub(crate) fn new(plan: &ShardOptions) -> Self {
         let sets = plan.partitions * usize::from(plan.classes);
         let segments = (plan.bytes / SEGMENT_SHARE).clamp(1, SEGMENTS_MAX).next_power_of_two();
         let stamps = if plan.eviction == Eviction::Lru { sets } else { 0 };
@@ -187,7 +187,7 @@ impl Shard {
                 },
                 || Gets::new(plan.partitions),
             ),
-            board: Board {
+            published: Published {
                 oldest: (0..stamps).map(|_| AtomicU64::new(EMPTY)).collect(),
                 counters: (0..plan.partitions).map(|_| Counters::default()).collect(),
                 classes: usize::from(plan.classes),
@@ -198,7 +198,7 @@ impl Shard {
     /// Returns a copy, for a copy of the cache. `balances` is set when the first shard is copied
     /// and shared by the others.
     pub(crate) fn copy(&mut self, supply: &Arc<Supply>, balances: &mut Option<Arc<Balances>>) -> Self {
-        let Self { store, board: Board { oldest, counters, classes } } = self;
+        let Self { store, published: Published { oldest, counters, classes } } = self;
         let (store, gets) = store.get_mut();
         let gets: Vec<Gets> = gets.map(|gets| gets.copy()).collect();
         let Store { eviction, hash, supply: _, pages, runs, index, sets, ghost, balances: of, turned, items } =
@@ -218,7 +218,7 @@ impl Shard {
         };
         Self {
             store: Striped::with_own(store, gets.into_iter()),
-            board: Board {
+            published: Published {
                 oldest: oldest.iter_mut().map(|stamp| AtomicU64::new(*stamp.get_mut())).collect(),
                 counters: counters.iter().map(Counters::copy).collect(),
                 classes: *classes,
@@ -229,11 +229,11 @@ impl Shard {
     /// Stamps of the oldest items of all queue sets, [`EMPTY`] for an empty one. Only under strict
     /// LRU.
     pub(crate) fn oldest(&self) -> &[AtomicU64] {
-        &self.board.oldest
+        &self.published.oldest
     }
 
     pub(crate) fn counters(&self, partition: PartitionId) -> &Counters {
-        &self.board.counters[partition.index()]
+        &self.published.counters[partition.index()]
     }
 
     /// Adds this shard's part of a partition's counters to `usage`.
@@ -256,7 +256,7 @@ impl Shard {
     /// anything is changed.
     #[inline]
     pub(crate) fn lock<'a>(&'a self, ledger: &'a Ledger) -> Locked<'a> {
-        Locked { store: self.store.write(), board: &self.board, ledger }
+        Locked { store: self.store.write(), published: &self.published, ledger }
     }
 }
 
@@ -285,7 +285,7 @@ impl Read<'_> {
 #[derive(Debug)]
 pub(crate) struct Locked<'a> {
     store: Writing<'a, Store, Gets>,
-    board: &'a Board,
+    published: &'a Published,
     ledger: &'a Ledger,
 }
 
@@ -347,7 +347,7 @@ impl Locked<'_> {
         self.store.index.ranges()
     }
 
-    /// Inserts an item whose key is not present, after [`Self::make_way`] has evicted `evicted`.
+    /// Inserts an item whose key is not present, after [`Self::evict_for`] has evicted `evicted`.
     pub(crate) fn insert(
         &mut self,
         lookup: &Lookup<'_>,
@@ -358,22 +358,22 @@ impl Locked<'_> {
     ) {
         let (partition, charge) = (lookup.partition, new.charge());
         self.ledger.exchange(partition, evicted.own, charge);
-        let set = self.board.set(partition, class);
+        let set = self.published.set(partition, class);
         let is_main = self.store.eviction == Eviction::S3Fifo && self.recall(lookup, set);
         let store = &mut *self.store;
-        let standing = Standing { is_main, ..Standing::new(partition, class, tick) };
+        let state = RecordState { is_main, ..RecordState::new(partition, class, tick) };
         let at = evicted.slot.unwrap_or_else(|| store.pages.allocate(new.slot_bytes()));
         let run = new.take_run().map(|block| store.runs.put(block));
-        new.write(store.pages.bytes_mut(at), &standing, run);
+        new.write(store.pages.bytes_mut(at), &state, run);
         store.index.insert(lookup.hash, at);
         let queue = store.sets[set].queue(is_main);
         let was_empty = queue.oldest().is_none();
         queue.push(&mut store.pages, at, charge);
         store.items += 1;
         if was_empty {
-            self.board.publish(set, store);
+            self.published.publish(set, store);
         }
-        let counters = &self.board.counters[partition.index()];
+        let counters = &self.published.counters[partition.index()];
         counters.items.increment();
         counters.stores.increment();
     }
@@ -392,7 +392,7 @@ impl Locked<'_> {
         count(counts);
         if counts.is_full() {
             let counts = std::mem::take(counts);
-            let items = self.board.counters[partition.index()].items.get();
+            let items = self.published.counters[partition.index()].items.get();
             self.store.balances.learn(partition, counts, items);
         }
     }
@@ -409,18 +409,18 @@ impl Locked<'_> {
         let (partition, charge) = (lookup.partition, new.charge());
         let store = &mut *self.store;
         let old = store.record(at);
-        let (old_charge, run, mut standing) = (old.charge(), old.run_at(), old.standing());
-        standing.cas = tick;
+        let (old_charge, run, mut state) = (old.charge(), old.run_at(), old.state());
+        state.cas = tick;
         self.ledger.exchange(partition, old_charge, charge);
         let run = run.map(|run| store.runs.take(run.number));
-        let set = self.board.set(partition, standing.class);
+        let set = self.published.set(partition, state.class);
         let to = match sizes::slot_bytes(new.slot_bytes()) == store.pages.slot_bytes(at) {
             true => at,
             false => store.pages.allocate(new.slot_bytes()),
         };
         let new_run = new.take_run().map(|block| store.runs.put(block));
-        new.write(store.pages.bytes_mut(to), &standing, new_run);
-        let queue = store.sets[set].queue(standing.is_main);
+        new.write(store.pages.bytes_mut(to), &state, new_run);
+        let queue = store.sets[set].queue(state.is_main);
         queue.bytes = queue.bytes - old_charge + charge;
         if to != at {
             queue.relocate(&mut store.pages, to);
@@ -428,7 +428,7 @@ impl Locked<'_> {
             store.pages.free(at);
         }
         self.note_use(to, class, tick);
-        self.board.counters[partition.index()].stores.increment();
+        self.published.counters[partition.index()].stores.increment();
         Removed { partition, charge: old_charge, run }
     }
 
@@ -453,16 +453,16 @@ impl Locked<'_> {
         let store = &mut *self.store;
         let record = store.record(at);
         let is_main = record.is_main();
-        let from = self.board.set(record.partition(), record.class());
-        let to = self.board.set(record.partition(), class);
+        let from = self.published.set(record.partition(), record.class());
+        let to = self.published.set(record.partition(), class);
         if from != to {
             let charge = record.charge();
             store.sets[from].queue(is_main).remove(&mut store.pages, at, charge);
             edit::set_class(store.pages.bytes_mut(at), class);
             store.sets[to].queue(is_main).push(&mut store.pages, at, charge);
             self.stamp(at, tick);
-            self.board.publish(from, &self.store);
-            self.board.publish(to, &self.store);
+            self.published.publish(from, &self.store);
+            self.published.publish(to, &self.store);
             return;
         }
         let (newer, older) = (record.newer(), record.older());
@@ -470,7 +470,7 @@ impl Locked<'_> {
         queue.renew(&mut store.pages, at, (newer, older));
         self.stamp(at, tick);
         if older == NO_HANDLE {
-            self.board.publish(to, &self.store);
+            self.published.publish(to, &self.store);
         }
     }
 
@@ -491,13 +491,13 @@ impl Locked<'_> {
 
     /// Sets the marks of an item and, if given, its CAS, which may move it. A declared value gets
     /// neither.
-    pub(crate) fn note(&mut self, at: Handle, noted: Noted) -> Handle {
-        let Noted { marks, cas } = noted;
+    pub(crate) fn annotate(&mut self, at: Handle, annotations: Annotations) -> Handle {
+        let Annotations { marks, cas } = annotations;
         edit::set_marks(self.store.pages.bytes_mut(at), marks);
         let record = self.store.record(at);
         let Some(cas) = cas.filter(|_| matches!(record.item().value, Value::Bytes(_))) else { return at };
         let (partition, before) = (record.partition(), record.charge());
-        let (set, is_main) = (self.board.set(partition, record.class()), record.is_main());
+        let (set, is_main) = (self.published.set(partition, record.class()), record.is_main());
         let at = self.set_field(at, Field::OwnCas(cas));
         let after = self.store.record(at).charge();
         let queue = self.store.sets[set].queue(is_main);
@@ -540,8 +540,8 @@ impl Locked<'_> {
         let store = &mut *self.store;
         let stamped = store.eviction == Eviction::Lru;
         let record = store.record(at);
-        let (standing, key, item) = (record.standing(), record.key().to_vec(), record.item());
-        let (mut expires, mut noted) = (item.expires, record.noted());
+        let (state, key, item) = (record.state(), record.key().to_vec(), record.item());
+        let (mut expires, mut annotations) = (item.expires, record.annotations());
         let mut bytes = Vec::new();
         let value = match item.value {
             Value::Bytes(value) => {
@@ -550,12 +550,12 @@ impl Locked<'_> {
             }
             Value::Declared(bytes) => Value::Declared(bytes),
         };
-        field.add_to(&mut expires, &mut noted);
+        field.add_to(&mut expires, &mut annotations);
         let item = NewItem { value, flags: item.flags, expires, kind: item.kind, tags: item.tags };
-        let mut new = NewRecord::new(&key, item, noted, stamped, &store.supply);
+        let mut new = NewRecord::new(&key, item, annotations, stamped, &store.supply);
         let to = store.pages.allocate(new.slot_bytes());
         let run = new.take_run().map(|block| store.runs.put(block));
-        new.write(store.pages.bytes_mut(to), &standing, run);
+        new.write(store.pages.bytes_mut(to), &state, run);
         self.moved(at, to);
         to
     }
@@ -564,7 +564,7 @@ impl Locked<'_> {
     fn moved(&mut self, from: Handle, to: Handle) {
         let store = &mut *self.store;
         let record = store.record(to);
-        let set = self.board.set(record.partition(), record.class());
+        let set = self.published.set(record.partition(), record.class());
         let (hash, is_main) = (store.hash_of(&record), record.is_main());
         store.index.rename(hash, from, to);
         store.sets[set].queue(is_main).relocate(&mut store.pages, to);
@@ -584,7 +584,7 @@ impl Locked<'_> {
         let store = &mut *self.store;
         let record = store.record(at);
         let (partition, charge, is_main) = (record.partition(), record.charge(), record.is_main());
-        let set = self.board.set(partition, record.class());
+        let set = self.published.set(partition, record.class());
         let (hash, run) = (store.hash_of(&record), record.run_at());
         store.index.remove(hash, at);
         let queue = store.sets[set].queue(is_main);
@@ -598,9 +598,9 @@ impl Locked<'_> {
         store.items -= 1;
         let run = run.map(|run| store.runs.take(run.number));
         if was_oldest {
-            self.board.publish(set, store);
+            self.published.publish(set, store);
         }
-        let counters = &self.board.counters[partition.index()];
+        let counters = &self.published.counters[partition.index()];
         counters.items.decrement();
         match cause {
             Cause::Removed => {}
@@ -683,7 +683,7 @@ impl Runs {
     }
 }
 
-impl Board {
+impl Published {
     #[inline]
     fn set(&self, partition: PartitionId, class: u8) -> usize {
         partition.index() * self.classes + usize::from(class)

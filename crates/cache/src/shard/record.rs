@@ -50,7 +50,7 @@ const SHAPE_AT: usize = 15;
 const OCCUPIED_AT: usize = 22;
 const OCCUPIED: u8 = 1;
 /// Uses and [`Marks::USED`], which readers write, with the deadline class and the flag for a grace.
-const NOTED_AT: usize = 23;
+const READER_BITS_AT: usize = 23;
 const CLASS: u8 = 0b1111;
 const USES_SHIFT: u32 = 4;
 const USES: u8 = 0b11 << USES_SHIFT;
@@ -214,7 +214,7 @@ impl<'a> Record<'a> {
 
     #[inline]
     pub(super) fn class(&self) -> u8 {
-        self.slot.noted() & CLASS
+        self.slot.reader_bits() & CLASS
     }
 
     #[inline]
@@ -225,7 +225,7 @@ impl<'a> Record<'a> {
     /// Number of uses since it entered its queue, at most 3.
     #[inline]
     pub(super) fn uses(&self) -> u8 {
-        (self.slot.noted() & USES) >> USES_SHIFT
+        (self.slot.reader_bits() & USES) >> USES_SHIFT
     }
 
     /// Records that a `get` with `class` found the item; concurrent readers may call it. Returns
@@ -233,14 +233,14 @@ impl<'a> Record<'a> {
     /// stays in the caches of all cores.
     #[inline(always)]
     pub(crate) fn note_use(&self, class: u8) -> bool {
-        let before = self.slot.noted();
+        let before = self.slot.reader_bits();
         if before & CLASS != class {
             return false;
         }
         let more = if before & USES < USES_MAX << USES_SHIFT { 1 << USES_SHIFT } else { 0 };
         let after = (before + more) | Marks::USED.0;
         if after != before {
-            self.slot.note(after);
+            self.slot.set_reader_bits(after);
         }
         true
     }
@@ -263,12 +263,12 @@ impl<'a> Record<'a> {
         if self.has(DECLARED) {
             return Marks::NONE;
         }
-        Marks(self.slot.head[OCCUPIED_AT] >> 1 | self.slot.noted() & Marks::USED.0)
+        Marks(self.slot.head[OCCUPIED_AT] >> 1 | self.slot.reader_bits() & Marks::USED.0)
     }
 
     /// Visibility of the item over time.
     pub(crate) fn kind(&self) -> Kind {
-        match (self.has(ABSENT), self.slot.noted() & GRACED != 0) {
+        match (self.has(ABSENT), self.slot.reader_bits() & GRACED != 0) {
             (false, false) => Kind::Plain,
             (false, true) => Kind::Graced,
             (true, false) => Kind::Absent,
@@ -286,8 +286,8 @@ impl<'a> Record<'a> {
         Use(self.stamp())
     }
 
-    pub(super) fn noted(&self) -> Noted {
-        Noted { marks: self.marks(), cas: self.own_cas() }
+    pub(super) fn annotations(&self) -> Annotations {
+        Annotations { marks: self.marks(), cas: self.own_cas() }
     }
 
     /// Tick of the last use; the CAS where no stamps are kept.
@@ -297,8 +297,8 @@ impl<'a> Record<'a> {
     }
 
     /// State of the record in index and queues.
-    pub(super) fn standing(&self) -> Standing {
-        Standing {
+    pub(super) fn state(&self) -> RecordState {
+        RecordState {
             partition: self.partition(),
             class: self.class(),
             is_main: self.is_main(),
@@ -347,26 +347,31 @@ impl<'a> Record<'a> {
     /// Visibility to an access, in a partition with this `flush_floor` and `grace`. Most records
     /// have neither expiry nor kind, which one comparison shows.
     #[inline(always)]
-    pub(crate) fn sight(&self, access: &Access, flush_floor: u64, grace: impl FnOnce() -> Duration) -> Sight {
+    pub(crate) fn visibility(
+        &self,
+        access: &Access,
+        flush_floor: u64,
+        grace: impl FnOnce() -> Duration,
+    ) -> Visibility {
         if self.cas() < flush_floor {
-            return Sight::Dead;
+            return Visibility::Dead;
         }
         if !self.has(EXPIRY | ABSENT) || !(self.has(ABSENT) || self.is_past(access.now)) {
-            return Sight::Fresh;
+            return Visibility::Fresh;
         }
-        self.sight_by_kind(access, grace())
+        self.visibility_by_kind(access, grace())
     }
 
     /// Visibility of a record that is past its expiry or has no value; by value, since rarely
     /// called.
     #[inline(never)]
-    fn sight_by_kind(self, access: &Access, grace: Duration) -> Sight {
+    fn visibility_by_kind(self, access: &Access, grace: Duration) -> Visibility {
         match self.kind() {
-            _ if self.is_past(access.now) && self.dies(|| grace) <= access.now => Sight::Dead,
-            Kind::Graced if access.flags.sees_stale() => Sight::Stale,
-            Kind::Absent if access.flags.sees_absent() => Sight::Fresh,
-            Kind::Place if access.flags.sees_places() => Sight::Fresh,
-            Kind::Plain | Kind::Graced | Kind::Absent | Kind::Place => Sight::Hidden,
+            _ if self.is_past(access.now) && self.dies(|| grace) <= access.now => Visibility::Dead,
+            Kind::Graced if access.flags.sees_stale() => Visibility::Stale,
+            Kind::Absent if access.flags.sees_absent() => Visibility::Fresh,
+            Kind::Place if access.flags.sees_places() => Visibility::Fresh,
+            Kind::Plain | Kind::Graced | Kind::Absent | Kind::Place => Visibility::Hidden,
         }
     }
 
@@ -415,7 +420,7 @@ impl<'a> Record<'a> {
 
 /// Visibility of a record to an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sight {
+pub(crate) enum Visibility {
     /// Visible.
     Fresh,
     /// Visible although past its expiry.
@@ -426,7 +431,7 @@ pub(crate) enum Sight {
     Dead,
 }
 
-impl Sight {
+impl Visibility {
     /// True if the access sees an item.
     #[inline(always)]
     pub(crate) fn is_seen(self) -> bool {
@@ -439,7 +444,7 @@ impl Sight {
 pub(crate) struct NewRecord<'a> {
     key: &'a [u8],
     item: NewItem<'a>,
-    noted: Noted,
+    annotations: Annotations,
     stamped: bool,
     /// Copied key and value of an item too large for a slot.
     run: Option<Block>,
@@ -447,13 +452,13 @@ pub(crate) struct NewRecord<'a> {
 
 /// Marks and CAS given by the caller.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Noted {
+pub(crate) struct Annotations {
     pub(crate) marks: Marks,
     /// The caller's CAS; none for the cache's.
     pub(crate) cas: Option<u64>,
 }
 
-impl Noted {
+impl Annotations {
     /// Charge of `item` with these marks and CAS.
     pub(crate) fn charge(&self, key_bytes: usize, item: &NewItem<'_>) -> u64 {
         let own_cas = if self.cas.is_some() { OWN_CAS_BYTES } else { 0 };
@@ -464,7 +469,7 @@ impl Noted {
 
 /// State of a record in index and queues.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Standing {
+pub(super) struct RecordState {
     pub(super) partition: PartitionId,
     pub(super) class: u8,
     pub(super) is_main: bool,
@@ -480,12 +485,13 @@ impl<'a> NewRecord<'a> {
     pub(crate) fn new(
         key: &'a [u8],
         item: NewItem<'a>,
-        noted: Noted,
+        annotations: Annotations,
         stamped: bool,
         supply: &Arc<Supply>,
     ) -> Self {
-        let noted = if matches!(item.value, Value::Declared(_)) { Noted::default() } else { noted };
-        let mut record = Self { key, item, noted, stamped, run: None };
+        let annotations =
+            if matches!(item.value, Value::Declared(_)) { Annotations::default() } else { annotations };
+        let mut record = Self { key, item, annotations, stamped, run: None };
         if record.bytes_beside_body() + record.body_bytes() > SLOT_BYTES_MAX {
             let bytes = record.body_bytes();
             // An empty body is never too large, so the run has at least one step.
@@ -503,7 +509,7 @@ impl<'a> NewRecord<'a> {
     }
 
     pub(crate) fn charge(&self) -> u64 {
-        self.noted.charge(self.key.len(), &self.item)
+        self.annotations.charge(self.key.len(), &self.item)
     }
 
     /// Time after which no access will see it, in a partition with this `grace`; `NEVER` for none.
@@ -520,18 +526,18 @@ impl<'a> NewRecord<'a> {
     }
 
     /// Writes the record into its slot; `run` is the number of its run, if any.
-    pub(super) fn write(&self, slot: &mut [u8], standing: &Standing, run: Option<u32>) {
-        let Self { key, item, noted, .. } = self;
+    pub(super) fn write(&self, slot: &mut [u8], state: &RecordState, run: Option<u32>) {
+        let Self { key, item, annotations, .. } = self;
         let part = |part, is| if is { part } else { 0 };
         let declared = matches!(item.value, Value::Declared(_));
         let shape = part(EXPIRY, item.expires.is_some())
             | part(ABSENT, matches!(item.kind, Kind::Absent | Kind::Place))
-            | part(OWN_CAS, noted.cas.is_some())
+            | part(OWN_CAS, annotations.cas.is_some())
             | part(TAGS, !item.tags.is_empty())
             | part(FLAGS, item.flags != 0)
             | part(DECLARED, declared)
             | part(RUN, run.is_some())
-            | part(MAIN, standing.is_main);
+            | part(MAIN, state.is_main);
         let here = if declared || run.is_some() { 0 } else { item.value.len() };
         let graced = match item.kind {
             Kind::Plain | Kind::Absent => 0,
@@ -540,26 +546,26 @@ impl<'a> NewRecord<'a> {
         };
         // Written as three words, each with one store.
         let words = [
-            u64::from(standing.newer) | u64::from(standing.older) << 32,
-            (standing.cas & CAS_MASK) | (u64::from(shape) << 56),
+            u64::from(state.newer) | u64::from(state.older) << 32,
+            (state.cas & CAS_MASK) | (u64::from(shape) << 56),
             u64::from(key.len() as u16)
-                | u64::from(standing.partition.0) << 16
+                | u64::from(state.partition.0) << 16
                 | u64::from(here as u16) << 32
                 | u64::from(OCCUPIED) << (8 * (OCCUPIED_AT - 16))
-                | u64::from(standing.class | standing.uses << USES_SHIFT | graced) << (8 * (NOTED_AT - 16)),
+                | u64::from(state.class | state.uses << USES_SHIFT | graced) << (8 * (READER_BITS_AT - 16)),
         ];
         for (at, word) in words.iter().enumerate() {
             slot[8 * at..][..8].copy_from_slice(&word.to_le_bytes());
         }
-        edit::set_marks(slot, noted.marks);
+        edit::set_marks(slot, annotations.marks);
         let mut rest = &mut slot[HEADER_BYTES..];
         if self.stamped {
-            rest = put(rest, &standing.stamp.to_le_bytes());
+            rest = put(rest, &state.stamp.to_le_bytes());
         }
         if let Some(expires) = item.expires {
             rest = put(rest, &expires.as_nanos().to_le_bytes());
         }
-        if let Some(cas) = noted.cas {
+        if let Some(cas) = annotations.cas {
             rest = put(rest, &cas.to_le_bytes());
         }
         if !item.tags.is_empty() {
@@ -600,7 +606,7 @@ impl<'a> NewRecord<'a> {
         HEADER_BYTES
             + some(self.stamped, 8)
             + some(expires.is_some(), 8)
-            + some(self.noted.cas.is_some(), OWN_CAS_BYTES)
+            + some(self.annotations.cas.is_some(), OWN_CAS_BYTES)
             + some(!tags.is_empty(), TAGS_BYTES)
             + some(flags != 0, 4)
             + some(declared, 4)
@@ -610,8 +616,8 @@ impl<'a> NewRecord<'a> {
 /// In-place changes of the record in `bytes`.
 pub(super) mod edit {
     use super::{
-        CLASS, DECLARED, Field, HEADER_BYTES, Handle, MAIN, Marks, NOTED_AT, OCCUPIED, OCCUPIED_AT, SHAPE_AT,
-        USES, USES_SHIFT,
+        CLASS, DECLARED, Field, HEADER_BYTES, Handle, MAIN, Marks, OCCUPIED, OCCUPIED_AT, READER_BITS_AT,
+        SHAPE_AT, USES, USES_SHIFT,
     };
 
     pub(crate) fn set_links(bytes: &mut [u8], newer: Handle, older: Handle) {
@@ -632,24 +638,24 @@ pub(super) mod edit {
     }
 
     pub(crate) fn set_class(bytes: &mut [u8], class: u8) {
-        bytes[NOTED_AT] = bytes[NOTED_AT] & !CLASS | class;
+        bytes[READER_BITS_AT] = bytes[READER_BITS_AT] & !CLASS | class;
     }
 
     /// Sets all marks; a declared value gets none.
     pub(crate) fn set_marks(bytes: &mut [u8], marks: Marks) {
         if bytes[SHAPE_AT] & DECLARED == 0 {
-            bytes[NOTED_AT] = bytes[NOTED_AT] & !Marks::USED.0 | marks.0 & Marks::USED.0;
+            bytes[READER_BITS_AT] = bytes[READER_BITS_AT] & !Marks::USED.0 | marks.0 & Marks::USED.0;
             bytes[OCCUPIED_AT] = OCCUPIED | marks.0 << 1;
         }
     }
 
     /// Sets [`Marks::USED`].
     pub(crate) fn set_found(bytes: &mut [u8]) {
-        bytes[NOTED_AT] |= Marks::USED.0;
+        bytes[READER_BITS_AT] |= Marks::USED.0;
     }
 
     pub(crate) fn set_uses(bytes: &mut [u8], uses: u8) {
-        bytes[NOTED_AT] = bytes[NOTED_AT] & !USES | uses << USES_SHIFT;
+        bytes[READER_BITS_AT] = bytes[READER_BITS_AT] & !USES | uses << USES_SHIFT;
     }
 
     pub(crate) fn set_main(bytes: &mut [u8]) {
@@ -713,10 +719,10 @@ impl Field {
     }
 
     /// Adds the field to the parts of a record that is written anew.
-    pub(super) fn add_to(self, expires: &mut Option<Instant>, noted: &mut Noted) {
+    pub(super) fn add_to(self, expires: &mut Option<Instant>, annotations: &mut Annotations) {
         match self {
             Self::Expiry(at) => *expires = Some(at),
-            Self::OwnCas(cas) => noted.cas = Some(cas),
+            Self::OwnCas(cas) => annotations.cas = Some(cas),
         }
     }
 }
@@ -745,7 +751,7 @@ fn is_equal(one: &[u8], other: &[u8]) -> bool {
     }
 }
 
-impl Standing {
+impl RecordState {
     /// Returns the state of a record that is not in a queue yet.
     pub(super) fn new(partition: PartitionId, class: u8, tick: u64) -> Self {
         Self {

@@ -51,7 +51,7 @@ impl Locked<'_> {
                 let queue = if is_main { main } else { small };
                 ahead.look(&self.store, queue, is_main);
             }
-            let one = self.make_way(partition, (1, 0), |shard| shard.victim(sets.clone(), &is_dead));
+            let one = self.evict_for(partition, (1, 0), |shard| shard.victim(sets.clone(), &is_dead));
             if one.items == 0 {
                 break;
             }

@@ -74,7 +74,7 @@ impl Store {
     /// Prefetches what the next eviction touches when it removes the item after the oldest one of a
     /// queue. That item's record was prefetched by the previous eviction.
     #[inline]
-    fn look_behind(&self, oldest: &Record<'_>) {
+    fn prefetch_behind(&self, oldest: &Record<'_>) {
         let next = oldest.newer();
         if next == NO_HANDLE {
             return;
@@ -93,8 +93,8 @@ impl Store {
 
 impl Locked<'_> {
     /// Prefetches what the eviction after that of a queue's oldest item, at `at`, will touch.
-    pub(crate) fn look_behind(&self, at: Handle) {
-        self.store.look_behind(&self.store.record(at));
+    pub(crate) fn prefetch_behind(&self, at: Handle) {
+        self.store.prefetch_behind(&self.store.record(at));
     }
 
     /// Evicts from `sets` until `bytes` are free, `items_max` items are gone, or nothing is left.
@@ -120,7 +120,7 @@ impl Locked<'_> {
     /// lock. The ledger is updated once for both, which writes nothing if all items have one size.
     /// Likewise the slot of an evicted item is kept if it suits a record of `slot_bytes` (0 for
     /// none); the caller uses it. At most [`WAY_MAX`] items are evicted.
-    pub(crate) fn make_way(
+    pub(crate) fn evict_for(
         &mut self,
         partition: PartitionId,
         (bytes, slot_bytes): (u64, usize),
@@ -158,7 +158,7 @@ impl Locked<'_> {
             let Next { set, is_main } = self.next(sets.clone())?;
             let at = self.store.sets[set].queue(is_main).oldest()?;
             let record = self.store.record(at);
-            self.store.look_behind(&record);
+            self.store.prefetch_behind(&record);
             if is_dead(&record) {
                 return Some((at, Cause::Expired));
             }
@@ -197,7 +197,7 @@ impl Locked<'_> {
             small += set.small.bytes;
             main += set.main.bytes;
             small_max +=
-                self.store.balances.small(self.board.partition(number), set.small.bytes + set.main.bytes);
+                self.store.balances.small(self.published.partition(number), set.small.bytes + set.main.bytes);
         }
         (small + main > 0).then_some(main > 0 && (small == 0 || small < small_max))
     }

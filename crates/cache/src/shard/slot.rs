@@ -17,7 +17,7 @@ pub(super) const HEAD_BYTES: usize = HEADER_BYTES - 1;
 pub(super) struct Slot<'a> {
     pub(super) head: &'a [u8; HEAD_BYTES],
     /// The byte that readers write.
-    noted: &'a AtomicU8,
+    reader_bits: &'a AtomicU8,
     /// Bytes after the header.
     pub(super) rest: &'a [u8],
 }
@@ -38,7 +38,7 @@ impl<'a> Slot<'a> {
             let start = block.start().add(start);
             Self {
                 head: start.cast().as_ref(),
-                noted: AtomicU8::from_ptr(start.add(HEAD_BYTES).as_ptr()),
+                reader_bits: AtomicU8::from_ptr(start.add(HEAD_BYTES).as_ptr()),
                 rest: std::slice::from_raw_parts(start.add(HEADER_BYTES).as_ptr(), bytes - HEADER_BYTES),
             }
         }
@@ -46,14 +46,14 @@ impl<'a> Slot<'a> {
 
     /// Reads the byte that readers write.
     #[inline]
-    pub(super) fn noted(&self) -> u8 {
-        self.noted.load(Relaxed)
+    pub(super) fn reader_bits(&self) -> u8 {
+        self.reader_bits.load(Relaxed)
     }
 
     /// Writes that byte; of two concurrent writes one may be lost.
     #[inline]
-    pub(super) fn note(&self, noted: u8) {
-        self.noted.store(noted, Relaxed);
+    pub(super) fn set_reader_bits(&self, reader_bits: u8) {
+        self.reader_bits.store(reader_bits, Relaxed);
     }
 }
 
@@ -76,7 +76,7 @@ mod tests {
                     let block = &block;
                     scope.spawn(move || {
                         let slot = Slot::new(block, 40, 40);
-                        slot.note(slot.noted() | reader);
+                        slot.set_reader_bits(slot.reader_bits() | reader);
                         assert!(slot.head.iter().chain(slot.rest).all(|&byte| byte == round));
                     });
                 }

@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use sherwood_model::{CachePlan, Instant, PartitionId, Tags};
 
 use super::model::{ModelItem, ModelValue, contents};
-use super::{LRU, any_kind, any_sight, any_tags, budgets, cache_with, cache_with_grace};
+use super::{LRU, any_kind, any_tags, any_visibility, budgets, cache_with, cache_with_grace};
 use crate::{Access, AccessFlags, Cache, Change, DeadlineClass, Eviction, Kind, NewItem, Options, charge};
 
 const PARTITIONS: usize = 3;
@@ -82,7 +82,7 @@ fn op() -> impl Strategy<Value = Op> {
         1 => (0..PARTITIONS).prop_map(Op::Flush),
         3 => (1..400usize).prop_map(Op::Step),
         2 => (0..100u64).prop_map(Op::Wait),
-        2 => any_sight().prop_map(Op::See),
+        2 => any_visibility().prop_map(Op::See),
     ]
 }
 

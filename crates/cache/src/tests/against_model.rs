@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use sherwood_model::{CachePlan, Instant, PartitionId, Tags};
 
 use super::model::{Model, ModelItem, ModelValue, contents, list};
-use super::{LRU, any_kind, any_sight, any_tags, budgets, cache_with_grace};
+use super::{LRU, any_kind, any_tags, any_visibility, budgets, cache_with_grace};
 use crate::{Access, AccessFlags, Cache, Change, DeadlineClass, Kind, Options};
 
 const PARTITIONS: usize = 3;
@@ -98,7 +98,7 @@ fn op() -> impl Strategy<Value = Op> {
         2 => (1..40usize).prop_map(Op::Step),
         1 => Just(Op::Idle),
         4 => (0..10u64).prop_map(|ms| Op::Wait { ms }),
-        2 => any_sight().prop_map(Op::See),
+        2 => any_visibility().prop_map(Op::See),
     ]
 }
 

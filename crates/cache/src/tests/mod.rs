@@ -88,7 +88,7 @@ fn any_tags() -> impl Strategy<Value = Tags> {
 }
 
 /// Visibility flags of an access.
-fn any_sight() -> impl Strategy<Value = AccessFlags> {
+fn any_visibility() -> impl Strategy<Value = AccessFlags> {
     any::<[bool; 3]>().prop_map(|[stale, absent, places]| {
         let flag = |sees, flag| if sees { flag } else { AccessFlags::NONE };
         flag(stale, AccessFlags::SEE_STALE)

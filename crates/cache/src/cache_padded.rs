@@ -6,9 +6,9 @@ use std::ops::Deref;
 /// not invalidate other data in other cores.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-pub(crate) struct Line<T>(pub(crate) T);
+pub(crate) struct CachePadded<T>(pub(crate) T);
 
-impl<T> Deref for Line<T> {
+impl<T> Deref for CachePadded<T> {
     type Target = T;
 
     #[inline]
