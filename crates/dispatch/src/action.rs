@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sherwood_model::ReplicaId;
+use sherwood_model::{Demand, ReplicaId};
 
 use crate::slab::Id;
 use crate::{FetchError, Waiters};
@@ -11,24 +11,26 @@ use crate::{FetchError, Waiters};
 /// One thing for the driver to do. Actions come in the order they must be carried out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action<K, V, W> {
-    /// Ask a replica for keys, then report with
+    /// Asks a replica for keys. The driver reports the outcome with
     /// [`Dispatch::handle_reply`](crate::Dispatch::handle_reply).
     Call {
-        /// To be given back with the reply.
-        call: CallId,
-        /// Whom to ask.
+        /// The attempt, to be handed back with the reply.
+        attempt: AttemptId,
+        /// The replica to ask.
         replica: ReplicaId,
         /// At least one key, no key twice; the reply answers in this order.
         keys: Vec<K>,
-        /// What remains of the time-out; after it a [`Action::Cancel`] follows.
+        /// The most urgent demand of the waiters.
+        demand: Demand,
+        /// The rest of the backend's timeout; when it is over an [`Action::Cancel`] follows.
         timeout: Duration,
     },
-    /// Nobody waits for this call any more: free what it holds. A reply that still comes is
-    /// ignored.
+    /// Ends an attempt whose answer is no longer needed: the driver frees what the call holds. A
+    /// reply that still comes is ignored.
     Cancel {
-        /// The call of an earlier [`Action::Call`].
-        call: CallId,
-        /// Whom it went to.
+        /// The attempt of an earlier [`Action::Call`].
+        attempt: AttemptId,
+        /// The replica that was asked.
         replica: ReplicaId,
     },
     /// Tell these waiters how the key ended, and fill the cache once if asked to.
@@ -56,10 +58,10 @@ pub enum Action<K, V, W> {
     },
 }
 
-/// Names one call to one replica of one backend. An id whose call has ended names nothing, so it
-/// may come back late, twice or never.
+/// The id of one attempt: one call to one replica of one backend. The id of an attempt that has
+/// ended names nothing, so it may come back late, twice or never.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct CallId(pub(crate) Id);
+pub struct AttemptId(pub(crate) Id);
 
 /// How a call ended.
 #[derive(Clone, Debug, PartialEq, Eq)]

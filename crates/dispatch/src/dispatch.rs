@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
-use sherwood_model::{Instant, ReplicaId, SeededState};
+use sherwood_model::{Demand, Instant, ReplicaId, SeededState};
 
 use crate::budget::RetryBudget;
 use crate::draws::Draws;
@@ -19,7 +19,7 @@ use crate::ramp::{List, Ramp};
 use crate::replica::Replica;
 use crate::slab::{Id, Slab};
 use crate::{
-    Action, Bound, CallId, Counters, Failure, FetchError, Options, OptionsError, PowerOfTwo, ReplicaLoad,
+    Action, AttemptId, Bound, Counters, Failure, FetchError, Options, OptionsError, PowerOfTwo, ReplicaLoad,
     Reply, Route, Stats, Waiters,
 };
 
@@ -67,17 +67,18 @@ use crate::{
 ///
 /// ```
 /// use sherwood_dispatch::{Action, Dispatch, Options, Reply, Waiters};
-/// use sherwood_model::{Instant, SeededState};
+/// use sherwood_model::{Demand, Instant, SeededState};
 ///
 /// let mut dispatch = Dispatch::new(Options::default(), 1, SeededState::new(7))?;
 /// let now = Instant::from_millis(3);
-/// dispatch.handle_fetch(now, [("a", 1), ("b", 2)], 0x5eed);
-/// dispatch.handle_fetch(now, [("a", 3)], 0x5eed);
-/// let Some(Action::Call { call, keys, .. }) = dispatch.poll_action() else { panic!("one call") };
+/// let demand = Demand::default();
+/// dispatch.handle_fetch(now, &demand, [("a", 1), ("b", 2)], 0x5eed);
+/// dispatch.handle_fetch(now, &demand, [("a", 3)], 0x5eed);
+/// let Some(Action::Call { attempt, keys, .. }) = dispatch.poll_action() else { panic!("one call") };
 /// assert_eq!(keys, ["a", "b"]);
 /// assert_eq!(dispatch.poll_action(), None);
 ///
-/// dispatch.handle_reply(now, call, Reply::Ok(vec![Some(10), None]));
+/// dispatch.handle_reply(now, attempt, Reply::Ok(vec![Some(10), None]));
 /// let mut waiters = Waiters::new(1);
 /// waiters.push(3);
 /// let a = Action::Deliver { key: "a", result: Ok(Some(10)), fill: true, waiters };
@@ -124,6 +125,7 @@ struct Key<K, W> {
 #[derive(Clone, Debug)]
 struct Call {
     keys: Vec<Id>,
+    demand: Demand,
     deadline: Instant,
     /// Calls made for these keys, this one included.
     attempt: u32,
@@ -187,8 +189,14 @@ impl<K: Clone + Eq + Hash, V, W, R: Route> Dispatch<K, V, W, R> {
     /// One request's misses at this backend: joins the keys that are in flight and sends the others
     /// as calls of at most [`Options::batch_keys_max`] keys. `entropy` is 64 fresh random bits,
     /// from which the draws of replicas and probe times follow.
-    pub fn handle_fetch(&mut self, now: Instant, keys: impl IntoIterator<Item = (K, W)>, entropy: u64) {
-        self.fetch(now, None, keys, entropy);
+    pub fn handle_fetch(
+        &mut self,
+        now: Instant,
+        demand: &Demand,
+        keys: impl IntoIterator<Item = (K, W)>,
+        entropy: u64,
+    ) {
+        self.fetch(now, None, demand, keys, entropy);
     }
 
     /// As [`handle_fetch`](Self::handle_fetch), but nobody except `replica` is asked, and where it
@@ -199,16 +207,18 @@ impl<K: Clone + Eq + Hash, V, W, R: Route> Dispatch<K, V, W, R> {
         &mut self,
         now: Instant,
         replica: ReplicaId,
+        demand: &Demand,
         keys: impl IntoIterator<Item = (K, W)>,
         entropy: u64,
     ) {
-        self.fetch(now, Some(replica), keys, entropy);
+        self.fetch(now, Some(replica), demand, keys, entropy);
     }
 
     fn fetch(
         &mut self,
         now: Instant,
         only: Option<ReplicaId>,
+        demand: &Demand,
         keys: impl IntoIterator<Item = (K, W)>,
         entropy: u64,
     ) {
@@ -220,19 +230,19 @@ impl<K: Clone + Eq + Hash, V, W, R: Route> Dispatch<K, V, W, R> {
         for (key, waiter) in keys {
             batch.extend(self.admit(now, key, waiter, &mut list));
             if batch.len() == self.options.batch_keys_max as usize {
-                self.submit(now, mem::take(&mut batch), only);
+                self.submit(now, mem::take(&mut batch), only, demand);
             }
         }
         if !batch.is_empty() {
-            self.submit(now, batch, only);
+            self.submit(now, batch, only, demand);
         }
     }
 
     /// A call ended. A reply at or after the call's deadline, to a call that has ended or that
     /// never was, is counted and ignored.
-    pub fn handle_reply(&mut self, now: Instant, call: CallId, reply: Reply<V>) {
+    pub fn handle_reply(&mut self, now: Instant, attempt: AttemptId, reply: Reply<V>) {
         self.advance(now);
-        let Some(call) = self.take_in_flight(call.0) else {
+        let Some(call) = self.take_in_flight(attempt.0) else {
             self.counters.late_replies += 1;
             return;
         };

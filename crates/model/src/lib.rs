@@ -6,6 +6,7 @@
 //! latencies of finished requests ([`FinishedRequest`]) and the division of the cache
 //! ([`CachePlan`]).
 
+mod demand;
 mod hash;
 mod ids;
 mod plan;
@@ -17,6 +18,7 @@ mod tags;
 mod time;
 mod window;
 
+pub use demand::{DeadlineClass, Demand, DemandKind};
 pub use hash::SeededState;
 pub use ids::{BackendId, PartitionId, ReplicaId, TenantId};
 pub use plan::CachePlan;

@@ -13,9 +13,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use sherwood_cache::{Access, Cache, Value};
 use sherwood_dispatch::{
-    Action, CallId, Dispatch, Failure, FailureKind, Options, OptionsError, Reply, Stats,
+    Action, AttemptId, Dispatch, Failure, FailureKind, Options, OptionsError, Reply, Stats,
 };
-use sherwood_model::{BackendId, Instant, PartitionId, ReplicaId, SeededState};
+use sherwood_model::{BackendId, Demand, Instant, PartitionId, ReplicaId, SeededState};
 use sherwood_path::{Fetched, Refreshes, Rules, Settled, WriteId, Writes};
 use sherwood_store::{Fault, Found, KeyAnswer, Store, StoreError};
 use tokio::runtime::Handle;
@@ -139,7 +139,7 @@ pub(crate) struct Backend {
     id: BackendId,
     recording: Arc<Recording>,
     state: Mutex<State>,
-    calls: Mutex<HashMap<CallId, AbortHandle>>,
+    calls: Mutex<HashMap<AttemptId, AbortHandle>>,
     rearm: Notify,
     pub(crate) cache: Arc<Cache>,
     shadow: Arc<Shadow>,
@@ -218,32 +218,38 @@ impl Backend {
 
     /// Asks for keys; each waiter hears of its key once, at the latest when the backend's time-out
     /// has passed.
-    pub(crate) fn fetch(self: &Arc<Self>, keys: impl Iterator<Item = (FetchKey, Waiter)>) {
-        self.drive(|state, now| self.ask(state, now, keys));
+    pub(crate) fn fetch(self: &Arc<Self>, demand: &Demand, keys: impl Iterator<Item = (FetchKey, Waiter)>) {
+        self.drive(|state, now| self.ask(state, now, demand, keys));
     }
 
     /// Asks for keys that nobody waits for, those left out that are being fetched already or that
     /// the backend has just failed at: whatever they are asked for how often, one fetch of each is
     /// under way.
-    pub(crate) fn refresh(self: &Arc<Self>, keys: impl Iterator<Item = FetchKey>) {
+    pub(crate) fn refresh(self: &Arc<Self>, demand: &Demand, keys: impl Iterator<Item = FetchKey>) {
         self.drive(|state, now| {
             let State { machine, refreshes, .. } = state;
             let keys = keys.filter(|key| !machine.is_joinable(key) && refreshes.may_begin(now, key));
             let keys: Vec<_> = keys.map(|key| (key, Waiter::NOBODY)).collect();
-            self.ask(state, now, keys.into_iter());
+            self.ask(state, now, demand, keys.into_iter());
         });
     }
 
     /// Has keys fetched: from any replica, but from the one that is written to where others copy
     /// from it and may not have done so yet.
-    fn ask(&self, state: &mut State, now: Instant, keys: impl Iterator<Item = (FetchKey, Waiter)>) {
+    fn ask(
+        &self,
+        state: &mut State,
+        now: Instant,
+        demand: &Demand,
+        keys: impl Iterator<Item = (FetchKey, Waiter)>,
+    ) {
         let State { machine, writes, .. } = state;
         if self.write_to == WriteTo::All || self.replicas.len() == 1 {
-            return machine.handle_fetch(now, keys, self.entropy.draw());
+            return machine.handle_fetch(now, demand, keys, self.entropy.draw());
         }
         let (settled, other): (Vec<_>, Vec<_>) = keys.partition(|(key, _)| writes.may_fill(&key.key));
-        machine.handle_fetch(now, settled, self.entropy.draw());
-        machine.handle_fetch_from(now, WRITTEN_TO, other, self.entropy.draw());
+        machine.handle_fetch(now, demand, settled, self.entropy.draw());
+        machine.handle_fetch_from(now, WRITTEN_TO, demand, other, self.entropy.draw());
     }
 
     /// Makes `change`, which stores or removes `key` in the cache, so that nothing fetched before
@@ -354,10 +360,12 @@ impl Backend {
 
     fn carry_out(self: &Arc<Self>, action: Action<FetchKey, Found, Waiter>) {
         match action {
-            Action::Call { call, replica, keys, timeout } => self.call(call, replica, keys, timeout),
-            Action::Cancel { call, .. } => {
+            Action::Call { attempt, replica, keys, timeout, .. } => {
+                self.call(attempt, replica, keys, timeout)
+            }
+            Action::Cancel { attempt, .. } => {
                 self.errors.late(self);
-                if let Some(task) = lock(&self.calls).remove(&call) {
+                if let Some(task) = lock(&self.calls).remove(&attempt) {
                     task.abort();
                 }
             }
@@ -368,7 +376,13 @@ impl Backend {
         }
     }
 
-    fn call(self: &Arc<Self>, call: CallId, replica: ReplicaId, keys: Vec<FetchKey>, timeout: Duration) {
+    fn call(
+        self: &Arc<Self>,
+        attempt: AttemptId,
+        replica: ReplicaId,
+        keys: Vec<FetchKey>,
+        timeout: Duration,
+    ) {
         let (backend, store) = (Arc::clone(self), Arc::clone(&self.replicas[replica.index()]));
         // The table is locked until the task is in it, so that a call that ends at once finds
         // itself there to remove.
@@ -377,7 +391,7 @@ impl Backend {
             let asked = keys.iter().map(|key| key.key.clone()).collect();
             let (count, sent) = (keys.len(), backend.clock.now());
             let answer = tokio::time::timeout(timeout, store.get_each(asked)).await;
-            lock(&backend.calls).remove(&call);
+            lock(&backend.calls).remove(&attempt);
             let reply = match answer {
                 Ok(Ok(values)) => {
                     let now = backend.clock.now();
@@ -393,9 +407,9 @@ impl Backend {
                 // nothing.
                 Err(_) => return,
             };
-            backend.drive(|state, now| state.machine.handle_reply(now, call, reply));
+            backend.drive(|state, now| state.machine.handle_reply(now, attempt, reply));
         });
-        calls.insert(call, task.abort_handle());
+        calls.insert(attempt, task.abort_handle());
     }
 
     /// What a store's answers mean to the dispatcher.

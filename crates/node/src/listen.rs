@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use sherwood_model::{BackendId, Instant, PartitionId, TenantId};
+use sherwood_model::{BackendId, Demand, Instant, PartitionId, TenantId};
 use sherwood_store::Found;
 use tokio::sync::{mpsc, watch};
 
@@ -16,6 +16,7 @@ use crate::config::Protocol;
 use crate::core::Core;
 use crate::entropy::Entropy;
 use crate::listener::{Backends, Bound, MemcachedOptions, Places, Routing, Running, Service, Target};
+use crate::names::PartitionName;
 use crate::setup::{MemcachedSetup, RouteSetup};
 use crate::start::StartError;
 use crate::waiter::Waiter;
@@ -102,9 +103,11 @@ impl Backends for Behind {
     ) -> BoxFuture<'static, Vec<Result<Option<Found>, String>>> {
         let mut results = vec![Ok(None); keys.len()];
         let (sender, mut arrivals) = mpsc::unbounded_channel();
-        if let Some(backend) = self.0.backend(self.0.names.partitions()[partition.index()].backend) {
+        let PartitionName { tenant, backend, .. } = self.0.names.partitions()[partition.index()];
+        if let Some(backend) = self.0.backend(backend) {
+            let demand = Demand { tenant, ..Demand::default() };
             let waiter = |(i, key)| (FetchKey { partition, key }, Waiter::new(sender.clone(), i));
-            backend.fetch(keys.into_iter().enumerate().map(waiter));
+            backend.fetch(&demand, keys.into_iter().enumerate().map(waiter));
         }
         let buffers = Arc::clone(&self.0.buffers);
         async move {

@@ -4,13 +4,13 @@
 //! its slowest query. So somebody has to hold a request together: look every key up, hand what
 //! misses to the backends' dispatchers, take the answers as they come, each key for itself, and say
 //! at the end how long it took and who was the last. That is a [`Request`]. It waits for nothing
-//! and nobody: a driver carries [`Fetch`]es to `sherwood_dispatch::Dispatch` and the results back,
+//! and nobody: a driver carries [`QueryFetch`]es to `sherwood_dispatch::Dispatch` and the results back,
 //! and [`fill`]s the cache once for each key delivered, however many requests wait for it.
 //!
 //! ```
 //! use sherwood_cache::{Access, Cache, Options, Partition, Value};
 //! use sherwood_dispatch::{Action, Dispatch, Options as DispatchOptions, Reply};
-//! use sherwood_model::{BackendId, Instant, PartitionId, SeededState, TenantId};
+//! use sherwood_model::{BackendId, Demand, Instant, PartitionId, SeededState, TenantId};
 //! use sherwood_path::{Query, Request, Staleness, fill};
 //!
 //! let (backend, partition) = (BackendId(0), PartitionId(0));
@@ -21,16 +21,17 @@
 //! let mut dispatch = Dispatch::new(options, 1, SeededState::new(2))?;
 //!
 //! let arrived = Instant::from_millis(0);
-//! let query = Query { backend, partition, keys: vec!["p:1"], best_effort: false, timeout, staleness };
+//! let (keys, demand) = (vec!["p:1"], Demand::default());
+//! let query = Query { backend, partition, keys, demand, timeout, staleness };
 //! let mut request: Request<&str, u32> = Request::start(arrived, vec![query]);
 //! for fetch in request.look_up(&cache, &Access::at(arrived), |_, _, item| item.value.len() as u32) {
-//!     dispatch.handle_fetch(arrived, fetch.keys, 0x5eed);
+//!     dispatch.handle_fetch(arrived, &fetch.demand, fetch.keys, 0x5eed);
 //! }
 //!
 //! // Four milliseconds later the backend has answered: the object has 1,200 bytes.
 //! let now = Instant::from_millis(4);
-//! let Some(Action::Call { call, .. }) = dispatch.poll_action() else { panic!("one call") };
-//! dispatch.handle_reply(now, call, Reply::Ok(vec![Some(1_200)]));
+//! let Some(Action::Call { attempt, .. }) = dispatch.poll_action() else { panic!("one call") };
+//! dispatch.handle_reply(now, attempt, Reply::Ok(vec![Some(1_200)]));
 //! while let Some(Action::Deliver { key, result, fill: may_fill, waiters }) = dispatch.poll_action() {
 //!     if let (true, Ok(Some(bytes))) = (may_fill, &result) {
 //!         fill(&cache, partition, key.as_bytes(), Value::Declared(*bytes), None, &Access::at(now))?;
@@ -56,7 +57,7 @@ mod write;
 pub use answer::{Alike, Answer, Status};
 pub use fill::fill;
 pub use freshness::{Fetched, Lifetime, OUTDATED, Rules, Staleness};
-pub use query::{Fetch, Query, Slot};
+pub use query::{Query, QueryFetch, Slot};
 pub use refresh::Refreshes;
 pub use request::Request;
 pub use write::{Begun, Ended, Outcome, Settled, Write, WriteId, WriteOptions, WriteRefused, Writes};

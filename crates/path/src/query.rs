@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sherwood_model::{BackendId, PartitionId};
+use sherwood_model::{BackendId, Demand, PartitionId};
 
 use crate::Staleness;
 
@@ -15,9 +15,9 @@ pub struct Query<K> {
     pub partition: PartitionId,
     /// Any number of keys, repeated or not; each gets an answer of its own.
     pub keys: Vec<K>,
-    /// Whether the request is as good without it: failures of a best-effort query do not count
+    /// On whose behalf and how urgently it is made. Failures of a best-effort query do not count
     /// against the request.
-    pub best_effort: bool,
+    pub demand: Demand,
     /// The backend's time-out, which a query that failed counts as.
     pub timeout: Duration,
     /// When a stale value will do.
@@ -26,7 +26,7 @@ pub struct Query<K> {
 
 /// What one query wants fetched, for its backend's dispatcher.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fetch<K> {
+pub struct QueryFetch<K> {
     /// The query's position in the request.
     pub query: usize,
     /// Whom to ask.
@@ -35,6 +35,8 @@ pub struct Fetch<K> {
     pub partition: PartitionId,
     /// At least one key, no key twice, each with where its result goes. Ordered by key.
     pub keys: Vec<(K, Slot)>,
+    /// The query's demand; best effort and without a deadline where the query does not wait.
+    pub demand: Demand,
     /// Whether the query waits for the results. Where it does not, it has had its answers, stale
     /// ones, and the values are only to enter the cache: the results may be handed back or not, and
     /// keys that are being fetched already, or [rest](crate::Refreshes), need no other fetch.

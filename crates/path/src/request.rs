@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use sherwood_cache::{Access, AccessFlags, Cache, Item, Kind};
 use sherwood_dispatch::FetchError;
-use sherwood_model::{BackendId, FinishedRequest, Instant, PartitionId, QueryEnd, RequestEnd};
+use sherwood_model::{BackendId, Demand, FinishedRequest, Instant, PartitionId, QueryEnd, RequestEnd};
 
 use crate::answer::{End, Stale};
 use crate::freshness::stale_since;
-use crate::{Alike, Answer, Fetch, Query, Slot, Staleness};
+use crate::{Alike, Answer, Query, QueryFetch, Slot, Staleness};
 
 /// One request: its queries, and what became of each of their keys.
 ///
@@ -28,7 +28,7 @@ use crate::{Alike, Answer, Fetch, Query, Slot, Staleness};
 ///
 /// # Inputs, outputs, wake-ups
 /// 1. [`start`](Self::start) when it arrives;
-/// 2. [`look_up`](Self::look_up) once, and hand each [`Fetch`] to its backend's dispatcher;
+/// 2. [`look_up`](Self::look_up) once, and hand each [`QueryFetch`] to its backend's dispatcher;
 /// 3. [`handle_result`](Self::handle_result) for every key fetched, in any order; results nobody
 ///    waits for are ignored;
 /// 4. [`handle_timeout`](Self::handle_timeout) at [`next_timeout`](Self::next_timeout), which
@@ -158,7 +158,7 @@ impl<K: AsRef<[u8]> + Clone, V: Clone> Request<K, V> {
         cache: &Cache,
         access: &Access,
         mut read: impl FnMut(PartitionId, &K, Item<'_>) -> V,
-    ) -> Vec<Fetch<K>> {
+    ) -> Vec<QueryFetch<K>> {
         if self.looked_up.is_some() {
             return Vec::new();
         }
@@ -368,7 +368,7 @@ impl<K: AsRef<[u8]> + Clone, V: Clone> Request<K, V> {
 
     /// What one query wants fetched, each key once. Where it is awaited, its repetitions are
     /// chained to it.
-    fn fetch(&mut self, index: usize, mut misses: Vec<Missed>, awaited: bool) -> Fetch<K> {
+    fn fetch(&mut self, index: usize, mut misses: Vec<Missed>, awaited: bool) -> QueryFetch<K> {
         let QueryState { query, first_key, .. } = &self.queries[index];
         let first_slot = *first_key as u32;
         let key = |missed: &Missed| &query.keys[missed.position as usize];
@@ -389,7 +389,10 @@ impl<K: AsRef<[u8]> + Clone, V: Clone> Request<K, V> {
         // simulated world hang at `opt-level = 1`, which is likely a miscompilation,
         // rust-lang/rust#149294.
         let keys = misses.iter().map(|missed| (key(missed).clone(), Slot(slot(missed)))).collect();
-        Fetch { query: index, backend: query.backend, partition: query.partition, keys, awaited }
+        let demand =
+            if awaited { query.demand } else { Demand { deadline: None, best_effort: true, ..query.demand } };
+        let (backend, partition) = (query.backend, query.partition);
+        QueryFetch { query: index, backend, partition, keys, demand, awaited }
     }
 
     /// Ends a key that is asked for, and the repetitions chained to it.
@@ -415,8 +418,8 @@ impl<K: AsRef<[u8]> + Clone, V: Clone> Request<K, V> {
             return;
         }
         let elapsed = now - self.started;
-        let Query { backend, best_effort, timeout, .. } = state.query;
-        let failed = (state.failed && !best_effort).then_some(timeout);
+        let Query { backend, demand, timeout, .. } = state.query;
+        let failed = (state.failed && !demand.best_effort).then_some(timeout);
         self.end.add(QueryEnd { backend, latency: elapsed, failed });
         if self.open_keys == 0 {
             self.finished = Some(self.end.finish(elapsed));

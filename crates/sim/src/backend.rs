@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sherwood_dispatch::CallId;
+use sherwood_dispatch::AttemptId;
 use sherwood_model::{BackendId, Instant, ReplicaId, SplitMix64};
 use sherwood_workload::onerf::{BackendModel as Law, Limits};
 
@@ -22,7 +22,7 @@ pub(crate) struct Job {
 #[derive(Clone, Debug)]
 pub(crate) enum Work {
     Call {
-        call: CallId,
+        attempt: AttemptId,
         keys: Vec<Key>,
     },
     Probe,

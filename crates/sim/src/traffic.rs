@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rand_core::Rng as _;
-use sherwood_model::{BackendId, Instant, PartitionId, SplitMix64};
+use sherwood_model::{BackendId, Demand, Instant, PartitionId, SplitMix64};
 use sherwood_path::{Query, Staleness};
 use sherwood_workload::onerf::{Batch, RequestMix, Times};
 use sherwood_workload::trace::requests::Request;
@@ -101,7 +101,7 @@ impl Traffic {
             backend,
             partition: partition(backend),
             keys,
-            best_effort: false,
+            demand: Demand::default(),
             timeout,
             staleness: Staleness::default(),
         };

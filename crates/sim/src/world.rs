@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rand_core::Rng as _;
 use sherwood_cache::Access;
-use sherwood_dispatch::{Action, CallId, Reply};
+use sherwood_dispatch::{Action, AttemptId, Reply};
 use sherwood_model::{BackendId, Instant, ReplicaId, Slo};
 use sherwood_path::Request;
 use sherwood_policy::{TaoMode, by_name};
@@ -321,7 +321,12 @@ impl World {
             // Where there is one replica, there is nothing to draw.
             let several = self.backends[fetch.backend.index()].replicas() > 1;
             let entropy = if several { self.route_draws.next_u64() } else { 0 };
-            self.servers[server].machines[fetch.backend.index()].handle_fetch(now, keys, entropy);
+            self.servers[server].machines[fetch.backend.index()].handle_fetch(
+                now,
+                &fetch.demand,
+                keys,
+                entropy,
+            );
             self.drive(server as u16, fetch.backend);
         }
         self.expect_arrival();
@@ -347,11 +352,11 @@ impl World {
         let place = (usize::from(server), backend.index());
         while let Some(action) = self.servers[place.0].machines[place.1].poll_action() {
             match action {
-                Action::Call { call, replica, keys, .. } => {
-                    self.send(server, backend, replica, Work::Call { call, keys });
+                Action::Call { attempt, replica, keys, .. } => {
+                    self.send(server, backend, replica, Work::Call { attempt, keys });
                 }
                 Action::Probe { replica, .. } => self.send(server, backend, replica, Work::Probe),
-                Action::Cancel { call, replica } => self.cancel(server, backend, replica, call),
+                Action::Cancel { attempt, replica } => self.cancel(server, backend, replica, attempt),
                 Action::Deliver { key, result, fill, waiters } => {
                     if let (true, Ok(Some(bytes))) = (fill, &result) {
                         self.servers[place.0].fill(self.now, backend, key, *bytes);
@@ -473,7 +478,7 @@ impl World {
         let Server { cache, machines, .. } = &mut self.servers[usize::from(server)];
         let machine = &mut machines[backend.index()];
         match work {
-            Work::Call { call, keys } => {
+            Work::Call { attempt, keys } => {
                 // They are about to be filled.
                 cache.prefetch(keys.iter().map(|key| (partition(backend), key.as_ref())));
                 let law = &mut self.backends[backend.index()];
@@ -481,7 +486,7 @@ impl World {
                     None => Some(law.object_bytes(key.object())),
                     Some(sizes) => Some(sizes.bytes(backend, key)),
                 });
-                machine.handle_reply(self.now, call, Reply::Ok(sizes.collect()));
+                machine.handle_reply(self.now, attempt, Reply::Ok(sizes.collect()));
             }
             Work::Echo { .. } => return,
             Work::Probe => machine.handle_probe(self.now, replica, true),
@@ -490,11 +495,11 @@ impl World {
     }
 
     /// Nobody waits for a call any more: if it waits for a worker, it leaves.
-    fn cancel(&mut self, server: u16, backend: BackendId, replica: ReplicaId, cancelled: CallId) {
+    fn cancel(&mut self, server: u16, backend: BackendId, replica: ReplicaId, cancelled: AttemptId) {
         let jobs = &self.jobs;
         let is_it = |&job: &u32| {
             let work = jobs.get(job).filter(|job| job.server == server).map(|job| &job.work);
-            matches!(work, Some(Work::Call { call, .. }) if *call == cancelled)
+            matches!(work, Some(Work::Call { attempt, .. }) if *attempt == cancelled)
         };
         if let Some(job) = self.backends[backend.index()].station(replica).give_up(is_it) {
             self.jobs.remove(job);

@@ -4,21 +4,22 @@ use std::hash::Hash;
 use std::mem;
 use std::sync::Arc;
 
-use sherwood_model::{Instant, ReplicaId};
+use sherwood_model::{Demand, Instant, ReplicaId};
 
 use super::{Call, Dispatch};
 use crate::replica::Replica;
 use crate::slab::Id;
 use crate::{
-    Action, Bound, CallId, CallShape, Failure, FailureKind, FetchError, Options, ReplicaLoad, Route,
+    Action, AttemptId, Bound, CallShape, Failure, FailureKind, FetchError, Options, ReplicaLoad, Route,
 };
 
 impl<K: Clone + Eq + Hash, V, W, R: Route> Dispatch<K, V, W, R> {
     /// A new call for keys that were just admitted, of `only` this replica if there is one.
-    pub(super) fn submit(&mut self, now: Instant, keys: Vec<Id>, only: Option<ReplicaId>) {
+    pub(super) fn submit(&mut self, now: Instant, keys: Vec<Id>, only: Option<ReplicaId>, demand: &Demand) {
         let deadline = now + self.options.timeout;
         let replica = ReplicaId(0);
-        let call = Call { keys, deadline, attempt: 1, only, replica, sent: None, failure: None };
+        let demand = *demand;
+        let call = Call { keys, demand, deadline, attempt: 1, only, replica, sent: None, failure: None };
         self.place_or_end(now, call);
     }
 
@@ -93,9 +94,10 @@ impl<K: Clone + Eq + Hash, V, W, R: Route> Dispatch<K, V, W, R> {
             let stored = |key: &Id| self.keys.get(*key).expect("a key is stored until its call ends");
             let keys = call.keys.iter().map(|key| stored(key).key.clone());
             self.actions.push_back(Action::Call {
-                call: CallId(id),
+                attempt: AttemptId(id),
                 replica: replica.id,
                 keys: keys.collect(),
+                demand: call.demand,
                 timeout: call.deadline - now,
             });
         }
@@ -236,7 +238,7 @@ impl<K: Clone + Eq + Hash, V, W, R: Route> Dispatch<K, V, W, R> {
         if let Some(call) = self.take_in_flight(id) {
             self.note_call(now, &call, call.keys.len(), false);
             self.counters.cancelled_calls += 1;
-            self.actions.push_back(Action::Cancel { call: CallId(id), replica: call.replica });
+            self.actions.push_back(Action::Cancel { attempt: AttemptId(id), replica: call.replica });
             if call.sent.is_some_and(|sent| call.deadline - sent >= timeout / 2) {
                 self.blame(now, call.replica, &Arc::from("no answer in time"));
             }

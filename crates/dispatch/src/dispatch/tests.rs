@@ -39,11 +39,11 @@ fn at(ms: u64) -> Instant {
 }
 
 fn fetch(machine: &mut Machine, ms: u64, keys: &[(&'static str, u32)]) -> Vec<Act> {
-    machine.handle_fetch(at(ms), keys.iter().copied(), 0x9E37);
+    machine.handle_fetch(at(ms), &Demand::default(), keys.iter().copied(), 0x9E37);
     drain(machine)
 }
 
-fn reply(machine: &mut Machine, ms: u64, call: CallId, reply: Reply<u32>) -> Vec<Act> {
+fn reply(machine: &mut Machine, ms: u64, call: AttemptId, reply: Reply<u32>) -> Vec<Act> {
     machine.handle_reply(at(ms), call, reply);
     drain(machine)
 }
@@ -62,16 +62,16 @@ fn failed(kind: FailureKind) -> Reply<u32> {
 }
 
 /// The calls among some actions: id, replica, keys.
-fn calls(actions: &[Act]) -> Vec<(CallId, ReplicaId, Vec<&'static str>)> {
+fn calls(actions: &[Act]) -> Vec<(AttemptId, ReplicaId, Vec<&'static str>)> {
     let call = |action: &Act| match action {
-        Action::Call { call, replica, keys, .. } => Some((*call, *replica, keys.clone())),
+        Action::Call { attempt, replica, keys, .. } => Some((*attempt, *replica, keys.clone())),
         _ => None,
     };
     actions.iter().filter_map(call).collect()
 }
 
 /// The only call among some actions.
-fn call(actions: &[Act]) -> (CallId, ReplicaId) {
+fn call(actions: &[Act]) -> (AttemptId, ReplicaId) {
     match calls(actions)[..] {
         [(call, replica, _)] => (call, replica),
         ref calls => panic!("expected one call, got {calls:?}"),
@@ -232,7 +232,7 @@ fn the_deadline_cancels_the_call_and_late_replies_are_ignored() {
     assert_eq!(machine.next_timeout(), Some(at(100)));
     assert_eq!(wake(&mut machine, 99), []);
     let actions = wake(&mut machine, 100);
-    assert_eq!(actions[0], Action::Cancel { call: first, replica });
+    assert_eq!(actions[0], Action::Cancel { attempt: first, replica });
     assert_eq!(
         deliveries(&actions),
         [("a", Err(FetchError::Timeout { timeout: TIMEOUT }), false, vec![1, 2])]
@@ -308,7 +308,7 @@ fn a_safe_failure_is_retried_once_on_another_replica_within_its_first_deadline()
     let mut machine = machine(2, |_| ());
     let (first, replica) = call(&fetch(&mut machine, 0, &[("a", 1)]));
     let actions = reply(&mut machine, 30, first, failed(FailureKind::Reset));
-    let Action::Call { call: second, replica: other, timeout, .. } = actions[0] else {
+    let Action::Call { attempt: second, replica: other, timeout, .. } = actions[0] else {
         panic!("{actions:?}")
     };
     assert_ne!(replica, other);
@@ -410,7 +410,7 @@ fn a_down_replica_is_probed_with_growing_waits_and_used_again_after_a_success() 
     machine.handle_probe(due, ReplicaId(9), true);
     assert_eq!(drain(&mut machine), [probe]);
     assert_eq!(machine.next_timeout(), None);
-    machine.handle_fetch(due, [("a", 1)], 0);
+    machine.handle_fetch(due, &Demand::default(), [("a", 1)], 0);
     assert_eq!(calls(&drain(&mut machine)).len(), 1);
 }
 
@@ -520,7 +520,7 @@ fn a_route_that_refuses_or_names_a_stranger_refuses_the_call() {
     for answer in [None, Some(ReplicaId(7))] {
         let mut machine: Dispatch<&str, u32, u32, _> =
             Dispatch::with_route(options(), 2, SeededState::new(1), Stubborn(answer)).unwrap();
-        machine.handle_fetch(at(0), [("a", 1)], 0);
+        machine.handle_fetch(at(0), &Demand::default(), [("a", 1)], 0);
         let result = Err(FetchError::NotAdmitted { replicas: 2 });
         let delivered = Action::Deliver { key: "a", result, fill: false, waiters: Waiters::new(1) };
         assert_eq!(machine.poll_action(), Some(delivered));
@@ -555,7 +555,7 @@ fn every_error_says_what_and_what_to_do() {
 fn keys_of_which_only_one_replica_knows_go_to_it_and_fail_with_it() {
     let mut machine = machine(3, |o| o.retry.per_call_max = 2);
     let from = |machine: &mut Machine, key| {
-        machine.handle_fetch_from(at(0), ReplicaId(1), [(key, 1)], 7);
+        machine.handle_fetch_from(at(0), ReplicaId(1), &Demand::default(), [(key, 1)], 7);
         drain(machine)
     };
     for key in ["a", "b"] {

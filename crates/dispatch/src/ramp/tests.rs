@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
-use sherwood_model::SeededState;
+use sherwood_model::{Demand, SeededState};
 
 use super::*;
-use crate::{Action, Bound, CallId, Dispatch, FetchError, Options, ProbeOptions, Reply};
+use crate::{Action, AttemptId, Bound, Dispatch, FetchError, Options, ProbeOptions, Reply};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -18,7 +18,7 @@ struct World {
     workers: Vec<Instant>,
     service: Duration,
     /// Calls by the time at which they end.
-    ends: BTreeMap<(Instant, u64), (CallId, usize)>,
+    ends: BTreeMap<(Instant, u64), (AttemptId, usize)>,
     serial: u64,
     cached: BTreeSet<u64>,
     keys: u64,
@@ -118,7 +118,7 @@ impl World {
             }
         }
         let entropy = self.draw();
-        self.dispatch.handle_fetch(self.now, missed, entropy);
+        self.dispatch.handle_fetch(self.now, &Demand::default(), missed, entropy);
         self.carry_out();
     }
 
@@ -137,11 +137,11 @@ impl World {
             match action {
                 // First come, first served, and nobody is told to stop: a database works on what it
                 // was asked for.
-                Action::Call { call, keys, .. } => {
+                Action::Call { attempt, keys, .. } => {
                     let worker = self.workers.iter_mut().min().expect("there is one");
                     *worker = (*worker).max(self.now) + self.service;
                     self.serial += 1;
-                    self.ends.insert((*worker, self.serial), (call, keys.len()));
+                    self.ends.insert((*worker, self.serial), (attempt, keys.len()));
                 }
                 Action::Deliver { key, result, fill, waiters } => {
                     let count = waiters.len() as u64;
@@ -294,7 +294,7 @@ fn a_page_of_a_few_keys_is_let_through_however_cold_the_cache_and_one_that_comes
 #[test]
 fn a_refusal_is_said_in_the_ramps_words_and_counted() {
     let mut world = cold(Some(RampOptions { start_keys: 1, ..RampOptions::default() }));
-    world.dispatch.handle_fetch(Instant::ZERO, [(1, 1), (2, 2)], 7);
+    world.dispatch.handle_fetch(Instant::ZERO, &Demand::default(), [(1, 1), (2, 2)], 7);
     let refused = world.dispatch.poll_action();
     let Some(Action::Deliver { key: 2, result: Err(error), .. }) = refused else { panic!("{refused:?}") };
     assert_eq!(
@@ -303,7 +303,7 @@ fn a_refusal_is_said_in_the_ramps_words_and_counted() {
          reached their limit of 1; slow down or raise the limit"
     );
     // A joint wait for the same key costs the backend nothing.
-    world.dispatch.handle_fetch(Instant::ZERO, [(1, 3)], 7);
+    world.dispatch.handle_fetch(Instant::ZERO, &Demand::default(), [(1, 3)], 7);
     let counters = world.dispatch.stats().counters;
     assert_eq!((counters.ramped, counters.refused, counters.joined), (1, 1, 1));
 }

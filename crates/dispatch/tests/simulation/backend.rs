@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use sherwood_dispatch::{
-    Action, CallId, Dispatch, Failure, FailureKind, FetchError, Options, ProbeOptions, RampOptions, Reply,
+    Action, AttemptId, Dispatch, Failure, FailureKind, FetchError, Options, ProbeOptions, RampOptions, Reply,
     RetryOptions, Waiters,
 };
-use sherwood_model::{Instant, ReplicaId, SeededState};
+use sherwood_model::{Demand, Instant, ReplicaId, SeededState};
 
 use crate::draws::Draws;
 
@@ -32,7 +32,7 @@ pub(crate) struct Faults {
 /// What becomes of a call or a probe, and how long after it was made.
 #[derive(Debug)]
 pub(crate) enum Echo {
-    Reply { call: CallId, reply: Reply<Value> },
+    Reply { attempt: AttemptId, reply: Reply<Value> },
     Probe { replica: ReplicaId, ok: bool },
 }
 
@@ -45,7 +45,7 @@ pub(crate) struct Backend {
     pub(crate) healthy: bool,
     pub(crate) alive: Vec<bool>,
     /// Calls made and neither answered nor cancelled.
-    active: BTreeMap<CallId, ReplicaId>,
+    active: BTreeMap<AttemptId, ReplicaId>,
     waiting: BTreeMap<Waiter, (Key, Instant)>,
     versions: Vec<u64>,
     calls_by_replica: Vec<u64>,
@@ -117,7 +117,9 @@ impl Backend {
         let asked: Vec<(Key, Waiter)> = keys.into_iter().zip(waiters).collect();
         self.next_waiter += asked.len() as u64;
         self.waiting.extend(asked.iter().map(|&(key, waiter)| (waiter, (key, now))));
-        self.input(now, draws, |dispatch, draws| dispatch.handle_fetch(now, asked, draws.next()))
+        self.input(now, draws, |dispatch, draws| {
+            dispatch.handle_fetch(now, &Demand::default(), asked, draws.next())
+        })
     }
 
     pub(crate) fn write(&mut self, key: Key) {
@@ -134,14 +136,14 @@ impl Backend {
             Echo::Probe { replica, ok } => {
                 self.input(now, draws, |dispatch, _| dispatch.handle_probe(now, replica, ok))
             }
-            Echo::Reply { call, reply } => {
+            Echo::Reply { attempt, reply } => {
                 let down_before = self.down();
                 let late_before = self.dispatch.stats().counters.late_replies;
-                self.dispatch.handle_reply(now, call, reply);
+                self.dispatch.handle_reply(now, attempt, reply);
                 let late = self.dispatch.stats().counters.late_replies - late_before;
                 if late == 0 {
                     assert!(
-                        self.active.remove(&call).is_some(),
+                        self.active.remove(&attempt).is_some(),
                         "a reply was accepted that nobody waited for"
                     );
                 }
@@ -185,16 +187,16 @@ impl Backend {
 
     fn carry_out(&mut self, action: Action<Key, Value, Waiter>, draws: &mut Draws) -> Vec<(Duration, Echo)> {
         match action {
-            Action::Call { call, replica, keys, timeout } => {
+            Action::Call { attempt, replica, keys, demand: _, timeout } => {
                 assert!((1..=self.options.batch_keys_max as usize).contains(&keys.len()));
                 assert_eq!(keys.iter().collect::<BTreeSet<_>>().len(), keys.len(), "a key twice in {keys:?}");
                 assert!(timeout > Duration::ZERO && timeout <= self.options.timeout);
-                assert_eq!(self.active.insert(call, replica), None);
+                assert_eq!(self.active.insert(attempt, replica), None);
                 self.calls_by_replica[replica.index()] += 1;
-                self.serve(call, replica, &keys, draws)
+                self.serve(attempt, replica, &keys, draws)
             }
-            Action::Cancel { call, replica } => {
-                assert_eq!(self.active.remove(&call), Some(replica));
+            Action::Cancel { attempt, replica } => {
+                assert_eq!(self.active.remove(&attempt), Some(replica));
                 Vec::new()
             }
             Action::Deliver { key, result, fill, waiters } => {
@@ -207,7 +209,7 @@ impl Backend {
 
     fn serve(
         &self,
-        call: CallId,
+        attempt: AttemptId,
         replica: ReplicaId,
         keys: &[Key],
         draws: &mut Draws,
@@ -223,7 +225,7 @@ impl Backend {
             Reply::Ok(keys.iter().map(|&key| self.read(key)).collect())
         };
         let echoes = if draws.chance(self.faults.repeated) { 2 } else { 1 };
-        let echo = |_| (draws.up_to(self.faults.delay_max), Echo::Reply { call, reply: reply.clone() });
+        let echo = |_| (draws.up_to(self.faults.delay_max), Echo::Reply { attempt, reply: reply.clone() });
         (0..echoes).map(echo).collect()
     }
 

@@ -15,8 +15,8 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use sherwood_cache::{Access, Item, Value};
-use sherwood_model::{Instant, TenantId};
-use sherwood_path::{Fetch, Query, Request, Slot, Staleness, Status};
+use sherwood_model::{Demand, Instant, TenantId};
+use sherwood_path::{Query, QueryFetch, Request, Slot, Staleness, Status};
 use tokio::sync::mpsc;
 
 use crate::admin::{Problem, WholeBody, listed};
@@ -138,20 +138,20 @@ impl Running<'_> {
 
     /// Asks a query's backend for what missed. A backend without a store has nothing but what is
     /// cached.
-    fn fetch(&mut self, fetch: Fetch<Bytes>, sender: &mpsc::UnboundedSender<Arrival>) {
-        let Fetch { backend, partition, keys, awaited, .. } = fetch;
+    fn fetch(&mut self, fetch: QueryFetch<Bytes>, sender: &mpsc::UnboundedSender<Arrival>) {
+        let QueryFetch { backend, partition, keys, demand, awaited, .. } = fetch;
         let Some(backend) = self.core.backend(backend) else {
             let now = self.core.clock.now();
             keys.into_iter().for_each(|(_, slot)| self.request.handle_result(now, slot, Ok(None)));
             return;
         };
         if !awaited {
-            return backend.refresh(keys.into_iter().map(|(key, _)| FetchKey { partition, key }));
+            return backend.refresh(&demand, keys.into_iter().map(|(key, _)| FetchKey { partition, key }));
         }
         let first = self.slots.len();
         self.slots.extend(keys.iter().map(|(_, slot)| *slot));
         let waiter = |(i, (key, _))| (FetchKey { partition, key }, Waiter::new(sender.clone(), first + i));
-        backend.fetch(keys.into_iter().enumerate().map(waiter));
+        backend.fetch(&demand, keys.into_iter().enumerate().map(waiter));
     }
 }
 
@@ -197,7 +197,7 @@ fn resolve(core: &Core, asked: &AskedRequest<'_>) -> Result<Vec<Query<Bytes>>, R
             backend,
             partition,
             keys: query.keys.iter().map(|key| Bytes::copy_from_slice(key.as_bytes())).collect(),
-            best_effort: query.best_effort.unwrap_or(false),
+            demand: Demand { tenant, best_effort: query.best_effort.unwrap_or(false), ..Demand::default() },
             timeout: core.backend(backend).map_or(Duration::ZERO, |backend| backend.timeout),
             staleness: core.backend(backend).map_or(Staleness::default(), |backend| {
                 backend.rules.staleness(query.stale_ok(), backend.late_after)

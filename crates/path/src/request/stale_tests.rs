@@ -5,9 +5,9 @@ use std::time::Duration;
 use proptest::prelude::*;
 use sherwood_cache::{Access, Cache, Change, Kind, NewCas, NewItem, Options, Partition, Value};
 use sherwood_dispatch::FetchError;
-use sherwood_model::{BackendId, Instant, PartitionId, SeededState, TenantId};
+use sherwood_model::{BackendId, Demand, Instant, PartitionId, SeededState, TenantId};
 
-use crate::{Fetch, OUTDATED, Query, Request, Slot, Staleness, Status};
+use crate::{OUTDATED, Query, QueryFetch, Request, Slot, Staleness, Status};
 
 type Asked = Request<String, u8>;
 
@@ -41,12 +41,12 @@ fn cache(items: &[(&str, Kind, u64)]) -> Cache {
 }
 
 /// A request that arrives and is looked up at `now`.
-fn start(cache: &Cache, now: u64, keys: &[&str], staleness: Staleness) -> (Asked, Vec<Fetch<String>>) {
+fn start(cache: &Cache, now: u64, keys: &[&str], staleness: Staleness) -> (Asked, Vec<QueryFetch<String>>) {
     let query = Query {
         backend: BackendId(0),
         partition: PartitionId(0),
         keys: keys.iter().map(|key| (*key).to_owned()).collect(),
-        best_effort: false,
+        demand: Demand::default(),
         timeout: TIMEOUT,
         staleness,
     };
@@ -70,7 +70,7 @@ fn failure() -> Result<Option<u8>, FetchError> {
     Err(FetchError::Timeout { timeout: TIMEOUT })
 }
 
-fn keys(fetch: &Fetch<String>) -> Vec<&str> {
+fn keys(fetch: &QueryFetch<String>) -> Vec<&str> {
     fetch.keys.iter().map(|(key, _)| key.as_str()).collect()
 }
 

@@ -38,7 +38,7 @@ fn query(backend: u16, keys: &[&'static str]) -> Query<&'static str> {
         backend: BackendId(backend),
         partition: PartitionId(backend),
         keys: keys.to_vec(),
-        best_effort: false,
+        demand: Demand::default(),
         timeout: TIMEOUT,
         staleness: Staleness::default(),
     }
@@ -52,7 +52,7 @@ fn bytes(item: Item<'_>) -> Vec<u8> {
 }
 
 /// A request that arrived at 10 ms and was looked up at 11 ms.
-fn start(queries: Vec<Query<&'static str>>) -> (Asked, Vec<Fetch<&'static str>>) {
+fn start(queries: Vec<Query<&'static str>>) -> (Asked, Vec<QueryFetch<&'static str>>) {
     let mut request = Asked::start(at(10), queries);
     let fetches = request.look_up(&cache(), &access(11), |_, _, item| bytes(item));
     (request, fetches)
@@ -232,8 +232,9 @@ fn a_failure_later_than_the_time_out_counts_as_it_was() {
 
 #[test]
 fn a_best_effort_failure_does_not_count() {
+    let best_effort = Demand { best_effort: true, ..Demand::default() };
     let (mut request, fetches) =
-        start(vec![Query { best_effort: true, ..query(0, &["x"]) }, query(1, &["y"])]);
+        start(vec![Query { demand: best_effort, ..query(0, &["x"]) }, query(1, &["y"])]);
     request.handle_result(at(12), fetches[0].keys[0].1, Err(FetchError::Timeout { timeout: TIMEOUT }));
     request.handle_result(at(30), fetches[1].keys[0].1, value("y"));
     assert_eq!(request.finished(), finished(20, Some(1)));

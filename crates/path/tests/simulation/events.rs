@@ -1,6 +1,6 @@
 //! What can happen, and what is asked and answered.
 
-use sherwood_dispatch::{CallId, Reply};
+use sherwood_dispatch::{AttemptId, Reply};
 use sherwood_model::{ReplicaId, Tags};
 use sherwood_path::{Outcome, Query};
 
@@ -27,7 +27,7 @@ pub(crate) enum Event {
         number: u8,
         tenant: u8,
     },
-    Reply(At, CallId, Reply<u64>),
+    Reply(At, AttemptId, Reply<u64>),
     Probe(At, ReplicaId),
     /// A client writes a number, for a tenant.
     Write {

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use sherwood_cache::{Access, AccessFlags, Item, Kind, Value};
-use sherwood_dispatch::{Action, CallId, Failure, FailureKind, FetchError, Reply};
-use sherwood_model::{Instant, ReplicaId};
-use sherwood_path::{Fetch, Fetched, Query, Request, Slot, Staleness, Status};
+use sherwood_dispatch::{Action, AttemptId, Failure, FailureKind, FetchError, Reply};
+use sherwood_model::{Demand, Instant, ReplicaId};
+use sherwood_path::{Fetched, Query, QueryFetch, Request, Slot, Staleness, Status};
 
 use crate::events::{At, Content, Event, Key, key, parts, tags};
 use crate::side::{HEALTHY, Side, partition, read, timeout};
@@ -65,7 +65,7 @@ impl World {
     }
 
     /// Has what a request wants fetched, but for what is to be made fresh again later.
-    fn fetch(&mut self, id: usize, Fetch { backend, keys, awaited, .. }: Fetch<Key>) {
+    fn fetch(&mut self, id: usize, QueryFetch { backend, keys, demand, awaited, .. }: QueryFetch<Key>) {
         let (backend, now, entropy) = (backend.index(), self.now, self.draw(u64::MAX));
         let side = &mut self.sides[backend];
         let mut begins = |key: &Key| !side.dispatch.is_joinable(key) && side.refreshes.may_begin(now, key);
@@ -76,17 +76,23 @@ impl World {
             self.count("refresh put off");
         }
         let keys = keys.into_iter().map(|(key, slot)| (key, Waiter::Request(id, slot)));
-        self.have_fetched(backend, keys, entropy);
+        self.have_fetched(backend, &demand, keys, entropy);
     }
 
     /// Has keys fetched, from the replica that is written to where others may be behind.
-    fn have_fetched(&mut self, backend: At, keys: impl Iterator<Item = (Key, Waiter)>, entropy: u64) {
+    fn have_fetched(
+        &mut self,
+        backend: At,
+        demand: &Demand,
+        keys: impl Iterator<Item = (Key, Waiter)>,
+        entropy: u64,
+    ) {
         let Side { dispatch, writes, stores, .. } = &mut self.sides[backend];
         let believed = |key: &Key| !stores.primary || writes.may_fill(&parts(*key).0);
         let (any, first): (Vec<_>, Vec<_>) = keys.partition(|(key, _)| believed(key));
         let lags = first.iter().any(|(key, _)| !stores.agree(parts(*key).0));
-        dispatch.handle_fetch(self.now, any, entropy);
-        dispatch.handle_fetch_from(self.now, ReplicaId(0), first, entropy);
+        dispatch.handle_fetch(self.now, demand, any, entropy);
+        dispatch.handle_fetch_from(self.now, ReplicaId(0), demand, first, entropy);
         if lags {
             self.count("replica that lags is spared");
         }
@@ -97,9 +103,9 @@ impl World {
     pub(crate) fn carry_out(&mut self, backend: At) {
         while let Some(action) = self.sides[backend].dispatch.poll_action() {
             match action {
-                Action::Call { call, replica, keys, .. } => self.serve(backend, replica, call, &keys),
-                Action::Cancel { call, .. } => {
-                    self.tell(|| format!("backend {backend}: {call:?} is given up"))
+                Action::Call { attempt, replica, keys, .. } => self.serve(backend, replica, attempt, &keys),
+                Action::Cancel { attempt, .. } => {
+                    self.tell(|| format!("backend {backend}: {attempt:?} is given up"))
                 }
                 Action::Probe { replica, .. } => {
                     self.plan(Duration::from_millis(1), Event::Probe(backend, replica));
@@ -153,7 +159,7 @@ impl World {
         }
         self.listened.insert(id, listened);
         let entropy = self.draw(u64::MAX);
-        self.have_fetched(backend, [(key, Waiter::Listener(id))].into_iter(), entropy);
+        self.have_fetched(backend, &Demand::default(), [(key, Waiter::Listener(id))].into_iter(), entropy);
     }
 
     /// What was fetched for a listener's client has come, or will not.
@@ -215,8 +221,10 @@ impl World {
     }
 
     /// A replica reads, now; what it has read arrives when it does, if it does, and maybe twice.
-    fn serve(&mut self, backend: At, replica: ReplicaId, call: CallId, keys: &[Key]) {
-        self.tell(|| format!("backend {backend}: {call:?} asks replica {} for {}", replica.0, shown(&keys)));
+    fn serve(&mut self, backend: At, replica: ReplicaId, attempt: AttemptId, keys: &[Key]) {
+        self.tell(|| {
+            format!("backend {backend}: {attempt:?} asks replica {} for {}", replica.0, shown(&keys))
+        });
         let faulty = self.fails(backend);
         if faulty && self.once_in(10) {
             return;
@@ -233,7 +241,7 @@ impl World {
         let delay_max = if faulty { timeout(backend) * 5 / 4 } else { Duration::from_millis(8) };
         for _ in 0..if faulty { self.draw(2) + 1 } else { 1 } {
             let delay = self.draw_time(delay_max);
-            self.plan(delay, Event::Reply(backend, call, reply.clone()));
+            self.plan(delay, Event::Reply(backend, attempt, reply.clone()));
         }
     }
 
@@ -268,7 +276,7 @@ impl World {
                     answer.stale_for.is_none_or(|age| age <= oldest),
                     "nobody takes one so old: {answer:?}"
                 );
-                let penalty = answer.status.is_failure() && !query.best_effort;
+                let penalty = answer.status.is_failure() && !query.demand.best_effort;
                 counted =
                     counted.max(answer.latency).max(if penalty { query.timeout } else { Duration::ZERO });
             }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sherwood_model::BackendId;
+use sherwood_model::{BackendId, Demand};
 use sherwood_path::{Query, Staleness};
 
 use crate::events::{At, Event, Key, TENANTS, Which, key};
@@ -78,7 +78,11 @@ impl World {
         let when_late = Duration::from_millis(self.draw(2) * self.draw(100));
         let late_after = self.draw_time(timeout(backend) / 2);
         let staleness = self.sides[backend].rules.staleness(when_late, late_after);
-        Query { best_effort, staleness, ..query(backend, tenant, keys) }
+        Query {
+            demand: Demand { best_effort, ..Demand::default() },
+            staleness,
+            ..query(backend, tenant, keys)
+        }
     }
 
     fn plan_sometime(&mut self, event: Event) {
@@ -111,7 +115,7 @@ fn query(backend: At, tenant: u8, keys: Vec<Key>) -> Query<Key> {
         backend: BackendId::from_index(backend),
         partition: partition(backend, tenant),
         keys,
-        best_effort: false,
+        demand: Demand::default(),
         timeout: timeout(backend),
         staleness: Staleness::default(),
     }
