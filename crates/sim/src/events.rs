@@ -1,15 +1,15 @@
-//! What is going to happen, in the order in which it will.
+//! Event queue of the simulation.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
 use sherwood_model::Instant;
 
-/// Events by time; those of one moment in the order in which they were scheduled, so that a run
-/// never depends on how a heap happens to break ties.
+/// Events in order of time, and within one time in the order in which they were scheduled, so that
+/// a run does not depend on the tie-breaking of a heap.
 ///
-/// Scheduling and taking cost O(log n) for n events that wait. The queue holds what its user
-/// schedules and has no bound of its own.
+/// Scheduling and taking cost O(log n) for n pending events. The queue has no bound of its own; its
+/// user bounds what it schedules.
 ///
 /// ```
 /// use sherwood_model::Instant;
@@ -31,7 +31,7 @@ pub struct EventQueue<E> {
 #[derive(Clone, Debug)]
 struct Scheduled<E> {
     at: Instant,
-    /// How many were scheduled before it.
+    /// Number of events scheduled before it.
     number: u64,
     event: E,
 }
@@ -43,32 +43,32 @@ impl<E> Default for EventQueue<E> {
 }
 
 impl<E> EventQueue<E> {
-    /// Lets `event` happen at `at`.
+    /// Schedules `event` at `at`.
     pub fn schedule(&mut self, at: Instant, event: E) {
         self.heap.push(Scheduled { at, number: self.scheduled, event });
         self.scheduled += 1;
     }
 
-    /// The next event, if it happens before `end`.
+    /// Takes the next event if it is before `end`.
     pub fn take_before(&mut self, end: Instant) -> Option<(Instant, E)> {
         self.heap.peek().filter(|next| next.at < end)?;
         self.heap.pop().map(|next| (next.at, next.event))
     }
 
-    /// Events that wait.
+    /// Number of pending events.
     #[must_use]
     pub fn len(&self) -> usize {
         self.heap.len()
     }
 
-    /// Whether nothing is going to happen.
+    /// True if no event is pending.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.heap.is_empty()
     }
 }
 
-/// The greatest is the next: a binary heap gives its greatest.
+/// Reversed: the earliest event is the greatest, which a binary heap returns first.
 impl<E> Ord for Scheduled<E> {
     fn cmp(&self, other: &Self) -> Ordering {
         (other.at, other.number).cmp(&(self.at, self.number))
@@ -96,7 +96,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn events_come_by_time_and_then_in_the_order_they_were_scheduled(times in prop::collection::vec(0u64..8, 0..64)) {
+        fn events_are_ordered_by_time_then_by_scheduling(times in prop::collection::vec(0u64..8, 0..64)) {
             let mut events = EventQueue::default();
             let mut expected: Vec<(Instant, usize)> = Vec::new();
             for (number, &millis) in times.iter().enumerate() {
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_happens_at_the_end_is_left() {
+    fn event_at_the_end_stays_pending() {
         let mut events = EventQueue::default();
         events.schedule(Instant::from_millis(3), ());
         assert_eq!(events.take_before(Instant::from_millis(3)), None);

@@ -1,10 +1,11 @@
-//! The key of an object.
+//! Key of an object in a cache.
 
 use std::hash::{Hash, Hasher};
 
-/// An object's id as the eight bytes a cache looks it up by; the partition says whose it is.
+/// An object's id as the eight bytes under which a cache stores it; the partition identifies its
+/// backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-// As an id is, so that a batch of ids becomes a batch of keys where it lies.
+// Aligned like an id, so that a batch of ids is converted in place into a batch of keys.
 #[repr(align(8))]
 pub(crate) struct Key([u8; 8]);
 

@@ -1,4 +1,4 @@
-//! Requests of a recorded trace, and when each of them arrives.
+//! Requests of a recorded trace, with their arrival times.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -13,44 +13,44 @@ use sherwood_workload::trace::{Position, TraceError};
 use sherwood_workload::{Arrivals, Rng};
 use thiserror::Error;
 
-/// A trace that a run replays. Whoever owns files implements it; nothing is opened here.
+/// A trace that a run replays. Implemented by the caller, which opens files.
 pub trait Trace: fmt::Debug + Send + Sync {
-    /// What it is called where something is wrong with it.
+    /// Name of the trace for error messages.
     fn name(&self) -> String;
 
-    /// Begins at its start, each time anew. Of traces of accesses, the objects of which one in
-    /// `sample` has the hash for it.
+    /// Reads the trace from its start. For traces of accesses, only one in `sample` objects, chosen
+    /// by hash, is read.
     ///
     /// # Errors
-    /// When it cannot be read at all.
+    /// If the trace cannot be opened.
     fn requests(&self, sample: u32) -> Result<Requests, TraceError>;
 }
 
-/// The requests of a trace, in order; after an error they end.
+/// The requests of a trace, in order; it ends after an error.
 pub type Requests = Box<dyn Iterator<Item = Result<Request, TraceError>> + Send>;
 
-/// Why a trace has no further requests for a run that is not at its end.
+/// Reason why a trace has no further requests before the end of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum TraceStop {
-    /// It ends as it should, and the run takes longer.
+    /// The trace is complete but shorter than the run.
     #[error(
         "the trace {name} ends after {} simulated minutes of {}: give the scenario less time, such as --set minutes=WARM-UP+MEASURED, or a longer trace",
         minutes(*.reached), minutes(*.needed)
     )]
     Ended {
-        /// The trace.
+        /// Name of the trace.
         name: String,
         /// Simulated time of the last request.
         reached: Duration,
         /// Simulated time of the run.
         needed: Duration,
     },
-    /// It cannot be read on.
+    /// The trace cannot be read further.
     #[error("{name}: {detail}")]
     Unreadable {
-        /// The trace.
+        /// Name of the trace.
         name: String,
-        /// Where it goes wrong, and what was expected there.
+        /// Position of the error and what was expected there.
         detail: String,
     },
 }
@@ -59,40 +59,39 @@ fn minutes(time: Duration) -> String {
     format!("{:.2}", time.as_secs_f64() / 60.0)
 }
 
-/// Why there is no next request.
+/// Reason why there is no next request.
 pub(crate) enum NoMore {
     End,
     Error(String),
 }
 
-/// A trace under way: requests, each with its arrival, read ahead by no more than one unit of the
+/// A trace being replayed: requests with their arrival times, read ahead by at most one unit of the
 /// trace's time.
 pub(crate) struct Recorded {
     trace: Arc<dyn Trace>,
     sample: u32,
-    /// None before the first is read.
+    /// None before the first request is read.
     requests: Option<Requests>,
     pace: Pace,
-    /// Requests of one time stamp with their arrivals, in order.
+    /// Requests of one time stamp with their arrival times, in order.
     due: VecDeque<(Instant, Request)>,
-    /// The one after those.
+    /// The request after those.
     next: Option<Request>,
 }
 
 enum Pace {
-    /// At random, at a rate.
+    /// Poisson arrivals at a rate.
     Rate { arrivals: Arrivals, draws: Rng, now: Instant },
-    /// As recorded: what one unit of time lasts, and the stamp that time begins with. Requests of
-    /// one stamp arrive within its unit at random.
+    /// Recorded times: the length of a unit of time and the stamp of time zero. Requests with one
+    /// stamp arrive at random times within the unit.
     Stamps { unit_ns: u64, draws: Rng, origin: Option<i64> },
 }
 
-/// Requests of one time stamp at most, which are read before the first of them arrives.
+/// Largest number of requests with one time stamp, which are read before the first of them arrives.
 const ALIKE_MAX: usize = 1 << 18;
 
 impl Recorded {
-    /// `arrivals` are those of the profile's rate, where the trace's times are not wanted; `load`
-    /// divides recorded times.
+    /// `arrivals` replaces the trace's times if they are not used; `load` divides recorded times.
     pub(crate) fn new(
         trace: Arc<dyn Trace>,
         sample: u32,
@@ -115,7 +114,7 @@ impl Recorded {
         self.trace.name()
     }
 
-    /// The next request and when it arrives.
+    /// The next request and its arrival time.
     pub(crate) fn next(&mut self) -> Result<(Instant, Request), NoMore> {
         if let Some(due) = self.due.pop_front() {
             return Ok(due);
@@ -133,7 +132,7 @@ impl Recorded {
         self.due.pop_front().ok_or(NoMore::End)
     }
 
-    /// All requests of the first one's time stamp.
+    /// Reads all requests with the first one's time stamp.
     fn read_alike(&mut self, first: Request) -> Result<Vec<Request>, NoMore> {
         let time = first.time;
         let mut alike = vec![first];
@@ -167,7 +166,7 @@ fn too_many(at: Position, time: i64) -> String {
 }
 
 impl Pace {
-    /// Requests of one time stamp, each with a moment of the stamp's unit of time.
+    /// Assigns to each request of one time stamp a random time within the stamp's unit.
     fn spread(&mut self, alike: Vec<Request>) -> VecDeque<(Instant, Request)> {
         let Self::Stamps { unit_ns, draws, origin } = self else { return VecDeque::new() };
         let time = alike[0].time;
@@ -189,7 +188,7 @@ mod tests {
     use super::*;
     use crate::traffic::stream;
 
-    /// A trace with a request at each of these times, that ends in an error or well.
+    /// A trace with a request at each of these times, which ends with or without an error.
     #[derive(Clone, Debug)]
     struct Stamped(Vec<i64>, bool);
 
@@ -216,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_arrive_within_their_second_in_order_and_load_divides_it() {
+    fn requests_arrive_in_order_within_their_second_divided_by_load() {
         let found = seconds(&mut recorded(&[70, 70, 70, 72], false, 1.0));
         assert!(found.is_sorted() && found[2] < 1.0 && (2.0..3.0).contains(&found[3]), "{found:?}");
         assert!(found[0] < found[1] && found[1] < found[2]);
@@ -225,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_is_told_from_what_cannot_be_read() {
+    fn end_of_a_trace_differs_from_a_read_error() {
         let mut whole = recorded(&[1], false, 1.0);
         assert!(whole.next().is_ok() && matches!(whole.next(), Err(NoMore::End)));
         let mut cut = recorded(&[1, 2], true, 1.0);
@@ -235,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn more_requests_of_one_time_than_fit_are_refused() {
+    fn too_many_requests_of_one_time_stamp_are_refused() {
         let mut endless = recorded(&vec![3; ALIKE_MAX + 1], false, 1.0);
         let Err(NoMore::Error(detail)) = endless.next() else {
             panic!("they are read before the first arrives")

@@ -1,16 +1,16 @@
-//! From the plan that was decided to the one that is in force.
+//! Gradual application of a decided plan.
 
 use sherwood_model::CachePlan;
 
 use crate::setup::Resize;
 
-/// Where a cache is on its way to the plan it was last given.
+/// Progress of a cache towards the plan it was last given.
 #[derive(Clone)]
 pub(crate) struct Resizing {
     speed: Resize,
     /// Budgets in force.
     budgets: Vec<u64>,
-    /// Budgets it is on its way to.
+    /// Target budgets; none if there is nothing to do.
     target: Option<Vec<u64>>,
 }
 
@@ -19,14 +19,14 @@ impl Resizing {
         Self { speed, budgets, target: None }
     }
 
-    /// The plan to put in force now that `plan` was decided.
+    /// Returns the plan to put in force after `plan` was decided.
     pub(crate) fn plan(&mut self, plan: CachePlan, total_bytes: u64) -> CachePlan {
         match (self.speed, plan) {
             (Resize::BytesPerSecond(_), CachePlan::Budgets(target)) => {
                 let first = self.target.is_none();
                 self.target = Some(target);
-                // The first second of a resize begins with the decision; one that is under way
-                // keeps its pace.
+                // The first second of a resize begins with the decision; a resize in progress keeps
+                // its pace.
                 let next = if first { self.next(total_bytes) } else { None };
                 next.unwrap_or_else(|| CachePlan::Budgets(self.budgets.clone()))
             }
@@ -34,7 +34,7 @@ impl Resizing {
         }
     }
 
-    /// The plan for the next second, while there is a way to go.
+    /// The plan for the next second; none if the target is reached.
     pub(crate) fn next(&mut self, total_bytes: u64) -> Option<CachePlan> {
         let (Resize::BytesPerSecond(step), Some(target)) = (self.speed, &self.target) else { return None };
         for (budget, &target) in self.budgets.iter_mut().zip(target) {
@@ -58,14 +58,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn at_once_is_at_once() {
+    fn resize_at_once_applies_the_plan_immediately() {
         let mut resizing = Resizing::new(Resize::AtOnce, vec![60, 40]);
         assert_eq!(resizing.plan(CachePlan::Budgets(vec![10, 90]), 100), CachePlan::Budgets(vec![10, 90]));
         assert_eq!(resizing.next(100), None);
     }
 
     #[test]
-    fn pages_change_hands_one_second_after_another() {
+    fn resize_by_rate_moves_bytes_second_by_second() {
         let mut resizing = Resizing::new(Resize::BytesPerSecond(20), vec![60, 40]);
         let target = CachePlan::Budgets(vec![10, 90]);
         assert_eq!(resizing.plan(target.clone(), 100), CachePlan::Budgets(vec![40, 60]));

@@ -1,4 +1,4 @@
-//! What came out of a run.
+//! Results of a run.
 
 use std::collections::BTreeMap;
 use std::ops::Add;
@@ -11,7 +11,7 @@ use crate::backend::{left_of, limit_at};
 use crate::record::{BackendRecord, Recorder, ms};
 use crate::setup::Setup;
 
-/// The measured part of a run in figures; the fields of `sherwood sim run --json`. Maps are by
+/// Figures of the measured part of a run; the fields of `sherwood sim run --json`. Maps are by
 /// backend name.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Results {
@@ -21,117 +21,117 @@ pub struct Results {
     pub policy: String,
     /// The seed of every draw.
     pub seed: u64,
-    /// Part of the full system that was simulated.
+    /// Simulated part of the full system.
     pub scale: f64,
-    /// Requests that ended.
+    /// Number of requests that ended.
     pub requests: u64,
-    /// Keys of those requests.
+    /// Number of keys of those requests.
     pub queries: u64,
-    /// Keys that failed or were refused, warm-up included.
+    /// Number of keys that failed or were refused, including the warm-up.
     pub errors: u64,
-    /// Largest latency that keeps the promise.
+    /// Largest latency that meets the SLO.
     pub slo_bound_ms: f64,
-    /// Share of the observations above it.
+    /// Share of the observations above the bound.
     pub slo_violation_ratio: f64,
-    /// Of request latency over the whole measurement, within 0.8%.
+    /// Median request latency over the whole measurement, within 0.8%.
     pub p50_ms: f64,
-    /// As `p50_ms`.
+    /// 90th percentile, as `p50_ms`.
     pub p90_ms: f64,
-    /// As `p50_ms`.
+    /// 99th percentile, as `p50_ms`.
     pub p99_ms: f64,
-    /// The largest percentile the SLO observed; `p99_ms` may be above it by what that is off.
+    /// Largest percentile observed by the SLO; `p99_ms` may exceed it by its error.
     pub p99_max_ms: f64,
-    /// How much of the blocking one backend did.
+    /// Share of the blocking by the dominant backend.
     pub dominant_rbc: DominantRbc,
-    /// Share of the keys that were in a cache.
+    /// Share of the keys found in a cache.
     pub hit_ratio: BTreeMap<String, f64>,
-    /// P99 of query latency, hits and misses alike; none without queries.
+    /// P99 of query latency, of hits and misses together; none without queries.
     pub query_p99_ms: BTreeMap<String, Option<f64>>,
-    /// Of a server's cache, on average over the servers.
+    /// Allocation in a server's cache, averaged over the servers.
     pub allocation_bytes: BTreeMap<String, Allocation>,
-    /// Sum of the backends' largest allocations over the size of a cache: what a division that
-    /// never changes would need.
+    /// Sum of the backends' largest allocations divided by the size of a cache: the size that a
+    /// static division would need.
     pub static_equivalent_ratio: f64,
-    /// False when the run ended before its end.
+    /// False if the run stopped before its end.
     pub complete: bool,
 }
 
-/// The share of slow requests (the band that RobinHood looks at) that the backend blocked which
-/// blocked most.
+/// Share of the slow requests (in RobinHood's band) that were blocked by the backend that blocked
+/// most.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DominantRbc {
-    /// At minutes 50, 100 and 150, as far as the run goes.
+    /// At minutes 50, 100 and 150, as far as the run extends.
     pub at: Vec<f64>,
-    /// Over all observations.
+    /// Mean over all observations.
     pub mean: f64,
-    /// The largest observed.
+    /// Largest observed.
     pub max: f64,
 }
 
-/// A backend's space over time.
+/// Allocation of a backend over time, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Allocation {
     /// Mean over all observations.
     pub mean: f64,
-    /// The largest observed.
+    /// Largest observed.
     pub max: f64,
 }
 
-/// One observation of the SLO and what else there was to see.
+/// An observation of the SLO with further measurements.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
     /// Minutes since the measurement began.
     pub minute: f64,
-    /// Of the requests in the SLO's window; none when nothing ended in it.
+    /// Median over the requests in the SLO's window; none if nothing ended in it.
     pub p50_ms: Option<f64>,
-    /// As `p50_ms`.
+    /// 90th percentile, as `p50_ms`.
     pub p90_ms: Option<f64>,
-    /// As `p50_ms`.
+    /// 99th percentile, as `p50_ms`.
     pub p99_ms: Option<f64>,
-    /// Whether it was above the bound.
+    /// True if the percentile was above the bound.
     pub violated: bool,
-    /// One for each backend.
+    /// Measurements of each backend.
     pub backends: Vec<BackendSample>,
 }
 
-/// One backend at an observation.
+/// Measurements of a backend at an observation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BackendSample {
-    /// Share of its resource that is left.
+    /// Share of its resource that the limit leaves.
     pub limit: f64,
-    /// Calls that wait for a worker.
+    /// Number of calls waiting for a worker.
     pub waiting: u64,
-    /// P99 of its queries, hits and misses alike, over the window that decisions look back on, as
-    /// last reported; none without queries.
+    /// P99 of its queries, of hits and misses together, over the window of decisions, as last
+    /// reported; none without queries.
     pub query_p99_ms: Option<f64>,
     /// Share of the slow requests in the window that it blocked.
     pub blocking_ratio: f64,
-    /// Share of its keys since the last observation that were in a cache; none without keys.
+    /// Share of its keys since the last observation that were found in a cache; none without keys.
     pub hit_ratio: Option<f64>,
-    /// Bytes it is allotted, on average over the servers.
+    /// Allocated bytes, averaged over the servers.
     pub allocation_bytes: f64,
-    /// Bytes it uses, likewise.
+    /// Used bytes, averaged over the servers.
     pub used_bytes: f64,
 }
 
-/// What a scenario leaves of one backend over the measurement.
+/// The limit of a backend over the measurement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LimitLine {
     /// The backend's index in the model.
     pub backend: usize,
-    /// Its name.
+    /// Name of the backend.
     pub name: String,
-    /// Minutes of the measurement from 0 on, four in each, and the share of its resource that is
+    /// Minutes of the measurement from 0 on, four points per minute, with the share of the resource
     /// left then.
     pub points: Vec<(f64, f64)>,
 }
 
 impl LimitLine {
-    /// One for each backend that the scenario of `setup` limits at some time, in the order of their
-    /// ids.
+    /// Returns a line for each backend that the scenario of `setup` limits at some time, in the
+    /// order of their ids.
     ///
     /// # Errors
-    /// When the model has no such scenario.
+    /// If the model has no such scenario.
     pub fn of(setup: &Setup) -> Result<Vec<Self>, ModelError> {
         const POINTS_A_MINUTE: f64 = 4.0;
         let scenario = setup.scenario()?;
@@ -153,10 +153,10 @@ impl LimitLine {
     }
 }
 
-/// Points of a line of limits, at most: a quarter of a year of them.
+/// Largest number of points of a line: a quarter of a year.
 const LIMIT_POINTS_MAX: u32 = 1 << 19;
 
-/// Minutes at which the papers look at the dominant backend.
+/// Minutes at which the papers report the dominant backend.
 const DOMINANT_AT_MIN: [f64; 3] = [50.0, 100.0, 150.0];
 
 impl Results {
@@ -213,7 +213,7 @@ impl DominantRbc {
         let at = |minute: &f64| samples.iter().find(|sample| sample.minute >= minute - 1e-9).map(dominant);
         Self {
             at: DOMINANT_AT_MIN.iter().filter_map(at).collect(),
-            // A sum of nothing would be -0.
+            // A sum over nothing would be -0.
             mean: samples.iter().map(dominant).fold(0.0, Add::add) / samples.len().max(1) as f64,
             max: samples.iter().map(dominant).fold(0.0, f64::max),
         }
@@ -231,7 +231,7 @@ fn allocations(samples: &[Sample], backends: usize) -> Vec<Allocation> {
     allocations
 }
 
-/// Part of the full system that a profile is; one of another name is of a system of its own.
+/// Part of the full system that a profile is; 1 for profiles of other systems.
 fn scale(profile: &str) -> f64 {
     match profile {
         "s100" | "demo" => 0.01,
@@ -245,20 +245,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_no_observation_there_is_no_negative_share() {
+    fn share_without_observations_is_not_negative_zero() {
         let none = DominantRbc::new(&[]);
         assert_eq!((none.at.len(), none.mean.to_bits(), none.max.to_bits()), (0, 0, 0));
     }
 
     #[test]
-    fn limits_are_those_that_calls_meet() {
+    fn limit_lines_equal_the_limits_of_calls() {
         let mut setup = Setup::new("onerf-spikes", "robinhood", 1);
         let lines = LimitLine::of(&setup).unwrap();
         let names: Vec<&str> = lines.iter().map(|line| line.name.as_str()).collect();
         assert_eq!(names, ["b01", "b05", "b06", "b08"]);
         let at = |lines: &[LimitLine], minute: usize| lines[2].points[minute * 4];
         assert_eq!((at(&lines, 0), at(&lines, 49), lines[2].points.len()), ((0.0, 1.0), (49.0, 0.36), 721));
-        // Half as deep: what it adds to service times is halved.
+        // With half the depth, the time added to service times is halved.
         setup.knobs.limit_depth = 0.5;
         let slowdown = 1.0 / at(&LimitLine::of(&setup).unwrap(), 49).1;
         assert!((slowdown - (1.0 + 0.5 * (1.0 / 0.36 - 1.0))).abs() < 1e-9, "{slowdown}");

@@ -1,49 +1,49 @@
-//! A share of the key space that stands for all of it.
+//! A sample of the key space that represents all of it.
 //!
 //! Full runs of a large system take long because of their keys. In a sample of one in k, each
-//! object that is left stands for k alike: requests are k times rarer and keep their shape, caches
-//! hold a k-th, so that a cache refills in the time it would, and hits as it would. Requests that
-//! merely lost the keys that are not in the sample would be another workload: batches of 25 would
-//! be of three, most batches of one would be gone, and a request is as slow as the slowest of its
-//! keys.
+//! remaining object represents k similar ones: requests are k times rarer and keep their shape, and
+//! caches have a k-th of the size, so that a cache refills in the same time and has the same hit
+//! ratio. Merely dropping the other keys from requests would change the workload: batches of 25
+//! would become batches of three, most batches of one would vanish, and a request is as slow as the
+//! slowest of its keys.
 //!
-//! Where popularity is known, the k objects that stand next to each other in it are alike but for
-//! the very first, and a hash says which one of them is left. So the sample has its part of the
-//! popularity exactly, where a hash alone would find the most popular objects in it or not.
+//! If popularity is known, k objects of adjacent ranks are similar except for the very first ones,
+//! and a hash selects which of them remains. The sample then has exactly its part of the
+//! popularity, whereas a hash alone might or might not include the most popular objects.
 //!
-//! A batch asks for distinct objects, and what it costs hangs on how many: two that one object
-//! stands for would be fetched once. So of two neighbours in one batch the second has the next
-//! stand-in that the batch has not, which is nearly as popular. That happens among the most popular
-//! objects, which are in the cache as well as their neighbours are; a catalogue with fewer
-//! stand-ins than a batch has objects lends all it has.
+//! A batch reads distinct objects, and its cost depends on their number: two objects with one
+//! representative would be fetched once. If two objects of a batch share a representative, the
+//! second one gets the next representative not used by the batch, which is nearly as popular. This
+//! affects the most popular objects, which are cached like their neighbours; a catalogue with fewer
+//! representatives than a batch has objects uses all of them.
 //!
-//! Backends cannot be a k-th: a queue in front of one worker is no eighth of a queue in front of
-//! eight. They keep their workers, and each call comes to them with k - 1 echoes, calls that nobody
-//! waits for, at random moments of the next [`ECHOES_WITHIN`].
+//! Backends cannot be scaled to a k-th: a queue with one worker behaves differently from a queue
+//! with eight. They keep their workers, and each call is followed by k - 1 echoes, calls whose
+//! answers are discarded, at random times within [`ECHOES_WITHIN`].
 
 use std::time::Duration;
 
 use sherwood_model::{BackendId, SplitMix64};
 use sherwood_workload::onerf::{Batch, Model};
 
-/// Time over which echoes of a call are spread: long, since they follow the luck of the calls that
-/// were drawn, which evens out with time, and queues that have little room make much of it; and
-/// short beside the minutes in which hit ratios change.
+/// Time over which the echoes of a call are spread: long, since echoes multiply the random
+/// fluctuations of the sampled calls, which average out over time, and queues near saturation
+/// amplify them; and short compared with the minutes in which hit ratios change.
 pub(crate) const ECHOES_WITHIN: Duration = Duration::from_secs(60);
 
-/// One in so many objects at most.
+/// Largest factor by which objects are thinned out.
 pub(crate) const SAMPLE_MAX: u32 = 1_024;
 
-/// Which objects of the drawn ones are left.
+/// Mapping of drawn objects to their representatives.
 #[derive(Clone)]
 pub(crate) struct Sample {
     one_in: u64,
-    /// Objects of each backend's catalogue.
+    /// Number of objects in each backend's catalogue.
     catalogues: Vec<u64>,
 }
 
 impl Sample {
-    /// None where all objects are.
+    /// Returns a sample of one in `one_in`; none if all objects are simulated.
     pub(crate) fn new(model: &Model, profile: &str, one_in: u32) -> Option<Self> {
         let objects = |backend: &sherwood_workload::onerf::BackendModel| {
             backend.objects.get(profile).copied().unwrap_or_default()
@@ -54,26 +54,28 @@ impl Sample {
         })
     }
 
-    /// Replaces the objects of a batch by those that stand for them, as many as there were. Objects
-    /// are numbered by popularity; the brand-new ones beyond the catalogue stand for themselves.
-    /// O(n log n) for n objects.
+    /// Replaces the objects of a batch by their representatives, as many as there were. Objects are
+    /// numbered by popularity; new objects beyond the catalogue represent themselves. O(n log n)
+    /// for n objects.
     pub(crate) fn stand_in(&self, batch: &mut Batch) {
         let Batch { backend, objects } = batch;
         let catalogue = self.catalogues[backend.index()];
         let groups = catalogue.div_ceil(self.one_in);
-        let mut places: Vec<usize> = (0..objects.len()).filter(|&place| objects[place] < catalogue).collect();
-        let Some(mut last) = groups.checked_sub(places.len() as u64) else { return };
-        places.sort_unstable_by_key(|&place| objects[place]);
+        let mut positions: Vec<usize> =
+            (0..objects.len()).filter(|&position| objects[position] < catalogue).collect();
+        let Some(mut last) = groups.checked_sub(positions.len() as u64) else { return };
+        positions.sort_unstable_by_key(|&position| objects[position]);
         let mut first = 0;
-        for place in places {
-            // Whose group is taken has the next one, and leaves enough for those that come after.
-            let group = (objects[place] / self.one_in).clamp(first, last);
-            objects[place] = self.member(*backend, catalogue, group);
+        for position in positions {
+            // A group already used is replaced by the next one, leaving enough groups for the
+            // objects after it.
+            let group = (objects[position] / self.one_in).clamp(first, last);
+            objects[position] = self.member(*backend, catalogue, group);
             (first, last) = (group + 1, last + 1);
         }
     }
 
-    /// The object that is left of a group of neighbours.
+    /// The representative of a group of neighbours.
     fn member(&self, backend: BackendId, catalogue: u64, group: u64) -> u64 {
         let first = group * self.one_in;
         let alike = self.one_in.min(catalogue - first);
@@ -91,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_in_popularity_have_one_stand_in_and_new_objects_themselves() {
+    fn neighbours_share_a_representative_and_new_objects_keep_theirs() {
         let sample = sample();
         let stand_in = |object: u64| {
             let mut batch = Batch { backend: BackendId(0), objects: vec![object] };
@@ -108,12 +110,12 @@ mod tests {
         }
         stand_ins.dedup();
         assert_eq!(stand_ins.len(), 9_257_usize.div_ceil(8) + 43);
-        assert!((0..8).all(|place| stand_ins.iter().any(|object| object % 8 == place)), "by a hash");
+        assert!((0..8).all(|position| stand_ins.iter().any(|object| object % 8 == position)), "by a hash");
         assert!(Sample::new(&Model::onerf(), "s100", 1).is_none());
     }
 
     #[test]
-    fn a_batch_keeps_its_number_of_objects_and_neighbours_lend_theirs() {
+    fn batch_keeps_its_number_of_objects() {
         let sample = sample();
         let groups = |objects: &[u64]| {
             let mut batch = Batch { backend: BackendId(0), objects: objects.to_vec() };
@@ -125,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn drawn_batches_stay_distinct_and_a_small_catalogue_lends_all_it_has() {
+    fn objects_of_a_batch_stay_distinct_also_in_a_small_catalogue() {
         let model = Model::onerf();
         let mut mix = model.mix("s100").expect("it is built in");
         let mut draws = sherwood_workload::rng_from_seed(1);

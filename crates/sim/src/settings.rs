@@ -1,4 +1,4 @@
-//! Knobs by name, as `--set key=value` turns them.
+//! Settings by name, as given by `--set key=value`.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -13,14 +13,14 @@ use thiserror::Error;
 
 use crate::setup::{Knobs, Resize};
 
-/// A knob with its key, what it takes and what it does, for help texts.
+/// A setting with its key, values and effect, for help texts.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting {
     /// The key.
     pub key: &'static str,
-    /// What values look like.
+    /// Form of its values.
     pub value: &'static str,
-    /// What it does.
+    /// Effect of the setting.
     pub about: &'static str,
 }
 
@@ -28,7 +28,7 @@ const fn setting(key: &'static str, value: &'static str, about: &'static str) ->
     Setting { key, value, about }
 }
 
-/// All there are.
+/// All settings.
 const SETTINGS: [Setting; 22] = [
     setting(
         "walk",
@@ -62,37 +62,37 @@ const SETTINGS: [Setting; 22] = [
     setting("minutes", "WARM-UP+MEASURED", "minutes before and in the measurement, such as 60+180"),
 ];
 
-/// Why a setting was refused.
+/// Reason why a setting was refused.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SettingError {
-    /// There is no such key.
+    /// Unknown key.
     #[error("there is no setting {key:?}; choose one of {}", Knobs::settings().map(|setting| setting.key).join(", "))]
     Unknown {
-        /// As given.
+        /// The key given.
         key: String,
     },
-    /// The value is not one of those the key takes.
+    /// The value is not accepted by the key.
     #[error("setting {key} to {value:?}: it takes {accepted}, {about}")]
     Value {
         /// The key.
         key: &'static str,
-        /// As given.
+        /// The value given.
         value: String,
-        /// What is accepted.
+        /// Accepted values.
         accepted: &'static str,
-        /// What it does.
+        /// Effect of the setting.
         about: &'static str,
     },
 }
 
 impl Knobs {
-    /// The settings [`Knobs::set`] knows.
+    /// The settings accepted by [`Knobs::set`].
     #[must_use]
     pub fn settings() -> [Setting; SETTINGS.len()] {
         SETTINGS
     }
 
-    /// Turns one knob. Ranges are checked with the whole setup.
+    /// Changes one setting. Ranges are checked with the whole setup.
     ///
     /// ```
     /// use sherwood_sim::Knobs;
@@ -105,7 +105,7 @@ impl Knobs {
     /// ```
     ///
     /// # Errors
-    /// Keys there are not, and values that do not parse.
+    /// An unknown key, or a value that does not parse.
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), SettingError> {
         let Some(setting) = SETTINGS.iter().find(|setting| setting.key == key) else {
             return Err(SettingError::Unknown { key: key.to_owned() });
@@ -164,7 +164,7 @@ fn number<N: FromStr>(text: &str) -> Option<N> {
     text.parse().ok()
 }
 
-/// A choice as it is written in a configuration.
+/// Parses a choice as written in a configuration.
 fn word<'a, W: Deserialize<'a>>(text: &'a str) -> Option<W> {
     let text: StrDeserializer<'_, ValueError> = text.into_deserializer();
     W::deserialize(text).ok()
@@ -179,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_setting_has_a_value_it_takes_and_one_it_refuses() {
+    fn setting_accepts_a_valid_value_and_refuses_an_invalid_one() {
         let good = [
             "3",
             "0.5",

@@ -1,4 +1,4 @@
-//! What is simulated, checked whole before anything is built.
+//! Setup of a simulation, validated before anything is built.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use thiserror::Error;
 use crate::recorded::Trace;
 use crate::sample::SAMPLE_MAX;
 
-/// A run: who is asked for what, on which scale, and who divides the caches.
+/// A run: model, scenario, scale, policy and settings.
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// Backends, request mix and scenarios.
@@ -24,44 +24,44 @@ pub struct Setup {
     pub profile: String,
     /// Name of the allocation policy, one of `sherwood_policy::available_without_options`.
     pub policy: String,
-    /// Arrivals, requests, their servers and the service times follow from it, and from nothing
-    /// else: runs of one seed meet the same requests at the same times whatever the policy.
+    /// Seed of arrivals, requests, their servers and service times, which depend on nothing else:
+    /// runs with one seed have the same requests at the same times under every policy.
     pub seed: u64,
-    /// What may be chosen beside.
+    /// Settings.
     pub knobs: Knobs,
-    /// Where the requests are, for a model that does not draw them.
+    /// The trace of the requests, for a model that does not draw them.
     pub trace: Option<Arc<dyn Trace>>,
 }
 
-/// What may be changed about a run; the defaults are the papers'.
+/// Settings of a run; the defaults are the papers'.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Knobs {
-    /// The control loop of each server. Where the page is left open, page and floor are the
-    /// profile's, as a part of the cache: they become smaller and larger with it, as in a node,
-    /// whose page is a part of its cache.
+    /// Options of each server's control loop. If the page size is not set, page and floor are the
+    /// profile's, in proportion to the cache: they scale with it, as in a node, whose page is a
+    /// part of its cache.
     pub control: Control,
-    /// Which realisation of a random scenario.
+    /// Realisation of a random scenario.
     pub walk: Walk,
-    /// Whom the caches evict: strict LRU, as the caches the papers measured.
+    /// Eviction of the caches: strict LRU by default, as in the caches measured by the papers.
     pub eviction: Eviction,
-    /// How quickly a new plan takes effect.
+    /// Speed at which a new plan takes effect.
     pub resize: Resize,
-    /// How old statistics are when controllers decide on them, beyond the half second since a
+    /// Age of statistics when controllers decide on them, in addition to the half second since a
     /// report: 0 to 1 hour.
     pub stale: Duration,
-    /// Share of the keys that miss ratio curves are drawn from, for the policies that ask for any;
-    /// none for a share that samples some thousands of keys in each cache.
+    /// Share of the keys from which miss ratio curves are sampled, for policies that need curves;
+    /// none for a share that samples some thousands of keys per cache.
     pub ghost_rate: Option<f64>,
-    /// Application servers; none for the profile's number.
+    /// Number of application servers; none for the profile's.
     pub servers: Option<u32>,
-    /// Each server's cache, as a share of the profile's.
+    /// Cache size of each server, as a share of the profile's.
     pub cache_ratio: f64,
     /// Rate of requests, as a share of the profile's.
     pub load_ratio: f64,
-    /// What a limit adds to service times is multiplied by it, and by the scenario's own depth at
-    /// this profile.
+    /// Factor of the time that a limit adds to service times, multiplied with the scenario's own
+    /// depth at this profile.
     pub limit_depth: f64,
-    /// One in so many objects is simulated, with its part of requests and caches; 1 for all.
+    /// Simulates one in `sample` objects, with that part of requests and caches; 1 for all.
     pub sample: u32,
     /// Minutes before the measurement; none for the scenario's.
     pub warmup_min: Option<f64>,
@@ -69,14 +69,14 @@ pub struct Knobs {
     pub measure_min: Option<f64>,
 }
 
-/// How quickly a new plan takes effect.
+/// Speed at which a new plan takes effect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Resize {
-    /// With the decision, as in a Sherwood node, where a budget is a number.
+    /// With the decision, as in a node, where a budget is a number.
     #[default]
     AtOnce,
-    /// Each shrinking partition loses at most this many bytes a second, and what is freed goes to
-    /// those that grow: a cache that empties a page before it changes hands.
+    /// Each shrinking partition loses at most this many bytes per second, and growing ones receive
+    /// them: as in a cache that empties pages before reassigning them.
     BytesPerSecond(u64),
 }
 
@@ -100,7 +100,7 @@ impl Default for Knobs {
     }
 }
 
-/// Why a run cannot be set up.
+/// Reason why a run cannot be set up.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum SetupError {
     /// The model has no such scenario or profile.
@@ -121,18 +121,18 @@ pub enum SetupError {
     /// The rate of requests is out of range.
     #[error(transparent)]
     Rate(#[from] ArrivalsError),
-    /// The model's requests are in a trace, and nobody gave it.
+    /// The model's requests are in a trace, which is missing.
     #[error("cannot simulate without the trace {file}, which the requests are in: give it with the setup")]
     NoTrace {
-        /// The trace's name.
+        /// Name of the trace.
         file: String,
     },
-    /// The trace is of whole requests, and a sample of keys would take them apart.
+    /// The trace consists of whole requests, which a sample of keys would split.
     #[error(
         "cannot simulate a sample of a trace of whole requests: they would lose keys; leave the sample out"
     )]
     WholeRequests,
-    /// One sample for each observation and backend is kept, and these would be too many.
+    /// A sample is kept per observation and backend, and these would exceed the limit.
     #[error(
         "cannot simulate {measure_min} minutes of measurement with an observation of {backends} backends every {every_s} s: at most {SAMPLES_MAX} samples of a backend are kept; measure {} minutes or less, or make slo.every_s longer",
         rounded_down(f64::from(SAMPLES_MAX) / *backends as f64 * every_s / 60.0)
@@ -145,7 +145,8 @@ pub enum SetupError {
         /// Backends of the model.
         backends: usize,
     },
-    /// What controllers were told and have not decided on yet is kept, and this would be too much.
+    /// Statistics reported to controllers but not yet used are kept, and these would exceed the
+    /// limit.
     #[error(
         "cannot simulate with stale = {stale_s} and delta = {delta_s}: controllers may be told {TOLD_MAX} times within the age of stale statistics; stale can be at most {} with this delta",
         delta_s * f64::from(TOLD_MAX)
@@ -159,41 +160,41 @@ pub enum SetupError {
     /// A number is out of range.
     #[error("cannot simulate with {knob} = {value}: the accepted range is {accepted}")]
     Knob {
-        /// Its key, as for [`Knobs::set`], and which of the key's numbers if there are several.
+        /// Key of the setting, as for [`Knobs::set`], with the part of the value if it has several.
         knob: &'static str,
-        /// As given.
+        /// The value given.
         value: f64,
-        /// What is accepted.
+        /// The accepted range.
         accepted: &'static str,
     },
 }
 
-/// The policy whose sizes are learnt in another run, where, and in which part of the measurement.
+/// The policy whose sizes are learnt in a separate run, with the scenario and the part of the
+/// measurement used.
 const TAO: &str = "tao";
 const TAO_SCENARIO: &str = "onerf-spikes";
 const TAO_LEARNS: f64 = 0.2;
 
-/// Share of the keys that curves are drawn from: a node's.
+/// Share of the keys from which curves are sampled, as in a node.
 const GHOST_RATE: f64 = 1.0 / 32.0;
-/// The same where a cache holds fourteen thousand items only.
+/// The same for caches of only fourteen thousand items.
 const GHOST_RATE_SMALL: f64 = 1.0 / 4.0;
 
-/// Servers at most; an event names one by 16 bits.
+/// Largest number of servers; an event refers to a server by 16 bits.
 const SERVERS_MAX: u32 = 1_024;
 
-/// Age of the statistics at most; what was told waits that long.
+/// Largest age of statistics, for which reports are kept.
 const STALE_MAX: Duration = Duration::from_secs(3_600);
 
-/// Times that controllers are told something within that age, at most: what is told once may be 100
-/// kB.
+/// Largest number of reports to controllers within that age; a report may take 100 kB.
 const TOLD_MAX: u32 = 10_000;
 
-/// Observations times backends at most: some 1.5 GiB of samples with many backends and twice that
-/// with one, 48 days of twenty backends every five seconds.
+/// Largest product of observations and backends: about 1.5 GiB of samples with many backends and
+/// twice that with one; 48 days of twenty backends every five seconds.
 const SAMPLES_MAX: u32 = 1 << 24;
 
 impl Setup {
-    /// A run of the model that is built in.
+    /// Returns a run of the built-in model.
     #[must_use]
     pub fn new(scenario: &str, policy: &str, seed: u64) -> Self {
         Self {
@@ -207,7 +208,7 @@ impl Setup {
         }
     }
 
-    /// Checks the numbers that nothing else checks.
+    /// Validates the numbers that are not validated elsewhere.
     pub(crate) fn validate(&self) -> Result<(), SetupError> {
         let Knobs {
             ghost_rate,
@@ -244,7 +245,7 @@ impl Setup {
         self.validate_memory()
     }
 
-    /// Checks what grows with simulated time.
+    /// Validates what grows with simulated time.
     fn validate_memory(&self) -> Result<(), SetupError> {
         let Scenario { measure_min, .. } = self.scenario()?;
         let (every_s, backends) = (self.model.slo().every_s, self.model.backends().len());
@@ -253,7 +254,7 @@ impl Setup {
             return Err(SetupError::Samples { measure_min, every_s, backends });
         }
         let (stale_s, delta_s) = (self.knobs.stale.as_secs_f64(), self.knobs.control.delta.as_secs_f64());
-        // A delta of 0 is refused by the options of control, in their words.
+        // A delta of 0 is refused by the control options, with their message.
         if delta_s > 0.0 && stale_s > delta_s * f64::from(TOLD_MAX) {
             return Err(SetupError::Told { stale_s, delta_s });
         }
@@ -264,14 +265,15 @@ impl Setup {
         self.model.profile(&self.profile)
     }
 
-    /// The run that policy `tao` learns its sizes from: RobinHood in the first fifth of the spikes'
-    /// measurement (in this scenario where a model has no spikes), with the same seed and knobs.
-    /// None for other policies, and where the sizes are given. What it finds
-    /// ([`World::learnt`](crate::World::learnt)) goes into `knobs.control.tao.budgets_bytes`;
-    /// without, `tao` learns at the beginning of its own run, as in a node.
+    /// The run in which policy `tao` learns its sizes: RobinHood in the first fifth of the spikes'
+    /// measurement (of this scenario if the model has no spikes), with the same seed and settings.
+    /// None for other policies, and if the sizes are given. Its result
+    /// ([`World::learnt`](crate::World::learnt)) is to be stored in
+    /// `knobs.control.tao.budgets_bytes`; without it, `tao` learns at the beginning of its own run,
+    /// as in a node.
     ///
     /// # Errors
-    /// When there is no such scenario.
+    /// If there is no such scenario.
     pub fn learning(&self) -> Result<Option<Self>, ModelError> {
         if self.policy != TAO || !self.knobs.control.tao.budgets_bytes.is_empty() {
             return Ok(None);
@@ -289,7 +291,7 @@ impl Setup {
     /// Simulated time of the run, warm-up and measurement.
     ///
     /// # Errors
-    /// When there is no such scenario.
+    /// If there is no such scenario.
     pub fn duration(&self) -> Result<Duration, ModelError> {
         let scenario = self.scenario()?;
         Ok(minutes(scenario.warmup_min) + minutes(scenario.measure_min))
@@ -298,34 +300,34 @@ impl Setup {
     /// Simulated time before the measurement.
     ///
     /// # Errors
-    /// When there is no such scenario.
+    /// If there is no such scenario.
     pub fn warm_up(&self) -> Result<Duration, ModelError> {
         Ok(minutes(self.scenario()?.warmup_min))
     }
 
-    /// Share of the keys that curves are drawn from.
+    /// Share of the keys from which curves are sampled.
     pub(crate) fn ghost_rate(&self) -> f64 {
         let default = if self.profile == "s100" { GHOST_RATE_SMALL } else { GHOST_RATE };
         (self.knobs.ghost_rate.unwrap_or(default) * f64::from(self.knobs.sample)).min(1.0)
     }
 
-    /// Each server's cache in bytes, as far as it is simulated.
+    /// Simulated size of each server's cache, in bytes.
     pub(crate) fn cache_bytes(&self) -> Result<u64, ModelError> {
         let bytes = self.profile()?.cache_bytes_per_server as f64 * self.knobs.cache_ratio;
         Ok((bytes / f64::from(self.knobs.sample)) as u64)
     }
 
-    /// What a limit adds to service times is multiplied by it.
+    /// Factor of the time that a limit adds to service times.
     pub(crate) fn limit_depth(&self) -> Result<f64, ModelError> {
         Ok(self.model.scenario(&self.scenario)?.depth(&self.profile) * self.knobs.limit_depth)
     }
 
-    /// Scales what is counted in bytes by the part of the caches that is simulated.
+    /// Scales byte sizes by the simulated part of the caches.
     ///
-    /// A page is the same part of a small cache as of the profile's: in pages that stayed, most
-    /// partitions of a small cache would be below the hundred from which tax takes anything, and no
-    /// policy would move. Floors are whole pages, so their part of the cache stays too, as nearly
-    /// as whole bytes of a page allow.
+    /// A page is the same part of a small cache as of the profile's. With pages of fixed size, most
+    /// partitions of a small cache would be below the hundred pages from which tax takes anything,
+    /// and no policy would move bytes. Floors are whole pages, so their part of the cache is kept,
+    /// too, up to the rounding of a page to bytes.
     pub(crate) fn scale_bytes(&mut self) -> Result<(), ModelError> {
         let Profile { alloc_granularity_bytes: page, alloc_floor_bytes: floor, .. } = *self.profile()?;
         let Knobs { control, cache_ratio, sample, resize, .. } = &mut self.knobs;
@@ -344,7 +346,7 @@ impl Setup {
         Ok(())
     }
 
-    /// The scenario, with its times as chosen.
+    /// The scenario with the chosen durations.
     pub(crate) fn scenario(&self) -> Result<Scenario, ModelError> {
         let scenario = self.model.scenario(&self.scenario)?;
         Ok(Scenario {
@@ -364,7 +366,7 @@ fn check(
     if holds(value) { Ok(()) } else { Err(SetupError::Knob { knob, value, accepted }) }
 }
 
-/// To a tenth, and never more than it is.
+/// Rounds down to a tenth.
 fn rounded_down(minutes: f64) -> f64 {
     (minutes * 10.0).floor() / 10.0
 }
@@ -378,7 +380,7 @@ pub(crate) fn minutes(minutes: f64) -> Duration {
 mod tests {
     use super::*;
 
-    /// Page and floor of a server's cache of the built-in model.
+    /// Page and floor of a server's cache, with the built-in model.
     fn page_and_floor(profile: &str, cache_ratio: f64, sample: u32) -> (u64, u64) {
         let mut setup = Setup { profile: profile.to_owned(), ..Setup::new("onerf-spikes", "robinhood", 1) };
         (setup.knobs.cache_ratio, setup.knobs.sample) = (cache_ratio, sample);
@@ -394,10 +396,10 @@ mod tests {
     }
 
     #[test]
-    fn pages_and_floors_are_the_profiles_part_of_caches_of_any_size() {
+    fn pages_and_floors_scale_with_the_cache() {
         assert_eq!(page_and_floor("full", 1.0, 1), (1 << 20, 30 << 20));
         assert_eq!(page_and_floor("s100", 1.0, 1), (10_486, 30 * 10_486));
-        // A step away from 1 is a step away from these.
+        // A ratio of one step (1.05) scales both.
         assert_eq!(page_and_floor("s100", 1.05, 1), (11_010, 30 * 11_010));
         assert_eq!(page_and_floor("full", 1.0 / 64.0, 1), (16_384, 30 * 16_384));
         assert_eq!(page_and_floor("full", 0.5, 8), (65_536, 30 * 65_536));
@@ -405,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn what_grows_with_simulated_time_is_bounded() {
+    fn memory_that_grows_with_simulated_time_is_bounded() {
         let mut setup = Setup::new("onerf-spikes", "robinhood", 1);
         setup.knobs.measure_min = Some(69_905.0);
         assert_eq!(setup.validate(), Ok(()));
@@ -425,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn a_floor_is_the_files_and_not_thirty_pages() {
+    fn floor_is_the_profiles_and_not_thirty_pages() {
         let document = include_str!("../../../examples/two-backends.sim.json");
         let document =
             document.replacen(r#""alloc_floor_bytes": 245760"#, r#""alloc_floor_bytes": 100000"#, 1);
@@ -436,6 +438,6 @@ mod tests {
         setup.knobs.cache_ratio = 0.5;
         assert_eq!(scaled(setup.clone()), (4_096, 12 * 4_096));
         setup.knobs.control.page_bytes = Some(64);
-        assert_eq!(scaled(setup), (64, 30 * 64), "whoever says a page says the floor");
+        assert_eq!(scaled(setup), (64, 30 * 64), "a given page size implies the default floor");
     }
 }

@@ -1,8 +1,8 @@
-//! Sizes of the objects of a trace while somebody asks for them.
+//! Sizes of a trace's objects while live requests read them.
 //!
-//! A trace says with each access how large the object is. The answer to a call needs it when the
-//! call is done, and nobody afterwards: what a cache holds, it knows itself. So memory is that of
-//! the live requests, however many objects a trace has.
+//! A trace records the size of the object with each access. The answer of a call needs it when the
+//! call completes, and no later: a cache knows the sizes of its items. Memory is therefore
+//! proportional to the live requests, however many objects a trace has.
 
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
@@ -11,17 +11,17 @@ use sherwood_path::Query;
 
 use crate::key::Key;
 
-/// Of an object that no cache may keep: more than any cache takes.
+/// Size of an object that may not be cached: larger than any cache accepts.
 pub(crate) const UNCACHEABLE: u32 = u32::MAX;
 
-/// Objects that live requests ask for.
+/// Sizes of the objects of live requests.
 pub(crate) struct Sizes(HashMap<(BackendId, u64), Size, SeededState>);
 
 #[derive(Clone, Copy)]
 struct Size {
-    /// As the latest request says.
+    /// Size according to the latest request.
     bytes: u32,
-    /// Times that live requests ask for it.
+    /// Number of times that live requests read it.
     asked: u32,
 }
 
@@ -30,7 +30,7 @@ impl Sizes {
         Self(HashMap::with_hasher(SeededState::new(0)))
     }
 
-    /// A request asks for objects of these sizes, in the order of its keys.
+    /// Adds a request that reads objects of these sizes, in the order of its keys.
     pub(crate) fn ask(&mut self, queries: &[Query<Key>], bytes: &[u32]) {
         let keys =
             queries.iter().flat_map(|query| query.keys.iter().map(|key| (query.backend, key.object())));
@@ -40,7 +40,7 @@ impl Sizes {
         }
     }
 
-    /// A request that asked for an object has ended.
+    /// Removes an object of a request that has ended.
     pub(crate) fn end(&mut self, backend: BackendId, key: Key) {
         if let Entry::Occupied(mut size) = self.0.entry((backend, key.object())) {
             size.get_mut().asked -= 1;
@@ -50,12 +50,12 @@ impl Sizes {
         }
     }
 
-    /// Bytes of an object; 0 for one that nobody waits for any more.
+    /// Bytes of an object; 0 if no live request reads it.
     pub(crate) fn bytes(&self, backend: BackendId, key: Key) -> u32 {
         self.0.get(&(backend, key.object())).map_or(0, |size| size.bytes)
     }
 
-    /// Objects that are known.
+    /// Number of objects with a known size.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.0.len()

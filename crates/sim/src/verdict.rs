@@ -1,9 +1,9 @@
-//! A run's outcome before its end.
+//! Verdict on a run before its end.
 //!
-//! Whoever asks only whether a promise was kept need not watch a run to its end: once more
-//! observations violated the SLO than all of them together may, no future mends it, and once those
-//! ahead are too few to matter, none spoils it. Most runs in which a promise is broken are over
-//! minutes after their first slowdown.
+//! To know whether a run meets the SLO, it need not be simulated to its end: once more observations
+//! have violated the SLO than may in total, the run has failed, and once too few remain to exceed
+//! that number, it has succeeded. Most runs that violate the SLO are decided minutes after their
+//! first slowdown.
 
 use std::time::Duration;
 
@@ -13,36 +13,36 @@ use sherwood_workload::onerf::ModelError;
 use crate::results::Sample;
 use crate::setup::{Setup, minutes};
 
-/// How a run stands: what its observations were, and how many are to come.
+/// Counts of a run's observations so far and of those to come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tally {
-    /// Observations of the SLO that saw requests.
+    /// Observations of the SLO that found requests.
     pub observations: u64,
-    /// Those above the bound.
+    /// Observations above the bound.
     pub violations: u64,
-    /// Observations that are ahead.
+    /// Remaining observations.
     pub ahead: u64,
 }
 
-/// What is certain of a run.
+/// Certain outcome of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The share of violations stays within its bound, whatever comes.
+    /// The share of violations stays within its limit in any case.
     Kept,
-    /// It exceeds the bound, whatever comes.
+    /// The share of violations exceeds its limit in any case.
     Broken,
 }
 
 impl Tally {
-    /// The tally of a run of so many observations altogether ([`Setup::observations`]) before the
-    /// first.
+    /// Returns the tally of a run with this many observations in total ([`Setup::observations`])
+    /// before the first.
     #[must_use]
     pub fn new(observations: u64) -> Self {
         Self { observations: 0, violations: 0, ahead: observations }
     }
 
-    /// Counts the `samples` that came next. O(samples).
+    /// Counts the next `samples`. O(samples).
     pub fn count(&mut self, samples: &[Sample]) {
         let count = |holds: fn(&&Sample) -> bool| samples.iter().filter(holds).count() as u64;
         self.observations += count(|sample| sample.p99_ms.is_some());
@@ -50,7 +50,7 @@ impl Tally {
         self.ahead = self.ahead.saturating_sub(samples.len() as u64);
     }
 
-    /// How many of so many observations may violate the SLO where this share may, 0 to 1.
+    /// Number of violations allowed among `observations` at this largest share, 0 to 1.
     ///
     /// ```
     /// use sherwood_sim::Tally;
@@ -58,13 +58,13 @@ impl Tally {
     /// ```
     #[must_use]
     pub fn allowed(violation_ratio_max: f64, observations: u64) -> u64 {
-        // A share is a float next to what was meant, and so is the product: 0.29 of 100 comes to
-        // 28.999999999999996.
+        // The share is a float close to the intended value, and so is the product: 0.29 of 100
+        // gives 28.999999999999996.
         (violation_ratio_max * observations as f64 * (1.0 + 2.0 * f64::EPSILON)) as u64
     }
 
-    /// The verdict on a run in which at most this share of the observations may violate the SLO, 0
-    /// to 1; none while the future decides. A run that is over (nothing ahead) has one.
+    /// The verdict on a run of which at most this share of the observations may violate the SLO, 0
+    /// to 1; none while undecided. A completed run (nothing ahead) has one.
     ///
     /// ```
     /// use sherwood_sim::{Tally, Verdict};
@@ -76,8 +76,8 @@ impl Tally {
     #[must_use]
     pub fn verdict(&self, violation_ratio_max: f64) -> Option<Verdict> {
         let Self { observations, violations, ahead } = *self;
-        // An observation that is ahead may see no request, and is none then. It does most harm by
-        // violating, and most good by keeping; so these two are the ends of what can come.
+        // An observation without requests is not counted. The worst case is that all remaining
+        // observations violate the SLO, the best that all are counted and meet it.
         let allowed = Self::allowed(violation_ratio_max, observations + ahead);
         let within = |violations: u64| violations <= allowed;
         if within(violations + ahead) {
@@ -91,10 +91,10 @@ impl Tally {
 }
 
 impl Setup {
-    /// Observations of the SLO that the measurement has.
+    /// Number of the measurement's observations of the SLO.
     ///
     /// # Errors
-    /// When there is no such scenario.
+    /// If there is no such scenario.
     pub fn observations(&self) -> Result<u64, ModelError> {
         let measured = minutes(self.scenario()?.measure_min);
         let every = Duration::from_secs_f64(self.model.slo().every_s);
@@ -109,7 +109,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_setup_knows_how_many_observations_a_run_makes() {
+    fn setup_predicts_the_number_of_observations() {
         for measured in [0.05, 0.25, 0.3] {
             let mut setup = Setup::new("none", "equal", 1);
             (setup.knobs.warmup_min, setup.knobs.measure_min) = (Some(0.02), Some(measured));
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn silence_is_no_observation() {
+    fn observation_without_requests_is_not_counted() {
         let sample = |p99_ms, violated| Sample {
             minute: 1.0,
             p50_ms: None,
@@ -147,7 +147,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_verdict_is_what_the_whole_run_says(
+        fn early_verdict_equals_that_of_the_complete_run(
             run in prop::collection::vec(prop::option::of(any::<bool>()), 1..60), bound in 0.0..1.0_f64,
         ) {
             let tally = |seen: usize| Tally {
@@ -158,7 +158,7 @@ mod tests {
             let whole = tally(run.len());
             let ratio = whole.violations as f64 / whole.observations.max(1) as f64;
             let verdict = whole.verdict(bound).expect("it is over");
-            // Where the ratio is the bound but for a float's last digit, either will do.
+            // Within rounding errors of the bound either verdict is correct.
             if (ratio - bound).abs() > 1e-9 {
                 prop_assert_eq!(verdict == Verdict::Kept, ratio <= bound);
             }

@@ -1,9 +1,9 @@
-//! Small runs to the last byte.
+//! Results of small runs, compared byte for byte.
 //!
 //! Equal seeds give equal results on every machine and after every change that is not meant to
-//! change them. A difference here is either a machine that calculates otherwise or a change of what
-//! is simulated; the latter is reviewed as the difference of the files beside this one, and said so
-//! in its commit.
+//! change them. A difference is caused by a machine that calculates differently or by a change of
+//! the simulation; the latter is reviewed as a difference of the snapshot files and mentioned in
+//! its commit.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ fn run(setup: &Setup) -> Results {
     world.results()
 }
 
-/// Caches that are too small from the first seconds on, and decisions that come quickly.
+/// Undersized caches from the first seconds on, and frequent decisions.
 fn hurried(mut setup: Setup) -> Setup {
     setup.knobs.control.delta = std::time::Duration::from_secs(1);
     setup.knobs.control.unfilled_ratio_max = f64::INFINITY;
@@ -24,9 +24,9 @@ fn hurried(mut setup: Setup) -> Setup {
     setup
 }
 
-/// Four servers and twenty backends, at the walk that is written down.
+/// Four servers and twenty backends, with the given walk.
 #[test]
-fn a_run_of_the_built_in_workload() {
+fn results_of_the_built_in_workload_are_unchanged() {
     let mut setup = hurried(Setup::new("onerf-random", "robinhood", 1));
     (setup.knobs.warmup_min, setup.knobs.measure_min) = (Some(0.05), Some(0.15));
     (setup.knobs.cache_ratio, setup.knobs.load_ratio) = (0.02, 0.5);
@@ -36,7 +36,7 @@ fn a_run_of_the_built_in_workload() {
 
 /// A backend of three replicas, one of which slows down.
 #[test]
-fn a_run_with_replicas() {
+fn results_with_replicas_are_unchanged() {
     let model = Model::from_json(include_str!("../../../examples/replicas.sim.json")).expect("a valid model");
     let mut setup = hurried(Setup::new("one-replica-slows-down", "robinhood", 1));
     (setup.model, setup.profile) = (Arc::new(model), "site".to_owned());
@@ -46,10 +46,9 @@ fn a_run_with_replicas() {
     insta::assert_snapshot!("replicas", document);
 }
 
-/// A system of somebody's own, with batches of drawn sizes, under each of the policies that are
-/// compared, a line each.
+/// A user's system with log-normal batch sizes, under each of the compared policies, a line each.
 #[test]
-fn runs_of_every_policy() {
+fn results_of_every_policy_are_unchanged() {
     let model =
         Model::from_json(include_str!("../../../examples/two-backends.sim.json")).expect("a valid model");
     let model = Arc::new(model);

@@ -1,8 +1,7 @@
-//! The station and the event queue, and the whole world that they are part of, against the closed
-//! forms of queueing theory.
+//! Station, event queue and the whole simulation, compared with closed forms of queueing theory.
 //!
-//! Each expectation is compared with the mean of independent runs, by the interval that holds it in
-//! 999 of 1,000 cases; seeds are fixed, so a run either agrees or does not.
+//! Each expectation is compared with the mean of independent runs by a confidence interval of
+//! 99.9%; seeds are fixed, so the result is deterministic.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,9 +14,9 @@ use sherwood_workload::{Rng, rng_from_seed, uniform};
 
 const RUNS: u64 = 20;
 const CUSTOMERS: usize = 20_000;
-/// Customers at the start of a run that find the queue shorter than it is in the long run.
+/// Customers at the start of a run that find the queue shorter than in the long run.
 const WARM_UP: usize = 2_000;
-/// Student's t for 19 degrees of freedom, both sides of 0.1%.
+/// Student's t for 19 degrees of freedom and a two-sided level of 0.1%.
 const T: f64 = 3.883;
 
 enum Event {
@@ -29,7 +28,7 @@ fn exponential(rng: &mut Rng, mean_s: f64) -> Duration {
     Duration::from_secs_f64(-libm::log(1.0 - uniform(rng)) * mean_s)
 }
 
-/// Mean time customers wait before a worker begins with them, in seconds, in one run.
+/// Mean waiting time of customers before service in one run, in seconds.
 fn waited(workers: u32, gap_s: f64, seed: u64, mut service: impl FnMut(&mut Rng) -> Duration) -> f64 {
     let (mut events, mut station) = (EventQueue::default(), Station::new(workers));
     let (mut arrivals, mut services) = (rng_from_seed(2 * seed), rng_from_seed(2 * seed + 1));
@@ -54,7 +53,7 @@ fn waited(workers: u32, gap_s: f64, seed: u64, mut service: impl FnMut(&mut Rng)
             events.schedule(now + service(&mut services), Event::Done);
         }
     }
-    assert_eq!((begun, station.waiting()), (CUSTOMERS, 0), "everybody was served");
+    assert_eq!((begun, station.waiting()), (CUSTOMERS, 0), "all customers were served");
     waited / (CUSTOMERS - WARM_UP) as f64
 }
 
@@ -69,17 +68,17 @@ fn assert_waits(expected: f64, run: impl Fn(u64) -> f64) {
 }
 
 #[test]
-fn one_worker_with_exponential_service_waits_as_m_m_1() {
+fn exponential_service_with_one_worker_waits_like_m_m_1() {
     let (load, service_s) = (0.7, 0.01);
     let expected = load * service_s / (1.0 - load);
     assert_waits(expected, |seed| waited(1, service_s / load, seed, |rng| exponential(rng, service_s)));
 }
 
 #[test]
-fn several_workers_wait_as_erlang_says() {
+fn several_workers_wait_like_erlang_c() {
     let (workers, load, service_s) = (4, 0.8, 0.01);
     let offered = load * f64::from(workers);
-    // Erlang's B by its recurrence, then C.
+    // Erlang's B by its recurrence, then Erlang's C.
     let blocked = (1..=workers).fold(1.0, |b, k| offered * b / (f64::from(k) + offered * b));
     let waits = blocked / (1.0 - load * (1.0 - blocked));
     let expected = waits * service_s / (f64::from(workers) * (1.0 - load));
@@ -88,9 +87,9 @@ fn several_workers_wait_as_erlang_says() {
     });
 }
 
-/// With the service times of the workload's own backends, so that their law is checked too.
+/// With the service times of a workload's backend, so that their law is checked, too.
 #[test]
-fn one_worker_of_a_backend_waits_as_pollaczek_and_khinchine_say() {
+fn backend_service_waits_like_pollaczek_khinchine() {
     let model = Model::onerf();
     let backend = &model.backends()[1];
     let (items, limit, load) = (10, 0.5, 0.6);
@@ -102,13 +101,13 @@ fn one_worker_of_a_backend_waits_as_pollaczek_and_khinchine_say() {
     });
 }
 
-/// Requests a second of a simulated service.
+/// Requests per second of a simulated service.
 const RATE: f64 = 60.0;
 
-/// Mean time that calls of a simulated service wait for its only worker, in seconds, by Little's
-/// law: the calls that wait, as observed ten times a second, over those that come. No object is
-/// asked for twice, so every request is a call.
-fn waited_in_a_world(service_s: f64, cv: f64, seed: u64) -> f64 {
+/// Mean waiting time of calls for a simulated service's only worker, in seconds, by Little's law:
+/// the number of waiting calls, observed ten times a second, divided by the arrival rate. No object
+/// is read twice, so every request is a call.
+fn waited_in_a_simulation(service_s: f64, cv: f64, seed: u64) -> f64 {
     let base_ms = service_s * 1e3;
     let document = format!(
         r#"{{"schema":"onerf-workload/1","name":"queue","slo":{{"percentile":99,"limit_ms":150,"window_s":1,"every_s":0.1}},
@@ -132,12 +131,12 @@ fn waited_in_a_world(service_s: f64, cv: f64, seed: u64) -> f64 {
 }
 
 #[test]
-fn a_world_of_one_worker_waits_as_pollaczek_and_khinchine_say() {
+fn simulation_with_one_worker_waits_like_pollaczek_khinchine() {
     let load = 0.6;
     let service_s = load / RATE;
-    // Deterministic times, and such as vary as much as exponential ones, which wait as M/M/1 does.
+    // Constant times, and times as variable as exponential ones, which wait like M/M/1.
     for cv in [0.0, 1.0] {
         let expected = load * service_s * (1.0 + cv * cv) / (2.0 * (1.0 - load));
-        assert_waits(expected, |seed| waited_in_a_world(service_s, cv, seed));
+        assert_waits(expected, |seed| waited_in_a_simulation(service_s, cv, seed));
     }
 }

@@ -1,48 +1,48 @@
-//! All searches of a frontier, and what is to be tried next by whoever has time.
+//! The searches of a frontier and the next runs to try.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Axis, Bracket, Search};
 use crate::verdict::Verdict;
 
-/// One run that is to be tried.
+/// A run to try.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Probe {
     /// Number of the policy.
     pub policy: usize,
     /// Seed of the run.
     pub seed: u64,
-    /// The condition that is made harder or milder; some axis where `step` is 0 and none is.
+    /// Condition that is changed; an arbitrary axis if `step` is 0.
     pub axis: Axis,
-    /// How many steps harder than it is.
+    /// Number of steps harder than the base conditions (milder below 0).
     pub step: i32,
 }
 
 impl Probe {
     fn new(policy: usize, seed: u64, axis: Axis, step: i32) -> Self {
-        // The conditions as they are lie on all axes, and are tried once.
+        // The base conditions are common to all axes and tried once.
         let axis = if step == 0 { Axis::Depth } else { axis };
         Self { policy, seed, axis, step }
     }
 }
 
-/// What a worker does next.
+/// Next action of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Try this, and tell [`Board::learn`] the verdict, or that there is none.
+    /// Run this and pass the verdict, or that there is none, to [`Board::learn`].
     Try(Probe),
-    /// Everything that can be tried now is under way; ask again after the next verdict.
+    /// All possible tries are in flight; call again after the next verdict.
     Wait,
-    /// All is found.
+    /// All searches are finished.
     Done,
 }
 
-/// Searches of every policy along every axis: with the first seed from the conditions as they are,
-/// then with each other seed from where the first one ended.
+/// Searches of every policy along every axis: with the first seed from the base conditions, then
+/// with each other seed from the result of the first.
 ///
-/// Workers ask for [`Board::take`] and answer with [`Board::learn`], in any order. What is asked
-/// for does not depend on the workers: two that differ in number find the same. Memory and the time
-/// of a question grow with searches and seeds; a search has 15 tries at most.
+/// Workers call [`Board::take`] and [`Board::learn`], in any order. The tries do not depend on the
+/// workers: any number of them finds the same results. Memory and the time of a call grow with
+/// searches and seeds; a search makes at most 15 tries.
 ///
 /// ```
 /// use sherwood_sim::{Axis, Board, Next, Verdict};
@@ -57,44 +57,45 @@ pub enum Next {
 #[derive(Clone, Debug)]
 pub struct Board {
     seeds: Vec<u64>,
-    lines: Vec<Line>,
+    axis_searches: Vec<AxisSearch>,
     verdicts: Verdicts,
-    under_way: BTreeSet<Probe>,
+    in_flight: BTreeSet<Probe>,
 }
 
-/// What was tried; none where no verdict can be had.
+/// Verdicts by try; none where no verdict is possible.
 type Verdicts = BTreeMap<Probe, Option<Verdict>>;
 
 #[derive(Clone, Debug)]
-struct Line {
+struct AxisSearch {
     policy: usize,
     axis: Axis,
-    /// One for each seed; the first one alone until it is over.
+    /// A search per seed; only the first seed's until that is finished.
     searches: Vec<Search>,
 }
 
 impl Board {
-    /// A board for so many policies, and at least one seed.
+    /// Returns a board for `policies` policies and at least one seed.
     #[must_use]
     pub fn new(policies: usize, seeds: &[u64]) -> Self {
-        let line = |policy| Axis::ALL.map(|axis| Line { policy, axis, searches: vec![Search::default()] });
+        let axis_search =
+            |policy| Axis::ALL.map(|axis| AxisSearch { policy, axis, searches: vec![Search::default()] });
         Self {
             seeds: seeds.to_vec(),
-            lines: (0..policies).flat_map(line).collect(),
+            axis_searches: (0..policies).flat_map(axis_search).collect(),
             verdicts: BTreeMap::new(),
-            under_way: BTreeSet::new(),
+            in_flight: BTreeSet::new(),
         }
     }
 
-    /// What to do next.
+    /// Returns the next action of a worker.
     pub fn take(&mut self) -> Next {
         let mut left = false;
-        for line in &self.lines {
-            for (search, &seed) in line.searches.iter().zip(&self.seeds) {
+        for axis_search in &self.axis_searches {
+            for (search, &seed) in axis_search.searches.iter().zip(&self.seeds) {
                 let Some(step) = search.next() else { continue };
                 left = true;
-                let probe = Probe::new(line.policy, seed, line.axis, step);
-                if self.under_way.insert(probe) {
+                let probe = Probe::new(axis_search.policy, seed, axis_search.axis, step);
+                if self.in_flight.insert(probe) {
                     return Next::Try(probe);
                 }
             }
@@ -102,39 +103,44 @@ impl Board {
         if left { Next::Wait } else { Next::Done }
     }
 
-    /// Takes the verdict on what was tried; none where none can be had, because a trace ends before
+    /// Records the verdict of a try; none if no verdict is possible, because a trace ends before
     /// the run does.
     pub fn learn(&mut self, probe: Probe, verdict: Option<Verdict>) {
-        self.under_way.remove(&probe);
+        self.in_flight.remove(&probe);
         self.verdicts.insert(probe, verdict);
-        let Self { seeds, lines, verdicts, .. } = self;
-        for line in lines {
-            line.advance(seeds, verdicts);
+        let Self { seeds, axis_searches, verdicts, .. } = self;
+        for axis_search in axis_searches {
+            axis_search.advance(seeds, verdicts);
         }
     }
 
-    /// What was found for a policy along an axis, in the order of the seeds; none while it is
-    /// searched.
+    /// Results of a policy along an axis, in the order of the seeds; none while the search is
+    /// unfinished.
     #[must_use]
     pub fn found(&self, policy: usize, axis: Axis) -> Option<Vec<Bracket>> {
-        let line = self.lines.iter().find(|line| (line.policy, line.axis) == (policy, axis))?;
-        let over =
-            line.searches.len() == self.seeds.len() && line.searches.iter().all(|one| one.next().is_none());
-        over.then(|| line.searches.iter().map(Search::bracket).collect())
+        let axis_search = self
+            .axis_searches
+            .iter()
+            .find(|axis_search| (axis_search.policy, axis_search.axis) == (policy, axis))?;
+        let over = axis_search.searches.len() == self.seeds.len()
+            && axis_search.searches.iter().all(|one| one.next().is_none());
+        over.then(|| axis_search.searches.iter().map(Search::bracket).collect())
     }
 
-    /// Tries that are left, about.
+    /// Estimated number of remaining tries.
     #[must_use]
     pub fn left(&self) -> u64 {
-        // A search that begins where another ended takes two tries.
-        let ahead = |line: &Line| 2 * (self.seeds.len() - line.searches.len()) as u64;
-        let begun = |line: &Line| line.searches.iter().map(|search| u64::from(search.left())).sum::<u64>();
-        self.lines.iter().map(|line| begun(line) + ahead(line)).sum()
+        // A search that begins at another one's result takes two tries.
+        let ahead = |axis_search: &AxisSearch| 2 * (self.seeds.len() - axis_search.searches.len()) as u64;
+        let begun = |axis_search: &AxisSearch| {
+            axis_search.searches.iter().map(|search| u64::from(search.left())).sum::<u64>()
+        };
+        self.axis_searches.iter().map(|axis_search| begun(axis_search) + ahead(axis_search)).sum()
     }
 }
 
-impl Line {
-    /// Goes as far as the verdicts reach.
+impl AxisSearch {
+    /// Advances the searches as far as verdicts are known.
     fn advance(&mut self, seeds: &[u64], verdicts: &Verdicts) {
         self.follow(seeds, verdicts);
         if let [first] = &self.searches[..]
@@ -162,8 +168,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Plays a board with so many workers, who finish in an order drawn from `draws`; what was
-    /// tried.
+    /// Runs a board with this many workers, which finish in an order drawn from `draws`; returns
+    /// the tries.
     fn play(board: &mut Board, workers: usize, mut draws: u64, kept: impl Fn(&Probe) -> bool) -> Vec<Probe> {
         let (mut tried, mut busy) = (Vec::new(), Vec::new());
         loop {
@@ -172,7 +178,7 @@ mod tests {
                     tried.push(probe);
                     busy.push(probe);
                 }
-                Next::Wait => assert!(!busy.is_empty(), "nobody is left to wait for"),
+                Next::Wait => assert!(!busy.is_empty(), "no worker is busy"),
                 Next::Done => return tried,
             }
             if busy.len() == workers || board.nothing_to_take() {
@@ -190,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn the_conditions_as_they_are_are_tried_once() {
+    fn base_conditions_are_tried_once() {
         let mut board = Board::new(1, &[1]);
         let tried = play(&mut board, 3, 1, |probe| probe.step < 1);
         assert_eq!(tried.iter().filter(|probe| probe.step == 0).count(), 1);
@@ -198,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_verdict_ends_its_search_and_no_other() {
+    fn missing_verdict_ends_only_its_search() {
         let mut board = Board::new(1, &[1, 2]);
         while let Next::Try(probe) = board.take() {
             let ended = probe.axis == Axis::Load && probe.step > 3;
@@ -213,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn seeds_that_agree_cost_two_tries_each() {
+    fn seeds_that_agree_take_two_tries_each() {
         let mut board = Board::new(1, &[1, 2, 3]);
         assert_eq!(board.left(), 3 * (5 + 4));
         let tried = play(&mut board, 1, 1, |probe| probe.step < 9);
@@ -223,13 +229,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_number_of_workers_finds_the_same_with_the_same_tries(
+        fn tries_and_results_are_independent_of_the_number_of_workers(
             limits in prop::collection::vec(-60..60_i32, 2 * 3 * 3), workers in 2..7_usize, draws: u64,
         ) {
             let seeds = [1, 2, 3];
             let kept = |probe: &Probe| {
                 let index = |axis: Axis| (probe.policy * 3 + axis as usize) * 3 + probe.seed as usize - 1;
-                // Where nothing is changed all axes agree.
+                // All axes have the same result at the base conditions.
                 let limit = if probe.step == 0 { limits[index(Axis::Depth)] } else { limits[index(probe.axis)] };
                 probe.step <= limit
             };

@@ -1,14 +1,14 @@
-//! How far a policy keeps a promise.
+//! Frontiers: the hardest conditions under which a policy meets the SLO.
 //!
-//! Policies that all keep a promise look alike, and so do those that all break it. What tells them
-//! apart is how much harder, or milder, conditions may be until it just holds: how deep the limits
-//! of the backends, how small the caches, how high the load. That is also what an operator asks:
-//! how much headroom does a policy buy?
+//! Policies that all meet the SLO are indistinguishable, and so are those that all violate it. They
+//! differ in how much harder, or milder, conditions may become before the SLO is just met: how deep
+//! the limits of the backends, how small the caches, how high the load. This is the headroom that a
+//! policy gives an operator.
 //!
-//! Conditions are searched on a grid whose steps are 5%, so that all policies and seeds are tried
-//! at the same places, and a place is tried once. A search assumes that what is broken stays broken
-//! where it is harder; chance can make it otherwise within a few steps, which is why several seeds
-//! search.
+//! Conditions are searched on a grid with steps of 5%, so that all policies and seeds are tried at
+//! the same points, and each point once. A search assumes that the SLO stays violated under harder
+//! conditions; randomness may break this assumption within a few steps, which is why several seeds
+//! are used.
 
 mod board;
 mod search;
@@ -23,25 +23,24 @@ pub use search::{Bracket, Search};
 /// A condition that can be made harder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Axis {
-    /// What the limits of backends add to service times, of which more is harder.
+    /// Time that limits of backends add to service times; more is harder.
     Depth,
-    /// Each server's cache, of which less is harder.
+    /// Cache size of each server; less is harder.
     Cache,
-    /// The rate of requests, of which more is harder.
+    /// Rate of requests; more is harder.
     Load,
 }
 
-/// From one step to the next.
+/// Ratio between two steps.
 const STEP_RATIO: f64 = 1.05;
-/// Steps to either side of the conditions as they are: from a fifteenth to fifteen times.
+/// Largest number of steps in either direction: from a fifteenth to fifteen times the base.
 pub const STEPS_MAX: i32 = 56;
 
 impl Axis {
-    /// All there are.
+    /// All axes.
     pub const ALL: [Self; 3] = [Self::Depth, Self::Cache, Self::Load];
 
-    /// The value of the condition `step` steps harder (milder below 0) than where it is `base`, to
-    /// four digits.
+    /// The value of the condition `step` steps harder (milder below 0) than `base`, to four digits.
     ///
     /// ```
     /// use sherwood_sim::Axis;
@@ -54,7 +53,7 @@ impl Axis {
             Self::Depth | Self::Load => step,
             Self::Cache => -step,
         };
-        // Multiplied out, for the same digits on every machine.
+        // By repeated multiplication, for the same digits on every machine.
         let ratio = (0..more.unsigned_abs()).fold(1.0, |ratio, _| ratio * STEP_RATIO);
         four_digits(if more < 0 { base / ratio } else { base * ratio })
     }
@@ -69,7 +68,7 @@ impl Axis {
         }
     }
 
-    /// The key of its setting ([`Knobs::set`](crate::Knobs::set)).
+    /// Key of the setting ([`Knobs::set`](crate::Knobs::set)).
     #[must_use]
     pub fn key(self) -> &'static str {
         match self {
@@ -86,7 +85,7 @@ impl Display for Axis {
     }
 }
 
-/// A positive number to four digits.
+/// Rounds a positive number to four digits.
 fn four_digits(value: f64) -> f64 {
     let mut unit = 1.0;
     while value > 0.0 && value * unit < 1e3 {
@@ -100,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn steps_are_five_percent_apart_and_harder_is_less_cache() {
+    fn steps_are_five_percent_and_harder_means_less_cache() {
         for axis in Axis::ALL {
             for step in -STEPS_MAX..STEPS_MAX {
                 let (milder, harder) = (axis.value(1.0, step), axis.value(1.0, step + 1));
@@ -112,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn an_axis_is_the_setting_of_its_key() {
+    fn axis_key_names_its_setting() {
         for axis in Axis::ALL {
             let mut knobs = Knobs::default();
             assert_eq!(axis.of(&knobs), 1.0);

@@ -1,15 +1,15 @@
-//! One search along an axis, as a machine that is told verdicts and says where to try next.
+//! A search along one axis, as a state machine.
 
 use super::STEPS_MAX;
 use crate::verdict::Verdict;
 
-/// Looks for the hardest step at which a promise is kept.
+/// Searches the hardest step at which the SLO is met.
 ///
-/// Ask for [`Search::next`], try it, tell [`Search::learn`] the verdict, until there is no next.
-/// The machine strides from where it begins, each stride twice as long as the last, until it has
-/// been on both sides; then it bisects. It ends with two steps next to each other, or at an end of
-/// the grid: in 5 to 9 tries from far away, in two where it begins right. Steps of which no verdict
-/// can be had are no place to go on from, so it ends before them.
+/// Call [`Search::next`], try the step and pass the verdict to [`Search::learn`], until there is no
+/// next step. The search strides from its start, doubling each stride, until it has both met and
+/// violated steps; then it bisects. It ends with two adjacent steps, or at an end of the grid:
+/// after 5 to 9 tries from far away, after two from the right start. It ends before steps without a
+/// verdict.
 ///
 /// ```
 /// use sherwood_sim::{Search, Verdict};
@@ -27,67 +27,67 @@ pub struct Search {
     bracket: Bracket,
     begin: i32,
     stride: i32,
-    /// Where the promise is kept at this step, nothing harder is asked.
+    /// Step at which the search ends if the SLO is met there.
     enough: i32,
 }
 
-/// What is known of a search, in steps of harder conditions.
+/// Result of a search, in steps of harder conditions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bracket {
-    /// The hardest at which the promise is kept; none when none is known, at the end: not even at
-    /// the mildest.
+    /// Hardest step known to meet the SLO. None at the end of the search: not even the mildest step
+    /// does.
     pub kept: Option<i32>,
-    /// The mildest at which it is broken; none when none is known, at the end: not even at the
-    /// hardest that was asked.
+    /// Mildest step known to violate the SLO. None at the end of the search: not even the hardest
+    /// step tried does.
     pub broken: Option<i32>,
-    /// The mildest of which no verdict can be had; none when each that was tried had one.
+    /// Mildest step without a verdict; none if every try had one.
     pub unjudged: Option<i32>,
 }
 
 impl Bracket {
-    /// The mildest at which the promise is not known to be kept: broken, or without a verdict.
-    fn beyond(self) -> Option<i32> {
+    /// Mildest step not known to meet the SLO: violated, or without a verdict.
+    fn first_not_met(self) -> Option<i32> {
         match (self.broken, self.unjudged) {
             (Some(broken), Some(unjudged)) => Some(broken.min(unjudged)),
             (broken, unjudged) => broken.or(unjudged),
         }
     }
 
-    /// Whether nothing is left to be tried between.
+    /// True if no step between remains to be tried.
     fn is_closed(self) -> bool {
-        match (self.kept, self.beyond()) {
-            (Some(kept), Some(beyond)) => beyond - kept <= 1,
+        match (self.kept, self.first_not_met()) {
+            (Some(kept), Some(first_not_met)) => first_not_met - kept <= 1,
             (Some(_), None) | (None, None) => false,
-            (None, Some(beyond)) => beyond <= -STEPS_MAX,
+            (None, Some(first_not_met)) => first_not_met <= -STEPS_MAX,
         }
     }
 }
 
-/// The first stride of a search that knows nothing: half as much again, which three bisections
-/// divide.
+/// First stride of a search without prior knowledge: about half as much again, which three
+/// bisections divide.
 const STRIDE: i32 = 8;
 
 impl Default for Search {
-    /// From the conditions as they are.
+    /// Starts from the base conditions.
     fn default() -> Self {
         Self::from(0, STRIDE)
     }
 }
 
 impl Search {
-    /// A search that begins at a step of the grid, and strides by `stride` (at least 1) first.
+    /// Returns a search that begins at step `begin` of the grid with `stride` (at least 1).
     #[must_use]
     pub fn from(begin: i32, stride: i32) -> Self {
         let begin = begin.clamp(-STEPS_MAX, STEPS_MAX);
         Self { bracket: Bracket::default(), begin, stride: stride.max(1), enough: STEPS_MAX }
     }
 
-    /// A search that begins where another one ended, and is over after two tries if that is right
-    /// here too. Where the promise is kept even where the other one broke it, it ends without
-    /// having been on both sides: what is kept by both is the other one's to say.
+    /// Returns a search that begins at the result of another one, and ends after two tries if that
+    /// is correct here too. If the SLO is met even where the other search found it violated, it
+    /// ends without a violated step; the common range is then given by the other search.
     #[must_use]
     pub fn beside(found: Bracket) -> Self {
-        let begin = found.kept.or(found.beyond()).unwrap_or(0);
+        let begin = found.kept.or(found.first_not_met()).unwrap_or(0);
         Self { enough: found.broken.unwrap_or(STEPS_MAX), ..Self::from(begin, 1) }
     }
 
@@ -101,17 +101,17 @@ impl Search {
         if self.is_over() {
             return None;
         }
-        Some(match (self.bracket.kept, self.bracket.beyond()) {
+        Some(match (self.bracket.kept, self.bracket.first_not_met()) {
             (None, None) => self.begin,
             (Some(kept), None) => (kept + self.stride).min(STEPS_MAX),
-            (None, Some(beyond)) => (beyond - self.stride).max(-STEPS_MAX),
-            (Some(kept), Some(beyond)) => kept + (beyond - kept) / 2,
+            (None, Some(first_not_met)) => (first_not_met - self.stride).max(-STEPS_MAX),
+            (Some(kept), Some(first_not_met)) => kept + (first_not_met - kept) / 2,
         })
     }
 
-    /// Takes the verdict on a step, or that none can be had. What is no news is ignored.
+    /// Records the verdict on a step, or that there is none. Known results are ignored.
     pub fn learn(&mut self, step: i32, verdict: Option<Verdict>) {
-        let strides = self.bracket.kept.is_some() != self.bracket.beyond().is_some();
+        let strides = self.bracket.kept.is_some() != self.bracket.first_not_met().is_some();
         let Bracket { kept, broken, unjudged } = &mut self.bracket;
         let milder = |known: Option<i32>| known.is_none_or(|known| step < known);
         match verdict {
@@ -125,19 +125,19 @@ impl Search {
         }
     }
 
-    /// What is known.
+    /// The present result.
     #[must_use]
     pub fn bracket(&self) -> Bracket {
         self.bracket
     }
 
-    /// Tries that are left, about: exactly while it bisects.
+    /// Estimated number of remaining tries; exact while bisecting.
     #[must_use]
     pub fn left(&self) -> u32 {
         let halvings = |gap: i32| (gap.max(1) as u32).next_power_of_two().trailing_zeros();
-        match (self.bracket.kept, self.bracket.beyond()) {
+        match (self.bracket.kept, self.bracket.first_not_met()) {
             _ if self.is_over() => 0,
-            (Some(kept), Some(beyond)) => halvings(beyond - kept),
+            (Some(kept), Some(first_not_met)) => halvings(first_not_met - kept),
             (None, None) => 2 + halvings(self.stride),
             _ => 1 + halvings(self.stride),
         }
@@ -149,7 +149,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Searches where everything up to `hardest` is kept; the bracket and the tries.
+    /// Runs a search in which steps up to `hardest` meet the SLO; returns the bracket and the
+    /// tries.
     fn search(mut search: Search, hardest: i32) -> (Bracket, Vec<i32>) {
         let mut tried = Vec::new();
         while let Some(step) = search.next() {
@@ -160,17 +161,21 @@ mod tests {
     }
 
     #[test]
-    fn a_search_that_begins_right_confirms_both_sides() {
+    fn search_from_the_right_start_confirms_both_sides() {
         let found = Bracket { kept: Some(5), broken: Some(6), unjudged: None };
         assert_eq!(search(Search::beside(found), 5), (found, vec![5, 6]));
         let (bracket, tried) = search(Search::beside(found), 3);
         assert_eq!((bracket.kept, tried), (Some(3), vec![5, 4, 2, 3]));
         let (bracket, tried) = search(Search::beside(found), 20);
-        assert_eq!((bracket.kept, bracket.broken, tried), (Some(6), None, vec![5, 6]), "harder is not asked");
+        assert_eq!(
+            (bracket.kept, bracket.broken, tried),
+            (Some(6), None, vec![5, 6]),
+            "harder steps are not tried"
+        );
     }
 
     #[test]
-    fn ends_of_the_grid_are_tried_and_said() {
+    fn search_stops_at_the_ends_of_the_grid() {
         let always = search(Search::default(), i32::MAX);
         assert_eq!(always, (Bracket { kept: Some(56), ..Bracket::default() }, vec![0, 8, 24, 56]));
         let never = search(Search::default(), i32::MIN);
@@ -180,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_search_ends_before_what_cannot_be_judged() {
+    fn search_ends_before_steps_without_a_verdict() {
         let search = |judged: i32, hardest: i32| {
             let (mut search, mut tried) = (Search::default(), Vec::new());
             while let Some(step) = search.next() {
@@ -202,7 +207,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_bracket_is_around_the_limit(hardest in -60..60_i32, begin in -80..80_i32, stride in -1..40_i32) {
+        fn bracket_encloses_the_limit(hardest in -60..60_i32, begin in -80..80_i32, stride in -1..40_i32) {
             let (bracket, tried) = search(Search::from(begin, stride), hardest);
             prop_assert_eq!(bracket.kept, (hardest >= -STEPS_MAX).then_some(hardest.min(STEPS_MAX)));
             prop_assert_eq!(bracket.broken, (hardest < STEPS_MAX).then_some(hardest.max(-STEPS_MAX - 1) + 1));
@@ -214,7 +219,7 @@ mod tests {
         }
 
         #[test]
-        fn whatever_it_is_told_it_ends(begin in -80..80_i32, verdicts: [Option<bool>; 20]) {
+        fn search_ends_for_any_verdicts(begin in -80..80_i32, verdicts: [Option<bool>; 20]) {
             let mut search = Search::from(begin, 8);
             for kept in verdicts {
                 let Some(step) = search.next() else { break };

@@ -1,4 +1,4 @@
-//! The books: what went in is what came out and what is still there.
+//! Conservation checks: inputs equal outputs plus what is still in flight.
 
 use sherwood_model::CachePlan;
 
