@@ -1,12 +1,5 @@
 //! What every crate and every release owes its reader.
 
-/// A sentence when the crate whose root is `source` does not start with a module doc.
-#[must_use]
-pub fn missing_crate_doc(path: &str, source: &str) -> Option<String> {
-    let documented = source.trim_start().starts_with("//! ");
-    (!documented).then(|| format!("{path}: a crate starts with `//!` and says what it is for"))
-}
-
 /// A sentence when the crate with this manifest switches the workspace's lints off by not
 /// inheriting them.
 #[must_use]
@@ -38,12 +31,6 @@ pub fn undocumented_dependencies(manifest: &str, dependencies: &str) -> Vec<Stri
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_crate_without_a_doc_is_found() {
-        assert_eq!(missing_crate_doc("lib.rs", "//! What it is for.\nmod a;"), None);
-        assert!(missing_crate_doc("lib.rs", "// A comment is no doc.\nmod a;").is_some());
-    }
 
     #[test]
     fn a_manifest_without_lints_is_found() {

@@ -12,7 +12,6 @@
     reason = "a driver: it reads the repository's files and runs git and cargo"
 )]
 
-pub mod attributes;
 pub mod code;
 pub mod comments;
 pub mod dependencies;

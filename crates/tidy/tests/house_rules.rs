@@ -6,7 +6,7 @@ use sherwood_tidy::imports::{self, Imports};
 use sherwood_tidy::product::product;
 use sherwood_tidy::rooms::{self, Plan};
 use sherwood_tidy::tree::Tree;
-use sherwood_tidy::{attributes, comments, dependencies, documents, files, markdown, purity};
+use sherwood_tidy::{comments, dependencies, documents, files, markdown, purity};
 
 /// Files above 1 MiB that belong in the repository, each with its reason.
 const LARGE_FILES: &[&str] = &[];
@@ -90,12 +90,6 @@ fn circles_of_imports_are_small() {
 }
 
 #[test]
-fn every_lifted_lint_has_a_reason() {
-    let tree = tree();
-    assert_none(tree.texts("", ".rs").flat_map(|(path, text)| attributes::lifts_without_reason(path, &text)));
-}
-
-#[test]
 fn comments_and_pages_fit_into_100_columns() {
     let tree = tree();
     let comments = tree.texts("", ".rs").flat_map(|(path, text)| comments::wide_comments(path, &text));
@@ -129,11 +123,8 @@ fn files_are_small() {
 }
 
 #[test]
-fn every_crate_says_what_it_is_for_and_keeps_the_lints() {
+fn every_crate_inherits_the_lints() {
     let tree = tree();
-    let root = |path: &str| path.ends_with("/src/lib.rs") || path.ends_with("/src/main.rs");
-    let roots = tree.texts("crates/", ".rs").filter(|(path, _)| root(path));
-    assert_none(roots.filter_map(|(path, text)| documents::missing_crate_doc(path, &text)));
     let manifests = tree.texts("crates/", "/Cargo.toml");
     assert_none(manifests.filter_map(|(path, text)| documents::missing_lints(path, &text)));
 }
