@@ -1,5 +1,5 @@
-//! A number for the sources of what simulates, so that results kept by one build are not taken for
-//! those of another.
+//! A hash of the sources that determine simulation results, so that results kept by one build are
+//! not reused by another.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "a build script reads files")]
 
 use std::collections::hash_map::DefaultHasher;
@@ -7,8 +7,7 @@ use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-/// What has a say in what comes out: code, the data that is built in, and the versions of
-/// libraries.
+/// Inputs of a simulation: code, built-in data, and the versions of libraries.
 const SOURCES: [&str; 10] = [
     "../model/src",
     "../cache/src",

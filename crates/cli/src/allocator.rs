@@ -1,22 +1,23 @@
-//! What the allocator does with memory that was freed.
+//! Configuration of the memory allocator.
 //!
-//! It gives it back to the system after a moment, which is right for a node: it runs for months,
-//! beside others. A simulation runs at full speed and ends. What it frees, such as an index that
-//! was outgrown, it soon needs again, and would get back as small pages where huge ones had been.
+//! By default it returns freed memory to the system after a short delay. That suits a node, which
+//! runs for months beside other processes. A simulation runs at full speed and ends: it soon needs
+//! the memory it freed, such as an outgrown index, and would get it back as small pages instead of
+//! huge ones.
 
 use libmimalloc_sys::{mi_option_get, mi_option_set_default, mi_option_t};
 
-/// `mi_option_purge_delay`, which the bindings leave out: milliseconds until freed memory is given
-/// back; -1 for never.
+/// Number of `mi_option_purge_delay`, which the bindings leave out: milliseconds until freed memory
+/// is returned to the system; -1 for never.
 const PURGE_DELAY: mi_option_t = 15;
 
-/// Keeps what is freed until the process ends, unless `MIMALLOC_PURGE_DELAY` in the environment
-/// says otherwise.
+/// Keeps freed memory until the process ends, unless the environment variable
+/// `MIMALLOC_PURGE_DELAY` is set.
 pub(crate) fn keep_freed_memory() {
-    // SAFETY: both work on one number of mimalloc's table of options, and may be called at any
-    // time.
+    // SAFETY: both functions access one number in mimalloc's table of options and may be called at
+    // any time.
     unsafe {
-        // Once it was read, the environment cannot change it any more.
+        // Reading the option applies the environment variable, which then takes precedence.
         mi_option_get(PURGE_DELAY);
         mi_option_set_default(PURGE_DELAY, -1);
     }
@@ -26,9 +27,9 @@ pub(crate) fn keep_freed_memory() {
 mod tests {
     use super::*;
 
-    /// Another version of mimalloc may number its options otherwise.
+    /// Another version of mimalloc may number its options differently.
     #[test]
-    fn the_option_is_the_one_that_is_meant() {
+    fn the_purge_delay_option_has_the_expected_number() {
         // SAFETY: as above.
         let delay = || unsafe { mi_option_get(PURGE_DELAY) };
         if std::env::var_os("MIMALLOC_PURGE_DELAY").is_some() {

@@ -1,13 +1,13 @@
-//! Room for many connections.
+//! The limit on open files.
 
-/// Raises this process's limit on open files to what the system allows it, and says what it is
-/// then.
+/// Raises this process's limit on open files to the maximum that the system allows, and returns the
+/// resulting limit.
 ///
-/// Shells usually start programs with 1,024, which thousands of connections outgrow at once, and no
-/// user expects to have to raise a limit that the program may raise itself.
+/// Shells usually start programs with a limit of 1,024, too low for thousands of connections, and
+/// users do not expect to raise a limit that the program can raise itself.
 pub(crate) fn raise_limit() -> u64 {
-    // SAFETY: `rlimit` is two numbers, for which zero is a value, and the calls read and write
-    // nothing else.
+    // SAFETY: `rlimit` is two integers, for which zero is a valid value, and the calls read and
+    // write nothing else.
     unsafe {
         let mut limit = std::mem::zeroed::<libc::rlimit>();
         if libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) != 0 {
@@ -25,7 +25,7 @@ pub(crate) fn raise_limit() -> u64 {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn the_limit_is_raised_to_what_is_allowed_and_stays_there() {
+    fn limit_is_raised_to_the_maximum() {
         let raised = super::raise_limit();
         assert!(raised > 0);
         assert_eq!(super::raise_limit(), raised);

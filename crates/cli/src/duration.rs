@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sherwood_node::config::Span;
 
-/// The duration `text` names, such as `500ms` or `5m`, if it is between the two, both included.
+/// Parses a duration such as `500ms` or `5m` and checks that it is in `shortest..=longest`.
 pub(crate) fn between(shortest: Duration, longest: Duration, text: &str) -> Result<Duration, String> {
     let Span(duration) = text.parse().map_err(|error| format!("{error}"))?;
     if (shortest..=longest).contains(&duration) {
@@ -19,7 +19,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bounds_are_included_and_said_as_they_can_be_typed() {
+    fn bounds_are_accepted_and_printed_in_input_syntax() {
         let (shortest, longest) = (Duration::from_secs(10), Duration::from_secs(3 * 3_600));
         let between = |text| super::between(shortest, longest, text);
         assert_eq!([between("10s"), between("180m")], [Ok(shortest), Ok(longest)]);

@@ -1,18 +1,18 @@
-//! How a command ends.
+//! Errors of commands and their exit statuses.
 
 use std::fmt::{self, Display};
 use std::process::ExitCode;
 
 use crate::out;
 
-/// Why a command did not do what was asked.
+/// The reason for which a command failed.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// It ran and failed: exit status 1.
+    /// The command ran and failed: exit status 1.
     Failed(String),
-    /// It was asked for something that makes no sense: exit status 2.
+    /// The arguments or the configuration are invalid: exit status 2.
     Usage(String),
-    /// Somebody stopped it before its end: exit status 130, as of a command that Ctrl-C ends.
+    /// The command was interrupted: exit status 130, which shells report after Ctrl-C.
     Interrupted(String),
 }
 
@@ -25,7 +25,7 @@ impl Failure {
         Self::Usage(error.to_string())
     }
 
-    /// The same, of something that it names.
+    /// Prefixes the message with the subject it is about.
     pub(crate) fn of(self, what: impl Display) -> Self {
         match self {
             Self::Failed(error) => Self::Failed(format!("{what}: {error}")),
@@ -34,7 +34,7 @@ impl Failure {
         }
     }
 
-    /// The same, and what is to be said beside, on lines of its own.
+    /// Appends more information to the message, on lines of its own.
     pub(crate) fn and(self, more: impl Display) -> Self {
         match self {
             Self::Failed(error) => Self::Failed(format!("{error}\n{more}")),
@@ -55,10 +55,10 @@ impl Display for Failure {
     }
 }
 
-/// 128 and the number of SIGINT, which is what shells say of a command that Ctrl-C ended.
+/// Exit status after SIGINT: 128 plus the signal's number, as shells report it.
 pub(crate) const INTERRUPTED: u8 = 130;
 
-/// Says what went wrong on standard error, and gives the exit status.
+/// Prints the error on standard error and returns the exit status.
 pub(crate) fn report(outcome: Result<(), Failure>) -> ExitCode {
     let (message, status) = match outcome {
         Ok(()) => return ExitCode::SUCCESS,

@@ -1,4 +1,4 @@
-//! Ctrl-C, for work that ends early and still says what it found.
+//! Handling of Ctrl-C in commands that end early and still report results.
 
 use std::io;
 
@@ -6,8 +6,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::exit::INTERRUPTED;
 
-/// Calls `stop` at the first SIGINT or SIGTERM; a second one ends the process at once, as if
-/// nothing had been caught.
+/// Calls `stop` at the first SIGINT or SIGTERM. A second signal ends the process at once.
 pub(crate) fn on_interrupt(stop: impl FnOnce() + Send + 'static) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (mut interrupt, mut terminate) = runtime.block_on(async {

@@ -1,8 +1,7 @@
-//! `sherwood load`: from what was typed to what it means, and from the outcome to a report and an
-//! exit status.
+//! `sherwood load`: turns the arguments into a plan, runs it, and reports the outcome.
 //!
 //! Options that do not apply to the kind of target or workload are refused, never ignored: a
-//! measurement somebody believes to be another one is worse than none.
+//! measurement under other conditions than the user believes is worse than none.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Cursor, IsTerminal, Write};
@@ -140,7 +139,7 @@ enum Mix {
     Onerf,
 }
 
-/// What was meant: everything a run needs, checked as far as that is possible without the target.
+/// Everything a run needs, validated as far as possible without the target.
 enum Plan {
     Cache(cache::Options, cache::Workload),
     Http(http::Options, http::Workload),
@@ -148,8 +147,8 @@ enum Plan {
 
 /// Runs the load and prints its report.
 ///
-/// It fails when the target is not there, when the run ends early, and when no operation succeeded:
-/// a script must not take the speed of refusals for a result.
+/// Fails when the target is unreachable, when the run ends early, and when no operation succeeded:
+/// a script must not mistake the rate of refusals for a result.
 pub(crate) fn run(args: &LoadArgs) -> Result<(), Failure> {
     let mut plan = plan(args).map_err(Failure::Usage)?;
     if let (Plan::Http(options, _), Some(token)) = (&mut plan, args.token.read()?) {
@@ -186,7 +185,7 @@ fn execute(plan: Plan, control: &Control) -> Result<Report, LoadError> {
     }
 }
 
-/// Whether the run is a success, and what else is to be said about it.
+/// Returns an error for an unsuccessful run, and prints warnings.
 fn verdict(report: &Report) -> Result<(), Failure> {
     let Report { ops, errors, unsent, .. } = *report;
     let first_error = report.first_error.as_ref().map(|error| format!("the first error: {error}"));
@@ -233,7 +232,7 @@ fn plan_for_gateway(args: &LoadArgs, address: &str) -> Result<Plan, String> {
     Ok(Plan::Http(http_options(args, address), http_workload(args)?))
 }
 
-/// What options that a gateway does not have apply to.
+/// The targets of options that a gateway does not support.
 const CACHES_ONLY: &str = "a memcached:// or redis:// target only";
 
 fn pace(args: &LoadArgs) -> Pace {
@@ -244,7 +243,7 @@ fn pace(args: &LoadArgs) -> Pace {
     }
 }
 
-/// A load without an end of its own gets one.
+/// Returns the duration of the run; a load without an end of its own gets a default.
 fn duration(args: &LoadArgs) -> Option<Duration> {
     let ends = args.trace.is_some() || args.ops.is_some();
     args.duration.or((!ends).then_some(Duration::from_secs(10)))
@@ -366,7 +365,7 @@ fn refuse_given(options: &[(&str, bool)], applies_to: &str) -> Result<(), String
     }
 }
 
-/// The built-in trace that `trace` names, if it does; a file of that name can be given as
+/// Returns the built-in trace called `trace`, if there is one. A file of that name can be given as
 /// `./orm-busy`.
 fn named(trace: &Path) -> Option<&'static [u8]> {
     trace.to_str().and_then(built_in)
@@ -400,8 +399,8 @@ fn load_time(text: &str) -> Result<Duration, String> {
     duration::between(Duration::from_millis(1), Duration::from_secs(7 * 86_400), text)
 }
 
-/// One line on the terminal, renewed each second and gone when it is dropped; nothing where
-/// standard error is no terminal.
+/// A progress line on the terminal, updated every second and removed when dropped. Prints nothing
+/// when standard error is not a terminal.
 struct Progress {
     thread: Option<(mpsc::Sender<()>, JoinHandle<()>)>,
 }
@@ -458,14 +457,14 @@ mod tests {
     }
 
     #[test]
-    fn trace_is_replayed_once_in_order_unless_told_otherwise() {
+    fn trace_is_replayed_once_in_order_by_default() {
         let options = cache_options_of("--target memcached://localhost:1 --trace orm-busy --look-aside");
         assert_eq!((options.pace, options.connections, options.pipeline), (Pace::Closed, 1, 1));
         assert_eq!((options.duration, options.look_aside, options.operations_max), (None, true, None));
     }
 
     #[test]
-    fn target_says_what_is_spoken_to_a_cache() {
+    fn target_selects_the_protocol() {
         let options = cache_options_of("--target redis://localhost:1/0 --batch 20");
         assert_eq!((options.protocol, options.address.as_str()), (cache::Protocol::Redis, "localhost:1"));
         let options = cache_options_of("--target memcached://localhost:1");
@@ -473,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn load_without_an_end_gets_one_and_a_rate_gets_room() {
+    fn load_without_end_gets_a_duration_and_rate_gets_connections() {
         let options = cache_options_of("--target memcached://localhost:1 --rate 1000 --gaps fixed");
         assert_eq!(options.pace, Pace::Open { rate_per_s: 1_000.0, gaps: Gaps::Fixed });
         assert_eq!((options.connections, options.pipeline), (16, 16));
@@ -483,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn mix_goes_to_a_gateway() {
+    fn mix_is_planned_for_a_gateway() {
         let plan = planned("--target http://localhost:1 --mix onerf --rate 400 --duration 2m").unwrap();
         let Plan::Http(options, http::Workload::Mix { profile, .. }) = plan else { panic!("not a mix") };
         assert_eq!((profile.as_str(), options.phases), ("demo", vec![Duration::from_secs(120)]));
@@ -491,7 +490,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_apply_is_refused() {
+    fn inapplicable_options_are_refused() {
         for (line, part) in [
             ("--target redis://localhost:1/5", "database 0"),
             ("--target redis://localhost:1 --mix onerf", "--mix applies to an http:// target only"),
@@ -540,7 +539,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_without_a_success_is_a_failure() {
+    fn run_without_any_success_fails() {
         let report = |ops, errors, unsent| {
             let first_error = (errors > 0).then(|| "`ERR no`".to_owned());
             Report { ops, errors, unsent, first_error, complete: true, ..Report::default() }

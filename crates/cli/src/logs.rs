@@ -1,4 +1,4 @@
-//! Logs, to standard error.
+//! Logging to standard error.
 
 use std::env::VarError;
 use std::io::IsTerminal;
@@ -8,23 +8,23 @@ use tracing_subscriber::EnvFilter;
 
 use crate::exit::Failure;
 
-/// How log lines are written.
+/// The format of log lines.
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
 pub(crate) enum Format {
     /// For people.
     #[default]
     Text,
-    /// One JSON object a line.
+    #[value(help = "One JSON object a line")]
     Json,
 }
 
-/// What sets which lines are written.
+/// The environment variable that selects the lines that are written.
 const VARIABLE: &str = "SHERWOOD_LOG";
 
-/// The levels there are, from the fewest lines to the most.
+/// The log levels, from the fewest lines to the most.
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
-/// Which lines are written: those of `level` and worse, unless `SHERWOOD_LOG` says something else.
+/// Returns the filter of log lines: `level` and above, unless `SHERWOOD_LOG` is set.
 pub(crate) fn filter(level: &str) -> Result<EnvFilter, Failure> {
     match std::env::var(VARIABLE) {
         Ok(text) => parsed(&text, level),
@@ -33,8 +33,8 @@ pub(crate) fn filter(level: &str) -> Result<EnvFilter, Failure> {
     }
 }
 
-/// A word without a level would be taken for a module that logs everything, and silence the others:
-/// a misspelt level.
+/// Parses the value of `SHERWOOD_LOG`. A word that is no level is refused: the logging library
+/// would take a misspelt level for the name of a module, log everything from it and nothing else.
 fn parsed(text: &str, level: &str) -> Result<EnvFilter, Failure> {
     if text.is_empty() {
         return Ok(EnvFilter::new(level));
@@ -56,12 +56,12 @@ fn refusal(word: &str) -> Failure {
     ))
 }
 
-/// Starts logging what passes `filter`.
+/// Starts logging of the events that pass `filter`.
 pub(crate) fn start(format: Format, filter: EnvFilter) {
     let logs =
         tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
-    // A line that cannot be written is lost. To complain about that on standard error, too, would
-    // be a panic.
+    // A line that cannot be written is dropped. Reporting the error on standard error would fail
+    // too, and panic.
     let logs = logs.log_internal_errors(false);
     match format {
         Format::Text => logs.with_ansi(std::io::stderr().is_terminal()).init(),
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn levels_of_everything_and_of_modules_are_accepted() {
+    fn global_and_module_levels_are_accepted() {
         let shown = |text| parsed(text, "info").map(|filter| filter.to_string()).ok();
         assert_eq!(shown(""), Some("info".to_owned()));
         assert_eq!(shown("DEBUG"), Some("debug".to_owned()));
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_level_is_named_with_those_there_are() {
+    fn unknown_level_is_refused_with_the_known_levels() {
         for (text, word) in [
             ("loud", "\"loud\""),
             ("info,sherwood_node", "\"sherwood_node\""),

@@ -1,7 +1,8 @@
 //! The `sherwood` command.
 //!
-//! Thin: each command has a file that turns flags into options, calls the room that does the work
-//! and prints what came of it. Exit status: 0 done, 1 ran and failed, 2 bad usage, 130 interrupted.
+//! A thin layer: each command has a file that turns flags into options, calls the crate that does
+//! the work, and prints the result. Exit status: 0 done, 1 ran and failed, 2 bad usage, 130
+//! interrupted.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,

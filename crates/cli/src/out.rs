@@ -1,15 +1,15 @@
-//! What is printed, for readers that may have gone.
+//! Output to streams whose readers may have closed them.
 //!
-//! `println!` and `eprintln!` panic when nobody reads any more, as in
-//! `sherwood check-config sherwood.toml | head -1`; a node would even end in the middle of its work
-//! because whoever watched its first lines left.
+//! `println!` and `eprintln!` panic when the reader has closed the pipe, as in
+//! `sherwood check-config sherwood.toml | head -1`. A running node would even stop because the
+//! reader of its first log lines ended.
 
 use std::fmt::Display;
 use std::io::{self, ErrorKind, Write};
 
 use crate::exit::Failure;
 
-/// Prints a result on standard output. A reader that has enough and closes the pipe is no failure.
+/// Prints a result on standard output. A pipe closed by its reader is not an error.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
     write(&mut io::stdout().lock(), text)
 }
@@ -23,8 +23,7 @@ fn write(to: &mut impl Write, text: &str) -> Result<(), Failure> {
     }
 }
 
-/// Says something on standard error, in a line. If nobody listens, there is nobody to tell that
-/// either.
+/// Prints a line on standard error. Errors are ignored, since they could not be reported anyway.
 pub(crate) fn say(line: impl Display) {
     let _ = writeln!(io::stderr().lock(), "{line}");
 }
@@ -33,7 +32,7 @@ pub(crate) fn say(line: impl Display) {
 mod tests {
     use super::*;
 
-    /// Fails each write as told.
+    /// A writer that fails with this kind of error.
     struct Refuses(ErrorKind);
 
     impl Write for Refuses {
@@ -47,7 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_left_is_no_failure_and_a_full_disk_is() {
+    fn closed_pipe_is_ignored_and_full_disk_is_an_error() {
         assert!(write(&mut Refuses(ErrorKind::BrokenPipe), "a\n").is_ok());
         let Err(Failure::Failed(message)) = write(&mut Refuses(ErrorKind::StorageFull), "a\n") else {
             panic!("a result that was not written is no success");

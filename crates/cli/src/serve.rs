@@ -89,7 +89,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 fn serve(config: &Config) -> Result<(), Failure> {
     let waiting =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::failed)?;
-    // Signals are caught before anything is open, so that none is lost.
+    // Signals are caught before anything is opened, so that none is lost.
     let (mut terminate, mut interrupt) = waiting.block_on(async {
         let catch = |kind| signal(kind).map_err(Failure::failed);
         Ok::<_, Failure>((catch(SignalKind::terminate())?, catch(SignalKind::interrupt())?))
@@ -115,7 +115,7 @@ fn serve(config: &Config) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The line that says that every listener accepts, and where.
+/// Formats the line that announces the listeners and their addresses.
 fn ready(node: &Node) -> String {
     let mut line = "ready".to_owned();
     for address in node.memcached() {

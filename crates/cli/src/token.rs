@@ -1,11 +1,11 @@
-//! `--token-file`: the token that a node asks for, which nobody types on a command line that others
-//! can list.
+//! `--token-file`: the admin token of a node. It is read from a file because other users can list
+//! the command lines of processes.
 
 use std::path::{Path, PathBuf};
 
 use crate::exit::Failure;
 
-/// A token, where one is given.
+/// The file of an admin token, if given.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct TokenFile {
     /// Show the node the first token in this file, one that it accepts
@@ -14,12 +14,12 @@ pub(crate) struct TokenFile {
 }
 
 impl TokenFile {
-    /// Whether one is given.
+    /// Returns true when a token file is given.
     pub(crate) fn is_given(&self) -> bool {
         self.token_file.is_some()
     }
 
-    /// The token.
+    /// Reads the token.
     pub(crate) fn read(&self) -> Result<Option<String>, Failure> {
         self.token_file.as_deref().map(first).transpose()
     }
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_token_is_taken_and_what_is_none_is_not_repeated() {
+    fn first_token_is_used_and_invalid_text_is_not_printed() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("tokens");
         std::fs::write(&path, "# ours\n\n first-token \nsecond-token\n").unwrap();

@@ -1,8 +1,8 @@
-//! `sherwood backend check`: a first look at every replica, before a node is started or while
-//! something is wrong.
+//! `sherwood backend check`: connects to every replica, before a node is started or while something
+//! is wrong.
 //!
-//! It goes the way that a node's calls go, with the same options and from the same machine, so that
-//! what it finds is what a node would find.
+//! It uses the same code as a node, with the same options and from the same machine, so it finds
+//! what a node would find.
 
 use std::fs::Metadata;
 use std::io::ErrorKind;
@@ -41,22 +41,22 @@ pub(crate) struct Args {
     #[arg(value_name = "NAME")]
     names: Vec<String>,
     /// How long a replica may take
-    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = patience)]
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = parse_timeout)]
     timeout: Duration,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
 }
 
-/// A duration from 10 ms, in which nothing far away answers, to 10 minutes.
-fn patience(text: &str) -> Result<Duration, String> {
+/// Parses the timeout: 10 ms, which is too short for a remote server, to 10 minutes.
+fn parse_timeout(text: &str) -> Result<Duration, String> {
     crate::duration::between(Duration::from_millis(10), Duration::from_secs(600), text)
 }
 
-/// Replicas that are tried at a time.
+/// Replicas that are checked at the same time.
 const AT_ONCE_MAX: usize = 32;
 
-/// What came of one replica.
+/// The result for one replica.
 #[derive(Debug)]
 pub(super) struct Tried {
     pub(super) backend: String,
@@ -65,20 +65,21 @@ pub(super) struct Tried {
     pub(super) outcome: Result<Answer, Fault>,
 }
 
-/// What a replica answered.
+/// A successful check.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) report: Report,
-    /// Of a call for no keys, over a connection that stands; none of a store that is not there yet.
+    /// Duration of a call for no keys over an established connection; none for a store that does
+    /// not exist yet.
     pub(super) round_trip: Option<Duration>,
 }
 
-/// What is wrong with a replica.
+/// A failed check.
 #[derive(Debug)]
 pub(super) struct Fault {
-    /// One word, as in the node's counters.
+    /// The cause in one word, as in the node's counters.
     pub(super) cause: &'static str,
-    /// What failed, and after its last `; ` what to do.
+    /// The error and, after the last `; `, the remedy.
     pub(super) message: String,
 }
 
@@ -90,7 +91,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::failed)?;
     let tried = try_all(&runtime, &backends, args.timeout)?;
-    // A look-up of a name or an engine that hangs is not waited for.
+    // Do not wait for a hanging name lookup or storage engine.
     runtime.shutdown_background();
     out::print(&if args.json { table::json(&tried)? } else { table::text(&tried) })?;
     match tried.iter().filter(|one| one.outcome.is_err()).count() {
@@ -99,7 +100,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     }
 }
 
-/// The backends of these names; all where there are none.
+/// Returns the backends with these names, or all when no name is given.
 fn named(backends: Vec<Backend>, names: &[String]) -> Result<Vec<Backend>, Failure> {
     let known = |name: &&String| backends.iter().any(|backend| backend.name == **name);
     if let Some(unknown) = names.iter().find(|name| !known(name)) {
@@ -109,7 +110,8 @@ fn named(backends: Vec<Backend>, names: &[String]) -> Result<Vec<Backend>, Failu
     Ok(backends.into_iter().filter(|backend| names.is_empty() || names.contains(&backend.name)).collect())
 }
 
-/// Tries the replicas of `backends`, some at a time, and answers in their order.
+/// Checks all replicas of `backends`, at most [`AT_ONCE_MAX`] at a time; results are in the order
+/// of the configuration.
 fn try_all(runtime: &Runtime, backends: &[Backend], timeout: Duration) -> Result<Vec<Tried>, Failure> {
     let turns = Arc::new(Semaphore::new(AT_ONCE_MAX));
     let mut tasks = JoinSet::new();
@@ -147,7 +149,7 @@ fn replicas(backends: &[Backend]) -> impl Iterator<Item = (&str, usize, &StoreOp
     })
 }
 
-/// Opens a store, looks at it, and measures one call more.
+/// Opens a store, checks it, and measures the duration of one more call.
 async fn look(name: String, options: StoreOptions) -> Result<Answer, Fault> {
     if let Some(path) = to_be_made(&options) {
         let details = vec![format!("nothing is at {} yet; a node makes it at its start", path.display())];
@@ -164,14 +166,14 @@ async fn look(name: String, options: StoreOptions) -> Result<Answer, Fault> {
     let answer = measure(&*store)
         .await
         .map_err(|error| Fault { cause: error.cause().label(), message: error.explanation() });
-    // The threads of an embedded store are joined, which may take its time.
+    // Joining the threads of an embedded store may take long.
     tokio::task::spawn_blocking(move || drop(store));
     answer
 }
 
-/// Where a node would make a store that is not there yet. What is there and no place for one, such
-/// as a file for a directory, is opened, as is what the system cannot tell of: that says what is
-/// wrong.
+/// Returns the path of an embedded store that does not exist yet and that a node would create. When
+/// the path exists and is unsuitable, such as a file in place of a directory, or cannot be
+/// examined, returns none: opening it then reports the error.
 fn to_be_made(options: &StoreOptions) -> Option<&Path> {
     let (path, is_empty): (_, fn(&Path, &Metadata) -> bool) = match options {
         StoreOptions::Kv(KvOptions { path, .. }) => (path, |path, there| {

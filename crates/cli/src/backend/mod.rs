@@ -1,4 +1,4 @@
-//! `sherwood backend`: what is behind the cache.
+//! `sherwood backend`: commands about the configured backends.
 
 mod check;
 mod table;

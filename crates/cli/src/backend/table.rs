@@ -1,4 +1,4 @@
-//! What is printed of replicas that were tried.
+//! Text and JSON output of `sherwood backend check`.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::check::{Answer, Fault, Tried};
 use crate::exit::Failure;
 
-/// A line for each replica, and below it what else is to be known, or what is wrong and what to do.
+/// Formats a row for each replica, followed by its details, or by the error and its remedy.
 pub(super) fn text(tried: &[Tried]) -> String {
     if tried.is_empty() {
         return "no backend has a store: there is nothing to try\n".to_owned();
@@ -42,7 +42,7 @@ fn row(tried: &Tried) -> [String; COLUMNS] {
     [backend.clone(), replica.to_string(), kind.clone(), result.to_owned(), round_trip, plain(&server)]
 }
 
-/// A server's words without what a terminal would take for commands.
+/// Escapes control characters, which a terminal would interpret.
 fn plain(text: &str) -> String {
     let escaped = |c: char| if c.is_control() { c.escape_debug().collect() } else { c.to_string() };
     text.chars().map(escaped).collect()
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_has_a_line_for_each_and_the_remedy_of_what_failed() {
+    fn table_has_a_row_per_replica_and_remedies_of_failures() {
         let expected = "\
 backend          replica  kind       result       round trip  server
 sessions         0        memcached  ok           1.23 ms     memcached 1.6.18
@@ -145,7 +145,7 @@ sessions-of-old  1        memcached  unreachable  -           -
     }
 
     #[test]
-    fn a_servers_words_are_no_commands_to_a_terminal() {
+    fn control_characters_of_a_server_are_escaped() {
         let mut tried = tried();
         tried[0].outcome.as_mut().unwrap().report.server = "\u{1b}[2J\n1.6".into();
         let message = "the server failed (\u{1b}[2J\nBOOM); look at its log".to_owned();
@@ -155,7 +155,7 @@ sessions-of-old  1        memcached  unreachable  -           -
     }
 
     #[test]
-    fn json_says_the_same() {
+    fn json_holds_the_same_results() {
         let read: serde_json::Value = serde_json::from_str(&json(&tried()).unwrap()).unwrap();
         assert_eq!(read["ok"], false);
         assert_eq!(read["replicas"][0]["round_trip_us"], 1_234);

@@ -1,4 +1,4 @@
-//! How a whole is divided over time, as areas on top of each other.
+//! Stacked area charts: parts of a whole over time.
 
 use std::fmt::Write;
 
@@ -15,18 +15,18 @@ pub(crate) struct Areas<'a> {
     pub(crate) y: Axis,
     /// Height of the frame.
     pub(crate) height: f64,
-    /// What is stacked, from the bottom.
+    /// Names of the stacked parts, from the bottom.
     pub(crate) parts: Vec<(String, Pen)>,
     pub(crate) columns: Vec<Column>,
-    /// Values worth comparing with, and their names.
+    /// Horizontal reference lines and their labels.
     pub(crate) marks: Vec<(f64, String)>,
 }
 
-/// The parts at one place of the axis.
+/// The values of all parts at one position of the x axis.
 #[derive(Clone, Debug)]
 pub(crate) struct Column {
     pub(crate) x: f64,
-    /// One value, at least 0, for each part.
+    /// A value for each part, at least 0.
     pub(crate) values: Vec<f64>,
 }
 
@@ -55,7 +55,7 @@ impl Areas<'_> {
         frame.close()
     }
 
-    /// Around the area of a part: to the right along its upper edge, back along its lower one.
+    /// Outline of a part's area: along its upper edge to the right, then back along its lower edge.
     fn path(&self, frame: &Frame, part: usize) -> String {
         let mut path = String::new();
         let below = |column: &Column, parts: usize| column.values.iter().take(parts).sum::<f64>();
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_area_lies_on_the_one_below() {
+    fn areas_are_stacked() {
         let areas = Areas {
             title: "t",
             note: "",

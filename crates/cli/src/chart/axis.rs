@@ -1,4 +1,4 @@
-//! Where values are on a picture, and which of them are written beside it.
+//! Axes: the position of a value on a picture, and the labels beside it.
 
 /// An axis from 0 to `end`, with labels at some values.
 #[derive(Clone, Debug)]
@@ -9,47 +9,47 @@ pub(crate) struct Axis {
     pub(crate) ticks: Vec<(f64, String)>,
 }
 
-/// Ticks on an axis, about.
+/// Approximate number of ticks on an axis.
 const TICKS: f64 = 10.0;
 
 impl Axis {
-    /// An axis of numbers up to `end`, which is above 0, with ticks at round ones.
+    /// Creates a numeric axis up to `end`, which is above 0, with ticks at round numbers.
     pub(crate) fn of(name: impl Into<String>, end: f64) -> Self {
         let ticks = ticks(end).map(|value| (value, value.to_string())).collect();
         Self { name: name.into(), end, ticks }
     }
 
-    /// An axis of shares, 0 to 1, written as percentages.
+    /// Creates an axis of shares from 0 to 1, labelled as percentages.
     pub(crate) fn shares(name: impl Into<String>) -> Self {
         let tick = |percent: u32| (f64::from(percent) / 100.0, format!("{percent}%"));
         Self { name: name.into(), end: 1.0, ticks: (0..=100).step_by(20).map(tick).collect() }
     }
 
-    /// Where `value` is on the way from 0 to the end, at one of them if it is beyond.
+    /// Position of `value` as a share of the axis, clamped to 0..=1.
     pub(super) fn share(&self, value: f64) -> f64 {
         (value / self.end).clamp(0.0, 1.0)
     }
 }
 
-/// Values along an axis from 0 to `end`, at steps of 1, 2 or 5 times a power of ten.
+/// Returns values along an axis from 0 to `end`, in steps of 1, 2 or 5 times a power of ten.
 fn ticks(end: f64) -> impl Iterator<Item = f64> {
     let power = power_of_ten(end / TICKS);
     let step = [1.0, 2.0, 5.0, 10.0].map(|digit| digit * power).into_iter().find(|step| end / step <= TICKS);
     let step = step.unwrap_or(end);
     let count = (end / step + 1e-9).floor() as u32;
-    // To the digits of the step, lest 0.30000000000000004 be written.
+    // Rounding avoids labels such as 0.30000000000000004.
     (0..=count).map(move |i| (f64::from(i) * step * 1e6).round() / 1e6)
 }
 
-/// The largest power of ten that is not above `value`, which is above 0: read off its decimals, as
-/// logarithms differ between machines.
+/// Returns the largest power of ten that is at most `value`, which is above 0. It is read from the
+/// decimal notation, because logarithms differ between machines.
 fn power_of_ten(value: f64) -> f64 {
     let decimals = format!("{value:e}");
     let exponent = decimals.split_once('e').map_or("0", |(_, exponent)| exponent);
     format!("1e{exponent}").parse().unwrap_or(value)
 }
 
-/// A step of 1, 2 or 5 times a power of ten, of which at most `ticks` lead to `last`.
+/// Returns a step of 1, 2 or 5 times a power of ten, such that at most `ticks` steps reach `last`.
 pub(crate) fn decimal_step(last: u64, ticks: u64) -> u64 {
     let least = last.div_ceil(ticks).max(1);
     let power = 10_u64.pow(least.ilog10());
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tick_is_written_as_people_would() {
+    fn tick_labels_are_rounded() {
         let axis = Axis::of("caches", 0.8);
         assert_eq!(axis.ticks[3], (0.3, "0.3".to_owned()));
         assert_eq!(Axis::shares("").ticks[1].1, "20%");

@@ -1,43 +1,43 @@
-//! Figures of several things beside each other, as bars.
+//! Bar charts that compare several subjects.
 
 use super::frame::{Frame, Head};
 use super::{Axis, Pen, escaped, width_of};
 
-/// Bars from the left, in groups, each a stack of parts.
+/// Horizontal bars in groups; each bar is a stack of parts.
 #[derive(Clone, Debug)]
 pub(crate) struct Bars<'a> {
     pub(crate) title: &'a str,
     /// A line under the title, or nothing.
     pub(crate) note: &'a str,
-    /// What bars are made of, from the left.
+    /// Names of the parts, from the left.
     pub(crate) parts: Vec<(String, Pen)>,
     pub(crate) axis: Axis,
     pub(crate) groups: Vec<Group>,
 }
 
-/// Bars under one name.
+/// Bars with a common heading.
 #[derive(Clone, Debug)]
 pub(crate) struct Group {
     pub(crate) name: String,
     pub(crate) bars: Vec<Bar>,
 }
 
-/// One bar.
+/// A bar with its values.
 #[derive(Clone, Debug)]
 pub(crate) struct Bar {
     pub(crate) name: String,
-    /// One value, at least 0, for each part.
+    /// A value for each part, at least 0.
     pub(crate) values: Vec<f64>,
-    /// Written behind it.
+    /// Text at the end of the bar.
     pub(crate) note: String,
 }
 
-/// From one bar to the next, and how much of that is the bar.
+/// Distance between the tops of two bars, and the thickness of a bar, in pixels.
 const STEP: f64 = 19.0;
 const THICK: f64 = 13.0;
-/// Height of a group's name.
+/// Height of a group's heading.
 const NAME: f64 = 24.0;
-/// Room for what is written behind bars.
+/// Room for the notes at the ends of bars.
 const NOTE: f64 = 96.0;
 
 impl Bars<'_> {
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stack_of_the_whole_is_as_long_as_the_frame() {
+    fn parts_that_sum_to_one_fill_the_frame() {
         let bar = Bar { name: "bar".to_owned(), values: vec![0.25, 0.75], note: "b 75%".to_owned() };
         let bars = Bars {
             title: "t",
@@ -113,7 +113,7 @@ mod tests {
         };
         let svg = bars.svg();
         crate::chart::assert_sound(&svg);
-        // From 50 to 740: a quarter is 172.5 wide, the rest 517.5.
+        // The axis spans 50 to 740: a quarter is 172.5 wide, the rest 517.5.
         assert!(svg.contains("x=\"50.0\"") && svg.contains("width=\"172.5\""), "{svg}");
         assert!(svg.contains("x=\"222.5\"") && svg.contains("width=\"517.5\""), "{svg}");
         assert!(svg.contains("<title>b: 0.750</title>") && svg.contains(">b 75%</text>"), "{svg}");

@@ -1,4 +1,4 @@
-//! What all pictures have: a title, names of colours, a frame with axes.
+//! Parts that all pictures share: a title, a legend, a frame with axes.
 
 use std::fmt::Write;
 
@@ -11,7 +11,7 @@ pub(super) const LEFT: f64 = 60.0;
 pub(super) const RIGHT: f64 = 24.0;
 pub(super) const BOTTOM: f64 = 46.0;
 
-/// Height of a row of names.
+/// Height of a row of the legend.
 const ROW: f64 = 18.0;
 
 /// A picture that is being drawn.
@@ -23,17 +23,17 @@ pub(super) struct Frame {
     pub(super) bottom: f64,
 }
 
-/// What is written above a frame.
+/// Title and legend above a frame.
 pub(super) struct Head<'a> {
     pub(super) title: &'a str,
-    /// A line beneath it, or nothing.
+    /// A line under the title, or nothing.
     pub(super) note: &'a str,
-    /// Names and what they are drawn with.
+    /// The legend: names and their pens.
     pub(super) names: Vec<(&'a str, Pen)>,
 }
 
 impl Frame {
-    /// A picture with a frame of `height`, as far to the right as there is room, from `left`.
+    /// Begins a picture with a frame of `height` that extends from `left` to the right margin.
     pub(super) fn open(head: &Head<'_>, left: f64, height: f64) -> Self {
         let places = places(&head.names, left);
         let note = if head.note.is_empty() { 0.0 } else { ROW };
@@ -65,12 +65,12 @@ impl Frame {
         Self { svg, left, right: WIDTH - RIGHT, top, bottom }
     }
 
-    /// Adds an element, or several.
+    /// Adds one element or several.
     pub(super) fn add(&mut self, element: impl std::fmt::Display) {
         let _ = writeln!(self.svg, "{element}");
     }
 
-    /// Lines across at the ticks of `y`.
+    /// Draws horizontal lines and labels at the ticks of `y`.
     pub(super) fn y_axis(&mut self, y: &Axis) {
         let Self { left, right, .. } = *self;
         for (value, label) in &y.ticks {
@@ -89,7 +89,7 @@ impl Frame {
         ));
     }
 
-    /// Labels below at the ticks of `x`, with a line upwards from each where `grid` says so.
+    /// Draws labels at the ticks of `x` and, with `grid`, a vertical line at each.
     pub(super) fn x_axis(&mut self, x: &Axis, grid: bool) {
         let Self { left, right, top, bottom, .. } = *self;
         for (value, label) in &x.ticks {
@@ -111,13 +111,13 @@ impl Frame {
         ));
     }
 
-    /// The left and the lower edge.
+    /// Draws the left and the lower edge.
     pub(super) fn edges(&mut self) {
         let Self { left, right, top, bottom, .. } = *self;
         self.add(format_args!("<path d=\"M{left} {top}V{bottom}H{right}\" fill=\"none\" stroke=\"#222\"/>"));
     }
 
-    /// Text that stays legible on lines and areas.
+    /// Draws text with an outline, so that it stays legible on lines and areas.
     pub(super) fn label(&mut self, x: f64, y: f64, anchor: &str, text: &str) {
         self.add(format_args!(
             "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\" stroke=\"#fff\" stroke-width=\"3\" \
@@ -139,7 +139,7 @@ impl Frame {
     }
 }
 
-/// Where names stand from `left` on: how far to the right, and in which row.
+/// Lays out the legend from `left` on: the x coordinate and the row of each name.
 fn places(names: &[(&str, Pen)], left: f64) -> Vec<(f64, f64)> {
     let (mut x, mut row) = (left, 0.0);
     let place = |(name, _): &(&str, Pen)| {
@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn many_names_take_several_rows_and_the_frame_gives_way() {
+    fn a_long_legend_moves_the_frame_down() {
         let one = Head { title: "t", note: "", names: vec![("robinhood", Pen::of(0))] };
         let names = (0..20).map(|index| ("cliffhanger", Pen::of(index))).collect();
         let many = Head { title: "t", note: "n", names };

@@ -1,11 +1,11 @@
-//! Lines over an axis.
+//! Line charts.
 
 use std::fmt::Write;
 
 use super::frame::{Frame, Head, LEFT};
 use super::{Axis, Pen};
 
-/// Lines in one frame, both axes from 0. What is above the frame is cut off at its edge.
+/// Lines in one frame, both axes from 0. Values above the frame are drawn at its upper edge.
 #[derive(Clone, Debug)]
 pub(crate) struct Lines<'a> {
     pub(crate) title: &'a str,
@@ -15,13 +15,13 @@ pub(crate) struct Lines<'a> {
     pub(crate) y: Axis,
     /// Height of the frame.
     pub(crate) height: f64,
-    /// The first are drawn over the others.
+    /// The lines; earlier ones are drawn over later ones.
     pub(crate) lines: Vec<Line>,
     pub(crate) mark: Option<Mark<'a>>,
 }
 
-/// A line through points; where there is none it breaks. One without a name is not told of above
-/// the frame.
+/// A line through points, with a gap where a value is missing. A line without a name is not in the
+/// legend.
 #[derive(Clone, Debug)]
 pub(crate) struct Line {
     pub(crate) name: String,
@@ -29,12 +29,12 @@ pub(crate) struct Line {
     pub(crate) points: Vec<(f64, Option<f64>)>,
 }
 
-/// A value worth comparing with, and its name.
+/// A labelled reference line.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Mark<'a> {
-    /// A line across the frame.
+    /// A horizontal line at this y value.
     Across(f64, &'a str),
-    /// A line up the frame.
+    /// A vertical line at this x value.
     Up(f64, &'a str),
 }
 
@@ -78,7 +78,7 @@ impl Lines<'_> {
         }
     }
 
-    /// The line as a path, without the points that cannot be told from the one before.
+    /// The line as an SVG path; points that coincide with the previous one are left out.
     fn path(&self, frame: &Frame, line: &Line) -> String {
         let mut path = String::new();
         let mut before = String::new();
@@ -103,7 +103,7 @@ mod tests {
     use crate::chart::frame::{RIGHT, WIDTH};
 
     #[test]
-    fn a_line_breaks_where_nothing_was_observed() {
+    fn missing_value_leaves_a_gap_in_the_line() {
         let line = Line {
             name: "robinhood".to_owned(),
             pen: Pen::of(0),

@@ -1,8 +1,8 @@
-//! Pictures of figures, as SVG that needs nothing beside it, and the pages that they stand on.
+//! Charts as self-contained SVG, and the HTML pages that show them.
 //!
-//! What a picture says must survive a printer without colours and eyes that tell few of them apart:
-//! colours are of a palette that was made for that (Okabe and Ito's), and lines differ in their
-//! dashes too. Everything drawn is a function of what is given, so equal results are equal files.
+//! Pictures must stay readable in black and white and for colour-blind readers: the palette is that
+//! of Okabe and Ito, which was designed for this, and lines differ in their dashes too. A picture
+//! depends on its input alone, so equal results give equal files.
 
 mod areas;
 mod axis;
@@ -25,12 +25,12 @@ pub(crate) use ranges::{Panel, Range, Ranges};
 #[cfg(test)]
 pub(crate) use sound::assert_sound;
 
-/// `text` as it may stand between tags and in attributes.
+/// Escapes `text` for use between tags and in attributes.
 pub(crate) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// Room that `text` takes, in pixels: about.
+/// Approximate width of `text` in pixels.
 fn width_of(text: &str) -> f64 {
     6.6 * text.chars().count() as f64
 }

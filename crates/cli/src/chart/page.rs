@@ -1,4 +1,4 @@
-//! Pages of HTML that need nothing beside them, and their tables.
+//! Self-contained HTML pages and their tables.
 
 use std::fmt::Write;
 
@@ -20,7 +20,7 @@ figure { margin: 2em 0 }
 figure svg { min-width: 640px; width: 100%; height: auto }
 figcaption { color: #555 }";
 
-/// A page with this title and this under it, which is HTML.
+/// Formats a page from its title and its body, which is HTML.
 pub(crate) fn page(title: &str, body: &str) -> String {
     let title = escaped(title);
     format!(
@@ -32,22 +32,22 @@ pub(crate) fn page(title: &str, body: &str) -> String {
 
 /// A cell of a table.
 pub(crate) struct Cell {
-    /// Names of the style sheet's.
+    /// Classes of the style sheet.
     pub(crate) class: &'static str,
     pub(crate) text: String,
 }
 
-/// A cell of words.
+/// Creates a cell of text.
 pub(crate) fn word(text: impl AsRef<str>) -> Cell {
     Cell { class: "word", text: text.as_ref().to_owned() }
 }
 
-/// A cell of a number, or of a column of them.
+/// Creates a cell of a number or the heading of a numeric column.
 pub(crate) fn number(text: impl AsRef<str>) -> Cell {
     Cell { class: "", text: text.as_ref().to_owned() }
 }
 
-/// A table under a head.
+/// Formats a table with a heading row.
 pub(crate) fn table(head: &[Cell], rows: &[Vec<Cell>]) -> String {
     let cells = |tag: &str, cells: &[Cell]| {
         cells.iter().fold("<tr>".to_owned(), |mut row, Cell { class, text }| {

@@ -1,10 +1,10 @@
-//! From where to where something goes, of several things under several conditions.
+//! Range charts: intervals of several subjects under several conditions.
 
 use super::frame::{Frame, Head, RIGHT, WIDTH};
 use super::{Axis, Pen, width_of};
 
-/// Panels beside each other, with a row for each thing. Their axes are logarithmic, and 1 is on
-/// each of them.
+/// Panels beside each other, with a row for each subject. The axes are logarithmic, and each
+/// includes 1.
 #[derive(Clone, Debug)]
 pub(crate) struct Ranges<'a> {
     pub(crate) title: &'a str,
@@ -15,31 +15,31 @@ pub(crate) struct Ranges<'a> {
     pub(crate) panels: Vec<Panel>,
 }
 
-/// One condition.
+/// A condition with its intervals.
 #[derive(Clone, Debug)]
 pub(crate) struct Panel {
     pub(crate) name: &'static str,
-    /// One for each row.
+    /// A range for each row.
     pub(crate) ranges: Vec<Range>,
 }
 
-/// A dot at its beginning and a line to its end, which may be on either side; values are above 0.
-/// Nothing without a beginning, and the dot alone without an end.
+/// A dot at the start and a line to the end, which may be on either side; values are above 0.
+/// Without a start nothing is drawn, and without an end only the dot.
 #[derive(Clone, Debug)]
 pub(crate) struct Range {
     pub(crate) from: Option<f64>,
     pub(crate) to: Option<f64>,
-    /// Written beside it.
+    /// Text beside the range.
     pub(crate) label: String,
-    /// What a pointer that rests on it is told.
+    /// The tooltip.
     pub(crate) words: String,
 }
 
 const ROW: f64 = 24.0;
-/// Between panels.
+/// Distance between panels, in pixels.
 const GAP: f64 = 30.0;
 const PEN: Pen = Pen { width: 3.0, ..Pen::solid(super::COLOURS[0]) };
-/// Places that may be labelled, while they are so many pixels apart.
+/// Values that may be labelled, and their least distance in pixels.
 const TICKS: [f64; 15] = [0.07, 0.1, 0.2, 0.3, 0.5, 0.7, 0.8, 0.9, 1.1, 1.2, 1.5, 2.0, 3.0, 5.0, 10.0];
 const APART: f64 = 30.0;
 
@@ -64,7 +64,7 @@ impl Ranges<'_> {
     }
 }
 
-/// Height of the middle of a row.
+/// Y coordinate of the middle of a row.
 fn middle(frame: &Frame, row: usize) -> f64 {
     frame.top + (row as f64 + 0.5) * ROW
 }
@@ -76,8 +76,8 @@ struct Scale {
 }
 
 impl Scale {
-    /// As wide as what is on it, and 1, with ticks at 1 and at what else has room in so many
-    /// pixels.
+    /// Creates an axis that covers all values of the panel and 1, with ticks at 1 and wherever a
+    /// label fits into `width` pixels.
     fn of(panel: &Panel, width: f64) -> Self {
         let values = || panel.ranges.iter().flat_map(|range| [range.from, range.to]).flatten();
         let (low, high) = (values().fold(1.0, f64::min) / 1.1, values().fold(1.0, f64::max) * 1.1);
@@ -128,7 +128,7 @@ impl Range {
             ));
             (first, last) = (from.min(to), from.max(to));
         }
-        // Where there is no room to the right, to the left.
+        // The label goes to the left when it does not fit on the right.
         if frame.right - last - 8.0 < width_of(&self.label) && first > frame.left {
             frame.label(first - 8.0, y + 4.0, "end", &self.label);
         } else {
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn one_is_always_on_the_axis_and_ticks_do_not_collide() {
+    fn axis_includes_one_and_tick_labels_do_not_overlap() {
         for (from, to) in [(0.91, 0.95), (1.0, 1.05), (2.0, 15.0), (0.07, 0.1), (0.065, 15.3)] {
             let panel = Panel { name: "load", ranges: vec![range(Some(from), Some(to), "")] };
             let Scale { low, axis } = Scale::of(&panel, 200.0);

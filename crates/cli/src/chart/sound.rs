@@ -1,7 +1,7 @@
-//! Whether a picture is well-formed XML, which is all that readers of SVG insist on: tags that
-//! close in order, quoted attributes, known entities.
+//! A test helper: checks that a picture is well-formed XML, as readers of SVG require. Tags must
+//! close in order, attributes must be quoted, entities must be known.
 
-/// Panics with the place where `svg` is not.
+/// Panics with the position where `svg` is not well-formed.
 pub(crate) fn assert_sound(svg: &str) {
     let mut open: Vec<&str> = Vec::new();
     let mut rest = svg.trim_end();
@@ -46,7 +46,7 @@ fn entities_are_known(text: &str) -> bool {
 }
 
 #[test]
-fn what_is_not_well_formed_is_found() {
+fn malformed_xml_is_found() {
     const HEAD: &str = "<svg xmlns=\"http://www.w3.org/2000/svg\"";
     assert_sound(&format!("{HEAD}><text x=\"1\">a &lt; b</text><path d=\"M0 0\"/></svg>\n"));
     for wrong in

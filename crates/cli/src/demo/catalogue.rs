@@ -1,19 +1,19 @@
-//! The values of the demo's twenty backends, loaded once and kept.
+//! Values of the demo's twenty backends, loaded once and kept on disk.
 //!
-//! A demo that reads made-up bytes out of memory would show nothing about a cache in front of real
-//! backends, so the workload's `io` backends are SQLite files, its `kv` backends LSM trees and its
-//! `cpu` backends matrix products. How many objects each has and how large they are is the
-//! workload's formula; the bytes are pseudo-random and follow from (backend, object), so nothing
-//! has to be shipped and every run reads the same.
+//! Bytes generated in memory would show nothing about a cache in front of real backends. So the
+//! workload's `io` backends are SQLite files, its `kv` backends LSM trees and its `cpu` backends
+//! matrix products. The workload defines the number and sizes of objects. Values are pseudo-random
+//! bytes derived from (backend, object), so that nothing has to be shipped and every run reads the
+//! same.
 //!
-//! Loading takes a while, so it is done once per cache directory. A backend is complete when the
-//! marker beside its files names the very parameters it was loaded with; the marker is written
-//! after the files are on disk. Whatever has none, or another, is deleted and loaded again: an
-//! interrupted load costs the backends that were under way, no more.
+//! Loading takes a while and is done once per cache directory. A backend is complete when the
+//! marker beside its files names the parameters it was loaded with; the marker is written after the
+//! files are on disk. A backend with no marker or a different one is deleted and loaded again, so
+//! an interrupted load repeats only the backends that were unfinished.
 //!
-//! The workload also asks for objects nobody asked for before, with ids from the catalogue size N
-//! on. There is no end to those, so they read the row `id mod N`; the node caches them under their
-//! own key all the same.
+//! The workload also asks for new objects, with ids from the catalogue size N on. These are
+//! unlimited in number, so they read the row `id mod N`; the node still caches them under their own
+//! keys.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, IsTerminal, Write};
@@ -40,20 +40,20 @@ pub(crate) struct Catalogue {
     shelves: Vec<Shelf>,
 }
 
-/// One backend's objects.
+/// The objects of one backend.
 #[derive(Clone, Debug)]
 struct Shelf {
     backend: Arc<onerf::BackendModel>,
     /// Catalogue size N, at least 1.
     objects: u64,
-    /// Calls the backend works on at once.
+    /// Calls that the backend works on at the same time.
     workers: u32,
 }
 
-/// Why the values of the demo are not there.
+/// The reason for which the values could not be loaded.
 #[derive(Debug, Error)]
 pub(crate) enum CatalogueError {
-    /// There is no place for them.
+    /// No cache directory is known.
     #[error(
         "could not choose a cache directory: neither XDG_CACHE_HOME nor HOME is an absolute path; set one, or name a \
          directory with --cache-dir"
@@ -65,7 +65,7 @@ pub(crate) enum CatalogueError {
         /// The cache directory.
         directory: PathBuf,
     },
-    /// The disk is too full.
+    /// The disk has too little space.
     #[error(
         "could not load {}: {} MB are needed and {} MB are free; make room, or name a directory on another disk with \
          --cache-dir",
@@ -74,9 +74,9 @@ pub(crate) enum CatalogueError {
     DiskFull {
         /// The cache directory.
         directory: PathBuf,
-        /// Bytes the missing values need.
+        /// Bytes needed by the missing values.
         needed_bytes: u64,
-        /// Bytes free to this user.
+        /// Bytes available to this user.
         free_bytes: u64,
     },
     /// The cache directory cannot be used.
@@ -84,19 +84,19 @@ pub(crate) enum CatalogueError {
     Io {
         /// The file or directory.
         path: PathBuf,
-        /// The system's answer.
+        /// The system's error.
         source: io::Error,
     },
     /// A store could not be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// A store did not take a value.
+    /// A store refused a value.
     #[error("{0}; delete the demo's cache directory and start again")]
     Put(#[from] StoreError),
 }
 
 impl Catalogue {
-    /// The backends of `model` at the scale of `profile`, which is one of its profiles.
+    /// Creates the catalogue of `model` at the scale of `profile`, one of its profiles.
     pub(crate) fn new(model: &Model, profile: &str, directory: PathBuf) -> Self {
         let shelf = |backend: &onerf::BackendModel| Shelf {
             backend: Arc::new(backend.clone()),
@@ -106,22 +106,21 @@ impl Catalogue {
         Self { directory, shelves: model.backends().iter().map(shelf).collect() }
     }
 
-    /// Where the values are kept when nothing else is said: `sherwood/demo-v1` in the user's cache
-    /// directory.
+    /// Returns the default cache directory: `sherwood/demo-v1` in the user's cache directory.
     ///
     /// # Errors
-    /// When the environment names no home.
+    /// When the environment names no home directory.
     pub(crate) fn default_directory() -> Result<PathBuf, CatalogueError> {
         let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
         let cache = absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")));
         Ok(cache.ok_or(CatalogueError::NoDirectory)?.join("sherwood").join("demo-v1"))
     }
 
-    /// Loads whatever is missing, with progress on stderr. Blocks: seconds to a minute the first
-    /// time, depending on the disk; nothing after.
+    /// Loads the missing values and prints progress on standard error. Blocks: seconds to a minute
+    /// the first time, depending on the disk, and not at all later.
     ///
     /// # Errors
-    /// See [`CatalogueError`]; what was complete stays so.
+    /// See [`CatalogueError`]; complete backends are kept.
     pub(crate) fn load(&self) -> Result<(), CatalogueError> {
         let directory = &self.directory;
         fs::create_dir_all(directory).map_err(|source| io_error(directory, source))?;
@@ -136,7 +135,7 @@ impl Catalogue {
         }
         let bytes = missing.iter().map(|shelf| shelf.value_bytes()).sum();
         check_free(directory, bytes)?;
-        // The largest first, so that the threads end at about the same time.
+        // The largest come first, so that the threads end at about the same time.
         missing.sort_by_key(|shelf| std::cmp::Reverse(shelf.value_bytes()));
         let progress = Progress::new(directory, bytes);
         load_all(&missing, directory, &progress)?;
@@ -144,8 +143,8 @@ impl Catalogue {
         Ok(())
     }
 
-    /// Reads every file once, so that the first policy of a comparison finds the system's page
-    /// cache as the later ones do.
+    /// Reads every file once, so that the first policy of a comparison finds the same files in the
+    /// system's page cache as later ones.
     ///
     /// # Errors
     /// When a file cannot be read.
@@ -157,17 +156,17 @@ impl Catalogue {
         Ok(())
     }
 
-    /// Opens the stores, in the order of the workload's backends. They must have been loaded.
+    /// Opens the stores in the order of the workload's backends. They must have been loaded.
     /// Blocks.
     ///
     /// # Errors
-    /// [`OpenError`] of the first that does not open.
+    /// The [`OpenError`] of the first store that does not open.
     pub(crate) fn open(&self) -> Result<Vec<Arc<dyn Store>>, OpenError> {
         self.shelves.iter().map(|shelf| shelf.open(&self.directory)).collect()
     }
 }
 
-/// Reads a file, or every file of a directory and of those in it, and keeps nothing.
+/// Reads a file, or all files below a directory, and discards the bytes.
 fn read_whole(path: &Path) -> io::Result<()> {
     if !path.is_dir() {
         return io::copy(&mut fs::File::open(path)?, &mut io::sink()).map(drop);
@@ -175,7 +174,7 @@ fn read_whole(path: &Path) -> io::Result<()> {
     fs::read_dir(path)?.try_for_each(|entry| read_whole(&entry?.path()))
 }
 
-/// Loads `missing` with two threads: one store is written by one, and the disk is busy with two.
+/// Loads `missing` with two threads, which keep the disk busy; each store is written by one thread.
 fn load_all(missing: &[&Shelf], directory: &Path, progress: &Progress) -> Result<(), CatalogueError> {
     let next = AtomicUsize::new(0);
     let work = || {
@@ -197,7 +196,7 @@ impl Shelf {
         &self.backend.name
     }
 
-    /// What the workload calls a resource is done by an engine that wears it out.
+    /// Returns the engine for the workload's resource: the engine that uses this resource most.
     fn kind(&self) -> Kind {
         match self.backend.kind {
             onerf::LimitedResource::Cpu => Kind::Compute,
@@ -208,8 +207,8 @@ impl Shelf {
 
     fn options(&self, directory: &Path) -> StoreOptions {
         let path = self.path(directory);
-        // More than two calls at once would only take turns on a small machine; the workload's
-        // worker slots are kept by `Paced`, not by threads.
+        // More than two concurrent calls gain nothing on a small machine. `Paced`, not the number
+        // of threads, enforces the workload's worker slots.
         let threads = self.workers.clamp(1, 2) as u16;
         match self.kind() {
             Kind::Kv => StoreOptions::Kv(KvOptions { threads, ..KvOptions::new(path) }),
@@ -222,7 +221,7 @@ impl Shelf {
         ComputeOptions { n: MATRIX_N, threads: self.workers.clamp(1, 2) as u16, ..ComputeOptions::default() }
     }
 
-    /// The store's directory or file.
+    /// Path of the store's directory or file.
     fn path(&self, directory: &Path) -> PathBuf {
         match self.kind() {
             Kind::Sqlite => directory.join(self.name()).join("items.db"),
@@ -234,7 +233,7 @@ impl Shelf {
         directory.join(format!("{}.complete", self.name()))
     }
 
-    /// What the marker says: everything the loaded values depend on.
+    /// Text of the marker: all parameters that determine the loaded values.
     fn parameters(&self) -> String {
         let onerf::SizeLaw { dist, ln_mu, ln_sigma, min, max, mean_bytes: _ } =
             self.backend.size.as_ref().expect("the model built in draws its requests");
@@ -254,14 +253,14 @@ impl Shelf {
                 && fs::read_to_string(self.marker(directory)).is_ok_and(|found| found == self.parameters()))
     }
 
-    /// Removes what an interrupted or an outdated load left. The marker goes first.
+    /// Removes the remains of an interrupted or outdated load, the marker first.
     fn clear(&self, directory: &Path) -> Result<(), CatalogueError> {
         let files = directory.join(self.name());
         absent_is_fine(fs::remove_file(self.marker(directory))).map_err(|source| io_error(&files, source))?;
         absent_is_fine(fs::remove_dir_all(&files)).map_err(|source| io_error(&files, source))
     }
 
-    /// Bytes of all values together.
+    /// Total bytes of all values.
     fn value_bytes(&self) -> u64 {
         (0..self.objects).map(|object| u64::from(self.backend.object_bytes(object))).sum()
     }
@@ -279,7 +278,7 @@ impl Shelf {
         write_whole(&marker, &self.parameters()).map_err(|source| io_error(&marker, source))
     }
 
-    /// The value of a row: pseudo-random bytes that follow from backend and object.
+    /// Writes the value of a row: pseudo-random bytes derived from backend and object.
     fn write_value(&self, object: u64, value: &mut Vec<u8>) {
         let bytes = self.backend.object_bytes(object) as usize;
         let mut draws = SplitMix64::new(!((u64::from(self.backend.id) << 40).wrapping_add(object)));
@@ -313,7 +312,7 @@ pub(crate) fn key(object: u64) -> Bytes {
     format!("o{object}").into()
 }
 
-/// The object a key names.
+/// Parses the object id of a key.
 fn object(key: &[u8]) -> Option<u64> {
     std::str::from_utf8(key.strip_prefix(b"o")?).ok()?.parse().ok()
 }
@@ -325,8 +324,8 @@ struct Rows {
 }
 
 impl Rows {
-    /// The key of the row that `key` reads; a key that names no object is left for the store not to
-    /// find.
+    /// Maps a key to the key of the row it reads. A key that names no object is returned unchanged;
+    /// the store does not find it.
     fn row(&self, key: Bytes) -> Bytes {
         match object(&key) {
             Some(object) if object >= self.objects => self::key(object % self.objects),
@@ -369,8 +368,7 @@ impl Store for Rows {
     }
 }
 
-/// How far a load is, for whoever waits: a bar on a terminal, a log line every few seconds
-/// elsewhere.
+/// Progress of a load: a bar on a terminal, or a log line every few seconds.
 struct Progress {
     bar: ProgressBar,
     log: Option<Mutex<Instant>>,
@@ -414,8 +412,8 @@ impl Progress {
     }
 }
 
-/// Keeps two processes from loading into one directory; the system lets go of it when the process
-/// ends.
+/// Locks `directory` against loading by another process. The system releases the lock when the
+/// process ends.
 fn lock(directory: &Path) -> Result<File, CatalogueError> {
     let path = directory.join("load.lock");
     let file = File::create(&path).map_err(|source| io_error(&path, source))?;
@@ -426,7 +424,7 @@ fn lock(directory: &Path) -> Result<File, CatalogueError> {
     }
 }
 
-/// Refuses to begin what the disk cannot hold.
+/// Returns an error when the disk has too little space for the values.
 fn check_free(directory: &Path, value_bytes: u64) -> Result<(), CatalogueError> {
     let needed_bytes = value_bytes + value_bytes / 100 * DISK_OVERHEAD_PERCENT + DISK_FIXED_BYTES;
     let free_bytes = free_bytes(directory).map_err(|source| io_error(directory, source))?;
@@ -436,13 +434,13 @@ fn check_free(directory: &Path, value_bytes: u64) -> Result<(), CatalogueError> 
     Ok(())
 }
 
-/// Bytes this user may still write to the disk of `directory`.
+/// Bytes that this user may still write to the disk of `directory`.
 fn free_bytes(directory: &Path) -> io::Result<u64> {
     use std::os::unix::ffi::OsStrExt;
     let path = std::ffi::CString::new(directory.as_os_str().as_bytes())?;
     let mut found = std::mem::MaybeUninit::<libc::statvfs>::uninit();
-    // SAFETY: `path` ends in a nul byte and `found` is writable and of the size the call fills;
-    // both outlive it.
+    // SAFETY: `path` ends in a nul byte, and `found` is writable and has the size that the call
+    // fills; both outlive the call.
     if unsafe { libc::statvfs(path.as_ptr(), found.as_mut_ptr()) } != 0 {
         return Err(io::Error::last_os_error());
     }
@@ -451,7 +449,7 @@ fn free_bytes(directory: &Path) -> io::Result<u64> {
     Ok(found.f_bavail.saturating_mul(found.f_frsize))
 }
 
-/// Writes a file that is either absent or whole, whatever happens meanwhile.
+/// Writes a file atomically: after a crash it is either absent or complete.
 fn write_whole(path: &Path, text: &str) -> io::Result<()> {
     let draft = path.with_extension("draft");
     let mut file = File::create(&draft)?;
@@ -471,23 +469,23 @@ fn io_error(path: &Path, source: io::Error) -> CatalogueError {
     CatalogueError::Io { path: path.to_owned(), source }
 }
 
-/// Changes when equal parameters would be loaded into different files.
+/// Version of the file contents, to be changed when equal parameters give different files.
 const FORMAT: u32 = 1;
-/// Rows and columns of the matrices of `cpu` backends: some 10 µs a key, about what a read costs
-/// the others, so that all twenty together use a fifth of a core under the demo's load of 5,000
-/// missed keys a second.
+/// Rows and columns of the matrices of `cpu` backends. A product takes about 10 µs per key, similar
+/// to a read of the other engines; all twenty backends use a fifth of a core under the demo's load
+/// of 5,000 missed keys a second.
 const MATRIX_N: u16 = 32;
-/// What engines add to the values on disk (page remainders, indexes): 5% measured, and as much
-/// again to be sure.
+/// Additional disk space that engines need beyond the values (page remainders, indexes): 5%
+/// measured, doubled for safety.
 const DISK_OVERHEAD_PERCENT: u64 = 10;
-/// What engines need on disk however little is stored: journals.
+/// Disk space that engines need independent of the amount of data: journals.
 const DISK_FIXED_BYTES: u64 = 64 << 20;
-/// Often enough to see that it lives, seldom enough for a log.
+/// Interval between progress lines in a log.
 const LOG_EVERY: Duration = Duration::from_secs(3);
 
 #[cfg(test)]
 impl Catalogue {
-    /// Every backend of the workload, with a few objects each.
+    /// Creates a catalogue of every backend of the workload, with a few objects each.
     pub(crate) fn small(directory: &Path) -> Self {
         let mut catalogue = Self::new(&Model::onerf(), "demo", directory.to_owned());
         for shelf in &mut catalogue.shelves {

@@ -1,14 +1,14 @@
-//! What a run costs in processor time.
+//! Processor time of a run.
 //!
-//! The demo shares one machine with its own backends and its own load. Whether its figures mean
-//! something depends on how much of the machine was left over, and how much of the work was the
-//! backends' shows what twenty of them cost.
+//! The demo shares a machine with its backends and its load. The figures are meaningful only if the
+//! machine had processor time to spare, and the share of the backends shows the cost of twenty of
+//! them.
 
 use std::time::{Duration, Instant};
 
 use super::world::Backends;
 
-/// Processor time used up to one moment.
+/// Processor time used since the start of the process.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CpuReading {
     at: Instant,
@@ -16,23 +16,22 @@ pub(super) struct CpuReading {
     stores: Duration,
 }
 
-/// Shares of the time between two readings; all zero when there was none.
+/// Processor use between two readings; zero for an empty interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct CpuUse {
-    /// Processor time of the whole process over time, in cores.
+    /// Average number of cores used by the process.
     pub(super) process: f64,
-    /// That of the embedded stores' own threads, in cores; contained in `process`.
+    /// Average number of cores used by the embedded stores' own threads; included in `process`.
     pub(super) stores: f64,
 }
 
 impl CpuReading {
-    /// Reads the clocks: the system's account of this process, and that of the threads of each
-    /// store.
+    /// Reads the processor time of this process and that of each store's threads.
     pub(super) fn take(backends: &Backends) -> Self {
         Self { at: Instant::now(), process: process_time(), stores: backends.cpu_time() }
     }
 
-    /// What was used since `before`.
+    /// Computes the use since `before`.
     pub(super) fn since(&self, before: &Self) -> CpuUse {
         let seconds = (self.at - before.at).as_secs_f64();
         let cores = |used: Duration| if seconds > 0.0 { used.as_secs_f64() / seconds } else { 0.0 };
@@ -45,8 +44,8 @@ impl CpuReading {
 
 /// Processor time of this process so far.
 fn process_time() -> Duration {
-    // SAFETY: `rusage` is plain numbers, for which zero is a value, and the call writes to nothing
-    // else.
+    // SAFETY: `rusage` is plain integers, for which zero is a valid value, and the call writes
+    // nothing else.
     let usage = unsafe {
         let mut usage = std::mem::zeroed::<libc::rusage>();
         libc::getrusage(libc::RUSAGE_SELF, &raw mut usage);

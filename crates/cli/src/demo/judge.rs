@@ -1,27 +1,26 @@
-//! The user's view: what the load saw, judged by the SLO.
+//! The SLO as clients see it.
 //!
-//! The node has its own idea of how requests fare, and decides by it. Whether it keeps its promise
-//! is judged from outside: latencies count from when a request was *meant* to be sent, and include
-//! HTTP.
+//! The node measures requests itself and decides by its own figures. The demo measures compliance
+//! from outside: latencies count from the *intended* start of a request and include HTTP.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use sherwood_model::{FinishedRequest, Instant, RequestWindow, Slo, SloMonitor, SloStanding, WindowOptions};
 
-/// A load later than this at P99 says more about the machine than about the policy.
+/// Lateness of the load at P99 above which the machine, not the policy, determines the figures.
 pub(crate) const LATE_MAX: Duration = Duration::from_millis(10);
-/// Points of the curve that are kept for the screen.
+/// Most points of the curve kept for the screen.
 const CURVE_MAX: usize = 4_096;
 
-/// Watches finished requests and observes the SLO over them.
+/// Records finished requests and observes the SLO over them.
 #[derive(Debug)]
 pub(crate) struct Judge {
     window: RequestWindow,
-    /// How late requests were sent, over the same time.
+    /// Delays between the intended and the actual start of requests, over the same window.
     lateness: RequestWindow,
     monitor: SloMonitor,
-    /// When counting begins; none once it has.
+    /// End of the warm-up; none once it has passed.
     warm_up: Option<Duration>,
     end: Duration,
     curve: VecDeque<(Duration, Duration)>,
@@ -30,8 +29,9 @@ pub(crate) struct Judge {
 }
 
 impl Judge {
-    /// A judge of a run whose observations count from `warm_up` on, for `measured`; those before
-    /// are for the curve only, and afterwards, while the last requests end, there are none.
+    /// Creates a judge that counts observations for `measured` after the end of `warm_up`. Earlier
+    /// observations appear only in the curve, and there are none later, while the last requests
+    /// end.
     pub(crate) fn new(slo: Slo, warm_up: Duration, measured: Duration) -> Self {
         Self {
             end: warm_up + measured,
@@ -45,7 +45,7 @@ impl Judge {
         }
     }
 
-    /// Takes note of a request that ended `elapsed` after the start of the run.
+    /// Records a request that ended `elapsed` after the start of the run.
     pub(crate) fn finished(&mut self, elapsed: Duration, request: &Ended) {
         self.requests += 1;
         self.errors += u64::from(request.failed);
@@ -55,7 +55,7 @@ impl Judge {
         self.lateness.record(now, now, FinishedRequest::new(request.late, None));
     }
 
-    /// Observes the SLO if that is due.
+    /// Observes the SLO if an observation is due.
     pub(crate) fn observe(&mut self, elapsed: Duration) {
         if elapsed > self.end {
             return;
@@ -72,13 +72,13 @@ impl Judge {
         }
     }
 
-    /// The SLO's percentile of a window now, whether an observation is due or not.
+    /// Returns the SLO's percentile over a window at `elapsed`, independent of due observations.
     fn current(&self, window: &RequestWindow, elapsed: Duration) -> Option<Duration> {
         let slo = self.monitor.slo();
         window.snapshot(at(elapsed), slo.window).quantile(slo.percentile / 100.0)
     }
 
-    /// How the SLO has fared since the warm-up.
+    /// Returns the SLO's state since the warm-up.
     pub(crate) fn standing(&self) -> SloStanding {
         match self.warm_up {
             Some(_) => SloStanding::default(),
@@ -86,8 +86,7 @@ impl Judge {
         }
     }
 
-    /// All that is shown of it, copied, so that nobody else has to wait while the rest of the
-    /// picture is put together.
+    /// Copies the data to display, so that the lock on the judge is held only briefly.
     pub(crate) fn seen(&self, elapsed: Duration) -> Seen {
         Seen {
             current: self.current(&self.window, elapsed),
@@ -99,34 +98,34 @@ impl Judge {
     }
 }
 
-/// A request that ended.
+/// A finished request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ended {
-    /// From when it was meant to be sent to its end.
+    /// Time from the intended start to the end.
     pub(crate) latency: Duration,
-    /// By how much it was sent later than it was meant to be.
+    /// Delay of the actual start after the intended start.
     pub(crate) late: Duration,
-    /// Whether it failed, or one of its keys.
+    /// True when the request or one of its keys failed.
     pub(crate) failed: bool,
 }
 
-/// What a judge has seen by one moment.
+/// The judge's data at one moment.
 #[derive(Clone, Debug)]
 pub(crate) struct Seen {
     /// The SLO's percentile now.
     pub(crate) current: Option<Duration>,
-    /// How late requests are sent at P99, when that is so late that they do not count.
+    /// Lateness of requests at P99, when it exceeds [`LATE_MAX`].
     pub(crate) late: Option<Duration>,
-    /// The observations, oldest first: when, and the percentile seen.
+    /// Observations, oldest first: time and percentile.
     pub(crate) curve: Vec<(Duration, Duration)>,
     /// Share of the observations since the warm-up that violated the SLO.
     pub(crate) violation_ratio: f64,
-    /// Requests that ended, and those of them that failed.
+    /// Finished requests, and the failed ones among them.
     pub(crate) requests: (u64, u64),
 }
 
 fn at(elapsed: Duration) -> Instant {
-    // An hour on, so that the first windows reach back to before the start.
+    // Starting at one hour lets the first windows reach back to before the start.
     Instant::from_secs(3_600) + elapsed
 }
 

@@ -1,4 +1,4 @@
-//! What is to be seen of a run at one moment.
+//! State of a run at one moment.
 
 use std::time::Duration;
 
@@ -8,58 +8,58 @@ use super::judge::Seen;
 use super::time::Times;
 use super::world::Backends;
 
-/// A run at one moment, for the screen and the log.
+/// State of a run for the screen and the log.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Live {
     /// Policy of this run.
     pub(crate) policy: String,
-    /// Which run of how many, counted from 1.
+    /// Number of this run, from 1, and the number of runs.
     pub(crate) run: (usize, usize),
     /// Time since the run began.
     pub(crate) elapsed: Duration,
-    /// Time before the measurement, and of the measurement.
+    /// Lengths of the warm-up and of the measurement.
     pub(crate) length: (Duration, Duration),
-    /// Minute of the scenario; negative in the warm-up.
+    /// Minute of the scenario; negative during the warm-up.
     pub(crate) minute: f64,
     /// The SLO's bound.
     pub(crate) bound: Duration,
     /// The SLO's percentile now.
     pub(crate) current: Option<Duration>,
-    /// How late requests are sent at P99, when that is so late that they do not count.
+    /// Lateness of requests at P99, when it is too large for the figures to count.
     pub(crate) late: Option<Duration>,
-    /// Observations so far: seconds since the run began, milliseconds.
+    /// Observations so far: seconds since the run began, and milliseconds.
     pub(crate) curve: Vec<(f64, f64)>,
     /// Share of the observations that violated the SLO.
     pub(crate) violation_ratio: f64,
-    /// Requests ended and failed.
+    /// Numbers of finished and of failed requests.
     pub(crate) requests: (u64, u64),
-    /// The backends in their order.
+    /// The backends, in the workload's order.
     pub(crate) backends: Vec<LiveBackend>,
     /// Bytes of the whole cache.
     pub(crate) total_bytes: u64,
-    /// What happened lately, oldest first.
+    /// Recent events, oldest first.
     pub(crate) events: Vec<String>,
 }
 
-/// One backend at one moment.
+/// State of a backend at one moment.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LiveBackend {
-    /// Its name.
+    /// The backend's name.
     pub(crate) name: String,
-    /// Budget of its partition; what it uses where all share.
+    /// Budget of its partition; under a shared policy, the bytes it uses.
     pub(crate) bytes: u64,
-    /// Share of its capacity it has left, 1 when nothing slows it down.
+    /// Remaining share of its capacity; 1 when it is not slowed down.
     pub(crate) limit: f64,
-    /// Calls that wait for one of its workers.
+    /// Calls waiting for a worker.
     pub(crate) waiting: u32,
-    /// P99 of its queries in the window.
+    /// P99 of its queries over the window.
     pub(crate) query_p99: Option<Duration>,
-    /// Share of its look-ups that hit, since the start.
+    /// Share of hits among its lookups since the start.
     pub(crate) hit_ratio: f64,
 }
 
 impl Live {
-    /// Puts together what was `seen` of the load and what the running parts say.
+    /// Combines the judge's data with the state of the node and the backends.
     pub(crate) fn read(
         run: &RunLabel,
         node: &Node,
@@ -102,7 +102,7 @@ impl Live {
     }
 }
 
-/// What does not change during a run.
+/// The properties of a run that do not change.
 #[derive(Clone, Debug)]
 pub(crate) struct RunLabel {
     pub(crate) policy: String,
@@ -112,7 +112,7 @@ pub(crate) struct RunLabel {
 }
 
 impl Live {
-    /// One line, for a log.
+    /// Formats the state as a log line.
     pub(crate) fn line(&self) -> String {
         let percentile = self
             .current

@@ -1,9 +1,9 @@
-//! `sherwood demo`: the whole system in one process, nothing to install.
+//! `sherwood demo`: the whole system in one process, with nothing to install.
 //!
-//! A request mix of a page-rendering service goes over HTTP to a node with twenty embedded
-//! backends. Each backend does its real work and has the capacity of a remote server ([`paced`]);
-//! four times in three hours, compressed into minutes, some of them lose most of it. Every policy
-//! meets the same requests in the same order at the same times.
+//! The requests of a page-rendering service go over HTTP to a node with twenty embedded backends.
+//! Each backend does real work and has the capacity of a remote server ([`paced`]). Four times in
+//! three hours, compressed into minutes, some backends lose most of their capacity. Every policy
+//! receives the same requests in the same order at the same times.
 
 mod catalogue;
 mod cpu;
@@ -33,8 +33,8 @@ use self::time::Times;
 use crate::exit::Failure;
 use crate::{descriptors, duration, interrupt, logs, out};
 
-/// Open files of a run: both ends of the 4,096 connections that the load opens at most, and the
-/// stores' own.
+/// Open files of a run: both ends of the load's connections, at most 4,096, and the files of the
+/// stores.
 const FILES_MIN: u64 = 10_000;
 
 /// Shows a service of twenty backends hold its request P99 while backends slow down
@@ -101,7 +101,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let profile = model.profile(world::PROFILE).expect("the model that is built in has the profile");
     let mut report = Report::new(args.seed, &times, bound, profile.request_rate);
     let show = !args.headless && std::io::stderr().is_terminal() && std::io::stdout().is_terminal();
-    // A line in the middle of the screen would spoil it.
+    // Log lines would overwrite the screen.
     if !show {
         logs::start(logs::Format::Text, filter);
     }
@@ -119,8 +119,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let result =
         if args.json { serde_json::to_string_pretty(&report).expect("plain data") } else { report.words() };
     out::print(&format!("{result}\n"))?;
-    // Leaving the screen is an end like another; a script that is interrupted must not take the
-    // result for a whole one.
+    // Leaving the screen is a normal end; an interrupted script must not treat the result as
+    // complete.
     if stop.load(Relaxed) && !show {
         return Err(Failure::interrupted("interrupted: the last run is incomplete"));
     }

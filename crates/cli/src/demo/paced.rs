@@ -1,35 +1,31 @@
-//! The capacity of a remote server, held by a local store.
+//! A local store with the capacity of a remote server.
 //!
-//! In production each backend is a service on machines of its own; in the demo all twenty share one
-//! laptop with the node and the load, so the time their answers take cannot be the time the laptop
-//! needs for them. [`Paced`] stands for the remote server's *capacity*: a number of workers, each
-//! of which an operation keeps busy for as long as the workload's model says, divided by the limit
-//! in force. A call
+//! In production each backend runs on machines of its own. In the demo all twenty share one machine
+//! with the node and the load, so their latency cannot be the time that the machine needs.
+//! [`Paced`] models the remote server's *capacity*: a number of workers, each of which an operation
+//! occupies for the service time of the workload's model, divided by the current limit. A call
 //!
-//! 1. waits, first come first served, for one of the workers;
-//! 2. reads the limit as it is at that moment;
-//! 3. does its real operation on the store inside (a look-up on disk, a join, a product);
-//! 4. keeps its worker until the model's service time has passed since it got it, and is answered
-//!    then.
+//! 1. waits for a worker, in order of arrival;
+//! 2. reads the limit at that moment;
+//! 3. performs the real operation on the inner store (a lookup on disk, a join, a product);
+//! 4. keeps its worker until the service time has passed since it got it, and is answered then.
 //!
-//! So the queue is real: latency under a limit is not added by a formula, it is the time spent
-//! behind other calls, and it grows without bound when more is asked than the workers can do. What
-//! is *not* real is the service time itself: it is drawn from the model, unless the real operation
-//! takes longer, and then that is what counts.
+//! So the queue is real: latency under a limit is the time spent behind other calls, not a computed
+//! delay, and it grows without bound when the load exceeds the capacity. The service time itself is
+//! *not* real: it is drawn from the model, unless the real operation takes longer.
 //!
-//! A caller that gives up while it waits leaves the queue; one that gives up later does not free
-//! the worker, as a remote server would not notice either.
+//! A caller that gives up while waiting leaves the queue. A caller that gives up later does not
+//! free the worker, as a remote server would not notice either.
 //!
 //! # Precision
 //!
-//! Service times begin at 0.6 ms, and the runtime's timer rounds up to the next millisecond:
-//! capacities would be off by half. A timer thread of our own ([`Timer`]) sleeps on the system's
-//! clock instead; a call alone on its server is answered about 0.1 ms late, wake-ups included. In a
-//! queue that would add up, so it is taken out of the average: a call that waited for its worker
-//! counts from the moment the worker was *due* to be free, up to `CREDIT_MAX` (20 ms) ago, not from
-//! the moment the system got round to it. Measured over 5,000 calls at saturation, on two cores
-//! that had other work too, the time per call is the service time drawn from the model within
-//! 0.02%.
+//! Service times begin at 0.6 ms, and the runtime's timer rounds up to the next millisecond, which
+//! would distort capacities by half. A separate timer thread ([`Timer`]) sleeps on the system's
+//! clock instead; a call to an idle server is answered about 0.1 ms late, wake-ups included. In a
+//! queue this lateness would accumulate, so it is compensated: the service time of a call that
+//! waited counts from the moment its worker was *due* to be free, at most `CREDIT_MAX` (20 ms) ago.
+//! Measured over 5,000 calls at saturation, on two cores with other work, the time per call is
+//! within 0.02% of the service time drawn from the model.
 
 mod timer;
 mod workers;
@@ -53,16 +49,16 @@ pub(crate) struct Paced {
     backend: BackendModel,
     workers: Arc<Workers>,
     timer: Timer,
-    /// The share of its capacity the server has left, in (0, 1]; the bits of an `f64`.
+    /// Remaining share of the server's capacity, in (0, 1], as the bits of an `f64`.
     limit: AtomicU64,
     waiting: AtomicU32,
     rng: Mutex<Rng>,
 }
 
 impl Paced {
-    /// Puts `inner` behind the workers that `backend` has at the scale of `profile`, one of the
-    /// model's. Service times follow from `seed` and the backend's number, in the order in which
-    /// calls get a worker.
+    /// Puts `inner` behind the workers of `backend` at the scale of `profile`, one of the model's
+    /// profiles. Service times are drawn from `seed` and the backend's number, in the order in
+    /// which calls get a worker.
     pub(crate) fn new(
         inner: Arc<dyn Store>,
         backend: &BackendModel,
@@ -82,8 +78,8 @@ impl Paced {
         }
     }
 
-    /// Leaves the server this share of its capacity, in (0, 1], for calls that get a worker from
-    /// now on.
+    /// Sets the remaining share of the server's capacity, in (0, 1], for calls that get a worker
+    /// from now on.
     ///
     /// # Panics
     /// When `limit` is out of range: scenarios are validated when they are read.
@@ -92,12 +88,12 @@ impl Paced {
         self.limit.store(limit.to_bits(), Ordering::Relaxed);
     }
 
-    /// Calls that wait for a worker.
+    /// Number of calls waiting for a worker.
     pub(crate) fn waiting(&self) -> u32 {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// Runs `work` for `keys` keys on one of the workers.
+    /// Runs `work` for `keys` keys on a worker.
     async fn on_a_worker<T>(
         &self,
         attempt: Attempt,
@@ -108,13 +104,14 @@ impl Paced {
         let (began, service_time, started) = (worker.began(), self.service_time(keys), Instant::now());
         let mut busy = Busy { worker: Some(worker), due: began + service_time, timer: &self.timer };
         let result = work.await;
-        // An operation that outlasts the model's time keeps its worker for what it took.
+        // An operation that takes longer than the model's service time keeps its worker until it
+        // ends.
         busy.due = began + service_time.max(started.elapsed());
         busy.end().await;
         result
     }
 
-    /// Waits for a worker, if there is room to wait.
+    /// Waits for a worker, unless too many calls are waiting.
     async fn worker(&self, attempt: Attempt) -> Result<Worker, StoreError> {
         let arrived = Instant::now();
         if let Some(worker) = self.workers.try_get(arrived) {
@@ -158,7 +155,8 @@ impl Store for Paced {
         Box::pin(self.on_a_worker(Attempt::Delete, 1, self.inner.delete(key)))
     }
 
-    /// The limits of the engine inside; the server's capacity is [`Paced::set_capacity_ratio`].
+    /// Returns the inner engine's limits; the server's capacity is set by
+    /// [`Paced::set_capacity_ratio`].
     fn limits(&self) -> Limits {
         self.inner.limits()
     }
@@ -172,7 +170,7 @@ impl Store for Paced {
     }
 }
 
-/// A worker kept until it is due, also when the caller gives up.
+/// A worker kept until it is due, even when the caller gives up.
 struct Busy<'a> {
     worker: Option<Worker>,
     due: Instant,
@@ -185,7 +183,7 @@ impl Busy<'_> {
         if let Some(worker) = self.worker.take()
             && let Some(freed) = self.timer.free_at(self.due, worker)
         {
-            // The timer ends with the demo; nobody waits for answers then.
+            // The timer ends with the demo, when no caller is waiting.
             let _ = freed.await;
         }
     }
@@ -199,7 +197,7 @@ impl Drop for Busy<'_> {
     }
 }
 
-/// A place among the calls that wait.
+/// Counts a waiting call until dropped.
 struct Waiting<'a>(&'a AtomicU32);
 
 impl<'a> Waiting<'a> {
@@ -216,8 +214,8 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// Calls that may wait for a worker: the demo's whole load for seconds, more than any timeout
-/// leaves.
+/// Most calls that may wait for a worker: the demo's whole load for several seconds, which exceeds
+/// every timeout.
 const WAITING_CALLS_MAX: u32 = 4096;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What the demo found, for programs and for people.
+//! The demo's report, as JSON and as text.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -18,16 +18,16 @@ pub(crate) struct Report {
     pub(crate) slo_window_s: f64,
     pub(crate) delta_s: f64,
     pub(crate) runs: Vec<Run>,
-    /// Requests that fall into one window of the SLO on average.
+    /// Average number of requests in a window of the SLO.
     #[serde(skip)]
     window_requests: f64,
 }
 
-/// One policy's measured part.
+/// The measured part of one policy's run.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Run {
     pub(crate) policy: String,
-    /// Requests that ended.
+    /// Finished requests.
     pub(crate) requests: u64,
     /// Keys answered.
     pub(crate) queries: u64,
@@ -37,28 +37,28 @@ pub(crate) struct Run {
     pub(crate) p99_ms: f64,
     /// The largest windowed observation.
     pub(crate) p99_max_ms: f64,
-    /// Requests that failed, and keys that did.
+    /// Failed requests and failed keys.
     pub(crate) errors: u64,
-    /// Processor time of the whole process over wall time and cores.
+    /// Processor time of the whole process divided by wall time and cores.
     pub(crate) cpu_ratio: f64,
-    /// Processor time of the embedded stores' threads over wall time: 1 is one core.
+    /// Processor time of the embedded stores' threads divided by wall time: 1 is one core.
     pub(crate) store_cpu_ratio: f64,
-    /// P99 of how late requests were sent.
+    /// P99 of the lateness of requests.
     pub(crate) late_p99_ms: f64,
-    /// Whether the load kept its schedule, so that the figures mean something.
+    /// True when the load kept its schedule, so that the figures are meaningful.
     pub(crate) valid: bool,
-    /// Share of the keys that were in the cache.
+    /// Share of the keys found in the cache.
     pub(crate) hit_ratio: f64,
     /// P99 of the latency of those keys, by backend: from a request's arrival at the node to the
-    /// end of its look-up.
+    /// end of its lookup.
     pub(crate) hit_p99_ms: BTreeMap<String, f64>,
-    /// Why the run ended early, if it did.
+    /// The reason for which the run ended early, if it did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) incomplete_because: Option<String>,
 }
 
 impl Report {
-    /// A report without any runs yet, of a load of `request_rate` requests a second.
+    /// Creates a report without runs, for a load of `request_rate` requests a second.
     pub(crate) fn new(seed: u64, times: &Times, bound: Duration, request_rate: f64) -> Self {
         Self {
             seed,
@@ -72,7 +72,7 @@ impl Report {
         }
     }
 
-    /// What happened, in plain words.
+    /// Formats the report as text.
     pub(crate) fn words(&self) -> String {
         let each = if self.runs.len() > 1 { " with each policy, under the same load" } else { "" };
         let story = format!(
@@ -85,7 +85,7 @@ impl Report {
         paragraphs.map(|paragraph| format!("\n{}\n", wrapped(&paragraph))).collect()
     }
 
-    /// What a short run cannot say, and what to do about it.
+    /// Returns a warning about a run too short for its figures, with a remedy.
     fn caution(&self) -> Option<String> {
         let measured = self.runs.iter().any(|run| run.requests > 0);
         let seconds = self.duration_s * WINDOW_REQUESTS_MIN / self.window_requests;
@@ -100,7 +100,7 @@ impl Report {
         })
     }
 
-    /// The two most different runs beside each other.
+    /// Compares the runs with the fewest and the most violations.
     fn comparison(&self) -> Option<String> {
         let by_ratio = |a: &&Run, b: &&Run| a.slo_violation_ratio.total_cmp(&b.slo_violation_ratio);
         let valid: Vec<_> =
@@ -159,7 +159,7 @@ impl Run {
     }
 }
 
-/// `text` in lines that fit a terminal.
+/// Wraps `text` to the width of a terminal.
 fn wrapped(text: &str) -> String {
     let mut lines = String::new();
     let mut columns = 0;
@@ -178,18 +178,18 @@ fn wrapped(text: &str) -> String {
     lines
 }
 
-/// With fewer requests in a window, its P99 is the slowest of them.
+/// Requests in a window below which its P99 is just the slowest of them.
 const WINDOW_REQUESTS_MIN: f64 = 100.0;
 
-/// What fits on the narrowest terminal in use.
+/// Width of the narrowest terminal in use.
 const COLUMNS: usize = 80;
 
-/// A duration as seconds, rounded to the microsecond.
+/// Converts a duration to seconds, rounded to the microsecond.
 fn seconds(duration: Duration) -> f64 {
     (duration.as_secs_f64() * 1e6).round() / 1e6
 }
 
-/// A duration as milliseconds, rounded to the microsecond.
+/// Converts a duration to milliseconds, rounded to the microsecond.
 pub(crate) fn ms(duration: Duration) -> f64 {
     duration.as_micros() as f64 / 1e3
 }

@@ -1,13 +1,13 @@
-//! The one live screen of the demo.
+//! The demo's live screen.
 //!
-//! Somebody who has never heard of Sherwood looks at it for ten seconds. So it answers, from top to
-//! bottom, what a newcomer asks: what runs and how long still; is the promise kept; was it kept
-//! before; who holds the cache and who is slow; what was decided last. Everything is said in words
-//! as well as in colour, and only the terminal's own 16 colours are used, so it can be read on any
-//! background, and without colour (`NO_COLOR` is respected).
+//! It is made for viewers who have never heard of Sherwood and look at it for ten seconds. From top
+//! to bottom it shows the current run and the remaining time, SLO compliance now and so far, each
+//! backend's share of the cache and its slowdown, and the latest decisions. Everything is shown in
+//! words as well as in colour. Only the terminal's own 16 colours are used, so that it is readable
+//! on any background, and without colour (`NO_COLOR` is respected).
 //!
-//! What is drawn is a pure function of a [`Live`] and of the slowdowns seen so far; only this file
-//! touches a terminal.
+//! The picture is a pure function of a [`Live`] and of the slowdowns seen so far; only this file
+//! accesses the terminal.
 
 mod backends;
 mod layout;
@@ -35,8 +35,8 @@ use ratatui::prelude::CrosstermBackend;
 use self::slowdowns::Slowdowns;
 use super::live::Live;
 
-/// The terminal while it shows the demo: alternate screen, raw mode, no cursor. Dropping it gives
-/// the terminal back, and so does a panic on any thread, before the panic's message is printed.
+/// The terminal while it shows the demo: alternate screen, raw mode, no cursor. Dropping it
+/// restores the terminal, and so does a panic on any thread, before the panic's message is printed.
 /// There is at most one at a time.
 pub(crate) struct Screen {
     terminal: DefaultTerminal,
@@ -44,11 +44,11 @@ pub(crate) struct Screen {
 }
 
 impl Screen {
-    /// Takes the terminal over.
+    /// Takes over the terminal.
     ///
     /// # Errors
     ///
-    /// When standard output is not a terminal that can be taken over; it is then left as it was.
+    /// When standard output is not a terminal that can be taken over; it is then left unchanged.
     pub(crate) fn start() -> io::Result<Self> {
         give_back_on_panic();
         TAKEN.store(true, Ordering::SeqCst);
@@ -59,11 +59,11 @@ impl Screen {
         taken
     }
 
-    /// Draws `live` in the terminal's size of this moment. Only cells that changed are written.
+    /// Draws `live` at the terminal's current size. Only cells that changed are written.
     ///
     /// # Errors
     ///
-    /// When the terminal cannot be written to, or was given back because a thread panicked.
+    /// When the terminal cannot be written to, or was restored because a thread panicked.
     pub(crate) fn draw(&mut self, live: &Live) -> io::Result<()> {
         if !TAKEN.load(Ordering::SeqCst) {
             return Err(io::Error::other(
@@ -76,8 +76,8 @@ impl Screen {
         Ok(())
     }
 
-    /// Whether q, Esc or Ctrl-C was pressed since the last call. Never waits; takes up to 256
-    /// waiting events.
+    /// Returns true when q, Esc or Ctrl-C was pressed since the last call. Does not block; reads up
+    /// to 256 pending events.
     ///
     /// # Errors
     ///
@@ -107,11 +107,11 @@ fn take_over() -> io::Result<DefaultTerminal> {
     DefaultTerminal::new(CrosstermBackend::new(io::stdout()))
 }
 
-/// Undoes [`take_over`], once. A second time would put the cursor back over what was printed in
-/// between.
+/// Reverts [`take_over`], once. Doing so twice would move the cursor over text printed in between.
 fn give_back() {
     if TAKEN.swap(false, Ordering::SeqCst) {
-        // Nothing can be done for a terminal that refuses; raw mode goes first, it hurts most.
+        // Errors are ignored, since there is no remedy. Raw mode ends first because it disturbs
+        // most.
         let _ = disable_raw_mode();
         let _ = execute!(io::stdout(), LeaveAlternateScreen, Show);
     }
@@ -134,8 +134,8 @@ fn quits(key: KeyEvent) -> bool {
         && (interrupt || matches!(key.code, KeyCode::Char('q' | 'Q') | KeyCode::Esc))
 }
 
-/// Whether a [`Screen`] has the terminal.
+/// True while a [`Screen`] has the terminal.
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
-/// Events taken in one go: more than a held key or a dragged corner makes between two pictures.
+/// Most events read in one call: more than a held key or a resize causes between two pictures.
 const EVENTS_MAX: usize = 256;

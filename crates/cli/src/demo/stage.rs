@@ -1,4 +1,4 @@
-//! One policy's run.
+//! A run of one policy.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -22,10 +22,10 @@ use super::world::{self, Backends};
 use crate::exit::Failure;
 use crate::out;
 
-/// How often limits are set and interrupts noticed.
+/// Interval at which limits are set and interrupts are noticed.
 const TICK: Duration = Duration::from_millis(50);
 
-/// One policy's run, from an empty cache to its figures.
+/// A run of one policy, from an empty cache to its figures.
 pub(super) struct Stage<'a> {
     pub(super) model: &'a Arc<Model>,
     pub(super) catalogue: &'a Catalogue,
@@ -54,7 +54,7 @@ impl Stage<'_> {
         let (outcome, cpu) = thread::scope(|scope| {
             let watch = scope.spawn(|| {
                 let watched = self.watch(&node, &backends, &judge, &ended, began);
-                // Whatever ended the watch, the load has no use without it.
+                // The load is stopped in every case, also after an error.
                 load.stop();
                 watched
             });
@@ -99,8 +99,8 @@ impl Stage<'_> {
         })
     }
 
-    /// Moves the limits, shows how things stand, and passes an interrupt on. Gives the processor
-    /// time of the measured part.
+    /// Applies the limits, displays the state, and forwards interrupts. Returns the processor time
+    /// of the measured part.
     fn watch(
         &self,
         node: &Node,
@@ -122,8 +122,8 @@ impl Stage<'_> {
                 break;
             }
             if elapsed >= next_view {
-                // The load waits for the judge to say that a request has ended: nothing else is
-                // done under its lock.
+                // The load's threads wait for this lock to record finished requests, so nothing
+                // else is done under it.
                 let seen = {
                     let mut judge = judge.lock().expect("no panics while held");
                     judge.observe(elapsed);
@@ -168,7 +168,7 @@ impl Stage<'_> {
     }
 }
 
-/// Says that the load has ended when it is dropped, by a panic too.
+/// Sets the flag when the load has ended, even by a panic.
 struct Ends<'a>(&'a AtomicBool);
 
 impl Drop for Ends<'_> {
@@ -185,8 +185,8 @@ mod tests {
     use super::super::time;
     use super::*;
 
-    /// Time for some hundred requests at the workload's rate: few enough for a slow machine to
-    /// answer them all, late.
+    /// Time for some hundred requests at the workload's rate, few enough for a slow machine to
+    /// answer all of them, if late.
     const TIMES: Times = Times {
         factor: 54_000.0,
         measured: Duration::from_millis(200),
@@ -195,7 +195,7 @@ mod tests {
         window: Duration::from_millis(100),
     };
 
-    /// A whole run over a few objects, as a program reads it.
+    /// Runs the demo over a few objects and returns its JSON report.
     fn play(catalogue: &Catalogue, policy: &str) -> Value {
         let (model, stop) = (Arc::new(Model::onerf()), Arc::new(AtomicBool::new(false)));
         let bound = time::bound(&model.slo());

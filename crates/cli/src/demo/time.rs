@@ -1,4 +1,4 @@
-//! The scenario's three hours in the minutes one has.
+//! Compression of the scenario's three hours.
 
 use std::time::Duration;
 
@@ -14,15 +14,15 @@ const DELTA: Duration = Duration::from_secs(5);
 /// The window over which the SLO's percentile is taken, and requests are counted.
 const WINDOW: Duration = Duration::from_secs(60);
 
-/// Every time of the scenario divided by one factor. Service times, rates and the tax are not: they
-/// are the workload's.
+/// The scenario's times divided by a common factor. Service times, rates and the tax are those of
+/// the workload.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Times {
-    /// What the scenario's times are divided by.
+    /// Divisor of the scenario's times.
     pub(crate) factor: f64,
     /// Measured time of one policy.
     pub(crate) measured: Duration,
-    /// Time before it, without limits.
+    /// Time before the measurement, without limits.
     pub(crate) warm_up: Duration,
     /// Time between decisions, and between observations of the SLO.
     pub(crate) delta: Duration,
@@ -31,25 +31,25 @@ pub(crate) struct Times {
 }
 
 impl Times {
-    /// The times of a run whose measured part takes `measured`.
+    /// Computes the times of a run whose measured part takes `measured`.
     pub(crate) fn of(measured: Duration) -> Self {
         let factor = MEASURED.as_secs_f64() / measured.as_secs_f64();
         let scaled = |time: Duration| time.div_f64(factor);
         Self { factor, measured, warm_up: scaled(WARM_UP), delta: scaled(DELTA), window: scaled(WINDOW) }
     }
 
-    /// Minutes of the scenario at `elapsed` since the start of the run; negative while it warms up.
+    /// Minute of the scenario at `elapsed` since the start of the run; negative during the warm-up.
     pub(crate) fn minute(&self, elapsed: Duration) -> f64 {
         (elapsed.as_secs_f64() - self.warm_up.as_secs_f64()) * self.factor / 60.0
     }
 
-    /// The workload's SLO, watched over the compressed window.
+    /// The workload's SLO over the compressed window.
     pub(crate) fn slo(&self, slo: &onerf::Slo) -> Slo {
         Slo { percentile: slo.percentile, bound: bound(slo), window: self.window, observe: self.delta }
     }
 }
 
-/// Latency that the promise allows; like service times it is not compressed.
+/// The SLO's latency bound; like service times it is not compressed.
 pub(crate) fn bound(slo: &onerf::Slo) -> Duration {
     Duration::from_secs_f64(slo.limit_ms / 1e3)
 }

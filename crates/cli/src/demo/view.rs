@@ -1,4 +1,4 @@
-//! Where a run is to be seen.
+//! Display of a run.
 
 use std::time::Duration;
 
@@ -6,12 +6,12 @@ use super::live::Live;
 use super::screen::Screen;
 use crate::out;
 
-/// How often the screen is drawn.
+/// Interval between updates of the screen.
 const DRAW_EVERY: Duration = Duration::from_millis(200);
-/// Without a screen, how often a line says how things stand.
+/// Interval between log lines when there is no screen.
 const LOG_EVERY: Duration = Duration::from_secs(10);
 
-/// Where a run is shown: on a screen, or as a line now and then.
+/// The display of a run: a screen, or a log line from time to time.
 pub(super) enum View {
     Screen(Box<Screen>),
     Log,
@@ -22,7 +22,7 @@ impl View {
         Ok(if screen { Self::Screen(Box::new(Screen::start()?)) } else { Self::Log })
     }
 
-    /// Shows the run, and says how long it may stay so.
+    /// Displays the run and returns the time until the next update.
     pub(super) fn show(&mut self, live: &Live) -> std::io::Result<Duration> {
         match self {
             Self::Screen(screen) => {

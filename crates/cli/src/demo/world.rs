@@ -1,5 +1,4 @@
-//! The demo's node: twenty backends with the capacity of remote servers, one cache in front of
-//! them.
+//! The demo's node: one cache in front of twenty backends with the capacity of remote servers.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -14,30 +13,30 @@ use sherwood_workload::onerf::{Limits, Model, Walk};
 use super::paced::{Paced, Timer};
 use super::time::Times;
 
-/// The scale that one laptop carries.
+/// The scale that a single machine can run.
 pub(crate) const PROFILE: &str = "demo";
-/// Four load spikes, one after the other.
+/// A scenario of four load spikes in a row.
 pub(crate) const SCENARIO: &str = "onerf-spikes";
 
-/// How deep the limits go: what a limit adds to service times is multiplied by it, so 1 is the
-/// workload's own depth and 0 none at all.
+/// Depth of the limits: the service time that a limit adds is multiplied by it, so 1 is the
+/// workload's own depth and 0 means no limits.
 ///
-/// Set on `shared-lru` alone, seeds 101 to 105, before any other policy was looked at: so that this
-/// violates the SLO in 20 to 40% of the observations, as the paper's OneRF did in 30%.
+/// Calibrated with `shared-lru` alone, seeds 101 to 105, before any other policy was tried, such
+/// that it violates the SLO in 20 to 40% of the observations, as the paper's OneRF did in 30%.
 /// `docs/benchmarks.md` has the runs.
 const DEPTH: f64 = 1.1;
 
-/// Threads of the node, as a sidecar has them.
+/// Threads of the node, as in a sidecar.
 const THREADS: u16 = 2;
 
-/// The twenty backends, and how their limits move.
+/// The twenty backends and their limits.
 pub(crate) struct Backends {
     stores: Vec<Arc<Paced>>,
     limits: Limits,
 }
 
 impl Backends {
-    /// Puts each of `stores` behind the workers its backend has in the model.
+    /// Puts each of `stores` behind the workers of its backend in the model.
     pub(crate) fn new(model: &Model, stores: Vec<Arc<dyn Store>>, seed: u64, timer: &Timer) -> Self {
         let paced = |(store, backend)| Arc::new(Paced::new(store, backend, PROFILE, seed, timer));
         let scenario = model.scenario(SCENARIO).expect("the model that is built in has the scenario");
@@ -52,7 +51,7 @@ impl Backends {
         }
     }
 
-    /// Share of its capacity that each backend has left at `minute`.
+    /// Remaining share of each backend's capacity at `minute`.
     pub(crate) fn limits_at(&self, minute: f64) -> Vec<f64> {
         let limit = |index| {
             let slowdown = 1.0 / self.limits.limit(BackendId::from_index(index), minute);
@@ -61,18 +60,18 @@ impl Backends {
         (0..self.stores.len()).map(limit).collect()
     }
 
-    /// Calls that wait for a worker, for each backend.
+    /// Number of calls waiting for a worker, for each backend.
     pub(crate) fn waiting(&self) -> Vec<u32> {
         self.stores.iter().map(|store| store.waiting()).collect()
     }
 
-    /// Processor time that all stores have used for their real work.
+    /// Processor time that all stores have used for real work.
     pub(crate) fn cpu_time(&self) -> Duration {
         self.stores.iter().map(|store| store.cpu_time()).sum()
     }
 }
 
-/// The setup of the node in front of `backends`.
+/// Creates the setup of the node in front of `backends`.
 pub(crate) fn setup(model: &Model, backends: &Backends, policy: &str, times: &Times, seed: u64) -> Setup {
     let profile = model.profile(PROFILE).expect("the model that is built in has the profile");
     let timeout = model.timeout();
@@ -93,7 +92,7 @@ pub(crate) fn setup(model: &Model, backends: &Backends, policy: &str, times: &Ti
     let count = model.backends().len();
     Setup {
         cache: sherwood_cache::Options {
-            // As the cache that RobinHood was measured on.
+            // RobinHood was measured on an LRU cache.
             eviction: sherwood_cache::Eviction::Lru,
             ..sherwood_cache::Options::sized(profile.cache_bytes_per_server, THREADS)
         },
@@ -115,7 +114,8 @@ pub(crate) fn setup(model: &Model, backends: &Backends, policy: &str, times: &Ti
         admin: Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))),
         access: sherwood_node::AccessSetup::default(),
         http_connections_max: 8_192,
-        // The process is load and backends, too: what it takes says nothing about the cache.
+        // The process also runs the load and the backends, so its memory says nothing about the
+        // cache.
         buffers_bytes_max: sherwood_node::config::BUFFERS_BYTES_MAX,
         slack_bytes: None,
         threads: usize::from(THREADS),
@@ -123,8 +123,8 @@ pub(crate) fn setup(model: &Model, backends: &Backends, policy: &str, times: &Ti
     }
 }
 
-/// One call per request and backend, as in the workload's definition; the queue is the remote
-/// server's own.
+/// Sends one call per request and backend, as the workload defines it; the remote server has the
+/// queue.
 fn dispatch(timeout: Duration) -> sherwood_dispatch::Options {
     sherwood_dispatch::Options {
         batch_keys_max: 300,

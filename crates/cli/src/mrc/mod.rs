@@ -78,7 +78,7 @@ enum Format {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Weigh {
-    /// What a node charges: key, value and metadata
+    #[value(help = "What a node charges: key, value and metadata")]
     Charge,
     /// Key and value alone
     Size,
@@ -86,16 +86,16 @@ enum Weigh {
     One,
 }
 
-/// A curve with what it is of; the fields of the JSON document.
+/// A curve and its conditions; the fields of the JSON document.
 #[derive(Debug, Serialize)]
 struct Report {
     bytes: Vec<u64>,
     miss_ratio: Vec<f64>,
-    /// Gets.
+    /// Number of gets.
     accesses: u64,
-    /// Objects that were asked for or written; an estimate when sampled.
+    /// Number of distinct objects read or written; an estimate when sampled.
     unique: u64,
-    /// Stores and deletes, which are no accesses.
+    /// Number of stores and deletes, which do not count as accesses.
     writes: u64,
     sample: f64,
     weigh: &'static str,
@@ -107,7 +107,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             "--plot is -, and a picture needs a file: give its name, such as curve.svg",
         ));
     }
-    // What is not there is said to be missing before its format is asked for.
+    // A missing file is reported before a missing format.
     let input = open(&args.trace)?;
     let format = format_of(&args.trace, args.format)?;
     let value_bytes = value_bytes(args.value_size, format)?;
@@ -131,7 +131,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     out::print(&text)
 }
 
-/// Why a study has come to nothing, if it has.
+/// Returns the reason when the trace yields no curve.
 fn emptiness(report: &Report) -> Option<&'static str> {
     if report.accesses == 0 {
         return Some("the trace holds no get, so there is no miss ratio: give one with gets");
@@ -139,7 +139,7 @@ fn emptiness(report: &Report) -> Option<&'static str> {
     (report.unique == 0).then_some("no object of the trace is in the sample: raise --sample")
 }
 
-/// Accesses from one sign of life to the next.
+/// Accesses between two updates of the progress line.
 const PROGRESS_ACCESSES: u64 = 1 << 18;
 
 fn study(
@@ -147,9 +147,9 @@ fn study(
     args: &Args,
 ) -> Result<Report, TraceError> {
     let mut ghost = Ghost::new(GhostOptions { rate: args.sample, ..GhostOptions::exact() });
-    // What is deleted in the end, or never stored, the ghost does not know.
+    // The ghost forgets objects that are deleted and never sees those that are not stored.
     let mut sampled = HashSet::with_hasher(SeededState::new(args.seed));
-    // Shown on a terminal only.
+    // Shown only on a terminal.
     let progress = ProgressBar::new_spinner();
     let (mut gets, mut writes) = (0, 0);
     for access in accesses {
@@ -193,10 +193,10 @@ fn note(ghost: &mut Ghost, access: &Access, weigh: Weigh, gets: u64) {
     }
 }
 
-/// Bytes of a value where neither the trace nor anybody else says.
+/// Bytes of a value when neither the trace nor the user gives its size.
 const VALUE_BYTES: u32 = 100;
 
-/// Rows of the table, at most: each twice the size of the one before.
+/// Most rows of the table; each has twice the size of the row before.
 const ROWS: u32 = 12;
 
 fn text(report: &Report) -> String {
@@ -225,7 +225,7 @@ fn text(report: &Report) -> String {
     text
 }
 
-/// The miss ratio at one of the curve's sizes or between two.
+/// The miss ratio at any size, interpolated between the sizes of the curve.
 fn at(report: &Report, bytes: u64) -> f64 {
     let after = report.bytes.partition_point(|&size| size < bytes).min(report.bytes.len() - 1);
     let before = after.saturating_sub(1);
@@ -274,7 +274,7 @@ fn format_of(trace: &Path, given: Option<Format>) -> Result<objects::Format, Fai
     }
 }
 
-/// Bytes of a value where `format` records none.
+/// Returns the bytes of a value for a trace whose `format` records no sizes.
 fn value_bytes(given: Option<u32>, format: objects::Format) -> Result<u32, Failure> {
     match given {
         Some(_) if format != objects::Format::Cache2k => Err(Failure::usage(
@@ -285,7 +285,7 @@ fn value_bytes(given: Option<u32>, format: objects::Format) -> Result<u32, Failu
     }
 }
 
-/// The format that a file's name suggests.
+/// Guesses the format from the file's name.
 fn by_name(trace: &Path) -> Option<objects::Format> {
     let name = trace.file_name()?.to_str()?.to_ascii_lowercase();
     let name = name.strip_suffix(".xz").unwrap_or(&name);

@@ -1,4 +1,4 @@
-//! A curve as a picture: one SVG file that needs nothing beside it.
+//! The curve as a self-contained SVG file.
 
 use super::Report;
 use crate::chart::{Axis, COLOURS, Line, Lines, Pen, decimal_step};
@@ -6,7 +6,7 @@ use crate::chart::{Axis, COLOURS, Line, Lines, Pen, decimal_step};
 /// Height of the frame.
 const HEIGHT: f64 = 340.0;
 
-/// The curve of the trace called `name`: miss ratio over size, both from 0.
+/// Draws the curve of the trace called `name`: miss ratio over size, both from 0.
 pub(super) fn svg(report: &Report, name: &str) -> String {
     let curve = report.bytes.iter().zip(&report.miss_ratio);
     let lines = Lines {
@@ -55,7 +55,7 @@ fn sizes(report: &Report) -> Axis {
     Axis { name, end: last as f64, ticks: ticks.map(|size| (size as f64, label(size))).collect() }
 }
 
-/// What the axis of sizes counts.
+/// The unit of the size axis.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Unit {
     Objects,
@@ -63,10 +63,11 @@ enum Unit {
     Bytes(&'static str, u64),
 }
 
-/// Ticks along the axis of sizes, about.
+/// Approximate number of ticks on the size axis.
 const TICKS: u64 = 8;
 
-/// The largest unit that `last` holds once, and a step of a power of two that makes 4 to 8 ticks.
+/// Returns the largest unit that is at most `last`, and a power of two as the step for 4 to 8
+/// ticks.
 fn byte_step(last: u64) -> (u64, Unit) {
     let (name, scale) = *UNITS.iter().find(|(_, scale)| last >= *scale).unwrap_or(&("bytes", 1));
     (last.div_ceil(TICKS).next_power_of_two(), Unit::Bytes(name, scale))
@@ -74,7 +75,7 @@ fn byte_step(last: u64) -> (u64, Unit) {
 
 const UNITS: [(&str, u64); 4] = [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
 
-/// Bytes for people: `12.5 MiB`.
+/// Formats bytes for people: `12.5 MiB`.
 pub(super) fn bytes(bytes: u64) -> String {
     match UNITS.iter().find(|(_, scale)| bytes >= *scale) {
         Some((name, scale)) => format!("{:.1} {name}", bytes as f64 / *scale as f64),
@@ -82,7 +83,7 @@ pub(super) fn bytes(bytes: u64) -> String {
     }
 }
 
-/// With as many decimals as a power of two needs here.
+/// Formats a number without trailing zeros; four decimals suffice for the powers of two used here.
 fn short(number: f64) -> String {
     let text = format!("{number:.4}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
@@ -121,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn ticks_are_few_and_round_whatever_the_size() {
+    fn ticks_are_few_at_every_size() {
         for last in (0..63).flat_map(|bit| [1_u64 << bit, (1 << bit) | (1 << bit >> 1), (2 << bit) - 1]) {
             let (step, unit) = byte_step(last);
             assert!((1..=9).contains(&(last / step)), "{last}: {step} {unit:?}");
@@ -134,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_for_people() {
+    fn sizes_have_short_labels() {
         assert_eq!([bytes(7), bytes(1 << 10), bytes(25 << 19)], ["7 B", "1.0 KiB", "12.5 MiB"]);
         assert_eq!([short(0.0), short(0.5), short(100.0)], ["0", "0.5", "100"]);
     }

@@ -9,7 +9,7 @@ use super::*;
 const PROFILE: &str = "demo";
 
 /// The second backend of the workload, which has one worker, in front of a small product. `stretch`
-/// multiplies its service times of less than a millisecond.
+/// multiplies its service times, which are below a millisecond.
 fn paced(stretch: f64, timer: &Timer) -> Paced {
     let model = Model::onerf();
     let mut backend = model.backends()[1].clone();
@@ -28,7 +28,7 @@ fn keys(count: u64) -> Vec<Bytes> {
     (0..count).map(crate::demo::catalogue::key).collect()
 }
 
-/// Polls once: pending futures are then in the queue.
+/// Polls a future once, which puts it into the queue if it is pending.
 fn begin<T>(future: std::pin::Pin<&mut (impl Future<Output = T> + ?Sized)>) -> Poll<T> {
     future.poll(&mut Context::from_waker(Waker::noop()))
 }
@@ -38,7 +38,7 @@ fn answers_are_those_of_the_store_inside_after_the_service_time() {
     let timer = Timer::start().unwrap();
     let paced = paced(10.0, &timer);
     let expected = runtime().block_on(paced.inner.get_many(keys(3))).unwrap();
-    // The same seed draws the same service time; a call may take longer, never less.
+    // The same seed draws the same service time; a call may take longer but not shorter.
     let service_time = self::paced(10.0, &timer).service_time(3);
     let began = Instant::now();
     assert_eq!(runtime().block_on(paced.get_many(keys(3))).unwrap(), expected);
@@ -48,7 +48,7 @@ fn answers_are_those_of_the_store_inside_after_the_service_time() {
 #[test]
 fn a_caller_that_gives_up_does_not_free_the_worker() {
     let timer = Timer::start().unwrap();
-    // Service times of hours: nobody gets the worker after the first call.
+    // With service times of hours, only the first call gets the worker.
     let paced = paced(1e8, &timer);
     {
         let mut first = pin!(paced.get_many(keys(1)));

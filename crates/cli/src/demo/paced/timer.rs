@@ -1,8 +1,8 @@
 //! A thread that frees workers when they are due.
 //!
-//! One thread serves all stores: it sleeps on a condition variable until the earliest due time,
-//! which the system keeps to within its timer slack (50 µs on Linux), where the runtime's timer
-//! wheel turns once a millisecond. It holds at most one entry per worker of all stores together.
+//! One thread serves all stores. It sleeps on a condition variable until the earliest due time,
+//! which the system keeps to within its timer slack (50 µs on Linux); the runtime's timer wheel
+//! turns only once a millisecond. It holds at most one entry per worker of all stores.
 
 use std::collections::BinaryHeap;
 use std::io;
@@ -14,8 +14,8 @@ use tokio::sync::oneshot;
 
 use super::workers::Worker;
 
-/// A handle on the timer thread. The thread ends with the last handle; what is still due is then
-/// freed at once.
+/// A handle to the timer thread. The thread ends with the last handle and then frees all remaining
+/// workers at once.
 #[derive(Clone)]
 pub(crate) struct Timer(Arc<Running>);
 
@@ -35,7 +35,8 @@ struct State {
     closed: bool,
 }
 
-/// A worker to free. Greater is earlier, because the heap keeps the greatest on top.
+/// A worker to free. Earlier entries compare as greater, because the heap keeps the greatest on
+/// top.
 struct Entry {
     due: Instant,
     worker: Worker,
@@ -56,8 +57,8 @@ impl Timer {
         Ok(Self(Arc::new(Running { shared, thread: Some(thread) })))
     }
 
-    /// Frees `worker` at `due`; the receiver is told then. `None` when it was due already and has
-    /// been freed.
+    /// Frees `worker` at `due` and notifies the receiver. Returns `None` when the worker was
+    /// already due and has been freed.
     pub(super) fn free_at(&self, due: Instant, mut worker: Worker) -> Option<oneshot::Receiver<()>> {
         worker.set_due(due);
         if due <= Instant::now() {
@@ -80,8 +81,7 @@ impl Drop for Running {
         self.shared.lock().closed = true;
         self.shared.changed.notify_one();
         if let Some(thread) = self.thread.take() {
-            // It runs no code of others, so it has not panicked; if it had, there would be nothing
-            // to do about it.
+            // The thread runs only the timer's code, which does not panic.
             let _ = thread.join();
         }
     }
@@ -92,15 +92,16 @@ impl Shared {
         let mut due = Vec::new();
         while self.take_due(&mut due) {
             for Entry { worker, freed, .. } in due.drain(..) {
-                // The answer before the next call, so that answers keep the order of the queue. A
-                // caller that gave up is not told.
+                // The answer is sent before the next call starts, so that answers keep the order of
+                // the queue. The receiver may be gone.
                 let _ = freed.send(());
                 drop(worker);
             }
         }
     }
 
-    /// Sleeps until something is due and moves it to `due`, in order; whether the timer goes on.
+    /// Sleeps until entries are due and moves them to `due` in order. Returns false when the timer
+    /// ends.
     fn take_due(&self, due: &mut Vec<Entry>) -> bool {
         let mut state = self.lock();
         loop {

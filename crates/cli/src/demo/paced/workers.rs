@@ -1,32 +1,32 @@
-//! A server's workers: who is free, since when, and who gets one next.
+//! Workers of a server: the free ones, and the order in which calls get one.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// How far back the start of a call may be dated because its worker was freed late. A remote server
-/// would have gone on while this machine was busy with something else, so what a scheduler takes
-/// away (a few slices of some milliseconds) is given back; measured on two cores with five threads
-/// that want them, 2 ms lost up to 13% of the capacity. A longer stall is one of the whole machine,
-/// and making up for it would be a burst no server can do.
+/// Largest correction of a call's start when its worker was freed late. A remote server would have
+/// continued while this machine ran other work, so a delay of a few scheduler slices is
+/// compensated: on two cores with five busy threads, 2 ms lost up to 13% of the capacity. A longer
+/// stall affects the whole machine; compensating for it would produce a burst that no server can
+/// deliver.
 pub(super) const CREDIT_MAX: Duration = Duration::from_millis(20);
 
-/// The workers of one server. Calls get them in the order in which they asked.
+/// The workers of a server. Calls get them in order of arrival.
 pub(super) struct Workers {
     permits: Arc<Semaphore>,
-    /// One entry per free worker: when it was due to be free.
+    /// Due times of the free workers.
     free: Mutex<Vec<Instant>>,
 }
 
 /// A worker in use; dropping it frees it.
 pub(super) struct Worker {
     workers: Arc<Workers>,
-    /// When its call began.
+    /// Start of the current call.
     began: Instant,
-    /// When it is due to be free again.
+    /// Time at which the worker is due to be free again.
     due: Instant,
-    /// Given back only after the entry in `free` is written; `None` once it is.
+    /// Permit that is returned after the entry in `free` is written; `None` from then on.
     permit: Option<OwnedSemaphorePermit>,
 }
 
@@ -39,7 +39,8 @@ impl Workers {
         })
     }
 
-    /// A worker for a call that arrives at `arrived`, if one is free and nobody waits.
+    /// Returns a worker for a call that arrived at `arrived`, if one is free and no call is
+    /// waiting.
     pub(super) fn try_get(self: &Arc<Self>, arrived: Instant) -> Option<Worker> {
         let permit = Arc::clone(&self.permits).try_acquire_owned().ok()?;
         Some(self.take(permit, arrived))
@@ -54,24 +55,25 @@ impl Workers {
     fn take(self: &Arc<Self>, permit: OwnedSemaphorePermit, arrived: Instant) -> Worker {
         let freed =
             self.free.lock().unwrap_or_else(PoisonError::into_inner).pop().expect("one entry per permit");
-        // An idle worker was free before the call came; a busy one became free while it waited.
+        // An idle worker was free before the call arrived; a busy one became free while the call
+        // waited.
         let began = freed.max(arrived);
         Worker { workers: Arc::clone(self), began, due: began, permit: Some(permit) }
     }
 }
 
 impl Worker {
-    /// When the call that has this worker began, for the reckoning of its service time.
+    /// Start of the call that has this worker; its service time counts from here.
     pub(super) fn began(&self) -> Instant {
         self.began
     }
 
-    /// Says when the worker is due to be free, before it is dropped at about that time.
+    /// Sets the time at which the worker is due to be free; it is dropped at about that time.
     pub(super) fn set_due(&mut self, due: Instant) {
         self.due = due;
     }
 
-    /// Frees the worker, the time being `now`; once.
+    /// Frees the worker at time `now`; does nothing the second time.
     fn free(&mut self, now: Instant) {
         let Some(permit) = self.permit.take() else { return };
         let freed = self.due.max(now.checked_sub(CREDIT_MAX).unwrap_or(now)).min(now);
@@ -92,8 +94,8 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    /// Serves calls one after the other on one worker; each takes `service`, and each is freed
-    /// `late` after its due time. The time from the first start to the last due time.
+    /// Serves calls one after the other on one worker. Each takes `service` and is freed `late`
+    /// after its due time. Returns the time from the first start to the last due time.
     fn serve(calls: u32, service: Duration, late: Duration) -> Duration {
         let workers = Workers::new(1);
         let start = Instant::now() + MS;

@@ -1,4 +1,4 @@
-//! The backends: who holds how much of the cache, who waits, who is slowed down.
+//! The table of backends: shares of the cache, waiting calls, slowdowns.
 
 use std::cmp::Reverse;
 
@@ -12,8 +12,8 @@ use super::super::live::{Live, LiveBackend};
 use super::slowdowns::is_slowed;
 use super::words;
 
-/// Draws the backends in `columns` columns under one heading each. Where the rows do not suffice
-/// for all, those slowed down come first, then the largest; the order on the screen stays theirs.
+/// Draws the backends in `columns` columns under a common heading. When rows are scarce,
+/// slowed-down backends come first, then the largest; those shown keep their order.
 pub(super) fn render(area: Rect, buf: &mut Buffer, live: &Live, columns: usize) {
     let rows = usize::from(area.height.saturating_sub(1));
     let shown = chosen(&live.backends, rows * columns);
@@ -41,9 +41,9 @@ fn chosen(backends: &[LiveBackend], room: usize) -> Vec<&LiveBackend> {
 
 /// The columns of one table of backends.
 struct Fields {
-    /// Whether there is room for units and whole words.
+    /// True when there is room for units and whole words.
     roomy: bool,
-    /// Widths of name, bar and the five figures; nought leaves the column out.
+    /// Widths of the name, the bar and the five figures; 0 leaves a column out.
     widths: [u16; 7],
 }
 
@@ -55,7 +55,7 @@ impl Fields {
         let mut figures = if roomy { [9, 9, 9, 9, 13] } else { [4, 4, 4, 4, 6] };
         let taken =
             |figures: &[u16; 5]| name + figures.iter().filter(|f| **f > 0).map(|f| f + 1).sum::<u16>();
-        // The least telling goes first; the slowdown stays longest.
+        // Columns are dropped in order of importance; the slowdown stays longest.
         for drop in [1, 2, 0, 3] {
             if taken(&figures) + BAR_MIN + 1 > width {
                 figures[drop] = 0;
@@ -138,7 +138,7 @@ impl Fields {
         }
     }
 
-    /// Those of `cells` whose column has a width.
+    /// Returns the cells whose columns have a width.
     fn kept<T>(&self, cells: [T; 7]) -> impl Iterator<Item = T> {
         cells.into_iter().zip(self.widths).filter(|(_, width)| *width > 0).map(|(cell, _)| cell)
     }
@@ -151,14 +151,14 @@ const BAR: Style = Style::new().fg(Color::Cyan);
 const SLOWED: Style = Style::new().fg(Color::Yellow).add_modifier(Modifier::BOLD);
 const LATE: Style = Style::new().fg(Color::Red).add_modifier(Modifier::BOLD);
 
-/// Between two columns of backends.
+/// Gap between two columns of backends.
 const GAP: u16 = 2;
 
-/// A shorter bar compares nothing.
+/// Least length of a bar that allows a comparison.
 const BAR_MIN: u16 = 5;
 
-/// In a longer bar the eye loses the row on its way to the figures.
+/// Greatest length of a bar; a longer one makes it hard to find the figures of the same row.
 const BAR_MAX: u16 = 72;
 
-/// From here on figures carry their units and headings are whole words.
+/// Width from which figures have units and headings are whole words.
 const ROOMY_COLUMNS: u16 = 80;

@@ -1,4 +1,4 @@
-//! Who gets how many rows.
+//! Distribution of the screen's rows.
 
 use ratatui::layout::Rect;
 
@@ -10,19 +10,19 @@ pub(super) struct Layout {
     pub(super) verdict: Rect,
     pub(super) plot: Rect,
     pub(super) backends: Rect,
-    /// Columns the backends are set in.
+    /// Number of columns of the table of backends.
     pub(super) backend_columns: usize,
     pub(super) events: Rect,
     pub(super) footer: Rect,
 }
 
 impl Layout {
-    /// Shares `area` out for `backends` backends.
+    /// Distributes `area` for `backends` backends.
     ///
-    /// The verdict comes first, then header, progress and footer. The rest goes to the backends, to
-    /// one event, and to a plot of at least [`PLOT_ROWS_MIN`] rows, for which backends may be left
-    /// out; what remains makes the plot taller and, when that is tall enough, the verdict and the
-    /// events roomier.
+    /// The verdict has priority, followed by header, progress and footer. The remaining rows go to
+    /// the backends, one event, and a plot of at least [`PLOT_ROWS_MIN`] rows, for which backends
+    /// may be left out. Rows left over enlarge the plot and, once that is tall enough, the verdict
+    /// and the events.
     pub(super) fn new(area: Rect, backends: usize) -> Self {
         let height = area.height;
         let [verdict, header, progress, footer] = [1, 2, 3, 7].map(|from| u16::from(height >= from));
@@ -67,17 +67,17 @@ impl Layout {
     }
 }
 
-/// Four rows of curve, the slowdowns, the time.
+/// Least rows of a plot: four of the curve, the slowdowns, the time.
 const PLOT_ROWS_MIN: u16 = 6;
 
-/// A curve in less is a smudge.
+/// Least columns of a readable curve.
 const PLOT_COLUMNS_MIN: u16 = 40;
 
-/// Two columns of backends, each with its name, bar, allocation, hits, waiting calls, P99 and
+/// Width for two columns of backends, each with name, bar, allocation, hits, waiting calls, P99 and
 /// slowdown.
 const TWO_COLUMNS_MIN: u16 = 72;
 
-/// Rows to be left over before the backends are stretched to one column.
+/// Unused rows required before the backends are set in a single column.
 const ROOMY: u16 = 4;
 
 #[cfg(test)]

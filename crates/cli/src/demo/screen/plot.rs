@@ -12,12 +12,11 @@ use super::slowdowns::{Period, Slowdowns};
 use super::view::{SCENARIO_MINUTES, is_warming_up};
 use super::words;
 
-/// Draws the curve, the bound as a line of its own, what is slowed down when, and the scenario's
-/// minutes.
+/// Draws the curve, a line at the bound, the periods of slowdowns, and the scenario's minutes.
 ///
-/// The time axis is the whole measurement, so that the picture also says how far it is; the warm-up
-/// has an axis of its own. The other reaches from nought to 1.5, 2, 3 or 4 times the bound, as the
-/// curve needs; beyond is an arrow.
+/// The time axis covers the whole measurement, so that the picture shows the progress too; the
+/// warm-up has an axis of its own. The latency axis reaches from 0 to 1.5, 2, 3 or 4 times the
+/// bound, as the curve requires; higher values are drawn as an arrow.
 pub(super) fn render(area: Rect, buf: &mut Buffer, live: &Live, slowdowns: &Slowdowns) {
     if area.height < 4 || area.width < GUTTER + 8 {
         return;
@@ -30,10 +29,10 @@ pub(super) fn render(area: Rect, buf: &mut Buffer, live: &Live, slowdowns: &Slow
     minutes(buf, &axes, live);
 }
 
-/// What a cell of the plot stands for.
+/// Mapping between values and cells of the plot.
 struct Axes {
     area: Rect,
-    /// Seconds since the run began, at the left edge and at the right.
+    /// Seconds since the run began, at the left and the right edge.
     seconds: (f64, f64),
     bound_ms: f64,
     top_ms: f64,
@@ -51,13 +50,13 @@ impl Axes {
         axes
     }
 
-    /// The points of `curve` that can be drawn.
+    /// Returns the points of `curve` within the axes.
     fn inside(&self, curve: &[(f64, f64)]) -> impl Iterator<Item = (f64, f64)> {
         let (left, right) = self.seconds;
         curve.iter().copied().filter(move |&(s, ms)| (left..=right).contains(&s) && ms >= 0.0)
     }
 
-    /// Column of a second; those outside are the edges'.
+    /// Column of a second, clamped to the edges.
     fn column(&self, second: f64) -> u16 {
         let (left, right) = self.seconds;
         let ratio = ((second - left) / (right - left)).clamp(0.0, 1.0);
@@ -86,7 +85,7 @@ fn bound(buf: &mut Buffer, axes: &Axes, gutter: u16) {
 fn curve(buf: &mut Buffer, axes: &Axes, points: &[(f64, f64)]) {
     let points: Vec<(f64, f64)> = axes.inside(points).collect();
     let paint = |context: &mut Context<'_>| {
-        // What is above the bound is drawn last: a cell has one colour.
+        // Parts above the bound are drawn last, because a cell has only one colour.
         for above in [false, true] {
             for pair in points.windows(2) {
                 if let Some(line) = piece(axes, pair[0], pair[1], above) {
@@ -106,7 +105,7 @@ fn curve(buf: &mut Buffer, axes: &Axes, points: &[(f64, f64)]) {
     }
 }
 
-/// The part of the line between two points that lies above the bound, or not above it.
+/// Returns the part of a line segment that lies above the bound, or the part that does not.
 fn piece(axes: &Axes, from: (f64, f64), to: (f64, f64), above: bool) -> Option<Line> {
     let cap = |(second, ms): (f64, f64)| (second, ms.min(axes.top_ms));
     let (from, to) = (cap(from), cap(to));
@@ -124,8 +123,8 @@ fn piece(axes: &Axes, from: (f64, f64), to: (f64, f64), above: bool) -> Option<L
     Some(Line::new(from.0, from.1, to.0, to.1, if above { Color::Red } else { Color::Green }))
 }
 
-/// A bar for each slowdown with the backend's name; those that overlap share a bar and are all
-/// named.
+/// Draws a bar with the backend's name for each slowdown. Overlapping slowdowns share a bar that
+/// names all of them.
 fn periods(buf: &mut Buffer, axes: &Axes, gutter: u16, periods: &[Period]) {
     let row = axes.area.bottom();
     buf.set_string(gutter, row, format!("{:>7}", "slowed"), DIM);
@@ -147,7 +146,7 @@ fn periods(buf: &mut Buffer, axes: &Axes, gutter: u16, periods: &[Period]) {
         let columns = usize::from(until - from) + 1;
         let names = format!(" {} ", names.join(", "));
         let inside = words::width(&names) + 2 <= columns;
-        // A name too long for its bar goes behind it; a bar that follows is drawn over it.
+        // A name too long for its bar follows it; a later bar is drawn over it.
         let bar = if inside { format!("{names:▂^columns$}") } else { "▂".repeat(columns) + &names };
         buf.set_stringn(from, row, bar, usize::from(axes.area.right() - from), SLOWED);
     }
@@ -181,9 +180,9 @@ const BOUND: Style = Style::new().add_modifier(Modifier::BOLD);
 const ABOVE: Style = Style::new().fg(Color::Red).add_modifier(Modifier::BOLD);
 const SLOWED: Style = Style::new().fg(Color::Yellow).add_modifier(Modifier::BOLD);
 
-/// Heights of the axis, in bounds: near the bound a kept promise fills the picture, and a broken
-/// one still fits.
+/// Heights of the axis as multiples of the bound: values near the bound fill the picture, and
+/// larger ones still fit.
 const MULTIPLES: [f64; 4] = [1.5, 2.0, 3.0, 4.0];
 
-/// Columns left of the plot, for what its rows mean.
+/// Columns left of the plot for the labels of its rows.
 const GUTTER: u16 = 8;

@@ -1,8 +1,8 @@
-//! Which backends were slowed down, and when: the cause, to be seen under its effect.
+//! Slowdowns of backends over time, shown below their effect.
 
 use super::super::live::{Live, LiveBackend};
 
-/// The slowdowns of one run as they were seen, picture by picture.
+/// Slowdowns of a run, as observed from picture to picture.
 #[derive(Debug, Default)]
 pub(super) struct Slowdowns {
     run: (usize, usize),
@@ -10,17 +10,17 @@ pub(super) struct Slowdowns {
     periods: Vec<Period>,
 }
 
-/// One backend slowed down without a break.
+/// A period during which a backend was slowed down.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Period {
     pub(super) name: String,
-    /// Seconds since the run began.
+    /// Start in seconds since the run began.
     pub(super) from_s: f64,
     pub(super) until_s: f64,
 }
 
 impl Slowdowns {
-    /// Adds what is slowed down now. Another run, or time that went back, starts afresh.
+    /// Records the current slowdowns. A new run, or time that moves backwards, clears the record.
     pub(super) fn note(&mut self, live: &Live) {
         let now_s = live.elapsed.as_secs_f64();
         if self.run != live.run || now_s < self.seen_s {
@@ -32,7 +32,7 @@ impl Slowdowns {
         self.seen_s = now_s;
     }
 
-    /// What was seen, in the order of the beginnings; at most 64.
+    /// The recorded periods in the order of their starts; at most 64.
     pub(super) fn periods(&self) -> &[Period] {
         &self.periods
     }
@@ -51,12 +51,12 @@ impl Slowdowns {
     }
 }
 
-/// Whether the backend is slowed down by as much as can be noticed.
+/// Returns true when the backend is noticeably slowed down.
 pub(super) fn is_slowed(backend: &LiveBackend) -> bool {
     backend.limit < 0.995
 }
 
-/// More cannot be told apart in the width of a terminal.
+/// Most periods that can be distinguished in the width of a terminal.
 const PERIODS_MAX: usize = 64;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The screen drawn into memory.
+//! Tests that draw the screen into memory.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::super::live::{Live, LiveBackend};
 use super::slowdowns::Slowdowns;
 use super::view;
 
-/// A run at minute 146: two slowdowns are over, two are on, the SLO is violated.
+/// A run at minute 146: two slowdowns have ended, two are active, the SLO is violated.
 fn spikes() -> Live {
     let (warm_up, measured) = (Duration::from_secs(100), Duration::from_secs(300));
     let minute = 146.0;
@@ -41,7 +41,7 @@ fn spikes() -> Live {
     }
 }
 
-/// An observation each 0.5 s with bumps where the scenario slows backends down.
+/// Observations every 0.5 s with peaks where the scenario slows backends down.
 fn curve(elapsed: Duration) -> Vec<(f64, f64)> {
     let at = |step: u64| step as f64 / 2.0;
     let minute = |second: f64| (second - 100.0) * 0.6;
@@ -78,7 +78,7 @@ fn backend(id: u64, minute: f64) -> LiveBackend {
     }
 }
 
-/// The whole run up to `live`, a picture a minute, so that the slowdowns are known.
+/// Slowdowns of the run up to `live`, recorded once a minute.
 fn seen_until(live: &Live) -> Slowdowns {
     let mut slowdowns = Slowdowns::default();
     for minute in 0..=live.minute as u32 {
@@ -139,7 +139,7 @@ fn a_late_load_is_warned_of_in_the_last_line() {
     assert!(last(40).trim_end().ends_with("load 25 ms late"), "{}", last(40));
 }
 
-/// Every size there may be, also by resizing from one to the next: none panics.
+/// Draws all sizes, also by resizing from one to the next.
 #[test]
 fn no_size_panics() {
     let (live, empty) = (spikes(), Live::default());

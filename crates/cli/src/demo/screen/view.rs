@@ -13,7 +13,7 @@ use super::layout::Layout;
 use super::slowdowns::Slowdowns;
 use super::{backends, plot, words};
 
-/// Draws everything. Any size will do.
+/// Draws the whole screen at any size.
 pub(super) fn render(area: Rect, buf: &mut Buffer, live: &Live, slowdowns: &Slowdowns) {
     let layout = Layout::new(area, live.backends.len());
     header(layout.header, buf, live);
@@ -25,7 +25,7 @@ pub(super) fn render(area: Rect, buf: &mut Buffer, live: &Live, slowdowns: &Slow
     footer(layout.footer, buf, live.late);
 }
 
-/// Whether the measurement has not begun.
+/// Returns true during the warm-up.
 pub(super) fn is_warming_up(live: &Live) -> bool {
     live.elapsed < live.length.0
 }
@@ -61,7 +61,7 @@ fn progress(area: Rect, buf: &mut Buffer, live: &Live) {
     ends(area, buf, Line::from(vec![Span::raw(left), middle]), [Line::raw(right)]);
 }
 
-/// The whole run: the warm-up lighter than the measurement, what is to come dotted.
+/// Formats the progress of the run: the warm-up is lighter than the measurement, the rest dotted.
 fn progress_bar<'a>(warm_up: f64, done: f64, columns: usize) -> Span<'a> {
     let column = |ratio: f64| ((ratio * columns as f64).round() as usize).min(columns);
     let (warm_up, done) = (column(warm_up), column(done));
@@ -90,7 +90,7 @@ fn verdict(area: Rect, buf: &mut Buffer, live: &Live) {
     ends(line, buf, Line::styled(text, style), so_far(live).map(Line::raw));
 }
 
-/// How often the SLO was violated, in words and in fewer.
+/// Describes the share of violations, in a long and a short form.
 fn so_far(live: &Live) -> [String; 2] {
     if is_warming_up(live) {
         return ["not measured yet".to_owned(), "warm-up".to_owned()];
@@ -102,7 +102,7 @@ fn so_far(live: &Live) -> [String; 2] {
     }
 }
 
-/// The latest first: it matters most where only one fits.
+/// Draws the events, latest first, because that is the most important when only one fits.
 fn events(area: Rect, buf: &mut Buffer, events: &[String]) {
     let heads = ["latest: ", "before: ", "before: "];
     for ((row, event), head) in area.rows().zip(events.iter().rev()).zip(heads) {
@@ -112,8 +112,8 @@ fn events(area: Rect, buf: &mut Buffer, events: &[String]) {
     }
 }
 
-/// What the words mean; while the load is late, that takes their place: whoever watches should not
-/// believe the figures.
+/// Draws the legend. While the load is late, a warning replaces it, because the figures are not
+/// reliable.
 fn footer(area: Rect, buf: &mut Buffer, late: Option<Duration>) {
     let left = Line::from(vec![Span::styled("q", BOLD), Span::raw(" quits")]);
     let (hints, style) = match late.map(words::duration) {
@@ -130,7 +130,7 @@ fn footer(area: Rect, buf: &mut Buffer, late: Option<Duration>) {
     ends(area, buf, left, hints.map(|hint| Line::styled(hint, style)));
 }
 
-/// One line with two ends: at the right the first of `rights` for which there is room, if any.
+/// Draws a line with text at both ends: at the right the first of `rights` that fits, if any.
 fn ends<'a>(area: Rect, buf: &mut Buffer, left: Line<'_>, rights: impl IntoIterator<Item = Line<'a>>) {
     if area.is_empty() {
         return;

@@ -1,13 +1,13 @@
-//! Figures as people read them, and text in the width there is.
+//! Formatting of figures, and text that fits a given width.
 
 use std::time::Duration;
 
 use ratatui::text::Span;
 
-/// What stands where there is no figure.
+/// Placeholder for a missing figure.
 pub(super) const NONE: &str = "–";
 
-/// Milliseconds with their unit; seconds from 10 s on.
+/// Formats milliseconds with their unit; seconds from 10 s on.
 pub(super) fn duration(duration: Duration) -> String {
     let milliseconds = duration.as_secs_f64() * 1e3;
     match milliseconds {
@@ -17,8 +17,8 @@ pub(super) fn duration(duration: Duration) -> String {
     }
 }
 
-/// Milliseconds without a unit, in four columns up to 10 s and as seconds with theirs from there
-/// on.
+/// Formats milliseconds without a unit, in four columns up to 10 s; from there on seconds with
+/// their unit.
 pub(super) fn short_duration(duration: Duration) -> String {
     let milliseconds = duration.as_secs_f64() * 1e3;
     match milliseconds {
@@ -28,7 +28,7 @@ pub(super) fn short_duration(duration: Duration) -> String {
     }
 }
 
-/// Time still to go.
+/// Formats a remaining time.
 pub(super) fn left(left: Duration) -> String {
     match (left.as_secs() / 60, left.as_secs() % 60) {
         (0, seconds) => format!("{seconds} s left"),
@@ -36,18 +36,18 @@ pub(super) fn left(left: Duration) -> String {
     }
 }
 
-/// MiB without the unit, in four columns up to 10 GiB.
+/// Formats MiB without the unit, in four columns up to 10 GiB.
 pub(super) fn mebibytes(bytes: u64) -> String {
     let mebibytes = bytes as f64 / f64::from(1 << 20);
     if mebibytes < 99.95 { format!("{mebibytes:.1}") } else { format!("{mebibytes:.0}") }
 }
 
-/// A ratio as a whole number of percent.
+/// Formats a ratio as a whole number of percent.
 pub(super) fn percent(ratio: f64) -> String {
     if ratio.is_finite() { format!("{:.0}%", ratio.clamp(0.0, 1.0) * 100.0) } else { NONE.to_owned() }
 }
 
-/// A count with its thousands apart.
+/// Formats a count with thousands separators.
 pub(super) fn count(count: u64) -> String {
     let digits = count.to_string();
     let groups: Vec<&str> = digits
@@ -59,7 +59,7 @@ pub(super) fn count(count: u64) -> String {
     groups.join(",")
 }
 
-/// A count with its noun, for which an `s` makes the plural; none is said in words.
+/// Formats a count with its noun, with a plural `s`; zero is written as "no".
 pub(super) fn counted(number: u64, noun: &str) -> String {
     match number {
         0 => format!("no {noun}s"),
@@ -68,12 +68,12 @@ pub(super) fn counted(number: u64, noun: &str) -> String {
     }
 }
 
-/// Columns `text` takes.
+/// Width of `text` in columns.
 pub(super) fn width(text: &str) -> usize {
     Span::raw(text).width()
 }
 
-/// `text` in at most `columns`, its end replaced by `…` where it is cut.
+/// Shortens `text` to at most `columns`; `…` replaces its end where it is cut.
 pub(super) fn shortened(text: &str, columns: usize) -> String {
     if width(text) <= columns {
         return text.to_owned();
@@ -87,7 +87,7 @@ pub(super) fn shortened(text: &str, columns: usize) -> String {
     if columns == 0 { String::new() } else { format!("{}…", kept.trim_end()) }
 }
 
-/// A bar of `ratio` of `columns`, to the eighth of a column; anything above nothing shows.
+/// Draws a bar of `ratio` of `columns`, in eighths of a column; any value above 0 is visible.
 pub(super) fn bar(ratio: f64, columns: usize) -> String {
     const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
     let ratio = if ratio.is_nan() { 0.0 } else { ratio.clamp(0.0, 1.0) };
