@@ -507,7 +507,7 @@ mod tests {
     }
 
     #[test]
-    fn every_backend_serves_values_of_the_sizes_of_the_workload() {
+    fn every_backend_serves_values_of_the_workloads_sizes() {
         let directory = tempfile::tempdir().unwrap();
         let catalogue = Catalogue::small(directory.path());
         catalogue.load().unwrap();
@@ -524,7 +524,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_beyond_the_catalogue_read_the_row_of_the_remainder() {
+    fn new_objects_read_the_row_of_their_remainder() {
         let directory = tempfile::tempdir().unwrap();
         let catalogue = Catalogue::small(directory.path());
         catalogue.load().unwrap();
@@ -537,7 +537,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_complete_is_reused_and_what_is_not_is_loaded_again() {
+    fn complete_backends_are_reused_and_incomplete_ones_reloaded() {
         let directory = tempfile::tempdir().unwrap();
         let catalogue = Catalogue::small(directory.path());
         catalogue.load().unwrap();
@@ -552,7 +552,7 @@ mod tests {
     }
 
     #[test]
-    fn other_parameters_are_loaded_afresh() {
+    fn changed_parameters_cause_a_reload() {
         let directory = tempfile::tempdir().unwrap();
         let mut catalogue = Catalogue::small(directory.path());
         catalogue.load().unwrap();
@@ -563,7 +563,7 @@ mod tests {
     }
 
     #[test]
-    fn two_processes_do_not_load_into_one_directory() {
+    fn second_process_cannot_load_into_the_same_directory() {
         let directory = tempfile::tempdir().unwrap();
         let _held = lock(directory.path()).unwrap();
         let refused = Catalogue::small(directory.path()).load().unwrap_err();
@@ -571,7 +571,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_too_small_is_said_before_anything_is_written() {
+    fn full_disk_is_reported_before_any_write() {
         let directory = tempfile::tempdir().unwrap();
         let refused = check_free(directory.path(), 1 << 60).unwrap_err();
         assert!(refused.to_string().contains("MB are needed and"), "{refused}");
@@ -579,7 +579,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_name_objects() {
+    fn key_round_trips_to_its_object() {
         assert_eq!(key(17), "o17");
         assert_eq!(object(b"o17"), Some(17));
         assert_eq!([object(b"17"), object(b"o"), object(b"o-1"), object(b"\xff")], [None; 4]);

@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_warm_up_is_shown_and_not_counted() {
+    fn warm_up_is_displayed_but_not_counted() {
         let (ms, s) = (Duration::from_millis, Duration::from_secs);
         let slo = Slo { percentile: 99.0, bound: ms(150), window: s(2), observe: s(1) };
         let mut judge = Judge::new(slo, s(10), s(3_600));
@@ -152,7 +152,7 @@ mod tests {
         assert_eq!(judge.seen(s(20)).requests, (200, 0));
     }
     #[test]
-    fn a_load_is_late_for_as_long_as_the_window_remembers_it() {
+    fn load_counts_as_late_until_the_window_has_passed() {
         let (ms, s) = (Duration::from_millis, Duration::from_secs);
         let slo = Slo { percentile: 99.0, bound: ms(150), window: s(2), observe: s(1) };
         let mut judge = Judge::new(slo, s(10), s(3_600));

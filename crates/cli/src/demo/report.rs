@@ -233,37 +233,37 @@ mod tests {
     }
 
     #[test]
-    fn programs_read_the_promised_fields() {
+    fn json_report_has_the_documented_fields() {
         let report = report(vec![run("shared-lru", 0.3), interrupted(10)]);
         insta::assert_snapshot!(serde_json::to_string_pretty(&report).unwrap());
     }
 
     #[test]
-    fn one_run_in_words() {
+    fn text_of_one_run() {
         insta::assert_snapshot!(report(vec![run("robinhood", 0.062)]).words());
     }
 
     #[test]
-    fn two_runs_in_words_end_with_the_difference() {
+    fn text_of_two_runs_ends_with_a_comparison() {
         insta::assert_snapshot!(report(vec![run("shared-lru", 0.3), run("robinhood", 0.06)]).words());
     }
 
     #[test]
-    fn what_does_not_count_says_why_and_is_not_compared() {
+    fn invalid_run_gives_its_reason_and_is_not_compared() {
         let late = Run { late_p99_ms: 25.0, valid: false, ..run("shared-lru", 0.5) };
         let runs = vec![run("equal", 0.2), late, interrupted(10), interrupted(0)];
         insta::assert_snapshot!(report(runs).words());
     }
 
     #[test]
-    fn a_short_run_says_how_little_it_means() {
+    fn short_run_has_a_warning() {
         insta::assert_snapshot!(report_of(20, vec![run("robinhood", 0.062)]).words());
         assert_eq!(report_of(45, vec![run("robinhood", 0.062)]).caution(), None);
         assert_eq!(report_of(20, vec![interrupted(0)]).caution(), None, "nothing was measured");
     }
 
     #[test]
-    fn a_promise_always_kept_is_not_divided_by() {
+    fn comparison_with_zero_violations_has_no_quotient() {
         let compared = |ratios: [f64; 2]| report(vec![run("a", ratios[0]), run("b", ratios[1])]).comparison();
         assert_eq!(
             compared([0.0, 0.25]).unwrap(),

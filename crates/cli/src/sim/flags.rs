@@ -1,13 +1,13 @@
-//! The flags that all simulations share.
+//! Flags that all simulations share.
 
 use sherwood_sim::Knobs;
 
 use crate::exit::Failure;
 
-/// Scales and their profiles.
+/// Scales and the names of their profiles.
 pub(super) const SCALES: [(&str, &str); 3] = [("0.01", "s100"), ("0.1", "s10"), ("1", "full")];
 
-/// What is simulated, beside scenario, policy and seed.
+/// The simulated system, apart from scenario, policy and seed.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct Flags {
     /// Part of the full system that is simulated
@@ -22,13 +22,13 @@ pub(super) struct Flags {
 }
 
 impl Flags {
-    /// The settings, those included that have flags of their own.
+    /// Returns all settings, including those with flags of their own.
     pub(super) fn all_settings(&self) -> Vec<String> {
         let sample = self.sample.map(|one_in| format!("sample=1/{one_in}"));
         self.settings.iter().cloned().chain(sample).collect()
     }
 
-    /// Turns the knobs that are to be changed.
+    /// Applies the settings to `knobs`.
     pub(super) fn apply(&self, knobs: &mut Knobs) -> Result<(), Failure> {
         for setting in &self.all_settings() {
             let Some((key, value)) = setting.split_once('=') else {
@@ -42,7 +42,7 @@ impl Flags {
     }
 }
 
-/// The N of 1/N.
+/// Parses N from `1/N`.
 fn one_in(text: &str) -> Result<u32, String> {
     let one_in = text.strip_prefix("1/").and_then(|text| text.parse().ok());
     one_in

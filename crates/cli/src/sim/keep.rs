@@ -1,8 +1,8 @@
-//! The directory in which finished work is kept, so that a command goes on where it was stopped.
+//! The directory of finished results, which allows a command to continue where it was stopped.
 //!
-//! One file for each piece, which says what it followed from and what came out. A file appears
-//! under its name when it is complete. One of another build, or that is no such piece (any more),
-//! is made anew: what is kept saves time, and must never stand in the way.
+//! Each result is a file with its inputs and its outcome, renamed into place once complete. A file
+//! from another build, or one that cannot be read, is replaced: kept results save time and must
+//! never prevent a run.
 
 use std::fmt::Display;
 use std::fs;
@@ -18,37 +18,37 @@ use super::runs::Inputs;
 use crate::exit::Failure;
 use crate::out;
 
-/// A finished piece of work.
+/// A result that can be kept.
 pub(super) trait Finished: Serialize + DeserializeOwned {
-    /// What names of files of this kind begin with.
+    /// Prefix of the names of such files.
     const PREFIX: &str;
 
-    /// What it followed from.
+    /// The inputs from which it was computed.
     fn inputs(&self) -> &Inputs;
 }
 
-/// The directory.
+/// A directory of results.
 #[derive(Debug)]
 pub(super) struct Keep {
     directory: PathBuf,
-    /// Whether it was said that something is of no use any more.
+    /// True once a warning about unusable files was printed.
     said: AtomicBool,
 }
 
 impl Keep {
-    /// The directory, made when there is none.
+    /// Opens the directory, creating it if necessary.
     pub(super) fn open(directory: &Path) -> Result<Self, Failure> {
         fs::create_dir_all(directory)
             .map_err(|error| Failure::failed(format!("making {}: {error}", directory.display())))?;
         Ok(Self { directory: directory.to_owned(), said: AtomicBool::new(false) })
     }
 
-    /// Where it is, for messages.
+    /// Path of the directory, for messages.
     pub(super) fn directory(&self) -> impl Display {
         self.directory.display()
     }
 
-    /// What followed from these inputs, if it was finished and this build can use it.
+    /// Reads the result for these inputs, if it was finished and this build can use it.
     pub(super) fn read<F: Finished>(&self, inputs: &Inputs) -> Result<Option<F>, Failure> {
         let path = self.path::<F>(inputs);
         let bytes = match fs::read(&path) {
@@ -67,22 +67,22 @@ impl Keep {
         Ok(kept)
     }
 
-    /// Keeps what is finished.
+    /// Writes a finished result.
     pub(super) fn write<F: Finished>(&self, kept: &F) -> Result<(), Failure> {
         let path = self.path::<F>(kept.inputs());
         let text = serde_json::to_string(kept).expect("results have string keys only") + "\n";
-        // Of this process: another one that finishes the same piece writes beside it, and whole
-        // files replace each other.
+        // The name contains the process id, so that processes that finish the same result do not
+        // write into the same file; complete files replace each other.
         let unfinished = path.with_extension(format!("{}.part", std::process::id()));
         fs::write(&unfinished, text).and_then(|()| fs::rename(&unfinished, &path)).map_err(|error| {
-            // Nobody else would; that it stays does no harm.
+            // A file left behind is harmless.
             let _ = fs::remove_file(&unfinished);
             Failure::failed(format!("keeping the finished run {}: {error}", path.display()))
         })
     }
 
-    /// Words for people, and a number that tells all inputs apart but for the build: that of
-    /// another one is replaced.
+    /// Path of a result: a readable name and a hash of all inputs except the build, so that a
+    /// result replaces that of another build.
     fn path<F: Finished>(&self, inputs: &Inputs) -> PathBuf {
         let Inputs { version: _, scenario, document: _, policy, seed, scale, settings: _ } = inputs;
         let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
@@ -92,14 +92,14 @@ impl Keep {
     }
 }
 
-/// Letters of a scenario's name in that of a file, which takes 255 in all.
+/// Characters of a scenario's name in a file name, which is limited to 255.
 const NAME_MAX: usize = 80;
 
-/// A number that tells inputs apart; files say what they are of.
+/// Hash of the inputs. The file itself contains the inputs, so a collision is detected.
 fn mark(inputs: &Inputs) -> u64 {
     let Inputs { version: _, scenario, document, policy, seed, scale, settings } = inputs;
     let seed = seed.to_string();
-    // Each with its length, lest parts of one be taken for parts of its neighbour.
+    // Each part is preceded by its length, so that parts cannot be confused with their neighbours.
     let fixed = [Some(scenario), document.as_ref(), Some(policy), Some(&seed), Some(scale)];
     let texts = fixed.into_iter().chain(settings.iter().map(Some));
     let mut bytes = Vec::new();
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_that_differ_in_anything_have_files_of_their_own() {
+    fn runs_with_different_inputs_have_different_files() {
         let directory = tempfile::tempdir().expect("a directory");
         let keep = Keep::open(directory.path()).expect("a directory");
         let long = "l".repeat(300);
@@ -173,12 +173,13 @@ mod tests {
     }
 
     #[test]
-    fn what_another_process_has_not_finished_is_in_nobodys_way() {
+    fn unfinished_file_of_another_process_is_ignored() {
         let directory = tempfile::tempdir().expect("a directory");
         let keep = Keep::open(directory.path()).expect("a directory");
         let piece = Piece { inputs: inputs("a", None, &[]), found: 1 };
         let path = keep.path::<Piece>(&piece.inputs);
-        // Names of this piece that cannot be written to: one without a process, and one of another.
+        // Two names that cannot be written to: the old one without a process id, and that of
+        // another process.
         let others = ["part".to_owned(), format!("{}.part", std::process::id() ^ 1)];
         for other in &others {
             fs::create_dir(path.with_extension(other)).expect("a directory");
@@ -190,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_kept_leaves_nothing() {
+    fn failed_write_leaves_no_file() {
         let directory = tempfile::tempdir().expect("a directory");
         let keep = Keep::open(directory.path()).expect("a directory");
         let piece = Piece { inputs: inputs("a", None, &[]), found: 1 };
@@ -200,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_build_kept_or_nobody_knows_is_made_anew() {
+    fn unusable_file_is_replaced() {
         let directory = tempfile::tempdir().expect("a directory");
         let keep = Keep::open(directory.path()).expect("a directory");
         let old = inputs("a", None, &["tax=0.02"]);
@@ -213,7 +214,7 @@ mod tests {
             fs::write(&path, wrong).expect("a file");
             assert_eq!(read(&new), None, "{wrong:?}");
         }
-        // Another run's, under this name.
+        // The result of another run, under this name.
         let other = Piece { inputs: inputs("b", None, &[]), found: 3 };
         fs::write(&path, serde_json::to_string(&other).expect("plain")).expect("a file");
         assert_eq!(read(&old), None);

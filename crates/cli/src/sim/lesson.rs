@@ -1,8 +1,8 @@
-//! What policy `tao` learns before its run.
+//! The learned allocation of policy `tao`.
 //!
-//! It freezes the sizes that RobinHood finds in another run, which may take longer to simulate than
-//! what needs them. So what was found is kept by what it follows from, the inputs of that run of
-//! RobinHood, and whoever needs it looks there first.
+//! This policy freezes the sizes that RobinHood finds in another run, which may take longer to
+//! simulate than the run that needs them. The result is therefore kept, identified by the inputs of
+//! RobinHood's run, and reused.
 
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -15,23 +15,23 @@ use super::play;
 use super::runs::{Inputs, Run};
 use crate::exit::Failure;
 
-/// What a run has to learn from another one.
+/// A run that determines the sizes for another run.
 pub(super) struct Lesson {
-    /// The run it is learnt from.
+    /// The setup of the run that determines the sizes.
     learning: Setup,
     inputs: Inputs,
 }
 
-/// How far learning came.
+/// The outcome of learning.
 pub(super) enum Learnt {
-    /// The sizes, in bytes, in the order of the backends.
+    /// The sizes in bytes, in the order of the backends.
     Sizes(Vec<u64>),
-    /// The trace ended before, for this reason.
+    /// The trace ended too early, with the reason.
     Ended(String),
     Stopped,
 }
 
-/// What is kept of a lesson.
+/// The kept result.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Sizes {
@@ -48,25 +48,25 @@ impl Finished for Sizes {
 }
 
 impl Lesson {
-    /// What `run` has to learn; none where it knows all it needs.
+    /// Returns the learning that `run` requires, if any.
     pub(super) fn of(run: &Run) -> Result<Option<Self>, Failure> {
         let Some(learning) = run.setup.learning().map_err(Failure::usage)? else { return Ok(None) };
         let (scenario, policy) = (learning.scenario.clone(), learning.policy.clone());
         Ok(Some(Self { learning, inputs: Inputs { scenario, policy, ..run.inputs.clone() } }))
     }
 
-    /// The run it is learnt from.
+    /// The setup of the run that determines the sizes.
     pub(super) fn setup(&self) -> &Setup {
         &self.learning
     }
 
-    /// What the lesson follows from; those with equal ones are the same.
+    /// The inputs of that run; equal inputs give equal sizes.
     pub(super) fn inputs(&self) -> &Inputs {
         &self.inputs
     }
 
-    /// The sizes that were kept, or else those that are learnt in the world that `begin` makes, and
-    /// kept; no world is a stop.
+    /// Returns the kept sizes, or else learns them in the world that `begin` creates and keeps
+    /// them. No world means that the command was stopped.
     pub(super) fn find(
         &self,
         keep: &Keep,
@@ -84,8 +84,8 @@ impl Lesson {
         Ok(learnt)
     }
 
-    /// Learns from the run that `world` begins, and tells `seen` how much time passed, again and
-    /// again.
+    /// Learns the sizes in `world`, and repeatedly calls `seen` with the simulated time that has
+    /// passed.
     pub(super) fn learn(
         &self,
         mut world: World,

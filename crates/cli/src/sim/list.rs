@@ -1,4 +1,4 @@
-//! `sherwood sim list`: what there is to simulate.
+//! `sherwood sim list`: the available scenarios, policies and settings.
 
 use std::fmt::Write;
 
@@ -45,7 +45,7 @@ struct ScaleLine {
     cache_bytes_per_server: u64,
     requests_per_s: f64,
     backends: usize,
-    /// Of all backends together.
+    /// Replicas of all backends together.
     replicas: u32,
 }
 
@@ -109,7 +109,7 @@ impl List {
         text += "\nScales\n";
         for line in &self.scales {
             let ScaleLine { scale, app_servers, requests_per_s, backends, replicas, .. } = line;
-            // Rounded: the smallest scale has 327.68 MiB.
+            // Rounded, since the smallest scale has 327.68 MiB.
             let mib = (line.cache_bytes_per_server + (1 << 19)) >> 20;
             let _ = writeln!(
                 text,

@@ -1,4 +1,4 @@
-//! `sherwood sim`: what each policy would do, simulated.
+//! `sherwood sim`: simulation of allocation policies.
 
 mod ablate;
 mod compare;

@@ -1,4 +1,4 @@
-//! Lets a simulated world run to its end, or until somebody wants it to stop.
+//! Execution of a simulated world until its end or an interrupt.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
@@ -7,11 +7,11 @@ use sherwood_sim::{Halt, TraceStop, World};
 
 use crate::exit::Failure;
 
-/// Simulated time between two looks at progress and interrupts.
+/// Simulated time between two checks for progress and interrupts.
 const STRIDE: Duration = Duration::from_secs(10);
 
-/// Lets time pass until the end, and tells `seen` how much did, again and again; false when it was
-/// stopped before.
+/// Runs the world to its end and repeatedly calls `seen` with the time that has passed. Returns
+/// false when it was stopped.
 pub(super) fn play(
     world: &mut World,
     stop: &AtomicBool,
@@ -24,7 +24,7 @@ pub(super) fn play(
     .map_err(Failure::failed)
 }
 
-/// The same, until `goes_on` says that it has seen enough; that is no stop.
+/// Runs the world like [`play`], but ends early, with success, when `goes_on` returns false.
 pub(super) fn play_while(
     world: &mut World,
     stop: &AtomicBool,
@@ -45,8 +45,7 @@ pub(super) fn play_while(
     Ok(true)
 }
 
-/// Whether a run stopped because its trace ended as it should; anything else that halts one is a
-/// failure.
+/// Returns the reason of a trace that ended early; any other halt is an error.
 pub(super) fn trace_end(halt: Halt) -> Result<String, Failure> {
     match halt {
         Halt::Trace(end @ TraceStop::Ended { .. }) => Ok(end.to_string()),
@@ -54,7 +53,7 @@ pub(super) fn trace_end(halt: Halt) -> Result<String, Failure> {
     }
 }
 
-/// Lets the warm-up pass, likewise.
+/// Runs the world to the end of its warm-up.
 pub(super) fn warm_up(
     world: &mut World,
     stop: &AtomicBool,

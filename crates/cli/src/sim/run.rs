@@ -53,7 +53,7 @@ pub(crate) struct Args {
     series: Option<PathBuf>,
 }
 
-/// The results and what the machine needed for them.
+/// The results and the cost of computing them.
 #[derive(Serialize)]
 struct Report<'a> {
     #[serde(flatten)]
@@ -65,7 +65,7 @@ struct Report<'a> {
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let subject = Subject::find(&args.scenario, &Arc::new(Model::onerf()))?;
     let run = Run::new(&args.flags, &subject, &args.policy, args.seed)?;
-    // Refused before anything is learnt for it.
+    // Invalid setups are refused before a lengthy learning phase.
     World::new(&run.setup).map_err(Failure::usage)?;
     let stop = Arc::new(AtomicBool::new(false));
     let stopper = Arc::clone(&stop);
@@ -89,7 +89,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             "stopped after {minutes:.1} simulated minutes, before the end: there is no result"
         )));
     }
-    // What came of a trace that ended too early is shown, and is no success.
+    // The results of a trace that ended too early are printed, but the command fails.
     if world.trace_stop().is_none() {
         played?;
         return show(args, &setup, &world, began.elapsed());
@@ -102,7 +102,7 @@ fn show(args: &Args, setup: &Setup, world: &World, wall: Duration) -> Result<(),
     let (results, wall) = (world.results(), wall.as_secs_f64());
     match (&args.series, world.trace_stop()) {
         (Some(path), None) => write_series(path, setup, world)?,
-        // Nothing in a file of lines says that there should be more.
+        // A CSV file could not show that it is incomplete.
         (Some(path), Some(_)) => out::say(format_args!(
             "sherwood: {} is not written: the run ended before its time, and what there is would look like all of it",
             path.display()
@@ -124,14 +124,15 @@ fn write_series(path: &Path, setup: &Setup, world: &World) -> Result<(), Failure
         .map_err(|error| Failure::failed(format!("writing {}: {error}", path.display())))
 }
 
-/// Shown on a terminal only.
+/// Creates a progress bar, which is shown only on a terminal.
 fn bar(of: &str, duration: Duration) -> ProgressBar {
     let style =
         ProgressStyle::with_template(&format!("{{bar:40}} {{percent}}% of {of}, {{eta}} left{{msg}}"));
     ProgressBar::new(duration.as_secs()).with_style(style.expect("a valid template"))
 }
 
-/// The setup with what it has to learn from another run; none when that was stopped.
+/// Returns the setup with the learned allocation, if the policy needs one; none when learning was
+/// stopped.
 fn learnt(run: Run, stop: &AtomicBool) -> Result<Option<Setup>, Failure> {
     let lesson = Lesson::of(&run)?;
     let mut setup = run.setup;

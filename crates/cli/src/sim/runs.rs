@@ -1,4 +1,4 @@
-//! Runs that are to be made, and what tells them apart.
+//! Runs to be simulated, and the inputs that identify them.
 
 use std::sync::Arc;
 
@@ -10,29 +10,28 @@ use super::flags::Flags;
 use super::subject::Subject;
 use crate::exit::Failure;
 
-/// What a run follows from; equal inputs give equal results.
+/// All inputs of a run; equal inputs give equal results.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Inputs {
-    /// Of Sherwood, and of the sources of what simulates.
+    /// Version of Sherwood with a hash of the simulation's sources.
     pub(super) version: String,
     pub(super) scenario: String,
-    /// Of the file the scenario is from, a number that tells its contents apart; none for what is
-    /// built in.
+    /// Hash of the scenario file; none for a built-in scenario.
     pub(super) document: Option<String>,
     pub(super) policy: String,
     pub(super) seed: u64,
     pub(super) scale: String,
-    /// As typed, in order: later ones overrule.
+    /// Settings as typed, in order: later ones take precedence.
     pub(super) settings: Vec<String>,
 }
 
-/// A run that is to be made.
+/// A run to be simulated.
 #[derive(Clone, Debug)]
 pub(super) struct Run {
     pub(super) inputs: Inputs,
     pub(super) setup: Setup,
-    /// As lines call it.
+    /// Name of the run in messages.
     pub(super) name: String,
 }
 
@@ -52,7 +51,7 @@ impl Run {
         Ok(Self { inputs, setup, name })
     }
 
-    /// A failure of this run, with all that it follows from.
+    /// Adds the run's inputs to a failure.
     pub(super) fn failed(&self, failure: Failure) -> Failure {
         let Inputs { version: _, scenario, document: _, policy, seed, scale, settings } = &self.inputs;
         let settings = if settings.is_empty() { "none".to_owned() } else { settings.join(" ") };
@@ -61,13 +60,13 @@ impl Run {
         ))
     }
 
-    /// Simulated seconds it takes.
+    /// Simulated seconds of the run.
     pub(super) fn seconds(&self) -> u64 {
         self.setup.duration().map_or(0, |duration| duration.as_secs())
     }
 }
 
-/// One run for each scenario, policy and seed, in this order.
+/// Returns a run for each scenario, policy and seed, in this order.
 pub(super) fn of(
     flags: &Flags,
     subjects: &[Subject],
@@ -86,12 +85,12 @@ pub(super) fn of(
     Ok(runs)
 }
 
-/// Refuses what cannot be simulated before anything is; no seed makes a difference to that.
+/// Checks the setups before anything is simulated; the seed has no influence on this.
 pub(super) fn check<'a>(mut runs: impl Iterator<Item = &'a Run>) -> Result<(), Failure> {
     runs.try_for_each(|run| World::new(&run.setup).map(drop).map_err(Failure::usage))
 }
 
-/// The scenarios that are named, or all of the built-in model that limit something.
+/// Returns the named scenarios, or all built-in ones that limit some backend.
 pub(super) fn subjects(named: &[String]) -> Result<Vec<Subject>, Failure> {
     let built_in = Arc::new(Model::onerf());
     let all = built_in.scenarios().keys().filter(|name| *name != "none").cloned();
@@ -108,7 +107,7 @@ pub(super) fn subjects(named: &[String]) -> Result<Vec<Subject>, Failure> {
     Ok(subjects)
 }
 
-/// Each once, in order.
+/// Removes duplicates and keeps the order.
 pub(super) fn distinct<T: Clone + PartialEq>(given: &[T]) -> Vec<T> {
     let mut distinct = Vec::with_capacity(given.len());
     for one in given {

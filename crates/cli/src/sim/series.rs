@@ -1,12 +1,12 @@
-//! What was observed over time, as CSV.
+//! Observations over time, as CSV.
 
 use std::borrow::Cow;
 use std::fmt::Write;
 
 use sherwood_sim::{BackendSample, Sample};
 
-/// One line for each observation: the requests', then each backend's columns. A value that there
-/// was none of is left empty.
+/// Formats a line for each observation: columns of the requests, then those of each backend.
+/// Missing values are empty.
 pub(super) fn csv(names: &[&str], samples: &[Sample]) -> String {
     let mut text = "minute,p50_ms,p90_ms,p99_ms,violated".to_owned();
     for name in names {
@@ -22,12 +22,12 @@ pub(super) fn csv(names: &[&str], samples: &[Sample]) -> String {
     text
 }
 
-/// Of each backend, as [`line()`] writes them.
+/// Columns of each backend, in the order of [`line()`].
 const COLUMNS: [&str; 7] =
     ["limit", "waiting", "query_p99_ms", "rbc_ratio", "hit_ratio", "allocation_bytes", "used_bytes"];
 
-/// As RFC 4180 writes a field: in quotes where it has a comma or a quote, which a backend's name
-/// may. Line breaks it may not.
+/// Formats a field according to RFC 4180: in quotes when it contains a comma or a quote. Names of
+/// backends contain no line breaks.
 fn field(text: &str) -> Cow<'_, str> {
     if text.contains([',', '"']) { format!("\"{}\"", text.replace('"', "\"\"")).into() } else { text.into() }
 }
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_line_has_a_value_or_a_place_for_each_column() {
+    fn every_line_has_a_field_for_each_column() {
         let backend = BackendSample {
             limit: 0.5,
             waiting: 3,
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn names_with_commas_and_quotes_are_one_field() {
+    fn names_with_commas_and_quotes_are_quoted() {
         let text = csv(&["a,b", "the\"c\"", "d"], &[]);
         assert!(
             text.starts_with("minute,p50_ms,p90_ms,p99_ms,violated,\"a,b_limit\",\"a,b_waiting\","),

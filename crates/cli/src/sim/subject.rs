@@ -1,4 +1,4 @@
-//! What is simulated: a scenario that is built in, or one of a file.
+//! Lookup of a scenario, built in or in a file.
 
 use std::path::Path;
 use std::string::FromUtf8Error;
@@ -12,19 +12,19 @@ use super::flags::{Flags, SCALES};
 use super::trace::TraceFile;
 use crate::exit::Failure;
 
-/// A scenario and the model it is of.
+/// A scenario and its model.
 #[derive(Clone, Debug)]
 pub(super) struct Subject {
     pub(super) scenario: String,
-    /// Tells documents apart; none for the one that is built in.
+    /// Hash of the scenario file; none for a built-in scenario.
     pub(super) document: Option<String>,
     model: Arc<Model>,
-    /// Where the requests are, if they are not drawn.
+    /// The trace with the requests, unless they are drawn.
     trace: Option<Arc<dyn Trace>>,
 }
 
 impl Subject {
-    /// The scenario that `text` names: one of the `built_in` model's, `FILE.json` or
+    /// Finds the scenario called `text`: one of the `built_in` model, `FILE.json` or
     /// `FILE.json#NAME`.
     pub(super) fn find(text: &str, built_in: &Arc<Model>) -> Result<Self, Failure> {
         match file(text) {
@@ -71,7 +71,7 @@ impl Subject {
         Ok(Self { scenario, document: Some(document), model: Arc::new(model), trace })
     }
 
-    /// One run.
+    /// Returns the setup of a run.
     pub(super) fn setup(&self, flags: &Flags, policy: &str, seed: u64) -> Result<Setup, Failure> {
         let mut setup = Setup::new(&self.scenario, policy, seed);
         setup.model = Arc::clone(&self.model);
@@ -81,8 +81,8 @@ impl Subject {
         Ok(setup)
     }
 
-    /// The model's profile of a scale. A model of somebody's own system has one, which is the scale
-    /// there is.
+    /// Returns the model's profile for a scale. A model from a file has a single profile, which is
+    /// used for every scale.
     fn profile(&self, scale: &str) -> Result<String, Failure> {
         let profiles = self.model.profiles();
         let wanted =
@@ -102,7 +102,7 @@ impl Subject {
     }
 }
 
-/// Says where a file ceases to be text.
+/// Reports the position at which a file is not valid UTF-8.
 fn not_text(path: &str, error: &FromUtf8Error) -> Failure {
     let text = &error.as_bytes()[..error.utf8_error().valid_up_to()];
     let line = 1 + text.iter().filter(|&&byte| byte == b'\n').count();
@@ -112,7 +112,7 @@ fn not_text(path: &str, error: &FromUtf8Error) -> Failure {
     ))
 }
 
-/// A file's path, and the name of the scenario in it if there is one.
+/// Splits a file's path from the name of the scenario in it, if there is one.
 fn file(text: &str) -> Option<(&str, Option<&str>)> {
     const SUFFIX: &str = ".json";
     if text.ends_with(SUFFIX) {
@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_are_told_from_names() {
+    fn file_is_distinguished_from_a_scenario_name() {
         assert_eq!(file("onerf-spikes"), None);
         assert_eq!(file("dir/a.json"), Some(("dir/a.json", None)));
         assert_eq!(file("a.json#night"), Some(("a.json", Some("night"))));

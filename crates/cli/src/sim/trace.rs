@@ -1,4 +1,4 @@
-//! Traces in files, for the simulator to replay.
+//! Trace files that the simulator replays.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, Read, Seek, SeekFrom};
@@ -14,14 +14,15 @@ use sherwood_workload::trace::{Position, TraceError, built_in, built_in_names, r
 
 use crate::exit::Failure;
 
-/// A trace that a scenario file names.
+/// A trace named by a scenario file.
 #[derive(Debug)]
 pub(super) struct TraceFile {
     input: Input,
     replay: Replay,
     /// Names of the backends.
     backends: Vec<String>,
-    /// What it is unpacked, once somebody has read it, if it is packed: every run reads it anew.
+    /// The decompressed contents of a packed trace, after the first use; every run reads them from
+    /// the start.
     unpacked: Mutex<Option<Arc<[u8]>>>,
 }
 
@@ -32,8 +33,8 @@ enum Input {
 }
 
 impl TraceFile {
-    /// The trace of a model whose document is at `scenario`, if its requests are in one: a file,
-    /// beside that of the scenario unless its path begins at the root, or one that is built in.
+    /// Returns the trace of a model whose document is at `scenario`, if its requests come from a
+    /// trace: a built-in trace, or a file, relative to the scenario file's directory.
     pub(super) fn of(model: &Model, scenario: &Path) -> Result<Option<Self>, Failure> {
         let Some(replay) = model.replay() else { return Ok(None) };
         let path = scenario.parent().unwrap_or(Path::new("")).join(&replay.file);
@@ -53,9 +54,9 @@ impl TraceFile {
         Ok(Some(Self { input, replay: replay.clone(), backends, unpacked: Mutex::new(None) }))
     }
 
-    /// Tells contents apart without reading all of them: where a file is, its length, when it was
-    /// written and when anything about it changed, which nobody can set back, and how it begins and
-    /// ends.
+    /// Computes a hash that identifies the contents without reading all of them: path, length,
+    /// modification and change times, and the first and last bytes. The change time cannot be set
+    /// back.
     pub(super) fn mark(&self) -> u64 {
         let mut told = Vec::new();
         if let Input::File(path) = &self.input
@@ -64,7 +65,7 @@ impl TraceFile {
             let times = [about.mtime(), about.mtime_nsec(), about.ctime(), about.ctime_nsec()];
             told.extend(about.len().to_le_bytes());
             told.extend(times.into_iter().flat_map(i64::to_le_bytes));
-            // What a pipe gives can be read once only.
+            // A pipe can be read only once.
             if about.is_file() {
                 told.extend(ends(path).unwrap_or_default().to_le_bytes());
             }
@@ -84,7 +85,7 @@ impl TraceFile {
         })
     }
 
-    /// The trace as it was before it was packed. Who comes while another unpacks it waits for that.
+    /// Opens the decompressed trace. Concurrent callers wait for the first decompression.
     fn plain(&self) -> Result<Box<dyn BufRead + Send>, TraceError> {
         let mut held = self.unpacked.lock().unwrap_or_else(PoisonError::into_inner);
         if held.is_none() {
@@ -98,10 +99,10 @@ impl TraceFile {
     }
 }
 
-/// Bytes at the beginning and at the end of a file that tell it from others.
+/// Bytes at the beginning and at the end of a file that are part of its hash.
 const END_BYTES: u64 = 64 << 10;
 
-/// A digest of a file's first and last bytes.
+/// Hashes a file's first and last bytes.
 fn ends(path: &Path) -> io::Result<u64> {
     let mut file = File::open(path)?;
     let mut bytes = Vec::new();
@@ -136,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_told_by_how_it_begins_and_ends() {
+    fn changed_first_or_last_bytes_change_the_hash() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("trace");
         let digest = |bytes: &[u8]| {
@@ -158,17 +159,17 @@ mod tests {
     }
 
     #[test]
-    fn contents_are_told_apart_though_their_time_was_set_back() {
+    fn changed_contents_change_the_hash_despite_the_old_time() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("trace");
         let mut bytes = vec![b'a'; 3 * END_BYTES as usize];
         fs::write(&path, &bytes).expect("a file");
         let (before, about) = (of(&path).mark(), path.metadata().expect("a file"));
         assert_eq!(of(&path).mark(), before);
-        // In the middle, which is not read.
+        // A change in the middle of the file, which is not hashed.
         bytes[3 * END_BYTES as usize / 2] = b'b';
         let written = about.modified().expect("a time");
-        // Until the file system's clock has moved.
+        // Waits until the file system's clock has advanced.
         while path.metadata().expect("a file").ctime_nsec() == about.ctime_nsec() {
             fs::write(&path, &bytes).expect("a file");
             File::options().write(true).open(&path).expect("a file").set_modified(written).expect("a time");
@@ -178,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_another_place_is_another_however_it_is_reached() {
+    fn hash_depends_on_the_canonical_path() {
         let directory = tempfile::tempdir().expect("a directory");
         let at = |name| directory.path().join(name);
         fs::write(at("trace"), b"a").expect("a file");
@@ -196,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packed_trace_is_unpacked_once_and_read_from_its_start_each_time() {
+    fn packed_trace_is_decompressed_once_and_read_from_the_start() {
         let trace = orm_busy();
         let first = |trace: &TraceFile| {
             trace.requests(1).expect("it is sound").take(3).collect::<Result<Vec<_>, _>>()

@@ -34,7 +34,7 @@ fn begin<T>(future: std::pin::Pin<&mut (impl Future<Output = T> + ?Sized)>) -> P
 }
 
 #[test]
-fn answers_are_those_of_the_store_inside_after_the_service_time() {
+fn answer_comes_from_the_inner_store_after_the_service_time() {
     let timer = Timer::start().unwrap();
     let paced = paced(10.0, &timer);
     let expected = runtime().block_on(paced.inner.get_many(keys(3))).unwrap();
@@ -46,7 +46,7 @@ fn answers_are_those_of_the_store_inside_after_the_service_time() {
 }
 
 #[test]
-fn a_caller_that_gives_up_does_not_free_the_worker() {
+fn cancelled_call_keeps_its_worker() {
     let timer = Timer::start().unwrap();
     // With service times of hours, only the first call gets the worker.
     let paced = paced(1e8, &timer);
@@ -64,7 +64,7 @@ fn a_caller_that_gives_up_does_not_free_the_worker() {
 }
 
 #[test]
-fn calls_get_the_worker_in_the_order_they_came() {
+fn calls_get_workers_in_order_of_arrival() {
     let timer = Timer::start().unwrap();
     let paced = Arc::new(paced(1.0, &timer));
     let order = Arc::new(Mutex::new(Vec::new()));
@@ -86,7 +86,7 @@ fn calls_get_the_worker_in_the_order_they_came() {
 }
 
 #[test]
-fn one_call_too_many_is_refused() {
+fn call_above_the_waiting_limit_is_refused() {
     let timer = Timer::start().unwrap();
     let paced = paced(1e8, &timer);
     let mut calls: Vec<_> = (0..=WAITING_CALLS_MAX).map(|_| paced.get_many(keys(1))).collect();
@@ -97,7 +97,7 @@ fn one_call_too_many_is_refused() {
 }
 
 #[test]
-fn service_times_have_the_mean_of_the_model_and_stretch_with_the_limit() {
+fn service_times_match_the_model_and_scale_with_the_limit() {
     let timer = Timer::start().unwrap();
     let paced = paced(1.0, &timer);
     let mean_ms =
@@ -109,7 +109,7 @@ fn service_times_have_the_mean_of_the_model_and_stretch_with_the_limit() {
 }
 
 #[test]
-fn the_timer_frees_what_is_left_when_it_ends() {
+fn ending_timer_frees_remaining_workers() {
     let timer = Timer::start().unwrap();
     let workers = Workers::new(1);
     let worker = workers.try_get(Instant::now()).unwrap();

@@ -110,25 +110,25 @@ mod tests {
     }
 
     #[test]
-    fn lateness_within_the_credit_costs_no_capacity() {
+    fn lateness_up_to_the_credit_is_compensated() {
         assert_eq!(serve(1000, 6 * MS / 10, 4 * MS / 10), 600 * MS);
         assert_eq!(serve(1000, 6 * MS / 10, CREDIT_MAX), 600 * MS);
     }
 
     #[test]
-    fn lateness_beyond_the_credit_is_not_made_up_for() {
+    fn lateness_above_the_credit_is_not_compensated() {
         assert_eq!(serve(101, MS, CREDIT_MAX + MS), 101 * MS + 100 * MS);
     }
 
     #[test]
-    fn an_idle_worker_gives_no_credit() {
+    fn idle_worker_gets_no_compensation() {
         let workers = Workers::new(2);
         let arrived = Instant::now() + 1000 * MS;
         assert_eq!(workers.try_get(arrived).unwrap().began(), arrived);
     }
 
     #[test]
-    fn there_are_as_many_as_there_are() {
+    fn calls_in_progress_are_limited_by_the_workers() {
         let workers = Workers::new(2);
         let now = Instant::now();
         let first = workers.try_get(now).unwrap();

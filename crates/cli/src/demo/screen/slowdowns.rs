@@ -96,18 +96,18 @@ mod tests {
     }
 
     #[test]
-    fn a_new_run_starts_afresh() {
+    fn new_run_clears_the_record() {
         assert_eq!(noted(&[live(1, 5, &[0.4]), live(2, 6, &[1.0])]), []);
         assert_eq!(noted(&[live(1, 5, &[0.4]), live(1, 0, &[1.0])]), []);
     }
 
     #[test]
-    fn nothing_but_a_limit_below_one_is_a_slowdown() {
+    fn only_a_limit_below_one_is_a_slowdown() {
         assert_eq!(noted(&[live(1, 5, &[f64::NAN, 0.999, f64::INFINITY])]), []);
     }
 
     #[test]
-    fn flapping_keeps_the_latest() {
+    fn latest_periods_are_kept_when_a_limit_flaps() {
         let pictures: Vec<Live> =
             (0..1_000).map(|second| live(1, second, &[if second % 2 == 0 { 0.5 } else { 1.0 }])).collect();
         let noted = noted(&pictures);

@@ -103,17 +103,17 @@ fn text(width: u16, height: u16, live: &Live) -> String {
 }
 
 #[test]
-fn a_small_terminal_shows_it_all() {
+fn small_terminal_shows_all_parts() {
     insta::assert_snapshot!(text(80, 24, &spikes()));
 }
 
 #[test]
-fn a_large_terminal_shows_it_better() {
+fn large_terminal_has_larger_parts() {
     insta::assert_snapshot!(text(120, 40, &spikes()));
 }
 
 #[test]
-fn the_warm_up_says_so() {
+fn warm_up_is_labelled() {
     let mut live = spikes();
     live.elapsed = Duration::from_secs(40);
     live.minute = -36.0;
@@ -124,14 +124,14 @@ fn the_warm_up_says_so() {
 }
 
 #[test]
-fn a_tiny_terminal_still_says_whether_the_promise_is_kept() {
+fn tiny_terminal_shows_slo_compliance() {
     let mut live = spikes();
     live.current = Some(Duration::from_millis(84));
     insta::assert_snapshot!(text(24, 8, &live));
 }
 
 #[test]
-fn a_late_load_is_warned_of_in_the_last_line() {
+fn late_load_is_reported_in_the_last_line() {
     let live = Live { late: Some(Duration::from_millis(25)), ..spikes() };
     let last = |width| text(width, 24, &live).lines().last().unwrap_or_default().replace('"', "");
     let warning = "the load is sent 25 ms late: something else keeps this machine busy";
@@ -141,7 +141,7 @@ fn a_late_load_is_warned_of_in_the_last_line() {
 
 /// Draws all sizes, also by resizing from one to the next.
 #[test]
-fn no_size_panics() {
+fn every_size_can_be_drawn() {
     let (live, empty) = (spikes(), Live::default());
     let slowdowns = seen_until(&live);
     for width in (0..=140).chain([200, 300]) {
@@ -160,7 +160,7 @@ fn no_size_panics() {
 }
 
 #[test]
-fn no_figure_panics() {
+fn every_figure_can_be_drawn() {
     let extremes = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, f64::MAX, f64::MIN, -0.0, 1e-300];
     let times = [Duration::ZERO, Duration::from_nanos(1), Duration::from_secs(u32::MAX.into())];
     for (extreme, time) in extremes.into_iter().flat_map(|extreme| times.map(|time| (extreme, time))) {
@@ -199,7 +199,7 @@ fn no_figure_panics() {
 }
 
 #[test]
-fn the_verdict_is_in_colour_too() {
+fn verdict_is_coloured() {
     let mut live = spikes();
     for (current, colour) in [(150, Color::Green), (151, Color::Red)] {
         live.current = Some(Duration::from_millis(current));
@@ -216,7 +216,7 @@ fn the_verdict_is_in_colour_too() {
 }
 
 #[test]
-fn a_curve_beyond_the_axis_ends_in_an_arrow_and_changes_colour_at_the_bound() {
+fn curve_above_the_axis_has_an_arrow_and_changes_colour_at_the_bound() {
     let mut live = spikes();
     live.curve = vec![(100.0, 75.0), (250.0, 75.0), (250.0, 600.0), (300.0, 601.0), (340.0, 600.0)];
     let terminal = drawn(80, 24, &live, &Slowdowns::default());
@@ -234,7 +234,7 @@ fn a_curve_beyond_the_axis_ends_in_an_arrow_and_changes_colour_at_the_bound() {
 }
 
 #[test]
-fn where_rows_are_few_the_slowed_backends_stay() {
+fn slowed_backends_are_kept_when_rows_are_scarce() {
     let text = text(80, 12, &spikes());
     assert!(text.contains("b05") && text.contains("b08") && text.contains("to 42%"), "{text}");
     assert!(!text.contains("b01"), "{text}");

@@ -1,19 +1,19 @@
-//! What may be changed about RobinHood.
+//! Changes to RobinHood that can be tried one at a time.
 
 use std::fmt::{self, Display};
 
-/// One thing that is different.
+/// A single difference from RobinHood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
-    /// Nothing: what the others are compared with.
+    /// No difference: the baseline.
     None,
-    /// A setting has another value.
+    /// A setting with another value.
     Setting {
-        /// As `--set` takes it.
+        /// The key as `--set` takes it.
         key: &'static str,
         value: &'static str,
     },
-    /// Another policy that was made from RobinHood's loop.
+    /// A policy derived from RobinHood's control loop.
     Policy(&'static str),
 }
 
@@ -21,27 +21,27 @@ const fn set(key: &'static str, value: &'static str) -> Change {
     Change::Setting { key, value }
 }
 
-/// Names of what may be changed.
+/// Names of the available changes.
 pub(super) const NAMES: [&str; 8] =
     ["window", "band", "tax", "unfilled", "rounding", "stale", "servers", "variant"];
 
-/// What each name stands for: the values that papers, published code and operators differ in.
+/// Changes by name: values used in papers, in published code and by operators.
 const CHANGES: [(&str, &[Change]); NAMES.len()] = [
-    // One interval, the length of the published code's ring, and that of the paper's million
-    // requests. Unchanged it is 60 s.
+    // One interval, the length of the ring in the published code, and that of the paper's million
+    // requests. The default is 60 s.
     (NAMES[0], &[set("rbc_window", "5"), set("rbc_window", "54"), set("rbc_window", "250")]),
-    // The slowest hundredth with its outliers, a broad tail, and all requests. Unchanged it is
+    // The slowest hundredth with its outliers, a broad tail, and all requests. The default is
     // 98.5-99.5.
     (NAMES[1], &[set("band", "99-100"), set("band", "95-100"), set("band", "0-100")]),
-    // Unchanged it is 0.01.
+    // The default is 0.01.
     (NAMES[2], &[set("tax", "0.005"), set("tax", "0.02"), set("tax", "0.04")]),
-    // Gifts whether a partition can fill them or not. Unchanged, none above 0.3.
+    // Moves memory even to partitions that cannot fill it. By default at most 0.3 may be unfilled.
     (NAMES[3], &[set("unfilled", "off")]),
     // As in the published code.
     (NAMES[4], &[set("rounding", "first")]),
-    // The published code's age at most, and what a statistics server in trouble might come to.
+    // The maximum age in the published code, and longer delays of an overloaded statistics server.
     (NAMES[5], &[set("stale", "3"), set("stale", "15"), set("stale", "60")]),
-    // One controller for all, few, and the paper's number.
+    // A single controller, a few, and the paper's number.
     (NAMES[6], &[set("servers", "1"), set("servers", "2"), set("servers", "16")]),
     (
         NAMES[7],
@@ -59,7 +59,7 @@ const CHANGES: [(&str, &[Change]); NAMES.len()] = [
     ),
 ];
 
-/// Nothing, then what the names stand for, or all there is without names.
+/// Returns the baseline followed by the named changes, or by all changes when no name is given.
 pub(super) fn of(names: &[String]) -> Vec<Change> {
     let wanted = |name: &str| names.is_empty() || names.iter().any(|wanted| wanted == name);
     let changes = CHANGES.iter().filter(|(name, _)| wanted(name)).flat_map(|(_, changes)| *changes);
@@ -67,7 +67,7 @@ pub(super) fn of(names: &[String]) -> Vec<Change> {
 }
 
 impl Change {
-    /// The policy that runs.
+    /// Name of the policy to run.
     pub(super) fn policy(self) -> &'static str {
         match self {
             Self::Policy(name) => name,
@@ -75,7 +75,7 @@ impl Change {
         }
     }
 
-    /// What is set, beside what is set for all.
+    /// The setting to add to those of all runs, if any.
     pub(super) fn settings(self) -> Option<String> {
         match self {
             Self::Setting { key, value } => Some(format!("{key}={value}")),
@@ -84,7 +84,7 @@ impl Change {
     }
 }
 
-/// As a table names it.
+/// Formats the change as in tables.
 impl Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -102,7 +102,7 @@ mod tests {
     use sherwood_sim::Knobs;
 
     #[test]
-    fn every_change_changes_something_and_can_be_made() {
+    fn every_change_differs_from_the_baseline_and_has_a_valid_setup() {
         let mut seen = Vec::new();
         for change in of(&[]) {
             assert!(!seen.contains(&change), "{change} twice");
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn names_choose() {
+    fn names_select_changes() {
         assert_eq!(of(&["unfilled".to_owned()]), [Change::None, set("unfilled", "off")]);
         assert_eq!(of(&["servers".to_owned(), "tax".to_owned()]).len(), 7);
     }

@@ -1,8 +1,7 @@
-//! `sherwood sim ablate`: what each part of RobinHood's loop is good for.
+//! `sherwood sim ablate`: the effect of each part of RobinHood's control loop.
 //!
-//! A loop with a window, a band, a tax and a rule about unfilled space begs the question what each
-//! of them does. Here one is changed at a time, and what comes out is put beside what came out
-//! unchanged, under the same requests.
+//! The loop has a window, a band, a tax and a rule about unfilled space. This command changes one
+//! of them at a time and compares the result with the unchanged loop under the same requests.
 
 mod change;
 mod page;

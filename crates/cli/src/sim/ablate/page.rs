@@ -1,4 +1,4 @@
-//! The tables as one page of HTML that needs nothing beside it.
+//! The tables as a self-contained HTML page.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use super::table::{HEAD, Row, Table};
 use crate::chart::{Cell, escaped, number, page, table, word};
 use crate::sim::flags::Flags;
 
-/// The page of a table; `flags` hold for all of its runs.
+/// Formats the page of a table; `flags` apply to all of its runs.
 pub(super) fn of(found: &Table, flags: &Flags) -> String {
     let mut body = preface(found, flags);
     let head: Vec<Cell> = [word("what was changed")].into_iter().chain(HEAD.map(number)).collect();

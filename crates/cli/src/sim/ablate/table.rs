@@ -1,4 +1,4 @@
-//! What came out of each change, beside what came out unchanged.
+//! Results of each change beside those of the unchanged loop.
 
 use std::fmt::Write;
 
@@ -10,13 +10,13 @@ use crate::sim::compare::keep::Kept;
 use crate::sim::compare::summary::Estimate;
 use crate::sim::flags::Flags;
 
-/// A row for each scenario and change; the first of a scenario is unchanged.
+/// A row for each scenario and change; the first of a scenario is the baseline.
 pub(super) struct Table {
     pub(super) seeds: Vec<u64>,
     rows: Vec<Row>,
 }
 
-/// A change in a scenario, over all seeds.
+/// Results of a change in a scenario, over all seeds.
 #[derive(Serialize)]
 pub(super) struct Row {
     pub(super) scenario: String,
@@ -24,7 +24,7 @@ pub(super) struct Row {
     policy: &'static str,
     slo_bound_ms: f64,
     slo_violation_ratio: Estimate,
-    /// More than unchanged, with the same seed.
+    /// Increase over the baseline with the same seed.
     slo_violation_ratio_more: Estimate,
     p99_max_ms: Estimate,
     p99_max_ms_more: Estimate,
@@ -39,14 +39,13 @@ struct Document<'a> {
     scale: &'a str,
     settings: &'a [String],
     seeds: &'a [u64],
-    /// Time the missing runs took.
+    /// Time that the missing runs took.
     wall_s: f64,
     rows: &'a [Row],
 }
 
 impl Table {
-    /// The table of `runs`: one for each seed of each of the `changes` of each scenario, in this
-    /// order.
+    /// Creates the table of `runs`, which are ordered by scenario, then by change, then by seed.
     pub(super) fn of(runs: &[Kept], changes: &[Change], seeds: &[u64]) -> Self {
         let mut rows = Vec::new();
         for scenario in runs.chunks(changes.len() * seeds.len()) {
@@ -81,17 +80,17 @@ impl Table {
         serde_json::to_string(&document).expect("rows have string keys only") + "\n"
     }
 
-    /// The rows of each scenario.
+    /// Returns the rows of each scenario.
     pub(super) fn scenarios(&self) -> impl Iterator<Item = &[Row]> {
         self.rows.chunk_by(|a, b| a.scenario == b.scenario)
     }
 }
 
-/// What the cells of a row are.
+/// Column headings.
 pub(super) const HEAD: [&str; 6] =
     ["violations %", "more, points", "worst P99 ms", "more, ms", "P99 ms", "RBC mean %"];
 
-/// Cells as wide as intervals make them.
+/// Formats a row with columns wide enough for intervals.
 fn columns(cells: &[String; HEAD.len()]) -> String {
     cells.iter().map(|cell| format!("{cell:>20}")).collect()
 }
@@ -124,7 +123,7 @@ impl Row {
         }
     }
 
-    /// As [`HEAD`] says; how much more is left out of the row that is unchanged.
+    /// Formats the cells in the order of [`HEAD`]; the increases are empty in the baseline's row.
     pub(super) fn cells(&self) -> [String; HEAD.len()] {
         let unchanged = self.change == Change::None.to_string();
         let more = |more: Estimate, decimals: usize| {
@@ -145,7 +144,7 @@ impl Row {
 mod tests {
     use super::*;
 
-    /// A run of one seed.
+    /// A run with one seed.
     fn run(seed: u64, violations: f64, p99_max_ms: f64) -> Kept {
         let results =
             Results { slo_violation_ratio: violations, p99_max_ms, complete: true, ..Results::default() };
@@ -162,8 +161,8 @@ mod tests {
     }
 
     #[test]
-    fn more_is_the_mean_of_the_differences_seed_by_seed() {
-        // Seeds differ by much, and the change adds much the same to each.
+    fn increase_is_the_mean_of_per_seed_differences() {
+        // The seeds differ by much, and the change adds a similar amount to each.
         let unchanged = [run(1, 0.125, 100.0), run(2, 0.5, 400.0)];
         let changed = [run(1, 0.25, 150.0), run(2, 0.625, 454.0)];
         let runs = unchanged.into_iter().chain(changed).collect::<Vec<_>>();
@@ -172,8 +171,8 @@ mod tests {
         let [unchanged, changed] = &table.rows[..] else { panic!("a row for each") };
         let more = changed.slo_violation_ratio_more;
         assert_eq!((more.mean, more.low, more.high), (0.125, Some(0.125), Some(0.125)), "no doubt about it");
-        // 50 and 54: the deviation is 2.828, the error of the mean 2, of which Student takes
-        // 12.706.
+        // The differences are 50 and 54: the standard deviation is 2.828 and the standard error 2,
+        // which Student's t multiplies by 12.706.
         let more = changed.p99_max_ms_more;
         assert_eq!(format!("{more:+.3}"), "+52.000 ± 25.412");
         let none = unchanged.p99_max_ms_more;

@@ -1,4 +1,4 @@
-//! Makes the runs that are missing, several at a time.
+//! Threads that execute the missing runs.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -20,32 +20,32 @@ use crate::sim::lesson::{Learnt, Lesson};
 use crate::sim::play;
 use crate::sim::runs::{Inputs, Run};
 
-/// Threads that take one family of runs after another, the longest first, each on one core. Who
-/// finds none left helps with those under way.
+/// Threads that take one family of runs after another, the longest first, each on one core. A
+/// thread that finds no family left helps with those in progress.
 ///
-/// At most one family for each thread is under way, so memory is bounded by two worlds a thread:
-/// the one at the end of the warm-up and the one that goes on from it.
+/// At most one family per thread is in progress, so memory is bounded by two worlds per thread:
+/// that at the end of the warm-up, and the one that continues from it.
 pub(super) struct Crew<'a> {
     keep: &'a Keep,
     stop: &'a AtomicBool,
-    /// In the order in which they are taken.
+    /// Families in the order in which they are taken.
     families: Vec<Family<'a>>,
     taken: AtomicUsize,
     runs: usize,
     finished: AtomicUsize,
     failures: Failures,
-    /// What policy `tao` has to learn. Held while somebody does: who needs the same waits, and
-    /// finds it kept.
+    /// Locks of learned allocations of policy `tao`, held while one is learned. Other threads wait,
+    /// then find it kept.
     lessons: BTreeMap<Inputs, Mutex<()>>,
     began: Instant,
     bar: ProgressBar,
 }
 
 impl<'a> Crew<'a> {
-    /// A crew for the runs that are missing.
+    /// Creates the threads' shared state for the missing runs.
     ///
     /// # Errors
-    /// When a run's scenario is none.
+    /// When a run's scenario is invalid.
     pub(super) fn new(keep: &'a Keep, stop: &'a AtomicBool, mut runs: Vec<&'a Run>) -> Result<Self, Failure> {
         runs.sort_by_key(|run| std::cmp::Reverse(run.seconds()));
         let mut families = Family::all(&runs)?;
@@ -56,7 +56,8 @@ impl<'a> Crew<'a> {
             }
         }
         let learns = |family: &Family<'_>| matches!(family.runs[0].setup.learning(), Ok(Some(_)));
-        // Runs that learn come last: those of one seed wait for each other once.
+        // Runs that require learning come last, so that those of one seed wait for each other only
+        // once.
         families.sort_by_key(|family| (learns(family), std::cmp::Reverse(family.seconds())));
         let style = ProgressStyle::with_template("{bar:40} {percent}% of the simulated time, {eta} left");
         let bar = ProgressBar::new(families.iter().map(Family::seconds).sum());
@@ -74,8 +75,8 @@ impl<'a> Crew<'a> {
         })
     }
 
-    /// Works until all runs are finished and kept, but for those of scenarios that fail, or
-    /// somebody stops it; how many were finished, and what went wrong.
+    /// Works until all runs are finished and kept, except those of failed scenarios, or the command
+    /// is stopped. Returns the number of finished runs, and the failures.
     pub(super) fn work(self, threads: usize) -> (usize, Option<Failure>) {
         let outcomes: Vec<Result<(), Failure>> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..threads).map(|_| scope.spawn(|| self.take_families())).collect();
@@ -93,14 +94,14 @@ impl<'a> Crew<'a> {
         self.families.iter().try_for_each(|family| self.take_runs(family))
     }
 
-    /// Makes the runs of a family that nobody else has taken.
+    /// Executes the runs of a family that no other thread has taken.
     fn take_runs(&self, family: &Family<'_>) -> Result<(), Failure> {
         while !self.stop.load(Relaxed) {
             let Some(begun) = self.begin(family) else { break };
             let run = begun.run;
             match self.make(begun) {
                 Ok(Some((kept, wall))) => {
-                    // What cannot be kept was simulated in vain, and so would all others be.
+                    // If one result cannot be kept, the others cannot either, so all work stops.
                     let written = self.keep.write(&kept).map_err(|failure| run.failed(failure));
                     written.inspect_err(|_| self.stop.store(true, Relaxed))?;
                     self.say(run, &kept.outcome.results, wall);
@@ -112,8 +113,9 @@ impl<'a> Crew<'a> {
         Ok(())
     }
 
-    /// The next run of a family; none where none is left or it was stopped. The first comes with
-    /// the warm-up, the others with a copy of what that left.
+    /// Takes the next run of a family; returns none when there are no more or the command was
+    /// stopped. The first run includes the warm-up, the others start from a copy of the world at
+    /// its end.
     fn begin<'r>(&self, family: &Family<'r>) -> Option<Begun<'r>> {
         let mut state = family.state();
         while let Some(&run) = family.runs.get(state.taken) {
@@ -130,7 +132,7 @@ impl<'a> Crew<'a> {
         None
     }
 
-    /// No further runs of this one's scenario are begun.
+    /// Records the failure; no further runs of this scenario are started.
     fn fail(&self, run: &Run, failure: Failure) {
         if self.failures.note(run, run.failed(failure)) {
             self.bar.suspend(|| out::say(format_args!("{}: failed, as told at the end", run.name)));
@@ -174,7 +176,7 @@ impl<'a> Crew<'a> {
         Ok(Some(Begun { run, world, began, inherited }))
     }
 
-    /// Lets a run go on to its end, and the time it took; none when it was stopped.
+    /// Executes a run to its end and returns the time it took; none when it was stopped.
     fn make(&self, begun: Begun<'_>) -> Result<Option<(Kept, Duration)>, Failure> {
         let Begun { run, mut world, began, inherited } = begun;
         if !play::play(&mut world, self.stop, |passed, _| self.bar.inc(passed.as_secs()))? {
@@ -184,7 +186,7 @@ impl<'a> Crew<'a> {
         Ok(Some((kept(run, &world, wall, inherited), wall)))
     }
 
-    /// The sizes that policy `tao` freezes in a run; none when it was stopped.
+    /// Returns the sizes that policy `tao` uses in a run; none when learning was stopped.
     fn learn(&self, lesson: &Lesson) -> Result<Option<Vec<u64>>, Failure> {
         let _learning = self.lessons[lesson.inputs()].lock().expect("no panics while held");
         let begin = |setup: &Setup| World::new(setup).map(Some).map_err(Failure::usage);
@@ -208,7 +210,7 @@ impl<'a> Crew<'a> {
         self.bar.suspend(|| out::say(line));
     }
 
-    /// Time that is left, if simulated time passes on as it did.
+    /// Estimates the remaining time from the simulated time per second so far.
     fn left(&self) -> impl Display {
         let (done, all) = (self.bar.position(), self.bar.length().unwrap_or(0));
         let share = all.saturating_sub(done) as f64 / done.max(1) as f64;
@@ -216,12 +218,12 @@ impl<'a> Crew<'a> {
     }
 }
 
-/// A run that somebody has begun.
+/// A run that a thread has started.
 struct Begun<'a> {
     run: &'a Run,
     world: World,
     began: Instant,
-    /// Keys that were looked up before, in the warm-up of another run.
+    /// Keys that were looked up before, in a shared warm-up.
     inherited: u64,
 }
 

@@ -1,4 +1,4 @@
-//! What went wrong in a comparison, scenario by scenario.
+//! Failures of a comparison by scenario.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -6,16 +6,16 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::exit::Failure;
 use crate::sim::runs::Run;
 
-/// The first failure of each scenario that had one. Its other runs would mostly fail of the same, a
-/// trace that ends or a setting, but after hours; those of other scenarios have nothing to do with
-/// it.
+/// The first failure of each scenario. Other runs of the scenario would mostly fail for the same
+/// reason, such as a setting or the end of a trace, but hours later. Other scenarios are
+/// unaffected.
 #[derive(Default)]
 pub(super) struct Failures {
     first: Mutex<BTreeMap<String, Failure>>,
 }
 
 impl Failures {
-    /// Takes note of a failure; whether it is the first of the run's scenario.
+    /// Records a failure; returns true if it is the first of the run's scenario.
     pub(super) fn note(&self, run: &Run, failure: Failure) -> bool {
         let mut first = self.first();
         let is_first = !first.contains_key(&run.inputs.scenario);
@@ -23,12 +23,12 @@ impl Failures {
         is_first
     }
 
-    /// Whether runs of this scenario failed.
+    /// Returns true when a run of this scenario failed.
     pub(super) fn are_of(&self, run: &Run) -> bool {
         self.first().contains_key(&run.inputs.scenario)
     }
 
-    /// All of them in one, if there are any.
+    /// Combines all failures into one, if there are any.
     pub(super) fn into_one(self) -> Option<Failure> {
         let first = self.first.into_inner().unwrap_or_else(PoisonError::into_inner);
         first.into_values().reduce(Failure::and)

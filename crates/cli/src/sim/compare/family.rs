@@ -1,8 +1,8 @@
-//! Runs with one warm-up.
+//! Runs that share a warm-up.
 //!
-//! Nothing is limited before the measurement, so runs of one policy, seed and settings are the same
-//! until then, whatever the scenario. They are a family: its warm-up is simulated once, and each
-//! goes on from a copy of the world at its end.
+//! No backend is limited before the measurement, so runs with the same policy, seed and settings
+//! are equal until then, in every scenario. Their warm-up is simulated once, and each run continues
+//! from a copy of the world at its end.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -11,24 +11,24 @@ use sherwood_sim::World;
 use crate::exit::Failure;
 use crate::sim::runs::Run;
 
-/// At least one run.
+/// A group of at least one run.
 pub(super) struct Family<'a> {
     pub(super) runs: Vec<&'a Run>,
     state: Mutex<State>,
 }
 
-/// How far a family has come. Held while its warm-up is simulated: who wants the next run waits for
-/// that anyway.
+/// Progress of a family. The lock is held while the warm-up is simulated, since the next run needs
+/// it anyway.
 #[derive(Default)]
 pub(super) struct State {
-    /// Runs that somebody has taken.
+    /// Number of runs taken by threads.
     pub(super) taken: usize,
-    /// The world at the end of the warm-up, until the last run has gone on from it.
+    /// The world at the end of the warm-up, until the last run has continued from it.
     pub(super) warm: Option<World>,
 }
 
 impl<'a> Family<'a> {
-    /// The families of `runs`, which keep their order.
+    /// Groups `runs` into families; the order is kept.
     pub(super) fn all(runs: &[&'a Run]) -> Result<Vec<Self>, Failure> {
         let mut families: Vec<Self> = Vec::new();
         for &run in runs {
@@ -55,7 +55,7 @@ impl<'a> Family<'a> {
         self.runs[0].setup.warm_up().map_or(0, |duration| duration.as_secs())
     }
 
-    /// Simulated seconds of all its runs together.
+    /// Simulated seconds of all its runs.
     pub(super) fn seconds(&self) -> u64 {
         let measured: u64 = self.runs.iter().map(|run| run.seconds()).sum();
         measured - self.warm_up_seconds() * (self.runs.len() as u64 - 1)

@@ -1,5 +1,5 @@
-//! Latencies of hits, which the simulator takes as given and a node measures: read from a document
-//! of `sherwood demo --json`.
+//! Latencies of hits, which the simulator assumes and a node measures; read from the output of
+//! `sherwood demo --json`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,21 +8,21 @@ use serde::Deserialize;
 
 use crate::exit::Failure;
 
-/// A live run under one policy.
+/// A live run with one policy.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct LiveRun {
     pub(super) policy: String,
-    /// By backend.
+    /// P99 of the latency of hits by backend.
     pub(super) hit_p99_ms: BTreeMap<String, f64>,
 }
 
-/// As far as it is read.
+/// The parts of the document that are used.
 #[derive(Deserialize)]
 struct Document {
     runs: Vec<LiveRun>,
 }
 
-/// The live runs of the document at `path`, at least one.
+/// Reads the live runs of the document at `path`; there is at least one.
 pub(super) fn read(path: &Path) -> Result<Vec<LiveRun>, Failure> {
     let refused = |why: &dyn std::fmt::Display| {
         Failure::usage(format!(

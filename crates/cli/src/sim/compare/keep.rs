@@ -1,4 +1,4 @@
-//! What is kept of a finished run of a comparison.
+//! The kept data of a finished run.
 
 use serde::{Deserialize, Serialize};
 use sherwood_sim::Results;
@@ -16,7 +16,7 @@ pub(in crate::sim) struct Kept {
     pub(super) series: Series,
 }
 
-/// What came out, as `sherwood sim run --json` prints it.
+/// Results in the format of `sherwood sim run --json`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(in crate::sim) struct Outcome {
     #[serde(flatten)]

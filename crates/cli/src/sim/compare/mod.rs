@@ -1,7 +1,7 @@
 //! `sherwood sim compare`: policies in scenarios, with several seeds.
 //!
-//! A comparison of all there is takes long, and whoever waits for one wants to lose nothing: each
-//! run is kept when it is finished, and the same command takes up where it was stopped.
+//! A comparison of everything takes long. Each run is therefore kept when it is finished, and the
+//! same command continues where it was stopped.
 
 mod claims;
 mod crew;
@@ -80,7 +80,7 @@ pub(crate) struct Args {
     hits: Option<PathBuf>,
 }
 
-/// Those that RobinHood's paper compares.
+/// Policies compared in RobinHood's paper.
 pub(super) const POLICIES: [&str; 6] = ["robinhood", "shared-lru", "tao", "cliffhanger", "fair", "lama"];
 
 /// The JSON document.
@@ -90,12 +90,12 @@ struct Document<'a> {
     scale: &'a str,
     settings: &'a [String],
     seeds: &'a [u64],
-    /// Time the missing runs took.
+    /// Time that the missing runs took.
     wall_s: f64,
     summary: &'a [Line],
-    /// What RobinHood's paper says and what came out.
+    /// Claims of RobinHood's paper with our results.
     claims: &'a [Claim],
-    /// The settings that are not the paper's; where there are any, nothing is claimed.
+    /// Settings that differ from the paper's; if there are any, there are no claims.
     claims_left_out: &'a [String],
     runs: Vec<&'a Outcome>,
 }
@@ -146,7 +146,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     out::print(&(serde_json::to_string(&document).expect("results have string keys only") + "\n"))
 }
 
-/// What each scenario leaves of its backends.
+/// Returns the limits of each scenario's backends.
 fn limits(runs: &[Run]) -> Result<BTreeMap<String, Limits>, Failure> {
     let mut limits = BTreeMap::new();
     for run in runs {
@@ -157,7 +157,7 @@ fn limits(runs: &[Run]) -> Result<BTreeMap<String, Limits>, Failure> {
     Ok(limits)
 }
 
-/// Makes the runs that are not kept yet, as many at a time as there are processors unless told.
+/// Executes the runs that are not kept yet; by default, as many at a time as there are processors.
 pub(super) fn make_missing(keep: &Keep, runs: &[Run], threads: Option<NonZeroUsize>) -> Result<(), Failure> {
     let mut missing = Vec::new();
     for run in runs {
@@ -190,7 +190,7 @@ pub(super) fn make_missing(keep: &Keep, runs: &[Run], threads: Option<NonZeroUsi
     }
 }
 
-/// All runs, which are finished.
+/// Reads the results of all runs, which must be finished.
 pub(super) fn kept(keep: &Keep, runs: &[Run]) -> Result<Vec<Kept>, Failure> {
     let missing =
         |run: &Run| Failure::failed(format!("the finished run {} is gone: did anybody remove it?", run.name));

@@ -1,4 +1,4 @@
-//! What a run's plots are drawn from: less than was observed, more than a plot shows.
+//! Data for the plots of a run: a subset of the observations.
 
 use serde::{Deserialize, Serialize};
 use sherwood_sim::{BackendSample, Sample};
@@ -7,17 +7,17 @@ use sherwood_sim::{BackendSample, Sample};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Series {
-    /// Minutes since the measurement began, one for each observation of the SLO.
+    /// Minutes since the measurement began, for each observation of the SLO.
     pub(super) minute: Vec<f64>,
-    /// Of request latency; none when nothing ended.
+    /// P50 of request latency; none when no request ended.
     pub(super) p50_ms: Vec<Option<f64>>,
     pub(super) p90_ms: Vec<Option<f64>>,
     pub(super) p99_ms: Vec<Option<f64>>,
-    /// In the order of the backends' ids.
+    /// The backends in the order of their ids.
     pub(super) backends: Vec<BackendSeries>,
 }
 
-/// One backend, at each observation with which a minute begins: the first at or after it.
+/// Values of a backend once a minute: at the first observation in or after that minute.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct BackendSeries {
@@ -28,7 +28,7 @@ pub(super) struct BackendSeries {
 }
 
 impl Series {
-    /// The columns of `samples`, of backends with these names.
+    /// Extracts the columns from `samples`; `names` are those of the backends.
     pub(super) fn of(names: impl Iterator<Item = String>, samples: &[Sample]) -> Self {
         let column = |value: fn(&Sample) -> Option<f64>| {
             samples.iter().map(|sample| value(sample).map(rounded)).collect()
@@ -61,13 +61,14 @@ impl Series {
     }
 }
 
-/// Whether this is the first sample of its minute; a minute begins with what is observed on it.
+/// Returns true for the first sample of a minute; a sample on the boundary belongs to the new
+/// minute.
 fn begins(before: Option<&Sample>, sample: &Sample) -> bool {
     let minute = |sample: &Sample| (sample.minute + 1e-9).floor();
     minute(sample) >= 1.0 && before.is_none_or(|before| minute(before) < minute(sample))
 }
 
-/// To four digits, by decimals: logarithms differ between machines.
+/// Rounds to four digits using the decimal notation, because logarithms differ between machines.
 fn rounded(value: f64) -> f64 {
     format!("{value:.3e}").parse().unwrap_or(value)
 }
@@ -77,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn four_digits_are_kept() {
+    fn values_are_rounded_to_four_digits() {
         assert_eq!([1234.56, 0.0123456, 7.0, 0.0].map(rounded), [1235.0, 0.01235, 7.0, 0.0]);
         assert_eq!(rounded(123_456_789.0), 123_500_000.0);
     }

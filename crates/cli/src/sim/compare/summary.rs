@@ -1,4 +1,4 @@
-//! What several seeds say together.
+//! Statistics over several seeds.
 
 use std::fmt::{self, Display, Write};
 
@@ -7,7 +7,7 @@ use sherwood_sim::Results;
 
 use super::keep::Kept;
 
-/// A policy in a scenario, over all seeds.
+/// Results of a policy in a scenario, over all seeds.
 #[derive(Clone, Debug, Serialize)]
 pub(in crate::sim) struct Line {
     pub(in crate::sim) scenario: String,
@@ -23,8 +23,8 @@ pub(in crate::sim) struct Line {
     pub(in crate::sim) static_equivalent_ratio: Estimate,
 }
 
-/// A mean over seeds and the interval that holds the true one with a confidence of 95%, of shares
-/// cut off at 0 and 1; no interval for one seed.
+/// A mean over seeds and its 95% confidence interval, which is clipped to 0..=1 for shares. There
+/// is no interval for a single seed.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(in crate::sim) struct Estimate {
     pub(in crate::sim) mean: f64,
@@ -32,7 +32,7 @@ pub(in crate::sim) struct Estimate {
     pub(in crate::sim) high: Option<f64>,
 }
 
-/// One line for each scenario and policy, in the order of the runs.
+/// Returns a line for each scenario and policy, in the order of the runs.
 pub(in crate::sim) fn of(runs: &[Kept]) -> Vec<Line> {
     let same =
         |a: &Kept, b: &Kept| (&a.inputs.scenario, &a.inputs.policy) == (&b.inputs.scenario, &b.inputs.policy);
@@ -59,7 +59,7 @@ fn line(runs: &[Kept]) -> Line {
     }
 }
 
-/// Student's t for 97.5% and 1, 2, … degrees of freedom.
+/// 97.5% quantiles of Student's t distribution for 1, 2, … degrees of freedom.
 const STUDENT: [f64; 10] = [
     12.706204736,
     4.302652730,
@@ -72,11 +72,12 @@ const STUDENT: [f64; 10] = [
     2.262157163,
     2.228138852,
 ];
-/// For more degrees than the table has: that of the next, which for all others is a little wide.
+/// The quantile for larger samples: that of the next entry, which makes their intervals slightly
+/// too wide.
 const STUDENT_MANY: f64 = 2.200985160;
 
 impl Estimate {
-    /// From one value for each seed, at least one.
+    /// Computes the estimate from a value for each seed; there is at least one.
     pub(in crate::sim) fn of(values: &[f64]) -> Self {
         let count = values.len() as f64;
         let mean = values.iter().sum::<f64>() / count;
@@ -91,22 +92,22 @@ impl Estimate {
         Self { mean, low: Some(mean - half), high: Some(mean + half) }
     }
 
-    /// The same of shares, none of which is beyond 0 and 1 whatever the interval says.
+    /// Computes the estimate of a share; the interval is clipped to 0..=1.
     pub(in crate::sim) fn of_shares(values: &[f64]) -> Self {
         let Self { mean, low, high } = Self::of(values);
         Self { mean, low: low.map(|low| low.max(0.0)), high: high.map(|high| high.min(1.0)) }
     }
 
-    /// The same in other units.
+    /// Converts the estimate to another unit.
     pub(in crate::sim) fn times(self, factor: f64) -> Self {
         let times = |value: f64| value * factor;
         Self { mean: times(self.mean), low: self.low.map(times), high: self.high.map(times) }
     }
 }
 
-/// The mean, with its sign where `+` asks for it, and what may be added and taken away; or the
-/// interval, where that is not as much. Where all seeds gave 0 an interval would claim to know more
-/// than that.
+/// Formats the mean, with a sign when `+` is given, and the half-width of the interval, or both
+/// ends when it is not symmetric. When all seeds gave 0 there is no interval, which would be
+/// misleading.
 impl Display for Estimate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { mean, low, high } = *self;
@@ -119,7 +120,7 @@ impl Display for Estimate {
         }
         write!(f, "{mean:.decimals$}")?;
         let (Some(low), Some(high)) = (low, high) else { return Ok(()) };
-        // Of a share the interval may be cut off at one side.
+        // The interval of a share may be clipped at one side.
         let (less, more) = (mean - low, high - mean);
         if (more - less).abs() <= 1e-9 * mean.abs().max(1.0) {
             write!(f, " ± {more:.decimals$}")
@@ -129,7 +130,7 @@ impl Display for Estimate {
     }
 }
 
-/// The lines as tables, one for each scenario.
+/// Formats the lines as tables, one for each scenario.
 pub(in crate::sim) fn text(lines: &[Line]) -> String {
     let mut text = String::new();
     for scenario in lines.chunk_by(|a, b| a.scenario == b.scenario) {
@@ -160,8 +161,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_interval_is_students() {
-        // Mean 3, standard deviation 1.5811, standard error 0.7071, 2.776 of which are 1.963.
+    fn interval_uses_students_t() {
+        // The mean is 3, the standard deviation 1.5811, the standard error 0.7071, and 2.776 times
+        // that is 1.963.
         let estimate = Estimate::of(&[1.0, 2.0, 3.0, 4.0, 5.0]);
         assert_eq!(format!("{estimate:.3}"), "3.000 ± 1.963");
         assert_eq!(format!("{:.1}", estimate.times(100.0)), "300.0 ± 196.3");
@@ -172,8 +174,8 @@ mod tests {
     }
 
     #[test]
-    fn no_share_is_beyond_the_whole() {
-        // Mean 0.01, standard error 0.005, 12.706 of which are 0.0635.
+    fn interval_of_a_share_is_clipped() {
+        // The mean is 0.01, the standard error 0.005, and 12.706 times that is 0.0635.
         let few = Estimate::of_shares(&[0.005, 0.015]);
         assert_eq!((few.low, format!("{:.2}", few.times(100.0))), (Some(0.0), "1.00 (0.00–7.35)".to_owned()));
         let most = Estimate::of_shares(&[0.985, 0.995]);
@@ -185,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_in_all_seeds_is_no_interval() {
+    fn zero_in_all_seeds_has_no_interval() {
         let never = Estimate::of_shares(&[0.0, 0.0, 0.0]);
         assert_eq!((never.mean, never.low, never.high), (0.0, Some(0.0), Some(0.0)));
         assert_eq!(format!("{:.2} {never:+.2}", never.times(100.0)), "0 in all seeds 0 in all seeds");
@@ -193,9 +195,10 @@ mod tests {
         assert_eq!(format!("{:.2}", Estimate::of(&[2.0, 2.0])), "2.00 ± 0.00");
     }
 
-    /// With t = √ν tan x the density is a power of the cosine, which Simpson's rule integrates.
+    /// With t = √ν tan x the density is a power of the cosine, which is integrated by Simpson's
+    /// rule.
     #[test]
-    fn the_table_is_students() {
+    fn quantiles_match_students_distribution() {
         let within = |freedom: usize, t: f64| {
             let integral = |end: f64| {
                 let (steps, power) = (2_000, freedom as i32 - 1);

@@ -1,4 +1,4 @@
-//! Tries what a board asks for, several at a time.
+//! Threads that execute the trials a board asks for.
 
 use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -13,15 +13,15 @@ use crate::exit::Failure;
 use crate::out;
 use crate::sim::keep::Keep;
 
-/// Threads that take one run after another, each on one core.
+/// Threads that execute one run after another, each on one core.
 pub(super) struct Crew<'a> {
     trials: &'a Trials,
     keep: &'a Keep,
     stop: &'a AtomicBool,
     board: Mutex<Board>,
-    /// There is a verdict more, or a thread less.
+    /// Signalled when a verdict is added or a thread ends.
     news: Condvar,
-    /// Runs that were made, not counting those that were kept before.
+    /// Runs executed by this process, without those that were kept before.
     made: AtomicU64,
     kept: AtomicU64,
     began: Instant,
@@ -45,7 +45,7 @@ impl<'a> Crew<'a> {
         }
     }
 
-    /// Works until all is found, or somebody stops it; what is known then.
+    /// Works until everything is found or the search is stopped, and returns the board.
     pub(super) fn work(self, threads: usize) -> Result<Board, Failure> {
         let outcomes: Vec<Result<(), Failure>> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..threads).map(|_| scope.spawn(|| self.take_probes())).collect();
@@ -62,10 +62,10 @@ impl<'a> Crew<'a> {
 
     fn take_probes(&self) -> Result<(), Failure> {
         while let Some(probe) = self.next() {
-            // What one run failed of, the others would too.
+            // The cause of a failed run would fail the other runs too.
             let tried = self.try_out(probe).inspect_err(|_| self.stop.store(true, Relaxed));
-            // Under the lock even where there is nothing to learn: nobody may go to sleep between a
-            // look and the news.
+            // The lock is held even when there is no result, so that no thread misses the
+            // notification between checking the board and waiting.
             let mut board = self.board.lock().expect("no panics while held");
             if let Ok(Some(tried)) = &tried {
                 board.learn(probe, self.verdict(tried));
@@ -77,7 +77,7 @@ impl<'a> Crew<'a> {
         Ok(())
     }
 
-    /// The next place to try, when there is one; none at the end.
+    /// Returns the next place to try, waiting for one if necessary; none at the end.
     fn next(&self) -> Option<Probe> {
         let mut board = self.board.lock().expect("no panics while held");
         loop {
@@ -87,15 +87,15 @@ impl<'a> Crew<'a> {
             match board.take() {
                 Next::Try(probe) => return Some(probe),
                 Next::Done => return None,
-                // Somebody is at work on what this waits for, and says so when he ends, however he
-                // does.
+                // Another thread works on the prerequisite and notifies this one when it ends, in
+                // every case.
                 Next::Wait => board = self.news.wait(board).expect("no panics while held"),
             }
         }
     }
 
-    /// How the run of a place stands when its verdict is certain or cannot be had; none when it was
-    /// stopped.
+    /// Returns the state of a place's run when its verdict is certain or cannot be determined; none
+    /// when the run was stopped.
     fn try_out(&self, probe: Probe) -> Result<Option<Tried>, Failure> {
         let run = self.trials.run(probe)?;
         if let Some(tried) = self.keep.read::<Tried>(&run.inputs)?
@@ -118,7 +118,7 @@ impl<'a> Crew<'a> {
 
     fn say(&self, name: &str, tried: &Tried, wall: Duration) {
         let made = self.made.fetch_add(1, Relaxed) + 1;
-        // This one is not known to the board yet.
+        // The board does not include the current run yet.
         let left = self.board.lock().expect("no panics while held").left().saturating_sub(1);
         let verdict = match (self.verdict(tried), &tried.ended) {
             (Some(Verdict::Kept), _) => "kept",
@@ -138,7 +138,7 @@ impl<'a> Crew<'a> {
         self.bar.suspend(|| out::say(line));
     }
 
-    /// Time that so many runs take, if they take as long as those that were made.
+    /// Estimates the time for the remaining runs from the runs made so far.
     fn time_for(&self, left: u64, made: u64) -> impl Display {
         HumanDuration(self.began.elapsed().mul_f64(left as f64 / made as f64))
     }

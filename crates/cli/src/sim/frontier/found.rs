@@ -1,4 +1,4 @@
-//! What was found, for people and for programs.
+//! Results of the search, as text, JSON and a plot.
 
 use std::fmt::Write;
 
@@ -8,26 +8,25 @@ use sherwood_sim::{Axis, Board, Bracket, STEPS_MAX, Tally};
 use super::trials::Trials;
 use crate::chart::{Panel, Range, Ranges};
 
-/// The frontier, as far as it is known.
+/// The frontier as far as it is known.
 pub(super) struct Found<'a> {
     trials: &'a Trials,
     seeds: &'a [u64],
-    /// Of each policy, along each axis.
+    /// Limits of each policy along each axis.
     policies: Vec<[Option<Limit>; 3]>,
 }
 
-/// How far a policy keeps the promise along an axis, in steps.
+/// The range of an axis, in steps, over which a policy meets the SLO.
 struct Limit {
-    /// Of each seed.
+    /// A bracket for each seed.
     brackets: Vec<Bracket>,
 }
 
-/// A policy's line of the JSON document.
+/// A policy's entry in the JSON document.
 #[derive(Serialize)]
 struct Line<'a> {
     policy: &'a str,
-    /// Largest depth of the limits at which the promise is kept with every seed; none when it never
-    /// is.
+    /// Largest depth of the limits at which the SLO is met with every seed; none when it never is.
     limit_depth: Option<f64>,
     /// Smallest share of the caches.
     cache_ratio: Option<f64>,
@@ -36,7 +35,7 @@ struct Line<'a> {
     brackets: Brackets,
 }
 
-/// One element for each seed.
+/// Results by axis, with an element for each seed.
 #[derive(Serialize)]
 struct Brackets {
     limit_depth: Vec<Seed>,
@@ -44,38 +43,38 @@ struct Brackets {
     load_ratio: Vec<Seed>,
 }
 
-/// With one seed: the hardest at which the promise is kept, and the mildest at which it is broken,
-/// 5% further; none when it was not found within the range, or not looked for beyond where the
-/// first seed breaks it.
+/// Results with one seed: the hardest condition at which the SLO is met, and the mildest at which
+/// it is violated, 5% further. None when it was not found within the range, or not searched beyond
+/// the violation of the first seed.
 #[derive(Serialize)]
 struct Seed {
     seed: u64,
     kept: Option<f64>,
     broken: Option<f64>,
-    /// The mildest without a verdict, because the trace ended before the run did; left out where
-    /// there is none.
+    /// The mildest condition without a verdict, because the trace ended before the run; omitted
+    /// when there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     unjudged: Option<f64>,
 }
 
 impl Limit {
-    /// The hardest step at which all seeds keep it.
+    /// The hardest step at which the SLO is met with all seeds.
     fn kept(&self) -> Option<i32> {
         self.brackets.iter().map(|bracket| bracket.kept).min().flatten()
     }
 
-    /// The mildest step at which all seeds break it.
+    /// The mildest step at which the SLO is violated with all seeds.
     fn broken(&self) -> Option<i32> {
         let broken: Option<Vec<i32>> = self.brackets.iter().map(|bracket| bracket.broken).collect();
         broken?.into_iter().max()
     }
 
-    /// Whether a trace ended where something harder, or milder, would have had to be tried.
+    /// Returns true when a trace ended too early for a verdict that the search needed.
     fn is_cut(&self) -> bool {
         self.brackets.iter().any(|bracket| bracket.broken.is_none() && bracket.unjudged.is_some())
     }
 
-    /// The hardest step at which some seed keeps it.
+    /// The hardest step at which the SLO is met with some seed.
     fn kept_by_some(&self) -> Option<i32> {
         self.brackets.iter().filter_map(|bracket| bracket.kept).max()
     }
@@ -100,7 +99,7 @@ impl<'a> Found<'a> {
         self.finished() == self.searches()
     }
 
-    /// A line for each search that is finished.
+    /// Formats a line for each finished search.
     pub(super) fn so_far(&self) -> String {
         let mut text = String::new();
         for (policy, limits) in self.trials.policies().iter().zip(&self.policies) {
@@ -200,14 +199,14 @@ impl<'a> Found<'a> {
             let Some(limit) = &limits[axis as usize] else { return none };
             let (from, to) = (value(limit.kept()), value(limit.broken()));
             let cell = self.cell(axis, limit);
-            // Where there is a line, its beginning says enough.
+            // Where a line is drawn, the value at its start is enough.
             let label = from.filter(|_| to.is_some()).map_or(cell.clone(), |from| from.to_string());
             Range { from, to, label, words: format!("{policy}: {cell}") }
         };
         self.trials.policies().iter().zip(&self.policies).map(range).collect()
     }
 
-    /// `1.477 .. 1.551`, or on which side of the range the limit is.
+    /// Formats a limit as `1.477 .. 1.551`, or as lying above or below the range.
     fn cell(&self, axis: Axis, limit: &Limit) -> String {
         let value = |step| self.trials.value(axis, step);
         let (less, more) = if axis == Axis::Cache { ('>', '<') } else { ('<', '>') };
@@ -227,7 +226,7 @@ impl<'a> Found<'a> {
     }
 }
 
-/// What is on an axis, and which end of it is good.
+/// Name of an axis and its direction of improvement.
 fn panel_name(axis: Axis) -> &'static str {
     match axis {
         Axis::Depth => "depth of limits (more stands more)",

@@ -1,8 +1,8 @@
-//! `sherwood sim frontier`: how far each policy keeps the promise.
+//! `sherwood sim frontier`: the hardest conditions under which each policy meets the SLO.
 //!
-//! Policies that all show no violations look alike. Here conditions are made harder, or milder,
-//! until each just keeps its promise: the limits of the backends, the caches, the load, one of them
-//! at a time.
+//! Policies without violations look alike. This command makes conditions harder or milder until
+//! each policy just meets the SLO: the limits of the backends, the size of the caches, the load,
+//! one of them at a time.
 
 mod crew;
 mod found;
@@ -84,7 +84,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let subject = Subject::find(&args.scenario, &Arc::new(Model::onerf()))?;
     let threads = args.threads.or_else(|| std::thread::available_parallelism().ok());
     let threads = threads.map_or(1, NonZeroUsize::get);
-    // Each thread tries one run, and may leave the beginning of another for the next.
+    // Each thread executes one run and may leave the warm-up of another for the next.
     let trials = Trials::new(&args.flags, subject, policies, args.violation, 2 * threads)?;
     let keep = Keep::open(&args.results)?;
     let stop = Arc::new(AtomicBool::new(false));

@@ -1,4 +1,4 @@
-//! From a place that is to be tried to the run that tries it.
+//! Conversion of a place on the board into a simulated run.
 
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -22,22 +22,22 @@ pub(super) struct Trials {
     policies: Vec<String>,
     /// Share of the observations that may violate the SLO.
     violation: f64,
-    /// What the conditions are, as far as settings say.
+    /// The unchanged conditions, as given by settings.
     knobs: Knobs,
     bound_ms: f64,
-    /// Observations of a run.
+    /// Number of observations in a run.
     observations: u64,
     warm_ups: WarmUps,
 }
 
-/// How a run stood when its verdict was certain. Kept rather than the verdict: other bounds may be
-/// judged by it too.
+/// State of a run when its verdict was certain. It is kept instead of the verdict, because it also
+/// decides other violation bounds.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Tried {
     pub(super) inputs: Inputs,
     pub(super) tally: Tally,
-    /// Why there is no verdict, where the trace ended before there was one.
+    /// The reason for a missing verdict when the trace ended early.
     pub(super) ended: Option<String>,
 }
 
@@ -50,8 +50,8 @@ impl Finished for Tried {
 }
 
 impl Trials {
-    /// Trials that can be made: each policy is set up at both ends of all axes. At most `warm_ups`
-    /// worlds are kept for trials that begin alike.
+    /// Creates the trials after checking that each policy can be set up at both ends of all axes.
+    /// Keeps at most `warm_ups` worlds for trials that share a warm-up.
     pub(super) fn new(
         flags: &Flags,
         subject: Subject,
@@ -119,7 +119,7 @@ impl Trials {
         axis.value(axis.of(&self.knobs), step)
     }
 
-    /// The run that tries a place: the one of `sherwood sim run` with the condition as one more
+    /// Returns the run of a place: that of `sherwood sim run` with the condition as an additional
     /// setting.
     pub(super) fn run(&self, probe: Probe) -> Result<Run, Failure> {
         let Probe { policy, seed, axis, step } = probe;
@@ -136,8 +136,8 @@ impl Trials {
         Ok(run)
     }
 
-    /// Makes a run until its verdict is certain, or its trace ends; none when it was stopped
-    /// before.
+    /// Executes a run until its verdict is certain or its trace ends; returns none when it was
+    /// stopped.
     pub(super) fn make(
         &self,
         probe: Probe,
@@ -145,7 +145,7 @@ impl Trials {
         keep: &Keep,
         stop: &AtomicBool,
     ) -> Result<Option<Tried>, Failure> {
-        // Only there is nothing different before the measurement.
+        // Only runs along this axis are equal until the end of the warm-up.
         let warm_ups = (probe.axis == Axis::Depth && run.setup.trace.is_none()).then_some(&self.warm_ups);
         let tried = |tally, ended| Some(Tried { inputs: run.inputs.clone(), tally, ended });
         let mut setup = run.setup.clone();
@@ -158,7 +158,8 @@ impl Trials {
                 Learnt::Stopped => return Ok(None),
             };
         }
-        // What has learnt its sizes holds them from the first moment on, and shares nothing.
+        // A run with a learned allocation uses it from the start, so it has no warm-up in common
+        // with others.
         let Some(mut world) = begin(&setup, warm_ups.filter(|_| lesson.is_none()), stop)? else {
             return Ok(None);
         };
@@ -179,8 +180,8 @@ impl Trials {
     }
 }
 
-/// The world of a run at the end of its warm-up where `warm_ups` has it, else at its beginning;
-/// none when it was stopped.
+/// Returns the world of a run, at the end of its warm-up if `warm_ups` has it and otherwise at its
+/// beginning; none when it was stopped.
 fn begin(setup: &Setup, warm_ups: Option<&WarmUps>, stop: &AtomicBool) -> Result<Option<World>, Failure> {
     let Some(warm_ups) = warm_ups else { return World::new(setup).map(Some).map_err(Failure::usage) };
     match warm_ups.world(setup, stop)? {

@@ -1,8 +1,8 @@
 //! Worlds at the end of their warm-up.
 //!
-//! How deep the limits are makes no difference before there are any, so a policy's runs with one
-//! seed along that axis begin alike: their warm-up is simulated once, and each goes on from a copy.
-//! Along the other axes every run has a warm-up of its own.
+//! The depth of the limits has no effect before the first limit, so runs of one policy and seed are
+//! equal until then. Their warm-up is simulated once, and each run continues from a copy. Along the
+//! other axes every run has its own warm-up.
 
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicBool;
@@ -13,35 +13,36 @@ use sherwood_sim::{Setup, World};
 use crate::exit::Failure;
 use crate::sim::play;
 
-/// The worlds that were wanted last. Memory: so many worlds.
+/// The most recently used worlds, up to a maximum number, which bounds the memory.
 pub(super) struct WarmUps {
     most: usize,
-    /// The one that was wanted last is the last.
+    /// Worlds in order of use, the most recent one last.
     worlds: Mutex<VecDeque<Arc<WarmUp>>>,
 }
 
 struct WarmUp {
-    /// A run that begins so.
+    /// The setup of a run with this warm-up.
     setup: Setup,
-    /// Held while the warm-up is simulated: who wants it waits for that anyway.
+    /// The world, once simulated. The lock is held during the simulation, since other users need
+    /// the result anyway.
     world: Mutex<Option<World>>,
 }
 
-/// A world to go on from.
+/// A request's result.
 pub(super) enum Warm {
-    /// At the end of its warm-up.
+    /// The world at the end of its warm-up.
     Ready(Box<World>),
-    /// Somebody wants everything to stop.
+    /// The search was stopped.
     Stopped,
 }
 
 impl WarmUps {
-    /// At most so many are kept.
+    /// Creates a cache of at most `most` worlds.
     pub(super) fn new(most: usize) -> Self {
         Self { most, worlds: Mutex::default() }
     }
 
-    /// The world of a run at the end of the warm-up, which others share.
+    /// Returns the world of a run at the end of the warm-up, which it shares with other runs.
     pub(super) fn world(&self, setup: &Setup, stop: &AtomicBool) -> Result<Warm, Failure> {
         let warm_up = self.find(setup)?;
         let mut world = warm_up.world.lock().unwrap_or_else(PoisonError::into_inner);
@@ -101,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_of_other_depths_share_a_warm_up_and_the_oldest_goes() {
+    fn runs_of_other_depths_share_a_warm_up_and_the_oldest_is_evicted() {
         let warm_ups = WarmUps::new(2);
         let names = || {
             let worlds = warm_ups.worlds.lock().expect("nobody panics");
@@ -118,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_warm_up_that_is_stopped_is_none() {
+    fn stopped_warm_up_is_not_kept() {
         let warm_ups = WarmUps::new(1);
         let warm = warm_ups.world(&setup("fair", 1.0), &AtomicBool::new(true)).expect("a valid setup");
         assert!(matches!(warm, Warm::Stopped));

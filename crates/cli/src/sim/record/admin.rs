@@ -1,4 +1,4 @@
-//! A client of a node's admin API that needs no more than a socket.
+//! A minimal client of a node's admin API on a plain socket.
 
 use std::io::{Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -8,21 +8,22 @@ use serde::de::DeserializeOwned;
 
 use crate::exit::Failure;
 
-/// A node's HTTP port.
+/// The HTTP port of a node.
 #[derive(Clone)]
 pub(super) struct Admin {
     /// Host and port.
     address: String,
-    /// The header that shows a token, or nothing.
+    /// The authorization header with a token, or nothing.
     authorization: String,
 }
 
-/// What an answer may take to come, and hold.
+/// Timeout of a request, and the largest answer.
 const PATIENCE: Duration = Duration::from_secs(30);
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
 
 impl Admin {
-    /// The node at `http://host:port` or `host:port`, which may ask for a token.
+    /// Creates a client for the node at `http://host:port` or `host:port`, with its token if
+    /// required.
     pub(super) fn at(url: &str, token: Option<&str>) -> Self {
         let address = url.strip_prefix("http://").unwrap_or(url).trim_end_matches('/');
         let authorization =
@@ -30,7 +31,7 @@ impl Admin {
         Self { address: address.to_owned(), authorization }
     }
 
-    /// What the node shows at a path.
+    /// Sends `GET` for a path and parses the JSON answer.
     pub(super) fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Failure> {
         let body = self.ask("GET", path)?;
         serde_json::from_str(&body).map_err(|error| {
@@ -38,7 +39,7 @@ impl Admin {
         })
     }
 
-    /// The body of an answer that is no refusal.
+    /// Sends a request and returns the body of a successful answer.
     pub(super) fn ask(&self, method: &str, path: &str) -> Result<String, Failure> {
         let answer = self.talk(method, path).map_err(|error| {
             self.failed(path, format!("{error}; is a node's admin API there? give its address with --node"))
@@ -62,7 +63,7 @@ impl Admin {
         let resolved = resolved.ok_or_else(|| std::io::Error::other("the name has no address"))?;
         let mut stream = TcpStream::connect_timeout(&resolved, PATIENCE)?;
         stream.set_read_timeout(Some(PATIENCE))?;
-        // HTTP/1.0: the end of the answer is that of the connection.
+        // In HTTP/1.0 the answer ends with the connection.
         let Self { address, authorization } = self;
         write!(
             stream,

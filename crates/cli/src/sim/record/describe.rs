@@ -1,4 +1,4 @@
-//! A scenario of what was seen of a node, and what had to be assumed.
+//! Conversion of an observed node into a scenario, with the assumptions made.
 
 use serde_json::{Value, json};
 use sherwood_cache::charge;
@@ -7,39 +7,39 @@ use sherwood_workload::{Fit, fit};
 use super::seen::{Backend, Keys, Kind, Partition, Seen};
 use crate::exit::Failure;
 
-/// A scenario file, and what whoever uses it should know.
+/// A scenario file and notes for its users.
 #[derive(Clone, Debug)]
 pub(super) struct Described {
     pub(super) document: Value,
     pub(super) notes: Vec<String>,
 }
 
-/// What the profile and the scenario of a recorded file are called.
+/// Name of the profile and of the scenario in a recorded file.
 const PROFILE: &str = "node";
 const SCENARIO: &str = "as-recorded";
 
-/// What a call is assumed to take where none was seen.
+/// Assumed duration of a call when none was observed.
 const UNSEEN_CALL_MS: f64 = 10.0;
-/// What a request whose keys are all in the cache is assumed to take where none was seen.
+/// Assumed latency of a request whose keys are all cached when none was observed.
 const UNSEEN_HIT_MS: f64 = 0.1;
-/// As a node's own default.
+/// Assumed timeout: the default of a node.
 const UNSEEN_TIMEOUT_MS: f64 = 2_000.0;
-/// Keys are taken to be as long as those of the simulator.
+/// Assumed length of keys: that of the simulator's keys.
 const KEY_BYTES: usize = 8;
-/// Exponent of a popularity that nothing is known of.
+/// Assumed exponent of an unknown popularity.
 const UNSEEN_ALPHA: f64 = 0.8;
-/// Points of the curves that may lie between the measured miss ratios and those of a law before it
-/// is mentioned.
+/// Largest distance between the measured and the modelled miss ratio curve, in miss ratio, that is
+/// not mentioned in a note.
 const FIT_ERROR_MAX: f64 = 0.03;
-/// Measured keys with which a curve means something.
+/// Least number of sampled keys for a meaningful curve.
 const SAMPLED_MIN: u64 = 1_000;
-/// Pages of a cache, as many as the published system has.
+/// Pages of a cache, as in the published system.
 const PAGES: u64 = 32_768;
 
-/// One backend over the time it was watched.
+/// A backend over the observation period.
 struct Part<'a> {
     backend: &'a Backend,
-    /// Its partitions, at the end.
+    /// The backend's partitions at the end.
     partitions: Vec<&'a Partition>,
     hits: u64,
     misses: u64,
@@ -54,14 +54,14 @@ impl Part<'_> {
         self.partitions.iter().map(|partition| partition.items).sum()
     }
 
-    /// What an item takes on average; none without items.
+    /// Average bytes of an item; none without items.
     fn item_bytes(&self) -> Option<f64> {
         let used: u64 = self.partitions.iter().map(|partition| partition.used_bytes).sum();
         (self.items() > 0).then(|| used as f64 / self.items() as f64)
     }
 }
 
-/// Makes a scenario of what was seen.
+/// Creates a scenario from the observations.
 pub(super) fn describe(seen: &Seen) -> Result<Described, Failure> {
     let mut notes = vec![
         "requests and keys are drawn independently of each other, by popularity alone; writes and expiry are left out"
@@ -111,7 +111,7 @@ pub(super) fn describe(seen: &Seen) -> Result<Described, Failure> {
     Ok(Described { document: with_notes(document, &notes), notes })
 }
 
-/// The document with all notes, those included that were made while it was put together.
+/// Adds all notes to the document, including those made while it was created.
 fn with_notes(mut document: Value, notes: &[String]) -> Value {
     document["notes"] = json!(notes);
     document
@@ -132,7 +132,7 @@ fn part<'a>(seen: &'a Seen, backend: &'a Backend) -> Part<'a> {
     }
 }
 
-/// The kinds of requests with their probabilities, and how many requests there were.
+/// Returns the kinds of requests with their probabilities, and the number of requests.
 fn request_types(seen: &Seen, parts: &[Part<'_>], notes: &mut Vec<String>) -> (Vec<Value>, f64) {
     let number = |name: &str| parts.iter().position(|part| part.backend.name == name).map(|index| index + 1);
     let mut weighed: Vec<(f64, Value)> = Vec::new();
@@ -157,9 +157,9 @@ fn request_types(seen: &Seen, parts: &[Part<'_>], notes: &mut Vec<String>) -> (V
             .filter_map(|kind| Some(kind.keys.get(&part.backend.name)?.mean * kind.requests as f64))
             .sum();
         let alone = part.look_ups() - by_gateway;
-        // Requests are recorded for a little longer than look-ups are counted, so this is never too
-        // much by requests under way. What may remain are the few that were between their look-up
-        // and its note when they were counted.
+        // Requests are recorded for slightly longer than lookups are counted, so requests in flight
+        // never inflate this difference. It may still include the few lookups that were counted but
+        // not yet recorded.
         if alone > 0.01 * part.look_ups() + 1.0 {
             notes.push(format!(
                 "{}: {alone:.0} keys were looked up through listeners, which know no requests: each is taken for a request of its own",
@@ -172,8 +172,8 @@ fn request_types(seen: &Seen, parts: &[Part<'_>], notes: &mut Vec<String>) -> (V
     (weighed.into_iter().map(|(weight, entries)| json!([weight / all, entries])).collect(), all)
 }
 
-/// What a kind of request asks of a backend: always as many keys, or a log-normal number of that
-/// mean and deviation.
+/// Describes the keys that a kind of request asks of a backend: a constant number, or a log-normal
+/// number with this mean and deviation.
 fn entry(backend: usize, keys: Keys) -> Value {
     let Keys { mean, deviation } = keys;
     let cv = deviation / mean;
@@ -212,7 +212,7 @@ fn backend(seen: &Seen, index: usize, part: &Part<'_>, notes: &mut Vec<String>) 
     })
 }
 
-/// The law of popularity that explains the partition's miss ratio curve, or an assumption.
+/// Fits a popularity law to the partition's miss ratio curve, or assumes one.
 fn popularity(seen: &Seen, part: &Part<'_>, notes: &mut Vec<String>) -> Fit {
     let name = &part.backend.name;
     if part.partitions.len() > 1 {
@@ -271,7 +271,7 @@ fn service(part: &Part<'_>, notes: &mut Vec<String>) -> Value {
     json!({ "quantiles_ms": rising(call_ms), "workers": workers, "replicas": replicas })
 }
 
-/// Of equal times the largest share, so that times rise.
+/// Keeps the largest share of equal times, so that times are strictly increasing.
 fn rising(quantiles: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let mut rising: Vec<(f64, f64)> = Vec::with_capacity(quantiles.len());
     for &(share, ms) in quantiles {
@@ -301,7 +301,7 @@ fn hit_latency_ms(seen: &Seen, notes: &mut Vec<String>) -> f64 {
     })
 }
 
-/// Minutes in which the cache is filled twice.
+/// Minutes in which the cache would be filled twice.
 fn warm_up_min(seen: &Seen, parts: &[Part<'_>]) -> u64 {
     let filled: f64 = parts.iter().map(|part| part.misses as f64 * part.item_bytes().unwrap_or(0.0)).sum();
     let seconds = 2.0 * seen.recording.total_bytes as f64 / (filled / seen.recording.recorded_s);

@@ -1,4 +1,4 @@
-//! `sherwood sim record`: a scenario of a node that runs.
+//! `sherwood sim record`: creation of a scenario from a running node.
 
 mod admin;
 mod describe;
@@ -46,7 +46,7 @@ pub(crate) struct Args {
     token: TokenFile,
 }
 
-/// Time between two looks at an interrupt.
+/// Interval between checks for an interrupt.
 const GLANCE: Duration = Duration::from_millis(50);
 
 fn watch_time(text: &str) -> Result<Duration, String> {
@@ -80,11 +80,11 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     out::print(&told)
 }
 
-/// Waits; false when somebody wants it to stop.
+/// Waits for `time`; returns false when interrupted.
 fn wait(time: Duration, stop: &AtomicBool) -> bool {
     let style =
         ProgressStyle::with_template("watching the node {bar:40} {eta} left").expect("a valid template");
-    // Shown on a terminal only.
+    // Shown only on a terminal.
     let bar = ProgressBar::new(time.as_millis() as u64).with_style(style);
     let began = Instant::now();
     while began.elapsed() < time && !stop.load(Relaxed) {

@@ -1,4 +1,4 @@
-//! What a node was seen to do: the answers of its admin API.
+//! Observation of a running node through its admin API.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,18 +8,18 @@ use serde::Deserialize;
 use super::admin::Admin;
 use crate::exit::Failure;
 
-/// A node over the time that it was watched.
+/// Data of a node over the observation period.
 #[derive(Clone, Debug)]
 pub(super) struct Seen {
     pub(super) recording: Recording,
     pub(super) slo: Slo,
-    /// At the beginning and at the end.
+    /// Partitions at the beginning and at the end.
     pub(super) partitions: [Vec<Partition>; 2],
-    /// By partition; those that there are.
+    /// The available curves by partition.
     pub(super) curves: BTreeMap<String, Curve>,
 }
 
-/// `/v1/recording`.
+/// The answer of `/v1/recording`.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Recording {
     pub(super) recorded_s: f64,
@@ -31,14 +31,14 @@ pub(super) struct Recording {
     pub(super) backends: Vec<Backend>,
 }
 
-/// Requests that ask the same backends.
+/// Requests to the same set of backends.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Kind {
     pub(super) requests: u64,
     pub(super) keys: BTreeMap<String, Keys>,
 }
 
-/// Keys of a request.
+/// Distribution of the number of keys of a request.
 #[derive(Clone, Copy, Debug, Deserialize)]
 pub(super) struct Keys {
     pub(super) mean: f64,
@@ -50,13 +50,13 @@ pub(super) struct Backend {
     pub(super) name: String,
     pub(super) timeout_ms: Option<f64>,
     pub(super) replicas: Option<u64>,
-    /// Of all replicas together.
+    /// Concurrent calls of all replicas together.
     pub(super) calls_at_once_max: Option<u64>,
     pub(super) calls: u64,
     pub(super) call_ms: Vec<(f64, f64)>,
 }
 
-/// `/v1/slo`.
+/// The answer of `/v1/slo`.
 #[derive(Clone, Copy, Debug, Deserialize)]
 pub(super) struct Slo {
     pub(super) percentile: f64,
@@ -64,7 +64,7 @@ pub(super) struct Slo {
     pub(super) window_s: f64,
 }
 
-/// One of `/v1/partitions`.
+/// An element of `/v1/partitions`.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Partition {
     pub(super) name: String,
@@ -75,7 +75,7 @@ pub(super) struct Partition {
     pub(super) misses: u64,
 }
 
-/// `/v1/mrc/{partition}`.
+/// The answer of `/v1/mrc/{partition}`.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Curve {
     pub(super) bytes: Vec<u64>,
@@ -84,12 +84,12 @@ pub(super) struct Curve {
     pub(super) unique: u64,
 }
 
-/// What asking a busy node before and after the time may take: two answers that are waited for.
+/// Allowance for the requests to a busy node before and after the observation: two answers.
 const TO_ASK: Duration = Duration::from_secs(120);
 
 impl Seen {
-    /// Watches a node until `wait` comes back, after `time`; none where it says so. A node that is
-    /// not asked any more stops by itself.
+    /// Observes a node until `wait` returns, after `time`; returns none when `wait` returns false.
+    /// If this process dies, the node's recording ends by itself.
     pub(super) fn watch(
         admin: &Admin,
         time: Duration,
@@ -97,7 +97,7 @@ impl Seen {
     ) -> Result<Option<Self>, Failure> {
         admin.ask("POST", &format!("/v1/recording?for_s={}", (time + TO_ASK).as_secs()))?;
         let seen = Self::look(admin, wait);
-        // Whatever came of it, the node is to stop noting.
+        // The node's recording is ended in every case.
         let ended = admin.ask("DELETE", "/v1/recording");
         let seen = seen?;
         ended.map(|_| seen)
@@ -108,12 +108,11 @@ impl Seen {
         if !wait() {
             return Ok(None);
         }
-        // Before what was recorded, so that requests are recorded for longer than look-ups are
-        // counted, at both ends: of what is looked up in between nothing is missing from the
-        // recording.
+        // Partitions are read within the recorded period at both ends, so that all lookups counted
+        // in between are part of the recording.
         let after: Vec<Partition> = admin.get("/v1/partitions")?;
         let recording = admin.get("/v1/recording")?;
-        // A node may keep no curves, and says so.
+        // A node may be configured to keep no curves.
         let curve = |partition: &Partition| {
             let curve = admin.get(&format!("/v1/mrc/{}", partition.name)).ok()?;
             Some((partition.name.clone(), curve))
@@ -133,8 +132,8 @@ mod tests {
     use super::*;
     use crate::sim::record::describe::describe;
 
-    /// A node at which a request for four keys begins before each question it is asked, and none
-    /// ever ends. It serves until its recording is ended, and returns what it was asked.
+    /// A node at which a request for four keys begins before each question and never ends. It
+    /// serves until its recording is ended and returns the questions.
     fn node_of_requests_under_way(listener: &TcpListener) -> Vec<String> {
         let (mut begun, mut recorded_from) = (0, 0);
         let mut asked = Vec::new();
@@ -174,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_of_requests_under_way_are_not_taken_for_look_ups_through_listeners() {
+    fn keys_of_requests_in_flight_are_not_counted_as_listener_lookups() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address").to_string();
         let node = std::thread::spawn(move || node_of_requests_under_way(&listener));
@@ -189,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn look_ups_that_no_request_made_are_requests_of_one_key() {
+    fn listener_lookups_become_requests_of_one_key() {
         let partition = |misses| Partition {
             name: "a".to_owned(),
             backend: "a".to_owned(),

@@ -1,51 +1,52 @@
-//! What the paper's figures are of.
+//! Quantities that the paper reports.
 
 use serde::Serialize;
 use sherwood_sim::LimitLine;
 
 use crate::sim::compare::keep::Kept;
 
-/// Something that a run has a figure for.
+/// A quantity that can be computed from a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(in crate::sim::compare) enum Measure {
-    /// Observations of P99 above the bound.
+    /// Share of the observations with P99 above the bound.
     SloViolation,
-    /// Observations of P90 above 50 ms.
+    /// Share of the observations with P90 above 50 ms.
     P90Above50Ms,
     /// The largest P99 observed.
     P99Max,
-    /// The part that one backend has in the blocking, at the largest of minutes 50, 100 and 150.
+    /// Share of one backend in the blocking, at the largest of minutes 50, 100 and 150.
     DominantRbcAt,
-    /// Over all observations.
+    /// Mean share of the dominant backend in the blocking.
     DominantRbcMean,
-    /// The largest observed.
+    /// Largest share of the dominant backend in the blocking.
     DominantRbcMax,
-    /// Its largest P99 in a spike over RobinHood's in the same, in the spike where that is most.
+    /// Largest P99 in a spike divided by RobinHood's in the same spike, for the spike with the
+    /// largest quotient.
     P99AgainstRobinhood,
-    /// Caches that a division would need which never changes.
+    /// Cache size that a constant division would need, as a multiple.
     StaticEquivalent,
 }
 
-/// What a figure counts.
+/// The unit of a quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(in crate::sim::compare) enum Unit {
-    /// A share, 0 to 1.
+    /// A share from 0 to 1.
     Ratio,
     Ms,
-    /// How many times as much.
+    /// A factor.
     Times,
 }
 
-/// P90 that the paper looks at.
+/// The paper's bound on P90.
 const P90_MS: f64 = 50.0;
-/// Minutes at which the paper looks at who blocks.
+/// Number of minutes at which the paper reports the blocking.
 const BLOCKING_TIMES: usize = 3;
 
 impl Measure {
-    /// The figure of `own` run. `robinhood` is the run of that policy with the same seed, if there
-    /// is one.
+    /// Computes the quantity for the run `own`. `robinhood` is the run of that policy with the same
+    /// seed, if there is one.
     pub(super) fn of(self, own: &Kept, robinhood: Option<&Kept>, limits: &[LimitLine]) -> Option<f64> {
         let results = &own.outcome.results;
         let dominant = &results.dominant_rbc;
@@ -94,7 +95,7 @@ impl Measure {
 }
 
 impl Unit {
-    /// A figure for people; of ours, more digits.
+    /// Formats a value, with more digits if it is ours.
     pub(super) fn words(self, value: f64, ours: bool) -> String {
         match (self, ours) {
             (Self::Ratio, true) => format!("{:.2}%", value * 100.0),
@@ -113,14 +114,14 @@ fn above(values: &[Option<f64>], bound: f64) -> Option<f64> {
     (!seen.is_empty()).then(|| above as f64 / seen.len() as f64)
 }
 
-/// The largest P99 observed from one minute to another.
+/// Largest P99 observed between two minutes.
 fn worst(run: &Kept, (from, to): (f64, f64)) -> Option<f64> {
     let seen = run.series.minute.iter().zip(&run.series.p99_ms);
     let within = seen.filter(|&(&minute, _)| from <= minute && minute <= to);
     within.filter_map(|(_, p99)| *p99).max_by(f64::total_cmp)
 }
 
-/// From when to when some backend is limited, again and again.
+/// Periods during which at least one backend is limited.
 pub(super) fn spikes(limits: &[LimitLine]) -> Vec<(f64, f64)> {
     let points = limits.first().map_or(0, |line| line.points.len());
     let limited = |point: usize| limits.iter().any(|line| line.points[point].1 < 1.0);

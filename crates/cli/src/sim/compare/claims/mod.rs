@@ -1,9 +1,9 @@
-//! What RobinHood's paper says of each policy, beside what came out here.
+//! Claims of RobinHood's paper about each policy, compared with our results.
 //!
-//! A claim is a figure and a direction: at most so much, or at least. It holds or does not, by the
-//! figure as the paper prints it, and with several seeds it holds where it does with each. A row is
-//! there when the runs it speaks of are. The paper says nothing of other settings than its own, so
-//! where one is another nothing is claimed, and what is other is said.
+//! A claim is a figure with a direction: at most, or at least. It is checked against the figure as
+//! printed in the paper, and holds if it does with every seed. A row exists if all runs it refers
+//! to exist. The paper's claims apply only to its own settings; with other settings there are no
+//! rows, and the differing settings are listed.
 
 mod measure;
 mod stated;
@@ -18,13 +18,13 @@ use super::keep::Kept;
 use measure::{Measure, Unit};
 use stated::Stated;
 
-/// One row: the paper's figure and ours.
+/// A row with the paper's figure and ours.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Claim {
     pub(super) scenario: &'static str,
-    /// Whom it is about.
+    /// Policy that the claim is about.
     pub(super) policy: &'static str,
-    /// Whether the paper found it the best of those RobinHood is compared with.
+    /// True when the paper found this policy the best competitor of RobinHood.
     pub(super) next_best: bool,
     pub(super) measure: Measure,
     pub(super) unit: Unit,
@@ -33,13 +33,13 @@ pub(super) struct Claim {
     /// Mean over the seeds.
     pub(super) ours: f64,
     pub(super) by_seed: Vec<f64>,
-    /// Seeds with which it holds.
+    /// Number of seeds with which the claim holds.
     pub(super) seeds_held: usize,
-    /// Whether it holds with all of them.
+    /// True when the claim holds with all seeds.
     pub(super) holds: bool,
 }
 
-/// On which side of the paper's figure ours is to be.
+/// The expected relation of our figure to the paper's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Relation {
@@ -47,15 +47,15 @@ pub(super) enum Relation {
     AtLeast,
 }
 
-/// The rows that `runs` can answer. `limits` is what each scenario leaves of its backends.
+/// Returns the rows for which `runs` suffice. `limits` contains each scenario's limits.
 pub(super) fn of(runs: &[Kept], limits: &BTreeMap<String, Vec<LimitLine>>) -> Vec<Claim> {
     let published = |run: &&Kept| run.inputs.document.is_none() && unlike(&run.inputs.settings).is_empty();
     let runs: Vec<&Kept> = runs.iter().filter(published).collect();
     stated::all().iter().filter_map(|stated| row(stated, &runs, limits)).collect()
 }
 
-/// The settings for which nothing is claimed of `runs`, if the paper has figures of their
-/// scenarios.
+/// Returns the settings because of which there are no rows for `runs`; none when the paper has no
+/// figures for their scenarios anyway.
 pub(super) fn left_out(runs: &[Kept]) -> Vec<String> {
     let stated = stated::all();
     let of_paper = |run: &&Kept| {
@@ -65,8 +65,8 @@ pub(super) fn left_out(runs: &[Kept]) -> Vec<String> {
     runs.iter().find(of_paper).map_or(Vec::new(), |run| unlike(&run.inputs.settings))
 }
 
-/// The settings that make a run another one than the paper's. A realisation of the random scenario
-/// is as good as another: the paper's is not known.
+/// Returns the settings that differ from the paper's. The walk of the random scenario does not
+/// count: the paper's is unknown.
 fn unlike(settings: &[String]) -> Vec<String> {
     let key = |setting: &String| setting.split('=').next().unwrap_or_default().to_owned();
     let changes = |setting: &str| {
@@ -76,7 +76,7 @@ fn unlike(settings: &[String]) -> Vec<String> {
     };
     let mut unlike = Vec::new();
     for (index, setting) in settings.iter().enumerate() {
-        // Later ones overrule.
+        // A later setting takes precedence.
         let last = !settings[index + 1..].iter().any(|later| key(later) == key(setting));
         if last && changes(setting) {
             unlike.push(setting.clone());
@@ -105,7 +105,7 @@ fn row(stated: &Stated, runs: &[&Kept], limits: &BTreeMap<String, Vec<LimitLine>
     })
 }
 
-/// The measure of a policy with each seed; none where there is no run of it.
+/// Returns the quantity of a policy for each seed; none when a run is missing.
 fn by_seed(
     runs: &[&Kept],
     scenario: &str,
@@ -134,12 +134,12 @@ impl Relation {
 }
 
 impl Claim {
-    /// Whom it is about, in words.
+    /// Describes the policy.
     pub(super) fn who(&self) -> String {
         if self.next_best { format!("next best, {}", self.policy) } else { self.policy.to_owned() }
     }
 
-    /// What the paper says, in words.
+    /// Describes the paper's claim.
     pub(super) fn paper_words(&self) -> String {
         let relation = match (self.relation, self.paper == 0.0) {
             (Relation::AtMost, true) => "",
@@ -149,7 +149,7 @@ impl Claim {
         format!("{relation}{}", self.unit.words(self.paper, false))
     }
 
-    /// What came out here, in words: the mean, and the range of the seeds where there are several.
+    /// Describes our result: the mean, and the range over seeds when there are several.
     pub(super) fn ours_words(&self) -> String {
         let mean = self.unit.words(self.ours, true);
         if self.by_seed.len() < 2 {
@@ -160,7 +160,7 @@ impl Claim {
         format!("{mean} ({} to {})", self.unit.words(low, true), self.unit.words(high, true))
     }
 
-    /// Whether it holds, in words.
+    /// Describes the outcome of the check.
     pub(super) fn verdict(&self) -> String {
         match (self.holds, self.seeds_held) {
             (true, _) => "holds".to_owned(),
@@ -170,14 +170,14 @@ impl Claim {
     }
 }
 
-/// Why there are no rows, where settings are `unlike` the paper's; nothing where none are.
+/// Explains the absence of rows when settings are `unlike` the paper's; none when there are none.
 pub(super) fn reason(unlike: &[String]) -> Option<String> {
     (!unlike.is_empty()).then(|| {
         format!("RobinHood's paper has other settings, so nothing is compared with it: {}", unlike.join(", "))
     })
 }
 
-/// The rows as a table, or why there are none.
+/// Formats the rows as a table, or the reason for their absence.
 pub(super) fn text(claims: &[Claim], unlike: &[String]) -> String {
     let mut text = String::new();
     if let Some(reason) = reason(unlike) {

@@ -1,4 +1,4 @@
-//! The figures that the text of RobinHood's paper states (Berger et al., OSDI 2018, section 5).
+//! Figures stated in the text of RobinHood's paper (Berger et al., OSDI 2018, section 5).
 
 use super::Relation::{self, AtLeast, AtMost};
 use super::measure::Measure::{
@@ -6,29 +6,29 @@ use super::measure::Measure::{
     SloViolation, StaticEquivalent,
 };
 
-/// Something that the paper says of somebody.
+/// A figure that the paper states.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stated {
     pub(super) scenario: &'static str,
     pub(super) policy: &'static str,
-    /// Whether the paper found it the best of RobinHood's competitors there.
+    /// True when the paper found this policy the best competitor of RobinHood there.
     pub(super) next_best: bool,
     pub(super) measure: Measure,
     pub(super) relation: Relation,
     pub(super) paper: f64,
 }
 
-/// Whom RobinHood is compared with.
+/// Policies that RobinHood is compared with.
 pub(super) const COMPETITORS: [&str; 5] = ["shared-lru", "tao", "cliffhanger", "fair", "lama"];
 
 const ROBINHOOD: &str = "robinhood";
 
-/// All of them, a scenario at a time.
+/// Returns all statements, ordered by scenario.
 pub(super) fn all() -> Vec<Stated> {
     let spikes = "onerf-spikes";
     let mut all = vec![
         stated(spikes, ROBINHOOD, SloViolation, AtMost, 0.003),
-        // The next best of the paper has 30%, so each of the others has as much at least.
+        // The paper's next best policy has 30%, so every other policy has at least 30%.
         next_best(spikes, "shared-lru", 0.30),
     ];
     let others = COMPETITORS.into_iter().filter(|&policy| policy != "shared-lru");
@@ -61,7 +61,7 @@ pub(super) fn all() -> Vec<Stated> {
     all
 }
 
-/// Violations of the policy that the paper found the best of the competitors.
+/// The violations of the policy that the paper found the best competitor.
 const fn next_best(scenario: &'static str, policy: &'static str, paper: f64) -> Stated {
     Stated { next_best: true, ..stated(scenario, policy, SloViolation, AtLeast, paper) }
 }

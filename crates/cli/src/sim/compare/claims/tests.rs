@@ -5,7 +5,7 @@ use super::*;
 use crate::sim::compare::keep::Outcome;
 use crate::sim::compare::series::Series;
 
-/// A run with P99 as given, a value for each minute.
+/// A run with the given P99 for each minute.
 fn run(policy: &str, seed: u64, violations: f64, p99_ms: &[f64]) -> Kept {
     let results = Results {
         scenario: "onerf-spikes".to_owned(),
@@ -33,7 +33,7 @@ fn run(policy: &str, seed: u64, violations: f64, p99_ms: &[f64]) -> Kept {
     Kept { inputs, outcome: Outcome { results, wall_s: 1.0, queries_per_s: 1.0 }, series }
 }
 
-/// Limited from minute 1 to 2, and at minute 4.
+/// Limits from minute 1 to 2, and at minute 4.
 fn limits() -> BTreeMap<String, Vec<LimitLine>> {
     let points = [1.0, 0.9, 0.5, 1.0, 0.4].into_iter().enumerate();
     let line = LimitLine {
@@ -58,7 +58,7 @@ fn rows_are_golden() {
 }
 
 #[test]
-fn a_row_needs_all_runs_it_speaks_of() {
+fn row_requires_all_runs_it_refers_to() {
     let runs = every_policy();
     let of_two = of(&runs[..2], &limits());
     assert!(of_two.iter().all(|claim| ["robinhood", "shared-lru"].contains(&claim.policy)));
@@ -69,7 +69,7 @@ fn a_row_needs_all_runs_it_speaks_of() {
 }
 
 #[test]
-fn a_claim_holds_with_all_seeds_or_says_with_how_many() {
+fn partly_held_claim_gives_the_number_of_seeds() {
     let runs = [run("robinhood", 1, 0.0, &[100.0]), run("robinhood", 2, 0.004, &[100.0])];
     let claims = of(&runs, &limits());
     let Claim { by_seed, ours, seeds_held, holds, .. } = &claims[0];
@@ -79,12 +79,12 @@ fn a_claim_holds_with_all_seeds_or_says_with_how_many() {
 }
 
 #[test]
-fn the_next_best_is_whom_the_paper_says_and_not_who_came_out_best() {
+fn next_best_policy_is_that_of_the_paper() {
     let claims = of(&every_policy(), &limits());
     let next_best: Vec<_> = claims.iter().filter(|claim| claim.next_best).collect();
     assert_eq!(next_best.len(), 1);
     assert_eq!((next_best[0].policy, next_best[0].ours, next_best[0].holds), ("shared-lru", 0.305, true));
-    // Another one that came out better is a row that does not hold.
+    // The row of another policy with a better result does not hold.
     let lama = claims.iter().find(|claim| (claim.policy, claim.measure) == ("lama", Measure::SloViolation));
     assert!(lama.is_some_and(|claim| !claim.holds && claim.paper == 0.30));
     let all = stated::all();
@@ -104,7 +104,7 @@ fn the_next_best_is_whom_the_paper_says_and_not_who_came_out_best() {
 }
 
 #[test]
-fn with_settings_that_are_not_the_papers_nothing_is_claimed_and_they_are_named() {
+fn other_settings_suppress_claims_and_are_named() {
     let with = |settings: &[&str]| {
         let mut changed = run("robinhood", 1, 0.0, &[100.0]);
         changed.inputs.settings = settings.iter().copied().map(str::to_owned).collect();
@@ -131,7 +131,7 @@ fn with_settings_that_are_not_the_papers_nothing_is_claimed_and_they_are_named()
     ] {
         assert_eq!(with(&[setting]), [setting]);
     }
-    // What is as it is anyway, another walk, and what a later one takes back.
+    // A default value, another walk, and a setting that a later one reverts.
     let none: [&str; 0] = [];
     assert_eq!(with(&["walk=3", "cache=1", "delta=5", "sample=1/1", "resize=at-once"]), none);
     assert_eq!(with(&["load=2", "cache=0.5", "load=1"]), ["cache=0.5"]);
@@ -142,7 +142,7 @@ fn with_settings_that_are_not_the_papers_nothing_is_claimed_and_they_are_named()
 }
 
 #[test]
-fn of_a_scenario_of_a_file_nothing_is_claimed() {
+fn scenario_of_a_file_has_no_claims() {
     let mut changed = run("robinhood", 1, 0.0, &[100.0]);
     changed.inputs.document = Some("1".to_owned());
     changed.inputs.settings = vec!["servers=2".to_owned()];
@@ -155,7 +155,7 @@ fn of_a_scenario_of_a_file_nothing_is_claimed() {
 }
 
 #[test]
-fn spikes_are_where_something_is_limited() {
+fn spikes_are_the_periods_with_a_limit() {
     assert_eq!(measure::spikes(&limits()["onerf-spikes"]), [(1.0, 2.0), (4.0, 4.0)]);
     assert!(measure::spikes(&[]).is_empty());
 }

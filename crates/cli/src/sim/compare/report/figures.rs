@@ -1,4 +1,4 @@
-//! Which plots there are: those of RobinHood's paper, of whatever was compared.
+//! The plots of RobinHood's paper, drawn for any comparison.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -11,15 +11,15 @@ use crate::sim::compare::hits::LiveRun;
 use crate::sim::compare::keep::Kept;
 use crate::sim::compare::series::{BackendSeries, Series};
 
-/// A picture and what it shows.
+/// A picture with its caption.
 pub(super) struct Figure {
-    /// Of its file, without the ending.
+    /// File name without the extension.
     pub(super) name: String,
     pub(super) svg: String,
     pub(super) caption: String,
 }
 
-/// Whoever RobinHood's paper compares has a pen of its own, whatever it is compared with here.
+/// Pens of the policies compared in RobinHood's paper, which are the same in all comparisons.
 const POLICIES: [(&str, Pen); 6] = [
     ("robinhood", Pen { width: 2.4, ..Pen::solid(COLOURS[0]) }),
     ("shared-lru", Pen::solid(COLOURS[5])),
@@ -31,18 +31,18 @@ const POLICIES: [(&str, Pen); 6] = [
 
 /// Height of a frame.
 const HEIGHT: f64 = 250.0;
-/// Points of a line at most: more are not seen.
+/// Most points of a line; more would not be visible.
 const POINTS_MAX: usize = 720;
-/// Latencies up to this many times the bound are drawn.
+/// Height of a latency axis as a multiple of the bound.
 const LATENCY_SPAN: f64 = 4.0;
-/// Backends that have a line or a part of their own, beside those that a figure is about.
+/// Number of backends drawn separately, in addition to those that a figure is about.
 const BACKENDS: usize = 6;
-/// Backends whose hits are shown, at most.
+/// Most backends whose hits are shown.
 const HITS_OF: usize = 20;
-/// Minutes at which the paper looks at who blocks.
+/// Minutes at which the paper reports the blocking.
 const BLOCKING_AT_MIN: [usize; 3] = [50, 100, 150];
 
-/// The figures of one scenario. Where something is shown over time it is of the first seed.
+/// Draws the figures of one scenario. Values over time are those of the first seed.
 pub(super) fn of(study: &Study<'_>, scenario: &str) -> Vec<Figure> {
     let runs: Vec<&Kept> = study.kept.iter().filter(|run| run.inputs.scenario == scenario).collect();
     let Some(seed) = runs.first().map(|run| run.inputs.seed) else { return Vec::new() };
@@ -67,7 +67,7 @@ pub(super) fn of(study: &Study<'_>, scenario: &str) -> Vec<Figure> {
     figures
 }
 
-/// The figure of RobinHood's paper that shows the same.
+/// Number of the corresponding figure in RobinHood's paper.
 fn number_in_paper(scenario: &str, figure: &str) -> Option<u8> {
     match (scenario, figure) {
         ("onerf-spikes", "request-p99") => Some(3),
@@ -82,13 +82,13 @@ fn number_in_paper(scenario: &str, figure: &str) -> Option<u8> {
     }
 }
 
-/// `text` with only such characters as every file may have in its name.
+/// Replaces characters that are not allowed in file names everywhere.
 fn file_name(text: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
     text.chars().map(plain).collect()
 }
 
-/// A pen for each policy.
+/// Assigns a pen to each policy.
 fn pens(runs: &[&Kept]) -> BTreeMap<String, Pen> {
     let mut pens = BTreeMap::new();
     let mut others = 0;
@@ -103,13 +103,13 @@ fn pens(runs: &[&Kept]) -> BTreeMap<String, Pen> {
     pens
 }
 
-/// The policy's own pen, or one of those that are nobody's.
+/// Returns the policy's own pen, or one of those that no policy owns.
 fn pen(policy: &str, others: usize) -> Pen {
     let own = POLICIES.iter().find(|(name, _)| *name == policy);
     own.map_or_else(|| Pen::of(POLICIES.len() + others), |(_, pen)| *pen)
 }
 
-/// What happens to the backends.
+/// Draws the limits of the backends.
 fn left(limits: &Limits) -> Figure {
     let numbers: Vec<usize> = limits.iter().map(|line| line.backend).collect();
     let line = |(line, pen): (&sherwood_sim::LimitLine, Pen)| Line {
@@ -154,7 +154,7 @@ fn request_p99(runs: &[&Kept], pens: &BTreeMap<String, Pen>) -> Figure {
     }
 }
 
-/// One for each percentile, which bound would have been violated how often.
+/// Draws a figure for each percentile: the share of violations as a function of the bound.
 fn levels(runs: &[&Kept], pens: &BTreeMap<String, Pen>) -> Vec<Figure> {
     let bound = bound_ms(runs);
     let one = |name: &str, end: f64, column: fn(&Series) -> &[Option<f64>]| {
@@ -175,7 +175,7 @@ fn levels(runs: &[&Kept], pens: &BTreeMap<String, Pen>) -> Vec<Figure> {
             title: &format!("Observations of {name} above a bound"),
             note: "",
             x: Axis::of("bound (ms)", end),
-            // All of them: every observation is above a bound of 0.
+            // The axis covers 100%, since every observation is above a bound of 0.
             y: Axis::of("% of the observations", 100.0),
             height: HEIGHT,
             lines: policies.iter().map(line).collect(),
@@ -203,8 +203,8 @@ fn exceeded(seen: &[f64], end: f64) -> Vec<(f64, Option<f64>)> {
     (0..=steps).map(bound).map(|bound| (bound, Some(percent(bound)))).collect()
 }
 
-/// The limited backends, whose queries limits make slow however small a part of all they are, and
-/// the slowest of the others.
+/// Draws the P99 of the limited backends, even when their queries are few, and of the slowest other
+/// backends.
 fn backend_p99(run: &Kept, limited: &[usize]) -> Figure {
     let order = largest(run, limited, |backend| backend.query_p99_ms.iter().flatten().sum());
     let line = |(&index, pen): (&usize, Pen)| {
@@ -276,8 +276,8 @@ fn allocation(run: &Kept) -> Figure {
     }
 }
 
-/// Who blocked the slow requests, under each policy at three times; none where the run is too
-/// short.
+/// Draws the backends that blocked slow requests, for each policy at three times; none when the run
+/// is too short.
 fn blocking(runs: &[&Kept]) -> Option<Figure> {
     let all = &runs[0].series.backends;
     let minutes = all.first()?.blocking_ratio.len();
@@ -321,7 +321,7 @@ fn blocking(runs: &[&Kept]) -> Option<Figure> {
     })
 }
 
-/// Latencies of hits that nodes measured; none without any.
+/// Draws the latencies of hits measured by nodes; none without measurements.
 pub(super) fn hits(runs: &[LiveRun]) -> Option<Figure> {
     let mut backends: Vec<&String> = runs.iter().flat_map(|run| run.hit_p99_ms.keys()).collect();
     backends.sort();
@@ -367,30 +367,30 @@ fn bound_ms(runs: &[&Kept]) -> f64 {
     runs[0].outcome.results.slo_bound_ms
 }
 
-/// Backends with names and pens, and what the others are drawn with.
+/// Returns names and pens of the backends, followed by that of all others.
 fn parts(all: &[BackendSeries], order: &[usize]) -> Vec<(String, Pen)> {
     let own = order.iter().zip(assigned(order)).map(|(&index, pen)| (all[index].name.clone(), pen));
     own.chain([("others".to_owned(), OTHERS)]).collect()
 }
 
-/// The `wanted` backends and those with the largest values, in order.
+/// Returns the `wanted` backends and those with the largest values, in order.
 fn largest(run: &Kept, wanted: &[usize], value: impl Fn(&BackendSeries) -> f64) -> Vec<usize> {
     first_by(run.series.backends.len(), wanted, |index| value(&run.series.backends[index]))
 }
 
-/// Of the first `count` numbers all that are `wanted`, and as many of those with the largest values
-/// as make [`BACKENDS`]; in order.
+/// Selects from the first `count` numbers all that are `wanted`, and those with the largest values
+/// to fill up to [`BACKENDS`]; returns them in order.
 fn first_by(count: usize, wanted: &[usize], value: impl Fn(usize) -> f64) -> Vec<usize> {
     let mut order: Vec<usize> = (0..count).collect();
     order.sort_by(|&a, &b| value(b).total_cmp(&value(a)));
-    // Keeps the order of the others.
+    // A stable sort keeps the order of the others.
     order.sort_by_key(|index| !wanted.contains(index));
     order.truncate(BACKENDS.max(wanted.len()));
     order.sort_unstable();
     order
 }
 
-/// Points of a line; of several that cannot be told apart the highest.
+/// Reduces the points of a line to the visible ones: of close points the highest is kept.
 fn points(x: &[f64], y: &[Option<f64>]) -> Vec<(f64, Option<f64>)> {
     let together = x.len().div_ceil(POINTS_MAX).max(1);
     let highest =
@@ -409,14 +409,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_exceeds_a_bound_is_above_it() {
+    fn value_equal_to_the_bound_does_not_exceed_it() {
         let exceeded = exceeded(&[1.0, 2.0, 3.0, 4.0], 4.0);
         let at = |bound: f64| exceeded.iter().find(|point| point.0 >= bound).and_then(|point| point.1);
         assert_eq!([at(0.0), at(2.0), at(4.0)], [Some(100.0), Some(50.0), Some(0.0)]);
     }
 
     #[test]
-    fn of_many_points_the_highest_are_drawn() {
+    fn highest_of_close_points_is_drawn() {
         let x: Vec<f64> = (0..1_440).map(f64::from).collect();
         let y: Vec<Option<f64>> = x.iter().map(|&x| (x != 0.0).then_some(x)).collect();
         let points = points(&x, &y);

@@ -1,4 +1,4 @@
-//! A comparison as one page of HTML that needs nothing beside it, and as a file for each picture.
+//! The report: a self-contained HTML page, and a file for each picture.
 
 mod figures;
 mod tables;
@@ -18,23 +18,23 @@ use super::summary::Line;
 use crate::chart::{self, escaped};
 use figures::Figure;
 
-/// What a comparison found, in the order of its runs: a scenario at a time.
+/// The results of a comparison in the order of its runs, grouped by scenario.
 pub(super) struct Study<'a> {
     pub(super) kept: &'a [Kept],
     pub(super) lines: &'a [Line],
     pub(super) claims: &'a [Claim],
-    /// Settings that are not those of the paper.
+    /// Settings that differ from the paper's.
     pub(super) unlike: &'a [String],
-    /// What scenarios leave of their backends.
+    /// Limits of the scenarios' backends.
     pub(super) limits: &'a BTreeMap<String, Limits>,
-    /// Live runs that measured latencies of hits; there may be none.
+    /// Live runs with measured latencies of hits, if any.
     pub(super) hits: &'a [LiveRun],
 }
 
-/// One line for each backend that is limited.
+/// An element for each limited backend.
 pub(super) type Limits = Vec<LimitLine>;
 
-/// The page.
+/// Formats the report as an HTML page.
 pub(super) fn page(study: &Study<'_>) -> String {
     let mut page = preface(study.kept);
     page += &contents(study);
@@ -60,7 +60,7 @@ fn framed(svg: &str, caption: &str) -> String {
     format!("<figure>\n<div class=\"wide\">\n{svg}</div>\n<figcaption>{caption}</figcaption>\n</figure>\n")
 }
 
-/// Writes each picture into a file of its own in `directory`, which is made when there is none.
+/// Writes each picture into a file in `directory`, which is created if necessary.
 pub(super) fn write_plots(study: &Study<'_>, directory: &Path) -> io::Result<()> {
     fs::create_dir_all(directory)?;
     let of_scenarios = scenarios(study).flat_map(|lines| figures::of(study, &lines[0].scenario));
@@ -70,7 +70,7 @@ pub(super) fn write_plots(study: &Study<'_>, directory: &Path) -> io::Result<()>
     Ok(())
 }
 
-/// The lines of each scenario.
+/// Returns the lines of each scenario.
 fn scenarios<'a>(study: &Study<'a>) -> impl Iterator<Item = &'a [Line]> {
     study.lines.chunk_by(|a, b| a.scenario == b.scenario)
 }
@@ -91,7 +91,7 @@ fn preface(runs: &[Kept]) -> String {
     )
 }
 
-/// Where on the page each scenario is, if there are several.
+/// Formats the table of contents if there are several scenarios.
 fn contents(study: &Study<'_>) -> String {
     let link = |lines: &[Line]| format!("<a href=\"#{0}\">{0}</a>", escaped(&lines[0].scenario));
     let links: Vec<String> = scenarios(study).map(link).collect();

@@ -1,11 +1,11 @@
-//! The tables of the page.
+//! Tables of the report.
 
 use crate::chart::{Cell, escaped, number, table, word};
 use crate::sim::compare::claims::{Claim, reason};
 use crate::sim::compare::summary::Line;
 
-/// Violations of each policy in each scenario; nothing where there is one scenario only, whose own
-/// table has them.
+/// Formats the violations of each policy in each scenario; empty for a single scenario, whose own
+/// table contains them.
 pub(super) fn overview(lines: &[Line]) -> String {
     let mut policies: Vec<&str> = Vec::new();
     for line in lines {
@@ -30,7 +30,7 @@ pub(super) fn overview(lines: &[Line]) -> String {
     format!("<h2>SLO violations, % of the observations</h2>\n{}", table(&head, &rows))
 }
 
-/// The paper's figures beside ours, or why they are not.
+/// Formats the paper's figures beside ours, or the reason for their absence.
 pub(super) fn claims(claims: &[Claim], unlike: &[String]) -> String {
     if claims.is_empty() {
         return reason(unlike).map_or(String::new(), |reason| format!("<p>{}.</p>\n", escaped(&reason)));
@@ -62,7 +62,7 @@ pub(super) fn claims(claims: &[Claim], unlike: &[String]) -> String {
     )
 }
 
-/// The policies in one scenario.
+/// Formats the results of the policies in one scenario.
 pub(super) fn summary(lines: &[Line]) -> String {
     let titles = [
         "SLO violations, %",

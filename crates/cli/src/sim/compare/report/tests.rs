@@ -6,12 +6,12 @@ use crate::sim::compare::keep::Outcome;
 use crate::sim::compare::series::{BackendSeries, Series};
 use crate::sim::compare::{claims, summary};
 
-/// A run of 55 minutes in which two of the backends matter.
+/// A run of 55 minutes with two relevant backends.
 fn run(scenario: &str, policy: &str, seed: u64) -> Kept {
     run_of(8, scenario, policy, seed)
 }
 
-/// The same with so many backends; queries of those with higher numbers are slower.
+/// A run with this number of backends, in which queries of higher-numbered backends are slower.
 fn run_of(backends: usize, scenario: &str, policy: &str, seed: u64) -> Kept {
     let minutes = || (1..=55).map(f64::from);
     let backend = |number: usize| BackendSeries {
@@ -74,7 +74,7 @@ fn hits() -> Vec<LiveRun> {
     vec![run("robinhood", 0.75), run("shared-lru", 0.25)]
 }
 
-/// The figure of this name among those of the only scenario of `kept`.
+/// Returns the figure with this name for the only scenario of `kept`.
 fn figure(kept: &[Kept], limits: Limits, name: &str) -> Figure {
     let scenario = &kept[0].inputs.scenario;
     let limits = BTreeMap::from([(scenario.clone(), limits)]);
@@ -84,7 +84,7 @@ fn figure(kept: &[Kept], limits: Limits, name: &str) -> Figure {
     figure.unwrap_or_else(|| panic!("no {name}"))
 }
 
-/// What `seen` makes of the study of all runs.
+/// Passes a study of all runs to `seen` and returns its result.
 fn studied<T>(seen: impl Fn(&Study<'_>) -> T) -> T {
     let (kept, limits, hits) = (compared(), limits(), hits());
     let (lines, claims) = (summary::of(&kept), claims::of(&kept, &limits));
@@ -92,7 +92,7 @@ fn studied<T>(seen: impl Fn(&Study<'_>) -> T) -> T {
 }
 
 #[test]
-fn every_picture_has_a_file_of_its_own_and_is_sound() {
+fn every_picture_has_its_own_file_and_is_well_formed() {
     let directory = tempfile::tempdir().unwrap();
     studied(|study| write_plots(study, directory.path())).unwrap();
     let mut files: Vec<_> =
@@ -106,7 +106,7 @@ fn every_picture_has_a_file_of_its_own_and_is_sound() {
 }
 
 #[test]
-fn a_backend_that_is_limited_is_drawn_however_quick_it_is() {
+fn fast_limited_backend_is_drawn() {
     let limits = LimitLine::of(&Setup::new("onerf-spikes", "shared-lru", 1)).unwrap();
     let kept = [run_of(20, "onerf-spikes", "shared-lru", 1)];
     let Figure { svg, caption, .. } = figure(&kept, limits, "backend-p99");
@@ -114,7 +114,7 @@ fn a_backend_that_is_limited_is_drawn_however_quick_it_is() {
         (1..=20).map(|number| format!("b{number:02}")).filter(|name| svg.contains(&format!(">{name}<")));
     assert_eq!(drawn.collect::<Vec<_>>(), ["b01", "b05", "b06", "b08", "b19", "b20"]);
     assert!(caption.starts_with("6 backends: those that are limited"), "{caption}");
-    // All of them are, where more are limited than are drawn otherwise.
+    // When more backends are limited than are otherwise drawn, all limited ones are drawn.
     let line =
         |backend: usize| LimitLine { backend, name: format!("b{:02}", backend + 1), points: Vec::new() };
     let svg = figure(&kept, (0..9).map(line).collect(), "backend-p99").svg;
@@ -122,8 +122,8 @@ fn a_backend_that_is_limited_is_drawn_however_quick_it_is() {
 }
 
 #[test]
-fn shares_of_observations_are_drawn_to_the_whole() {
-    // P50 is always 8 ms: above all bounds until there, and above none from there on.
+fn share_axis_covers_100_percent() {
+    // P50 is always 8 ms, so all observations exceed lower bounds and none exceeds higher ones.
     let svg = figure(&[run("none", "robinhood", 1)], Vec::new(), "violations-p50").svg;
     let tick = |percent: u32| {
         let (before, _) = svg.split_once(&format!("text-anchor=\"end\">{percent}</text>")).expect("a tick");
@@ -136,7 +136,7 @@ fn shares_of_observations_are_drawn_to_the_whole() {
 }
 
 #[test]
-fn what_is_of_one_seed_says_of_which() {
+fn figures_of_one_seed_name_the_seed() {
     let of_seed = |seed| ["robinhood", "shared-lru"].map(|policy| run("none", policy, seed));
     let kept = [of_seed(7), of_seed(8)].concat();
     for name in ["request-p99", "backend-p99", "blocking", "allocation"] {
@@ -147,18 +147,18 @@ fn what_is_of_one_seed_says_of_which() {
 }
 
 #[test]
-fn a_page_needs_nothing_beside_it() {
+fn page_is_self_contained() {
     let page = studied(page);
     assert!(!page.contains("src=") && !page.contains("href=\"http") && page.ends_with("</html>\n"));
     assert!(!page.contains("<own>") && page.contains("our &lt;own&gt;"), "names are no markup");
     assert!(page.contains("<td>1.50 (0.00–7.85)</td>"), "{page}");
     assert!(page.contains("does not") && page.contains("P99 above the SLO"), "the paper's rows are there");
-    // Eight of each scenario, and the hits.
+    // Eight figures for each scenario, and that of hits.
     assert_eq!((page.matches("<svg").count(), page.matches("</figure>").count()), (17, 17));
 }
 
 #[test]
-fn one_scenario_has_neither_contents_nor_overview() {
+fn single_scenario_has_no_contents_or_overview() {
     let kept = vec![run("none", "robinhood", 1)];
     let (lines, limits) = (summary::of(&kept), BTreeMap::new());
     let page = page(&Study {
