@@ -140,7 +140,7 @@ enum Mix {
 }
 
 /// Everything a run needs, validated as far as possible without the target.
-enum Plan {
+enum LoadPlan {
     Cache(cache::Options, cache::Workload),
     Http(http::Options, http::Workload),
 }
@@ -151,7 +151,7 @@ enum Plan {
 /// a script must not mistake the rate of refusals for a result.
 pub(crate) fn run(args: &LoadArgs) -> Result<(), Failure> {
     let mut plan = plan(args).map_err(Failure::Usage)?;
-    if let (Plan::Http(options, _), Some(token)) = (&mut plan, args.token.read()?) {
+    if let (LoadPlan::Http(options, _), Some(token)) = (&mut plan, args.token.read()?) {
         options.bearer = http::Bearer::new(&token);
     }
     let control = Arc::new(Control::default());
@@ -175,10 +175,10 @@ pub(crate) fn run(args: &LoadArgs) -> Result<(), Failure> {
     verdict(&report)
 }
 
-fn execute(plan: Plan, control: &Control) -> Result<Report, LoadError> {
+fn execute(plan: LoadPlan, control: &Control) -> Result<Report, LoadError> {
     match plan {
-        Plan::Cache(options, workload) => cache::run(&options, workload, control, |_| {}),
-        Plan::Http(options, workload) => {
+        LoadPlan::Cache(options, workload) => cache::run(&options, workload, control, |_| {}),
+        LoadPlan::Http(options, workload) => {
             let open = options.pace != Pace::Closed;
             Ok(http::run(&options, workload, control, |_| {})?.report(open))
         }
@@ -203,7 +203,7 @@ fn verdict(report: &Report) -> Result<(), Failure> {
     Ok(())
 }
 
-fn plan(args: &LoadArgs) -> Result<Plan, String> {
+fn plan(args: &LoadArgs) -> Result<LoadPlan, String> {
     match &args.target {
         Target::Memcached(address) => plan_for_cache(args, cache::Protocol::Memcached, address),
         Target::Redis(address) => plan_for_cache(args, cache::Protocol::Redis, address),
@@ -211,7 +211,7 @@ fn plan(args: &LoadArgs) -> Result<Plan, String> {
     }
 }
 
-fn plan_for_cache(args: &LoadArgs, protocol: cache::Protocol, address: &str) -> Result<Plan, String> {
+fn plan_for_cache(args: &LoadArgs, protocol: cache::Protocol, address: &str) -> Result<LoadPlan, String> {
     let for_gateways = [
         ("--mix", args.mix.is_some()),
         ("--backend", args.backend.is_some()),
@@ -219,17 +219,17 @@ fn plan_for_cache(args: &LoadArgs, protocol: cache::Protocol, address: &str) -> 
         ("--token-file", args.token.is_given()),
     ];
     refuse_given(&for_gateways, "an http:// target only")?;
-    Ok(Plan::Cache(cache_options(args, protocol, address), cache_workload(args)?))
+    Ok(LoadPlan::Cache(cache_options(args, protocol, address), cache_workload(args)?))
 }
 
-fn plan_for_gateway(args: &LoadArgs, address: &str) -> Result<Plan, String> {
+fn plan_for_gateway(args: &LoadArgs, address: &str) -> Result<LoadPlan, String> {
     let pipelined = [
         ("--pipeline", args.pipeline.is_some()),
         ("--look-aside", args.look_aside),
         ("--prefixes", !args.prefixes.is_empty()),
     ];
     refuse_given(&pipelined, CACHES_ONLY)?;
-    Ok(Plan::Http(http_options(args, address), http_workload(args)?))
+    Ok(LoadPlan::Http(http_options(args, address), http_workload(args)?))
 }
 
 /// The targets of options that a gateway does not support.
@@ -444,15 +444,15 @@ mod tests {
         load: LoadArgs,
     }
 
-    fn planned(line: &str) -> Result<Plan, String> {
+    fn planned(line: &str) -> Result<LoadPlan, String> {
         let words = std::iter::once("load").chain(line.split_whitespace());
         plan(&Cli::try_parse_from(words).map_err(|error| error.to_string())?.load)
     }
 
     fn cache_options_of(line: &str) -> cache::Options {
         match planned(line).unwrap() {
-            Plan::Cache(options, _) => options,
-            Plan::Http(..) => panic!("{line} is for a cache"),
+            LoadPlan::Cache(options, _) => options,
+            LoadPlan::Http(..) => panic!("{line} is for a cache"),
         }
     }
 
@@ -484,7 +484,7 @@ mod tests {
     #[test]
     fn mix_is_planned_for_a_gateway() {
         let plan = planned("--target http://localhost:1 --mix onerf --rate 400 --duration 2m").unwrap();
-        let Plan::Http(options, http::Workload::Mix { profile, .. }) = plan else { panic!("not a mix") };
+        let LoadPlan::Http(options, http::Workload::Mix { profile, .. }) = plan else { panic!("not a mix") };
         assert_eq!((profile.as_str(), options.phases), ("demo", vec![Duration::from_secs(120)]));
         assert_eq!((options.outstanding_max, options.values), (4_096, false));
     }

@@ -65,35 +65,35 @@ fn milliseconds(time: Duration) -> String {
 /// `{"ok": …, "replicas": […]}`, indented.
 pub(super) fn json(tried: &[Tried]) -> Result<String, Failure> {
     let ok = tried.iter().all(|one| one.outcome.is_ok());
-    let all = All { ok, replicas: tried.iter().map(One::from).collect() };
+    let all = ReportJson { ok, replicas: tried.iter().map(ReplicaJson::from).collect() };
     let text = serde_json::to_string_pretty(&all).map_err(Failure::failed)?;
     Ok(text + "\n")
 }
 
 #[derive(Serialize)]
-struct All<'a> {
+struct ReportJson<'a> {
     ok: bool,
-    replicas: Vec<One<'a>>,
+    replicas: Vec<ReplicaJson<'a>>,
 }
 
 #[derive(Serialize)]
-struct One<'a> {
+struct ReplicaJson<'a> {
     backend: &'a str,
     replica: usize,
     kind: &'a str,
     ok: bool,
     #[serde(flatten)]
-    outcome: Outcome<'a>,
+    outcome: OutcomeJson<'a>,
 }
 
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Outcome<'a> {
+enum OutcomeJson<'a> {
     Answer { server: &'a str, details: &'a [String], round_trip_us: Option<u64> },
     Fault { cause: &'a str, message: &'a str },
 }
 
-impl<'a> From<&'a Tried> for One<'a> {
+impl<'a> From<&'a Tried> for ReplicaJson<'a> {
     fn from(tried: &'a Tried) -> Self {
         let Tried { backend, replica, kind, outcome } = tried;
         let ok = outcome.is_ok();
@@ -101,9 +101,9 @@ impl<'a> From<&'a Tried> for One<'a> {
             Ok(Answer { report, round_trip }) => {
                 let round_trip_us =
                     round_trip.map(|time| u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
-                Outcome::Answer { server: &report.server, details: &report.details, round_trip_us }
+                OutcomeJson::Answer { server: &report.server, details: &report.details, round_trip_us }
             }
-            Err(Fault { cause, message }) => Outcome::Fault { cause, message },
+            Err(Fault { cause, message }) => OutcomeJson::Fault { cause, message },
         };
         Self { backend, replica: *replica, kind, ok, outcome }
     }

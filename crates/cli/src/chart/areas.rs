@@ -86,7 +86,7 @@ mod tests {
             marks: vec![(1.0, "one cache".to_owned())],
         };
         let svg = areas.svg();
-        crate::chart::assert_sound(&svg);
+        crate::chart::assert_well_formed(&svg);
         assert!(svg.contains("M60.0 127.0L836.0 127.0L836.0 152.0L60.0 152.0Z"), "{svg}");
         assert!(svg.contains("M60.0 52.0L836.0 52.0L836.0 127.0L60.0 127.0Z"), "{svg}");
         assert!(svg.contains(">one cache</text>"), "{svg}");

@@ -13,7 +13,7 @@ mod page;
 mod pen;
 mod ranges;
 #[cfg(test)]
-mod sound;
+mod well_formed;
 
 pub(crate) use areas::{Areas, Column};
 pub(crate) use axis::{Axis, decimal_step};
@@ -23,7 +23,7 @@ pub(crate) use page::{Cell, number, page, table, word};
 pub(crate) use pen::{COLOURS, OTHERS, Pen, assigned};
 pub(crate) use ranges::{Panel, Range, Ranges};
 #[cfg(test)]
-pub(crate) use sound::assert_sound;
+pub(crate) use well_formed::assert_well_formed;
 
 /// Escapes `text` for use between tags and in attributes.
 pub(crate) fn escaped(text: &str) -> String {

@@ -37,12 +37,12 @@ use crate::out;
 /// The backends of one profile and the directory that keeps their files.
 pub(crate) struct Catalogue {
     directory: PathBuf,
-    shelves: Vec<Shelf>,
+    backends: Vec<BackendObjects>,
 }
 
 /// The objects of one backend.
 #[derive(Clone, Debug)]
-struct Shelf {
+struct BackendObjects {
     backend: Arc<onerf::BackendModel>,
     /// Catalogue size N, at least 1.
     objects: u64,
@@ -98,12 +98,12 @@ pub(crate) enum CatalogueError {
 impl Catalogue {
     /// Creates the catalogue of `model` at the scale of `profile`, one of its profiles.
     pub(crate) fn new(model: &Model, profile: &str, directory: PathBuf) -> Self {
-        let shelf = |backend: &onerf::BackendModel| Shelf {
+        let objects_of = |backend: &onerf::BackendModel| BackendObjects {
             backend: Arc::new(backend.clone()),
             objects: backend.objects[profile],
             workers: backend.service.workers[profile],
         };
-        Self { directory, shelves: model.backends().iter().map(shelf).collect() }
+        Self { directory, backends: model.backends().iter().map(objects_of).collect() }
     }
 
     /// Returns the default cache directory: `sherwood/demo-v1` in the user's cache directory.
@@ -125,18 +125,18 @@ impl Catalogue {
         let directory = &self.directory;
         fs::create_dir_all(directory).map_err(|source| io_error(directory, source))?;
         let _lock = lock(directory)?;
-        let mut missing: Vec<&Shelf> =
-            self.shelves.iter().filter(|shelf| !shelf.is_complete(directory)).collect();
+        let mut missing: Vec<&BackendObjects> =
+            self.backends.iter().filter(|backend| !backend.is_complete(directory)).collect();
         if missing.is_empty() {
             return Ok(());
         }
-        for shelf in &missing {
-            shelf.clear(directory)?;
+        for backend in &missing {
+            backend.clear(directory)?;
         }
-        let bytes = missing.iter().map(|shelf| shelf.value_bytes()).sum();
+        let bytes = missing.iter().map(|backend| backend.value_bytes()).sum();
         check_free(directory, bytes)?;
         // The largest come first, so that the threads end at about the same time.
-        missing.sort_by_key(|shelf| std::cmp::Reverse(shelf.value_bytes()));
+        missing.sort_by_key(|backend| std::cmp::Reverse(backend.value_bytes()));
         let progress = Progress::new(directory, bytes);
         load_all(&missing, directory, &progress)?;
         progress.finish();
@@ -149,8 +149,8 @@ impl Catalogue {
     /// # Errors
     /// When a file cannot be read.
     pub(crate) fn warm(&self) -> Result<(), CatalogueError> {
-        for shelf in &self.shelves {
-            let path = shelf.path(&self.directory);
+        for backend in &self.backends {
+            let path = backend.path(&self.directory);
             absent_is_fine(read_whole(&path)).map_err(|source| io_error(&path, source))?;
         }
         Ok(())
@@ -162,7 +162,7 @@ impl Catalogue {
     /// # Errors
     /// The [`OpenError`] of the first store that does not open.
     pub(crate) fn open(&self) -> Result<Vec<Arc<dyn Store>>, OpenError> {
-        self.shelves.iter().map(|shelf| shelf.open(&self.directory)).collect()
+        self.backends.iter().map(|backend| backend.open(&self.directory)).collect()
     }
 }
 
@@ -175,11 +175,15 @@ fn read_whole(path: &Path) -> io::Result<()> {
 }
 
 /// Loads `missing` with two threads, which keep the disk busy; each store is written by one thread.
-fn load_all(missing: &[&Shelf], directory: &Path, progress: &Progress) -> Result<(), CatalogueError> {
+fn load_all(
+    missing: &[&BackendObjects],
+    directory: &Path,
+    progress: &Progress,
+) -> Result<(), CatalogueError> {
     let next = AtomicUsize::new(0);
     let work = || {
-        while let Some(shelf) = missing.get(next.fetch_add(1, Ordering::Relaxed)) {
-            shelf.load(directory, progress)?;
+        while let Some(backend) = missing.get(next.fetch_add(1, Ordering::Relaxed)) {
+            backend.load(directory, progress)?;
         }
         Ok(())
     };
@@ -191,7 +195,7 @@ fn load_all(missing: &[&Shelf], directory: &Path, progress: &Progress) -> Result
     })
 }
 
-impl Shelf {
+impl BackendObjects {
     fn name(&self) -> &str {
         &self.backend.name
     }
@@ -488,8 +492,8 @@ impl Catalogue {
     /// Creates a catalogue of every backend of the workload, with a few objects each.
     pub(crate) fn small(directory: &Path) -> Self {
         let mut catalogue = Self::new(&Model::onerf(), "demo", directory.to_owned());
-        for shelf in &mut catalogue.shelves {
-            shelf.objects = shelf.objects.min(5);
+        for backend in &mut catalogue.backends {
+            backend.objects = backend.objects.min(5);
         }
         catalogue
     }
@@ -513,13 +517,13 @@ mod tests {
         catalogue.load().unwrap();
         let stores = catalogue.open().unwrap();
         assert_eq!(stores.len(), 20);
-        for (store, shelf) in stores.iter().zip(&catalogue.shelves) {
+        for (store, backend) in stores.iter().zip(&catalogue.backends) {
             let values = get(store, &["o0", "o1", "missing"]);
             let found: Vec<_> =
                 values.iter().map(|value| value.as_ref().map(|value| value.len() as u32)).collect();
-            let bytes = |object| Some(shelf.backend.object_bytes(object));
-            assert_eq!(found, [bytes(0), bytes(1), None], "{}", shelf.name());
-            assert!(store.cpu_time() > Duration::ZERO, "{} worked for nothing", shelf.name());
+            let bytes = |object| Some(backend.backend.object_bytes(object));
+            assert_eq!(found, [bytes(0), bytes(1), None], "{}", backend.name());
+            assert!(store.cpu_time() > Duration::ZERO, "{} worked for nothing", backend.name());
         }
     }
 
@@ -528,11 +532,11 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let catalogue = Catalogue::small(directory.path());
         catalogue.load().unwrap();
-        for (store, shelf) in catalogue.open().unwrap().iter().zip(&catalogue.shelves) {
-            let beyond = shelf.objects * 1_000_000 + 1;
+        for (store, backend) in catalogue.open().unwrap().iter().zip(&catalogue.backends) {
+            let beyond = backend.objects * 1_000_000 + 1;
             let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
             let values = runtime.block_on(store.get_many(vec![key(1), key(beyond)])).unwrap();
-            assert!(values[0].is_some() && values[0] == values[1], "{}", shelf.name());
+            assert!(values[0].is_some() && values[0] == values[1], "{}", backend.name());
         }
     }
 
@@ -556,10 +560,10 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let mut catalogue = Catalogue::small(directory.path());
         catalogue.load().unwrap();
-        catalogue.shelves[2].objects = 7;
-        assert!(!catalogue.shelves[2].is_complete(directory.path()));
+        catalogue.backends[2].objects = 7;
+        assert!(!catalogue.backends[2].is_complete(directory.path()));
         catalogue.load().unwrap();
-        assert!(catalogue.shelves[2].is_complete(directory.path()));
+        assert!(catalogue.backends[2].is_complete(directory.path()));
     }
 
     #[test]

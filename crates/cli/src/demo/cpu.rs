@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::world::Backends;
+use super::node::Backends;
 
 /// Processor time used since the start of the process.
 #[derive(Clone, Copy, Debug)]

@@ -87,8 +87,8 @@ impl Judge {
     }
 
     /// Copies the data to display, so that the lock on the judge is held only briefly.
-    pub(crate) fn seen(&self, elapsed: Duration) -> Seen {
-        Seen {
+    pub(crate) fn seen(&self, elapsed: Duration) -> JudgeView {
+        JudgeView {
             current: self.current(&self.window, elapsed),
             late: self.current(&self.lateness, elapsed).filter(|late| *late > LATE_MAX),
             curve: self.curve.iter().copied().collect(),
@@ -111,7 +111,7 @@ pub(crate) struct Ended {
 
 /// The judge's data at one moment.
 #[derive(Clone, Debug)]
-pub(crate) struct Seen {
+pub(crate) struct JudgeView {
     /// The SLO's percentile now.
     pub(crate) current: Option<Duration>,
     /// Lateness of requests at P99, when it exceeds [`LATE_MAX`].

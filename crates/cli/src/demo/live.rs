@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use sherwood_node::Node;
 
-use super::judge::Seen;
+use super::judge::JudgeView;
+use super::node::Backends;
 use super::time::Times;
-use super::world::Backends;
 
 /// State of a run for the screen and the log.
 #[derive(Clone, Debug, Default)]
@@ -64,7 +64,7 @@ impl Live {
         run: &RunLabel,
         node: &Node,
         backends: &Backends,
-        seen: Seen,
+        seen: JudgeView,
         elapsed: Duration,
     ) -> Self {
         let minute = run.times.minute(elapsed);

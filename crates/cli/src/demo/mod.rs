@@ -9,13 +9,13 @@ mod catalogue;
 mod cpu;
 mod judge;
 mod live;
+mod node;
 mod paced;
+mod policy_run;
 mod report;
 mod screen;
-mod stage;
 mod time;
 mod view;
-mod world;
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -27,8 +27,8 @@ use sherwood_workload::onerf::Model;
 
 use self::catalogue::Catalogue;
 use self::live::RunLabel;
+use self::policy_run::PolicyRun;
 use self::report::Report;
-use self::stage::Stage;
 use self::time::Times;
 use crate::exit::Failure;
 use crate::{descriptors, duration, interrupt, logs, out};
@@ -93,12 +93,12 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         Some(directory) => directory.clone(),
         None => Catalogue::default_directory().map_err(Failure::failed)?,
     };
-    let catalogue = Catalogue::new(&model, world::PROFILE, directory);
+    let catalogue = Catalogue::new(&model, node::PROFILE, directory);
     catalogue.load().map_err(Failure::failed)?;
     catalogue.warm().map_err(Failure::failed)?;
     let times = Times::of(args.duration);
     let bound = time::bound(&model.slo());
-    let profile = model.profile(world::PROFILE).expect("the model that is built in has the profile");
+    let profile = model.profile(node::PROFILE).expect("the model that is built in has the profile");
     let mut report = Report::new(args.seed, &times, bound, profile.request_rate);
     let show = !args.headless && std::io::stderr().is_terminal() && std::io::stdout().is_terminal();
     // Log lines would overwrite the screen.
@@ -110,8 +110,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     interrupt::on_interrupt(move || flag.store(true, Relaxed)).map_err(Failure::failed)?;
     for (index, policy) in policies.iter().enumerate() {
         let run = RunLabel { policy: policy.clone(), run: (index + 1, policies.len()), times, bound };
-        let stage = Stage { model: &model, catalogue: &catalogue, run, seed: args.seed, show, stop: &stop };
-        report.runs.push(stage.play()?);
+        let policy_run =
+            PolicyRun { model: &model, catalogue: &catalogue, run, seed: args.seed, show, stop: &stop };
+        report.runs.push(policy_run.play()?);
         if stop.load(Relaxed) {
             break;
         }

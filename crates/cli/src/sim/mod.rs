@@ -5,7 +5,7 @@ mod compare;
 mod flags;
 mod frontier;
 mod keep;
-mod lesson;
+mod learning;
 mod list;
 mod play;
 mod record;

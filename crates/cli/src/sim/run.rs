@@ -12,7 +12,7 @@ use sherwood_sim::{Results, Setup, TraceStop, World};
 use sherwood_workload::onerf::Model;
 
 use super::flags::Flags;
-use super::lesson::{Learnt, Lesson};
+use super::learning::{Learned, Learning};
 use super::runs::Run;
 use super::subject::Subject;
 use super::{play, series};
@@ -70,7 +70,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let stop = Arc::new(AtomicBool::new(false));
     let stopper = Arc::clone(&stop);
     interrupt::on_interrupt(move || stopper.store(true, Relaxed)).map_err(Failure::failed)?;
-    let Some(setup) = learnt(run, &stop)? else {
+    let Some(setup) = learned(run, &stop)? else {
         return Err(Failure::interrupted("stopped while policy tao learnt its sizes: there is no result"));
     };
     let mut world = World::new(&setup).map_err(Failure::usage)?;
@@ -133,16 +133,16 @@ fn bar(of: &str, duration: Duration) -> ProgressBar {
 
 /// Returns the setup with the learned allocation, if the policy needs one; none when learning was
 /// stopped.
-fn learnt(run: Run, stop: &AtomicBool) -> Result<Option<Setup>, Failure> {
-    let lesson = Lesson::of(&run)?;
+fn learned(run: Run, stop: &AtomicBool) -> Result<Option<Setup>, Failure> {
+    let learning = Learning::of(&run)?;
     let mut setup = run.setup;
-    if let Some(lesson) = lesson {
-        let bar = bar("what RobinHood finds", lesson.setup().duration().map_err(Failure::usage)?);
-        let world = World::new(lesson.setup()).map_err(Failure::usage)?;
-        let sizes = match lesson.learn(world, stop, |passed| bar.inc(passed.as_secs()))? {
-            Learnt::Sizes(sizes) => sizes,
-            Learnt::Ended(why) => return Err(Failure::failed(why)),
-            Learnt::Stopped => return Ok(None),
+    if let Some(learning) = learning {
+        let bar = bar("what RobinHood finds", learning.setup().duration().map_err(Failure::usage)?);
+        let world = World::new(learning.setup()).map_err(Failure::usage)?;
+        let sizes = match learning.learn(world, stop, |passed| bar.inc(passed.as_secs()))? {
+            Learned::Sizes(sizes) => sizes,
+            Learned::Ended(why) => return Err(Failure::failed(why)),
+            Learned::Stopped => return Ok(None),
         };
         bar.finish_and_clear();
         setup.knobs.control.tao.budgets_bytes = sizes;

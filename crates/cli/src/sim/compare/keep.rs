@@ -12,13 +12,13 @@ use crate::sim::runs::Inputs;
 #[serde(deny_unknown_fields)]
 pub(in crate::sim) struct Kept {
     pub(in crate::sim) inputs: Inputs,
-    pub(in crate::sim) outcome: Outcome,
+    pub(in crate::sim) outcome: RunOutcome,
     pub(super) series: Series,
 }
 
 /// Results in the format of `sherwood sim run --json`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(in crate::sim) struct Outcome {
+pub(in crate::sim) struct RunOutcome {
     #[serde(flatten)]
     pub(in crate::sim) results: Results,
     pub(super) wall_s: f64,

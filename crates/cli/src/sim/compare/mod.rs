@@ -4,7 +4,6 @@
 //! same command continues where it was stopped.
 
 mod claims;
-mod crew;
 mod failures;
 mod family;
 mod hits;
@@ -12,6 +11,7 @@ pub(super) mod keep;
 mod report;
 mod series;
 pub(super) mod summary;
+mod workers;
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -31,10 +31,10 @@ use crate::exit::Failure;
 use crate::interrupt;
 use crate::out;
 use claims::Claim;
-use crew::Crew;
-use keep::{Kept, Outcome};
+use keep::{Kept, RunOutcome};
 use report::{Limits, Study};
-use summary::Line;
+use summary::SummaryLine;
+use workers::Workers;
 
 /// Simulates policies in scenarios, with several seeds, and keeps what was finished
 #[derive(Debug, clap::Args)]
@@ -92,12 +92,12 @@ struct Document<'a> {
     seeds: &'a [u64],
     /// Time that the missing runs took.
     wall_s: f64,
-    summary: &'a [Line],
+    summary: &'a [SummaryLine],
     /// Claims of RobinHood's paper with our results.
     claims: &'a [Claim],
     /// Settings that differ from the paper's; if there are any, there are no claims.
     claims_left_out: &'a [String],
-    runs: Vec<&'a Outcome>,
+    runs: Vec<&'a RunOutcome>,
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
@@ -177,7 +177,7 @@ pub(super) fn make_missing(keep: &Keep, runs: &[Run], threads: Option<NonZeroUsi
     interrupt::on_interrupt(move || stopper.store(true, Relaxed)).map_err(Failure::failed)?;
     let threads = threads.or_else(|| std::thread::available_parallelism().ok());
     let threads = threads.map_or(1, NonZeroUsize::get).min(missed);
-    let (finished, failure) = Crew::new(keep, &stop, missing)?.work(threads);
+    let (finished, failure) = Workers::new(keep, &stop, missing)?.work(threads);
     let there = all - missed + finished;
     let kept = format!(
         "{there} of {all} runs finished; they are kept in {}, and the same command goes on with the others",

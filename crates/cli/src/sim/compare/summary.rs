@@ -9,7 +9,7 @@ use super::keep::Kept;
 
 /// Results of a policy in a scenario, over all seeds.
 #[derive(Clone, Debug, Serialize)]
-pub(in crate::sim) struct Line {
+pub(in crate::sim) struct SummaryLine {
     pub(in crate::sim) scenario: String,
     pub(in crate::sim) policy: String,
     pub(in crate::sim) seeds: usize,
@@ -33,18 +33,18 @@ pub(in crate::sim) struct Estimate {
 }
 
 /// Returns a line for each scenario and policy, in the order of the runs.
-pub(in crate::sim) fn of(runs: &[Kept]) -> Vec<Line> {
+pub(in crate::sim) fn of(runs: &[Kept]) -> Vec<SummaryLine> {
     let same =
         |a: &Kept, b: &Kept| (&a.inputs.scenario, &a.inputs.policy) == (&b.inputs.scenario, &b.inputs.policy);
     runs.chunk_by(same).map(line).collect()
 }
 
-fn line(runs: &[Kept]) -> Line {
+fn line(runs: &[Kept]) -> SummaryLine {
     let values =
         |value: fn(&Results) -> f64| runs.iter().map(|run| value(&run.outcome.results)).collect::<Vec<_>>();
     let of = |value| Estimate::of(&values(value));
     let share = |value| Estimate::of_shares(&values(value));
-    Line {
+    SummaryLine {
         scenario: runs[0].inputs.scenario.clone(),
         policy: runs[0].inputs.policy.clone(),
         seeds: runs.len(),
@@ -131,7 +131,7 @@ impl Display for Estimate {
 }
 
 /// Formats the lines as tables, one for each scenario.
-pub(in crate::sim) fn text(lines: &[Line]) -> String {
+pub(in crate::sim) fn text(lines: &[SummaryLine]) -> String {
     let mut text = String::new();
     for scenario in lines.chunk_by(|a, b| a.scenario == b.scenario) {
         let _ = writeln!(

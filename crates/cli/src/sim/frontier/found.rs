@@ -24,7 +24,7 @@ struct Limit {
 
 /// A policy's entry in the JSON document.
 #[derive(Serialize)]
-struct Line<'a> {
+struct PolicyLine<'a> {
     policy: &'a str,
     /// Largest depth of the limits at which the SLO is met with every seed; none when it never is.
     limit_depth: Option<f64>,
@@ -113,7 +113,7 @@ impl<'a> Found<'a> {
     }
 
     pub(super) fn json(&self) -> String {
-        let lines: Vec<Line<'_>> = self
+        let lines: Vec<PolicyLine<'_>> = self
             .trials
             .policies()
             .iter()
@@ -123,7 +123,7 @@ impl<'a> Found<'a> {
         serde_json::to_string(&lines).expect("lines have string keys only") + "\n"
     }
 
-    fn line<'b>(&self, policy: &'b str, limits: &[Option<Limit>; 3]) -> Line<'b> {
+    fn line<'b>(&self, policy: &'b str, limits: &[Option<Limit>; 3]) -> PolicyLine<'b> {
         let value = |axis: Axis, step: Option<i32>| step.map(|step| self.trials.value(axis, step));
         let kept = |axis: Axis| value(axis, limits[axis as usize].as_ref().and_then(Limit::kept));
         let seeds = |axis: Axis| {
@@ -136,7 +136,7 @@ impl<'a> Found<'a> {
             };
             self.seeds.iter().zip(brackets).map(seed).collect()
         };
-        Line {
+        PolicyLine {
             policy,
             limit_depth: kept(Axis::Depth),
             cache_ratio: kept(Axis::Cache),

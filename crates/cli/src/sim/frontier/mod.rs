@@ -4,10 +4,10 @@
 //! each policy just meets the SLO: the limits of the backends, the size of the caches, the load,
 //! one of them at a time.
 
-mod crew;
 mod found;
 mod trials;
 mod warm;
+mod workers;
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -26,9 +26,9 @@ use super::subject::Subject;
 use crate::exit::Failure;
 use crate::interrupt;
 use crate::out;
-use crew::Crew;
 use found::Found;
 use trials::Trials;
+use workers::Workers;
 
 /// Finds how deep limits, how small caches and how high a load each policy stands
 #[derive(Debug, clap::Args)]
@@ -91,7 +91,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let stopper = Arc::clone(&stop);
     interrupt::on_interrupt(move || stopper.store(true, Relaxed)).map_err(Failure::failed)?;
     let board = Board::new(trials.policies().len(), &seeds);
-    let board = Crew::new(&trials, &keep, &stop, board).work(threads)?;
+    let board = Workers::new(&trials, &keep, &stop, board).work(threads)?;
     let found = Found::of(&trials, &board, &seeds);
     if !found.is_complete() {
         return Err(Failure::interrupted(format!(

@@ -10,7 +10,7 @@ use super::warm::{Warm, WarmUps};
 use crate::exit::Failure;
 use crate::sim::flags::Flags;
 use crate::sim::keep::{Finished, Keep};
-use crate::sim::lesson::{Learnt, Lesson};
+use crate::sim::learning::{Learned, Learning};
 use crate::sim::play;
 use crate::sim::runs::{Inputs, Run};
 use crate::sim::subject::Subject;
@@ -149,18 +149,18 @@ impl Trials {
         let warm_ups = (probe.axis == Axis::Depth && run.setup.trace.is_none()).then_some(&self.warm_ups);
         let tried = |tally, ended| Some(Tried { inputs: run.inputs.clone(), tally, ended });
         let mut setup = run.setup.clone();
-        let lesson = Lesson::of(run)?;
-        if let Some(lesson) = &lesson {
+        let learning = Learning::of(run)?;
+        if let Some(learning) = &learning {
             let begin = |learning: &Setup| begin(learning, warm_ups, stop);
-            setup.knobs.control.tao.budgets_bytes = match lesson.find(keep, stop, begin)? {
-                Learnt::Sizes(sizes) => sizes,
-                Learnt::Ended(why) => return Ok(tried(Tally::new(self.observations), Some(why))),
-                Learnt::Stopped => return Ok(None),
+            setup.knobs.control.tao.budgets_bytes = match learning.find(keep, stop, begin)? {
+                Learned::Sizes(sizes) => sizes,
+                Learned::Ended(why) => return Ok(tried(Tally::new(self.observations), Some(why))),
+                Learned::Stopped => return Ok(None),
             };
         }
         // A run with a learned allocation uses it from the start, so it has no warm-up in common
         // with others.
-        let Some(mut world) = begin(&setup, warm_ups.filter(|_| lesson.is_none()), stop)? else {
+        let Some(mut world) = begin(&setup, warm_ups.filter(|_| learning.is_none()), stop)? else {
             return Ok(None);
         };
         let (mut tally, mut counted) = (Tally::new(self.observations), 0);

@@ -18,7 +18,7 @@ pub(super) struct Admin {
 }
 
 /// Timeout of a request, and the largest answer.
-const PATIENCE: Duration = Duration::from_secs(30);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
 
 impl Admin {
@@ -61,8 +61,8 @@ impl Admin {
     fn talk(&self, method: &str, path: &str) -> std::io::Result<String> {
         let resolved = self.address.to_socket_addrs()?.next();
         let resolved = resolved.ok_or_else(|| std::io::Error::other("the name has no address"))?;
-        let mut stream = TcpStream::connect_timeout(&resolved, PATIENCE)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        let mut stream = TcpStream::connect_timeout(&resolved, ANSWER_TIMEOUT)?;
+        stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
         // In HTTP/1.0 the answer ends with the connection.
         let Self { address, authorization } = self;
         write!(

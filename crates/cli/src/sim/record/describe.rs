@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use sherwood_cache::charge;
 use sherwood_workload::{Fit, fit};
 
-use super::seen::{Backend, Keys, Kind, Partition, Seen};
+use super::observed::{Backend, Keys, Observed, Partition, RequestKind};
 use crate::exit::Failure;
 
 /// A scenario file and notes for its users.
@@ -62,24 +62,25 @@ impl Part<'_> {
 }
 
 /// Creates a scenario from the observations.
-pub(super) fn describe(seen: &Seen) -> Result<Described, Failure> {
+pub(super) fn describe(observed: &Observed) -> Result<Described, Failure> {
     let mut notes = vec![
         "requests and keys are drawn independently of each other, by popularity alone; writes and expiry are left out"
             .to_owned(),
     ];
-    let parts: Vec<Part<'_>> = seen.recording.backends.iter().map(|backend| part(seen, backend)).collect();
-    let (types, requests) = request_types(seen, &parts, &mut notes);
+    let parts: Vec<Part<'_>> =
+        observed.recording.backends.iter().map(|backend| part(observed, backend)).collect();
+    let (types, requests) = request_types(observed, &parts, &mut notes);
     if requests == 0.0 {
         return Err(Failure::failed(format!(
             "nothing was asked of the node in {:.0} s, so there is nothing to simulate: put it under load, or record longer",
-            seen.recording.recorded_s
+            observed.recording.recorded_s
         )));
     }
     let backends: Vec<Value> =
-        parts.iter().enumerate().map(|(index, part)| backend(seen, index, part, &mut notes)).collect();
-    let total = seen.recording.total_bytes;
+        parts.iter().enumerate().map(|(index, part)| backend(observed, index, part, &mut notes)).collect();
+    let total = observed.recording.total_bytes;
     let page = (total / PAGES).max(1);
-    let warm_up = warm_up_min(seen, &parts);
+    let warm_up = warm_up_min(observed, &parts);
     notes.push(format!(
         "the warm-up of {warm_up} minutes is the time to fill the cache twice at the rate of misses seen"
     ));
@@ -87,16 +88,16 @@ pub(super) fn describe(seen: &Seen) -> Result<Described, Failure> {
         "schema": "onerf-workload/1",
         "name": "recorded from a node",
         "slo": {
-            "percentile": seen.slo.percentile, "limit_ms": seen.slo.bound_ms,
-            "window_s": seen.slo.window_s, "every_s": seen.recording.slo_observe_s,
+            "percentile": observed.slo.percentile, "limit_ms": observed.slo.bound_ms,
+            "window_s": observed.slo.window_s, "every_s": observed.recording.slo_observe_s,
         },
         "timeout_ms": timeout_ms(&parts, &mut notes),
-        "hit_latency_ms": hit_latency_ms(seen, &mut notes),
+        "hit_latency_ms": hit_latency_ms(observed, &mut notes),
         "max_batch": 16_384,
         "empty_request_fraction": 0,
         "profiles": { PROFILE: {
             "app_servers": 1,
-            "request_rate": requests / seen.recording.recorded_s,
+            "request_rate": requests / observed.recording.recorded_s,
             "cache_bytes_per_server": total,
             "alloc_granularity_bytes": page,
             "alloc_floor_bytes": (30 * page).min(total),
@@ -117,9 +118,9 @@ fn with_notes(mut document: Value, notes: &[String]) -> Value {
     document
 }
 
-fn part<'a>(seen: &'a Seen, backend: &'a Backend) -> Part<'a> {
+fn part<'a>(observed: &'a Observed, backend: &'a Backend) -> Part<'a> {
     let of = |partitions: &'a [Partition]| partitions.iter().filter(|one| one.backend == backend.name);
-    let [before, after] = &seen.partitions;
+    let [before, after] = &observed.partitions;
     let passed = |count: fn(&Partition) -> u64| {
         let sum = |partitions| of(partitions).map(count).sum::<u64>();
         sum(after).saturating_sub(sum(before))
@@ -133,24 +134,24 @@ fn part<'a>(seen: &'a Seen, backend: &'a Backend) -> Part<'a> {
 }
 
 /// Returns the kinds of requests with their probabilities, and the number of requests.
-fn request_types(seen: &Seen, parts: &[Part<'_>], notes: &mut Vec<String>) -> (Vec<Value>, f64) {
+fn request_types(observed: &Observed, parts: &[Part<'_>], notes: &mut Vec<String>) -> (Vec<Value>, f64) {
     let number = |name: &str| parts.iter().position(|part| part.backend.name == name).map(|index| index + 1);
     let mut weighed: Vec<(f64, Value)> = Vec::new();
-    for Kind { requests, keys } in &seen.recording.requests {
+    for RequestKind { requests, keys } in &observed.recording.requests {
         let entries: Vec<Value> =
             keys.iter().filter_map(|(name, keys)| Some(entry(number(name)?, *keys))).collect();
         if !entries.is_empty() {
             weighed.push((*requests as f64, Value::Array(entries)));
         }
     }
-    if seen.recording.other_requests > 0 {
+    if observed.recording.other_requests > 0 {
         notes.push(format!(
             "{} requests of rare kinds are left out: more kinds than are told apart",
-            seen.recording.other_requests
+            observed.recording.other_requests
         ));
     }
     for (index, part) in parts.iter().enumerate() {
-        let by_gateway: f64 = seen
+        let by_gateway: f64 = observed
             .recording
             .requests
             .iter()
@@ -184,9 +185,9 @@ fn entry(backend: usize, keys: Keys) -> Value {
     json!([backend, mean / (variance / 2.0).exp(), variance.sqrt()])
 }
 
-fn backend(seen: &Seen, index: usize, part: &Part<'_>, notes: &mut Vec<String>) -> Value {
+fn backend(observed: &Observed, index: usize, part: &Part<'_>, notes: &mut Vec<String>) -> Value {
     let name = &part.backend.name;
-    let Fit { objects, zipf_alpha, unique_fraction, .. } = popularity(seen, part, notes);
+    let Fit { objects, zipf_alpha, unique_fraction, .. } = popularity(observed, part, notes);
     let bytes = match part.item_bytes() {
         Some(bytes) => (bytes - charge(KEY_BYTES, 0) as f64).max(1.0),
         None => {
@@ -213,7 +214,7 @@ fn backend(seen: &Seen, index: usize, part: &Part<'_>, notes: &mut Vec<String>) 
 }
 
 /// Fits a popularity law to the partition's miss ratio curve, or assumes one.
-fn popularity(seen: &Seen, part: &Part<'_>, notes: &mut Vec<String>) -> Fit {
+fn popularity(observed: &Observed, part: &Part<'_>, notes: &mut Vec<String>) -> Fit {
     let name = &part.backend.name;
     if part.partitions.len() > 1 {
         notes.push(format!(
@@ -221,7 +222,7 @@ fn popularity(seen: &Seen, part: &Part<'_>, notes: &mut Vec<String>) -> Fit {
         ));
     }
     let busiest = part.partitions.iter().max_by_key(|partition| partition.hits + partition.misses);
-    let curve = busiest.and_then(|partition| seen.curves.get(&partition.name));
+    let curve = busiest.and_then(|partition| observed.curves.get(&partition.name));
     let fitted =
         curve.zip(part.item_bytes()).and_then(|(curve, bytes)| fit(&curve.bytes, &curve.miss_ratio, bytes));
     let Some(found) = fitted else {
@@ -292,8 +293,8 @@ fn timeout_ms(parts: &[Part<'_>], notes: &mut Vec<String>) -> f64 {
     if longest > 0.0 { longest } else { UNSEEN_TIMEOUT_MS }
 }
 
-fn hit_latency_ms(seen: &Seen, notes: &mut Vec<String>) -> f64 {
-    seen.recording.hit_latency_ms.unwrap_or_else(|| {
+fn hit_latency_ms(observed: &Observed, notes: &mut Vec<String>) -> f64 {
+    observed.recording.hit_latency_ms.unwrap_or_else(|| {
         notes.push(format!(
             "no request had all its keys in the cache; {UNSEEN_HIT_MS} ms are assumed for one that does"
         ));
@@ -302,8 +303,8 @@ fn hit_latency_ms(seen: &Seen, notes: &mut Vec<String>) -> f64 {
 }
 
 /// Minutes in which the cache would be filled twice.
-fn warm_up_min(seen: &Seen, parts: &[Part<'_>]) -> u64 {
+fn warm_up_min(observed: &Observed, parts: &[Part<'_>]) -> u64 {
     let filled: f64 = parts.iter().map(|part| part.misses as f64 * part.item_bytes().unwrap_or(0.0)).sum();
-    let seconds = 2.0 * seen.recording.total_bytes as f64 / (filled / seen.recording.recorded_s);
+    let seconds = 2.0 * observed.recording.total_bytes as f64 / (filled / observed.recording.recorded_s);
     (seconds / 60.0).ceil().clamp(5.0, 600.0) as u64
 }

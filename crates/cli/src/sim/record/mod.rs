@@ -2,7 +2,7 @@
 
 mod admin;
 mod describe;
-mod seen;
+mod observed;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::token::TokenFile;
 use crate::{duration, interrupt, out};
 use admin::Admin;
 use describe::{Described, describe};
-use seen::Seen;
+use observed::Observed;
 
 /// Makes a scenario file of a running node: what is asked of it, and how long its backends take
 #[derive(Debug, clap::Args)]
@@ -47,7 +47,7 @@ pub(crate) struct Args {
 }
 
 /// Interval between checks for an interrupt.
-const GLANCE: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 fn watch_time(text: &str) -> Result<Duration, String> {
     duration::between(Duration::from_secs(1), Duration::from_secs(24 * 3_600), text)
@@ -63,10 +63,10 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         return Err(Failure::usage(message));
     }
     let admin = Admin::at(&args.node, args.token.read()?.as_deref());
-    let Some(seen) = Seen::watch(&admin, args.time, || wait(args.time, &stop))? else {
+    let Some(observed) = Observed::watch(&admin, args.time, || wait(args.time, &stop))? else {
         return Err(Failure::interrupted("stopped before the time was over: nothing was written"));
     };
-    let Described { document, notes } = describe(&seen)?;
+    let Described { document, notes } = describe(&observed)?;
     let text = serde_json::to_string_pretty(&document).expect("it has string keys only") + "\n";
     Model::from_json(&text)
         .map_err(|error| Failure::failed(format!("what was recorded makes no scenario: {error}")))?;
@@ -88,7 +88,7 @@ fn wait(time: Duration, stop: &AtomicBool) -> bool {
     let bar = ProgressBar::new(time.as_millis() as u64).with_style(style);
     let began = Instant::now();
     while began.elapsed() < time && !stop.load(Relaxed) {
-        std::thread::sleep(GLANCE.min(time.saturating_sub(began.elapsed())));
+        std::thread::sleep(POLL_INTERVAL.min(time.saturating_sub(began.elapsed())));
         bar.set_position(began.elapsed().as_millis() as u64);
     }
     bar.finish_and_clear();

@@ -135,7 +135,7 @@ impl Relation {
 
 impl Claim {
     /// Describes the policy.
-    pub(super) fn who(&self) -> String {
+    pub(super) fn subject(&self) -> String {
         if self.next_best { format!("next best, {}", self.policy) } else { self.policy.to_owned() }
     }
 
@@ -194,7 +194,7 @@ pub(super) fn text(claims: &[Claim], unlike: &[String]) -> String {
             let _ = writeln!(
                 text,
                 "  {:<24} {:<42} {:>15} | {:<24} {}",
-                claim.who(),
+                claim.subject(),
                 claim.measure.words(),
                 claim.paper_words(),
                 claim.ours_words(),

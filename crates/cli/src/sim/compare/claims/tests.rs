@@ -2,7 +2,7 @@ use sherwood_sim::{DominantRbc, Results};
 
 use super::stated::COMPETITORS;
 use super::*;
-use crate::sim::compare::keep::Outcome;
+use crate::sim::compare::keep::RunOutcome;
 use crate::sim::compare::series::Series;
 
 /// A run with the given P99 for each minute.
@@ -30,7 +30,7 @@ fn run(policy: &str, seed: u64, violations: f64, p99_ms: &[f64]) -> Kept {
         p99_ms: p99_ms.iter().copied().map(Some).collect(),
         ..Series::default()
     };
-    Kept { inputs, outcome: Outcome { results, wall_s: 1.0, queries_per_s: 1.0 }, series }
+    Kept { inputs, outcome: RunOutcome { results, wall_s: 1.0, queries_per_s: 1.0 }, series }
 }
 
 /// Limits from minute 1 to 2, and at minute 4.

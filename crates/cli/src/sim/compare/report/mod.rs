@@ -14,14 +14,14 @@ use sherwood_sim::LimitLine;
 use super::claims::Claim;
 use super::hits::LiveRun;
 use super::keep::Kept;
-use super::summary::Line;
+use super::summary::SummaryLine;
 use crate::chart::{self, escaped};
 use figures::Figure;
 
 /// The results of a comparison in the order of its runs, grouped by scenario.
 pub(super) struct Study<'a> {
     pub(super) kept: &'a [Kept],
-    pub(super) lines: &'a [Line],
+    pub(super) lines: &'a [SummaryLine],
     pub(super) claims: &'a [Claim],
     /// Settings that differ from the paper's.
     pub(super) unlike: &'a [String],
@@ -71,7 +71,7 @@ pub(super) fn write_plots(study: &Study<'_>, directory: &Path) -> io::Result<()>
 }
 
 /// Returns the lines of each scenario.
-fn scenarios<'a>(study: &Study<'a>) -> impl Iterator<Item = &'a [Line]> {
+fn scenarios<'a>(study: &Study<'a>) -> impl Iterator<Item = &'a [SummaryLine]> {
     study.lines.chunk_by(|a, b| a.scenario == b.scenario)
 }
 
@@ -93,7 +93,7 @@ fn preface(runs: &[Kept]) -> String {
 
 /// Formats the table of contents if there are several scenarios.
 fn contents(study: &Study<'_>) -> String {
-    let link = |lines: &[Line]| format!("<a href=\"#{0}\">{0}</a>", escaped(&lines[0].scenario));
+    let link = |lines: &[SummaryLine]| format!("<a href=\"#{0}\">{0}</a>", escaped(&lines[0].scenario));
     let links: Vec<String> = scenarios(study).map(link).collect();
     let links: Vec<String> = links
         .into_iter()

@@ -2,24 +2,24 @@
 
 use crate::chart::{Cell, escaped, number, table, word};
 use crate::sim::compare::claims::{Claim, reason};
-use crate::sim::compare::summary::Line;
+use crate::sim::compare::summary::SummaryLine;
 
 /// Formats the violations of each policy in each scenario; empty for a single scenario, whose own
 /// table contains them.
-pub(super) fn overview(lines: &[Line]) -> String {
+pub(super) fn overview(lines: &[SummaryLine]) -> String {
     let mut policies: Vec<&str> = Vec::new();
     for line in lines {
         if !policies.contains(&line.policy.as_str()) {
             policies.push(&line.policy);
         }
     }
-    let scenarios: Vec<&[Line]> = lines.chunk_by(|a, b| a.scenario == b.scenario).collect();
+    let scenarios: Vec<&[SummaryLine]> = lines.chunk_by(|a, b| a.scenario == b.scenario).collect();
     if scenarios.len() < 2 {
         return String::new();
     }
     let mut head = vec![word("scenario")];
     head.extend(policies.iter().map(number));
-    let row = |lines: &&[Line]| {
+    let row = |lines: &&[SummaryLine]| {
         let of = |policy: &&str| {
             let line = lines.iter().find(|line| line.policy == **policy);
             number(line.map_or(String::new(), |line| format!("{:.2}", line.slo_violation_ratio.times(100.0))))
@@ -41,7 +41,7 @@ pub(super) fn claims(claims: &[Claim], unlike: &[String]) -> String {
         let verdict = Cell { class: if claim.holds { "word" } else { "word no" }, ..word(claim.verdict()) };
         vec![
             word(claim.scenario),
-            word(claim.who()),
+            word(claim.subject()),
             word(claim.measure.words()),
             number(claim.paper_words()),
             number(claim.ours_words()),
@@ -63,7 +63,7 @@ pub(super) fn claims(claims: &[Claim], unlike: &[String]) -> String {
 }
 
 /// Formats the results of the policies in one scenario.
-pub(super) fn summary(lines: &[Line]) -> String {
+pub(super) fn summary(lines: &[SummaryLine]) -> String {
     let titles = [
         "SLO violations, %",
         "P99, ms",
@@ -75,7 +75,7 @@ pub(super) fn summary(lines: &[Line]) -> String {
         "static caches",
     ];
     let head: Vec<Cell> = std::iter::once(word("policy")).chain(titles.map(number)).collect();
-    let row = |line: &Line| {
+    let row = |line: &SummaryLine| {
         vec![
             word(&line.policy),
             number(format!("{:.2}", line.slo_violation_ratio.times(100.0))),

@@ -1,8 +1,8 @@
 use sherwood_sim::{DominantRbc, Results, Setup};
 
 use super::*;
-use crate::chart::assert_sound;
-use crate::sim::compare::keep::Outcome;
+use crate::chart::assert_well_formed;
+use crate::sim::compare::keep::RunOutcome;
 use crate::sim::compare::series::{BackendSeries, Series};
 use crate::sim::compare::{claims, summary};
 
@@ -40,7 +40,7 @@ fn run_of(backends: usize, scenario: &str, policy: &str, seed: u64) -> Kept {
     });
     Kept {
         inputs: serde_json::from_value(inputs).unwrap(),
-        outcome: Outcome { results, wall_s: 1.0, queries_per_s: 1.0 },
+        outcome: RunOutcome { results, wall_s: 1.0, queries_per_s: 1.0 },
         series: Series {
             minute: minutes().collect(),
             p50_ms: minutes().map(|_| Some(8.0)).collect(),
@@ -99,7 +99,7 @@ fn every_picture_has_its_own_file_and_is_well_formed() {
         fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
     for file in &files {
-        assert_sound(&fs::read_to_string(file).unwrap());
+        assert_well_formed(&fs::read_to_string(file).unwrap());
     }
     let names = files.iter().map(|file| file.file_name().unwrap().to_str().unwrap());
     insta::assert_snapshot!(names.collect::<Vec<_>>().join("\n"));

@@ -14,7 +14,7 @@ use crate::out;
 use crate::sim::keep::Keep;
 
 /// Threads that execute one run after another, each on one core.
-pub(super) struct Crew<'a> {
+pub(super) struct Workers<'a> {
     trials: &'a Trials,
     keep: &'a Keep,
     stop: &'a AtomicBool,
@@ -28,7 +28,7 @@ pub(super) struct Crew<'a> {
     bar: ProgressBar,
 }
 
-impl<'a> Crew<'a> {
+impl<'a> Workers<'a> {
     pub(super) fn new(trials: &'a Trials, keep: &'a Keep, stop: &'a AtomicBool, board: Board) -> Self {
         let style = ProgressStyle::with_template("{bar:40} {pos} of about {len} runs{msg}");
         let bar = ProgressBar::new(board.left());

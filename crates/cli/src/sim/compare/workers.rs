@@ -11,12 +11,12 @@ use sherwood_sim::{Results, Setup, World};
 
 use super::failures::Failures;
 use super::family::{Family, State};
-use super::keep::{Kept, Outcome};
+use super::keep::{Kept, RunOutcome};
 use super::series::Series;
 use crate::exit::Failure;
 use crate::out;
 use crate::sim::keep::Keep;
-use crate::sim::lesson::{Learnt, Lesson};
+use crate::sim::learning::{Learned, Learning};
 use crate::sim::play;
 use crate::sim::runs::{Inputs, Run};
 
@@ -25,7 +25,7 @@ use crate::sim::runs::{Inputs, Run};
 ///
 /// At most one family per thread is in progress, so memory is bounded by two worlds per thread:
 /// that at the end of the warm-up, and the one that continues from it.
-pub(super) struct Crew<'a> {
+pub(super) struct Workers<'a> {
     keep: &'a Keep,
     stop: &'a AtomicBool,
     /// Families in the order in which they are taken.
@@ -36,12 +36,12 @@ pub(super) struct Crew<'a> {
     failures: Failures,
     /// Locks of learned allocations of policy `tao`, held while one is learned. Other threads wait,
     /// then find it kept.
-    lessons: BTreeMap<Inputs, Mutex<()>>,
+    learnings: BTreeMap<Inputs, Mutex<()>>,
     began: Instant,
     bar: ProgressBar,
 }
 
-impl<'a> Crew<'a> {
+impl<'a> Workers<'a> {
     /// Creates the threads' shared state for the missing runs.
     ///
     /// # Errors
@@ -49,10 +49,10 @@ impl<'a> Crew<'a> {
     pub(super) fn new(keep: &'a Keep, stop: &'a AtomicBool, mut runs: Vec<&'a Run>) -> Result<Self, Failure> {
         runs.sort_by_key(|run| std::cmp::Reverse(run.seconds()));
         let mut families = Family::all(&runs)?;
-        let mut lessons = BTreeMap::new();
+        let mut learnings = BTreeMap::new();
         for run in &runs {
-            if let Some(lesson) = Lesson::of(run)? {
-                lessons.insert(lesson.inputs().clone(), Mutex::default());
+            if let Some(learning) = Learning::of(run)? {
+                learnings.insert(learning.inputs().clone(), Mutex::default());
             }
         }
         let learns = |family: &Family<'_>| matches!(family.runs[0].setup.learning(), Ok(Some(_)));
@@ -64,7 +64,7 @@ impl<'a> Crew<'a> {
         Ok(Self {
             keep,
             stop,
-            lessons,
+            learnings,
             families,
             runs: runs.len(),
             taken: AtomicUsize::new(0),
@@ -146,8 +146,8 @@ impl<'a> Crew<'a> {
         state: &mut State,
     ) -> Result<Option<Begun<'r>>, Failure> {
         let mut setup = run.setup.clone();
-        if let Some(lesson) = Lesson::of(run)? {
-            let Some(sizes) = self.learn(&lesson)? else { return Ok(None) };
+        if let Some(learning) = Learning::of(run)? {
+            let Some(sizes) = self.learn(&learning)? else { return Ok(None) };
             setup.knobs.control.tao.budgets_bytes = sizes;
         }
         let began = Instant::now();
@@ -187,13 +187,13 @@ impl<'a> Crew<'a> {
     }
 
     /// Returns the sizes that policy `tao` uses in a run; none when learning was stopped.
-    fn learn(&self, lesson: &Lesson) -> Result<Option<Vec<u64>>, Failure> {
-        let _learning = self.lessons[lesson.inputs()].lock().expect("no panics while held");
+    fn learn(&self, learning: &Learning) -> Result<Option<Vec<u64>>, Failure> {
+        let _lock = self.learnings[learning.inputs()].lock().expect("no panics while held");
         let begin = |setup: &Setup| World::new(setup).map(Some).map_err(Failure::usage);
-        match lesson.find(self.keep, self.stop, begin)? {
-            Learnt::Sizes(sizes) => Ok(Some(sizes)),
-            Learnt::Ended(why) => Err(Failure::failed(why)),
-            Learnt::Stopped => Ok(None),
+        match learning.find(self.keep, self.stop, begin)? {
+            Learned::Sizes(sizes) => Ok(Some(sizes)),
+            Learned::Ended(why) => Err(Failure::failed(why)),
+            Learned::Stopped => Ok(None),
         }
     }
 
@@ -233,7 +233,7 @@ fn kept(run: &Run, world: &World, wall: Duration, inherited: u64) -> Kept {
     let names = run.setup.model.backends().iter().map(|backend| backend.name.clone());
     Kept {
         inputs: run.inputs.clone(),
-        outcome: Outcome { results: world.results(), wall_s, queries_per_s: queries as f64 / wall_s },
+        outcome: RunOutcome { results: world.results(), wall_s, queries_per_s: queries as f64 / wall_s },
         series: Series::of(names, world.samples()),
     }
 }

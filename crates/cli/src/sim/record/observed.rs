@@ -10,7 +10,7 @@ use crate::exit::Failure;
 
 /// Data of a node over the observation period.
 #[derive(Clone, Debug)]
-pub(super) struct Seen {
+pub(super) struct Observed {
     pub(super) recording: Recording,
     pub(super) slo: Slo,
     /// Partitions at the beginning and at the end.
@@ -26,14 +26,14 @@ pub(super) struct Recording {
     pub(super) total_bytes: u64,
     pub(super) slo_observe_s: f64,
     pub(super) hit_latency_ms: Option<f64>,
-    pub(super) requests: Vec<Kind>,
+    pub(super) requests: Vec<RequestKind>,
     pub(super) other_requests: u64,
     pub(super) backends: Vec<Backend>,
 }
 
 /// Requests to the same set of backends.
 #[derive(Clone, Debug, Deserialize)]
-pub(super) struct Kind {
+pub(super) struct RequestKind {
     pub(super) requests: u64,
     pub(super) keys: BTreeMap<String, Keys>,
 }
@@ -85,9 +85,9 @@ pub(super) struct Curve {
 }
 
 /// Allowance for the requests to a busy node before and after the observation: two answers.
-const TO_ASK: Duration = Duration::from_secs(120);
+const ASKING_TIME: Duration = Duration::from_secs(120);
 
-impl Seen {
+impl Observed {
     /// Observes a node until `wait` returns, after `time`; returns none when `wait` returns false.
     /// If this process dies, the node's recording ends by itself.
     pub(super) fn watch(
@@ -95,12 +95,12 @@ impl Seen {
         time: Duration,
         wait: impl FnOnce() -> bool,
     ) -> Result<Option<Self>, Failure> {
-        admin.ask("POST", &format!("/v1/recording?for_s={}", (time + TO_ASK).as_secs()))?;
-        let seen = Self::look(admin, wait);
+        admin.ask("POST", &format!("/v1/recording?for_s={}", (time + ASKING_TIME).as_secs()))?;
+        let observed = Self::look(admin, wait);
         // The node's recording is ended in every case.
         let ended = admin.ask("DELETE", "/v1/recording");
-        let seen = seen?;
-        ended.map(|_| seen)
+        let observed = observed?;
+        ended.map(|_| observed)
     }
 
     fn look(admin: &Admin, wait: impl FnOnce() -> bool) -> Result<Option<Self>, Failure> {
@@ -177,13 +177,13 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address").to_string();
         let node = std::thread::spawn(move || node_of_requests_under_way(&listener));
-        let seen = Seen::watch(&Admin::at(&address, None), Duration::from_secs(1), || true);
+        let observed = Observed::watch(&Admin::at(&address, None), Duration::from_secs(1), || true);
         let asked = node.join().expect("it was told that the recording is over");
         assert_eq!(asked.first().map(String::as_str), Some("POST /v1/recording?for_s=121"));
-        let seen = seen.expect("answers").expect("nobody stopped it");
-        let misses = |look: usize| seen.partitions[look][0].misses;
+        let observed = observed.expect("answers").expect("nobody stopped it");
+        let misses = |look: usize| observed.partitions[look][0].misses;
         assert!(misses(0) < misses(1), "keys were looked up while it was watched");
-        let described = describe(&seen).expect("something was asked");
+        let described = describe(&observed).expect("something was asked");
         assert_eq!(described.document["request_types"], json!([[1.0, [[1, 4]]]]), "{:?}", described.notes);
     }
 
@@ -211,17 +211,17 @@ mod tests {
             total_bytes: 1 << 20,
             slo_observe_s: 5.0,
             hit_latency_ms: None,
-            requests: vec![Kind { requests: 30, keys }],
+            requests: vec![RequestKind { requests: 30, keys }],
             other_requests: 0,
             backends: vec![backend],
         };
-        let seen = Seen {
+        let observed = Observed {
             recording,
             slo: Slo { percentile: 99.0, bound_ms: 150.0, window_s: 60.0 },
             partitions: [vec![partition(7)], vec![partition(7 + 120 + 90)]],
             curves: BTreeMap::new(),
         };
-        let described = describe(&seen).expect("something was asked");
+        let described = describe(&observed).expect("something was asked");
         assert_eq!(described.document["request_types"], json!([[0.25, [[1, 4]]], [0.75, [[1, 1]]]]));
         assert_eq!(described.document["profiles"]["node"]["request_rate"], 12.0);
     }

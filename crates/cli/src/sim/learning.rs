@@ -16,14 +16,14 @@ use super::runs::{Inputs, Run};
 use crate::exit::Failure;
 
 /// A run that determines the sizes for another run.
-pub(super) struct Lesson {
+pub(super) struct Learning {
     /// The setup of the run that determines the sizes.
     learning: Setup,
     inputs: Inputs,
 }
 
 /// The outcome of learning.
-pub(super) enum Learnt {
+pub(super) enum Learned {
     /// The sizes in bytes, in the order of the backends.
     Sizes(Vec<u64>),
     /// The trace ended too early, with the reason.
@@ -47,7 +47,7 @@ impl Finished for Sizes {
     }
 }
 
-impl Lesson {
+impl Learning {
     /// Returns the learning that `run` requires, if any.
     pub(super) fn of(run: &Run) -> Result<Option<Self>, Failure> {
         let Some(learning) = run.setup.learning().map_err(Failure::usage)? else { return Ok(None) };
@@ -72,16 +72,16 @@ impl Lesson {
         keep: &Keep,
         stop: &AtomicBool,
         begin: impl FnOnce(&Setup) -> Result<Option<World>, Failure>,
-    ) -> Result<Learnt, Failure> {
+    ) -> Result<Learned, Failure> {
         if let Some(Sizes { sizes, .. }) = keep.read(&self.inputs)? {
-            return Ok(Learnt::Sizes(sizes));
+            return Ok(Learned::Sizes(sizes));
         }
-        let Some(world) = begin(&self.learning)? else { return Ok(Learnt::Stopped) };
-        let learnt = self.learn(world, stop, |_| ())?;
-        if let Learnt::Sizes(sizes) = &learnt {
+        let Some(world) = begin(&self.learning)? else { return Ok(Learned::Stopped) };
+        let learned = self.learn(world, stop, |_| ())?;
+        if let Learned::Sizes(sizes) = &learned {
             keep.write(&Sizes { inputs: self.inputs.clone(), sizes: sizes.clone() })?;
         }
-        Ok(learnt)
+        Ok(learned)
     }
 
     /// Learns the sizes in `world`, and repeatedly calls `seen` with the simulated time that has
@@ -91,15 +91,15 @@ impl Lesson {
         mut world: World,
         stop: &AtomicBool,
         mut seen: impl FnMut(Duration),
-    ) -> Result<Learnt, Failure> {
+    ) -> Result<Learned, Failure> {
         let goes_on = |passed: Duration, _: &World| {
             seen(passed);
             true
         };
         match play::play_while(&mut world, stop, goes_on) {
             Ok(true) => {}
-            Ok(false) => return Ok(Learnt::Stopped),
-            Err(halt) => return play::trace_end(halt).map(Learnt::Ended),
+            Ok(false) => return Ok(Learned::Stopped),
+            Err(halt) => return play::trace_end(halt).map(Learned::Ended),
         }
         let sizes = world.learnt(self.learning.knobs.control.tao.mode);
         if sizes.is_empty() {
@@ -108,6 +108,6 @@ impl Lesson {
                  lengthen it with --set minutes=WARM-UP+MEASURED",
             ));
         }
-        Ok(Learnt::Sizes(sizes))
+        Ok(Learned::Sizes(sizes))
     }
 }

@@ -14,11 +14,11 @@ use super::catalogue::Catalogue;
 use super::cpu::{CpuReading, CpuUse};
 use super::judge::{Ended, Judge, LATE_MAX};
 use super::live::{Live, RunLabel};
+use super::node::{self, Backends};
 use super::paced::Timer;
 use super::report::{Run, ms};
 use super::time::Times;
 use super::view::View;
-use super::world::{self, Backends};
 use crate::exit::Failure;
 use crate::out;
 
@@ -26,7 +26,7 @@ use crate::out;
 const TICK: Duration = Duration::from_millis(50);
 
 /// A run of one policy, from an empty cache to its figures.
-pub(super) struct Stage<'a> {
+pub(super) struct PolicyRun<'a> {
     pub(super) model: &'a Arc<Model>,
     pub(super) catalogue: &'a Catalogue,
     pub(super) run: RunLabel,
@@ -35,7 +35,7 @@ pub(super) struct Stage<'a> {
     pub(super) stop: &'a Arc<AtomicBool>,
 }
 
-impl Stage<'_> {
+impl PolicyRun<'_> {
     pub(super) fn play(&self) -> Result<Run, Failure> {
         let timer = Timer::start().map_err(Failure::failed)?;
         let stores = self.catalogue.open().map_err(|error| {
@@ -44,7 +44,7 @@ impl Stage<'_> {
             ))
         })?;
         let backends = Backends::new(self.model, stores, self.seed, &timer);
-        let setup = world::setup(self.model, &backends, &self.run.policy, &self.run.times, self.seed);
+        let setup = node::setup(self.model, &backends, &self.run.policy, &self.run.times, self.seed);
         let node = Node::start(setup).map_err(Failure::failed)?;
         let address = node.admin().expect("the setup opens it");
         let Times { warm_up, measured, .. } = self.run.times;
@@ -58,7 +58,7 @@ impl Stage<'_> {
                 load.stop();
                 watched
             });
-            let ends = Ends(&ended);
+            let ends = SetOnDrop(&ended);
             let outcome = self.load(&address.to_string(), &load, &judge, began);
             drop(ends);
             (outcome, watch.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
@@ -80,7 +80,7 @@ impl Stage<'_> {
         judge: &Mutex<Judge>,
         began: Instant,
     ) -> Result<http::Outcome, sherwood_load::LoadError> {
-        let profile = self.model.profile(world::PROFILE).expect("the model that is built in has the profile");
+        let profile = self.model.profile(node::PROFILE).expect("the model that is built in has the profile");
         let options = http::Options {
             address: address.to_owned(),
             pace: Pace::Open { rate_per_s: profile.request_rate, gaps: Gaps::Poisson },
@@ -89,7 +89,7 @@ impl Stage<'_> {
             seed: self.seed,
             ..http::Options::default()
         };
-        let (model, profile) = (Arc::clone(self.model), world::PROFILE.to_owned());
+        let (model, profile) = (Arc::clone(self.model), node::PROFILE.to_owned());
         let workload = Workload::Mix { model, profile, seed: self.seed };
         http::run(&options, workload, control, |request| {
             let failed = request.failed || request.failed_keys > 0;
@@ -169,9 +169,9 @@ impl Stage<'_> {
 }
 
 /// Sets the flag when the load has ended, even by a panic.
-struct Ends<'a>(&'a AtomicBool);
+struct SetOnDrop<'a>(&'a AtomicBool);
 
-impl Drop for Ends<'_> {
+impl Drop for SetOnDrop<'_> {
     fn drop(&mut self) {
         self.0.store(true, Relaxed);
     }
@@ -200,9 +200,9 @@ mod tests {
         let (model, stop) = (Arc::new(Model::onerf()), Arc::new(AtomicBool::new(false)));
         let bound = time::bound(&model.slo());
         let run = RunLabel { policy: policy.to_owned(), run: (1, 1), times: TIMES, bound };
-        let stage = Stage { model: &model, catalogue, run, seed: 1, show: false, stop: &stop };
+        let policy_run = PolicyRun { model: &model, catalogue, run, seed: 1, show: false, stop: &stop };
         let mut report = Report::new(1, &TIMES, bound, 400.0);
-        report.runs.push(stage.play().unwrap());
+        report.runs.push(policy_run.play().unwrap());
         serde_json::to_value(&report).unwrap()["runs"][0].clone()
     }
 
@@ -246,8 +246,9 @@ mod tests {
             times: Times::of(Duration::from_secs(3_600)),
             bound,
         };
-        let stage = Stage { model: &model, catalogue: &catalogue, run, seed: 1, show: false, stop: &stop };
-        let run = stage.play().unwrap();
+        let policy_run =
+            PolicyRun { model: &model, catalogue: &catalogue, run, seed: 1, show: false, stop: &stop };
+        let run = policy_run.play().unwrap();
         assert_eq!(run.incomplete_because.as_deref(), Some("stopped before its end"));
         assert!(!run.valid);
     }

@@ -2,7 +2,7 @@
 //! close in order, attributes must be quoted, entities must be known.
 
 /// Panics with the position where `svg` is not well-formed.
-pub(crate) fn assert_sound(svg: &str) {
+pub(crate) fn assert_well_formed(svg: &str) {
     let mut open: Vec<&str> = Vec::new();
     let mut rest = svg.trim_end();
     loop {
@@ -48,11 +48,11 @@ fn entities_are_known(text: &str) -> bool {
 #[test]
 fn malformed_xml_is_found() {
     const HEAD: &str = "<svg xmlns=\"http://www.w3.org/2000/svg\"";
-    assert_sound(&format!("{HEAD}><text x=\"1\">a &lt; b</text><path d=\"M0 0\"/></svg>\n"));
+    assert_well_formed(&format!("{HEAD}><text x=\"1\">a &lt; b</text><path d=\"M0 0\"/></svg>\n"));
     for wrong in
         ["><text></svg>", "><text x=1/></svg>", ">a & b</svg>", "><path d=\"MNaN 0\"/></svg>", "/><p/>"]
     {
         let wrong = format!("{HEAD}{wrong}");
-        assert!(std::panic::catch_unwind(|| assert_sound(&wrong)).is_err(), "{wrong}");
+        assert!(std::panic::catch_unwind(|| assert_well_formed(&wrong)).is_err(), "{wrong}");
     }
 }
