@@ -1,12 +1,14 @@
-//! Protocols as bytes in and bytes out: no socket, no clock, no buffer of their own.
+//! Protocols as bytes in and bytes out: no socket and no clock.
 //!
-//! A codec that reads from a socket can only be tested through one, and hides when it waits. Here
-//! the driver owns the bytes: it offers what it has, is told how much of that is used up and what
-//! it means, and offers more. The same code then serves the daemon's listener, the load generator
-//! and the connectors to other caches, and a test can cut the bytes wherever it likes.
+//! A codec that reads from a socket can only be tested with one, and blocks invisibly. Here the
+//! driver owns the bytes: it passes the bytes it has received, learns how many of them were
+//! consumed and what they mean, and passes more. The same code serves the daemon's listener, the
+//! load generator and the connectors to other caches, and a test can split the bytes at any place.
 //!
-//! Built, both sides of each: the memcached text protocol ([`memcached`]), of its meta commands the
-//! server's side only, and Redis's ([`resp`]).
+//! Both sides of two protocols are implemented: the memcached text protocol ([`memcached`]), with
+//! meta commands on the server's side only, and Redis's ([`resp`]). The codecs have no buffer of
+//! their own; [`pipeline`] holds the buffers and the requests in flight of a client's connection.
 
 pub mod memcached;
+pub mod pipeline;
 pub mod resp;
