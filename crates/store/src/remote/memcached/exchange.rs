@@ -2,9 +2,10 @@
 
 use bytes::Bytes;
 use sherwood_wire::memcached::client::{self, Progress, Reply, ReplyError};
+use sherwood_wire::pipeline::{self, Step};
 
 use crate::remote::Each;
-use crate::remote::pipeline::{Exchange, Step};
+use crate::remote::pipeline::Exchange;
 use crate::words::said_bytes;
 use crate::{Cause, Found};
 
@@ -50,8 +51,6 @@ pub(crate) struct Values {
     value_bytes_max: u32,
     /// Bytes of the values found.
     bytes: u64,
-    /// Bytes of a value that is too large, and still to be thrown away.
-    skip: u64,
     /// What is wrong with the whole call, found amid its answer.
     failed: Option<Cause>,
 }
@@ -59,16 +58,15 @@ pub(crate) struct Values {
 impl Ask {
     pub(super) fn values(keys: Vec<Bytes>, value_bytes_max: u32) -> Self {
         let (found, lines) = (vec![Ok(None); keys.len()], keys.len().div_ceil(KEYS_PER_LINE_MAX));
-        Self::Values(Values { keys, found, next: 0, lines, value_bytes_max, bytes: 0, skip: 0, failed: None })
+        Self::Values(Values { keys, found, next: 0, lines, value_bytes_max, bytes: 0, failed: None })
     }
 }
 
-impl Exchange for Ask {
-    type Answer = Told;
+impl pipeline::Exchange for Ask {
+    type Answer = Result<Told, Cause>;
+    type Error = String;
 
-    const PROTOCOL: &'static str = "the memcached protocol";
-
-    fn read(&mut self, input: &[u8]) -> Result<Step<Told>, String> {
+    fn read(&mut self, input: &[u8]) -> Result<Step<Self::Answer>, String> {
         if let Self::Values(values) = self {
             return values.read(input);
         }
@@ -89,6 +87,12 @@ impl Exchange for Ask {
         };
         Ok(Step::Done(consumed, told))
     }
+}
+
+impl Exchange for Ask {
+    type Told = Told;
+
+    const PROTOCOL: &'static str = "the memcached protocol";
 
     /// A server with as many clients as it takes says so at once and hangs up.
     fn unasked(input: &[u8]) -> Option<Cause> {
@@ -100,12 +104,7 @@ impl Exchange for Ask {
 }
 
 impl Values {
-    fn read(&mut self, input: &[u8]) -> Result<Step<Told>, String> {
-        if self.skip > 0 {
-            let used = input.len().min(usize::try_from(self.skip).unwrap_or(usize::MAX));
-            self.skip -= used as u64;
-            return Ok(if used == 0 { Step::Incomplete(1) } else { Step::Used(used) });
-        }
+    fn read(&mut self, input: &[u8]) -> Result<Step<Result<Told, Cause>>, String> {
         let (consumed, reply) = match client::parse(input, self.value_bytes_max) {
             Ok(Progress::Incomplete { need }) => return Ok(Step::Incomplete(need)),
             Ok(Progress::Reply { consumed, reply }) => (consumed, reply),
@@ -113,8 +112,7 @@ impl Values {
                 let line = input.iter().position(|&byte| byte == b'\n').map_or(0, |end| end + 1);
                 let at = self.place(input[..line].split(|&byte| byte == b' ').nth(1).unwrap_or_default())?;
                 self.found[at] = Err(Cause::TooLarge { bytes_max: bytes_max.into() });
-                self.skip = bytes + END_BYTES;
-                return Ok(Step::Used(line));
+                return Ok(Step::Used(line + bytes as usize + END_BYTES));
             }
             Err(error) => return Err(error.to_string()),
         };
@@ -159,7 +157,7 @@ impl Values {
 }
 
 /// Bytes of the line end behind a value.
-const END_BYTES: u64 = 2;
+const END_BYTES: usize = 2;
 
 /// What the server's refusal means; nothing where it is none.
 fn refusal(reply: &Reply<'_>) -> Option<Cause> {

@@ -1,44 +1,42 @@
 //! The task of one connection: connects, greets, and then writes and reads until the connection or
 //! the pool ends.
 
-use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{Buf, Bytes, BytesMut};
+use sherwood_wire::pipeline::{self, Limits, Pipeline, ReplyError, Step};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout};
 
-use super::{Exchange, Failed, Link, Operation, Queued, Step};
+use super::{Exchange, Failed, Link, Operation, Queued};
 use crate::Cause;
 use crate::remote::socket::{Endpoint, Io};
 
 /// Operations sent and not answered; more wait in the queue.
-const UNDER_WAY_MAX: usize = 256;
-/// Bytes that are gathered before they are written, unless one request alone is longer.
+const IN_FLIGHT_MAX: usize = 256;
+/// Bytes gathered before they are written, unless one request alone is longer.
 const GATHERED_BYTES_MAX: usize = 64 << 10;
-/// How long a server that hung up is listened to: what it said has arrived or is about to.
-const LAST_WORDS: Duration = Duration::from_millis(100);
-/// Room for what arrives, to begin with and again after a long answer.
-const INPUT_BYTES: usize = 16 << 10;
-/// Room of a buffer beyond which it is given back when it is empty.
-const BUFFER_BYTES_KEPT: usize = 256 << 10;
+/// Bytes of a reply besides a value: its line.
+const LINE_BYTES_MAX: usize = 2 * sherwood_wire::resp::LINE_BYTES_MAX;
+/// Time to read the reason that a server sent before it closed the connection: it has arrived or is
+/// about to.
+const CLOSE_REASON_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// Lives as long as the connection; what is in the queue at its end is answered.
+/// Runs as long as the connection; answers everything that is in the queue at its end.
 pub(super) async fn run<E: Exchange>(link: Arc<Link<E>>, mut queue: mpsc::Receiver<Queued<E>>) {
     match open(&link).await {
-        Ok(mut wire) => {
-            let ended = wire.serve(&link, &mut queue).await;
-            // Closed before what was sent is failed: whoever hears of it finds this connection
-            // gone.
+        Ok(mut driver) => {
+            let ended = driver.serve(&link, &mut queue).await;
+            // Closed before what was sent is failed: a caller that learns of the failure must not
+            // find this connection in the pool.
             queue.close();
-            wire.fail(&ended);
-            let turned_away = wire.turned_away;
-            drop(wire);
-            match turned_away {
-                // It would say the same to the next connection.
+            driver.fail(&ended);
+            let refused = driver.refused;
+            drop(driver);
+            match refused {
+                // The server would refuse the next connection as well.
                 true => answer_all(&mut queue, |_| Failed::Cause(ended.clone())).await,
                 false => answer_all(&mut queue, |operation| Failed::Unsent(operation)).await,
             }
@@ -50,7 +48,7 @@ pub(super) async fn run<E: Exchange>(link: Arc<Link<E>>, mut queue: mpsc::Receiv
     }
 }
 
-/// Answers what is in the closed queue, and what is just being put into it.
+/// Answers the operations in the closed queue, including those just being put into it.
 async fn answer_all<E: Exchange>(
     queue: &mut mpsc::Receiver<Queued<E>>,
     failed: impl Fn(Operation<E>) -> Failed<E>,
@@ -60,246 +58,223 @@ async fn answer_all<E: Exchange>(
     }
 }
 
-async fn open<E: Exchange>(link: &Link<E>) -> Result<Wire<E>, Cause> {
+async fn open<E: Exchange>(link: &Link<E>) -> Result<Driver<E>, Cause> {
     let connected = link.endpoint.connect().await?;
     let (read, write) = tokio::io::split(connected.io);
-    let mut wire = Wire {
-        read,
-        write,
-        input: BytesMut::with_capacity(INPUT_BYTES),
-        need: 1,
-        output: BytesMut::new(),
-        unflushed: false,
-        under_way: VecDeque::new(),
-        turned_away: false,
+    let limits = Limits {
+        in_flight_max: IN_FLIGHT_MAX,
+        piece_bytes_max: link.value_bytes_max.saturating_add(LINE_BYTES_MAX),
     };
-    let patience = link.endpoint.timeout;
+    let mut driver =
+        Driver { read, write, pipeline: Pipeline::new(limits), unflushed: false, refused: false };
     for operation in (link.greeting)() {
-        match timeout(patience, wire.greet(&link.endpoint, operation)).await {
+        match timeout(link.endpoint.timeout, driver.greet(&link.endpoint, operation)).await {
             Ok(greeted) => greeted?,
-            Err(_) => return Err(Cause::silent(&link.endpoint.address, patience)),
+            Err(_) => return Err(Cause::silent(&link.endpoint.address, link.endpoint.timeout)),
         }
     }
-    Ok(wire)
+    Ok(driver)
 }
 
-/// A connection and what is under way on it.
-struct Wire<E: Exchange> {
+/// A connection and the operations in flight on it.
+struct Driver<E: Exchange> {
     read: ReadHalf<Box<dyn Io>>,
     write: WriteHalf<Box<dyn Io>>,
-    /// What has arrived and is not used up.
-    input: BytesMut,
-    /// How long `input` has to be to be worth a look.
-    need: usize,
-    /// What is to be written.
-    output: BytesMut,
-    /// Whether there is some, or what was written may still lie in the encryption's buffer.
+    pipeline: Pipeline<InFlight<E>>,
+    /// True while there are bytes to write, or bytes written may still be in the buffer of TLS.
     unflushed: bool,
-    /// What was sent, in order.
-    under_way: VecDeque<UnderWay<E>>,
-    /// Whether the server said that it does not want this connection.
-    turned_away: bool,
+    /// True once the server has said that it refuses this connection.
+    refused: bool,
 }
 
-struct UnderWay<E: Exchange> {
+struct InFlight<E: Exchange> {
     exchange: E,
-    reply: oneshot::Sender<Result<E::Answer, Failed<E>>>,
+    reply: oneshot::Sender<Result<E::Told, Failed<E>>>,
     _counted: Option<super::Counted>,
 }
 
-impl<E: Exchange> Wire<E> {
-    /// One operation of the greeting, with nothing else under way.
+impl<E: Exchange> pipeline::Exchange for InFlight<E> {
+    type Answer = E::Answer;
+    type Error = E::Error;
+
+    fn read(&mut self, input: &[u8]) -> Result<Step<E::Answer>, E::Error> {
+        self.exchange.read(input)
+    }
+}
+
+impl<E: Exchange> Driver<E> {
+    /// Executes one operation of the greeting, with nothing else in flight.
     async fn greet(&mut self, endpoint: &Endpoint, operation: Operation<E>) -> Result<(), Cause> {
         let Operation { request, exchange, .. } = operation;
         let (reply, mut answer) = oneshot::channel();
-        self.under_way.push_back(UnderWay { exchange, reply, _counted: None });
-        let heard = self.hear(endpoint, &request).await;
-        match (answer.try_recv(), heard) {
+        let in_flight = InFlight { exchange, reply, _counted: None };
+        self.pipeline.push(in_flight, |_, out| out.extend_from_slice(&request));
+        let exchanged = self.exchange(endpoint).await;
+        match (answer.try_recv(), exchanged) {
             (Ok(Ok(_)), _) => Ok(()),
-            // What the server said of it tells more than that it hung up then.
+            // The server's answer is more specific than the end of the connection after it.
             (Ok(Err(Failed::Cause(cause))), _) | (_, Err(cause)) => Err(cause),
             (Ok(Err(Failed::Unsent(_))) | Err(_), Ok(())) => unreachable!("it was sent, and it is answered"),
         }
     }
 
-    /// Sends a request and reads until everything is answered.
-    async fn hear(&mut self, endpoint: &Endpoint, request: &[u8]) -> Result<(), Cause> {
+    /// Sends what is to be sent and reads until everything is answered.
+    async fn exchange(&mut self, endpoint: &Endpoint) -> Result<(), Cause> {
+        let unsent = self.pipeline.unsent();
+        let bytes = unsent.len();
         let sent = async {
-            self.write.write_all(request).await?;
+            self.write.write_all(unsent).await?;
             self.write.flush().await
         };
         if let Err(error) = sent.await {
-            return Err(self.last_words(endpoint, &error).await);
+            return Err(self.close_reason(endpoint, &error).await);
         }
-        while !self.under_way.is_empty() {
-            let arrived = self.read.read_buf(&mut self.input).await;
-            self.arrived(endpoint, arrived)?;
+        self.pipeline.sent(bytes);
+        while self.pipeline.in_flight() > 0 {
+            let received = self.read.read(self.pipeline.room()).await;
+            self.received(endpoint, received)?;
         }
         Ok(())
     }
 
-    /// Why nothing more can be sent: what the server said before it hung up is still to be read,
-    /// and tells more than that it did.
-    async fn last_words(&mut self, endpoint: &Endpoint, error: &io::Error) -> Cause {
+    /// The cause when nothing more can be sent. A reason that the server sent before it closed the
+    /// connection is still to be read, and is more specific than the error of the write.
+    async fn close_reason(&mut self, endpoint: &Endpoint, error: &io::Error) -> Cause {
         let read = async {
             loop {
-                match self.read.read_buf(&mut self.input).await {
+                match self.read.read(self.pipeline.room()).await {
                     Ok(0) => return endpoint.broken(error),
-                    arrived => {
-                        if let Err(cause) = self.arrived(endpoint, arrived) {
+                    received => {
+                        if let Err(cause) = self.received(endpoint, received) {
                             return cause;
                         }
                     }
                 }
             }
         };
-        timeout(LAST_WORDS, read).await.unwrap_or_else(|_| endpoint.broken(error))
+        timeout(CLOSE_REASON_TIMEOUT, read).await.unwrap_or_else(|_| endpoint.broken(error))
     }
 
-    /// Writes and reads until the connection ends, and says why; or until the pool is gone and all
-    /// is answered.
+    /// Writes and reads until the connection ends, and returns the cause; or until the pool is gone
+    /// and everything is answered.
     async fn serve(&mut self, link: &Link<E>, queue: &mut mpsc::Receiver<Queued<E>>) -> Cause {
-        let patience = tokio::time::sleep(link.answer_timeout);
-        tokio::pin!(patience);
-        let mut heard = Instant::now();
+        let deadline = tokio::time::sleep(link.answer_timeout);
+        tokio::pin!(deadline);
+        let mut progress = Instant::now();
         loop {
-            let takes = self.output.is_empty() && self.under_way.len() < UNDER_WAY_MAX && !queue.is_closed();
-            let waits = !self.under_way.is_empty();
+            let takes = self.pipeline.unsent().is_empty() && !self.pipeline.is_full() && !queue.is_closed();
+            let waits = self.pipeline.in_flight() > 0;
             if !waits && queue.is_closed() {
                 return Cause::Closed;
             }
+            let (unsent, room) = self.pipeline.buffers();
             tokio::select! {
                 queued = queue.recv(), if takes => {
                     if !waits {
-                        heard = Instant::now();
-                        patience.as_mut().reset(heard + link.answer_timeout);
+                        progress = Instant::now();
+                        deadline.as_mut().reset(progress + link.answer_timeout);
                     }
                     self.take(queued, queue);
                 }
-                // Beside the reading: a server that answers may read on only when it is read from.
-                pushed = push(&mut self.write, &mut self.output), if self.unflushed => match pushed {
-                    Ok(unflushed) => {
-                        self.unflushed = unflushed;
-                        if self.output.is_empty() {
-                            give_back(&mut self.output);
+                // While reading: some servers read on only when their answers are read.
+                written = write_some(&mut self.write, unsent), if self.unflushed => match written {
+                    Ok(bytes) => {
+                        self.unflushed = bytes > 0;
+                        self.pipeline.sent(bytes);
+                        if self.pipeline.unsent().is_empty() {
+                            self.pipeline.shrink();
                         } else {
-                            // It takes in what it is to answer, which is no silence.
-                            heard = Instant::now();
+                            // A server that takes in a long request makes progress.
+                            progress = Instant::now();
                         }
                     }
-                    Err(error) => return self.last_words(&link.endpoint, &error).await,
+                    Err(error) => return self.close_reason(&link.endpoint, &error).await,
                 },
-                arrived = self.read.read_buf(&mut self.input) => {
-                    heard = Instant::now();
-                    if let Err(cause) = self.arrived(&link.endpoint, arrived) {
+                received = self.read.read(room) => {
+                    progress = Instant::now();
+                    if let Err(cause) = self.received(&link.endpoint, received) {
                         return cause;
                     }
                 }
-                () = patience.as_mut(), if waits => {
-                    // The alarm is moved when it rings: moving it with every byte would cost more
-                    // than it is worth.
-                    let until = heard + link.answer_timeout;
+                () = deadline.as_mut(), if waits => {
+                    // The timer is moved when it fires: moving it with every read would cost more.
+                    let until = progress + link.answer_timeout;
                     if until <= Instant::now() {
                         return Cause::unanswered(&link.endpoint.address, link.answer_timeout);
                     }
-                    patience.as_mut().reset(until);
+                    deadline.as_mut().reset(until);
                 }
             }
         }
     }
 
-    /// Takes what came out of the queue and what else is there, as far as it is good to write at
-    /// once.
+    /// Takes `first` and more operations from the queue, as many as should be written at once.
     fn take(&mut self, first: Option<Queued<E>>, queue: &mut mpsc::Receiver<Queued<E>>) {
         let mut next = first;
         while let Some(Queued { operation, reply, _counted }) = next {
-            // What nobody waits for any more is not sent.
+            // An operation whose caller has gone is not sent.
             if !reply.is_closed() {
                 let Operation { request, exchange, .. } = operation;
-                self.output.extend_from_slice(&request);
+                let in_flight = InFlight { exchange, reply, _counted: Some(_counted) };
+                self.pipeline.push(in_flight, |_, out| out.extend_from_slice(&request));
                 self.unflushed = true;
-                self.under_way.push_back(UnderWay { exchange, reply, _counted: Some(_counted) });
             }
-            let room = self.output.len() < GATHERED_BYTES_MAX && self.under_way.len() < UNDER_WAY_MAX;
-            next = if room { queue.try_recv().ok() } else { None };
+            let has_room = self.pipeline.unsent().len() < GATHERED_BYTES_MAX && !self.pipeline.is_full();
+            next = if has_room { queue.try_recv().ok() } else { None };
         }
     }
 
-    /// Understands what has arrived.
-    fn arrived(&mut self, endpoint: &Endpoint, arrived: io::Result<usize>) -> Result<(), Cause> {
-        match arrived {
+    /// Answers the operations whose replies are complete.
+    fn received(&mut self, endpoint: &Endpoint, received: io::Result<usize>) -> Result<(), Cause> {
+        match received {
             Ok(0) => {
                 let detail = "it closed the connection".to_owned();
                 return Err(Cause::Reset { address: endpoint.address.to_string(), detail });
             }
-            Ok(_) => {}
+            Ok(bytes) => self.pipeline.received(bytes),
             Err(error) => return Err(endpoint.broken(&error)),
         }
-        while !self.input.is_empty() && self.input.len() >= self.need {
-            self.step(endpoint)?;
+        while let Some((InFlight { reply, .. }, answer)) =
+            self.pipeline.reply().map_err(|error| self.not_a_reply(endpoint, error))?
+        {
+            let _ = reply.send(answer.map_err(Failed::Cause));
         }
-        if self.input.is_empty() {
-            give_back(&mut self.input);
-        }
-        self.input.reserve(self.need.saturating_sub(self.input.len()).max(INPUT_BYTES / 4));
+        self.pipeline.shrink();
         Ok(())
     }
 
-    fn step(&mut self, endpoint: &Endpoint) -> Result<(), Cause> {
-        let protocol = |detail| {
-            let address = endpoint.address.to_string();
-            Cause::Protocol { address, expected: E::PROTOCOL, detail }
-        };
-        let Some(first) = self.under_way.front_mut() else {
-            if let Some(cause) = E::unasked(&self.input) {
-                self.turned_away = true;
-                return Err(cause);
-            }
-            return Err(protocol(format!("{:?} without a question", excerpt(&self.input))));
-        };
-        self.need = 1;
-        match first.exchange.read(&self.input).map_err(protocol)? {
-            Step::Incomplete(need) => self.need = need.max(self.input.len() + 1),
-            Step::Used(used) => self.input.advance(used),
-            Step::Done(used, answer) => {
-                self.input.advance(used);
-                let ended = self.under_way.pop_front();
-                if let Some(UnderWay { reply, .. }) = ended {
-                    let _ = reply.send(answer.map_err(Failed::Cause));
+    fn not_a_reply(&mut self, endpoint: &Endpoint, error: ReplyError<String>) -> Cause {
+        let detail = match error {
+            ReplyError::Exchange(detail) => detail,
+            ReplyError::Unsolicited => {
+                let unread = self.pipeline.unread();
+                if let Some(cause) = E::unasked(unread) {
+                    self.refused = true;
+                    return cause;
                 }
+                format!("{:?} without a question", String::from_utf8_lossy(&unread[..unread.len().min(64)]))
             }
-        }
-        Ok(())
+            error => error.to_string(),
+        };
+        Cause::Protocol { address: endpoint.address.to_string(), expected: E::PROTOCOL, detail }
     }
 
-    /// Tells everybody who waits what the connection ended of.
+    /// Fails every operation in flight.
     fn fail(&mut self, cause: &Cause) {
-        for UnderWay { reply, .. } in self.under_way.drain(..) {
+        for InFlight { reply, .. } in self.pipeline.abandon() {
             let _ = reply.send(Err(Failed::Cause(cause.clone())));
         }
     }
 }
 
-/// Gives back what an empty buffer took for something long.
-fn give_back(buffer: &mut BytesMut) {
-    if buffer.capacity() > BUFFER_BYTES_KEPT {
-        *buffer = BytesMut::with_capacity(INPUT_BYTES);
+/// Writes some of `unsent`, or flushes where there is nothing to write; the bytes written. May be
+/// dropped and started again.
+async fn write_some(write: &mut WriteHalf<Box<dyn Io>>, unsent: &[u8]) -> io::Result<usize> {
+    if unsent.is_empty() {
+        return write.flush().await.map(|()| 0);
     }
-}
-
-/// Writes some of `output`, or where there is none sees to it that all that was written is sent;
-/// whether there is more to do. May be dropped and begun again.
-async fn push(write: &mut WriteHalf<Box<dyn Io>>, output: &mut BytesMut) -> io::Result<bool> {
-    if output.is_empty() {
-        return write.flush().await.map(|()| false);
-    }
-    match write.write_buf(output).await? {
+    match write.write(unsent).await? {
         0 => Err(io::ErrorKind::WriteZero.into()),
-        _ => Ok(true),
+        bytes => Ok(bytes),
     }
-}
-
-/// The start of what arrived, for an error.
-fn excerpt(input: &[u8]) -> String {
-    String::from_utf8_lossy(&Bytes::copy_from_slice(&input[..input.len().min(64)])).into_owned()
 }

@@ -28,43 +28,28 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use sherwood_wire::pipeline;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use super::options::RemoteOptions;
 use super::socket::Endpoint;
 use crate::Cause;
 
-/// How one operation's answer is understood, a piece at a time.
-pub(crate) trait Exchange: Send + 'static {
-    /// What it comes to.
-    type Answer: Send + 'static;
+/// The reply to one operation, in a connector's protocol.
+pub(crate) trait Exchange:
+    pipeline::Exchange<Answer = Result<Self::Told, Cause>, Error = String> + Send + 'static
+{
+    /// The result of an operation that did not fail.
+    type Told: Send + 'static;
 
-    /// What is spoken, for errors.
+    /// The protocol's name in errors.
     const PROTOCOL: &'static str;
 
-    /// Looks at the start of what has arrived and is not used up; may be empty.
-    ///
-    /// # Errors
-    /// When it is no answer. Where the next one begins is then unknown, so the connection is given
-    /// up.
-    fn read(&mut self, input: &[u8]) -> Result<Step<Self::Answer>, String>;
-
-    /// What a server means that says this before it is asked anything; nothing where it makes no
-    /// sense. Some turn clients away so.
+    /// The meaning of bytes that the server sends before it is asked anything, which is how some
+    /// refuse a client; none where they make no sense.
     fn unasked(_input: &[u8]) -> Option<Cause> {
         None
     }
-}
-
-/// What an [`Exchange`] made of the bytes it saw.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Step<A> {
-    /// Nothing yet: offer the same bytes again once there are so many.
-    Incomplete(usize),
-    /// So many bytes are understood, and more is to come.
-    Used(usize),
-    /// So many bytes were the last of the answer, which may be a failure of this operation alone.
-    Done(usize, Result<A, Cause>),
 }
 
 /// An operation: what is sent, and how its answer is understood.
@@ -102,6 +87,7 @@ pub(crate) struct Pool<E: Exchange> {
 struct Link<E: Exchange> {
     endpoint: Endpoint,
     answer_timeout: Duration,
+    value_bytes_max: usize,
     greeting: Greeting<E>,
 }
 
@@ -114,7 +100,7 @@ struct Connection<E: Exchange> {
 /// An operation on its way to a connection's task.
 struct Queued<E: Exchange> {
     operation: Operation<E>,
-    reply: oneshot::Sender<Result<E::Answer, Failed<E>>>,
+    reply: oneshot::Sender<Result<E::Told, Failed<E>>>,
     _counted: Counted,
 }
 
@@ -159,7 +145,12 @@ impl<E: Exchange> Pool<E> {
     pub(crate) fn new(endpoint: Endpoint, options: &RemoteOptions, greeting: Greeting<E>) -> Self {
         let queued_calls_max = options.queued_calls_max as usize;
         Self {
-            link: Arc::new(Link { endpoint, answer_timeout: options.answer_timeout(), greeting }),
+            link: Arc::new(Link {
+                endpoint,
+                answer_timeout: options.answer_timeout(),
+                value_bytes_max: usize::try_from(options.value_bytes_max).unwrap_or(usize::MAX),
+                greeting,
+            }),
             connections_max: options.connections_max.into(),
             queued_calls_max,
             calls: Semaphore::new(queued_calls_max),
@@ -168,7 +159,7 @@ impl<E: Exchange> Pool<E> {
     }
 
     /// Sends an operation and waits for its answer.
-    pub(crate) async fn call(&self, mut operation: Operation<E>) -> Result<E::Answer, Cause> {
+    pub(crate) async fn call(&self, mut operation: Operation<E>) -> Result<E::Told, Cause> {
         let overloaded = || Cause::Overloaded { queued_calls_max: self.queued_calls_max };
         let _room = self.calls.try_acquire().map_err(|_| overloaded())?;
         for _ in 0..OFFERS_MAX {

@@ -7,18 +7,19 @@ use std::task::Poll;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
+use sherwood_wire::pipeline::{Limits, Pipeline, ReplyError, Step};
+
 use super::*;
 use crate::remote::host::HostPort;
 
 #[derive(Debug, PartialEq, Eq)]
 struct Letter;
 
-impl Exchange for Letter {
-    type Answer = u8;
+impl pipeline::Exchange for Letter {
+    type Answer = Result<u8, Cause>;
+    type Error = String;
 
-    const PROTOCOL: &'static str = "letters";
-
-    fn read(&mut self, input: &[u8]) -> Result<Step<u8>, String> {
+    fn read(&mut self, input: &[u8]) -> Result<Step<Self::Answer>, String> {
         match input {
             [] => Ok(Step::Incomplete(1)),
             [b'!', ..] => Ok(Step::Done(1, Err(Cause::Server { detail: "no".into() }))),
@@ -28,26 +29,29 @@ impl Exchange for Letter {
     }
 }
 
-/// What `exchange` makes of `answer` when it arrives in pieces of `piece` bytes; the number of
-/// bytes it used with it.
+impl Exchange for Letter {
+    type Told = u8;
+
+    const PROTOCOL: &'static str = "letters";
+}
+
+/// The answer that `exchange` makes of `answer` when it arrives in pieces of `piece` bytes, and the
+/// number of bytes it used.
 pub(crate) fn read_in_pieces<E: Exchange>(
-    mut exchange: E,
+    exchange: E,
     answer: &[u8],
     piece: usize,
-) -> Result<(Result<E::Answer, Cause>, usize), String> {
-    let (mut input, mut need) = (Vec::new(), 1);
+) -> Result<(Result<E::Told, Cause>, usize), String> {
+    let mut pipeline = Pipeline::new(Limits { in_flight_max: 1, piece_bytes_max: usize::MAX });
+    pipeline.push(exchange, |_, _| {});
     for (i, bytes) in answer.chunks(piece).enumerate() {
-        input.extend_from_slice(bytes);
-        while !input.is_empty() && input.len() >= need {
-            need = 1;
-            match exchange.read(&input)? {
-                Step::Incomplete(more) => {
-                    assert!(more > input.len(), "it asks for more than there is");
-                    need = more;
-                }
-                Step::Used(used) => drop(input.drain(..used)),
-                Step::Done(used, told) => return Ok((told, i * piece + bytes.len() - input.len() + used)),
-            }
+        pipeline.room()[..bytes.len()].copy_from_slice(bytes);
+        pipeline.received(bytes.len());
+        match pipeline.reply() {
+            Ok(None) => {}
+            Ok(Some((_, told))) => return Ok((told, i * piece + bytes.len() - pipeline.unread().len())),
+            Err(ReplyError::Exchange(error)) => return Err(error),
+            Err(error) => return Err(error.to_string()),
         }
     }
     Err("it did not end".into())

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use sherwood_wire::pipeline::{self, Step};
 use sherwood_wire::resp::client::{self, Progress, Reply};
 
 use crate::remote::Each;
-use crate::remote::pipeline::{Exchange, Step};
+use crate::remote::pipeline::Exchange;
 use crate::words::said_bytes;
 use crate::{Cause, Found};
 
@@ -24,8 +25,6 @@ pub(crate) struct Ask {
     value_bytes_max: u64,
     /// Bytes of the values found.
     bytes: u64,
-    /// Bytes of a value that is too large, and still to be thrown away.
-    skip: u64,
     /// What is wrong with the whole call, found amid its answer.
     failed: Option<Cause>,
 }
@@ -56,7 +55,7 @@ pub(crate) struct Told {
 impl Ask {
     fn new(what: What, ttls: usize, value_bytes_max: u64) -> Self {
         let told = Told::default();
-        Self { ttls, what, more: 0, alone: false, told, value_bytes_max, bytes: 0, skip: 0, failed: None }
+        Self { ttls, what, more: 0, alone: false, told, value_bytes_max, bytes: 0, failed: None }
     }
 
     pub(super) fn ok() -> Self {
@@ -78,21 +77,11 @@ impl Ask {
     }
 }
 
-impl Exchange for Ask {
-    type Answer = Told;
+impl pipeline::Exchange for Ask {
+    type Answer = Result<Told, Cause>;
+    type Error = String;
 
-    const PROTOCOL: &'static str = "the Redis protocol";
-
-    fn read(&mut self, input: &[u8]) -> Result<Step<Told>, String> {
-        if self.skip > 0 {
-            let used = input.len().min(usize::try_from(self.skip).unwrap_or(usize::MAX));
-            self.skip -= used as u64;
-            return Ok(match (self.skip, &self.what) {
-                (0, What::Text) => self.done(used),
-                (0, _) => self.after(used),
-                _ => Step::Used(used),
-            });
-        }
+    fn read(&mut self, input: &[u8]) -> Result<Step<Self::Answer>, String> {
         if let Some(bytes) = announced(input).filter(|&bytes| bytes > self.value_bytes_max) {
             return self.too_large(input, bytes);
         }
@@ -143,6 +132,12 @@ impl Exchange for Ask {
         }
         Ok(self.after(used))
     }
+}
+
+impl Exchange for Ask {
+    type Told = Told;
+
+    const PROTOCOL: &'static str = "the Redis protocol";
 
     /// A server in protected mode, or with as many clients as it takes, says so at once and hangs
     /// up.
@@ -155,13 +150,13 @@ impl Exchange for Ask {
 }
 
 impl Ask {
-    fn done(&mut self, used: usize) -> Step<Told> {
+    fn done(&mut self, used: usize) -> Step<Result<Told, Cause>> {
         let told = std::mem::take(&mut self.told);
         Step::Done(used, self.failed.take().map_or(Ok(told), Err))
     }
 
     /// What a piece of so many bytes leads to: the next array, or the end of all.
-    fn after(&mut self, used: usize) -> Step<Told> {
+    fn after(&mut self, used: usize) -> Step<Result<Told, Cause>> {
         match self.what {
             What::Left(0) if self.more > 0 => {
                 self.more -= 1;
@@ -214,27 +209,28 @@ impl Ask {
         Ok(())
     }
 
-    /// Begins to throw away a value of `bytes` bytes.
-    fn too_large(&mut self, input: &[u8], bytes: u64) -> Result<Step<Told>, String> {
+    /// Skips a value of `bytes` bytes.
+    fn too_large(&mut self, input: &[u8], bytes: u64) -> Result<Step<Result<Told, Cause>>, String> {
         let line = input.iter().position(|&byte| byte == b'\n').map_or(0, |end| end + 1);
+        let used = line + bytes as usize + END_BYTES;
         let exceeded = self.exceeded();
         match &mut self.what {
             What::Left(left) => {
                 *left -= 1;
                 self.told.values.push(Err(exceeded));
+                Ok(self.after(used))
             }
-            What::Text => self.failed = Some(exceeded),
-            What::Values(_) | What::Ok => {
-                return Err(format!("a text of {bytes} bytes in place of an answer"));
+            What::Text => {
+                self.failed = Some(exceeded);
+                Ok(self.done(used))
             }
+            What::Values(_) | What::Ok => Err(format!("a text of {bytes} bytes in place of an answer")),
         }
-        self.skip = bytes + END_BYTES;
-        Ok(Step::Used(line))
     }
 }
 
 /// Bytes of the line end behind a value.
-const END_BYTES: u64 = 2;
+const END_BYTES: usize = 2;
 
 /// The length of the byte string that `input` starts with, once its line is whole.
 fn announced(input: &[u8]) -> Option<u64> {
