@@ -7,21 +7,17 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 use thiserror::Error;
 
 use super::Protocol;
-use super::input::Input;
 use super::operations::Operation;
-use super::pipeline::{Ending, OutOfTurn, Pipeline, Values};
-use super::protocol::ReplyError;
+use super::pipeline::{AnswerError, Ending, Pipeline, Values};
 
 pub(super) struct Connection {
     stream: TcpStream,
-    protocol: Protocol,
     pipeline: Pipeline,
-    input: Input,
-    /// Whether the driver counts it among those with a free place.
+    /// True while the driver lists it among the connections with a free place.
     pub(super) listed: bool,
 }
 
-/// Why a connection is of no further use.
+/// The reason why a connection is of no further use.
 #[derive(Debug, Error)]
 pub(super) enum Lost {
     #[error("the connection broke: {0}")]
@@ -29,30 +25,33 @@ pub(super) enum Lost {
     #[error("the target closed the connection")]
     Closed,
     #[error("{0}")]
-    Reply(#[from] ReplyError),
-    #[error(transparent)]
-    OutOfTurn(#[from] OutOfTurn),
+    Answer(#[from] AnswerError),
 }
 
 impl Connection {
-    pub(super) fn new(stream: TcpStream, protocol: Protocol) -> Self {
-        Self { stream, protocol, pipeline: Pipeline::new(protocol), input: Input::new(), listed: false }
+    /// A connection that pipelines at most `in_flight_max` operations.
+    pub(super) fn new(stream: TcpStream, protocol: Protocol, in_flight_max: usize) -> Self {
+        Self { stream, pipeline: Pipeline::new(protocol, in_flight_max), listed: false }
     }
 
-    pub(super) fn under_way(&self) -> usize {
-        self.pipeline.under_way()
+    pub(super) fn in_flight(&self) -> usize {
+        self.pipeline.in_flight()
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.pipeline.is_full()
     }
 
     pub(super) fn has_unsent(&self) -> bool {
         !self.pipeline.unsent().is_empty()
     }
 
-    /// Appends the operation's command; [`Self::flush`] sends it.
+    /// Appends the operation's request; [`Self::flush`] sends it.
     pub(super) fn start(&mut self, operation: Operation, intended_ns: u64, values: &mut Values) {
         self.pipeline.start(operation, intended_ns, values);
     }
 
-    /// Sends what the socket takes without waiting.
+    /// Sends as much as the socket accepts without blocking.
     pub(super) fn flush(&mut self) -> Result<(), Lost> {
         while self.has_unsent() {
             match send(&self.stream, self.pipeline.unsent(), SendFlags::NOSIGNAL) {
@@ -66,10 +65,10 @@ impl Connection {
         Ok(())
     }
 
-    /// Reads all there is, and ends or carries on the operations whose answers have come.
+    /// Reads all that has arrived; ends or continues the operations whose answers are complete.
     pub(super) fn receive(&mut self, ending: &mut Ending<'_, '_>) -> Result<(), Lost> {
         loop {
-            let room = self.input.room();
+            let room = self.pipeline.room();
             let room_bytes = room.len();
             let read = match recv(&self.stream, room, RecvFlags::empty()) {
                 Ok((0, _)) => return Err(Lost::Closed),
@@ -78,20 +77,16 @@ impl Connection {
                 Err(Errno::INTR) => continue,
                 Err(error) => return Err(Lost::Io(error.into())),
             };
-            self.input.filled(read);
-            while let Some(answer) = self.input.next(self.protocol)? {
-                self.pipeline.handle(answer, ending)?;
-            }
-            self.input.make_room();
-            // What fills less than there was room for was all there is; the system tells when there
-            // is more.
+            self.pipeline.received(read, ending)?;
+            // A read that does not fill the room has emptied the socket; epoll reports the next
+            // arrival.
             if read < room_bytes {
                 return Ok(());
             }
         }
     }
 
-    /// Ends everything under way as failed: its answers will not come.
+    /// Ends every operation in flight as failed: its answers will not arrive.
     pub(super) fn give_up(&mut self, ending: &mut Ending<'_, '_>) {
         self.pipeline.give_up(ending);
     }

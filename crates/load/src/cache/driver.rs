@@ -1,4 +1,4 @@
-//! The loop that keeps to the schedule.
+//! The loop that starts operations on schedule and reads their answers.
 
 use std::collections::VecDeque;
 use std::net::TcpStream;
@@ -25,15 +25,15 @@ pub(super) struct Driver<'a> {
     end_ns: u64,
     schedule: Schedule,
     operations: Box<dyn Operations>,
-    /// By their numbers; those that broke are gone.
+    /// Connections by number; none where one broke.
     connections: Vec<Option<Connection>>,
-    /// Those with a free place, in the order in which they are given operations; each once.
+    /// Connections with a free place, in the order in which they receive operations; each once.
     free: VecDeque<usize>,
-    /// Tells of sockets that changed.
+    /// The epoll instance of all sockets.
     queue: OwnedFd,
-    /// What it told last; reused.
+    /// The last events; reused.
     events: Vec<epoll::Event>,
-    /// Whether there is more to start.
+    /// True while there are operations to start.
     issuing: bool,
     incomplete_because: Option<String>,
     tally: Tally<'a>,
@@ -41,18 +41,18 @@ pub(super) struct Driver<'a> {
     spare: Vec<Operation>,
 }
 
-/// How long after the end operations that were due before it are still sent: a moment's lateness is
-/// no error.
+/// Time after the end in which operations due before it are still sent: a short delay is not an
+/// error.
 const CATCH_UP: Duration = Duration::from_secs(1);
 
-/// How long outstanding answers are waited for once nothing more is sent.
+/// Time to wait for outstanding answers once nothing more is sent.
 const DRAIN: Duration = Duration::from_secs(10);
 
-/// Operations built before they are sent. A longer backlog goes in pieces: its first does not wait
-/// for its last, and answers are read between them.
+/// Most operations built before they are sent. A longer backlog is sent in pieces, so that its
+/// first operations do not wait for the last, and answers are read in between.
 const BATCH_MAX: usize = 256;
 
-/// The longest sleep: how soon a stop is noticed.
+/// The longest sleep, which bounds the delay of a stop.
 const SLEEP_MAX_NS: u64 = 100_000_000;
 
 impl<'a> Driver<'a> {
@@ -80,7 +80,7 @@ impl<'a> Driver<'a> {
             free: VecDeque::with_capacity(streams.len()),
             connections: streams
                 .into_iter()
-                .map(|stream| Some(Connection::new(stream, options.protocol)))
+                .map(|stream| Some(Connection::new(stream, options.protocol, options.pipeline)))
                 .collect(),
             queue,
             issuing: true,
@@ -102,8 +102,8 @@ impl<'a> Driver<'a> {
             if !self.issuing {
                 give_up_ns = give_up_ns.min(now_ns.saturating_add(nanos(DRAIN)));
             }
-            let under_way = self.connections.iter().flatten().any(|connection| connection.under_way() > 0);
-            if !self.issuing && (!under_way || now_ns >= give_up_ns) {
+            let in_flight = self.connections.iter().flatten().any(|connection| connection.in_flight() > 0);
+            if !self.issuing && (!in_flight || now_ns >= give_up_ns) {
                 break;
             }
             self.wait(now_ns);
@@ -116,7 +116,7 @@ impl<'a> Driver<'a> {
         nanos(self.origin.elapsed())
     }
 
-    /// Starts operations that are due and have a free place, at most a batch of them.
+    /// Starts operations that are due while there is a free place, at most [`BATCH_MAX`].
     fn issue(&mut self, now_ns: u64) {
         if self.issuing && self.control.stopped() {
             self.end_early("stopped before its end".to_owned());
@@ -155,8 +155,7 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// The time to catch up is over too: what is still due counts as never sent. As many as the
-    /// target fell behind.
+    /// Counts an operation that is still due after [`CATCH_UP`] as never sent.
     fn count_unsent(&mut self, now_ns: u64) {
         let intended_ns = self.schedule.next_start(now_ns);
         let waited = Duration::from_nanos(now_ns - intended_ns);
@@ -169,7 +168,7 @@ impl<'a> Driver<'a> {
         self.incomplete_because.get_or_insert(reason);
     }
 
-    /// The connection with a free place that has waited longest for another operation.
+    /// Takes the connection with a free place that has waited longest for an operation.
     fn free_connection(&mut self) -> Option<usize> {
         while let Some(index) = self.free.pop_front() {
             if let Some(connection) = &mut self.connections[index] {
@@ -193,13 +192,13 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Sleeps until an answer comes, the socket takes more, or the next operation is due; then
-    /// reads what has come.
+    /// Sleeps until an answer arrives, a socket accepts more, or the next operation is due; then
+    /// reads the answers.
     fn wait(&mut self, now_ns: u64) {
         let sleep_ns = self.sleep_ns(now_ns);
         let mut events = std::mem::take(&mut self.events);
-        // Only poll(2) sleeps for less than a millisecond on every kernel; it is asked when nothing
-        // has come.
+        // Only ppoll(2) sleeps for less than a millisecond on every kernel; it is called if there
+        // are no events.
         if sleep_ns < SLEEP_MAX_NS && collect(&self.queue, &mut events, 0) == 0 {
             let timeout = Timespec { tv_sec: 0, tv_nsec: i64::try_from(sleep_ns).unwrap_or(i64::MAX) };
             let _ = poll(&mut [PollFd::new(&self.queue, PollFlags::IN)], Some(&timeout));
@@ -219,7 +218,7 @@ impl<'a> Driver<'a> {
 
     fn sleep_ns(&self, now_ns: u64) -> u64 {
         let busy = self.free.is_empty();
-        // In a closed loop the next start is now: only a full batch leaves places free.
+        // In a closed loop the next start is now, since only a full batch leaves places free.
         if self.issuing && !busy {
             self.schedule.next_start(now_ns).saturating_sub(now_ns).min(SLEEP_MAX_NS)
         } else {
@@ -245,12 +244,11 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Counts a connection among those with a free place, if it has one.
+    /// Adds a connection to those with a free place, if it has one.
     fn list(&mut self, index: usize) {
-        let pipeline = self.options.pipeline;
         if let Some(connection) = &mut self.connections[index]
             && !connection.listed
-            && connection.under_way() < pipeline
+            && !connection.is_full()
         {
             connection.listed = true;
             self.free.push_back(index);
@@ -292,8 +290,8 @@ impl<'a> Driver<'a> {
     }
 }
 
-/// Waits at most so long for events; how many there are. Interrupted or failed, it finds nothing,
-/// and the loop comes round again.
+/// Waits for events, at most `wait_ns`, and returns their number. If the wait is interrupted or
+/// fails, there are none, and the loop tries again.
 fn collect(queue: &OwnedFd, events: &mut Vec<epoll::Event>, wait_ns: u64) -> usize {
     events.clear();
     let timeout = Timespec { tv_sec: 0, tv_nsec: i64::try_from(wait_ns).unwrap_or(i64::MAX) };

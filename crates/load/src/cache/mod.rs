@@ -1,26 +1,25 @@
 //! Gets and sets to a cache that speaks the memcached text protocol or Redis's.
 //!
 //! One thread drives all connections, with non-blocking sockets that are registered once with
-//! `epoll(7)`. It sleeps in `poll(2)`, whose time-out has nanoseconds: at tens of thousands of
-//! operations a second a timer of a millisecond would bunch them. Each connection pipelines up to a
-//! stated number of operations; an operation whose intended start has come waits for the first
-//! connection with a free place, and that wait is part of its latency and of the lateness reported.
+//! `epoll(7)`. It sleeps in `ppoll(2)`, whose timeout has nanoseconds: at tens of thousands of
+//! operations per second a timer of milliseconds would send them in bursts. Each connection
+//! pipelines up to a stated number of operations. An operation that is due waits for the first
+//! connection with a free place, and that wait is part of its latency and of the reported lateness.
 //!
 //! With `look_aside`, a get that misses is followed by a set of the value on the same connection,
-//! in the same place; the operation ends with the set's answer. A get of several keys (memcached's
-//! multi-get, Redis's `MGET`) is one operation and fills nothing. With one connection and a
-//! pipeline of 1 a trace is then replayed strictly in order, and its hits can be compared with a
-//! simulation's, access by access.
+//! in the same place of the pipeline; the operation ends with the set's answer. A get of several
+//! keys (memcached's multi-get, Redis's `MGET`) is one operation and is not followed by sets. With
+//! one connection and a pipeline of 1 a trace is replayed strictly in order, and its hits can be
+//! compared with those of a simulation, access by access.
 //!
 //! ```text
-//! driver ── operations due ──▶ pipeline ── bytes ──▶ connection ──▶ socket     protocol: what is written for an
-//!   ▲                             ▲                      │                     operation, and what an answer says
+//! driver ── operations due ──▶ pipeline ── bytes ──▶ connection ──▶ socket     protocol: encodes requests
+//!   ▲                             ▲                      │                     and parses answers
 //!   └── ended: tally              └───── answers ◀── input
 //! ```
 
 mod connection;
 mod driver;
-mod input;
 mod operations;
 mod pipeline;
 mod protocol;
@@ -35,8 +34,8 @@ use sherwood_workload::KeyValueOptions;
 use crate::pace::{Schedule, wake_on_time};
 use crate::{Control, LoadError, Pace, Report, within};
 
-/// What the target speaks. Keys are what memcached can carry in both: 1 to 250 bytes without
-/// blanks, so that any load can be sent to either.
+/// The target's protocol. In both, keys are limited to what memcached accepts, 1 to 250 bytes
+/// without blanks, so that any load can be sent to either.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// memcached's text protocol: `get` and `set`.
@@ -45,10 +44,10 @@ pub enum Protocol {
     Redis,
 }
 
-/// How to drive the target.
+/// Options of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
-    /// What it speaks.
+    /// The target's protocol.
     pub protocol: Protocol,
     /// `host:port`.
     pub address: String,
@@ -56,30 +55,30 @@ pub struct Options {
     pub pace: Pace,
     /// Connections, 1 to 1,024.
     pub connections: usize,
-    /// Operations under way on each connection, 1 to 65,536.
+    /// Operations in flight on each connection, 1 to 65,536.
     pub pipeline: usize,
-    /// Nothing is meant to start after this long; without it, when the workload ends. What is then
-    /// overdue has another second to be sent, and counts as an error if it is not.
+    /// Length of the run; without it, the run ends with the workload. Operations overdue at the end
+    /// have another second to be sent, and count as errors if they are not.
     pub duration: Option<Duration>,
-    /// Operations at most; without it, as many as the workload has.
+    /// Most operations; without it, as many as the workload has.
     pub operations_max: Option<u64>,
-    /// Whether a get that misses is followed by a set.
+    /// True if a get that misses is followed by a set.
     pub look_aside: bool,
     /// Seed of the arrivals; the workload has its own.
     pub seed: u64,
 }
 
-/// What to ask. Values are runs of one byte; their content is of no consequence.
+/// The operations to send. Values are repetitions of one byte.
 pub enum Workload {
-    /// Gets and sets over a key space, without end.
+    /// An endless stream of gets and sets over a key space.
     KeyValue {
-        /// Keys, sizes, popularity, share of gets.
+        /// The number of keys, sizes, popularity and share of gets.
         options: KeyValueOptions,
         /// Keys of one get, 1 to 1,000, distinct.
         batch: usize,
-        /// What keys begin with, in front of the key size: key `k` with the prefix at `k` modulo
-        /// their number, which is also its partition. Without any, all keys are in one. At most
-        /// 1,024, and not with batches.
+        /// Prefixes of the keys, not counted in the key size: key `k` has the prefix at `k` modulo
+        /// their number, which is also its partition. Without any, all keys are in one partition.
+        /// At most 1,024, and not with batches.
         prefixes: Vec<String>,
         /// Seed of the stream.
         seed: u64,
@@ -93,8 +92,8 @@ pub enum Workload {
         value_bytes: u32,
     },
     /// One pass over a RobinHood trace, all gets, request by request; partitions are backends, keys
-    /// `backend:key`, values as large as recorded. Objects that must not be cached are asked for
-    /// and never set.
+    /// `backend:key`, values as large as recorded. Objects that must not be cached are read and
+    /// never set.
     RobinHood {
         /// The trace.
         input: Box<dyn BufRead>,
@@ -104,7 +103,7 @@ pub enum Workload {
 /// One operation that ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ended {
-    /// Intended start, from the start of the run; in a closed loop, when it was sent.
+    /// Intended start, from the start of the run; in a closed loop, the time of sending.
     pub intended: Duration,
     /// Time from the intended start to the end.
     pub latency: Duration,
@@ -112,17 +111,17 @@ pub struct Ended {
     pub hits: u32,
     /// Keys not found.
     pub misses: u32,
-    /// Whether it was refused, broken off or never sent.
+    /// True if it was refused, disconnected or never sent.
     pub failed: bool,
 }
 
 /// Runs the workload to its end, its bounds, or [`Control::stop`]. Blocks; at most 11 s longer for
-/// what is overdue and for outstanding answers. `observe` sees every operation as it ends, on the
-/// calling thread, and must not block.
+/// overdue operations and outstanding answers. `observe` is called with every operation as it ends,
+/// on the calling thread, and must not block.
 ///
 /// # Errors
 /// When an option is out of range, the trace cannot be opened, or not all connections can be made.
-/// What goes wrong later is counted and named in the report.
+/// Later failures are counted and named in the report.
 pub fn run(
     options: &Options,
     workload: Workload,
@@ -140,7 +139,7 @@ pub fn run(
     Ok(driver.map_err(|error| LoadError::System { source: error.into() })?.run())
 }
 
-/// A connection must come about within this time.
+/// The time within which a connection has to be made.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 fn connect(address: &str, connections: usize) -> Result<Vec<TcpStream>, LoadError> {

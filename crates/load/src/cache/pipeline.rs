@@ -1,62 +1,128 @@
-//! Operations under way on one connection: what is sent for them, and what answers lead to.
+//! The operations in flight on one connection: the requests sent for them, and what their answers
+//! lead to.
 //!
-//! No socket and no bytes of a protocol: commands are appended by [`Protocol`], answers come in
-//! parsed.
+//! No socket and no bytes of a protocol: requests are appended by [`Protocol`], which also parses
+//! the answers.
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
+use sherwood_wire::pipeline::{self, Exchange, Limits, Step};
 use thiserror::Error;
 
-use super::operations::{Operation, Verb};
-use super::protocol::Answer;
+use super::operations::{Operation, VALUE_BYTES_MAX, Verb};
+use super::protocol::{ANSWER_BYTES_MAX, Answer, Progress, ReplyError};
 use super::tally::Tally;
 use super::{Ended, Protocol};
 
-pub(super) struct Pipeline {
-    protocol: Protocol,
-    /// Bytes to send; the first `sent` of them are gone. Bounded by the operations under way.
-    out: Vec<u8>,
-    sent: usize,
-    /// In the order of their answers.
-    in_flight: VecDeque<InFlight>,
-}
-
+/// An operation in flight; reads its answers.
 struct InFlight {
+    protocol: Protocol,
     operation: Operation,
     intended_ns: u64,
     stage: Stage,
-    /// Values that have come.
+    /// Values that have arrived.
     found: u32,
-    /// Keys that had none, known once all answers to a get have come.
+    /// Keys without a value, known once all answers to a get have arrived.
     missed: u32,
 }
 
 #[derive(Clone, Copy)]
 enum Stage {
     Getting,
-    /// So many answers of a list are to come; never 0.
+    /// Answers of a list still to arrive; never 0.
     Listing(u32),
     Storing,
 }
 
-/// An answer that does not belong to what was asked: nothing that follows can be told apart any
-/// more.
-#[derive(Debug, Error)]
-#[error("the target answered {0} out of turn")]
-pub(super) struct OutOfTurn(String);
+/// The result of a request.
+enum Outcome {
+    /// A get was answered.
+    LookedUp,
+    /// A set was answered.
+    Stored,
+    /// The target refused the request; its text.
+    Refused(String),
+}
 
-/// What answers lead to; borrowed for the time of one reading.
+/// Bytes that do not answer the first request in flight: later answers cannot be told apart.
+#[derive(Debug, Error)]
+pub(super) enum AnswerError {
+    #[error(transparent)]
+    Reply(#[from] ReplyError),
+    #[error("the target answered {0} out of turn")]
+    OutOfTurn(String),
+    #[error(
+        "the target announced an answer of {0} bytes; values of at most {VALUE_BYTES_MAX} are read: ask for smaller ones"
+    )]
+    TooLarge(usize),
+}
+
+impl Exchange for InFlight {
+    type Answer = Outcome;
+    type Error = AnswerError;
+
+    fn read(&mut self, input: &[u8]) -> Result<Step<Outcome>, AnswerError> {
+        let (answer, consumed) = match self.protocol.parse(input)? {
+            Progress::Answer(answer, consumed) => (answer, consumed),
+            Progress::Incomplete(need) => return Ok(Step::Incomplete(need)),
+        };
+        Ok(match self.take(answer)? {
+            Some(outcome) => Step::Done(consumed, outcome),
+            None => Step::Used(consumed),
+        })
+    }
+}
+
+impl InFlight {
+    /// Takes the next answer; the outcome if it is the last one.
+    fn take(&mut self, answer: Answer<'_>) -> Result<Option<Outcome>, AnswerError> {
+        let keys = self.operation.keys;
+        Ok(match (self.stage, answer) {
+            (Stage::Getting, Answer::Found) if self.found < keys => {
+                self.found += 1;
+                None
+            }
+            (Stage::Getting, Answer::End) => Some(Outcome::LookedUp),
+            (Stage::Getting, Answer::List(len)) if keys > 1 && len == keys as usize => {
+                self.stage = Stage::Listing(keys);
+                None
+            }
+            (Stage::Getting, Answer::Next(hit)) if keys == 1 => {
+                self.found = u32::from(hit);
+                Some(Outcome::LookedUp)
+            }
+            (Stage::Listing(left), Answer::Next(hit)) => {
+                self.found += u32::from(hit);
+                self.stage = Stage::Listing(left - 1);
+                (left == 1).then_some(Outcome::LookedUp)
+            }
+            (Stage::Storing, Answer::Stored) => Some(Outcome::Stored),
+            // In a list it would answer one of several keys, which no cache sends.
+            (Stage::Getting | Stage::Storing, Answer::Refused { .. }) => {
+                Some(Outcome::Refused(answer.to_string()))
+            }
+            (_, answer) => return Err(AnswerError::OutOfTurn(answer.to_string())),
+        })
+    }
+}
+
+/// The operations in flight on one connection.
+pub(super) struct Pipeline {
+    protocol: Protocol,
+    requests: pipeline::Pipeline<InFlight>,
+}
+
+/// The effects of answers: counts, refills and freed operations.
 pub(super) struct Ending<'a, 'o> {
     pub(super) now_ns: u64,
     pub(super) look_aside: bool,
     pub(super) tally: &'a mut Tally<'o>,
     pub(super) values: &'a mut Values,
-    /// Takes back the operations that ended.
+    /// Operations that ended, to be reused.
     pub(super) spare: &'a mut Vec<Operation>,
 }
 
-/// The bytes that values are made of, as many as the largest one sent so far.
+/// The bytes of values, as many as the largest one sent so far.
 #[derive(Default)]
 pub(super) struct Values(Vec<u8>);
 
@@ -71,125 +137,110 @@ impl Values {
 }
 
 impl Pipeline {
-    pub(super) fn new(protocol: Protocol) -> Self {
-        Self { protocol, out: Vec::new(), sent: 0, in_flight: VecDeque::new() }
+    /// A pipeline of at most `in_flight_max` operations.
+    pub(super) fn new(protocol: Protocol, in_flight_max: usize) -> Self {
+        let limits = Limits { in_flight_max, piece_bytes_max: ANSWER_BYTES_MAX };
+        Self { protocol, requests: pipeline::Pipeline::new(limits) }
     }
 
-    pub(super) fn under_way(&self) -> usize {
-        self.in_flight.len()
+    pub(super) fn in_flight(&self) -> usize {
+        self.requests.in_flight()
     }
 
-    /// What is still to be sent.
+    pub(super) fn is_full(&self) -> bool {
+        self.requests.is_full()
+    }
+
+    /// The bytes to send.
     pub(super) fn unsent(&self) -> &[u8] {
-        &self.out[self.sent..]
+        self.requests.unsent()
     }
 
-    /// So many bytes of it were sent.
+    /// Removes the first `bytes` bytes to send.
     pub(super) fn sent(&mut self, bytes: usize) {
-        self.sent += bytes;
-        if self.sent == self.out.len() {
-            self.out.clear();
-            self.sent = 0;
-        }
+        self.requests.sent(bytes);
     }
 
-    /// Appends the operation's command.
+    /// The space to receive into.
+    pub(super) fn room(&mut self) -> &mut [u8] {
+        self.requests.room()
+    }
+
+    /// Appends the operation's request.
     pub(super) fn start(&mut self, operation: Operation, intended_ns: u64, values: &mut Values) {
+        let protocol = self.protocol;
         let stage = match operation.verb {
-            Verb::Get => {
-                self.protocol.get(&mut self.out, &operation);
-                Stage::Getting
-            }
-            Verb::Set => {
-                self.append_set(&operation, values);
-                Stage::Storing
-            }
+            Verb::Get => Stage::Getting,
+            Verb::Set => Stage::Storing,
         };
-        self.in_flight.push_back(InFlight { operation, intended_ns, stage, found: 0, missed: 0 });
+        self.push(InFlight { protocol, operation, intended_ns, stage, found: 0, missed: 0 }, values);
     }
 
-    fn append_set(&mut self, operation: &Operation, values: &mut Values) {
-        self.protocol.set(&mut self.out, operation, values.of(operation.value_bytes));
+    fn push(&mut self, in_flight: InFlight, values: &mut Values) {
+        self.requests.push(in_flight, |InFlight { protocol, operation, stage, .. }, out| match stage {
+            Stage::Storing => protocol.set(out, operation, values.of(operation.value_bytes)),
+            Stage::Getting | Stage::Listing(_) => protocol.get(out, operation),
+        });
     }
 
-    /// Ends the first operation or carries it on.
-    pub(super) fn handle(
-        &mut self,
-        answer: Answer<'_>,
-        ending: &mut Ending<'_, '_>,
-    ) -> Result<(), OutOfTurn> {
-        let Some(first) = self.in_flight.front_mut() else { return Err(OutOfTurn(answer.to_string())) };
-        let keys = first.operation.keys;
-        match (first.stage, answer) {
-            (Stage::Getting, Answer::Found) if first.found < keys => first.found += 1,
-            (Stage::Getting, Answer::End) => self.looked_up(ending),
-            (Stage::Getting, Answer::List(len)) if keys > 1 && len == keys as usize => {
-                first.stage = Stage::Listing(keys);
-            }
-            (Stage::Getting, Answer::Next(hit)) if keys == 1 => {
-                first.found = u32::from(hit);
-                self.looked_up(ending);
-            }
-            (Stage::Listing(left), Answer::Next(hit)) => {
-                first.found += u32::from(hit);
-                match left {
-                    1 => self.looked_up(ending),
-                    _ => first.stage = Stage::Listing(left - 1),
+    /// Takes `bytes` received bytes; ends or continues the operations whose answers are complete.
+    pub(super) fn received(&mut self, bytes: usize, ending: &mut Ending<'_, '_>) -> Result<(), AnswerError> {
+        self.requests.received(bytes);
+        while let Some((first, outcome)) = self.requests.reply().map_err(|error| self.answer_error(error))? {
+            match outcome {
+                Outcome::LookedUp => self.looked_up(first, ending),
+                Outcome::Stored => {
+                    ending.tally.sets += 1;
+                    end(first, true, ending);
+                }
+                Outcome::Refused(text) => {
+                    ending.tally.refused(text);
+                    end(first, false, ending);
                 }
             }
-            (Stage::Storing, Answer::Stored) => {
-                ending.tally.sets += 1;
-                self.end_first(true, ending);
-            }
-            // In a list it would answer one of several keys: no cache sends that.
-            (Stage::Getting | Stage::Storing, Answer::Refused { .. }) => {
-                ending.tally.refused(&answer);
-                self.end_first(false, ending);
-            }
-            (_, answer) => return Err(OutOfTurn(answer.to_string())),
         }
         Ok(())
     }
 
-    /// The first operation is a get, and all its answers have come.
-    fn looked_up(&mut self, ending: &mut Ending<'_, '_>) {
-        let Some(first) = self.in_flight.front_mut() else { return };
-        first.missed = first.operation.keys - first.found;
-        ending.tally.looked_up(first.operation.partition, first.found, first.missed);
-        if first.missed > 0 && ending.look_aside && first.operation.cacheable {
-            self.fill(ending);
+    fn answer_error(&self, error: pipeline::ReplyError<AnswerError>) -> AnswerError {
+        match error {
+            pipeline::ReplyError::Exchange(error) => error,
+            pipeline::ReplyError::TooLong { bytes, .. } => AnswerError::TooLarge(bytes),
+            pipeline::ReplyError::Unsolicited => match self.protocol.parse(self.requests.unread()) {
+                Ok(Progress::Answer(answer, _)) => AnswerError::OutOfTurn(answer.to_string()),
+                Ok(Progress::Incomplete(_)) => AnswerError::OutOfTurn(Answer::Other.to_string()),
+                Err(error) => error.into(),
+            },
+        }
+    }
+
+    /// Counts a get whose answers have all arrived; a miss is followed by a set in its place.
+    fn looked_up(&mut self, mut get: InFlight, ending: &mut Ending<'_, '_>) {
+        get.missed = get.operation.keys - get.found;
+        ending.tally.looked_up(get.operation.partition, get.found, get.missed);
+        if get.missed > 0 && ending.look_aside && get.operation.cacheable {
+            get.stage = Stage::Storing;
+            self.push(get, ending.values);
         } else {
-            self.end_first(true, ending);
+            end(get, true, ending);
         }
     }
 
-    /// Sends the value of the first operation, a get that missed; its answer comes after those
-    /// already asked for.
-    fn fill(&mut self, ending: &mut Ending<'_, '_>) {
-        let Some(mut first) = self.in_flight.pop_front() else { return };
-        first.stage = Stage::Storing;
-        self.append_set(&first.operation, ending.values);
-        self.in_flight.push_back(first);
-    }
-
-    fn end_first(&mut self, ok: bool, ending: &mut Ending<'_, '_>) {
-        let Some(first) = self.in_flight.pop_front() else { return };
-        ending.tally.ended(&Ended {
-            intended: Duration::from_nanos(first.intended_ns),
-            latency: Duration::from_nanos(ending.now_ns.saturating_sub(first.intended_ns)),
-            hits: first.found,
-            misses: first.missed,
-            failed: !ok,
-        });
-        ending.spare.push(first.operation);
-    }
-
-    /// Ends everything under way as failed.
+    /// Ends every operation in flight as failed.
     pub(super) fn give_up(&mut self, ending: &mut Ending<'_, '_>) {
-        while !self.in_flight.is_empty() {
-            self.end_first(false, ending);
-        }
+        self.requests.abandon().for_each(|in_flight| end(in_flight, false, ending));
     }
+}
+
+fn end(in_flight: InFlight, ok: bool, ending: &mut Ending<'_, '_>) {
+    ending.tally.ended(&Ended {
+        intended: Duration::from_nanos(in_flight.intended_ns),
+        latency: Duration::from_nanos(ending.now_ns.saturating_sub(in_flight.intended_ns)),
+        hits: in_flight.found,
+        misses: in_flight.missed,
+        failed: !ok,
+    });
+    ending.spare.push(in_flight.operation);
 }
 
 #[cfg(test)]
@@ -198,14 +249,14 @@ mod tests {
 
     const NO_ROOM: Answer<'static> = Answer::Refused { kind: "", text: b"OOM no room" };
 
-    /// What became of operations whose target gave these answers.
+    /// The results of operations, after their target's answers.
     #[derive(Debug, PartialEq)]
     struct Seen {
         ended: Vec<(u32, u32, bool)>,
         sets: u64,
         first_error: Option<String>,
-        out_of_turn: Option<String>,
-        under_way: usize,
+        error: Option<String>,
+        in_flight: usize,
     }
 
     fn operation(verb: Verb, keys: u32) -> Operation {
@@ -213,36 +264,67 @@ mod tests {
         Operation { verb, key, keys, cacheable: keys == 1, ..Operation::default() }
     }
 
-    fn play(operations: Vec<Operation>, answers: &[Answer<'_>], look_aside: bool) -> Seen {
+    /// Plays `bytes` as the answers to `operations`, `piece` bytes at a time.
+    fn play_bytes(
+        protocol: Protocol,
+        operations: Vec<Operation>,
+        bytes: &[u8],
+        piece: usize,
+        look_aside: bool,
+    ) -> Seen {
         let mut ended = Vec::new();
         let mut observe = |end: &Ended| ended.push((end.hits, end.misses, end.failed));
         let (mut tally, mut values, mut spare) = (Tally::new(&mut observe), Values::default(), Vec::new());
-        let mut pipeline = Pipeline::new(Protocol::Redis);
+        let mut pipeline = Pipeline::new(protocol, 8);
         for operation in operations {
             pipeline.start(operation, 0, &mut values);
         }
-        let mut ending =
-            Ending { now_ns: 1, look_aside, tally: &mut tally, values: &mut values, spare: &mut spare };
-        let out_of_turn =
-            answers.iter().find_map(|&answer| pipeline.handle(answer, &mut ending).err()).map(|one| one.0);
+        let (mut rest, mut error) = (bytes, None);
+        while !rest.is_empty() && error.is_none() {
+            let received = piece.min(rest.len()).min(pipeline.room().len());
+            pipeline.room()[..received].copy_from_slice(&rest[..received]);
+            rest = &rest[received..];
+            let mut ending =
+                Ending { now_ns: 1, look_aside, tally: &mut tally, values: &mut values, spare: &mut spare };
+            error = pipeline.received(received, &mut ending).err().map(|error| error.to_string());
+        }
         let (sets, first_error) = (tally.sets, tally.first_error.take());
-        Seen { ended, sets, first_error, out_of_turn, under_way: pipeline.under_way() }
+        Seen { ended, sets, first_error, error, in_flight: pipeline.in_flight() }
+    }
+
+    /// Plays `answers`, in the protocol that has them.
+    fn play(operations: Vec<Operation>, answers: &[Answer<'_>], look_aside: bool) -> Seen {
+        let is_memcached = answers.iter().any(|answer| matches!(answer, Answer::Found | Answer::End));
+        let protocol = if is_memcached { Protocol::Memcached } else { Protocol::Redis };
+        let bytes = answers.iter().map(|answer| match *answer {
+            Answer::Found => "VALUE k 0 1\r\nv\r\n".to_owned(),
+            Answer::End => "END\r\n".to_owned(),
+            Answer::List(len) => format!("*{len}\r\n"),
+            Answer::Next(true) => "$1\r\nv\r\n".to_owned(),
+            Answer::Next(false) => "$-1\r\n".to_owned(),
+            Answer::Stored if is_memcached => "STORED\r\n".to_owned(),
+            Answer::Stored => "+OK\r\n".to_owned(),
+            Answer::Refused { text, .. } => format!("-{}\r\n", String::from_utf8_lossy(text)),
+            Answer::Other => ":1\r\n".to_owned(),
+        });
+        let bytes: String = bytes.collect();
+        play_bytes(protocol, operations, bytes.as_bytes(), bytes.len(), look_aside)
     }
 
     #[test]
-    fn a_get_ends_with_its_values_however_the_protocol_counts_them() {
+    fn get_ends_with_its_last_answer_in_each_protocol() {
         let sequences: [&[Answer<'_>]; 2] = [
             &[Answer::Found, Answer::Found, Answer::End],
             &[Answer::List(3), Answer::Next(true), Answer::Next(false), Answer::Next(true)],
         ];
         for answers in sequences {
             let seen = play(vec![operation(Verb::Get, 3)], answers, true);
-            assert_eq!((seen.ended, seen.sets, seen.out_of_turn), (vec![(2, 1, false)], 0, None));
+            assert_eq!((seen.ended, seen.sets, seen.error), (vec![(2, 1, false)], 0, None));
         }
     }
 
     #[test]
-    fn a_miss_is_filled_in_the_place_of_its_get() {
+    fn miss_is_followed_by_a_set_in_the_place_of_its_get() {
         let gets = || vec![operation(Verb::Get, 1), operation(Verb::Get, 1)];
         for missed in [Answer::Next(false), Answer::End] {
             let found: &[Answer<'_>] =
@@ -254,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_counted_the_first_is_kept_and_what_follows_is_in_step() {
+    fn errors_are_counted_the_first_is_kept_and_later_answers_are_matched() {
         let operations = vec![operation(Verb::Get, 2), operation(Verb::Set, 1), operation(Verb::Set, 1)];
         let other = Answer::Refused { kind: "", text: b"ERR another" };
         let seen = play(operations, &[NO_ROOM, other, Answer::Stored], false);
@@ -263,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_to_something_else_is_refused() {
+    fn answer_to_another_request_is_an_error() {
         let cases: [(Operation, &[Answer<'_>], &str); 8] = [
             (operation(Verb::Get, 2), &[Answer::Next(true)], "a value"),
             (operation(Verb::Get, 2), &[Answer::List(3)], "a list of 3"),
@@ -276,8 +358,65 @@ mod tests {
         ];
         for (asked, answers, words) in cases {
             let seen = play(vec![asked], answers, false);
-            let said = seen.out_of_turn.unwrap_or_default();
-            assert!(said.starts_with(words), "{answers:?}: {said:?}");
+            let error = seen.error.unwrap_or_default();
+            let expected = format!("the target answered {words}");
+            assert!(error.starts_with(&expected) && error.ends_with("out of turn"), "{answers:?}: {error:?}");
         }
+    }
+
+    #[test]
+    fn results_are_the_same_however_the_answers_are_split() {
+        for (protocol, keys, bytes, ended, error) in [
+            (
+                Protocol::Memcached,
+                1,
+                &b"VALUE k 0 2\r\nab\r\nEND\r\nSTORED\r\nSERVER_ERROR no\r\n"[..],
+                vec![(1, 0, false), (0, 0, false), (0, 0, true)],
+                "`SERVER_ERROR no`",
+            ),
+            (
+                Protocol::Redis,
+                2,
+                b"*2\r\n$4\r\na\r\nb\r\n$-1\r\n+OK\r\n-OOM no\r\n",
+                vec![(1, 1, false), (0, 0, false), (0, 0, true)],
+                "`OOM no`",
+            ),
+        ] {
+            let operations =
+                || vec![operation(Verb::Get, keys), operation(Verb::Set, 1), operation(Verb::Set, 1)];
+            for piece in 1..=bytes.len() {
+                let seen = play_bytes(protocol, operations(), bytes, piece, false);
+                let expected = Seen {
+                    ended: ended.clone(),
+                    sets: 1,
+                    first_error: Some(error.to_owned()),
+                    error: None,
+                    in_flight: 0,
+                };
+                assert_eq!(seen, expected, "{piece} bytes at a time");
+            }
+        }
+    }
+
+    #[test]
+    fn value_larger_than_the_buffer_is_read() {
+        let value = vec![b'v'; 200_000];
+        let answers = [format!("${}\r\n", value.len()).as_bytes(), &value, b"\r\n+OK\r\n"].concat();
+        for piece in [1_000, 64 << 10, answers.len()] {
+            let operations = vec![operation(Verb::Get, 1), operation(Verb::Set, 1)];
+            let seen = play_bytes(Protocol::Redis, operations, &answers, piece, false);
+            assert_eq!((seen.ended, seen.error), (vec![(1, 0, false), (0, 0, false)], None));
+        }
+    }
+
+    #[test]
+    fn answer_too_large_to_hold_is_refused_when_it_is_announced() {
+        let announced = |bytes: u32| {
+            let line = format!("${bytes}\r\n");
+            play_bytes(Protocol::Redis, vec![operation(Verb::Get, 1)], line.as_bytes(), 64, false)
+        };
+        assert_eq!(announced(VALUE_BYTES_MAX).error, None);
+        let error = announced(2 * VALUE_BYTES_MAX).error.unwrap_or_default();
+        assert!(error.contains("ask for smaller ones"), "{error}");
     }
 }

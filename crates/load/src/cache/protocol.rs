@@ -1,8 +1,8 @@
-//! What a load says and hears, in the words of each protocol.
+//! The requests of a load and their answers, in each protocol.
 //!
-//! The protocols differ in how a get is answered. memcached sends the values that it found and a
-//! word after the last; Redis answers every key in turn, after their number if more than one was
-//! asked for. [`Answer`] keeps both, so that whoever counts them knows of no protocol.
+//! The protocols differ in the answer to a get. memcached sends the values found and then `END`;
+//! Redis answers every key in turn, after their number if there is more than one. [`Answer`]
+//! represents both, so that the code that counts them is independent of the protocol.
 
 use std::fmt;
 
@@ -14,50 +14,46 @@ use thiserror::Error;
 use super::Protocol;
 use super::operations::{Operation, VALUE_BYTES_MAX};
 
-/// One answer of the target, or a part of one.
+/// An answer of the target, or a part of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answer<'a> {
-    /// One of the values that were found; others may follow, until [`Self::End`].
+    /// A value that was found; others may follow, until [`Self::End`].
     Found,
-    /// All that was found has come.
+    /// The end of the values found.
     End,
-    /// So many [`Self::Next`] follow.
+    /// The number of [`Self::Next`] that follow.
     List(usize),
-    /// Whether the key next in order was found.
+    /// The next key in order; true if it was found.
     Next(bool),
     /// The value was set.
     Stored,
-    /// An error: the operation failed, the connection is still in step.
+    /// An error of this operation; the connection stays usable.
     Refused {
-        /// What the protocol calls it, where that is not in the text.
+        /// The protocol's name of the error, if the text does not contain it.
         kind: &'static str,
-        /// What the target says.
+        /// The target's text.
         text: &'a [u8],
     },
-    /// Nothing that answers what a load asks.
+    /// An answer to neither a get nor a set.
     Other,
 }
 
-/// What the bytes that have come are.
+/// The result of parsing received bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Progress<'a> {
-    /// An answer, and how many bytes it took.
+    /// An answer, and the bytes it takes.
     Answer(Answer<'a>, usize),
-    /// Not a whole answer yet: offer the bytes again once there are so many or more.
+    /// The answer is incomplete: parse again once there are this many bytes or more.
     Incomplete(usize),
 }
 
-/// Why bytes are no answer.
+/// The reason why bytes are not an answer.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub(super) enum ReplyError {
     #[error(transparent)]
     Memcached(#[from] memcached::ReplyError),
     #[error(transparent)]
     Redis(#[from] redis::ReplyError),
-    #[error(
-        "the target announced an answer of {0} bytes; values of at most {VALUE_BYTES_MAX} are read: ask for smaller ones"
-    )]
-    TooLarge(usize),
 }
 
 impl Protocol {
@@ -83,9 +79,9 @@ impl Protocol {
         }
     }
 
-    /// Reads the first answer in `bytes`.
+    /// Parses the first answer in `bytes`.
     pub(super) fn parse(self, bytes: &[u8]) -> Result<Progress<'_>, ReplyError> {
-        let progress = match self {
+        Ok(match self {
             Self::Memcached => match memcached::parse(bytes, VALUE_BYTES_MAX)? {
                 memcached::Progress::Reply { consumed, reply } => Progress::Answer(reply.into(), consumed),
                 memcached::Progress::Incomplete { need } => Progress::Incomplete(need),
@@ -94,16 +90,12 @@ impl Protocol {
                 redis::Progress::Reply(reply, consumed) => Progress::Answer(reply.into(), consumed),
                 redis::Progress::Incomplete(need) => Progress::Incomplete(need),
             },
-        };
-        match progress {
-            Progress::Incomplete(need) if need > ANSWER_BYTES_MAX => Err(ReplyError::TooLarge(need)),
-            progress => Ok(progress),
-        }
+        })
     }
 }
 
-/// The largest value and the longest line before it: what a connection may have to hold at once.
-const ANSWER_BYTES_MAX: usize = VALUE_BYTES_MAX as usize + LINE_BYTES_MAX;
+/// Most bytes of one answer that are held: the largest value and the longest line before it.
+pub(super) const ANSWER_BYTES_MAX: usize = VALUE_BYTES_MAX as usize + LINE_BYTES_MAX;
 
 fn checked(bytes: &[u8]) -> Key<'_> {
     Key::new(bytes).expect("workloads yield keys that can be sent")
@@ -139,7 +131,8 @@ impl<'a> From<redis::Reply<'a>> for Answer<'a> {
     }
 }
 
-/// For a sentence: what it is, or what the target says, of which at most [`TEXT_BYTES_MAX`] bytes.
+/// Describes the answer, for a sentence. A refusal is quoted, at most [`TEXT_BYTES_MAX`] bytes of
+/// it.
 impl fmt::Display for Answer<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -158,7 +151,8 @@ impl fmt::Display for Answer<'_> {
     }
 }
 
-/// As much of an error as is quoted: a sentence, and no page that a wrong target sends.
+/// Most bytes of an error that are quoted: enough for a sentence, and less than an HTML page from a
+/// wrong target.
 const TEXT_BYTES_MAX: usize = 200;
 
 #[cfg(test)]
@@ -170,27 +164,27 @@ mod tests {
         Operation { key: key.as_bytes().to_vec(), keys, ..Operation::default() }
     }
 
-    fn asked(protocol: Protocol, ask: impl Fn(Protocol, &mut Vec<u8>)) -> String {
+    fn encoded(protocol: Protocol, ask: impl Fn(Protocol, &mut Vec<u8>)) -> String {
         let mut out = Vec::new();
         ask(protocol, &mut out);
         String::from_utf8(out).unwrap()
     }
 
     #[test]
-    fn each_protocol_asks_in_its_own_words() {
+    fn requests_are_encoded_in_each_protocol() {
         let one = |protocol: Protocol, out: &mut Vec<u8>| protocol.get(out, &operation("a"));
         let two = |protocol: Protocol, out: &mut Vec<u8>| protocol.get(out, &operation("a bc"));
         let set = |protocol: Protocol, out: &mut Vec<u8>| protocol.set(out, &operation("a"), b"vv");
-        assert_eq!(asked(Protocol::Memcached, one), "get a\r\n");
-        assert_eq!(asked(Protocol::Memcached, two), "get a bc\r\n");
-        assert_eq!(asked(Protocol::Memcached, set), "set a 0 0 2\r\nvv\r\n");
-        assert_eq!(asked(Protocol::Redis, one), "*2\r\n$3\r\nGET\r\n$1\r\na\r\n");
-        assert_eq!(asked(Protocol::Redis, two), "*3\r\n$4\r\nMGET\r\n$1\r\na\r\n$2\r\nbc\r\n");
-        assert_eq!(asked(Protocol::Redis, set), "*3\r\n$3\r\nSET\r\n$1\r\na\r\n$2\r\nvv\r\n");
+        assert_eq!(encoded(Protocol::Memcached, one), "get a\r\n");
+        assert_eq!(encoded(Protocol::Memcached, two), "get a bc\r\n");
+        assert_eq!(encoded(Protocol::Memcached, set), "set a 0 0 2\r\nvv\r\n");
+        assert_eq!(encoded(Protocol::Redis, one), "*2\r\n$3\r\nGET\r\n$1\r\na\r\n");
+        assert_eq!(encoded(Protocol::Redis, two), "*3\r\n$4\r\nMGET\r\n$1\r\na\r\n$2\r\nbc\r\n");
+        assert_eq!(encoded(Protocol::Redis, set), "*3\r\n$3\r\nSET\r\n$1\r\na\r\n$2\r\nvv\r\n");
     }
 
     #[test]
-    fn errors_are_quoted_as_the_target_words_them_and_not_at_length() {
+    fn errors_are_quoted_verbatim_up_to_a_bound() {
         for (protocol, bytes, quoted) in [
             (Protocol::Memcached, &b"ERROR\r\n"[..], "`ERROR`"),
             (Protocol::Memcached, b"SERVER_ERROR out of memory\r\n", "`SERVER_ERROR out of memory`"),
@@ -202,13 +196,5 @@ mod tests {
         }
         let long = Answer::Refused { kind: "", text: &[b'x'; 10_000] };
         assert_eq!(long.to_string().len(), TEXT_BYTES_MAX + 2);
-    }
-
-    #[test]
-    fn an_answer_too_large_to_hold_is_refused_when_it_is_announced() {
-        let announced = format!("${}\r\n", VALUE_BYTES_MAX);
-        assert!(matches!(Protocol::Redis.parse(announced.as_bytes()), Ok(Progress::Incomplete(_))));
-        let announced = format!("${}\r\n", 2 * VALUE_BYTES_MAX);
-        assert!(matches!(Protocol::Redis.parse(announced.as_bytes()), Err(ReplyError::TooLarge(_))));
     }
 }

@@ -1,27 +1,26 @@
-//! Counts of a run under way.
+//! The counts of a run.
 
 use std::time::Duration;
 
 use super::Ended;
 use super::operations::Operations;
-use super::protocol::Answer;
 use crate::report::{sent_per_s, us};
 use crate::{HitsMisses, Latencies, LatencySummary, Report};
 
-/// What has happened, and who is told of it.
+/// The counts of a run so far, and its observer.
 pub(super) struct Tally<'a> {
     observe: &'a mut dyn FnMut(&Ended),
     pub(super) ops: u64,
     pub(super) errors: u64,
     pub(super) unsent: u64,
     pub(super) sets: u64,
-    /// What the first operation that was refused was answered.
+    /// The text with which the first operation was refused.
     pub(super) first_error: Option<String>,
-    /// By the index of the partition.
+    /// Counts by the index of the partition.
     by_partition: Vec<HitsMisses>,
     latency: Latencies,
     lateness: Latencies,
-    /// Intended starts of what is built and not handed to a socket yet; at most one pass of the
+    /// Intended starts of the operations built and not sent yet; at most those of one pass of the
     /// driver.
     built: Vec<u64>,
 }
@@ -42,7 +41,7 @@ impl<'a> Tally<'a> {
         }
     }
 
-    /// An operation meant to start then was built; how late it is shows when it is
+    /// Notes the intended start of an operation that was built; its lateness is known when it is
     /// [`sent`](Self::sent).
     pub(super) fn built(&mut self, intended_ns: u64) {
         self.built.push(intended_ns);
@@ -52,7 +51,7 @@ impl<'a> Tally<'a> {
         !self.built.is_empty()
     }
 
-    /// All that was built has been handed to its socket by now.
+    /// Records the lateness of the operations built, which have been passed to their sockets.
     pub(super) fn sent(&mut self, now_ns: u64) {
         for intended_ns in self.built.drain(..) {
             self.lateness.record_ns(now_ns.saturating_sub(intended_ns));
@@ -74,13 +73,13 @@ impl<'a> Tally<'a> {
         (self.observe)(ended);
     }
 
-    /// An operation was answered so; it ends by itself.
-    pub(super) fn refused(&mut self, answer: &Answer<'_>) {
-        self.first_error.get_or_insert_with(|| answer.to_string());
+    /// Notes the text with which the target refused an operation. Does not end the operation.
+    pub(super) fn refused(&mut self, text: String) {
+        self.first_error.get_or_insert(text);
     }
 
-    /// An operation that was due and never sent: nobody was answered, so it ends as an error, at
-    /// least as slow as the wait until now.
+    /// Counts an operation that was due and never sent: an error, with the time waited so far as
+    /// its latency.
     pub(super) fn never_sent(&mut self, intended: Duration, waited: Duration) {
         self.ops += 1;
         self.unsent += 1;
@@ -136,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn lateness_counts_until_the_batch_is_sent_and_not_until_it_is_begun() {
+    fn lateness_counts_until_the_batch_is_sent() {
         let mut observe = |_: &Ended| {};
         let mut tally = Tally::new(&mut observe);
         tally.built(0);
@@ -149,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_never_sent_is_among_the_operations_and_the_errors() {
+    fn operations_never_sent_count_as_operations_and_errors() {
         let mut observe = |_: &Ended| {};
         let mut tally = Tally::new(&mut observe);
         let moment = Duration::from_micros(1);
