@@ -1,8 +1,9 @@
-//! A connection to an instance: lines out, lines in, each within its time.
+//! A connection to an instance: one command at a time, each answered within a timeout.
 
 use std::io;
 use std::time::Duration;
 
+use sherwood_wire::pipeline::{Exchange, Limits, Pipeline, Step};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -82,54 +83,82 @@ impl Trouble {
     }
 }
 
+/// A function of the protocol that finds the next piece of an answer: its bytes, and whether more
+/// follow.
+pub(super) type Piece = fn(&[u8]) -> Step<()>;
+
+/// An answer in flight, kept as it is received.
+struct Answer {
+    piece: Piece,
+    bytes: Vec<u8>,
+}
+
+impl Exchange for Answer {
+    type Answer = Vec<u8>;
+    type Error = TooLong;
+
+    fn read(&mut self, input: &[u8]) -> Result<Step<Vec<u8>>, TooLong> {
+        let (used, is_last) = match (self.piece)(input) {
+            Step::Incomplete(need) => return Ok(Step::Incomplete(need)),
+            Step::Used(used) => (used, false),
+            Step::Done(used, ()) => (used, true),
+        };
+        self.bytes.extend_from_slice(&input[..used]);
+        match is_last {
+            true => Ok(Step::Done(used, std::mem::take(&mut self.bytes))),
+            false if self.bytes.len() > ANSWER_BYTES_MAX => Err(TooLong),
+            false => Ok(Step::Used(used)),
+        }
+    }
+}
+
+/// An answer of more than [`ANSWER_BYTES_MAX`] bytes.
+struct TooLong;
+
 /// A connection.
 pub(super) struct Link {
     stream: TcpStream,
-    received: Vec<u8>,
+    piece: Piece,
+    pipeline: Pipeline<Answer>,
 }
 
 impl Link {
-    pub(super) async fn open(address: &str) -> Result<Self, Trouble> {
+    /// Connects to an instance, whose answers `piece` reads.
+    pub(super) async fn open(address: &str, piece: Piece) -> Result<Self, Trouble> {
         let opened = timeout(PATIENCE, TcpStream::connect(address)).await;
         let stream = opened.map_err(|_| Trouble::Late { doing: "connecting" })?.map_err(Trouble::Connect)?;
-        Ok(Self { stream, received: Vec::new() })
+        let limits = Limits { in_flight_max: 1, piece_bytes_max: ANSWER_BYTES_MAX };
+        Ok(Self { stream, piece, pipeline: Pipeline::new(limits) })
     }
 
-    /// Sends `request` and returns what comes back, up to where `whole` says that it is all, by the
-    /// bytes it takes.
-    pub(super) async fn ask(
-        &mut self,
-        doing: &'static str,
-        request: &[u8],
-        whole: impl Fn(&[u8]) -> Option<usize>,
-    ) -> Result<Vec<u8>, Trouble> {
-        let asked = timeout(PATIENCE, self.exchange(request, whole)).await;
+    /// Sends `request` and returns its answer. After an error the connection is of no further use.
+    pub(super) async fn ask(&mut self, doing: &'static str, request: &[u8]) -> Result<Vec<u8>, Trouble> {
+        let asked = timeout(PATIENCE, self.exchange(request)).await;
         let answer = asked.map_err(|_| Trouble::Late { doing })?;
         answer.map_err(|error| Trouble::Broken { doing, error })
     }
 
-    async fn exchange(
-        &mut self,
-        request: &[u8],
-        whole: impl Fn(&[u8]) -> Option<usize>,
-    ) -> io::Result<Vec<u8>> {
-        self.stream.write_all(request).await?;
+    async fn exchange(&mut self, request: &[u8]) -> io::Result<Vec<u8>> {
+        let answer = Answer { piece: self.piece, bytes: Vec::new() };
+        self.pipeline.push(answer, |_, out| out.extend_from_slice(request));
+        self.stream.write_all(self.pipeline.unsent()).await?;
+        self.pipeline.sent(request.len());
         loop {
-            if let Some(length) = whole(&self.received) {
-                let rest = self.received.split_off(length);
-                return Ok(std::mem::replace(&mut self.received, rest));
+            let too_long = |_| io::Error::other(format!("the answer has more than {ANSWER_BYTES_MAX} bytes"));
+            if let Some((_, answer)) = self.pipeline.reply().map_err(too_long)? {
+                return Ok(answer);
             }
-            if self.received.len() > ANSWER_BYTES_MAX {
-                return Err(io::Error::other(format!("the answer has more than {ANSWER_BYTES_MAX} bytes")));
-            }
-            if self.stream.read_buf(&mut self.received).await? == 0 {
-                return Err(io::ErrorKind::UnexpectedEof.into());
+            match self.stream.read(self.pipeline.room()).await? {
+                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                received => self.pipeline.received(received),
             }
         }
     }
 }
 
-/// The length of the first line, its end included.
-pub(super) fn line(received: &[u8]) -> Option<usize> {
-    received.windows(2).position(|pair| pair == b"\r\n").map(|at| at + 2)
+/// The line at the start of `input`, of any text, as a whole answer. Used for lines that the
+/// protocol's parser does not know, so that a message can quote them.
+pub(super) fn line(input: &[u8]) -> Step<()> {
+    let end = input.iter().position(|&byte| byte == b'\n');
+    end.map_or(Step::Incomplete(input.len() + 1), |end| Step::Done(end + 1, ()))
 }

@@ -5,6 +5,9 @@
 //! than it may, pages are moved out of the classes, which evicts what is in them
 //! (`slabs reassign -1 0`: any class, to the pool of free pages).
 
+use sherwood_wire::memcached::client::{self, Progress, Reply};
+use sherwood_wire::pipeline::Step;
+
 use super::State;
 use super::link::{Link, Trouble, Unfit, line};
 
@@ -29,7 +32,7 @@ pub(super) async fn greet(link: &mut Link, user: &str, password: &str) -> Result
     let doing = "authenticating";
     let secret = format!("{user} {password}");
     let request = format!("set auth 0 0 {}\r\n{secret}\r\n", secret.len());
-    let said = link.ask(doing, request.as_bytes(), line).await?;
+    let said = link.ask(doing, request.as_bytes()).await?;
     let remedy = "look at user and password_file, and at the file that memcached was given with -Y";
     if said == b"STORED\r\n" { Ok(()) } else { Err(Trouble::refused(doing, &said, remedy)) }
 }
@@ -41,7 +44,7 @@ pub(super) async fn look(link: &mut Link) -> Result<State, Trouble> {
     let doing = "reading statistics";
     let remedy = "is it memcached, and does it want a password?";
     let mut state = State::default();
-    let stats = link.ask(doing, b"stats\r\n", list).await?;
+    let stats = link.ask(doing, b"stats\r\n").await?;
     for (name, value) in pairs(&stats) {
         match name {
             "limit_maxbytes" => state.limit = value,
@@ -58,10 +61,10 @@ pub(super) async fn look(link: &mut Link) -> Result<State, Trouble> {
         return Err(Trouble::refused(doing, &stats, remedy));
     }
     // Pages, since a page is what is taken and given back, and what no other class can use.
-    let slabs = link.ask(doing, b"stats slabs\r\n", list).await?;
+    let slabs = link.ask(doing, b"stats slabs\r\n").await?;
     state.used = pairs(&slabs).find(|(name, _)| *name == "total_malloced").map_or(0, |(_, value)| value);
     // One that cannot move pages would take a smaller limit and hold on to all it has.
-    let settings = link.ask("reading settings", b"stats settings\r\n", list).await?;
+    let settings = link.ask("reading settings", b"stats settings\r\n").await?;
     let cannot = settings.windows(NO_REASSIGN.len()).any(|at| at == NO_REASSIGN);
     state.unfit = cannot.then_some(Unfit::NoReassign);
     Ok(state)
@@ -71,7 +74,7 @@ pub(super) async fn look(link: &mut Link) -> Result<State, Trouble> {
 pub(super) async fn resize(link: &mut Link, bytes: u64) -> Result<(), Trouble> {
     let doing = "setting cache_memlimit";
     let request = format!("cache_memlimit {}\r\n", limit(bytes) / MIB);
-    let said = link.ask(doing, request.as_bytes(), line).await?;
+    let said = link.ask(doing, request.as_bytes()).await?;
     let remedy = "memcached cannot be resized when it was started with -L";
     if said == b"OK\r\n" { Ok(()) } else { Err(Trouble::refused(doing, &said, remedy)) }
 }
@@ -81,7 +84,7 @@ pub(super) async fn release(link: &mut Link, state: &State) -> Result<bool, Trou
     let over = state.used.saturating_sub(state.limit);
     let doing = "taking pages back";
     for _ in 0..over.div_ceil(MIB).min(PAGES_AT_ONCE) {
-        let said = link.ask(doing, b"slabs reassign -1 0\r\n", line).await?;
+        let said = link.ask(doing, b"slabs reassign -1 0\r\n").await?;
         match &said[..] {
             b"OK\r\n" => {}
             // It is moving the one before.
@@ -94,14 +97,15 @@ pub(super) async fn release(link: &mut Link, state: &State) -> Result<bool, Trou
     Ok(over > 0)
 }
 
-/// The length of a list of statistics, or of an error.
-fn list(received: &[u8]) -> Option<usize> {
-    let first = line(received)?;
-    if !received.starts_with(b"STAT ") {
-        return Some(first);
+/// The next piece of an answer: one of several statistics, or a line that ends the answer.
+pub(super) fn piece(input: &[u8]) -> Step<()> {
+    match client::parse(input, 0) {
+        Ok(Progress::Incomplete { need }) => Step::Incomplete(need),
+        Ok(Progress::Reply { consumed, reply: Reply::Stat(..) }) => Step::Used(consumed),
+        Ok(Progress::Reply { consumed, .. }) => Step::Done(consumed, ()),
+        // Such as `BUSY` and `NOSPARE`.
+        Err(_) => line(input),
     }
-    let end = b"\r\nEND\r\n";
-    received.windows(end.len()).position(|at| at == end).map(|at| at + end.len())
 }
 
 /// The numbers of a list, by name.
@@ -118,14 +122,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_ends_with_its_end_and_an_error_with_its_line() {
+    fn statistics_are_read_up_to_their_end_and_other_answers_are_one_line() {
         let stats = b"STAT pid 1\r\nSTAT version 1.6\r\nSTAT get_hits 7\r\nEND\r\n";
-        assert_eq!(list(stats), Some(stats.len()));
-        for cut in 0..stats.len() {
-            assert_eq!(list(&stats[..cut]), None, "{cut}");
-        }
-        assert_eq!(list(b"CLIENT_ERROR unauthenticated\r\n"), Some(30));
-        assert_eq!(list(b"END\r\n"), Some(5), "a list of nothing");
+        assert_eq!(piece(stats), Step::Used(12));
+        assert_eq!(piece(&stats[..11]), Step::Incomplete(12));
+        assert_eq!(piece(b"END\r\n"), Step::Done(5, ()));
+        assert_eq!(piece(b"CLIENT_ERROR unauthenticated\r\n"), Step::Done(30, ()));
+        assert_eq!(piece(b"BUSY currently processing reassign request\r\n"), Step::Done(44, ()));
         assert_eq!(pairs(stats).collect::<Vec<_>>(), [("pid", 1), ("get_hits", 7)]);
         assert_eq!(pairs(b"STAT\r\nSTAT x\r\n\xff \xff\r\nSTAT y 99999999999999999999\r\n").count(), 0);
     }

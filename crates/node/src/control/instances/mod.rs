@@ -193,7 +193,11 @@ impl Instance {
     /// Talks to the instance until something is wrong.
     async fn talk(&self, core: &Core, retry: &mut Duration) -> Result<std::convert::Infallible, Trouble> {
         let (mut wishes, mut gifts) = (self.wish.subscribe(), self.ledger.gifts());
-        let mut link = Link::open(&self.setup.address).await?;
+        let piece = match self.setup.kind {
+            InstanceKind::Memcached => memcached::piece,
+            InstanceKind::Redis => redis::piece,
+        };
+        let mut link = Link::open(&self.setup.address, piece).await?;
         self.greet(&mut link).await?;
         loop {
             let wish = *wishes.borrow_and_update();

@@ -3,7 +3,8 @@
 //! `CONFIG SET maxmemory` takes effect at once: what is too much is evicted in steps between
 //! commands. What Redis uses for itself counts too, about a mebibyte.
 
-use sherwood_wire::resp;
+use sherwood_wire::pipeline::Step;
+use sherwood_wire::resp::client::{self, Progress};
 
 use super::State;
 use super::link::{Link, Trouble, Unfit, line};
@@ -89,20 +90,17 @@ async fn accepted(
 
 async fn ask(link: &mut Link, doing: &'static str, request: &[&[u8]]) -> Result<Vec<u8>, Trouble> {
     let mut bytes = Vec::new();
-    resp::client::request(&mut bytes, request);
-    link.ask(doing, &bytes, answer).await
+    client::request(&mut bytes, request);
+    link.ask(doing, &bytes).await
 }
 
-/// The length of an answer: a line, or a byte string of which the line says how long it is.
-fn answer(received: &[u8]) -> Option<usize> {
-    let first = line(received)?;
-    let length = received.strip_prefix(b"$").and_then(|rest| {
-        let digits = std::str::from_utf8(&rest[..first - 3]).ok()?;
-        digits.parse::<usize>().ok()
-    });
-    // One that is longer than any answer may be never comes to its end, which the link sees.
-    let whole = length.map_or(first, |length| first.saturating_add(length).saturating_add(2));
-    (received.len() >= whole).then_some(whole)
+/// An answer, which is one piece.
+pub(super) fn piece(input: &[u8]) -> Step<()> {
+    match client::parse(input) {
+        Ok(Progress::Incomplete(need)) => Step::Incomplete(need),
+        Ok(Progress::Reply(_, used)) => Step::Done(used, ()),
+        Err(_) => line(input),
+    }
 }
 
 fn pair(line: &[u8]) -> Option<(&str, &str)> {
@@ -114,14 +112,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_is_a_line_or_as_long_as_its_line_says() {
-        assert_eq!(answer(b"+OK\r\n+OK\r\n"), Some(5));
-        let text = b"$7\r\n# a\r\nb\r\n";
-        assert_eq!(answer(text), None, "a byte is missing");
-        assert_eq!(answer(b"$6\r\n# a\r\nb\r\n"), Some(12));
-        assert_eq!(answer(b"$99999999999999999999\r\n"), Some(23), "no number is a line");
-        assert_eq!(answer(b"$18446744073709551615\r\n"), None);
-        assert_eq!(answer(b"$-1\r\n"), Some(5));
+    fn an_answer_is_a_reply_or_an_unknown_line() {
+        assert_eq!(piece(b"+OK\r\n+OK\r\n"), Step::Done(5, ()));
+        assert_eq!(piece(b"$7\r\n# a\r\nb\r\n"), Step::Incomplete(13), "a byte is missing");
+        assert_eq!(piece(b"$6\r\n# a\r\nb\r\n"), Step::Done(12, ()));
+        assert_eq!(piece(b"$-1\r\n"), Step::Done(5, ()));
+        for unknown in [&b"$99999999999999999999\r\n"[..], b"HTTP/1.1 400 Bad Request\r\n"] {
+            assert_eq!(piece(unknown), Step::Done(unknown.len(), ()));
+            assert_eq!(piece(&unknown[..9]), Step::Incomplete(10));
+        }
     }
 
     #[test]
