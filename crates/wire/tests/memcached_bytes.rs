@@ -1,4 +1,4 @@
-//! What holds for any bytes, however they are cut: no panic, no unbounded buffer, the same answers.
+//! Properties for any bytes, however they are split: no panic, a bounded buffer, the same commands.
 
 #[path = "common/pieces.rs"]
 mod pieces;
@@ -12,7 +12,7 @@ use pieces::Step;
 
 const LIMITS: Limits = Limits { value_bytes_max: 300 };
 
-/// Everything a parser says when the bytes arrive in pieces of these lengths, in turn.
+/// The events of a parser when the bytes arrive in pieces of these lengths, in turn.
 fn said(bytes: &[u8], pieces: &[usize]) -> Vec<String> {
     let mut parser = Parser::new(LIMITS);
     pieces::said(bytes, pieces, LIMITS.buffer_bytes_max(), |bytes| {
@@ -25,7 +25,7 @@ fn said(bytes: &[u8], pieces: &[usize]) -> Vec<String> {
     })
 }
 
-/// Fragments that, put together at random, are commands, nearly commands and nonsense.
+/// Fragments that form commands, almost commands and garbage when they are joined at random.
 fn fragment() -> impl Strategy<Value = Vec<u8>> {
     let word = prop_oneof![
         Just("get "),
@@ -78,23 +78,23 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn the_answer_does_not_depend_on_how_the_bytes_are_cut(bytes in stream(), pieces in vec(1_usize..3000, 1..8)) {
+    fn any_split_of_the_input_gives_the_same_commands(bytes in stream(), pieces in vec(1_usize..3000, 1..8)) {
         prop_assert_eq!(said(&bytes, &pieces), said(&bytes, &[usize::MAX / 2]));
     }
 
     #[test]
-    fn one_byte_at_a_time_is_as_good(bytes in vec(fragment(), 0..8).prop_map(|fragments| fragments.concat())) {
+    fn input_of_one_byte_at_a_time_gives_the_same_commands(bytes in vec(fragment(), 0..8).prop_map(|fragments| fragments.concat())) {
         let short = &bytes[..bytes.len().min(3000)];
         prop_assert_eq!(said(short, &[1]), said(short, &[usize::MAX / 2]));
     }
 
     #[test]
-    fn arbitrary_bytes_never_panic(bytes in vec(any::<u8>(), 0..4000), pieces in vec(1_usize..500, 1..4)) {
+    fn any_bytes_are_parsed_without_a_panic(bytes in vec(any::<u8>(), 0..4000), pieces in vec(1_usize..500, 1..4)) {
         said(&bytes, &pieces);
     }
 
     #[test]
-    fn arbitrary_replies_never_panic(bytes in vec(any::<u8>(), 0..400), tail in vec(any::<u8>(), 0..40)) {
+    fn any_reply_is_parsed_without_a_panic(bytes in vec(any::<u8>(), 0..400), tail in vec(any::<u8>(), 0..40)) {
         for start in [&b""[..], b"VALUE ", b"VALUE k 0 3\r\n", b"STAT ", b"1"] {
             let reply = [start, &bytes, b"\r\n", &tail].concat();
             if let Ok(Progress::Reply { consumed, .. }) = client::parse(&reply, 100) {

@@ -1,5 +1,4 @@
-//! What a client writes is what the server reads, and what the server answers is what the client
-//! reads.
+//! The server parses the requests of the client, and the client the replies of the server.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -29,7 +28,7 @@ fn delta() -> impl Strategy<Value = Delta> {
     prop_oneof![any::<u64>().prop_map(Delta::Increase), any::<u64>().prop_map(Delta::Decrease)]
 }
 
-/// The one command that `bytes` are.
+/// Parses `bytes`, which have to be exactly one command.
 fn command(bytes: &[u8]) -> Command<'_> {
     match Parser::new(LIMITS).parse(bytes) {
         Parsed { consumed, event: Event::Command(command) } if consumed == bytes.len() => command,
@@ -37,7 +36,7 @@ fn command(bytes: &[u8]) -> Command<'_> {
     }
 }
 
-/// The replies that `bytes` are.
+/// Parses `bytes`, which have to be complete replies.
 fn replies(mut bytes: &[u8]) -> Vec<Reply<'_>> {
     let mut replies = Vec::new();
     while !bytes.is_empty() {
@@ -56,7 +55,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn storage_commands(
+    fn storage_commands_round_trip(
         verb in verb(),
         key in key(),
         value in vec(any::<u8>(), 0..2000),
@@ -74,7 +73,7 @@ proptest! {
     }
 
     #[test]
-    fn retrievals(keys in vec(key(), 1..30), cas: bool, touch in proptest::option::of(any::<i64>())) {
+    fn retrieval_commands_round_trip(keys in vec(key(), 1..30), cas: bool, touch in proptest::option::of(any::<i64>())) {
         let mut bytes = Vec::new();
         let sent = keys.iter().map(|key| Key::new(key).unwrap());
         match (cas, touch) {
@@ -91,7 +90,7 @@ proptest! {
     }
 
     #[test]
-    fn commands_of_one_line(key in key(), delta in delta(), secs: i64, noreply: bool) {
+    fn commands_of_one_line_round_trip(key in key(), delta in delta(), secs: i64, noreply: bool) {
         let answer = if noreply { Answer::Unwanted } else { Answer::Expected };
         let sent = Key::new(&key).unwrap();
         let exptime = Exptime(secs);
@@ -110,7 +109,7 @@ proptest! {
     }
 
     #[test]
-    fn values(items in vec((key(), any::<u32>(), proptest::option::of(any::<u64>()), vec(any::<u8>(), 0..2000)), 0..8)) {
+    fn values_round_trip(items in vec((key(), any::<u32>(), proptest::option::of(any::<u64>()), vec(any::<u8>(), 0..2000)), 0..8)) {
         let mut bytes = Vec::new();
         for (key, flags, cas, value) in &items {
             reply::value(&mut bytes, key, *flags, *cas, value);
@@ -125,7 +124,7 @@ proptest! {
     }
 
     #[test]
-    fn a_reply_that_is_cut_short_is_awaited(value in vec(any::<u8>(), 0..200), cut in any::<prop::sample::Index>()) {
+    fn truncated_reply_is_incomplete(value in vec(any::<u8>(), 0..200), cut in any::<prop::sample::Index>()) {
         let mut bytes = Vec::new();
         reply::value(&mut bytes, b"key", 1, Some(2), &value);
         let cut = cut.index(bytes.len());
@@ -137,7 +136,7 @@ proptest! {
 }
 
 #[test]
-fn every_answer_of_one_line_is_understood() {
+fn every_reply_of_one_line_is_parsed() {
     let mut bytes = [
         reply::STORED,
         reply::NOT_STORED,
@@ -183,7 +182,7 @@ fn every_answer_of_one_line_is_understood() {
 }
 
 #[test]
-fn a_key_that_would_be_read_as_something_else_is_refused() {
+fn key_with_a_space_or_a_control_character_is_refused() {
     for bytes in [&b""[..], b"a b", b"a\r\nquit", b"a\n", b"\0", b"\x7f", &[b'k'; 251]] {
         assert!(Key::new(bytes).is_err(), "{bytes:?}");
     }
@@ -195,7 +194,7 @@ fn a_key_that_would_be_read_as_something_else_is_refused() {
 }
 
 #[test]
-fn a_peer_that_is_no_memcached_server_is_noticed() {
+fn bytes_of_another_protocol_are_an_error() {
     use client::{ReplyError, parse};
     assert_eq!(parse(&[b'x'; 2049], 10), Err(ReplyError::LineTooLong));
     assert_eq!(parse(b"VALUE a 0 11\r\n", 10), Err(ReplyError::ValueTooLarge { bytes: 11, bytes_max: 10 }));

@@ -1,5 +1,4 @@
-//! What holds for any bytes, however they are cut: no panic, no unbounded buffer, the same
-//! requests.
+//! Properties for any bytes, however they are split: no panic, a bounded buffer, the same requests.
 
 #[path = "common/pieces.rs"]
 mod pieces;
@@ -13,7 +12,7 @@ use pieces::Step;
 
 const LIMITS: Limits = Limits { argument_bytes_max: 300, request_bytes_max: 1000 };
 
-/// Everything a parser says when the bytes arrive in pieces of these lengths, in turn.
+/// The events of a parser when the bytes arrive in pieces of these lengths, in turn.
 fn said(bytes: &[u8], pieces: &[usize]) -> Vec<String> {
     let mut parser = Parser::new(LIMITS);
     pieces::said(bytes, pieces, LIMITS.buffer_bytes_max(), |bytes| {
@@ -28,7 +27,7 @@ fn said(bytes: &[u8], pieces: &[usize]) -> Vec<String> {
     })
 }
 
-/// Fragments that, put together at random, are requests, nearly requests and nonsense.
+/// Fragments that form requests, almost requests and garbage when they are joined at random.
 fn fragment() -> impl Strategy<Value = Vec<u8>> {
     let word = prop_oneof![
         Just("*1\r\n"),
@@ -66,7 +65,7 @@ proptest! {
     }
 
     #[test]
-    fn what_a_client_writes_a_server_reads(requests in vec(vec(vec(any::<u8>(), 0..30), 1..8), 0..8)) {
+    fn requests_of_the_client_are_parsed_by_the_server(requests in vec(vec(vec(any::<u8>(), 0..30), 1..8), 0..8)) {
         let mut bytes = Vec::new();
         for request in &requests {
             client::request(&mut bytes, &request.iter().map(Vec::as_slice).collect::<Vec<_>>());
@@ -76,7 +75,7 @@ proptest! {
     }
 
     #[test]
-    fn a_client_survives_any_answer(bytes in vec(prop_oneof![4 => proptest::sample::select(b"+-:$*_\r\n0123".to_vec()), 1 => any::<u8>()], 0..60)) {
+    fn client_parses_any_bytes_without_a_panic(bytes in vec(prop_oneof![4 => proptest::sample::select(b"+-:$*_\r\n0123".to_vec()), 1 => any::<u8>()], 0..60)) {
         let mut rest = bytes.as_slice();
         while let Ok(Progress::Reply(_, used)) = client::parse(rest) {
             prop_assert!(used > 0 && used <= rest.len());

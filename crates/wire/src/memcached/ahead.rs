@@ -1,15 +1,15 @@
-//! The keys of commands that are yet to be parsed.
+//! The keys of commands that are not parsed yet.
 
 use super::line::{split_word, unsigned, without_return};
 use super::{KEY_BYTES_MAX, LINE_BYTES_MAX};
 
-/// The first key of each command in a buffer, by a glance: who knows what will be asked next can
-/// have it ready.
+/// The first key of each command in a buffer, found without parsing the commands. A server can
+/// prefetch the items of commands that it has not come to yet.
 ///
-/// A glance is not a parser. It checks nothing and remembers nothing of what came before the
-/// buffer, so a key may be none, and commands after one that it does not understand are not seen.
-/// It takes a few nanoseconds a command, looks at no value, and ends with the last line that is
-/// whole, or before the first of more than [`LINE_BYTES_MAX`].
+/// The scan is approximate. It validates nothing and has no state from before the buffer, so a key
+/// may be invalid, and commands after an unknown one may be missed. It takes a few nanoseconds per
+/// command, skips values, and ends after the last complete line, or before the first line longer
+/// than [`LINE_BYTES_MAX`].
 ///
 /// ```
 /// use sherwood_wire::memcached::Ahead;
@@ -20,20 +20,20 @@ use super::{KEY_BYTES_MAX, LINE_BYTES_MAX};
 pub struct Ahead<'a>(&'a [u8]);
 
 impl<'a> Ahead<'a> {
-    /// The keys in `buf`, which begins with a command.
+    /// Scans `buf`, which begins with a command.
     #[must_use]
     pub const fn of(buf: &'a [u8]) -> Self {
         Self(buf)
     }
 
-    /// How many bytes at the end of the buffer the glance has not come to.
+    /// The number of bytes at the end of the buffer that have not been scanned.
     #[must_use]
     pub const fn left(&self) -> usize {
         self.0.len()
     }
 
-    /// The key in a line; what follows the line is skipped where it is a value.
-    fn see(&mut self, line: &'a [u8]) -> Option<&'a [u8]> {
+    /// Returns the key in a line, and skips the value after the line if there is one.
+    fn key_of(&mut self, line: &'a [u8]) -> Option<&'a [u8]> {
         let (verb, words) = split_word(line)?;
         let (first, after) = split_word(words)?;
         let key = match verb {
@@ -53,7 +53,7 @@ impl<'a> Ahead<'a> {
         (key.len() <= KEY_BYTES_MAX).then_some(key)
     }
 
-    /// Goes by a value whose length is the next word.
+    /// Skips a value whose length is the next word.
     fn skip_value(&mut self, words: &[u8]) {
         let bytes = split_word(words).and_then(|(bytes, _)| unsigned(bytes)).unwrap_or(0);
         let block = usize::try_from(bytes).unwrap_or(usize::MAX).saturating_add(b"\r\n".len());
@@ -69,7 +69,7 @@ impl<'a> Iterator for Ahead<'a> {
             let window = &self.0[..self.0.len().min(LINE_BYTES_MAX + b"\r\n".len())];
             let (line, _) = window.split_at(memchr::memchr(b'\n', window)?);
             self.0 = &self.0[line.len() + 1..];
-            let key = self.see(without_return(line));
+            let key = self.key_of(without_return(line));
             if key.is_some() {
                 return key;
             }
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_begins_after_the_last_key_taken() {
+    fn bytes_left_begin_after_the_last_key_taken() {
         let mut ahead = Ahead::of(b"get a\r\nset b 0 0 2\r\nxy\r\nget c");
         assert_eq!((ahead.next(), ahead.left()), (Some(&b"a"[..]), 22));
         assert_eq!((ahead.next(), ahead.left()), (Some(&b"b"[..]), 5));
@@ -104,13 +104,13 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_has_not_arrived_hides_what_follows() {
+    fn commands_after_an_incomplete_value_are_not_seen() {
         assert_eq!(seen(b"set a 0 0 10\r\nget b\r\n"), ["a"]);
         assert_eq!(seen(b"set a 0 0 18446744073709551615\r\nget b\r\n"), ["a"]);
         assert_eq!(seen(b"set a 0 0 none\r\n\nget b\r\n"), ["a", "b"]);
     }
 
-    /// The first key of each command as the parser understands it.
+    /// The first key of each command as the parser reads it.
     fn parsed(mut buf: &[u8]) -> Vec<Vec<u8>> {
         let mut parser = Parser::new(Limits { value_bytes_max: 100 });
         let mut keys = Vec::new();
@@ -133,7 +133,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_glance_sees_what_the_parser_sees(
+        fn scan_finds_the_keys_that_the_parser_finds(
             commands in prop::collection::vec((0..6usize, "[a-z]{1,9}", "[a-z\r\n]{0,20}"), 0..40),
         ) {
             let text: String = commands.iter().map(|(kind, key, value)| match kind {
@@ -144,12 +144,12 @@ mod tests {
                 4 => format!("cas {key} 1 0 {} 7 noreply\r\n{value}\r\n", value.len()),
                 _ => format!("version\r\ndelete {key}\r\n"),
             }).collect();
-            let glanced: Vec<_> = Ahead::of(text.as_bytes()).map(<[u8]>::to_vec).collect();
-            prop_assert_eq!(glanced, parsed(text.as_bytes()));
+            let scanned: Vec<_> = Ahead::of(text.as_bytes()).map(<[u8]>::to_vec).collect();
+            prop_assert_eq!(scanned, parsed(text.as_bytes()));
         }
 
         #[test]
-        fn any_bytes_have_an_end(buf in prop::collection::vec(prop_oneof![any::<u8>(), Just(b' '), Just(b'\n')], 0..300)) {
+        fn any_bytes_end_the_scan(buf in prop::collection::vec(prop_oneof![any::<u8>(), Just(b' '), Just(b'\n')], 0..300)) {
             prop_assert!(Ahead::of(&buf).count() <= buf.len());
         }
     }

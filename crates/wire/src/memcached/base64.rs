@@ -1,12 +1,12 @@
-//! Base 64 with the standard alphabet and padding, for keys that are no text.
+//! Base64 with the standard alphabet and padding, for binary keys.
 
 use super::KEY_BYTES_MAX;
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 const PADDING: u8 = b'=';
 
-/// How many bytes `text` stands for, if it is base 64: a multiple of four characters and not none,
-/// padding only at the end. Bits of the last character that belong to no byte are not looked at.
+/// The number of bytes that `text` encodes; none if it is not base64: at least four characters and
+/// a multiple of four, with padding only at the end. Unused bits of the last character are ignored.
 pub(super) fn decoded_bytes(text: &[u8]) -> Option<usize> {
     let unpadded = text.strip_suffix(b"=").map_or(text, |text| text.strip_suffix(b"=").unwrap_or(text));
     let whole = !text.is_empty() && text.len().is_multiple_of(4);
@@ -14,7 +14,8 @@ pub(super) fn decoded_bytes(text: &[u8]) -> Option<usize> {
     valid.then(|| unpadded.len() * 3 / 4)
 }
 
-/// Decodes what [`decoded_bytes`] accepted; of a longer text than a key may have, the start.
+/// Decodes a text that [`decoded_bytes`] accepted. Of a text longer than a key may be, only the
+/// start is decoded.
 pub(super) fn decode<'b>(text: &[u8], room: &'b mut [u8; KEY_BYTES_MAX]) -> &'b [u8] {
     let (mut bits, mut count, mut length) = (0_u32, 0, 0);
     for value in text.iter().map_while(|&character| digit(character)) {
@@ -31,7 +32,7 @@ pub(super) fn decode<'b>(text: &[u8], room: &'b mut [u8; KEY_BYTES_MAX]) -> &'b 
     &room[..length]
 }
 
-/// Appends `bytes` as base 64.
+/// Appends `bytes` as base64.
 pub(super) fn encode(out: &mut Vec<u8>, bytes: &[u8]) {
     for three in bytes.chunks(3) {
         let byte = |at: usize| u32::from(three.get(at).copied().unwrap_or_default());
@@ -70,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn the_standards_own_examples() {
+    fn examples_of_rfc_4648_round_trip() {
         for (bytes, text) in
             [("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg=="), ("foobar", "Zm9vYmFy")]
         {
@@ -82,23 +83,23 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_base_64() {
+    fn text_that_is_not_base64_is_refused() {
         for text in ["", "Z", "Zg", "Zg=", "====", "Z===", "=Zg=", "Zg==Zg==", "Zm9-", "Zm 9v", "Zm9v\n"] {
             assert_eq!(decoded_bytes(text.as_bytes()), None, "{text}");
         }
-        assert_eq!(decoded(b"YR=="), Some(b"a".to_vec()), "bits beyond the last byte do not count");
+        assert_eq!(decoded(b"YR=="), Some(b"a".to_vec()), "bits beyond the last byte are ignored");
     }
 
     proptest! {
         #[test]
-        fn what_is_encoded_is_decoded(bytes in vec(any::<u8>(), 1..=KEY_BYTES_MAX / 4 * 3)) {
+        fn encoded_bytes_are_decoded(bytes in vec(any::<u8>(), 1..=KEY_BYTES_MAX / 4 * 3)) {
             let mut text = Vec::new();
             encode(&mut text, &bytes);
             prop_assert_eq!(decoded(&text), Some(bytes));
         }
 
         #[test]
-        fn decoding_anything_never_panics(text in vec(any::<u8>(), 0..400)) {
+        fn decoding_any_bytes_does_not_panic(text in vec(any::<u8>(), 0..400)) {
             decode(&text, &mut [0; KEY_BYTES_MAX]);
         }
     }

@@ -1,7 +1,7 @@
-//! What a client writes and reads.
+//! Requests and replies of a client.
 //!
-//! Commands are appended to a buffer, as many as one likes, and the answers come back in the same
-//! order. A [`Key`] is checked once when it is made, so that no key can smuggle in a command.
+//! Any number of commands is appended to a buffer, and the replies arrive in the same order. A
+//! [`Key`] is checked once, when it is made, so that no key can contain a command.
 
 use thiserror::Error;
 
@@ -19,7 +19,7 @@ pub enum KeyError {
     /// Empty, or too long: hash long keys before they are sent.
     #[error("a memcached key of {0} bytes was to be sent; it has to have 1 to {KEY_BYTES_MAX}")]
     Length(usize),
-    /// A byte that the protocol uses itself: encode such keys before they are sent.
+    /// A byte with a meaning in the protocol: encode such keys before they are sent.
     #[error(
         "a memcached key with byte {byte:#04x} at {at} was to be sent; spaces and control characters are not allowed"
     )]
@@ -32,7 +32,7 @@ pub enum KeyError {
 }
 
 impl<'a> Key<'a> {
-    /// Checks `bytes`.
+    /// Makes a key of `bytes`.
     ///
     /// # Errors
     /// When they are not 1 to 250 in number, or one is a space or a control character.
@@ -59,19 +59,19 @@ pub fn get<'a>(out: &mut Vec<u8>, keys: impl IntoIterator<Item = Key<'a>>) {
     keys_after(out, b"get", keys);
 }
 
-/// Appends `gets <key>*`: like [`get`], and each value comes with its unique number.
+/// Appends `gets <key>*`: like [`get`], and each value has its unique number.
 pub fn gets<'a>(out: &mut Vec<u8>, keys: impl IntoIterator<Item = Key<'a>>) {
     keys_after(out, b"gets", keys);
 }
 
-/// Appends `gat <exptime> <key>*`: like [`get`], and what is found has a new expiry time.
+/// Appends `gat <exptime> <key>*`: like [`get`], and sets the expiry time of the items found.
 pub fn gat<'a>(out: &mut Vec<u8>, exptime: Exptime, keys: impl IntoIterator<Item = Key<'a>>) {
     out.extend_from_slice(b"gat ");
     seconds(out, exptime);
     keys_after(out, b"", keys);
 }
 
-/// Appends `gats <exptime> <key>*`: like [`gat`], and each value comes with its unique number.
+/// Appends `gats <exptime> <key>*`: like [`gat`], and each value has its unique number.
 pub fn gats<'a>(out: &mut Vec<u8>, exptime: Exptime, keys: impl IntoIterator<Item = Key<'a>>) {
     out.extend_from_slice(b"gats ");
     seconds(out, exptime);
@@ -92,18 +92,18 @@ fn keys_after<'a>(out: &mut Vec<u8>, name: &[u8], keys: impl IntoIterator<Item =
 pub struct Item<'a> {
     /// The value.
     pub value: &'a [u8],
-    /// Kept with the value, of no meaning to the server.
+    /// Stored with the value, opaque to the server.
     pub flags: u32,
-    /// When it expires.
+    /// The expiry time.
     pub exptime: Exptime,
 }
 
-/// Whether the server is to answer.
+/// The request for an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// It answers.
+    /// The server answers.
     Expected,
-    /// `noreply`: it answers neither success nor failure.
+    /// `noreply`: the server answers neither success nor failure.
     Unwanted,
 }
 
@@ -218,7 +218,7 @@ pub enum Reply<'a> {
     Stored,
     /// `NOT_STORED`
     NotStored,
-    /// `EXISTS`: the item was changed since its number was read.
+    /// `EXISTS`: the item has changed since its unique number was read.
     Exists,
     /// `NOT_FOUND`
     NotFound,
@@ -230,47 +230,47 @@ pub enum Reply<'a> {
     Ok,
     /// `RESET`
     Reset,
-    /// What an `incr` or `decr` arrived at.
+    /// The result of an `incr` or `decr`.
     Number(u64),
     /// One statistic: its name and its value.
     Stat(&'a [u8], &'a [u8]),
     /// The server's version.
     Version(&'a [u8]),
-    /// `ERROR`, perhaps with a text: the server does not know the command, or refuses the
+    /// `ERROR` with an optional text: the server does not know the command, or refuses the
     /// connection.
     Error(&'a [u8]),
-    /// `CLIENT_ERROR` and its text: what was sent is wrong.
+    /// `CLIENT_ERROR` and its text: the request was invalid.
     ClientError(&'a [u8]),
-    /// `SERVER_ERROR` and its text: the server cannot do it.
+    /// `SERVER_ERROR` and its text: the server failed.
     ServerError(&'a [u8]),
 }
 
-/// What [`parse`] found at the start of a buffer.
+/// The result of [`parse`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress<'a> {
-    /// Nothing whole yet: parse again once the buffer holds `need` bytes or more.
+    /// The reply is incomplete: parse again once the buffer holds `need` bytes or more.
     Incomplete {
-        /// Always more than there are.
+        /// Always more than the buffer holds.
         need: usize,
     },
     /// One line of an answer.
     Reply {
         /// Bytes it takes at the start of the buffer. The reply borrows from them.
         consumed: usize,
-        /// What it says.
+        /// The reply.
         reply: Reply<'a>,
     },
 }
 
-/// Bytes that no memcached server sends: the connection is of no further use.
+/// Bytes that no memcached server sends. The connection has to be closed.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum ReplyError {
-    /// A line that does not end.
+    /// A line without an end.
     #[error(
         "a memcached reply was read and has no line end in {LINE_BYTES_MAX} bytes; is the peer a memcached server?"
     )]
     LineTooLong,
-    /// A line that means nothing.
+    /// A line that is no reply.
     #[error("a memcached reply starts with {0:?}, which is none; is the peer a memcached server?")]
     Unknown(String),
     /// A value over the limit.
@@ -283,7 +283,7 @@ pub enum ReplyError {
         /// The limit.
         bytes_max: u32,
     },
-    /// A value without a line end where its announced length says so.
+    /// A value whose announced length is not followed by a line end.
     #[error("a memcached value is longer or shorter than the {0} bytes announced")]
     ValueEnd(u64),
 }
@@ -304,7 +304,7 @@ pub enum ReplyError {
 /// ```
 ///
 /// # Errors
-/// When the bytes are no reply; where the next one begins is then unknown.
+/// When the bytes are not a reply. The start of the next one is then unknown.
 pub fn parse(buf: &[u8], value_bytes_max: u32) -> Result<Progress<'_>, ReplyError> {
     let window = &buf[..buf.len().min(LINE_BYTES_MAX + 1)];
     let Some(at) = memchr::memchr(b'\n', window) else {

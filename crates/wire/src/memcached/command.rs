@@ -1,11 +1,11 @@
-//! What a client can ask for, and why a line is not one of these.
+//! The commands of a client, and the reasons to refuse a line.
 
 use super::line::split_word;
 use super::{Exptime, Meta, MetaRefusal};
 
 /// One command, borrowing from the buffer it was parsed from.
 ///
-/// `noreply` means that nothing is written in answer, not even an error.
+/// With `noreply` nothing is written in answer, not even an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command<'a> {
     /// `get`, `gets`, `gat`, `gats`, or a piece of one.
@@ -13,46 +13,46 @@ pub enum Command<'a> {
     /// `set`, `add`, `replace`, `append`, `prepend`, `cas`.
     Storage(Storage<'a>),
     /// A storage command whose value is over the limit. It is answered with
-    /// [`super::reply::TOO_LARGE`], and a `set` also removes what was stored before, so that nobody
-    /// goes on reading it. The parser skips the value as it arrives.
+    /// [`super::reply::TOO_LARGE`], and a `set` also removes the value stored before, so that no
+    /// client reads it any more. The parser skips the value as it arrives.
     TooLarge {
-        /// What was to be done.
+        /// The refused operation.
         verb: StorageVerb,
         /// Key of the refused value.
         key: &'a [u8],
-        /// Whether to stay silent.
+        /// True if no answer is written.
         noreply: bool,
     },
     /// `incr`, `decr`.
     Arithmetic {
         /// Key of the number.
         key: &'a [u8],
-        /// What to do with it.
+        /// The change.
         delta: Delta,
-        /// Whether to stay silent.
+        /// True if no answer is written.
         noreply: bool,
     },
     /// `touch`.
     Touch {
-        /// Key to keep.
+        /// Key of the item.
         key: &'a [u8],
-        /// For how long from now on.
+        /// The new expiry time.
         exptime: Exptime,
-        /// Whether to stay silent.
+        /// True if no answer is written.
         noreply: bool,
     },
-    /// `delete`, with the obsolete delay of 0 or without.
+    /// `delete`, with or without the obsolete delay of 0.
     Delete {
         /// Key to remove.
         key: &'a [u8],
-        /// Whether to stay silent.
+        /// True if no answer is written.
         noreply: bool,
     },
     /// `flush_all`.
     FlushAll {
-        /// When; 0 and less is at once.
+        /// The delay; 0 or less flushes at once.
         delay: Exptime,
-        /// Whether to stay silent.
+        /// True if no answer is written.
         noreply: bool,
     },
     /// `stats`, with the words that follow it.
@@ -61,19 +61,19 @@ pub enum Command<'a> {
     Version,
     /// `verbosity`, whose level has no meaning here.
     Verbosity {
-        /// Whether to stay silent.
+        /// True if no answer is written.
         noreply: bool,
     },
     /// `mg`, `ms`, `md`, `ma`, `me`.
     Meta(Meta<'a>),
-    /// `mn`, answered with [`super::reply::META_NO_OP`]: whoever sent quiet commands before learns
-    /// that they are done.
+    /// `mn`, answered with [`super::reply::META_NO_OP`], which tells the client that the quiet
+    /// commands before it are done.
     MetaNoOp,
-    /// `quit`: write what is owed and close.
+    /// `quit`: write the outstanding answers and close.
     Quit,
 }
 
-/// `get`, `gets`, `gat` or `gats`: keys to find.
+/// `get`, `gets`, `gat` or `gats`: a look-up of keys.
 ///
 /// A key list longer than [`super::KEYS_BYTES_MAX`] arrives as several of these, all but one with
 /// `last` unset; the answer is `END` after the last one only.
@@ -81,11 +81,11 @@ pub enum Command<'a> {
 pub struct Retrieval<'a> {
     /// The keys, in order, repetitions included. Each is 1 to 250 bytes long.
     pub keys: Keys<'a>,
-    /// Whether the answer tells each item's unique number (`gets`, `gats`).
+    /// True if the answer contains each item's unique number (`gets`, `gats`).
     pub cas: bool,
-    /// The new expiry time of what is found (`gat`, `gats`).
+    /// The new expiry time of the items found (`gat`, `gats`).
     pub touch: Option<Exptime>,
-    /// Whether this is the end of the key list.
+    /// True at the end of the key list.
     pub last: bool,
 }
 
@@ -94,8 +94,8 @@ pub struct Retrieval<'a> {
 pub struct Keys<'a>(pub(super) &'a [u8]);
 
 impl<'a> Keys<'a> {
-    /// The keys in what [`text`](Self::text) once gave, so that a key list can be put aside and
-    /// gone on with later.
+    /// Restores the keys from a copy of [`text`](Self::text), so that a key list can be set aside
+    /// and continued later.
     ///
     /// ```
     /// use sherwood_wire::memcached::Keys;
@@ -129,38 +129,38 @@ impl<'a> Iterator for Keys<'a> {
 /// A storage command with its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Storage<'a> {
-    /// What is to be done.
+    /// The operation.
     pub verb: StorageVerb,
     /// Key, 1 to 250 bytes.
     pub key: &'a [u8],
     /// Opaque to the server; ignored by `append` and `prepend`.
     pub flags: u32,
-    /// When it expires; ignored by `append` and `prepend`.
+    /// The expiry time; ignored by `append` and `prepend`.
     pub exptime: Exptime,
     /// The value, 0 bytes to the limit.
     pub value: &'a [u8],
-    /// Whether to stay silent.
+    /// True if no answer is written.
     pub noreply: bool,
 }
 
-/// What a storage command does.
+/// The operation of a storage command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StorageVerb {
-    /// Store whatever was there.
+    /// Store unconditionally.
     Set,
-    /// Store if nothing is there.
+    /// Store if the key does not exist.
     Add,
-    /// Store if something is there.
+    /// Store if the key exists.
     Replace,
-    /// Add after the value that is there.
+    /// Append to the existing value.
     Append,
-    /// Add before the value that is there.
+    /// Prepend to the existing value.
     Prepend,
-    /// Store if what is there still has this unique number.
+    /// Store if the item still has this unique number.
     Cas(u64),
 }
 
-/// What `incr` and `decr` do to a number of 64 bits.
+/// The change that `incr` or `decr` makes to a 64-bit number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delta {
     /// Add; wraps around after 18,446,744,073,709,551,615.
@@ -170,7 +170,7 @@ pub enum Delta {
 }
 
 impl Delta {
-    /// `number` after this change.
+    /// Returns `number` after this change.
     #[must_use]
     pub fn apply(self, number: u64) -> u64 {
         match self {
@@ -180,26 +180,26 @@ impl Delta {
     }
 }
 
-/// Why bytes were not a command, with the text memcached answers.
+/// The reason why bytes are not a command, with memcached's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// No such command.
     Unknown,
-    /// Too few words for this command, a key over 250 bytes or with a zero byte in it, or a number
-    /// that is none or does not fit.
+    /// Too few words for this command, a key over 250 bytes or with a zero byte in it, or a word
+    /// that is not a number or is out of range.
     BadFormat,
-    /// A word after the key of a `delete` that is neither `0` nor `noreply`. memcached has gone on
-    /// to ignore such words; who still sends a delay is told so.
+    /// A word after the key of a `delete` that is neither `0` nor `noreply`. Newer versions of
+    /// memcached ignore such words; here a client that still sends a delay learns of it.
     BadDelete,
     /// An expiry time that is not a number.
     BadExptime,
-    /// An amount to `incr` or `decr` by that is not a number of 64 bits.
+    /// An amount of `incr` or `decr` that is not a 64-bit number.
     BadDelta,
-    /// A value that is not followed by a line end where its announced length says so.
+    /// A value whose announced length is not followed by a line end.
     BadChunk,
-    /// Something wrong with a meta command.
+    /// An invalid meta command.
     Meta(MetaRefusal),
-    /// [`super::LINE_BYTES_MAX`] bytes without a line end. Where the next command begins is
+    /// [`super::LINE_BYTES_MAX`] bytes without a line end. The start of the next command is
     /// unknown: the connection has to be closed.
     LineTooLong,
 }

@@ -1,29 +1,29 @@
-//! Expiry times as the protocol writes them.
+//! Expiry times of the protocol.
 
 use std::time::Duration;
 
 /// Above this many seconds an expiry time is a Unix time: 30 days.
 const RELATIVE_SECS_MAX: i64 = 60 * 60 * 24 * 30;
 
-/// An expiry time as sent: seconds, to be read by the rules of [`Exptime::resolve`].
+/// An expiry time as sent: seconds, interpreted by [`Exptime::resolve`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Exptime(pub i64);
 
-/// What an [`Exptime`] means at a given moment.
+/// The meaning of an [`Exptime`] at a given time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expires {
-    /// It stays until it is evicted.
+    /// The item stays until it is evicted.
     Never,
-    /// It is expired already: stored, and not found.
+    /// The item has already expired: it is stored, and not found.
     Already,
-    /// It is found for this much longer.
+    /// The item expires after this time.
     After(Duration),
 }
 
 impl Exptime {
-    /// What this expiry time means when the Unix time is `unix_secs`: 0 is never, a negative one
-    /// expired at once, one of up to 30 days counts from now, and a larger one is a Unix time, in
-    /// the past or not.
+    /// Resolves this expiry time at the Unix time `unix_secs`: 0 means never, a negative number
+    /// expires at once, up to 30 days count from now, and a larger number is a Unix time, which may
+    /// be in the past.
     ///
     /// ```
     /// use sherwood_wire::memcached::{Expires, Exptime};
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn thirty_days_are_relative_and_one_second_more_is_a_date() {
+    fn thirty_days_are_relative_and_one_second_more_is_a_unix_time() {
         let month = RELATIVE_SECS_MAX as u64;
         assert_eq!(Exptime(RELATIVE_SECS_MAX).resolve(0), Expires::After(Duration::from_secs(month)));
         assert_eq!(Exptime(RELATIVE_SECS_MAX + 1).resolve(month), Expires::After(Duration::from_secs(1)));

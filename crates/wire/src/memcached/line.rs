@@ -1,10 +1,10 @@
-//! A line and its words.
+//! The words and numbers of a line.
 
-/// Most words a command has besides a list of keys, `cas` with `noreply`, and one more to notice
-/// that there are too many.
+/// Most words of a command without a key list, `cas` with `noreply`, and one more to detect that
+/// there are too many.
 const WORDS_MAX: usize = 8;
 
-/// The words of a line, in order; from the ninth on they are counted as one and not kept.
+/// The words of a line, in order. Words from the ninth on are counted as one and not kept.
 #[derive(Clone, Copy)]
 pub(super) struct Words<'a> {
     words: [&'a [u8]; WORDS_MAX],
@@ -27,23 +27,23 @@ impl<'a> Words<'a> {
         words
     }
 
-    /// How many words there are, the command's name included; 9 when there are more than 8.
+    /// The number of words, the command's name included; 9 if there are more than 8.
     pub(super) fn count(&self) -> usize {
         self.count
     }
 
-    /// The word at `index`, empty when there is none.
+    /// The word at `index`, empty if there is none.
     pub(super) fn get(&self, index: usize) -> &'a [u8] {
         self.words.get(index).copied().unwrap_or_default()
     }
 
-    /// Whether the last word is `noreply`, and is not the command itself.
+    /// True if the last word is `noreply`, and is not the command itself.
     pub(super) fn noreply(&self) -> bool {
         self.count > 1 && self.get(self.count - 1) == b"noreply"
     }
 }
 
-/// The first word and what follows it, or nothing in an empty line. Only spaces separate.
+/// Splits off the first word; none in an empty line. Only spaces separate words.
 pub(super) fn split_word(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let start = line.iter().position(|&byte| byte != b' ')?;
     let rest = &line[start..];
@@ -51,12 +51,12 @@ pub(super) fn split_word(line: &[u8]) -> Option<(&[u8], &[u8])> {
     Some(rest.split_at(end))
 }
 
-/// The line without its carriage return, if it has one.
+/// Removes the carriage return at the end of a line.
 pub(super) fn without_return(line: &[u8]) -> &[u8] {
     line.strip_suffix(b"\r").unwrap_or(line)
 }
 
-/// A number of decimal digits and nothing else, if it fits.
+/// Parses a number of decimal digits without a sign; none if it does not fit.
 pub(super) fn unsigned(word: &[u8]) -> Option<u64> {
     if word.is_empty() {
         return None;
@@ -67,7 +67,7 @@ pub(super) fn unsigned(word: &[u8]) -> Option<u64> {
     })
 }
 
-/// A number of decimal digits with an optional sign, if it fits.
+/// Parses a number of decimal digits with an optional sign; none if it does not fit.
 pub(super) fn signed(word: &[u8]) -> Option<i64> {
     match word {
         [b'-', digits @ ..] => 0_i64.checked_sub_unsigned(unsigned(digits)?),
@@ -75,7 +75,7 @@ pub(super) fn signed(word: &[u8]) -> Option<i64> {
     }
 }
 
-/// A number of 32 bits, if it is one.
+/// Parses a 32-bit number.
 pub(super) fn flags(word: &[u8]) -> Option<u32> {
     unsigned(word)?.try_into().ok()
 }
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_separated_by_any_number_of_spaces() {
+    fn any_number_of_spaces_separates_words() {
         let words = Words::of(b"  set  a b ");
         assert_eq!(
             (words.count(), words.get(0), words.get(1), words.get(2)),
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn noreply_is_the_last_word_only() {
+    fn noreply_counts_as_the_last_word_only() {
         assert!(Words::of(b"set a noreply").noreply());
         assert!(!Words::of(b"set noreply a").noreply());
         assert!(!Words::of(b"noreply").noreply());
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_refused_when_they_do_not_fit() {
+    fn number_that_does_not_fit_is_refused() {
         assert_eq!(unsigned(b"18446744073709551615"), Some(u64::MAX));
         assert_eq!(unsigned(b"18446744073709551616"), None);
         assert_eq!(

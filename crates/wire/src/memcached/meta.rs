@@ -1,16 +1,15 @@
-//! Meta commands: one verb for reading, one for storing, one for removing and one for counting, and
-//! flags for all else.
+//! Meta commands: one verb each for reading, storing, removing and counting, and flags for
+//! everything else.
 //!
-//! What the older commands say by their names and places these say by flags of one letter, some
-//! with a token after it (`T30`), so a client asks for what it needs and gets nothing more. Flags
-//! that ask are answered in their order. Hence a command keeps its flags as they were sent, checked
-//! once: [`MetaFlags`] goes through them in order, and [`MetaFlags::options`] sums up those that
-//! change what is done.
+//! A flag is one letter, with a token after it for some (`T30`). Flags that request a value are
+//! answered in the order they were sent. Hence a command keeps its flags as they were sent, checked
+//! once: [`MetaFlags`] iterates over them in order, and [`MetaFlags::options`] collects those that
+//! change the operation.
 //!
-//! Texts and corner cases are those of memcached 1.6.45. Differences: base 64 may hold no other
-//! characters and end with nothing after its padding, a flag that is no letter or digit does not
-//! make the value of an `ms` a command, and an opaque token that is too long is refused before
-//! anything is done.
+//! Texts and corner cases are those of memcached 1.6.45. Differences: base64 is checked strictly
+//! (no other characters, nothing after the padding), the value of an `ms` with a flag that is
+//! neither letter nor digit is not read as a command, and an opaque token that is too long is
+//! refused before the command is executed.
 
 use super::line::{flags as flags_of, signed, split_word, unsigned};
 use super::{Exptime, KEY_BYTES_MAX, base64};
@@ -20,23 +19,23 @@ const WORDS_MAX: usize = 20;
 /// Longest opaque token, the `O` included.
 const OPAQUE_BYTES_MAX: usize = 32;
 
-/// A meta command but `mn`, borrowing from the buffer it was parsed from.
+/// A meta command other than `mn`, borrowing from the buffer it was parsed from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Meta<'a> {
-    /// What is to be done.
+    /// The operation.
     pub verb: MetaVerb<'a>,
-    /// With what.
+    /// The key.
     pub key: MetaKey<'a>,
-    /// And how. None of `me`.
+    /// The flags; `me` has none.
     pub flags: MetaFlags<'a>,
 }
 
 impl<'a> Meta<'a> {
-    /// The `mg` with this key and these flags, as [`MetaKey::text`] and [`MetaFlags::text`] once
-    /// gave them, so that one can be put aside and gone on with later.
+    /// Restores an `mg` from copies of [`MetaKey::text`] and [`MetaFlags::text`], so that it can be
+    /// set aside and continued later.
     ///
     /// # Errors
-    /// When they are of no `mg`.
+    /// When they are not those of an `mg`.
     ///
     /// ```
     /// use sherwood_wire::memcached::{Meta, MetaFlag, MetaRefusal};
@@ -50,7 +49,7 @@ impl<'a> Meta<'a> {
         Name::Get.meta(key, flags)
     }
 
-    /// The same with the value of an `ms`.
+    /// Sets the value of an `ms`.
     pub(super) fn with_value(self, value: &'a [u8]) -> Self {
         let verb = match self.verb {
             MetaVerb::Set { mode, .. } => MetaVerb::Set { mode, value },
@@ -60,42 +59,42 @@ impl<'a> Meta<'a> {
     }
 }
 
-/// What a meta command does.
+/// The operation of a meta command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetaVerb<'a> {
     /// `mg`: read.
     Get,
     /// `ms`: store.
     Set {
-        /// On which condition.
+        /// The condition.
         mode: SetMode,
         /// The value, 0 bytes to the limit.
         value: &'a [u8],
     },
     /// An `ms` whose value is over the limit. It is answered with [`super::reply::TOO_LARGE`], and
-    /// what was stored before is to be removed. The parser skips the value as it arrives.
+    /// the value stored before is to be removed. The parser skips the value as it arrives.
     TooLarge,
     /// `md`: remove or invalidate.
     Delete,
     /// `ma`: count.
     Arithmetic(ArithmeticMode),
-    /// `me`: tell about an item.
+    /// `me`: return an item's properties.
     Debug,
 }
 
 /// `M` of an `ms`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SetMode {
-    /// `S`: whatever was there.
+    /// `S`: store unconditionally.
     #[default]
     Set,
-    /// `E`: if nothing is there.
+    /// `E`: store if the key does not exist.
     Add,
-    /// `R`: if something is there.
+    /// `R`: store if the key exists.
     Replace,
-    /// `A`: after the value that is there.
+    /// `A`: append to the existing value.
     Append,
-    /// `P`: before the value that is there.
+    /// `P`: prepend to the existing value.
     Prepend,
 }
 
@@ -109,7 +108,7 @@ pub enum ArithmeticMode {
     Decrease,
 }
 
-/// The key of a meta command: 1 to 250 bytes as sent, perhaps in base 64.
+/// The key of a meta command: 1 to 250 bytes as sent, in base64 with the flag `b`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MetaKey<'a> {
     sent: &'a [u8],
@@ -123,13 +122,13 @@ impl<'a> MetaKey<'a> {
         self.sent
     }
 
-    /// Whether it came in base 64, and is to be answered so.
+    /// True if the key was sent in base64, and is answered so.
     #[must_use]
     pub fn is_base64(self) -> bool {
         self.base64
     }
 
-    /// The key itself: decoded into `room` if it came in base 64, else as sent.
+    /// The key: decoded into `room` if it was sent in base64, else as sent.
     #[must_use]
     pub fn bytes<'b>(self, room: &'b mut [u8; KEY_BYTES_MAX]) -> &'b [u8]
     where
@@ -142,66 +141,66 @@ impl<'a> MetaKey<'a> {
 /// One flag of a meta command, with its token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetaFlag<'a> {
-    /// `b`: the key is in base 64.
+    /// `b`: the key is in base64.
     Base64,
-    /// `c`: return the CAS.
+    /// `c`: return the unique number (CAS).
     ReturnCas,
-    /// `C`: do it only if this is the item's CAS; for `mg`, send no value then.
+    /// `C`: execute the command only if the item has this CAS; for `mg`, omit the value if it does.
     Cas(u64),
-    /// `D`: count by this.
+    /// `D`: the amount to count by.
     Delta(u64),
-    /// `E`: the CAS of what is stored.
+    /// `E`: the CAS of the stored item.
     NewCas(u64),
     /// `f`: return the client's flags.
     ReturnFlags,
     /// `F`: the client's flags.
     ClientFlags(u32),
-    /// `h`: return whether it was read before.
+    /// `h`: return 1 if the item was read before, else 0.
     ReturnHit,
-    /// `I`: mark as stale (`md`), or store as stale over what is newer (`ms`).
+    /// `I`: mark the item stale (`md`), or store as stale over a newer item (`ms`).
     Invalidate,
-    /// `J`: count from this where nothing was.
+    /// `J`: the initial number of a new item.
     Initial(u64),
     /// `k`: return the key.
     ReturnKey,
-    /// `l`: return the seconds since it was last used.
+    /// `l`: return the seconds since the last use.
     ReturnIdle,
-    /// `M`: the mode, which the verb tells.
+    /// `M`: the mode, which is in the verb.
     Mode,
-    /// `N`: make an item that lives so long where there is none.
+    /// `N`: create an item with this time to live if there is none.
     Vivify(Exptime),
-    /// `O`: return this, which includes the `O`; at most 32 bytes.
+    /// `O`: return this token, which includes the `O`; at most 32 bytes.
     Opaque(&'a [u8]),
-    /// `q`: say nothing about what is as usual.
+    /// `q`: suppress the expected reply (quiet mode).
     Quiet,
-    /// `R`: give the right to recache to one client when less than this is left to live.
+    /// `R`: tell one client to recache the item when its time to live is less than this.
     Recache(Exptime),
     /// `s`: return the size of the value.
     ReturnSize,
-    /// `t`: return the seconds left to live.
+    /// `t`: return the seconds to live.
     ReturnTtl,
-    /// `T`: how long it is to live.
+    /// `T`: the time to live.
     Ttl(Exptime),
-    /// `u`: do not count as a use.
+    /// `u`: do not count the command as a use.
     KeepRecency,
     /// `v`: return the value.
     Value,
-    /// `x`: remove the value and leave the item.
+    /// `x`: remove the value and keep the item.
     RemoveValue,
-    /// `L` or `P`: for a proxy on the way, of no meaning here.
+    /// `L` or `P`: for a proxy, ignored here.
     Hint,
 }
 
-/// The flags of a meta command in the order they were sent, none twice: an iterator over slices of
-/// the line.
+/// The flags of a meta command in the order they were sent, each at most once: an iterator over
+/// slices of the line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MetaFlags<'a> {
     words: &'a [u8],
-    /// Which letters there are.
+    /// The letters present, one bit each.
     seen: u64,
 }
 
-/// What the flags of a meta command change about what is done.
+/// The flags of a meta command that change the operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MetaOptions {
     /// `C`
@@ -214,28 +213,28 @@ pub struct MetaOptions {
     pub vivify: Option<Exptime>,
     /// `R`
     pub recache: Option<Exptime>,
-    /// `F`, 0 without
+    /// `F`, 0 by default
     pub client_flags: u32,
-    /// `D`, 1 without
+    /// `D`, 1 by default
     pub delta: u64,
-    /// `J`, 0 without
+    /// `J`, 0 by default
     pub initial: u64,
 }
 
 impl<'a> MetaFlags<'a> {
-    /// Those that have not been taken yet, as they were sent.
+    /// The flags that have not been taken yet, as they were sent.
     #[must_use]
     pub fn text(self) -> &'a [u8] {
         self.words
     }
 
-    /// Whether the flag `letter` is among them.
+    /// True if the flag `letter` is among them.
     #[must_use]
     pub fn has(self, letter: u8) -> bool {
         bit(letter).is_some_and(|bit| self.seen & bit != 0)
     }
 
-    /// What they change.
+    /// Collects the flags that change the operation.
     #[must_use]
     pub fn options(self) -> MetaOptions {
         let mut options = MetaOptions {
@@ -271,7 +270,7 @@ impl<'a> Iterator for MetaFlags<'a> {
     fn next(&mut self) -> Option<MetaFlag<'a>> {
         let (word, rest) = split_word(self.words)?;
         self.words = rest;
-        // They were checked when they were parsed.
+        // The flags were checked when they were parsed.
         MetaFlag::of(word).ok()
     }
 }
@@ -317,39 +316,39 @@ fn exptime(token: &[u8]) -> Option<Exptime> {
     Some(Exptime(secs.into()))
 }
 
-/// The place of a letter in a set of letters.
+/// The bit of a letter in a set of letters.
 fn bit(letter: u8) -> Option<u64> {
     letter.checked_sub(b'A').filter(|&place| place < 64).map(|place| 1 << place)
 }
 
-/// Why a line is no meta command, with the text memcached answers.
+/// The reason why a line is not a meta command, with memcached's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetaRefusal {
-    /// No key, a key over 250 bytes or with a zero byte in it, a length that is none, a flag that
-    /// is neither letter nor digit, or an `F` that is not a number of 32 bits.
+    /// No key, a key over 250 bytes or with a zero byte in it, an invalid length, a flag that is
+    /// neither letter nor digit, or an `F` that is not a 32-bit number.
     BadFormat,
     /// More than 20 words.
     TooManyFlags,
-    /// A flag there is not.
+    /// An unknown flag.
     InvalidFlag,
     /// A flag twice.
     DuplicateFlag,
-    /// A token that is no number or does not fit.
+    /// A token that is not a number or is out of range.
     BadToken,
-    /// A key that should be base 64 and is not.
+    /// A key that is not base64, with the flag `b`.
     BadKey,
-    /// A `J` that is not a number of 64 bits.
+    /// A `J` that is not a 64-bit number.
     BadInitial,
-    /// A `D` that is not a number of 64 bits.
+    /// A `D` that is not a 64-bit number.
     BadDelta,
     /// An `O` with more than 31 bytes after it.
     OpaqueTooLong,
-    /// Anything wrong with the key or flags of an `ma` but their first letters, mode and opaque
-    /// token.
+    /// An `ma` with an invalid key or invalid flags, other than the mode, the opaque token and a
+    /// first character that is neither letter nor digit.
     BadArithmetic,
-    /// An `ms` in a mode there is not.
+    /// An `ms` with an unknown mode.
     BadSetMode,
-    /// An `ma` in a mode there is not.
+    /// An `ma` with an unknown mode.
     BadArithmeticMode,
 }
 
@@ -385,7 +384,7 @@ pub(super) enum Name {
 }
 
 impl Name {
-    /// The command a line starts with, and what follows its name.
+    /// Splits a line into the name of a meta command and the text after it.
     pub(super) fn of(line: &[u8]) -> Option<(Self, &[u8])> {
         let (name, rest) = split_word(line)?;
         let name = match name {
@@ -399,13 +398,13 @@ impl Name {
         Some((name, rest))
     }
 
-    /// Words of the command before its flags.
+    /// The number of words before the flags.
     fn words(self) -> usize {
         if self == Self::Set { 3 } else { 2 }
     }
 
-    /// The command with the key `key` and what follows it (after the length, for `ms`). An `ms` has
-    /// an empty value yet.
+    /// Makes the command from `key` and the words after it (after the length, for `ms`). The value
+    /// of an `ms` is still empty.
     pub(super) fn meta<'a>(self, key: &'a [u8], words: &'a [u8]) -> Result<Meta<'a>, MetaRefusal> {
         let checked = Checked::of(words, self.words())?;
         if self == Self::Debug {
@@ -422,7 +421,7 @@ impl Name {
     }
 }
 
-/// Words that could be flags.
+/// Words that each start like a flag.
 struct Checked {
     too_many: bool,
 }
@@ -462,17 +461,17 @@ impl Checked {
     }
 }
 
-/// Flags that are right, and of two what the others do not tell.
+/// Valid flags, with the mode and the length of the opaque token.
 struct Flags<'a> {
     flags: MetaFlags<'a>,
-    /// What follows the `M`, if there is one.
+    /// The text after the `M`, if there is one.
     mode: Option<&'a [u8]>,
     opaque_bytes: usize,
 }
 
 impl<'a> Flags<'a> {
-    /// As memcached does, tells of the last token that is wrong, but of the first flag that is none
-    /// or there already.
+    /// As in memcached, an unknown or repeated flag is reported at once, and of several invalid
+    /// tokens the last one.
     fn of(words: &'a [u8], key: &[u8]) -> Result<Self, MetaRefusal> {
         let mut flags = Self { flags: MetaFlags { words, seen: 0 }, mode: None, opaque_bytes: 0 };
         let mut wrong = None;
@@ -492,8 +491,8 @@ impl<'a> Flags<'a> {
                 Ok(MetaFlag::Opaque(opaque)) => flags.opaque_bytes = opaque.len(),
                 Ok(_) => {}
                 Err(MetaRefusal::InvalidFlag) => return Err(MetaRefusal::InvalidFlag),
-                // Of a wrong `F` alone memcached tells nothing, and what it would have told before
-                // stays.
+                // memcached sets no error of its own for an invalid `F`, so an earlier error is
+                // kept.
                 Err(MetaRefusal::BadFormat) => wrong = wrong.or(Some(MetaRefusal::BadFormat)),
                 Err(refusal) => wrong = Some(refusal),
             }
@@ -502,7 +501,7 @@ impl<'a> Flags<'a> {
     }
 }
 
-/// Only the first byte of a mode counts.
+/// Parses the mode; only its first byte counts.
 fn set_mode(mode: Option<&[u8]>) -> Result<SetMode, MetaRefusal> {
     let Some(mode) = mode else { return Ok(SetMode::default()) };
     match mode.first() {

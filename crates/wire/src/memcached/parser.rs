@@ -1,9 +1,8 @@
-//! From bytes to commands, a step at a time.
+//! Parses bytes into commands, one step at a time.
 //!
-//! A connection's bytes come in arbitrary pieces, so the parser is a state machine that is offered
-//! everything not yet used up and takes what it understands. It decides by the bytes alone and
-//! never by how they were cut: every limit looks at a fixed number of bytes from the start of a
-//! line.
+//! A connection's bytes arrive in arbitrary pieces, so the parser is a state machine: it receives
+//! all bytes that are not consumed yet and consumes complete commands. The result depends on the
+//! bytes alone and not on how they were split: every limit counts bytes from the start of a line.
 
 use super::command::{Command, Delta, Keys, Refusal, Retrieval, Storage, StorageVerb};
 use super::line::{Words, flags, signed, split_word, unsigned, without_return};
@@ -12,14 +11,14 @@ use super::{Exptime, KEY_BYTES_MAX, KEYS_BYTES_MAX, LINE_BYTES_MAX};
 
 /// Bytes that end a value.
 const LINE_END: &[u8] = b"\r\n";
-/// Greatest length of a value that is understood as one, and skipped when it is over the limit:
-/// memcached's bound.
+/// Greatest announced length of a value; one over the configured limit is skipped. The bound is
+/// memcached's.
 const ANNOUNCED_BYTES_MAX: u64 = i32::MAX as u64 - 2;
 
-/// Fewest bytes of a line that may be the name of a command.
+/// Least bytes of a line that can be a command's name.
 const NAME_BYTES_MIN: usize = 2;
 
-/// What a server is willing to buffer.
+/// The bounds of what a server buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Longest value in bytes.
@@ -27,7 +26,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// A buffer of this many bytes is enough to parse anything: the longest line with the longest
+    /// The buffer size that is enough to parse any command: the longest line with the longest
     /// value, or a piece of a key list.
     #[must_use]
     pub const fn buffer_bytes_max(self) -> usize {
@@ -39,40 +38,40 @@ impl Limits {
 /// One step of a [`Parser`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parsed<'a> {
-    /// How many bytes at the start of the buffer are used up. `event` may borrow from them.
+    /// Bytes consumed at the start of the buffer. `event` may borrow from them.
     pub consumed: usize,
-    /// What they meant.
+    /// The meaning of these bytes.
     pub event: Event<'a>,
 }
 
-/// What a step of a [`Parser`] found.
+/// The result of a step of a [`Parser`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event<'a> {
-    /// Nothing yet: offer the rest of the buffer again once it holds `need` bytes or more. `need`
-    /// is at most [`Limits::buffer_bytes_max`].
+    /// The command is incomplete: pass the rest of the buffer again once it holds `need` bytes or
+    /// more, at most [`Limits::buffer_bytes_max`].
     Incomplete {
-        /// Bytes from the first one not used up; always more than there are.
+        /// Bytes from the first one not consumed; always more than there are.
         need: usize,
     },
     /// A command to execute.
     Command(Command<'a>),
-    /// Something that is none.
+    /// Bytes that are not a command.
     Refused {
-        /// Why.
+        /// The reason.
         refusal: Refusal,
-        /// Whether to stay silent.
+        /// True if no answer is written.
         noreply: bool,
-        /// Whether to close the connection after the answer.
+        /// True if the connection is closed after the answer.
         close: bool,
     },
 }
 
 /// Parses the commands of one connection.
 ///
-/// Call [`parse`](Self::parse) with all bytes that are not used up, drop what it used up, and go on
-/// until it asks for more. It allocates nothing, and each call looks at the line at the start of
-/// the buffer a small constant number of times and at the bytes of a value not at all. A line that
-/// arrives in pieces is looked at again from its start with each, at most [`KEYS_BYTES_MAX`] of it.
+/// Call [`parse`](Self::parse) with all bytes that are not consumed, remove those it has consumed,
+/// and repeat until it needs more. It allocates nothing. Each call reads the line at the start of
+/// the buffer a small constant number of times, and no bytes of a value. A line that arrives in
+/// pieces is read again from its start with each piece, at most [`KEYS_BYTES_MAX`] of it.
 ///
 /// ```
 /// use sherwood_wire::memcached::{Command, Event, Limits, Parser};
@@ -93,11 +92,11 @@ pub struct Parser {
 enum State {
     /// At the start of a command.
     Line,
-    /// Amid a key list.
+    /// Within a key list.
     Keys { cas: bool, touch: Option<Exptime> },
-    /// Amid a value nobody wants.
+    /// Within a value that is skipped.
     Skip { bytes: u64 },
-    /// Amid a line nobody wants.
+    /// Within a line that is skipped.
     SkipLine,
     /// After a line without an end.
     Lost,
@@ -110,7 +109,7 @@ impl Parser {
         Self { limits, state: State::Line }
     }
 
-    /// Takes one step with `buf`, all bytes not used up so far.
+    /// Takes one step with `buf`, all bytes not consumed so far.
     pub fn parse<'a>(&mut self, buf: &'a [u8]) -> Parsed<'a> {
         let skipped = self.skip(buf);
         let rest = &buf[skipped..];
@@ -125,7 +124,7 @@ impl Parser {
         Parsed { consumed: skipped + step.consumed, event: step.event }
     }
 
-    /// How many bytes of `buf` nobody wants.
+    /// Returns the number of bytes of `buf` to skip.
     fn skip(&mut self, buf: &[u8]) -> usize {
         match self.state {
             State::Line | State::Keys { .. } => 0,
@@ -169,7 +168,7 @@ impl Parser {
         }
     }
 
-    /// The start of a key list of more than one piece, `words` being what follows the name in
+    /// Reads the start of a key list of more than one piece. `words` follow the name in the first
     /// `window` bytes.
     fn first_keys<'a>(&mut self, getter: Getter, words: &'a [u8], window: usize) -> Parsed<'a> {
         let (touch, keys) = if getter.touch {
@@ -198,10 +197,11 @@ impl Parser {
         }
     }
 
-    /// As many whole keys as end in `text`, which ends `window` bytes and goes on after them.
+    /// Returns the complete keys in `text`, the end of the first `window` bytes of a longer key
+    /// list.
     fn piece<'a>(&mut self, text: &'a [u8], window: usize, cas: bool, touch: Option<Exptime>) -> Parsed<'a> {
         let (keys, cut) = text.split_at(memchr::memrchr(b' ', text).map_or(0, |space| space + 1));
-        // A longest key and a carriage return may still turn out well; more cannot.
+        // A key of the greatest length and a carriage return may still be valid; more cannot.
         if cut.len() > KEY_BYTES_MAX + 1 || !are_keys(keys) {
             return self.refuse_line(window, Refusal::BadFormat);
         }
@@ -215,7 +215,7 @@ impl Parser {
         refuse(consumed, refusal, false)
     }
 
-    /// The command in the line `text`; what may belong to it starts at `end` of `rest`.
+    /// Reads the command in the line `text`. A value starts at `end` of `rest`.
     fn command<'a>(&mut self, text: &'a [u8], rest: &'a [u8], end: usize) -> Parsed<'a> {
         if let Some((name, after)) = meta::Name::of(text) {
             return self.meta(name, after, rest, end);
@@ -233,7 +233,7 @@ impl Parser {
         self.storage(verb, &words, rest, end)
     }
 
-    /// A meta command, `words` being what follows its name.
+    /// Reads a meta command. `words` follow its name.
     fn meta<'a>(&mut self, name: meta::Name, words: &'a [u8], rest: &'a [u8], end: usize) -> Parsed<'a> {
         let Some((sent, after)) = split_word(words) else {
             return refuse(end, Refusal::Meta(MetaRefusal::BadFormat), false);
@@ -261,7 +261,7 @@ impl Parser {
         }
     }
 
-    /// An `ms` with a value of `bytes` that starts at `end` of `rest`.
+    /// Reads the value of an `ms`, `bytes` long, at `end` of `rest`.
     fn meta_set<'a>(&mut self, meta: Meta<'a>, bytes: u64, rest: &'a [u8], end: usize) -> Parsed<'a> {
         if bytes > u64::from(self.limits.value_bytes_max) {
             self.state = State::Skip { bytes: bytes + LINE_END.len() as u64 };
@@ -283,8 +283,7 @@ impl Parser {
         end: usize,
     ) -> Parsed<'a> {
         let noreply = words.noreply();
-        // Without a word for the length there is none to skip. What follows the words that are
-        // needed is of no interest.
+        // Without a length the value cannot be skipped. Words after the needed ones are ignored.
         let Some(bytes) = unsigned(words.get(4)).filter(|&bytes| bytes <= ANNOUNCED_BYTES_MAX) else {
             return refuse(end, Refusal::BadFormat, noreply);
         };
@@ -311,16 +310,16 @@ impl Parser {
 
 /// The value of a storage command.
 enum Block<'a> {
-    /// Whole, with its line end.
+    /// The complete value.
     Value(&'a [u8]),
-    /// Of another length than was announced.
+    /// A value of another length than announced.
     Bad,
-    /// Not whole yet.
+    /// The value is incomplete.
     Incomplete { need: usize },
 }
 
 impl<'a> Block<'a> {
-    /// What lies from `start` to `end` of `rest`, the line end included.
+    /// Reads `start` to `end` of `rest`, which includes the line end.
     fn of(rest: &'a [u8], start: usize, end: usize) -> Self {
         match rest.get(start..end).map(|block| block.strip_suffix(LINE_END)) {
             Some(Some(value)) => Self::Value(value),
@@ -332,9 +331,9 @@ impl<'a> Block<'a> {
 
 /// The start of a buffer, up to the end of the first line or [`KEYS_BYTES_MAX`].
 struct Window<'a> {
-    /// Without the line end.
+    /// The line without its end.
     text: &'a [u8],
-    /// Where the next line begins.
+    /// The start of the next line.
     end: Option<usize>,
 }
 
@@ -360,11 +359,11 @@ struct Getter {
 }
 
 impl Getter {
-    /// The command a line starts with and what follows its name, if it lists keys. The name has to
-    /// end where any line may, so that the answer does not depend on how much of the line has
-    /// arrived.
+    /// Splits a line into the name of a command with a key list and the text after it; none for
+    /// other commands. Only the first [`LINE_BYTES_MAX`] bytes are searched for the name, so that
+    /// the result does not depend on how much of the line has arrived.
     fn of(text: &[u8]) -> Option<(Self, &[u8])> {
-        // Nearly every line there is, and the same that is found below.
+        // A fast path for the most frequent command; the code below gives the same result.
         if text.starts_with(b"get ") {
             return Some((Self { cas: false, touch: false }, &text[b"get".len()..]));
         }
@@ -380,7 +379,7 @@ impl Getter {
         Some((getter, &text[head.len() - after.len()..]))
     }
 
-    /// The command when its line ends before `end`.
+    /// Reads the command when its line is complete and ends before `end`.
     fn whole(self, words: &[u8], end: usize) -> Parsed<'_> {
         if !self.touch {
             return self.some_keys(words, None, end);
@@ -446,7 +445,8 @@ fn one_line<'a>(words: &Words<'a>, text: &'a [u8], end: usize) -> Parsed<'a> {
         },
         (b"mn", _) => Ok(Command::MetaNoOp),
         (b"quit", _) => Ok(Command::Quit),
-        // A browser that was made to post to us must not have its body executed, nor be answered.
+        // An HTTP request, which a website can make a browser send: its body must not be executed
+        // as commands, nor answered.
         (_, 2..) if words.get(words.count() - 1).starts_with(b"HTTP/") => {
             let event = Event::Refused { refusal: Refusal::Unknown, noreply: true, close: true };
             return Parsed { consumed: end, event };
@@ -498,8 +498,8 @@ fn flush_all<'a>(words: &Words<'a>) -> Result<Command<'a>, Refusal> {
     Ok(Command::FlushAll { delay: Exptime(delay), noreply })
 }
 
-/// The word as a key, if it can be one. Any byte but a space, a line feed and a zero byte may be in
-/// it.
+/// Checks that a word can be a key. It may contain any byte but a space, a line feed and a zero
+/// byte.
 fn key(word: &[u8]) -> Option<&[u8]> {
     (!word.is_empty() && are_keys(word)).then_some(word)
 }

@@ -1,4 +1,4 @@
-//! What a server writes. Every function appends to `out` and does nothing else.
+//! Replies of a server. Every function appends to `out`.
 
 use super::base64;
 
@@ -8,32 +8,32 @@ pub const STORED: &[u8] = b"STORED\r\n";
 pub const NOT_STORED: &[u8] = b"NOT_STORED\r\n";
 /// The item of a `cas` was changed since it was read.
 pub const EXISTS: &[u8] = b"EXISTS\r\n";
-/// There is no such item.
+/// The item does not exist.
 pub const NOT_FOUND: &[u8] = b"NOT_FOUND\r\n";
 /// The item was removed.
 pub const DELETED: &[u8] = b"DELETED\r\n";
 /// The item has its new expiry time.
 pub const TOUCHED: &[u8] = b"TOUCHED\r\n";
-/// Done.
+/// The command succeeded.
 pub const OK: &[u8] = b"OK\r\n";
-/// Statistics count from zero again.
+/// The statistics were reset.
 pub const RESET: &[u8] = b"RESET\r\n";
 /// End of a list of values or statistics.
 pub const END: &[u8] = b"END\r\n";
-/// No such command.
+/// The command is unknown.
 pub const ERROR: &[u8] = b"ERROR\r\n";
-/// A value over the limit.
+/// The value is over the limit.
 pub const TOO_LARGE: &[u8] = b"SERVER_ERROR object too large for cache\r\n";
-/// A value that fits the limit and not the cache.
+/// The value is within the limit but does not fit into the cache.
 pub const OUT_OF_MEMORY: &[u8] = b"SERVER_ERROR out of memory storing object\r\n";
 /// The item of an `incr` or `decr` is not a number.
 pub const NON_NUMERIC: &[u8] = b"CLIENT_ERROR cannot increment or decrement non-numeric value\r\n";
 /// `MN`, to `mn`.
 pub const META_NO_OP: &[u8] = b"MN\r\n";
-/// There are more connections than allowed; the connection is closed after it.
+/// Too many connections; the connection is closed after this reply.
 pub const TOO_MANY_CONNECTIONS: &[u8] = b"ERROR Too many open connections\r\n";
 
-/// `VALUE <key> <flags> <bytes> [<cas>]` and the value.
+/// Appends `VALUE <key> <flags> <bytes> [<cas>]` and the value.
 pub fn value(out: &mut Vec<u8>, key: &[u8], flags: u32, cas: Option<u64>, value: &[u8]) {
     out.reserve(VALUE_LINE_BYTES_MAX + value.len());
     out.extend_from_slice(b"VALUE ");
@@ -51,17 +51,17 @@ pub fn value(out: &mut Vec<u8>, key: &[u8], flags: u32, cas: Option<u64>, value:
     out.extend_from_slice(b"\r\n");
 }
 
-/// Most bytes [`value`] appends besides the value itself: the words, a longest key, three numbers,
-/// two line ends.
+/// Most bytes [`value`] appends besides the value itself: the words, the longest key, three numbers
+/// and two line ends.
 pub const VALUE_LINE_BYTES_MAX: usize = 6 + super::KEY_BYTES_MAX + 1 + 10 + 1 + 20 + 1 + 20 + 4;
 
-/// ` <letter><number>`, a flag in the answer to a meta command.
+/// Appends ` <letter><number>`, a flag in the reply to a meta command.
 pub fn meta_number(out: &mut Vec<u8>, letter: u8, number: u64) {
     out.extend_from_slice(&[b' ', letter]);
     decimal(out, number);
 }
 
-/// ` k<key>`, or ` k<key> b` with the key in base 64.
+/// Appends ` k<key>`, or ` k<key> b` with the key in base64.
 pub fn meta_key(out: &mut Vec<u8>, key: &[u8], base64: bool) {
     out.extend_from_slice(b" k");
     if base64 {
@@ -72,13 +72,13 @@ pub fn meta_key(out: &mut Vec<u8>, key: &[u8], base64: bool) {
     }
 }
 
-/// `VA <size>`, how the answer to a meta command begins that ends with a value.
+/// Appends `VA <size>`, the start of a reply to a meta command that ends with a value.
 pub fn meta_value(out: &mut Vec<u8>, bytes: usize) {
     out.extend_from_slice(b"VA ");
     decimal(out, bytes as u64);
 }
 
-/// `ME <key> <word>=<value>*`: what is known about an item.
+/// Appends `ME <key> <word>=<value>*`, the reply to `me`.
 pub fn meta_debug(out: &mut Vec<u8>, key: &[u8], base64: bool, about: &MetaDebug) {
     let MetaDebug { ttl_secs, idle_secs, cas, hit, bytes } = about;
     out.extend_from_slice(b"ME ");
@@ -102,28 +102,29 @@ pub fn meta_debug(out: &mut Vec<u8>, key: &[u8], base64: bool, about: &MetaDebug
     out.extend_from_slice(b"\r\n");
 }
 
-/// What `me` tells about an item. Of memcached's classes of items, `cls`, there are none.
+/// The properties of an item that `me` returns. The slab class, `cls`, is always 0: there are no
+/// slab classes here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MetaDebug {
-    /// Seconds left to live, if it dies.
+    /// Seconds to live; none if the item does not expire.
     pub ttl_secs: Option<u64>,
-    /// Seconds since it was last used.
+    /// Seconds since the last use.
     pub idle_secs: u64,
-    /// Its CAS.
+    /// The unique number.
     pub cas: u64,
-    /// Whether it was read since it was stored.
+    /// True if the item was read since it was stored.
     pub hit: bool,
-    /// What it takes of its budget.
+    /// Bytes charged to the budget.
     pub bytes: u64,
 }
 
-/// The number an `incr` or `decr` arrived at.
+/// Appends the result of an `incr` or `decr`.
 pub fn number(out: &mut Vec<u8>, number: u64) {
     decimal(out, number);
     out.extend_from_slice(b"\r\n");
 }
 
-/// `STAT <name> <value>`.
+/// Appends `STAT <name> <value>`.
 pub fn stat(out: &mut Vec<u8>, name: &str, value: &str) {
     out.extend_from_slice(b"STAT ");
     out.extend_from_slice(name.as_bytes());
@@ -132,7 +133,7 @@ pub fn stat(out: &mut Vec<u8>, name: &str, value: &str) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// `VERSION <version>`.
+/// Appends `VERSION <version>`.
 pub fn version(out: &mut Vec<u8>, version: &str) {
     out.extend_from_slice(b"VERSION ");
     out.extend_from_slice(version.as_bytes());
@@ -148,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_tells_its_length_and_its_number_when_asked() {
+    fn value_has_its_length_and_its_unique_number_if_given() {
         let mut out = Vec::new();
         value(&mut out, b"k", 7, None, b"ab");
         value(&mut out, b"k", u32::MAX, Some(9), b"");
@@ -156,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_meta_answers() {
+    fn meta_reply_is_put_together_from_its_parts() {
         let mut out = Vec::new();
         meta_value(&mut out, 2);
         meta_number(&mut out, b't', 30);
@@ -173,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bound_on_a_value_line_is_exact() {
+    fn longest_value_line_has_exactly_the_stated_length() {
         let mut out = Vec::new();
         value(&mut out, &[b'k'; super::super::KEY_BYTES_MAX], u32::MAX, Some(u64::MAX), b"");
         assert_eq!(out.len() + 19, VALUE_LINE_BYTES_MAX, "an empty value's length has one digit, not twenty");

@@ -1,12 +1,12 @@
-//! The keys of requests that are yet to be parsed.
+//! The keys of requests that are not parsed yet.
 
-/// The first argument of each request in a buffer, which is its key if it has one, by a glance: who
-/// knows what will be asked next can have it ready.
+/// The first argument of each request in a buffer, its key if it has one, found without parsing the
+/// requests. A server can prefetch the items of requests that it has not come to yet.
 ///
-/// A glance is not a parser. It checks nothing and remembers nothing of what came before the
-/// buffer, so an argument may be none, and requests after one that it does not understand are not
-/// seen; it understands no inline requests, and none of more than 1,024 arguments. It takes a few
-/// nanoseconds an argument, looks at none, and ends with the last request that is whole.
+/// The scan is approximate. It validates nothing and has no state from before the buffer, so an
+/// argument may be invalid, and it ends at the first request that it does not support: an inline
+/// request, or one of more than 1,024 arguments. It takes a few nanoseconds per argument, skips
+/// their bytes, and ends after the last complete request.
 ///
 /// ```
 /// use sherwood_wire::resp::Ahead;
@@ -17,19 +17,19 @@
 pub struct Ahead<'a>(&'a [u8]);
 
 impl<'a> Ahead<'a> {
-    /// The first arguments in `buf`, which begins with a request.
+    /// Scans `buf`, which begins with a request.
     #[must_use]
     pub const fn of(buf: &'a [u8]) -> Self {
         Self(buf)
     }
 
-    /// How many bytes at the end of the buffer the glance has not come to.
+    /// The number of bytes at the end of the buffer that have not been scanned.
     #[must_use]
     pub const fn left(&self) -> usize {
         self.0.len()
     }
 
-    /// The first argument of the next request, if it has one; nothing where there is no whole
+    /// Returns the first argument of the next request, if it has one; none without a complete
     /// request.
     fn request(&mut self) -> Option<Option<&'a [u8]>> {
         let (count, mut rest) = header(self.0, b'*')?;
@@ -62,7 +62,7 @@ impl<'a> Iterator for Ahead<'a> {
     }
 }
 
-/// The number in a line that begins with `mark`, and what follows the line.
+/// Parses a line of `mark` and a number; returns the number and the bytes after the line.
 fn header(rest: &[u8], mark: u8) -> Option<(usize, &[u8])> {
     let (&first, text) = rest.split_first()?;
     if first != mark {
@@ -79,14 +79,13 @@ fn header(rest: &[u8], mark: u8) -> Option<(usize, &[u8])> {
     None
 }
 
-/// Longest number that is understood, with its line's end: lengths and counts have at most nine
-/// digits.
+/// Longest number with its line's end: lengths and counts have at most nine digits.
 const DIGITS_MAX: usize = 10;
 
-/// Most arguments of a request that is looked through. A long one arrives in many pieces, and a
-/// glance goes over it with each: without a bound, who sends a few bytes at a time of a request of
-/// hundreds of thousands would take milliseconds for every packet. Chosen: some microseconds, and
-/// more than all but bulk requests have.
+/// Most arguments of a request that is scanned. A long request arrives in many pieces, and is
+/// scanned again with each: without a bound, a client that sends a request of hundreds of thousands
+/// of arguments in small pieces would cost milliseconds per packet. Chosen: some microseconds, and
+/// more arguments than any but bulk requests have.
 const ARGUMENTS_MAX: usize = 1024;
 
 #[cfg(test)]
@@ -96,14 +95,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_begins_after_the_last_whole_request() {
+    fn bytes_left_begin_after_the_last_complete_request() {
         let mut ahead = Ahead::of(b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$2\r\nxy\r\n*2\r\n$3\r\nGET\r\n$1\r\nb");
         assert_eq!((ahead.next(), ahead.left()), (Some(&b"a"[..]), 18));
         assert_eq!((ahead.next(), ahead.left()), (None, 18));
     }
 
     #[test]
-    fn what_is_no_request_ends_it() {
+    fn bytes_that_are_no_request_end_the_scan() {
         for text in [
             "GET a\r\n",
             "*2\r\n$3\r\nGET\r\n:1\r\n",
@@ -117,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_of_very_many_arguments_is_not_looked_through() {
+    fn request_of_too_many_arguments_is_not_scanned() {
         let request = |arguments: usize| {
             let mut bytes = format!("*{arguments}\r\n").into_bytes();
             bytes.extend_from_slice(&b"$1\r\na\r\n".repeat(arguments));
@@ -131,7 +130,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_have_an_end(buf in "[*$0-9\r\nA]{0,60}") {
+        fn any_bytes_end_the_scan(buf in "[*$0-9\r\nA]{0,60}") {
             prop_assert!(Ahead::of(buf.as_bytes()).count() <= buf.len());
         }
     }

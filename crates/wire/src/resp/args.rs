@@ -1,14 +1,14 @@
-//! The arguments of one request.
+//! Arguments of requests.
 
-/// Arguments, the command's name first, borrowing from the buffer they were parsed from. There is
-/// always a name.
+/// The arguments of a request, the command's name first, borrowing from the buffer they were parsed
+/// from. There is always a name.
 #[derive(Clone, Copy, Debug)]
 pub struct Args<'a> {
     pub(super) bytes: &'a [u8],
     pub(super) spans: &'a [Span],
 }
 
-/// Where an argument lies.
+/// The position of an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Span {
     pub(super) start: u32,
@@ -16,14 +16,14 @@ pub(super) struct Span {
 }
 
 impl<'a> Args<'a> {
-    /// How many there are, the name included.
+    /// The number of arguments, the name included.
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "a request has at least a name")]
     pub fn len(self) -> usize {
         self.spans.len()
     }
 
-    /// The argument at `index`, or nothing beyond the last one. The name is at 0.
+    /// The argument at `index`, none after the last one. The name is at 0.
     #[must_use]
     pub fn get(self, index: usize) -> Option<&'a [u8]> {
         let Span { start, len } = *self.spans.get(index)?;

@@ -1,13 +1,12 @@
-//! What a client writes and reads.
+//! Requests and replies of a client.
 //!
-//! Requests are appended to a buffer, as many as one likes, and the answers come back in the same
-//! order.
+//! Any number of requests is appended to a buffer, and the replies arrive in the same order.
 
 use thiserror::Error;
 
 use super::{BULK_BYTES_MAX, LINE_BYTES_MAX, integer};
 
-/// Appends a request: its name and its arguments.
+/// Appends a request: the command's name and its arguments.
 pub fn request(out: &mut Vec<u8>, args: &[&[u8]]) {
     super::reply::array(out, args.len());
     for arg in args {
@@ -21,8 +20,7 @@ pub fn get(out: &mut Vec<u8>, key: &[u8]) {
 }
 
 /// Appends `MGET <key>*`, answered by a [`Reply::Array`] of as many as there are keys, each
-/// [`Reply::Bulk`] or [`Reply::Null`], in their order. The keys are gone through twice: their
-/// number comes first.
+/// [`Reply::Bulk`] or [`Reply::Null`], in their order. The iterator is cloned to count the keys.
 pub fn mget<'a>(out: &mut Vec<u8>, keys: impl Iterator<Item = &'a [u8]> + Clone) {
     super::reply::array(out, 1 + keys.clone().count());
     super::reply::bulk(out, b"MGET");
@@ -34,52 +32,54 @@ pub fn set(out: &mut Vec<u8>, key: &[u8], value: &[u8]) {
     request(out, &[b"SET", key, value]);
 }
 
-/// One answer, borrowing from the buffer it was parsed from.
+/// One reply, borrowing from the buffer it was parsed from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reply<'a> {
-    /// A word, mostly `OK`.
+    /// A status, mostly `OK`.
     Simple(&'a [u8]),
-    /// A failure of this request; the connection goes on.
+    /// An error of this request; the connection stays usable.
     Error(&'a [u8]),
     /// A number.
     Integer(i64),
     /// A byte string.
     Bulk(&'a [u8]),
-    /// Nothing.
+    /// Null.
     Null,
-    /// The start of an array; so many replies follow.
+    /// The start of an array of this many replies.
     Array(usize),
 }
 
-/// What the start of a buffer is.
+/// The result of [`parse`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress<'a> {
-    /// An answer, and how many bytes it took.
+    /// A reply, and the bytes it takes at the start of the buffer.
     Reply(Reply<'a>, usize),
-    /// Not a whole answer yet: offer the buffer again once it holds so many bytes or more.
+    /// The reply is incomplete: parse again once the buffer holds this many bytes or more.
     Incomplete(usize),
 }
 
-/// Why bytes are no answer. What follows them cannot be understood: close the connection.
+/// The reason why bytes are not a reply. The start of the next reply is then unknown: close the
+/// connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum ReplyError {
-    /// A first byte that no type has that is understood here.
+    /// A first byte that is not of a supported type.
     #[error("a Redis server was to answer and sent byte {0:#04x}; +, -, :, $, * and _ are understood")]
     Type(u8),
-    /// A number that is none, or a length out of range.
+    /// An invalid number, or a length out of range.
     #[error(
         "a Redis server sent a number that is none or a length out of range; at most {BULK_BYTES_MAX} bytes are taken"
     )]
     Number,
-    /// A line that does not end.
+    /// A line without an end.
     #[error("a Redis server sent a line without an end in {LINE_BYTES_MAX} bytes")]
     Line,
 }
 
-/// Parses the answer at the start of `buf`, of version 2 of the protocol or null in version 3.
+/// Parses the reply at the start of `buf`: those of version 2 of the protocol, and the null of
+/// version 3.
 ///
 /// # Errors
-/// When it is none.
+/// When the bytes are not a reply.
 pub fn parse(buf: &[u8]) -> Result<Progress<'_>, ReplyError> {
     let Some((&mark, rest)) = buf.split_first() else { return Ok(Progress::Incomplete(1)) };
     if !b"+-:$*_".contains(&mark) {
@@ -108,7 +108,7 @@ pub fn parse(buf: &[u8]) -> Result<Progress<'_>, ReplyError> {
     Ok(Progress::Reply(reply, used))
 }
 
-/// A byte string of `len` bytes from `start` on.
+/// Parses a byte string of `len` bytes at `start`.
 fn bulk(buf: &[u8], start: usize, len: i64) -> Result<Progress<'_>, ReplyError> {
     let len = u64::try_from(len).ok().filter(|&len| len <= BULK_BYTES_MAX).ok_or(ReplyError::Number)?;
     let end = start + len as usize;
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_are_lists_of_byte_strings() {
+    fn request_is_an_array_of_byte_strings() {
         let mut out = Vec::new();
         get(&mut out, b"k");
         set(&mut out, b"k", b"\r\n");
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn each_type_of_answer_is_understood() {
+    fn each_type_of_reply_is_parsed() {
         for (bytes, reply) in [
             (&b"+OK\r\n"[..], Reply::Simple(b"OK")),
             (b"-ERR no\r\n", Reply::Error(b"ERR no")),
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_an_error() {
+    fn bytes_that_are_no_reply_are_an_error() {
         assert_eq!(parse(b"?"), Err(ReplyError::Type(b'?')));
         assert_eq!(parse(b":x\r\n"), Err(ReplyError::Number));
         assert_eq!(parse(b"$-2\r\n"), Err(ReplyError::Number));

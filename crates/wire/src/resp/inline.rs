@@ -1,13 +1,13 @@
-//! A request as people type it: words on a line, quoted where they contain spaces.
+//! Inline requests, which people type: words on a line, quoted if they contain spaces.
 //!
-//! In double quotes a backslash introduces `n`, `r`, `t`, `b`, `a`, two hexadecimal digits after
-//! `x`, or any other character as itself; in single quotes it only does so for a single quote.
-//! Quotes have to end with the word.
+//! In double quotes a backslash escapes `n`, `r`, `t`, `b`, `a`, two hexadecimal digits after `x`,
+//! or any other character, which stands for itself; in single quotes it escapes only a single
+//! quote. A closing quote has to be the end of its word.
 
 use super::args::Span;
 
-/// Splits `line` into words. Their text is appended to `text`, which has to be empty, and their
-/// places to `spans`. Says whether all quotes were closed.
+/// Splits `line` into words. Appends their text to `text`, which has to be empty, and their
+/// positions to `spans`. Returns true if all quotes were closed.
 pub(super) fn split(line: &[u8], text: &mut Vec<u8>, spans: &mut Vec<Span>) -> bool {
     let mut rest = line;
     loop {
@@ -24,13 +24,13 @@ pub(super) fn split(line: &[u8], text: &mut Vec<u8>, spans: &mut Vec<Span>) -> b
     }
 }
 
-/// Appends the word `rest` starts with to `text` and returns what follows it; nothing when a quote
-/// stays open.
+/// Appends the word at the start of `rest` to `text` and returns the text after it; none if a quote
+/// is not closed.
 fn word<'a>(mut rest: &'a [u8], text: &mut Vec<u8>) -> Option<&'a [u8]> {
     loop {
         match rest {
             [] | [b' ' | b'\n' | b'\r' | b'\t' | 0, ..] => return Some(rest.get(1..).unwrap_or_default()),
-            // A closing quote ends the word, so what has been quoted is its last part.
+            // A closing quote ends the word, so the quoted part is its last one.
             [b'"', quoted @ ..] => return double_quoted(quoted, text),
             [b'\'', quoted @ ..] => return single_quoted(quoted, text),
             [byte, after @ ..] => {
@@ -86,7 +86,7 @@ fn single_quoted<'a>(mut rest: &'a [u8], text: &mut Vec<u8>) -> Option<&'a [u8]>
     }
 }
 
-/// What follows a closing quote, if that is nothing or a space.
+/// Returns the text after a closing quote if it is empty or starts with a space.
 fn end_of_word(after: &[u8]) -> Option<&[u8]> {
     after.first().is_none_or(|byte| is_space(*byte)).then_some(after)
 }
@@ -135,12 +135,12 @@ mod tests {
     }
 
     #[test]
-    fn single_quotes_hold_all_but_themselves() {
+    fn single_quotes_hold_everything_but_single_quotes() {
         check(r"'a \n b' 'it\'s'", &[r"a \n b", "it's"]);
     }
 
     #[test]
-    fn quotes_have_to_be_closed_at_the_end_of_a_word() {
+    fn quotes_that_are_not_closed_at_the_end_of_a_word_are_refused() {
         for line in [r#""a"#, "'a", r#""a"b"#, "'a'b", r#"set """a""" b"#, r#""a\""#, r"'a\'"] {
             assert_eq!(words(line), None, "{line:?}");
         }

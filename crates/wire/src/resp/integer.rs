@@ -1,8 +1,8 @@
-//! Integers as Redis writes them.
+//! Integers in Redis's canonical form.
 
-/// A number of 64 bits in its one canonical form: digits without leading zeros, a minus sign in
-/// front or nothing. No plus, no space, no `-0`. Redis reads lengths, numeric arguments and the
-/// values it counts with in this way, so that a number read and written again is the same text.
+/// Parses a 64-bit integer in its canonical form: digits without leading zeros, with an optional
+/// minus sign; no plus sign, space or `-0`. Redis reads lengths, numeric arguments and the values
+/// of counters in this form, so that a number read and written again is the same text.
 ///
 /// ```
 /// use sherwood_wire::resp::integer;
@@ -26,13 +26,13 @@ pub fn integer(text: &[u8]) -> Option<i64> {
         if digit > 9 {
             return None;
         }
-        // Nineteen digits fit in 64 bits without a sign.
+        // Nineteen digits fit in 64 bits.
         value = value * 10 + u64::from(digit);
     }
     if negative { 0_i64.checked_sub_unsigned(value) } else { i64::try_from(value).ok() }
 }
 
-/// Digits of the greatest number of 63 bits.
+/// Digits of the greatest 63-bit number.
 const DIGITS_MAX: usize = 19;
 
 #[cfg(test)]
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_ends_of_the_range_are_numbers_and_what_is_beyond_is_none() {
+    fn numbers_at_the_ends_of_the_range_are_parsed_and_those_beyond_refused() {
         assert_eq!(integer(b"9223372036854775807"), Some(i64::MAX));
         assert_eq!(integer(b"-9223372036854775808"), Some(i64::MIN));
         assert_eq!((integer(b"9223372036854775808"), integer(b"-9223372036854775809")), (None, None));
@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn other_ways_to_write_a_number_are_refused() {
+    fn other_forms_of_a_number_are_refused() {
         for text in ["", "-", "--1", "00", "01", "-0", "-01", "1x", "x", "1.0", " 1", "1\0", "/", ":"] {
             assert_eq!(integer(text.as_bytes()), None, "{text:?}");
         }
@@ -58,12 +58,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_number_reads_back(number: i64) {
+        fn formatted_number_is_parsed(number: i64) {
             prop_assert_eq!(integer(number.to_string().as_bytes()), Some(number));
         }
 
         #[test]
-        fn what_is_read_is_written_in_the_same_way(text in "[-0-9]{0,21}") {
+        fn parsed_number_is_formatted_as_the_same_text(text in "[-0-9]{0,21}") {
             if let Some(number) = integer(text.as_bytes()) {
                 prop_assert_eq!(number.to_string(), text);
             }

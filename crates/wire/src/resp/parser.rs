@@ -1,8 +1,8 @@
-//! From bytes to requests, a step at a time.
+//! Parses bytes into requests, one step at a time.
 //!
-//! A request of many arguments arrives in many pieces. Looking at it from its start with each piece
-//! would cost the square of its length, so the parser remembers where the arguments lie that are
-//! whole; what it decides depends on the bytes alone and never on how they were cut.
+//! A request of many arguments arrives in many pieces. Parsing it from its start with each piece
+//! would take time quadratic in its length, so the parser keeps the positions of the complete
+//! arguments. The result depends on the bytes alone and not on how they were split.
 
 use thiserror::Error;
 
@@ -13,28 +13,30 @@ use super::{ARGUMENTS_MAX, BULK_BYTES_MAX, LINE_BYTES_MAX};
 
 /// Bytes that end an argument.
 const END_BYTES: usize = 2;
-/// Places of arguments that are kept between requests: 8 KiB, more than all but bulk requests need.
+/// Capacity for positions that is kept between requests: 8 KiB, more than any but bulk requests
+/// need.
 const SPANS_KEPT: usize = 1024;
 
-/// What a server is willing to buffer.
+/// The bounds of what a server buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Longest argument in bytes.
     pub argument_bytes_max: u32,
-    /// Longest request in bytes, as it is sent, an inline one excepted.
+    /// Longest request in bytes as sent; inline requests have a limit of their own.
     pub request_bytes_max: u32,
 }
 
 impl Limits {
-    /// A buffer of this many bytes is enough to parse anything: the longest request and a line that
-    /// goes on.
+    /// The buffer size that is enough to parse any request: the longest request and an incomplete
+    /// line.
     #[must_use]
     pub const fn buffer_bytes_max(self) -> usize {
         self.request_bytes_max as usize + LINE_BYTES_MAX + END_BYTES
     }
 
-    /// Bytes a parser itself holds at most: the places of a request's arguments, each of which
-    /// takes six bytes of it or more, in a vector that doubles; or the words of an inline request.
+    /// Most bytes that a parser itself holds: the positions of a request's arguments, each of which
+    /// takes at least six bytes of the request, in a vector that doubles; or the words of an inline
+    /// request.
     #[must_use]
     pub const fn parser_bytes_max(self) -> usize {
         let arguments = self.request_bytes_max as usize / 6;
@@ -46,32 +48,32 @@ impl Limits {
 /// One step of a [`Parser`].
 #[derive(Clone, Copy, Debug)]
 pub struct Parsed<'a> {
-    /// How many bytes at the start of the buffer are used up. `event` may borrow from them.
+    /// Bytes consumed at the start of the buffer. `event` may borrow from them.
     pub consumed: usize,
-    /// What they meant.
+    /// The meaning of these bytes.
     pub event: Event<'a>,
 }
 
-/// What a step of a [`Parser`] found.
+/// The result of a step of a [`Parser`].
 #[derive(Clone, Copy, Debug)]
 pub enum Event<'a> {
-    /// Nothing yet: offer the rest of the buffer again once it holds `need` bytes or more. `need`
-    /// is at most [`Limits::buffer_bytes_max`].
+    /// The request is incomplete: pass the rest of the buffer again once it holds `need` bytes or
+    /// more, at most [`Limits::buffer_bytes_max`].
     Incomplete {
-        /// Bytes from the first one not used up; always more than there are.
+        /// Bytes from the first one not consumed; always more than there are.
         need: usize,
     },
     /// A request to execute.
     Request(Args<'a>),
-    /// A request with an argument over the limit, or over the limit as a whole. These are the
-    /// arguments before that one; there may be none. The parser skips the others as they arrive.
+    /// A request that is over the limit, or has an argument that is. Contains the arguments before
+    /// the one that exceeds a limit; there may be none. The parser skips the others as they arrive.
     TooLarge(Args<'a>),
-    /// Something that is no request. Where the next one begins is unknown: answer and close the
+    /// Bytes that are not a request. The start of the next one is unknown: answer and close the
     /// connection.
     Broken(ProtocolError),
 }
 
-/// Why bytes are no request, in Redis's words.
+/// The reason why bytes are not a request, with Redis's text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum ProtocolError {
     /// [`LINE_BYTES_MAX`] bytes without the end of an inline request.
@@ -83,26 +85,26 @@ pub enum ProtocolError {
     /// [`LINE_BYTES_MAX`] bytes without the end of the number of arguments.
     #[error("Protocol error: too big mbulk count string")]
     CountTooLong,
-    /// A number of arguments that is none or above [`ARGUMENTS_MAX`].
+    /// An invalid number of arguments, or one above [`ARGUMENTS_MAX`].
     #[error("Protocol error: invalid multibulk length")]
     InvalidCount,
     /// [`LINE_BYTES_MAX`] bytes without the end of an argument's length.
     #[error("Protocol error: too big bulk count string")]
     LengthTooLong,
-    /// Something else where an argument's length should begin.
+    /// Another byte in place of the `$` before an argument's length.
     #[error("Protocol error: expected '$', got '{}'", char::from(*.0).escape_default())]
     NoLength(u8),
-    /// An argument's length that is no number, negative, or above [`BULK_BYTES_MAX`].
+    /// An argument's length that is not a number, negative, or above [`BULK_BYTES_MAX`].
     #[error("Protocol error: invalid bulk length")]
     InvalidLength,
 }
 
 /// Parses the requests of one connection.
 ///
-/// Call [`parse`](Self::parse) with all bytes that are not used up, drop what it used up, and go on
-/// until it asks for more. Each byte is looked at a small constant number of times, but for a line
-/// that arrives in pieces, which is looked at again with each. Memory: see
-/// [`Limits::parser_bytes_max`]; what many arguments needed is given back at the next request.
+/// Call [`parse`](Self::parse) with all bytes that are not consumed, remove those it has consumed,
+/// and repeat until it needs more. Each byte is read a small constant number of times; only a line
+/// that arrives in pieces is read again with each piece. For memory see
+/// [`Limits::parser_bytes_max`]; the memory for many arguments is freed at the next request.
 ///
 /// ```
 /// use sherwood_wire::resp::{Event, Limits, Parser};
@@ -117,7 +119,7 @@ pub enum ProtocolError {
 pub struct Parser {
     limits: Limits,
     state: State,
-    /// Of the request that is being parsed, counted from its first byte, or into `words`.
+    /// The arguments' positions, from the first byte of the request, or in `words`.
     spans: Vec<Span>,
     /// The words of an inline request.
     words: Vec<u8>,
@@ -127,17 +129,17 @@ pub struct Parser {
 enum State {
     /// At the start of a request.
     Start,
-    /// Amid a request: `left` arguments are to come, the first of them at `at`.
+    /// Within a request: `left` arguments are missing, the first of them at `at`.
     Arguments { left: u32, at: usize },
-    /// Amid an argument nobody wants, with `left` more after it.
+    /// Within an argument that is skipped, with `left` more after it.
     Skip { bytes: u64, left: u32 },
-    /// After bytes that are no request.
+    /// After bytes that are not a request.
     Lost,
 }
 
-/// What the start of a buffer is.
+/// The result of parsing the start of a buffer.
 enum Step {
-    /// Bytes that need no answer.
+    /// Bytes without a request.
     Nothing(usize),
     Incomplete(usize),
     Request(usize),
@@ -153,7 +155,7 @@ impl Parser {
         Self { limits, state: State::Start, spans: Vec::new(), words: Vec::new() }
     }
 
-    /// Takes one step with `buf`, all bytes not used up so far.
+    /// Takes one step with `buf`, all bytes not consumed so far.
     pub fn parse<'a>(&'a mut self, buf: &'a [u8]) -> Parsed<'a> {
         let mut start = 0;
         loop {
@@ -192,7 +194,7 @@ impl Parser {
         }
     }
 
-    /// The number of arguments.
+    /// Reads the number of arguments.
     fn count(&mut self, rest: &[u8]) -> Step {
         let (count, at) = match line(rest, 0) {
             Line::Whole { text, next } => (integer(&text[1..]), next),
@@ -209,7 +211,7 @@ impl Parser {
         }
     }
 
-    /// Goes on with a request at the length of its next argument.
+    /// Continues a request at the length of its next argument.
     fn arguments(&mut self, rest: &[u8], mut left: u32, mut at: usize) -> Step {
         while left > 0 {
             let (len, start) = match length(rest, at) {
@@ -239,7 +241,7 @@ impl Parser {
         Step::Incomplete(need)
     }
 
-    /// Goes on with what nobody wants.
+    /// Continues to skip arguments.
     fn skip(&mut self, rest: &[u8], bytes: u64, left: u32) -> Step {
         if bytes > 0 {
             let skipped = usize::try_from(bytes).unwrap_or(usize::MAX).min(rest.len());
@@ -286,7 +288,7 @@ enum Line<'a> {
     TooLong,
 }
 
-/// The line from `at` on, up to a carriage return and whatever byte follows it.
+/// Reads the line at `at`, up to a carriage return and the byte after it, which is not checked.
 fn line(rest: &[u8], at: usize) -> Line<'_> {
     let rest = rest.get(at..).unwrap_or_default();
     let window = &rest[..rest.len().min(LINE_BYTES_MAX + 1)];
@@ -298,7 +300,7 @@ fn line(rest: &[u8], at: usize) -> Line<'_> {
     }
 }
 
-/// The length at `at` and where the argument begins, or nothing if it is not all there.
+/// Reads the length at `at` and returns it with the argument's start; none if it is incomplete.
 fn length(rest: &[u8], at: usize) -> Result<Option<(u64, usize)>, ProtocolError> {
     let (text, next) = match line(rest, at) {
         Line::Whole { text, next } => (text, next),

@@ -1,40 +1,40 @@
-//! What a server writes. Every function appends to `out` and does nothing else.
+//! Replies of a server. Every function appends to `out`.
 
 /// The version of the protocol a connection speaks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Version {
-    /// What every connection starts with.
+    /// Version 2, with which every connection starts.
     #[default]
     Resp2,
-    /// With types for nothing, maps, sets and text.
+    /// Version 3, with types for null, maps, sets and text.
     Resp3,
 }
 
-/// Done.
+/// The command succeeded.
 pub const OK: &[u8] = b"+OK\r\n";
 
-/// A word.
+/// Appends a simple string.
 pub fn simple(out: &mut Vec<u8>, word: &str) {
     out.push(b'+');
     out.extend_from_slice(word.as_bytes());
     out.extend_from_slice(b"\r\n");
 }
 
-/// An error: a code in capitals and words. Line ends in it become spaces.
+/// Appends an error: a code in capitals and a text. Line ends in it are replaced by spaces.
 pub fn error(out: &mut Vec<u8>, text: &[u8]) {
     out.push(b'-');
     out.extend(text.iter().map(|&byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { byte }));
     out.extend_from_slice(b"\r\n");
 }
 
-/// A number.
+/// Appends an integer.
 pub fn integer(out: &mut Vec<u8>, number: i64) {
     out.push(b':');
     out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
     out.extend_from_slice(b"\r\n");
 }
 
-/// A byte string.
+/// Appends a byte string.
 pub fn bulk(out: &mut Vec<u8>, bytes: &[u8]) {
     out.reserve(HEADER_BYTES_MAX + bytes.len() + 2);
     header(out, b'$', bytes.len());
@@ -42,7 +42,7 @@ pub fn bulk(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// A byte string that is text to be read by people.
+/// Appends text for people: a verbatim string in version 3.
 pub fn text(out: &mut Vec<u8>, version: Version, text: &str) {
     match version {
         Version::Resp2 => bulk(out, text.as_bytes()),
@@ -55,7 +55,7 @@ pub fn text(out: &mut Vec<u8>, version: Version, text: &str) {
     }
 }
 
-/// Nothing where there could be a byte string.
+/// Appends null in place of a byte string.
 pub fn null(out: &mut Vec<u8>, version: Version) {
     out.extend_from_slice(match version {
         Version::Resp2 => b"$-1\r\n",
@@ -63,7 +63,7 @@ pub fn null(out: &mut Vec<u8>, version: Version) {
     });
 }
 
-/// Nothing where there could be an array.
+/// Appends null in place of an array.
 pub fn null_array(out: &mut Vec<u8>, version: Version) {
     out.extend_from_slice(match version {
         Version::Resp2 => b"*-1\r\n",
@@ -71,12 +71,12 @@ pub fn null_array(out: &mut Vec<u8>, version: Version) {
     });
 }
 
-/// The start of an array; so many replies follow.
+/// Appends the start of an array of `len` replies.
 pub fn array(out: &mut Vec<u8>, len: usize) {
     header(out, b'*', len);
 }
 
-/// The start of a set; so many replies follow, none twice.
+/// Appends the start of a set of `len` distinct replies.
 pub fn set(out: &mut Vec<u8>, version: Version, len: usize) {
     match version {
         Version::Resp2 => header(out, b'*', len),
@@ -84,7 +84,7 @@ pub fn set(out: &mut Vec<u8>, version: Version, len: usize) {
     }
 }
 
-/// The start of a map; so many keys follow, each with its value after it.
+/// Appends the start of a map of `len` keys, each followed by its value.
 pub fn map(out: &mut Vec<u8>, version: Version, len: usize) {
     match version {
         Version::Resp2 => header(out, b'*', 2 * len),
@@ -92,7 +92,7 @@ pub fn map(out: &mut Vec<u8>, version: Version, len: usize) {
     }
 }
 
-/// Most bytes in front of a byte string or a list: a mark, a number, a line end.
+/// Most bytes before a byte string or a list: a type byte, a number and a line end.
 pub const HEADER_BYTES_MAX: usize = 1 + 20 + 2;
 
 fn header(out: &mut Vec<u8>, mark: u8, len: usize) {
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn each_type_has_its_mark() {
+    fn each_type_has_its_first_byte() {
         assert_eq!(written(|out| simple(out, "PONG")), "+PONG\r\n");
         assert_eq!(written(|out| integer(out, i64::MIN)), ":-9223372036854775808\r\n");
         assert_eq!(written(|out| bulk(out, b"a\r\nb")), "$4\r\na\r\nb\r\n");
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn the_versions_differ_where_the_second_had_no_type() {
+    fn versions_differ_in_the_types_that_version_two_lacks() {
         for (version, expected) in [
             (Version::Resp2, "$-1\r\n*-1\r\n*4\r\n*2\r\n$2\r\nhi\r\n"),
             (Version::Resp3, "_\r\n_\r\n%2\r\n~2\r\n=6\r\ntxt:hi\r\n"),
@@ -137,12 +137,12 @@ mod tests {
     }
 
     #[test]
-    fn an_error_stays_on_its_line() {
+    fn line_ends_in_an_error_become_spaces() {
         assert_eq!(written(|out| error(out, b"ERR a\r\nb")), "-ERR a  b\r\n");
     }
 
     #[test]
-    fn the_bound_on_a_header_holds() {
+    fn longest_header_is_within_the_bound() {
         assert!(written(|out| array(out, usize::MAX)).len() <= HEADER_BYTES_MAX);
     }
 }

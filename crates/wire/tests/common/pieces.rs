@@ -1,15 +1,15 @@
-//! Bytes that arrive in pieces.
+//! Parsing of bytes that arrive in pieces.
 
-/// What one call of a parser came to.
+/// The result of one call of a parser.
 pub(crate) enum Step {
-    /// It said this.
+    /// An event.
     Said(String),
-    /// It waits for so many bytes.
+    /// More bytes are needed, this many in all.
     Need(usize),
 }
 
-/// Everything that `parse` says when `bytes` arrive in pieces of these lengths, in turn. It returns
-/// with each step how many bytes are used up; never may it wait for more than `need_max` of them.
+/// The events of `parse` when `bytes` arrive in pieces of these lengths, in turn. It returns the
+/// bytes consumed with each step, and may not need more than `need_max` bytes.
 pub(crate) fn said(
     bytes: &[u8],
     pieces: &[usize],
@@ -29,7 +29,7 @@ pub(crate) fn said(
                     break;
                 }
                 Step::Said(what) => {
-                    assert!(consumed > 0, "a step that says something uses something up");
+                    assert!(consumed > 0, "an event consumes bytes");
                     said.push(what);
                 }
             }

@@ -1,24 +1,24 @@
-//! Lines and what they mean; the answers were compared with those of memcached 1.6.18.
+//! Lines and their commands; the refusals were compared with those of memcached 1.6.18.
 
 use super::super::MetaOptions;
 use super::*;
 
 const VALUE_BYTES_MAX: u32 = 100;
 
-/// What a connection that sent `bytes` is understood to have said, one line each.
-fn said(bytes: &[u8]) -> Vec<String> {
+/// The commands and refusals that `bytes` are parsed into, one line each.
+fn parsed(bytes: &[u8]) -> Vec<String> {
     let mut parser = Parser::new(Limits { value_bytes_max: VALUE_BYTES_MAX });
     let mut rest = bytes;
-    let mut said = Vec::new();
+    let mut parsed = Vec::new();
     loop {
         let Parsed { consumed, event } = parser.parse(rest);
         match event {
             Event::Incomplete { need } => {
                 assert!(need > rest.len() - consumed, "{need} bytes are asked for and there");
-                return said;
+                return parsed;
             }
-            Event::Command(command) => said.push(in_words(command)),
-            Event::Refused { refusal, noreply, close } => said.push(format!(
+            Event::Command(command) => parsed.push(described(command)),
+            Event::Refused { refusal, noreply, close } => parsed.push(format!(
                 "{}{}{}",
                 String::from_utf8_lossy(refusal.line()).trim_end(),
                 if noreply { ", silently" } else { "" },
@@ -29,7 +29,7 @@ fn said(bytes: &[u8]) -> Vec<String> {
     }
 }
 
-fn in_words(command: Command<'_>) -> String {
+fn described(command: Command<'_>) -> String {
     let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
     match command {
         Command::Retrieval(Retrieval { keys, cas, touch, last }) => {
@@ -51,13 +51,13 @@ fn in_words(command: Command<'_>) -> String {
         Command::Stats(words) => format!("stats [{}]", text(words)),
         Command::Version => "version".to_owned(),
         Command::Verbosity { noreply } => format!("verbosity noreply={noreply}"),
-        Command::Meta(meta) => meta_in_words(meta),
+        Command::Meta(meta) => described_meta(meta),
         Command::MetaNoOp => "mn".to_owned(),
         Command::Quit => "quit".to_owned(),
     }
 }
 
-fn meta_in_words(Meta { verb, key, flags }: Meta<'_>) -> String {
+fn described_meta(Meta { verb, key, flags }: Meta<'_>) -> String {
     let mut room = [0; KEY_BYTES_MAX];
     let name = match verb {
         MetaVerb::Set { mode, value } => format!("{mode:?} {}", String::from_utf8_lossy(value)),
@@ -71,7 +71,7 @@ fn meta_in_words(Meta { verb, key, flags }: Meta<'_>) -> String {
 #[track_caller]
 fn check(cases: &[(&str, &[&str])]) {
     for (bytes, expected) in cases {
-        assert_eq!(&said(bytes.as_bytes()), expected, "after {bytes:?}");
+        assert_eq!(&parsed(bytes.as_bytes()), expected, "after {bytes:?}");
     }
 }
 
@@ -81,7 +81,7 @@ const BAD_EXPTIME: &str = "CLIENT_ERROR invalid exptime argument";
 const BAD_DELETE: &str = "CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]";
 
 #[test]
-fn retrievals() {
+fn retrieval_commands() {
     check(&[
         ("get a\r\n", &["get a cas=false touch=None last=true"]),
         ("get a\n", &["get a cas=false touch=None last=true"]),
@@ -96,7 +96,7 @@ fn retrievals() {
 }
 
 #[test]
-fn storage() {
+fn storage_commands() {
     check(&[
         ("set a 1 2 3\r\nabc\r\n", &["Set a 1 2 abc noreply=false"]),
         ("add a 1 2 3\nabc\r\n", &["Add a 1 2 abc noreply=false"]),
@@ -112,7 +112,7 @@ fn storage() {
 }
 
 #[test]
-fn a_storage_command_that_is_refused_takes_its_value_with_it() {
+fn value_of_a_refused_storage_command_is_skipped() {
     check(&[
         ("set a -1 0 7\r\nversion\r\nquit\r\n", &[BAD_FORMAT, "quit"]),
         ("set a 4294967296 0 1\r\nx\r\nquit\r\n", &[BAD_FORMAT, "quit"]),
@@ -129,7 +129,7 @@ fn a_storage_command_that_is_refused_takes_its_value_with_it() {
 }
 
 #[test]
-fn a_length_that_is_none_leaves_the_next_line_a_command() {
+fn invalid_length_leaves_the_next_line_a_command() {
     check(&[
         ("set a 0 0 -1\r\nquit\r\n", &[BAD_FORMAT, "quit"]),
         ("set a 0 0 x\r\nquit\r\n", &[BAD_FORMAT, "quit"]),
@@ -140,7 +140,7 @@ fn a_length_that_is_none_leaves_the_next_line_a_command() {
 }
 
 #[test]
-fn a_value_of_another_length_is_a_bad_data_chunk() {
+fn value_of_another_length_is_a_bad_data_chunk() {
     check(&[
         ("set a 0 0 1\r\nxyz\r\n", &["CLIENT_ERROR bad data chunk", BAD_FORMAT]),
         ("set a 0 0 10\r\nabc\r\nversion\r\n", &["CLIENT_ERROR bad data chunk", BAD_FORMAT]),
@@ -149,7 +149,7 @@ fn a_value_of_another_length_is_a_bad_data_chunk() {
 }
 
 #[test]
-fn numbers_and_times() {
+fn arithmetic_and_touch_commands() {
     check(&[
         ("incr a 5\r\n", &["Increase(5) a noreply=false"]),
         ("decr a 18446744073709551615 noreply\r\n", &["Decrease(18446744073709551615) a noreply=true"]),
@@ -163,7 +163,7 @@ fn numbers_and_times() {
 }
 
 #[test]
-fn deletes() {
+fn delete_commands() {
     check(&[
         ("delete a\r\ndelete a 0\r\n", &["delete a noreply=false", "delete a noreply=false"]),
         ("delete a noreply\r\ndelete a 0 noreply\r\n", &["delete a noreply=true", "delete a noreply=true"]),
@@ -175,7 +175,7 @@ fn deletes() {
 }
 
 #[test]
-fn commands_about_the_server() {
+fn server_commands() {
     check(&[
         ("flush_all\r\nflush_all -1\r\n", &["flush 0 noreply=false", "flush -1 noreply=false"]),
         ("flush_all noreply\r\nflush_all 9 noreply\r\n", &["flush 0 noreply=true", "flush 9 noreply=true"]),
@@ -189,7 +189,7 @@ fn commands_about_the_server() {
 }
 
 #[test]
-fn what_is_no_command() {
+fn unknown_commands_and_http_requests_are_refused() {
     check(&[
         ("\r\n\n \r\nx\r\n", &[BAD_FORMAT; 4]),
         ("GET a\r\nfoo\r\nmx\r\nnoreply\r\n", &[ERROR, ERROR, ERROR, ERROR]),
@@ -205,7 +205,7 @@ fn what_is_no_command() {
 }
 
 #[test]
-fn a_line_has_a_longest_length_and_then_nothing_follows() {
+fn line_over_the_limit_ends_the_connection() {
     let longest = "x".repeat(LINE_BYTES_MAX);
     check(&[(&format!("{longest}\nquit\r\n"), &[ERROR, "quit"])]);
     let lost = &["CLIENT_ERROR line too long, and close"];
@@ -214,12 +214,12 @@ fn a_line_has_a_longest_length_and_then_nothing_follows() {
 }
 
 #[test]
-fn a_long_key_list_comes_in_pieces_and_keeps_every_key() {
+fn long_key_list_is_returned_in_pieces_with_every_key() {
     let keys: Vec<String> = (0..9000).map(|key| format!("key-{key}")).collect();
     for name in ["get", "gets", "gat 7"] {
         let line = format!("{name} {}\r\nquit\r\n", keys.join(" "));
-        let said = said(line.as_bytes());
-        let (quit, pieces) = said.split_last().unwrap();
+        let parsed = parsed(line.as_bytes());
+        let (quit, pieces) = parsed.split_last().unwrap();
         assert_eq!(quit, "quit");
         assert!(pieces.len() > 4);
         assert!(pieces.iter().rev().skip(1).all(|piece| piece.ends_with("last=false")));
@@ -231,7 +231,7 @@ fn a_long_key_list_comes_in_pieces_and_keeps_every_key() {
 }
 
 #[test]
-fn a_bad_key_ends_a_long_key_list_with_one_error() {
+fn bad_key_ends_a_long_key_list_with_one_error() {
     let good = "key ".repeat(KEYS_BYTES_MAX / 4);
     let long = "k".repeat(251);
     check(&[
@@ -239,13 +239,13 @@ fn a_bad_key_ends_a_long_key_list_with_one_error() {
         (&format!("get {}\r\nquit\r\n", "k".repeat(KEYS_BYTES_MAX)), &[BAD_FORMAT, "quit"]),
         (&format!("gat x {good}{good}\r\nquit\r\n"), &[BAD_EXPTIME, "quit"]),
     ]);
-    let late = said(format!("get {good}{good}{long} {good}\r\nquit\r\n").as_bytes());
+    let late = parsed(format!("get {good}{good}{long} {good}\r\nquit\r\n").as_bytes());
     assert_eq!(late[late.len() - 2..], [BAD_FORMAT, "quit"]);
     assert!(late[..late.len() - 2].iter().all(|piece| piece.ends_with("last=false")));
 }
 
 #[test]
-fn a_buffer_of_the_stated_size_is_enough() {
+fn buffer_of_the_stated_size_is_enough() {
     let limits = Limits { value_bytes_max: VALUE_BYTES_MAX };
     assert_eq!(limits.buffer_bytes_max(), KEYS_BYTES_MAX);
     let large = Limits { value_bytes_max: 1 << 20 };
@@ -258,7 +258,7 @@ fn a_buffer_of_the_stated_size_is_enough() {
 }
 
 #[test]
-fn meta_commands_and_their_flags() {
+fn meta_commands_are_parsed_with_their_flags() {
     check(&[
         ("mn\r\nmn what\r\n", &["mn", "mn"]),
         ("mg a\r\nmg  a   v  k \r\n", &["Get a", "Get a Value ReturnKey"]),
@@ -304,7 +304,7 @@ fn meta_commands_and_their_flags() {
 }
 
 #[test]
-fn meta_commands_that_are_wrong() {
+fn invalid_meta_commands_are_refused() {
     let texts = |refusals: &[MetaRefusal]| -> Vec<String> {
         let text = |refusal: &MetaRefusal| String::from_utf8_lossy(refusal.line()).trim_end().to_owned();
         refusals.iter().map(text).collect()
@@ -350,15 +350,15 @@ fn meta_commands_that_are_wrong() {
         ),
     ];
     for (bytes, refusals) in cases {
-        assert_eq!(said(bytes.as_bytes()), texts(refusals), "after {bytes:?}");
+        assert_eq!(parsed(bytes.as_bytes()), texts(refusals), "after {bytes:?}");
     }
     let long = "k".repeat(251);
     let lines = format!("mg {long}\r\nms {long} 2\r\nhi\r\nma {long}\r\nmd {long} q\r\nme {long}\r\n");
-    assert_eq!(said(lines.as_bytes()), texts(&[BadFormat, BadFormat, BadArithmetic, BadFormat, BadFormat]));
+    assert_eq!(parsed(lines.as_bytes()), texts(&[BadFormat, BadFormat, BadArithmetic, BadFormat, BadFormat]));
 }
 
 #[test]
-fn values_of_meta_sets() {
+fn meta_set_has_a_value_that_is_skipped_if_refused() {
     let large = "x".repeat(101);
     check(&[
         ("ms a 2\r\nhello\r\nquit\r\n", &["CLIENT_ERROR bad data chunk", BAD_FORMAT, "quit"]),
@@ -369,7 +369,7 @@ fn values_of_meta_sets() {
 }
 
 #[test]
-fn options_sum_up_the_flags() {
+fn options_collect_the_flags_that_change_the_operation() {
     let line = b"mg a v T5 q\r\n";
     let Event::Command(Command::Meta(meta)) = Parser::new(Limits { value_bytes_max: 1 }).parse(line).event
     else {

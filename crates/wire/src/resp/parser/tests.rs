@@ -1,22 +1,22 @@
-//! Requests and what is none, whole and cut; arbitrary bytes are in `tests/resp_bytes.rs`.
+//! Valid and invalid requests, complete and split; `tests/resp_bytes.rs` parses arbitrary bytes.
 
 use super::*;
 
 const LIMITS: Limits = Limits { argument_bytes_max: 20, request_bytes_max: 100 };
 
-/// What a parser says to `bytes`, a line for each event, and whether it used everything up.
-fn said(bytes: &[u8]) -> (Vec<String>, bool) {
+/// The events of parsing `bytes`, one line each, and true if all bytes were consumed.
+fn parsed(bytes: &[u8]) -> (Vec<String>, bool) {
     let mut parser = Parser::new(LIMITS);
-    let mut said = Vec::new();
+    let mut parsed = Vec::new();
     let mut start = 0;
     loop {
         let Parsed { consumed, event } = parser.parse(&bytes[start..]);
         start += consumed;
         match event {
-            Event::Incomplete { .. } => return (said, start == bytes.len()),
-            Event::Request(args) => said.push(words(args)),
-            Event::TooLarge(args) => said.push(format!("{} (too large)", words(args))),
-            Event::Broken(error) => said.push(error.to_string()),
+            Event::Incomplete { .. } => return (parsed, start == bytes.len()),
+            Event::Request(args) => parsed.push(words(args)),
+            Event::TooLarge(args) => parsed.push(format!("{} (too large)", words(args))),
+            Event::Broken(error) => parsed.push(error.to_string()),
         }
     }
 }
@@ -27,16 +27,16 @@ fn words(args: Args<'_>) -> String {
 
 #[track_caller]
 fn check(bytes: &str, expected: &[&str]) {
-    let (said, all) = said(bytes.as_bytes());
+    let (parsed, all) = parsed(bytes.as_bytes());
     assert_eq!(
-        (said.iter().map(String::as_str).collect::<Vec<_>>(), all),
+        (parsed.iter().map(String::as_str).collect::<Vec<_>>(), all),
         (expected.to_vec(), true),
         "{bytes:?}"
     );
 }
 
 #[test]
-fn requests_follow_each_other() {
+fn consecutive_requests_are_parsed() {
     check("*2\r\n$3\r\nGET\r\n$1\r\na\r\n*1\r\n$4\r\nPING\r\n", &["GET|a", "PING"]);
     check("PING\r\n*1\r\n$4\r\nPING\r\nGET a\n", &["PING", "PING", "GET|a"]);
 }
@@ -47,12 +47,12 @@ fn arguments_are_any_bytes_and_may_be_empty() {
 }
 
 #[test]
-fn an_empty_request_needs_no_answer() {
+fn empty_request_is_ignored() {
     check("\r\n\n*0\r\n*-10\r\n  \r\nPING\r\n", &["PING"]);
 }
 
 #[test]
-fn what_is_no_request_is_told_in_redis_words_and_ends_everything() {
+fn invalid_request_is_an_error_with_the_text_of_redis_and_ends_parsing() {
     for (bytes, error) in [
         ("*x\r\n", "invalid multibulk length"),
         ("*3000000000\r\n", "invalid multibulk length"),
@@ -70,21 +70,21 @@ fn what_is_no_request_is_told_in_redis_words_and_ends_everything() {
 }
 
 #[test]
-fn a_line_without_an_end_is_given_up_at_its_limit() {
+fn line_without_an_end_is_refused_at_its_limit() {
     for (start, error) in [
         ("", "too big inline request"),
         ("*", "too big mbulk count string"),
         ("*1\r\n$", "too big bulk count string"),
     ] {
         let almost = LINE_BYTES_MAX - usize::from(!start.is_empty());
-        let (said_before, _) = said(format!("{start}{}", "1".repeat(almost)).as_bytes());
-        assert_eq!(said_before, Vec::<String>::new());
+        let (before, _) = parsed(format!("{start}{}", "1".repeat(almost)).as_bytes());
+        assert_eq!(before, Vec::<String>::new());
         check(&format!("{start}{}", "1".repeat(almost + 1)), &[&format!("Protocol error: {error}")]);
     }
 }
 
 #[test]
-fn an_argument_over_the_limit_is_skipped_and_the_next_request_found() {
+fn argument_over_the_limit_is_skipped_and_the_next_request_parsed() {
     let (fits, over) = ("x".repeat(20), "x".repeat(21));
     check(&format!("*2\r\n$3\r\nGET\r\n$20\r\n{fits}\r\nPING\r\n"), &[&format!("GET|{fits}"), "PING"]);
     check(
@@ -99,7 +99,7 @@ fn an_argument_over_the_limit_is_skipped_and_the_next_request_found() {
 }
 
 #[test]
-fn a_request_over_the_limit_is_skipped_though_each_argument_is_under_it() {
+fn request_over_the_limit_is_skipped_though_each_argument_is_under_it() {
     let argument = "$20\r\n12345678901234567890\r\n";
     check(
         &format!("*3\r\n{}PING\r\n", argument.repeat(3)),
@@ -112,7 +112,7 @@ fn a_request_over_the_limit_is_skipped_though_each_argument_is_under_it() {
 }
 
 #[test]
-fn a_request_says_how_many_bytes_it_waits_for() {
+fn incomplete_request_states_the_bytes_it_needs() {
     let mut parser = Parser::new(LIMITS);
     let mut need = |bytes: &[u8]| match parser.parse(bytes) {
         Parsed { consumed: 0, event: Event::Incomplete { need } } => need,
@@ -126,7 +126,7 @@ fn a_request_says_how_many_bytes_it_waits_for() {
 }
 
 #[test]
-fn what_many_arguments_needed_is_given_back() {
+fn memory_for_many_arguments_is_freed_at_the_next_request() {
     let limits = Limits { argument_bytes_max: 10, request_bytes_max: 1 << 20 };
     let mut parser = Parser::new(limits);
     let many = format!("*100000\r\n{}", "$0\r\n\r\n".repeat(100_000));
