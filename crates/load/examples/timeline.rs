@@ -1,15 +1,13 @@
-//! An open load on a cache, and when each of its hits ended.
+//! Runs an open load on a cache and records the end of each hit.
 //!
 //!     timeline TARGET RATE SECONDS KEYS OUT (TARGET: memcached://host:port or redis://host:port)
 //!
-//! Gets by Zipf's law with exponent 0.99, of keys of 20 bytes; what misses is set, with 1,024
-//! bytes. Every hit is two numbers of 64 bits in the file OUT, in the byte order of the machine:
-//! nanoseconds from the start of the run to its end, and its latency, from when it was meant to
-//! start.
+//! Gets keys of 20 bytes with Zipf's law of exponent 0.99; keys that miss are set, with values of
+//! 1,024 bytes. Every hit is two 64-bit numbers in the file OUT, in native byte order: nanoseconds
+//! from the start of the run to the end of the hit, and its latency from its intended start.
 //!
-//! Somebody else does something to the target meanwhile and wants to know what the hits felt of it,
-//! so the two have to agree on the time: each line on stdin is answered by a line with the
-//! nanoseconds since the start. Prints the report as JSON at the end.
+//! Another program that acts on the target meanwhile can read this clock: each line on stdin is
+//! answered by a line with the nanoseconds since the start. Prints the report as JSON at the end.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -86,7 +84,7 @@ fn run(
         prefixes: Vec::new(),
         seed: 1,
     };
-    // Written at once, so that no file is waited for meanwhile.
+    // Kept in memory and written at the end, so that no I/O delays the load.
     let mut hits = Vec::with_capacity((rate_per_s * seconds * 16.0 * 1.1) as usize);
     let origin = Instant::now();
     tell_time(origin);
@@ -101,7 +99,7 @@ fn run(
     Ok(serde_json::to_value(&report)?)
 }
 
-/// Answers lines on stdin, until there are no more.
+/// Answers each line on stdin with the time since `origin`, until the end of stdin.
 fn tell_time(origin: Instant) {
     thread::spawn(move || {
         for _ in std::io::stdin().lock().lines() {

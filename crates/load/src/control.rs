@@ -1,8 +1,8 @@
-//! What a run and those who watch it share.
+//! The state shared by a run and its observers.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Stops a run early and tells how far it is; shared by reference between threads.
+/// Stops a run early and counts its operations; shared by reference between threads.
 #[derive(Debug, Default)]
 pub struct Control {
     stop: AtomicBool,
@@ -10,13 +10,13 @@ pub struct Control {
 }
 
 impl Control {
-    /// Asks the run to end: nothing more is sent, what is under way may still be answered, the
-    /// report says incomplete.
+    /// Ends the run: nothing more is sent, operations in flight may still be answered, and the
+    /// report is marked as incomplete.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the run was asked to end.
+    /// True once [`stop`](Self::stop) was called.
     #[must_use]
     pub fn stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)

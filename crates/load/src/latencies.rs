@@ -1,16 +1,16 @@
-//! Latencies, counted.
+//! A histogram of latencies.
 
 use std::time::Duration;
 
 use histogram::Histogram;
 
-/// A histogram of durations: nanoseconds up to 2^40 (18 minutes; longer ones count as that),
-/// relative error below 1/128.
+/// A histogram of durations in nanoseconds, up to 2^40 (18 minutes; longer ones count as that),
+/// with a relative error below 1/128.
 ///
-/// Percentiles are the upper ends of their buckets and never above the exact maximum, so a tail is
-/// at most 0.8% too long and never too short. Memory: 34 KB, whatever is recorded. The node's
-/// `LatencySketch` has buckets of the same shape but answers with their middles, which decisions
-/// want and a claim about a tail may not have.
+/// A percentile is the upper end of its bucket and at most the exact maximum, so a tail is at most
+/// 0.8% too long and never too short. Memory: 34 KB, however many durations are recorded. The
+/// node's `LatencySketch` has the same buckets but returns their middles: the control loop needs an
+/// unbiased estimate, a report an upper bound.
 #[derive(Clone, Debug)]
 pub struct Latencies {
     histogram: Histogram,
@@ -18,7 +18,7 @@ pub struct Latencies {
     max_ns: u64,
 }
 
-/// 2^7 buckets for each power of two: an error of 1/128.
+/// 2^7 buckets for each power of two: a relative error of 1/128.
 const GROUPING_POWER: u8 = 7;
 const MAX_VALUE_POWER: u8 = 40;
 
@@ -31,12 +31,12 @@ impl Default for Latencies {
 }
 
 impl Latencies {
-    /// Counts one more.
+    /// Records a duration.
     pub fn record(&mut self, latency: Duration) {
         self.record_ns(u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX));
     }
 
-    /// Counts one more of `ns` nanoseconds.
+    /// Records a duration in nanoseconds.
     pub fn record_ns(&mut self, ns: u64) {
         let bounded = ns.min((1 << MAX_VALUE_POWER) - 1);
         self.histogram.increment(bounded).expect("the value was clamped to the histogram's range");
@@ -44,7 +44,7 @@ impl Latencies {
         self.max_ns = self.max_ns.max(ns);
     }
 
-    /// Adds what another recorded.
+    /// Adds the durations of another histogram.
     pub fn merge(&mut self, other: &Self) {
         self.histogram
             .checked_add_assign(&other.histogram)
@@ -53,20 +53,20 @@ impl Latencies {
         self.max_ns = self.max_ns.max(other.max_ns);
     }
 
-    /// How many were recorded.
+    /// The number of recorded durations.
     #[must_use]
     pub const fn count(&self) -> u64 {
         self.count
     }
 
-    /// The exact maximum, zero where nothing was recorded.
+    /// The exact maximum; zero if nothing was recorded.
     #[must_use]
     pub const fn max(&self) -> Duration {
         Duration::from_nanos(self.max_ns)
     }
 
-    /// The duration that `percentile` (0 to 100) percent of the recorded ones do not exceed, zero
-    /// where there are none.
+    /// The duration that `percentile` percent (0 to 100) of the recorded ones do not exceed; zero
+    /// if there are none.
     ///
     /// # Panics
     /// When `percentile` is not from 0 to 100.
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percentiles_are_never_short_and_at_most_one_part_in_128_long() {
+    fn percentile_is_at_least_the_exact_one_and_at_most_one_128th_more() {
         let mut latencies = Latencies::default();
         (1..=10_000u64).for_each(|us| latencies.record(Duration::from_micros(us)));
         for (percentile, exact_us) in [(50.0, 5_000.0), (99.0, 9_900.0), (99.9, 9_990.0)] {
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_recorded_is_zero_and_too_long_is_kept_as_the_longest() {
+    fn empty_histogram_has_zeros_and_a_duration_over_the_limit_counts_as_the_longest() {
         let mut latencies = Latencies::default();
         assert_eq!((latencies.percentile(99.0), latencies.max()), (Duration::ZERO, Duration::ZERO));
         latencies.record(Duration::MAX);

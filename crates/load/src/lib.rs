@@ -1,9 +1,9 @@
-//! Load against real targets, measured from when it was meant to happen.
+//! Load against real targets, with latencies measured from the intended start of each operation.
 //!
-//! A generator that waits for slow answers stops asking just when it matters, and reports a tail
-//! nobody saw. With a rate, every operation here has an intended start drawn beforehand; its
-//! latency counts from then, and by how much the generator itself was late is reported beside it,
-//! so that a run in which it could not keep up is recognised.
+//! A generator that waits for slow answers sends less while the target is slow, and underreports
+//! the tail (coordinated omission). Here, with a rate, every operation has an intended start drawn
+//! beforehand, and its latency counts from then. The lateness of the generator itself is reported
+//! separately, so that a run in which the generator fell behind is recognised.
 //!
 //! ```text
 //!  operations ──▶ schedule ──▶ connections ──▶ target        caches: one thread, non-blocking sockets, poll(2)
@@ -11,8 +11,8 @@
 //!   trace)         start)        pipeline each) ▼
 //!                                 tally: hits, misses, latency, lateness ──▶ Report
 //!
-//!  requests ──▶ pacing thread ──▶ runtime thread ──▶ gateway    HTTP: a thread that only sleeps and hands over,
-//!  (mix, trace)  (intended start)  (one task each)              and one that talks
+//!  requests ──▶ pacing thread ──▶ runtime thread ──▶ gateway    HTTP: one thread for pacing,
+//!  (mix, trace)  (intended start)  (one task each)              one for the connections
 //! ```
 //!
 //! - [`cache::run`]: gets and sets to a cache that speaks memcached's protocol or Redis's, open or
@@ -42,15 +42,15 @@ pub use target::{Target, TargetError};
 
 use thiserror::Error;
 
-/// Why a run could not begin. What goes wrong later is in the [`Report`].
+/// The reason why a run could not start. Later failures are in the [`Report`].
 #[derive(Debug, Error)]
 pub enum LoadError {
-    /// The target's name has no address.
+    /// The target's name cannot be resolved.
     #[error("looking up `{address}`: {source}; give host:port of a running target")]
     Resolve {
         /// The target as given.
         address: String,
-        /// What the resolver said.
+        /// The resolver's error.
         source: std::io::Error,
     },
     /// No connection to the target.
@@ -58,13 +58,13 @@ pub enum LoadError {
     Connect {
         /// The target as given.
         address: String,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// The system refused a thread or a runtime.
     #[error("preparing the load generator: {source}")]
     System {
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// An option is out of its range.
@@ -72,9 +72,9 @@ pub enum LoadError {
     Option {
         /// The option's name.
         option: &'static str,
-        /// What was given.
+        /// The value given.
         found: String,
-        /// What is accepted.
+        /// The accepted range.
         accepted: &'static str,
     },
     /// The rate is out of its range.
@@ -83,7 +83,7 @@ pub enum LoadError {
     /// The key-value options are out of their range.
     #[error(transparent)]
     KeyValue(#[from] sherwood_workload::KeyValueError),
-    /// The trace cannot be read from its beginning.
+    /// The start of the trace cannot be read.
     #[error(transparent)]
     Trace(#[from] sherwood_workload::trace::TraceError),
     /// The model has no such profile.
@@ -95,7 +95,7 @@ pub enum LoadError {
 /// megabyte.
 pub const BATCH_MAX: usize = 1_000;
 
-/// `value` if it is in `accepted`, an error naming `option` otherwise.
+/// Returns `value` if it is in `range`, and an error that names `option` otherwise.
 fn within<T: PartialOrd + ToString>(
     option: &'static str,
     value: T,

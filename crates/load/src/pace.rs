@@ -1,32 +1,32 @@
-//! When the next operation is to start.
+//! The intended starts of operations.
 
 use sherwood_workload::{Arrivals, Rng, rng_from_seed};
 
 use crate::LoadError;
 
-/// How fast to send.
+/// The pace at which operations start.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pace {
-    /// As fast as answers come: each free place of a pipeline starts the next operation at once.
+    /// A closed loop: each free place of a pipeline starts the next operation at once.
     Closed,
-    /// At a rate, whatever becomes of the answers.
+    /// An open loop: operations start at a rate, independent of the answers.
     Open {
         /// Starts per second, above 0 and up to [`RATE_MAX`].
         rate_per_s: f64,
-        /// How they are spread.
+        /// The distribution of the gaps between starts.
         gaps: Gaps,
     },
 }
 
-/// Keeps the draws of arrivals apart from those of the requests, which are often given the same
-/// seed.
+/// Makes the random stream of the arrivals independent of that of the requests, which often have
+/// the same seed.
 const ARRIVALS: u64 = 0x4152_5249_5641_4C53;
 
-/// The highest rate, far above what one thread can send: it bounds what a run that falls behind has
-/// to count.
+/// The highest rate, far above the capacity of one thread: it bounds the overdue operations that a
+/// run has to count.
 pub const RATE_MAX: f64 = 1e7;
 
-/// How the starts of an open loop are spread.
+/// The gaps between the starts of an open loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gaps {
     /// A Poisson process, as of many independent users.
@@ -60,7 +60,7 @@ impl Schedule {
         Ok(open)
     }
 
-    /// The intended start of the next operation, given that it is `now_ns`; it may lie ahead.
+    /// The intended start of the next operation at the time `now_ns`; it may lie in the future.
     pub(crate) fn next_start(&self, now_ns: u64) -> u64 {
         match self {
             Self::Closed => now_ns,
@@ -68,7 +68,7 @@ impl Schedule {
         }
     }
 
-    /// Goes on to the one after.
+    /// Moves on to the operation after it.
     pub(crate) fn advance(&mut self) {
         if let Self::Open { arrivals, rng, due_ns } = self {
             let gap = u64::try_from(arrivals.next_gap(rng.as_mut()).as_nanos()).unwrap_or(u64::MAX);
@@ -81,8 +81,8 @@ impl Schedule {
     }
 }
 
-/// Asks the kernel to wake this thread without the 50 µs by which it may delay sleepers to save
-/// power. Best effort: a refusal only shows in the lateness that is reported.
+/// Sets the timer slack of this thread to 1 ns, so that the kernel does not delay its wake-ups by
+/// up to 50 µs. Best effort: a failure shows in the reported lateness.
 pub(crate) fn wake_on_time() {
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
 }
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn open_schedule_depends_on_rate_and_seed_and_not_on_the_clock() {
+    fn open_schedule_does_not_depend_on_the_clock() {
         let pace = Pace::Open { rate_per_s: 1_000.0, gaps: Gaps::Fixed };
         let mut schedule = Schedule::new(pace, 1).unwrap();
         assert_eq!(schedule.next_start(77), 1_000_000);

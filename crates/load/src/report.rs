@@ -1,4 +1,4 @@
-//! What a run found.
+//! The result of a run.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,47 +8,46 @@ use serde::Serialize;
 
 use crate::Latencies;
 
-/// Result of a run, as `sherwood load --json` prints it. Ratios and latencies are 0 where nothing
+/// The result of a run, as `sherwood load --json` prints it. Ratios and latencies are 0 if nothing
 /// was measured.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Report {
-    /// Operations that were due, whatever became of them: answered, failed or never sent.
-    /// `latency_us` is over all of them. A get that misses and fills is one operation; to a
-    /// gateway, an operation is a request.
+    /// Operations that were due: answered, failed or never sent. `latency_us` is over all of them.
+    /// A get that misses and its fill are one operation; with a gateway, an operation is a request.
     pub ops: u64,
     /// Operations per second of the run, without those never sent.
     pub ops_per_s: f64,
-    /// Operations that failed: refused, broken off, timed out, or never sent. Contained in `ops`.
+    /// Operations that failed: refused, disconnected, timed out or never sent. Contained in `ops`.
     pub errors: u64,
-    /// Keys that were found.
+    /// Keys found.
     pub hits: u64,
-    /// Keys that were not.
+    /// Keys not found.
     pub misses: u64,
     /// Hits over hits and misses.
     pub hit_ratio: f64,
     /// Hits and misses by partition: object type of a trace, backend of a request, `all` of a
     /// key-value load.
     pub by_partition: BTreeMap<String, HitsMisses>,
-    /// Latency from the intended start (with a rate) or from the sending (closed loop) to the end
-    /// of the operation.
+    /// Latency from the intended start (with a rate) or from sending (closed loop) to the end of
+    /// the operation.
     pub latency_us: LatencySummary,
     /// 99th percentile of the time by which operations were sent after their intended start, in
     /// microseconds; 0 in a closed loop.
     pub late_p99_us: f64,
     /// Values stored: sets, and fills after misses.
     pub sets: u64,
-    /// Operations that were due and never sent, because the target or the generator fell behind: to
-    /// memcached what was still waiting a second after the end, to a gateway what came due with as
-    /// many under way as are allowed. Contained in `errors`, and so in `ops`.
+    /// Operations that were due and never sent, because the target or the generator fell behind:
+    /// with a cache those still waiting a second after the end, with a gateway those due while the
+    /// most allowed were outstanding. Contained in `errors`, and so in `ops`.
     pub unsent: u64,
     /// Length of the run in seconds, from the first intended start to the last answer.
     pub duration_s: f64,
-    /// Whether the run went to its end.
+    /// True if the run reached its end.
     pub complete: bool,
-    /// Why it did not.
+    /// The reason why it did not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub incomplete_because: Option<String>,
-    /// What the first operation that failed was answered, where anything was.
+    /// The answer to the first operation that failed, if there was one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_error: Option<String>,
 }
@@ -56,9 +55,9 @@ pub struct Report {
 /// Keys found and not found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct HitsMisses {
-    /// Found.
+    /// Keys found.
     pub hits: u64,
-    /// Not found.
+    /// Keys not found.
     pub misses: u64,
 }
 
@@ -78,7 +77,7 @@ pub struct LatencySummary {
 }
 
 impl HitsMisses {
-    /// Counts one more key.
+    /// Counts a key.
     pub fn count(&mut self, hit: bool) {
         if hit {
             self.hits += 1;
@@ -87,7 +86,7 @@ impl HitsMisses {
         }
     }
 
-    /// Hits over hits and misses, 0 where there is neither.
+    /// Hits over hits and misses; 0 if there are none.
     #[must_use]
     pub fn hit_ratio(&self) -> f64 {
         match self.hits + self.misses {
@@ -98,7 +97,7 @@ impl HitsMisses {
 }
 
 impl LatencySummary {
-    /// The summary of what was recorded.
+    /// Summarises the recorded latencies.
     #[must_use]
     pub fn of(latencies: &Latencies) -> Self {
         let percentile = |percentile| us(latencies.percentile(percentile));
@@ -107,18 +106,18 @@ impl LatencySummary {
     }
 }
 
-/// Microseconds, to the nanosecond.
+/// Converts to microseconds, exact to the nanosecond.
 pub(crate) fn us(duration: Duration) -> f64 {
     duration.as_nanos() as f64 / 1e3
 }
 
-/// Operations sent per second of a run that took `duration_s`: `ops` were due, `unsent` of them
+/// Operations sent per second in a run of `duration_s` seconds: `ops` were due, `unsent` of them
 /// never sent.
 pub(crate) fn sent_per_s(ops: u64, unsent: u64, duration_s: f64) -> f64 {
     if duration_s > 0.0 { (ops - unsent) as f64 / duration_s } else { 0.0 }
 }
 
-/// For people: a handful of lines, partitions in a table.
+/// Formats a summary of a few lines, with a table of the partitions.
 impl fmt::Display for Report {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let LatencySummary { p50, p90, p99, p99_9, max } = self.latency_us;
@@ -158,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn json_has_the_fields_that_checks_rely_on() {
+    fn json_has_the_fields_that_scripts_read() {
         let report = Report {
             by_partition: BTreeMap::from([("t07".to_owned(), HitsMisses { hits: 1, misses: 2 })]),
             ..Report::default()
@@ -174,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn ratio_of_nothing_is_zero() {
+    fn hit_ratio_without_keys_is_zero() {
         assert_eq!(HitsMisses::default().hit_ratio(), 0.0);
         assert_eq!(HitsMisses { hits: 1, misses: 3 }.hit_ratio(), 0.25);
     }

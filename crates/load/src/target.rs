@@ -1,31 +1,31 @@
-//! What to send load to.
+//! Targets of load.
 
 use std::fmt;
 use std::str::FromStr;
 
 use thiserror::Error;
 
-/// A target, as `--target` names it.
+/// A target, as in `--target`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// `memcached://host:port`: anything that speaks the memcached text protocol.
     Memcached(String),
-    /// `redis://host:port`, perhaps with `/0` after it: anything that speaks RESP2.
+    /// `redis://host:port`, with an optional `/0` after it: anything that speaks RESP2.
     Redis(String),
     /// `http://host:port`: a gateway that answers `POST /v1/requests`.
     Http(String),
 }
 
-/// Why a target was refused.
+/// The reason why a target was refused.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum TargetError {
-    /// Not a target at all.
+    /// Text that is not a target.
     #[error("target `{0}` is none: give memcached://host:port, redis://host:port or http://host:port")]
     Unknown(String),
-    /// The address lacks its port, or has more than an address.
+    /// An address without a port, or with more after it.
     #[error("target `{0}`: the address has to be host:port with a port from 1 to 65535 and nothing after it")]
     Address(String),
-    /// A database that a cache does not have, or a user.
+    /// A database other than 0, or a user.
     #[error("target `{0}`: load goes to database 0 and without a password; give redis://host:port")]
     Database(String),
 }
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_refused_with_what_would_do() {
+    fn anything_else_is_refused_with_the_accepted_form() {
         for (text, part) in [
             ("redis://localhost:6379/1", "database 0"),
             ("redis://:secret@localhost:6379", "without a password"),

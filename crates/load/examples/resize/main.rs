@@ -1,17 +1,16 @@
-//! How soon a partition reaches a new budget, and what hits feel of it.
+//! Measures how fast a partition reaches a new budget, and the latency of hits meanwhile.
 //!
 //!     resize MEMCACHED ADMIN (addresses of a node whose policy is `static`; see scripts/bench.sh
 //!     resize)
 //!
-//! Fills the node, keeps an open load on all of its partitions, and meanwhile lets the first
-//! partition's budget alternate by a tenth: a move every 300 ms. After each growth a second
-//! connection refills the partition at a steady pace, so that each shrinking has its whole tenth to
-//! evict.
+//! Fills the node, keeps an open load on all of its partitions, and meanwhile alternates the first
+//! partition's budget by a tenth: a move every 300 ms. After each growth a second connection
+//! refills the partition at a constant rate, so that each reduction has to evict a full tenth.
 //!
-//! A hit belongs to the time at which it was meant to start: *inside* a move (from the request to
-//! change the budget to the first look that finds it reached), within 20 ms *after* one, during a
-//! *refill*, or *between* all these. Prints one JSON document; exit status 1 when a budget was not
-//! reached in time or the load was not what it should be.
+//! A hit is assigned by its intended start: *inside* a move (from the request to change the budget
+//! to the first poll that finds it reached), within 20 ms *after* one, during a *refill*, or
+//! *between* all these. Prints one JSON document. The exit status is 1 if a budget was not reached
+//! in time or the load failed.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -33,18 +32,18 @@ use sherwood_workload::KeyValueOptions;
 use node::{Admin, Filler, Partition};
 use seen::{Move, Seen, Span};
 
-/// What the partitions hold is a good part of this many keys: 1 GiB takes 790,000 items of 1 KiB.
+/// Number of keys. The partitions hold a large part of them: 1 GiB holds 790,000 items of 1 KiB.
 const KEYS: u64 = 1_000_000;
-/// Bytes of a key behind its prefix.
+/// Bytes of a key after its prefix.
 const KEY_BYTES: usize = 16;
 const VALUE_BYTES: usize = 1_024;
 const RATE_PER_S: f64 = 20_000.0;
 const MOVES: u32 = 200;
 const MOVE_INTERVAL: Duration = Duration::from_millis(300);
-/// Load before the first move, so that no connection or memory is new.
+/// Load before the first move, so that connections and memory are in use.
 const LEAD: Duration = Duration::from_secs(2);
-/// From one look at the partition to the next: often enough for 20 ms, seldom enough that looking
-/// is not what is felt.
+/// Interval between two polls of the partition: short against 20 ms, and long enough not to affect
+/// the hits.
 const LOOK_INTERVAL: Duration = Duration::from_millis(1);
 
 fn main() -> ExitCode {
@@ -65,7 +64,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The result as JSON, and whether it is one: every budget reached, no operation failed.
+/// The result as JSON, and true if it is valid: every budget was reached and no operation failed.
 fn measure(memcached: &str, admin: &str) -> Result<(serde_json::Value, bool), Box<dyn Error>> {
     let mut admin = Admin::connect(admin)?;
     let partitions = admin.partitions()?;
@@ -88,7 +87,7 @@ fn measure(memcached: &str, admin: &str) -> Result<(serde_json::Value, bool), Bo
     })
 }
 
-/// Name of a key, the same as the load's.
+/// The key, as the load generates it.
 fn key_text(prefixes: &[String], key: u64) -> String {
     let width = KEY_BYTES - 1;
     format!("{}k{key:0width$}", prefixes[key as usize % prefixes.len()])
@@ -103,7 +102,7 @@ fn check_full(partitions: &[Partition]) -> Result<(), String> {
     }
 }
 
-/// The open load; returns every hit as its intended start and its latency.
+/// Runs the open load; returns the intended start and latency of every hit.
 fn load(memcached: &str, prefixes: Vec<String>, origin: Instant) -> Result<(Report, Vec<Span>), String> {
     let options = cache::Options {
         protocol: cache::Protocol::Memcached,
@@ -139,7 +138,7 @@ fn load(memcached: &str, prefixes: Vec<String>, origin: Instant) -> Result<(Repo
     Ok((report.map_err(|error| error.to_string())?, hits))
 }
 
-/// Alternates the first partition's budget; says when each move began and how long it took.
+/// Alternates the first partition's budget; returns the start and duration of each move.
 fn move_budgets(
     admin: &mut Admin,
     filler: &mut Filler,
@@ -165,7 +164,8 @@ fn move_budgets(
     Ok(moves)
 }
 
-/// Sets the budget and looks until it is in force and kept; when that was, or none at the deadline.
+/// Sets the budget and polls until it is in force and kept; returns the time, or none at the
+/// deadline.
 fn reach(
     admin: &mut Admin,
     budget: u64,
@@ -186,14 +186,14 @@ fn reach(
     }
 }
 
-/// Keys of a refill that are set at once, and the pause after them: a tenth of a partition takes
+/// Keys of a refill that are set at once; with the pause after them a tenth of a partition takes
 /// about 120 ms.
 const REFILL_KEYS: usize = 32;
 const REFILL_PAUSE: Duration = Duration::from_millis(1);
-/// Refills looked at once in so many rounds.
+/// Rounds of a refill between two polls.
 const REFILL_ROUNDS: usize = 8;
 
-/// Sets the partition's keys, the one set longest ago first, until it is full or the deadline is
+/// Sets the partition's keys, the least recently set first, until it is full or the deadline is
 /// near.
 fn refill(
     admin: &mut Admin,

@@ -1,4 +1,4 @@
-//! The node as this program sees it: its admin API, and a connection that sets keys.
+//! Clients of the node: its admin API, and a connection that sets keys.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -7,7 +7,7 @@ use serde_json::Value;
 use sherwood_wire::memcached::client::{self, Answer, Item, Key};
 use sherwood_wire::memcached::{Exptime, StorageVerb};
 
-/// A partition as the admin API shows it.
+/// A partition in the admin API.
 pub(crate) struct Partition {
     pub(crate) name: String,
     pub(crate) allocated_bytes: u64,
@@ -81,7 +81,7 @@ pub(crate) struct Filler {
     value: Vec<u8>,
 }
 
-/// Sets are sent as soon as there are so many bytes of them.
+/// Bytes of sets after which they are sent.
 const OUT_BYTES: usize = 64 << 10;
 
 impl Filler {
@@ -98,7 +98,7 @@ impl Filler {
         if self.out.len() >= OUT_BYTES { self.send() } else { Ok(()) }
     }
 
-    /// Returns when the node has carried out every set.
+    /// Returns when the node has executed every set.
     pub(crate) fn finish(&mut self) -> io::Result<()> {
         self.out.extend_from_slice(b"version\r\n");
         self.send()?;

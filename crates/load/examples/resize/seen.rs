@@ -1,4 +1,4 @@
-//! What was seen: moves, hits, and how the two meet.
+//! The results: moves, hits, and the latencies of hits by their time relative to moves.
 
 use std::time::Duration;
 
@@ -16,14 +16,14 @@ pub(crate) struct Span {
 pub(crate) struct Move {
     pub(crate) shrinks: bool,
     pub(crate) start: Duration,
-    /// From the start until the budget was kept; none: not before the next move.
+    /// Time from the start until the budget was kept; none if it was not before the next move.
     pub(crate) reached: Option<Duration>,
-    /// When a refill that followed had ended.
+    /// End of the refill after the move.
     pub(crate) settled: Duration,
 }
 
 pub(crate) struct Seen {
-    /// In the order of their starts.
+    /// Moves in the order of their starts.
     pub(crate) moves: Vec<Move>,
     pub(crate) hits: Vec<Span>,
 }
@@ -36,8 +36,7 @@ enum When {
     Between,
 }
 
-/// How long after a move is told apart from the time between moves, where evictions might still be
-/// felt.
+/// Time after a move in which evictions may still affect hits.
 const AFTER: Duration = Duration::from_millis(20);
 
 impl Seen {
@@ -69,7 +68,7 @@ impl Seen {
         })
     }
 
-    /// None before the first move.
+    /// The period of a time; none before the first move.
     fn when(&self, at: Duration) -> Option<When> {
         let last = self.moves.partition_point(|done| done.start <= at).checked_sub(1)?;
         let Move { shrinks, start, reached, settled } = &self.moves[last];

@@ -11,19 +11,19 @@ use thiserror::Error;
 use super::Workload;
 use crate::LoadError;
 
-/// One operation; reused, so that a run allocates no more keys than it has operations under way.
+/// One operation; reused, so that a run allocates as many keys as it has operations in flight.
 #[derive(Debug, Default)]
 pub(super) struct Operation {
-    /// One key, or for a multi-get several with a space between each two.
+    /// The key, or the keys of a multi-get separated by spaces.
     pub(super) key: Vec<u8>,
-    /// How many.
+    /// The number of keys.
     pub(super) keys: u32,
     pub(super) verb: Verb,
     /// Index of its partition.
     pub(super) partition: usize,
     /// Size of the value to set.
     pub(super) value_bytes: u32,
-    /// Whether the value may be set after a miss.
+    /// True if the value may be set after a miss.
     pub(super) cacheable: bool,
 }
 
@@ -34,7 +34,7 @@ pub(super) enum Verb {
     Set,
 }
 
-/// Why a workload ended early.
+/// The reason why a workload ended early.
 #[derive(Debug, Error)]
 pub(super) enum WorkloadError {
     #[error(transparent)]
@@ -44,14 +44,14 @@ pub(super) enum WorkloadError {
 }
 
 pub(super) trait Operations {
-    /// Writes the next operation into `next`; false when there is none.
+    /// Writes the next operation into `next`; returns false if there is none.
     fn next(&mut self, next: &mut Operation) -> Result<bool, WorkloadError>;
 
-    /// Name of the partition with that index.
+    /// Returns the name of the partition with that index.
     fn partition_name(&self, partition: usize) -> String;
 }
 
-/// The workload's operations, `max` at most.
+/// Returns the workload's operations, at most `max`.
 pub(super) fn from_workload(workload: Workload, max: Option<u64>) -> Result<Box<dyn Operations>, LoadError> {
     let operations = all_of(workload)?;
     Ok(match max {
@@ -113,7 +113,7 @@ impl KeySpace {
         crate::within("batch", batch, 1..=crate::BATCH_MAX, "1 to 1000 keys")?;
         crate::within("number of prefixes", prefixes.len(), 0..=PREFIXES_MAX, "0 to 1024")?;
         if !prefixes.is_empty() {
-            // A multi-get spans partitions, and is counted in one.
+            // A multi-get would span partitions but be counted in one.
             crate::within("batch", batch, 1..=1, "1 where keys have prefixes")?;
         }
         let stream = KeyValue::new(options, seed)?;
@@ -164,7 +164,7 @@ impl Operations for KeySpace {
 /// The most prefixes of a key space.
 const PREFIXES_MAX: usize = 1_024;
 
-/// A prefix has to leave room for the key, and to be text that a command can carry.
+/// Checks that a prefix leaves room for the key and consists of bytes that a key may contain.
 fn check_prefix(prefix: &str, key_bytes: usize) -> Result<(), LoadError> {
     let key = format!("{prefix}{}", "k".repeat(key_bytes));
     Key::new(key.as_bytes()).map(drop).map_err(|_| LoadError::Option {
@@ -196,8 +196,7 @@ impl Operations for Cache2k {
     }
 }
 
-/// Flattens requests into accesses; holds one request at a time, and the names of the backends
-/// seen.
+/// Flattens requests into accesses. Holds one request at a time and the names of the backends seen.
 struct RobinHood {
     requests: robinhood::Requests<Box<dyn BufRead>>,
     pending: std::vec::IntoIter<(usize, robinhood::Object)>,
@@ -269,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn trace_of_requests_becomes_accesses_with_their_backend_before_the_key() {
+    fn trace_of_requests_becomes_accesses_with_the_backend_in_front_of_the_key() {
         let text =
             r#"{"t":0,"d":[{"b2":{"S":[5,6],"U":["x","y"],"C":[1,0]},"b1":{"S":[7],"U":["x"],"C":[1]}}]}"#;
         let accesses = drain(Workload::RobinHood { input: Box::new(text.as_bytes()) });
@@ -298,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn prefixes_are_partitions_that_share_the_keys_among_them() {
+    fn keys_are_divided_among_prefixes_which_are_partitions() {
         let options = KeyValueOptions { keys: 10, key_bytes: 2, ..KeyValueOptions::default() };
         let prefixes = vec!["a/".to_owned(), "b/".to_owned()];
         let workload = Workload::KeyValue { options, batch: 1, prefixes, seed: 1 };
@@ -315,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn prefixes_that_cannot_be_sent_or_counted_are_refused() {
+    fn invalid_prefixes_and_prefixes_with_batches_are_refused() {
         for (prefix, batch, part) in
             [("a b/", 1, "prefix"), (&*"x".repeat(240), 1, "prefix"), ("a/", 2, "batch")]
         {
@@ -327,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn key_that_the_protocol_cannot_carry_ends_the_workload_and_is_named() {
+    fn key_that_cannot_be_sent_ends_the_workload_and_is_named() {
         let text = r#"{"t":0,"d":[{"b":{"S":[5],"U":["x y"],"C":[1]}}]}"#;
         let mut operations =
             from_workload(Workload::RobinHood { input: Box::new(text.as_bytes()) }, None).unwrap();

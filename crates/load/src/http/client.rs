@@ -1,4 +1,4 @@
-//! Requests over kept-alive connections, and what their answers say.
+//! Requests over kept-alive connections, and their answers.
 
 use std::borrow::Cow;
 use std::io;
@@ -15,8 +15,8 @@ use tokio::net::TcpStream;
 
 use super::Bearer;
 
-/// Connections to one gateway. Idle ones are used last in, first out, so that few are kept warm; as
-/// many are open as requests were ever under way at once.
+/// Connections to one gateway. Idle ones are reused last in, first out, so that few are in use; as
+/// many are open as requests were ever in flight at once.
 pub(super) struct Client {
     address: String,
     uri: String,
@@ -24,7 +24,7 @@ pub(super) struct Client {
     idle: Mutex<Vec<SendRequest<Full<Bytes>>>>,
 }
 
-/// Why a request has no answer.
+/// The reason why a request has no answer.
 #[derive(Debug, Error)]
 pub(super) enum RequestError {
     #[error("connecting: {0}")]
@@ -42,11 +42,11 @@ pub(super) enum RequestError {
 /// The largest answer that is read, in bytes: 300 values of 256 KiB.
 const ANSWER_BYTES_MAX: usize = 80 << 20;
 
-/// How much of a refusal's text is kept, in bytes.
+/// Most bytes of a refusal's text that are kept.
 const REFUSAL_BYTES: usize = 200;
 
 impl Client {
-    /// A client with one connection made, so that a target that is not there is noticed at once.
+    /// Makes a client and its first connection, so that an unreachable target is detected at once.
     pub(super) async fn connect(address: &str, bearer: Option<Bearer>) -> io::Result<Arc<Self>> {
         let client = Self {
             address: address.to_owned(),
@@ -59,7 +59,7 @@ impl Client {
         Ok(Arc::new(client))
     }
 
-    /// Sends one request and reads its whole answer.
+    /// Sends a request and reads its complete answer.
     pub(super) async fn post(&self, body: Bytes) -> Result<Bytes, RequestError> {
         let (response, sender) = self.send(body).await?;
         let status = response.status();
@@ -73,8 +73,8 @@ impl Client {
         Err(RequestError::Status { status, body: text })
     }
 
-    /// A kept-alive connection may have been closed meanwhile; a request that was not sent is sent
-    /// once more, on a new one.
+    /// Sends a request. An idle connection may have been closed by the gateway; a request that was
+    /// not sent on it is sent on a new one.
     async fn send(
         &self,
         body: Bytes,
@@ -114,7 +114,7 @@ impl Client {
         let stream = TcpStream::connect(&self.address).await?;
         stream.set_nodelay(true)?;
         let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
-        // How the connection ends shows in the requests sent on it.
+        // An error of the connection is also returned by the requests sent on it.
         tokio::spawn(async move { drop(connection.await) });
         Ok(sender)
     }
@@ -134,7 +134,7 @@ impl Client {
     }
 }
 
-/// An answer, as far as it is counted.
+/// The part of an answer that is counted.
 #[derive(Deserialize)]
 pub(super) struct Answer<'a> {
     #[serde(borrow)]
@@ -146,11 +146,11 @@ pub(super) struct KeyResult<'a> {
     #[serde(borrow)]
     pub(super) backend: Cow<'a, str>,
     pub(super) status: Status,
-    /// As the gateway measured it; none from one that does not say.
+    /// The latency measured by the gateway; none if it does not return it.
     pub(super) latency_ms: Option<f64>,
 }
 
-/// How a key ended.
+/// The result of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Status {

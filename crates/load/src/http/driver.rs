@@ -1,4 +1,4 @@
-//! The thread that talks: one task for each request under way.
+//! The I/O thread, with one task for each request in flight.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -60,7 +60,7 @@ struct Driver<'a, F> {
     done: u64,
 }
 
-/// A request that ended, with its place.
+/// A request that ended, with its permit.
 struct Ended {
     intended: Duration,
     late: Duration,
@@ -94,18 +94,18 @@ impl<'a, F: FnMut(&Finished)> Driver<'a, F> {
         Self { options, client, origin, control, observe, ends, phases, first_error: None, done: 0 }
     }
 
-    /// Until the pacing thread has ended and every request with it.
+    /// Runs until the pacing thread and every request have ended.
     async fn drive(&mut self, mut dues: mpsc::Receiver<Due>) {
-        let mut under_way: JoinSet<Ended> = JoinSet::new();
+        let mut in_flight: JoinSet<Ended> = JoinSet::new();
         let mut pacing = true;
-        while pacing || !under_way.is_empty() {
+        while pacing || !in_flight.is_empty() {
             tokio::select! {
                 biased;
                 due = dues.recv(), if pacing => match due {
-                    Some(due) => self.begin(due, &mut under_way),
+                    Some(due) => self.begin(due, &mut in_flight),
                     None => pacing = false,
                 },
-                Some(ended) = under_way.join_next() => match ended {
+                Some(ended) = in_flight.join_next() => match ended {
                     Ok(ended) => self.end(ended),
                     Err(error) => std::panic::resume_unwind(error.into_panic()),
                 },
@@ -114,13 +114,13 @@ impl<'a, F: FnMut(&Finished)> Driver<'a, F> {
         }
     }
 
-    fn begin(&mut self, due: Due, under_way: &mut JoinSet<Ended>) {
+    fn begin(&mut self, due: Due, in_flight: &mut JoinSet<Ended>) {
         let Due { intended, body, place } = due;
         let Some(place) = place else {
             return self.overflow(intended);
         };
         let (client, origin, timeout) = (Arc::clone(&self.client), self.origin, self.options.timeout);
-        under_way.spawn(async move {
+        in_flight.spawn(async move {
             let late = origin.elapsed().saturating_sub(intended);
             let answer = match tokio::time::timeout(timeout, client.post(body)).await {
                 Ok(answer) => answer.map_err(Failure::Request),
@@ -131,7 +131,7 @@ impl<'a, F: FnMut(&Finished)> Driver<'a, F> {
         });
     }
 
-    /// Too many requests are under way: this one is not sent, and counts as a failure.
+    /// Counts a request that is not sent because too many are in flight; it is a failure.
     fn overflow(&mut self, intended: Duration) {
         let late = self.origin.elapsed().saturating_sub(intended);
         let phase = self.phase_of(intended);
@@ -167,7 +167,7 @@ impl<'a, F: FnMut(&Finished)> Driver<'a, F> {
         self.finish(finished);
     }
 
-    /// Counts the keys of an answer, or says why there is none.
+    /// Counts the keys of an answer, or returns the reason why there is none.
     fn count(
         &mut self,
         answer: Result<bytes::Bytes, Failure>,

@@ -1,15 +1,15 @@
 //! Requests to a gateway, `POST /v1/requests`.
 //!
-//! Two threads share the work, so that neither talking nor waiting delays the clock. The *pacing
-//! thread* draws and encodes the next request, sleeps until its intended start and hands it over;
-//! it never waits for an answer. The calling thread runs a single-threaded runtime with one task
-//! for each request under way, over kept-alive connections that are made as needed. At most
-//! [`Options::outstanding_max`] requests are under way, each on a connection of its own; a request
-//! that comes due above that is not sent, and counts as an error.
+//! Two threads share the work, so that I/O does not delay the schedule. The *pacing thread* draws
+//! and encodes the next request, sleeps until its intended start and passes it on; it never waits
+//! for an answer. The calling thread runs a single-threaded runtime with one task for each request
+//! in flight, over kept-alive connections that are made as needed. At most
+//! [`Options::outstanding_max`] requests are in flight, each on a connection of its own; a request
+//! that is due above that is not sent, and counts as an error.
 //!
-//! Time is cut into *phases* (a warm-up, then what is measured): a request belongs to the phase in
-//! which it was meant to start. A request that fails, or holds a failed query, counts as at least
-//! [`Options::failed_latency`], so that failures never make the tail look better.
+//! A run has *phases* (a warm-up, then the measurement): a request belongs to the phase of its
+//! intended start. The latency of a request that fails, or has a failed query, is at least
+//! [`Options::failed_latency`], so that failures do not improve the tail.
 
 mod client;
 mod driver;
@@ -31,35 +31,35 @@ use crate::pace::Schedule;
 use crate::report::{sent_per_s, us};
 use crate::{Control, HitsMisses, Latencies, LatencySummary, LoadError, Pace, Report, within};
 
-/// How to drive the gateway.
+/// Options of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
     /// `host:port`.
     pub address: String,
-    /// Open or closed loop. A closed loop keeps [`Self::outstanding_max`] requests under way.
+    /// Open or closed loop. A closed loop keeps [`Self::outstanding_max`] requests in flight.
     pub pace: Pace,
-    /// Lengths of the phases, one after the other; the last ends the run. Without any, the run is
+    /// Lengths of the phases in order; the end of the last ends the run. Without any, the run is
     /// one phase and ends with the workload. At most 64.
     pub phases: Vec<Duration>,
-    /// Requests at most; without it, as many as the workload has.
+    /// Most requests; without it, as many as the workload has.
     pub requests_max: Option<u64>,
-    /// Requests (and so connections) under way at once, 1 to 16,384.
+    /// Most requests (and so connections) in flight, 1 to 16,384.
     pub outstanding_max: usize,
-    /// A request not answered by then has failed; above 0.
+    /// Time after which a request without an answer has failed; above 0.
     pub timeout: Duration,
-    /// What a request with a failed query counts as, if it did not take longer.
+    /// Least latency of a request that failed or has a failed query.
     pub failed_latency: Duration,
-    /// Whether answers are to carry the values.
+    /// True if answers contain the values.
     pub values: bool,
-    /// What the gateway asks for, if it does.
+    /// The bearer token, if the gateway requires one.
     pub bearer: Option<Bearer>,
     /// Seed of the arrivals; the workload has its own.
     pub seed: u64,
 }
 
 impl Default for Options {
-    /// Suited to the OneRF mix at 400 requests a second: with its 10 s time-out, 4,096 requests
-    /// under way are what piles up if *no* request is answered.
+    /// Suited to the OneRF mix at 400 requests per second: with its 10 s timeout, about 4,096
+    /// requests are in flight if *no* request is answered.
     fn default() -> Self {
         Self {
             address: "127.0.0.1:8080".to_owned(),
@@ -76,12 +76,12 @@ impl Default for Options {
     }
 }
 
-/// A token as a request shows it, and no `Debug` does.
+/// A bearer token, which `Debug` does not print.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bearer(HeaderValue);
 
 impl Bearer {
-    /// That of a token of visible ASCII characters; nothing of something else.
+    /// Makes the header of a token; none unless it consists of visible ASCII characters.
     #[must_use]
     pub fn new(token: &str) -> Option<Self> {
         let mut value = HeaderValue::from_str(&format!("Bearer {token}")).ok()?;
@@ -90,10 +90,10 @@ impl Bearer {
     }
 }
 
-/// What to ask.
+/// The requests to send.
 pub enum Workload {
-    /// Requests drawn from a model, without end; object 7 of the first backend is key `o7` of its
-    /// name, `b01`.
+    /// An endless stream of requests drawn from a model. Object 7 of the first backend is the key
+    /// `o7` of the backend `b01`.
     Mix {
         /// The model.
         model: Arc<Model>,
@@ -102,19 +102,20 @@ pub enum Workload {
         /// Seed of the requests.
         seed: u64,
     },
-    /// Requests of one query each, without end: distinct keys of one backend, drawn from a key
-    /// space.
+    /// An endless stream of requests of one query each: distinct keys of one backend, drawn from a
+    /// key space.
     KeySpace {
         /// Name of the backend.
         backend: String,
-        /// Number, size and popularity of the keys; the other options are of no consequence.
+        /// Number, size and popularity of the keys; the other options are ignored.
         options: KeyValueOptions,
         /// Keys of a request, 1 to 1,000.
         batch: usize,
         /// Seed of the stream.
         seed: u64,
     },
-    /// One pass over a RobinHood trace. Its layers are asked together: a gateway's request has one.
+    /// One pass over a RobinHood trace. The layers of a request are sent together, since a
+    /// gateway's request has only one.
     RobinHood {
         /// The trace.
         input: Box<dyn BufRead + Send>,
@@ -124,14 +125,14 @@ pub enum Workload {
 /// One request that ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Finished {
-    /// Index of the phase it belongs to.
+    /// Index of the request's phase.
     pub phase: usize,
     /// Intended start, from the start of the run.
     pub intended: Duration,
-    /// Time by which it was sent later than intended.
+    /// Time between the intended start and sending.
     pub late: Duration,
-    /// Time from the intended start to the end, or the failed latency if that is more and something
-    /// failed.
+    /// Time from the intended start to the end; at least the failed latency if the request or a
+    /// query failed.
     pub latency: Duration,
     /// Keys found.
     pub hits: u32,
@@ -139,12 +140,12 @@ pub struct Finished {
     pub misses: u32,
     /// Keys that were refused, timed out or failed.
     pub failed_keys: u32,
-    /// Whether the request as a whole failed: not sent, not answered, or not answered with 200 and
-    /// a sound body.
+    /// True if the request as a whole failed: not sent, not answered, or not answered with status
+    /// 200 and a valid body.
     pub failed: bool,
 }
 
-/// What one phase found.
+/// The result of one phase.
 #[derive(Clone, Debug, Default)]
 pub struct Phase {
     /// Requests that were due, failed ones and overflow included.
@@ -155,38 +156,39 @@ pub struct Phase {
     pub errors: u64,
     /// Keys that were refused, timed out or failed in requests that were answered.
     pub failed_keys: u64,
-    /// Requests that came due with the bound on outstanding ones reached; contained in `errors`.
+    /// Requests that were due while the bound on outstanding ones was reached; contained in
+    /// `errors`.
     pub overflow: u64,
     /// Hits and misses by backend.
     pub by_backend: BTreeMap<String, HitsMisses>,
-    /// Latency of the keys that were hits by backend, as the gateway measured it.
+    /// Latency of hits by backend, as measured by the gateway.
     pub hit_latency: BTreeMap<String, Latencies>,
     /// Latency of requests, from their intended start.
     pub latency: Latencies,
-    /// Time by which requests were sent later than intended.
+    /// Times between the intended start and sending.
     pub lateness: Latencies,
 }
 
-/// What a run found.
+/// The result of a run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// One for each phase, in order; at least one.
+    /// The phases in order; at least one.
     pub phases: Vec<Phase>,
     /// Length of the run.
     pub elapsed: Duration,
-    /// Why it ended early, if it did.
+    /// The reason why it ended early, if it did.
     pub incomplete_because: Option<String>,
     /// The first failure of a request, in words.
     pub first_error: Option<String>,
 }
 
 /// Runs the workload to the end of its phases, its own end, or [`Control::stop`]. Blocks; at most
-/// `timeout` longer for outstanding answers. `observe` sees every request as it ends, on the
-/// calling thread, and must not block.
+/// `timeout` longer for outstanding answers. `observe` is called with every request as it ends, on
+/// the calling thread, and must not block.
 ///
 /// # Errors
-/// When an option is out of range, the workload cannot be opened, or the gateway takes no
-/// connection. What goes wrong later is counted in the outcome.
+/// When an option is out of range, the workload cannot be opened, or the gateway accepts no
+/// connection. Later failures are counted in the outcome.
 pub fn run(
     options: &Options,
     workload: Workload,
@@ -206,8 +208,8 @@ pub fn run(
 }
 
 impl Outcome {
-    /// All phases as one report; an operation is a request. `open` says whether there was a
-    /// schedule to be late for.
+    /// Merges all phases into one report, in which an operation is a request. `open` is true for an
+    /// open loop, whose lateness is reported.
     #[must_use]
     pub fn report(&self, open: bool) -> Report {
         let phases = &self.phases;

@@ -1,4 +1,4 @@
-//! The thread that keeps to the schedule.
+//! The thread that starts requests on schedule.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,18 +11,18 @@ use super::requests::Requests;
 use crate::Control;
 use crate::pace::{Schedule, wake_on_time};
 
-/// A request whose time has come.
+/// A request that is due.
 pub(super) struct Due {
     /// Intended start, from the start of the run.
     pub(super) intended: Duration,
     pub(super) body: Bytes,
-    /// Its place among the outstanding ones; none left: it is not to be sent.
+    /// Its permit to be outstanding; without one it is not sent.
     pub(super) place: Option<OwnedSemaphorePermit>,
 }
 
 pub(super) struct Pacing {
     pub(super) origin: Instant,
-    /// Nothing starts at or after this, from the start of the run.
+    /// End of the run, from its start; no request starts at or after it.
     pub(super) end: Duration,
     pub(super) schedule: Schedule,
     pub(super) requests: Box<dyn Requests>,
@@ -31,16 +31,16 @@ pub(super) struct Pacing {
     pub(super) runtime: tokio::runtime::Handle,
 }
 
-/// The longest sleep: how soon a stop is noticed.
+/// The longest sleep, which bounds the delay of a stop.
 const SLEEP_MAX: Duration = Duration::from_millis(50);
 
 impl Pacing {
-    /// Hands over requests until the end; why it ended early, if it did.
+    /// Passes on requests until the end; returns the reason if it ends early.
     pub(super) fn run(mut self, control: &Control) -> Option<String> {
         wake_on_time();
         loop {
-            // Encoded before the wait, so that only the handing over is left when the time has
-            // come.
+            // Encoded before the sleep, so that the request only has to be passed on when it is
+            // due.
             let body = match self.requests.next() {
                 Ok(Some(body)) => body,
                 Ok(None) => return None,
@@ -57,8 +57,8 @@ impl Pacing {
             }
             self.schedule.advance();
             let place = if self.schedule.is_open() { self.place_if_any() } else { place };
-            // The channel holds as many as there are places, and overflow is taken at once: this
-            // never waits long.
+            // The channel has room for all outstanding requests, and the driver takes overflow at
+            // once, so this blocks only briefly.
             if self.due.blocking_send(Due { intended, body, place }).is_err() {
                 return Some("the driver ended".to_owned());
             }
@@ -69,12 +69,12 @@ impl Pacing {
         Arc::clone(&self.places).try_acquire_owned().ok()
     }
 
-    /// Closed loop: waits until a request has ended, which its time-out sees to.
+    /// Waits until a request has ended (closed loop); its timeout bounds the wait.
     fn wait_for_place(&self) -> Option<OwnedSemaphorePermit> {
         self.runtime.block_on(Arc::clone(&self.places).acquire_owned()).ok()
     }
 
-    /// Whether the time came before a stop.
+    /// Sleeps until the intended start; returns false if the run was stopped before.
     fn sleep_until(&self, intended: Duration, control: &Control) -> bool {
         while !control.stopped() {
             let ahead = intended.saturating_sub(self.origin.elapsed());

@@ -11,13 +11,14 @@ use sherwood_workload::{KeyValue, Rng, rng_from_seed};
 use super::Workload;
 use crate::LoadError;
 
-/// A stream of bodies of `POST /v1/requests`.
+/// A stream of bodies for `POST /v1/requests`.
 pub(super) trait Requests: Send {
     /// The next body; none at the end of the workload.
     fn next(&mut self) -> Result<Option<Bytes>, TraceError>;
 }
 
-/// The workload's requests, `max` at most, that ask for values or do not.
+/// Returns the workload's requests, at most `max`. `values` is true if the answers contain the
+/// values.
 pub(super) fn from_workload(
     workload: Workload,
     values: bool,
@@ -92,7 +93,7 @@ impl Requests for Mix {
     }
 }
 
-/// Key of an object of the model, such as `o42`.
+/// The key of an object of the model, such as `o42`.
 fn object_key(object: u64) -> String {
     format!("o{object}")
 }

@@ -1,4 +1,4 @@
-//! Against a gateway of a few lines.
+//! Tests with a minimal gateway.
 
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ where
     (runtime, address)
 }
 
-/// Each key of each query with `status`.
+/// An answer with `status` for each key of each query.
 fn answer_all(body: &Value, status: impl Fn(&str) -> &'static str) -> Value {
     let mut results = Vec::new();
     for query in body["queries"].as_array().unwrap() {
@@ -62,7 +62,7 @@ fn mix(seed: u64) -> Workload {
 }
 
 #[test]
-fn requests_fall_into_the_phase_they_were_meant_to_start_in_and_every_key_is_counted() {
+fn request_counts_in_the_phase_of_its_intended_start_with_every_key() {
     let (_runtime, address) = gateway(|body| {
         assert_eq!(body["values"], json!(false));
         (StatusCode::OK, Json(answer_all(&body, |key| if key.len() % 2 == 0 { "hit" } else { "miss" })))
@@ -111,7 +111,7 @@ fn hits_have_the_latency_that_the_gateway_measured() {
 }
 
 #[test]
-fn failed_query_makes_its_request_slow_and_a_refused_request_is_an_error() {
+fn request_with_a_failed_query_counts_as_slow_and_a_refused_one_as_an_error() {
     let (_runtime, address) = gateway(|body| match body["queries"].as_array().unwrap().len() {
         1 => (StatusCode::OK, Json(answer_all(&body, |_| "timeout"))),
         _ => (StatusCode::UNPROCESSABLE_ENTITY, Json(json!({ "error": "no such backend" }))),
@@ -127,7 +127,7 @@ fn failed_query_makes_its_request_slow_and_a_refused_request_is_an_error() {
 }
 
 #[test]
-fn gateway_that_does_not_answer_costs_errors_and_never_a_wait() {
+fn requests_to_a_silent_gateway_are_errors_and_do_not_delay_the_schedule() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let options = Options {
         outstanding_max: 3,
@@ -140,14 +140,14 @@ fn gateway_that_does_not_answer_costs_errors_and_never_a_wait() {
             (requests + phase.requests, errors + phase.errors, overflow + phase.overflow)
         });
     assert_eq!((requests, errors), (199, 199));
-    assert!(overflow >= 3, "places are only freed by time-outs: {overflow}");
+    assert!(overflow >= 3, "permits are released by timeouts only: {overflow}");
     let report = outcome.report(true);
     assert_eq!((report.ops, report.errors, report.unsent), (199, 199, overflow));
-    assert!(report.ops_per_s * report.duration_s < 199.0, "what was not sent is no throughput");
+    assert!(report.ops_per_s * report.duration_s < 199.0, "unsent requests do not count as throughput");
 }
 
 #[test]
-fn trace_of_requests_is_sent_once_and_closed_loops_end_with_it() {
+fn trace_of_requests_is_sent_once_and_ends_a_closed_loop() {
     let (_runtime, address) = gateway(|body| (StatusCode::OK, Json(answer_all(&body, |_| "hit"))));
     let line = r#"{"t":0,"d":[{"b1":{"S":[1,2],"U":["x","y"],"C":[1,1]}}]}"#;
     let input = Box::new(std::io::Cursor::new(format!("{line}\n").repeat(50)));
@@ -159,7 +159,7 @@ fn trace_of_requests_is_sent_once_and_closed_loops_end_with_it() {
 }
 
 #[test]
-fn key_space_asks_one_backend_for_distinct_keys() {
+fn key_space_sends_distinct_keys_of_one_backend() {
     let (_runtime, address) = gateway(|body| {
         let keys: std::collections::BTreeSet<_> =
             body["queries"][0]["keys"].as_array().unwrap().iter().map(|key| key.as_str().unwrap()).collect();
@@ -184,7 +184,7 @@ fn stop_ends_the_run_and_is_named() {
 }
 
 #[test]
-fn target_that_is_not_there_is_named() {
+fn error_names_an_unreachable_target() {
     let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let error = run(&options(gone.clone()), mix(5), &Control::default(), |_| {}).unwrap_err().to_string();
     assert!(error.contains(&gone), "{error}");

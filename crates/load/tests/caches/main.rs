@@ -1,4 +1,4 @@
-//! Against memcached and Redis: what they count and what we count must agree.
+//! Tests with memcached and Redis: their counts and the report's must agree.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -23,7 +23,7 @@ fn key_value(options: KeyValueOptions) -> Workload {
 }
 
 #[test]
-fn replayed_trace_hits_whenever_a_key_was_seen_before_when_memory_is_ample() {
+fn replayed_trace_hits_every_known_key_when_memory_is_ample() {
     with_each(|cache| {
         let accesses = cache2k::read(built_in("orm-busy").unwrap()).unwrap().take(20_000).map(Result::unwrap);
         let accesses: Vec<cache2k::Access> = accesses.collect();
@@ -47,7 +47,7 @@ fn replayed_trace_hits_whenever_a_key_was_seen_before_when_memory_is_ample() {
 }
 
 #[test]
-fn pipelined_open_loop_sends_what_the_schedule_holds_and_every_operation_ends_once() {
+fn pipelined_open_loop_ends_every_scheduled_operation_once() {
     with_each(|cache| {
         let pace = Pace::Open { rate_per_s: 5_000.0, gaps: Gaps::Fixed };
         let duration = Some(Duration::from_millis(200));
@@ -63,7 +63,7 @@ fn pipelined_open_loop_sends_what_the_schedule_holds_and_every_operation_ends_on
     });
 }
 
-/// A trace of requests for one object each, of these sizes; the size is also the key.
+/// A trace of requests for one object each, with these sizes; the size is also the key.
 fn one_object_requests(sizes: &[u32]) -> Workload {
     let line =
         |size| format!("{{\"t\":0,\"d\":[{{\"b\":{{\"S\":[{size}],\"U\":[\"{size}\"],\"C\":[1]}}}}]}}\n");
@@ -71,7 +71,7 @@ fn one_object_requests(sizes: &[u32]) -> Workload {
 }
 
 #[test]
-fn refused_value_is_an_error_and_the_connection_stays_in_step() {
+fn refused_value_is_an_error_and_the_connection_stays_usable() {
     let Some(memcached) = Cache::memcached() else { return };
     let workload = one_object_requests(&[2 << 20, 100, 2 << 20, 100]);
     let report = run(&memcached.options(), workload, &Control::default(), |_| {}).unwrap();
@@ -90,7 +90,7 @@ fn values_larger_than_the_read_buffer_are_read() {
 }
 
 #[test]
-fn target_that_dies_ends_the_run_with_its_address() {
+fn run_ends_with_the_address_of_a_target_that_dies() {
     with_each(|mut cache| {
         let options = cache.options();
         let control = Control::default();
@@ -109,7 +109,7 @@ fn target_that_dies_ends_the_run_with_its_address() {
 }
 
 #[test]
-fn observer_sees_every_operation_of_a_bounded_run() {
+fn observer_is_called_with_every_operation_of_a_bounded_run() {
     with_each(|cache| {
         let options = Options { operations_max: Some(500), ..cache.options() };
         let workload = key_value(KeyValueOptions { keys: 50, ..KeyValueOptions::default() });
@@ -125,7 +125,7 @@ fn observer_sees_every_operation_of_a_bounded_run() {
 }
 
 #[test]
-fn multi_get_counts_every_key_it_asks_for() {
+fn multi_get_counts_every_key() {
     with_each(|cache| {
         let half = KeyValueOptions { keys: 20, zipf: 0.0, get_ratio: 0.5, ..KeyValueOptions::default() };
         let duration = Some(Duration::from_millis(200));
@@ -139,7 +139,7 @@ fn multi_get_counts_every_key_it_asks_for() {
 }
 
 #[test]
-fn stop_ends_the_run_and_reports_what_was_done() {
+fn stopped_run_is_reported_as_incomplete() {
     with_each(|cache| {
         let control = Control::default();
         control.stop();
@@ -149,7 +149,7 @@ fn stop_ends_the_run_and_reports_what_was_done() {
 }
 
 #[test]
-fn target_that_is_not_there_is_named() {
+fn error_names_an_unreachable_target() {
     let address = format!("127.0.0.1:{}", free_port());
     let options = Options {
         protocol: Protocol::Redis,
@@ -169,7 +169,7 @@ fn target_that_is_not_there_is_named() {
 }
 
 #[test]
-fn what_redis_has_no_room_for_is_an_error_that_is_quoted() {
+fn set_refused_by_a_full_redis_is_an_error_that_is_quoted() {
     let Some(redis) = Cache::redis(&["--maxmemory", "1", "--maxmemory-policy", "noeviction"]) else { return };
     let options = Options { operations_max: Some(100), pipeline: 4, ..redis.options() };
     let report = run(&options, key_value(KeyValueOptions::default()), &Control::default(), |_| {}).unwrap();
@@ -178,7 +178,7 @@ fn what_redis_has_no_room_for_is_an_error_that_is_quoted() {
 }
 
 #[test]
-fn redis_that_wants_a_password_refuses_everything_and_says_so() {
+fn redis_with_a_password_fails_every_operation_and_is_quoted() {
     let Some(redis) = Cache::redis(&["--requirepass", "secret"]) else { return };
     let options = Options { operations_max: Some(10), look_aside: false, ..redis.options() };
     let workload =

@@ -1,4 +1,4 @@
-//! Caches that others wrote, each on a loopback port of its own.
+//! memcached and Redis servers, each on a loopback port of its own.
 
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
@@ -17,13 +17,14 @@ pub(crate) struct Cache {
     address: String,
 }
 
-/// Tests what holds for every cache with each that is installed.
+/// Runs a test with each cache that is installed.
 pub(crate) fn with_each(test: impl Fn(Cache)) {
     [Cache::memcached(), Cache::redis(&[])].into_iter().flatten().for_each(test);
 }
 
 impl Cache {
-    /// None, with a word on stderr, where memcached is not installed; in CI that is a failure.
+    /// Starts memcached; none, with a message on stderr, if it is not installed; in CI that is a
+    /// failure.
     pub(crate) fn memcached() -> Option<Self> {
         let port = free_port();
         let arguments = ["-l", "127.0.0.1", "-p", &port, "-U", "0", "-m", "64", "-t", "1", "-u", "nobody"];
@@ -35,8 +36,8 @@ impl Cache {
         started
     }
 
-    /// None, with a word on stderr, where there is no Redis server: `REDIS` names one, or it is on
-    /// the path. The tests of the command line have our own.
+    /// Starts the Redis server that `REDIS` names, or the one on the path; none, with a message on
+    /// stderr, if there is none. The command line's tests run the same load against a node.
     pub(crate) fn redis(more: &[&str]) -> Option<Self> {
         let port = free_port();
         let arguments = ["--bind", "127.0.0.1", "--port", &port, "--save", "", "--appendonly", "no"];
@@ -56,7 +57,7 @@ impl Cache {
         Some(cache)
     }
 
-    /// Until it accepts, or has ended without doing so.
+    /// Waits until the server accepts connections; panics if it ends before.
     fn wait(&mut self) {
         let start = Instant::now();
         while TcpStream::connect(&self.address).is_err() {
