@@ -1,4 +1,4 @@
-//! What the caches hold, for who compares them with others.
+//! Contents of the caches, for comparisons.
 
 use sherwood_cache::Usage;
 use sherwood_model::PartitionId;
