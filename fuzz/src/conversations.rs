@@ -9,13 +9,16 @@
 //! fails for some.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 use bytes::Bytes;
 use sherwood_cache::{Cache, Options, Partition};
 use sherwood_model::{BackendId, Instant, PartitionId, SeededState, TenantId};
-use sherwood_node::Buffers;
-use sherwood_node::clock::{Clock, Moment};
-use sherwood_node::listener::{Backends, Found, MemcachedOptions, Places, Routing, Service, Talk, Target};
+use sherwood_node::listener::{
+    Backends, Clock, FetchedValue, ListenerOptions, ManualClock, Moment, Places, Routing, Service, Talk,
+    Target,
+};
 
 use crate::stream::{Target as Function, expanded, ways_to_cut};
 
@@ -48,23 +51,29 @@ pub fn redis_conversation(input: &[u8]) {
 
 /// A client of a new memcached listener.
 #[must_use]
-pub fn memcached(clock: Clock) -> Talk {
+pub fn memcached(clock: Arc<dyn Clock>) -> Talk {
     Talk::memcached(options(), service(), clock)
 }
 
 /// A client of a new Redis listener.
 #[must_use]
-pub fn redis(clock: Clock) -> Talk {
+pub fn redis(clock: Arc<dyn Clock>) -> Talk {
     Talk::redis(options(), service(), clock, 1)
 }
 
-fn same_however_cut(stream: &[u8], talk: fn(Clock) -> Talk) {
-    let clock = Clock::start();
+/// A clock that stands still.
+#[must_use]
+pub fn clock() -> Arc<dyn Clock> {
+    Arc::new(ManualClock::new(Instant::from_secs(1), Duration::from_secs(1_800_000_000)))
+}
+
+fn same_however_cut(stream: &[u8], talk: fn(Arc<dyn Clock>) -> Talk) {
+    let clock = clock();
     let moment = clock.moment();
     let [whole, others @ ..] = ways_to_cut(stream);
-    let whole = answers(&whole, moment, talk(clock));
+    let whole = answers(&whole, moment, talk(Arc::clone(&clock)));
     for pieces in others {
-        let other = answers(&pieces, moment, talk(clock));
+        let other = answers(&pieces, moment, talk(Arc::clone(&clock)));
         let at = other.iter().zip(&whole).take_while(|(one, other)| one == other).count();
         assert!(
             other == whole,
@@ -88,12 +97,12 @@ fn shown(bytes: &[u8]) -> String {
     bytes[..bytes.len().min(80)].escape_ascii().to_string()
 }
 
-fn options() -> MemcachedOptions {
-    MemcachedOptions {
+fn options() -> ListenerOptions {
+    ListenerOptions {
         threads: 1,
         item_size_max: ITEM_BYTES_MAX,
         output_bytes_max: OUTPUT_BYTES_MAX,
-        ..MemcachedOptions::default()
+        ..ListenerOptions::default()
     }
 }
 
@@ -113,8 +122,8 @@ fn service() -> Service {
         routing: Routing::by_prefix(prefixes).expect("prefixes that differ"),
         backends: Some(Arc::new(Known)),
         places: Arc::new(Places::new(1)),
-        buffers: Buffers::new(1 << 20),
-        chores: Arc::default(),
+        buffers: Arc::new(AtomicU64::new(0)),
+        background: None,
         passwords: None,
     }
 }
@@ -127,7 +136,7 @@ impl Backends for Known {
         &self,
         _: PartitionId,
         keys: Vec<Bytes>,
-    ) -> futures_util::future::BoxFuture<'static, Vec<Result<Option<Found>, String>>> {
+    ) -> futures_util::future::BoxFuture<'static, Vec<Result<Option<FetchedValue>, String>>> {
         let answer = |key: Bytes| match key.last().map_or(0, |byte| byte % 4) {
             0 => Err("broken".to_owned()),
             1 => Ok(None),

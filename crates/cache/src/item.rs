@@ -96,6 +96,10 @@ pub enum Kind {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Marks(pub(crate) u8);
 
+/// The mark of an item that a caller declared old, whatever time it has left: it is stale from when
+/// it is looked up. It is the caller's mark number 0.
+pub const OUTDATED: Marks = Marks::of_caller(0);
+
 impl Marks {
     /// No marks.
     pub const NONE: Self = Self(0);

@@ -129,7 +129,7 @@ pub use background::Work;
 pub use charge::{ITEM_OVERHEAD_BYTES, charge};
 pub use engine::Cache;
 pub use ghost::{Curve, Ghost, GhostOptions};
-pub use item::{Change, Item, Kind, Marks, NewCas, NewItem, Refused, Use, Value};
+pub use item::{Change, Item, Kind, Marks, NewCas, NewItem, OUTDATED, Refused, Use, Value};
 pub use ledger::PlanError;
 pub use memory::{Heap, Memory};
 pub use options::{Eviction, Options, OptionsError, Partition, SHARD_BYTES_LIMIT};

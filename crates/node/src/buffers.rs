@@ -15,19 +15,16 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use bytes::Bytes;
 
 use crate::config::ByteSize;
+use crate::listener::BufferBytes;
 
 /// How much more than it needs a [`Hold`] takes from the budget, so that a value is not an access
 /// to a counter that all threads change. Chosen: with every connection in use it adds up to a
 /// fraction of the least budget.
 const STEP_BYTES: u64 = 16 << 10;
 
-/// How often a listener's output may hold a fetched value: once, in a buffer that doubles as it
-/// grows.
-pub(crate) const FETCHED_COPIES: usize = 2;
-
 /// The budget of one process, and what is held. All figures are bytes.
 #[derive(Debug)]
-pub struct Buffers {
+pub(crate) struct Buffers {
     bytes_max: u64,
     held: AtomicU64,
     refused: AtomicU64,
@@ -36,8 +33,7 @@ pub struct Buffers {
 
 impl Buffers {
     /// A budget of `bytes_max` of which nothing is held.
-    #[must_use]
-    pub fn new(bytes_max: u64) -> Arc<Self> {
+    pub(crate) fn new(bytes_max: u64) -> Arc<Self> {
         Arc::new(Self {
             bytes_max,
             held: AtomicU64::new(0),
@@ -47,20 +43,17 @@ impl Buffers {
     }
 
     /// The budget.
-    #[must_use]
-    pub fn bytes_max(&self) -> u64 {
+    pub(crate) fn bytes_max(&self) -> u64 {
         self.bytes_max
     }
 
     /// What is held now, the buffers of connections included.
-    #[must_use]
-    pub fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         self.held.load(Relaxed).saturating_add(self.connections.load(Relaxed))
     }
 
     /// How often the budget was spent when somebody wanted more, since the start.
-    #[must_use]
-    pub fn refused(&self) -> u64 {
+    pub(crate) fn refused(&self) -> u64 {
         self.refused.load(Relaxed)
     }
 
@@ -75,11 +68,6 @@ impl Buffers {
     /// A hold on nothing yet.
     pub(crate) fn hold(self: &Arc<Self>) -> Hold {
         Hold { buffers: Arc::clone(self), held: 0, spare: 0 }
-    }
-
-    /// The account of a connection whose buffers hold nothing yet.
-    pub(crate) fn account(self: &Arc<Self>) -> Account {
-        Account { buffers: Arc::clone(self), bytes: 0 }
     }
 
     fn take(&self, bytes: u64) -> bool {
@@ -142,29 +130,13 @@ impl<B: AsRef<[u8]>> AsRef<[u8]> for Guarded<B> {
     }
 }
 
-/// What a buffer of a connection holds; nothing once it is dropped.
-#[derive(Debug)]
-pub(crate) struct Account {
-    buffers: Arc<Buffers>,
-    bytes: usize,
-}
-
-impl Account {
-    /// Notes that the buffer holds `bytes` now. Costs nothing where that is as before, which it
-    /// nearly always is.
-    pub(crate) fn set(&mut self, bytes: usize) {
-        if bytes > self.bytes {
-            self.buffers.connections.fetch_add((bytes - self.bytes) as u64, Relaxed);
-        } else if bytes < self.bytes {
-            self.buffers.connections.fetch_sub((self.bytes - bytes) as u64, Relaxed);
-        }
-        self.bytes = bytes;
+impl BufferBytes for Buffers {
+    fn add(&self, bytes: u64) {
+        self.connections.fetch_add(bytes, Relaxed);
     }
-}
 
-impl Drop for Account {
-    fn drop(&mut self) {
-        self.set(0);
+    fn subtract(&self, bytes: u64) {
+        self.connections.fetch_sub(bytes, Relaxed);
     }
 }
 
@@ -203,16 +175,13 @@ mod tests {
     }
 
     #[test]
-    fn accounts_are_counted_beside_the_budget() {
+    fn connections_are_counted_beside_the_budget() {
         let buffers = Buffers::new(10);
-        let (mut one, mut two) = (buffers.account(), buffers.account());
-        one.set(100);
-        two.set(7);
-        one.set(50);
-        assert_eq!(buffers.bytes(), 57);
-        assert!(buffers.hold().take(10), "they are bounded each, and take nothing from the budget");
-        drop(one);
-        assert_eq!(buffers.bytes(), 7);
+        buffers.add(100);
+        assert!(buffers.hold().take(10), "they take nothing from the budget");
+        assert_eq!(buffers.bytes(), 100);
+        buffers.subtract(60);
+        assert_eq!(buffers.bytes(), 40);
     }
 
     proptest! {

@@ -6,14 +6,7 @@ use std::time::{Duration, Instant as Monotonic, SystemTime, UNIX_EPOCH};
 
 use sherwood_model::Instant;
 
-/// A moment in both reckonings.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Moment {
-    /// For the cache.
-    pub now: Instant,
-    /// Seconds since 1970.
-    pub unix_secs: u64,
-}
+use crate::listener;
 
 /// Turns the machine's monotonic clock into the pure rooms' [`Instant`], and back into wall time
 /// for people.
@@ -58,15 +51,6 @@ impl Clock {
         Instant::ZERO + Self::HEAD_START + self.origin.elapsed()
     }
 
-    /// Now, for the pure rooms and for protocols whose expiry times are dates. The wall time
-    /// follows the monotonic clock from the start on, so a step of the system's clock while the
-    /// node runs moves no expiry.
-    #[must_use]
-    pub fn moment(&self) -> Moment {
-        let now = self.now();
-        Moment { now, unix_secs: self.unix(now).as_secs() }
-    }
-
     /// Time since the clock was started.
     #[must_use]
     pub fn uptime(&self) -> Duration {
@@ -84,6 +68,22 @@ impl Clock {
     #[must_use]
     pub fn at_unix(&self, unix: Duration) -> Instant {
         Instant::ZERO + (unix + Self::HEAD_START).saturating_sub(self.origin_unix)
+    }
+}
+
+/// The wall time follows the monotonic clock from the start on, so a step of the system's clock while
+/// the node runs moves no expiry.
+impl listener::Clock for Clock {
+    fn now(&self) -> Instant {
+        self.now()
+    }
+
+    fn unix(&self, at: Instant) -> Duration {
+        self.unix(at)
+    }
+
+    fn at_unix(&self, unix: Duration) -> Instant {
+        self.at_unix(unix)
     }
 }
 

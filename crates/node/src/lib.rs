@@ -48,9 +48,7 @@ mod vital;
 mod waiter;
 mod write;
 
-pub use access::{AccessError, Passwords, Refusal};
-pub use buffers::Buffers;
-pub use chores::Chores;
+pub use access::{AccessError, Refusal};
 pub use control::{InstanceKind, InstanceSetup, InstancesSetup, Pin};
 pub use events::Event;
 pub use promises::{PromiseSetup, Promised};

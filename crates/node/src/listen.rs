@@ -7,15 +7,18 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use sherwood_model::{BackendId, Demand, Instant, PartitionId, TenantId};
 use sherwood_store::Found;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 
-use crate::access::Passwords;
+use crate::access::{AccessError, PasswordFile};
 use crate::backend::FetchKey;
-use crate::buffers::{Buffers, FETCHED_COPIES};
+use crate::buffers::Buffers;
 use crate::config::Protocol;
 use crate::core::Core;
 use crate::entropy::Entropy;
-use crate::listener::{Backends, Bound, MemcachedOptions, Places, Routing, Running, Service, Target};
+use crate::listener::{
+    Backends, BackgroundWork, Bound, BufferBytes, Clock, FETCHED_COPIES, FetchedValue, ListenerOptions,
+    Passwords, Places, Routing, Running, Service, Target,
+};
 use crate::names::PartitionName;
 use crate::setup::{MemcachedSetup, RouteSetup};
 use crate::start::StartError;
@@ -24,13 +27,13 @@ use crate::waiter::Waiter;
 /// Binds every listener, so that a port in use is known before anything is served.
 pub(crate) fn bind(setups: &[MemcachedSetup], item_size_max: u32) -> Result<Vec<Bound>, StartError> {
     let bind = |setup: &MemcachedSetup| {
-        let options = MemcachedOptions {
+        let options = ListenerOptions {
             bind: setup.bind.clone(),
             threads: setup.threads,
             item_size_max,
             idle_timeout: setup.idle_timeout,
             pin_threads: setup.pin_threads,
-            ..MemcachedOptions::default()
+            ..ListenerOptions::default()
         };
         Ok(Bound::bind(options)?)
     };
@@ -44,27 +47,28 @@ pub(crate) fn serve(
     bound: Vec<Bound>,
     connections_max: usize,
     entropy: &Entropy,
-    stop: &watch::Receiver<bool>,
 ) -> Result<Vec<Running>, StartError> {
     let places = Arc::new(Places::new(connections_max));
-    let open = |setup: &MemcachedSetup| {
-        setup.auth_file.as_deref().map(Passwords::open).transpose().map(|opened| opened.map(Arc::new))
+    let open = |setup: &MemcachedSetup| -> Result<Option<Arc<dyn Passwords>>, AccessError> {
+        let Some(path) = &setup.auth_file else { return Ok(None) };
+        Ok(Some(Arc::new(PasswordFile::open(path)?)))
     };
+    let clock: Arc<dyn Clock> = Arc::new(core.clock);
     // All of them before the first thread starts.
     let passwords: Vec<_> = setups.iter().map(open).collect::<Result<_, _>>()?;
-    let serve = |((setup, bound), passwords): ((&MemcachedSetup, Bound), Option<Arc<Passwords>>)| {
+    let serve = |((setup, bound), passwords): ((&MemcachedSetup, Bound), Option<Arc<dyn Passwords>>)| {
         let service = Service {
             cache: Arc::clone(&core.cache),
             routing: routing(core, setup)?,
             places: Arc::clone(&places),
-            buffers: Arc::clone(&core.buffers),
-            chores: Arc::clone(&core.chores),
+            buffers: Arc::clone(&core.buffers) as Arc<dyn BufferBytes>,
+            background: Some(Arc::clone(&core.chores) as Arc<dyn BackgroundWork>),
             passwords,
             backends: Some(Arc::new(Behind(Arc::clone(core)))),
         };
         let running = match setup.protocol {
-            Protocol::Memcached => bound.serve(service, core.clock, stop.clone()),
-            Protocol::Redis => bound.serve_redis(service, core.clock, entropy.draw(), stop.clone()),
+            Protocol::Memcached => bound.serve(service, Arc::clone(&clock)),
+            Protocol::Redis => bound.serve_redis(service, Arc::clone(&clock), entropy.draw()),
         };
         running.map_err(StartError::Thread)
     };
@@ -100,7 +104,7 @@ impl Backends for Behind {
         &self,
         partition: PartitionId,
         keys: Vec<Bytes>,
-    ) -> BoxFuture<'static, Vec<Result<Option<Found>, String>>> {
+    ) -> BoxFuture<'static, Vec<Result<Option<FetchedValue>, String>>> {
         let mut results = vec![Ok(None); keys.len()];
         let (sender, mut arrivals) = mpsc::unbounded_channel();
         let PartitionName { tenant, backend, .. } = self.0.names.partitions()[partition.index()];
@@ -134,10 +138,10 @@ impl Backends for Behind {
 }
 
 /// The value, with its part of the budget: for itself, and for its copies in the output.
-fn held(buffers: &Arc<Buffers>, found: Found) -> Result<Found, String> {
+fn held(buffers: &Arc<Buffers>, found: Found) -> Result<FetchedValue, String> {
     let mut hold = buffers.hold();
     if hold.take((1 + FETCHED_COPIES) * found.value.len()) {
-        Ok(Found { value: hold.guard(found.value), ..found })
+        Ok(FetchedValue { value: hold.guard(found.value), flags: found.flags })
     } else {
         Err("no buffers left".to_owned())
     }

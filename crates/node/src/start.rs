@@ -173,7 +173,7 @@ impl Node {
         core.control().warn_of_idle_pins(&core);
         instances::start(&core, runtime.handle());
         let places = setup.memcached_connections_max;
-        let listeners = listen::serve(&core, &setup.memcached, listeners, places, &entropy, &stopping)?;
+        let listeners = listen::serve(&core, &setup.memcached, listeners, places, &entropy)?;
         let meters =
             listeners.iter().map(|listener| (listener.address().clone(), listener.meter())).collect();
         core.meters.set(meters).unwrap_or_else(|_| unreachable!("the listeners start once"));
@@ -278,6 +278,7 @@ impl Node {
         } = self;
         core.say("node", "shutting down".to_owned(), serde_json::json!({ "draining": true }));
         stop.send_replace(true);
+        listeners.iter().for_each(Running::stop);
         for listener in listeners {
             if let Err(error) = listener.join() {
                 tracing::error!("a listener ended badly: {error}");
@@ -368,7 +369,8 @@ impl Parts {
         let recording = Arc::new(Recording::new());
         let backends = backends(setup, &engine, &shadow, &recording, runtime)?;
         let buffers = Buffers::new(setup.buffers_bytes_max);
-        Ok(Self { engine, shadow, recording, backends, buffers, chores: Arc::new(Chores::default()) })
+        let chores = Arc::new(Chores::new(Arc::clone(&engine.cache)));
+        Ok(Self { engine, shadow, recording, backends, buffers, chores })
     }
 
     /// What the housekeeper keeps.

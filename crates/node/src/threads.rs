@@ -8,7 +8,7 @@ use std::time::Duration;
 use sherwood_cache::{Cache, Work};
 
 use crate::buffers::Buffers;
-use crate::chores::{CROWDED, Chores, GLANCE, Glance};
+use crate::chores::{Chores, LOOK, Progress};
 use crate::clock::Clock;
 use crate::core::Core;
 use crate::resident::Watch;
@@ -21,6 +21,8 @@ const STEP_ITEMS: usize = 64;
 /// Items between two yields when others have had the processor for long, and want all of it: each
 /// hands the processor over for milliseconds, and a lowered budget is to be reached all the same.
 const STEP_ITEMS_CROWDED: usize = 512;
+/// For how long the processor is away when others want all of it.
+const CROWDED: Duration = Duration::from_millis(1);
 /// How often the housekeeper looks for dead items when nobody wakes it.
 const REST: Duration = Duration::from_millis(50);
 
@@ -92,14 +94,14 @@ pub(crate) struct Keeper {
 /// listeners or by itself, and looks at the process.
 pub(crate) fn housekeeper(keeper: Keeper) -> std::io::Result<Worker> {
     let Keeper { cache, shadow, buffers, chores, clock, mut watch } = keeper;
-    let mut glance = Glance::default();
+    let mut progress = Progress::default();
     let mut yielded = None;
     Worker::start("sherwood-keeper", move || {
         let now = clock.now();
         let until_look = watch.as_mut().map_or(REST, |watch| watch.look(&cache, &buffers, now));
-        if glance.sees_help(&chores, now) {
+        if progress.is_enough(&chores, now) {
             yielded = None;
-            return Some(until_look.min(GLANCE));
+            return Some(until_look.min(LOOK));
         }
         let away = yielded.map_or(Duration::ZERO, |since| now - since);
         let items = if away < CROWDED { STEP_ITEMS } else { STEP_ITEMS_CROWDED };

@@ -14,12 +14,8 @@
 
 use std::time::Duration;
 
-use sherwood_cache::{Access, Cache, Change, Item, Kind, Marks, NewItem, Refused, Value};
+use sherwood_cache::{Access, Cache, Change, Item, Kind, NewItem, OUTDATED, Refused, Value};
 use sherwood_model::{Instant, PartitionId, SeededState, Tags};
-
-/// Noted about a value by somebody who says that it is old, whatever time it has left: it is stale
-/// from when it is looked up.
-pub const OUTDATED: Marks = Marks::of_caller(0);
 
 /// What a backend's values are kept by. The default keeps each until it is evicted, and none that
 /// is stale or absent.

@@ -56,7 +56,7 @@ mod write;
 
 pub use answer::{Alike, Answer, Status};
 pub use fill::fill;
-pub use freshness::{Fetched, Lifetime, OUTDATED, Rules, Staleness};
+pub use freshness::{Fetched, Lifetime, Rules, Staleness};
 pub use query::{Query, QueryFetch, Slot};
 pub use refresh::Refreshes;
 pub use request::Request;

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::file::{AccessError, Refusal, Reloading, file_bytes, refused};
 use super::secrets::Secrets;
+use crate::listener::Passwords;
 
 /// What the file of a listener is called.
 const WHAT: &str = "[[listener]] auth_file";
@@ -17,21 +18,21 @@ const WORD_BYTES_MAX: usize = 256;
 /// Most users: each costs every attempt a hash.
 const USERS_MAX: usize = 64;
 
-/// Who may use a listener.
-pub struct Passwords(Reloading<Secrets>);
+/// A file of the names and passwords that a listener accepts.
+pub(crate) struct PasswordFile(Reloading<Secrets>);
 
-impl fmt::Debug for Passwords {
+impl fmt::Debug for PasswordFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Passwords")
+        f.write_str("PasswordFile")
     }
 }
 
-impl Passwords {
-    /// Those of the file at `path`, as it is now and as it changes.
+impl PasswordFile {
+    /// Opens the file at `path`, which is read again when it changes.
     ///
     /// # Errors
     /// When it cannot be read, others can read it, or it holds nobody or something else.
-    pub fn open(path: &Path) -> Result<Self, AccessError> {
+    pub(crate) fn open(path: &Path) -> Result<Self, AccessError> {
         let file: PathBuf = path.to_owned();
         let load = move || {
             let bytes = file_bytes(WHAT, &file, true)?;
@@ -39,17 +40,10 @@ impl Passwords {
         };
         Reloading::open(vec![path.to_owned()], load).map(Self)
     }
+}
 
-    /// Those of a file with this in it.
-    #[cfg(test)]
-    pub(crate) fn of(text: &'static str) -> Self {
-        let load = move || Ok(parse(text.as_bytes()).expect("names and passwords"));
-        Self(Reloading::open(Vec::new(), load).expect("it loads"))
-    }
-
-    /// Whether somebody of this name has this password. Takes the same time whether or not.
-    #[must_use]
-    pub fn know(&self, user: &[u8], password: &[u8]) -> bool {
+impl Passwords for PasswordFile {
+    fn know(&self, user: &[u8], password: &[u8]) -> bool {
         let long = user.len().max(password.len()) > WORD_BYTES_MAX;
         !long && self.0.current().know([user, password])
     }

@@ -11,7 +11,7 @@ use sherwood_store::StoreOptions;
 
 use super::units::ByteSize;
 use crate::control::InstanceSetup;
-use crate::listener::{Address, MemcachedOptions, redis_connection_bytes_max};
+use crate::listener::{Address, ListenerOptions, redis_connection_bytes_max};
 use crate::promises::PromiseSetup;
 use crate::setup::AccessSetup;
 use crate::{http, tls};
@@ -277,7 +277,7 @@ impl Config {
     #[must_use]
     pub fn buffers_line(&self) -> String {
         let options =
-            MemcachedOptions { item_size_max: self.memory.item_bytes_max, ..MemcachedOptions::default() };
+            ListenerOptions { item_size_max: self.memory.item_bytes_max, ..ListenerOptions::default() };
         let listeners = [
             (Protocol::Memcached, "memcached", options.connection_bytes_max()),
             (Protocol::Redis, "redis", redis_connection_bytes_max(&options)),

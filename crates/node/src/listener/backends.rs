@@ -3,7 +3,22 @@
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use sherwood_model::{Instant, PartitionId};
-use sherwood_store::Found;
+
+/// A value that a backend has for a key.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FetchedValue {
+    /// The value.
+    pub value: Bytes,
+    /// The 32 bits that clients of memcached keep beside a value; 0 from other backends.
+    pub flags: u32,
+}
+
+impl From<Bytes> for FetchedValue {
+    /// Creates a value with flags of 0.
+    fn from(value: Bytes) -> Self {
+        Self { value, flags: 0 }
+    }
+}
 
 /// The way to the backends, for listeners that share the cache with it.
 pub trait Backends: Send + Sync {
@@ -17,7 +32,7 @@ pub trait Backends: Send + Sync {
         &self,
         partition: PartitionId,
         keys: Vec<Bytes>,
-    ) -> BoxFuture<'static, Vec<Result<Option<Found>, String>>>;
+    ) -> BoxFuture<'static, Vec<Result<Option<FetchedValue>, String>>>;
 
     /// Calls `change`, which stores or removes `key` in the cache, exactly once, and sees to it
     /// that no value fetched before fills the cache afterwards.

@@ -22,14 +22,14 @@ use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
 
+use super::account::{Account, FETCHED_COPIES};
 use super::conversation::{Advance, Conversation, Fetched, Next};
 use super::counters::{Count, Counters};
 use super::fetch::fetch;
 use super::mailbox::Mailbox;
 use super::shared::{Place, Shared};
 use super::slots::Token;
-use crate::buffers::{Account, FETCHED_COPIES};
-use crate::clock::Moment;
+use crate::listener::clock::Moment;
 
 /// What is read at once of short commands.
 pub(super) const INPUT_BYTES: usize = 16 * 1024;

@@ -7,12 +7,12 @@
 
 use std::sync::Arc;
 
+use crate::listener::backends::FetchedValue;
 use bytes::Bytes;
 use sherwood_model::PartitionId;
-use sherwood_store::Found;
 
 use super::shared::Shared;
-use crate::clock::Moment;
+use crate::listener::clock::Moment;
 
 /// A protocol, as all threads of a listener see it.
 pub(super) trait Protocol: Send + Sync + 'static {
@@ -95,4 +95,4 @@ pub(super) struct Wanted {
 }
 
 /// What became of each wanted key, in their order. A failure is told in words.
-pub(super) type Fetched = Vec<Result<Option<Found>, String>>;
+pub(super) type Fetched = Vec<Result<Option<FetchedValue>, String>>;

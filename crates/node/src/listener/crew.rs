@@ -6,7 +6,10 @@
 //! to the thread that has fewest. A client stays where it came to.
 
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicBool, AtomicUsize,
+    Ordering::{Acquire, Relaxed, Release},
+};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Waker;
 
@@ -14,12 +17,17 @@ use super::mailbox::Mailbox;
 use super::shared::Place;
 
 /// All threads of a listener, by their numbers.
-pub(super) struct Crew(Box<[Member]>);
+pub(super) struct Crew {
+    members: Box<[Member]>,
+    stopping: AtomicBool,
+}
 
 struct Member {
     mailbox: Arc<Mailbox>,
     /// Wakes the thread for its newcomers.
     bell: Waker,
+    /// Wakes the thread because the listener is to stop.
+    stop: Waker,
     /// Clients it has, newcomers included.
     clients: AtomicUsize,
     /// Clients it has been given and has not seen yet; no more than there are places.
@@ -33,49 +41,62 @@ pub(super) struct Newcomer {
 }
 
 impl Crew {
-    /// A crew of so many threads, each woken with `token` when it has newcomers.
+    /// A crew of so many threads, each woken with `newcomers` when it has some, and with `stop` when
+    /// the listener is to stop.
     ///
     /// # Errors
     /// When the system has no file descriptors for us.
-    pub(super) fn new(threads: usize, token: u64) -> std::io::Result<Self> {
+    pub(super) fn new(threads: usize, newcomers: u64, stop: u64) -> std::io::Result<Self> {
         let member = |_| {
             let mailbox = Mailbox::new()?;
-            let bell = mailbox.waker(token);
-            Ok(Member { mailbox, bell, clients: AtomicUsize::new(0), newcomers: Mutex::default() })
+            let (bell, stop) = (mailbox.waker(newcomers), mailbox.waker(stop));
+            Ok(Member { mailbox, bell, stop, clients: AtomicUsize::new(0), newcomers: Mutex::default() })
         };
-        (0..threads).map(member).collect::<std::io::Result<_>>().map(Self)
+        let members = (0..threads).map(member).collect::<std::io::Result<_>>()?;
+        Ok(Self { members, stopping: AtomicBool::new(false) })
     }
 
     /// The mailbox of a thread.
     pub(super) fn mailbox(&self, number: usize) -> &Arc<Mailbox> {
-        &self.0[number].mailbox
+        &self.members[number].mailbox
     }
 
     /// Which thread a client of thread `number` should go to, which counts it from now on: the one
     /// that has fewest, and rather none but itself. Two that choose at once may choose the same.
     pub(super) fn choose(&self, number: usize) -> usize {
-        let clients = |number: usize| self.0[number].clients.load(Relaxed);
+        let clients = |number: usize| self.members[number].clients.load(Relaxed);
         let fewest =
-            (0..self.0.len()).min_by_key(|&other| (clients(other), other != number)).unwrap_or(number);
-        self.0[fewest].clients.fetch_add(1, Relaxed);
+            (0..self.members.len()).min_by_key(|&other| (clients(other), other != number)).unwrap_or(number);
+        self.members[fewest].clients.fetch_add(1, Relaxed);
         fewest
     }
 
     /// Gives a client to the thread that was [chosen](Self::choose).
     pub(super) fn hand_over(&self, to: usize, newcomer: Newcomer) {
-        let member = &self.0[to];
+        let member = &self.members[to];
         member.newcomers.lock().unwrap_or_else(PoisonError::into_inner).push(newcomer);
         member.bell.wake_by_ref();
     }
 
     /// Takes the clients that a thread has been given.
     pub(super) fn newcomers(&self, number: usize) -> Vec<Newcomer> {
-        std::mem::take(&mut *self.0[number].newcomers.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.members[number].newcomers.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Tells every thread that the listener is to stop.
+    pub(super) fn stop(&self) {
+        self.stopping.store(true, Release);
+        self.members.iter().for_each(|member| member.stop.wake_by_ref());
+    }
+
+    /// Returns whether the listener is to stop.
+    pub(super) fn is_stopping(&self) -> bool {
+        self.stopping.load(Acquire)
     }
 
     /// A client of a thread has gone.
     pub(super) fn gone(&self, number: usize) {
-        self.0[number].clients.fetch_sub(1, Relaxed);
+        self.members[number].clients.fetch_sub(1, Relaxed);
     }
 }
 
@@ -85,7 +106,7 @@ mod tests {
 
     #[test]
     fn clients_go_to_whoever_has_fewest_and_stay_where_they_are_if_that_is_no_worse() {
-        let crew = Crew::new(3, 7).unwrap();
+        let crew = Crew::new(3, 7, 8).unwrap();
         let chosen: Vec<usize> = (0..6).map(|_| crew.choose(1)).collect();
         assert_eq!(chosen, [1, 0, 2, 1, 0, 2]);
         crew.gone(2);

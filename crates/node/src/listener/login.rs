@@ -8,7 +8,7 @@
 
 use sherwood_wire::memcached::reply;
 
-use crate::access::Passwords;
+use super::passwords::Passwords;
 
 /// Answers other than to the right password that a connection is given; with the last it is hung up
 /// on. Some clients ask for the version or send some commands before they log in.
@@ -66,7 +66,7 @@ enum Step<'a> {
 
 impl Login {
     /// Goes through `input` until the client is in, has to say more, or has said too much.
-    pub(super) fn advance(&mut self, passwords: &Passwords, input: &[u8], out: &mut Vec<u8>) -> Outcome {
+    pub(super) fn advance(&mut self, passwords: &dyn Passwords, input: &[u8], out: &mut Vec<u8>) -> Outcome {
         let (mut consumed, mut tried) = (0, 0);
         loop {
             let (bytes, answer, hang_up) = match Step::of(&input[consumed..]) {
@@ -138,10 +138,11 @@ mod tests {
     use crate::listener::counters::Count;
     use crate::listener::routing::Routing;
     use crate::listener::shared::Service;
-    use crate::listener::tests::{Client, cache, service, target};
+    use crate::listener::tests::{Client, Known, cache, service, target};
 
     fn client() -> Client {
-        let passwords = Some(Arc::new(Passwords::of("alice:open sesame\nbob:12345678")));
+        let passwords: Option<Arc<dyn Passwords>> =
+            Some(Arc::new(Known(&[("alice", "open sesame"), ("bob", "12345678")])));
         Client::new(Service { passwords, ..service(cache(1), Routing::single(target(0)), None) })
     }
 

@@ -11,7 +11,7 @@ use super::login::{self, Login};
 use super::retrieval::{Misses, Portion};
 use super::session::{self, Session};
 use super::shared::Shared;
-use crate::clock::Moment;
+use crate::listener::clock::Moment;
 
 /// The protocol.
 pub(super) struct Memcached;
@@ -148,7 +148,7 @@ impl Conversation for Client {
 impl Client {
     /// Lets a client in that has to log in; says what is to happen as long as it is not.
     fn log_in(&mut self, input: &[u8], consumed: &mut usize, output: &mut Vec<u8>) -> Option<Next> {
-        let passwords = self.shared.service.passwords.as_ref()?;
+        let passwords = self.shared.service.passwords.as_deref()?;
         let login::Outcome { consumed: used, next, tried } =
             self.login.as_mut()?.advance(passwords, input, output);
         let admitted = next == login::Next::Admit;

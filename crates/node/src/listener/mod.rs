@@ -32,28 +32,32 @@
 //! | `crew`, `mailbox` | what threads hand to each other, and how they are woken |
 //! | `fetch` | what a conversation wants from the backends |
 //! | `server` | sockets and threads |
-//! | `backends` | what a listener asks of the rest of the node |
+//! | `backends`, `clock`, `account`, `passwords`, `idle` | traits of what a listener needs of its process; `idle` also decides when a thread helps |
 //!
 //! A listener is *look-aside* (a miss is a miss, and the application fetches and stores) or,
 //! backend by backend, *read-through* (a miss of `get`, `gets`, `gat`, `gats` or `mg`, or of
 //! Redis's `GET` or `MGET`, is fetched from the backend; a failed fetch is answered as a miss and
 //! counted, because the protocols have no error for one key among several).
 
+mod account;
 mod address;
 mod ahead;
 mod backends;
+mod clock;
 mod connection;
 mod conversation;
 mod counters;
 mod crew;
 mod fetch;
 mod hearing;
+mod idle;
 mod login;
 mod mailbox;
 mod memcached;
 mod meta;
 mod meter;
 mod options;
+mod passwords;
 mod redis;
 mod retrieval;
 mod routing;
@@ -68,18 +72,20 @@ mod tests;
 mod thread;
 mod unix;
 
+pub use account::{BufferBytes, FETCHED_COPIES};
 pub use address::{Address, UnixSocket};
-pub use backends::Backends;
+pub use backends::{Backends, FetchedValue};
+pub use clock::{Clock, ManualClock, Moment};
 pub use counters::{Count, Counts};
+pub use idle::BackgroundWork;
 pub use meter::{Meter, Reading};
-pub use options::{MemcachedOptions, OptionsError};
+pub use options::{ListenerOptions, OptionsError};
+pub use passwords::Passwords;
 pub use redis::connection_bytes_max as redis_connection_bytes_max;
 pub use retrieval::FETCH_KEYS_MAX;
 pub use routing::{Routing, RoutingError, Target};
 pub use server::{BindError, Bound, Running};
 pub use shared::{Places, Service};
-/// What [`Backends::fetch`] finds.
-pub use sherwood_store::Found;
 pub use talk::Talk;
 
 /// What `version` answers: the memcached whose behaviour we were compared with, then ourselves.

@@ -16,12 +16,12 @@ use super::connection::INPUT_BYTES;
 /// to `output_bytes_max` and one value more, in a buffer that doubles when it grows. A client that
 /// waits for nothing holds neither. A listener that reads through also holds up to
 /// [`FETCH_KEYS_MAX`](super::FETCH_KEYS_MAX) fetched values of a connection at a time, within the
-/// budget of its [`Buffers`](crate::Buffers).
+/// budget of its process.
 ///
 /// Time-outs of connections are looked after once per time-out, so they end after one to two of
 /// them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MemcachedOptions {
+pub struct ListenerOptions {
     /// Where to listen.
     pub bind: Address,
     /// Threads, each with its own socket and event queue; 1 to 1,024, default 4.
@@ -47,7 +47,7 @@ pub struct MemcachedOptions {
     pub drain_timeout: Duration,
 }
 
-impl Default for MemcachedOptions {
+impl Default for ListenerOptions {
     fn default() -> Self {
         Self {
             bind: SocketAddr::from((Ipv4Addr::LOCALHOST, 11211)).into(),
@@ -80,7 +80,7 @@ pub enum OptionsError {
     },
 }
 
-impl MemcachedOptions {
+impl ListenerOptions {
     /// Checks every option.
     ///
     /// # Errors
@@ -139,15 +139,15 @@ mod tests {
 
     #[test]
     fn defaults_are_valid_and_each_option_out_of_range_is_named() {
-        let ok = MemcachedOptions::default();
+        let ok = ListenerOptions::default();
         assert_eq!(ok.validate(), Ok(()));
         let wrong = [
-            ("threads", MemcachedOptions { threads: 0, ..ok.clone() }),
-            ("item_size_max", MemcachedOptions { item_size_max: 0, ..ok.clone() }),
-            ("output_bytes_max", MemcachedOptions { output_bytes_max: 0, ..ok.clone() }),
-            ("idle_timeout", MemcachedOptions { idle_timeout: Some(Duration::ZERO), ..ok.clone() }),
-            ("write_timeout", MemcachedOptions { write_timeout: Duration::ZERO, ..ok.clone() }),
-            ("login_timeout", MemcachedOptions { login_timeout: Duration::ZERO, ..ok }),
+            ("threads", ListenerOptions { threads: 0, ..ok.clone() }),
+            ("item_size_max", ListenerOptions { item_size_max: 0, ..ok.clone() }),
+            ("output_bytes_max", ListenerOptions { output_bytes_max: 0, ..ok.clone() }),
+            ("idle_timeout", ListenerOptions { idle_timeout: Some(Duration::ZERO), ..ok.clone() }),
+            ("write_timeout", ListenerOptions { write_timeout: Duration::ZERO, ..ok.clone() }),
+            ("login_timeout", ListenerOptions { login_timeout: Duration::ZERO, ..ok }),
         ];
         for (name, options) in wrong {
             let error = options.validate().unwrap_err().to_string();

@@ -6,9 +6,9 @@
 //! on. Answers are in the order of the keys whatever had to be fetched: each miss remembers where
 //! in the output its value belongs.
 
+use crate::listener::backends::FetchedValue;
 use bytes::Bytes;
 use sherwood_cache::{PREFETCH_KEYS_MAX, Value};
-use sherwood_store::Found;
 use sherwood_wire::memcached::{Retrieval, reply};
 
 use super::ahead::prefetch;
@@ -16,7 +16,7 @@ use super::conversation::{Fetched, Wanted};
 use super::counters::Count;
 use super::routing::Target;
 use super::session::{Session, access, is_over};
-use crate::clock::Moment;
+use crate::listener::clock::Moment;
 
 /// Most keys of a connection that are fetched from backends at a time. A longer key list is fetched
 /// in several rounds.
@@ -156,7 +156,7 @@ impl Session<'_> {
     /// Appends a fetched value. Its unique number is that of the item it became; where it became
     /// none, or another was stored meanwhile, the item is what counts, since a number must not come
     /// with a value it does not belong to.
-    fn fetched_value(&self, moment: Moment, cas: bool, miss: &Miss, found: &Found, out: &mut Vec<u8>) {
+    fn fetched_value(&self, moment: Moment, cas: bool, miss: &Miss, found: &FetchedValue, out: &mut Vec<u8>) {
         if cas {
             let access = access(moment, miss.target);
             let cache = &self.shared.service.cache;

@@ -7,19 +7,18 @@ use std::thread::JoinHandle;
 
 use socket2::{Domain, Socket, Type};
 use thiserror::Error;
-use tokio::sync::watch;
 
 use super::address::Address;
+use super::clock::Clock;
 use super::conversation::Protocol;
 use super::crew::Crew;
 use super::memcached::Memcached;
 use super::meter::Meter;
-use super::options::{MemcachedOptions, OptionsError};
+use super::options::{ListenerOptions, OptionsError};
 use super::redis::Redis;
 use super::shared::{Service, Shared};
-use super::thread::{NEWCOMERS, Thread};
+use super::thread::{NEWCOMERS, STOP, Thread};
 use super::unix::{self, SocketFile};
-use crate::clock::Clock;
 
 /// Connections the system keeps for us, per socket, until they are accepted: memcached's default.
 const BACKLOG: i32 = 1024;
@@ -27,7 +26,7 @@ const BACKLOG: i32 = 1024;
 /// A listener's sockets: bound, and connections wait in them to be served.
 #[derive(Debug)]
 pub struct Bound {
-    options: MemcachedOptions,
+    options: ListenerOptions,
     sockets: Vec<Socket>,
     file: Option<SocketFile>,
 }
@@ -56,11 +55,11 @@ impl Bound {
     ///
     /// # Errors
     /// When an option is out of range, or the address cannot be had.
-    pub fn bind(options: MemcachedOptions) -> Result<Self, BindError> {
+    pub fn bind(options: ListenerOptions) -> Result<Self, BindError> {
         options.validate()?;
         match bind_all(&options.bind, options.threads) {
             Ok((bind, sockets, file)) => {
-                Ok(Self { options: MemcachedOptions { bind, ..options }, sockets, file })
+                Ok(Self { options: ListenerOptions { bind, ..options }, sockets, file })
             }
             Err(error) => Err(BindError::Bind { address: options.bind, error }),
         }
@@ -72,26 +71,20 @@ impl Bound {
         &self.options.bind
     }
 
-    /// Starts the threads, which serve until `stop` is true or its sender is gone.
+    /// Starts the threads, which serve until what is returned is told to stop or dropped.
     ///
     /// # Errors
     /// When the system has no thread or no event queue for us.
-    pub fn serve(self, service: Service, clock: Clock, stop: watch::Receiver<bool>) -> io::Result<Running> {
-        self.speak(Memcached, service, clock, stop)
+    pub fn serve(self, service: Service, clock: Arc<dyn Clock>) -> io::Result<Running> {
+        self.speak(Memcached, service, clock)
     }
 
     /// The same for clients of Redis. `seed` begins the sequence in which keys are drawn.
     ///
     /// # Errors
     /// As [`Self::serve`].
-    pub fn serve_redis(
-        self,
-        service: Service,
-        clock: Clock,
-        seed: u64,
-        stop: watch::Receiver<bool>,
-    ) -> io::Result<Running> {
-        self.speak(Redis::new(seed), service, clock, stop)
+    pub fn serve_redis(self, service: Service, clock: Arc<dyn Clock>, seed: u64) -> io::Result<Running> {
+        self.speak(Redis::new(seed), service, clock)
     }
 
     /// The same in any protocol.
@@ -99,25 +92,27 @@ impl Bound {
         self,
         protocol: P,
         service: Service,
-        clock: Clock,
-        stop: watch::Receiver<bool>,
+        clock: Arc<dyn Clock>,
     ) -> io::Result<Running> {
         let protocol = Arc::new(protocol);
         let Self { options, sockets, file } = self;
         let shared = Arc::new(Shared::new(options, service, clock));
-        let crew = Arc::new(Crew::new(sockets.len(), NEWCOMERS)?);
+        let crew = Arc::new(Crew::new(sockets.len(), NEWCOMERS, STOP)?);
         let thread = |(number, socket)| {
             let (protocol, shared, crew) = (Arc::clone(&protocol), Arc::clone(&shared), Arc::clone(&crew));
-            Thread::new(protocol, number, shared, crew, socket, stop.clone())
+            Thread::new(protocol, number, shared, crew, socket)
         };
         let threads: Vec<Thread<P>> =
             sockets.into_iter().enumerate().map(thread).collect::<io::Result<_>>()?;
+        let mut running = Running { shared, crew, threads: Vec::new(), _file: file };
         let spawn = |(number, thread): (usize, Thread<P>)| {
             let name = format!("{}-{number}", P::THREADS);
             std::thread::Builder::new().name(name).spawn(move || thread.run())
         };
-        let threads = threads.into_iter().enumerate().map(spawn).collect::<io::Result<_>>()?;
-        Ok(Running { shared, threads, _file: file })
+        for thread in threads.into_iter().enumerate() {
+            running.threads.push(spawn(thread)?);
+        }
+        Ok(running)
     }
 }
 
@@ -169,9 +164,10 @@ fn socket(address: SocketAddr) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// A listener that serves.
+/// A listener that serves. Dropping it stops it, without waiting.
 pub struct Running {
     shared: Arc<Shared>,
+    crew: Arc<Crew>,
     threads: Vec<JoinHandle<io::Result<()>>>,
     /// Goes when nobody is served any more.
     _file: Option<SocketFile>,
@@ -190,15 +186,26 @@ impl Running {
         Meter(Arc::downgrade(&self.shared))
     }
 
-    /// Waits until all threads have ended, which they do some time after they were told to stop: at
-    /// most the `drain_timeout`.
+    /// Tells the threads to stop: they answer what clients have sent, and end after the
+    /// `drain_timeout` at the latest.
+    pub fn stop(&self) {
+        self.crew.stop();
+    }
+
+    /// Waits until all threads have ended; [`stop`](Self::stop) tells them to.
     ///
     /// # Errors
     /// When a thread ended for another reason.
-    pub fn join(self) -> io::Result<()> {
-        for thread in self.threads {
+    pub fn join(mut self) -> io::Result<()> {
+        for thread in std::mem::take(&mut self.threads) {
             thread.join().map_err(|_| io::Error::other("a listener's thread panicked"))??;
         }
         Ok(())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop();
     }
 }

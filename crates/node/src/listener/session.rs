@@ -4,9 +4,9 @@
 
 use std::borrow::Cow;
 
+use sherwood_cache::OUTDATED;
 use sherwood_cache::{Access, AccessFlags, Change, Item, Kind, Marks, NewItem, Refused, Value};
 use sherwood_model::Instant;
-use sherwood_path::OUTDATED;
 use sherwood_wire::memcached::{
     Command, Delta, Expires, Exptime, Meta, Refusal, Retrieval, Storage, StorageVerb, reply,
 };
@@ -16,7 +16,7 @@ use super::counters::{Count, Counters};
 use super::routing::Target;
 use super::shared::Shared;
 use super::stats;
-use crate::clock::Moment;
+use crate::listener::clock::Moment;
 
 /// Executes the commands of one thread's connections.
 #[derive(Clone, Copy)]

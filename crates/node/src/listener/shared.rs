@@ -5,14 +5,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use sherwood_cache::{Cache, Usage};
 
+use super::account::{Account, BufferBytes};
 use super::backends::Backends;
+use super::clock::{Clock, Moment};
 use super::counters::{Counters, Counts};
-use super::options::MemcachedOptions;
+use super::idle::BackgroundWork;
+use super::options::ListenerOptions;
+use super::passwords::Passwords;
 use super::routing::{Routing, Target};
-use crate::access::Passwords;
-use crate::buffers::Buffers;
-use crate::chores::Chores;
-use crate::clock::{Clock, Moment};
 
 /// What a listener serves.
 #[derive(Clone)]
@@ -25,15 +25,20 @@ pub struct Service {
     pub backends: Option<Arc<dyn Backends>>,
     /// Whom a connection needs a place of; listeners that share it share its bound.
     pub places: Arc<Places>,
-    /// Where the buffers of connections are counted, and what fetched values take their bytes from.
-    pub buffers: Arc<Buffers>,
-    /// What threads do that have no events.
-    pub chores: Arc<Chores>,
-    /// Who may use it, by name and password; none where nobody is asked.
-    pub passwords: Option<Arc<Passwords>>,
+    /// The count of the bytes in the buffers of connections.
+    pub buffers: Arc<dyn BufferBytes>,
+    /// The background work that threads without events help with, if there is any.
+    pub background: Option<Arc<dyn BackgroundWork>>,
+    /// The names and passwords of clients; none where no password is asked for.
+    pub passwords: Option<Arc<dyn Passwords>>,
 }
 
 impl Service {
+    /// Creates the account of buffers that hold nothing yet.
+    pub(super) fn account(&self) -> Account {
+        Account::new(Arc::clone(&self.buffers))
+    }
+
     /// Makes a change to the cache that fetches in flight must not undo.
     pub(super) fn write<R>(&self, target: Target, key: &[u8], change: impl FnOnce() -> R) -> R {
         let Some(backends) = &self.backends else { return change() };
@@ -95,9 +100,9 @@ impl Places {
 
 /// The state of a listener.
 pub(super) struct Shared {
-    pub(super) options: MemcachedOptions,
+    pub(super) options: ListenerOptions,
     pub(super) service: Service,
-    pub(super) clock: Clock,
+    pub(super) clock: Arc<dyn Clock>,
     pub(super) started: Moment,
     /// One for each thread.
     pub(super) counters: Box<[Counters]>,
@@ -107,7 +112,7 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(options: MemcachedOptions, service: Service, clock: Clock) -> Self {
+    pub(super) fn new(options: ListenerOptions, service: Service, clock: Arc<dyn Clock>) -> Self {
         Self {
             started: clock.moment(),
             counters: (0..options.threads).map(|_| Counters::default()).collect(),

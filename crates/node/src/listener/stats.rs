@@ -7,7 +7,7 @@ use sherwood_wire::memcached::reply;
 use super::address::{Address, UnixSocket};
 use super::counters::Count;
 use super::shared::Shared;
-use crate::clock::Moment;
+use crate::listener::clock::Moment;
 
 /// Answers `stats` with the words that follow it.
 pub(super) fn write(shared: &Shared, moment: Moment, words: &[u8], out: &mut Vec<u8>) {

@@ -12,11 +12,11 @@ use futures_util::FutureExt;
 use super::conversation::{Conversation, Fetched, Next, Protocol, Wanted};
 use super::fetch::fetch;
 use super::memcached::Memcached;
-use super::options::MemcachedOptions;
+use super::options::ListenerOptions;
 use super::redis::{Redis, connection_bytes_max};
 use super::retrieval::FETCH_KEYS_MAX;
 use super::shared::{Service, Shared};
-use crate::clock::{Clock, Moment};
+use crate::listener::clock::{Clock, Moment};
 
 /// Turns that what was said at once may take; a conversation that takes more is stuck. Chosen: each
 /// sends an answer or goes over some hundred keys.
@@ -38,14 +38,14 @@ pub struct Talk {
 impl Talk {
     /// The only client of a memcached listener.
     #[must_use]
-    pub fn memcached(options: MemcachedOptions, service: Service, clock: Clock) -> Self {
+    pub fn memcached(options: ListenerOptions, service: Service, clock: Arc<dyn Clock>) -> Self {
         let bytes_max = options.connection_bytes_max();
         Self::open(&Memcached, Arc::new(Shared::new(options, service, clock)), bytes_max)
     }
 
     /// The only client of a Redis listener; `seed` begins the sequence in which keys are drawn.
     #[must_use]
-    pub fn redis(options: MemcachedOptions, service: Service, clock: Clock, seed: u64) -> Self {
+    pub fn redis(options: ListenerOptions, service: Service, clock: Arc<dyn Clock>, seed: u64) -> Self {
         let bytes_max = connection_bytes_max(&options);
         Self::open(&Redis::new(seed), Arc::new(Shared::new(options, service, clock)), bytes_max)
     }

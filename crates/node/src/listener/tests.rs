@@ -1,5 +1,6 @@
 //! Sessions without sockets: what is sent, what is answered, on a clock the test drives.
 
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -8,18 +9,17 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use sherwood_cache::{Access, Cache, Eviction, NewItem, Options, Partition};
 use sherwood_model::{BackendId, Instant, PartitionId, SeededState, TenantId};
-use sherwood_store::Found;
 
-use super::backends::Backends;
+use super::backends::{Backends, FetchedValue};
+use super::clock::{ManualClock, Moment};
 use super::counters::Count;
 use super::fetch::fetch;
-use super::options::MemcachedOptions;
+use super::options::ListenerOptions;
+use super::passwords::Passwords;
 use super::retrieval::FETCH_KEYS_MAX;
 use super::routing::{Routing, Target};
 use super::shared::{Places, Service};
 use super::talk::Talk;
-use crate::buffers::Buffers;
-use crate::clock::{Clock, Moment};
 
 const UNIX_SECS: u64 = 1_800_000_000;
 pub(super) const ITEM_BYTES_MAX: u32 = 1000;
@@ -30,10 +30,24 @@ pub(super) fn service(cache: Arc<Cache>, routing: Routing, backends: Option<Arc<
         routing,
         backends,
         places: Arc::new(Places::new(1)),
-        buffers: Buffers::new(1 << 20),
-        chores: Arc::default(),
+        buffers: Arc::new(AtomicU64::new(0)),
+        background: None,
         passwords: None,
     }
+}
+
+/// Names and their passwords.
+pub(super) struct Known(pub(super) &'static [(&'static str, &'static str)]);
+
+impl Passwords for Known {
+    fn know(&self, user: &[u8], password: &[u8]) -> bool {
+        self.0.iter().any(|(name, known)| name.as_bytes() == user && known.as_bytes() == password)
+    }
+}
+
+/// A clock that shows a second after its origin.
+pub(super) fn clock() -> Arc<ManualClock> {
+    Arc::new(ManualClock::new(Instant::from_secs(1), Duration::from_secs(UNIX_SECS)))
 }
 
 /// A client whose listener has no socket.
@@ -46,8 +60,8 @@ pub(super) struct Client {
 impl Client {
     pub(super) fn new(service: Service) -> Self {
         let options =
-            MemcachedOptions { threads: 1, item_size_max: ITEM_BYTES_MAX, ..MemcachedOptions::default() };
-        let talk = Talk::memcached(options, service, Clock::start());
+            ListenerOptions { threads: 1, item_size_max: ITEM_BYTES_MAX, ..ListenerOptions::default() };
+        let talk = Talk::memcached(options, service, clock());
         Self { talk, elapsed: Duration::from_secs(1), on_fetch: None }
     }
 
@@ -355,7 +369,7 @@ impl Backends for Fake {
         &self,
         partition: PartitionId,
         keys: Vec<Bytes>,
-    ) -> BoxFuture<'static, Vec<Result<Option<Found>, String>>> {
+    ) -> BoxFuture<'static, Vec<Result<Option<FetchedValue>, String>>> {
         let keys: Vec<String> = keys.iter().map(|key| String::from_utf8_lossy(key).into_owned()).collect();
         self.log.lock().unwrap().push(format!("fetch {} {}", partition.0, keys.join(",")));
         let answer = |key: String| match key.get(..2) {
@@ -421,7 +435,7 @@ fn a_fetched_value_comes_with_the_number_of_the_item_it_became() {
             &self,
             partition: PartitionId,
             _: Vec<Bytes>,
-        ) -> BoxFuture<'static, Vec<Result<Option<Found>, String>>> {
+        ) -> BoxFuture<'static, Vec<Result<Option<FetchedValue>, String>>> {
             self.0
                 .set(partition, b"1", NewItem::bytes(b"newer"), &Access::at(Instant::from_secs(1)))
                 .unwrap();

@@ -9,12 +9,9 @@
 //! The clock is read once each time the system has woken us, for all turns it gave rise to.
 
 use std::collections::VecDeque;
-use std::future::Future;
 use std::os::fd::{AsFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use rustix::event::{Timespec, epoll};
@@ -23,20 +20,19 @@ use rustix::net::{SendFlags, SocketFlags, accept_with, send, sockopt};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use sherwood_model::Instant;
 use socket2::Socket;
-use tokio::sync::watch;
 
+use super::account::Account;
 use super::connection::{Connection, Desk, End, Heard, INPUT_BYTES, Readiness, Turn, Wait};
 use super::conversation::Protocol;
 use super::counters::Count;
 use super::crew::{Crew, Newcomer};
 use super::hearing::{Hearing, ROOM_BYTES};
+use super::idle::IdleTime;
 use super::mailbox::Mailbox;
-use super::options::MemcachedOptions;
+use super::options::ListenerOptions;
 use super::shared::{Connections, Place, Shared};
 use super::slots::{Slots, Token};
-use crate::buffers::Account;
-use crate::chores::Leisure;
-use crate::clock::Moment;
+use crate::listener::clock::Moment;
 
 /// Events taken from the system at once. The clock is read anew after them.
 const EVENTS_MAX: usize = 256;
@@ -54,7 +50,8 @@ const PATIENCE_MS_MAX: u128 = 3_600_000;
 /// Tokens that no client has: it would have to be the last of 2^32.
 const ACCEPT: u64 = u64::MAX;
 const MAIL: u64 = u64::MAX - 1;
-const STOP: u64 = u64::MAX - 2;
+/// Also for the [`Crew`]: the listener is to stop.
+pub(super) const STOP: u64 = u64::MAX - 2;
 /// Also for the [`Crew`]: clients came from another thread.
 pub(super) const NEWCOMERS: u64 = u64::MAX - 3;
 
@@ -68,7 +65,6 @@ pub(super) struct Thread<P: Protocol> {
     mailbox: Arc<Mailbox>,
     /// Nothing once it was told to stop.
     door: Option<Door>,
-    stop: Stop,
     clients: Slots<Connection<P::Conversation>>,
     /// Clients with more to do, in the order of their turns; each once.
     again: VecDeque<Token>,
@@ -83,8 +79,6 @@ pub(super) struct Thread<P: Protocol> {
     /// For these three.
     account: Account,
 }
-
-type Stop = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Where clients come in.
 struct Door {
@@ -106,26 +100,22 @@ impl<P: Protocol> Thread<P> {
         shared: Arc<Shared>,
         crew: Arc<Crew>,
         socket: Socket,
-        mut stop: watch::Receiver<bool>,
     ) -> std::io::Result<Self> {
         let queue = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let mailbox = Arc::clone(crew.mailbox(number));
         let edges = epoll::EventFlags::IN | epoll::EventFlags::ET;
         epoll::add(&queue, mailbox.signal(), epoll::EventData::new_u64(MAIL), edges)?;
         epoll::add(&queue, socket.as_fd(), epoll::EventData::new_u64(ACCEPT), edges)?;
-        // A sender that is gone has told us to stop too.
-        let stop = Box::pin(async move { drop(stop.wait_for(|&stop| stop).await) });
         Ok(Self {
             protocol,
             number,
             sweeps: Sweeps::new(&shared.options, shared.service.passwords.is_some()),
-            account: shared.service.buffers.account(),
+            account: shared.service.account(),
             shared,
             queue,
             crew,
             mailbox,
             door: Some(Door { socket, knocked: true, closed_until: Instant::ZERO }),
-            stop,
             clients: Slots::default(),
             again: VecDeque::new(),
             hearing: Hearing::new(),
@@ -144,22 +134,21 @@ impl<P: Protocol> Thread<P> {
             keep_to_core(self.number);
         }
         let mut moment = self.shared.clock.moment();
-        let waker = self.mailbox.waker(STOP);
-        let mut stop_at = self.told_to_stop(&waker).then_some(moment.now);
         let mut events = Vec::with_capacity(EVENTS_MAX);
-        let mut leisure = Leisure::default();
-        while stop_at.is_none() {
-            let helps = self.again.is_empty() && leisure.is_used(&self.shared.service.chores, moment.now);
+        let background = self.shared.service.background.clone();
+        let mut idle = IdleTime::default();
+        while !self.crew.is_stopping() {
+            let background =
+                background.as_deref().filter(|work| self.again.is_empty() && idle.is_used(*work, moment.now));
+            let helps = background.is_some();
             let patience = if helps { Some(Duration::ZERO) } else { self.patience(moment.now) };
             self.wait(&mut events, patience)?;
             moment = self.shared.clock.moment();
-            leisure.asked(!helps, !events.is_empty(), moment.now);
-            if helps && events.is_empty() {
-                leisure.help(&self.shared.service.chores, &self.shared.service.cache, moment.now);
+            idle.asked(!helps, !events.is_empty(), moment.now);
+            if let Some(work) = background.filter(|_| events.is_empty()) {
+                idle.help(work, moment.now);
             }
-            if self.serve(moment, &mut events) && self.told_to_stop(&waker) {
-                stop_at = Some(moment.now);
-            }
+            self.serve(moment, &mut events);
         }
         self.drain(moment, events)
     }
@@ -190,10 +179,6 @@ impl<P: Protocol> Thread<P> {
         Ok(())
     }
 
-    fn told_to_stop(&mut self, waker: &Waker) -> bool {
-        self.stop.as_mut().poll(&mut Context::from_waker(waker)) == Poll::Ready(())
-    }
-
     /// Waits for events, at most so long. Whole milliseconds are what every kernel and container
     /// understands; they are rounded up, so that nothing is looked for before it is due.
     fn wait(&self, events: &mut Vec<epoll::Event>, patience: Option<Duration>) -> std::io::Result<()> {
@@ -218,10 +203,8 @@ impl<P: Protocol> Thread<P> {
         Some(due.since(now))
     }
 
-    /// Gives everybody a turn to whom something happened, or who has more to do. Says whether the
-    /// end may have come.
-    fn serve(&mut self, moment: Moment, events: &mut Vec<epoll::Event>) -> bool {
-        let mut may_stop = false;
+    /// Gives everybody a turn to whom something happened, or who has more to do.
+    fn serve(&mut self, moment: Moment, events: &mut Vec<epoll::Event>) {
         // Those who had a turn before and got no event now; who is added meanwhile waits for the
         // next time.
         let waiting = self.again.len();
@@ -231,7 +214,7 @@ impl<P: Protocol> Thread<P> {
                 MAIL => {
                     // It may bring turns for those who are heard already.
                     self.answer(moment);
-                    may_stop |= self.empty_mailbox(moment);
+                    self.empty_mailbox(moment);
                 }
                 token => self.tell(Token::from_number(token), event.flags, moment),
             }
@@ -246,7 +229,6 @@ impl<P: Protocol> Thread<P> {
         }
         self.accept(moment.now);
         self.sweep(moment.now);
-        may_stop
     }
 
     fn tell(&mut self, token: Token, flags: epoll::EventFlags, moment: Moment) {
@@ -276,11 +258,11 @@ impl<P: Protocol> Thread<P> {
         self.hearing = hearing;
     }
 
-    fn empty_mailbox(&mut self, moment: Moment) -> bool {
+    fn empty_mailbox(&mut self, moment: Moment) {
         let mailbox = Arc::clone(&self.mailbox);
-        let mut may_stop = false;
         mailbox.empty(|token| match token {
-            STOP => may_stop = true,
+            // The loop looks at the crew itself.
+            STOP => {}
             NEWCOMERS => {
                 for Newcomer { socket, place } in self.crew.newcomers(self.number) {
                     self.settle_in(socket, place, moment.now);
@@ -288,7 +270,6 @@ impl<P: Protocol> Thread<P> {
             }
             token => self.turn(Token::from_number(token), moment),
         });
-        may_stop
     }
 
     fn turn(&mut self, token: Token, moment: Moment) {
@@ -386,7 +367,7 @@ impl<P: Protocol> Thread<P> {
             return;
         }
         let conversation = self.protocol.open(&self.shared, self.number);
-        let account = self.shared.service.buffers.account();
+        let account = self.shared.service.account();
         let token = self.clients.insert(|token| Connection::new(token, socket, conversation, place, account));
         let added =
             self.clients.get_mut(token).map(|client| watch_socket(&self.queue, client.socket(), token));
@@ -462,7 +443,7 @@ struct Sweeps {
 }
 
 impl Sweeps {
-    fn new(options: &MemcachedOptions, asks_for_passwords: bool) -> Self {
+    fn new(options: &ListenerOptions, asks_for_passwords: bool) -> Self {
         let kinds = [
             (Wait::Input, options.idle_timeout),
             (Wait::Output, Some(options.write_timeout)),

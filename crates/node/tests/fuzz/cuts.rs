@@ -1,13 +1,13 @@
 //! However the network cuts what a client says, the answers are the same.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use sherwood_node::clock::Clock;
-use sherwood_node::listener::Talk;
+use sherwood_node::listener::{Clock, Talk};
 
-use crate::conversations::{answers, memcached, redis};
+use crate::conversations::{answers, clock, memcached, redis};
 
 /// Commands, nearly commands and nonsense of memcached's.
 const MEMCACHED: &[&str] = &[
@@ -97,10 +97,11 @@ fn cut<'s>(mut stream: &'s [u8], lengths: &[usize]) -> Vec<&'s [u8]> {
     pieces
 }
 
-fn check(stream: &[u8], lengths: &[usize], talk: fn(Clock) -> Talk) -> Result<(), TestCaseError> {
-    let clock = Clock::start();
+fn check(stream: &[u8], lengths: &[usize], talk: fn(Arc<dyn Clock>) -> Talk) -> Result<(), TestCaseError> {
+    let clock = clock();
     let moment = clock.moment();
-    let shown = |pieces: &[&[u8]]| answers(pieces, moment, talk(clock)).escape_ascii().to_string();
+    let shown =
+        |pieces: &[&[u8]]| answers(pieces, moment, talk(Arc::clone(&clock))).escape_ascii().to_string();
     prop_assert_eq!(shown(&cut(stream, lengths)), shown(&[stream]));
     Ok(())
 }

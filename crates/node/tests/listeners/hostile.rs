@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use sherwood_node::listener::{Address, Count, MemcachedOptions, UnixSocket, VERSION};
+use sherwood_node::listener::{Address, Count, ListenerOptions, UnixSocket, VERSION};
 use tempfile::TempDir;
 
 use crate::patience::eventually;
@@ -15,11 +15,11 @@ const LIMIT: usize = 1 << 20;
 const PROTOCOLS: [Protocol; 2] = [Protocol::Memcached, Protocol::Redis];
 
 /// Has a test done with each protocol on each kind of socket.
-fn with_each(options: &MemcachedOptions, places: usize, test: impl Fn(Protocol, &Server)) {
+fn with_each(options: &ListenerOptions, places: usize, test: impl Fn(Protocol, &Server)) {
     for protocol in PROTOCOLS {
         test(protocol, &Server::speak(protocol, options.clone(), places));
         let (_directory, bind) = unix();
-        test(protocol, &Server::speak(protocol, MemcachedOptions { bind, ..options.clone() }, places));
+        test(protocol, &Server::speak(protocol, ListenerOptions { bind, ..options.clone() }, places));
     }
 }
 
@@ -291,7 +291,7 @@ fn bytes_of_no_protocol_or_another_one_are_answered_or_hung_up_on() {
 
 #[test]
 fn who_knocks_ten_thousand_times_with_a_password_holds_up_nobody() {
-    let server = Server::redis(MemcachedOptions { threads: 1, ..options() });
+    let server = Server::redis(ListenerOptions { threads: 1, ..options() });
     let (mut knocking, mut other) = (server.connect(), server.connect());
     let mut hand = knocking.other_hand();
     let sending = std::thread::spawn(move || hand.send("AUTH admin guess\r\n".repeat(10_000).as_bytes()));
@@ -333,7 +333,7 @@ fn a_request_of_many_small_arguments_is_read_in_large_pieces() {
 
 #[test]
 fn who_sends_a_byte_at_a_time_holds_up_nobody() {
-    with_each(&MemcachedOptions { threads: 1, ..options() }, 16, |protocol, server| {
+    with_each(&ListenerOptions { threads: 1, ..options() }, 16, |protocol, server| {
         let (mut slow, mut other) = (server.connect(), server.connect());
         let said = format!("{}{}", protocol.set("slow", "a\r\nb"), protocol.get("slow"));
         for byte in said.bytes() {
@@ -364,7 +364,7 @@ fn who_leaves_in_the_middle_of_a_command_is_gone() {
 
 #[test]
 fn who_never_reads_is_paused_and_then_closed_and_holds_no_more_than_its_bound() {
-    let options = MemcachedOptions { write_timeout: Duration::from_millis(100), ..options() };
+    let options = ListenerOptions { write_timeout: Duration::from_millis(100), ..options() };
     with_each(&options, 16, |protocol, server| {
         let mut client = server.connect();
         client.check(&protocol.set("k", &"x".repeat(LIMIT)), protocol.stored());
@@ -427,7 +427,7 @@ fn one_client_too_many_is_told_so() {
 
 #[test]
 fn who_is_silent_for_too_long_is_closed_wherever_it_stopped() {
-    let options = MemcachedOptions { idle_timeout: Some(Duration::from_millis(20)), ..options() };
+    let options = ListenerOptions { idle_timeout: Some(Duration::from_millis(20)), ..options() };
     with_each(&options, 16, |protocol, server| {
         let whole = protocol.set("k", "value");
         for end in [0, 1, whole.len() - 3] {

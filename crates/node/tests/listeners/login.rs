@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use sherwood_node::listener::{Count, MemcachedOptions};
+use sherwood_node::listener::{Count, ListenerOptions};
 use tempfile::TempDir;
 
 use crate::asked;
@@ -25,7 +25,7 @@ fn passwords() -> (TempDir, PathBuf) {
     (directory, path)
 }
 
-fn asking(protocol: Protocol, options: MemcachedOptions) -> (Server, TempDir) {
+fn asking(protocol: Protocol, options: ListenerOptions) -> (Server, TempDir) {
     let (directory, path) = passwords();
     (Server::asking(protocol, options, &path), directory)
 }
@@ -94,7 +94,7 @@ fn clients_of_redis_log_in() {
 
 #[test]
 fn who_does_not_log_in_loses_its_place() {
-    let quick = MemcachedOptions { login_timeout: Duration::from_millis(20), ..options() };
+    let quick = ListenerOptions { login_timeout: Duration::from_millis(20), ..options() };
     for (protocol, login, answer, ask, told) in [
         (Protocol::Memcached, "set a 0 0 17\r\nalice open-sesame\r\n", "STORED\r\n", "mn\r\n", "MN\r\n"),
         (Protocol::Redis, "AUTH 12345678\r\n", "+OK\r\n", "PING\r\n", "+PONG\r\n"),

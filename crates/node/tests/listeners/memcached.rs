@@ -9,13 +9,13 @@ use crate::support::{Protocol, Server, options};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use sherwood_model::{Instant, PartitionId};
-use sherwood_node::listener::{Backends, BindError, Bound, Count, Found, MemcachedOptions, VERSION};
+use sherwood_node::listener::{Backends, BindError, Bound, Count, FetchedValue, ListenerOptions, VERSION};
 use tokio::sync::oneshot;
 
 #[test]
 fn a_port_in_use_is_named() {
     let server = Server::start(options());
-    let taken = MemcachedOptions { bind: server.address().into(), ..options() };
+    let taken = ListenerOptions { bind: server.address().into(), ..options() };
     let error = Bound::bind(taken).unwrap_err();
     assert!(matches!(error, BindError::Bind { ref address, .. } if *address == server.address().into()));
     assert!(error.to_string().contains(&server.address().to_string()), "{error}");
@@ -23,7 +23,7 @@ fn a_port_in_use_is_named() {
 
 #[test]
 fn every_thread_serves_the_same_cache() {
-    let server = Server::start(MemcachedOptions { threads: 4, ..options() });
+    let server = Server::start(ListenerOptions { threads: 4, ..options() });
     let mut clients: Vec<_> = (0..32).map(|_| server.connect()).collect();
     for (number, client) in clients.iter_mut().enumerate() {
         client.check(&format!("set k{number} 0 0 1\r\nx\r\n"), "STORED\r\n");
@@ -39,7 +39,7 @@ fn every_thread_serves_the_same_cache() {
 
 #[test]
 fn a_crowd_is_served_by_all_threads_to_the_end() {
-    let mut server = Server::start(MemcachedOptions { threads: 3, ..options() });
+    let mut server = Server::start(ListenerOptions { threads: 3, ..options() });
     let mut clients: Vec<_> = (0..60).map(|_| server.connect()).collect();
     for (number, client) in clients.iter_mut().enumerate() {
         client.check(&format!("set k{number} 0 0 1\r\nx\r\n"), "STORED\r\n");
@@ -61,7 +61,7 @@ fn a_crowd_is_served_by_all_threads_to_the_end() {
 
 #[test]
 fn threads_that_keep_to_a_core_serve() {
-    let server = Server::start(MemcachedOptions { threads: 3, pin_threads: true, ..options() });
+    let server = Server::start(ListenerOptions { threads: 3, pin_threads: true, ..options() });
     // As long as they stay, each thread has some.
     let mut clients: Vec<_> = (0..12).map(|_| server.connect()).collect();
     for client in &mut clients {
@@ -252,7 +252,7 @@ struct Slow {
     waiting: Mutex<BTreeMap<String, oneshot::Sender<Fetched>>>,
 }
 
-type Fetched = Result<Option<Found>, String>;
+type Fetched = Result<Option<FetchedValue>, String>;
 
 impl Backends for Slow {
     fn fetch(&self, _: PartitionId, keys: Vec<Bytes>) -> BoxFuture<'static, Vec<Fetched>> {
@@ -296,7 +296,7 @@ impl Slow {
 #[test]
 fn who_waits_for_a_backend_holds_up_nobody_else() {
     let slow = Arc::new(Slow::default());
-    let one_thread = MemcachedOptions { threads: 1, ..options() };
+    let one_thread = ListenerOptions { threads: 1, ..options() };
     let server = Server::read_through(one_thread, Arc::clone(&slow) as Arc<dyn Backends>);
     let (mut waiting, mut other) = (server.connect(), server.connect());
     other.check("set hit 0 0 1\r\nx\r\n", "STORED\r\n");

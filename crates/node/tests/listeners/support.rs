@@ -1,22 +1,25 @@
 //! A listener in the test's own process, and a client that waits with a bound.
 
+use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant as Monotonic};
 
 use sherwood_cache::{Cache, Options, Partition};
-use sherwood_model::{BackendId, PartitionId, SeededState, TenantId};
-use sherwood_node::clock::Clock;
+use sherwood_model::{BackendId, Instant, PartitionId, SeededState, TenantId};
 use sherwood_node::listener::{
-    Address, Backends, Bound, Count, MemcachedOptions, Places, Reading, Routing, Running, Service, Target,
+    Address, Backends, Bound, BufferBytes, Clock, Count, ListenerOptions, Passwords, Places, Reading,
+    Routing, Running, Service, Target,
 };
-use sherwood_node::{Buffers, Passwords};
 use socket2::Socket;
-use tokio::sync::watch;
 
 use crate::patience::PATIENCE;
+
+const DAY: Duration = Duration::from_secs(24 * 3600);
 
 /// Connections at a time where a test is not about them.
 const PLACES: usize = 1024;
@@ -28,37 +31,62 @@ pub(crate) enum Protocol {
     Redis,
 }
 
+/// A clock that began at this moment, a day after the wall time's origin.
+struct MachineClock(Monotonic);
+
+impl Clock for MachineClock {
+    fn now(&self) -> Instant {
+        Instant::from_nanos(self.0.elapsed().as_nanos() as u64)
+    }
+
+    fn unix(&self, at: Instant) -> Duration {
+        DAY + at.since(Instant::ZERO)
+    }
+
+    fn at_unix(&self, unix: Duration) -> Instant {
+        Instant::ZERO + unix.saturating_sub(DAY)
+    }
+}
+
+/// A file of lines `name:password`.
+struct PasswordLines(Vec<u8>);
+
+impl Passwords for PasswordLines {
+    fn know(&self, user: &[u8], password: &[u8]) -> bool {
+        self.0.split(|&byte| byte == b'\n').any(|line| line == [user, b":", password].concat())
+    }
+}
+
 /// A listener at a place of its own. It ends with the test.
 pub(crate) struct Server {
     running: Option<Running>,
-    buffers: Arc<Buffers>,
-    stop: watch::Sender<bool>,
+    buffers: Arc<AtomicU64>,
 }
 
 impl Server {
     /// A memcached listener with one look-aside partition of 64 MiB.
-    pub(crate) fn start(options: MemcachedOptions) -> Self {
+    pub(crate) fn start(options: ListenerOptions) -> Self {
         Self::speak(Protocol::Memcached, options, PLACES)
     }
 
     /// A Redis listener with the same.
-    pub(crate) fn redis(options: MemcachedOptions) -> Self {
+    pub(crate) fn redis(options: ListenerOptions) -> Self {
         Self::speak(Protocol::Redis, options, PLACES)
     }
 
     /// Either, with room for so many connections.
-    pub(crate) fn speak(protocol: Protocol, options: MemcachedOptions, places: usize) -> Self {
+    pub(crate) fn speak(protocol: Protocol, options: ListenerOptions, places: usize) -> Self {
         Self::serve(protocol, options, Routing::single(target(0, false)), None, places, None)
     }
 
     /// Either, with a file of names and passwords.
-    pub(crate) fn asking(protocol: Protocol, options: MemcachedOptions, passwords: &Path) -> Self {
-        let passwords = Some(Arc::new(Passwords::open(passwords).unwrap()));
-        Self::serve(protocol, options, Routing::single(target(0, false)), None, PLACES, passwords)
+    pub(crate) fn asking(protocol: Protocol, options: ListenerOptions, passwords: &Path) -> Self {
+        let passwords: Arc<dyn Passwords> = Arc::new(PasswordLines(fs::read(passwords).unwrap()));
+        Self::serve(protocol, options, Routing::single(target(0, false)), None, PLACES, Some(passwords))
     }
 
     /// A memcached listener with one partition whose misses are fetched from `backends`.
-    pub(crate) fn read_through(options: MemcachedOptions, backends: Arc<dyn Backends>) -> Self {
+    pub(crate) fn read_through(options: ListenerOptions, backends: Arc<dyn Backends>) -> Self {
         Self::serve(
             Protocol::Memcached,
             options,
@@ -71,32 +99,32 @@ impl Server {
 
     fn serve(
         protocol: Protocol,
-        options: MemcachedOptions,
+        options: ListenerOptions,
         routing: Routing,
         backends: Option<Arc<dyn Backends>>,
         places: usize,
-        passwords: Option<Arc<Passwords>>,
+        passwords: Option<Arc<dyn Passwords>>,
     ) -> Self {
         let partition = Partition::new(TenantId(0), BackendId(0), 64 << 20);
         let cache = Cache::new(Options::default(), &[partition], SeededState::new(1)).unwrap();
         let places = Arc::new(Places::new(places));
-        let buffers = Buffers::new(1 << 30);
+        let buffers = Arc::new(AtomicU64::new(0));
         let service = Service {
             cache: Arc::new(cache),
             routing,
             backends,
             places,
-            buffers: Arc::clone(&buffers),
-            chores: Arc::default(),
+            buffers: Arc::clone(&buffers) as Arc<dyn BufferBytes>,
+            background: None,
             passwords,
         };
-        let (stop, stopped) = watch::channel(false);
+        let clock = Arc::new(MachineClock(Monotonic::now()));
         let bound = Bound::bind(options).unwrap();
         let running = match protocol {
-            Protocol::Memcached => bound.serve(service, Clock::start(), stopped),
-            Protocol::Redis => bound.serve_redis(service, Clock::start(), 1, stopped),
+            Protocol::Memcached => bound.serve(service, clock),
+            Protocol::Redis => bound.serve_redis(service, clock, 1),
         };
-        Self { running: Some(running.unwrap()), buffers, stop }
+        Self { running: Some(running.unwrap()), buffers }
     }
 
     fn running(&self) -> &Running {
@@ -122,7 +150,7 @@ impl Server {
 
     /// What the buffers of threads and clients hold.
     pub(crate) fn buffer_bytes(&self) -> u64 {
-        self.buffers.bytes()
+        self.buffers.load(Relaxed)
     }
 
     /// A client, by whatever kind of socket the listener has.
@@ -132,7 +160,7 @@ impl Server {
 
     /// Tells the listener to stop, and does not wait for it.
     pub(crate) fn tell_to_stop(&self) {
-        self.stop.send_replace(true);
+        self.running().stop();
     }
 
     /// Waits until the listener has stopped.
@@ -143,8 +171,8 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.tell_to_stop();
         if let Some(running) = self.running.take() {
+            running.stop();
             let ended = running.join();
             assert!(ended.is_ok() || std::thread::panicking(), "{ended:?}");
         }
@@ -152,9 +180,9 @@ impl Drop for Server {
 }
 
 /// Options for a server on any free port.
-pub(crate) fn options() -> MemcachedOptions {
+pub(crate) fn options() -> ListenerOptions {
     let bind = SocketAddr::from(([127, 0, 0, 1], 0)).into();
-    MemcachedOptions { bind, threads: 2, drain_timeout: PATIENCE, ..MemcachedOptions::default() }
+    ListenerOptions { bind, threads: 2, drain_timeout: PATIENCE, ..ListenerOptions::default() }
 }
 
 fn target(partition: u16, read_through: bool) -> Target {

@@ -6,14 +6,14 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 
-use sherwood_node::listener::{Address, BindError, Bound, MemcachedOptions, UnixSocket};
+use sherwood_node::listener::{Address, BindError, Bound, ListenerOptions, UnixSocket};
 
 use crate::patience::PATIENCE;
 use crate::support::{Server, options};
 
-fn at(path: &Path) -> MemcachedOptions {
+fn at(path: &Path) -> ListenerOptions {
     let bind = Address::Unix(UnixSocket { path: path.to_owned(), permissions: 0o640 });
-    MemcachedOptions { bind, threads: 4, ..options() }
+    ListenerOptions { bind, threads: 4, ..options() }
 }
 
 fn connect(path: &Path) -> UnixStream {

@@ -1,5 +1,5 @@
 use proptest::prelude::*;
-use sherwood_cache::{AccessFlags, NewCas, Options, Partition};
+use sherwood_cache::{AccessFlags, Marks, NewCas, Options, Partition};
 use sherwood_model::{BackendId, TenantId};
 
 use super::*;

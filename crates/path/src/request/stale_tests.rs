@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use sherwood_cache::{Access, Cache, Change, Kind, NewCas, NewItem, Options, Partition, Value};
+use sherwood_cache::{Access, Cache, Change, Kind, NewCas, NewItem, OUTDATED, Options, Partition, Value};
 use sherwood_dispatch::FetchError;
 use sherwood_model::{BackendId, Demand, Instant, PartitionId, SeededState, TenantId};
 
-use crate::{OUTDATED, Query, QueryFetch, Request, Slot, Staleness, Status};
+use crate::{Query, QueryFetch, Request, Slot, Staleness, Status};
 
 type Asked = Request<String, u8>;
 

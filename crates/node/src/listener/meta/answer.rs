@@ -8,7 +8,7 @@ use sherwood_wire::memcached::{Meta, MetaFlag, MetaFlags, reply};
 
 use super::super::session::expiry;
 use super::{Asked, BINARY};
-use crate::clock::Moment;
+use crate::listener::clock::Moment;
 
 /// What an answer can tell about an item.
 #[derive(Clone, Copy)]

@@ -8,9 +8,9 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use crate::listener::backends::FetchedValue;
 use sherwood_cache::{Change, Item, Kind, Marks, NewCas};
 use sherwood_model::{Instant, Tags};
-use sherwood_store::Found;
 use sherwood_wire::memcached::{Expires, KEY_BYTES_MAX, Meta, MetaOptions, reply};
 
 use super::super::conversation::Wanted;
@@ -18,7 +18,7 @@ use super::super::counters::Count;
 use super::super::session::{Session, is_over};
 use super::answer::{self, Expiry, Shown, ttl_secs};
 use super::{Asked, STALE, WON, stored};
-use crate::clock::Moment;
+use crate::listener::clock::Moment;
 
 /// What an `mg` makes of an item.
 struct Outcome {
@@ -84,7 +84,7 @@ impl Session<'_> {
         &self,
         moment: Moment,
         meta: Meta<'_>,
-        fetched: &Result<Option<Found>, String>,
+        fetched: &Result<Option<FetchedValue>, String>,
         out: &mut Vec<u8>,
     ) {
         self.counters.increment(Count::Fetches);
@@ -139,7 +139,7 @@ impl Session<'_> {
         asked: &Asked<'_>,
         options: &MetaOptions,
         before: Before,
-        fetched: Option<&Found>,
+        fetched: Option<&FetchedValue>,
         out: &mut Vec<u8>,
     ) {
         let access = if asked.meta.flags.has(b'u') { asked.passing() } else { asked.access() };

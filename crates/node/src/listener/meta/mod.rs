@@ -20,15 +20,15 @@ mod set;
 mod tests;
 
 use bytes::Bytes;
+use sherwood_cache::OUTDATED;
 use sherwood_cache::{Access, AccessFlags, Item, Marks, Value};
-use sherwood_path::OUTDATED;
 use sherwood_wire::memcached::{KEY_BYTES_MAX, Meta, MetaVerb};
 
 use super::conversation::Wanted;
 use super::counters::Count;
 use super::routing::Target;
 use super::session::{Next, Session, access};
-use crate::clock::Moment;
+use crate::listener::clock::Moment;
 
 /// The value is old, and somebody should store a new one.
 const STALE: Marks = OUTDATED;

@@ -7,8 +7,8 @@ use sherwood_wire::resp::{Ahead, Event, Limits, Parser};
 use super::Hub;
 use super::clients::Card;
 use super::session::{Session, State};
-use crate::clock::Moment;
 use crate::listener::ahead::prefetch;
+use crate::listener::clock::Moment;
 use crate::listener::conversation::{Advance, Conversation, Fetched, Next, Protocol};
 use crate::listener::shared::Shared;
 

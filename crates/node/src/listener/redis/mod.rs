@@ -46,7 +46,7 @@ use sherwood_wire::resp::{Limits, reply};
 pub(super) use self::conversation::Redis;
 
 use self::clients::Clients;
-use super::options::MemcachedOptions;
+use super::options::ListenerOptions;
 
 /// The Redis whose behaviour this was compared with, as `HELLO` and `INFO` tell it: clients take
 /// the number for Redis's.
@@ -56,14 +56,14 @@ const VERSION: &str = "7.0.15";
 const REQUEST_BYTES: u32 = 1 << 20;
 
 /// What a connection is willing to buffer.
-fn limits(options: &MemcachedOptions) -> Limits {
+fn limits(options: &ListenerOptions) -> Limits {
     let argument_bytes_max = options.item_size_max;
     Limits { argument_bytes_max, request_bytes_max: argument_bytes_max.saturating_add(REQUEST_BYTES) }
 }
 
 /// What the buffers of a Redis connection can hold at most, in bytes, beside fetched values.
 #[must_use]
-pub fn connection_bytes_max(options: &MemcachedOptions) -> usize {
+pub fn connection_bytes_max(options: &ListenerOptions) -> usize {
     let limits = limits(options);
     let value = reply::HEADER_BYTES_MAX + options.item_size_max as usize + 2;
     let output = options.output_bytes_max + value.max(listing::KEYS_BYTES_MAX);

@@ -6,9 +6,9 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use sherwood_cache::OUTDATED;
 use sherwood_cache::{Access, Change, Item, Kind, Marks, Refused, Value};
 use sherwood_model::{Instant, Tags};
-use sherwood_path::OUTDATED;
 use sherwood_wire::resp::{Args, ProtocolError, Version, integer, reply};
 
 use super::Hub;
@@ -16,7 +16,7 @@ use super::aside::Aside;
 use super::clients::Card;
 use super::failure::{Failure, NO_AUTH, NOT_AN_INTEGER, TOO_LONG, WRONG_PASSWORD, quoted};
 use super::table::{self, Command};
-use crate::clock::Moment;
+use crate::listener::clock::Moment;
 use crate::listener::counters::{Count, Counters};
 use crate::listener::login::REFUSALS_MAX;
 use crate::listener::routing::Target;

@@ -1,5 +1,6 @@
 //! Conversations without sockets: what is sent, what is answered, on a clock the test drives.
 
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -8,16 +9,14 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use sherwood_cache::{Access, Cache, NewItem, Options, Partition};
 use sherwood_model::{BackendId, Instant, PartitionId, SeededState, TenantId};
-use sherwood_store::Found;
 use sherwood_wire::resp::client;
 
 use super::{Redis, connection_bytes_max};
-use crate::access::Passwords;
-use crate::buffers::Buffers;
-use crate::clock::{Clock, Moment};
-use crate::listener::backends::Backends;
+use crate::listener::backends::{Backends, FetchedValue};
+use crate::listener::clock::{ManualClock, Moment};
 use crate::listener::counters::Count;
-use crate::listener::options::MemcachedOptions;
+use crate::listener::options::ListenerOptions;
+use crate::listener::passwords::Passwords;
 use crate::listener::routing::{Routing, Target};
 use crate::listener::shared::{Places, Service, Shared};
 use crate::listener::talk::Talk;
@@ -45,26 +44,27 @@ impl Listener {
         cache: Arc<Cache>,
         routing: Routing,
         backends: Option<Arc<dyn Backends>>,
-        passwords: Option<Arc<Passwords>>,
+        passwords: Option<Arc<dyn Passwords>>,
     ) -> Self {
-        let options = MemcachedOptions {
+        let options = ListenerOptions {
             threads: 1,
             item_size_max: ITEM_BYTES_MAX,
             output_bytes_max: 4096,
-            ..MemcachedOptions::default()
+            ..ListenerOptions::default()
         };
         let service = Service {
             cache,
             routing,
             backends,
             places: Arc::new(Places::new(9)),
-            buffers: Buffers::new(1 << 20),
-            chores: Arc::default(),
+            buffers: Arc::new(AtomicU64::new(0)),
+            background: None,
             passwords,
         };
-        let clock = Clock::start();
+        let now = Instant::from_secs(1);
+        let clock = Arc::new(ManualClock::new(now, Duration::from_secs(1_800_000_000)));
         let shared = Arc::new(Shared::new(options, service, clock));
-        Self { redis: Redis::new(1), shared, now: clock.now() }
+        Self { redis: Redis::new(1), shared, now }
     }
 
     /// One partition, look-aside.
@@ -145,7 +145,7 @@ impl Backends for Known {
         &self,
         _: PartitionId,
         keys: Vec<Bytes>,
-    ) -> BoxFuture<'static, Vec<Result<Option<Found>, String>>> {
+    ) -> BoxFuture<'static, Vec<Result<Option<FetchedValue>, String>>> {
         let names: Vec<String> = keys.iter().map(|key| String::from_utf8_lossy(key).into_owned()).collect();
         self.asked.lock().unwrap().extend(names.iter().cloned());
         let answer = |name: String| match name.as_str() {
@@ -215,6 +215,6 @@ fn a_browser_is_closed_on_before_its_body_is_read() {
 
 #[test]
 fn a_connections_bound_covers_a_longest_request_and_its_answer() {
-    let options = MemcachedOptions::default();
+    let options = ListenerOptions::default();
     assert!(connection_bytes_max(&options) > 2 * options.item_size_max as usize);
 }

@@ -1,7 +1,7 @@
 //! What each command answers, and what it leaves behind.
 
+use sherwood_cache::OUTDATED;
 use sherwood_cache::{Change, Marks, NewCas};
-use sherwood_path::OUTDATED;
 
 use super::*;
 

@@ -2,12 +2,13 @@
 
 use super::*;
 use crate::listener::login::REFUSALS_MAX;
+use crate::listener::tests::Known;
 
 const NO_AUTH: &str = "-NOAUTH Authentication required.";
 const WRONG: &str = "-WRONGPASS invalid username-password pair or user is disabled.";
 
 fn listener() -> Listener {
-    let passwords = Arc::new(Passwords::of("default:sesame123\nalice:12345678"));
+    let passwords = Arc::new(Known(&[("default", "sesame123"), ("alice", "12345678")]));
     Listener::asking(cache(1), Routing::single(target(0, false)), None, Some(passwords))
 }
 

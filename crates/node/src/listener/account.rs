@@ -1,0 +1,79 @@
+//! The bytes that the buffers of connections hold, told to the rest of the process.
+//!
+//! Each buffer is bounded by itself, so nothing is refused here; the sum is what the process holds
+//! for its clients beside the cache, which evicting cannot reduce.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// How often a listener's output may hold a fetched value: once, in a buffer that doubles as it
+/// grows.
+pub const FETCHED_COPIES: usize = 2;
+
+/// A count of the bytes in the buffers of all connections.
+pub trait BufferBytes: Send + Sync {
+    /// Counts `bytes` more.
+    fn add(&self, bytes: u64);
+
+    /// Counts `bytes` less; never more than were added.
+    fn subtract(&self, bytes: u64);
+}
+
+/// A plain counter.
+impl BufferBytes for AtomicU64 {
+    fn add(&self, bytes: u64) {
+        self.fetch_add(bytes, Relaxed);
+    }
+
+    fn subtract(&self, bytes: u64) {
+        self.fetch_sub(bytes, Relaxed);
+    }
+}
+
+/// The share of one connection or thread in [`BufferBytes`]; nothing once it is dropped.
+pub(super) struct Account {
+    total: Arc<dyn BufferBytes>,
+    bytes: usize,
+}
+
+impl Account {
+    /// Creates an account that holds nothing yet.
+    pub(super) fn new(total: Arc<dyn BufferBytes>) -> Self {
+        Self { total, bytes: 0 }
+    }
+
+    /// Notes that the buffers hold `bytes` now. Costs nothing where that is as before, which it
+    /// nearly always is.
+    pub(super) fn set(&mut self, bytes: usize) {
+        if bytes > self.bytes {
+            self.total.add((bytes - self.bytes) as u64);
+        } else if bytes < self.bytes {
+            self.total.subtract((self.bytes - bytes) as u64);
+        }
+        self.bytes = bytes;
+    }
+}
+
+impl Drop for Account {
+    fn drop(&mut self) {
+        self.set(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn accounts_add_up_and_are_empty_when_dropped() {
+        let total = Arc::new(AtomicU64::new(0));
+        let account = || Account::new(Arc::clone(&total) as Arc<dyn BufferBytes>);
+        let (mut one, mut two) = (account(), account());
+        one.set(100);
+        two.set(7);
+        one.set(50);
+        assert_eq!(total.load(Relaxed), 57);
+        drop(one);
+        assert_eq!(total.load(Relaxed), 7);
+    }
+}

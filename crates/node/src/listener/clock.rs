@@ -1,0 +1,67 @@
+//! The clock that a listener reads.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use sherwood_model::Instant;
+
+/// A clock that also knows the wall time, which expiry times are given in.
+pub trait Clock: Send + Sync {
+    /// Returns the time, as the cache counts it.
+    fn now(&self) -> Instant;
+
+    /// Returns the wall time at `at`, since 1970.
+    fn unix(&self, at: Instant) -> Duration;
+
+    /// Returns the instant of a wall time; the clock's origin where the wall time lies before it.
+    fn at_unix(&self, unix: Duration) -> Instant;
+
+    /// Returns the time in both reckonings.
+    fn moment(&self) -> Moment {
+        let now = self.now();
+        Moment { now, unix_secs: self.unix(now).as_secs() }
+    }
+}
+
+/// A moment in both reckonings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moment {
+    /// The time, as the cache counts it.
+    pub now: Instant,
+    /// The wall time in whole seconds since 1970.
+    pub unix_secs: u64,
+}
+
+/// A clock that stands still until it is set, for tests and simulations.
+#[derive(Debug)]
+pub struct ManualClock {
+    nanos: AtomicU64,
+    origin_unix: Duration,
+}
+
+impl ManualClock {
+    /// Creates a clock that shows `now`, with the wall time `origin_unix` at [`Instant::ZERO`].
+    #[must_use]
+    pub fn new(now: Instant, origin_unix: Duration) -> Self {
+        Self { nanos: AtomicU64::new(now.as_nanos()), origin_unix }
+    }
+
+    /// Sets the time.
+    pub fn set(&self, now: Instant) {
+        self.nanos.store(now.as_nanos(), Relaxed);
+    }
+}
+
+impl Clock for ManualClock {
+    fn now(&self) -> Instant {
+        Instant::from_nanos(self.nanos.load(Relaxed))
+    }
+
+    fn unix(&self, at: Instant) -> Duration {
+        self.origin_unix + at.since(Instant::ZERO)
+    }
+
+    fn at_unix(&self, unix: Duration) -> Instant {
+        Instant::ZERO + unix.saturating_sub(self.origin_unix)
+    }
+}

@@ -1,0 +1,152 @@
+//! Background work on the cache, done by threads whose clients leave them time.
+//!
+//! A separate thread for this work is at odds with those that serve clients as soon as they share a
+//! core: the system lets it run on for most of a millisecond before it gives way to a client's
+//! thread that has been woken, whatever its priority, and a priority so low that it gives way at
+//! once would be a trap, because a thread that holds a shard's lock and is not run keeps every other
+//! thread from that shard. A listener's thread knows better than the system when it is idle. So
+//! while work waits, it asks for events without waiting for them, and when there are none it does
+//! one small step and asks again: a client waits for one such step at most, and all the time that
+//! clients leave is used.
+//!
+//! A thread that finds its core busy with something else stops helping for a while: a thread that is
+//! never asleep has to queue for the core, and its clients with it, where one that sleeps as often
+//! as not is let in at once.
+
+use std::time::Duration;
+
+use sherwood_model::Instant;
+
+/// For how long after its last events a thread helps. Chosen: clients that ask a thousand times a
+/// second are enough.
+const IDLE_MAX: Duration = Duration::from_millis(1);
+/// How late a step may end, after which the core was busy with something else as well.
+const CROWDED: Duration = Duration::from_millis(1);
+/// For how long a thread does not help then. Chosen: as long as giving up a tenth of a cache takes.
+const RETREAT: Duration = Duration::from_millis(100);
+
+/// Background work that the threads of listeners may help with.
+pub trait BackgroundWork: Send + Sync {
+    /// Returns whether work waits.
+    fn is_waiting(&self) -> bool;
+
+    /// Does one step of some ten microseconds. Returns whether there is more for this thread to do.
+    fn step(&self, now: Instant) -> bool;
+}
+
+/// The time that a thread has for background work.
+#[derive(Debug, Default)]
+pub(super) struct IdleTime {
+    from: Instant,
+    until: Instant,
+    /// The start of the step before this moment, if there was one.
+    step: Option<Instant>,
+}
+
+impl IdleTime {
+    /// Returns whether there is work for a thread without events.
+    pub(super) fn is_used(&self, work: &dyn BackgroundWork, now: Instant) -> bool {
+        work.is_waiting() && (self.from..self.until).contains(&now)
+    }
+
+    /// Notes that the system was asked for events: whether it was to wait for them, and whether
+    /// there were any.
+    pub(super) fn asked(&mut self, waited: bool, any: bool, now: Instant) {
+        if self.step.take().is_some_and(|began| !waited && now > began + CROWDED) {
+            self.from = now + RETREAT;
+        }
+        if any {
+            self.until = now + IDLE_MAX;
+        }
+    }
+
+    /// Does one step. Where nothing is left for this thread, the rest of its time is for sleeping.
+    pub(super) fn help(&mut self, work: &dyn BackgroundWork, now: Instant) {
+        if work.step(now) {
+            self.step = Some(now);
+        } else {
+            self.until = now;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+    use super::*;
+
+    /// A number of steps that are left.
+    struct Steps(AtomicU64);
+
+    impl Steps {
+        fn left(&self) -> u64 {
+            self.0.load(Relaxed)
+        }
+    }
+
+    impl BackgroundWork for Steps {
+        fn is_waiting(&self) -> bool {
+            self.left() > 0
+        }
+
+        fn step(&self, _: Instant) -> bool {
+            self.0.fetch_sub(1, Relaxed) > 1
+        }
+    }
+
+    fn steps(count: u64) -> (Steps, IdleTime) {
+        (Steps(AtomicU64::new(count)), IdleTime::default())
+    }
+
+    fn at(micros: u64) -> Instant {
+        Instant::from_millis(1) + Duration::from_micros(micros)
+    }
+
+    #[test]
+    fn idle_thread_helps_until_the_work_is_done_or_its_clients_are_gone() {
+        let (work, mut idle) = steps(0);
+        idle.asked(true, true, at(0));
+        assert!(!idle.is_used(&work, at(1)), "there is no work");
+        work.0.store(3, Relaxed);
+        assert!(idle.is_used(&work, at(999)) && !idle.is_used(&work, at(1_000)));
+        idle.help(&work, at(2));
+        assert_eq!(work.left(), 2);
+        idle.asked(false, false, at(20));
+        while idle.is_used(&work, at(20)) {
+            idle.help(&work, at(20));
+        }
+        assert_eq!(work.left(), 0);
+    }
+
+    #[test]
+    fn work_that_only_others_can_do_ends_the_idle_time() {
+        let (work, mut idle) = steps(1);
+        idle.asked(true, true, at(0));
+        idle.help(&work, at(1));
+        work.0.store(9, Relaxed);
+        assert!(!idle.is_used(&work, at(2)));
+        idle.asked(true, true, at(3));
+        assert!(idle.is_used(&work, at(4)));
+    }
+
+    #[test]
+    fn late_step_makes_the_thread_stop_helping_for_a_while() {
+        let (work, mut idle) = steps(9);
+        idle.asked(true, true, at(0));
+        idle.help(&work, at(1));
+        idle.asked(false, true, at(2_000));
+        assert!(!idle.is_used(&work, at(2_000)));
+        idle.asked(true, true, at(102_000));
+        assert!(idle.is_used(&work, at(102_000)));
+    }
+
+    #[test]
+    fn time_asleep_does_not_count_as_a_late_step() {
+        let (work, mut idle) = steps(9);
+        idle.asked(true, true, at(0));
+        idle.help(&work, at(990));
+        idle.asked(true, true, at(5_000));
+        assert!(idle.is_used(&work, at(5_000)));
+    }
+}

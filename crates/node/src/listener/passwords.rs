@@ -1,0 +1,7 @@
+//! Names and passwords of a listener's clients.
+
+/// The names and passwords that a listener accepts.
+pub trait Passwords: Send + Sync {
+    /// Returns whether `user` has this password, after the same time whether it has or not.
+    fn know(&self, user: &[u8], password: &[u8]) -> bool;
+}
