@@ -14,11 +14,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use sherwood_cache::{Cache, Options, Partition};
-use sherwood_model::{BackendId, Instant, PartitionId, SeededState, TenantId};
-use sherwood_node::listener::{
+use sherwood_listener::{
     Backends, Clock, FetchedValue, ListenerOptions, ManualClock, Moment, Places, Routing, Service, Talk,
     Target,
 };
+use sherwood_model::{BackendId, Instant, PartitionId, SeededState, TenantId};
 
 use crate::stream::{Target as Function, expanded, ways_to_cut};
 

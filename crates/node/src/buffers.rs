@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use bytes::Bytes;
 
 use crate::config::ByteSize;
-use crate::listener::BufferBytes;
+use sherwood_listener::BufferBytes;
 
 /// How much more than it needs a [`Hold`] takes from the budget, so that a value is not an access
 /// to a counter that all threads change. Chosen: with every connection in use it adds up to a

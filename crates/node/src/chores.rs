@@ -11,8 +11,8 @@ use std::time::Duration;
 use sherwood_cache::{Cache, Work};
 use sherwood_model::Instant;
 
-use crate::listener::BackgroundWork;
 use crate::vital::Vital;
+use sherwood_listener::BackgroundWork;
 
 /// Items of a listener's step. Chosen: some ten microseconds (and a look at every shard where
 /// little is left to do), a few times as long as asking for events takes.
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
     use crate::buffers::Buffers;
     use crate::clock::Clock;
-    use crate::listener::{Bound, ListenerOptions, Places, Routing, Service, Target};
+    use sherwood_listener::{Bound, ListenerOptions, Places, Routing, Service, Target};
 
     const BYTES: u64 = 1 << 20;
 

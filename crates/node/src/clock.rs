@@ -6,7 +6,7 @@ use std::time::{Duration, Instant as Monotonic, SystemTime, UNIX_EPOCH};
 
 use sherwood_model::Instant;
 
-use crate::listener;
+use sherwood_listener as listener;
 
 /// Turns the machine's monotonic clock into the pure rooms' [`Instant`], and back into wall time
 /// for people.

@@ -15,11 +15,11 @@ use crate::clock::Clock;
 use crate::control::instances::Instance;
 use crate::control::{Control, Losses};
 use crate::events::{Event, Events};
-use crate::listener::{Address, Meter};
 use crate::names::Names;
 use crate::recording::Recording;
 use crate::shadow::Shadow;
 use crate::telemetry::Telemetry;
+use sherwood_listener::{Address, Meter};
 
 /// Everything a handler or thread of the daemon may reach.
 pub(crate) struct Core {

@@ -30,7 +30,6 @@ mod events;
 mod gateway;
 mod http;
 mod listen;
-pub mod listener;
 mod memory;
 mod metrics;
 mod names;

@@ -15,14 +15,14 @@ use crate::buffers::Buffers;
 use crate::config::Protocol;
 use crate::core::Core;
 use crate::entropy::Entropy;
-use crate::listener::{
-    Backends, BackgroundWork, Bound, BufferBytes, Clock, FETCHED_COPIES, FetchedValue, ListenerOptions,
-    Passwords, Places, Routing, Running, Service, Target,
-};
 use crate::names::PartitionName;
 use crate::setup::{MemcachedSetup, RouteSetup};
 use crate::start::StartError;
 use crate::waiter::Waiter;
+use sherwood_listener::{
+    Backends, BackgroundWork, Bound, BufferBytes, Clock, FETCHED_COPIES, FetchedValue, ListenerOptions,
+    Passwords, Places, Routing, Running, Service, Target,
+};
 
 /// Binds every listener, so that a port in use is known before anything is served.
 pub(crate) fn bind(setups: &[MemcachedSetup], item_size_max: u32) -> Result<Vec<Bound>, StartError> {

@@ -35,7 +35,6 @@ use crate::control::{Actuator, Control, Instances, Losses, OwnCache, Pin};
 use crate::core::Core;
 use crate::entropy::Entropy;
 use crate::events::Events;
-use crate::listener::{Address, Running};
 use crate::memory::Mapped;
 use crate::names::Names;
 use crate::recording::Recording;
@@ -47,6 +46,7 @@ use crate::telemetry::Telemetry;
 use crate::threads::{self, Keeper, Worker};
 use crate::tls::Tls;
 use crate::{admin, http, listen};
+use sherwood_listener::{Address, Running};
 
 /// Why a node did not start.
 #[derive(Debug, thiserror::Error)]
@@ -80,7 +80,7 @@ pub enum StartError {
     },
     /// A listener could not be bound.
     #[error(transparent)]
-    Memcached(#[from] crate::listener::BindError),
+    Memcached(#[from] sherwood_listener::BindError),
     /// A file of certificates, keys, tokens or passwords is of no use.
     #[error(transparent)]
     Access(#[from] AccessError),
@@ -116,7 +116,7 @@ pub enum StartError {
     },
     /// Keys cannot be told apart by their prefixes.
     #[error(transparent)]
-    Routing(#[from] crate::listener::RoutingError),
+    Routing(#[from] sherwood_listener::RoutingError),
 }
 
 impl StartError {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::file::{AccessError, Refusal, Reloading, file_bytes, refused};
 use super::secrets::Secrets;
-use crate::listener::Passwords;
+use sherwood_listener::Passwords;
 
 /// What the file of a listener is called.
 const WHAT: &str = "[[listener]] auth_file";

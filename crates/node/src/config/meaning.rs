@@ -11,10 +11,10 @@ use sherwood_store::StoreOptions;
 
 use super::units::ByteSize;
 use crate::control::InstanceSetup;
-use crate::listener::{Address, ListenerOptions, redis_connection_bytes_max};
 use crate::promises::PromiseSetup;
 use crate::setup::AccessSetup;
 use crate::{http, tls};
+use sherwood_listener::{Address, ListenerOptions, redis_connection_bytes_max};
 
 /// A whole configuration that is valid. It says nothing about the machine: whether a port is free
 /// or a file can be opened shows when the node starts.

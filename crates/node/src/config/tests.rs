@@ -13,7 +13,7 @@ use super::raw::{
     RawServer, RawSlo, RawSnapshot, RawStale, RawStore, RawTao, RawTls, RawTtlRule, RawWrites,
 };
 use super::*;
-use crate::listener::{Address, UnixSocket};
+use sherwood_listener::{Address, UnixSocket};
 
 const EXAMPLE: &str = include_str!("../../../../sherwood.example.toml");
 const POLICIES: &[&str] = &["robinhood", "shared-lru", "static"];

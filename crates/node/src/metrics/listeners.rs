@@ -6,7 +6,7 @@ use prometheus_client::encoding::DescriptorEncoder;
 
 use super::{Labels, counters, gauges};
 use crate::core::Core;
-use crate::listener::{Count, Reading};
+use sherwood_listener::{Count, Reading};
 
 /// Keys of commands and what they met.
 const COMMANDS: [(Count, [&str; 2]); 13] = [

@@ -14,10 +14,10 @@ use sherwood_store::Store;
 
 use crate::config::{Protocol, Writes};
 use crate::control::{InstancesSetup, Pin};
-use crate::listener::Address;
 use crate::promises::PromiseSetup;
 use crate::snapshot::SnapshotSetup;
 use crate::tls::TlsFiles;
+use sherwood_listener::Address;
 
 /// A node, before it is started.
 pub struct Setup {

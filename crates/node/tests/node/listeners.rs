@@ -1,11 +1,13 @@
 //! Memcached listeners of a node: the same cache, the same backends, one bound on connections.
 
+use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 
-use sherwood_node::Node;
-use sherwood_node::listener::Address;
+use sherwood_listener::Address;
+use sherwood_node::{MemcachedSetup, Node};
 use sherwood_store::Store;
 
 use crate::patience::{PATIENCE, eventually};
@@ -182,4 +184,27 @@ fn a_fetch_that_ends_before_a_later_flush_fills_until_then() {
         assert_eq!(client.line(), "OK");
     });
     assert_eq!(value, "old");
+}
+
+#[test]
+fn changed_password_file_is_in_force_for_new_connections() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("passwords");
+    fs::write(&path, "alice:open-sesame\n").unwrap();
+    fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+    let mut setup = setup(vec![("catalog", vec![Fake::new([]) as Arc<dyn Store>])]);
+    setup.memcached = vec![MemcachedSetup { auth_file: Some(path.clone()), ..listener(0) }];
+    let node = Node::start(setup).unwrap();
+    let connect = || Client::connect(&node.memcached()[0]);
+    let log_in = |client: &mut Client, password: &str| {
+        client.send(&format!("set a 0 0 {}\r\nalice {password}", 6 + password.len()));
+        client.line()
+    };
+    let mut inside = connect();
+    assert_eq!(log_in(&mut inside, "open-sesame"), "STORED");
+    fs::write(&path, "alice:another password\n").unwrap();
+    eventually("the new password is known", || log_in(&mut connect(), "another password") == "STORED");
+    assert_eq!(log_in(&mut connect(), "open-sesame"), "CLIENT_ERROR authentication failure");
+    inside.send("mn");
+    assert_eq!(inside.line(), "MN");
 }

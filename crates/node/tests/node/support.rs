@@ -11,9 +11,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde_json::Value;
 use sherwood_dispatch::ProbeOptions;
+use sherwood_listener::Address;
 use sherwood_model::{BackendId, Slo, TenantId};
 use sherwood_node::config::{Protocol, Writes};
-use sherwood_node::listener::Address;
 use sherwood_node::{
     AccessSetup, BackendSetup, MemcachedSetup, Node, PartitionSetup, Pin, RouteSetup, Rules, Setup,
 };

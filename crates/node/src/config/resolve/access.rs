@@ -15,9 +15,9 @@ use toml::Spanned;
 use crate::config::problem::Problems;
 use crate::config::raw::{Key, RawAdmin, RawAdminTls, RawListener};
 use crate::config::scope::{Given, Setting, bytes, given, one_of};
-use crate::listener::Address;
 use crate::setup::AccessSetup;
 use crate::tls::TlsFiles;
+use sherwood_listener::Address;
 
 const TOKENS: Setting = Setting::new("[admin]", "token_file", "\"tokens\"");
 const READ_TOKENS: Setting = Setting::new("[admin]", "read_token_file", "\"read-tokens\"");

@@ -12,8 +12,8 @@ use crate::config::problem::{Origin, Problems};
 use crate::config::raw::{RawFile, RawListener};
 use crate::config::scope::{Given, Setting, bytes, flag_or, given, one_of, unknown};
 use crate::config::units::quoted;
-use crate::listener::{Address, UnixSocket};
 use crate::setup::AccessSetup;
+use sherwood_listener::{Address, UnixSocket};
 
 use super::access;
 

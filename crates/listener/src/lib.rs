@@ -1,0 +1,101 @@
+//! The listeners: existing clients speak to the cache as if it were memcached, or Redis.
+//!
+//! A cache is asked far more often than it is told, and each answer is small, so what costs is
+//! everything around it: system calls, wake-ups, locks. Hence one socket and one event loop per
+//! thread, and nothing handed over between threads but new connections, so that each has as many: a
+//! connection stays on its thread from its first byte to its last. All commands that arrived
+//! together are executed at one reading of the clock and answered by one write. And what is left
+//! then is waiting for memory, so what they will look up is asked for before the first of them is
+//! executed.
+//!
+//! ```text
+//! socket 0 ─▶ sherwood-mc-0: accept ─▶ connection: recv ─▶ parse ─▶ session ─▶ send
+//! socket 1 ─▶ sherwood-mc-1: …                                       │  ▲
+//!                                                                    ▼  │ read-through only
+//!                                                        cache     Backends::fetch
+//! ```
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `options` | what can be set, and the bounds of a connection's buffers |
+//! | `address`, `unix` | where to listen, and what becomes of a UNIX socket's file |
+//! | `routing` | from a key to a partition |
+//! | `conversation` | what a protocol has to be: bytes in, bytes out, and what it waits for |
+//! | `memcached` | the memcached protocol as that; `session`, `retrieval` and `meta` are what its commands do; no I/O, no clock |
+//! | `login` | what a memcached client has to say first where the listener asks for a password |
+//! | `redis` | the Redis protocol as that |
+//! | `talk` | one client without a socket, for tests and fuzz targets |
+//! | `connection` | one client: its socket, its buffers, its turn |
+//! | `thread` | the event loop: whose turn it is, accepting, patience, draining; `slots` are its clients' places |
+//! | `hearing` | what clients that are ready together have said, before the first is answered |
+//! | `ahead` | what commands that have arrived will look up is prefetched |
+//! | `crew`, `mailbox` | what threads hand to each other, and how they are woken |
+//! | `fetch` | what a conversation wants from the backends |
+//! | `server` | sockets and threads |
+//! | `backends`, `clock`, `account`, `passwords`, `idle` | traits of what a listener needs of its process; `idle` also decides when a thread helps |
+//!
+//! A listener is *look-aside* (a miss is a miss, and the application fetches and stores) or,
+//! backend by backend, *read-through* (a miss of `get`, `gets`, `gat`, `gats` or `mg`, or of
+//! Redis's `GET` or `MGET`, is fetched from the backend; a failed fetch is answered as a miss and
+//! counted, because the protocols have no error for one key among several).
+
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "a driver: it owns sockets and threads"
+)]
+
+mod account;
+mod address;
+mod ahead;
+mod backends;
+mod clock;
+mod connection;
+mod conversation;
+mod counters;
+mod crew;
+mod fetch;
+mod hearing;
+mod idle;
+mod login;
+mod mailbox;
+mod memcached;
+mod meta;
+mod meter;
+mod options;
+mod passwords;
+mod redis;
+mod retrieval;
+mod routing;
+mod server;
+mod session;
+mod shared;
+mod slots;
+mod stats;
+mod talk;
+#[cfg(test)]
+mod tests;
+mod thread;
+mod unix;
+
+pub use account::{BufferBytes, FETCHED_COPIES};
+pub use address::{Address, UnixSocket};
+pub use backends::{Backends, FetchedValue};
+pub use clock::{Clock, ManualClock, Moment};
+pub use counters::{Count, Counts};
+pub use idle::BackgroundWork;
+pub use meter::{Meter, Reading};
+pub use options::{ListenerOptions, OptionsError};
+pub use passwords::Passwords;
+pub use redis::connection_bytes_max as redis_connection_bytes_max;
+pub use retrieval::FETCH_KEYS_MAX;
+pub use routing::{Routing, RoutingError, Target};
+pub use server::{BindError, Bound, Running};
+pub use shared::{Places, Service};
+pub use talk::Talk;
+
+/// What `version` answers: the memcached whose behaviour we were compared with, then ourselves.
+/// Clients take this number for memcached's: those that speak meta commands look for 1.6 and for
+/// the versions that flags came with, and these answers are 1.6.45's; where they differ,
+/// docs/src/memcached.md and tests/conformance/memcached/differs say so.
+pub const VERSION: &str = concat!("1.6.45-sherwood-", env!("CARGO_PKG_VERSION"));

@@ -1,0 +1,239 @@
+//! What a memcached client has to say first where the listener asks for a password.
+//!
+//! memcached's way (its option `-Y`): the first command is a `set` of any key, whose value is a
+//! name, a space and a password. Until one is right, everything else is answered that it is
+//! unauthenticated, and nothing is parsed but the line. Texts are memcached's; what it closes on,
+//! we close on. Unlike there, guesses of a connection are bounded, and each line has its answer
+//! where several come together.
+
+use sherwood_wire::memcached::reply;
+
+use super::passwords::Passwords;
+
+/// Answers other than to the right password that a connection is given; with the last it is hung up
+/// on. Some clients ask for the version or send some commands before they log in.
+pub(super) const REFUSALS_MAX: u8 = 16;
+
+/// Longest line, bytes; memcached's.
+const LINE_BYTES_MAX: usize = 2048;
+/// Shortest line without its end, bytes; memcached's: no `set` with a value is shorter.
+const LINE_BYTES_MIN: usize = 6;
+/// Longest name and password together, with what is between them.
+const VALUE_BYTES_MAX: usize = 1024;
+const LINE_END: &[u8] = b"\r\n";
+
+const UNAUTHENTICATED: &[u8] = b"CLIENT_ERROR unauthenticated\r\n";
+const TOO_LONG: &[u8] = b"CLIENT_ERROR auth token too long\r\n";
+const TERMINATION: &[u8] = b"CLIENT_ERROR bad command line termination\r\n";
+const FORMAT: &[u8] = b"CLIENT_ERROR bad authentication token format\r\n";
+const FAILURE: &[u8] = b"CLIENT_ERROR authentication failure\r\n";
+
+/// A client that has not logged in.
+#[derive(Debug, Default)]
+pub(super) struct Login {
+    refusals: u8,
+}
+
+/// What became of some input.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Outcome {
+    /// Bytes that are used up.
+    pub(super) consumed: usize,
+    pub(super) next: Next,
+    /// Names and passwords that were tried.
+    pub(super) tried: u64,
+}
+
+/// What is to happen next.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    /// The client is in.
+    Admit,
+    /// So many bytes are needed that are not used up.
+    Need(usize),
+    HangUp,
+}
+
+/// A line and what belongs to it.
+enum Step<'a> {
+    Need(usize),
+    /// An answer, after which the next line is looked at.
+    Refuse(usize, &'static [u8]),
+    /// An answer or none, after which nothing is.
+    HangUp(usize, &'static [u8]),
+    Try(usize, &'a [u8], &'a [u8]),
+}
+
+impl Login {
+    /// Goes through `input` until the client is in, has to say more, or has said too much.
+    pub(super) fn advance(&mut self, passwords: &dyn Passwords, input: &[u8], out: &mut Vec<u8>) -> Outcome {
+        let (mut consumed, mut tried) = (0, 0);
+        loop {
+            let (bytes, answer, hang_up) = match Step::of(&input[consumed..]) {
+                Step::Need(need) => return Outcome { consumed, next: Next::Need(need), tried },
+                Step::Try(bytes, user, password) => {
+                    tried += 1;
+                    if passwords.know(user, password) {
+                        out.extend_from_slice(reply::STORED);
+                        return Outcome { consumed: consumed + bytes, next: Next::Admit, tried };
+                    }
+                    (bytes, FAILURE, false)
+                }
+                Step::Refuse(bytes, answer) => (bytes, answer, false),
+                Step::HangUp(bytes, answer) => (bytes, answer, true),
+            };
+            consumed += bytes;
+            out.extend_from_slice(answer);
+            self.refusals += 1;
+            if hang_up || self.refusals >= REFUSALS_MAX {
+                return Outcome { consumed, next: Next::HangUp, tried };
+            }
+        }
+    }
+}
+
+impl<'a> Step<'a> {
+    fn of(input: &'a [u8]) -> Self {
+        let line = &input[..input.len().min(LINE_BYTES_MAX)];
+        let Some(end) = line.iter().position(|&byte| byte == b'\n') else {
+            return if line.len() < LINE_BYTES_MAX {
+                Self::Need(input.len() + 1)
+            } else {
+                Self::HangUp(0, b"")
+            };
+        };
+        if end < LINE_BYTES_MIN {
+            return Self::HangUp(end + 1, b"");
+        }
+        let start = end + 1;
+        let Some(length) = announced(&line[..end]) else { return Self::Refuse(start, UNAUTHENTICATED) };
+        if length > VALUE_BYTES_MAX {
+            return Self::HangUp(start, TOO_LONG);
+        }
+        let block = start + length + LINE_END.len();
+        let Some(value) = input.get(start..block) else { return Self::Need(block) };
+        let Some(value) = value.strip_suffix(LINE_END) else { return Self::Refuse(block, TERMINATION) };
+        match value.iter().position(|&byte| byte == b' ') {
+            Some(space) => Self::Try(block, &value[..space], &value[space + 1..]),
+            None => Self::Refuse(block, FORMAT),
+        }
+    }
+}
+
+/// The length of the value that `set KEY FLAGS EXPTIME LENGTH …` announces.
+fn announced(line: &[u8]) -> Option<usize> {
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    let mut words = line.split(|&byte| byte == b' ').filter(|word| !word.is_empty());
+    let length = words.next().filter(|&verb| verb == b"set").and_then(|_| words.nth(3))?;
+    std::str::from_utf8(length).ok()?.parse::<u32>().ok().map(|length| length as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::counters::Count;
+    use crate::routing::Routing;
+    use crate::shared::Service;
+    use crate::tests::{Client, Known, cache, service, target};
+
+    fn client() -> Client {
+        let passwords: Option<Arc<dyn Passwords>> =
+            Some(Arc::new(Known(&[("alice", "open sesame"), ("bob", "12345678")])));
+        Client::new(Service { passwords, ..service(cache(1), Routing::single(target(0)), None) })
+    }
+
+    /// As memcached 1.6.45 answers with `-Y`, one line at a time.
+    #[test]
+    fn nothing_is_answered_before_the_password() {
+        for (sent, answer) in [
+            ("get a\r\n", "CLIENT_ERROR unauthenticated\r\n"),
+            ("mg a v\r\n", "CLIENT_ERROR unauthenticated\r\n"),
+            ("version\r\n", "CLIENT_ERROR unauthenticated\r\n"),
+            ("set a 0 0\r\n", "CLIENT_ERROR unauthenticated\r\n"),
+            ("set a 0 0 x\r\n", "CLIENT_ERROR unauthenticated\r\n"),
+            ("setx a 0 0 1\r\n", "CLIENT_ERROR unauthenticated\r\n"),
+            ("add a 0 0 12\r\n", "CLIENT_ERROR unauthenticated\r\n"),
+            ("set a 0 0 12\r\nbob 1234567X\r\n", "CLIENT_ERROR authentication failure\r\n"),
+            ("set a 0 0 12 noreply\r\nbob 1234567X\r\n", "CLIENT_ERROR authentication failure\r\n"),
+            ("set a 0 0 3\r\nbob\r\n", "CLIENT_ERROR bad authentication token format\r\n"),
+            ("set a 0 0 12\r\nbob 12345678..", "CLIENT_ERROR bad command line termination\r\n"),
+            ("set a 0 0 20000\r\n", "CLIENT_ERROR auth token too long\r\n(closed)"),
+            ("quit\r\n", "(closed)"),
+            ("\r\n", "(closed)"),
+            (&"x".repeat(2048), "(closed)"),
+        ] {
+            assert_eq!(client().send(sent.as_bytes()), answer, "after {sent:?}");
+        }
+    }
+
+    #[test]
+    fn who_knows_a_password_is_served() {
+        let mut client = client();
+        client.check(&[
+            ("get a\r\n", "CLIENT_ERROR unauthenticated\r\n"),
+            (
+                "set any 1 2 17\r\nalice open sesame\r\nset a 0 0 1\r\nx\r\nget a\r\n",
+                "STORED\r\nSTORED\r\nVALUE a 0 1\r\nx\r\nEND\r\n",
+            ),
+            // It is a value as any other then.
+            ("set any 0 0 3\r\nbob\r\nget any\r\n", "STORED\r\nVALUE any 0 3\r\nbob\r\nEND\r\n"),
+        ]);
+        assert_eq!((client.count(Count::AuthCmds), client.count(Count::AuthErrors)), (1, 0));
+    }
+
+    #[test]
+    fn guesses_of_a_connection_are_bounded() {
+        let mut client = client();
+        let guess = "set a 0 0 12\r\nbob 1234567X\r\n".repeat(100);
+        let right = "set a 0 0 12\r\nbob 12345678\r\n";
+        let said = client.send(format!("{guess}{right}").as_bytes());
+        let refusals = "CLIENT_ERROR authentication failure\r\n".repeat(usize::from(REFUSALS_MAX));
+        assert_eq!(said, format!("{refusals}(closed)"));
+        let count = u64::from(REFUSALS_MAX);
+        assert_eq!((client.count(Count::AuthCmds), client.count(Count::AuthErrors)), (count, count));
+    }
+
+    fn piece() -> impl Strategy<Value = Vec<u8>> {
+        let likely = [
+            "set a 0 0 12\r\n",
+            "bob 12345678\r\n",
+            "bob 1234567X\r\n",
+            "get a\r\n",
+            "\r\n",
+            "set",
+            " ",
+            "4294967295",
+        ];
+        prop_oneof![
+            prop::sample::select(likely.to_vec()).prop_map(|text| text.as_bytes().to_vec()),
+            prop::collection::vec(any::<u8>(), 0..40),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(256))]
+
+        /// Whatever is said, and however the network cuts it, the answers are the same, and who has
+        /// not said the password reads nothing.
+        #[test]
+        fn answers_do_not_depend_on_the_cuts(pieces in prop::collection::vec(piece(), 0..12), cut in 1_usize..9) {
+            let said = pieces.concat();
+            let mut whole = client();
+            let answer = whole.send(&said);
+            let mut pieces = client();
+            let mut answers = String::new();
+            for piece in said.chunks(cut) {
+                if !answers.ends_with("(closed)") {
+                    answers.push_str(&pieces.send(piece));
+                }
+            }
+            prop_assert_eq!(&answer, &answers);
+            let knows = said.windows(14).any(|window| window == b"bob 12345678\r\n");
+            prop_assert!(knows || !answer.contains("STORED") && !answer.contains("END"), "{}", answer);
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! The memcached protocol as a conversation: parse, execute, and put aside what has to wait.
+
+use std::sync::Arc;
+
+use sherwood_wire::memcached::{Ahead, Event, Exptime, Keys, Meta, Parser, Retrieval, reply};
+
+use super::ahead::prefetch;
+use super::conversation::{Advance, Conversation, Fetched, Next, Protocol};
+use super::counters::Count;
+use super::login::{self, Login};
+use super::retrieval::{Misses, Portion};
+use super::session::{self, Session};
+use super::shared::Shared;
+use crate::clock::Moment;
+
+/// The protocol.
+pub(super) struct Memcached;
+
+impl Protocol for Memcached {
+    type Conversation = Client;
+
+    const NAME: &'static str = "memcached";
+    const THREADS: &'static str = "sherwood-mc";
+    const TOO_MANY: &'static [u8] = reply::TOO_MANY_CONNECTIONS;
+
+    fn open(&self, shared: &Arc<Shared>, thread: usize) -> Client {
+        Client {
+            parser: Parser::new(shared.options.limits()),
+            shared: Arc::clone(shared),
+            thread,
+            login: shared.service.passwords.is_some().then(Login::default),
+            aside: None,
+            misses: Misses::default(),
+        }
+    }
+}
+
+/// One client.
+pub(super) struct Client {
+    shared: Arc<Shared>,
+    thread: usize,
+    parser: Parser,
+    /// As long as it has not logged in.
+    login: Option<Login>,
+    /// A command that is not carried out yet.
+    aside: Option<Aside>,
+    misses: Misses,
+}
+
+/// What is put aside while something is sent or fetched.
+enum Aside {
+    Keys(KeyList),
+    /// An `mg`, whose line is at most [`LINE_BYTES_MAX`](sherwood_wire::memcached::LINE_BYTES_MAX)
+    /// bytes long.
+    Get {
+        key: Vec<u8>,
+        flags: Vec<u8>,
+    },
+}
+
+/// What is left of a key list, at most [`KEYS_BYTES_MAX`](sherwood_wire::memcached::KEYS_BYTES_MAX)
+/// bytes of it.
+struct KeyList {
+    text: Vec<u8>,
+    /// How much of the text is worked off.
+    done: usize,
+    cas: bool,
+    touch: Option<Exptime>,
+    last: bool,
+}
+
+impl KeyList {
+    fn retrieval(&self) -> Retrieval<'_> {
+        let Self { ref text, done, cas, touch, last } = *self;
+        Retrieval { keys: Keys::of(&text[done..]), cas, touch, last }
+    }
+}
+
+impl Conversation for Client {
+    fn advance(&mut self, moment: Moment, input: &[u8], output: &mut Vec<u8>) -> Advance {
+        let (mut consumed, mut ahead) = (0, 0);
+        if let Some(next) = self.log_in(input, &mut consumed, output) {
+            return Advance { consumed, next };
+        }
+        let Self { shared, thread, parser, aside, misses, .. } = self;
+        let session = Session { shared, counters: &shared.counters[*thread] };
+        if let Some(next) = go_on(session, moment, aside, misses, output) {
+            return Advance { consumed, next };
+        }
+        while output.len() < shared.options.output_bytes_max {
+            let parsed = parser.parse(&input[consumed..]);
+            consumed += parsed.consumed;
+            if consumed >= ahead && consumed < input.len() {
+                let mut keys = Ahead::of(&input[consumed..]);
+                prefetch(&shared.service, &mut keys);
+                ahead = input.len() - keys.left();
+            }
+            let next = match parsed.event {
+                Event::Incomplete { need } => Some(Next::Need(need)),
+                Event::Refused { refusal, noreply, close } => {
+                    session.refuse(refusal, noreply, output);
+                    close.then_some(Next::HangUp)
+                }
+                Event::Command(command) => match session.execute(moment, command, output) {
+                    session::Next::Continue => None,
+                    session::Next::Close => Some(Next::Close),
+                    session::Next::Retrieve(retrieval) => {
+                        begin(session, moment, retrieval, aside, misses, output)
+                    }
+                    session::Next::Fetch(meta, wanted) => {
+                        *aside = Some(Aside::of(meta));
+                        Some(Next::Fetch(vec![wanted]))
+                    }
+                },
+            };
+            if let Some(next) = next {
+                return Advance { consumed, next };
+            }
+        }
+        Advance { consumed, next: Next::Send }
+    }
+
+    fn is_outside(&self) -> bool {
+        self.login.is_some()
+    }
+
+    fn keys_ahead(input: &[u8]) -> impl Iterator<Item = &[u8]> {
+        Ahead::of(input)
+    }
+
+    fn resume(&mut self, moment: Moment, fetched: Fetched, output: &mut Vec<u8>) {
+        let Self { shared, thread, aside, misses, .. } = self;
+        let session = Session { shared, counters: &shared.counters[*thread] };
+        match aside {
+            Some(Aside::Keys(list)) => session.insert(moment, list.cas, misses, fetched, output),
+            Some(Aside::Get { key, flags }) => {
+                // They made an `mg` before, and one key was wanted.
+                if let (Ok(meta), Some(fetched)) = (Meta::get(key, flags), fetched.first()) {
+                    session.meta_fetched(moment, meta, fetched, output);
+                }
+                *aside = None;
+            }
+            None => {}
+        }
+    }
+}
+
+impl Client {
+    /// Lets a client in that has to log in; says what is to happen as long as it is not.
+    fn log_in(&mut self, input: &[u8], consumed: &mut usize, output: &mut Vec<u8>) -> Option<Next> {
+        let passwords = self.shared.service.passwords.as_deref()?;
+        let login::Outcome { consumed: used, next, tried } =
+            self.login.as_mut()?.advance(passwords, input, output);
+        let admitted = next == login::Next::Admit;
+        let counters = &self.shared.counters[self.thread];
+        counters.add(Count::AuthCmds, tried);
+        counters.add(Count::AuthErrors, tried - u64::from(admitted));
+        *consumed = used;
+        match next {
+            login::Next::Admit => {
+                self.login = None;
+                None
+            }
+            login::Next::Need(need) => Some(Next::Need(need)),
+            login::Next::HangUp => Some(Next::HangUp),
+        }
+    }
+}
+
+impl Aside {
+    fn of(meta: Meta<'_>) -> Self {
+        Self::Get { key: meta.key.text().to_vec(), flags: meta.flags.text().to_vec() }
+    }
+}
+
+/// Begins a key list, and puts it aside if it cannot be ended at once.
+fn begin(
+    session: Session<'_>,
+    moment: Moment,
+    mut retrieval: Retrieval<'_>,
+    aside: &mut Option<Aside>,
+    misses: &mut Misses,
+    output: &mut Vec<u8>,
+) -> Option<Next> {
+    let next = retrieve(session, moment, &mut retrieval, misses, output)?;
+    let Retrieval { keys, cas, touch, last } = retrieval;
+    let list = KeyList { text: keys.text().to_vec(), done: 0, cas, touch, last };
+    *aside = Some(Aside::Keys(list));
+    Some(next)
+}
+
+/// Goes on with the key list that was put aside, if there is one.
+fn go_on(
+    session: Session<'_>,
+    moment: Moment,
+    aside: &mut Option<Aside>,
+    misses: &mut Misses,
+    output: &mut Vec<u8>,
+) -> Option<Next> {
+    let Some(Aside::Keys(list)) = aside else { return None };
+    let mut retrieval = list.retrieval();
+    let next = retrieve(session, moment, &mut retrieval, misses, output);
+    let left = retrieval.keys.text().len();
+    match next {
+        Some(_) => list.done = list.text.len() - left,
+        None => *aside = None,
+    }
+    next
+}
+
+/// Answers keys; says what has to happen before the others can be.
+fn retrieve(
+    session: Session<'_>,
+    moment: Moment,
+    retrieval: &mut Retrieval<'_>,
+    misses: &mut Misses,
+    output: &mut Vec<u8>,
+) -> Option<Next> {
+    let output_max = session.shared.options.output_bytes_max;
+    let portion = session.retrieve(moment, retrieval, misses, output, output_max);
+    if !misses.is_empty() {
+        return Some(Next::Fetch(misses.wanted()));
+    }
+    if portion == Portion::More {
+        return Some(Next::Send);
+    }
+    if retrieval.last {
+        output.extend_from_slice(reply::END);
+    }
+    None
+}

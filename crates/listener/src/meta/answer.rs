@@ -1,0 +1,105 @@
+//! How answers to meta commands are put together.
+
+use std::time::Duration;
+
+use sherwood_cache::Marks;
+use sherwood_model::Instant;
+use sherwood_wire::memcached::{Meta, MetaFlag, MetaFlags, reply};
+
+use super::super::session::expiry;
+use super::{Asked, BINARY};
+use crate::clock::Moment;
+
+/// What an answer can tell about an item.
+#[derive(Clone, Copy)]
+pub(super) struct Shown<'a> {
+    pub(super) value: &'a [u8],
+    pub(super) flags: u32,
+    pub(super) cas: u64,
+    /// When it dies, at the place in the flags where that is asked for.
+    pub(super) expires: Option<Instant>,
+    pub(super) marks: Marks,
+    /// Whether it was read before.
+    pub(super) hit: bool,
+    /// How long it had not been used.
+    pub(super) idle: Duration,
+}
+
+/// Appends what the flags of an `mg` ask for, in their order.
+pub(super) fn item_flags(asked: &Asked<'_>, shown: &Shown<'_>, out: &mut Vec<u8>) {
+    for flag in asked.meta.flags {
+        match flag {
+            MetaFlag::ReturnCas => reply::meta_number(out, b'c', shown.cas),
+            MetaFlag::ReturnFlags => reply::meta_number(out, b'f', shown.flags.into()),
+            MetaFlag::ReturnHit => reply::meta_number(out, b'h', shown.hit.into()),
+            MetaFlag::ReturnIdle => reply::meta_number(out, b'l', shown.idle.as_secs()),
+            MetaFlag::ReturnSize => reply::meta_number(out, b's', shown.value.len() as u64),
+            MetaFlag::ReturnTtl => ttl(shown.expires, asked.moment, out),
+            MetaFlag::ReturnKey => reply::meta_key(out, asked.key, shown.marks.contains(BINARY)),
+            MetaFlag::Opaque(opaque) => word(opaque, out),
+            _ => {}
+        }
+    }
+}
+
+/// Appends a whole answer of `code` that tells nothing of an item, but what the client itself sent.
+pub(super) fn without_item(meta: Meta<'_>, key: &[u8], code: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(code);
+    for flag in meta.flags {
+        match flag {
+            MetaFlag::ReturnKey => reply::meta_key(out, key, meta.key.is_base64()),
+            MetaFlag::Opaque(opaque) => word(opaque, out),
+            _ => {}
+        }
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Appends ` t` and the seconds left to live, or -1.
+pub(super) fn ttl(expires: Option<Instant>, moment: Moment, out: &mut Vec<u8>) {
+    match ttl_secs(expires, moment) {
+        Some(secs) => reply::meta_number(out, b't', secs),
+        None => out.extend_from_slice(b" t-1"),
+    }
+}
+
+/// Appends a word of the client's.
+pub(super) fn word(word: &[u8], out: &mut Vec<u8>) {
+    out.push(b' ');
+    out.extend_from_slice(word);
+}
+
+/// Seconds left to live, rounded up, so that an item just stored for 30 seconds has 30.
+pub(super) fn ttl_secs(expires: Option<Instant>, moment: Moment) -> Option<u64> {
+    let left = expires?.since(moment.now);
+    Some(left.as_secs() + u64::from(left.subsec_nanos() > 0))
+}
+
+/// When an item dies, as the flags of a command have it.
+#[derive(Clone, Copy)]
+pub(super) struct Expiry {
+    /// At the place of `t`.
+    pub(super) shown: Option<Instant>,
+    /// At the place of `R`.
+    pub(super) compared: Option<Instant>,
+    /// At the end.
+    pub(super) last: Option<Instant>,
+}
+
+impl Expiry {
+    /// Goes through the flags in their order, as memcached does: `t` tells what those before it
+    /// have set, and `R` looks at it. `N` counts for an item that was just `made` only.
+    pub(super) fn of(flags: MetaFlags<'_>, before: Option<Instant>, made: bool, moment: Moment) -> Self {
+        let mut expiry_of = Self { shown: before, compared: before, last: before };
+        for flag in flags {
+            match flag {
+                MetaFlag::Ttl(exptime) => expiry_of.last = expiry(exptime, moment),
+                MetaFlag::Vivify(exptime) if made => expiry_of.last = expiry(exptime, moment),
+                MetaFlag::ReturnTtl => expiry_of.shown = expiry_of.last,
+                MetaFlag::Recache(_) => expiry_of.compared = expiry_of.last,
+                _ => {}
+            }
+        }
+        expiry_of
+    }
+}

@@ -1,0 +1,279 @@
+//! `mg`: reading, and with it touching, making place for what is missing, and telling one client to
+//! recache.
+//!
+//! Most reads change nothing but the recency, so they take the way of `get`. Only where an expiry
+//! is to be set or a right to be given to one client of several, a second step looks at the item
+//! again and changes it.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use crate::backends::FetchedValue;
+use sherwood_cache::{Change, Item, Kind, Marks, NewCas};
+use sherwood_model::{Instant, Tags};
+use sherwood_wire::memcached::{Expires, KEY_BYTES_MAX, Meta, MetaOptions, reply};
+
+use super::super::conversation::Wanted;
+use super::super::counters::Count;
+use super::super::session::{Session, is_over};
+use super::answer::{self, Expiry, Shown, ttl_secs};
+use super::{Asked, STALE, WON, stored};
+use crate::clock::Moment;
+
+/// What an `mg` makes of an item.
+struct Outcome {
+    expiry: Expiry,
+    marks: Marks,
+    /// This client is to recache it.
+    won: bool,
+    /// Another one is.
+    taken: bool,
+    stale: bool,
+}
+
+/// What is known of an item from before the command.
+#[derive(Clone, Copy, Default)]
+struct Before {
+    hit: bool,
+    idle: Duration,
+}
+
+/// How the first step ended.
+enum Read {
+    Answered,
+    /// The item is to be changed.
+    Unsettled {
+        hit: bool,
+    },
+    /// There is nothing to answer with.
+    Absent,
+}
+
+/// How the second step ended.
+enum Settled {
+    Answered,
+    Made(Outcome),
+    Absent,
+}
+
+impl Session<'_> {
+    /// Answers an `mg`, or says what is to be fetched first.
+    pub(super) fn meta_get(&self, asked: &Asked<'_>, out: &mut Vec<u8>) -> Option<Wanted> {
+        self.counters.increment(Count::CmdGet);
+        let options = asked.meta.flags.options();
+        let idle = self.idle(asked);
+        match self.read(asked, &options, idle, out) {
+            Read::Answered => self.counters.increment(Count::GetHits),
+            Read::Unsettled { hit } => {
+                self.counters.increment(Count::GetHits);
+                self.settle(asked, &options, Before { hit, idle }, None, out);
+            }
+            Read::Absent => {
+                self.counters.increment(Count::GetMisses);
+                if asked.target.read_through && self.shared.service.backends.is_some() {
+                    return Some(asked.wanted());
+                }
+                self.settle(asked, &options, Before::default(), None, out);
+            }
+        }
+        None
+    }
+
+    /// Answers an `mg` with what was fetched.
+    pub(in super::super) fn meta_fetched(
+        &self,
+        moment: Moment,
+        meta: Meta<'_>,
+        fetched: &Result<Option<FetchedValue>, String>,
+        out: &mut Vec<u8>,
+    ) {
+        self.counters.increment(Count::Fetches);
+        if fetched.is_err() {
+            self.counters.increment(Count::FetchErrors);
+        }
+        let mut room = [0; KEY_BYTES_MAX];
+        if let Some(asked) = self.asked(moment, meta, meta.key.bytes(&mut room)) {
+            let options = meta.flags.options();
+            match fetched {
+                Ok(found) => self.settle(&asked, &options, Before::default(), found.as_ref(), out),
+                // A backend that failed has not said that there is nothing to make a place for.
+                Err(_) => {
+                    let options = MetaOptions { vivify: None, ..options };
+                    self.settle(&asked, &options, Before::default(), None, out);
+                }
+            }
+        }
+    }
+
+    /// How long the item has not been used, if that is asked for.
+    fn idle(&self, asked: &Asked<'_>) -> Duration {
+        if !asked.meta.flags.has(b'l') {
+            return Duration::ZERO;
+        }
+        let cache = &self.shared.service.cache;
+        let last_use = cache.peek(asked.target.partition, asked.name, &asked.access(), |item| item.last_use);
+        last_use.map_or(Duration::ZERO, |last_use| cache.since(last_use, asked.moment.now))
+    }
+
+    fn read(&self, asked: &Asked<'_>, options: &MetaOptions, idle: Duration, out: &mut Vec<u8>) -> Read {
+        let changes = options.ttl.is_some() || options.recache.is_some();
+        let passing = changes || asked.meta.flags.has(b'u');
+        let access = if passing { asked.passing() } else { asked.access() };
+        let cache = &self.shared.service.cache;
+        let read = cache.get(asked.target.partition, asked.name, &access, |item| {
+            let Some(value) = stored(&item) else { return Read::Absent };
+            let before = Before { hit: item.marks.contains(Marks::USED), idle };
+            let outcome = Outcome::of(asked, options, item.expires, item.marks, false);
+            if changes || outcome.won {
+                return Read::Unsettled { hit: before.hit };
+            }
+            write(asked, options, &outcome, &shown(&item, value, &outcome, before), out);
+            Read::Answered
+        });
+        read.unwrap_or(Read::Absent)
+    }
+
+    /// Changes the item, makes it, or answers with what was `fetched` and did not become one.
+    fn settle(
+        &self,
+        asked: &Asked<'_>,
+        options: &MetaOptions,
+        before: Before,
+        fetched: Option<&FetchedValue>,
+        out: &mut Vec<u8>,
+    ) {
+        let access = if asked.meta.flags.has(b'u') { asked.passing() } else { asked.access() };
+        let service = &self.shared.service;
+        // It would only become stale, for those who take what is.
+        let is_over = options.ttl.is_some_and(|exptime| is_over(exptime, asked.moment));
+        let decide = |item: Option<Item<'_>>| match item.and_then(|item| Some((item, stored(&item)?))) {
+            Some((item, value)) => {
+                let outcome = Outcome::of(asked, options, item.expires, item.marks, false);
+                write(asked, options, &outcome, &shown(&item, value, &outcome, before), out);
+                let change = if is_over { Change::Remove } else { outcome.amend() };
+                (change, Settled::Answered)
+            }
+            None if fetched.is_none() && options.vivify.is_some() => {
+                let outcome = Outcome::of(asked, options, None, asked.marks(), true);
+                (outcome.make(options), Settled::Made(outcome))
+            }
+            None => (if is_over { Change::Remove } else { Change::Keep }, Settled::Absent),
+        };
+        let update = || service.cache.update_with_cas(asked.target.partition, asked.name, &access, decide);
+        let settled = if is_over { service.write(asked.target, asked.name, update) } else { update() };
+        let shown = Shown {
+            value: fetched.map_or(&[], |found| &found.value),
+            flags: fetched.map_or(0, |found| found.flags),
+            cas: 0,
+            expires: None,
+            marks: asked.marks(),
+            hit: false,
+            idle: Duration::ZERO,
+        };
+        match settled {
+            Ok((Settled::Answered, _)) => self.touched(options, Count::TouchHits),
+            Ok((Settled::Made(outcome), cas)) => {
+                let shown = Shown { cas: cas.unwrap_or_default(), expires: outcome.expiry.shown, ..shown };
+                write(asked, options, &outcome, &shown, out);
+            }
+            Ok((Settled::Absent, _)) if fetched.is_some() => {
+                let outcome = Outcome::of(asked, options, None, asked.marks(), false);
+                write(asked, options, &outcome, &shown, out);
+            }
+            Ok((Settled::Absent, _)) => {
+                self.touched(options, Count::TouchMisses);
+                self.absent(asked, out);
+            }
+            // No room for an item without a value is no reason to fail: nobody has the right to
+            // recache, then.
+            Err(_) => self.absent(asked, out),
+        }
+    }
+
+    fn touched(&self, options: &MetaOptions, how: Count) {
+        if options.ttl.is_some() {
+            self.counters.increment(Count::CmdTouch);
+            self.counters.increment(how);
+        }
+    }
+
+    fn absent(&self, asked: &Asked<'_>, out: &mut Vec<u8>) {
+        if !asked.meta.flags.has(b'q') {
+            answer::without_item(asked.meta, asked.key, b"EN", out);
+        }
+    }
+}
+
+impl Outcome {
+    fn of(
+        asked: &Asked<'_>,
+        options: &MetaOptions,
+        expires: Option<Instant>,
+        marks: Marks,
+        made: bool,
+    ) -> Self {
+        let expiry = Expiry::of(asked.meta.flags, expires, made, asked.moment);
+        let (taken, stale) = (marks.contains(WON), marks.contains(STALE));
+        let won = made || !taken && (stale || runs_out(options, expiry.compared, asked.moment));
+        let marks = if won { marks.with(WON) } else { marks };
+        let used = if asked.meta.flags.has(b'u') || made { marks } else { marks.with(Marks::USED) };
+        Self { expiry, marks: used, won, taken, stale }
+    }
+
+    fn amend(&self) -> Change<'static> {
+        Change::Amend { expires: self.expiry.last, marks: self.marks, cas: NewCas::Keep }
+    }
+
+    fn make(&self, options: &MetaOptions) -> Change<'static> {
+        Change::StoreMarked {
+            value: Cow::Borrowed(b""),
+            flags: 0,
+            expires: self.expiry.last,
+            kind: Kind::Place,
+            tags: Tags::NONE,
+            marks: self.marks,
+            cas: options.new_cas,
+        }
+    }
+}
+
+/// Whether less is left to live than `R` says.
+fn runs_out(options: &MetaOptions, expires: Option<Instant>, moment: Moment) -> bool {
+    match options.recache.map(|exptime| exptime.resolve(moment.unix_secs)) {
+        Some(Expires::After(least)) => ttl_secs(expires, moment).is_some_and(|left| left < least.as_secs()),
+        _ => false,
+    }
+}
+
+fn shown<'a>(item: &Item<'_>, value: &'a [u8], outcome: &Outcome, before: Before) -> Shown<'a> {
+    Shown {
+        value,
+        flags: item.flags,
+        cas: item.cas,
+        expires: outcome.expiry.shown,
+        marks: outcome.marks,
+        hit: before.hit,
+        idle: before.idle,
+    }
+}
+
+fn write(asked: &Asked<'_>, options: &MetaOptions, outcome: &Outcome, shown: &Shown<'_>, out: &mut Vec<u8>) {
+    let with_value = asked.meta.flags.has(b'v') && options.cas != Some(shown.cas);
+    if with_value {
+        out.reserve(reply::VALUE_LINE_BYTES_MAX + shown.value.len());
+        reply::meta_value(out, shown.value.len());
+    } else {
+        out.extend_from_slice(b"HD");
+    }
+    answer::item_flags(asked, shown, out);
+    for (letter, is_so) in [(b" Z", outcome.taken), (b" X", outcome.stale), (b" W", outcome.won)] {
+        if is_so {
+            out.extend_from_slice(letter);
+        }
+    }
+    out.extend_from_slice(b"\r\n");
+    if with_value {
+        out.extend_from_slice(shown.value);
+        out.extend_from_slice(b"\r\n");
+    }
+}

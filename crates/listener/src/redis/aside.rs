@@ -1,0 +1,171 @@
+//! What is left of a command whose answer does not fit in the output, waits for a backend, or takes
+//! long.
+//!
+//! `MGET` may ask for a thousand values of a megabyte, and `KEYS` for millions of keys: neither may
+//! make us hold gigabytes or keep the other clients of the thread waiting. So such a command is
+//! worked off in portions, and the connection sends, fetches or lets others have their turn between
+//! them.
+
+use bytes::Bytes;
+use sherwood_cache::PREFETCH_KEYS_MAX;
+use sherwood_wire::resp::{Args, reply};
+
+use super::listing::Listing;
+use super::session::{Session, arg};
+use crate::FETCH_KEYS_MAX;
+use crate::ahead::prefetch;
+use crate::conversation::{Fetched, Next, Wanted};
+use crate::counters::Count;
+
+/// The rest of a command.
+#[derive(Debug)]
+pub(super) enum Aside {
+    /// Values to look up.
+    Values(Values),
+    /// Keys to go through.
+    Listing(Listing),
+}
+
+/// Keys whose values are owed, in order.
+#[derive(Debug, Default)]
+pub(super) struct Values {
+    /// Keys to look up, each after its length in four bytes; no more than the request had.
+    keys: Vec<u8>,
+    /// How much of them is looked up.
+    done: usize,
+    misses: Vec<Miss>,
+    muted: bool,
+}
+
+/// A key that was not found and is to be fetched.
+#[derive(Debug)]
+struct Miss {
+    /// Where in the output its value belongs.
+    at: usize,
+    wanted: Wanted,
+}
+
+impl Aside {
+    /// The client wants no answer to this command.
+    pub(super) fn mute(&mut self) {
+        match self {
+            Self::Values(values) => values.muted = true,
+            Self::Listing(listing) => listing.mute(),
+        }
+    }
+}
+
+impl Session<'_> {
+    /// Answers the values of the keys from argument `first` on, or of as many as fit, and puts the
+    /// others aside.
+    pub(super) fn values(&mut self, args: Args<'_>, first: usize, out: &mut Vec<u8>) {
+        let mut values = Values::default();
+        for index in first..args.len() {
+            if args.len() > first + 1 && (index - first).is_multiple_of(PREFETCH_KEYS_MAX) {
+                prefetch(&self.shared.service, &mut args.from(index));
+            }
+            if self.is_full(out) || values.misses.len() == FETCH_KEYS_MAX {
+                values.keys = encoded(args, index);
+                break;
+            }
+            self.look_up(arg(args, index), &mut values.misses, out);
+        }
+        if !values.misses.is_empty() || !values.keys.is_empty() {
+            self.client.aside = Some(Aside::Values(values));
+        }
+    }
+
+    /// Goes on with what was put aside; says what has to happen before the rest can be done, if
+    /// there is any.
+    pub(super) fn go_on(&mut self, out: &mut Vec<u8>) -> Option<Next> {
+        let next = match self.client.aside.take()? {
+            Aside::Values(mut values) => {
+                let next = self.more_values(&mut values, out);
+                (next, Aside::Values(values))
+            }
+            Aside::Listing(mut listing) => {
+                let next = (!listing.go_on(self, out)).then_some(Next::Send);
+                (next, Aside::Listing(listing))
+            }
+        };
+        let (Some(next), aside) = next else { return None };
+        self.client.aside = Some(aside);
+        Some(next)
+    }
+
+    fn more_values(&self, values: &mut Values, out: &mut Vec<u8>) -> Option<Next> {
+        let before = out.len();
+        while values.misses.is_empty() && !self.is_full(out) {
+            let key = values.next()?;
+            // The key is copied: it lies beside the misses, which change.
+            let key = key.to_vec();
+            self.look_up(&key, &mut values.misses, out);
+            if values.muted {
+                out.truncate(before);
+            }
+        }
+        if values.misses.is_empty() {
+            return Some(Next::Send);
+        }
+        Some(Next::Fetch(values.misses.iter().map(|miss| miss.wanted.clone()).collect()))
+    }
+
+    /// Puts what was fetched where it belongs in `out`.
+    pub(super) fn resume(&mut self, fetched: Fetched, out: &mut Vec<u8>) {
+        let version = self.version();
+        let Some(Aside::Values(values)) = &mut self.client.aside else { return };
+        let misses = std::mem::take(&mut values.misses);
+        self.counters.add(Count::Fetches, misses.len() as u64);
+        self.counters.add(Count::FetchErrors, fetched.iter().filter(|result| result.is_err()).count() as u64);
+        let Some(first) = misses.first().map(|miss| miss.at).filter(|_| !values.muted) else { return };
+        let hits = out.split_off(first.min(out.len()));
+        let mut copied = 0;
+        for (miss, result) in misses.into_iter().zip(fetched) {
+            let until = miss.at - first;
+            out.extend_from_slice(&hits[copied..until]);
+            copied = until;
+            match result.ok().flatten() {
+                Some(found) => reply::bulk(out, &found.value),
+                None => reply::null(out, version),
+            }
+        }
+        out.extend_from_slice(&hits[copied..]);
+    }
+
+    fn look_up(&self, key: &[u8], misses: &mut Vec<Miss>, out: &mut Vec<u8>) {
+        if self.read(key, |value| reply::bulk(out, value)).is_some() {
+            return;
+        }
+        let backends = self.shared.service.backends.is_some();
+        match self.shared.service.routing.find(key).filter(|(target, _)| backends && target.read_through) {
+            Some((target, name)) => {
+                let wanted = Wanted { partition: target.partition, key: Bytes::copy_from_slice(name) };
+                misses.push(Miss { at: out.len(), wanted });
+            }
+            None => reply::null(out, self.version()),
+        }
+    }
+
+    pub(super) fn is_full(&self, out: &[u8]) -> bool {
+        out.len() >= self.shared.options.output_bytes_max
+    }
+}
+
+impl Values {
+    fn next(&mut self) -> Option<&[u8]> {
+        let (len, rest) = self.keys[self.done..].split_first_chunk::<4>()?;
+        let len = u32::from_le_bytes(*len) as usize;
+        self.done += 4 + len;
+        rest.get(..len)
+    }
+}
+
+fn encoded(args: Args<'_>, first: usize) -> Vec<u8> {
+    let mut keys = Vec::new();
+    for key in args.from(first) {
+        // An argument is at most 512 MiB long.
+        keys.extend_from_slice(&(key.len() as u32).to_le_bytes());
+        keys.extend_from_slice(key);
+    }
+    keys
+}

@@ -1,0 +1,132 @@
+//! A client's conversation: parse, execute, and put aside what has to wait.
+
+use std::sync::Arc;
+
+use sherwood_wire::resp::{Ahead, Event, Limits, Parser};
+
+use super::Hub;
+use super::clients::Card;
+use super::session::{Session, State};
+use crate::ahead::prefetch;
+use crate::clock::Moment;
+use crate::conversation::{Advance, Conversation, Fetched, Next, Protocol};
+use crate::shared::Shared;
+
+/// The protocol.
+pub(crate) struct Redis {
+    hub: Arc<Hub>,
+}
+
+impl Redis {
+    /// The protocol for one listener; `seed` begins the sequence in which keys are drawn.
+    pub(crate) fn new(seed: u64) -> Self {
+        Self { hub: Hub::new(seed) }
+    }
+}
+
+impl Protocol for Redis {
+    type Conversation = Client;
+
+    const NAME: &'static str = "redis";
+    const THREADS: &'static str = "sherwood-rd";
+    const TOO_MANY: &'static [u8] = b"-ERR max number of clients reached\r\n";
+
+    fn open(&self, shared: &Arc<Shared>, thread: usize) -> Client {
+        let card = self.hub.clients.enter(shared.clock.now());
+        Client {
+            hub: Arc::clone(&self.hub),
+            shared: Arc::clone(shared),
+            thread,
+            parser: Parser::new(limits(shared, false)),
+            state: State::default(),
+            card,
+        }
+    }
+}
+
+/// What a connection is willing to buffer of a client that has been let in, or not yet.
+fn limits(shared: &Shared, admitted: bool) -> Limits {
+    if admitted || shared.service.passwords.is_none() { super::limits(&shared.options) } else { OUTSIDE }
+}
+
+/// What is buffered of who has not logged in: Redis's bound for a word, and some of them.
+const OUTSIDE: Limits = Limits { argument_bytes_max: 16 << 10, request_bytes_max: 32 << 10 };
+
+/// One client.
+pub(crate) struct Client {
+    hub: Arc<Hub>,
+    shared: Arc<Shared>,
+    thread: usize,
+    parser: Parser,
+    state: State,
+    card: Arc<Card>,
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        self.hub.clients.leave(&self.card);
+    }
+}
+
+impl Conversation for Client {
+    fn advance(&mut self, moment: Moment, input: &[u8], output: &mut Vec<u8>) -> Advance {
+        let Self { hub, shared, thread, parser, state, card } = self;
+        let counters = &shared.counters[*thread];
+        let mut session = Session { shared, hub, counters, client: state, card, moment, commands: 0 };
+        let (mut consumed, mut ahead) = (0, 0);
+        let next = loop {
+            if let Some(next) = session.go_on(output) {
+                break next;
+            }
+            if session.client.quit {
+                break Next::Close;
+            }
+            if session.is_full(output) {
+                break Next::Send;
+            }
+            let parsed = parser.parse(&input[consumed..]);
+            consumed += parsed.consumed;
+            if consumed >= ahead && consumed < input.len() {
+                let mut keys = Ahead::of(&input[consumed..]);
+                prefetch(&shared.service, &mut keys);
+                ahead = input.len() - keys.left();
+            }
+            match parsed.event {
+                Event::Incomplete { need } => break Next::Need(need),
+                Event::Request(args) => {
+                    let outside = session.is_outside();
+                    session.execute(args, output);
+                    if session.is_outside() != outside {
+                        *parser = Parser::new(limits(shared, outside));
+                    }
+                }
+                Event::TooLarge(_) if session.is_outside() => {
+                    session.too_large_outside(output);
+                    break Next::HangUp;
+                }
+                Event::TooLarge(args) => session.too_large(args, output),
+                Event::Broken(error) => {
+                    session.broken(error, output);
+                    break Next::HangUp;
+                }
+            }
+            session.commands += 1;
+        };
+        session.card.note(moment.now, session.commands);
+        Advance { consumed, next }
+    }
+
+    fn is_outside(&self) -> bool {
+        !self.state.admitted && self.shared.service.passwords.is_some()
+    }
+
+    fn keys_ahead(input: &[u8]) -> impl Iterator<Item = &[u8]> {
+        Ahead::of(input)
+    }
+
+    fn resume(&mut self, moment: Moment, fetched: Fetched, output: &mut Vec<u8>) {
+        let Self { hub, shared, thread, state, card, .. } = self;
+        let counters = &shared.counters[*thread];
+        Session { shared, hub, counters, client: state, card, moment, commands: 0 }.resume(fetched, output);
+    }
+}

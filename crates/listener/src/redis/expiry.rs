@@ -1,0 +1,152 @@
+//! Commands about when keys expire.
+
+use sherwood_cache::Change;
+use sherwood_wire::resp::{Args, reply};
+
+use super::failure::Failure;
+use super::session::{Outcome, Session, arg, is, number};
+use crate::counters::Count;
+
+/// `EXPIRE key seconds [NX | XX | GT | LT]`
+pub(super) fn expire(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    set_expiry(session, args, session.unix_ms(), 1000, "expire", out)
+}
+
+/// `PEXPIRE key milliseconds [NX | XX | GT | LT]`
+pub(super) fn pexpire(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    set_expiry(session, args, session.unix_ms(), 1, "pexpire", out)
+}
+
+/// `EXPIREAT key unix-time-seconds [NX | XX | GT | LT]`
+pub(super) fn expireat(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    set_expiry(session, args, 0, 1000, "expireat", out)
+}
+
+/// `PEXPIREAT key unix-time-milliseconds [NX | XX | GT | LT]`
+pub(super) fn pexpireat(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    set_expiry(session, args, 0, 1, "pexpireat", out)
+}
+
+/// When an expiry is changed.
+#[derive(Clone, Copy, Default)]
+struct Conditions {
+    nx: bool,
+    xx: bool,
+    gt: bool,
+    lt: bool,
+}
+
+impl Conditions {
+    fn parse(args: Args<'_>) -> Result<Self, Failure> {
+        let mut these = Self::default();
+        for word in args.from(3) {
+            match word {
+                _ if is(word, "nx") => these.nx = true,
+                _ if is(word, "xx") => these.xx = true,
+                _ if is(word, "gt") => these.gt = true,
+                _ if is(word, "lt") => these.lt = true,
+                _ => return Err(Failure::about("ERR Unsupported option ", word, "")),
+            }
+        }
+        if these.nx && (these.xx || these.gt || these.lt) {
+            return Err(Failure::text("ERR NX and XX, GT or LT options at the same time are not compatible"));
+        }
+        if these.gt && these.lt {
+            return Err(Failure::text("ERR GT and LT options at the same time are not compatible"));
+        }
+        Ok(these)
+    }
+
+    /// Whether an item that expires at `current`, if ever, may expire at `at` instead.
+    fn allow(self, current: Option<i64>, at: i64) -> bool {
+        let Self { nx, xx, gt, lt } = self;
+        !(nx && current.is_some()
+            || xx && current.is_none()
+            || gt && current.is_none_or(|current| at <= current)
+            || lt && current.is_some_and(|current| at >= current))
+    }
+}
+
+fn set_expiry(
+    session: &Session<'_>,
+    args: Args<'_>,
+    from_ms: i64,
+    unit_ms: i64,
+    name: &str,
+    out: &mut Vec<u8>,
+) -> Outcome {
+    let conditions = Conditions::parse(args)?;
+    let at = number(arg(args, 2))?.checked_mul(unit_ms).and_then(|span| span.checked_add(from_ms));
+    let at = at.ok_or_else(|| Failure::expire_time(name))?;
+    let changed = session.update(arg(args, 1), |old| {
+        let Some(old) = old else { return (Change::Keep, false) };
+        if !conditions.allow(old.expires.map(|expires| session.unix_ms_of(expires)), at) {
+            return (Change::Keep, false);
+        }
+        match at <= session.unix_ms() {
+            true => (Change::Remove, true),
+            false => (Change::Touch(Some(session.instant(at))), true),
+        }
+    })?;
+    note_touch(session, changed);
+    reply::integer(out, i64::from(changed));
+    Ok(())
+}
+
+/// `PERSIST key`
+pub(super) fn persist(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    let changed = session.update(arg(args, 1), |old| match old {
+        Some(old) if old.expires.is_some() => (Change::Touch(None), true),
+        _ => (Change::Keep, false),
+    })?;
+    note_touch(session, changed);
+    reply::integer(out, i64::from(changed));
+    Ok(())
+}
+
+fn note_touch(session: &Session<'_>, changed: bool) {
+    session.counters.increment(Count::CmdTouch);
+    session.counters.increment(if changed { Count::TouchHits } else { Count::TouchMisses });
+}
+
+/// `TTL key`
+pub(super) fn ttl(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    tell_expiry(session, args, out, |at, now| seconds((at - now).max(0)))
+}
+
+/// `PTTL key`
+pub(super) fn pttl(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    tell_expiry(session, args, out, |at, now| (at - now).max(0))
+}
+
+/// `EXPIRETIME key`
+pub(super) fn expiretime(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    tell_expiry(session, args, out, |at, _| seconds(at))
+}
+
+/// `PEXPIRETIME key`
+pub(super) fn pexpiretime(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    tell_expiry(session, args, out, |at, _| at)
+}
+
+/// Answers -2 where there is no key, -1 where it never expires, else what `tell` makes of when it
+/// does and of now, both in milliseconds since 1970.
+fn tell_expiry(
+    session: &Session<'_>,
+    args: Args<'_>,
+    out: &mut Vec<u8>,
+    tell: impl FnOnce(i64, i64) -> i64,
+) -> Outcome {
+    let answer = match session.peek(arg(args, 1), |old| old.expires) {
+        None => -2,
+        Some(None) => -1,
+        Some(Some(at)) => tell(session.unix_ms_of(at), session.unix_ms()),
+    };
+    reply::integer(out, answer);
+    Ok(())
+}
+
+/// Rounded, as Redis does.
+fn seconds(millis: i64) -> i64 {
+    millis.saturating_add(500) / 1000
+}

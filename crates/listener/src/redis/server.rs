@@ -1,0 +1,254 @@
+//! Commands about the server: what it is, what it counted, what it is set to, and emptying it.
+
+use std::fmt::Write;
+
+use sherwood_wire::resp::{Args, reply};
+
+use super::VERSION;
+use super::failure::{Failure, SYNTAX};
+use super::glob;
+use super::session::{Outcome, Session, arg, is};
+use super::words;
+use crate::counters::Count;
+
+/// `TIME`
+pub(super) fn time(session: &mut Session<'_>, _: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    let now = session.shared.clock.unix(session.moment.now);
+    reply::array(out, 2);
+    reply::bulk(out, now.as_secs().to_string().as_bytes());
+    reply::bulk(out, now.subsec_micros().to_string().as_bytes());
+    Ok(())
+}
+
+/// `FLUSHDB [ASYNC | SYNC]` and `FLUSHALL`, which are the same where there is one database.
+pub(super) fn flush(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    match (args.get(1), args.len()) {
+        (None, _) => {}
+        (Some(word), 2) if is(word, "async") || is(word, "sync") => {}
+        _ => return Err(SYNTAX),
+    }
+    session.counters.increment(Count::CmdFlush);
+    let service = &session.shared.service;
+    let now = session.moment.now;
+    for partition in service.routing.partitions() {
+        let mut flush = || service.cache.flush(Some(partition), now, now);
+        match &service.backends {
+            Some(backends) => backends.flush(partition, now, &mut flush),
+            None => flush(),
+        }
+    }
+    out.extend_from_slice(reply::OK);
+    Ok(())
+}
+
+/// A section of `INFO`: its name and what writes it.
+type Section = (&'static str, fn(&Session<'_>, &mut String) -> std::fmt::Result);
+
+const SECTIONS: [Section; 8] = [
+    ("Server", server),
+    ("Clients", clients),
+    ("Memory", memory),
+    ("Persistence", persistence),
+    ("Stats", stats),
+    ("Replication", replication),
+    ("Cluster", cluster),
+    ("Keyspace", keyspace),
+];
+
+/// `INFO [section …]`
+pub(super) fn info(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    let all = args.len() == 1
+        || args.from(1).any(|word| ["all", "default", "everything"].iter().any(|all| is(word, all)));
+    let mut text = String::new();
+    for (name, write) in SECTIONS {
+        if all || args.from(1).any(|word| is(word, name)) {
+            if !text.is_empty() {
+                text.push_str("\r\n");
+            }
+            // Writing to a string does not fail.
+            let _ = write!(text, "# {name}\r\n");
+            let _ = write(session, &mut text);
+        }
+    }
+    reply::text(out, session.version(), &text);
+    Ok(())
+}
+
+fn server(session: &Session<'_>, text: &mut String) -> std::fmt::Result {
+    let options = &session.shared.options;
+    let uptime = session.moment.now.since(session.shared.started.now).as_secs();
+    write!(text, "redis_version:{VERSION}\r\nsherwood_version:{}\r\n", env!("CARGO_PKG_VERSION"))?;
+    write!(text, "redis_mode:standalone\r\narch_bits:64\r\nmultiplexing_api:epoll\r\n")?;
+    write!(text, "process_id:{}\r\ntcp_port:{}\r\n", std::process::id(), port(session))?;
+    write!(text, "uptime_in_seconds:{uptime}\r\nuptime_in_days:{}\r\n", uptime / 86_400)?;
+    write!(text, "io_threads_active:{}\r\n", u8::from(options.threads > 1))
+}
+
+/// Where clients connect, or 0 where that is no port.
+fn port(session: &Session<'_>) -> u16 {
+    session.shared.options.bind.tcp().map_or(0, |address| address.port())
+}
+
+fn clients(session: &Session<'_>, text: &mut String) -> std::fmt::Result {
+    let places = session.shared.service.places.max();
+    write!(text, "connected_clients:{}\r\nmaxclients:{places}\r\n", session.shared.connections.now())?;
+    write!(text, "blocked_clients:0\r\n")
+}
+
+fn memory(session: &Session<'_>, text: &mut String) -> std::fmt::Result {
+    let used = session.shared.service.usage().used_bytes;
+    let max = session.shared.service.cache.options().total_bytes;
+    write!(text, "used_memory:{used}\r\nused_memory_human:{}\r\n", human(used))?;
+    write!(text, "used_memory_dataset:{used}\r\n")?;
+    write!(text, "maxmemory:{max}\r\nmaxmemory_human:{}\r\nmaxmemory_policy:{POLICY}\r\n", human(max))
+}
+
+/// Bytes as Redis tells them to people: `512B`, `1.50M`.
+fn human(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["K", "M", "G", "T", "P"];
+    let mut size = bytes as f64;
+    let mut unit = "B";
+    for larger in UNITS {
+        if size < 1024.0 {
+            break;
+        }
+        (size, unit) = (size / 1024.0, larger);
+    }
+    if unit == "B" { format!("{bytes}B") } else { format!("{size:.2}{unit}") }
+}
+
+fn persistence(_: &Session<'_>, text: &mut String) -> std::fmt::Result {
+    write!(
+        text,
+        "loading:0\r\nrdb_changes_since_last_save:0\r\nrdb_bgsave_in_progress:0\r\naof_enabled:0\r\n"
+    )
+}
+
+fn stats(session: &Session<'_>, text: &mut String) -> std::fmt::Result {
+    let (shared, usage) = (session.shared, session.shared.service.usage());
+    let counts = shared.counts_since_reset();
+    let connections = &shared.connections;
+    write!(text, "total_connections_received:{}\r\n", connections.total())?;
+    write!(text, "total_commands_processed:{}\r\n", session.hub.clients.commands() + session.commands)?;
+    write!(text, "total_net_input_bytes:{}\r\n", counts.get(Count::BytesRead))?;
+    write!(text, "total_net_output_bytes:{}\r\n", counts.get(Count::BytesWritten))?;
+    write!(text, "rejected_connections:{}\r\n", connections.rejected())?;
+    write!(text, "expired_keys:{}\r\nevicted_keys:{}\r\n", usage.expired, usage.evictions)?;
+    write!(text, "keyspace_hits:{}\r\n", counts.get(Count::GetHits))?;
+    write!(text, "keyspace_misses:{}\r\n", counts.get(Count::GetMisses))
+}
+
+fn replication(_: &Session<'_>, text: &mut String) -> std::fmt::Result {
+    write!(text, "role:master\r\nconnected_slaves:0\r\n")
+}
+
+fn cluster(_: &Session<'_>, text: &mut String) -> std::fmt::Result {
+    write!(text, "cluster_enabled:0\r\n")
+}
+
+/// Dead items that nobody has met yet are counted; how many can expire is not known, so it is told
+/// as none.
+fn keyspace(session: &Session<'_>, text: &mut String) -> std::fmt::Result {
+    match session.shared.service.usage().items {
+        0 => Ok(()),
+        keys => write!(text, "db0:keys={keys},expires=0,avg_ttl=0\r\n"),
+    }
+}
+
+/// Redis's name for what is nearest to evicting the least recently used of all keys.
+const POLICY: &str = "allkeys-lru";
+
+/// What Redis's settings are here, in the order of their names.
+fn settings(session: &Session<'_>) -> [(&'static str, String); 19] {
+    let options = &session.shared.options;
+    let service = &session.shared.service;
+    let unix = options.bind.unix();
+    [
+        ("appendonly", "no".to_owned()),
+        ("bind", options.bind.tcp().map(|address| address.ip().to_string()).unwrap_or_default()),
+        ("cluster-enabled", "no".to_owned()),
+        ("databases", "1".to_owned()),
+        ("io-threads", options.threads.to_string()),
+        ("lazyfree-lazy-user-del", "yes".to_owned()),
+        ("lazyfree-lazy-user-flush", "yes".to_owned()),
+        ("maxclients", service.places.max().to_string()),
+        ("maxmemory", service.cache.options().total_bytes.to_string()),
+        ("maxmemory-policy", POLICY.to_owned()),
+        // What frameworks ask before they turn notifications on, and what tells that there are
+        // none.
+        ("notify-keyspace-events", String::new()),
+        ("port", port(session).to_string()),
+        ("proto-max-bulk-len", options.item_size_max.to_string()),
+        ("requirepass", String::new()),
+        ("save", String::new()),
+        ("tcp-keepalive", "0".to_owned()),
+        ("timeout", options.idle_timeout.unwrap_or_default().as_secs().to_string()),
+        ("unixsocket", unix.map(|place| place.path.display().to_string()).unwrap_or_default()),
+        ("unixsocketperm", unix.map_or_else(|| "0".to_owned(), |place| format!("{:o}", place.permissions))),
+    ]
+}
+
+/// `CONFIG GET pattern …`
+pub(super) fn config_get(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    let wanted = |name: &str| args.from(2).any(|pattern| glob::matches(pattern, name.as_bytes(), true));
+    let found: Vec<_> = settings(session).into_iter().filter(|(name, _)| wanted(name)).collect();
+    reply::map(out, session.version(), found.len());
+    for (name, value) in found {
+        reply::bulk(out, name.as_bytes());
+        reply::bulk(out, value.as_bytes());
+    }
+    Ok(())
+}
+
+/// `CONFIG SET parameter value …`: settings are the node's and cannot be changed from here; to say
+/// what is so already is no change.
+pub(super) fn config_set(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    if !args.len().is_multiple_of(2) {
+        return Err(SYNTAX);
+    }
+    let settings = settings(session);
+    for index in (2..args.len()).step_by(2) {
+        let (name, value) = (arg(args, index), arg(args, index + 1));
+        let (_, current) = settings.iter().find(|(known, _)| is(name, known)).ok_or_else(|| {
+            Failure::about("ERR Unknown option or number of arguments for CONFIG SET - '", name, "'")
+        })?;
+        if !is(value, current) {
+            let why = "') - can't set immutable config";
+            return Err(Failure::about("ERR CONFIG SET failed (possibly related to argument '", name, why));
+        }
+    }
+    out.extend_from_slice(reply::OK);
+    Ok(())
+}
+
+/// `CONFIG RESETSTAT`
+pub(super) fn config_resetstat(session: &mut Session<'_>, _: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    session.shared.reset();
+    out.extend_from_slice(reply::OK);
+    Ok(())
+}
+
+/// `CONFIG HELP`
+pub(super) fn config_help(_: &mut Session<'_>, _: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    words::help(
+        out,
+        "CONFIG",
+        &[
+            ("GET <pattern> [<pattern> ...]", "Settings whose names match."),
+            ("SET <name> <value> [<name> <value> ...]", "Accepted where it changes nothing."),
+            ("RESETSTAT", "Let counters begin at 0 again."),
+        ],
+    );
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_for_people_have_a_unit() {
+        let told = [0, 1023, 1024, 1_572_864, 1 << 40, u64::MAX].map(human);
+        assert_eq!(told, ["0B", "1023B", "1.00K", "1.50M", "1.00T", "16384.00P"]);
+    }
+}

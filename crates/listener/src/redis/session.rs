@@ -1,0 +1,361 @@
+//! One command: from its arguments to its answer.
+//!
+//! Nothing here waits. What does not fit in the output, or has to be fetched, is put
+//! [aside](super::aside).
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use sherwood_cache::OUTDATED;
+use sherwood_cache::{Access, Change, Item, Kind, Marks, Refused, Value};
+use sherwood_model::{Instant, Tags};
+use sherwood_wire::resp::{Args, ProtocolError, Version, integer, reply};
+
+use super::Hub;
+use super::aside::Aside;
+use super::clients::Card;
+use super::failure::{Failure, NO_AUTH, NOT_AN_INTEGER, TOO_LONG, WRONG_PASSWORD, quoted};
+use super::table::{self, Command};
+use crate::clock::Moment;
+use crate::counters::{Count, Counters};
+use crate::login::REFUSALS_MAX;
+use crate::routing::Target;
+use crate::shared::Shared;
+
+/// Executes the commands of one client.
+pub(super) struct Session<'a> {
+    pub(super) shared: &'a Shared,
+    pub(super) hub: &'a Hub,
+    /// The thread's own.
+    pub(super) counters: &'a Counters,
+    pub(super) client: &'a mut State,
+    pub(super) card: &'a Card,
+    pub(super) moment: Moment,
+    /// Commands executed that the card does not know of yet.
+    pub(super) commands: u64,
+}
+
+/// What a connection remembers from one command to the next.
+#[derive(Debug, Default)]
+pub(super) struct State {
+    pub(super) version: Version,
+    pub(super) replies: Replies,
+    /// What is left of a command.
+    pub(super) aside: Option<Aside>,
+    /// Whether the client has said that it sends nothing more, or has failed to log in too often.
+    pub(super) quit: bool,
+    /// Whether it has logged in, where that is asked for.
+    pub(super) admitted: bool,
+    /// How often it was told that it has not, or could not.
+    refusals: u8,
+}
+
+impl State {
+    /// As at the beginning, but for the replies that are wanted and what may not be forgotten: how
+    /// often it failed to log in.
+    pub(super) fn log_out(&mut self, replies: Replies) {
+        *self = Self { replies, refusals: self.refusals, ..Self::default() };
+    }
+}
+
+/// Which answers a client wants.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Replies {
+    #[default]
+    All,
+    /// All but that to the next command.
+    SkipNext,
+    /// All but that to the command under way.
+    SkipThis,
+    None,
+}
+
+/// An item that is there.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Old<'i> {
+    pub(super) value: &'i [u8],
+    pub(super) flags: u32,
+    pub(super) expires: Option<Instant>,
+    pub(super) tags: Tags,
+    marks: Marks,
+}
+
+impl<'i> Old<'i> {
+    /// A size without a value is no item here; nobody but a simulator declares sizes.
+    pub(super) fn of(item: Item<'i>) -> Option<Self> {
+        match item {
+            Item { value: Value::Bytes(value), flags, expires, tags, marks, .. } => {
+                Some(Self { value, flags, expires, tags, marks })
+            }
+            _ => None,
+        }
+    }
+
+    /// The same item with another value, made of its own: of one that somebody said is old, another
+    /// that is.
+    pub(super) fn with(self, value: Vec<u8>) -> Change<'static> {
+        let Self { flags, expires, tags, marks, .. } = self;
+        let (value, marks) = (Cow::Owned(value), marks.only(OUTDATED));
+        Change::StoreMarked { value, flags, expires, kind: Kind::Plain, tags, marks, cas: None }
+    }
+}
+
+/// What a command's function returns: nothing, since it has appended its answer, or what to answer
+/// instead.
+pub(super) type Outcome = Result<(), Failure>;
+
+impl Session<'_> {
+    /// Executes a command and appends its answer to `out`, unless the client wants none.
+    pub(super) fn execute(&mut self, args: Args<'_>, out: &mut Vec<u8>) {
+        let before = out.len();
+        if self.client.replies == Replies::SkipNext {
+            self.client.replies = Replies::SkipThis;
+        }
+        if let Err(failure) = self.run(args, out) {
+            out.truncate(before);
+            reply::error(out, &failure.0);
+        }
+        // As the command has left it: Redis answers what turns answers on, and neither what turns
+        // them off nor what skips the next one.
+        if self.client.replies != Replies::All {
+            out.truncate(before);
+            if let Some(aside) = &mut self.client.aside {
+                aside.mute();
+            }
+        }
+        if self.client.replies == Replies::SkipThis {
+            self.client.replies = Replies::All;
+        }
+    }
+
+    fn run(&mut self, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+        let name = arg(args, 0);
+        let Some(command) = table::find(name) else {
+            if is_http(name) {
+                self.counters.increment(Count::ProtocolErrors);
+                self.client.quit = true;
+                return Ok(());
+            }
+            return Err(unknown(args));
+        };
+        let command = match command.subcommands {
+            [] => command,
+            subcommands => match args.get(1) {
+                Some(sub) => table::subcommand(subcommands, sub).ok_or_else(|| {
+                    let help = format!("'. Try {} HELP.", command.name.to_ascii_uppercase());
+                    Failure::about("ERR unknown subcommand '", &sub[..sub.len().min(QUOTED_MAX)], &help)
+                })?,
+                None => command,
+            },
+        };
+        if !command.takes(args.len()) {
+            return Err(Failure::arity(command.full_name));
+        }
+        if self.is_outside() && !command.flags.contains(&"no_auth") {
+            return Err(self.turned_away(NO_AUTH));
+        }
+        (command.run)(self, args, out)
+    }
+
+    /// Whether the client has to log in before it may do anything else.
+    pub(super) fn is_outside(&self) -> bool {
+        !self.client.admitted && self.shared.service.passwords.is_some()
+    }
+
+    /// Lets a client in that knows its password. Who was in and does not know another one's stays
+    /// in.
+    pub(super) fn log_in(&mut self, user: &[u8], password: &[u8]) -> Outcome {
+        let known = match &self.shared.service.passwords {
+            Some(passwords) => passwords.know(user, password),
+            // There is one user, who needs no password.
+            None => user == b"default",
+        };
+        self.counters.increment(Count::AuthCmds);
+        if !known {
+            self.counters.increment(Count::AuthErrors);
+            return Err(self.turned_away(WRONG_PASSWORD));
+        }
+        self.client.admitted = true;
+        Ok(())
+    }
+
+    /// Counts how often a client was told that it may not; after the last time it is closed on.
+    pub(super) fn turned_away(&mut self, failure: Failure) -> Failure {
+        self.client.refusals = self.client.refusals.saturating_add(1);
+        self.client.quit |= self.client.refusals >= REFUSALS_MAX && self.shared.service.passwords.is_some();
+        failure
+    }
+
+    /// Answers a request with an argument over the limit, of which the ones before it are known.
+    /// What is plainly to be overwritten is removed, so that nobody goes on reading it.
+    pub(super) fn too_large(&mut self, args: Args<'_>, out: &mut Vec<u8>) {
+        self.counters.increment(Count::StoreTooLarge);
+        let overwrites = |name: &[u8]| {
+            [&b"set"[..], b"setex", b"psetex", b"getset"].iter().any(|one| name.eq_ignore_ascii_case(one))
+        };
+        if let (Some(name), Some(key)) = (args.get(0), args.get(1))
+            && overwrites(name)
+        {
+            self.remove(key);
+        }
+        if self.client.replies == Replies::All {
+            reply::error(out, &TOO_LONG.0);
+        }
+        if self.client.replies == Replies::SkipNext {
+            self.client.replies = Replies::All;
+        }
+    }
+
+    /// Answers a request that is larger than a client's may be that has not logged in.
+    pub(super) fn too_large_outside(&self, out: &mut Vec<u8>) {
+        self.counters.increment(Count::ProtocolErrors);
+        reply::error(out, b"ERR Protocol error: unauthenticated bulk length");
+    }
+
+    /// Answers bytes that were no request.
+    pub(super) fn broken(&self, error: ProtocolError, out: &mut Vec<u8>) {
+        self.counters.increment(Count::ProtocolErrors);
+        reply::error(out, format!("ERR {error}").as_bytes());
+    }
+
+    pub(super) fn version(&self) -> Version {
+        self.client.version
+    }
+
+    pub(super) fn access(&self, target: Target) -> Access {
+        Access { tenant: target.tenant, ..Access::at(self.moment.now) }
+    }
+
+    /// Reads a key's value as a command that counts as a use does.
+    pub(super) fn read<R>(&self, key: &[u8], read: impl FnOnce(&[u8]) -> R) -> Option<R> {
+        let found = self.shared.service.routing.find(key).and_then(|(target, name)| {
+            let access = self.access(target);
+            let cache = &self.shared.service.cache;
+            cache.get(target.partition, name, &access, |item| Old::of(item).map(|old| read(old.value)))?
+        });
+        self.count_read(found.is_some());
+        found
+    }
+
+    pub(super) fn count_read(&self, found: bool) {
+        self.counters.increment(Count::CmdGet);
+        self.counters.increment(if found { Count::GetHits } else { Count::GetMisses });
+    }
+
+    /// Reads an item without using it.
+    pub(super) fn peek<R>(&self, key: &[u8], read: impl FnOnce(Old<'_>) -> R) -> Option<R> {
+        let (target, name) = self.shared.service.routing.find(key)?;
+        let access = self.access(target);
+        self.shared.service.cache.peek(target.partition, name, &access, |item| Old::of(item).map(read))?
+    }
+
+    /// How long an item has not been used, as the engine remembers it.
+    pub(super) fn idle(&self, key: &[u8]) -> Option<Duration> {
+        let (target, name) = self.shared.service.routing.find(key)?;
+        let cache = &self.shared.service.cache;
+        let last_use = cache.peek(target.partition, name, &self.access(target), |item| item.last_use)?;
+        Some(cache.since(last_use, self.moment.now))
+    }
+
+    /// Reads an item and changes it in one step.
+    pub(super) fn update<'v, R>(
+        &self,
+        key: &[u8],
+        decide: impl FnOnce(Option<Old<'_>>) -> (Change<'v>, R),
+    ) -> Result<R, Failure> {
+        let (target, name) = self.shared.service.routing.find(key).ok_or_else(|| Failure::nowhere(key))?;
+        let access = self.access(target);
+        let cache = &self.shared.service.cache;
+        let updated = self.shared.service.write(target, name, || {
+            cache.update(target.partition, name, &access, |item| decide(item.and_then(Old::of)))
+        });
+        updated.map_err(|refused| self.refused(refused))
+    }
+
+    pub(super) fn refused(&self, refused: Refused) -> Failure {
+        match refused {
+            Refused::KeyTooLong { .. } => {}
+            Refused::ValueTooLarge { .. } => self.counters.increment(Count::StoreTooLarge),
+            Refused::OverBudget { .. } => self.counters.increment(Count::StoreNoMemory),
+        }
+        Failure::from(refused)
+    }
+
+    /// Removes a key; says whether it was there.
+    pub(super) fn remove(&self, key: &[u8]) -> bool {
+        let removed = self.shared.service.routing.find(key).is_some_and(|(target, name)| {
+            let access = self.access(target);
+            let cache = &self.shared.service.cache;
+            self.shared.service.write(target, name, || cache.remove(target.partition, name, &access))
+        });
+        self.counters.increment(if removed { Count::DeleteHits } else { Count::DeleteMisses });
+        removed
+    }
+
+    /// Milliseconds since 1970.
+    pub(super) fn unix_ms(&self) -> i64 {
+        self.unix_ms_of(self.moment.now)
+    }
+
+    pub(super) fn unix_ms_of(&self, at: Instant) -> i64 {
+        i64::try_from(self.shared.clock.unix(at).as_millis()).unwrap_or(i64::MAX)
+    }
+
+    /// The moment of a wall time; one of the past is now, and one too far to be told (some
+    /// centuries) is as far as can be.
+    pub(super) fn instant(&self, unix_ms: i64) -> Instant {
+        let wall = std::time::Duration::from_millis(u64::try_from(unix_ms).unwrap_or(0));
+        let at = self.shared.clock.at_unix(wall).max(self.moment.now);
+        at.min(Instant::from_nanos(Instant::NEVER.as_nanos() - 1))
+    }
+}
+
+/// Longest part of a client's word that an error repeats, in bytes: Redis's.
+const QUOTED_MAX: usize = 128;
+
+/// The argument at `index`; empty where there is none, which the command's arity has ruled out.
+pub(super) fn arg(args: Args<'_>, index: usize) -> &[u8] {
+    args.get(index).unwrap_or_default()
+}
+
+/// An argument that has to be an integer.
+pub(super) fn number(text: &[u8]) -> Result<i64, Failure> {
+    integer(text).ok_or(NOT_AN_INTEGER)
+}
+
+/// Whether an argument is this word, in any case.
+pub(super) fn is(text: &[u8], word: &str) -> bool {
+    text.eq_ignore_ascii_case(word.as_bytes())
+}
+
+/// Whether this is how a browser begins. A page of anybody's may have it send commands to a port of
+/// this machine, in the body of a request; so the connection is closed before the body is read, as
+/// Redis does it.
+fn is_http(name: &[u8]) -> bool {
+    is(name, "post") || is(name, "host:")
+}
+
+fn unknown(args: Args<'_>) -> Failure {
+    let name = arg(args, 0);
+    let list = "', with args beginning with: ";
+    let mut failure = Failure::about("ERR unknown command '", &name[..name.len().min(QUOTED_MAX)], list);
+    let text = failure.0.to_mut();
+    let start = text.len();
+    for arg in args.from(1) {
+        let Some(room @ 1..) = QUOTED_MAX.checked_sub(text.len() - start) else { break };
+        text.push(b'\'');
+        text.extend_from_slice(quoted(&arg[..arg.len().min(room)]));
+        text.extend_from_slice(b"' ");
+    }
+    failure
+}
+
+impl Command {
+    /// Whether it can have so many arguments, its name included.
+    fn takes(&self, len: usize) -> bool {
+        match usize::try_from(self.arity) {
+            Ok(exactly) => len == exactly,
+            Err(_) => len >= self.arity.unsigned_abs() as usize,
+        }
+    }
+}

@@ -1,0 +1,356 @@
+//! Commands of one string: `GET`, `SET` and their variants, and parts of strings.
+
+use sherwood_cache::{Change, NewItem};
+use sherwood_model::{Instant, Tags};
+use sherwood_wire::resp::{Args, reply};
+
+use super::failure::{Failure, SYNTAX, TOO_LONG};
+use super::session::{Old, Outcome, Session, arg, is, number};
+use crate::counters::Count;
+
+/// `GET key`
+pub(super) fn get(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    session.values(args, 1, out);
+    Ok(())
+}
+
+/// `SET key value [NX | XX] [GET] [EX seconds | PX milliseconds | EXAT seconds | PXAT milliseconds | KEEPTTL]`
+pub(super) fn set(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    let (key, value) = (arg(args, 1), arg(args, 2));
+    let options = Options::parse(args, 3, Kind::Set)?;
+    let expires = options.expire.map(|expire| session.deadline(expire, "set")).transpose()?;
+    if options.get || options.only.is_some() || options.keep_ttl {
+        return set_if(session, key, value, &options, expires, out);
+    }
+    session.store(key, value, expires)?;
+    out.extend_from_slice(reply::OK);
+    Ok(())
+}
+
+/// `SET` with options that look at what is there.
+fn set_if(
+    session: &Session<'_>,
+    key: &[u8],
+    value: &[u8],
+    options: &Options<'_>,
+    expires: Option<Instant>,
+    out: &mut Vec<u8>,
+) -> Outcome {
+    let version = session.version();
+    let stored = session.update(key, |old| {
+        if options.get {
+            bulk_or_null(session, old, out);
+        }
+        let stores = options.only.is_none_or(|only| (only == Only::IfThere) == old.is_some());
+        if !stores {
+            return (Change::Keep, false);
+        }
+        let kept = old.filter(|_| options.keep_ttl).and_then(|old| old.expires);
+        (Change::Store(NewItem { expires: expires.or(kept), ..NewItem::bytes(value) }), true)
+    })?;
+    session.counters.increment(Count::CmdSet);
+    if stored {
+        session.counters.increment(Count::TotalItems);
+    }
+    match stored {
+        _ if options.get => {}
+        true => out.extend_from_slice(reply::OK),
+        false => reply::null(out, version),
+    }
+    Ok(())
+}
+
+/// `SETEX key seconds value`
+pub(super) fn setex(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    set_for(session, args, Expire { value: arg(args, 2), millis: false, absolute: false }, "setex", out)
+}
+
+/// `PSETEX key milliseconds value`
+pub(super) fn psetex(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    set_for(session, args, Expire { value: arg(args, 2), millis: true, absolute: false }, "psetex", out)
+}
+
+fn set_for(
+    session: &Session<'_>,
+    args: Args<'_>,
+    expire: Expire<'_>,
+    name: &str,
+    out: &mut Vec<u8>,
+) -> Outcome {
+    let expires = session.deadline(expire, name)?;
+    session.store(arg(args, 1), arg(args, 3), Some(expires))?;
+    out.extend_from_slice(reply::OK);
+    Ok(())
+}
+
+/// `SETNX key value`
+pub(super) fn setnx(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    let added = session.add(arg(args, 1), NewItem::bytes(arg(args, 2)))?;
+    reply::integer(out, i64::from(added));
+    Ok(())
+}
+
+/// `GETSET key value`
+pub(super) fn getset(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    let options = Options { get: true, ..Options::default() };
+    set_if(session, arg(args, 1), arg(args, 2), &options, None, out)
+}
+
+/// `GETEX key [EX seconds | PX milliseconds | EXAT seconds | PXAT milliseconds | PERSIST]`
+pub(super) fn getex(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    let options = Options::parse(args, 2, Kind::GetEx)?;
+    let session = &*session;
+    session.update(arg(args, 1), |old| {
+        session.count_read(old.is_some());
+        let Some(old) = old else {
+            bulk_or_null(session, None, out);
+            return (Change::Keep, Ok(()));
+        };
+        // As in Redis, the time is only looked at when there is something to expire.
+        let expires = match options.expire.map(|expire| session.deadline(expire, "getex")).transpose() {
+            Ok(expires) => expires,
+            Err(failure) => return (Change::Keep, Err(failure)),
+        };
+        reply::bulk(out, old.value);
+        let change = match expires {
+            Some(at) if at <= session.moment.now => Change::Remove,
+            Some(at) => Change::Touch(Some(at)),
+            None if options.persist => Change::Touch(None),
+            None => Change::Touch(old.expires),
+        };
+        (change, Ok(()))
+    })?
+}
+
+/// `GETDEL key`
+pub(super) fn getdel(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    let session = &*session;
+    session.update(arg(args, 1), |old| {
+        session.count_read(old.is_some());
+        bulk_or_null(session, old, out);
+        (Change::Remove, ())
+    })
+}
+
+/// `APPEND key value`
+pub(super) fn append(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    let added = arg(args, 2);
+    let max = session.value_bytes_max();
+    let len = session.update(arg(args, 1), |old| match old {
+        Some(old) if old.value.len() + added.len() > max => (Change::Keep, Err(TOO_LONG)),
+        Some(old) => (old.with([old.value, added].concat()), Ok(old.value.len() + added.len())),
+        None => (Change::Store(NewItem::bytes(added)), Ok(added.len())),
+    })??;
+    reply::integer(out, len as i64);
+    Ok(())
+}
+
+/// `STRLEN key`
+pub(super) fn strlen(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    let len = session.read(arg(args, 1), <[u8]>::len).unwrap_or(0);
+    reply::integer(out, len as i64);
+    Ok(())
+}
+
+/// `GETRANGE key start end`
+pub(super) fn getrange(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    let (start, end) = (number(arg(args, 2))?, number(arg(args, 3))?);
+    if session.read(arg(args, 1), |value| reply::bulk(out, range(value, start, end))).is_none() {
+        reply::bulk(out, b"");
+    }
+    Ok(())
+}
+
+/// The bytes from `start` to `end`, both included; from the end of the value where they are
+/// negative.
+fn range(value: &[u8], start: i64, end: i64) -> &[u8] {
+    let len = value.len() as i64;
+    let from_start = |index: i64| if index < 0 { (len + index).max(0) } else { index };
+    let both_from_end_and_crossed = start < 0 && end < 0 && start > end;
+    let (start, end) = (from_start(start), from_start(end).min(len - 1));
+    if both_from_end_and_crossed || start > end {
+        return b"";
+    }
+    // Both are within the value now.
+    &value[start as usize..=end as usize]
+}
+
+/// `SETRANGE key offset value`
+pub(super) fn setrange(session: &mut Session<'_>, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    let (offset, part) = (number(arg(args, 2))?, arg(args, 3));
+    let offset = usize::try_from(offset).map_err(|_| Failure::text("ERR offset is out of range"))?;
+    let max = session.value_bytes_max();
+    let len = session.update(arg(args, 1), |old| {
+        let len = old.map_or(0, |old| old.value.len());
+        if part.is_empty() {
+            return (Change::Keep, Ok(len));
+        }
+        let end = offset.saturating_add(part.len());
+        if end > max {
+            return (Change::Keep, Err(TOO_LONG));
+        }
+        let mut value = old.map_or_else(Vec::new, |old| old.value.to_vec());
+        value.resize(len.max(end), 0);
+        value[offset..end].copy_from_slice(part);
+        let len = value.len();
+        let change = match old {
+            Some(old) => old.with(value),
+            None => Change::StoreOwned { value, flags: 0, expires: None, tags: Tags::NONE },
+        };
+        (change, Ok(len))
+    })??;
+    reply::integer(out, len as i64);
+    Ok(())
+}
+
+/// What `SET` and `GETEX` can be told.
+#[derive(Clone, Copy, Debug, Default)]
+struct Options<'a> {
+    only: Option<Only>,
+    get: bool,
+    keep_ttl: bool,
+    persist: bool,
+    expire: Option<Expire<'a>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Only {
+    IfThere,
+    IfNotThere,
+}
+
+/// When something is to expire, as it was typed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Expire<'a> {
+    value: &'a [u8],
+    millis: bool,
+    /// Since 1970, or from now on.
+    absolute: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Set,
+    GetEx,
+}
+
+impl<'a> Options<'a> {
+    fn parse(args: Args<'a>, first: usize, kind: Kind) -> Result<Self, Failure> {
+        let mut options = Self::default();
+        let mut index = first;
+        while let Some(word) = args.get(index) {
+            index += 1;
+            match word {
+                _ if kind == Kind::Set && is(word, "nx") && options.only != Some(Only::IfThere) => {
+                    options.only = Some(Only::IfNotThere);
+                }
+                _ if kind == Kind::Set && is(word, "xx") && options.only != Some(Only::IfNotThere) => {
+                    options.only = Some(Only::IfThere);
+                }
+                _ if kind == Kind::Set && is(word, "get") => options.get = true,
+                _ if kind == Kind::Set && is(word, "keepttl") && options.expire.is_none() => {
+                    options.keep_ttl = true
+                }
+                _ if kind == Kind::GetEx && is(word, "persist") && options.expire.is_none() => {
+                    options.persist = true;
+                }
+                _ => {
+                    let (millis, absolute) = unit(word).ok_or(SYNTAX)?;
+                    // The same unit twice is no contradiction, and the last one counts.
+                    let other =
+                        options.expire.is_some_and(|said| (said.millis, said.absolute) != (millis, absolute));
+                    if other || options.keep_ttl || options.persist {
+                        return Err(SYNTAX);
+                    }
+                    let value = args.get(index).ok_or(SYNTAX)?;
+                    index += 1;
+                    options.expire = Some(Expire { value, millis, absolute });
+                }
+            }
+        }
+        Ok(options)
+    }
+}
+
+/// Whether a word counts in milliseconds, and whether since 1970.
+fn unit(word: &[u8]) -> Option<(bool, bool)> {
+    [("ex", (false, false)), ("px", (true, false)), ("exat", (false, true)), ("pxat", (true, true))]
+        .into_iter()
+        .find_map(|(name, unit)| is(word, name).then_some(unit))
+}
+
+impl Session<'_> {
+    /// The moment a value is to expire.
+    fn deadline(&self, expire: Expire<'_>, command: &str) -> Result<Instant, Failure> {
+        let Expire { value, millis, absolute } = expire;
+        let value = number(value)?;
+        let millis = if millis { Some(value) } else { value.checked_mul(1000) };
+        let from = if absolute { 0 } else { self.unix_ms() };
+        let at = millis.filter(|&millis| millis > 0).and_then(|millis| millis.checked_add(from));
+        at.map(|at| self.instant(at)).ok_or_else(|| Failure::expire_time(command))
+    }
+
+    /// Stores a value whatever is there.
+    pub(super) fn store(&self, key: &[u8], value: &[u8], expires: Option<Instant>) -> Outcome {
+        self.counters.increment(Count::CmdSet);
+        let (target, name) = self.shared.service.routing.find(key).ok_or_else(|| Failure::nowhere(key))?;
+        let (access, item) = (self.access(target), NewItem { expires, ..NewItem::bytes(value) });
+        let cache = &self.shared.service.cache;
+        let stored = self
+            .shared
+            .service
+            .write(target, name, || cache.set(target.partition, name, item, &access).map(|_| ()));
+        stored.map_err(|refused| self.refused(refused))?;
+        self.counters.increment(Count::TotalItems);
+        Ok(())
+    }
+
+    /// Stores an item if its key has none; says whether it did.
+    pub(super) fn add(&self, key: &[u8], item: NewItem<'_>) -> Result<bool, Failure> {
+        self.counters.increment(Count::CmdSet);
+        let (target, name) = self.shared.service.routing.find(key).ok_or_else(|| Failure::nowhere(key))?;
+        let access = self.access(target);
+        let cache = &self.shared.service.cache;
+        let added =
+            self.shared.service.write(target, name, || cache.add(target.partition, name, item, &access));
+        let added = added.map_err(|refused| self.refused(refused))?;
+        self.counters.add(Count::TotalItems, u64::from(added));
+        Ok(added)
+    }
+
+    /// Longest value.
+    pub(super) fn value_bytes_max(&self) -> usize {
+        self.shared.options.item_size_max as usize
+    }
+}
+
+fn bulk_or_null(session: &Session<'_>, old: Option<Old<'_>>, out: &mut Vec<u8>) {
+    match old {
+        Some(old) => reply::bulk(out, old.value),
+        None => reply::null(out, session.version()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_counts_from_either_end_and_stays_within_the_value() {
+        for (start, end, expected) in [
+            (0, 3, "Hell"),
+            (0, -1, "Hello World"),
+            (-4, -1, "orld"),
+            (5, 3, ""),
+            (5, 5000, " World"),
+            (-5000, 10000, "Hello World"),
+            (-1, -5, ""),
+            (-1, -5000, ""),
+            (11, 20, ""),
+            (i64::MIN, i64::MAX, "Hello World"),
+        ] {
+            assert_eq!(range(b"Hello World", start, end), expected.as_bytes(), "{start} {end}");
+        }
+        assert_eq!((range(b"", 0, -1), range(b"", 0, 0)), (&b""[..], &b""[..]));
+    }
+}

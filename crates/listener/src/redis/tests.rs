@@ -1,0 +1,220 @@
+//! Conversations without sockets: what is sent, what is answered, on a clock the test drives.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use sherwood_cache::{Access, Cache, NewItem, Options, Partition};
+use sherwood_model::{BackendId, Instant, PartitionId, SeededState, TenantId};
+use sherwood_wire::resp::client;
+
+use super::{Redis, connection_bytes_max};
+use crate::backends::{Backends, FetchedValue};
+use crate::clock::{ManualClock, Moment};
+use crate::counters::Count;
+use crate::options::ListenerOptions;
+use crate::passwords::Passwords;
+use crate::routing::{Routing, Target};
+use crate::shared::{Places, Service, Shared};
+use crate::talk::Talk;
+
+mod commands;
+mod login;
+mod portions;
+
+const ITEM_BYTES_MAX: u32 = 1000;
+
+/// A listener without a socket.
+struct Listener {
+    redis: Redis,
+    shared: Arc<Shared>,
+    now: Instant,
+}
+
+impl Listener {
+    fn new(cache: Arc<Cache>, routing: Routing, backends: Option<Arc<dyn Backends>>) -> Self {
+        Self::asking(cache, routing, backends, None)
+    }
+
+    /// One that asks for a password, where there are some.
+    fn asking(
+        cache: Arc<Cache>,
+        routing: Routing,
+        backends: Option<Arc<dyn Backends>>,
+        passwords: Option<Arc<dyn Passwords>>,
+    ) -> Self {
+        let options = ListenerOptions {
+            threads: 1,
+            item_size_max: ITEM_BYTES_MAX,
+            output_bytes_max: 4096,
+            ..ListenerOptions::default()
+        };
+        let service = Service {
+            cache,
+            routing,
+            backends,
+            places: Arc::new(Places::new(9)),
+            buffers: Arc::new(AtomicU64::new(0)),
+            background: None,
+            passwords,
+        };
+        let now = Instant::from_secs(1);
+        let clock = Arc::new(ManualClock::new(now, Duration::from_secs(1_800_000_000)));
+        let shared = Arc::new(Shared::new(options, service, clock));
+        Self { redis: Redis::new(1), shared, now }
+    }
+
+    /// One partition, look-aside.
+    fn plain() -> Self {
+        Self::new(cache(1), Routing::single(target(0, false)), None)
+    }
+
+    fn client(&self) -> Talk {
+        let bytes_max = connection_bytes_max(&self.shared.options);
+        Talk::open(&self.redis, Arc::clone(&self.shared), bytes_max)
+    }
+
+    fn pass(&mut self, time: Duration) {
+        self.now += time;
+    }
+
+    fn count(&self, count: Count) -> u64 {
+        self.shared.counts().get(count)
+    }
+
+    /// Seconds since 1970 at this listener.
+    fn unix_secs(&self) -> u64 {
+        self.shared.clock.unix(self.now).as_secs()
+    }
+
+    /// What is answered to `bytes`, up to the end or the closing of the connection.
+    fn send(&self, client: &mut Talk, bytes: &[u8]) -> Vec<u8> {
+        let mut said = client.say(Moment { now: self.now, unix_secs: self.unix_secs() }, bytes);
+        if client.is_closed() {
+            said.extend_from_slice(b"(closed)");
+        }
+        said
+    }
+
+    /// The answer to a request whose arguments are the words of `line`, with its line ends shown as
+    /// spaces.
+    fn ask(&self, client: &mut Talk, line: &str) -> String {
+        let answer = self.send(client, &request(line));
+        String::from_utf8_lossy(&answer).replace("\r\n", " ").trim_end().to_owned()
+    }
+
+    #[track_caller]
+    fn check(&self, client: &mut Talk, table: &[(&str, &str)]) {
+        for (line, expected) in table {
+            assert_eq!(self.ask(client, line), *expected, "after {line:?}");
+        }
+    }
+}
+
+/// A request whose arguments are words; `''` is an empty one.
+fn request(line: &str) -> Vec<u8> {
+    let words: Vec<&[u8]> =
+        line.split(' ').map(|word| if word == "''" { b"" } else { word.as_bytes() }).collect();
+    let mut out = Vec::new();
+    client::request(&mut out, &words);
+    out
+}
+
+fn cache(partitions: u16) -> Arc<Cache> {
+    let partition = |backend| Partition::new(TenantId(0), BackendId(backend), 1 << 20);
+    let partitions: Vec<_> = (0..partitions).map(partition).collect();
+    let options = Options { total_bytes: 64 << 20, item_bytes_max: ITEM_BYTES_MAX, ..Options::default() };
+    Arc::new(Cache::new(options, &partitions, SeededState::new(1)).unwrap())
+}
+
+fn target(partition: u16, read_through: bool) -> Target {
+    Target { partition: PartitionId(partition), tenant: TenantId(0), read_through }
+}
+
+/// Backends that know every key but `none`, fail at `bad`, and remember what they were asked.
+#[derive(Default)]
+struct Known {
+    asked: Mutex<Vec<String>>,
+}
+
+impl Backends for Known {
+    fn fetch(
+        &self,
+        _: PartitionId,
+        keys: Vec<Bytes>,
+    ) -> BoxFuture<'static, Vec<Result<Option<FetchedValue>, String>>> {
+        let names: Vec<String> = keys.iter().map(|key| String::from_utf8_lossy(key).into_owned()).collect();
+        self.asked.lock().unwrap().extend(names.iter().cloned());
+        let answer = |name: String| match name.as_str() {
+            "none" => Ok(None),
+            "bad" => Err("broken".to_owned()),
+            name => Ok(Some(Bytes::from(format!("<{name}>")).into())),
+        };
+        futures_util::future::ready(names.into_iter().map(answer).collect()).boxed()
+    }
+
+    fn write(&self, _: PartitionId, _: &[u8], change: &mut dyn FnMut()) {
+        change();
+    }
+
+    fn flush(&self, _: PartitionId, _: Instant, change: &mut dyn FnMut()) {
+        change();
+    }
+}
+
+#[test]
+fn an_argument_of_the_limit_is_stored_and_one_over_it_refused_and_the_old_value_gone() {
+    let listener = Listener::plain();
+    let mut client = listener.client();
+    let (fits, over) = ("x".repeat(1000), "x".repeat(1001));
+    listener.check(&mut client, &[(&format!("SET k {fits}"), "+OK"), ("STRLEN k", ":1000")]);
+    let refused = "-ERR string exceeds maximum allowed size (proto-max-bulk-len)";
+    let grown = [("APPEND k y", refused), ("SETRANGE k 1000 y", refused), ("STRLEN k", ":1000")];
+    listener.check(&mut client, &grown);
+    listener.check(&mut client, &[(&format!("SET k {over} EX 10"), refused), ("EXISTS k", ":0")]);
+    assert_eq!(listener.count(Count::StoreTooLarge), 1);
+}
+
+#[test]
+fn bytes_that_are_no_request_are_answered_and_end_the_connection() {
+    let listener = Listener::plain();
+    let answer = listener.send(&mut listener.client(), b"PING\r\n*1\r\nfoo\r\n*1\r\n$4\r\nPING\r\n");
+    assert_eq!(answer, b"+PONG\r\n-ERR Protocol error: expected '$', got 'f'\r\n(closed)");
+    assert_eq!(listener.count(Count::ProtocolErrors), 1);
+    let answer = listener.send(&mut listener.client(), b"QUIT\r\nPING\r\n");
+    assert_eq!(answer, b"+OK\r\n(closed)");
+}
+
+#[test]
+fn errors_repeat_what_was_sent_byte_by_byte_up_to_a_zero() {
+    let listener = Listener::plain();
+    let mut out = Vec::new();
+    client::request(&mut out, &[b"no\0more", b"\xff\xe9", b"a\0b", b"c\r\nd"]);
+    client::request(&mut out, &[b"CLIENT", b"\xff\0x"]);
+    assert_eq!(
+        listener.send(&mut listener.client(), &out),
+        b"-ERR unknown command 'no', with args beginning with: '\xff\xe9' 'a' 'c  d' \r\n\
+          -ERR unknown subcommand '\xff'. Try CLIENT HELP.\r\n"
+    );
+}
+
+#[test]
+fn a_browser_is_closed_on_before_its_body_is_read() {
+    let listener = Listener::plain();
+    for head in [&b"POST / HTTP/1.1\r\n"[..], b"get / HTTP/1.1\r\nhost: a\r\n"] {
+        let said = [head, b"\r\nSET k v\r\n"].concat();
+        let answer = listener.send(&mut listener.client(), &said);
+        assert!(answer.ends_with(b"(closed)"), "{}", answer.escape_ascii());
+    }
+    listener.check(&mut listener.client(), &[("EXISTS k", ":0")]);
+    assert_eq!(listener.count(Count::ProtocolErrors), 2);
+}
+
+#[test]
+fn a_connections_bound_covers_a_longest_request_and_its_answer() {
+    let options = ListenerOptions::default();
+    assert!(connection_bytes_max(&options) > 2 * options.item_size_max as usize);
+}

@@ -1,0 +1,176 @@
+//! Key lists: as many hits as there is room for, and the misses that somebody may still fetch.
+//!
+//! A client that asks for thousands of keys of a megabyte each must not make us hold gigabytes. So
+//! a key list is worked off in portions: one ends when the output is over its bound or
+//! [`FETCH_KEYS_MAX`] keys wait to be fetched, and the connection sends or fetches before it goes
+//! on. Answers are in the order of the keys whatever had to be fetched: each miss remembers where
+//! in the output its value belongs.
+
+use crate::backends::FetchedValue;
+use bytes::Bytes;
+use sherwood_cache::{PREFETCH_KEYS_MAX, Value};
+use sherwood_wire::memcached::{Retrieval, reply};
+
+use super::ahead::prefetch;
+use super::conversation::{Fetched, Wanted};
+use super::counters::Count;
+use super::routing::Target;
+use super::session::{Session, access, is_over};
+use crate::clock::Moment;
+
+/// Most keys of a connection that are fetched from backends at a time. A longer key list is fetched
+/// in several rounds.
+pub const FETCH_KEYS_MAX: usize = 64;
+
+/// How a portion ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Portion {
+    /// All keys are looked up.
+    Done,
+    /// There are more keys: send the output or fetch the misses first.
+    More,
+}
+
+/// Keys that were not found and are to be fetched.
+#[derive(Debug, Default)]
+pub(super) struct Misses {
+    list: Vec<Miss>,
+}
+
+#[derive(Debug)]
+struct Miss {
+    /// Where in the output its value belongs.
+    at: usize,
+    target: Target,
+    /// As the client calls it.
+    key: Bytes,
+    /// As the partition calls it.
+    name: Bytes,
+}
+
+impl Misses {
+    pub(super) fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// What is to be fetched, in the order of the misses.
+    pub(super) fn wanted(&self) -> Vec<Wanted> {
+        let wanted = |miss: &Miss| Wanted { partition: miss.target.partition, key: miss.name.clone() };
+        self.list.iter().map(wanted).collect()
+    }
+}
+
+impl Session<'_> {
+    /// Looks up keys of `retrieval` until they are at an end, `out` holds `out_max` bytes or the
+    /// misses are many. What it looked up is no longer in `retrieval`.
+    pub(super) fn retrieve(
+        &self,
+        moment: Moment,
+        retrieval: &mut Retrieval<'_>,
+        misses: &mut Misses,
+        out: &mut Vec<u8>,
+        out_max: usize,
+    ) -> Portion {
+        let mut ahead = 0;
+        while out.len() < out_max && misses.list.len() < FETCH_KEYS_MAX {
+            let Some(key) = retrieval.keys.next() else {
+                return Portion::Done;
+            };
+            if ahead == 0 && !retrieval.keys.text().is_empty() {
+                ahead = PREFETCH_KEYS_MAX;
+                prefetch(&self.shared.service, &mut { retrieval.keys });
+            }
+            ahead = ahead.saturating_sub(1);
+            self.look_up(moment, retrieval, key, misses, out);
+        }
+        Portion::More
+    }
+
+    fn look_up(
+        &self,
+        moment: Moment,
+        retrieval: &Retrieval<'_>,
+        key: &[u8],
+        misses: &mut Misses,
+        out: &mut Vec<u8>,
+    ) {
+        self.counters.increment(Count::CmdGet);
+        let Some((target, name)) = self.shared.service.routing.find(key) else {
+            self.counters.increment(Count::GetMisses);
+            return;
+        };
+        let access = access(moment, target);
+        let found = self.shared.service.cache.get(target.partition, name, &access, |item| match item.value {
+            Value::Bytes(value) => {
+                reply::value(out, key, item.flags, retrieval.cas.then_some(item.cas), value);
+                true
+            }
+            // A size without a value is no answer; nobody but a simulator declares sizes.
+            Value::Declared(_) => false,
+        });
+        if found != Some(true) {
+            self.counters.increment(Count::GetMisses);
+            if retrieval.touch.is_some_and(|exptime| is_over(exptime, moment)) {
+                // What this client does not see goes, too.
+                self.remove(moment, target, name);
+            }
+            if target.read_through && self.shared.service.backends.is_some() {
+                let key = Bytes::copy_from_slice(key);
+                let name = key.slice_ref(&key[key.len() - name.len()..]);
+                misses.list.push(Miss { at: out.len(), target, key, name });
+            }
+            return;
+        }
+        self.counters.increment(Count::GetHits);
+        if let Some(exptime) = retrieval.touch {
+            self.touch_at(moment, target, name, exptime);
+        }
+    }
+
+    /// Puts what was fetched where it belongs in `out`, and forgets the misses.
+    pub(super) fn insert(
+        &self,
+        moment: Moment,
+        cas: bool,
+        misses: &mut Misses,
+        fetched: Fetched,
+        out: &mut Vec<u8>,
+    ) {
+        self.counters.add(Count::Fetches, misses.list.len() as u64);
+        let Some(first) = misses.list.first().map(|miss| miss.at) else { return };
+        let hits = out.split_off(first);
+        let mut copied = 0;
+        for (miss, result) in misses.list.drain(..).zip(fetched) {
+            let until = miss.at - first;
+            out.extend_from_slice(&hits[copied..until]);
+            copied = until;
+            match result {
+                Ok(Some(found)) => self.fetched_value(moment, cas, &miss, &found, out),
+                Ok(None) => {}
+                Err(_) => self.counters.increment(Count::FetchErrors),
+            }
+        }
+        out.extend_from_slice(&hits[copied..]);
+    }
+
+    /// Appends a fetched value. Its unique number is that of the item it became; where it became
+    /// none, or another was stored meanwhile, the item is what counts, since a number must not come
+    /// with a value it does not belong to.
+    fn fetched_value(&self, moment: Moment, cas: bool, miss: &Miss, found: &FetchedValue, out: &mut Vec<u8>) {
+        if cas {
+            let access = access(moment, miss.target);
+            let cache = &self.shared.service.cache;
+            let filled = cache.peek(miss.target.partition, &miss.name, &access, |item| match item.value {
+                Value::Bytes(value) => {
+                    reply::value(out, &miss.key, item.flags, Some(item.cas), value);
+                    true
+                }
+                Value::Declared(_) => false,
+            });
+            if filled == Some(true) {
+                return;
+            }
+        }
+        reply::value(out, &miss.key, found.flags, cas.then_some(0), &found.value);
+    }
+}

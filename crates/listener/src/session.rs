@@ -1,0 +1,322 @@
+//! What each command does: a command, a moment and the cache, to the bytes of the answer.
+//!
+//! Nothing here waits. Key lists, which may have to, are in [`super::retrieval`].
+
+use std::borrow::Cow;
+
+use sherwood_cache::OUTDATED;
+use sherwood_cache::{Access, AccessFlags, Change, Item, Kind, Marks, NewItem, Refused, Value};
+use sherwood_model::Instant;
+use sherwood_wire::memcached::{
+    Command, Delta, Expires, Exptime, Meta, Refusal, Retrieval, Storage, StorageVerb, reply,
+};
+
+use super::conversation::Wanted;
+use super::counters::{Count, Counters};
+use super::routing::Target;
+use super::shared::Shared;
+use super::stats;
+use crate::clock::Moment;
+
+/// Executes the commands of one thread's connections.
+#[derive(Clone, Copy)]
+pub(super) struct Session<'a> {
+    pub(super) shared: &'a Shared,
+    /// The thread's own.
+    pub(super) counters: &'a Counters,
+}
+
+/// What is to happen after a command.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Next<'a> {
+    /// The next command.
+    Continue,
+    /// Keys are to be looked up.
+    Retrieve(Retrieval<'a>),
+    /// A key is to be fetched, and the `mg` that asks for it answered then.
+    Fetch(Meta<'a>, Wanted),
+    /// The connection is to be closed once what was written is sent.
+    Close,
+}
+
+impl Session<'_> {
+    /// Executes `command` and appends its answer to `out`.
+    pub(super) fn execute<'c>(&self, moment: Moment, command: Command<'c>, out: &mut Vec<u8>) -> Next<'c> {
+        let (answer, noreply) = match command {
+            Command::Retrieval(retrieval) => return Next::Retrieve(retrieval),
+            Command::Meta(meta) => return self.meta(moment, meta, out),
+            Command::MetaNoOp => (reply::META_NO_OP, false),
+            Command::Quit => return Next::Close,
+            Command::Stats(words) => {
+                stats::write(self.shared, moment, words, out);
+                return Next::Continue;
+            }
+            Command::Version => {
+                reply::version(out, super::VERSION);
+                return Next::Continue;
+            }
+            Command::Arithmetic { key, delta, noreply } => {
+                match self.arithmetic(moment, key, delta) {
+                    Ok(number) if !noreply => reply::number(out, number),
+                    Err(answer) if !noreply => out.extend_from_slice(answer),
+                    _ => {}
+                }
+                return Next::Continue;
+            }
+            Command::Storage(storage) => (self.store(moment, &storage), storage.noreply),
+            Command::TooLarge { verb, key, noreply } => (self.too_large(moment, verb, key), noreply),
+            Command::Touch { key, exptime, noreply } => (self.touch(moment, key, exptime), noreply),
+            Command::Delete { key, noreply } => (self.delete(moment, key), noreply),
+            Command::FlushAll { delay, noreply } => (self.flush_all(moment, delay), noreply),
+            Command::Verbosity { noreply } => (reply::OK, noreply),
+        };
+        if !noreply {
+            out.extend_from_slice(answer);
+        }
+        Next::Continue
+    }
+
+    /// Answers bytes that were no command.
+    pub(super) fn refuse(&self, refusal: Refusal, noreply: bool, out: &mut Vec<u8>) {
+        self.counters.increment(Count::ProtocolErrors);
+        if !noreply {
+            out.extend_from_slice(refusal.line());
+        }
+    }
+
+    fn store(&self, moment: Moment, storage: &Storage<'_>) -> &'static [u8] {
+        self.counters.increment(Count::CmdSet);
+        let Some((target, key)) = self.shared.service.routing.find(storage.key) else { return NO_BACKEND };
+        let stored = self.shared.service.write(target, key, || self.store_at(moment, target, key, storage));
+        match stored {
+            Ok(answer) => {
+                if answer == reply::STORED {
+                    self.counters.increment(Count::TotalItems);
+                }
+                answer
+            }
+            Err(refused) => self.refused(refused),
+        }
+    }
+
+    fn store_at(
+        &self,
+        moment: Moment,
+        target: Target,
+        key: &[u8],
+        storage: &Storage<'_>,
+    ) -> Result<&'static [u8], Refused> {
+        let cache = &self.shared.service.cache;
+        let access = access(moment, target);
+        let item = NewItem {
+            flags: storage.flags,
+            expires: expiry(storage.exptime, moment),
+            ..NewItem::bytes(storage.value)
+        };
+        match storage.verb {
+            StorageVerb::Set => cache.set(target.partition, key, item, &access).map(|_| reply::STORED),
+            StorageVerb::Add => cache.add(target.partition, key, item, &access).map(|added| match added {
+                true => reply::STORED,
+                false => reply::NOT_STORED,
+            }),
+            StorageVerb::Replace => cache.update(target.partition, key, &access, |old| match old {
+                Some(_) => (Change::Store(item), reply::STORED),
+                None => (Change::Keep, reply::NOT_STORED),
+            }),
+            StorageVerb::Append | StorageVerb::Prepend => {
+                let bytes_max = cache.options().item_bytes_max as usize;
+                cache.update(target.partition, key, &access, |old| joined(storage, old, bytes_max))
+            }
+            StorageVerb::Cas(unique) => {
+                let stored = cache.update(target.partition, key, &access, |old| match old {
+                    Some(old) if old.cas == unique => (Change::Store(item), (Count::CasHits, reply::STORED)),
+                    Some(_) => (Change::Keep, (Count::CasBadval, reply::EXISTS)),
+                    None => (Change::Keep, (Count::CasMisses, reply::NOT_FOUND)),
+                })?;
+                self.counters.increment(stored.0);
+                Ok(stored.1)
+            }
+        }
+    }
+
+    fn too_large(&self, moment: Moment, verb: StorageVerb, key: &[u8]) -> &'static [u8] {
+        self.counters.increment(Count::StoreTooLarge);
+        if verb == StorageVerb::Set
+            && let Some((target, key)) = self.shared.service.routing.find(key)
+        {
+            self.remove(moment, target, key);
+        }
+        reply::TOO_LARGE
+    }
+
+    pub(super) fn refused(&self, refused: Refused) -> &'static [u8] {
+        match refused {
+            Refused::KeyTooLong { .. } => Refusal::BadFormat.line(),
+            Refused::ValueTooLarge { .. } => {
+                self.counters.increment(Count::StoreTooLarge);
+                reply::TOO_LARGE
+            }
+            Refused::OverBudget { .. } => {
+                self.counters.increment(Count::StoreNoMemory);
+                reply::OUT_OF_MEMORY
+            }
+        }
+    }
+
+    fn arithmetic(&self, moment: Moment, key: &[u8], delta: Delta) -> Result<u64, &'static [u8]> {
+        let (hits, misses) = match delta {
+            Delta::Increase(_) => (Count::IncrHits, Count::IncrMisses),
+            Delta::Decrease(_) => (Count::DecrHits, Count::DecrMisses),
+        };
+        let Some((target, key)) = self.shared.service.routing.find(key) else {
+            self.counters.increment(misses);
+            return Err(reply::NOT_FOUND);
+        };
+        let access = access(moment, target);
+        let cache = &self.shared.service.cache;
+        let changed = self
+            .shared
+            .service
+            .write(target, key, || cache.update(target.partition, key, &access, |old| counted(old, delta)));
+        let changed = changed.map_err(|refused| self.refused(refused))?;
+        self.counters.increment(if changed == Err(reply::NOT_FOUND) { misses } else { hits });
+        changed
+    }
+
+    fn touch(&self, moment: Moment, key: &[u8], exptime: Exptime) -> &'static [u8] {
+        let found = self.shared.service.routing.find(key);
+        let touched = found.is_some_and(|(target, key)| self.touch_at(moment, target, key, exptime));
+        match touched {
+            true => reply::TOUCHED,
+            false => reply::NOT_FOUND,
+        }
+    }
+
+    /// Gives an item a new expiry time, or removes it where that is over already; says whether
+    /// there is one.
+    pub(super) fn touch_at(&self, moment: Moment, target: Target, key: &[u8], exptime: Exptime) -> bool {
+        let touched = if is_over(exptime, moment) {
+            // It would only become stale, for those who take what is.
+            self.remove(moment, target, key)
+        } else {
+            let expires = expiry(exptime, moment);
+            let touch = |old: Option<Item<'_>>| (Change::Touch(expires), old.is_some());
+            let cache = &self.shared.service.cache;
+            // A touch stores nothing, so it is never refused.
+            cache.update(target.partition, key, &access(moment, target), touch).unwrap_or(false)
+        };
+        self.counters.increment(Count::CmdTouch);
+        self.counters.increment(if touched { Count::TouchHits } else { Count::TouchMisses });
+        touched
+    }
+
+    fn delete(&self, moment: Moment, key: &[u8]) -> &'static [u8] {
+        let found = self.shared.service.routing.find(key);
+        let removed = found.is_some_and(|(target, key)| self.remove(moment, target, key));
+        self.counters.increment(if removed { Count::DeleteHits } else { Count::DeleteMisses });
+        match removed {
+            true => reply::DELETED,
+            false => reply::NOT_FOUND,
+        }
+    }
+
+    pub(super) fn remove(&self, moment: Moment, target: Target, key: &[u8]) -> bool {
+        let access = access(moment, target);
+        self.shared
+            .service
+            .write(target, key, || self.shared.service.cache.remove(target.partition, key, &access))
+    }
+
+    fn flush_all(&self, moment: Moment, delay: Exptime) -> &'static [u8] {
+        self.counters.increment(Count::CmdFlush);
+        let at = match delay.resolve(moment.unix_secs) {
+            Expires::Never | Expires::Already => moment.now,
+            Expires::After(delay) => moment.now + delay,
+        };
+        for partition in self.shared.service.routing.partitions() {
+            let mut flush = || self.shared.service.cache.flush(Some(partition), at, moment.now);
+            match &self.shared.service.backends {
+                Some(backends) => backends.flush(partition, at, &mut flush),
+                None => flush(),
+            }
+        }
+        reply::OK
+    }
+}
+
+/// The answer to a value whose key belongs to nobody.
+pub(super) const NO_BACKEND: &[u8] = b"SERVER_ERROR no backend for this key's prefix\r\n";
+/// Longest value that is looked at as a number, in bytes; chosen to bound the work, far above 20
+/// digits and some padding.
+const NUMBER_BYTES_MAX: usize = 1024;
+
+/// The access of every command: to memcached's clients a place for a value is an item with an empty
+/// one.
+pub(super) fn access(moment: Moment, target: Target) -> Access {
+    Access { tenant: target.tenant, flags: AccessFlags::SEE_PLACES, ..Access::at(moment.now) }
+}
+
+/// When an item dies. One that is dead already dies now.
+pub(super) fn expiry(exptime: Exptime, moment: Moment) -> Option<Instant> {
+    match exptime.resolve(moment.unix_secs) {
+        Expires::Never => None,
+        Expires::Already => Some(moment.now),
+        Expires::After(left) => Some(moment.now + left),
+    }
+}
+
+/// Whether an item that is to die then is dead already.
+pub(super) fn is_over(exptime: Exptime, moment: Moment) -> bool {
+    matches!(exptime.resolve(moment.unix_secs), Expires::Already)
+}
+
+/// What `append` and `prepend` make of what is there. As in memcached, a value that would become
+/// too large stays as it is. What is made of a value that somebody said is old is old, too.
+fn joined(
+    storage: &Storage<'_>,
+    old: Option<Item<'_>>,
+    bytes_max: usize,
+) -> (Change<'static>, &'static [u8]) {
+    let Some(Item { value: Value::Bytes(value), flags, expires, tags, marks, .. }) = old else {
+        return (Change::Keep, reply::NOT_STORED);
+    };
+    if value.len() + storage.value.len() > bytes_max {
+        return (Change::Keep, reply::NOT_STORED);
+    }
+    let value = match storage.verb {
+        StorageVerb::Prepend => [storage.value, value].concat(),
+        _ => [value, storage.value].concat(),
+    };
+    let (value, marks) = (Cow::Owned(value), marks.only(OUTDATED));
+    (Change::StoreMarked { value, flags, expires, kind: Kind::Plain, tags, marks, cas: None }, reply::STORED)
+}
+
+/// What `incr` and `decr` make of what is there.
+fn counted(old: Option<Item<'_>>, delta: Delta) -> (Change<'static>, Result<u64, &'static [u8]>) {
+    let Some(Item { value: Value::Bytes(value), flags, expires, tags, marks, .. }) = old else {
+        return (Change::Keep, Err(reply::NOT_FOUND));
+    };
+    let Some(number) = number(value) else { return (Change::Keep, Err(reply::NON_NUMERIC)) };
+    let number = delta.apply(number);
+    let (value, marks) = recounted(number, value, marks);
+    (Change::StoreMarked { value, flags, expires, kind: Kind::Plain, tags, marks, cas: None }, Ok(number))
+}
+
+/// A number in the place of an old value, and what meta commands know of the item then. As in
+/// memcached, one that is shorter is filled up with spaces, and one that is longer makes the item a
+/// new one; only, what is counted on from an old value is old, too.
+pub(super) fn recounted(number: u64, old: &[u8], marks: Marks) -> (Cow<'static, [u8]>, Marks) {
+    let mut text = number.to_string().into_bytes();
+    let marks = if text.len() > old.len() { marks.only(OUTDATED) } else { marks };
+    text.resize(text.len().max(old.len()), b' ');
+    (Cow::Owned(text), marks)
+}
+
+/// A value as a number: digits, with spaces around them or not.
+pub(super) fn number(value: &[u8]) -> Option<u64> {
+    let digits = value.trim_ascii();
+    if value.len() > NUMBER_BYTES_MAX || !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}

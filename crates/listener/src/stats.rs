@@ -1,0 +1,85 @@
+//! `stats`, by memcached's names.
+
+use std::fmt::Display;
+
+use sherwood_wire::memcached::reply;
+
+use super::address::{Address, UnixSocket};
+use super::counters::Count;
+use super::shared::Shared;
+use crate::clock::Moment;
+
+/// Answers `stats` with the words that follow it.
+pub(super) fn write(shared: &Shared, moment: Moment, words: &[u8], out: &mut Vec<u8>) {
+    match words.split(|&byte| byte == b' ').next().unwrap_or_default() {
+        b"" => general(shared, moment, out),
+        b"settings" => settings(shared, out),
+        b"reset" => {
+            shared.reset();
+            out.extend_from_slice(reply::RESET);
+            return;
+        }
+        // Groups of memcached's that tell about slabs and their queues; there are none.
+        b"items" | b"slabs" | b"sizes" | b"conns" => {}
+        _ => {
+            out.extend_from_slice(reply::ERROR);
+            return;
+        }
+    }
+    out.extend_from_slice(reply::END);
+}
+
+fn general(shared: &Shared, moment: Moment, out: &mut Vec<u8>) {
+    let Shared { options, service, connections, started, .. } = shared;
+    let usage = shared.service.usage();
+    let mut stat = |name: &str, value: &dyn Display| reply::stat(out, name, &value.to_string());
+    stat("pid", &std::process::id());
+    stat("uptime", &moment.now.since(started.now).as_secs());
+    stat("time", &moment.unix_secs);
+    stat("version", &super::VERSION);
+    stat("pointer_size", &usize::BITS);
+    stat("max_connections", &service.places.max());
+    stat("curr_connections", &connections.now());
+    stat("total_connections", &connections.total());
+    stat("rejected_connections", &connections.rejected());
+    stat("accepting_conns", &1);
+    // Connections over the limit are told so; there is never a time in which nobody is accepted.
+    stat("listen_disabled_num", &0);
+    stat("time_in_listen_disabled_us", &0);
+    stat("threads", &options.threads);
+    let counts = shared.counts_since_reset();
+    for (count, name) in Count::ALL {
+        stat(name, &counts.get(count));
+    }
+    stat("limit_maxbytes", &service.cache.options().total_bytes);
+    stat("bytes", &usage.used_bytes);
+    stat("curr_items", &usage.items);
+    stat("evictions", &usage.evictions);
+    stat("reclaimed", &usage.expired);
+}
+
+fn settings(shared: &Shared, out: &mut Vec<u8>) {
+    let options = &shared.options;
+    let mut stat = |name: &str, value: &dyn Display| reply::stat(out, name, &value.to_string());
+    stat("maxbytes", &shared.service.cache.options().total_bytes);
+    stat("maxconns", &shared.service.places.max());
+    let tcp = options.bind.tcp();
+    stat("tcpport", &tcp.map_or(0, |address| address.port()));
+    stat("udpport", &0);
+    match &options.bind {
+        Address::Tcp(address) => stat("inter", &address.ip()),
+        Address::Unix(UnixSocket { path, permissions }) => {
+            stat("domain_socket", &path.display());
+            stat("umask", &format_args!("{permissions:o}"));
+        }
+    }
+    stat("evictions", &"on");
+    stat("num_threads", &options.threads);
+    stat("cas_enabled", &"yes");
+    stat("auth_enabled_sasl", &"no");
+    stat("auth_enabled_ascii", &if shared.service.passwords.is_some() { "yes" } else { "no" });
+    stat("binding_protocol", &"ascii");
+    stat("item_size_max", &options.item_size_max);
+    stat("idle_timeout", &options.idle_timeout.unwrap_or_default().as_secs());
+    stat("flush_enabled", &"yes");
+}

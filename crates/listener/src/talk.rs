@@ -1,0 +1,115 @@
+//! A client without a socket.
+//!
+//! What a listener answers must not depend on how the network cut the bytes, and what hostile bytes
+//! do to it is best tried by the million. Neither needs sockets or threads: a conversation is bytes
+//! to bytes, so this drives one as a connection does, and holds it to what it promises. Tests and
+//! fuzz targets speak to the listeners through it.
+
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+
+use super::conversation::{Conversation, Fetched, Next, Protocol, Wanted};
+use super::fetch::fetch;
+use super::memcached::Memcached;
+use super::options::ListenerOptions;
+use super::redis::{Redis, connection_bytes_max};
+use super::retrieval::FETCH_KEYS_MAX;
+use super::shared::{Service, Shared};
+use crate::clock::{Clock, Moment};
+
+/// Turns that what was said at once may take; a conversation that takes more is stuck. Chosen: each
+/// sends an answer or goes over some hundred keys.
+const TURNS_MAX: usize = 1 << 20;
+
+/// One client of a listener without a socket.
+pub struct Talk {
+    pub(super) shared: Arc<Shared>,
+    conversation: Box<dyn Conversation>,
+    /// What was said and is not used up.
+    input: Vec<u8>,
+    /// How much of it has to be there before there is anything to execute.
+    need: usize,
+    /// Bound of a connection's buffers.
+    bytes_max: usize,
+    closed: bool,
+}
+
+impl Talk {
+    /// The only client of a memcached listener.
+    #[must_use]
+    pub fn memcached(options: ListenerOptions, service: Service, clock: Arc<dyn Clock>) -> Self {
+        let bytes_max = options.connection_bytes_max();
+        Self::open(&Memcached, Arc::new(Shared::new(options, service, clock)), bytes_max)
+    }
+
+    /// The only client of a Redis listener; `seed` begins the sequence in which keys are drawn.
+    #[must_use]
+    pub fn redis(options: ListenerOptions, service: Service, clock: Arc<dyn Clock>, seed: u64) -> Self {
+        let bytes_max = connection_bytes_max(&options);
+        Self::open(&Redis::new(seed), Arc::new(Shared::new(options, service, clock)), bytes_max)
+    }
+
+    /// A client of the listener that `protocol` and `shared` make up; what it makes the listener
+    /// hold is at most `bytes_max`.
+    pub(super) fn open<P: Protocol>(protocol: &P, shared: Arc<Shared>, bytes_max: usize) -> Self {
+        let conversation = Box::new(protocol.open(&shared, 0));
+        Self { shared, conversation, input: Vec::new(), need: 1, bytes_max, closed: false }
+    }
+
+    /// Everything that is answered to `bytes`, which come after all that was said before. Backends
+    /// have to answer at once.
+    ///
+    /// # Panics
+    /// When the conversation breaks a promise: it uses up more than there is, asks for what is
+    /// there already or for more than a connection may hold, goes on answering beyond its bound,
+    /// wants nothing or too much at a time, or does not end.
+    pub fn say(&mut self, moment: Moment, bytes: &[u8]) -> Vec<u8> {
+        let backends = self.shared.service.backends.clone();
+        self.say_with(moment, bytes, |wanted| {
+            fetch(backends.as_ref(), wanted).now_or_never().expect("backends answer at once")
+        })
+    }
+
+    /// The same, with what is wanted from the backends fetched by `fetch`.
+    pub(super) fn say_with(
+        &mut self,
+        moment: Moment,
+        bytes: &[u8],
+        mut fetch: impl FnMut(Vec<Wanted>) -> Fetched,
+    ) -> Vec<u8> {
+        self.input.extend_from_slice(bytes);
+        let (mut said, mut turns) = (Vec::new(), 0);
+        while !self.closed && self.input.len() >= self.need {
+            let mut output = Vec::new();
+            let advance = self.conversation.advance(moment, &self.input, &mut output);
+            self.input.drain(..advance.consumed);
+            assert!(output.len() <= self.bytes_max, "{} bytes at once", output.len());
+            self.need = 0;
+            match advance.next {
+                Next::Need(need) => {
+                    let held = self.input.len();
+                    assert!(need > held && need <= self.bytes_max, "{need} bytes asked for with {held}");
+                    self.need = need;
+                }
+                Next::Send => {
+                    turns += 1;
+                    assert!(turns < TURNS_MAX, "{} bytes keep it busy for ever", self.input.len());
+                }
+                Next::Fetch(wanted) => {
+                    assert!((1..=FETCH_KEYS_MAX).contains(&wanted.len()), "{} keys", wanted.len());
+                    self.conversation.resume(moment, fetch(wanted), &mut output);
+                }
+                Next::Close | Next::HangUp => self.closed = true,
+            }
+            said.append(&mut output);
+        }
+        said
+    }
+
+    /// Whether the connection was closed: nothing is answered any more.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.closed
+    }
+}

@@ -1,0 +1,22 @@
+//! The listeners on real sockets.
+
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "tests of a driver use sockets, threads, processes and the machine's clock"
+)]
+
+mod asked;
+mod clients;
+mod hostile;
+mod login;
+mod memcached;
+#[path = "../../../node/tests/common/missing.rs"]
+mod missing;
+#[path = "../../../node/tests/common/patience.rs"]
+mod patience;
+#[path = "../../../node/tests/common/programs.rs"]
+mod programs;
+mod redis;
+mod support;
+mod unix;

@@ -1,0 +1,276 @@
+//! A listener in the test's own process, and a client that waits with a bound.
+
+use std::fs;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant as Monotonic};
+
+use sherwood_cache::{Cache, Options, Partition};
+use sherwood_listener::{
+    Address, Backends, Bound, BufferBytes, Clock, Count, ListenerOptions, Passwords, Places, Reading,
+    Routing, Running, Service, Target,
+};
+use sherwood_model::{BackendId, Instant, PartitionId, SeededState, TenantId};
+use socket2::Socket;
+
+use crate::patience::PATIENCE;
+
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+/// Connections at a time where a test is not about them.
+const PLACES: usize = 1024;
+
+/// What a listener speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Protocol {
+    Memcached,
+    Redis,
+}
+
+/// A clock that began at this moment, a day after the wall time's origin.
+struct MachineClock(Monotonic);
+
+impl Clock for MachineClock {
+    fn now(&self) -> Instant {
+        Instant::from_nanos(self.0.elapsed().as_nanos() as u64)
+    }
+
+    fn unix(&self, at: Instant) -> Duration {
+        DAY + at.since(Instant::ZERO)
+    }
+
+    fn at_unix(&self, unix: Duration) -> Instant {
+        Instant::ZERO + unix.saturating_sub(DAY)
+    }
+}
+
+/// A file of lines `name:password`.
+struct PasswordLines(Vec<u8>);
+
+impl Passwords for PasswordLines {
+    fn know(&self, user: &[u8], password: &[u8]) -> bool {
+        self.0.split(|&byte| byte == b'\n').any(|line| line == [user, b":", password].concat())
+    }
+}
+
+/// A listener at a place of its own. It ends with the test.
+pub(crate) struct Server {
+    running: Option<Running>,
+    buffers: Arc<AtomicU64>,
+}
+
+impl Server {
+    /// A memcached listener with one look-aside partition of 64 MiB.
+    pub(crate) fn start(options: ListenerOptions) -> Self {
+        Self::speak(Protocol::Memcached, options, PLACES)
+    }
+
+    /// A Redis listener with the same.
+    pub(crate) fn redis(options: ListenerOptions) -> Self {
+        Self::speak(Protocol::Redis, options, PLACES)
+    }
+
+    /// Either, with room for so many connections.
+    pub(crate) fn speak(protocol: Protocol, options: ListenerOptions, places: usize) -> Self {
+        Self::serve(protocol, options, Routing::single(target(0, false)), None, places, None)
+    }
+
+    /// Either, with a file of names and passwords.
+    pub(crate) fn asking(protocol: Protocol, options: ListenerOptions, passwords: &Path) -> Self {
+        let passwords: Arc<dyn Passwords> = Arc::new(PasswordLines(fs::read(passwords).unwrap()));
+        Self::serve(protocol, options, Routing::single(target(0, false)), None, PLACES, Some(passwords))
+    }
+
+    /// A memcached listener with one partition whose misses are fetched from `backends`.
+    pub(crate) fn read_through(options: ListenerOptions, backends: Arc<dyn Backends>) -> Self {
+        Self::serve(
+            Protocol::Memcached,
+            options,
+            Routing::single(target(0, true)),
+            Some(backends),
+            PLACES,
+            None,
+        )
+    }
+
+    fn serve(
+        protocol: Protocol,
+        options: ListenerOptions,
+        routing: Routing,
+        backends: Option<Arc<dyn Backends>>,
+        places: usize,
+        passwords: Option<Arc<dyn Passwords>>,
+    ) -> Self {
+        let partition = Partition::new(TenantId(0), BackendId(0), 64 << 20);
+        let cache = Cache::new(Options::default(), &[partition], SeededState::new(1)).unwrap();
+        let places = Arc::new(Places::new(places));
+        let buffers = Arc::new(AtomicU64::new(0));
+        let service = Service {
+            cache: Arc::new(cache),
+            routing,
+            backends,
+            places,
+            buffers: Arc::clone(&buffers) as Arc<dyn BufferBytes>,
+            background: None,
+            passwords,
+        };
+        let clock = Arc::new(MachineClock(Monotonic::now()));
+        let bound = Bound::bind(options).unwrap();
+        let running = match protocol {
+            Protocol::Memcached => bound.serve(service, clock),
+            Protocol::Redis => bound.serve_redis(service, clock, 1),
+        };
+        Self { running: Some(running.unwrap()), buffers }
+    }
+
+    fn running(&self) -> &Running {
+        self.running.as_ref().expect("the server runs until the test ends")
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.running().address().tcp().expect("a port")
+    }
+
+    pub(crate) fn count(&self, count: Count) -> u64 {
+        self.read().counts.get(count)
+    }
+
+    /// What the listener tells of itself.
+    pub(crate) fn read(&self) -> Reading {
+        self.running().meter().read().expect("it serves")
+    }
+
+    pub(crate) fn connections(&self) -> usize {
+        self.read().open
+    }
+
+    /// What the buffers of threads and clients hold.
+    pub(crate) fn buffer_bytes(&self) -> u64 {
+        self.buffers.load(Relaxed)
+    }
+
+    /// A client, by whatever kind of socket the listener has.
+    pub(crate) fn connect(&self) -> Client {
+        Client::connect(self.running().address())
+    }
+
+    /// Tells the listener to stop, and does not wait for it.
+    pub(crate) fn tell_to_stop(&self) {
+        self.running().stop();
+    }
+
+    /// Waits until the listener has stopped.
+    pub(crate) fn join(&mut self) {
+        self.running.take().expect("a server is joined once").join().unwrap();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Some(running) = self.running.take() {
+            running.stop();
+            let ended = running.join();
+            assert!(ended.is_ok() || std::thread::panicking(), "{ended:?}");
+        }
+    }
+}
+
+/// Options for a server on any free port.
+pub(crate) fn options() -> ListenerOptions {
+    let bind = SocketAddr::from(([127, 0, 0, 1], 0)).into();
+    ListenerOptions { bind, threads: 2, drain_timeout: PATIENCE, ..ListenerOptions::default() }
+}
+
+fn target(partition: u16, read_through: bool) -> Target {
+    Target { partition: PartitionId(partition), tenant: TenantId(0), read_through }
+}
+
+/// A blocking client.
+pub(crate) struct Client(pub(crate) Socket);
+
+impl Client {
+    fn connect(address: &Address) -> Self {
+        let socket = match address {
+            Address::Tcp(address) => Socket::from(TcpStream::connect(address).unwrap()),
+            Address::Unix(place) => Socket::from(UnixStream::connect(&place.path).unwrap()),
+        };
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.set_write_timeout(Some(PATIENCE)).unwrap();
+        if matches!(address, Address::Tcp(_)) {
+            socket.set_tcp_nodelay(true).unwrap();
+        }
+        Self(socket)
+    }
+
+    /// Another hand on the same socket.
+    pub(crate) fn other_hand(&self) -> Self {
+        Self(self.0.try_clone().unwrap())
+    }
+
+    pub(crate) fn send(&mut self, bytes: &[u8]) {
+        self.0.write_all(bytes).unwrap();
+    }
+
+    /// The same where the server may have closed.
+    pub(crate) fn try_send(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        self.0.write_all(bytes)
+    }
+
+    /// Says that nothing more is sent. Whom the server has closed on needs no saying.
+    pub(crate) fn finish(&self) {
+        let _ = self.0.shutdown(Shutdown::Write);
+    }
+
+    /// Reads as many bytes as `expected` has; they have to be these.
+    #[track_caller]
+    pub(crate) fn expect(&mut self, expected: &str) {
+        let mut answer = vec![0; expected.len()];
+        let mut read = 0;
+        while read < answer.len() {
+            match self.0.read(&mut answer[read..]) {
+                Ok(0) => panic!("the server closed after {:?}", String::from_utf8_lossy(&answer[..read])),
+                Ok(bytes) => read += bytes,
+                Err(error) => panic!("{error} after {:?}", String::from_utf8_lossy(&answer[..read])),
+            }
+        }
+        assert_eq!(String::from_utf8_lossy(&answer), expected);
+    }
+
+    /// Reads what is left of a line.
+    pub(crate) fn line(&mut self) -> String {
+        let mut line = String::new();
+        while !line.ends_with('\n') {
+            let mut byte = [0];
+            self.0.read_exact(&mut byte).unwrap();
+            line.push(char::from(byte[0]));
+        }
+        line
+    }
+
+    /// Reads to the end of the connection.
+    pub(crate) fn rest(&mut self) -> String {
+        let mut rest = String::new();
+        self.0.read_to_string(&mut rest).unwrap();
+        rest
+    }
+
+    /// The same of a server that may close before it has read everything.
+    pub(crate) fn rest_until_closed(&mut self) -> String {
+        let mut rest = Vec::new();
+        match self.0.read_to_end(&mut rest) {
+            Err(error) if error.kind() != ErrorKind::ConnectionReset => panic!("{error}"),
+            _ => String::from_utf8(rest).unwrap(),
+        }
+    }
+
+    /// Sends and reads the answer, which has to be this.
+    #[track_caller]
+    pub(crate) fn check(&mut self, sent: &str, expected: &str) {
+        self.send(sent.as_bytes());
+        self.expect(expected);
+    }
+}
