@@ -41,8 +41,8 @@ pub(super) struct Newcomer {
 }
 
 impl Crew {
-    /// A crew of so many threads, each woken with `newcomers` when it has some, and with `stop` when
-    /// the listener is to stop.
+    /// A crew of so many threads, each woken with `newcomers` when it has some, and with `stop`
+    /// when the listener is to stop.
     ///
     /// # Errors
     /// When the system has no file descriptors for us.

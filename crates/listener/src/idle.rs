@@ -3,15 +3,15 @@
 //! A separate thread for this work is at odds with those that serve clients as soon as they share a
 //! core: the system lets it run on for most of a millisecond before it gives way to a client's
 //! thread that has been woken, whatever its priority, and a priority so low that it gives way at
-//! once would be a trap, because a thread that holds a shard's lock and is not run keeps every other
-//! thread from that shard. A listener's thread knows better than the system when it is idle. So
-//! while work waits, it asks for events without waiting for them, and when there are none it does
-//! one small step and asks again: a client waits for one such step at most, and all the time that
-//! clients leave is used.
+//! once would be a trap, because a thread that holds a shard's lock and is not run keeps every
+//! other thread from that shard. A listener's thread knows better than the system when it is idle.
+//! So while work waits, it asks for events without waiting for them, and when there are none it
+//! does one small step and asks again: a client waits for one such step at most, and all the time
+//! that clients leave is used.
 //!
-//! A thread that finds its core busy with something else stops helping for a while: a thread that is
-//! never asleep has to queue for the core, and its clients with it, where one that sleeps as often
-//! as not is let in at once.
+//! A thread that finds its core busy with something else stops helping for a while: a thread that
+//! is never asleep has to queue for the core, and its clients with it, where one that sleeps as
+//! often as not is let in at once.
 
 use std::time::Duration;
 

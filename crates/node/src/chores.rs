@@ -1,8 +1,8 @@
 //! The cache's background work, shared by the housekeeper and the threads of listeners.
 //!
-//! The housekeeper begins the work, and goes on with it where no listener does enough of it: because
-//! none has clients just now, because they leave no time, or because other threads want the core.
-//! [`BackgroundWork`] says when a listener helps.
+//! The housekeeper begins the work, and goes on with it where no listener does enough of it:
+//! because none has clients just now, because they leave no time, or because other threads want the
+//! core. [`BackgroundWork`] says when a listener helps.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};

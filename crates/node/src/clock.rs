@@ -71,8 +71,8 @@ impl Clock {
     }
 }
 
-/// The wall time follows the monotonic clock from the start on, so a step of the system's clock while
-/// the node runs moves no expiry.
+/// The wall time follows the monotonic clock from the start on, so a step of the system's clock
+/// while the node runs moves no expiry.
 impl listener::Clock for Clock {
     fn now(&self) -> Instant {
         self.now()
