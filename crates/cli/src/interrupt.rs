@@ -1,10 +1,20 @@
 //! Handling of Ctrl-C in commands that end early and still report results.
 
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::exit::INTERRUPTED;
+use crate::exit::{Failure, INTERRUPTED};
+
+/// Returns a flag that the first SIGINT or SIGTERM sets; see [`on_interrupt`].
+pub(crate) fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let stopper = Arc::clone(&stop);
+    on_interrupt(move || stopper.store(true, Relaxed)).map_err(Failure::failed)?;
+    Ok(stop)
+}
 
 /// Calls `stop` at the first SIGINT or SIGTERM. A second signal ends the process at once.
 pub(crate) fn on_interrupt(stop: impl FnOnce() + Send + 'static) -> io::Result<()> {

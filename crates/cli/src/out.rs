@@ -6,6 +6,7 @@
 
 use std::fmt::Display;
 use std::io::{self, ErrorKind, Write};
+use std::path::Path;
 
 use crate::exit::Failure;
 
@@ -21,6 +22,12 @@ fn write(to: &mut impl Write, text: &str) -> Result<(), Failure> {
         ))),
         _ => Ok(()),
     }
+}
+
+/// Writes a result into a file and names the file in an error.
+pub(crate) fn write_file(path: &Path, text: &str) -> Result<(), Failure> {
+    std::fs::write(path, text)
+        .map_err(|error| Failure::failed(format!("writing {}: {error}", path.display())))
 }
 
 /// Prints a line on standard error. Errors are ignored, since they could not be reported anyway.

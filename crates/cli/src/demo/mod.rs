@@ -20,7 +20,7 @@ mod view;
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use sherwood_workload::onerf::Model;
@@ -105,9 +105,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     if !show {
         logs::start(logs::Format::Text, filter);
     }
-    let stop = Arc::new(AtomicBool::new(false));
-    let flag = Arc::clone(&stop);
-    interrupt::on_interrupt(move || flag.store(true, Relaxed)).map_err(Failure::failed)?;
+    let stop = interrupt::stop_flag()?;
     for (index, policy) in policies.iter().enumerate() {
         let run = RunLabel { policy: policy.clone(), run: (index + 1, policies.len()), times, bound };
         let policy_run =

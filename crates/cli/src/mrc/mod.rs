@@ -120,8 +120,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     }
     if let Some(path) = &args.plot {
         let drawn = plot::svg(&report, &args.trace.display().to_string());
-        std::fs::write(path, drawn)
-            .map_err(|error| Failure::failed(format!("writing {}: {error}", path.display())))?;
+        out::write_file(path, &drawn)?;
     }
     let text = if args.json {
         serde_json::to_string(&report).expect("a report has string keys only") + "\n"

@@ -1,5 +1,9 @@
-//! Flags that all simulations share.
+//! Flags that several commands share.
 
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+use sherwood_policy::available_without_options;
 use sherwood_sim::Knobs;
 
 use crate::exit::Failure;
@@ -20,6 +24,46 @@ pub(super) struct Flags {
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub(super) settings: Vec<String>,
 }
+
+/// Flags of the commands that simulate many runs and keep their results. A command whose help or
+/// defaults differ overrides them with `mut_arg`.
+#[derive(Debug, clap::Args)]
+pub(super) struct BatchFlags {
+    /// Seeds of the draws; each policy meets the same requests with the same seed
+    #[arg(long, value_name = "N,…", value_delimiter = ',', default_values = ["1"])]
+    pub(super) seeds: Vec<u64>,
+    #[command(flatten)]
+    pub(super) flags: Flags,
+    /// Directory in which finished runs are kept
+    #[arg(long, value_name = "DIR", default_value = "sherwood-sim")]
+    pub(super) results: PathBuf,
+    /// Runs at a time [default: one for each processor]
+    #[arg(long, value_name = "N")]
+    threads: Option<NonZeroUsize>,
+    /// Print what came out as one JSON document
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+impl BatchFlags {
+    /// Number of runs to simulate at the same time.
+    pub(super) fn threads(&self) -> usize {
+        let threads = self.threads.or_else(|| std::thread::available_parallelism().ok());
+        threads.map_or(1, NonZeroUsize::get)
+    }
+}
+
+/// The policies that a command compares.
+#[derive(Debug, clap::Args)]
+pub(super) struct Policies {
+    /// Who divides the caches
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',', default_values = PAPER_POLICIES, value_parser = clap::builder::PossibleValuesParser::new(available_without_options().iter().copied()), hide_possible_values = true)]
+    pub(super) policies: Vec<String>,
+}
+
+/// Policies compared in RobinHood's paper.
+pub(super) const PAPER_POLICIES: [&str; 6] =
+    ["robinhood", "shared-lru", "tao", "cliffhanger", "fair", "lama"];
 
 impl Flags {
     /// Returns all settings, including those with flags of their own.

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
@@ -67,9 +67,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let run = Run::new(&args.flags, &subject, &args.policy, args.seed)?;
     // Invalid setups are refused before a lengthy learning phase.
     World::new(&run.setup).map_err(Failure::usage)?;
-    let stop = Arc::new(AtomicBool::new(false));
-    let stopper = Arc::clone(&stop);
-    interrupt::on_interrupt(move || stopper.store(true, Relaxed)).map_err(Failure::failed)?;
+    let stop = interrupt::stop_flag()?;
     let Some(setup) = learned(run, &stop)? else {
         return Err(Failure::interrupted("stopped while policy tao learnt its sizes: there is no result"));
     };
@@ -120,8 +118,7 @@ fn show(args: &Args, setup: &Setup, world: &World, wall: Duration) -> Result<(),
 
 fn write_series(path: &Path, setup: &Setup, world: &World) -> Result<(), Failure> {
     let names: Vec<_> = setup.model.backends().iter().map(|backend| backend.name.as_str()).collect();
-    std::fs::write(path, series::csv(&names, world.samples()))
-        .map_err(|error| Failure::failed(format!("writing {}: {error}", path.display())))
+    out::write_file(path, &series::csv(&names, world.samples()))
 }
 
 /// Creates a progress bar, which is shown only on a terminal.

@@ -7,12 +7,11 @@ mod change;
 mod page;
 mod table;
 
-use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Instant;
 
 use super::compare;
-use super::flags::Flags;
+use super::flags::{BatchFlags, Flags};
 use super::keep::Keep;
 use super::runs::{self, Run, distinct};
 use super::subject::Subject;
@@ -34,6 +33,7 @@ compare` are, and the same command goes on with those that are missing. With sev
 are given that hold the true mean with a confidence of 95%; differences are taken seed by seed.
 
 Exit status: 0 done, 1 failed, 2 bad usage, 130 interrupted.")]
+#[command(mut_arg("seeds", |arg| arg.help("Seeds of the draws; each change meets the same requests with the same seed")))]
 pub(crate) struct Args {
     /// What happens to the backends: scenarios of the list, or of files
     #[arg(long = "scenario", value_name = "NAME|FILE.json[#NAME],…", value_delimiter = ',', default_values = ["onerf-spikes", "onerf-random"])]
@@ -41,48 +41,35 @@ pub(crate) struct Args {
     /// What is changed [default: all of it]
     #[arg(long = "change", value_name = "NAME,…", value_delimiter = ',', value_parser = clap::builder::PossibleValuesParser::new(change::NAMES))]
     changes: Vec<String>,
-    /// Seeds of the draws; each change meets the same requests with the same seed
-    #[arg(long, value_name = "N,…", value_delimiter = ',', default_values_t = [1])]
-    seeds: Vec<u64>,
     #[command(flatten)]
-    flags: Flags,
-    /// Directory in which finished runs are kept
-    #[arg(long, value_name = "DIR", default_value = "sherwood-sim")]
-    results: PathBuf,
-    /// Runs at a time [default: one for each processor]
-    #[arg(long, value_name = "N")]
-    threads: Option<NonZeroUsize>,
-    /// Print what came out as one JSON document
-    #[arg(long)]
-    json: bool,
+    batch: BatchFlags,
     /// Write the tables into this file, as one page of HTML
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let seeds = distinct(&args.seeds);
+    let seeds = distinct(&args.batch.seeds);
     let changes = change::of(&args.changes);
     let subjects = runs::subjects(&distinct(&args.scenarios))?;
     let mut runs = Vec::new();
     for subject in &subjects {
         for change in &changes {
             for &seed in &seeds {
-                runs.push(run_of(&args.flags, subject, change, seed)?);
+                runs.push(run_of(&args.batch.flags, subject, change, seed)?);
             }
         }
     }
     runs::check(runs.iter().step_by(seeds.len()))?;
-    let keep = Keep::open(&args.results)?;
+    let keep = Keep::open(&args.batch.results)?;
     let began = Instant::now();
-    compare::make_missing(&keep, &runs, args.threads)?;
+    compare::make_missing(&keep, &runs, args.batch.threads())?;
     let wall_s = began.elapsed().as_secs_f64();
     let table = Table::of(&compare::kept(&keep, &runs)?, &changes, &seeds);
     if let Some(path) = &args.report {
-        std::fs::write(path, page::of(&table, &args.flags))
-            .map_err(|error| Failure::failed(format!("writing {}: {error}", path.display())))?;
+        out::write_file(path, &page::of(&table, &args.batch.flags))?;
     }
-    out::print(&if args.json { table.json(&args.flags, wall_s) } else { table.text() })
+    out::print(&if args.batch.json { table.json(&args.batch.flags, wall_s) } else { table.text() })
 }
 
 fn run_of(flags: &Flags, subject: &Subject, change: &Change, seed: u64) -> Result<Run, Failure> {

@@ -14,17 +14,13 @@ pub(super) mod summary;
 mod workers;
 
 use std::collections::BTreeMap;
-use std::num::NonZeroUsize;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Instant;
 
 use serde::Serialize;
-use sherwood_policy::available_without_options;
 use sherwood_sim::LimitLine;
 
-use super::flags::Flags;
+use super::flags::{BatchFlags, Policies};
 use super::keep::Keep;
 use super::runs::{self, Run, distinct};
 use crate::exit::Failure;
@@ -48,27 +44,15 @@ are missing; results of another build or of other settings are made anew. With s
 intervals are given that hold the true mean with a confidence of 95%.
 
 Exit status: 0 done, 1 failed, 2 bad usage, 130 interrupted.")]
+#[command(mut_arg("json", |arg| arg.help("Print summary and results as one JSON document")))]
 pub(crate) struct Args {
     /// What happens to the backends: scenarios of the list, or of files [default: all but none]
     #[arg(long = "scenario", value_name = "NAME|FILE.json[#NAME],…", value_delimiter = ',')]
     scenarios: Vec<String>,
-    /// Who divides the caches
-    #[arg(long, value_name = "NAME,…", value_delimiter = ',', default_values = POLICIES, value_parser = clap::builder::PossibleValuesParser::new(available_without_options().iter().copied()), hide_possible_values = true)]
-    policies: Vec<String>,
-    /// Seeds of the draws; each policy meets the same requests with the same seed
-    #[arg(long, value_name = "N,…", value_delimiter = ',', default_values_t = [1])]
-    seeds: Vec<u64>,
     #[command(flatten)]
-    flags: Flags,
-    /// Directory in which finished runs are kept
-    #[arg(long, value_name = "DIR", default_value = "sherwood-sim")]
-    results: PathBuf,
-    /// Runs at a time [default: one for each processor]
-    #[arg(long, value_name = "N")]
-    threads: Option<NonZeroUsize>,
-    /// Print summary and results as one JSON document
-    #[arg(long)]
-    json: bool,
+    policies: Policies,
+    #[command(flatten)]
+    batch: BatchFlags,
     /// Write summary and plots into this file, as one page of HTML
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
@@ -79,9 +63,6 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     hits: Option<PathBuf>,
 }
-
-/// Policies compared in RobinHood's paper.
-pub(super) const POLICIES: [&str; 6] = ["robinhood", "shared-lru", "tao", "cliffhanger", "fair", "lama"];
 
 /// The JSON document.
 #[derive(Serialize)]
@@ -101,13 +82,13 @@ struct Document<'a> {
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let (policies, seeds) = (distinct(&args.policies), distinct(&args.seeds));
+    let (policies, seeds) = (distinct(&args.policies.policies), distinct(&args.batch.seeds));
     let subjects = runs::subjects(&distinct(&args.scenarios))?;
-    let runs = runs::of(&args.flags, &subjects, &policies, &seeds)?;
+    let runs = runs::of(&args.batch.flags, &subjects, &policies, &seeds)?;
     let hits = args.hits.as_deref().map(hits::read).transpose()?.unwrap_or_default();
-    let keep = Keep::open(&args.results)?;
+    let keep = Keep::open(&args.batch.results)?;
     let began = Instant::now();
-    make_missing(&keep, &runs, args.threads)?;
+    make_missing(&keep, &runs, args.batch.threads())?;
     let wall_s = began.elapsed().as_secs_f64();
     let kept = kept(&keep, &runs)?;
     let (summary, limits) = (summary::of(&kept), limits(&runs)?);
@@ -121,21 +102,20 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         hits: &hits,
     };
     if let Some(path) = &args.report {
-        std::fs::write(path, report::page(&study))
-            .map_err(|error| Failure::failed(format!("writing {}: {error}", path.display())))?;
+        out::write_file(path, &report::page(&study))?;
     }
     if let Some(directory) = &args.plots {
         report::write_plots(&study, directory).map_err(|error| {
             Failure::failed(format!("writing plots into {}: {error}", directory.display()))
         })?;
     }
-    if !args.json {
+    if !args.batch.json {
         return out::print(&(summary::text(&summary) + &claims::text(&claims, &unlike)));
     }
     let document = Document {
         version: env!("CARGO_PKG_VERSION"),
-        scale: &args.flags.scale,
-        settings: &args.flags.all_settings(),
+        scale: &args.batch.flags.scale,
+        settings: &args.batch.flags.all_settings(),
         seeds: &seeds,
         wall_s,
         summary: &summary,
@@ -157,8 +137,8 @@ fn limits(runs: &[Run]) -> Result<BTreeMap<String, Limits>, Failure> {
     Ok(limits)
 }
 
-/// Executes the runs that are not kept yet; by default, as many at a time as there are processors.
-pub(super) fn make_missing(keep: &Keep, runs: &[Run], threads: Option<NonZeroUsize>) -> Result<(), Failure> {
+/// Executes the runs that are not kept yet, at most `threads` at a time.
+pub(super) fn make_missing(keep: &Keep, runs: &[Run], threads: usize) -> Result<(), Failure> {
     let mut missing = Vec::new();
     for run in runs {
         if keep.read::<Kept>(&run.inputs)?.is_none() {
@@ -172,12 +152,8 @@ pub(super) fn make_missing(keep: &Keep, runs: &[Run], threads: Option<NonZeroUsi
     if missed < all {
         out::say(format_args!("{} of {all} runs are kept in {}", all - missed, keep.directory()));
     }
-    let stop = Arc::new(AtomicBool::new(false));
-    let stopper = Arc::clone(&stop);
-    interrupt::on_interrupt(move || stopper.store(true, Relaxed)).map_err(Failure::failed)?;
-    let threads = threads.or_else(|| std::thread::available_parallelism().ok());
-    let threads = threads.map_or(1, NonZeroUsize::get).min(missed);
-    let (finished, failure) = Workers::new(keep, &stop, missing)?.work(threads);
+    let stop = interrupt::stop_flag()?;
+    let (finished, failure) = Workers::new(keep, &stop, missing)?.work(threads.min(missed));
     let there = all - missed + finished;
     let kept = format!(
         "{there} of {all} runs finished; they are kept in {}, and the same command goes on with the others",

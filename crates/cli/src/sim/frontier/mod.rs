@@ -9,17 +9,13 @@ mod trials;
 mod warm;
 mod workers;
 
-use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use sherwood_policy::available_without_options;
 use sherwood_sim::Board;
 use sherwood_workload::onerf::Model;
 
-use super::compare::POLICIES;
-use super::flags::Flags;
+use super::flags::{BatchFlags, Policies};
 use super::keep::Keep;
 use super::runs::distinct;
 use super::subject::Subject;
@@ -44,30 +40,22 @@ what is found is kept with every seed. Runs end when their verdict is certain; v
 the directory of --results, and the same command goes on with what is missing.
 
 Exit status: 0 done, 1 failed, 2 bad usage, 130 interrupted.")]
+#[command(
+    mut_arg("seeds", |arg| arg.default_values(["1", "2", "3"])),
+    mut_arg("results", |arg| arg.help("Directory in which verdicts are kept")),
+    mut_arg("json", |arg| arg.help("Print what was found as one JSON document"))
+)]
 pub(crate) struct Args {
     /// What happens to the backends: a scenario of the list, or one of a file
     #[arg(long, value_name = "NAME|FILE.json[#NAME]")]
     scenario: String,
-    /// Who divides the caches
-    #[arg(long, value_name = "NAME,…", value_delimiter = ',', default_values = POLICIES, value_parser = clap::builder::PossibleValuesParser::new(available_without_options().iter().copied()), hide_possible_values = true)]
-    policies: Vec<String>,
+    #[command(flatten)]
+    policies: Policies,
     /// Share of the observations that may violate the SLO
     #[arg(long, value_name = "RATIO", default_value_t = 0.003)]
     violation: f64,
-    /// Seeds of the draws; each policy meets the same requests with the same seed
-    #[arg(long, value_name = "N,…", value_delimiter = ',', default_values_t = [1, 2, 3])]
-    seeds: Vec<u64>,
     #[command(flatten)]
-    flags: Flags,
-    /// Directory in which verdicts are kept
-    #[arg(long, value_name = "DIR", default_value = "sherwood-sim")]
-    results: PathBuf,
-    /// Runs at a time [default: one for each processor]
-    #[arg(long, value_name = "N")]
-    threads: Option<NonZeroUsize>,
-    /// Print what was found as one JSON document
-    #[arg(long)]
-    json: bool,
+    batch: BatchFlags,
     /// Draw what was found into this file, as SVG
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
@@ -80,16 +68,13 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             args.violation
         )));
     }
-    let (policies, seeds) = (distinct(&args.policies), distinct(&args.seeds));
+    let (policies, seeds) = (distinct(&args.policies.policies), distinct(&args.batch.seeds));
     let subject = Subject::find(&args.scenario, &Arc::new(Model::onerf()))?;
-    let threads = args.threads.or_else(|| std::thread::available_parallelism().ok());
-    let threads = threads.map_or(1, NonZeroUsize::get);
+    let threads = args.batch.threads();
     // Each thread executes one run and may leave the warm-up of another for the next.
-    let trials = Trials::new(&args.flags, subject, policies, args.violation, 2 * threads)?;
-    let keep = Keep::open(&args.results)?;
-    let stop = Arc::new(AtomicBool::new(false));
-    let stopper = Arc::clone(&stop);
-    interrupt::on_interrupt(move || stopper.store(true, Relaxed)).map_err(Failure::failed)?;
+    let trials = Trials::new(&args.batch.flags, subject, policies, args.violation, 2 * threads)?;
+    let keep = Keep::open(&args.batch.results)?;
+    let stop = interrupt::stop_flag()?;
     let board = Board::new(trials.policies().len(), &seeds);
     let board = Workers::new(&trials, &keep, &stop, board).work(threads)?;
     let found = Found::of(&trials, &board, &seeds);
@@ -103,8 +88,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         )));
     }
     if let Some(path) = &args.plot {
-        std::fs::write(path, found.plot())
-            .map_err(|error| Failure::failed(format!("writing {}: {error}", path.display())))?;
+        out::write_file(path, &found.plot())?;
     }
-    out::print(&if args.json { found.json() } else { found.text() })
+    out::print(&if args.batch.json { found.json() } else { found.text() })
 }

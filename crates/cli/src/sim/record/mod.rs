@@ -5,7 +5,6 @@ mod describe;
 mod observed;
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
@@ -54,9 +53,7 @@ fn watch_time(text: &str) -> Result<Duration, String> {
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let stop = Arc::new(AtomicBool::new(false));
-    let stopper = Arc::clone(&stop);
-    interrupt::on_interrupt(move || stopper.store(true, Relaxed)).map_err(Failure::failed)?;
+    let stop = interrupt::stop_flag()?;
     if args.node.starts_with("https://") {
         let message = "--node: TLS is not spoken here; run this beside the node and give the http:// address of a node without TLS, or \
                        end TLS before it (socat, stunnel)";
@@ -71,7 +68,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     Model::from_json(&text)
         .map_err(|error| Failure::failed(format!("what was recorded makes no scenario: {error}")))?;
     let path = args.file.display();
-    std::fs::write(&args.file, text).map_err(|error| Failure::failed(format!("writing {path}: {error}")))?;
+    out::write_file(&args.file, &text)?;
     let mut told =
         format!("wrote {path}; simulate it: sherwood sim run --scenario {path} --policy robinhood\n\n");
     for note in notes {
