@@ -63,10 +63,10 @@ impl HostPort {
     ///
     /// # Errors
     /// [`Cause::Name`] when its name has no address, or none by then.
-    pub(crate) async fn look_up(&self, patience: Patience) -> Result<Vec<SocketAddr>, Cause> {
+    pub(crate) async fn look_up(&self, deadline: Deadline) -> Result<Vec<SocketAddr>, Cause> {
         let nameless = |detail| Cause::Name { host: self.host.clone(), detail };
-        let found = patience.wait(tokio::net::lookup_host((self.host.as_str(), self.port))).await;
-        let found = found.ok_or_else(|| nameless(patience.spent("no answer")))?;
+        let found = deadline.wait(tokio::net::lookup_host((self.host.as_str(), self.port))).await;
+        let found = found.ok_or_else(|| nameless(deadline.spent("no answer")))?;
         let found: Vec<_> = found.map_err(|error| nameless(error.to_string()))?.take(ADDRESSES_MAX).collect();
         if found.is_empty() { Err(nameless("it is known, but nowhere".into())) } else { Ok(found) }
     }
@@ -78,11 +78,11 @@ impl HostPort {
     pub(crate) async fn reach(
         &self,
         addresses: &[SocketAddr],
-        patience: Patience,
+        deadline: Deadline,
     ) -> Result<TcpStream, Cause> {
         let mut detail = String::new();
         for address in addresses {
-            match patience.wait(TcpStream::connect(address)).await {
+            match deadline.wait(TcpStream::connect(address)).await {
                 Some(Ok(stream)) => {
                     // Small requests must not wait for the acknowledgement of those before them.
                     let _ = stream.set_nodelay(true);
@@ -94,7 +94,7 @@ impl HostPort {
                 }
                 Some(Err(error)) => detail = error.to_string(),
                 None => {
-                    detail = patience.spent("no connection");
+                    detail = deadline.spent("no connection");
                     break;
                 }
             }
@@ -105,12 +105,12 @@ impl HostPort {
 
 /// How long some steps on the way may take together.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Patience {
+pub(crate) struct Deadline {
     timeout: Duration,
     end: Instant,
 }
 
-impl Patience {
+impl Deadline {
     /// From now on.
     pub(crate) fn new(timeout: Duration) -> Self {
         Self { timeout, end: Instant::now() + timeout }
@@ -180,7 +180,7 @@ mod tests {
     #[tokio::test]
     async fn a_name_without_an_address_is_told_apart() {
         let address = HostPort::parse("address", "no-such-host.invalid:1", 9).unwrap();
-        let cause = address.look_up(Patience::new(Duration::from_secs(30))).await.unwrap_err();
+        let cause = address.look_up(Deadline::new(Duration::from_secs(30))).await.unwrap_err();
         assert!(matches!(&cause, Cause::Name { host, .. } if host == "no-such-host.invalid"), "{cause}");
     }
 }

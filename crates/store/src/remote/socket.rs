@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
-use super::host::{HostPort, Patience};
+use super::host::{Deadline, HostPort};
 use super::options::RemoteOptions;
 use super::tls;
 use crate::{Cause, OpenCause};
@@ -48,8 +48,8 @@ impl Endpoint {
     }
 
     pub(crate) async fn connect(&self) -> Result<Connected, Cause> {
-        let addresses = self.address.look_up(Patience::new(self.timeout)).await?;
-        let stream = self.address.reach(&addresses, Patience::new(self.timeout)).await?;
+        let addresses = self.address.look_up(Deadline::new(self.timeout)).await?;
+        let stream = self.address.reach(&addresses, Deadline::new(self.timeout)).await?;
         let Some((config, name)) = &self.tls else {
             return Ok(Connected { io: Box::new(stream), http2: false });
         };
@@ -59,13 +59,13 @@ impl Endpoint {
                 let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
                 Ok(Connected { io: Box::new(stream), http2 })
             }
-            Ok(Err(error)) => Err(self.distrusted(&error)),
+            Ok(Err(error)) => Err(self.handshake_failed(&error)),
             Err(_) => Err(Cause::silent(&self.address, self.timeout)),
         }
     }
 
     /// What a failed handshake means.
-    fn distrusted(&self, error: &io::Error) -> Cause {
+    fn handshake_failed(&self, error: &io::Error) -> Cause {
         let address = self.address.to_string();
         match rustls_error(error) {
             Some(rustls::Error::InvalidMessage(_)) | None => {

@@ -12,7 +12,7 @@ use std::time::Instant;
 use sherwood_store::{Secret, SqlOptions};
 use tempfile::TempDir;
 
-use crate::servers::{PATIENCE, until_ready};
+use crate::servers::{START_TIMEOUT, until_ready};
 
 /// What everybody here logs in with.
 pub(crate) const PASSWORD: &str = "not a secret";
@@ -130,7 +130,7 @@ impl Database {
     pub(crate) fn restart(&mut self) {
         let start = Instant::now();
         while !self.starts() {
-            assert!(start.elapsed() < PATIENCE, "{:?} does not start again", self.command);
+            assert!(start.elapsed() < START_TIMEOUT, "{:?} does not start again", self.command);
         }
     }
 

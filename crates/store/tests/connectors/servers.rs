@@ -19,7 +19,7 @@ pub(crate) struct Server {
 
 /// Longest wait for a server, which listens at once or in a few seconds; reached only by a test
 /// that fails.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+pub(crate) const START_TIMEOUT: Duration = Duration::from_secs(120);
 
 impl Server {
     /// memcached, with more arguments.
@@ -91,7 +91,7 @@ pub(crate) fn until_ready(
         if let Some(status) = process.try_wait().expect("it is ours") {
             return Err(status);
         }
-        assert!(start.elapsed() < PATIENCE, "{command:?} does not listen");
+        assert!(start.elapsed() < START_TIMEOUT, "{command:?} does not listen");
         thread::yield_now();
     }
     Ok(())

@@ -254,7 +254,7 @@ impl Http {
 
     /// Reads a key that is hardly there; that it is not there is an answer.
     async fn look(&self) -> Result<Report, Cause> {
-        let key = self.urls.read.key_to_look_with();
+        let key = self.urls.read.check_key();
         let url = match self.urls.read.is_batch() {
             true => self.urls.read.of_all(&[&key]).into_iter().next().and_then(|(url, _)| url),
             false => self.urls.read.of(key.as_bytes()),
@@ -316,7 +316,7 @@ impl Http {
 
     /// One request, up to the head of its answer.
     async fn send(&self, method: Method, url: Uri, body: Option<Bytes>) -> Result<Response<Incoming>, Cause> {
-        let patience = self.remote.answer_timeout();
+        let answer_timeout = self.remote.answer_timeout();
         let (address, carries) = (host(&url), body.is_some());
         let mut request = Request::new(Full::new(body.unwrap_or_default()));
         (*request.method_mut(), *request.uri_mut()) = (method, url);
@@ -327,9 +327,9 @@ impl Http {
             let kind = hyper::header::HeaderValue::from_static("application/octet-stream");
             headers.entry(CONTENT_TYPE).or_insert(kind);
         }
-        match timeout(patience, self.client.request(request)).await {
+        match timeout(answer_timeout, self.client.request(request)).await {
             Ok(response) => response.map_err(|error| failure(&error, &address)),
-            Err(_) => Err(Cause::unanswered(address, patience)),
+            Err(_) => Err(Cause::unanswered(address, answer_timeout)),
         }
     }
 
@@ -364,13 +364,13 @@ impl Http {
         if body.size_hint().lower() > bytes_max {
             return too_large();
         }
-        let patience = self.remote.answer_timeout();
+        let answer_timeout = self.remote.answer_timeout();
         loop {
-            let frame = match timeout(patience, body.frame()).await {
+            let frame = match timeout(answer_timeout, body.frame()).await {
                 Ok(Some(Ok(frame))) => frame,
                 Ok(None) => return Ok(()),
                 Ok(Some(Err(error))) => return Err(failure(&error, address)),
-                Err(_) => return Err(Cause::unanswered(address, patience)),
+                Err(_) => return Err(Cause::unanswered(address, answer_timeout)),
             };
             if let Ok(data) = frame.into_data() {
                 if !budget.take(data.len()) {
@@ -432,7 +432,7 @@ const NO_URL: Cause = Cause::Unsupported {
 };
 
 fn client(connector: Connector, remote: &RemoteOptions) -> Client<Connector, Full<Bytes>> {
-    let patience = remote.answer_timeout();
+    let answer_timeout = remote.answer_timeout();
     Client::builder(TokioExecutor::new())
         .timer(TokioTimer::new())
         .pool_timer(TokioTimer::new())
@@ -440,8 +440,8 @@ fn client(connector: Connector, remote: &RemoteOptions) -> Client<Connector, Ful
         .pool_max_idle_per_host(remote.connections_max.into())
         // A connection of HTTP/2 carries many requests: one that hangs must not keep the next ones,
         // too.
-        .http2_keep_alive_interval(patience)
-        .http2_keep_alive_timeout(patience)
+        .http2_keep_alive_interval(answer_timeout)
+        .http2_keep_alive_timeout(answer_timeout)
         .build(connector)
 }
 

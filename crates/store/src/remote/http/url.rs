@@ -164,7 +164,7 @@ impl UrlTemplate {
     }
 
     /// A key that has all the parts the template takes, for a first look at the server.
-    pub(crate) fn key_to_look_with(&self) -> String {
+    pub(crate) fn check_key(&self) -> String {
         let parts = self.parts.iter().map(|part| if let Part::Nth(at) = part { at + 1 } else { 1 });
         vec![CHECK_KEY; parts.max().unwrap_or(1)].join(":")
     }

@@ -5,7 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use crate::remote::host::{HostPort, Patience};
+use crate::remote::host::{Deadline, HostPort};
 use crate::words::quoted;
 use crate::{Cause, OpenCause};
 
@@ -45,9 +45,9 @@ impl Address {
     ///
     /// # Errors
     /// As [`HostPort::look_up`].
-    pub(crate) async fn look_up(&self, patience: Patience) -> Result<Vec<SocketAddr>, Cause> {
+    pub(crate) async fn look_up(&self, deadline: Deadline) -> Result<Vec<SocketAddr>, Cause> {
         match self {
-            Self::Tcp(host) => host.look_up(patience).await,
+            Self::Tcp(host) => host.look_up(deadline).await,
             Self::Unix(_) => Ok(Vec::new()),
         }
     }

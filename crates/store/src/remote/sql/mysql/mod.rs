@@ -31,7 +31,7 @@ use super::Budget;
 use super::answer::Answer;
 use super::options::SqlOptions;
 use super::pool::{Driver, Link};
-use crate::remote::host::{HostPort, Patience};
+use crate::remote::host::{Deadline, HostPort};
 use crate::remote::sql::address::Address;
 use crate::remote::template::LISTS_MAX;
 use crate::remote::tls::{self, TlsOptions};
@@ -46,9 +46,9 @@ const STATEMENTS_MAX: usize = LISTS_MAX + 8;
 /// What a packet has beside the bytes of values: the other columns' names and lengths.
 const PACKET_BYTES: usize = 64 << 10;
 /// How long a host that did not answer in time is given to show that somebody is there.
-const KNOCK: Duration = Duration::from_millis(200);
+const PROBE_TIMEOUT: Duration = Duration::from_millis(200);
 /// How long a server is given to take a good-bye.
-const GOOD_BYE: Duration = Duration::from_secs(1);
+const DISCONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Makes connections to a server.
 pub(super) struct MySql {
@@ -135,12 +135,12 @@ impl Driver for MySql {
     type Link = Connection;
 
     async fn connect(&self) -> Result<Connection, Cause> {
-        let patience = Patience::new(self.options.remote.connect_timeout());
+        let deadline = Deadline::new(self.options.remote.connect_timeout());
         let mut refused = self.address.unreachable("its name has no address");
-        for opts in self.ways(patience).await? {
+        for opts in self.ways(deadline).await? {
             // Some ways to log in, which the server chooses, are known to the library and panic,
             // since they were left out of it.
-            match patience.wait(AssertUnwindSafe(Conn::new(opts.clone())).catch_unwind()).await {
+            match deadline.wait(AssertUnwindSafe(Conn::new(opts.clone())).catch_unwind()).await {
                 Some(Ok(Ok(conn))) => {
                     let (address, runtime) = (Arc::clone(&self.address), Handle::current());
                     return Ok(Connection { address, conn, opts, runtime });
@@ -153,7 +153,7 @@ impl Driver for MySql {
                     }
                 }
                 Some(Err(_)) => return Err(error::unknown_login()),
-                None => return Err(late(&self.address, &opts, patience).await),
+                None => return Err(late(&self.address, &opts, deadline).await),
             }
         }
         Err(refused)
@@ -182,11 +182,11 @@ impl MySql {
     /// Each address of the server's name by itself, so that it is known which one a connection
     /// leads to: only that server knows the connection's number, and another's connection of the
     /// same number must not be killed.
-    async fn ways(&self, patience: Patience) -> Result<Vec<Opts>, Cause> {
+    async fn ways(&self, deadline: Deadline) -> Result<Vec<Opts>, Cause> {
         if let Address::Unix(_) = *self.address {
             return Ok(vec![self.opts.clone()]);
         }
-        let found = self.address.look_up(patience).await?;
+        let found = self.address.look_up(deadline).await?;
         let way = |address: SocketAddr| {
             OptsBuilder::from_opts(self.opts.clone()).resolved_ips(Some(vec![address.ip()])).into()
         };
@@ -197,20 +197,20 @@ impl MySql {
 /// Closes a connection without reading what is still to come, as the library would.
 async fn close(conn: Conn) {
     // Neither what the server says to that nor whether it takes it in time changes anything.
-    let _ = tokio::time::timeout(GOOD_BYE, conn.disconnect()).await;
+    let _ = tokio::time::timeout(DISCONNECT_TIMEOUT, conn.disconnect()).await;
 }
 
 /// Why a connection is not there in time: the library does not say how far it got.
-async fn late(address: &Address, opts: &Opts, patience: Patience) -> Cause {
+async fn late(address: &Address, opts: &Opts, deadline: Deadline) -> Cause {
     let ips = opts.resolved_ips().iter().flatten();
     let found: Vec<_> = ips.map(|ip| SocketAddr::new(*ip, opts.tcp_port())).collect();
     let answered = match address {
         Address::Unix(_) => true,
-        Address::Tcp(host) => host.reach(&found, Patience::new(KNOCK)).await.is_ok(),
+        Address::Tcp(host) => host.reach(&found, Deadline::new(PROBE_TIMEOUT)).await.is_ok(),
     };
     match answered {
-        true => Cause::silent(address, patience.timeout()),
-        false => address.unreachable(patience.spent("no answer")),
+        true => Cause::silent(address, deadline.timeout()),
+        false => address.unreachable(deadline.spent("no answer")),
     }
 }
 

@@ -27,7 +27,7 @@ use super::Budget;
 use super::answer::{Answer, Cell};
 use super::options::SqlOptions;
 use super::pool::{Driver, Link};
-use crate::remote::host::{HostPort, Patience};
+use crate::remote::host::{Deadline, HostPort};
 use crate::remote::sql::address::Address;
 use crate::remote::tls;
 use crate::{Cause, OpenCause};
@@ -83,8 +83,8 @@ impl Driver for Postgres {
 
     async fn connect(&self) -> Result<Connection, Cause> {
         let server = &self.server;
-        let patience = Patience::new(server.options.remote.connect_timeout());
-        let (socket, meter) = Metered::new(socket::dial(&server.address, patience).await?);
+        let deadline = Deadline::new(server.options.remote.connect_timeout());
+        let (socket, meter) = Metered::new(socket::dial(&server.address, deadline).await?);
         meter.allow(BESIDE_BYTES);
         let log_in = async {
             Ok::<_, Error>(match server.encrypt.clone() {
@@ -98,7 +98,7 @@ impl Driver for Postgres {
                 }
             })
         };
-        match patience.wait(log_in).await {
+        match deadline.wait(log_in).await {
             Some(Ok((client, task))) => {
                 let (server, runtime) = (Arc::clone(server), Handle::current());
                 Ok(Connection {
@@ -111,7 +111,7 @@ impl Driver for Postgres {
                 })
             }
             Some(Err(error)) => Err(error::cause(&server.address, Phase::Connect, 0, &error)),
-            None => Err(Cause::silent(&server.address, patience.timeout())),
+            None => Err(Cause::silent(&server.address, deadline.timeout())),
         }
     }
 
@@ -133,7 +133,7 @@ impl Driver for Postgres {
 
 async fn cancel(server: &Server, token: CancelToken) -> Option<()> {
     let socket =
-        socket::dial(&server.address, Patience::new(server.options.remote.connect_timeout())).await.ok()?;
+        socket::dial(&server.address, Deadline::new(server.options.remote.connect_timeout())).await.ok()?;
     let (socket, meter) = Metered::new(socket);
     meter.allow(BESIDE_BYTES);
     match server.encrypt.clone() {

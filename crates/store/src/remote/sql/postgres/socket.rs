@@ -14,7 +14,7 @@ use tokio_postgres::tls::{ChannelBinding, TlsConnect, TlsStream};
 use tokio_rustls::TlsConnector;
 
 use crate::Cause;
-use crate::remote::host::Patience;
+use crate::remote::host::Deadline;
 use crate::remote::sql::address::Address;
 
 /// A TCP or UNIX connection.
@@ -26,18 +26,18 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Socket for T {}
 ///
 /// # Errors
 /// When the name has no address, or nobody takes connections there.
-pub(super) async fn dial(address: &Address, patience: Patience) -> Result<Box<dyn Socket>, Cause> {
+pub(super) async fn dial(address: &Address, deadline: Deadline) -> Result<Box<dyn Socket>, Cause> {
     let path = match address {
         Address::Unix(path) => path,
         Address::Tcp(host) => {
-            let found = host.look_up(patience).await?;
-            return Ok(Box::new(host.reach(&found, patience).await?));
+            let found = host.look_up(deadline).await?;
+            return Ok(Box::new(host.reach(&found, deadline).await?));
         }
     };
-    match patience.wait(UnixStream::connect(path)).await {
+    match deadline.wait(UnixStream::connect(path)).await {
         Some(Ok(socket)) => Ok(Box::new(socket)),
         Some(Err(error)) => Err(address.unreachable(error)),
-        None => Err(address.unreachable(patience.spent("no connection"))),
+        None => Err(address.unreachable(deadline.spent("no connection"))),
     }
 }
 
