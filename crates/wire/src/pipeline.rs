@@ -3,7 +3,7 @@
 //!
 //! A [`Pipeline`] holds the bytes to send, the bytes received and the requests in flight. It has no
 //! socket: its driver moves the bytes. The protocol is in the requests: each is an [`Exchange`],
-//! which reads its own reply, a piece at a time, and says what it comes to.
+//! which reads its own reply piece by piece and returns its result.
 //!
 //! ```text
 //! push(exchange) ──▶ output ──▶ unsent(), sent(n)      ──▶ socket
@@ -11,9 +11,9 @@
 //! reply()        ◀── input  ◀── room(), received(n)    ◀── socket
 //! ```
 //!
-//! Everything is bounded: the requests in flight and the longest piece of a reply by [`Limits`], the
-//! bytes to send by the requests in flight. A reply of which the exchange wants no more is discarded
-//! as it arrives and never held.
+//! Everything is bounded: the requests in flight and the longest piece of a reply by [`Limits`],
+//! the bytes to send by the requests in flight. Bytes of a reply that the exchange does not need
+//! are discarded as they arrive and never held.
 //!
 //! ```
 //! use sherwood_wire::pipeline::{Exchange, Limits, Pipeline, Step};
@@ -101,7 +101,7 @@ pub enum ReplyError<E> {
     /// A piece longer than the limit.
     #[error("a reply of {bytes} bytes was announced; at most {bytes_max} are accepted: raise the limit")]
     TooLong {
-        /// Its bytes, as announced.
+        /// Bytes announced.
         bytes: usize,
         /// The limit.
         bytes_max: usize,
@@ -216,7 +216,7 @@ impl<E: Exchange> Pipeline<E> {
         (&self.output[self.sent..], &mut self.input[self.end..])
     }
 
-    /// Adds the first `bytes` bytes of the room to what was received.
+    /// Adds the first `bytes` bytes of the room to the input.
     pub fn received(&mut self, bytes: usize) {
         self.end += bytes;
         assert!(self.end <= self.input.len(), "{bytes} bytes were received into less room");
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn a_discarded_reply_is_complete_with_its_last_byte() {
+    fn discarded_reply_is_complete_with_its_last_byte() {
         let mut pipeline = pipeline(b"1");
         assert_eq!(replies(&mut pipeline, b"9........", 9), Ok(vec![]));
         assert_eq!(pipeline.in_flight(), 1);
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn a_piece_over_the_limit_is_refused_when_it_is_announced() {
+    fn piece_over_the_limit_is_refused_when_it_is_announced() {
         let limits = Limits { in_flight_max: 1, piece_bytes_max: 4 };
         let mut pipeline = Pipeline::new(limits);
         pipeline.push(Word(b'1'), |_, _| {});
@@ -386,14 +386,14 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "8 requests are in flight")]
-    fn a_full_pipeline_takes_no_request() {
+    fn full_pipeline_takes_no_request() {
         let mut pipeline = pipeline(b"12345678");
         assert!(pipeline.is_full());
         pipeline.push(Word(b'9'), |_, _| {});
     }
 
     #[test]
-    fn the_input_grows_to_a_long_piece_and_shrinks_when_it_is_empty() {
+    fn input_grows_to_a_long_piece_and_shrinks_when_it_is_empty() {
         struct Long;
         impl Exchange for Long {
             type Answer = ();

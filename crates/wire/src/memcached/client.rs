@@ -197,19 +197,18 @@ fn end(out: &mut Vec<u8>, answer: Answer) {
     });
 }
 
-/// One line of an answer, with the value that follows it if one does. Borrows from the buffer it
-/// was parsed from.
+/// A line of an answer, with its value if it has one. Borrows from the buffer it was parsed from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reply<'a> {
-    /// One found item.
+    /// An item that was found.
     Value {
-        /// Its key.
+        /// The key.
         key: &'a [u8],
-        /// Its flags.
+        /// The client flags.
         flags: u32,
-        /// Its unique number, after `gets` and `gats`.
+        /// The unique number, after `gets` and `gats`.
         cas: Option<u64>,
-        /// Its value.
+        /// The value.
         value: &'a [u8],
     },
     /// End of the values or statistics.
@@ -232,7 +231,7 @@ pub enum Reply<'a> {
     Reset,
     /// The result of an `incr` or `decr`.
     Number(u64),
-    /// One statistic: its name and its value.
+    /// A statistic: its name and its value.
     Stat(&'a [u8], &'a [u8]),
     /// The server's version.
     Version(&'a [u8]),
@@ -253,7 +252,7 @@ pub enum Progress<'a> {
         /// Always more than the buffer holds.
         need: usize,
     },
-    /// One line of an answer.
+    /// A line of an answer.
     Reply {
         /// Bytes it takes at the start of the buffer. The reply borrows from them.
         consumed: usize,
@@ -278,7 +277,7 @@ pub enum ReplyError {
         "a memcached value of {bytes} bytes was announced; at most {bytes_max} are accepted: raise the limit"
     )]
     ValueTooLarge {
-        /// Its announced length.
+        /// The announced length.
         bytes: u64,
         /// The limit.
         bytes_max: u32,

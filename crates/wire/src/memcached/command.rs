@@ -3,7 +3,7 @@
 use super::line::split_word;
 use super::{Exptime, Meta, MetaRefusal};
 
-/// One command, borrowing from the buffer it was parsed from.
+/// A command, borrowing from the buffer it was parsed from.
 ///
 /// With `noreply` nothing is written in answer, not even an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

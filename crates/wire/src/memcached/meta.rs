@@ -138,7 +138,7 @@ impl<'a> MetaKey<'a> {
     }
 }
 
-/// One flag of a meta command, with its token.
+/// A flag of a meta command, with its token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetaFlag<'a> {
     /// `b`: the key is in base64.
@@ -470,8 +470,8 @@ struct Flags<'a> {
 }
 
 impl<'a> Flags<'a> {
-    /// As in memcached, an unknown or repeated flag is reported at once, and of several invalid
-    /// tokens the last one.
+    /// Parses the flags. Like memcached, it reports an unknown or repeated flag at once, and of
+    /// several invalid tokens the last one.
     fn of(words: &'a [u8], key: &[u8]) -> Result<Self, MetaRefusal> {
         let mut flags = Self { flags: MetaFlags { words, seen: 0 }, mode: None, opaque_bytes: 0 };
         let mut wrong = None;

@@ -32,7 +32,7 @@ pub fn set(out: &mut Vec<u8>, key: &[u8], value: &[u8]) {
     request(out, &[b"SET", key, value]);
 }
 
-/// One reply, borrowing from the buffer it was parsed from.
+/// A reply, borrowing from the buffer it was parsed from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reply<'a> {
     /// A status, mostly `OK`.

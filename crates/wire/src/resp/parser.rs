@@ -45,7 +45,7 @@ impl Limits {
     }
 }
 
-/// One step of a [`Parser`].
+/// The result of one step of a [`Parser`].
 #[derive(Clone, Copy, Debug)]
 pub struct Parsed<'a> {
     /// Bytes consumed at the start of the buffer. `event` may borrow from them.
