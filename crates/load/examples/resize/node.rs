@@ -14,7 +14,7 @@ pub(crate) struct Partition {
     pub(crate) used_bytes: u64,
 }
 
-/// One kept-alive connection to the admin API.
+/// A kept-alive connection to the admin API.
 pub(crate) struct Admin {
     stream: BufReader<TcpStream>,
     names: Vec<String>,

@@ -12,7 +12,7 @@ pub(crate) struct Span {
     pub(crate) length: Duration,
 }
 
-/// One change of the budget.
+/// A change of the budget.
 pub(crate) struct Move {
     pub(crate) shrinks: bool,
     pub(crate) start: Duration,

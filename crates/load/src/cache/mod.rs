@@ -83,7 +83,7 @@ pub enum Workload {
         /// Seed of the stream.
         seed: u64,
     },
-    /// One pass over a cache2k trace, all gets; partitions are object types, keys such as
+    /// A single pass over a cache2k trace, all gets; partitions are object types, keys such as
     /// `t07/0001a2b3`.
     Cache2k {
         /// The trace, xz-packed or not.
@@ -91,16 +91,16 @@ pub enum Workload {
         /// Size of every value.
         value_bytes: u32,
     },
-    /// One pass over a RobinHood trace, all gets, request by request; partitions are backends, keys
-    /// `backend:key`, values as large as recorded. Objects that must not be cached are read and
-    /// never set.
+    /// A single pass over a RobinHood trace, all gets, request by request; partitions are backends,
+    /// keys `backend:key`, values as large as recorded. Objects that must not be cached are read
+    /// and never set.
     RobinHood {
         /// The trace.
         input: Box<dyn BufRead>,
     },
 }
 
-/// One operation that ended.
+/// An operation that ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ended {
     /// Intended start, from the start of the run; in a closed loop, the time of sending.

@@ -11,7 +11,7 @@ use thiserror::Error;
 use super::Workload;
 use crate::LoadError;
 
-/// One operation; reused, so that a run allocates as many keys as it has operations in flight.
+/// An operation; reused, so that a run allocates as many keys as it has operations in flight.
 #[derive(Debug, Default)]
 pub(super) struct Operation {
     /// The key, or the keys of a multi-get separated by spaces.

@@ -114,7 +114,7 @@ pub enum Workload {
         /// Seed of the stream.
         seed: u64,
     },
-    /// One pass over a RobinHood trace. The layers of a request are sent together, since a
+    /// A single pass over a RobinHood trace. The layers of a request are sent together, since a
     /// gateway's request has only one.
     RobinHood {
         /// The trace.
@@ -122,7 +122,7 @@ pub enum Workload {
     },
 }
 
-/// One request that ended.
+/// A request that ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Finished {
     /// Index of the request's phase.

@@ -16,7 +16,7 @@ pub(super) struct Due {
     /// Intended start, from the start of the run.
     pub(super) intended: Duration,
     pub(super) body: Bytes,
-    /// Its permit to be outstanding; without one it is not sent.
+    /// The permit to be outstanding; without one the request is not sent.
     pub(super) place: Option<OwnedSemaphorePermit>,
 }
 
